@@ -1,0 +1,22 @@
+// Reading and writing whole files: bounded reads, atomic writes.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "base/units.h"
+
+namespace plimsoll {
+
+/// The whole file. Throws InputError (missing, a directory, unreadable, larger than `limit`).
+std::string read_file(const std::filesystem::path& path, Bytes limit = Bytes(std::int64_t{64} << 20));
+
+/// Writes to a temporary file in the same folder, syncs it, renames it over `path` and syncs the
+/// folder: readers see the old bytes or the new ones, never a part. Throws EnvironmentError.
+void write_file_atomically(const std::filesystem::path& path, std::string_view contents);
+
+/// SHA-256 of `contents`, 64 lower-case hexadecimal digits.
+std::string digest(std::string_view contents);
+
+}  // namespace plimsoll

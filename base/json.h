@@ -1,0 +1,78 @@
+// JSON with exact keys. nlohmann/json converts silently (2.5 -> 2, "last duplicate wins"), so
+// untrusted values are read through the checked getters below only.
+//
+// Limits on a file (docs/formats.md): 64 MiB, nesting 64, strings 4096 bytes, keys 256 bytes,
+// 10^4 members per object, 10^6 elements per array, no duplicate keys, well-formed UTF-8 without
+// control characters in strings, integers within +-2^53, finite numbers.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+
+namespace plimsoll {
+
+/// Writers build this: members keep their order of insertion, so output bytes are stable.
+using Json = nlohmann::ordered_json;
+
+/// Text -> Json under the limits above. Throws InputError with `file` and line/column or pointer.
+Json parse_json(std::string_view text, const std::string& file);
+Json read_json(const std::filesystem::path& path);
+/// Pretty text (two-space indent, newline at the end).
+std::string json_text(const Json& value);
+
+/// One JSON object being read. Getters throw InputError naming file, JSON pointer, what was found
+/// and what is allowed. Call finish() last: it refuses keys that nobody asked for and names the
+/// nearest known key. Copies of the document are not made: it must outlive the reader.
+class JsonObject {
+ public:
+  JsonObject(const Json& value, std::string file, std::string pointer = "");
+
+  bool has(std::string_view key) const;  ///< present and not null; marks the key as known
+  std::int64_t integer(std::string_view key, std::int64_t least, std::int64_t most);
+  double number(std::string_view key, double least, double most);
+  bool boolean(std::string_view key);
+  std::string text(std::string_view key);
+  /// Index of the text among `allowed`.
+  std::size_t choice(std::string_view key, std::span<const std::string_view> allowed);
+  Bytes bytes(std::string_view key);                      ///< "80 GiB"
+  Seconds seconds(std::string_view key);                  ///< "3 us"
+  BytesPerSecond bytes_per_second(std::string_view key);  ///< "450 GB/s"
+  FlopsPerSecond flops_per_second(std::string_view key);  ///< "312 TFLOP/s"
+  JsonObject object(std::string_view key);
+  std::vector<JsonObject> objects(std::string_view key);
+  std::vector<std::int64_t> integers(std::string_view key, std::int64_t least, std::int64_t most);
+  std::vector<double> numbers(std::string_view key);
+  std::vector<std::string> texts(std::string_view key);
+  /// The members of this object in file order, all marked as known (for maps with free keys).
+  std::vector<std::string> keys();
+  const Json& raw(std::string_view key);  ///< any value; marks the key as known
+
+  /// Throws InputError at `key` of this object: "found FOUND; MESSAGE".
+  [[noreturn]] void fail(std::string_view key, const std::string& message) const;
+  void finish() const;
+
+  const std::string& file() const { return file_; }
+  const std::string& pointer() const { return pointer_; }
+
+ private:
+  const Json& member(std::string_view key);
+  std::string pointer_to(std::string_view key) const;
+
+  const Json* value_;
+  std::string file_, pointer_;
+  mutable std::vector<std::string> known_;
+};
+
+/// The candidate nearest to `word` by edit distance, or empty when none is near.
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+}  // namespace plimsoll

@@ -1,0 +1,103 @@
+// Quantities as types. Bytes and Picoseconds are exact integers with checked arithmetic; Seconds,
+// Flops and the rates are doubles. Construction is explicit; only meaningful quotients exist.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+/// Exact count of bytes; overflow aborts (user input is bounded before it gets here).
+class Bytes {
+ public:
+  constexpr Bytes() = default;
+  constexpr explicit Bytes(std::int64_t count) : count_(count) {}
+  constexpr std::int64_t count() const { return count_; }
+  friend Bytes operator+(Bytes a, Bytes b);
+  friend Bytes operator-(Bytes a, Bytes b);
+  friend Bytes operator*(Bytes a, std::int64_t times);
+  friend Bytes operator*(std::int64_t times, Bytes a) { return a * times; }
+  Bytes& operator+=(Bytes b) { return *this = *this + b; }
+  Bytes& operator-=(Bytes b) { return *this = *this - b; }
+  friend constexpr auto operator<=>(Bytes, Bytes) = default;
+
+ private:
+  std::int64_t count_ = 0;
+};
+
+/// Rounds up to a multiple of `alignment` (> 0).
+Bytes round_up(Bytes size, Bytes alignment);
+
+/// A double with a unit. `Tag` makes seconds, flops and rates different types.
+template <class Tag>
+class Quantity {
+ public:
+  constexpr Quantity() = default;
+  constexpr explicit Quantity(double value) : value_(value) {}
+  constexpr double value() const { return value_; }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value_ + b.value_); }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value_ - b.value_); }
+  friend constexpr Quantity operator*(Quantity a, double times) { return Quantity(a.value_ * times); }
+  friend constexpr Quantity operator*(double times, Quantity a) { return Quantity(a.value_ * times); }
+  friend constexpr Quantity operator/(Quantity a, double by) { return Quantity(a.value_ / by); }
+  friend constexpr double operator/(Quantity a, Quantity b) { return a.value_ / b.value_; }
+  Quantity& operator+=(Quantity b) { return *this = *this + b; }
+  friend constexpr auto operator<=>(Quantity, Quantity) = default;
+
+ private:
+  double value_ = 0;
+};
+
+using Seconds = Quantity<struct SecondsTag>;
+using Flops = Quantity<struct FlopsTag>;                    ///< floating-point operations, a count
+using BytesPerSecond = Quantity<struct BytesPerSecondTag>;  ///< per device and direction
+using FlopsPerSecond = Quantity<struct FlopsPerSecondTag>;
+
+constexpr Seconds operator/(Bytes amount, BytesPerSecond rate) {
+  return Seconds(static_cast<double>(amount.count()) / rate.value());
+}
+constexpr Seconds operator/(Flops amount, FlopsPerSecond rate) {
+  return Seconds(amount.value() / rate.value());
+}
+constexpr BytesPerSecond operator/(Bytes amount, Seconds time) {
+  return BytesPerSecond(static_cast<double>(amount.count()) / time.value());
+}
+constexpr FlopsPerSecond operator/(Flops amount, Seconds time) {
+  return FlopsPerSecond(amount.value() / time.value());
+}
+
+/// Simulated or measured clock: exact integer picoseconds.
+class Picoseconds {
+ public:
+  constexpr Picoseconds() = default;
+  constexpr explicit Picoseconds(std::int64_t count) : count_(count) {}
+  constexpr std::int64_t count() const { return count_; }
+  constexpr Seconds seconds() const { return Seconds(static_cast<double>(count_) * 1e-12); }
+  friend constexpr Picoseconds operator+(Picoseconds a, Picoseconds b) { return Picoseconds(a.count_ + b.count_); }
+  friend constexpr Picoseconds operator-(Picoseconds a, Picoseconds b) { return Picoseconds(a.count_ - b.count_); }
+  Picoseconds& operator+=(Picoseconds b) { return *this = *this + b; }
+  friend constexpr auto operator<=>(Picoseconds, Picoseconds) = default;
+
+ private:
+  std::int64_t count_ = 0;
+};
+
+/// Rounds to the nearest picosecond; the one place where simulated time is rounded.
+Picoseconds to_picoseconds(Seconds time);
+
+// Parsers for what people write: a number, a space (optional), a unit. They throw
+// std::invalid_argument naming the text and the allowed units; a bare number is refused.
+Bytes parse_bytes(std::string_view text);                      ///< "80 GiB", "512 MB", "64 B"
+Seconds parse_seconds(std::string_view text);                  ///< "3 us", "1.5 ms", "2 s"
+BytesPerSecond parse_bytes_per_second(std::string_view text);  ///< "450 GB/s", "1 Gbit/s"
+FlopsPerSecond parse_flops_per_second(std::string_view text);  ///< "312 TFLOP/s"
+
+// Writers for people: three significant digits and a unit ("1.42 GiB", "13.7 ms", "148 GFLOP/s").
+std::string to_text(Bytes size);
+std::string to_text(Seconds time);
+std::string to_text(BytesPerSecond rate);
+std::string to_text(FlopsPerSecond rate);
+
+}  // namespace plimsoll

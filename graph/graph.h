@@ -1,0 +1,52 @@
+// Graph: ops and tensors of one training step of one pipeline-free rank, device-free.
+//
+// A repeated block is written once with its count: embedding x 1, layer x L, head x 1 are executed
+// as a chain, each instance's `input` bound to the previous instance's `output` (and, backward,
+// each `output_gradient` to the next instance's `input_gradient`). So a graph has the same size
+// for any number of layers. Ops without a block belong to the step (the optimizer).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/op.h"
+#include "graph/tensor.h"
+
+namespace plimsoll {
+
+enum class BlockKind : std::uint8_t { embedding, layer, head };
+
+struct Block {
+  std::string name;
+  BlockKind kind = BlockKind::layer;
+  std::int64_t count = 1;
+  std::optional<TensorId> input, output;                    ///< activations at its borders
+  std::optional<TensorId> input_gradient, output_gradient;  ///< set by the backward pass
+  bool operator==(const Block&) const = default;
+};
+
+struct Graph {
+  std::string name;
+  Grid grid;  ///< degrees the passes have split for so far
+  std::vector<Block> blocks;  ///< in chain order
+  std::vector<Tensor> tensors;
+  std::vector<Op> ops;  ///< in a legal execution order within each block, forward before backward
+  bool operator==(const Graph&) const = default;
+
+  const Tensor& at(TensorId id) const { return tensors[id.index()]; }
+  Tensor& at(TensorId id) { return tensors[id.index()]; }
+  const Block& at(BlockId id) const { return blocks[id.index()]; }
+  Block& at(BlockId id) { return blocks[id.index()]; }
+  TensorId add(Tensor tensor) {
+    tensors.push_back(std::move(tensor));
+    return TensorId(tensors.size() - 1);
+  }
+};
+
+/// Parameters over all layers, unpadded and with tied ones counted once.
+std::int64_t parameter_count(const Graph& graph);
+
+std::string_view to_text(BlockKind kind);
+std::optional<BlockKind> block_kind_from(std::string_view text);
+
+}  // namespace plimsoll

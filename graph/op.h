@@ -1,0 +1,156 @@
+// Ops of the IR: kind, parameters, operands, and when and where they run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "graph/grid.h"
+#include "graph/tensor.h"
+
+namespace plimsoll {
+
+/// Every kind has one row in op_table.cpp that documents operands, flops, bytes and backward.
+/// Shapes below: b micro-batch, s sequence, h hidden, n = b*s tokens, a local heads, d = h/heads,
+/// v local vocabulary rows.
+enum class OpKind : std::uint8_t {
+  // Data. Reads this rank's sequences of the step and micro-batch from the training text.
+  load_tokens,   ///< () -> tokens i32 [n]
+  load_targets,  ///< () -> targets i32 [n], the tokens shifted by one
+  // Abstract ops, replaced by select_kernels.
+  linear,     ///< (x [n,k], weight [k,m], bias [m]?) -> y [n,m]; the inner weight dims may be split further
+  attention,  ///< (q, k, v [b,a,s,d]) -> context [b,a,s,d], causal
+  // Compute.
+  embedding,           ///< (tokens [n], table [v,h]) -> x [n,h]; rows outside [first, first+v) give 0
+  embedding_backward,  ///< (dx [n,h], tokens) -> dtable [v,h] (accumulates)
+  position_add,           ///< (x [n,h], table [s,h]) -> y [n,h]
+  position_add_backward,  ///< (dy [n,h]) -> dtable [s,h] (accumulates)
+  layer_norm,           ///< (x [n,h], gamma [h], beta [h]) -> (y [n,h], mean [n], rstd [n])
+  layer_norm_backward,  ///< (dy, x, gamma, mean, rstd) -> (dx, dgamma, dbeta) (the last two accumulate)
+  matmul,               ///< (a, b, bias?) -> c = scale * op(a) op(b) + bias; leading dims are batch
+  bias_add,             ///< (x [n,m], bias [m]) -> y [n,m]
+  bias_gradient,        ///< (dy [n,m]) -> dbias [m] (accumulates)
+  gelu,                 ///< (x) -> y, tanh approximation
+  gelu_backward,        ///< (dy, x) -> dx
+  add,                  ///< (a, b) -> a + b
+  split_heads,           ///< (qkv [n,3,a,d]) -> (q, k, v [b,a,s,d])
+  split_heads_backward,  ///< (dq, dk, dv [b,a,s,d]) -> dqkv [n,3,a,d]
+  merge_heads,           ///< (context [b,a,s,d]) -> y [n,a*d]
+  merge_heads_backward,  ///< (dy [n,a*d]) -> dcontext [b,a,s,d]
+  causal_softmax,           ///< (scores [b,a,s,s]) -> probabilities, 0 above the diagonal
+  causal_softmax_backward,  ///< (dp, p) -> dscores
+  logits_max,      ///< (logits [n,v]) -> max [n] over real vocabulary columns
+  logits_sum_exp,  ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit - max}
+  token_loss,      ///< (max, stats, scalars) -> (log_sum_exp [n], scalars with loss += weighted sum)
+  cross_entropy_backward,  ///< (logits, targets, log_sum_exp) -> dlogits [n,v]
+  // Conjugate pairs of tensor parallelism in a forward Graph; `backward` lowers them.
+  copy_to_group,      ///< (x) -> x; its backward is an all-reduce
+  reduce_from_group,  ///< (x) -> all-reduced x, in place; its backward is the identity
+  // Communication; works in place on its operand unless said otherwise.
+  all_reduce,      ///< (x) -> x
+  reduce_scatter,  ///< (x) -> x, of which this rank's 1/size part is valid
+  all_gather,      ///< (x, of which this rank's 1/size part is valid) -> x
+  send,            ///< (x) -> ()
+  recv,            ///< () -> x
+  // Once per step. `scalars` is the f32 [kScalars] tensor below; state tensors (scalars, arenas,
+  // parameter gradients) appear as input and output under the same id.
+  begin_step,    ///< (scalars) -> scalars: step += 1, loss = 0
+  fill,          ///< () -> x = value
+  squared_norm,  ///< (gradients arena) -> sum [1] over owned segments of norm weight * g^2
+  clip_factor,   ///< (sum [1], scalars) -> scalars: gradient_norm = sqrt(sum), clip = min(1, limit/norm)
+  adamw,         ///< (parameters, gradients, m, v arenas, scalars) -> (parameters, m, v) in place
+};
+/// Elements of the per-step device scalars.
+enum class Scalar : std::uint8_t { step, loss, gradient_norm, clip };
+inline constexpr std::int64_t kScalars = 4;
+inline constexpr std::size_t kOpKinds = std::size_t(OpKind::adamw) + 1;
+
+/// When an op runs. `recompute` is forward work repeated inside backward.
+enum class Phase : std::uint8_t { forward, recompute, backward, optimizer };
+
+/// Streams of one rank. Ops of one stream run in issue order. Sends and receives use one stream
+/// per directed peer: send_next/recv_previous carry activations, send_previous/recv_next gradients.
+enum class Stream : std::uint8_t {
+  compute, mp, data, world, send_next, send_previous, recv_next, recv_previous,
+};
+inline constexpr std::size_t kStreams = 8;
+
+enum class Reduction : std::uint8_t { sum, max };
+
+// One parameter struct per family of kinds. Field names are the keys of the text form.
+struct MatmulParams {  // matmul, linear
+  bool transpose_a = false, transpose_b = false;
+  bool accumulate = false;  ///< c += instead of c =
+  double scale = 1;
+  bool operator==(const MatmulParams&) const = default;
+};
+struct NormParams {  // layer_norm, layer_norm_backward
+  double epsilon = 1e-5;
+  bool operator==(const NormParams&) const = default;
+};
+struct AttentionParams {  // attention, split/merge heads: to fold and unfold [b,s]
+  std::int64_t sequence = 0;
+  double scale = 1;  ///< attention only
+  bool operator==(const AttentionParams&) const = default;
+};
+struct VocabularyParams {  // embedding*, logits_max, logits_sum_exp, cross_entropy_backward, token_loss
+  std::int64_t vocabulary = 0;   ///< real global rows; columns at or above are masked
+  std::int64_t split_degree = 1; ///< mp degree of the vocabulary; first = mp coordinate * v
+  double loss_weight = 1;        ///< 1 / tokens of the global batch (token_loss, cross_entropy_backward)
+  bool operator==(const VocabularyParams&) const = default;
+};
+struct DataParams {  // load_tokens, load_targets
+  std::int64_t sequence = 0;
+  bool operator==(const DataParams&) const = default;
+};
+struct CollectiveParams {  // all_reduce, reduce_scatter, all_gather, copy_to_group, reduce_from_group
+  Group group;
+  Reduction reduction = Reduction::sum;
+  bool operator==(const CollectiveParams&) const = default;
+};
+struct TransferParams {  // send, recv: the peer is the rank at pp coordinate + stage_offset
+  std::int64_t stage_offset = 0;
+  bool operator==(const TransferParams&) const = default;
+};
+struct FillParams {
+  double value = 0;
+  bool operator==(const FillParams&) const = default;
+};
+struct ClipParams {
+  double limit = 0;  ///< 0 = never clips, the norm is still computed
+  bool operator==(const ClipParams&) const = default;
+};
+struct AdamParams {
+  double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  bool operator==(const AdamParams&) const = default;
+};
+
+using OpParams = std::variant<std::monostate, MatmulParams, NormParams, AttentionParams,
+                              VocabularyParams, DataParams, CollectiveParams, TransferParams,
+                              FillParams, ClipParams, AdamParams>;
+
+struct Op {
+  OpKind kind = OpKind::add;
+  Phase phase = Phase::forward;
+  Stream stream = Stream::compute;
+  std::optional<BlockId> block;  ///< Graph only; absent for ops of the optimizer
+  std::vector<TensorId> inputs, outputs;
+  OpParams params;
+  /// Routine only: earlier ops of the same routine on other streams that must have finished.
+  std::vector<std::uint32_t> waits;
+  bool operator==(const Op&) const = default;
+};
+
+std::string_view to_text(OpKind kind);
+std::string_view to_text(Phase phase);
+std::string_view to_text(Stream stream);
+std::string_view to_text(Reduction reduction);
+std::optional<OpKind> op_kind_from(std::string_view text);
+std::optional<Phase> phase_from(std::string_view text);
+std::optional<Stream> stream_from(std::string_view text);
+std::optional<Reduction> reduction_from(std::string_view text);
+
+}  // namespace plimsoll

@@ -1,0 +1,53 @@
+// One row per OpKind: arity, parameter family, whether it communicates, flops, bytes moved, and
+// legality. The verifier, the cost model, the MFU and the reports all read this table.
+#pragma once
+
+#include <span>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "graph/op.h"
+
+namespace plimsoll {
+
+enum class OpClass : std::uint8_t {
+  abstract,       ///< must be gone after select_kernels / backward
+  matmul,         ///< cost by shape
+  memory_bound,   ///< cost by bytes moved
+  collective,     ///< cost by kind, group and bytes
+  point_to_point, ///< send and recv
+};
+
+struct OpRow {
+  OpKind kind;
+  OpClass op_class;
+  int least_inputs, most_inputs;
+  int outputs;
+  std::size_t params;    ///< index of the alternative of OpParams
+  /// Output 0 is a new value in the storage of this input (whose old value is gone), or -1.
+  int in_place = -1;
+  /// Bit i: output i adds to what is there (the caller zeroes it at the start of the step).
+  unsigned accumulates = 0;
+  /// Legality beyond arity: shapes, dtypes, parameters. The reason names what is wrong.
+  Verdict (*check)(const Op& op, std::span<const Tensor> tensors);
+};
+
+const OpRow& row(OpKind kind);
+
+/// Floating-point operations of one execution (multiply-add = 2). Matmul-class ops only count what
+/// MFU counts; memory-bound ops return 0.
+Flops flops(const Op& op, std::span<const Tensor> tensors);
+/// Bytes read plus bytes written by one execution (payload bytes for communication).
+Bytes bytes_moved(const Op& op, std::span<const Tensor> tensors);
+/// True when output `i` adds to its old contents (matmul: by its parameter; others: by the table).
+bool accumulates(const Op& op, std::size_t i);
+
+/// Dimensions of a matmul: `batch` times (m x k)(k x n). Shapes come from operands; trailing
+/// dimensions of a 2-D weight may be folded ([k, 3, a, d] counts as [k, 3ad]).
+struct MatmulShape {
+  std::int64_t batch = 1, m = 1, n = 1, k = 1;
+  bool operator==(const MatmulShape&) const = default;
+};
+MatmulShape matmul_shape(const Op& op, std::span<const Tensor> tensors);
+
+}  // namespace plimsoll

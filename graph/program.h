@@ -1,0 +1,168 @@
+// Program: what one class of ranks does in one training step. The simulator interprets it with
+// durations, the runtime with kernels.
+//
+// A routine is one block in one role: local ops on local tensors, each placed in the routine's
+// frame (temporaries) or in one of its slots (memory that outlives the call). The schedule is the
+// list of calls in host issue order; a call binds slots to buffers. Whatever crosses calls
+// (gradient buckets, sends, receives) is a call of its own that waits on ports; no routine names
+// another. Buffers are acquired and released at points of the issue order, never of time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/op.h"
+#include "graph/tensor.h"
+
+namespace plimsoll {
+
+using RoutineId = Id<struct RoutineTag>;
+using BufferId = Id<struct BufferTag>;
+
+/// Every block starts at a multiple of this, and sizes count rounded up to it.
+inline constexpr Bytes kBlockAlignment{64};
+
+/// Where a routine's tensor lives.
+struct Place {
+  std::optional<std::size_t> slot;  ///< absent: in the frame
+  Bytes offset;                     ///< from the start of the slot or frame
+  bool operator==(const Place&) const = default;
+};
+
+/// What a slot is for; the schedule binds by this.
+enum class SlotKind : std::uint8_t {
+  parameters, gradients,  ///< this block instance's range of the arenas
+  tied_parameters,        ///< the block instance that owns the tied parameters
+  tied_gradients,
+  input, output, input_gradient, output_gradient,  ///< borders of the block
+  saved,                                           ///< saved-for-backward bundle
+  scalars,
+  parameter_arena, gradient_arena, first_moment_arena, second_moment_arena,
+  payload,  ///< the operand of a send, receive or bucket collective
+};
+
+struct Slot {
+  SlotKind kind = SlotKind::saved;
+  Bytes bytes;
+  bool operator==(const Slot&) const = default;
+};
+
+/// An event: op `op` has finished, so `tensor` may be read from outside.
+struct Port {
+  TensorId tensor;
+  std::uint32_t op = 0;
+  bool operator==(const Port&) const = default;
+};
+
+struct Routine {
+  std::string name;
+  Phase phase = Phase::forward;
+  std::vector<Tensor> tensors;
+  std::vector<Place> places;  ///< parallel to tensors
+  std::vector<Slot> slots;
+  std::vector<Op> ops;  ///< operands index `tensors`
+  std::vector<Port> ports;
+  Bytes frame_bytes;  ///< counted whole while a call runs
+  bool operator==(const Routine&) const = default;
+};
+
+/// Memory as the program plans it. Alive in calls [begin, end): acquired when call `begin` is
+/// issued (after its waits), released after call `end - 1`, i.e. before call `end` acquires.
+/// A buffer with begin == 0, end == calls.size() and `persistent` also lives between steps.
+struct Buffer {
+  std::string name;
+  TensorRole role = TensorRole::activation;
+  Bytes bytes;   ///< exact; memory counts it rounded up to kBlockAlignment
+  bool persistent = false;
+  std::size_t begin = 0, end = 0;
+  Bytes offset;  ///< in the arena, set by plan_memory
+  bool operator==(const Buffer&) const = default;
+};
+
+/// One slot of a call: a range of a buffer. The rank's own part of a sharded range starts at
+/// offset + shard_stride * (index of the rank in the sharding group).
+struct Binding {
+  BufferId buffer;
+  Bytes offset;
+  Bytes shard_stride;
+  bool operator==(const Binding&) const = default;
+};
+
+/// What a call waits for before it is issued: a port of an earlier call, or all of it.
+struct Wait {
+  std::size_t call = 0;
+  std::optional<std::size_t> port;  ///< absent: every op of that call
+  bool operator==(const Wait&) const = default;
+};
+
+struct Call {
+  RoutineId routine;
+  std::optional<std::int64_t> layer;        ///< index of the block instance within its block
+  std::optional<std::int64_t> micro_batch;  ///< absent for once-per-step calls
+  std::vector<Binding> bindings;            ///< parallel to the routine's slots
+  std::vector<Wait> waits;
+  BufferId frame;  ///< meaningful when the routine's frame_bytes > 0
+  bool operator==(const Call&) const = default;
+};
+
+/// One parameter tensor of one block instance within the flat arenas of this class of ranks.
+struct Segment {
+  std::string parameter;  ///< name in the Graph
+  std::int64_t layer = 0; ///< global index of the block instance within its block
+  Shape shape;            ///< local shape
+  std::optional<Split> split;
+  Init init = Init::none;
+  double init_stddev = 0;
+  bool decay = false;
+  std::int64_t offset = 0;    ///< elements from the start of the parameter and gradient arenas
+  std::int64_t elements = 0;  ///< without padding
+  /// Share of this rank's g^2 in the global norm: 1, or 1/mp where mp ranks hold equal copies, 0
+  /// for a tied copy that another stage counts.
+  double norm_weight = 1;
+  bool operator==(const Segment&) const = default;
+};
+
+/// A contiguous range of the arenas that is reduced and gathered in one call. With sharding each
+/// rank owns the range [begin + i*part, begin + (i+1)*part), part = elements / degree.
+struct Bucket {
+  std::int64_t begin = 0, elements = 0;  ///< in elements; elements is a multiple of the degree
+  bool operator==(const Bucket&) const = default;
+};
+
+struct Program {
+  std::string name;
+  Grid grid;
+  std::int64_t stage = 0;                 ///< pp coordinate of the ranks of this class
+  std::int64_t sharding_degree = 1;       ///< parts each bucket is owned in (1: every rank owns all)
+  std::int64_t micro_batch = 1;           ///< sequences per micro-batch
+  std::int64_t micro_batches = 1;         ///< per step
+  std::vector<Routine> routines;
+  std::vector<Buffer> buffers;
+  std::vector<Call> calls;
+  std::vector<Segment> segments;  ///< ascending offsets
+  std::vector<Bucket> buckets;    ///< ascending, covering the arenas
+  Bytes arena_bytes;              ///< extent of all buffers with their offsets
+  bool operator==(const Program&) const = default;
+
+  const Routine& at(RoutineId id) const { return routines[id.index()]; }
+  const Buffer& at(BufferId id) const { return buffers[id.index()]; }
+};
+
+/// The memory of one class of ranks, replayed over the issue order without any timing.
+struct MemoryPeak {
+  Bytes peak;                ///< largest sum of live buffers, each rounded up
+  std::size_t call = 0;      ///< the first call at which it is reached
+  BytesByRole by_role;       ///< live bytes at that call
+  std::vector<Bytes> curve;  ///< live bytes while each call runs
+};
+MemoryPeak memory_peak(const Program& program);
+
+/// Memory that a rank owns in the optimizer: elements of the arenas it updates.
+std::int64_t owned_elements(const Program& program);
+
+std::string_view to_text(SlotKind kind);
+std::optional<SlotKind> slot_kind_from(std::string_view text);
+
+}  // namespace plimsoll

@@ -1,0 +1,83 @@
+// Tensors of the IR: what a value is, whose it is and how it is split. Facts are fields, never
+// parts of a name.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/units.h"
+#include "graph/grid.h"
+
+namespace plimsoll {
+
+enum class DType : std::uint8_t { f32, bf16, f16, i32 };
+
+/// Why a tensor's memory exists; the classes of every memory report.
+enum class TensorRole : std::uint8_t {
+  parameter,
+  master_parameter,
+  gradient,
+  optimizer_state,
+  activation,     ///< a frame temporary, or a boundary tensor between calls of one rank
+  saved,          ///< saved for backward
+  workspace,      ///< library scratch, stated by Framework
+  communication,  ///< send slots, received tensors, gathers
+  scalar,         ///< per-step device scalars: step number, loss, gradient norm
+};
+inline constexpr std::size_t kTensorRoles = 9;
+using BytesByRole = std::array<Bytes, kTensorRoles>;
+
+/// Sizes outermost first, row-major and dense.
+using Shape = std::vector<std::int64_t>;
+
+/// How a parameter starts; values depend only on the job's seed, the parameter's name, its layer
+/// and the global element index, so that every split draws the same model.
+enum class Init : std::uint8_t { none, normal, zeros, ones };
+
+/// `shape[dim]` is 1/degree of the whole (after padding) along `axis`; the rank's coordinate on
+/// that axis says which part it holds.
+struct Split {
+  std::int64_t dim = 0;
+  Axis axis = Axis::mp;
+  std::int64_t degree = 1;
+  bool operator==(const Split&) const = default;
+};
+
+using BlockId = Id<struct BlockTag>;
+using TensorId = Id<struct TensorTag>;
+
+struct Tensor {
+  std::string name;  ///< for people; unique within its Graph or Routine
+  DType dtype = DType::f32;
+  TensorRole role = TensorRole::activation;
+  Shape shape;
+  std::optional<BlockId> block;  ///< absent for arenas, scalars and optimizer temporaries
+  std::optional<Split> split;
+  Init init = Init::none;  ///< parameters only
+  double init_stddev = 0;  ///< for Init::normal
+  bool decay = false;      ///< weight decay applies (parameters only)
+  /// Arena: the concatenation of all tensors of this role on the rank. In a Graph its shape is
+  /// {elements over all blocks and layers}; in a Program, what this rank holds or owns.
+  bool arena = false;
+  std::optional<TensorId> gradient_of;  ///< the parameter this is the gradient of
+  std::optional<TensorId> tied_to;      ///< the parameter whose value this one shares
+  bool operator==(const Tensor&) const = default;
+};
+
+std::int64_t elements(const Shape& shape);
+Bytes bytes_of(DType dtype);        ///< of one element
+Bytes bytes_of(const Tensor& tensor);  ///< exact, not rounded
+
+std::string_view to_text(DType dtype);
+std::string_view to_text(TensorRole role);
+std::string_view to_text(Init init);
+std::optional<DType> dtype_from(std::string_view text);
+std::optional<TensorRole> tensor_role_from(std::string_view text);
+std::optional<Init> init_from(std::string_view text);
+
+}  // namespace plimsoll

@@ -1,0 +1,65 @@
+// Timeline: when things ran and how memory stood, predicted or measured. One type for both, so
+// that comparing is a subtraction.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "graph/op.h"
+#include "graph/tensor.h"
+
+namespace plimsoll {
+
+/// One op on one stream of one rank. Local ops have posted == begin.
+struct Interval {
+  std::int64_t rank = 0;
+  Stream stream = Stream::compute;
+  OpKind kind = OpKind::add;
+  Phase phase = Phase::forward;
+  std::string routine;                      ///< name of the routine it belongs to
+  std::optional<std::int64_t> layer, micro_batch;
+  Picoseconds posted;  ///< a communication: when this rank posted it
+  Picoseconds begin;   ///< a communication: when the last participant had arrived
+  Picoseconds end;
+  bool operator==(const Interval&) const = default;
+};
+
+/// Live bytes of a rank from `time` on, until the next point.
+struct MemoryPoint {
+  Picoseconds time;
+  BytesByRole by_role;
+  bool operator==(const MemoryPoint&) const = default;
+};
+
+struct RankMemory {
+  std::int64_t rank = 0;
+  Bytes peak;
+  BytesByRole by_role;  ///< at the first peak
+  Bytes arena;          ///< extent with fragmentation
+  std::vector<MemoryPoint> curve;
+  bool operator==(const RankMemory&) const = default;
+};
+
+struct Timeline {
+  std::vector<Interval> intervals;  ///< ordered by (rank, begin, stream, end)
+  std::vector<RankMemory> memory;   ///< ascending rank
+  bool operator==(const Timeline&) const = default;
+};
+
+/// Communication that compute does not hide: time in which the rank's compute stream is empty and
+/// one of its communications is pending, before (wait) and after (transfer) the last participant
+/// arrived. Where a wait and a transfer overlap, it counts as transfer.
+struct Exposed {
+  Picoseconds wait, transfer;
+};
+Exposed exposed_communication(const Timeline& timeline, std::int64_t rank);
+
+/// Summed durations (end - begin) by op kind over one rank, in order of OpKind; absent kinds are 0.
+std::vector<Picoseconds> time_by_kind(const Timeline& timeline, std::int64_t rank);
+
+void sort_intervals(Timeline& timeline);
+
+}  // namespace plimsoll

@@ -1,0 +1,58 @@
+// Cluster: devices, their peak rates and memory, and the levels of the network between them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "graph/tensor.h"
+
+namespace plimsoll {
+
+enum class DeviceKind : std::uint8_t {
+  cpu_core,  ///< the host executes ops itself: no overlap of anything with anything
+  gpu,
+};
+
+struct Device {
+  std::string name;
+  DeviceKind kind = DeviceKind::gpu;
+  Bytes memory;  ///< what the driver reports as total; for a CPU core its share of the machine
+  BytesPerSecond memory_bandwidth;
+  /// Dense peak by compute type; absent = the device has no such units.
+  std::optional<FlopsPerSecond> peak_fp32, peak_bf16, peak_fp16;
+  bool operator==(const Device&) const = default;
+};
+
+/// A level connects `devices` consecutive devices; levels go from inner to outer.
+struct Level {
+  std::string name;
+  std::int64_t devices = 0;  ///< in one unit of this level; the outermost may be 0 = all
+  BytesPerSecond bandwidth;  ///< per device and direction
+  Seconds latency;
+  bool operator==(const Level&) const = default;
+};
+
+struct Cluster {
+  std::string name;
+  std::optional<std::int64_t> nodes;  ///< null: the user's --devices decides
+  std::int64_t devices_per_node = 0;
+  Device device;
+  std::vector<Level> levels;
+  /// Where the numbers come from: document, table or page, date; or "measured" with date.
+  std::string source;
+  bool operator==(const Cluster&) const = default;
+};
+
+Cluster read_cluster(const std::filesystem::path& path);
+Cluster parse_cluster(std::string_view text, const std::string& file);
+std::string cluster_text(const Cluster& cluster);
+
+/// Peak dense rate for ops computing in `dtype`, if the device has it.
+std::optional<FlopsPerSecond> peak(const Device& device, DType dtype);
+
+}  // namespace plimsoll

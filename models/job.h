@@ -1,0 +1,58 @@
+// Job: a transformer and its training step, as a user describes it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <optional>
+
+#include "graph/graph.h"
+#include "graph/tensor.h"
+
+namespace plimsoll {
+
+enum class Family : std::uint8_t { gpt };  ///< decoder with learned positions, pre layer norm, GELU
+enum class OptimizerKind : std::uint8_t { adamw };
+
+struct Optimizer {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double learning_rate = 3e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  bool operator==(const Optimizer&) const = default;
+};
+
+struct Job {
+  std::string name;
+  Family family = Family::gpt;
+  std::int64_t layers = 0, hidden = 0, heads = 0, kv_heads = 0, ffn_hidden = 0, vocab = 0;
+  std::int64_t sequence = 0;
+  bool tied_embeddings = true;
+  std::int64_t global_batch = 0;  ///< sequences per step
+  DType precision = DType::f32;
+  Optimizer optimizer;
+  double clip_norm = 1.0;  ///< 0 = no clipping
+  double dropout = 0;
+  std::int64_t seed = 0;
+  bool operator==(const Job&) const = default;
+};
+
+Job read_job(const std::filesystem::path& path);
+Job parse_job(std::string_view text, const std::string& file);
+std::string job_text(const Job& job);  ///< canonical JSON text, ends with a newline
+
+/// Rules inside the file: heads divide hidden, positive sizes, ... Throws InputError at `file`.
+void check_job(const Job& job, const std::string& file);
+
+/// The forward pass of one micro-batch of `micro_batch` sequences, with abstract ops (linear,
+/// attention), op by op: blocks embedding x 1, layer x L, head x 1.
+///
+/// GPT: x = wte[tokens] + wpe; per layer x += proj(attention(ln1(x))), x += fc2(gelu(fc1(ln2(x))));
+/// head: ln_f, logits = x wte^T (tied) or x head^T, mean cross entropy over the global batch.
+/// Linear layers have biases, the head has none (Radford et al. 2019, GPT-2).
+Graph build_forward(const Job& job, std::int64_t micro_batch);
+
+/// Matmul FLOPs of one sequence's forward pass by the MFU definition (docs/formats.md): attention
+/// counted full, logits included, recompute not.
+Flops forward_matmul_flops_per_sequence(const Job& job);
+
+}  // namespace plimsoll

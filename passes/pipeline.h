@@ -1,0 +1,46 @@
+// The ordered list of passes and its runner: Job + Strategy + Framework -> Programs.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/program.h"
+#include "models/framework.h"
+#include "models/job.h"
+#include "passes/strategy.h"
+
+namespace plimsoll {
+
+struct PassContext {
+  const Job& job;
+  const Strategy& strategy;
+  const Framework& framework;
+};
+
+/// A graph pass: returns whether it changed the graph.
+struct GraphPass {
+  std::string_view name;
+  std::string_view sentence;  ///< what it rewrites
+  bool (*run)(Graph& graph, const PassContext& context);
+};
+
+/// In execution order.
+std::span<const GraphPass> graph_passes();
+/// Names of every stage that can be dumped: "forward", each graph pass, "schedule", "plan_memory".
+std::vector<std::string> stage_names();
+
+/// Called after every stage with its name and its text form on demand.
+using StageObserver = std::function<void(std::string_view stage, const std::function<std::string()>& text)>;
+
+/// Runs all passes and verifies after each. programs[i] is the class of stage i. The strategy must
+/// be legal. Broken invariants abort naming the pass.
+std::vector<Program> lower(const PassContext& context, const StageObserver& observer = {});
+
+/// The Graph after all graph passes (what cut_blocks and schedule start from).
+Graph lower_graph(const PassContext& context, const StageObserver& observer = {});
+
+}  // namespace plimsoll

@@ -1,0 +1,53 @@
+// Strategy: every choice about how a job is split and scheduled. Passes make no choices of their
+// own; the search makes all of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "graph/grid.h"
+#include "models/job.h"
+
+namespace plimsoll {
+
+enum class Schedule : std::uint8_t { one_f_one_b };
+enum class Recompute : std::uint8_t { none, full };
+
+struct Strategy {
+  std::int64_t mp = 1, pp = 1, dp = 1;
+  std::int64_t sharding_degree = 1;
+  std::int64_t sharding_stage = 0;  ///< 1 exactly when sharding_degree > 1
+  std::int64_t micro_batch = 1;     ///< sequences
+  Schedule schedule = Schedule::one_f_one_b;
+  Recompute recompute = Recompute::none;
+  Bytes grad_bucket_bytes{std::int64_t{4} << 20};
+  std::int64_t send_slots = 2;
+  /// Layers per stage, e.g. {3, 3, 2}; empty = as even as possible, earlier stages take the rest.
+  std::vector<std::int64_t> layer_split;
+  bool operator==(const Strategy&) const = default;
+};
+
+Grid grid_of(const Strategy& strategy);
+/// micro-batches per step; legal strategies divide exactly.
+std::int64_t micro_batches(const Job& job, const Strategy& strategy);
+/// Layers on each stage, resolved.
+std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy);
+
+/// The rules a strategy must keep for this job on `devices` ranks, each with its own reason:
+/// heads, hidden, ffn and padded vocabulary divisible by mp; pp at most the layers; batch
+/// divisible; product of degrees == devices; ...
+Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
+
+/// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do. Throws UsageError for an
+/// unknown key (naming the nearest) or a bad value.
+void set_field(Strategy& strategy, std::string_view key, std::string_view value);
+/// "mp=2,pp=2" or the path of a JSON file.
+Strategy parse_strategy(std::string_view text_or_file);
+Strategy strategy_from_json_text(std::string_view json, const std::string& file);
+std::string strategy_text(const Strategy& strategy);    ///< canonical JSON text
+std::string strategy_summary(const Strategy& strategy); ///< "mp=2 pp=1 dp=1 ... " one line, all keys
+
+}  // namespace plimsoll

@@ -1,0 +1,33 @@
+// Measured: what a run of a plan showed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "graph/timeline.h"
+
+namespace plimsoll {
+
+struct Measured {
+  std::string plan_digest;  ///< digest(plan_text(plan)) of the plan that ran
+  std::string backend, communicator;
+  std::string date, host_cpu;
+  std::int64_t steps = 0;
+  std::int64_t warm_up_steps = 0;          ///< not in step_times
+  std::vector<Seconds> step_times;         ///< every untraced step after warm-up
+  Seconds median_step_time;
+  std::vector<double> losses;              ///< every step
+  std::vector<double> gradient_norms;      ///< every step, before clipping
+  Timeline timeline;                       ///< traced last step; memory counted as it happened
+  Bytes resident;                          ///< peak RSS of the process
+};
+
+Measured read_measured(const std::filesystem::path& path);
+Measured parse_measured(std::string_view text, const std::string& file);
+std::string measured_text(const Measured& measured);
+
+}  // namespace plimsoll

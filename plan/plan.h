@@ -1,0 +1,101 @@
+// Plan: the only thing that crosses from planning to running. Embeds job, framework and strategy
+// whole, cluster and calibration by digest; Programs are rebuilt and compared by digest. Holds no
+// date, elapsed time or path: the same inputs give the same bytes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "graph/timeline.h"
+#include "models/calibration.h"
+#include "models/cluster.h"
+#include "models/framework.h"
+#include "models/job.h"
+#include "passes/strategy.h"
+
+namespace plimsoll {
+
+inline constexpr std::int64_t kPlanVersion = 1;
+/// Intervals kept in the file; `timeline_truncated` says when more were simulated.
+inline constexpr std::size_t kMostIntervals = 20'000;
+
+/// Seconds of one step of the critical rank (the one that computes longest), summing to the step
+/// time: compute by phase, communication that compute does not hide, and waiting for other stages.
+struct Breakdown {
+  Seconds forward, recompute, backward, optimizer;
+  Seconds exposed_communication;  ///< transfers and waits of collectives and transfers, bubble excluded
+  Seconds bubble;                 ///< waiting for activations or gradients of another stage
+  Seconds dispatch;               ///< the rest: host time between ops
+};
+
+struct StagePrediction {
+  std::int64_t stage = 0;
+  Bytes peak;
+  BytesByRole by_role;  ///< at the first peak
+  Bytes arena;
+  Bytes capacity;       ///< device memory
+};
+
+struct Prediction {
+  Seconds step_time;
+  double tokens_per_second = 0;
+  double mfu = 0, hfu = 0;
+  FlopsPerSecond peak_flops;  ///< per device, the peak MFU is relative to
+  std::string peak_source;
+  Breakdown breakdown;
+  std::vector<StagePrediction> stages;
+  Provenance worst = Provenance::datasheet;
+  std::array<double, 4> share_by_provenance = {};  ///< of the step's op time, by Provenance
+};
+
+/// A plan that lost, and the term by which it loses most.
+struct RunnerUp {
+  Strategy strategy;
+  Seconds step_time;
+  Bytes peak;         ///< largest over stages
+  bool fits = true;
+  std::string term;   ///< "bubble", "exposed communication", "recompute", "optimizer", "compute", "memory"
+  Seconds term_time;  ///< how much more of that term than the chosen plan (time terms)
+  Bytes term_bytes;   ///< over capacity by this much (term "memory")
+};
+
+struct Pruned {
+  std::string reason;
+  std::int64_t count = 0;
+};
+
+struct SearchSummary {
+  std::string method;  ///< "brute force"
+  std::int64_t space = 0, evaluated = 0, infeasible = 0;
+  std::vector<Pruned> pruned;
+  bool proven = false;  ///< the answer is the best of the space
+};
+
+struct Plan {
+  Job job;
+  Framework framework;
+  Strategy strategy;
+  std::int64_t devices = 0;
+  std::string cluster_name, cluster_digest;
+  std::string calibration_digest;  ///< empty: none was given
+  DeviceKind device_kind = DeviceKind::gpu;
+  bool oversubscribed = false;     ///< more CPU ranks than cores: no timing claim
+  Prediction prediction;
+  std::vector<std::string> program_digests;  ///< of the text form, by stage
+  SearchSummary search;
+  std::vector<RunnerUp> runners_up;
+  Timeline timeline;  ///< predicted steady-state step, one rank per class
+  bool timeline_truncated = false;
+};
+
+Plan read_plan(const std::filesystem::path& path);
+Plan parse_plan(std::string_view text, const std::string& file);
+std::string plan_text(const Plan& plan);
+
+}  // namespace plimsoll

@@ -1,0 +1,29 @@
+// Evaluate: Strategy -> lower -> simulate -> Score.
+#pragma once
+
+#include "models/framework.h"
+#include "models/job.h"
+#include "passes/strategy.h"
+#include "plan/plan.h"
+#include "simulator/cost_model.h"
+#include "simulator/simulate.h"
+
+namespace plimsoll {
+
+struct Score {
+  Prediction prediction;
+  Bytes peak;          ///< largest over stages
+  bool fits = false;   ///< every stage's peak plus `reserve` within the device
+};
+
+struct Evaluation {
+  Score score;
+  std::vector<std::string> program_digests;
+  Timeline timeline;
+};
+
+/// Reserve: bytes kept free on each device beside the planned arena (runtime, libraries).
+Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
+                    const CostModel& costs, std::int64_t devices, Bytes reserve);
+
+}  // namespace plimsoll

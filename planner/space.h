@@ -1,0 +1,26 @@
+// Space: the legal strategies of a job on some devices, in a fixed order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/job.h"
+#include "passes/strategy.h"
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+/// KEY=VALUE pairs from --fix, applied to every candidate.
+using Fixed = std::vector<std::pair<std::string, std::string>>;
+
+struct Space {
+  std::vector<Strategy> legal;   ///< canonical order: the order ties are broken by
+  std::int64_t enumerated = 0;   ///< candidates before the rules
+  std::vector<Pruned> rejected;  ///< by rule
+};
+
+/// mp, pp, dp, sharding degree (stage 1 when > 1), micro-batch: all divisors; recompute none/full;
+/// gradient bucket bytes: a ladder of four. Fields of `fixed` take only that value.
+Space enumerate(const Job& job, std::int64_t devices, const Fixed& fixed);
+
+}  // namespace plimsoll

@@ -1,0 +1,48 @@
+// Compare: predicted against measured, a subtraction of Timelines.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/measured.h"
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+struct TimePair {
+  Seconds predicted, measured;
+};
+struct BytesPair {
+  Bytes predicted, measured;
+};
+
+struct RankComparison {
+  std::int64_t rank = 0;
+  BytesPair peak;
+  std::array<BytesPair, kTensorRoles> by_role;
+};
+
+struct KindComparison {
+  OpKind kind;
+  TimePair time;  ///< per step, mean over ranks
+};
+
+struct Comparison {
+  TimePair step_time;
+  double time_error = 0;  ///< |predicted - measured| / measured
+  std::vector<RankComparison> ranks;
+  std::vector<KindComparison> ops;  ///< kinds that occur on either side
+  TimePair exposed_wait, exposed_transfer;  ///< per step, mean over ranks
+  bool bytes_equal = false;   ///< peak and every class, on every rank
+  bool time_within = false;   ///< time_error <= tolerance; true when the plan makes no timing claim
+  bool makes_timing_claim = true;
+  double tolerance = 0.30;
+  std::string verdict;        ///< one sentence, also shown by the report
+};
+
+/// Throws InputError when the measurement is of another plan.
+Comparison compare(const Plan& plan, const Measured& measured, double tolerance);
+std::string comparison_text(const Comparison& comparison);  ///< tables for a terminal
+std::string comparison_json(const Comparison& comparison);  ///< docs/formats.md
+
+}  // namespace plimsoll

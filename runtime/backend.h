@@ -1,0 +1,74 @@
+// Backend: where ops run. One small interface, one folder per implementation (null, cpu, cuda).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/error.h"
+#include "graph/grid.h"
+#include "graph/op.h"
+#include "graph/program.h"
+
+namespace plimsoll {
+
+/// The text that is trained on. Sequence i of step k starts at byte
+/// ((k * global_batch + i) * sequence) mod (size - sequence - 1); targets are one byte later.
+struct TrainingText {
+  std::span<const std::byte> bytes;
+  std::int64_t global_batch = 0;
+};
+
+/// What a kernel may know about its rank; outlives the kernels.
+struct RankContext {
+  const Program* program = nullptr;  ///< segments, buckets, grid
+  Coordinates at = {};
+  TrainingText text;
+  std::span<std::byte> workspace;  ///< library scratch, of the Framework's size
+};
+
+/// A range of the flat arenas that this rank owns and updates, cut at segment borders.
+struct OwnedRange {
+  std::int64_t arena_offset = 0;  ///< elements into the parameter and gradient arenas
+  std::int64_t state_offset = 0;  ///< elements into the optimizer-state arenas
+  std::int64_t elements = 0;
+  bool decay = false;
+  double norm_weight = 1;
+};
+/// Ascending; paddings belong to no segment and are left out.
+std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at);
+
+/// When a kernel runs.
+struct RunPosition {
+  std::int64_t step = 0;
+  std::int64_t micro_batch = 0;
+};
+
+/// One op, prepared: primitives and argument maps exist, only addresses come per run.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  /// Addresses in the order of the op's inputs and outputs. Must not allocate more than 4 KiB.
+  virtual void run(std::span<std::byte* const> inputs, std::span<std::byte* const> outputs,
+                   const RunPosition& position) = 0;
+};
+
+/// One rank's device.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual std::string_view name() const = 0;
+  /// Whether prepare() would succeed, or why not. Communication ops are never asked.
+  virtual Verdict supports(const Op& op, std::span<const Tensor> tensors) const = 0;
+  virtual std::unique_ptr<Kernel> prepare(const Op& op, std::span<const Tensor> tensors,
+                                          const RankContext& context) = 0;
+  /// Called once on the thread that will run this rank's kernels.
+  virtual void enter_thread() {}
+};
+
+/// By name: "null", "cpu". Throws UsageError naming those built in.
+std::unique_ptr<Backend> make_backend(std::string_view name);
+
+}  // namespace plimsoll

@@ -1,0 +1,66 @@
+// Communicator: how one rank exchanges data with the others.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "graph/grid.h"
+#include "graph/op.h"
+#include "graph/tensor.h"
+
+namespace plimsoll {
+
+/// Wall-clock of a finished communication, against the communicator's epoch (set_epoch).
+struct CommunicationTimes {
+  Picoseconds posted;  ///< by this rank
+  Picoseconds begin;   ///< the last participant had arrived
+  Picoseconds end;
+};
+
+/// Where a rank is, for messages when something stops.
+struct CommunicationLabel {
+  std::int64_t step = 0;
+  const char* routine = "";  ///< must outlive the communication
+};
+
+/// One rank's handle. Posting never waits for other ranks; wait() does, up to the deadline.
+class Communicator {
+ public:
+  using Ticket = std::uint64_t;
+
+  virtual ~Communicator() = default;
+  virtual std::string_view name() const = 0;
+  /// all_reduce, reduce_scatter, all_gather in place on `elements` of `dtype` at `data`, over the
+  /// rank's `group`. Parts of scatter and gather are elements/size, by index in the group.
+  virtual Ticket post_collective(OpKind kind, const Group& group, Reduction reduction, DType dtype,
+                                 std::int64_t elements, std::byte* data,
+                                 const CommunicationLabel& label) = 0;
+  /// To or from the rank whose pp coordinate is this one's + stage_offset. Pairs in posting order
+  /// per (sender, receiver).
+  virtual Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
+                           const CommunicationLabel& label) = 0;
+  virtual Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
+                           const CommunicationLabel& label) = 0;
+  /// Blocks until done; every ticket is waited for exactly once. Throws EnvironmentError naming
+  /// rank, communication and step when the deadline passes, RankFailure when another rank failed.
+  virtual CommunicationTimes wait(Ticket ticket) = 0;
+  /// Tells the other ranks that this one failed; their waits throw.
+  virtual void abort(const std::string& reason) = 0;
+};
+
+/// Thrown on ranks that wait for one that failed; carries that rank's reason.
+class RankFailure : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Ranks as threads of this process. Reductions add in ascending rank order, so results are
+/// bitwise reproducible; the last rank to arrive does the work. handles[r] is for rank r's thread.
+std::vector<std::unique_ptr<Communicator>> make_local_communicators(
+    const Grid& grid, std::chrono::milliseconds deadline, std::chrono::steady_clock::time_point epoch);
+
+}  // namespace plimsoll
