@@ -12,8 +12,8 @@ namespace plimsoll {
 
 struct Score {
   Prediction prediction;
-  Bytes peak;          ///< largest over stages
-  bool fits = false;   ///< every stage's peak plus `reserve` within the device
+  Bytes peak;         ///< largest over stages
+  bool fits = false;  ///< every stage's peak plus `reserve` within the device
 };
 
 struct Evaluation {
@@ -22,8 +22,10 @@ struct Evaluation {
   Timeline timeline;
 };
 
-/// Reserve: bytes kept free on each device beside the planned arena (runtime, libraries).
+/// Reserve: bytes kept free on each device beside the planned arena (runtime, libraries). The
+/// strategy must be legal(). Throws InputError when the cluster states no peak for the job's dtype.
 Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
-                    const CostModel& costs, std::int64_t devices, Bytes reserve);
+                    const CostModel& costs, std::int64_t devices, Bytes reserve,
+                    Folding folding = Folding::folded);
 
 }  // namespace plimsoll

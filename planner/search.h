@@ -15,11 +15,20 @@ struct SearchRequest {
   Fixed fixed;
   Bytes reserve;
   std::string cluster_digest, calibration_digest;
+  /// Candidates evaluated at once; 0 = as many as the machine has cores. The plan does not depend
+  /// on it.
+  std::int64_t threads = 0;
+  /// Called after each candidate, one call at a time, from any of the threads.
   std::function<void(std::int64_t done, std::int64_t of)> progress;
 };
 
 /// Least step time among the plans that fit; ties: fewer peak bytes, then canonical order. Throws
-/// InfeasibleError with the rule (no legal strategy) or the bytes (nothing fits).
+/// InfeasibleError with the rule (no legal strategy, more devices than the cluster has) or the
+/// bytes (nothing fits).
 Plan search(const SearchRequest& request, const CostModel& costs);
+
+/// Whether `devices` exceed what the cluster has: allowed and labelled for CPU cores, refused with
+/// InfeasibleError for GPUs.
+bool check_devices(const Cluster& cluster, std::int64_t devices);
 
 }  // namespace plimsoll

@@ -14,13 +14,17 @@ namespace plimsoll {
 using Fixed = std::vector<std::pair<std::string, std::string>>;
 
 struct Space {
-  std::vector<Strategy> legal;   ///< canonical order: the order ties are broken by
-  std::int64_t enumerated = 0;   ///< candidates before the rules
-  std::vector<Pruned> rejected;  ///< by rule
+  std::vector<Strategy> legal;  ///< canonical order: the order ties are broken by
+  std::int64_t enumerated = 0;  ///< candidates before the rules
+  std::vector<Pruned>
+      rejected;              ///< by rule: reasons with their numbers replaced by N, first met first
+  std::string first_reason;  ///< of the first rejected candidate, with its numbers
 };
 
 /// mp, pp, dp, sharding degree (stage 1 when > 1), micro-batch: all divisors; recompute none/full;
-/// gradient bucket bytes: a ladder of four. Fields of `fixed` take only that value.
+/// gradient bucket bytes: a ladder of four where gradients cross ranks (batch width > 1), else the
+/// default alone. Fields of `fixed` take only that value. Throws UsageError for devices < 1, an
+/// unknown key (naming the nearest) or a bad value.
 Space enumerate(const Job& job, std::int64_t devices, const Fixed& fixed);
 
 }  // namespace plimsoll

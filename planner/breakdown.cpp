@@ -1,0 +1,117 @@
+// Breakdown: a sweep over the critical rank's intervals.
+#include "planner/breakdown.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "graph/op_table.h"
+
+namespace plimsoll {
+namespace {
+
+/// What can be going on at an instant, by precedence: the first that is active names the instant.
+enum Activity : std::size_t {
+  kForward,
+  kRecompute,
+  kBackward,
+  kOptimizer,
+  kTransfer,
+  kCollectiveWait,
+  kPeerWait,
+  kActivities,
+};
+
+Activity compute_activity(Phase phase) {
+  switch (phase) {
+    case Phase::forward:
+      return kForward;
+    case Phase::recompute:
+      return kRecompute;
+    case Phase::backward:
+      return kBackward;
+    case Phase::optimizer:
+      return kOptimizer;
+  }
+  return kForward;
+}
+
+/// Starts (+1) and ends (-1) of activities by instant.
+using Changes = std::map<Picoseconds, std::array<int, kActivities>>;
+
+void add_span(Changes& changes, Activity activity, Picoseconds begin, Picoseconds end,
+              Picoseconds horizon) {
+  end = std::min(end, horizon);
+  if (begin >= end) return;
+  ++changes[begin][activity];
+  --changes[end][activity];
+}
+
+void add_interval(Changes& changes, const Interval& interval, Picoseconds horizon) {
+  const OpClass op_class = row(interval.kind).op_class;
+  if (op_class == OpClass::collective || op_class == OpClass::point_to_point) {
+    const bool collective = op_class == OpClass::collective;
+    add_span(changes, collective ? kCollectiveWait : kPeerWait, interval.posted, interval.begin,
+             horizon);
+    add_span(changes, kTransfer, interval.begin, interval.end, horizon);
+  } else {
+    add_span(changes, compute_activity(interval.phase), interval.begin, interval.end, horizon);
+  }
+}
+
+std::array<Picoseconds, kActivities> sweep(const Changes& changes) {
+  std::array<Picoseconds, kActivities> totals = {};
+  std::array<int, kActivities> active = {};
+  std::optional<Picoseconds> since;
+  for (const auto& [instant, change] : changes) {
+    if (since) {
+      const auto first = std::find_if(active.begin(), active.end(), [](int n) { return n > 0; });
+      if (first != active.end()) totals[std::size_t(first - active.begin())] += instant - *since;
+    }
+    for (std::size_t i = 0; i < kActivities; ++i) active[i] += change[i];
+    since = instant;
+  }
+  return totals;
+}
+
+}  // namespace
+
+std::int64_t critical_rank(const Timeline& timeline) {
+  std::map<std::int64_t, Picoseconds> busy;
+  for (const Interval& interval : timeline.intervals) {
+    Picoseconds& total = busy[interval.rank];
+    if (interval.stream == Stream::compute) total += interval.end - interval.begin;
+  }
+  const auto longest = std::max_element(
+      busy.begin(), busy.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return longest == busy.end() ? 0 : longest->first;
+}
+
+Breakdown break_down(const Timeline& timeline, Seconds step_time) {
+  const std::int64_t rank = critical_rank(timeline);
+  std::optional<Picoseconds> start;
+  for (const Interval& interval : timeline.intervals) {
+    if (interval.rank == rank) start = start ? std::min(*start, interval.posted) : interval.posted;
+  }
+  Changes changes;
+  for (const Interval& interval : timeline.intervals) {
+    // The next step starts a period later; what still runs then is counted at its beginning.
+    if (interval.rank == rank) add_interval(changes, interval, *start + to_picoseconds(step_time));
+  }
+  const std::array<Picoseconds, kActivities> totals = sweep(changes);
+
+  Breakdown breakdown;
+  breakdown.forward = totals[kForward].seconds();
+  breakdown.recompute = totals[kRecompute].seconds();
+  breakdown.backward = totals[kBackward].seconds();
+  breakdown.optimizer = totals[kOptimizer].seconds();
+  breakdown.exposed_communication = (totals[kTransfer] + totals[kCollectiveWait]).seconds();
+  breakdown.bubble = totals[kPeerWait].seconds();
+  Picoseconds counted;
+  for (Picoseconds total : totals) counted += total;
+  // Rounding to picoseconds may leave the rest a hair below zero.
+  breakdown.dispatch = std::max(Seconds(), step_time - counted.seconds());
+  return breakdown;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,98 @@
+// Evaluate: lowers a strategy, simulates its Programs and reads the prediction off the Timeline.
+#include "planner/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "graph/op_table.h"
+#include "graph/text.h"
+#include "passes/pipeline.h"
+#include "planner/breakdown.h"
+
+namespace plimsoll {
+namespace {
+
+/// Matmul FLOPs that the devices spend on repeating forward work, over all ranks and one step.
+Flops recomputed_flops(std::span<const Program> programs) {
+  Flops total;
+  for (const Program& program : programs) {
+    std::vector<Flops> by_routine;
+    for (const Routine& routine : program.routines) {
+      Flops sum;
+      for (const Op& op : routine.ops) {
+        if (op.phase == Phase::recompute) sum += flops(op, routine.tensors);
+      }
+      by_routine.push_back(sum);
+    }
+    Flops of_rank;
+    for (const Call& call : program.calls) of_rank += by_routine[call.routine.index()];
+    const std::int64_t ranks = program.grid.world_size() / program.grid[Axis::pp];
+    total += of_rank * static_cast<double>(ranks);
+  }
+  return total;
+}
+
+FlopsPerSecond peak_of(const Cluster& cluster, DType dtype) {
+  const std::optional<FlopsPerSecond> rate = peak(cluster.device, dtype);
+  if (!rate) {
+    throw InputError("cluster " + cluster.name, "/device/peak",
+                     fmt::format("no {} peak is stated, which MFU is relative to", to_text(dtype)));
+  }
+  return *rate;
+}
+
+void fill_rates(Prediction& prediction, const Job& job, std::span<const Program> programs,
+                const Cluster& cluster, std::int64_t devices) {
+  const double step = prediction.step_time.value();
+  const auto sequences = static_cast<double>(job.global_batch);
+  const FlopsPerSecond rate = peak_of(cluster, job.precision);
+  const double available = step * static_cast<double>(devices) * rate.value();
+  // Backward costs twice the forward matmuls (docs/formats.md, MFU).
+  const double model = 3.0 * forward_matmul_flops_per_sequence(job).value() * sequences;
+  prediction.tokens_per_second = sequences * static_cast<double>(job.sequence) / step;
+  prediction.mfu = model / available;
+  prediction.hfu = (model + recomputed_flops(programs).value()) / available;
+  prediction.peak_flops = rate;
+  prediction.peak_source =
+      fmt::format("{} {}, {}", cluster.device.name, to_text(job.precision), cluster.source);
+}
+
+StagePrediction predict_stage(const Program& program, Bytes capacity) {
+  const MemoryPeak memory = memory_peak(program);
+  return {program.stage, memory.peak, memory.by_role, program.arena_bytes, capacity};
+}
+
+}  // namespace
+
+Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
+                    const CostModel& costs, std::int64_t devices, Bytes reserve, Folding folding) {
+  const std::vector<Program> programs = lower({job, strategy, framework});
+  Simulation simulation = simulate(programs, costs, folding);
+
+  Evaluation evaluation;
+  Prediction& prediction = evaluation.score.prediction;
+  prediction.step_time = simulation.step_time;
+  prediction.worst = simulation.worst;
+  Seconds op_time;
+  for (Seconds time : simulation.by_provenance) op_time += time;
+  for (std::size_t i = 0; i < simulation.by_provenance.size() && op_time.value() > 0; ++i) {
+    prediction.share_by_provenance[i] = simulation.by_provenance[i] / op_time;
+  }
+  prediction.breakdown = break_down(simulation.timeline, simulation.step_time);
+  fill_rates(prediction, job, programs, costs.cluster(), devices);
+
+  evaluation.score.fits = true;
+  for (const Program& program : programs) {
+    prediction.stages.push_back(predict_stage(program, costs.cluster().device.memory));
+    const StagePrediction& stage = prediction.stages.back();
+    evaluation.score.peak = std::max(evaluation.score.peak, stage.peak);
+    if (stage.peak + reserve > stage.capacity) evaluation.score.fits = false;
+    evaluation.program_digests.push_back(digest(print(program)));
+  }
+  evaluation.timeline = std::move(simulation.timeline);
+  return evaluation;
+}
+
+}  // namespace plimsoll

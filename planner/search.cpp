@@ -1,0 +1,155 @@
+// Search: evaluates every legal strategy and keeps the best.
+#include "planner/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+
+#include "planner/runners_up.h"
+
+namespace plimsoll {
+namespace {
+
+Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy) {
+  Evaluation evaluation =
+      evaluate(request.job, strategy, request.framework, costs, request.devices, request.reserve);
+  Candidate candidate{strategy, std::move(evaluation.score), {}};
+  for (const std::string& digest : evaluation.program_digests) candidate.programs += digest;
+  return candidate;
+}
+
+/// Every candidate lands in its own place, so the result does not depend on the number of threads.
+std::vector<Candidate> assess_all(const SearchRequest& request, const CostModel& costs,
+                                  std::span<const Strategy> strategies) {
+  std::vector<Candidate> candidates(strategies.size());
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;  // guards done, failure and progress
+  std::int64_t done = 0;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < strategies.size(); i = next++) {
+      try {
+        candidates[i] = assess(request, costs, strategies[i]);
+        const std::lock_guard lock(mutex);
+        ++done;
+        if (request.progress) request.progress(done, std::int64_t(strategies.size()));
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = strategies.size();
+      }
+    }
+  };
+  {
+    const auto cores = std::max<std::int64_t>(1, std::thread::hardware_concurrency());
+    std::vector<std::jthread> helpers;
+    for (std::int64_t i = 1; i < (request.threads > 0 ? request.threads : cores); ++i) {
+      helpers.emplace_back(work);
+    }
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+  return candidates;
+}
+
+[[noreturn]] void nothing_legal(const SearchRequest& request, const Space& space) {
+  std::string message = fmt::format("no legal strategy for {} on {} devices: {}", request.job.name,
+                                    request.devices, space.first_reason);
+  for (const Pruned& pruned : space.rejected) {
+    message +=
+        fmt::format("\n  {} of {} candidates: {}", pruned.count, space.enumerated, pruned.reason);
+  }
+  throw InfeasibleError(message);
+}
+
+[[noreturn]] void nothing_fits(const SearchRequest& request,
+                               std::span<const Candidate> candidates) {
+  const auto least = std::min_element(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.score.peak < b.score.peak; });
+  const auto& stages = least->score.prediction.stages;
+  const auto tightest = std::max_element(
+      stages.begin(), stages.end(),
+      [](const StagePrediction& a, const StagePrediction& b) { return a.peak < b.peak; });
+  throw InfeasibleError(fmt::format(
+      "{} does not fit on {} devices: of {} legal strategies the one with the least peak ({}) "
+      "still "
+      "needs {} ({} bytes) on stage {}, with {} of reserve, and a device has {} ({} bytes)",
+      request.job.name, request.devices, candidates.size(), strategy_summary(least->strategy),
+      to_text(tightest->peak), tightest->peak.count(), tightest->stage, to_text(request.reserve),
+      to_text(tightest->capacity), tightest->capacity.count()));
+}
+
+Plan make_plan(const SearchRequest& request, const CostModel& costs, const Strategy& strategy) {
+  Evaluation evaluation =
+      evaluate(request.job, strategy, request.framework, costs, request.devices, request.reserve);
+  Plan plan;
+  plan.job = request.job;
+  plan.framework = request.framework;
+  plan.strategy = strategy;
+  plan.devices = request.devices;
+  plan.cluster_name = costs.cluster().name;
+  plan.cluster_digest = request.cluster_digest;
+  plan.calibration_digest = request.calibration_digest;
+  plan.device_kind = costs.cluster().device.kind;
+  plan.prediction = std::move(evaluation.score.prediction);
+  plan.program_digests = std::move(evaluation.program_digests);
+  plan.timeline = std::move(evaluation.timeline);
+  cap_timeline(plan);
+  return plan;
+}
+
+SearchSummary summarize(const Space& space, std::span<const Candidate> candidates) {
+  SearchSummary summary;
+  summary.method = "brute force";
+  summary.space = space.enumerated;
+  summary.evaluated = std::int64_t(candidates.size());
+  summary.infeasible = std::count_if(candidates.begin(), candidates.end(),
+                                     [](const Candidate& c) { return !c.score.fits; });
+  summary.pruned = space.rejected;
+  summary.proven = true;  // every legal strategy was evaluated
+  return summary;
+}
+
+}  // namespace
+
+bool check_devices(const Cluster& cluster, std::int64_t devices) {
+  if (!cluster.nodes) return false;
+  const std::int64_t available = *cluster.nodes * cluster.devices_per_node;
+  if (devices <= available) return false;
+  if (cluster.device.kind == DeviceKind::cpu_core) return true;
+  throw InfeasibleError(fmt::format("cluster {} has {} devices ({} nodes of {}), {} were asked for",
+                                    cluster.name, available, *cluster.nodes,
+                                    cluster.devices_per_node, devices));
+}
+
+Plan search(const SearchRequest& request, const CostModel& costs) {
+  const bool oversubscribed = check_devices(costs.cluster(), request.devices);
+  const Space space = enumerate(request.job, request.devices, request.fixed);
+  if (space.legal.empty()) nothing_legal(request, space);
+  const std::vector<Candidate> candidates = assess_all(request, costs, space.legal);
+
+  std::vector<std::size_t> ranked(candidates.size());
+  std::iota(ranked.begin(), ranked.end(), std::size_t{0});
+  std::stable_sort(ranked.begin(), ranked.end(), [&](std::size_t a, std::size_t b) {
+    return better(candidates[a], candidates[b]);
+  });
+  const Candidate& best = candidates[ranked[0]];
+  if (!best.score.fits) nothing_fits(request, candidates);
+
+  Plan plan = make_plan(request, costs, best.strategy);
+  plan.oversubscribed = oversubscribed;
+  plan.search = summarize(space, candidates);
+  for (std::size_t index : choose_runners_up(candidates, ranked)) {
+    plan.runners_up.push_back(runner_up(candidates[index], best, request.reserve));
+  }
+  return plan;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,176 @@
+// Space: candidates are every way to write the device count as mp x pp x dp x sharding degree,
+// times the ladders of the other choices; legal() says which of them may run.
+#include "planner/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace plimsoll {
+namespace {
+
+/// Gradient bucket ladder: from "many small all-reduces that overlap backward" to "one at the end".
+constexpr std::array<Bytes, 4> kGradBucketLadder = {
+    Bytes(std::int64_t{1} << 20), Bytes(std::int64_t{4} << 20), Bytes(std::int64_t{16} << 20),
+    Bytes(std::int64_t{64} << 20)};
+
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> low, high;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    low.push_back(d);
+    if (d != number / d) high.push_back(number / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+bool is_fixed(const Fixed& fixed, std::string_view key) {
+  return std::any_of(fixed.begin(), fixed.end(),
+                     [&](const auto& pair) { return pair.first == key; });
+}
+
+/// "heads (7) ..." and "heads (9) ..." break the same rule: numbers become N. Digits inside a word
+/// ("fp32") belong to a name and stay.
+std::string rule_of(const std::string& reason) {
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  const auto in_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  std::string rule;
+  for (std::size_t i = 0; i < reason.size();) {
+    if (!is_digit(reason[i]) || (i > 0 && in_word(reason[i - 1]))) {
+      rule += reason[i++];
+      continue;
+    }
+    while (i < reason.size() && is_digit(reason[i])) ++i;
+    rule += 'N';
+  }
+  return rule;
+}
+
+/// Values each choice may take; a fixed one has a single value.
+class Choices {
+ public:
+  Choices(const Job& job, std::int64_t devices, const Fixed& fixed)
+      : job_(job), devices_(devices), fixed_(fixed) {
+    for (const auto& [key, value] : fixed) set_field(base_, key, value);
+  }
+
+  const Strategy& base() const { return base_; }
+
+  /// The four degrees, whose product is the device count. Where the fixed values allow no such
+  /// product, the base alone: legal() then says so.
+  std::vector<Strategy> grids() const {
+    std::vector<Strategy> grids;
+    for (std::int64_t mp : degrees("mp", base_.mp)) {
+      for (std::int64_t pp : degrees("pp", base_.pp)) {
+        for (std::int64_t dp : degrees("dp", base_.dp)) {
+          for (std::int64_t sharding : degrees("sharding_degree", base_.sharding_degree)) {
+            if (!multiplies_to_devices({mp, pp, dp, sharding})) continue;
+            grids.push_back(with_degrees(mp, pp, dp, sharding));
+          }
+        }
+      }
+    }
+    if (grids.empty()) {
+      grids.push_back(with_degrees(base_.mp, base_.pp, base_.dp, base_.sharding_degree));
+    }
+    return grids;
+  }
+
+  std::vector<std::int64_t> micro_batches(const Strategy& grid) const {
+    if (is_fixed(fixed_, "micro_batch")) return {base_.micro_batch};
+    const std::int64_t width = grid.dp * grid.sharding_degree;
+    // An indivisible batch leaves one candidate for legal() to refuse.
+    if (job_.global_batch % width != 0) return {1};
+    return divisors(job_.global_batch / width);
+  }
+
+  std::vector<Recompute> recomputes() const {
+    if (is_fixed(fixed_, "recompute")) return {base_.recompute};
+    return {Recompute::none, Recompute::full};
+  }
+
+  /// Bucket bytes matter only where gradients are reduced between ranks. At batch width 1 every
+  /// value gives the same plan, so only the default is kept: equal plans are not listed four times.
+  std::vector<Bytes> grad_buckets(const Strategy& grid) const {
+    if (is_fixed(fixed_, "grad_bucket_bytes")) return {base_.grad_bucket_bytes};
+    if (grid.dp * grid.sharding_degree == 1) return {base_.grad_bucket_bytes};
+    return {kGradBucketLadder.begin(), kGradBucketLadder.end()};
+  }
+
+ private:
+  std::vector<std::int64_t> degrees(std::string_view key, std::int64_t base_value) const {
+    return is_fixed(fixed_, key) ? std::vector<std::int64_t>{base_value} : divisors(devices_);
+  }
+
+  /// Divides instead of multiplying: a fixed degree may be any int64.
+  bool multiplies_to_devices(std::initializer_list<std::int64_t> degrees) const {
+    std::int64_t rest = devices_;
+    for (std::int64_t degree : degrees) {
+      if (degree <= 0 || rest % degree != 0) return false;
+      rest /= degree;
+    }
+    return rest == 1;
+  }
+
+  Strategy with_degrees(std::int64_t mp, std::int64_t pp, std::int64_t dp,
+                        std::int64_t sharding) const {
+    Strategy strategy = base_;
+    strategy.mp = mp;
+    strategy.pp = pp;
+    strategy.dp = dp;
+    strategy.sharding_degree = sharding;
+    if (!is_fixed(fixed_, "sharding_stage")) strategy.sharding_stage = sharding > 1 ? 1 : 0;
+    return strategy;
+  }
+
+  const Job& job_;
+  std::int64_t devices_;
+  const Fixed& fixed_;
+  Strategy base_;
+};
+
+void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
+  const std::string rule = rule_of(reason);
+  const auto known = std::find_if(rejected.begin(), rejected.end(),
+                                  [&](const Pruned& pruned) { return pruned.reason == rule; });
+  if (known != rejected.end()) {
+    ++known->count;
+  } else {
+    rejected.push_back({rule, 1});
+  }
+}
+
+}  // namespace
+
+Space enumerate(const Job& job, std::int64_t devices, const Fixed& fixed) {
+  if (devices < 1) throw UsageError(fmt::format("--devices must be at least 1, not {}", devices));
+  const Choices choices(job, devices, fixed);
+  Space space;
+  for (const Strategy& grid : choices.grids()) {
+    for (std::int64_t micro_batch : choices.micro_batches(grid)) {
+      for (Recompute recompute : choices.recomputes()) {
+        for (Bytes bucket : choices.grad_buckets(grid)) {
+          Strategy strategy = grid;
+          strategy.micro_batch = micro_batch;
+          strategy.recompute = recompute;
+          strategy.grad_bucket_bytes = bucket;
+          ++space.enumerated;
+          if (const Verdict verdict = legal(job, strategy, devices)) {
+            space.legal.push_back(strategy);
+          } else {
+            count_rejection(space.rejected, verdict.reason());
+            if (space.first_reason.empty()) space.first_reason = verdict.reason();
+          }
+        }
+      }
+    }
+  }
+  return space;
+}
+
+}  // namespace plimsoll
