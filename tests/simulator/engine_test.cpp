@@ -1,0 +1,200 @@
+// Engine: cases with round numbers that a reader can compute by hand.
+#include "simulator/engine.h"
+
+#include <gtest/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+using Rank = std::vector<Item>;
+
+Item local(std::int64_t dispatch, std::int64_t duration, std::uint32_t stream = 0,
+           std::vector<std::uint32_t> waits = {}) {
+  return {stream, Picoseconds(dispatch), Picoseconds(duration), std::nullopt, std::move(waits)};
+}
+
+Item meet(std::uint64_t id, std::int64_t dispatch, std::int64_t duration, std::uint32_t stream = 0,
+          std::vector<std::uint32_t> waits = {}) {
+  return {stream, Picoseconds(dispatch), Picoseconds(duration), id, std::move(waits)};
+}
+
+void expect_times(const ItemTimes& times, std::int64_t posted, std::int64_t begin,
+                  std::int64_t end) {
+  EXPECT_EQ(times.posted.count(), posted);
+  EXPECT_EQ(times.begin.count(), begin);
+  EXPECT_EQ(times.end.count(), end);
+}
+
+TEST(EngineStreams, ShortItemsAreBoundByTheHost) {
+  // Issuing takes 10, running 3: the stream idles 7 between items.
+  const std::vector<Rank> ranks = {{local(10, 3), local(10, 3), local(10, 3)}};
+  const EngineResult result = run_engine(ranks, Execution::streams);
+  expect_times(result.times[0][0], 10, 10, 13);
+  expect_times(result.times[0][1], 20, 20, 23);
+  expect_times(result.times[0][2], 30, 30, 33);
+  EXPECT_EQ(result.host_end[0].count(), 30);
+  EXPECT_EQ(result.rank_end[0].count(), 33);
+}
+
+TEST(EngineStreams, LongItemsAreBoundByTheStreamWhileTheHostRunsAhead) {
+  const std::vector<Rank> ranks = {{local(1, 100), local(1, 100), local(1, 100)}};
+  const EngineResult result = run_engine(ranks, Execution::streams);
+  expect_times(result.times[0][2], 201, 201, 301);
+  EXPECT_EQ(result.host_end[0].count(), 3);
+  EXPECT_EQ(result.rank_end[0].count(), 301);
+}
+
+TEST(EngineStreams, AWaitTiesTwoStreams) {
+  // Stream 1 starts its item when item 0 of stream 0 ended (at 51), not when it was issued (at 2);
+  // item 2 of stream 0 runs beside it.
+  const std::vector<Rank> ranks = {{local(1, 50), local(1, 20, 1, {0}), local(1, 30)}};
+  const EngineResult result = run_engine(ranks, Execution::streams);
+  expect_times(result.times[0][1], 51, 51, 71);
+  expect_times(result.times[0][2], 51, 51, 81);
+}
+
+TEST(EngineStreams, ARendezvousBeginsWithTheLastArrivalAndTheLargestDurationCounts) {
+  const std::vector<Rank> ranks = {{local(1, 10), meet(7, 1, 5, 1, {0})},
+                                   {local(1, 40), meet(7, 1, 8, 1, {0})}};
+  const EngineResult result = run_engine(ranks, Execution::streams);
+  expect_times(result.times[0][1], 11, 41, 49);
+  expect_times(result.times[1][1], 41, 41, 49);
+}
+
+TEST(EngineStreams, CommunicationOnItsOwnStreamHidesBehindCompute) {
+  // Each rank reduces its first result (8) while it computes its second (20).
+  const Rank rank = {local(1, 10), meet(1, 1, 8, 1, {0}), local(1, 20), local(1, 1, 0, {1})};
+  const EngineResult result = run_engine(std::vector<Rank>{rank, rank}, Execution::streams);
+  expect_times(result.times[0][1], 11, 11, 19);
+  expect_times(result.times[0][2], 11, 11, 31);
+  expect_times(result.times[0][3], 31, 31, 32);
+}
+
+TEST(EngineHost, DispatchAndWorkAddUp) {
+  // The host works itself, whatever the stream: 10 + 3 + 10 + 3.
+  const std::vector<Rank> ranks = {{local(10, 3), local(10, 3, 1)}};
+  const EngineResult result = run_engine(ranks, Execution::host);
+  expect_times(result.times[0][0], 10, 10, 13);
+  expect_times(result.times[0][1], 23, 23, 26);
+  EXPECT_EQ(result.host_end[0].count(), 26);
+}
+
+TEST(EngineHost, TheLastArriverDoesTheWorkAndTheFirstGoesOn) {
+  // Rank 0 posts at 1 and computes from 2 to 12. Rank 1 posts at 21; the transfer of 30 runs on
+  // rank 1, which computes from 52 on. Rank 0 needs the result and waits for it until 51.
+  const std::vector<Rank> ranks = {
+      {meet(1, 1, 30, 1), local(1, 10), local(1, 10, 0, {0})},
+      {local(1, 19), meet(1, 1, 30, 1), local(1, 10)},
+  };
+  const EngineResult result = run_engine(ranks, Execution::host);
+  expect_times(result.times[0][0], 1, 21, 51);
+  expect_times(result.times[0][1], 2, 2, 12);
+  expect_times(result.times[0][2], 52, 52, 62);
+  expect_times(result.times[1][1], 21, 21, 51);
+  expect_times(result.times[1][2], 52, 52, 62);
+}
+
+TEST(EngineHost, ThoseWhoArriveAtTheSameInstantAreAllCharged) {
+  const Rank rank = {local(1, 9), meet(1, 10, 30, 1), local(1, 5)};
+  const Rank early = {meet(1, 10, 30, 1), local(1, 5)};
+  const EngineResult result = run_engine(std::vector<Rank>{rank, early, rank}, Execution::host);
+  expect_times(result.times[0][1], 20, 20, 50);
+  expect_times(result.times[2][1], 20, 20, 50);
+  expect_times(result.times[0][2], 51, 51, 56);
+  expect_times(result.times[2][2], 51, 51, 56);
+  expect_times(result.times[1][0], 10, 20, 50);
+  expect_times(result.times[1][1], 11, 11, 16);
+}
+
+TEST(EngineHost, ARankEndsWhenWhatItPostedEnded) {
+  const std::vector<Rank> ranks = {{meet(1, 1, 5)}, {local(1, 99), meet(1, 1, 5)}};
+  const EngineResult result = run_engine(ranks, Execution::host);
+  EXPECT_EQ(result.host_end[0].count(), 1);
+  EXPECT_EQ(result.rank_end[0].count(), 106);
+  EXPECT_EQ(result.rank_end[1].count(), 106);
+}
+
+TEST(EngineHost, ABlockedHostIsWokenByTheLastOfItsWaits) {
+  // Rank 0 waits for transfers that complete at 32 (from rank 1) and 12 (from rank 2).
+  const std::vector<Rank> ranks = {
+      {meet(1, 1, 2, 1), meet(2, 1, 2, 2), local(1, 10, 0, {0, 1})},
+      {local(1, 28), meet(1, 1, 2)},
+      {local(1, 8), meet(2, 1, 2)},
+  };
+  const EngineResult result = run_engine(ranks, Execution::host);
+  expect_times(result.times[0][0], 1, 30, 32);
+  expect_times(result.times[0][1], 2, 10, 12);
+  expect_times(result.times[0][2], 33, 33, 43);
+}
+
+// Two stages, three micro-batches, forward 1000, backward 2000, transfers 1: a third of the step is
+// bubble on each stage.
+TEST(EngineStreams, PipelineBubbleOfOneForwardOneBackward) {
+  enum : std::uint32_t { compute, next, previous };
+  Rank first, second;
+  // First stage: F0 F1 B0 F2 B1 B2; ids: 2i activations, 2i + 1 gradients of micro-batch i.
+  const auto forward = [&](std::uint64_t i) {
+    first.push_back(local(1, 1000));
+    first.push_back(meet(2 * i, 1, 1, next, {std::uint32_t(first.size() - 1)}));
+  };
+  const auto backward = [&](std::uint64_t i) {
+    first.push_back(meet(2 * i + 1, 1, 1, previous));
+    first.push_back(local(1, 2000, compute, {std::uint32_t(first.size() - 1)}));
+  };
+  forward(0), forward(1), backward(0), forward(2), backward(1), backward(2);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    second.push_back(meet(2 * i, 1, 1, next));
+    second.push_back(local(1, 1000, compute, {std::uint32_t(second.size() - 1)}));
+    second.push_back(local(1, 2000));
+    second.push_back(meet(2 * i + 1, 1, 1, previous, {std::uint32_t(second.size() - 1)}));
+  }
+  const EngineResult result = run_engine(std::vector<Rank>{first, second}, Execution::streams);
+  // Critical path: issue, F0, send, F0 B0, send, B0 F2, send, F2 B2, send, B2.
+  EXPECT_EQ(result.rank_end[0].count(), 1 + 1000 + 1 + 3000 + 1 + 3000 + 1 + 3000 + 1 + 2000);
+  EXPECT_EQ(result.rank_end[1].count(), result.rank_end[0].count() - 2000);
+}
+
+TEST(Engine, ShiftingAllStartsShiftsAllTimes) {
+  const std::vector<Rank> ranks = {
+      {meet(1, 1, 30, 1), local(1, 10), local(1, 10, 0, {0})},
+      {local(1, 19), meet(1, 1, 30, 1), local(1, 10)},
+  };
+  for (const Execution execution : {Execution::streams, Execution::host}) {
+    const Engine engine(ranks, execution);
+    const EngineResult at_zero = engine.run();
+    const EngineResult later =
+        engine.run(std::vector<Picoseconds>{Picoseconds(500), Picoseconds(500)});
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
+        EXPECT_EQ(later.times[rank][i].begin.count(), at_zero.times[rank][i].begin.count() + 500);
+        EXPECT_EQ(later.times[rank][i].end.count(), at_zero.times[rank][i].end.count() + 500);
+      }
+      EXPECT_EQ(later.rank_end[rank].count(), at_zero.rank_end[rank].count() + 500);
+    }
+  }
+}
+
+TEST(Engine, ARankThatStartsLaterIsTheLastArriver) {
+  const Rank rank = {meet(1, 1, 10, 1), local(1, 5)};
+  const EngineResult result = Engine(std::vector<Rank>{rank, rank}, Execution::host)
+                                  .run(std::vector<Picoseconds>{Picoseconds(0), Picoseconds(7)});
+  expect_times(result.times[0][0], 1, 8, 18);
+  expect_times(result.times[0][1], 2, 2, 7);
+  expect_times(result.times[1][1], 19, 19, 24);
+}
+
+TEST(Engine, ARankWithoutItemsEndsWhereItStarts) {
+  const EngineResult result = run_engine(std::vector<Rank>{{}, {local(1, 2)}}, Execution::host);
+  EXPECT_EQ(result.rank_end[0].count(), 0);
+  EXPECT_EQ(result.rank_end[1].count(), 3);
+}
+
+TEST(EngineDeathTest, ADeadlockBreaksAnInvariant) {
+  // Each rank waits for its first rendezvous before it posts the other's.
+  const std::vector<Rank> ranks = {{meet(1, 1, 1), meet(2, 1, 1, 0, {0})},
+                                   {meet(2, 1, 1), meet(1, 1, 1, 0, {0})}};
+  EXPECT_DEATH(run_engine(ranks, Execution::streams), "never gets past");
+}
+
+}  // namespace
+}  // namespace plimsoll
