@@ -27,7 +27,7 @@ struct Block {
 
 struct Graph {
   std::string name;
-  Grid grid;  ///< degrees the passes have split for so far
+  Grid grid;                  ///< degrees the passes have split for so far
   std::vector<Block> blocks;  ///< in chain order
   std::vector<Tensor> tensors;
   std::vector<Op> ops;  ///< in a legal execution order within each block, forward before backward

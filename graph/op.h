@@ -21,30 +21,33 @@ enum class OpKind : std::uint8_t {
   load_tokens,   ///< () -> tokens i32 [n]
   load_targets,  ///< () -> targets i32 [n], the tokens shifted by one
   // Abstract ops, replaced by select_kernels.
-  linear,     ///< (x [n,k], weight [k,m], bias [m]?) -> y [n,m]; the inner weight dims may be split further
+  linear,     ///< (x [n,k], weight [k,m], bias [m]?) -> y [n,m]; the inner weight dims may be split
+              ///< further
   attention,  ///< (q, k, v [b,a,s,d]) -> context [b,a,s,d], causal
   // Compute.
-  embedding,           ///< (tokens [n], table [v,h]) -> x [n,h]; rows outside [first, first+v) give 0
-  embedding_backward,  ///< (dx [n,h], tokens) -> dtable [v,h] (accumulates)
+  embedding,  ///< (tokens [n], table [v,h]) -> x [n,h]; rows outside [first, first+v) give 0
+  embedding_backward,     ///< (dx [n,h], tokens) -> dtable [v,h] (accumulates)
   position_add,           ///< (x [n,h], table [s,h]) -> y [n,h]
   position_add_backward,  ///< (dy [n,h]) -> dtable [s,h] (accumulates)
-  layer_norm,           ///< (x [n,h], gamma [h], beta [h]) -> (y [n,h], mean [n], rstd [n])
-  layer_norm_backward,  ///< (dy, x, gamma, mean, rstd) -> (dx, dgamma, dbeta) (the last two accumulate)
-  matmul,               ///< (a, b, bias?) -> c = scale * op(a) op(b) + bias; leading dims are batch
-  bias_add,             ///< (x [n,m], bias [m]) -> y [n,m]
-  bias_gradient,        ///< (dy [n,m]) -> dbias [m] (accumulates)
-  gelu,                 ///< (x) -> y, tanh approximation
-  gelu_backward,        ///< (dy, x) -> dx
-  add,                  ///< (a, b) -> a + b
-  split_heads,           ///< (qkv [n,3,a,d]) -> (q, k, v [b,a,s,d])
-  split_heads_backward,  ///< (dq, dk, dv [b,a,s,d]) -> dqkv [n,3,a,d]
-  merge_heads,           ///< (context [b,a,s,d]) -> y [n,a*d]
-  merge_heads_backward,  ///< (dy [n,a*d]) -> dcontext [b,a,s,d]
+  layer_norm,             ///< (x [n,h], gamma [h], beta [h]) -> (y [n,h], mean [n], rstd [n])
+  layer_norm_backward,    ///< (dy, x, gamma, mean, rstd) -> (dx, dgamma, dbeta) (the last two
+                          ///< accumulate)
+  matmul,         ///< (a, b, bias?) -> c = scale * op(a) op(b) + bias; leading dims are batch
+  bias_add,       ///< (x [n,m], bias [m]) -> y [n,m]
+  bias_gradient,  ///< (dy [n,m]) -> dbias [m] (accumulates)
+  gelu,           ///< (x) -> y, tanh approximation
+  gelu_backward,  ///< (dy, x) -> dx
+  add,            ///< (a, b) -> a + b
+  split_heads,    ///< (qkv [n,3,a,d]) -> (q, k, v [b,a,s,d])
+  split_heads_backward,     ///< (dq, dk, dv [b,a,s,d]) -> dqkv [n,3,a,d]
+  merge_heads,              ///< (context [b,a,s,d]) -> y [n,a*d]
+  merge_heads_backward,     ///< (dy [n,a*d]) -> dcontext [b,a,s,d]
   causal_softmax,           ///< (scores [b,a,s,s]) -> probabilities, 0 above the diagonal
   causal_softmax_backward,  ///< (dp, p) -> dscores
-  logits_max,      ///< (logits [n,v]) -> max [n] over real vocabulary columns
-  logits_sum_exp,  ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit - max}
-  token_loss,      ///< (max, stats, scalars) -> (log_sum_exp [n], scalars with loss += weighted sum)
+  logits_max,               ///< (logits [n,v]) -> max [n] over real vocabulary columns
+  logits_sum_exp,  ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit -
+                   ///< max}
+  token_loss,  ///< (max, stats, scalars) -> (log_sum_exp [n], scalars with loss += weighted sum)
   cross_entropy_backward,  ///< (logits, targets, log_sum_exp) -> dlogits [n,v]
   // Conjugate pairs of tensor parallelism in a forward Graph; `backward` lowers them.
   copy_to_group,      ///< (x) -> x; its backward is an all-reduce
@@ -60,7 +63,8 @@ enum class OpKind : std::uint8_t {
   begin_step,    ///< (scalars) -> scalars: step += 1, loss = 0
   fill,          ///< () -> x = value
   squared_norm,  ///< (gradients arena) -> sum [1] over owned segments of norm weight * g^2
-  clip_factor,   ///< (sum [1], scalars) -> scalars: gradient_norm = sqrt(sum), clip = min(1, limit/norm)
+  clip_factor,   ///< (sum [1], scalars) -> scalars: gradient_norm = sqrt(sum), clip = min(1,
+                 ///< limit/norm)
   adamw,         ///< (parameters, gradients, m, v arenas, scalars) -> (parameters, m, v) in place
 };
 /// Elements of the per-step device scalars.
@@ -74,7 +78,14 @@ enum class Phase : std::uint8_t { forward, recompute, backward, optimizer };
 /// Streams of one rank. Ops of one stream run in issue order. Sends and receives use one stream
 /// per directed peer: send_next/recv_previous carry activations, send_previous/recv_next gradients.
 enum class Stream : std::uint8_t {
-  compute, mp, data, world, send_next, send_previous, recv_next, recv_previous,
+  compute,
+  mp,
+  data,
+  world,
+  send_next,
+  send_previous,
+  recv_next,
+  recv_previous,
 };
 inline constexpr std::size_t kStreams = 8;
 
@@ -82,6 +93,9 @@ enum class Reduction : std::uint8_t { sum, max };
 
 // One parameter struct per family of kinds. Field names are the keys of the text form.
 struct MatmulParams {  // matmul, linear
+  /// Leading dimensions that are batch; of the rest, the first counts rows and the others fold into
+  /// columns: a [b,a,s,d] with 2 is b*a matrices s x d, a weight [h,3,a,d] with 0 is h x 3ad.
+  std::int64_t batch_dims = 0;
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;  ///< c += instead of c =
   double scale = 1;
@@ -96,17 +110,19 @@ struct AttentionParams {  // attention, split/merge heads: to fold and unfold [b
   double scale = 1;  ///< attention only
   bool operator==(const AttentionParams&) const = default;
 };
-struct VocabularyParams {  // embedding*, logits_max, logits_sum_exp, cross_entropy_backward, token_loss
-  std::int64_t vocabulary = 0;   ///< real global rows; columns at or above are masked
-  std::int64_t split_degree = 1; ///< mp degree of the vocabulary; first = mp coordinate * v
-  double loss_weight = 1;        ///< 1 / tokens of the global batch (token_loss, cross_entropy_backward)
+struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cross_entropy_backward,
+                                  // token_loss
+  std::int64_t vocabulary = 0;    ///< real global rows; columns at or above are masked
+  std::int64_t split_degree = 1;  ///< mp degree of the vocabulary; first = mp coordinate * v
+  double loss_weight = 1;  ///< 1 / tokens of the global batch (token_loss, cross_entropy_backward)
   bool operator==(const VocabularyParams&) const = default;
 };
 struct DataParams {  // load_tokens, load_targets
   std::int64_t sequence = 0;
   bool operator==(const DataParams&) const = default;
 };
-struct CollectiveParams {  // all_reduce, reduce_scatter, all_gather, copy_to_group, reduce_from_group
+struct CollectiveParams {  // all_reduce, reduce_scatter, all_gather, copy_to_group,
+                           // reduce_from_group
   Group group;
   Reduction reduction = Reduction::sum;
   bool operator==(const CollectiveParams&) const = default;
@@ -119,6 +135,10 @@ struct FillParams {
   double value = 0;
   bool operator==(const FillParams&) const = default;
 };
+struct FlatParams {         // squared_norm
+  std::int64_t shards = 1;  ///< each rank owns 1/shards of the arena
+  bool operator==(const FlatParams&) const = default;
+};
 struct ClipParams {
   double limit = 0;  ///< 0 = never clips, the norm is still computed
   bool operator==(const ClipParams&) const = default;
@@ -130,7 +150,7 @@ struct AdamParams {
 
 using OpParams = std::variant<std::monostate, MatmulParams, NormParams, AttentionParams,
                               VocabularyParams, DataParams, CollectiveParams, TransferParams,
-                              FillParams, ClipParams, AdamParams>;
+                              FillParams, FlatParams, ClipParams, AdamParams>;
 
 struct Op {
   OpKind kind = OpKind::add;

@@ -11,11 +11,11 @@
 namespace plimsoll {
 
 enum class OpClass : std::uint8_t {
-  abstract,       ///< must be gone after select_kernels / backward
-  matmul,         ///< cost by shape
-  memory_bound,   ///< cost by bytes moved
-  collective,     ///< cost by kind, group and bytes
-  point_to_point, ///< send and recv
+  abstract,        ///< must be gone after select_kernels / backward
+  matmul,          ///< cost by shape
+  memory_bound,    ///< cost by bytes moved
+  collective,      ///< cost by kind, group and bytes
+  point_to_point,  ///< send and recv
 };
 
 struct OpRow {
@@ -23,7 +23,7 @@ struct OpRow {
   OpClass op_class;
   int least_inputs, most_inputs;
   int outputs;
-  std::size_t params;    ///< index of the alternative of OpParams
+  std::size_t params;  ///< index of the alternative of OpParams
   /// Output 0 is a new value in the storage of this input (whose old value is gone), or -1.
   int in_place = -1;
   /// Bit i: output i adds to what is there (the caller zeroes it at the start of the step).
@@ -42,8 +42,8 @@ Bytes bytes_moved(const Op& op, std::span<const Tensor> tensors);
 /// True when output `i` adds to its old contents (matmul: by its parameter; others: by the table).
 bool accumulates(const Op& op, std::size_t i);
 
-/// Dimensions of a matmul: `batch` times (m x k)(k x n). Shapes come from operands; trailing
-/// dimensions of a 2-D weight may be folded ([k, 3, a, d] counts as [k, 3ad]).
+/// Dimensions of a matmul: `batch` times (m x k)(k x n). Shapes come from operands and
+/// MatmulParams::batch_dims.
 struct MatmulShape {
   std::int64_t batch = 1, m = 1, n = 1, k = 1;
   bool operator==(const MatmulShape&) const = default;

@@ -33,13 +33,20 @@ struct Place {
 
 /// What a slot is for; the schedule binds by this.
 enum class SlotKind : std::uint8_t {
-  parameters, gradients,  ///< this block instance's range of the arenas
-  tied_parameters,        ///< the block instance that owns the tied parameters
+  parameters,
+  gradients,        ///< this block instance's range of the arenas
+  tied_parameters,  ///< the block instance that owns the tied parameters
   tied_gradients,
-  input, output, input_gradient, output_gradient,  ///< borders of the block
-  saved,                                           ///< saved-for-backward bundle
+  input,
+  output,
+  input_gradient,
+  output_gradient,  ///< borders of the block
+  saved,            ///< saved-for-backward bundle
   scalars,
-  parameter_arena, gradient_arena, first_moment_arena, second_moment_arena,
+  parameter_arena,
+  gradient_arena,
+  first_moment_arena,
+  second_moment_arena,
   payload,  ///< the operand of a send, receive or bucket collective
 };
 
@@ -74,7 +81,7 @@ struct Routine {
 struct Buffer {
   std::string name;
   TensorRole role = TensorRole::activation;
-  Bytes bytes;   ///< exact; memory counts it rounded up to kBlockAlignment
+  Bytes bytes;  ///< exact; memory counts it rounded up to kBlockAlignment
   bool persistent = false;
   std::size_t begin = 0, end = 0;
   Bytes offset;  ///< in the arena, set by plan_memory
@@ -109,9 +116,9 @@ struct Call {
 
 /// One parameter tensor of one block instance within the flat arenas of this class of ranks.
 struct Segment {
-  std::string parameter;  ///< name in the Graph
-  std::int64_t layer = 0; ///< global index of the block instance within its block
-  Shape shape;            ///< local shape
+  std::string parameter;   ///< name in the Graph
+  std::int64_t layer = 0;  ///< global index of the block instance within its block
+  Shape shape;             ///< local shape
   std::optional<Split> split;
   Init init = Init::none;
   double init_stddev = 0;
@@ -134,10 +141,10 @@ struct Bucket {
 struct Program {
   std::string name;
   Grid grid;
-  std::int64_t stage = 0;                 ///< pp coordinate of the ranks of this class
-  std::int64_t sharding_degree = 1;       ///< parts each bucket is owned in (1: every rank owns all)
-  std::int64_t micro_batch = 1;           ///< sequences per micro-batch
-  std::int64_t micro_batches = 1;         ///< per step
+  std::int64_t stage = 0;            ///< pp coordinate of the ranks of this class
+  std::int64_t sharding_degree = 1;  ///< parts each bucket is owned in (1: every rank owns all)
+  std::int64_t micro_batch = 1;      ///< sequences per micro-batch
+  std::int64_t micro_batches = 1;    ///< per step
   std::vector<Routine> routines;
   std::vector<Buffer> buffers;
   std::vector<Call> calls;

@@ -70,7 +70,7 @@ struct Tensor {
 };
 
 std::int64_t elements(const Shape& shape);
-Bytes bytes_of(DType dtype);        ///< of one element
+Bytes bytes_of(DType dtype);           ///< of one element
 Bytes bytes_of(const Tensor& tensor);  ///< exact, not rounded
 
 std::string_view to_text(DType dtype);

@@ -19,7 +19,7 @@ struct Interval {
   Stream stream = Stream::compute;
   OpKind kind = OpKind::add;
   Phase phase = Phase::forward;
-  std::string routine;                      ///< name of the routine it belongs to
+  std::string routine;  ///< name of the routine it belongs to
   std::optional<std::int64_t> layer, micro_batch;
   Picoseconds posted;  ///< a communication: when this rank posted it
   Picoseconds begin;   ///< a communication: when the last participant had arrived

@@ -1,0 +1,68 @@
+// The fields of every parameter struct, once: text form, parser and equality follow this table.
+#pragma once
+
+#include "graph/op.h"
+
+namespace plimsoll {
+
+/// Calls visit(name, field) for each field in order.
+template <class Visit>
+void fields(std::monostate&, Visit&&) {}
+template <class Visit>
+void fields(MatmulParams& p, Visit&& visit) {
+  visit("batch_dims", p.batch_dims);
+  visit("transpose_a", p.transpose_a);
+  visit("transpose_b", p.transpose_b);
+  visit("accumulate", p.accumulate);
+  visit("scale", p.scale);
+}
+template <class Visit>
+void fields(NormParams& p, Visit&& visit) {
+  visit("epsilon", p.epsilon);
+}
+template <class Visit>
+void fields(AttentionParams& p, Visit&& visit) {
+  visit("sequence", p.sequence);
+  visit("scale", p.scale);
+}
+template <class Visit>
+void fields(VocabularyParams& p, Visit&& visit) {
+  visit("vocabulary", p.vocabulary);
+  visit("split_degree", p.split_degree);
+  visit("loss_weight", p.loss_weight);
+}
+template <class Visit>
+void fields(DataParams& p, Visit&& visit) {
+  visit("sequence", p.sequence);
+}
+template <class Visit>
+void fields(CollectiveParams& p, Visit&& visit) {
+  visit("group", p.group);
+  visit("reduction", p.reduction);
+}
+template <class Visit>
+void fields(TransferParams& p, Visit&& visit) {
+  visit("stage_offset", p.stage_offset);
+}
+template <class Visit>
+void fields(FillParams& p, Visit&& visit) {
+  visit("value", p.value);
+}
+template <class Visit>
+void fields(FlatParams& p, Visit&& visit) {
+  visit("shards", p.shards);
+}
+template <class Visit>
+void fields(ClipParams& p, Visit&& visit) {
+  visit("limit", p.limit);
+}
+template <class Visit>
+void fields(AdamParams& p, Visit&& visit) {
+  visit("learning_rate", p.learning_rate);
+  visit("beta1", p.beta1);
+  visit("beta2", p.beta2);
+  visit("epsilon", p.epsilon);
+  visit("weight_decay", p.weight_decay);
+}
+
+}  // namespace plimsoll

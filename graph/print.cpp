@@ -1,0 +1,181 @@
+#include <fmt/format.h>
+
+#include "graph/params.h"
+#include "graph/text.h"
+
+namespace plimsoll {
+
+namespace {
+
+std::string value_text(std::int64_t value) { return fmt::format("{}", value); }
+std::string value_text(double value) { return fmt::format("{}", value); }
+std::string value_text(bool value) { return value ? "true" : "false"; }
+std::string value_text(const Group& value) { return to_text(value); }
+std::string value_text(Reduction value) { return std::string(to_text(value)); }
+
+std::string ids_text(const std::vector<TensorId>& ids) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    text += fmt::format("{}%{}", i == 0 ? "" : ", ", ids[i].index());
+  }
+  return text + ")";
+}
+
+std::string shape_text(const Shape& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ",", shape[i]);
+  return text + "]";
+}
+
+std::string grid_text(const Grid& grid) {
+  std::string text = "grid", order;
+  for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    text += fmt::format(" {}={}", to_text(Axis(axis)), grid.degree[axis]);
+    order += fmt::format("{}{}", axis == 0 ? "" : ",", to_text(grid.order[axis]));
+  }
+  return text + " order=" + order + "\n";
+}
+
+std::string layout_text(const std::optional<Split>& split, Init init, double stddev, bool decay) {
+  std::string text;
+  if (split)
+    text += fmt::format(" split={}:{}:{}", split->dim, to_text(split->axis), split->degree);
+  if (init != Init::none) text += fmt::format(" init={}", to_text(init));
+  if (stddev != 0) text += fmt::format(" stddev={}", stddev);
+  if (decay) text += " decay";
+  return text;
+}
+
+std::string tensor_text(std::size_t id, const Tensor& tensor) {
+  std::string text = fmt::format("tensor %{} {} {}{} {}", id, tensor.name, to_text(tensor.dtype),
+                                 shape_text(tensor.shape), to_text(tensor.role));
+  if (tensor.block) text += fmt::format(" block={}", tensor.block->index());
+  text += layout_text(tensor.split, tensor.init, tensor.init_stddev, tensor.decay);
+  if (tensor.arena) text += " arena";
+  if (tensor.gradient_of) text += fmt::format(" gradient_of=%{}", tensor.gradient_of->index());
+  if (tensor.tied_to) text += fmt::format(" tied_to=%{}", tensor.tied_to->index());
+  return text;
+}
+
+std::string op_text(const Op& op) {
+  std::string text = fmt::format("op {} {}", to_text(op.kind), to_text(op.phase));
+  text += fmt::format(" {} -> {}", ids_text(op.inputs), ids_text(op.outputs));
+  if (op.block) text += fmt::format(" block={}", op.block->index());
+  if (op.stream != Stream::compute) text += fmt::format(" stream={}", to_text(op.stream));
+  const std::string params = print(op.params);
+  if (!params.empty()) text += " " + params;
+  for (std::size_t i = 0; i < op.waits.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? " waits=" : ",", op.waits[i]);
+  }
+  return text + "\n";
+}
+
+void print_routine(const Routine& routine, std::size_t id, std::string& text) {
+  text += fmt::format("\nroutine {} {} {} frame_bytes={}\n", id, routine.name,
+                      to_text(routine.phase), routine.frame_bytes.count());
+  for (const Slot& slot : routine.slots) {
+    text += fmt::format("slot {} bytes={}\n", to_text(slot.kind), slot.bytes.count());
+  }
+  for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+    const Place& place = routine.places[i];
+    text += tensor_text(i, routine.tensors[i]);
+    text += place.slot ? fmt::format(" at=slot{}+{}\n", *place.slot, place.offset.count())
+                       : fmt::format(" at=frame+{}\n", place.offset.count());
+  }
+  for (const Op& op : routine.ops) text += op_text(op);
+  for (const Port& port : routine.ports) {
+    text += fmt::format("port %{} op={}\n", port.tensor.index(), port.op);
+  }
+}
+
+std::string call_text(std::size_t id, const Call& call, const Program& program) {
+  std::string text = fmt::format("call {} {}", id, call.routine.index());
+  if (call.layer) text += fmt::format(" layer={}", *call.layer);
+  if (call.micro_batch) text += fmt::format(" micro_batch={}", *call.micro_batch);
+  for (std::size_t i = 0; i < call.bindings.size(); ++i) {
+    const Binding& binding = call.bindings[i];
+    text += fmt::format("{}{}+{}", i == 0 ? " bind=" : ",", binding.buffer.index(),
+                        binding.offset.count());
+    if (binding.shard_stride != Bytes(0)) text += fmt::format("*{}", binding.shard_stride.count());
+  }
+  for (std::size_t i = 0; i < call.waits.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? " waits=" : ",", call.waits[i].call);
+    if (call.waits[i].port) text += fmt::format(".{}", *call.waits[i].port);
+  }
+  if (program.at(call.routine).frame_bytes > Bytes(0))
+    text += fmt::format(" frame={}", call.frame.index());
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string print(const OpParams& params) {
+  std::string text;
+  std::visit(
+      [&](auto p) {  // a copy: fields() takes mutable references
+        decltype(p) defaults;
+        std::vector<std::string> values;
+        fields(defaults,
+               [&](std::string_view, auto& field) { values.push_back(value_text(field)); });
+        std::size_t i = 0;
+        fields(p, [&](std::string_view name, auto& field) {
+          const std::string value = value_text(field);
+          if (value != values[i++])
+            text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+        });
+      },
+      params);
+  return text;
+}
+
+std::string print(const Graph& graph) {
+  std::string text = fmt::format("graph {}\n", graph.name) + grid_text(graph.grid);
+  for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
+    const Block& block = graph.blocks[i];
+    text += fmt::format("block {} {} {} x{}", i, block.name, to_text(block.kind), block.count);
+    const auto border = [&](std::string_view name, const std::optional<TensorId>& id) {
+      if (id) text += fmt::format(" {}=%{}", name, id->index());
+    };
+    border("input", block.input);
+    border("output", block.output);
+    border("input_gradient", block.input_gradient);
+    border("output_gradient", block.output_gradient);
+    text += "\n";
+  }
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i)
+    text += tensor_text(i, graph.tensors[i]) + "\n";
+  for (const Op& op : graph.ops) text += op_text(op);
+  return text;
+}
+
+std::string print(const Program& program) {
+  std::string text = fmt::format("program {}\n", program.name) + grid_text(program.grid);
+  text += fmt::format(
+      "class stage={} sharding_degree={} micro_batch={} micro_batches={} arena_bytes={}\n",
+      program.stage, program.sharding_degree, program.micro_batch, program.micro_batches,
+      program.arena_bytes.count());
+  for (std::size_t i = 0; i < program.routines.size(); ++i)
+    print_routine(program.routines[i], i, text);
+  text += "\n";
+  for (const Segment& s : program.segments) {
+    text += fmt::format("segment {} layer={} shape={}{} offset={} elements={} norm_weight={}\n",
+                        s.parameter, s.layer, shape_text(s.shape),
+                        layout_text(s.split, s.init, s.init_stddev, s.decay), s.offset, s.elements,
+                        s.norm_weight);
+  }
+  for (const Bucket& b : program.buckets) {
+    text += fmt::format("bucket begin={} elements={}\n", b.begin, b.elements);
+  }
+  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+    const Buffer& b = program.buffers[i];
+    text += fmt::format("buffer {} {} {} bytes={} begin={} end={} offset={}{}\n", i, b.name,
+                        to_text(b.role), b.bytes.count(), b.begin, b.end, b.offset.count(),
+                        b.persistent ? " persistent" : "");
+  }
+  for (std::size_t i = 0; i < program.calls.size(); ++i)
+    text += call_text(i, program.calls[i], program);
+  return text;
+}
+
+}  // namespace plimsoll

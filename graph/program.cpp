@@ -1,0 +1,63 @@
+#include "graph/program.h"
+
+#include "base/error.h"
+#include "graph/names.h"
+
+namespace plimsoll {
+
+namespace {
+constexpr std::array<std::string_view, 15> kSlotKinds = {"parameters",
+                                                         "gradients",
+                                                         "tied_parameters",
+                                                         "tied_gradients",
+                                                         "input",
+                                                         "output",
+                                                         "input_gradient",
+                                                         "output_gradient",
+                                                         "saved",
+                                                         "scalars",
+                                                         "parameter_arena",
+                                                         "gradient_arena",
+                                                         "first_moment_arena",
+                                                         "second_moment_arena",
+                                                         "payload"};
+}  // namespace
+
+MemoryPeak memory_peak(const Program& program) {
+  const std::size_t calls = program.calls.size();
+  std::vector<BytesByRole> acquired(calls + 1), released(calls + 1);
+  for (const Buffer& buffer : program.buffers) {
+    const Bytes size = round_up(buffer.bytes, kBlockAlignment);
+    acquired[buffer.begin][std::size_t(buffer.role)] += size;
+    released[buffer.end][std::size_t(buffer.role)] += size;
+  }
+  MemoryPeak result;
+  BytesByRole live = {};
+  for (std::size_t call = 0; call < calls; ++call) {
+    Bytes total;
+    for (std::size_t role = 0; role < kTensorRoles; ++role) {
+      live[role] = live[role] - released[call][role] + acquired[call][role];
+      total += live[role];
+    }
+    result.curve.push_back(total);
+    if (total > result.peak) {
+      result.peak = total;
+      result.call = call;
+      result.by_role = live;
+    }
+  }
+  return result;
+}
+
+std::int64_t owned_elements(const Program& program) {
+  std::int64_t owned = 0;
+  for (const Bucket& bucket : program.buckets) owned += bucket.elements / program.sharding_degree;
+  return owned;
+}
+
+std::string_view to_text(SlotKind kind) { return kSlotKinds[std::size_t(kind)]; }
+std::optional<SlotKind> slot_kind_from(std::string_view text) {
+  return enumerator_from<SlotKind>(kSlotKinds, text);
+}
+
+}  // namespace plimsoll

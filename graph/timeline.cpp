@@ -1,0 +1,89 @@
+#include "graph/timeline.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "graph/op_table.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct Range {
+  Picoseconds begin, end;
+};
+
+/// Sorted, disjoint union.
+std::vector<Range> united(std::vector<Range> ranges) {
+  std::erase_if(ranges, [](const Range& range) { return range.end <= range.begin; });
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::vector<Range> result;
+  for (const Range& range : ranges) {
+    if (!result.empty() && range.begin <= result.back().end) {
+      result.back().end = std::max(result.back().end, range.end);
+    } else {
+      result.push_back(range);
+    }
+  }
+  return result;
+}
+
+/// Length of what `ranges` has outside `holes`; both sorted and disjoint.
+Picoseconds length_outside(const std::vector<Range>& ranges, const std::vector<Range>& holes) {
+  Picoseconds length;
+  std::size_t hole = 0;
+  for (const Range& range : ranges) {
+    Picoseconds at = range.begin;
+    while (hole < holes.size() && holes[hole].end <= range.begin) ++hole;
+    for (std::size_t i = hole; i < holes.size() && holes[i].begin < range.end; ++i) {
+      if (holes[i].begin > at) length += holes[i].begin - at;
+      at = std::max(at, holes[i].end);
+    }
+    if (at < range.end) length += range.end - at;
+  }
+  return length;
+}
+
+bool communicates(OpKind kind) {
+  const OpClass op_class = row(kind).op_class;
+  return op_class == OpClass::collective || op_class == OpClass::point_to_point;
+}
+
+}  // namespace
+
+Exposed exposed_communication(const Timeline& timeline, std::int64_t rank) {
+  std::vector<Range> compute, waits, transfers;
+  for (const Interval& interval : timeline.intervals) {
+    if (interval.rank != rank) continue;
+    if (!communicates(interval.kind)) {
+      compute.push_back({interval.begin, interval.end});
+    } else {
+      waits.push_back({interval.posted, interval.begin});
+      transfers.push_back({interval.begin, interval.end});
+    }
+  }
+  const std::vector<Range> busy = united(compute);
+  std::vector<Range> busy_or_transfer = transfers;
+  busy_or_transfer.insert(busy_or_transfer.end(), compute.begin(), compute.end());
+  return {length_outside(united(waits), united(busy_or_transfer)),
+          length_outside(united(transfers), busy)};
+}
+
+std::vector<Picoseconds> time_by_kind(const Timeline& timeline, std::int64_t rank) {
+  std::vector<Picoseconds> times(kOpKinds);
+  for (const Interval& interval : timeline.intervals) {
+    if (interval.rank == rank) times[std::size_t(interval.kind)] += interval.end - interval.begin;
+  }
+  return times;
+}
+
+void sort_intervals(Timeline& timeline) {
+  std::stable_sort(timeline.intervals.begin(), timeline.intervals.end(),
+                   [](const Interval& a, const Interval& b) {
+                     return std::tie(a.rank, a.begin, a.stream, a.end) <
+                            std::tie(b.rank, b.begin, b.stream, b.end);
+                   });
+}
+
+}  // namespace plimsoll
