@@ -10,7 +10,8 @@
 namespace plimsoll {
 
 /// The whole file. Throws InputError (missing, a directory, unreadable, larger than `limit`).
-std::string read_file(const std::filesystem::path& path, Bytes limit = Bytes(std::int64_t{64} << 20));
+std::string read_file(const std::filesystem::path& path,
+                      Bytes limit = Bytes(std::int64_t{64} << 20));
 
 /// Writes to a temporary file in the same folder, syncs it, renames it over `path` and syncs the
 /// folder: readers see the old bytes or the new ones, never a part. Throws EnvironmentError.

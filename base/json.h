@@ -3,7 +3,7 @@
 //
 // Limits on a file (docs/formats.md): 64 MiB, nesting 64, strings 4096 bytes, keys 256 bytes,
 // 10^4 members per object, 10^6 elements per array, no duplicate keys, well-formed UTF-8 without
-// control characters in strings, integers within +-2^53, finite numbers.
+// control or direction-changing characters in strings, integers within +-2^53, finite numbers.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,14 @@ using Json = nlohmann::ordered_json;
 /// Text -> Json under the limits above. Throws InputError with `file` and line/column or pointer.
 Json parse_json(std::string_view text, const std::string& file);
 Json read_json(const std::filesystem::path& path);
-/// Pretty text (two-space indent, newline at the end).
+/// Pretty text: two-space indent, newline at the end, an object or array that fits in 100 columns
+/// on one line. Doubles have the fewest digits that read back exactly.
 std::string json_text(const Json& value);
+
+/// Text from outside, made safe for a message: clipped, anything but printable ASCII becomes '?'.
+std::string printable(std::string_view text, std::size_t most = 60);
+/// `parent` + "/" + `key`, escaped as RFC 6901 says.
+std::string json_pointer(std::string_view parent, std::string_view key);
 
 /// One JSON object being read. Getters throw InputError naming file, JSON pointer, what was found
 /// and what is allowed. Call finish() last: it refuses keys that nobody asked for and names the

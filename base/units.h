@@ -37,10 +37,18 @@ class Quantity {
   constexpr Quantity() = default;
   constexpr explicit Quantity(double value) : value_(value) {}
   constexpr double value() const { return value_; }
-  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.value_ + b.value_); }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.value_ - b.value_); }
-  friend constexpr Quantity operator*(Quantity a, double times) { return Quantity(a.value_ * times); }
-  friend constexpr Quantity operator*(double times, Quantity a) { return Quantity(a.value_ * times); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) {
+    return Quantity(a.value_ + b.value_);
+  }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) {
+    return Quantity(a.value_ - b.value_);
+  }
+  friend constexpr Quantity operator*(Quantity a, double times) {
+    return Quantity(a.value_ * times);
+  }
+  friend constexpr Quantity operator*(double times, Quantity a) {
+    return Quantity(a.value_ * times);
+  }
   friend constexpr Quantity operator/(Quantity a, double by) { return Quantity(a.value_ / by); }
   friend constexpr double operator/(Quantity a, Quantity b) { return a.value_ / b.value_; }
   Quantity& operator+=(Quantity b) { return *this = *this + b; }
@@ -75,8 +83,12 @@ class Picoseconds {
   constexpr explicit Picoseconds(std::int64_t count) : count_(count) {}
   constexpr std::int64_t count() const { return count_; }
   constexpr Seconds seconds() const { return Seconds(static_cast<double>(count_) * 1e-12); }
-  friend constexpr Picoseconds operator+(Picoseconds a, Picoseconds b) { return Picoseconds(a.count_ + b.count_); }
-  friend constexpr Picoseconds operator-(Picoseconds a, Picoseconds b) { return Picoseconds(a.count_ - b.count_); }
+  friend constexpr Picoseconds operator+(Picoseconds a, Picoseconds b) {
+    return Picoseconds(a.count_ + b.count_);
+  }
+  friend constexpr Picoseconds operator-(Picoseconds a, Picoseconds b) {
+    return Picoseconds(a.count_ - b.count_);
+  }
   Picoseconds& operator+=(Picoseconds b) { return *this = *this + b; }
   friend constexpr auto operator<=>(Picoseconds, Picoseconds) = default;
 
@@ -88,11 +100,20 @@ class Picoseconds {
 Picoseconds to_picoseconds(Seconds time);
 
 // Parsers for what people write: a number, a space (optional), a unit. They throw
-// std::invalid_argument naming the text and the allowed units; a bare number is refused.
+// std::invalid_argument naming the text and the allowed units; a bare number and a sign are
+// refused. Decimal units are applied to the decimal text, so "7 us" is exactly the double 7e-06.
+// Bytes must come out whole and at most 2^53.
 Bytes parse_bytes(std::string_view text);                      ///< "80 GiB", "512 MB", "64 B"
 Seconds parse_seconds(std::string_view text);                  ///< "3 us", "1.5 ms", "2 s"
 BytesPerSecond parse_bytes_per_second(std::string_view text);  ///< "450 GB/s", "1 Gbit/s"
 FlopsPerSecond parse_flops_per_second(std::string_view text);  ///< "312 TFLOP/s"
+
+// Writers for files that people also write: every digit, in the largest unit that stays exact, so
+// that parse(exact_text(x)) == x ("24 GiB", "450 GB/s", "1.5 us").
+std::string exact_text(Bytes size);
+std::string exact_text(Seconds time);
+std::string exact_text(BytesPerSecond rate);
+std::string exact_text(FlopsPerSecond rate);
 
 // Writers for people: three significant digits and a unit ("1.42 GiB", "13.7 ms", "148 GFLOP/s").
 std::string to_text(Bytes size);

@@ -1,0 +1,159 @@
+// Whole files: bounded reads, atomic durable writes, digests.
+#include "base/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <openssl/evp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+/// Owns a descriptor; closing it with a check is the writer's business (close_checked).
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
+  int get() const { return value_; }
+  int release() { return std::exchange(value_, -1); }
+
+ private:
+  int value_;
+};
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void cannot_read(const std::filesystem::path& path, const std::string& why) {
+  throw InputError(path.string(), "", why);
+}
+
+[[noreturn]] void cannot_write(const std::filesystem::path& path, const char* step, int error) {
+  throw EnvironmentError(
+      fmt::format("cannot write {}: {}: {}", path.string(), step, reason(error)));
+}
+
+/// Removes the temporary file unless it has become the real one.
+class Temporary {
+ public:
+  explicit Temporary(std::filesystem::path path) : path_(std::move(path)) {}
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    if (!renamed_) ::unlink(path_.c_str());
+  }
+  const std::filesystem::path& path() const { return path_; }
+  void keep() { renamed_ = true; }
+
+ private:
+  std::filesystem::path path_;
+  bool renamed_ = false;
+};
+
+void write_all(int descriptor, std::string_view contents, const std::filesystem::path& path) {
+  while (!contents.empty()) {
+    const ssize_t written = ::write(descriptor, contents.data(), contents.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) cannot_write(path, "write", errno);
+    contents.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+/// Creates a file that did not exist, beside `target`, with the permissions of any new file.
+std::pair<std::filesystem::path, int> create_beside(const std::filesystem::path& target) {
+  static std::atomic<unsigned> counter{0};
+  for (;;) {
+    std::filesystem::path path = target;
+    path.replace_filename(fmt::format(".{}.{}.{}.part", target.filename().string(), ::getpid(),
+                                      counter.fetch_add(1)));
+    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) return {std::move(path), descriptor};
+    if (errno != EEXIST && errno != EINTR) cannot_write(target, "create", errno);
+  }
+}
+
+/// Where the bytes go: through symbolic links, and only onto regular files.
+std::filesystem::path resolved_target(const std::filesystem::path& path) {
+  std::filesystem::path target = path;
+  std::error_code absent;  // of a file that is not there yet, which is fine
+  if (std::filesystem::is_symlink(path, absent)) {
+    std::error_code error;
+    target = std::filesystem::weakly_canonical(path, error);
+    if (error) cannot_write(path, "follow link", error.value());
+  }
+  struct stat status = {};
+  if (::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    throw EnvironmentError(
+        fmt::format("cannot write {}: it exists and is not a regular file", path.string()));
+  }
+  if (target.filename().empty()) {
+    throw EnvironmentError(fmt::format("cannot write {}: it names no file", path.string()));
+  }
+  return target;
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path, Bytes limit) {
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (descriptor.get() < 0) cannot_read(path, "cannot open: " + reason(errno));
+  struct stat status = {};
+  if (::fstat(descriptor.get(), &status) != 0) cannot_read(path, "cannot stat: " + reason(errno));
+  if (S_ISDIR(status.st_mode)) cannot_read(path, "is a directory, not a file");
+  std::string contents;
+  std::array<char, 1 << 16> buffer;
+  for (;;) {
+    const ssize_t count = ::read(descriptor.get(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) cannot_read(path, "cannot read: " + reason(errno));
+    if (count == 0) return contents;
+    contents.append(buffer.data(), static_cast<std::size_t>(count));
+    if (static_cast<std::int64_t>(contents.size()) > limit.count()) {
+      cannot_read(path, fmt::format("is larger than {}", to_text(limit)));
+    }
+  }
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view contents) {
+  const std::filesystem::path target = resolved_target(path);
+  auto [temporary_path, raw] = create_beside(target);
+  Temporary temporary(std::move(temporary_path));
+  Descriptor file(raw);
+  write_all(file.get(), contents, path);
+  if (::fsync(file.get()) != 0) cannot_write(path, "fsync", errno);
+  if (::close(file.release()) != 0) cannot_write(path, "close", errno);
+  if (::rename(temporary.path().c_str(), target.c_str()) != 0) cannot_write(path, "rename", errno);
+  temporary.keep();
+  // Without this the new name may be lost in a power failure, though its bytes are safe.
+  const std::filesystem::path folder =
+      target.has_parent_path() ? target.parent_path() : std::filesystem::path(".");
+  const Descriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.get() < 0) cannot_write(path, "open folder", errno);
+  if (::fsync(directory.get()) != 0) cannot_write(path, "fsync folder", errno);
+}
+
+std::string digest(std::string_view contents) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> bytes;
+  unsigned size = 0;
+  const int done =
+      EVP_Digest(contents.data(), contents.size(), bytes.data(), &size, EVP_sha256(), nullptr);
+  INVARIANT(done == 1 && size == 32, "SHA-256 is always available");
+  std::string text;
+  for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", bytes[i]);
+  return text;
+}
+
+}  // namespace plimsoll

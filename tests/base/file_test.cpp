@@ -1,0 +1,110 @@
+// Files: bounded reads, and writes that are whole or not there.
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+/// A folder of its own for each test, removed with it.
+class File : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "plimsoll-file-XXXXXX").string();
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::size_t entries() const {
+    const std::filesystem::directory_iterator all(folder_);
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(File, WritesAndReplaces) {
+  const auto path = folder_ / "a.json";
+  write_file_atomically(path, "first");
+  EXPECT_EQ(read_file(path), "first");
+  write_file_atomically(path, std::string(100'000, 'x'));
+  EXPECT_EQ(read_file(path), std::string(100'000, 'x'));
+  write_file_atomically(path, "");
+  EXPECT_EQ(read_file(path), "");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(File, NewFileIsReadableLikeAnyOther) {
+  const auto path = folder_ / "a.json", other = folder_ / "b.json";
+  write_file_atomically(path, "x");
+  std::ofstream(other) << "x";
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::status(other).permissions());
+}
+
+TEST_F(File, FailedWriteKeepsTheOldBytesAndLeavesNothing) {
+  const auto path = folder_ / "a.json";
+  write_file_atomically(path, "old");
+  signal(SIGXFSZ, SIG_IGN);  // writes beyond the limit then fail with EFBIG, as a full disk would
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 1000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(write_file_atomically(path, std::string(5000, 'n')), EnvironmentError);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(read_file(path), "old");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(File, RefusesWhatIsNoRegularFile) {
+  EXPECT_THROW(write_file_atomically(folder_, "x"), EnvironmentError);
+  EXPECT_THROW(write_file_atomically(folder_ / "missing" / "a.json", "x"), EnvironmentError);
+  EXPECT_THROW(write_file_atomically("/dev/null", "x"), EnvironmentError);
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(File, WritesThroughASymbolicLink) {
+  const auto path = folder_ / "a.json", link = folder_ / "link.json";
+  write_file_atomically(path, "old");
+  std::filesystem::create_symlink("a.json", link);
+  write_file_atomically(link, "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(read_file(path), "new");
+}
+
+TEST_F(File, ReadingHasALimit) {
+  const auto path = folder_ / "a.json";
+  write_file_atomically(path, "12345678");
+  EXPECT_EQ(read_file(path, Bytes(8)), "12345678");
+  EXPECT_THROW(read_file(path, Bytes(7)), InputError);
+}
+
+TEST_F(File, MissingFileAndDirectoryAreBadInput) {
+  try {
+    read_file(folder_ / "nothing.json");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.file(), (folder_ / "nothing.json").string());
+    EXPECT_NE(std::string(error.what()).find("No such file"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(read_file(folder_), InputError);
+}
+
+TEST(Digest, KnownValues) {
+  // FIPS 180-2, appendix B.1, and the empty message.
+  EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+}  // namespace
+}  // namespace plimsoll
