@@ -12,20 +12,25 @@
 
 namespace plimsoll {
 
+inline constexpr std::int64_t kMeasuredVersion = 1;
+
 struct Measured {
   std::string plan_digest;  ///< digest(plan_text(plan)) of the plan that ran
   std::string backend, communicator;
   std::string date, host_cpu;
   std::int64_t steps = 0;
-  std::int64_t warm_up_steps = 0;          ///< not in step_times
-  std::vector<Seconds> step_times;         ///< every untraced step after warm-up
+  std::int64_t warm_up_steps = 0;   ///< not in step_times
+  std::vector<Seconds> step_times;  ///< every untraced step after warm-up
   Seconds median_step_time;
-  std::vector<double> losses;              ///< every step
-  std::vector<double> gradient_norms;      ///< every step, before clipping
-  Timeline timeline;                       ///< traced last step; memory counted as it happened
-  Bytes resident;                          ///< peak RSS of the process
+  std::vector<double> losses;          ///< every step
+  std::vector<double> gradient_norms;  ///< every step, before clipping
+  Timeline timeline;                   ///< traced last step; memory counted as it happened
+  Bytes resident;                      ///< peak RSS of the process
 };
 
+/// The file `planner run` writes: keys are the field names with their unit (`median_step_time_s`,
+/// `resident_bytes`), the timeline as in the plan. A loss or norm that is not finite is null.
+/// Readers throw InputError for anything else than exactly these keys.
 Measured read_measured(const std::filesystem::path& path);
 Measured parse_measured(std::string_view text, const std::string& file);
 std::string measured_text(const Measured& measured);

@@ -29,9 +29,10 @@ inline constexpr std::size_t kMostIntervals = 20'000;
 /// time: compute by phase, communication that compute does not hide, and waiting for other stages.
 struct Breakdown {
   Seconds forward, recompute, backward, optimizer;
-  Seconds exposed_communication;  ///< transfers and waits of collectives and transfers, bubble excluded
-  Seconds bubble;                 ///< waiting for activations or gradients of another stage
-  Seconds dispatch;               ///< the rest: host time between ops
+  Seconds
+      exposed_communication;  ///< transfers and waits of collectives and transfers, bubble excluded
+  Seconds bubble;             ///< waiting for activations or gradients of another stage
+  Seconds dispatch;           ///< the rest: host time between ops
 };
 
 struct StagePrediction {
@@ -39,7 +40,7 @@ struct StagePrediction {
   Bytes peak;
   BytesByRole by_role;  ///< at the first peak
   Bytes arena;
-  Bytes capacity;       ///< device memory
+  Bytes capacity;  ///< device memory
 };
 
 struct Prediction {
@@ -58,11 +59,13 @@ struct Prediction {
 struct RunnerUp {
   Strategy strategy;
   Seconds step_time;
-  Bytes peak;         ///< largest over stages
+  Bytes peak;  ///< largest over stages
   bool fits = true;
-  std::string term;   ///< "bubble", "exposed communication", "recompute", "optimizer", "compute", "memory"
+  /// "compute", "recompute", "optimizer", "exposed communication", "bubble", "dispatch", "memory",
+  /// or "tie" where only the canonical order decides.
+  std::string term;
   Seconds term_time;  ///< how much more of that term than the chosen plan (time terms)
-  Bytes term_bytes;   ///< over capacity by this much (term "memory")
+  Bytes term_bytes;   ///< term "memory": over capacity, or at equal time more, by this much
 };
 
 struct Pruned {
@@ -85,7 +88,7 @@ struct Plan {
   std::string cluster_name, cluster_digest;
   std::string calibration_digest;  ///< empty: none was given
   DeviceKind device_kind = DeviceKind::gpu;
-  bool oversubscribed = false;     ///< more CPU ranks than cores: no timing claim
+  bool oversubscribed = false;  ///< more CPU ranks than cores: no timing claim
   Prediction prediction;
   std::vector<std::string> program_digests;  ///< of the text form, by stage
   SearchSummary search;
@@ -94,8 +97,14 @@ struct Plan {
   bool timeline_truncated = false;
 };
 
+/// Keeps the kMostIntervals that begin first, over all ranks, and says so; no effect below that.
+void cap_timeline(Plan& plan);
+
+/// The plan file: keys are the field names with their unit (`step_time_s`, `peak_bytes`), `version`
+/// first. parse_plan(plan_text(x)) has the same text again. Readers throw InputError for anything
+/// else than exactly these keys, and for a version other than kPlanVersion.
 Plan read_plan(const std::filesystem::path& path);
 Plan parse_plan(std::string_view text, const std::string& file);
-std::string plan_text(const Plan& plan);
+std::string plan_text(const Plan& plan);  ///< timeline capped
 
 }  // namespace plimsoll

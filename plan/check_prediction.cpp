@@ -1,0 +1,187 @@
+// Rules: the step time and the numbers made from it agree with each other and with the job.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "graph/op_table.h"
+#include "plan/check_rules.h"
+
+namespace plimsoll {
+namespace {
+
+/// FLOPs all devices could do in a step at the stated peak; 0 when the plan states nonsense.
+double available_flops(const Plan& plan) {
+  const double flops = plan.prediction.step_time.value() * static_cast<double>(plan.devices) *
+                       plan.prediction.peak_flops.value();
+  return std::isfinite(flops) && flops > 0 ? flops : 0;
+}
+
+/// Backward does twice the matmul work of forward: one product for each of its two gradients.
+double model_flops(const Job& job) {
+  return 3 * forward_matmul_flops_per_sequence(job).value() * static_cast<double>(job.global_batch);
+}
+
+/// Matmul work that the Programs repeat in one step, over all ranks.
+double recomputed_flops(const CheckContext& context) {
+  double total = 0;
+  for (const Program& program : context.programs) {
+    double per_rank = 0;
+    for (const Call& call : program.calls) {
+      const Routine& routine = program.at(call.routine);
+      for (const Op& op : routine.ops) {
+        if (op.phase == Phase::recompute) per_rank += flops(op, routine.tensors).value();
+      }
+    }
+    total += per_rank * static_cast<double>(program.grid.world_size() / program.grid[Axis::pp]);
+  }
+  return total;
+}
+
+Finding step_time_positive(const CheckContext& context) {
+  const double time = context.plan.prediction.step_time.value();
+  if (std::isfinite(time) && time > 0) return std::nullopt;
+  return fmt::format("a step of {} s; a step takes time", time);
+}
+
+Finding tokens_per_second(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  const double tokens =
+      static_cast<double>(plan.job.global_batch) * static_cast<double>(plan.job.sequence);
+  const double rate = tokens / plan.prediction.step_time.value();
+  if (nearly_equal(plan.prediction.tokens_per_second, rate)) return std::nullopt;
+  return fmt::format("{} tokens/s stated; {} tokens in {} s are {}",
+                     plan.prediction.tokens_per_second, tokens, plan.prediction.step_time.value(),
+                     rate);
+}
+
+Finding mfu_range(const CheckContext& context) {
+  const double mfu = context.plan.prediction.mfu;
+  if (mfu > 0 && mfu <= 1) return std::nullopt;
+  return fmt::format("MFU {}; it is above 0 and at most 1", mfu);
+}
+
+Finding mfu_formula(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  const double available = available_flops(plan);
+  if (available == 0) return "peak_flops_per_s and step time must be positive";
+  const double mfu = model_flops(plan.job) / available;
+  if (nearly_equal(mfu, plan.prediction.mfu)) return std::nullopt;
+  return fmt::format("MFU {} stated; {} FLOPs of the model in {} available ones are {}",
+                     plan.prediction.mfu, model_flops(plan.job), available, mfu);
+}
+
+Finding hfu_formula(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  const double available = available_flops(plan);
+  if (available == 0 || context.programs.empty()) return std::nullopt;
+  const double hfu = (model_flops(plan.job) + recomputed_flops(context)) / available;
+  if (nearly_equal(hfu, plan.prediction.hfu)) return std::nullopt;
+  return fmt::format("HFU {} stated; with the {} FLOPs that the programs recompute it is {}",
+                     plan.prediction.hfu, recomputed_flops(context), hfu);
+}
+
+Finding hfu_above_mfu(const CheckContext& context) {
+  const Prediction& prediction = context.plan.prediction;
+  if (prediction.hfu >= prediction.mfu) return std::nullopt;
+  return fmt::format("HFU {} is below MFU {}: it counts recomputed work on top", prediction.hfu,
+                     prediction.mfu);
+}
+
+Finding peak_source(const CheckContext& context) {
+  if (!context.plan.prediction.peak_source.empty()) return std::nullopt;
+  return "MFU is relative to a peak without a stated source";
+}
+
+struct Term {
+  std::string_view name;
+  double seconds;
+};
+
+std::array<Term, 7> terms(const Breakdown& breakdown) {
+  return {{{"forward", breakdown.forward.value()},
+           {"recompute", breakdown.recompute.value()},
+           {"backward", breakdown.backward.value()},
+           {"optimizer", breakdown.optimizer.value()},
+           {"exposed communication", breakdown.exposed_communication.value()},
+           {"bubble", breakdown.bubble.value()},
+           {"dispatch", breakdown.dispatch.value()}}};
+}
+
+/// Each term is rounded to picoseconds on its own.
+double breakdown_slack(const Plan& plan) {
+  return 1e-11 + 1e-9 * std::abs(plan.prediction.step_time.value());
+}
+
+Finding breakdown_not_negative(const CheckContext& context) {
+  for (const Term& term : terms(context.plan.prediction.breakdown)) {
+    if (!(term.seconds >= -breakdown_slack(context.plan))) {
+      return fmt::format("{} takes {} s; no part of a step is negative", term.name, term.seconds);
+    }
+  }
+  return std::nullopt;
+}
+
+Finding breakdown_sums(const CheckContext& context) {
+  double sum = 0;
+  for (const Term& term : terms(context.plan.prediction.breakdown)) sum += term.seconds;
+  const double step = context.plan.prediction.step_time.value();
+  if (std::abs(sum - step) <= breakdown_slack(context.plan)) return std::nullopt;
+  return fmt::format("the parts of the step sum to {} s, the step takes {} s", sum, step);
+}
+
+Finding recompute_as_chosen(const CheckContext& context) {
+  const double time = context.plan.prediction.breakdown.recompute.value();
+  if (context.plan.strategy.recompute != Recompute::none || time == 0) return std::nullopt;
+  return fmt::format("{} s of recompute in a strategy that recomputes nothing", time);
+}
+
+Finding provenance_shares(const CheckContext& context) {
+  const Prediction& prediction = context.plan.prediction;
+  double sum = 0;
+  for (std::size_t i = 0; i < prediction.share_by_provenance.size(); ++i) {
+    const double share = prediction.share_by_provenance[i];
+    const std::string_view name = to_text(Provenance(i));
+    if (!(share >= 0)) return fmt::format("a share of {} is {}", share, name);
+    if (share > 0 && i > std::size_t(prediction.worst)) {
+      return fmt::format("{} of the time is {}, yet the worst provenance stated is {}", share, name,
+                         to_text(prediction.worst));
+    }
+    sum += share;
+  }
+  if (std::abs(sum - 1) <= 1e-9) return std::nullopt;
+  return fmt::format("the shares by provenance sum to {}, not 1", sum);
+}
+
+Finding timing_claim(const CheckContext& context) {
+  if (!context.plan.oversubscribed || context.plan.device_kind == DeviceKind::cpu_core) {
+    return std::nullopt;
+  }
+  return "oversubscribed, yet the devices are no CPU cores: only cores can be shared by ranks";
+}
+
+constexpr CheckRule kRules[] = {
+    {{"step-time-positive", "A step takes a finite time above zero."}, step_time_positive},
+    {{"tokens-per-second", "Tokens per second are the batch's tokens over the step time."},
+     tokens_per_second},
+    {{"mfu-range", "MFU is above 0 and at most 1."}, mfu_range},
+    {{"mfu-formula", "MFU is three forward passes over what the devices could do in a step."},
+     mfu_formula},
+    {{"hfu-formula", "HFU adds exactly the matmul work that the programs recompute."}, hfu_formula},
+    {{"hfu-above-mfu", "HFU is at least MFU."}, hfu_above_mfu},
+    {{"peak-source", "The peak that MFU is relative to has a source."}, peak_source},
+    {{"breakdown-not-negative", "No part of the step is negative."}, breakdown_not_negative},
+    {{"breakdown-sums", "The parts of the step sum to the step time."}, breakdown_sums},
+    {{"recompute-as-chosen", "Time goes into recompute only where the strategy recomputes."},
+     recompute_as_chosen},
+    {{"provenance-shares", "Shares by provenance sum to 1 and none is worse than the worst."},
+     provenance_shares},
+    {{"timing-claim", "Only CPU cores can be oversubscribed."}, timing_claim},
+};
+
+}  // namespace
+
+std::span<const CheckRule> prediction_rules() { return kRules; }
+
+}  // namespace plimsoll

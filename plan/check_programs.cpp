@@ -1,0 +1,164 @@
+// Rules: the Programs are the ones the strategy lowers to, and memory is theirs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/file.h"
+#include "graph/text.h"
+#include "plan/check_rules.h"
+
+namespace plimsoll {
+namespace {
+
+/// The stages that both the plan states and the passes rebuilt; stage-count reports a difference.
+std::size_t common_stages(const CheckContext& context) {
+  return std::min(context.programs.size(), context.plan.prediction.stages.size());
+}
+
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+Finding input_digests(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (!is_digest(plan.cluster_digest)) {
+    return fmt::format("cluster_digest \"{}\" is not a SHA-256", plan.cluster_digest);
+  }
+  if (!plan.calibration_digest.empty() && !is_digest(plan.calibration_digest)) {
+    return fmt::format("calibration_digest \"{}\" is not a SHA-256", plan.calibration_digest);
+  }
+  return std::nullopt;
+}
+
+Finding stage_count(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  const auto& stages = plan.prediction.stages;
+  if (std::int64_t(stages.size()) != plan.strategy.pp) {
+    return fmt::format("{} stages are predicted, pp is {}", stages.size(), plan.strategy.pp);
+  }
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (stages[i].stage != std::int64_t(i)) {
+      return fmt::format("stage {} stands at place {}", stages[i].stage, i);
+    }
+  }
+  if (plan.program_digests.size() != stages.size()) {
+    return fmt::format("{} programs for {} stages", plan.program_digests.size(), stages.size());
+  }
+  return std::nullopt;
+}
+
+Finding program_digests(const CheckContext& context) {
+  const auto& stated = context.plan.program_digests;
+  for (std::size_t i = 0; i < std::min(stated.size(), context.programs.size()); ++i) {
+    const std::string rebuilt = digest(print(context.programs[i]));
+    if (rebuilt != stated[i]) {
+      return fmt::format("stage {}: the rebuilt program has digest {}, the plan states {}", i,
+                         rebuilt, stated[i]);
+    }
+  }
+  return std::nullopt;
+}
+
+Finding peak_bytes(const CheckContext& context) {
+  for (std::size_t i = 0; i < common_stages(context); ++i) {
+    const Bytes stated = context.plan.prediction.stages[i].peak;
+    if (stated != context.memory[i].peak) {
+      return fmt::format("stage {}: peak of {} bytes stated, its program peaks at {}", i,
+                         stated.count(), context.memory[i].peak.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding peak_by_class(const CheckContext& context) {
+  for (std::size_t i = 0; i < common_stages(context); ++i) {
+    const BytesByRole& stated = context.plan.prediction.stages[i].by_role;
+    const BytesByRole& rebuilt = context.memory[i].by_role;
+    for (std::size_t role = 0; role < kTensorRoles; ++role) {
+      if (stated[role] == rebuilt[role]) continue;
+      return fmt::format("stage {}: {} bytes of class {} stated at the peak, its program has {}", i,
+                         stated[role].count(), to_text(TensorRole(role)), rebuilt[role].count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding classes_sum(const CheckContext& context) {
+  for (const StagePrediction& stage : context.plan.prediction.stages) {
+    const Bytes sum = std::accumulate(stage.by_role.begin(), stage.by_role.end(), Bytes());
+    if (sum != stage.peak) {
+      return fmt::format("stage {}: the classes sum to {} bytes, the peak is {}", stage.stage,
+                         sum.count(), stage.peak.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding arena_bytes(const CheckContext& context) {
+  for (std::size_t i = 0; i < common_stages(context); ++i) {
+    const StagePrediction& stage = context.plan.prediction.stages[i];
+    if (stage.arena != context.programs[i].arena_bytes) {
+      return fmt::format("stage {}: arena of {} bytes stated, its program lays out {}", i,
+                         stage.arena.count(), context.programs[i].arena_bytes.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding arena_holds_peak(const CheckContext& context) {
+  for (const StagePrediction& stage : context.plan.prediction.stages) {
+    if (stage.arena < stage.peak) {
+      return fmt::format("stage {}: an arena of {} bytes cannot hold a peak of {}", stage.stage,
+                         stage.arena.count(), stage.peak.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding fits_capacity(const CheckContext& context) {
+  for (const StagePrediction& stage : context.plan.prediction.stages) {
+    if (stage.peak > stage.capacity) {
+      return fmt::format("stage {}: a peak of {} bytes does not fit the device's {}", stage.stage,
+                         stage.peak.count(), stage.capacity.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding one_capacity(const CheckContext& context) {
+  const auto& stages = context.plan.prediction.stages;
+  for (const StagePrediction& stage : stages) {
+    if (stage.capacity != stages.front().capacity) {
+      return fmt::format(
+          "stage {} has {} bytes of memory, stage {} has {}: a cluster has one kind "
+          "of device",
+          stage.stage, stage.capacity.count(), stages.front().stage,
+          stages.front().capacity.count());
+    }
+  }
+  return std::nullopt;
+}
+
+constexpr CheckRule kRules[] = {
+    {{"input-digests", "Cluster and, where given, calibration are named by their SHA-256."},
+     input_digests},
+    {{"stage-count", "One prediction and one program for every pipeline stage, in order."},
+     stage_count},
+    {{"program-digests", "The passes rebuild the very programs the plan was predicted for."},
+     program_digests},
+    {{"peak-bytes", "The stated peak of a stage is the peak of its program."}, peak_bytes},
+    {{"peak-by-class", "The stated bytes of every class are those at the program's first peak."},
+     peak_by_class},
+    {{"classes-sum", "The classes of a stage sum to its peak."}, classes_sum},
+    {{"arena-bytes", "The stated arena of a stage is the one its program lays out."}, arena_bytes},
+    {{"arena-holds-peak", "An arena is at least as large as the peak it holds."}, arena_holds_peak},
+    {{"fits-capacity", "Every stage's peak fits its device."}, fits_capacity},
+    {{"one-capacity", "All stages state the same device memory."}, one_capacity},
+};
+
+}  // namespace
+
+std::span<const CheckRule> program_rules() { return kRules; }
+
+}  // namespace plimsoll

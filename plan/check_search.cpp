@@ -1,0 +1,139 @@
+// Rules: the search accounts for its whole space and the plans that lost did lose.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "plan/check_rules.h"
+
+namespace plimsoll {
+namespace {
+
+Bytes largest_peak(const Plan& plan) {
+  Bytes peak;
+  for (const StagePrediction& stage : plan.prediction.stages) peak = std::max(peak, stage.peak);
+  return peak;
+}
+
+Finding search_counts(const CheckContext& context) {
+  const SearchSummary& search = context.plan.search;
+  std::int64_t pruned = 0;
+  for (const Pruned& entry : search.pruned) {
+    if (entry.count < 0 || entry.count > search.space) {
+      return fmt::format("{} candidates of {} pruned: {}", entry.count, search.space, entry.reason);
+    }
+    if (entry.reason.empty())
+      return fmt::format("{} candidates pruned without a reason", entry.count);
+    pruned += entry.count;
+  }
+  if (search.evaluated < 1) return "the chosen plan itself was evaluated, yet none is counted";
+  if (search.space == search.evaluated + pruned) return std::nullopt;
+  return fmt::format("{} evaluated and {} pruned are not the {} candidates of the space",
+                     search.evaluated, pruned, search.space);
+}
+
+Finding infeasible_count(const CheckContext& context) {
+  const SearchSummary& search = context.plan.search;
+  if (search.infeasible >= 0 && search.infeasible < search.evaluated) return std::nullopt;
+  return fmt::format("{} of {} evaluated candidates do not fit, yet the chosen one does",
+                     search.infeasible, search.evaluated);
+}
+
+Finding runners_up_counted(const CheckContext& context) {
+  const std::size_t evaluated =
+      std::size_t(std::max<std::int64_t>(context.plan.search.evaluated, 0));
+  const auto& runners_up = context.plan.runners_up;
+  if (runners_up.size() + 1 > evaluated) {
+    return fmt::format("{} runners-up beside the chosen plan, but {} were evaluated",
+                       runners_up.size(), evaluated);
+  }
+  const auto misfits = std::count_if(runners_up.begin(), runners_up.end(),
+                                     [](const RunnerUp& runner_up) { return !runner_up.fits; });
+  if (misfits > context.plan.search.infeasible) {
+    return fmt::format("{} runners-up do not fit, but {} candidates did not", misfits,
+                       context.plan.search.infeasible);
+  }
+  return std::nullopt;
+}
+
+Finding runners_up_legal(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (context.programs.empty()) return std::nullopt;
+  for (const RunnerUp& runner_up : plan.runners_up) {
+    if (Verdict verdict = legal(plan.job, runner_up.strategy, plan.devices); !verdict) {
+      return fmt::format("{}: {}", strategy_summary(runner_up.strategy), verdict.reason());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding runners_up_distinct(const CheckContext& context) {
+  std::vector<Strategy> seen = {context.plan.strategy};
+  for (const RunnerUp& runner_up : context.plan.runners_up) {
+    if (std::find(seen.begin(), seen.end(), runner_up.strategy) != seen.end()) {
+      return fmt::format("{} appears twice", strategy_summary(runner_up.strategy));
+    }
+    seen.push_back(runner_up.strategy);
+  }
+  return std::nullopt;
+}
+
+Finding runners_up_lose(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  for (const RunnerUp& runner_up : plan.runners_up) {
+    if (!runner_up.fits) continue;
+    if (runner_up.step_time < plan.prediction.step_time) {
+      return fmt::format("{} fits and takes {} s, less than the chosen plan's {} s",
+                         strategy_summary(runner_up.strategy), runner_up.step_time.value(),
+                         plan.prediction.step_time.value());
+    }
+    if (runner_up.step_time == plan.prediction.step_time && runner_up.peak < largest_peak(plan)) {
+      return fmt::format("{} is as fast and peaks at {} bytes, less than the chosen plan's {}",
+                         strategy_summary(runner_up.strategy), runner_up.peak.count(),
+                         largest_peak(plan).count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding runners_up_terms(const CheckContext& context) {
+  constexpr std::array<std::string_view, 8> kTerms = {
+      "compute", "recompute", "optimizer", "exposed communication",
+      "bubble",  "dispatch",  "memory",    "tie"};
+  for (const RunnerUp& runner_up : context.plan.runners_up) {
+    const std::string who = strategy_summary(runner_up.strategy);
+    if (std::find(kTerms.begin(), kTerms.end(), runner_up.term) == kTerms.end()) {
+      return fmt::format("{} loses by \"{}\", which is no term of a step", who, runner_up.term);
+    }
+    const bool by_bytes = runner_up.term == "memory";
+    if (!runner_up.fits && !by_bytes) {
+      return fmt::format("{} does not fit, so it loses by memory, not by {}", who, runner_up.term);
+    }
+    const bool says_how_much = by_bytes
+                                   ? runner_up.term_bytes > Bytes()
+                                   : runner_up.term == "tie" || runner_up.term_time > Seconds();
+    if (!says_how_much) return fmt::format("{} loses by {}, but by nothing", who, runner_up.term);
+  }
+  return std::nullopt;
+}
+
+constexpr CheckRule kRules[] = {
+    {{"search-counts", "Evaluated and pruned candidates, each with a reason, are the whole space."},
+     search_counts},
+    {{"infeasible-count", "What does not fit was evaluated, and not everything failed to fit."},
+     infeasible_count},
+    {{"runners-up-counted", "Every runner-up is one of the evaluated candidates."},
+     runners_up_counted},
+    {{"runners-up-legal", "Every runner-up is legal for the job on these devices."},
+     runners_up_legal},
+    {{"runners-up-distinct", "No strategy appears twice."}, runners_up_distinct},
+    {{"runners-up-lose", "No plan that fits is better than the chosen one."}, runners_up_lose},
+    {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},
+     runners_up_terms},
+};
+
+}  // namespace
+
+std::span<const CheckRule> search_rules() { return kRules; }
+
+}  // namespace plimsoll

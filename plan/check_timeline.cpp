@@ -1,0 +1,201 @@
+// Rules: the predicted timeline could have happened, and shows the memory that was predicted.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "graph/op_table.h"
+#include "plan/check_rules.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_communication(OpKind kind) {
+  const OpClass op_class = row(kind).op_class;
+  return op_class == OpClass::collective || op_class == OpClass::point_to_point;
+}
+
+std::string name_of(const Interval& interval) {
+  return fmt::format("rank {} {} {} of {} at {} ps", interval.rank, to_text(interval.stream),
+                     to_text(interval.kind), interval.routine, interval.begin.count());
+}
+
+/// The pipeline stage of a rank; absent for ranks the plan does not have.
+std::optional<std::size_t> stage_of(const Plan& plan, std::int64_t rank) {
+  const Grid grid = grid_of(plan.strategy);
+  if (rank < 0 || rank >= grid.world_size()) return std::nullopt;
+  return std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)]);
+}
+
+Finding timeline_ranks(const CheckContext& context) {
+  if (context.programs.empty()) return std::nullopt;
+  const Plan& plan = context.plan;
+  std::set<std::int64_t> known;
+  std::set<std::size_t> stages;
+  for (const RankMemory& memory : plan.timeline.memory) {
+    const auto stage = stage_of(plan, memory.rank);
+    if (!stage) return fmt::format("memory of rank {} of {}", memory.rank, plan.devices);
+    if (!known.insert(memory.rank).second) return fmt::format("rank {} appears twice", memory.rank);
+    stages.insert(*stage);
+  }
+  if (std::int64_t(stages.size()) != plan.strategy.pp) {
+    return fmt::format("ranks of {} stages are shown, pp is {}", stages.size(), plan.strategy.pp);
+  }
+  for (const Interval& interval : plan.timeline.intervals) {
+    if (!known.contains(interval.rank)) return name_of(interval) + ": the rank has no memory curve";
+  }
+  return std::nullopt;
+}
+
+Finding timeline_ordered(const CheckContext& context) {
+  const auto key = [](const Interval& i) { return std::tuple(i.rank, i.begin, i.stream, i.end); };
+  const auto& intervals = context.plan.timeline.intervals;
+  const auto at =
+      std::adjacent_find(intervals.begin(), intervals.end(),
+                         [&](const Interval& a, const Interval& b) { return key(b) < key(a); });
+  if (at == intervals.end()) return std::nullopt;
+  return name_of(*(at + 1)) + " stands after " + name_of(*at);
+}
+
+Finding intervals_forward(const CheckContext& context) {
+  for (const Interval& interval : context.plan.timeline.intervals) {
+    if (interval.end < interval.begin) {
+      return fmt::format("{} ends at {} ps, before it begins", name_of(interval),
+                         interval.end.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding communication_posted(const CheckContext& context) {
+  for (const Interval& interval : context.plan.timeline.intervals) {
+    const bool communicates = is_communication(interval.kind);
+    if (communicates ? interval.posted <= interval.begin : interval.posted == interval.begin)
+      continue;
+    return fmt::format("{} was posted at {} ps; {}", name_of(interval), interval.posted.count(),
+                       communicates ? "it begins when the last participant has posted, not before"
+                                    : "only communication is posted before it begins");
+  }
+  return std::nullopt;
+}
+
+Finding compute_in_turn(const CheckContext& context) {
+  std::map<std::int64_t, const Interval*> latest;  // by rank: the one that ends last so far
+  for (const Interval& interval : context.plan.timeline.intervals) {
+    if (interval.stream != Stream::compute) continue;
+    const Interval*& before = latest[interval.rank];
+    if (before != nullptr && interval.begin < before->end) {
+      return name_of(interval) + " begins before the end of " + name_of(*before);
+    }
+    if (before == nullptr || interval.end > before->end) before = &interval;
+  }
+  return std::nullopt;
+}
+
+Finding compute_fits_step(const CheckContext& context) {
+  std::map<std::int64_t, Picoseconds> busy;
+  for (const Interval& interval : context.plan.timeline.intervals) {
+    if (interval.stream == Stream::compute) busy[interval.rank] += interval.end - interval.begin;
+  }
+  const double step = context.plan.prediction.step_time.value();
+  for (const auto& [rank, time] : busy) {
+    if (time.seconds().value() > step * (1 + 1e-9) + 1e-11) {
+      return fmt::format("rank {} computes for {} s in a step of {} s", rank,
+                         time.seconds().value(), step);
+    }
+  }
+  return std::nullopt;
+}
+
+Finding timeline_routines(const CheckContext& context) {
+  std::vector<std::set<std::string_view>> routines;
+  for (const Program& program : context.programs) {
+    auto& names = routines.emplace_back();
+    for (const Routine& routine : program.routines) names.insert(routine.name);
+  }
+  for (const Interval& interval : context.plan.timeline.intervals) {
+    const auto stage = stage_of(context.plan, interval.rank);
+    if (!stage || *stage >= routines.size()) continue;
+    if (!routines[*stage].contains(interval.routine)) {
+      return fmt::format("{}: the program of stage {} has no such routine", name_of(interval),
+                         *stage);
+    }
+  }
+  return std::nullopt;
+}
+
+Finding timeline_memory(const CheckContext& context) {
+  const auto& stages = context.plan.prediction.stages;
+  for (const RankMemory& memory : context.plan.timeline.memory) {
+    const auto stage = stage_of(context.plan, memory.rank);
+    if (!stage || *stage >= stages.size()) continue;
+    const StagePrediction& stated = stages[*stage];
+    if (memory.peak != stated.peak || memory.by_role != stated.by_role ||
+        memory.arena != stated.arena) {
+      return fmt::format(
+          "rank {}: peak {} and arena {} bytes in the timeline, {} and {} for its "
+          "stage, or a class differs",
+          memory.rank, memory.peak.count(), memory.arena.count(), stated.peak.count(),
+          stated.arena.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding memory_curve(const CheckContext& context) {
+  for (const RankMemory& memory : context.plan.timeline.memory) {
+    Bytes most;
+    for (std::size_t i = 0; i < memory.curve.size(); ++i) {
+      const MemoryPoint& point = memory.curve[i];
+      if (i > 0 && point.time < memory.curve[i - 1].time) {
+        return fmt::format("rank {}: the memory curve goes back to {} ps", memory.rank,
+                           point.time.count());
+      }
+      most = std::max(most, std::accumulate(point.by_role.begin(), point.by_role.end(), Bytes()));
+    }
+    if (most != memory.peak) {
+      return fmt::format("rank {}: the memory curve reaches {} bytes, the peak is {}", memory.rank,
+                         most.count(), memory.peak.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding timeline_capped(const CheckContext& context) {
+  const std::size_t count = context.plan.timeline.intervals.size();
+  if (count > kMostIntervals) {
+    return fmt::format("{} intervals, at most {} are kept", count, kMostIntervals);
+  }
+  if (context.plan.timeline_truncated && count < kMostIntervals) {
+    return fmt::format("said to be truncated at {} intervals, but holds {}", kMostIntervals, count);
+  }
+  return std::nullopt;
+}
+
+constexpr CheckRule kRules[] = {
+    {{"timeline-ranks", "The timeline shows known ranks, each once, of every stage."},
+     timeline_ranks},
+    {{"timeline-ordered", "Intervals are ordered by rank, begin, stream and end."},
+     timeline_ordered},
+    {{"intervals-forward", "No interval ends before it begins."}, intervals_forward},
+    {{"communication-posted", "Communication begins once posted, other ops when they are posted."},
+     communication_posted},
+    {{"compute-in-turn", "A rank's compute stream runs one op at a time."}, compute_in_turn},
+    {{"compute-fits-step", "No rank computes for longer than the step takes."}, compute_fits_step},
+    {{"timeline-routines", "Every interval belongs to a routine of its rank's program."},
+     timeline_routines},
+    {{"timeline-memory", "A rank's memory is that of its stage."}, timeline_memory},
+    {{"memory-curve", "A memory curve runs forward in time and its highest point is the peak."},
+     memory_curve},
+    {{"timeline-capped", "The timeline is within its cap, and at it where said to be truncated."},
+     timeline_capped},
+};
+
+}  // namespace
+
+std::span<const CheckRule> timeline_rules() { return kRules; }
+
+}  // namespace plimsoll

@@ -1,0 +1,90 @@
+// The file of a measurement.
+#include <cmath>
+#include <limits>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "plan/json_layout.h"
+#include "plan/measured.h"
+#include "plan/timeline_json.h"
+
+namespace plimsoll {
+namespace {
+
+/// JSON has no NaN or infinity: a loss that is not a number is written as null and read as NaN.
+Json number_json(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+std::vector<double> numbers_or_null(JsonObject& object, std::string_view key) {
+  const Json& values = object.raw(key);
+  if (!values.is_array()) object.fail(key, "must be an array of numbers");
+  std::vector<double> numbers;
+  for (const Json& value : values) {
+    if (!value.is_number() && !value.is_null()) {
+      object.fail(key, "must hold only numbers, or null for one that is not finite");
+    }
+    numbers.push_back(value.is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                      : value.get<double>());
+  }
+  return numbers;
+}
+
+Json numbers_json(const std::vector<double>& numbers) {
+  Json json = Json::array();
+  for (double number : numbers) json.push_back(number_json(number));
+  return json;
+}
+
+}  // namespace
+
+std::string measured_text(const Measured& measured) {
+  Json step_times = Json::array();
+  for (Seconds time : measured.step_times) step_times.push_back(time.value());
+  return line_text(Json{{"version", kMeasuredVersion},
+                        {"plan_digest", measured.plan_digest},
+                        {"backend", measured.backend},
+                        {"communicator", measured.communicator},
+                        {"date", measured.date},
+                        {"host_cpu", measured.host_cpu},
+                        {"steps", measured.steps},
+                        {"warm_up_steps", measured.warm_up_steps},
+                        {"median_step_time_s", measured.median_step_time.value()},
+                        {"step_times_s", std::move(step_times)},
+                        {"losses", numbers_json(measured.losses)},
+                        {"gradient_norms", numbers_json(measured.gradient_norms)},
+                        {"resident_bytes", measured.resident.count()},
+                        {"timeline", timeline_json(measured.timeline)}});
+}
+
+Measured parse_measured(std::string_view text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject object(json, file);
+  if (object.integer("version", 0, kMostJsonInteger) != kMeasuredVersion) {
+    object.fail("version", "this build reads version " + std::to_string(kMeasuredVersion));
+  }
+  constexpr double kMostSeconds = std::numeric_limits<double>::max();
+  Measured measured;
+  measured.plan_digest = object.text("plan_digest");
+  measured.backend = object.text("backend");
+  measured.communicator = object.text("communicator");
+  measured.date = object.text("date");
+  measured.host_cpu = object.text("host_cpu");
+  measured.steps = object.integer("steps", 0, kMostJsonInteger);
+  measured.warm_up_steps = object.integer("warm_up_steps", 0, kMostJsonInteger);
+  measured.median_step_time = Seconds(object.number("median_step_time_s", 0, kMostSeconds));
+  for (double time : object.numbers("step_times_s")) {
+    if (time < 0) object.fail("step_times_s", "must not be negative");
+    measured.step_times.push_back(Seconds(time));
+  }
+  measured.losses = numbers_or_null(object, "losses");
+  measured.gradient_norms = numbers_or_null(object, "gradient_norms");
+  measured.resident = byte_count(object, "resident_bytes");
+  measured.timeline = timeline_from(object.object("timeline"));
+  object.finish();
+  return measured;
+}
+
+Measured read_measured(const std::filesystem::path& path) {
+  return parse_measured(read_file(path), path.string());
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,126 @@
+// The plan file.
+#include <algorithm>
+#include <numeric>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "plan/json_layout.h"
+#include "plan/plan.h"
+#include "plan/prediction_json.h"
+#include "plan/timeline_json.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
+
+Json framework_json(const Framework& framework) {
+  return {{"name", framework.name},
+          {"fused_bias", framework.fused_bias},
+          {"workspace_bytes", framework.workspace.count()},
+          {"source", framework.source}};
+}
+
+Framework framework_from(JsonObject object) {
+  Framework framework;
+  framework.name = object.text("name");
+  framework.fused_bias = object.boolean("fused_bias");
+  framework.workspace = byte_count(object, "workspace_bytes");
+  framework.source = object.text("source");
+  object.finish();
+  return framework;
+}
+
+/// A digest that may be absent is null, never an empty text.
+Json digest_json(const std::string& digest) {
+  return digest.empty() ? Json(nullptr) : Json(digest);
+}
+
+std::string digest_from(JsonObject& object, std::string_view key) {
+  return object.raw(key).is_null() ? std::string() : object.text(key);
+}
+
+Json runners_up_json(const Plan& plan) {
+  Json json = Json::array();
+  for (const RunnerUp& runner_up : plan.runners_up) json.push_back(runner_up_json(runner_up));
+  return json;
+}
+
+Json plan_json(const Plan& plan) {
+  return {{"version", kPlanVersion},
+          {"devices", plan.devices},
+          {"device_kind", kDeviceKinds[std::size_t(plan.device_kind)]},
+          {"oversubscribed", plan.oversubscribed},
+          {"cluster_name", plan.cluster_name},
+          {"cluster_digest", plan.cluster_digest},
+          {"calibration_digest", digest_json(plan.calibration_digest)},
+          {"job", parse_json(job_text(plan.job), "job")},
+          {"framework", framework_json(plan.framework)},
+          {"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
+          {"prediction", prediction_json(plan.prediction)},
+          {"programs", plan.program_digests},
+          {"search", search_json(plan.search)},
+          {"runners_up", runners_up_json(plan)},
+          {"timeline_truncated", plan.timeline_truncated},
+          {"timeline", timeline_json(plan.timeline)}};
+}
+
+}  // namespace
+
+void cap_timeline(Plan& plan) {
+  auto& intervals = plan.timeline.intervals;
+  if (intervals.size() <= kMostIntervals) return;
+  std::vector<std::size_t> order(intervals.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return intervals[a].begin < intervals[b].begin;
+  });
+  order.resize(kMostIntervals);
+  std::sort(order.begin(), order.end());
+  std::vector<Interval> kept;
+  kept.reserve(kMostIntervals);
+  for (std::size_t index : order) kept.push_back(std::move(intervals[index]));
+  intervals = std::move(kept);
+  plan.timeline_truncated = true;
+}
+
+std::string plan_text(const Plan& plan) {
+  if (plan.timeline.intervals.size() <= kMostIntervals) return line_text(plan_json(plan));
+  Plan capped = plan;
+  cap_timeline(capped);
+  return line_text(plan_json(capped));
+}
+
+Plan parse_plan(std::string_view text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject object(json, file);
+  if (object.integer("version", 0, kMostJsonInteger) != kPlanVersion) {
+    object.fail("version", "this build reads version " + std::to_string(kPlanVersion));
+  }
+  Plan plan;
+  plan.devices = object.integer("devices", 1, kMostJsonInteger);
+  plan.device_kind = static_cast<DeviceKind>(object.choice("device_kind", kDeviceKinds));
+  plan.oversubscribed = object.boolean("oversubscribed");
+  plan.cluster_name = object.text("cluster_name");
+  plan.cluster_digest = object.text("cluster_digest");
+  plan.calibration_digest = digest_from(object, "calibration_digest");
+  plan.job = read_embedded(object, "job", parse_job);
+  plan.framework = framework_from(object.object("framework"));
+  plan.strategy = read_embedded(object, "strategy", strategy_from_json_text);
+  plan.prediction = prediction_from(object.object("prediction"));
+  plan.program_digests = object.texts("programs");
+  plan.search = search_from(object.object("search"));
+  for (JsonObject& runner_up : object.objects("runners_up")) {
+    plan.runners_up.push_back(runner_up_from(std::move(runner_up)));
+  }
+  plan.timeline_truncated = object.boolean("timeline_truncated");
+  plan.timeline = timeline_from(object.object("timeline"));
+  object.finish();
+  return plan;
+}
+
+Plan read_plan(const std::filesystem::path& path) {
+  return parse_plan(read_file(path), path.string());
+}
+
+}  // namespace plimsoll

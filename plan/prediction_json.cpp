@@ -1,0 +1,169 @@
+// The JSON of what a plan predicts and of how it was found.
+#include "plan/prediction_json.h"
+
+#include <limits>
+
+#include "plan/timeline_json.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kMostNumber = std::numeric_limits<double>::max();
+constexpr std::size_t kProvenances = std::size_t(Provenance::datasheet) + 1;
+
+double magnitude(JsonObject& object, std::string_view key) {
+  return object.number(key, 0, kMostNumber);
+}
+
+Seconds seconds(JsonObject& object, std::string_view key) {
+  return Seconds(magnitude(object, key));
+}
+
+std::int64_t count(JsonObject& object, std::string_view key) {
+  return object.integer(key, 0, kMostJsonInteger);
+}
+
+std::vector<std::string_view> provenance_texts() {
+  std::vector<std::string_view> texts;
+  for (std::size_t i = 0; i < kProvenances; ++i)
+    texts.push_back(to_text(static_cast<Provenance>(i)));
+  return texts;
+}
+
+Json breakdown_json(const Breakdown& breakdown) {
+  return {{"forward_s", breakdown.forward.value()},
+          {"recompute_s", breakdown.recompute.value()},
+          {"backward_s", breakdown.backward.value()},
+          {"optimizer_s", breakdown.optimizer.value()},
+          {"exposed_communication_s", breakdown.exposed_communication.value()},
+          {"bubble_s", breakdown.bubble.value()},
+          {"dispatch_s", breakdown.dispatch.value()}};
+}
+
+Breakdown breakdown_from(JsonObject object) {
+  Breakdown breakdown;
+  breakdown.forward = seconds(object, "forward_s");
+  breakdown.recompute = seconds(object, "recompute_s");
+  breakdown.backward = seconds(object, "backward_s");
+  breakdown.optimizer = seconds(object, "optimizer_s");
+  breakdown.exposed_communication = seconds(object, "exposed_communication_s");
+  breakdown.bubble = seconds(object, "bubble_s");
+  // The rest of the step, a difference of the others: rounding may leave it just below zero.
+  breakdown.dispatch = Seconds(object.number("dispatch_s", -kMostNumber, kMostNumber));
+  object.finish();
+  return breakdown;
+}
+
+Json stage_json(const StagePrediction& stage) {
+  return {{"stage", stage.stage},
+          {"peak_bytes", stage.peak.count()},
+          {"by_class", by_role_json(stage.by_role)},
+          {"arena_bytes", stage.arena.count()},
+          {"capacity_bytes", stage.capacity.count()}};
+}
+
+StagePrediction stage_from(JsonObject object) {
+  StagePrediction stage;
+  stage.stage = count(object, "stage");
+  stage.peak = byte_count(object, "peak_bytes");
+  stage.by_role = by_role_from(object.object("by_class"));
+  stage.arena = byte_count(object, "arena_bytes");
+  stage.capacity = byte_count(object, "capacity_bytes");
+  object.finish();
+  return stage;
+}
+
+}  // namespace
+
+Json prediction_json(const Prediction& prediction) {
+  Json stages = Json::array(), shares = Json::object();
+  for (const StagePrediction& stage : prediction.stages) stages.push_back(stage_json(stage));
+  for (std::size_t i = 0; i < kProvenances; ++i) {
+    shares[std::string(provenance_texts()[i])] = prediction.share_by_provenance[i];
+  }
+  return {{"step_time_s", prediction.step_time.value()},
+          {"tokens_per_s", prediction.tokens_per_second},
+          {"mfu", prediction.mfu},
+          {"hfu", prediction.hfu},
+          {"peak_flops_per_s", prediction.peak_flops.value()},
+          {"peak_source", prediction.peak_source},
+          {"worst_provenance", to_text(prediction.worst)},
+          {"share_by_provenance", std::move(shares)},
+          {"breakdown", breakdown_json(prediction.breakdown)},
+          {"stages", std::move(stages)}};
+}
+
+Prediction prediction_from(JsonObject object) {
+  Prediction prediction;
+  prediction.step_time = seconds(object, "step_time_s");
+  prediction.tokens_per_second = magnitude(object, "tokens_per_s");
+  prediction.mfu = magnitude(object, "mfu");
+  prediction.hfu = magnitude(object, "hfu");
+  prediction.peak_flops = FlopsPerSecond(magnitude(object, "peak_flops_per_s"));
+  prediction.peak_source = object.text("peak_source");
+  prediction.worst = static_cast<Provenance>(object.choice("worst_provenance", provenance_texts()));
+  JsonObject shares = object.object("share_by_provenance");
+  for (std::size_t i = 0; i < kProvenances; ++i) {
+    prediction.share_by_provenance[i] = magnitude(shares, provenance_texts()[i]);
+  }
+  shares.finish();
+  prediction.breakdown = breakdown_from(object.object("breakdown"));
+  for (JsonObject& stage : object.objects("stages")) {
+    prediction.stages.push_back(stage_from(std::move(stage)));
+  }
+  object.finish();
+  return prediction;
+}
+
+Json search_json(const SearchSummary& search) {
+  Json pruned = Json::array();
+  for (const Pruned& entry : search.pruned) {
+    pruned.push_back({{"reason", entry.reason}, {"count", entry.count}});
+  }
+  return {{"method", search.method},       {"space", search.space},
+          {"evaluated", search.evaluated}, {"infeasible", search.infeasible},
+          {"pruned", std::move(pruned)},   {"proven", search.proven}};
+}
+
+SearchSummary search_from(JsonObject object) {
+  SearchSummary search;
+  search.method = object.text("method");
+  search.space = count(object, "space");
+  search.evaluated = count(object, "evaluated");
+  search.infeasible = count(object, "infeasible");
+  for (JsonObject& entry : object.objects("pruned")) {
+    Pruned pruned;
+    pruned.reason = entry.text("reason");
+    pruned.count = count(entry, "count");
+    entry.finish();
+    search.pruned.push_back(std::move(pruned));
+  }
+  search.proven = object.boolean("proven");
+  object.finish();
+  return search;
+}
+
+Json runner_up_json(const RunnerUp& runner_up) {
+  return {{"strategy", parse_json(strategy_text(runner_up.strategy), "strategy")},
+          {"step_time_s", runner_up.step_time.value()},
+          {"peak_bytes", runner_up.peak.count()},
+          {"fits", runner_up.fits},
+          {"term", runner_up.term},
+          {"term_time_s", runner_up.term_time.value()},
+          {"term_bytes", runner_up.term_bytes.count()}};
+}
+
+RunnerUp runner_up_from(JsonObject object) {
+  RunnerUp runner_up;
+  runner_up.strategy = read_embedded(object, "strategy", strategy_from_json_text);
+  runner_up.step_time = seconds(object, "step_time_s");
+  runner_up.peak = byte_count(object, "peak_bytes");
+  runner_up.fits = object.boolean("fits");
+  runner_up.term = object.text("term");
+  runner_up.term_time = Seconds(object.number("term_time_s", -kMostNumber, kMostNumber));
+  runner_up.term_bytes = Bytes(object.integer("term_bytes", -kMostJsonInteger, kMostJsonInteger));
+  object.finish();
+  return runner_up;
+}
+
+}  // namespace plimsoll

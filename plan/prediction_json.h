@@ -1,0 +1,33 @@
+// The JSON of what a plan predicts and of how it was found.
+#pragma once
+
+#include "base/json.h"
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+Json prediction_json(const Prediction& prediction);
+Prediction prediction_from(JsonObject object);
+
+Json search_json(const SearchSummary& search);
+SearchSummary search_from(JsonObject object);
+
+/// A value that has a text form of its own (a Job, a Strategy), embedded whole at `key`: `read`
+/// gets its text, and its errors are moved to where it stands in this file.
+template <class Read>
+auto read_embedded(JsonObject& parent, std::string_view key, Read read) {
+  const std::string pointer = parent.object(key).pointer();
+  try {
+    return read(parent.raw(key).dump(), parent.file());
+  } catch (const InputError& error) {
+    const std::string here = error.pointer().empty() ? "/" : error.pointer();
+    const std::string message = error.what();
+    const std::size_t prefix = error.file().size() + here.size() + std::size(": at : ") - 1;
+    throw InputError(error.file(), pointer + error.pointer(), message.substr(prefix));
+  }
+}
+
+Json runner_up_json(const RunnerUp& runner_up);
+RunnerUp runner_up_from(JsonObject object);
+
+}  // namespace plimsoll

@@ -1,0 +1,34 @@
+// The JSON of a Timeline, shared by the plan (predicted) and the measurement.
+//
+//   {"intervals": [{rank, stream, kind, phase, routine, layer?, micro_batch?,
+//                   posted_ps?, begin_ps, end_ps}, ...],
+//    "memory": [{rank, peak_bytes, by_class {role: bytes}, arena_bytes,
+//                curve {time_ps [], by_class {role: []}}}, ...]}
+//
+// posted_ps is written where it differs from begin_ps, layer and micro_batch where they are known.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "graph/timeline.h"
+
+namespace plimsoll {
+
+/// Largest magnitude of an integer in a file: what a double still holds exactly.
+inline constexpr std::int64_t kMostJsonInteger = std::int64_t{1} << 53;
+
+/// All nine classes, in order of TensorRole.
+Json by_role_json(const BytesByRole& by_role);
+BytesByRole by_role_from(JsonObject object);
+
+Json timeline_json(const Timeline& timeline);
+/// Throws InputError; the order of intervals is kept as found.
+Timeline timeline_from(JsonObject object);
+
+/// A byte count of a file written by a program: a non-negative integer.
+Bytes byte_count(JsonObject& object, std::string_view key);
+
+}  // namespace plimsoll
