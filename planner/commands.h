@@ -1,0 +1,104 @@
+// Commands: what each `planner COMMAND` does, given its parsed arguments. Results go to stdout,
+// messages and progress to stderr; failures are the exceptions of base/error.h.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "models/calibration.h"
+#include "models/cluster.h"
+#include "models/framework.h"
+#include "models/job.h"
+#include "planner/space.h"
+#include "simulator/cost_model.h"
+
+namespace plimsoll {
+
+/// Job and machine, as every planning command names them.
+struct TargetOptions {
+  std::string job;  ///< file
+  std::string cluster;
+  std::string calibration;  ///< empty: the cluster's own rates
+  std::string framework;    ///< empty: by device kind
+  std::int64_t devices = 0;
+  std::optional<std::int64_t> global_batch;  ///< instead of the job's
+};
+
+/// The files behind TargetOptions, read and checked.
+struct Target {
+  Job job;
+  Cluster cluster;
+  std::optional<Calibration> calibration;
+  Framework framework;
+  std::string cluster_digest, calibration_digest;  ///< of the files; empty where none was given
+};
+
+Job load_job(const TargetOptions& options);
+Target load_target(const TargetOptions& options);
+CostModel cost_model(const Target& target);
+/// "GPT on 2 devices of CLUSTER; framework ...; calibration ...": the first line of every result.
+std::string headline(const Target& target, std::int64_t devices, bool oversubscribed);
+/// "key=value" pairs. Throws UsageError for text without '=', or a key given twice.
+Fixed parse_fixed(const std::vector<std::string>& pairs);
+/// "1 GiB". Throws UsageError.
+Bytes parse_reserve(const std::string& text);
+
+struct PlanOptions {
+  TargetOptions target;
+  std::vector<std::string> fix;
+  std::string reserve = "1 GiB";
+  std::string output;  ///< file; empty: none is written
+  bool json = false;
+};
+ExitCode run_plan(const PlanOptions& options);
+
+struct SpaceOptions {
+  TargetOptions target;  ///< job, devices and global batch only
+  std::vector<std::string> fix;
+  bool json = false;
+};
+ExitCode run_space(const SpaceOptions& options);
+
+struct SimulateOptions {
+  TargetOptions target;
+  std::string strategy;
+  std::string reserve = "1 GiB";
+  bool unfolded = false, json = false;
+};
+ExitCode run_simulate(const SimulateOptions& options);
+
+struct PassesOptions {
+  TargetOptions target;  ///< job, framework and global batch only
+  std::string strategy;
+  std::string stage;  ///< empty: an overview of all stages
+  bool list = false;  ///< names only; needs neither job nor strategy
+};
+ExitCode run_passes(const PassesOptions& options);
+
+struct CheckOptions {
+  std::string plan;
+};
+ExitCode run_check(const CheckOptions& options);
+
+struct CompareOptions {
+  std::string plan, measured;
+  double tolerance = 0.30;
+  bool json = false;
+};
+ExitCode run_compare(const CompareOptions& options);
+
+struct ReportOptions {
+  std::string plan, measured, output;
+  double tolerance = 0.30;
+};
+ExitCode run_report(const ReportOptions& options);
+
+/// Replaces this process by `program`, found beside the running executable, with `arguments` passed
+/// on. Returns only by throwing EnvironmentError.
+[[noreturn]] void exec_beside(const std::string& program,
+                              const std::vector<std::string>& arguments);
+
+}  // namespace plimsoll

@@ -1,0 +1,19 @@
+// Describe: results of the planner as text for a terminal.
+#pragma once
+
+#include <string>
+
+#include "plan/plan.h"
+#include "planner/evaluate.h"
+#include "planner/space.h"
+
+namespace plimsoll {
+
+/// Step time, rates, breakdown and memory per stage; several lines, ends with a newline.
+std::string describe(const Prediction& prediction, bool makes_timing_claim);
+/// The chosen strategy, its prediction, the search and the runners-up.
+std::string describe(const Plan& plan);
+/// Every legal strategy, one per line, then what the rules rejected.
+std::string describe(const Space& space);
+
+}  // namespace plimsoll

@@ -1,0 +1,238 @@
+// The `planner` executable: its command line, and the one place where failures become exit codes.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "planner/commands.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kVersion = "planner 0.1.0";
+
+/// What the parsed command line asks for; set by the callback of the chosen command.
+using Action = std::function<ExitCode()>;
+
+void add_job(CLI::App& command, TargetOptions& target, bool required = true) {
+  command.add_option("JOB", target.job, "job file (models/presets/jobs/ has some)")
+      ->required(required);
+  command.add_option("--global-batch", target.global_batch,
+                     "sequences per step, instead of the job's");
+}
+
+void add_framework(CLI::App& command, TargetOptions& target) {
+  command.add_option("--framework", target.framework,
+                     "how ops run; default: the bundled runtime on CPU cores, else megatron-lm");
+}
+
+void add_devices(CLI::App& command, TargetOptions& target) {
+  command.add_option("--devices", target.devices, "ranks: mp x pp x dp x sharding degree")
+      ->required();
+}
+
+void add_machine(CLI::App& command, TargetOptions& target) {
+  command.add_option("--cluster", target.cluster, "cluster file")->required();
+  command.add_option("--calibration", target.calibration,
+                     "measured costs; default: the cluster's datasheet rates");
+  add_devices(command, target);
+  add_framework(command, target);
+}
+
+void add_fix(CLI::App& command, std::vector<std::string>& fix) {
+  command.add_option("--fix", fix, "KEY=VALUE: only strategies with this choice; repeatable")
+      ->allow_extra_args(false);
+}
+
+void add_reserve(CLI::App& command, std::string& reserve) {
+  command.add_option("--reserve", reserve, "memory kept free on each device")
+      ->capture_default_str();
+}
+
+void add_json(CLI::App& command, bool& json) { command.add_flag("--json", json, "JSON on stdout"); }
+
+void add_plan(CLI::App& app, PlanOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("plan", "find the best strategy for a job");
+  add_job(command, options.target);
+  add_machine(command, options.target);
+  add_fix(command, options.fix);
+  add_reserve(command, options.reserve);
+  command.add_option("-o,--output", options.output, "write the plan file here");
+  add_json(command, options.json);
+  command.callback([&] { action = [&] { return run_plan(options); }; });
+}
+
+void add_space(CLI::App& app, SpaceOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("space", "list the strategies that a plan chooses from");
+  add_job(command, options.target);
+  add_devices(command, options.target);
+  add_fix(command, options.fix);
+  add_json(command, options.json);
+  command.callback([&] { action = [&] { return run_space(options); }; });
+}
+
+void add_simulate(CLI::App& app, SimulateOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("simulate", "predict one strategy");
+  add_job(command, options.target);
+  command.add_option("STRATEGY", options.strategy, "\"mp=2,pp=2\" or a JSON file")->required();
+  add_machine(command, options.target);
+  add_reserve(command, options.reserve);
+  command.add_flag("--unfolded", options.unfolded, "simulate every rank, not one per class");
+  add_json(command, options.json);
+  command.callback([&] { action = [&] { return run_simulate(options); }; });
+}
+
+void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("passes", "show what each pass makes of a job");
+  add_job(command, options.target, false);
+  command.add_option("STRATEGY", options.strategy, "\"mp=2,pp=2\" or a JSON file");
+  command.add_option("--stage", options.stage, "print the text form after this stage");
+  command.add_flag("--list", options.list, "name the stages and leave");
+  add_framework(command, options.target);
+  command.callback([&] {
+    if (!options.list && options.strategy.empty()) {
+      throw CLI::RequiredError("JOB and STRATEGY (or --list)");
+    }
+    action = [&] { return run_passes(options); };
+  });
+}
+
+void add_check(CLI::App& app, CheckOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("check", "check a plan file by rules, without simulator");
+  command.add_option("PLAN", options.plan, "plan file")->required();
+  command.callback([&] { action = [&] { return run_check(options); }; });
+}
+
+void add_tolerance(CLI::App& command, double& tolerance) {
+  command
+      .add_option("--tolerance", tolerance, "largest |predicted - measured| / measured step time")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_compare(CLI::App& app, CompareOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("compare", "predicted against measured");
+  command.add_option("PLAN", options.plan, "plan file")->required();
+  command.add_option("MEASURED", options.measured, "what planner run wrote")->required();
+  add_tolerance(command, options.tolerance);
+  add_json(command, options.json);
+  command.callback([&] { action = [&] { return run_compare(options); }; });
+}
+
+void add_report(CLI::App& app, ReportOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("report", "one self-contained HTML page");
+  command.add_option("PLAN", options.plan, "plan file")->required();
+  command.add_option("MEASURED", options.measured, "what planner run wrote");
+  command.add_option("-o,--output", options.output, "write the page here")->required();
+  add_tolerance(command, options.tolerance);
+  command.callback([&] { action = [&] { return run_report(options); }; });
+}
+
+/// Options of every command; they must outlive the parse.
+struct AllOptions {
+  PlanOptions plan;
+  SpaceOptions space;
+  SimulateOptions simulate;
+  PassesOptions passes;
+  CheckOptions check;
+  CompareOptions compare;
+  ReportOptions report;
+};
+
+void add_commands(CLI::App& app, AllOptions& options, Action& action) {
+  // These two are other executables, started before this command line is parsed.
+  app.add_subcommand("calibrate", "measure this machine (planner-calibrate --help)");
+  add_plan(app, options.plan, action);
+  app.add_subcommand("run", "train by a plan and measure (planner-run --help)");
+  add_compare(app, options.compare, action);
+  add_report(app, options.report, action);
+  add_simulate(app, options.simulate, action);
+  add_space(app, options.space, action);
+  add_passes(app, options.passes, action);
+  add_check(app, options.check, action);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    command->allow_extras();  // refused by refuse_unknown, which can name the nearest
+  }
+}
+
+std::vector<std::string> long_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+/// Throws UsageError for the first argument that the chosen command does not know.
+void refuse_unknown(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const std::string& argument : command->remaining()) {
+      const std::string flag = argument.substr(0, argument.find('='));
+      const bool is_flag = flag.size() > 1 && flag[0] == '-';
+      const std::string near = is_flag ? nearest(flag, long_names(*command)) : "";
+      throw UsageError(fmt::format("{}: unknown {} {}{}", command->get_name(),
+                                   is_flag ? "flag" : "argument", printable(flag),
+                                   near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+    }
+  }
+}
+
+/// Parses and runs; CLI11's own errors become UsageError, its help and version texts exit 0.
+ExitCode dispatch(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
+  if (argc > 1 && std::string(argv[1]) == "calibrate") exec_beside("planner-calibrate", arguments);
+  if (argc > 1 && std::string(argv[1]) == "run") exec_beside("planner-run", arguments);
+
+  CLI::App app("Plimsoll: how heavily a training cluster can be loaded, and how fast it will run.",
+               "planner");
+  app.set_version_flag("--version", kVersion);
+  app.require_subcommand(1);
+  AllOptions options;
+  Action action;
+  add_commands(app, options, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    app.exit(success);
+    return ExitCode::ok;
+  } catch (const CLI::ParseError& error) {
+    refuse_unknown(app);  // a misspelt flag is the likelier cause of a missing one
+    throw UsageError(error.what());
+  }
+  refuse_unknown(app);
+  return action();
+}
+
+ExitCode fail(ExitCode code, const std::exception& error) {
+  fmt::print(stderr, "planner: {}\n", error.what());
+  return code;
+}
+
+ExitCode run(int argc, char** argv) {
+  try {
+    const ExitCode code = dispatch(argc, argv);
+    if (std::fflush(stdout) != 0) throw EnvironmentError("cannot write to standard output");
+    return code;
+  } catch (const UsageError& error) {
+    return fail(ExitCode::usage, error);
+  } catch (const InputError& error) {
+    return fail(ExitCode::bad_input, error);
+  } catch (const InfeasibleError& error) {
+    return fail(ExitCode::infeasible, error);
+  } catch (const EnvironmentError& error) {
+    return fail(ExitCode::environment, error);
+  } catch (const std::exception& error) {
+    return fail(ExitCode::internal, error);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+int main(int argc, char** argv) { return static_cast<int>(plimsoll::run(argc, argv)); }

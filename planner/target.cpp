@@ -1,0 +1,89 @@
+// Target: reads the job, cluster and calibration that a command names.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/file.h"
+#include "planner/commands.h"
+
+namespace plimsoll {
+namespace {
+
+/// Without --framework: the runtime that can run the plan here, or the usual one for GPUs.
+Framework default_framework(DeviceKind kind) {
+  return kind == DeviceKind::cpu_core ? bundled_framework() : framework_by_name("megatron-lm");
+}
+
+std::string calibration_provenance(const Target& target) {
+  if (!target.calibration) {
+    return fmt::format("no calibration, datasheet rates ({})", target.cluster.source);
+  }
+  return fmt::format("calibration measured on {} ({} backend), digest {}",
+                     target.calibration->device, target.calibration->backend,
+                     target.calibration_digest.substr(0, 12));
+}
+
+}  // namespace
+
+Job load_job(const TargetOptions& options) {
+  Job job = read_job(options.job);
+  if (options.global_batch) {
+    job.global_batch = *options.global_batch;
+    check_job(job, "--global-batch");
+  }
+  return job;
+}
+
+Target load_target(const TargetOptions& options) {
+  Target target;
+  target.job = load_job(options);
+  const std::string cluster = read_file(options.cluster);
+  target.cluster = parse_cluster(cluster, options.cluster);
+  target.cluster_digest = digest(cluster);
+  if (!options.calibration.empty()) {
+    const std::string calibration = read_file(options.calibration);
+    target.calibration = parse_calibration(calibration, options.calibration);
+    target.calibration_digest = digest(calibration);
+  }
+  target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
+                                               : framework_by_name(options.framework);
+  return target;
+}
+
+CostModel cost_model(const Target& target) {
+  return CostModel(target.cluster, target.calibration, target.framework);
+}
+
+std::string headline(const Target& target, std::int64_t devices, bool oversubscribed) {
+  return fmt::format("{} on {} devices of {}{}; framework {}; {}", target.job.name, devices,
+                     target.cluster.name,
+                     oversubscribed ? " (oversubscribed: makes no timing claim)" : "",
+                     target.framework.name, calibration_provenance(target));
+}
+
+Fixed parse_fixed(const std::vector<std::string>& pairs) {
+  Fixed fixed;
+  for (const std::string& pair : pairs) {
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw UsageError(fmt::format("--fix {}: expected KEY=VALUE", pair));
+    }
+    const std::string key = pair.substr(0, equals);
+    const bool again = std::any_of(fixed.begin(), fixed.end(),
+                                   [&](const auto& known) { return known.first == key; });
+    if (again) throw UsageError(fmt::format("--fix {} is given twice", key));
+    fixed.emplace_back(key, pair.substr(equals + 1));
+  }
+  return fixed;
+}
+
+Bytes parse_reserve(const std::string& text) {
+  try {
+    return parse_bytes(text);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("--reserve: {}", error.what()));
+  }
+}
+
+}  // namespace plimsoll
