@@ -1,0 +1,45 @@
+// Backends by name, and which ranges of the flat arenas a rank owns.
+#include "runtime/backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runtime/cpu/backend.h"
+#include "runtime/null/backend.h"
+
+namespace plimsoll {
+
+std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at) {
+  const bool sharded = program.sharding_degree > 1;
+  const std::int64_t part_index = sharded ? at[std::size_t(Axis::sharding)] : 0;
+  std::vector<OwnedRange> ranges;
+  std::int64_t state_begin = 0;  // state arenas are this rank's parts, one after the other
+  auto segment = program.segments.begin();
+  for (const Bucket& bucket : program.buckets) {
+    const std::int64_t part = bucket.elements / program.sharding_degree;
+    const std::int64_t begin = bucket.begin + part_index * part;
+    const std::int64_t end = begin + part;
+    const auto ends_before = [&](const Segment& s) { return s.offset + s.elements <= begin; };
+    segment = std::find_if_not(segment, program.segments.end(), ends_before);
+    for (auto s = segment; s != program.segments.end() && s->offset < end; ++s) {
+      OwnedRange range;
+      range.arena_offset = std::max(begin, s->offset);
+      range.elements = std::min(end, s->offset + s->elements) - range.arena_offset;
+      range.state_offset = state_begin + (range.arena_offset - begin);
+      range.decay = s->decay;
+      range.norm_weight = s->norm_weight;
+      if (range.elements > 0) ranges.push_back(range);
+    }
+    state_begin += part;
+  }
+  return ranges;
+}
+
+std::unique_ptr<Backend> make_backend(std::string_view name) {
+  if (name == "null") return make_null_backend();
+  if (name == "cpu") return make_cpu_backend();
+  throw UsageError(fmt::format("backend '{}' is not built in; known: null, cpu", name));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,177 @@
+// Which ops the CPU backend has, and who prepares them.
+#include "runtime/cpu/backend.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <dnnl.hpp>
+
+#include "graph/op_table.h"
+#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/onednn.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Prepare = KernelPointer (*)(const KernelRequest&);
+
+/// Null for abstract ops and communication.
+Prepare prepare_function(OpKind kind) {
+  switch (kind) {
+    case OpKind::load_tokens:
+    case OpKind::load_targets:
+      return prepare_load;
+    case OpKind::embedding:
+      return prepare_embedding;
+    case OpKind::embedding_backward:
+      return prepare_embedding_backward;
+    case OpKind::position_add:
+      return prepare_position_add;
+    case OpKind::position_add_backward:
+      return prepare_position_add_backward;
+    case OpKind::layer_norm:
+      return prepare_layer_norm;
+    case OpKind::layer_norm_backward:
+      return prepare_layer_norm_backward;
+    case OpKind::matmul:
+      return prepare_matmul;
+    case OpKind::bias_add:
+      return prepare_bias_add;
+    case OpKind::bias_gradient:
+      return prepare_bias_gradient;
+    case OpKind::gelu:
+      return prepare_gelu;
+    case OpKind::gelu_backward:
+      return prepare_gelu_backward;
+    case OpKind::add:
+      return prepare_add;
+    case OpKind::split_heads:
+      return prepare_split_heads;
+    case OpKind::split_heads_backward:
+      return prepare_split_heads_backward;
+    case OpKind::merge_heads:
+      return prepare_merge_heads;
+    case OpKind::merge_heads_backward:
+      return prepare_merge_heads_backward;
+    case OpKind::causal_softmax:
+      return prepare_causal_softmax;
+    case OpKind::causal_softmax_backward:
+      return prepare_causal_softmax_backward;
+    case OpKind::logits_max:
+      return prepare_logits_max;
+    case OpKind::logits_sum_exp:
+      return prepare_logits_sum_exp;
+    case OpKind::token_loss:
+      return prepare_token_loss;
+    case OpKind::cross_entropy_backward:
+      return prepare_cross_entropy_backward;
+    case OpKind::begin_step:
+      return prepare_begin_step;
+    case OpKind::fill:
+      return prepare_fill;
+    case OpKind::squared_norm:
+      return prepare_squared_norm;
+    case OpKind::clip_factor:
+      return prepare_clip_factor;
+    case OpKind::adamw:
+      return prepare_adamw;
+    case OpKind::linear:
+    case OpKind::attention:
+    case OpKind::copy_to_group:
+    case OpKind::reduce_from_group:
+    case OpKind::all_reduce:
+    case OpKind::reduce_scatter:
+    case OpKind::all_gather:
+    case OpKind::send:
+    case OpKind::recv:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+/// The input that holds token ids, or -1.
+int token_input(OpKind kind) {
+  switch (kind) {
+    case OpKind::embedding:
+      return 0;
+    case OpKind::embedding_backward:
+    case OpKind::cross_entropy_backward:
+      return 1;
+    case OpKind::logits_sum_exp:
+      return 2;
+    default:
+      return -1;
+  }
+}
+
+Verdict check_dtypes(const Op& op, std::span<const Tensor> tensors) {
+  const bool loads = op.kind == OpKind::load_tokens || op.kind == OpKind::load_targets;
+  const auto check = [&](TensorId id, bool token_ids) {
+    const DType expected = token_ids ? DType::i32 : DType::f32;
+    const Tensor& tensor = tensors[id.index()];
+    if (tensor.dtype == expected) return Verdict::yes();
+    return Verdict::no(fmt::format("the cpu backend computes {} of {} in {}, not {}", tensor.name,
+                                   to_text(op.kind), to_text(expected), to_text(tensor.dtype)));
+  };
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (Verdict v = check(op.inputs[i], int(i) == token_input(op.kind)); !v) return v;
+  }
+  for (TensorId id : op.outputs) {
+    if (Verdict v = check(id, loads); !v) return v;
+  }
+  return Verdict::yes();
+}
+
+class CpuBackend final : public Backend {
+ public:
+  std::string_view name() const override { return "cpu"; }
+
+  Verdict supports(const Op& op, std::span<const Tensor> tensors) const override {
+    if (prepare_function(op.kind) == nullptr) {
+      return Verdict::no(fmt::format("the cpu backend has no kernel for {}", to_text(op.kind)));
+    }
+    if (Verdict verdict = check_dtypes(op, tensors); !verdict) return verdict;
+    return row(op.kind).check(op, tensors);
+  }
+
+  std::unique_ptr<Kernel> prepare(const Op& op, std::span<const Tensor> tensors,
+                                  const RankContext& context) override {
+    const Verdict verdict = supports(op, tensors);
+    INVARIANT(bool(verdict), verdict.reason());
+    const OneThread one_thread;
+    return prepare_function(op.kind)(KernelRequest{op, tensors, context, library_});
+  }
+
+  void enter_thread() override { omp_set_num_threads(1); }
+
+ private:
+  OneDnn library_;
+};
+
+}  // namespace
+
+std::byte* Scratch::take(Bytes size) {
+  const Bytes begin = used_;
+  used_ += round_up(size, kBlockAlignment);
+  const Bytes available{std::int64_t(workspace_.size())};
+  if (used_ > available) {
+    throw EnvironmentError(
+        fmt::format("{} needs at least {} bytes of workspace; the framework states {}",
+                    to_text(kind_), used_.count(), available.count()));
+  }
+  return workspace_.data() + begin.count();
+}
+
+float* Scratch::take_floats(std::int64_t count) {
+  return reinterpret_cast<float*>(take(Bytes(count * std::int64_t(sizeof(float)))));
+}
+
+std::unique_ptr<Backend> make_cpu_backend() { return std::make_unique<CpuBackend>(); }
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
+}
+
+}  // namespace plimsoll

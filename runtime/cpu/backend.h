@@ -1,0 +1,26 @@
+// The CPU backend: one core per rank, oneDNN where it has the op, own loops for what it lacks.
+// All tensors are dense and f32, token ids i32.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "runtime/backend.h"
+
+namespace plimsoll {
+
+/// prepare() throws EnvironmentError, naming the op and the bytes, when oneDNN's scratch memory
+/// does not fit in RankContext::workspace; supports() knows no workspace and cannot foresee that.
+std::unique_ptr<Backend> make_cpu_backend();
+
+/// The oneDNN library that runs, e.g. "oneDNN 2.6.3".
+std::string onednn_version();
+
+/// What oneDNN runs a legal matmul with, e.g. "brg:avx512_core"; "gemm:jit" allocates large
+/// temporaries of its own inside execution and "ref:any" is slow.
+std::string cpu_matmul_implementation(const Op& op, std::span<const Tensor> tensors);
+/// Scratch memory the matmul takes from the workspace.
+Bytes cpu_matmul_workspace(const Op& op, std::span<const Tensor> tensors);
+
+}  // namespace plimsoll

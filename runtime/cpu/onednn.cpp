@@ -1,0 +1,43 @@
+// Construction and binding of oneDNN primitives.
+#include "runtime/cpu/onednn.h"
+
+#include <omp.h>
+
+#include "runtime/cpu/kernels.h"
+
+namespace plimsoll {
+
+dnnl::memory::desc dense(const dnnl::memory::dims& dims) {
+  dnnl::memory::dims strides(dims.size(), 1);
+  for (std::size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
+  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
+}
+
+dnnl::primitive_attr scratchpad_attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+OneThread::OneThread() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+OneThread::~OneThread() { omp_set_num_threads(before_); }
+
+Primitive::Primitive(const OneDnn& library, const dnnl::primitive_desc& descriptor,
+                     Scratch& scratch)
+    : engine_(library.engine), stream_(library.stream), primitive_(descriptor) {
+  const dnnl::memory::desc layout = descriptor.scratchpad_desc();
+  if (layout.get_size() == 0) return;
+  declare(DNNL_ARG_SCRATCHPAD, layout);
+  set(DNNL_ARG_SCRATCHPAD, scratch.take(Bytes(std::int64_t(layout.get_size()))));
+}
+
+void Primitive::declare(int argument, const dnnl::memory::desc& layout) {
+  arguments_.insert_or_assign(argument, dnnl::memory(layout, engine_, nullptr));
+}
+
+void Primitive::set(int argument, const void* address) {
+  // oneDNN has one handle type for operands it reads and writes.
+  arguments_.at(argument).set_data_handle(const_cast<void*>(address));
+}
+
+}  // namespace plimsoll
