@@ -1,6 +1,7 @@
 // Compare: predicted against measured, a subtraction of Timelines.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -27,20 +28,26 @@ struct KindComparison {
   TimePair time;  ///< per step, mean over ranks
 };
 
+/// |predicted - measured| / measured.
+double prediction_error(const TimePair& time);
+
 struct Comparison {
   TimePair step_time;
   double time_error = 0;  ///< |predicted - measured| / measured
   std::vector<RankComparison> ranks;
-  std::vector<KindComparison> ops;  ///< kinds that occur on either side
+  std::vector<KindComparison> ops;          ///< kinds that occur on either side
   TimePair exposed_wait, exposed_transfer;  ///< per step, mean over ranks
-  bool bytes_equal = false;   ///< peak and every class, on every rank
-  bool time_within = false;   ///< time_error <= tolerance; true when the plan makes no timing claim
+  bool bytes_equal = false;                 ///< peak and every class, on every rank
+  bool time_within = false;  ///< time_error <= tolerance; true when the plan makes no timing claim
   bool makes_timing_claim = true;
   double tolerance = 0.30;
-  std::string verdict;        ///< one sentence, also shown by the report
+  /// The plan kept only the beginning of its timeline: predicted ops and exposed times fall short.
+  bool timeline_truncated = false;
+  std::string verdict;  ///< one sentence, also shown by the report
 };
 
-/// Throws InputError when the measurement is of another plan.
+/// Rank r is compared with the plan's representative of its stage. Throws InputError when the
+/// measurement is of another plan or of other ranks than the plan's.
 Comparison compare(const Plan& plan, const Measured& measured, double tolerance);
 std::string comparison_text(const Comparison& comparison);  ///< tables for a terminal
 std::string comparison_json(const Comparison& comparison);  ///< docs/formats.md

@@ -1,0 +1,192 @@
+// Compare: predicted against measured, a subtraction of Timelines.
+#include "reports/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/file.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+/// A plan's timeline shows one rank per class; all ranks of a stage are of one class.
+std::map<std::int64_t, const RankMemory*> predicted_by_stage(const Plan& plan) {
+  const Grid grid = grid_of(plan.strategy);
+  std::map<std::int64_t, const RankMemory*> by_stage;
+  for (const RankMemory& memory : plan.timeline.memory) {
+    if (memory.rank >= grid.world_size()) continue;
+    by_stage.emplace(grid.coordinates(memory.rank)[std::size_t(Axis::pp)], &memory);
+  }
+  return by_stage;
+}
+
+void check_same_plan(const Plan& plan, const Measured& measured) {
+  const std::string expected = digest(plan_text(plan));
+  if (measured.plan_digest != expected) {
+    throw InputError("measurement", "/plan_digest",
+                     fmt::format("found {}; this plan's digest is {}: the run was of another plan",
+                                 measured.plan_digest, expected));
+  }
+  std::vector<std::int64_t> ranks;
+  for (const RankMemory& memory : measured.timeline.memory) ranks.push_back(memory.rank);
+  for (std::int64_t rank = 0; rank < plan.devices; ++rank) {
+    if (std::size_t(rank) >= ranks.size() || ranks[std::size_t(rank)] != rank) {
+      throw InputError("measurement", "/timeline/memory",
+                       fmt::format("found no rank {} at place {}; ranks 0 to {} are required, in "
+                                   "order",
+                                   rank, rank, plan.devices - 1));
+    }
+  }
+  if (std::int64_t(ranks.size()) != plan.devices) {
+    throw InputError("measurement", "/timeline/memory",
+                     fmt::format("found {} ranks; the plan has {}", ranks.size(), plan.devices));
+  }
+}
+
+std::vector<RankComparison> compare_ranks(const Plan& plan, const Measured& measured) {
+  const Grid grid = grid_of(plan.strategy);
+  const auto by_stage = predicted_by_stage(plan);
+  std::vector<RankComparison> ranks;
+  for (const RankMemory& memory : measured.timeline.memory) {
+    const std::int64_t stage = grid.coordinates(memory.rank)[std::size_t(Axis::pp)];
+    const auto predicted = by_stage.find(stage);
+    if (predicted == by_stage.end()) {
+      throw InputError("plan", "/timeline/memory",
+                       fmt::format("found no rank of stage {}; every stage is required", stage));
+    }
+    RankComparison comparison;
+    comparison.rank = memory.rank;
+    comparison.peak = {predicted->second->peak, memory.peak};
+    for (std::size_t role = 0; role < kTensorRoles; ++role) {
+      comparison.by_role[role] = {predicted->second->by_role[role], memory.by_role[role]};
+    }
+    ranks.push_back(comparison);
+  }
+  return ranks;
+}
+
+/// Per step, mean over ranks.
+struct RankMeans {
+  std::array<double, kOpKinds> by_kind = {};
+  double wait = 0, transfer = 0;
+};
+
+/// Predicted ranks are weighted equally per stage: every stage has as many ranks.
+RankMeans means_over(const Timeline& timeline, const std::vector<std::int64_t>& ranks) {
+  RankMeans means;
+  const double share = 1.0 / static_cast<double>(std::max<std::size_t>(ranks.size(), 1));
+  for (std::int64_t rank : ranks) {
+    const std::vector<Picoseconds> by_kind = time_by_kind(timeline, rank);
+    for (std::size_t kind = 0; kind < by_kind.size(); ++kind) {
+      means.by_kind[kind] += share * by_kind[kind].seconds().value();
+    }
+    const Exposed exposed = exposed_communication(timeline, rank);
+    means.wait += share * exposed.wait.seconds().value();
+    means.transfer += share * exposed.transfer.seconds().value();
+  }
+  return means;
+}
+
+void compare_times(const Plan& plan, const Measured& measured, Comparison& comparison) {
+  std::vector<std::int64_t> representatives, ranks;
+  for (const auto& [stage, memory] : predicted_by_stage(plan))
+    representatives.push_back(memory->rank);
+  for (const RankMemory& memory : measured.timeline.memory) ranks.push_back(memory.rank);
+  const RankMeans predicted = means_over(plan.timeline, representatives);
+  const RankMeans seen = means_over(measured.timeline, ranks);
+  std::array<bool, kOpKinds> occurs = {};
+  for (const Timeline* timeline : {&plan.timeline, &measured.timeline}) {
+    for (const Interval& interval : timeline->intervals) occurs[std::size_t(interval.kind)] = true;
+  }
+  for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+    if (!occurs[kind]) continue;
+    comparison.ops.push_back(
+        {OpKind(kind), {Seconds(predicted.by_kind[kind]), Seconds(seen.by_kind[kind])}});
+  }
+  comparison.exposed_wait = {Seconds(predicted.wait), Seconds(seen.wait)};
+  comparison.exposed_transfer = {Seconds(predicted.transfer), Seconds(seen.transfer)};
+}
+
+bool equal(const BytesPair& pair) { return pair.predicted == pair.measured; }
+
+bool equal(const RankComparison& rank) {
+  return equal(rank.peak) && std::all_of(rank.by_role.begin(), rank.by_role.end(),
+                                         [](const BytesPair& pair) { return equal(pair); });
+}
+
+std::string bytes_sentence(const Comparison& comparison) {
+  const auto& ranks = comparison.ranks;
+  const auto differing = std::count_if(ranks.begin(), ranks.end(),
+                                       [](const RankComparison& rank) { return !equal(rank); });
+  if (differing == 0) {
+    if (ranks.size() == 1) return "peak bytes are equal in every class on the one rank";
+    return fmt::format("peak bytes are equal in every class on all {} ranks", ranks.size());
+  }
+  const auto first = std::find_if(ranks.begin(), ranks.end(),
+                                  [](const RankComparison& rank) { return !equal(rank); });
+  std::string_view what = "peak";
+  BytesPair pair = first->peak;
+  for (std::size_t role = 0; role < kTensorRoles; ++role) {
+    if (equal(first->by_role[role])) continue;
+    what = to_text(TensorRole(role));
+    pair = first->by_role[role];
+    break;
+  }
+  return fmt::format(
+      "peak bytes differ on {} of {} ranks, first on rank {}: {} {} predicted, {} "
+      "measured",
+      differing, ranks.size(), first->rank, what, grouped(pair.predicted.count()),
+      grouped(pair.measured.count()));
+}
+
+std::string time_sentence(const Comparison& comparison) {
+  if (!comparison.makes_timing_claim) {
+    return "no claim is made about time, because there are more ranks than cores";
+  }
+  const TimePair& step = comparison.step_time;
+  const char* direction = step.predicted < step.measured ? "below" : "above";
+  return fmt::format(
+      "the predicted step time of {} is {} {} the measured {}, {} the tolerance of {}",
+      to_text(step.predicted), percent(comparison.time_error), direction, to_text(step.measured),
+      comparison.time_within ? "within" : "outside", percent(comparison.tolerance));
+}
+
+std::string verdict_of(const Comparison& comparison) {
+  const bool holds = comparison.bytes_equal && comparison.time_within;
+  return fmt::format("{}: {}; {}.", holds ? "The plan holds" : "The plan does not hold",
+                     bytes_sentence(comparison), time_sentence(comparison));
+}
+
+}  // namespace
+
+double prediction_error(const TimePair& time) {
+  return std::abs(time.predicted.value() - time.measured.value()) / time.measured.value();
+}
+
+Comparison compare(const Plan& plan, const Measured& measured, double tolerance) {
+  check_same_plan(plan, measured);
+  if (!(measured.median_step_time.value() > 0)) {
+    throw InputError(
+        "measurement", "/median_step_time_s",
+        fmt::format("found {}; a positive time is required", measured.median_step_time.value()));
+  }
+  Comparison comparison;
+  comparison.tolerance = tolerance;
+  comparison.step_time = {plan.prediction.step_time, measured.median_step_time};
+  comparison.time_error = prediction_error(comparison.step_time);
+  comparison.ranks = compare_ranks(plan, measured);
+  compare_times(plan, measured, comparison);
+  comparison.bytes_equal = std::all_of(comparison.ranks.begin(), comparison.ranks.end(),
+                                       [](const RankComparison& rank) { return equal(rank); });
+  comparison.makes_timing_claim = !plan.oversubscribed;
+  comparison.time_within = !comparison.makes_timing_claim || comparison.time_error <= tolerance;
+  comparison.timeline_truncated = plan.timeline_truncated;
+  comparison.verdict = verdict_of(comparison);
+  return comparison;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,51 @@
+// The comparison as JSON, `planner compare --json`.
+#include "base/json.h"
+#include "reports/compare.h"
+
+namespace plimsoll {
+namespace {
+
+Json seconds_json(const TimePair& time) {
+  return {{"predicted", time.predicted.value()}, {"measured", time.measured.value()}};
+}
+
+Json bytes_json(const BytesPair& bytes) {
+  return {{"predicted", bytes.predicted.count()}, {"measured", bytes.measured.count()}};
+}
+
+Json rank_json(const RankComparison& rank) {
+  Json by_class = Json::object();
+  for (std::size_t role = 0; role < kTensorRoles; ++role) {
+    by_class[std::string(to_text(TensorRole(role)))] = bytes_json(rank.by_role[role]);
+  }
+  return {{"rank", rank.rank},
+          {"peak_bytes", bytes_json(rank.peak)},
+          {"by_class", std::move(by_class)}};
+}
+
+}  // namespace
+
+std::string comparison_json(const Comparison& comparison) {
+  Json ranks = Json::array(), ops = Json::array();
+  for (const RankComparison& rank : comparison.ranks) ranks.push_back(rank_json(rank));
+  for (const KindComparison& op : comparison.ops) {
+    ops.push_back({{"kind", to_text(op.kind)},
+                   {"predicted_s", op.time.predicted.value()},
+                   {"measured_s", op.time.measured.value()}});
+  }
+  return json_text(Json{{"verdict", comparison.verdict},
+                        {"bytes_equal", comparison.bytes_equal},
+                        {"time_within", comparison.time_within},
+                        {"makes_timing_claim", comparison.makes_timing_claim},
+                        {"time_error", comparison.time_error},
+                        {"tolerance", comparison.tolerance},
+                        {"timeline_truncated", comparison.timeline_truncated},
+                        {"step_time_s", seconds_json(comparison.step_time)},
+                        {"exposed",
+                         {{"wait_s", seconds_json(comparison.exposed_wait)},
+                          {"transfer_s", seconds_json(comparison.exposed_transfer)}}},
+                        {"ops", std::move(ops)},
+                        {"ranks", std::move(ranks)}});
+}
+
+}  // namespace plimsoll

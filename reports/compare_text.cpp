@@ -1,0 +1,69 @@
+// The comparison as tables for a terminal.
+#include <fmt/format.h>
+
+#include "reports/compare.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+std::string time_row(std::string_view label, const TimePair& time) {
+  return fmt::format("  {:<28}{:>12}{:>12}{:>10}\n", label, to_text(time.predicted),
+                     to_text(time.measured), signed_error(time));
+}
+
+std::string times_table(const Comparison& comparison) {
+  std::string text =
+      fmt::format("{:<30}{:>12}{:>12}{:>10}\n", "Time per step", "predicted", "measured", "error");
+  text += time_row("step time", comparison.step_time);
+  text += time_row("exposed wait", comparison.exposed_wait);
+  text += time_row("exposed transfer", comparison.exposed_transfer);
+  return text;
+}
+
+std::string ops_table(const Comparison& comparison) {
+  std::string text = fmt::format("{:<30}{:>12}{:>12}{:>10}\n", "Per op kind, mean over ranks",
+                                 "predicted", "measured", "error");
+  for (const KindComparison& op : comparison.ops) text += time_row(to_text(op.kind), op.time);
+  return text;
+}
+
+std::string bytes_row(std::string_view rank, std::string_view label, const BytesPair& pair) {
+  return fmt::format("  {:<6}{:<22}{:>18}{:>18}  {}\n", rank, label,
+                     grouped(pair.predicted.count()), grouped(pair.measured.count()),
+                     pair.predicted == pair.measured ? "=" : "differs");
+}
+
+/// All-zero classes say nothing and are left out.
+std::string bytes_table(const Comparison& comparison) {
+  std::string text = fmt::format("{:<8}{:<22}{:>18}{:>18}\n", "Rank", "Peak bytes by class",
+                                 "predicted", "measured");
+  for (const RankComparison& rank : comparison.ranks) {
+    text += bytes_row(fmt::format("{}", rank.rank), "peak", rank.peak);
+    for (std::size_t role = 0; role < kTensorRoles; ++role) {
+      const BytesPair& pair = rank.by_role[role];
+      if (pair.predicted == Bytes() && pair.measured == Bytes()) continue;
+      text += bytes_row("", to_text(TensorRole(role)), pair);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string comparison_text(const Comparison& comparison) {
+  std::string text = comparison.verdict + "\n\n" + times_table(comparison) + "\n" +
+                     ops_table(comparison) + "\n" + bytes_table(comparison);
+  if (!comparison.makes_timing_claim) {
+    text += "\nMore ranks than cores: times are shown, not judged.\n";
+  }
+  if (comparison.timeline_truncated) {
+    text += fmt::format(
+        "\nThe plan keeps the first {} intervals only: predicted op kinds and exposed times fall "
+        "short.\n",
+        grouped(std::int64_t(kMostIntervals)));
+  }
+  return text;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,33 @@
+// How reports write numbers.
+#include "reports/numbers.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace plimsoll {
+
+std::string grouped(std::int64_t number) {
+  const std::string digits = fmt::format("{}", number);
+  const std::size_t sign = number < 0 ? 1 : 0;
+  std::string text = digits.substr(0, sign);
+  for (std::size_t i = sign; i < digits.size(); ++i) {
+    if (i > sign && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string percent(double share) {
+  const double hundredths = 100 * share;
+  const bool decimal = std::abs(hundredths) < 9.95 && hundredths != 0;
+  return fmt::format("{:.{}f} %", hundredths, decimal ? 1 : 0);
+}
+
+std::string signed_error(const TimePair& time) {
+  if (!(time.measured.value() > 0)) return "-";
+  const double error = (time.predicted - time.measured) / time.measured;
+  return (error < 0 ? "-" : "+") + percent(std::abs(error));
+}
+
+}  // namespace plimsoll
