@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -37,17 +38,21 @@ std::int64_t micro_batches(const Job& job, const Strategy& strategy);
 std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy);
 
 /// The rules a strategy must keep for this job on `devices` ranks, each with its own reason:
-/// heads, hidden, ffn and padded vocabulary divisible by mp; pp at most the layers; batch
-/// divisible; product of degrees == devices; ...
+/// product of degrees == devices; heads and ffn_hidden divisible by mp (the vocabulary is padded);
+/// pp at most the layers; layer_split one count >= 1 per stage, summing to the layers; sharding
+/// stage 1 exactly when its degree is above 1; global batch divisible by micro_batch x dp x
+/// sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 
-/// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do. Throws UsageError for an
-/// unknown key (naming the nearest) or a bad value.
+/// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do: integers, schedule "1f1b",
+/// recompute "none" or "full", grad_bucket_bytes "4 MiB" or 4194304, layer_split "3+3+2" or "even".
+/// Throws UsageError for an unknown key (naming the nearest) or a bad value.
 void set_field(Strategy& strategy, std::string_view key, std::string_view value);
-/// "mp=2,pp=2" or the path of a JSON file.
+/// "mp=2,pp=2" or the path of a JSON file. Here and in JSON, keys left out keep their defaults, and
+/// sharding_stage follows sharding_degree. Throws UsageError (text) or InputError (file).
 Strategy parse_strategy(std::string_view text_or_file);
 Strategy strategy_from_json_text(std::string_view json, const std::string& file);
 std::string strategy_text(const Strategy& strategy);    ///< canonical JSON text
-std::string strategy_summary(const Strategy& strategy); ///< "mp=2 pp=1 dp=1 ... " one line, all keys
+std::string strategy_summary(const Strategy& strategy); ///< "mp=2 pp=1 dp=1 ...", one line, all keys
 
 }  // namespace plimsoll

@@ -1,0 +1,198 @@
+// Calibration files: written by planner calibrate, so SI numbers with the unit in the key.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "models/calibration.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<std::string_view, 4> kProvenances = {"measured", "interpolated",
+                                                          "extrapolated", "datasheet"};
+constexpr std::int64_t kLeastSamples = 7;
+constexpr std::int64_t kMostSamples = 1'000'000'000;
+constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
+constexpr double kMostSeconds = 1e6;
+
+/// An enumerator with a text form of its own (graph/).
+template <class From>
+auto word(JsonObject& object, const char* key, From from, const char* what) {
+  const std::string text = object.text(key);
+  const auto value = from(text);
+  if (!value) object.fail(key, fmt::format("the name of {} is required", what));
+  return *value;
+}
+
+/// A Sample's keys stand beside those of what was measured.
+Sample sample_from(JsonObject& object) {
+  Sample sample;
+  sample.median = Seconds(object.number("median_s", 0, kMostSeconds));
+  sample.spread = Seconds(object.number("spread_s", 0, kMostSeconds));
+  sample.samples = object.integer("samples", kLeastSamples, kMostSamples);
+  sample.unsteady = object.boolean("unsteady");
+  object.finish();
+  return sample;
+}
+
+void add_sample(Json& object, const Sample& sample) {
+  object["median_s"] = sample.median.value();
+  object["spread_s"] = sample.spread.value();
+  object["samples"] = sample.samples;
+  object["unsteady"] = sample.unsteady;
+}
+
+MatmulPoint matmul_from(JsonObject& object) {
+  MatmulPoint point;
+  point.shape.batch = object.integer("batch", 1, kMostSize);
+  point.shape.m = object.integer("m", 1, kMostSize);
+  point.shape.n = object.integer("n", 1, kMostSize);
+  point.shape.k = object.integer("k", 1, kMostSize);
+  point.transpose_a = object.boolean("transpose_a");
+  point.transpose_b = object.boolean("transpose_b");
+  point.accumulate = object.boolean("accumulate");
+  point.bias = object.boolean("bias");
+  point.dtype = word(object, "dtype", dtype_from, "a data type (f32, bf16, f16)");
+  point.time = sample_from(object);
+  return point;
+}
+
+Json matmul_json(const MatmulPoint& point) {
+  Json object = {{"batch", point.shape.batch},
+                 {"m", point.shape.m},
+                 {"n", point.shape.n},
+                 {"k", point.shape.k},
+                 {"transpose_a", point.transpose_a},
+                 {"transpose_b", point.transpose_b},
+                 {"accumulate", point.accumulate},
+                 {"bias", point.bias},
+                 {"dtype", to_text(point.dtype)}};
+  add_sample(object, point.time);
+  return object;
+}
+
+OpPoint op_from(JsonObject& object) {
+  OpPoint point;
+  point.kind = word(object, "kind", op_kind_from, "an op");
+  if (row(point.kind).op_class != OpClass::memory_bound) {
+    object.fail("kind",
+                "a memory-bound op is required; matmuls and communication have lists of "
+                "their own");
+  }
+  point.dtype = word(object, "dtype", dtype_from, "a data type (f32, bf16, f16, i32)");
+  point.moved = Bytes(object.integer("moved_bytes", 0, kMostBytes));
+  point.row = object.integer("row", 0, kMostSize);
+  point.time = sample_from(object);
+  return point;
+}
+
+Json op_json(const OpPoint& point) {
+  Json object = {{"kind", to_text(point.kind)},
+                 {"dtype", to_text(point.dtype)},
+                 {"moved_bytes", point.moved.count()},
+                 {"row", point.row}};
+  add_sample(object, point.time);
+  return object;
+}
+
+CollectivePoint collective_from(JsonObject& object) {
+  CollectivePoint point;
+  point.kind = word(object, "kind", op_kind_from, "a communication");
+  const OpClass kind = row(point.kind).op_class;
+  if (kind != OpClass::collective && kind != OpClass::point_to_point) {
+    object.fail("kind", "a collective or a send is required");
+  }
+  point.ranks = object.integer("ranks", 2, std::int64_t{1} << 22);
+  point.payload = Bytes(object.integer("payload_bytes", 0, kMostBytes));
+  point.time = sample_from(object);
+  return point;
+}
+
+Json collective_json(const CollectivePoint& point) {
+  Json object = {{"kind", to_text(point.kind)},
+                 {"ranks", point.ranks},
+                 {"payload_bytes", point.payload.count()}};
+  add_sample(object, point.time);
+  return object;
+}
+
+template <class Point, class From>
+std::vector<Point> points_from(JsonObject& object, const char* key, From from) {
+  std::vector<Point> points;
+  for (JsonObject& element : object.objects(key)) points.push_back(from(element));
+  return points;
+}
+
+template <class Point, class To>
+Json points_json(const std::vector<Point>& points, To to) {
+  Json array = Json::array();
+  for (const Point& point : points) array.push_back(to(point));
+  return array;
+}
+
+Sample dispatch_from(JsonObject object) { return sample_from(object); }
+
+Json dispatch_json(const Sample& sample) {
+  Json object = Json::object();
+  add_sample(object, sample);
+  return object;
+}
+
+/// "2026-11-20", with or without a time of day behind it.
+bool is_date(std::string_view text) {
+  constexpr std::string_view kForm = "0000-00-00";
+  if (text.size() < kForm.size()) return false;
+  for (std::size_t i = 0; i < kForm.size(); ++i) {
+    const bool digit = text[i] >= '0' && text[i] <= '9';
+    if (kForm[i] == '0' ? !digit : text[i] != '-') return false;
+  }
+  return text.size() == kForm.size() || text[kForm.size()] == 'T';
+}
+
+}  // namespace
+
+std::string_view to_text(Provenance provenance) {
+  return kProvenances[static_cast<std::size_t>(provenance)];
+}
+
+Calibration parse_calibration(std::string_view text, const std::string& file) {
+  const Json value = parse_json(text, file);
+  JsonObject object(value, file);
+  Calibration calibration;
+  calibration.device = object.text("device");
+  calibration.backend = object.text("backend");
+  calibration.date = object.text("date");
+  if (!is_date(calibration.date)) object.fail("date", "an ISO date (2026-11-20) is required");
+  calibration.versions = object.texts("versions");
+  calibration.busy_cores = object.integer("busy_cores", 0, std::int64_t{1} << 20);
+  calibration.dispatch_op = dispatch_from(object.object("dispatch_op"));
+  calibration.dispatch_call = dispatch_from(object.object("dispatch_call"));
+  calibration.matmuls = points_from<MatmulPoint>(object, "matmuls", matmul_from);
+  calibration.ops = points_from<OpPoint>(object, "ops", op_from);
+  calibration.collectives = points_from<CollectivePoint>(object, "collectives", collective_from);
+  object.finish();
+  return calibration;
+}
+
+Calibration read_calibration(const std::filesystem::path& path) {
+  return parse_calibration(read_file(path), path.string());
+}
+
+std::string calibration_text(const Calibration& calibration) {
+  return json_text({{"device", calibration.device},
+                    {"backend", calibration.backend},
+                    {"date", calibration.date},
+                    {"versions", calibration.versions},
+                    {"busy_cores", calibration.busy_cores},
+                    {"dispatch_op", dispatch_json(calibration.dispatch_op)},
+                    {"dispatch_call", dispatch_json(calibration.dispatch_call)},
+                    {"matmuls", points_json(calibration.matmuls, matmul_json)},
+                    {"ops", points_json(calibration.ops, op_json)},
+                    {"collectives", points_json(calibration.collectives, collective_json)}});
+}
+
+}  // namespace plimsoll

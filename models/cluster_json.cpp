@@ -1,0 +1,152 @@
+// Cluster files: people write them, so quantities are spelled with units, exactly in both ways.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "models/cluster.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
+constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;
+constexpr std::int64_t kMostDevicesPerNode = std::int64_t{1} << 12;
+constexpr std::int64_t kMostDevices = kMostNodes * kMostDevicesPerNode;
+
+/// A quantity that must be there and cannot be zero.
+template <class Value>
+Value positive(JsonObject& object, const char* key, Value value) {
+  if (!(value > Value(0))) object.fail(key, "more than 0 is required");
+  return value;
+}
+
+std::optional<FlopsPerSecond> optional_rate(JsonObject& object, const char* key) {
+  if (!object.has(key)) return std::nullopt;
+  return positive(object, key, object.flops_per_second(key));
+}
+
+Device device_from(JsonObject object) {
+  Device device;
+  device.name = object.text("name");
+  device.kind = static_cast<DeviceKind>(object.choice("kind", kDeviceKinds));
+  device.memory = positive(object, "memory", object.bytes("memory"));
+  device.memory_bandwidth =
+      positive(object, "memory_bandwidth", object.bytes_per_second("memory_bandwidth"));
+  JsonObject peaks = object.object("peak");
+  device.peak_fp32 = optional_rate(peaks, "fp32");
+  device.peak_bf16 = optional_rate(peaks, "bf16");
+  device.peak_fp16 = optional_rate(peaks, "fp16");
+  peaks.finish();
+  if (!device.peak_fp32 && !device.peak_bf16 && !device.peak_fp16) {
+    object.fail("peak", "the peak rate of at least one of fp32, bf16, fp16 is required");
+  }
+  object.finish();
+  return device;
+}
+
+Level level_from(JsonObject& object) {
+  Level level;
+  level.name = object.text("name");
+  if (object.has("devices")) level.devices = object.integer("devices", 1, kMostDevices);
+  level.bandwidth = positive(object, "bandwidth", object.bytes_per_second("bandwidth"));
+  level.latency = object.seconds("latency");
+  object.finish();
+  return level;
+}
+
+/// Levels nest: each connects whole units of the one inside it, and the last connects everything.
+std::vector<Level> levels_from(JsonObject& cluster, std::int64_t total) {
+  std::vector<Level> levels;
+  std::vector<JsonObject> objects = cluster.objects("levels");
+  if (objects.empty()) cluster.fail("levels", "at least one level is required");
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    const Level level = level_from(objects[i]);
+    const bool last = i + 1 == objects.size();
+    if (level.devices == 0 && !last) {
+      objects[i].fail("devices", "only the outermost level may leave its devices open");
+    }
+    const std::int64_t inner = i == 0 ? 1 : levels.back().devices;
+    if (level.devices != 0 && (level.devices % inner != 0 || (i > 0 && level.devices == inner))) {
+      objects[i].fail("devices",
+                      fmt::format("a larger multiple of the level inside, {}, is required", inner));
+    }
+    if (last && level.devices != 0 && level.devices < total) {
+      objects[i].fail("devices", fmt::format("the outermost level must connect all {}", total));
+    }
+    levels.push_back(level);
+  }
+  return levels;
+}
+
+Json device_json(const Device& device) {
+  Json peaks = Json::object();
+  if (device.peak_fp32) peaks["fp32"] = exact_text(*device.peak_fp32);
+  if (device.peak_bf16) peaks["bf16"] = exact_text(*device.peak_bf16);
+  if (device.peak_fp16) peaks["fp16"] = exact_text(*device.peak_fp16);
+  return {{"name", device.name},
+          {"kind", kDeviceKinds[static_cast<std::size_t>(device.kind)]},
+          {"memory", exact_text(device.memory)},
+          {"memory_bandwidth", exact_text(device.memory_bandwidth)},
+          {"peak", peaks}};
+}
+
+Json level_json(const Level& level) {
+  return {{"name", level.name},
+          {"devices", level.devices == 0 ? Json(nullptr) : Json(level.devices)},
+          {"bandwidth", exact_text(level.bandwidth)},
+          {"latency", exact_text(level.latency)}};
+}
+
+}  // namespace
+
+Cluster parse_cluster(std::string_view text, const std::string& file) {
+  const Json value = parse_json(text, file);
+  JsonObject object(value, file);
+  Cluster cluster;
+  cluster.name = object.text("name");
+  if (object.has("nodes")) cluster.nodes = object.integer("nodes", 1, kMostNodes);
+  cluster.devices_per_node = object.integer("devices_per_node", 1, kMostDevicesPerNode);
+  cluster.device = device_from(object.object("device"));
+  // Without a node count the user's --devices decides, and is checked there.
+  const std::int64_t total = cluster.nodes.value_or(0) * cluster.devices_per_node;
+  cluster.levels = levels_from(object, total);
+  cluster.source = object.text("source");
+  if (cluster.source.empty()) {
+    object.fail("source", "say where the numbers come from: document, table or page, date");
+  }
+  object.finish();
+  return cluster;
+}
+
+Cluster read_cluster(const std::filesystem::path& path) {
+  return parse_cluster(read_file(path), path.string());
+}
+
+std::string cluster_text(const Cluster& cluster) {
+  Json levels = Json::array();
+  for (const Level& level : cluster.levels) levels.push_back(level_json(level));
+  return json_text({{"name", cluster.name},
+                    {"nodes", cluster.nodes ? Json(*cluster.nodes) : Json(nullptr)},
+                    {"devices_per_node", cluster.devices_per_node},
+                    {"device", device_json(cluster.device)},
+                    {"levels", levels},
+                    {"source", cluster.source}});
+}
+
+std::optional<FlopsPerSecond> peak(const Device& device, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return device.peak_fp32;
+    case DType::bf16:
+      return device.peak_bf16;
+    case DType::f16:
+      return device.peak_fp16;
+    case DType::i32:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

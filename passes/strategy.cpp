@@ -1,0 +1,151 @@
+// What a strategy means for a job, and the rules it must keep.
+#include "passes/strategy.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kLeastBucket{4096};
+
+/// Degrees are bounded so that their product, in 128 bits, cannot overflow.
+constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
+__extension__ using Wide = __int128;
+
+Verdict degrees_are_legal(const Strategy& strategy, std::int64_t devices) {
+  struct Degree {
+    const char* name;
+    std::int64_t value;
+  };
+  const Degree degrees[] = {{"mp", strategy.mp},
+                            {"pp", strategy.pp},
+                            {"dp", strategy.dp},
+                            {"sharding_degree", strategy.sharding_degree}};
+  Wide product = 1;
+  for (const Degree& degree : degrees) {
+    if (degree.value < 1 || degree.value > kMostDegree) {
+      return Verdict::no(
+          fmt::format("{} is {}; it must be from 1 to {}", degree.name, degree.value, kMostDegree));
+    }
+    product *= degree.value;
+  }
+  if (product != devices) {
+    return Verdict::no(
+        fmt::format("mp {} x pp {} x dp {} x sharding_degree {} is not the number of devices, {}",
+                    strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree, devices));
+  }
+  return Verdict::yes();
+}
+
+/// The vocabulary has no rule, it is padded to a multiple of mp; nor has hidden, which the heads
+/// divide (check_job).
+Verdict tensors_divide(const Job& job, const Strategy& strategy) {
+  if (job.heads % strategy.mp != 0) {
+    return Verdict::no(fmt::format("mp {} does not divide the {} heads", strategy.mp, job.heads));
+  }
+  if (job.ffn_hidden % strategy.mp != 0) {
+    return Verdict::no(
+        fmt::format("mp {} does not divide ffn_hidden {}", strategy.mp, job.ffn_hidden));
+  }
+  return Verdict::yes();
+}
+
+Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
+  if (strategy.pp > job.layers) {
+    return Verdict::no(fmt::format("pp {} is more than the {} layers", strategy.pp, job.layers));
+  }
+  const auto& split = strategy.layer_split;
+  if (split.empty()) return Verdict::yes();
+  if (static_cast<std::int64_t>(split.size()) != strategy.pp) {
+    return Verdict::no(
+        fmt::format("layer_split has {} stages, pp is {}", split.size(), strategy.pp));
+  }
+  Wide sum = 0;
+  for (std::int64_t layers : split) {
+    if (layers < 1) return Verdict::no("layer_split gives a stage no layer");
+    sum += layers;
+  }
+  if (sum != job.layers) {
+    return Verdict::no(fmt::format("layer_split does not sum to the {} layers", job.layers));
+  }
+  return Verdict::yes();
+}
+
+Verdict batch_divides(const Job& job, const Strategy& strategy) {
+  if (strategy.micro_batch < 1) {
+    return Verdict::no(
+        fmt::format("micro_batch is {}; it must be at least 1", strategy.micro_batch));
+  }
+  const std::int64_t width = strategy.dp * strategy.sharding_degree;
+  if (job.global_batch % (Wide{strategy.micro_batch} * width) != 0) {
+    return Verdict::no(
+        fmt::format("global batch {} is not divisible by micro_batch {} x batch width {} (dp x "
+                    "sharding_degree)",
+                    job.global_batch, strategy.micro_batch, width));
+  }
+  return Verdict::yes();
+}
+
+Verdict sharding_is_legal(const Strategy& strategy) {
+  if (strategy.sharding_stage != 0 && strategy.sharding_stage != 1) {
+    return Verdict::no(
+        fmt::format("sharding_stage is {}; 0 and 1 are supported", strategy.sharding_stage));
+  }
+  if ((strategy.sharding_stage == 1) != (strategy.sharding_degree > 1)) {
+    return Verdict::no(
+        fmt::format("sharding_stage {} with sharding_degree {}: stage 1 goes with a "
+                    "degree above 1, stage 0 with degree 1",
+                    strategy.sharding_stage, strategy.sharding_degree));
+  }
+  return Verdict::yes();
+}
+
+Verdict buffers_are_legal(const Strategy& strategy) {
+  if (strategy.send_slots < 1) {
+    return Verdict::no(fmt::format("send_slots is {}; it must be at least 1", strategy.send_slots));
+  }
+  if (strategy.grad_bucket_bytes < kLeastBucket) {
+    return Verdict::no(fmt::format("grad_bucket_bytes is {}; it must be at least {}",
+                                   strategy.grad_bucket_bytes.count(), kLeastBucket.count()));
+  }
+  return Verdict::yes();
+}
+
+}  // namespace
+
+Grid grid_of(const Strategy& strategy) {
+  Grid grid;
+  grid.degree[static_cast<std::size_t>(Axis::mp)] = strategy.mp;
+  grid.degree[static_cast<std::size_t>(Axis::sharding)] = strategy.sharding_degree;
+  grid.degree[static_cast<std::size_t>(Axis::dp)] = strategy.dp;
+  grid.degree[static_cast<std::size_t>(Axis::pp)] = strategy.pp;
+  return grid;
+}
+
+std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
+  const std::int64_t per_micro_batch =
+      strategy.micro_batch * strategy.dp * strategy.sharding_degree;
+  INVARIANT(per_micro_batch > 0 && job.global_batch % per_micro_batch == 0,
+            "a legal strategy divides the batch");
+  return job.global_batch / per_micro_batch;
+}
+
+std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy) {
+  if (!strategy.layer_split.empty()) return strategy.layer_split;
+  INVARIANT(strategy.pp >= 1 && strategy.pp <= job.layers,
+            "a legal strategy has 1 <= pp <= layers");
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(strategy.pp), job.layers / strategy.pp);
+  for (std::int64_t i = 0; i < job.layers % strategy.pp; ++i) ++layers[static_cast<std::size_t>(i)];
+  return layers;
+}
+
+Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
+  if (Verdict verdict = degrees_are_legal(strategy, devices); !verdict) return verdict;
+  if (Verdict verdict = tensors_divide(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
+  if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
+  return buffers_are_legal(strategy);
+}
+
+}  // namespace plimsoll
