@@ -1,0 +1,104 @@
+// Evaluate: rates by their definitions, memory as planned, terms that add up.
+#include "planner/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include "passes/pipeline.h"
+#include "tests/planner/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+Evaluation evaluate_nano(const Strategy& strategy, std::int64_t devices, Bytes reserve = Bytes(0)) {
+  return evaluate(nano_job(), strategy, bundled_framework(), small_costs(small_cluster()), devices,
+                  reserve);
+}
+
+double sum(const Breakdown& b) {
+  return (b.forward + b.recompute + b.backward + b.optimizer + b.exposed_communication + b.bubble +
+          b.dispatch)
+      .value();
+}
+
+TEST(Evaluate, RatesFollowTheirDefinitions) {
+  const Prediction p = evaluate_nano(parse_strategy("micro_batch=4"), 1).score.prediction;
+  const double step = p.step_time.value();
+  ASSERT_GT(step, 0);
+  EXPECT_DOUBLE_EQ(p.tokens_per_second, 16 * 32 / step);
+  // Per sequence of n=32 tokens, h=64: a layer's linears 24 n h^2, attention 4 n^2 h; logits 2 n h
+  // v.
+  const double forward = 4 * (24.0 * 32 * 64 * 64 + 4.0 * 32 * 32 * 64) + 2.0 * 32 * 64 * 256;
+  EXPECT_NEAR(p.mfu, 3 * forward * 16 / (step * 100e9), 1e-12);
+  EXPECT_DOUBLE_EQ(p.hfu, p.mfu);
+  EXPECT_DOUBLE_EQ(p.peak_flops.value(), 100e9);
+  EXPECT_NE(p.peak_source.find("not measured"), std::string::npos);
+}
+
+TEST(Evaluate, HfuCountsTheLayersThatAreRecomputed) {
+  const Prediction p =
+      evaluate_nano(parse_strategy("micro_batch=4,recompute=full"), 1).score.prediction;
+  const double layers = 4 * (24.0 * 32 * 64 * 64 + 4.0 * 32 * 32 * 64);
+  const double logits = 2.0 * 32 * 64 * 256;
+  const double extra = p.hfu / p.mfu - 1;
+  // A layer's last matmul need not be repeated, since nothing in backward reads its output.
+  EXPECT_GT(extra, 0.5 * layers / (3 * (layers + logits)));
+  EXPECT_LE(extra, layers / (3 * (layers + logits)) + 1e-12);
+}
+
+TEST(Evaluate, TermsSumToTheStep) {
+  for (const char* text : {"mp=1", "mp=2", "pp=2,micro_batch=4", "dp=2", "pp=2,recompute=full",
+                           "sharding_degree=2,sharding_stage=1"}) {
+    const Strategy strategy = parse_strategy(text);
+    const std::int64_t devices = grid_of(strategy).world_size();
+    const Prediction p = evaluate_nano(strategy, devices).score.prediction;
+    EXPECT_NEAR(sum(p.breakdown), p.step_time.value(), 1e-6 * p.step_time.value()) << text;
+    EXPECT_GT(p.breakdown.backward.value(), p.breakdown.forward.value()) << text;
+    EXPECT_EQ(p.breakdown.recompute.value() > 0, strategy.recompute == Recompute::full) << text;
+  }
+}
+
+TEST(Evaluate, MemoryIsThePlannedOne) {
+  const Strategy strategy = parse_strategy("pp=2,micro_batch=4");
+  const Evaluation evaluation = evaluate_nano(strategy, 2);
+  const auto programs = lower({nano_job(), strategy, bundled_framework()});
+  ASSERT_EQ(evaluation.score.prediction.stages.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const StagePrediction& stage = evaluation.score.prediction.stages[i];
+    EXPECT_EQ(stage.stage, std::int64_t(i));
+    EXPECT_EQ(stage.peak, memory_peak(programs[i]).peak);
+    EXPECT_EQ(stage.arena, programs[i].arena_bytes);
+    EXPECT_EQ(stage.capacity, Bytes(std::int64_t{4} << 30));
+    EXPECT_GE(evaluation.score.peak, stage.peak);
+  }
+  EXPECT_EQ(evaluation.program_digests.size(), 2u);
+}
+
+TEST(Evaluate, FitsUpToTheLastByte) {
+  const Bytes capacity = small_cluster().device.memory;
+  const Bytes peak = evaluate_nano(Strategy(), 1).score.peak;
+  EXPECT_TRUE(evaluate_nano(Strategy(), 1, capacity - peak).score.fits);
+  EXPECT_FALSE(evaluate_nano(Strategy(), 1, capacity - peak + Bytes(1)).score.fits);
+}
+
+TEST(Evaluate, UnfoldedPredictsTheSame) {
+  const Strategy strategy = parse_strategy("dp=2,micro_batch=2");
+  const CostModel costs = small_costs(small_cluster());
+  const Evaluation folded =
+      evaluate(nano_job(), strategy, bundled_framework(), costs, 2, Bytes(0), Folding::folded);
+  const Evaluation unfolded =
+      evaluate(nano_job(), strategy, bundled_framework(), costs, 2, Bytes(0), Folding::unfolded);
+  EXPECT_EQ(folded.score.prediction.step_time, unfolded.score.prediction.step_time);
+  EXPECT_EQ(unfolded.timeline.memory.size(), 2u);
+}
+
+TEST(Evaluate, ANeededPeakRateMustBeStated) {
+  Cluster cluster = small_cluster();
+  cluster.device.peak_fp32.reset();
+  cluster.device.peak_bf16 = FlopsPerSecond(1e12);
+  EXPECT_THROW(
+      evaluate(nano_job(), Strategy(), bundled_framework(), small_costs(cluster), 1, Bytes(0)),
+      InputError);
+}
+
+}  // namespace
+}  // namespace plimsoll

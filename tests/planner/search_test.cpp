@@ -1,0 +1,201 @@
+// Search: the same answer as a loop that knows nothing of it.
+#include "planner/search.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "plan/check.h"
+#include "tests/planner/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+SearchRequest nano_request(std::int64_t devices, Fixed fixed = {}) {
+  SearchRequest request;
+  request.job = nano_job();
+  request.framework = bundled_framework();
+  request.devices = devices;
+  request.fixed = std::move(fixed);
+  request.cluster_digest = std::string(64, '0');
+  return request;
+}
+
+struct Found {
+  Strategy strategy;
+  double step = 0;
+  std::int64_t peak = 0, tried = 0;
+};
+
+/// Every number up to the device count as a degree, every number up to the batch as a micro-batch.
+Found brute_force(const SearchRequest& request, const CostModel& costs) {
+  Found found;
+  const std::int64_t n = request.devices;
+  const auto consider = [&](const Strategy& s) {
+    if (!legal(request.job, s, n)) return;
+    const Score score =
+        evaluate(request.job, s, request.framework, costs, n, request.reserve).score;
+    const double step = score.prediction.step_time.value();
+    const bool first = found.tried++ == 0;
+    if (!score.fits) return;
+    if (!first && (step > found.step || (step == found.step && score.peak.count() >= found.peak)))
+      return;
+    found = {s, step, score.peak.count(), found.tried};
+  };
+  for (std::int64_t mp = 1; mp <= n; ++mp) {
+    for (std::int64_t pp = 1; pp <= n; ++pp) {
+      for (std::int64_t dp = 1; dp <= n; ++dp) {
+        for (std::int64_t sharding = 1; sharding <= n; ++sharding) {
+          if (mp * pp * dp * sharding != n) continue;
+          for (std::int64_t batch = 1; batch <= request.job.global_batch; ++batch) {
+            for (Recompute recompute : {Recompute::none, Recompute::full}) {
+              for (std::int64_t bucket_mib : {1, 4, 16, 64}) {
+                if (dp * sharding == 1 && bucket_mib != 4) continue;
+                Strategy s;
+                s.mp = mp, s.pp = pp, s.dp = dp, s.sharding_degree = sharding;
+                s.sharding_stage = sharding > 1 ? 1 : 0;
+                s.micro_batch = batch, s.recompute = recompute;
+                s.grad_bucket_bytes = Bytes(bucket_mib << 20);
+                consider(s);
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return found;
+}
+
+TEST(Search, EqualsAnIndependentLoop) {
+  for (std::int64_t devices : {1, 2, 4}) {
+    const SearchRequest request = nano_request(devices);
+    const CostModel costs = small_costs(small_cluster());
+    const Plan plan = search(request, costs);
+    const Found found = brute_force(request, costs);
+    EXPECT_EQ(plan.strategy, found.strategy)
+        << strategy_summary(plan.strategy) << " against " << strategy_summary(found.strategy);
+    EXPECT_EQ(plan.prediction.step_time.value(), found.step);
+    EXPECT_EQ(plan.search.evaluated, found.tried);
+    EXPECT_TRUE(plan.search.proven);
+  }
+}
+
+TEST(Search, AnyNumberOfThreadsGivesTheSameFile) {
+  const CostModel costs = small_costs(small_cluster());
+  SearchRequest request = nano_request(2);
+  request.threads = 1;
+  const std::string one = plan_text(search(request, costs));
+  request.threads = 3;
+  EXPECT_EQ(one, plan_text(search(request, costs)));
+}
+
+TEST(Search, EmitsPlansThatTheCheckerAccepts) {
+  const CostModel costs = small_costs(small_cluster());
+  for (const char* fixed : {"mp", "pp", "dp", "sharding_degree"}) {
+    const Plan plan = search(nano_request(2, {{fixed, "2"}}), costs);
+    for (const Violation& violation : check(plan)) {
+      ADD_FAILURE() << fixed << ": " << violation.rule << ": " << violation.message;
+    }
+  }
+}
+
+TEST(Search, FixedChoicesHold) {
+  const Plan plan =
+      search(nano_request(2, {{"pp", "2"}, {"recompute", "full"}}), small_costs(small_cluster()));
+  EXPECT_EQ(plan.strategy.pp, 2);
+  EXPECT_EQ(plan.strategy.recompute, Recompute::full);
+  for (const RunnerUp& loser : plan.runners_up) EXPECT_EQ(loser.strategy.pp, 2);
+}
+
+TEST(Search, RunnersUpAreSlowerOrHeavierAndSayWhy) {
+  const Plan plan = search(nano_request(2), small_costs(small_cluster()));
+  ASSERT_FALSE(plan.runners_up.empty());
+  EXPECT_LE(plan.runners_up.size(), 8u);
+  for (const RunnerUp& loser : plan.runners_up) {
+    EXPECT_GE(loser.step_time, plan.prediction.step_time);
+    EXPECT_FALSE(loser.term.empty());
+    EXPECT_NE(loser.strategy, plan.strategy);
+  }
+}
+
+TEST(Search, CountsWhatItTriedAndRefused) {
+  SearchRequest request = nano_request(4);
+  request.job.heads = request.job.kv_heads = 7;
+  request.job.hidden = 56;
+  request.job.ffn_hidden = 224;
+  const Plan plan = search(request, small_costs(small_cluster()));
+  std::int64_t refused = 0;
+  for (const Pruned& pruned : plan.search.pruned) refused += pruned.count;
+  EXPECT_GT(refused, 0);
+  EXPECT_EQ(plan.search.space, plan.search.evaluated + refused);
+  EXPECT_EQ(plan.strategy.mp, 1);
+}
+
+TEST(Search, SevenHeadsCannotBeSplitInTwo) {
+  SearchRequest request = nano_request(2, {{"mp", "2"}});
+  request.job.heads = request.job.kv_heads = 7;
+  request.job.hidden = 56;
+  request.job.ffn_hidden = 224;
+  try {
+    search(request, small_costs(small_cluster()));
+    FAIL() << "7 heads were split in 2";
+  } catch (const InfeasibleError& error) {
+    EXPECT_NE(std::string(error.what()).find("heads"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Search, MemoryDecidesWhatMayRun) {
+  // Between the least peak and the fastest plan's peak: the fastest no longer fits, another does.
+  Cluster cluster = small_cluster();
+  const Plan roomy = search(nano_request(2), small_costs(cluster));
+  cluster.device.memory = roomy.prediction.stages[0].peak - Bytes(1);
+  for (const StagePrediction& stage : roomy.prediction.stages) {
+    cluster.device.memory = std::max(cluster.device.memory, stage.peak - Bytes(1));
+  }
+  const Plan tight = search(nano_request(2), small_costs(cluster));
+  EXPECT_NE(tight.strategy, roomy.strategy);
+  EXPECT_GT(tight.search.infeasible, 0);
+  for (const StagePrediction& stage : tight.prediction.stages)
+    EXPECT_LE(stage.peak, stage.capacity);
+}
+
+TEST(Search, NothingFitsNamesTheBytesAndTheStage) {
+  Cluster cluster = small_cluster();
+  cluster.device.memory = Bytes(100'000);
+  try {
+    search(nano_request(2), small_costs(cluster));
+    FAIL() << "it fitted";
+  } catch (const InfeasibleError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("100000 bytes"), std::string::npos) << message;
+    EXPECT_NE(message.find("on stage"), std::string::npos) << message;
+  }
+}
+
+TEST(Search, MoreCoresThanThereAreIsLabelledAndMoreGpusAreRefused) {
+  Cluster cluster = small_cluster();
+  EXPECT_FALSE(check_devices(cluster, 4));
+  EXPECT_TRUE(check_devices(cluster, 8));
+  EXPECT_TRUE(search(nano_request(8, {{"pp", "4"}}), small_costs(cluster)).oversubscribed);
+  cluster.device.kind = DeviceKind::gpu;
+  EXPECT_FALSE(check_devices(cluster, 4));
+  EXPECT_THROW(check_devices(cluster, 8), InfeasibleError);
+  cluster.nodes.reset();
+  EXPECT_FALSE(check_devices(cluster, 8));
+}
+
+TEST(Search, ProgressReachesTheEnd) {
+  SearchRequest request = nano_request(1);
+  std::int64_t last = 0, of = 0;
+  request.progress = [&](std::int64_t done, std::int64_t total) {
+    EXPECT_EQ(done, last + 1);
+    last = done, of = total;
+  };
+  search(request, small_costs(small_cluster()));
+  EXPECT_EQ(last, 10);
+  EXPECT_EQ(of, 10);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,103 @@
+// Space: which strategies there are, in which order, and why the others are not.
+#include "planner/space.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/planner/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+TEST(Space, OneDeviceHasMicroBatchesTimesRecompute) {
+  // Divisors of 16: 1 2 4 8 16; no gradient crosses ranks, so one bucket size.
+  const Space space = enumerate(nano_job(), 1, {});
+  EXPECT_EQ(space.enumerated, 5 * 2);
+  EXPECT_EQ(space.legal.size(), 10u);
+  EXPECT_TRUE(space.rejected.empty());
+}
+
+TEST(Space, TwoDevicesCountByHand) {
+  // mp2 and pp2: batch width 1, 5 micro-batches x 2. dp2 and sharding2: divisors of 8 (4) x 2 x 4.
+  const Space space = enumerate(nano_job(), 2, {});
+  EXPECT_EQ(space.enumerated, 2 * (5 * 2) + 2 * (4 * 2 * 4));
+  EXPECT_EQ(std::int64_t(space.legal.size()), space.enumerated);
+}
+
+TEST(Space, EveryStrategyIsLegalAndDistinct) {
+  const Space space = enumerate(nano_job(), 4, {});
+  std::set<std::string> seen;
+  for (const Strategy& strategy : space.legal) {
+    EXPECT_TRUE(legal(nano_job(), strategy, 4)) << strategy_summary(strategy);
+    EXPECT_TRUE(seen.insert(strategy_summary(strategy)).second) << strategy_summary(strategy);
+    EXPECT_EQ(strategy.sharding_stage, strategy.sharding_degree > 1 ? 1 : 0);
+  }
+}
+
+TEST(Space, OrderIsTheSameEveryTime) {
+  EXPECT_EQ(enumerate(nano_job(), 4, {}).legal, enumerate(nano_job(), 4, {}).legal);
+}
+
+TEST(Space, FixedFieldsTakeOnlyThatValue) {
+  const Space space = enumerate(nano_job(), 4, {{"mp", "2"}, {"micro_batch", "4"}});
+  ASSERT_FALSE(space.legal.empty());
+  for (const Strategy& strategy : space.legal) {
+    EXPECT_EQ(strategy.mp, 2);
+    EXPECT_EQ(strategy.micro_batch, 4);
+  }
+}
+
+TEST(Space, FixedBucketBytesReplaceTheLadder) {
+  const Space space = enumerate(nano_job(), 2, {{"dp", "2"}, {"grad_bucket_bytes", "65536"}});
+  EXPECT_EQ(space.enumerated, 4 * 2);
+  for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(65536));
+}
+
+TEST(Space, FieldsWithoutALadderCanBeFixedToo) {
+  const Space space = enumerate(nano_job(), 2, {{"pp", "2"}, {"send_slots", "3"}});
+  ASSERT_FALSE(space.legal.empty());
+  for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.send_slots, 3);
+}
+
+TEST(Space, RejectionsAreCountedByRuleNotByNumber) {
+  Job job = nano_job();
+  job.heads = job.kv_heads = 7;
+  job.hidden = 56;
+  job.ffn_hidden = 224;
+  const Space space = enumerate(job, 4, {});
+  // mp 2 and mp 4 break the same rule: one row, with both counted.
+  std::int64_t heads_rows = 0, rejected = 0;
+  for (const Pruned& pruned : space.rejected) {
+    heads_rows += pruned.reason.find("heads") != std::string::npos;
+    rejected += pruned.count;
+  }
+  EXPECT_EQ(heads_rows, 1);
+  EXPECT_EQ(rejected + std::int64_t(space.legal.size()), space.enumerated);
+  for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.mp, 1);
+}
+
+TEST(Space, ImpossibleFixedDegreesLeaveTheReason) {
+  const Space space = enumerate(nano_job(), 2, {{"mp", "4"}, {"pp", "4"}});
+  EXPECT_TRUE(space.legal.empty());
+  ASSERT_FALSE(space.rejected.empty());
+  EXPECT_NE(space.first_reason.find("devices"), std::string::npos) << space.first_reason;
+}
+
+TEST(Space, IndivisibleBatchLeavesTheReason) {
+  Job job = nano_job();
+  job.global_batch = 3;
+  const Space space = enumerate(job, 2, {{"dp", "2"}});
+  EXPECT_TRUE(space.legal.empty());
+  EXPECT_NE(space.first_reason.find("batch"), std::string::npos) << space.first_reason;
+}
+
+TEST(Space, UnknownKeysAndBadValuesAreUsageErrors) {
+  EXPECT_THROW(enumerate(nano_job(), 2, {{"micro_bach", "2"}}), UsageError);
+  EXPECT_THROW(enumerate(nano_job(), 2, {{"mp", "two"}}), UsageError);
+  EXPECT_THROW(enumerate(nano_job(), 0, {}), UsageError);
+}
+
+}  // namespace
+}  // namespace plimsoll

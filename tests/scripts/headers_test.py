@@ -1,0 +1,39 @@
+"""Every header compiles on its own: whoever includes it needs nothing before it."""
+
+import concurrent.futures
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
+FOLDERS = ("base graph models passes simulator plan reports planner runtime calibrate tests").split()
+FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", f"-I{SOURCE}"]
+
+
+def compile_alone(header, scratch):
+    """The compiler's message, empty when the header stands alone (included twice, for its guard)."""
+    unit = scratch / (str(header).replace("/", "_") + ".cpp")
+    unit.write_text(f'#include "{header}"\n#include "{header}"\n')
+    command = [os.environ.get("CXX", "g++"), *FLAGS, str(unit)]
+    return subprocess.run(command, capture_output=True, text=True).stderr
+
+
+def main():
+    headers = [p.relative_to(SOURCE) for folder in FOLDERS
+               for p in sorted((SOURCE / folder).rglob("*.h"))]
+    assert headers, "no headers found"
+    with tempfile.TemporaryDirectory() as name:
+        scratch = pathlib.Path(name)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            messages = list(pool.map(lambda header: compile_alone(header, scratch), headers))
+    failed = [(header, message) for header, message in zip(headers, messages) if message]
+    for header, message in failed:
+        print(f"{header} does not stand alone:\n{message}")
+    print(f"{len(headers) - len(failed)} of {len(headers)} headers stand alone")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""How the script tests find and run the executables."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
+BIN = pathlib.Path(os.environ["PLIMSOLL_BIN_DIR"])
+NANO = SOURCE / "tests" / "gpt-nano.json"
+
+# Documented in docs/formats.md.
+OK, INTERNAL, USAGE, BAD_INPUT, INFEASIBLE, ENVIRONMENT, OUTSIDE_TOLERANCE = 0, 1, 2, 3, 4, 6, 7
+
+# A machine that exists only for tests: figures chosen, not measured.
+CLUSTER = {
+    "name": "test-cpu",
+    "nodes": 1,
+    "devices_per_node": 4,
+    "device": {
+        "name": "test-core",
+        "kind": "cpu_core",
+        "memory": "4 GiB",
+        "memory_bandwidth": "10 GB/s",
+        "peak": {"fp32": "100 GFLOP/s"},
+    },
+    "levels": [{"name": "memory", "devices": 0, "bandwidth": "5 GB/s", "latency": "2 us"}],
+    "source": "chosen for tests, not measured",
+}
+
+
+def planner(*arguments, timeout=300):
+    """Runs `planner ARGUMENTS`; returns the completed process with text output."""
+    command = [str(BIN / "planner"), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+def write_json(path, value):
+    path.write_text(json.dumps(value, indent=2) + "\n")
+    return path
+
+
+def nano_job(**changes):
+    """The tests' job with some keys changed; None removes a key."""
+    job = json.loads(NANO.read_text())
+    job.update(changes)
+    return {key: value for key, value in job.items() if value is not None}

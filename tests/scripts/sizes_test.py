@@ -1,0 +1,26 @@
+"""No source file is longer than 500 lines."""
+
+import os
+import pathlib
+import sys
+
+SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
+FOLDERS = ("base graph models passes simulator plan reports planner runtime calibrate tests "
+           "scripts cmake").split()
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ""}
+MOST = 500
+
+
+def main():
+    files = [p for folder in FOLDERS for p in sorted((SOURCE / folder).rglob("*"))
+             if p.is_file() and p.suffix in SUFFIXES and "__pycache__" not in p.parts]
+    lengths = {path: len(path.read_text().splitlines()) for path in files}
+    too_long = {path: length for path, length in lengths.items() if length > MOST}
+    for path, length in too_long.items():
+        print(f"{path.relative_to(SOURCE)}: {length} lines, at most {MOST}")
+    print(f"{len(files)} files, the longest has {max(lengths.values())} lines")
+    return 1 if too_long else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
