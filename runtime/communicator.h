@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -22,21 +24,25 @@ struct CommunicationTimes {
   Picoseconds end;
 };
 
-/// Where a rank is, for messages when something stops.
+/// Where a rank is, for messages when something stops, and what its stream still has to do.
 struct CommunicationLabel {
   std::int64_t step = 0;
   const char* routine = "";  ///< must outlive the communication
+  /// Ticket of the previous communication on the same stream: this one does not begin before that
+  /// one has completed. 0: none, or already waited for.
+  std::uint64_t after = 0;
 };
 
 /// One rank's handle. Posting never waits for other ranks; wait() does, up to the deadline.
 class Communicator {
  public:
-  using Ticket = std::uint64_t;
+  using Ticket = std::uint64_t;  ///< never 0
 
   virtual ~Communicator() = default;
   virtual std::string_view name() const = 0;
   /// all_reduce, reduce_scatter, all_gather in place on `elements` of `dtype` at `data`, over the
-  /// rank's `group`. Parts of scatter and gather are elements/size, by index in the group.
+  /// rank's `group`. Parts of scatter and gather are elements/size, by index in the group. Throws
+  /// std::runtime_error when another member posted something else in its place.
   virtual Ticket post_collective(OpKind kind, const Group& group, Reduction reduction, DType dtype,
                                  std::int64_t elements, std::byte* data,
                                  const CommunicationLabel& label) = 0;
@@ -49,7 +55,8 @@ class Communicator {
   /// Blocks until done; every ticket is waited for exactly once. Throws EnvironmentError naming
   /// rank, communication and step when the deadline passes, RankFailure when another rank failed.
   virtual CommunicationTimes wait(Ticket ticket) = 0;
-  /// Tells the other ranks that this one failed; their waits throw.
+  /// Tells the other ranks that this one failed; their waits and posts throw. When it returns,
+  /// nobody reads or writes this rank's memory any more.
   virtual void abort(const std::string& reason) = 0;
 };
 
@@ -61,6 +68,7 @@ class RankFailure : public std::runtime_error {
 /// Ranks as threads of this process. Reductions add in ascending rank order, so results are
 /// bitwise reproducible; the last rank to arrive does the work. handles[r] is for rank r's thread.
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
-    const Grid& grid, std::chrono::milliseconds deadline, std::chrono::steady_clock::time_point epoch);
+    const Grid& grid, std::chrono::milliseconds deadline,
+    std::chrono::steady_clock::time_point epoch);
 
 }  // namespace plimsoll

@@ -1,9 +1,9 @@
 // Executor: walks one rank's Program step by step, with a backend's kernels and a communicator.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "graph/program.h"
@@ -15,29 +15,39 @@ namespace plimsoll {
 
 struct ExecutorOptions {
   std::int64_t rank = 0;
-  std::int64_t seed = 0;       ///< of the job: initial parameters
-  Bytes workspace;             ///< Framework::workspace
-  bool checking = false;       ///< guard zones around blocks, released blocks poisoned
+  std::int64_t seed = 0;  ///< of the job: initial parameters
+  Bytes workspace;  ///< Framework::workspace; the Program's workspace buffer holds at least this
+  /// Guard zones around blocks; blocks are filled with NaN when acquired and when released. The
+  /// layout is then the executor's own; sizes and lifetimes stay the Program's.
+  bool checking = false;
   std::chrono::steady_clock::time_point epoch;
 };
 
 struct StepResult {
-  Picoseconds end;       ///< wall clock at the end of the step, from the epoch
-  float loss = 0;        ///< valid on ranks of the last stage
+  Picoseconds end;  ///< wall clock at the end of the step, from the epoch
+  float loss = 0;   ///< valid on ranks of the last stage
   float gradient_norm = 0;
 };
 
 class Executor {
  public:
-  /// Allocates the arena, builds kernels, initialises parameters. `program` must outlive it.
+  /// Allocates the arena, builds kernels, initialises parameters; call it on the thread that will
+  /// run the steps. `backend`, `communicator` and the text must outlive it. Throws EnvironmentError
+  /// when there is no memory and whatever the backend's prepare() throws.
   Executor(const Program& program, Backend& backend, Communicator& communicator, TrainingText text,
            const ExecutorOptions& options);
   ~Executor();
 
-  /// Runs one step; with `trace`, also records its intervals and memory curve into it.
+  /// Room for one step's trace, so that recording it allocates nothing large.
+  void reserve_trace(Timeline& trace);
+  /// Runs step `index` (from 0); with `trace`, also appends its intervals and this rank's memory
+  /// with its curve. When something fails it aborts the communicator, then throws
+  /// std::runtime_error or EnvironmentError naming rank, step and routine (RankFailure when it was
+  /// another rank that failed); the executor cannot go on after that.
   StepResult step(std::int64_t index, Timeline* trace = nullptr);
 
-  /// Counted from acquire and release since construction.
+  /// Counted from acquire and release since construction, in the sizes that the bound tensors
+  /// need. `arena` is the end of the farthest block that was acquired. Without a curve.
   RankMemory memory() const;
   /// Copies of arenas, for tests that compare strategies.
   std::vector<float> gradients() const;

@@ -1,8 +1,9 @@
-// Runs a job's Programs for some steps on threads of this process and measures.
+// Train: runs a job's Programs for some steps on threads of this process and measures.
 #pragma once
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,28 +12,34 @@
 #include "models/framework.h"
 #include "models/job.h"
 #include "plan/measured.h"
+#include "runtime/backend.h"
 
 namespace plimsoll {
 
 struct TrainOptions {
   std::string backend = "cpu";
-  std::int64_t steps = 20;
-  std::int64_t warm_up_steps = 2;
+  std::int64_t steps = 20;         ///< >= 1; the last one is traced
+  std::int64_t warm_up_steps = 2;  ///< not in step_times
   std::chrono::milliseconds deadline{60'000};
   bool checking = false;
-  bool keep_gradients = false;  ///< copy every rank's gradient arena after the first step
-  bool keep_parameters = false; ///< ... and parameter arena after the last
-  /// Called on rank 0's thread after each step.
+  bool keep_gradients = false;   ///< copy every rank's gradient arena after the first step
+  bool keep_parameters = false;  ///< ... and parameter arena after the last
+  /// Called on the calling thread, in order, once all ranks have finished a step.
   std::function<void(std::int64_t step, double loss, Seconds step_time)> progress;
+  /// Instead of make_backend(backend): tests inject ranks that fail.
+  std::function<std::unique_ptr<Backend>(std::int64_t rank)> backend_of_rank;
 };
 
 struct TrainResult {
-  Measured measured;  ///< plan_digest left empty
+  Measured measured;                                      ///< plan_digest left empty
   std::vector<std::vector<float>> gradients, parameters;  ///< by rank, when kept
 };
 
 /// programs[i] is the class of stage i. Throws EnvironmentError (deadline) or std::runtime_error (a
-/// rank threw), naming rank, communication and step.
+/// rank threw), naming rank, communication and step. A rank that has not stopped one more deadline
+/// after the failure is left behind on its thread, which holds copies of all it can reach.
+///
+/// Step time k is the time from when the last rank ended step k - 1 to when the last rank ends k.
 TrainResult train(std::span<const Program> programs, const Job& job, const Framework& framework,
                   std::span<const std::byte> text, const TrainOptions& options);
 

@@ -1,0 +1,95 @@
+// Exchange and Channel: how the ranks' posts find each other.
+#include "runtime/comm/exchange.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/comm/transfer.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_transfer(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv; }
+
+}  // namespace
+
+bool agree(const Request& a, const Request& b) {
+  if (is_transfer(a.kind)) return a.kind != b.kind && a.bytes == b.bytes;
+  return a.kind == b.kind && a.group == b.group && a.reduction == b.reduction &&
+         a.dtype == b.dtype && a.elements == b.elements;
+}
+
+std::string to_text(const Request& request) {
+  if (is_transfer(request.kind)) {
+    return fmt::format("{} of {} bytes", to_text(request.kind), request.bytes.count());
+  }
+  const std::string reduction =
+      request.reduction == Reduction::sum ? "" : fmt::format(" ({})", to_text(request.reduction));
+  return fmt::format("{}{} of {} {} elements over group {}", to_text(request.kind), reduction,
+                     request.elements, to_text(request.dtype), to_text(request.group));
+}
+
+Channel::Channel(std::vector<std::int64_t> ranks)
+    : members(std::move(ranks)), posts(members.size(), 0) {}
+
+Exchange& Channel::next(std::size_t member) {
+  const std::uint64_t number = posts[member]++;
+  INVARIANT(number >= first_open, "a rank posted twice on one exchange");
+  while (number - first_open >= open.size()) {
+    if (spare.empty()) {
+      all.push_back(std::make_unique<Exchange>());
+      Exchange& fresh = *all.back();
+      fresh.channel = this;
+      fresh.participants.resize(members.size());
+      for (auto& participant : fresh.participants) participant.shared_before.resize(members.size());
+      fresh.to_wait = members.size();
+      spare.push_back(&fresh);
+    }
+    open.push_back(spare.back());
+    spare.pop_back();
+  }
+  return *open[number - first_open];
+}
+
+void Channel::close_first() {
+  open.pop_front();
+  ++first_open;
+}
+
+void Channel::recycle(Exchange& exchange) {
+  for (auto& participant : exchange.participants) participant.posted = false;
+  exchange.posted = exchange.arrived = 0;
+  exchange.to_wait = members.size();
+  exchange.held.clear();
+  exchange.done.store(false, std::memory_order_relaxed);
+  spare.push_back(&exchange);
+}
+
+void perform(const Exchange& exchange) {
+  const auto& participants = exchange.participants;
+  const Request& request = participants[0].request;
+  if (is_transfer(request.kind)) {
+    // Members of a transfer's channel are {sender, receiver}.
+    std::memcpy(participants[1].data, participants[0].data, std::size_t(request.bytes.count()));
+    return;
+  }
+  constexpr std::size_t kFew = 64;
+  const auto run = [&](std::span<std::byte*> members) {
+    for (std::size_t i = 0; i < members.size(); ++i) members[i] = participants[i].data;
+    move_collective(request.kind, request.reduction, request.dtype, request.elements, members);
+  };
+  if (participants.size() <= kFew) {
+    std::array<std::byte*, kFew> few;
+    run(std::span(few).first(participants.size()));
+  } else {
+    std::vector<std::byte*> many(participants.size());
+    run(many);
+  }
+}
+
+}  // namespace plimsoll

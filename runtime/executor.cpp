@@ -1,0 +1,308 @@
+// Executor: walks one rank's Program in host issue order.
+#include "runtime/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/arena.h"
+#include "runtime/initialize.h"
+#include "runtime/memory_account.h"
+#include "runtime/prepare.h"
+
+namespace plimsoll {
+
+void plan_memory(Program& program, Bytes guard);  // passes/plan_memory.h
+
+namespace {
+
+using Ticket = Communicator::Ticket;
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+
+Program with_layout(const Program& program, bool checking) {
+  Program copy = program;
+  if (checking) plan_memory(copy, kGuard);
+  return copy;
+}
+
+/// The one buffer of a role that lives between steps.
+std::optional<BufferId> persistent_of(const Program& program, TensorRole role) {
+  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+    if (program.buffers[i].persistent && program.buffers[i].role == role) return BufferId(i);
+  }
+  return std::nullopt;
+}
+
+std::span<float> floats(const Program& program, const Arena& arena, TensorRole role) {
+  const auto id = persistent_of(program, role);
+  if (!id) return {};
+  return {reinterpret_cast<float*>(arena.at(*id)),
+          std::size_t(program.at(*id).bytes.count()) / sizeof(float)};
+}
+
+const float* find_scalars(const Program& program, const Arena& arena, const Coordinates& at) {
+  for (const Call& call : program.calls) {
+    const auto& slots = program.at(call.routine).slots;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      if (slots[i].kind != SlotKind::scalars) continue;
+      const Binding& binding = call.bindings[i];
+      return reinterpret_cast<const float*>(arena.at(binding.buffer) +
+                                            slot_offset(binding, at).count());
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+struct Executor::State {
+  State(const Program& planned, Backend& backend, Communicator& ranks, TrainingText text,
+        const ExecutorOptions& settings)
+      : options(settings),
+        communicator(ranks),
+        program(with_layout(planned, settings.checking)),
+        arena(program, settings.checking),
+        context(make_context(text)),
+        needed(needed_bytes(program, context.at, settings.workspace)),
+        prepared(prepare_program(program, arena, backend, context)),
+        scalars(find_scalars(program, arena, context.at)),
+        tickets(prepared.ops.size(), 0),
+        owners(prepared.ops.size(), 0),
+        reading(program.buffers.size(), 0) {
+    for (const PreparedCall& call : prepared.calls) {
+      const auto index = std::uint32_t(&call - prepared.calls.data());
+      std::fill_n(owners.begin() + call.first_op, call.routine->ops.size(), index);
+    }
+    last_on_stream.fill(kNone);
+    curve.reserve(prepared.calls.size() + 2);
+    for (const BufferId id : prepared.persistent) acquire(id);
+    initialize_parameters(program, context.at, options.seed,
+                          floats(program, arena, TensorRole::parameter));
+  }
+
+  RankContext make_context(TrainingText text) const {
+    RankContext made;
+    made.program = &program;
+    made.at = program.grid.coordinates(options.rank);
+    made.text = text;
+    if (const auto id = persistent_of(program, TensorRole::workspace)) {
+      made.workspace = {arena.at(*id), std::size_t(options.workspace.count())};
+    }
+    INVARIANT(made.workspace.size() == std::size_t(options.workspace.count()),
+              "the Program has no workspace buffer");
+    return made;
+  }
+
+  Picoseconds now() const {
+    const auto elapsed = std::chrono::steady_clock::now() - options.epoch;
+    const auto count = std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count();
+    return Picoseconds(std::int64_t{count} * 1000);
+  }
+
+  StepResult run_step(std::int64_t index, Timeline* into);
+  void issue(const PreparedCall& call);
+  void run_local(const PreparedCall& call, PreparedOp& op);
+  void post(std::uint32_t index);
+  void wait(std::uint32_t index);
+  void acquire(BufferId id);
+  void release(BufferId id);
+  void record_memory();
+  void record(const PreparedCall& call, const Op& op, const CommunicationTimes& times);
+  RankMemory memory() const;
+
+  const ExecutorOptions options;
+  Communicator& communicator;
+  const Program program;
+  Arena arena;
+  const RankContext context;
+  const std::vector<Bytes> needed;  ///< by buffer
+  PreparedProgram prepared;
+  const float* const scalars;
+  MemoryAccount account;
+  Bytes extent;  ///< end of the farthest block acquired so far
+
+  // Of the step that is running.
+  std::vector<Ticket> tickets;        ///< by op; 0: not posted, or waited for
+  std::vector<std::uint32_t> owners;  ///< by op: its call
+  std::vector<std::int32_t> reading;  ///< by buffer: communications in flight on it
+  std::array<std::uint32_t, kStreams> last_on_stream;  ///< its latest communication
+  std::int64_t step = 0;
+  const char* routine = "";
+  Timeline* trace = nullptr;
+  std::vector<MemoryPoint> curve;
+};
+
+StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
+  step = index;
+  trace = into;
+  last_on_stream.fill(kNone);
+  record_memory();
+  for (const PreparedCall& call : prepared.calls) issue(call);
+  for (const std::uint32_t op : prepared.communications) wait(op);
+  for (const BufferId id : prepared.last_releases) release(id);
+  record_memory();
+  arena.verify_persistent();
+  if (trace != nullptr) {
+    trace->memory.push_back(memory());
+    trace->memory.back().curve = std::exchange(curve, {});
+  }
+  StepResult result;
+  result.end = now();
+  if (scalars != nullptr) {
+    result.loss = scalars[std::size_t(Scalar::loss)];
+    result.gradient_norm = scalars[std::size_t(Scalar::gradient_norm)];
+  }
+  return result;
+}
+
+void Executor::State::issue(const PreparedCall& call) {
+  routine = call.routine->name.c_str();
+  for (const std::uint32_t op : call.waits) wait(op);
+  for (const BufferId id : call.releases) release(id);
+  for (const BufferId id : call.acquires) acquire(id);
+  if (!call.releases.empty() || !call.acquires.empty()) record_memory();
+  for (std::size_t i = 0; i < call.routine->ops.size(); ++i) {
+    const auto index = call.first_op + std::uint32_t(i);
+    PreparedOp& op = prepared.ops[index];
+    for (const std::uint32_t earlier : op.waits) wait(earlier);
+    if (op.kernel != nullptr) {
+      run_local(call, op);
+    } else {
+      post(index);
+    }
+  }
+}
+
+void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
+  const RunPosition position{step, call.call->micro_batch.value_or(0)};
+  if (trace == nullptr) {
+    op.kernel->run(op.inputs, op.outputs, position);
+    return;
+  }
+  const Picoseconds begin = now();
+  op.kernel->run(op.inputs, op.outputs, position);
+  record(call, *op.op, {begin, begin, now()});
+}
+
+void Executor::State::post(std::uint32_t index) {
+  const PreparedOp& op = prepared.ops[index];
+  // A stream runs its communications in order; the communicator keeps that without blocking.
+  std::uint32_t& last = last_on_stream[std::size_t(op.op->stream)];
+  const CommunicationLabel label{step, routine, last == kNone ? 0 : tickets[last]};
+  last = index;
+  ++reading[op.buffer.index()];
+  if (const auto* transfer = std::get_if<TransferParams>(&op.op->params)) {
+    const Bytes size = bytes_of(op.dtype) * op.elements;
+    tickets[index] = op.op->kind == OpKind::send
+                         ? communicator.post_send(transfer->stage_offset, size, op.data, label)
+                         : communicator.post_recv(transfer->stage_offset, size, op.data, label);
+    return;
+  }
+  const auto& collective = std::get<CollectiveParams>(op.op->params);
+  tickets[index] = communicator.post_collective(op.op->kind, collective.group, collective.reduction,
+                                                op.dtype, op.elements, op.data, label);
+}
+
+/// Does nothing when another wait came first: a ticket is waited for once.
+void Executor::State::wait(std::uint32_t index) {
+  if (tickets[index] == 0) return;
+  const CommunicationTimes times = communicator.wait(std::exchange(tickets[index], 0));
+  const PreparedOp& op = prepared.ops[index];
+  --reading[op.buffer.index()];
+  if (trace != nullptr) record(prepared.calls[owners[index]], *op.op, times);
+}
+
+void Executor::State::acquire(BufferId id) {
+  const Buffer& buffer = program.at(id);
+  account.acquire(buffer.role, needed[id.index()]);
+  extent = std::max(extent, buffer.offset + round_up(needed[id.index()], kBlockAlignment));
+  arena.acquire(id);
+}
+
+void Executor::State::release(BufferId id) {
+  const Buffer& buffer = program.at(id);
+  if (reading[id.index()] != 0) {
+    throw std::runtime_error("buffer " + buffer.name +
+                             " is released while a communication still uses it");
+  }
+  arena.release(id);
+  account.release(buffer.role, needed[id.index()]);
+}
+
+void Executor::State::record_memory() {
+  if (trace != nullptr) curve.push_back({now(), account.by_role()});
+}
+
+void Executor::State::record(const PreparedCall& call, const Op& op,
+                             const CommunicationTimes& times) {
+  Interval& interval = trace->intervals.emplace_back();
+  interval.rank = options.rank;
+  interval.stream = op.stream;
+  interval.kind = op.kind;
+  interval.phase = op.phase;
+  interval.routine = call.routine->name;
+  interval.layer = call.call->layer;
+  interval.micro_batch = call.call->micro_batch;
+  interval.posted = times.posted;
+  interval.begin = times.begin;
+  interval.end = times.end;
+}
+
+RankMemory Executor::State::memory() const {
+  RankMemory counted;
+  counted.rank = options.rank;
+  counted.peak = account.peak();
+  counted.by_role = account.peak_by_role();
+  counted.arena = extent;
+  return counted;
+}
+
+Executor::Executor(const Program& program, Backend& backend, Communicator& communicator,
+                   TrainingText text, const ExecutorOptions& options)
+    : state_(std::make_unique<State>(program, backend, communicator, text, options)) {}
+
+Executor::~Executor() = default;
+
+void Executor::reserve_trace(Timeline& trace) {
+  trace.intervals.reserve(trace.intervals.size() + state_->prepared.ops.size());
+  trace.memory.reserve(trace.memory.size() + 1);
+  state_->curve.reserve(state_->prepared.calls.size() + 2);
+}
+
+StepResult Executor::step(std::int64_t index, Timeline* trace) {
+  try {
+    return state_->run_step(index, trace);
+  } catch (const RankFailure&) {
+    throw;
+  } catch (const EnvironmentError& error) {
+    state_->communicator.abort(error.what());
+    throw;
+  } catch (const std::exception& error) {
+    const std::string reason =
+        fmt::format("rank {} failed in step {}, routine {}: {}", state_->options.rank, index,
+                    state_->routine, error.what());
+    state_->communicator.abort(reason);
+    throw std::runtime_error(reason);
+  }
+}
+
+RankMemory Executor::memory() const { return state_->memory(); }
+
+std::vector<float> Executor::gradients() const {
+  const auto values = floats(state_->program, state_->arena, TensorRole::gradient);
+  return {values.begin(), values.end()};
+}
+
+std::vector<float> Executor::parameters() const {
+  const auto values = floats(state_->program, state_->arena, TensorRole::parameter);
+  return {values.begin(), values.end()};
+}
+
+}  // namespace plimsoll

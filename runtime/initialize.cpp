@@ -1,0 +1,117 @@
+// Initial parameters: a counter-based generator over global element indices.
+#include "runtime/initialize.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+using Words = std::array<std::uint32_t, 4>;
+
+// Philox4x32-10: constants and round function of Salmon et al. 2011, section 3.3.
+Words philox(Words counter, std::uint32_t key0, std::uint32_t key1) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {std::uint32_t(product1 >> 32) ^ counter[1] ^ key0, std::uint32_t(product1),
+               std::uint32_t(product0 >> 32) ^ counter[3] ^ key1, std::uint32_t(product0)};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+// FNV-1a over the name, started from the seed: one key per (seed, parameter).
+std::uint64_t key_of(std::int64_t seed, std::string_view parameter) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto mix = [&hash](unsigned char byte) { hash = (hash ^ byte) * 0x100000001b3; };
+  for (int shift = 0; shift < 64; shift += 8) mix(std::uint8_t(std::uint64_t(seed) >> shift));
+  for (const char letter : parameter) mix(static_cast<unsigned char>(letter));
+  return hash;
+}
+
+/// 53 random bits in (0, 1]: its logarithm is finite.
+double uniform(std::uint32_t high, std::uint32_t low) {
+  const std::uint64_t bits = ((std::uint64_t{high} << 32) | low) >> 11;
+  return double(bits + 1) * 0x1p-53;
+}
+
+/// Elements 2 * pair and 2 * pair + 1.
+std::pair<double, double> normal_pair(std::uint64_t key, std::int64_t layer, std::int64_t pair) {
+  const Words counter = {std::uint32_t(pair), std::uint32_t(std::uint64_t(pair) >> 32),
+                         std::uint32_t(layer), 0};
+  const Words words = philox(counter, std::uint32_t(key), std::uint32_t(key >> 32));
+  const double radius = std::sqrt(-2 * std::log(uniform(words[0], words[1])));
+  const double angle = 2 * std::numbers::pi * uniform(words[2], words[3]);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
+}
+
+double normal_at(std::uint64_t key, std::int64_t layer, std::int64_t index) {
+  const auto [even, odd] = normal_pair(key, layer, index / 2);
+  return index % 2 == 0 ? even : odd;
+}
+
+void fill_normal(const Segment& segment, const Coordinates& at, std::int64_t seed,
+                 std::span<float> values) {
+  const std::uint64_t key = key_of(seed, segment.parameter);
+  for (std::int64_t i = 0; i < segment.elements; ++i) {
+    const std::int64_t index = global_index(segment.shape, segment.split, at, i);
+    // Neighbours share a pair: most of the time both lie in this part.
+    if (index % 2 == 0 && i + 1 < segment.elements &&
+        global_index(segment.shape, segment.split, at, i + 1) == index + 1) {
+      const auto [even, odd] = normal_pair(key, segment.layer, index / 2);
+      values[std::size_t(i)] = float(segment.init_stddev * even);
+      values[std::size_t(++i)] = float(segment.init_stddev * odd);
+    } else {
+      values[std::size_t(i)] = float(segment.init_stddev * normal_at(key, segment.layer, index));
+    }
+  }
+}
+
+}  // namespace
+
+double standard_normal(std::int64_t seed, std::string_view parameter, std::int64_t layer,
+                       std::int64_t index) {
+  return normal_at(key_of(seed, parameter), layer, index);
+}
+
+std::int64_t global_index(const Shape& local, const std::optional<Split>& split,
+                          const Coordinates& at, std::int64_t index) {
+  if (!split || split->degree == 1) return index;
+  std::int64_t inner = 1;
+  for (std::size_t d = std::size_t(split->dim) + 1; d < local.size(); ++d) inner *= local[d];
+  const std::int64_t extent = local[std::size_t(split->dim)];
+  const std::int64_t outer_index = index / (extent * inner);
+  const std::int64_t along = index / inner % extent + extent * at[std::size_t(split->axis)];
+  return (outer_index * extent * split->degree + along) * inner + index % inner;
+}
+
+void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
+                           std::span<float> arena) {
+  for (const Segment& segment : program.segments) {
+    INVARIANT(segment.offset >= 0 && std::size_t(segment.offset + segment.elements) <= arena.size(),
+              "segment " + segment.parameter + " lies outside the parameter arena");
+    const auto values = arena.subspan(std::size_t(segment.offset), std::size_t(segment.elements));
+    switch (segment.init) {
+      case Init::none:
+        break;
+      case Init::zeros:
+        std::fill(values.begin(), values.end(), 0.0f);
+        break;
+      case Init::ones:
+        std::fill(values.begin(), values.end(), 1.0f);
+        break;
+      case Init::normal:
+        fill_normal(segment, at, seed, values);
+        break;
+    }
+  }
+}
+
+}  // namespace plimsoll

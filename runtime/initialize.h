@@ -1,0 +1,27 @@
+// Initial parameters: a value depends only on the seed, the parameter's name, its layer and the
+// element's index in the whole (unsplit) parameter, so every strategy starts the same model.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "graph/grid.h"
+#include "graph/program.h"
+
+namespace plimsoll {
+
+/// Element `index` (row-major) of N(0, 1) for one parameter. Philox4x32-10 (Salmon et al. 2011,
+/// "Parallel random numbers: as easy as 1, 2, 3") counted by index and layer, then Box-Muller.
+double standard_normal(std::int64_t seed, std::string_view parameter, std::int64_t layer,
+                       std::int64_t index);
+
+/// Index in the whole parameter of element `index` of the part held at `at`; both row-major.
+std::int64_t global_index(const Shape& local, const std::optional<Split>& split,
+                          const Coordinates& at, std::int64_t index);
+
+/// Fills the segments of the parameter arena; what lies between segments stays as it is.
+void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
+                           std::span<float> arena);
+
+}  // namespace plimsoll

@@ -1,0 +1,160 @@
+// Prepare: kernels, addresses and waits of a Program on one rank.
+#include "runtime/prepare.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/op_table.h"
+
+namespace plimsoll {
+namespace {
+
+bool communicates(OpKind kind) {
+  const OpClass op_class = row(kind).op_class;
+  return op_class == OpClass::collective || op_class == OpClass::point_to_point;
+}
+
+/// The buffer that holds a tensor of a call, and where in it the tensor starts.
+std::pair<BufferId, Bytes> locate(const Routine& routine, const Call& call, TensorId tensor,
+                                  const Coordinates& at) {
+  const Place& place = routine.places[tensor.index()];
+  if (!place.slot) return {call.frame, place.offset};
+  const Binding& binding = call.bindings[*place.slot];
+  return {binding.buffer, slot_offset(binding, at) + place.offset};
+}
+
+class Preparer {
+ public:
+  Preparer(const Program& program, const Arena& arena, Backend& backend, const RankContext& context)
+      : program_(program), arena_(arena), backend_(backend), context_(context) {}
+
+  PreparedProgram run() {
+    make_kernels();
+    for (std::size_t i = 0; i < program_.calls.size(); ++i) add_call(program_.calls[i]);
+    for (std::size_t i = 0; i < program_.buffers.size(); ++i) add_lifetime(BufferId(i));
+    return std::move(result_);
+  }
+
+ private:
+  void make_kernels() {
+    for (const Routine& routine : program_.routines) {
+      std::vector<Kernel*>& kernels = kernels_.emplace_back();
+      for (const Op& op : routine.ops) {
+        if (communicates(op.kind)) {
+          kernels.push_back(nullptr);
+          continue;
+        }
+        result_.kernels.push_back(backend_.prepare(op, routine.tensors, context_));
+        kernels.push_back(result_.kernels.back().get());
+      }
+    }
+  }
+
+  void add_call(const Call& call) {
+    const Routine& routine = program_.at(call.routine);
+    PreparedCall& prepared = result_.calls.emplace_back();
+    prepared.call = &call;
+    prepared.routine = &routine;
+    prepared.first_op = std::uint32_t(result_.ops.size());
+    for (const Wait& wait : call.waits) add_waits(wait, prepared.waits);
+    for (std::size_t i = 0; i < routine.ops.size(); ++i) add_op(prepared, i);
+  }
+
+  // Local ops are over when they return, so only communications are ever waited for.
+  void add_waits(const Wait& wait, std::vector<std::uint32_t>& waits) const {
+    const PreparedCall& earlier = result_.calls[wait.call];
+    for (std::size_t op = 0; op < earlier.routine->ops.size(); ++op) {
+      if (wait.port && earlier.routine->ports[*wait.port].op != op) continue;
+      if (communicates(earlier.routine->ops[op].kind)) {
+        waits.push_back(earlier.first_op + std::uint32_t(op));
+      }
+    }
+  }
+
+  void add_op(const PreparedCall& call, std::size_t index) {
+    const Op& op = call.routine->ops[index];
+    PreparedOp prepared;
+    prepared.op = &op;
+    prepared.kernel = kernels_[call.call->routine.index()][index];
+    for (const TensorId id : op.inputs) prepared.inputs.push_back(address(call, id));
+    for (const TensorId id : op.outputs) prepared.outputs.push_back(address(call, id));
+    for (const std::uint32_t wait : op.waits) {
+      if (communicates(call.routine->ops[wait].kind))
+        prepared.waits.push_back(call.first_op + wait);
+    }
+    if (prepared.kernel == nullptr) add_operand(call, prepared);
+    result_.ops.push_back(std::move(prepared));
+  }
+
+  void add_operand(const PreparedCall& call, PreparedOp& prepared) {
+    const Op& op = *prepared.op;
+    const TensorId operand = op.kind == OpKind::recv ? op.outputs[0] : op.inputs[0];
+    INVARIANT(op.inputs.empty() || op.outputs.empty() || prepared.inputs[0] == prepared.outputs[0],
+              "collectives work in place in " + call.routine->name);
+    const Tensor& tensor = call.routine->tensors[operand.index()];
+    prepared.data = address(call, operand);
+    prepared.dtype = tensor.dtype;
+    prepared.elements = elements(tensor.shape);
+    prepared.buffer = locate(*call.routine, *call.call, operand, context_.at).first;
+    result_.communications.push_back(std::uint32_t(result_.ops.size()));
+  }
+
+  std::byte* address(const PreparedCall& call, TensorId tensor) const {
+    const auto [buffer, offset] = locate(*call.routine, *call.call, tensor, context_.at);
+    return arena_.at(buffer) + offset.count();
+  }
+
+  void add_lifetime(BufferId id) {
+    const Buffer& buffer = program_.at(id);
+    if (buffer.persistent) {
+      result_.persistent.push_back(id);
+      return;
+    }
+    if (buffer.begin == buffer.end) return;
+    result_.calls[buffer.begin].acquires.push_back(id);
+    if (buffer.end < program_.calls.size()) {
+      result_.calls[buffer.end].releases.push_back(id);
+    } else {
+      result_.last_releases.push_back(id);
+    }
+  }
+
+  const Program& program_;
+  const Arena& arena_;
+  Backend& backend_;
+  const RankContext& context_;
+  std::vector<std::vector<Kernel*>> kernels_;  // by routine and op
+  PreparedProgram result_;
+};
+
+}  // namespace
+
+PreparedProgram prepare_program(const Program& program, const Arena& arena, Backend& backend,
+                                const RankContext& context) {
+  return Preparer(program, arena, backend, context).run();
+}
+
+std::vector<Bytes> needed_bytes(const Program& program, const Coordinates& at, Bytes workspace) {
+  std::vector<Bytes> needed(program.buffers.size());
+  for (const Call& call : program.calls) {
+    const Routine& routine = program.at(call.routine);
+    for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+      const auto [buffer, offset] = locate(routine, call, TensorId(i), at);
+      Bytes& reach = needed[buffer.index()];
+      reach = std::max(reach, offset + bytes_of(routine.tensors[i]));
+    }
+  }
+  for (std::size_t i = 0; i < needed.size(); ++i) {
+    const Buffer& buffer = program.buffers[i];
+    if (buffer.role == TensorRole::workspace) needed[i] = workspace;
+    INVARIANT(needed[i] <= buffer.bytes, "tensors reach beyond the end of buffer " + buffer.name);
+  }
+  return needed;
+}
+
+Bytes slot_offset(const Binding& binding, const Coordinates& at) {
+  return binding.offset + binding.shard_stride * at[std::size_t(Axis::sharding)];
+}
+
+}  // namespace plimsoll

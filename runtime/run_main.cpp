@@ -1,0 +1,153 @@
+// planner-run: trains the job of a plan on this machine and writes what it measured.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "graph/text.h"
+#include "passes/pipeline.h"
+#include "plan/measured.h"
+#include "plan/plan.h"
+#include "runtime/train.h"
+
+namespace plimsoll {
+namespace {
+
+struct Arguments {
+  std::string plan, data, output;
+  std::string backend = "cpu";
+  std::int64_t steps = 20;
+  double deadline = 60;
+  bool check = false;
+  bool json = false;
+};
+
+constexpr std::int64_t kWarmUpSteps = 2;
+/// Two warm-up steps, one that is timed, one that is traced.
+constexpr std::int64_t kLeastSteps = kWarmUpSteps + 2;
+
+/// The plan's Programs, rebuilt; another version of the passes would run something else than what
+/// was predicted, so their digests must agree.
+std::vector<Program> rebuild(const Plan& plan, const std::string& file) {
+  std::vector<Program> programs = lower({plan.job, plan.strategy, plan.framework});
+  bool same = programs.size() == plan.program_digests.size();
+  for (std::size_t i = 0; same && i < programs.size(); ++i) {
+    same = digest(print(programs[i])) == plan.program_digests[i];
+  }
+  if (!same) {
+    throw InputError(
+        file, "/program_digests",
+        "the Programs of this plan differ from those this version builds from its job, "
+        "strategy and framework; plan again");
+  }
+  return programs;
+}
+
+std::string read_text(const Arguments& arguments, const Job& job) {
+  std::string text = read_file(arguments.data);
+  if (std::int64_t(text.size()) <= job.sequence + 1) {
+    throw InputError(
+        arguments.data, "",
+        fmt::format("found {} bytes; one sequence and its last target need more than {}",
+                    text.size(), job.sequence + 1));
+  }
+  return text;
+}
+
+std::string summary(const Plan& plan, const Measured& measured) {
+  std::string text =
+      fmt::format("{}: {} on {} ranks, backend {}, {} steps\n", plan.job.name,
+                  strategy_summary(plan.strategy), plan.devices, measured.backend, measured.steps);
+  text += "  step        loss   gradient norm\n";
+  for (std::size_t step = 0; step < measured.losses.size(); ++step) {
+    text += fmt::format("{:6}  {:10.6f}  {:14.6f}\n", step + 1, measured.losses[step],
+                        measured.gradient_norms[step]);
+  }
+  text += "  rank      peak bytes\n";
+  for (const RankMemory& memory : measured.timeline.memory) {
+    text += fmt::format("{:6}  {:14}\n", memory.rank, memory.peak.count());
+  }
+  return text;
+}
+
+void run(const Arguments& arguments) {
+  if (arguments.steps < kLeastSteps) {
+    throw UsageError(fmt::format("--steps {}: at least {} ({} warm-up, 1 timed, 1 traced)",
+                                 arguments.steps, kLeastSteps, kWarmUpSteps));
+  }
+  if (!(arguments.deadline > 0 && arguments.deadline <= 1e6)) {
+    throw UsageError("--deadline: seconds above 0, at most 1e6");
+  }
+  const Plan plan = read_plan(arguments.plan);
+  const std::string text = read_text(arguments, plan.job);
+  const std::vector<Program> programs = rebuild(plan, arguments.plan);
+
+  TrainOptions options;
+  options.backend = arguments.backend;
+  options.steps = arguments.steps;
+  options.warm_up_steps = kWarmUpSteps;
+  options.deadline = std::chrono::milliseconds(std::int64_t(arguments.deadline * 1e3));
+  options.checking = arguments.check;
+  options.progress = [&](std::int64_t step, double loss, Seconds time) {
+    fmt::print(stderr, "step {}/{}  loss {:.4f}  {}\n", step + 1, arguments.steps, loss,
+               to_text(time));
+  };
+  Measured measured =
+      train(programs, plan.job, plan.framework, std::as_bytes(std::span(text)), options).measured;
+  measured.plan_digest = digest(plan_text(plan));
+  if (!arguments.output.empty()) write_file_atomically(arguments.output, measured_text(measured));
+  fmt::print(stderr, "median step time {} over {} steps\n", to_text(measured.median_step_time),
+             measured.step_times.size());
+  fmt::print("{}", arguments.json ? measured_text(measured) : summary(plan, measured));
+}
+
+/// A rank that never came back may still run on its thread: leave without unwinding around it.
+[[noreturn]] void leave(ExitCode code, const std::string& message) {
+  fmt::print(stderr, "planner-run: {}\n", message);
+  std::fflush(nullptr);
+  std::_Exit(int(code));
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+int main(int count, char** words) {
+  using namespace plimsoll;
+  Arguments arguments;
+  CLI::App app("Trains the job of a plan on this machine and measures it.", "planner-run");
+  app.add_option("PLAN", arguments.plan, "plan to run (planner plan -o)")->required();
+  app.add_option("--data", arguments.data, "file whose bytes are trained on")->required();
+  app.add_option("--steps", arguments.steps, "training steps, the last one traced")
+      ->capture_default_str();
+  app.add_option("-o,--output", arguments.output, "file to write the measurement to");
+  app.add_option("--backend", arguments.backend, "cpu or null")->capture_default_str();
+  app.add_option("--deadline", arguments.deadline, "seconds a rank waits for others")
+      ->capture_default_str();
+  app.add_flag("--check", arguments.check, "guard zones and poisoned memory (slower)");
+  app.add_flag("--json", arguments.json, "print the measurement as JSON");
+  try {
+    app.parse(count, words);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? int(ExitCode::ok) : int(ExitCode::usage);
+  }
+  try {
+    run(arguments);
+    return std::fflush(stdout) == 0 ? int(ExitCode::ok) : int(ExitCode::environment);
+  } catch (const UsageError& error) {
+    leave(ExitCode::usage, error.what());
+  } catch (const InputError& error) {
+    leave(ExitCode::bad_input, error.what());
+  } catch (const InfeasibleError& error) {
+    leave(ExitCode::infeasible, error.what());
+  } catch (const EnvironmentError& error) {
+    leave(ExitCode::environment, error.what());
+  } catch (const std::exception& error) {
+    leave(ExitCode::internal, error.what());
+  }
+}
