@@ -2,8 +2,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -12,13 +13,18 @@
 #include "models/calibration.h"
 #include "models/cluster.h"
 #include "models/framework.h"
+#include "simulator/estimate.h"
+#include "simulator/matmul_curves.h"
+#include "simulator/size_curve.h"
 
 namespace plimsoll {
 
-struct Estimate {
-  Seconds time;
-  Seconds spread;  ///< half width of what the samples or the interpolation leave open
-  Provenance provenance = Provenance::datasheet;
+/// How the ranks of a communication lie in the cluster; all that its cost depends on beside the op.
+struct GroupSpread {
+  std::int64_t ranks = 1;
+  /// Innermost level of the cluster with one unit that holds them all (index into levels).
+  std::size_t level = 0;
+  auto operator<=>(const GroupSpread&) const = default;
 };
 
 class CostModel {
@@ -28,19 +34,42 @@ class CostModel {
 
   /// A local op: calibrated curve by shape (log-space interpolation), else roofline.
   Estimate local(const Op& op, std::span<const Tensor> tensors) const;
-  /// A collective over `group` of `grid`, or a transfer, from the last arrival to completion.
-  Estimate communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid) const;
+  /// A collective or a transfer between ranks that lie like this, from the last arrival to
+  /// completion.
+  Estimate communication(const Op& op, std::span<const Tensor> tensors, GroupSpread spread) const;
+  /// ... over the instance of its group that `rank` is in, or between `rank` and its peer.
+  Estimate communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
+                         std::int64_t rank = 0) const;
+  /// `first` and `last` are the lowest and highest of `ranks` ranks; ranks fill units in order.
+  GroupSpread spread(std::int64_t ranks, std::int64_t first, std::int64_t last) const;
 
-  Picoseconds dispatch_op() const;    ///< host time to issue one op
+  Picoseconds dispatch_op() const;    ///< host time to issue one op, at least 1 ps
   Picoseconds dispatch_call() const;  ///< host time on top for each call
   /// True when the host runs the ops itself and a transfer runs on the core of the last arriver.
   bool host_executes() const { return cluster_.device.kind == DeviceKind::cpu_core; }
   const Cluster& cluster() const { return cluster_; }
+  const Framework& framework() const { return framework_; }
 
  private:
+  Estimate matmul(const Op& op, std::span<const Tensor> tensors) const;
+  Estimate memory_bound(const Op& op, std::span<const Tensor> tensors) const;
+  std::optional<Estimate> measured_communication(OpKind kind, Bytes payload,
+                                                 std::int64_t ranks) const;
+  Estimate modelled_communication(OpKind kind, Bytes payload, GroupSpread spread) const;
+
   Cluster cluster_;
   std::optional<Calibration> calibration_;
   Framework framework_;
+  MatmulCurves matmuls_;
+  std::map<std::pair<OpKind, DType>, std::map<std::int64_t, SizeCurve>> ops_;  // then by row length
+  std::map<OpKind, std::map<std::int64_t, SizeCurve>> collectives_;            // then by ranks
 };
+
+/// Row length under which a memory-bound op is measured (OpPoint::row): of kinds that work row by
+/// row, the innermost dimension of their widest operand; 0 for the others.
+std::int64_t row_length(const Op& op, std::span<const Tensor> tensors);
+
+/// The dtype a point is filed under: of the first output, else of the first input.
+DType op_dtype(const Op& op, std::span<const Tensor> tensors);
 
 }  // namespace plimsoll

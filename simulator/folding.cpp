@@ -1,0 +1,152 @@
+#include "simulator/folding.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::uint32_t kUnset = ~std::uint32_t{0};
+
+/// Equal values get equal small numbers, in order of first appearance.
+template <class Value>
+class Numbering {
+ public:
+  std::uint32_t operator()(const Value& value) {
+    return numbers_.try_emplace(value, std::uint32_t(numbers_.size())).first->second;
+  }
+  std::size_t size() const { return numbers_.size(); }
+
+ private:
+  std::map<Value, std::uint32_t> numbers_;
+};
+
+/// Costs of the ops of one link of one stage by how the ranks lie; computed once per combination.
+class LinkCosts {
+ public:
+  LinkCosts(std::span<const Expansion> expansions, const CostModel& costs, Topology& topology)
+      : expansions_(expansions), costs_(costs), topology_(topology) {}
+
+  std::uint32_t of(std::size_t stage, std::uint32_t link, GroupSpread spread) {
+    const auto [at, added] = known_.try_emplace({stage, link, spread}, 0);
+    if (!added) return at->second;
+    const Expansion& expansion = expansions_[stage];
+    std::vector<Estimate> estimates;
+    std::vector<double> times;
+    for (const LinkOp& link_op : expansion.link_ops) {
+      if (link_op.link != link) continue;
+      const Routine& routine = expansion.program->at(link_op.routine);
+      estimates.push_back(costs_.communication(routine.ops[link_op.op], routine.tensors, spread));
+      times.push_back(estimates.back().time.value());
+      times.push_back(double(estimates.back().provenance));
+    }
+    at->second = numbers_(times);
+    if (at->second == topology_.costs.size()) topology_.costs.push_back(std::move(estimates));
+    return at->second;
+  }
+
+ private:
+  std::span<const Expansion> expansions_;
+  const CostModel& costs_;
+  Topology& topology_;
+  std::map<std::tuple<std::size_t, std::uint32_t, GroupSpread>, std::uint32_t> known_;
+  Numbering<std::vector<double>> numbers_;
+};
+
+/// The instance of `group` that `rank` is in, found or made.
+std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t rank,
+                          std::map<Group, std::vector<std::uint32_t>>& known, Topology& topology) {
+  std::vector<std::uint32_t>& by_rank = known[group];
+  by_rank.resize(topology.stage.size(), kUnset);
+  if (by_rank[std::size_t(rank)] == kUnset) {
+    const auto index = std::uint32_t(topology.instances.size());
+    topology.instances.push_back({group, members(grid, group, rank)});
+    for (std::int64_t member : topology.instances.back().members) {
+      by_rank[std::size_t(member)] = index;
+    }
+  }
+  return by_rank[std::size_t(rank)];
+}
+
+std::int64_t peer_of(const Grid& grid, std::int64_t rank, std::int64_t stage_offset) {
+  Coordinates at = grid.coordinates(rank);
+  std::int64_t& stage = at[std::size_t(Axis::pp)];
+  stage += stage_offset;
+  INVARIANT(stage >= 0 && stage < grid[Axis::pp], "a transfer to a stage that does not exist");
+  return grid.rank(at);
+}
+
+}  // namespace
+
+Topology resolve_links(std::span<const Expansion> expansions, const CostModel& costs) {
+  Topology topology;
+  const Grid& grid = expansions.front().program->grid;
+  INVARIANT(grid[Axis::pp] == std::int64_t(expansions.size()), "one Program per stage");
+  const std::int64_t ranks = grid.world_size();
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    topology.stage.push_back(grid.coordinates(rank)[std::size_t(Axis::pp)]);
+  }
+  LinkCosts link_costs(expansions, costs, topology);
+  std::map<Group, std::vector<std::uint32_t>> known;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    const auto stage = std::size_t(topology.stage[std::size_t(rank)]);
+    std::vector<RankLink>& links = topology.links.emplace_back();
+    for (std::uint32_t l = 0; l < expansions[stage].links.size(); ++l) {
+      const Link& link = expansions[stage].links[l];
+      RankLink resolved;
+      if (link.group) {
+        resolved.grouped = true;
+        resolved.instance = instance_of(grid, *link.group, rank, known, topology);
+        const auto& group = topology.instances[resolved.instance].members;
+        resolved.cost = link_costs.of(
+            stage, l, costs.spread(std::int64_t(group.size()), group.front(), group.back()));
+      } else {
+        resolved.peer = peer_of(grid, rank, link.stage_offset);
+        const auto [low, high] = std::minmax(rank, resolved.peer);
+        resolved.cost = link_costs.of(stage, l, costs.spread(2, low, high));
+      }
+      links.push_back(resolved);
+    }
+  }
+  return topology;
+}
+
+std::vector<std::uint32_t> classes_in(const GroupInstance& instance,
+                                      std::span<const std::uint32_t> classes) {
+  std::vector<std::uint32_t> result;
+  for (std::int64_t member : instance.members) result.push_back(classes[std::size_t(member)]);
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
+std::vector<std::uint32_t> behaviour_classes(const Topology& topology) {
+  std::vector<std::uint32_t> classes(topology.stage.begin(), topology.stage.end());
+  std::size_t count = 0;
+  while (true) {
+    // Which classes meet in each group.
+    Numbering<std::vector<std::uint32_t>> sets;
+    std::vector<std::uint32_t> set_of;
+    for (const GroupInstance& instance : topology.instances) {
+      set_of.push_back(sets(classes_in(instance, classes)));
+    }
+    Numbering<std::vector<std::uint32_t>> signatures;
+    std::vector<std::uint32_t> refined;
+    for (std::size_t rank = 0; rank < classes.size(); ++rank) {
+      std::vector<std::uint32_t> signature = {classes[rank]};
+      for (const RankLink& link : topology.links[rank]) {
+        signature.push_back(link.cost);
+        signature.push_back(link.grouped ? set_of[link.instance] : classes[std::size_t(link.peer)]);
+      }
+      refined.push_back(signatures(signature));
+    }
+    classes = std::move(refined);
+    if (signatures.size() == count) return classes;  // nothing was split
+    count = signatures.size();
+  }
+}
+
+}  // namespace plimsoll

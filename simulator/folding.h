@@ -1,0 +1,45 @@
+// Who communicates with whom, and which ranks behave alike and need simulating only once.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "simulator/cost_model.h"
+#include "simulator/expand.h"
+
+namespace plimsoll {
+
+/// The communication of one rank over one link of its Program.
+struct RankLink {
+  bool grouped = false;        ///< over a group, else a transfer
+  std::uint32_t instance = 0;  ///< of a group: index into Topology::instances
+  std::int64_t peer = 0;       ///< of a transfer
+  std::uint32_t cost = 0;      ///< index into Topology::costs
+};
+
+struct GroupInstance {
+  Group group;
+  std::vector<std::int64_t> members;  ///< ascending
+};
+
+/// The real grid of ranks with every link resolved.
+struct Topology {
+  std::vector<std::int64_t> stage;           ///< by rank
+  std::vector<std::vector<RankLink>> links;  ///< [rank][link of its Program]
+  std::vector<GroupInstance> instances;
+  /// What the ops of one link cost, in order of Expansion::link_ops; equal costs are one entry.
+  std::vector<std::vector<Estimate>> costs;
+};
+
+/// expansions[i] is of stage i.
+Topology resolve_links(std::span<const Expansion> expansions, const CostModel& costs);
+
+/// Class of each rank, numbered by lowest rank: the coarsest partition in which ranks of one class
+/// run the same Program, over links that cost the same, with groups and peers of the same classes.
+std::vector<std::uint32_t> behaviour_classes(const Topology& topology);
+
+/// The classes that meet in a group, ascending.
+std::vector<std::uint32_t> classes_in(const GroupInstance& instance,
+                                      std::span<const std::uint32_t> classes);
+
+}  // namespace plimsoll

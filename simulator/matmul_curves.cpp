@@ -1,0 +1,156 @@
+#include "simulator/matmul_curves.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kDimensions = 4;              // batch, m, n, k
+constexpr std::size_t kUnknowns = kDimensions + 1;  // and the constant
+constexpr std::size_t kNeighbours = 6;              // whose range bounds the fit
+using Logs = std::array<double, kDimensions>;
+using Row = std::array<double, kUnknowns>;
+
+Logs logs(const MatmulShape& shape) {
+  return {std::log2(double(shape.batch)), std::log2(double(shape.m)), std::log2(double(shape.n)),
+          std::log2(double(shape.k))};
+}
+
+double squared_distance(const Logs& a, const Logs& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < kDimensions; ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return sum;
+}
+
+Flops flops_of(const MatmulShape& shape) {
+  return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
+}
+
+/// Gaussian elimination with pivoting; the ridge on the diagonal keeps the matrix regular.
+Row solve(std::array<Row, kUnknowns> matrix, Row right) {
+  for (std::size_t column = 0; column < kUnknowns; ++column) {
+    std::size_t pivot = column;
+    for (std::size_t row = column + 1; row < kUnknowns; ++row) {
+      if (std::abs(matrix[row][column]) > std::abs(matrix[pivot][column])) pivot = row;
+    }
+    std::swap(matrix[column], matrix[pivot]);
+    std::swap(right[column], right[pivot]);
+    for (std::size_t row = column + 1; row < kUnknowns; ++row) {
+      const double factor = matrix[row][column] / matrix[column][column];
+      for (std::size_t i = column; i < kUnknowns; ++i) matrix[row][i] -= factor * matrix[column][i];
+      right[row] -= factor * right[column];
+    }
+  }
+  Row result{};
+  for (std::size_t row = kUnknowns; row-- > 0;) {
+    double value = right[row];
+    for (std::size_t i = row + 1; i < kUnknowns; ++i) value -= matrix[row][i] * result[i];
+    result[row] = value / matrix[row][row];
+  }
+  return result;
+}
+
+struct Neighbour {
+  double distance = 0;  // squared, in doublings
+  Logs offset{};        // from the wanted shape
+  double value = 0;     // log of measured over roofline
+};
+
+/// Value at offset 0 of a linear fit, points weighted by closeness.
+double local_fit(const std::vector<Neighbour>& points) {
+  std::array<Row, kUnknowns> matrix{};
+  Row right{};
+  for (const Neighbour& point : points) {
+    const double weight = 1 / ((point.distance + 0.25) * (point.distance + 0.25));
+    Row row{1};
+    std::copy(point.offset.begin(), point.offset.end(), row.begin() + 1);
+    for (std::size_t i = 0; i < kUnknowns; ++i) {
+      for (std::size_t j = 0; j < kUnknowns; ++j) matrix[i][j] += weight * row[i] * row[j];
+      right[i] += weight * row[i] * point.value;
+    }
+  }
+  // Slopes that the points do not determine (all of one batch size, say) are pulled to zero.
+  for (std::size_t i = 1; i < kUnknowns; ++i) matrix[i][i] += 0.05 * matrix[0][0];
+  return solve(matrix, right)[0];
+}
+
+}  // namespace
+
+void MatmulCurves::add(const MatmulPoint& point) {
+  const MatmulForm form{point.transpose_a, point.transpose_b, point.accumulate, point.bias,
+                        point.dtype};
+  points_[form].push_back({point.shape, point.time});
+  FlopsPerSecond& best = best_rate_[point.dtype];
+  best = std::max(best, flops_of(point.shape) / point.time.median);
+}
+
+bool MatmulCurves::covers(DType dtype) const { return best_rate_.count(dtype) != 0; }
+
+Seconds MatmulCurves::roofline(const MatmulShape& shape, const MatmulForm& form) const {
+  const double a = double(shape.m) * double(shape.k), b = double(shape.k) * double(shape.n);
+  const double c = double(shape.m) * double(shape.n) * (form.accumulate ? 2 : 1);
+  const double bytes = double(shape.batch) * (a + b + c) * double(bytes_of(form.dtype).count());
+  return flops_of(shape) / best_rate_.at(form.dtype) + Seconds(bytes / memory_bandwidth_.value());
+}
+
+const std::vector<MatmulCurves::Point>& MatmulCurves::nearest_form(const MatmulForm& form) const {
+  const auto difference = [&](const MatmulForm& other) {
+    return 8 * (other.dtype != form.dtype) + 4 * (other.transpose_a != form.transpose_a) +
+           4 * (other.transpose_b != form.transpose_b) + 2 * (other.accumulate != form.accumulate) +
+           (other.bias != form.bias);
+  };
+  const auto nearest = std::min_element(
+      points_.begin(), points_.end(),
+      [&](const auto& a, const auto& b) { return difference(a.first) < difference(b.first); });
+  return nearest->second;
+}
+
+Estimate MatmulCurves::at(const MatmulShape& shape, const MatmulForm& form) const {
+  INVARIANT(covers(form.dtype), "no matmul was measured in this dtype");
+  const std::vector<Point>& points = nearest_form(form);
+  const bool same_form = points_.count(form) != 0;
+  const Logs wanted = logs(shape);
+  bool inside = same_form;
+  std::vector<Neighbour> neighbours;
+  double relative_spread = 0;
+  for (const Point& point : points) {
+    if (point.shape == shape && same_form) {
+      return {point.time.median, point.time.spread / 2, Provenance::measured};
+    }
+    Neighbour neighbour;
+    const Logs at = logs(point.shape);
+    for (std::size_t i = 0; i < kDimensions; ++i) {
+      neighbour.offset[i] = at[i] - wanted[i];
+    }
+    neighbour.distance = squared_distance(at, wanted);
+    neighbour.value = std::log(point.time.median / roofline(point.shape, form));
+    neighbours.push_back(neighbour);
+    relative_spread += point.time.spread / point.time.median / double(points.size());
+  }
+  // Inside when measured shapes lie on both sides in every dimension (or exactly at it).
+  for (std::size_t i = 0; i < kDimensions; ++i) {
+    bool below = false, above = false;
+    for (const Neighbour& neighbour : neighbours) {
+      below = below || neighbour.offset[i] <= 0;
+      above = above || neighbour.offset[i] >= 0;
+    }
+    inside = inside && below && above;
+  }
+  const std::size_t near = std::min(kNeighbours, neighbours.size());
+  std::partial_sort(neighbours.begin(), neighbours.begin() + std::ptrdiff_t(near), neighbours.end(),
+                    [](const Neighbour& a, const Neighbour& b) { return a.distance < b.distance; });
+  const auto by_value = [](const Neighbour& a, const Neighbour& b) { return a.value < b.value; };
+  const auto [low, high] =
+      std::minmax_element(neighbours.begin(), neighbours.begin() + std::ptrdiff_t(near), by_value);
+  const double low_value = low->value, high_value = high->value;
+  const double factor = std::clamp(local_fit(neighbours), low_value, high_value);
+  const Seconds time = roofline(shape, form) * std::exp(factor);
+  const double open = std::max(relative_spread / 2, (high_value - low_value) / 2);
+  return {time, time * open, inside ? Provenance::interpolated : Provenance::extrapolated};
+}
+
+}  // namespace plimsoll

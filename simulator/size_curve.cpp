@@ -1,0 +1,46 @@
+#include "simulator/size_curve.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+void SizeCurve::add(Bytes size, const Sample& time) {
+  const auto place = std::lower_bound(points_.begin(), points_.end(), size,
+                                      [](const Point& point, Bytes s) { return point.size < s; });
+  if (place != points_.end() && place->size == size) return;
+  points_.insert(place, {size, time});
+}
+
+Estimate SizeCurve::at(Bytes size) const {
+  INVARIANT(!points_.empty(), "a curve without points");
+  const auto above = std::lower_bound(points_.begin(), points_.end(), size,
+                                      [](const Point& point, Bytes s) { return point.size < s; });
+  if (above != points_.end() && above->size == size) {
+    return {above->time.median, above->time.spread / 2, Provenance::measured};
+  }
+  if (above == points_.begin()) {
+    return {above->time.median, above->time.spread / 2, Provenance::extrapolated};
+  }
+  const Point& low = *(above - 1);
+  if (above == points_.end()) {
+    const double times = double(size.count()) / double(low.size.count());
+    return {low.time.median * times, low.time.spread / 2 * times, Provenance::extrapolated};
+  }
+  if (low.size.count() == 0) {  // no logarithm: the line through both
+    const double part = double(size.count()) / double(above->size.count());
+    const Seconds time = low.time.median + (above->time.median - low.time.median) * part;
+    return {time, std::max(low.time.spread, above->time.spread) / 2, Provenance::interpolated};
+  }
+  const double part = std::log(double(size.count()) / double(low.size.count())) /
+                      std::log(double(above->size.count()) / double(low.size.count()));
+  const double steps = std::log(above->time.median / low.time.median);
+  const Seconds time = low.time.median * std::exp(part * steps);
+  const double relative =
+      std::max(low.time.spread / low.time.median, above->time.spread / above->time.median);
+  return {time, time * (relative / 2), Provenance::interpolated};
+}
+
+}  // namespace plimsoll
