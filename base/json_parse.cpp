@@ -97,11 +97,10 @@ class StrictBuilder {
     if (level.keys.size() == kMostMembers) {
       fail(fmt::format("more than {} members in one object", kMostMembers));
     }
-    if (!level.keys.insert(value).second) {
-      fail(fmt::format("duplicate key \"{}\"", printable(value)));
-    }
+    const bool is_new = level.keys.insert(value).second;
     level.key = std::move(value);
     level.has_key = true;
+    if (!is_new) fail(fmt::format("duplicate key \"{}\"", printable(level.key)));
     return true;
   }
 

@@ -87,7 +87,7 @@ TEST(Json, FileSize) {
 TEST(Json, RefusalsSayWhere) {
   EXPECT_EQ(refusal("{\"a\": [1, {\"b/c\": [true, 99999999999999999999]}]}").substr(0, 28),
             "f.json: at /a/1/b~1c/1: an i");
-  EXPECT_EQ(refusal("{\"a\": {\"x\": 1, \"x\": 2}}"), "f.json: at /a: duplicate key \"x\"");
+  EXPECT_EQ(refusal("{\"a\": {\"x\": 1, \"x\": 2}}"), "f.json: at /a/x: duplicate key \"x\"");
   const std::string message = refusal("{\n  \"a\": 1,\n  b\n}");
   EXPECT_EQ(message.substr(0, 15), "f.json: at 3:3:") << message;
 }

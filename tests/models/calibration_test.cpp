@@ -1,0 +1,98 @@
+// Calibrations: exact round trips, and refusal of what was not measured as the format demands.
+#include "models/calibration.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+Calibration example() {
+  const Sample sample = {Seconds(1e-5 / 3), Seconds(1e-7 / 7), 7, false};
+  return {.device = "a core",
+          .backend = "cpu",
+          .date = "2026-11-20",
+          .versions = {"oneDNN 2.6.3", "g++ 12.2"},
+          .busy_cores = 2,
+          .dispatch_op = {Seconds(2.5e-7), Seconds(1e-9), 11, true},
+          .dispatch_call = sample,
+          .matmuls = {{.shape = {2, 128, 64, 32},
+                       .transpose_a = true,
+                       .accumulate = true,
+                       .dtype = DType::bf16,
+                       .time = sample},
+                      {.shape = {1, 1, 1, 1}, .transpose_b = true, .bias = true, .time = sample}},
+          .ops = {{OpKind::layer_norm, DType::f32, Bytes(4096), 384, sample}},
+          .collectives = {{OpKind::all_reduce, 4, Bytes(1 << 20), sample},
+                          {OpKind::send, 2, Bytes(64), sample}}};
+}
+
+TEST(Calibration, RoundTripsExactly) {
+  const Calibration calibration = example();
+  EXPECT_EQ(parse_calibration(calibration_text(calibration), "f"), calibration);
+  Calibration empty;
+  empty.date = "2026-11-20T10:11:12Z";
+  empty.dispatch_op = empty.dispatch_call = calibration.dispatch_op;
+  EXPECT_EQ(parse_calibration(calibration_text(empty), "f"), empty);
+}
+
+TEST(Calibration, PointsAreOneLineEachAndKeysCarryUnits) {
+  const std::string text = calibration_text(example());
+  EXPECT_NE(text.find("\"moved_bytes\": 4096"), text.npos) << text;
+  EXPECT_NE(text.find("\"payload_bytes\": 1048576"), text.npos) << text;
+  EXPECT_NE(text.find("\"median_s\": 2.5e-07, \"spread_s\": 1e-09, \"samples\": 11, "
+                      "\"unsteady\": true"),
+            text.npos)
+      << text;
+}
+
+std::string refusal(const Calibration& calibration) {
+  try {
+    parse_calibration(calibration_text(calibration), "f");
+    return "";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+TEST(Calibration, Refusals) {
+  Calibration few = example();
+  few.ops[0].time.samples = 6;
+  EXPECT_EQ(refusal(few).rfind("f: at /ops/0/samples: found 6; an integer from 7", 0), 0u)
+      << refusal(few);
+  Calibration alone = example();
+  alone.collectives[0].ranks = 1;
+  EXPECT_EQ(refusal(alone).rfind("f: at /collectives/0/ranks: found 1", 0), 0u) << refusal(alone);
+  Calibration negative = example();
+  negative.matmuls[1].time.median = Seconds(-1);
+  EXPECT_EQ(refusal(negative).rfind("f: at /matmuls/1/median_s: found -1.0", 0), 0u)
+      << refusal(negative);
+  Calibration misplaced = example();
+  misplaced.ops[0].kind = OpKind::all_gather;
+  EXPECT_NE(refusal(misplaced).find("/ops/0/kind: found \"all_gather\"; a memory-bound op"),
+            std::string::npos);
+  misplaced = example();
+  misplaced.collectives[1].kind = OpKind::gelu;
+  EXPECT_NE(refusal(misplaced).find("/collectives/1/kind: found \"gelu\""), std::string::npos);
+  Calibration undated = example();
+  undated.date = "yesterday";
+  EXPECT_NE(refusal(undated).find("f: at /date: found \"yesterday\"; an ISO date"),
+            std::string::npos);
+}
+
+TEST(Calibration, UnknownOpsAreRefused) {
+  std::string text = calibration_text(example());
+  text.replace(text.find("layer_norm"), 10, "layer_morn");
+  EXPECT_THROW(parse_calibration(text, "f"), InputError);
+}
+
+TEST(Provenance, HasWords) {
+  EXPECT_EQ(to_text(Provenance::measured), "measured");
+  EXPECT_EQ(to_text(Provenance::interpolated), "interpolated");
+  EXPECT_EQ(to_text(Provenance::extrapolated), "extrapolated");
+  EXPECT_EQ(to_text(Provenance::datasheet), "datasheet");
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,122 @@
+// Clusters: units both ways, null nodes, nesting levels, refusals.
+#include "models/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kText = R"({
+  "name": "two-nodes",
+  "nodes": 2,
+  "devices_per_node": 8,
+  "device": {
+    "name": "GPU", "kind": "gpu", "memory": "80 GiB", "memory_bandwidth": "3350 GB/s",
+    "peak": {"fp32": "67 TFLOP/s", "bf16": "989 TFLOP/s"}
+  },
+  "levels": [
+    {"name": "NVLink", "devices": 8, "bandwidth": "450 GB/s", "latency": "3 us"},
+    {"name": "network", "devices": null, "bandwidth": "400 Gbit/s", "latency": "10 us"}
+  ],
+  "source": "an invented example for this test, 2026-11-20"
+})";
+
+TEST(Cluster, ReadsSpelledUnits) {
+  const Cluster cluster = parse_cluster(kText, "f");
+  EXPECT_EQ(cluster.nodes, 2);
+  EXPECT_EQ(cluster.device.kind, DeviceKind::gpu);
+  EXPECT_EQ(cluster.device.memory, Bytes(std::int64_t{80} << 30));
+  EXPECT_EQ(cluster.device.memory_bandwidth.value(), 3350e9);
+  EXPECT_EQ(cluster.levels[0].latency.value(), 3e-6);
+  EXPECT_EQ(cluster.levels[1].bandwidth.value(), 50e9);
+  EXPECT_EQ(cluster.levels[1].devices, 0);
+  EXPECT_EQ(peak(cluster.device, DType::f32)->value(), 67e12);
+  EXPECT_EQ(peak(cluster.device, DType::bf16)->value(), 989e12);
+  EXPECT_FALSE(peak(cluster.device, DType::f16));
+  EXPECT_FALSE(peak(cluster.device, DType::i32));
+}
+
+TEST(Cluster, RoundTripsExactly) {
+  Cluster cluster = parse_cluster(kText, "f");
+  EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
+  // What a measurement gives: no round numbers.
+  cluster.nodes = std::nullopt;
+  cluster.device.kind = DeviceKind::cpu_core;
+  cluster.device.memory = Bytes(25'769'803'777);
+  cluster.device.memory_bandwidth = BytesPerSecond(1e10 / 3);
+  cluster.device.peak_fp32 = FlopsPerSecond(158.123456789e9);
+  cluster.device.peak_bf16 = std::nullopt;
+  cluster.levels = {{"memory", 0, BytesPerSecond(0.1 + 0.2), Seconds(1e-6 / 7)}};
+  EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
+}
+
+struct Change {
+  const char* from;
+  const char* to;
+  const char* message;
+};
+
+TEST(Cluster, Refusals) {
+  const std::string text = kText;
+  const Change changes[] = {
+      {"\"80 GiB\"", "80", "f: at /device/memory: found 80; a text with a number and a unit"},
+      {"\"80 GiB\"", "\"80\"", "f: at /device/memory: found \"80\""},
+      {"\"80 GiB\"", "\"0 B\"", "more than 0 is required"},
+      {"450 GB/s", "450 GB", "f: at /levels/0/bandwidth: found \"450 GB\""},
+      {"\"nodes\": 2", "\"nodes\": 0", "f: at /nodes: found 0"},
+      {"\"nodes\": 2", "\"nods\": 2", "f: at /nods: unknown key; did you mean \"nodes\"?"},
+      {"\"kind\": \"gpu\"", "\"kind\": \"tpu\"", "allowed: \"cpu_core\", \"gpu\""},
+      {"\"fp32\": \"67 TFLOP/s\", \"bf16\": \"989 TFLOP/s\"", "", "at least one of fp32"},
+      {"\"devices\": 8", "\"devices\": null",
+       "f: at /levels/0/devices: found null; only the outermost"},
+      {"\"devices\": null", "\"devices\": 12",
+       "f: at /levels/1/devices: found 12; a larger multiple"},
+      {"an invented example for this test, 2026-11-20", "", "f: at /source: found \"\"; say where"},
+      {",\n  \"source\": \"an invented example for this test, 2026-11-20\"", "",
+       "f: at /source: the key is missing"},
+  };
+  for (const Change& change : changes) {
+    std::string changed = text;
+    const std::size_t at = changed.find(change.from);
+    ASSERT_NE(at, text.npos) << change.from;
+    changed.replace(at, std::string(change.from).size(), change.to);
+    try {
+      parse_cluster(changed, "f");
+      ADD_FAILURE() << "accepted " << change.to;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(change.message), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(Cluster, TheOutermostLevelConnectsEverything) {
+  std::string text = kText;
+  text.replace(text.find("\"nodes\": 2"), 10, "\"nodes\": 3");
+  text.replace(text.find("\"devices\": null"), 15, "\"devices\": 16");
+  try {
+    parse_cluster(text, "f");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "f: at /levels/1/devices: found 16; the outermost level must connect all 24");
+  }
+}
+
+TEST(ClusterPresets, AreReadAndHaveASource) {
+  const auto folder = std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "models/presets/clusters";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "there are no cluster presets yet";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".json") continue;
+    const Cluster cluster = read_cluster(entry.path());
+    EXPECT_GE(cluster.source.size(), 10u) << entry.path();
+    EXPECT_NE(cluster.source.find("20"), std::string::npos) << entry.path() << " names no date";
+    EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster) << entry.path();
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

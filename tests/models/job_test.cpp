@@ -1,0 +1,153 @@
+// Jobs: presets and their published sizes, exact round trips, every refusal.
+#include "models/job.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace plimsoll {
+namespace {
+
+const std::filesystem::path kPresets =
+    std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "models/presets/jobs";
+const std::filesystem::path kNano =
+    std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json";
+
+/// Weights of a GPT with biases, by hand: embeddings, per layer qkv + proj + fc1 + fc2 + two
+/// norms, final norm.
+std::int64_t parameters_by_hand(const Job& job) {
+  const std::int64_t h = job.hidden, f = job.ffn_hidden;
+  const std::int64_t layer = (3 * h * h + 3 * h) + (h * h + h) + (h * f + f) + (f * h + h) + 4 * h;
+  const std::int64_t tables = (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.sequence * h;
+  return tables + job.layers * layer + 2 * h;
+}
+
+struct Preset {
+  const char* name;
+  std::int64_t parameters;
+};
+
+TEST(JobPresets, HaveThePublishedParameterCounts) {
+  const Preset presets[] = {
+      {"gpt2-small", 124'439'808},        {"gpt2-medium", 354'823'168},
+      {"gpt2-xl", 1'557'611'200},         {"gpt3-1.3b", 1'315'723'264},
+      {"gpt3-6.7b", 6'658'404'352},       {"gpt3-175b", 174'615'846'912},
+      {"megatron-22b", 22'074'273'792},   {"megatron-530b", 529'600'819'200},
+      {"megatron-1t", 1'008'038'758'400}, {"gpt-mini", 10'893'312},
+  };
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(kPresets)) {
+    if (entry.path().extension() == ".json") ++files;
+  }
+  EXPECT_EQ(files, std::size(presets)) << "every preset has a count here";
+  for (const Preset& preset : presets) {
+    const Job job = read_job(kPresets / (std::string(preset.name) + ".json"));
+    EXPECT_EQ(job.name, preset.name);
+    EXPECT_EQ(parameters_by_hand(job), preset.parameters) << preset.name;
+    EXPECT_EQ(parse_job(job_text(job), "again"), job) << preset.name;
+  }
+}
+
+TEST(JobPresets, MiniIsSmallEnoughToTrainHere) {
+  const Job job = read_job(kPresets / "gpt-mini.json");
+  EXPECT_EQ(job.vocab, 256);  // bytes
+  EXPECT_FALSE(job.tied_embeddings);
+  EXPECT_EQ(job.precision, DType::f32);
+  EXPECT_GE(parameters_by_hand(job), 10'000'000);
+  EXPECT_LE(parameters_by_hand(job), 30'000'000);
+}
+
+TEST(Job, DoublesRoundTripExactly) {
+  Job job = read_job(kNano);
+  job.optimizer = {.learning_rate = 1.0 / 3,
+                   .beta1 = 0.1 + 0.2,
+                   .beta2 = 1 - 1e-15,
+                   .epsilon = 5e-324,
+                   .weight_decay = 2.0 / 3};
+  job.clip_norm = 1e-300;
+  job.precision = DType::bf16;
+  EXPECT_EQ(parse_job(job_text(job), "again"), job);
+}
+
+TEST(Job, LeftOutKeysHaveDefaults) {
+  const Job job = parse_job(R"({"name": "a", "family": "gpt", "layers": 1, "hidden": 8, "heads": 2,
+      "vocab": 16, "sequence": 4, "tied_embeddings": true, "global_batch": 2, "precision": "fp16"})",
+                            "f");
+  EXPECT_EQ(job.kv_heads, 2);
+  EXPECT_EQ(job.ffn_hidden, 32);
+  EXPECT_EQ(job.optimizer, Optimizer());
+  EXPECT_EQ(job.clip_norm, 1.0);
+  EXPECT_EQ(job.precision, DType::f16);
+}
+
+TEST(Job, SevenHeadsAreAJob) {
+  Job job = read_job(kNano);
+  job.heads = job.kv_heads = 7;
+  job.hidden = 56;
+  EXPECT_NO_THROW(check_job(job, "f"));
+}
+
+struct Change {
+  const char* from;
+  const char* to;
+  const char* message;
+};
+
+TEST(Job, Refusals) {
+  const std::string text = read_file(kNano);
+  const Change changes[] = {
+      {"\"layers\": 4", "\"layers\": -4", "f: at /layers: found -4; an integer from 1"},
+      {"\"layers\": 4", "\"layers\": 2.5", "f: at /layers: found 2.5; an integer from 1"},
+      {"\"layers\": 4", "\"layers\": 4.0", "f: at /layers: found 4.0; an integer from 1"},
+      {"\"layers\": 4", "\"layers\": \"4\"", "f: at /layers: found \"4\"; an integer from 1"},
+      {"\"layers\": 4", "\"layers\": 100001", "f: at /layers: found 100001"},
+      {"\"layers\": 4", "\"layers\": 4, \"layers\": 4", "f: at /layers: duplicate key"},
+      {"\"layers\": 4", "\"layres\": 4", "is \"layres\" a misspelling of it?"},
+      {"\"seed\": 1", "\"seed\": 1, \"sequense\": 3",
+       "f: at /sequense: unknown key; did you mean \"sequence\"?"},
+      {"\"seed\": 1", "\"seed\": -1", "f: at /seed: found -1"},
+      {"\"heads\": 4", "\"heads\": 5", "f: at /heads: found 5 heads; they must divide hidden 64"},
+      {"\"kv_heads\": 4", "\"kv_heads\": 2", "f: at /kv_heads: found 2; family gpt needs"},
+      {"\"dropout\": 0.0", "\"dropout\": 0.1", "f: at /dropout: found 0.1; only 0"},
+      {"\"family\": \"gpt\"", "\"family\": \"gtp\"", "f: at /family: found \"gtp\""},
+      {"\"precision\": \"fp32\"", "\"precision\": \"f32\"", "did you mean \"fp32\"?"},
+      {"\"beta1\": 0.9", "\"beta1\": 1", "f: at /optimizer/beta1: must be less than 1"},
+      {"\"beta1\": 0.9", "\"beta\": 0.9", "f: at /optimizer/beta: unknown key"},
+      {"\"clip_norm\": 1.0", "\"clip_norm\": -1", "f: at /clip_norm: found -1"},
+      {"\"name\": \"gpt-nano\"", "\"name\": \"\"", "f: at /name: a job needs a name"},
+      {"\"sequence\": 32", "\"sequence\": 134217728", "activation elements"},
+  };
+  for (const Change& change : changes) {
+    std::string changed = text;
+    const std::size_t at = changed.find(change.from);
+    ASSERT_NE(at, text.npos) << change.from;
+    changed.replace(at, std::string(change.from).size(), change.to);
+    try {
+      parse_job(changed, "f");
+      ADD_FAILURE() << "accepted " << change.to;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(change.message), std::string::npos)
+          << change.to << ": " << error.what();
+    }
+  }
+}
+
+TEST(Job, TotalsAreBoundedWhereSizesAloneAreNot) {
+  Job job = read_job(kNano);
+  job.layers = 100'000;
+  job.hidden = 1 << 20;
+  job.ffn_hidden = 1 << 22;
+  EXPECT_THROW(check_job(job, "f"), InputError);
+}
+
+TEST(Job, TruncatedAndMissingFiles) {
+  const std::string text = read_file(kNano);
+  EXPECT_THROW(parse_job(text.substr(0, text.size() / 2), "f"), InputError);
+  EXPECT_THROW(read_job("no-such-file.json"), InputError);
+}
+
+}  // namespace
+}  // namespace plimsoll

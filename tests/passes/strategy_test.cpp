@@ -1,0 +1,198 @@
+// Strategies: each rule at its border, text forms both ways, derived quantities.
+#include "passes/strategy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.h"
+
+namespace plimsoll {
+namespace {
+
+Job nano() { return read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json"); }
+
+struct Case {
+  const char* strategy;
+  std::int64_t devices;
+  const char* reason;  ///< part of it; empty = legal
+};
+
+TEST(Strategy, Rules) {
+  // gpt-nano: 4 layers, hidden 64, 4 heads, ffn 256, vocabulary 256, global batch 16.
+  const Case cases[] = {
+      {"mp=1", 1, ""},
+      {"mp=4,pp=4", 16, ""},
+      {"mp=4,pp=4", 8, "mp 4 x pp 4 x dp 1 x sharding_degree 1 is not the number of devices, 8"},
+      {"mp=8", 8, "mp 8 does not divide the 4 heads"},
+      {"pp=4", 4, ""},
+      {"pp=5", 5, "pp 5 is more than the 4 layers"},
+      {"pp=2,layer_split=3+1", 2, ""},
+      {"pp=2,layer_split=3+2", 2, "layer_split does not sum to the 4 layers"},
+      {"pp=2,layer_split=2+1+1", 2, "layer_split has 3 stages, pp is 2"},
+      {"dp=16", 16, ""},
+      {"dp=32", 32, "global batch 16 is not divisible by micro_batch 1 x batch width 32"},
+      {"dp=2,micro_batch=8", 2, ""},
+      {"dp=2,micro_batch=3", 2, "global batch 16 is not divisible by micro_batch 3"},
+      {"dp=2,sharding_degree=2,micro_batch=4", 4, ""},
+      {"dp=2,sharding_degree=2,micro_batch=8", 4, "not divisible"},
+      {"sharding_degree=2,sharding_stage=1", 2, ""},
+      {"sharding_degree=2,sharding_stage=0", 2, "sharding_stage 0 with sharding_degree 2"},
+      {"sharding_degree=1,sharding_stage=1", 1, "sharding_stage 1 with sharding_degree 1"},
+      {"sharding_degree=2,sharding_stage=2", 2, "sharding_stage is 2; 0 and 1 are supported"},
+      {"grad_bucket_bytes=4096", 1, ""},
+      {"grad_bucket_bytes=4095", 1, "grad_bucket_bytes is 4095; it must be at least 4096"},
+      {"send_slots=1", 1, ""},
+  };
+  for (const Case& c : cases) {
+    const Verdict verdict = legal(nano(), parse_strategy(c.strategy), c.devices);
+    if (*c.reason == 0) {
+      EXPECT_TRUE(verdict) << c.strategy << ": " << verdict.reason();
+    } else {
+      EXPECT_NE(verdict.reason().find(c.reason), std::string::npos)
+          << c.strategy << ": " << verdict.reason();
+    }
+  }
+}
+
+TEST(Strategy, RulesForFieldsThatTextRefuses) {
+  const auto reason = [](auto change) {
+    Strategy strategy;
+    change(strategy);
+    return legal(nano(), strategy, 1).reason();
+  };
+  EXPECT_EQ(reason([](Strategy& s) { s.mp = 0; }), "mp is 0; it must be from 1 to 4194304");
+  EXPECT_EQ(reason([](Strategy& s) { s.dp = -1; }), "dp is -1; it must be from 1 to 4194304");
+  EXPECT_EQ(reason([](Strategy& s) { s.micro_batch = 0; }),
+            "micro_batch is 0; it must be at least 1");
+  EXPECT_EQ(reason([](Strategy& s) { s.send_slots = 0; }),
+            "send_slots is 0; it must be at least 1");
+  EXPECT_EQ(reason([](Strategy& s) { s.layer_split = {0}; }), "layer_split gives a stage no layer");
+}
+
+TEST(Strategy, DegreesDoNotOverflow) {
+  Strategy strategy;
+  strategy.mp = strategy.pp = strategy.dp = 1 << 22;  // the product is 2^66
+  EXPECT_FALSE(legal(nano(), strategy, 4));
+}
+
+TEST(Strategy, SevenHeadsAndOddFfn) {
+  Job job = nano();
+  job.heads = job.kv_heads = 7;
+  job.hidden = 56;
+  EXPECT_EQ(legal(job, parse_strategy("mp=2"), 2).reason(), "mp 2 does not divide the 7 heads");
+  job = nano();
+  job.ffn_hidden = 250;
+  EXPECT_EQ(legal(job, parse_strategy("mp=4"), 4).reason(), "mp 4 does not divide ffn_hidden 250");
+  job = nano();
+  job.vocab = 257;  // padded
+  EXPECT_TRUE(legal(job, parse_strategy("mp=2"), 2));
+}
+
+TEST(Strategy, DerivedQuantities) {
+  const Job job = nano();
+  const Strategy strategy = parse_strategy("mp=2,pp=3,dp=2,sharding_degree=2,micro_batch=2");
+  EXPECT_EQ(micro_batches(job, strategy), 2);
+  EXPECT_EQ(layers_per_stage(job, strategy), (std::vector<std::int64_t>{2, 1, 1}));
+  EXPECT_EQ(layers_per_stage(job, parse_strategy("pp=2,layer_split=1+3")),
+            (std::vector<std::int64_t>{1, 3}));
+  const Grid grid = grid_of(strategy);
+  EXPECT_EQ(grid.world_size(), 24);
+  EXPECT_EQ(grid[Axis::mp], 2);
+  EXPECT_EQ(grid[Axis::cp], 1);
+  EXPECT_EQ(grid[Axis::sharding], 2);
+  EXPECT_EQ(grid[Axis::dp], 2);
+  EXPECT_EQ(grid[Axis::pp], 3);
+}
+
+TEST(Strategy, FieldsFromText) {
+  Strategy strategy;
+  set_field(strategy, "grad_bucket_bytes", "4 MiB");
+  EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(4 << 20));
+  set_field(strategy, "grad_bucket_bytes", "8192");
+  EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(8192));
+  set_field(strategy, "layer_split", "3+3+2");
+  EXPECT_EQ(strategy.layer_split, (std::vector<std::int64_t>{3, 3, 2}));
+  set_field(strategy, "layer_split", "even");
+  EXPECT_TRUE(strategy.layer_split.empty());
+  set_field(strategy, "recompute", "full");
+  EXPECT_EQ(strategy.recompute, Recompute::full);
+}
+
+TEST(Strategy, BadTextIsAUsageError) {
+  for (const char* text : {"mp=0",
+                           "mp=-1",
+                           "mp=2.5",
+                           "mp=",
+                           "mp=two",
+                           "mp=2x",
+                           "mp=99999999999999999999",
+                           "mpp=2",
+                           "mp=2,mp=2",
+                           "mp=2,,pp=2",
+                           "mp=2,",
+                           "=2",
+                           "recompute=some",
+                           "schedule=gpipe",
+                           "grad_bucket_bytes=-1",
+                           "grad_bucket_bytes=4 mebi",
+                           "layer_split=3+",
+                           "layer_split=0+3",
+                           "layer_split=",
+                           "send_slots=0",
+                           ""}) {
+    EXPECT_THROW(parse_strategy(text), UsageError) << text;
+  }
+  try {
+    parse_strategy("micro_bach=2");
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "unknown strategy key \"micro_bach\"; did you mean \"micro_batch\"?");
+  }
+}
+
+TEST(Strategy, StageFollowsDegreeUnlessSaid) {
+  EXPECT_EQ(parse_strategy("sharding_degree=2").sharding_stage, 1);
+  EXPECT_EQ(parse_strategy("sharding_degree=1").sharding_stage, 0);
+  EXPECT_EQ(strategy_from_json_text(R"({"sharding_degree": 2})", "f").sharding_stage, 1);
+  EXPECT_EQ(
+      strategy_from_json_text(R"({"sharding_degree": 2, "sharding_stage": 0})", "f").sharding_stage,
+      0);
+}
+
+TEST(Strategy, JsonRoundTripsAndRefuses) {
+  Strategy strategy = parse_strategy(
+      "mp=2,pp=3,dp=4,sharding_degree=5,micro_batch=6,recompute=full,grad_bucket_bytes=12345,"
+      "send_slots=3,layer_split=4+5+6");
+  EXPECT_EQ(strategy_from_json_text(strategy_text(strategy), "f"), strategy);
+  EXPECT_EQ(strategy_from_json_text(strategy_text(Strategy()), "f"), Strategy());
+  EXPECT_EQ(strategy_from_json_text("{}", "f"), Strategy());
+  for (const char* text : {R"({"mp": 0})", R"({"mp": 2.0})", R"({"mp": "2"})", R"({"mpp": 2})",
+                           "[]", R"({"grad_bucket_bytes": "4 MiB"})", R"({"layer_split": [1, 0]})",
+                           R"({"layer_split": "1+1"})", R"({"recompute": "ful"})"}) {
+    EXPECT_THROW(strategy_from_json_text(text, "f"), InputError) << text;
+  }
+}
+
+TEST(Strategy, SummaryReadsBack) {
+  EXPECT_EQ(strategy_summary(Strategy()),
+            "mp=1 pp=1 dp=1 sharding_degree=1 sharding_stage=0 micro_batch=1 schedule=1f1b "
+            "recompute=none grad_bucket_bytes=4MiB send_slots=2 layer_split=even");
+  const Strategy strategy = parse_strategy("pp=2,layer_split=3+1,grad_bucket_bytes=5000");
+  std::string pairs = strategy_summary(strategy);
+  std::replace(pairs.begin(), pairs.end(), ' ', ',');
+  EXPECT_EQ(parse_strategy(pairs), strategy);
+}
+
+TEST(Strategy, FilesAreStrategiesToo) {
+  const auto path = std::filesystem::temp_directory_path() / "plimsoll-strategy-test,mp=2.json";
+  write_file_atomically(path, R"({"pp": 2})");
+  EXPECT_EQ(parse_strategy(path.string()).pp, 2);
+  std::filesystem::remove(path);
+  EXPECT_THROW(parse_strategy("no-such-strategy.json"), InputError);
+}
+
+}  // namespace
+}  // namespace plimsoll
