@@ -40,7 +40,9 @@ Job read_job(const std::filesystem::path& path);
 Job parse_job(std::string_view text, const std::string& file);
 std::string job_text(const Job& job);  ///< canonical JSON text, ends with a newline
 
-/// Rules inside the file: heads divide hidden, positive sizes, ... Throws InputError at `file`.
+/// Rules inside the file: sizes within the limits of docs/formats.md, heads divide hidden, and what
+/// is not supported yet (kv_heads other than heads, dropout, precision other than fp32). Throws
+/// InputError at `file`.
 void check_job(const Job& job, const std::string& file);
 
 /// The forward pass of one micro-batch of `micro_batch` sequences, with abstract ops (linear,

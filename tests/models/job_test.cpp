@@ -68,19 +68,18 @@ TEST(Job, DoublesRoundTripExactly) {
                    .epsilon = 5e-324,
                    .weight_decay = 2.0 / 3};
   job.clip_norm = 1e-300;
-  job.precision = DType::bf16;
   EXPECT_EQ(parse_job(job_text(job), "again"), job);
 }
 
 TEST(Job, LeftOutKeysHaveDefaults) {
   const Job job = parse_job(R"({"name": "a", "family": "gpt", "layers": 1, "hidden": 8, "heads": 2,
-      "vocab": 16, "sequence": 4, "tied_embeddings": true, "global_batch": 2, "precision": "fp16"})",
+      "vocab": 16, "sequence": 4, "tied_embeddings": true, "global_batch": 2, "precision": "fp32"})",
                             "f");
   EXPECT_EQ(job.kv_heads, 2);
   EXPECT_EQ(job.ffn_hidden, 32);
   EXPECT_EQ(job.optimizer, Optimizer());
   EXPECT_EQ(job.clip_norm, 1.0);
-  EXPECT_EQ(job.precision, DType::f16);
+  EXPECT_EQ(job.precision, DType::f32);
 }
 
 TEST(Job, SevenHeadsAreAJob) {
@@ -114,6 +113,8 @@ TEST(Job, Refusals) {
       {"\"dropout\": 0.0", "\"dropout\": 0.1", "f: at /dropout: found 0.1; only 0"},
       {"\"family\": \"gpt\"", "\"family\": \"gtp\"", "f: at /family: found \"gtp\""},
       {"\"precision\": \"fp32\"", "\"precision\": \"f32\"", "did you mean \"fp32\"?"},
+      {"\"precision\": \"fp32\"", "\"precision\": \"bf16\"",
+       "f: at /precision: found bf16; only \"fp32\" is supported"},
       {"\"beta1\": 0.9", "\"beta1\": 1", "f: at /optimizer/beta1: must be less than 1"},
       {"\"beta1\": 0.9", "\"beta\": 0.9", "f: at /optimizer/beta: unknown key"},
       {"\"clip_norm\": 1.0", "\"clip_norm\": -1", "f: at /clip_norm: found -1"},
