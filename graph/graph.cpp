@@ -19,6 +19,46 @@ std::int64_t parameter_count(const Graph& graph) {
   return count;
 }
 
+void remove_unused_tensors(Graph& graph) {
+  std::vector<bool> used(graph.tensors.size());
+  const auto mark = [&](const std::optional<TensorId>& id) {
+    if (id) used[id->index()] = true;
+  };
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    const Tensor& tensor = graph.tensors[i];
+    if (tensor.role == TensorRole::parameter || tensor.arena) used[i] = true;
+  }
+  for (const Op& op : graph.ops) {
+    for (TensorId id : op.inputs) mark(id);
+    for (TensorId id : op.outputs) mark(id);
+  }
+  for (const Block& block : graph.blocks) {
+    for (const auto& border : {block.input, block.output, block.input_gradient, block.output_gradient}) mark(border);
+  }
+  std::vector<TensorId> renumbered(graph.tensors.size());
+  std::vector<Tensor> kept;
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    if (!used[i]) continue;
+    renumbered[i] = TensorId(kept.size());
+    kept.push_back(std::move(graph.tensors[i]));
+  }
+  graph.tensors = std::move(kept);
+  const auto renumber = [&](std::optional<TensorId>& id) {
+    if (id) id = renumbered[id->index()];
+  };
+  for (Tensor& tensor : graph.tensors) {
+    renumber(tensor.gradient_of);
+    renumber(tensor.tied_to);
+  }
+  for (Op& op : graph.ops) {
+    for (TensorId& id : op.inputs) id = renumbered[id.index()];
+    for (TensorId& id : op.outputs) id = renumbered[id.index()];
+  }
+  for (Block& block : graph.blocks) {
+    for (auto* border : {&block.input, &block.output, &block.input_gradient, &block.output_gradient}) renumber(*border);
+  }
+}
+
 std::string_view to_text(BlockKind kind) { return kBlockKinds[std::size_t(kind)]; }
 std::optional<BlockKind> block_kind_from(std::string_view text) {
   return enumerator_from<BlockKind>(kBlockKinds, text);

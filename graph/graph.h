@@ -46,6 +46,10 @@ struct Graph {
 /// Parameters over all layers, unpadded and with tied ones counted once.
 std::int64_t parameter_count(const Graph& graph);
 
+/// Drops tensors that no op, border or parameter link names, and renumbers the rest in order.
+/// Parameters and arenas stay.
+void remove_unused_tensors(Graph& graph);
+
 std::string_view to_text(BlockKind kind);
 std::optional<BlockKind> block_kind_from(std::string_view text);
 

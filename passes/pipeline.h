@@ -34,7 +34,8 @@ std::span<const GraphPass> graph_passes();
 std::vector<std::string> stage_names();
 
 /// Called after every stage with its name and its text form on demand.
-using StageObserver = std::function<void(std::string_view stage, const std::function<std::string()>& text)>;
+using StageObserver =
+    std::function<void(std::string_view stage, const std::function<std::string()>& text)>;
 
 /// Runs all passes and verifies after each. programs[i] is the class of stage i. The strategy must
 /// be legal. Broken invariants abort naming the pass.

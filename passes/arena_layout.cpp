@@ -1,0 +1,108 @@
+#include "passes/arena_layout.h"
+
+namespace plimsoll {
+
+namespace {
+
+std::vector<Instance> instances_of(const Graph& graph, const Job& job, const Strategy& strategy,
+                                   std::int64_t stage) {
+  const std::vector<std::int64_t> layers = layers_per_stage(job, strategy);
+  std::int64_t first = 0;
+  for (std::int64_t s = 0; s < stage; ++s) first += layers[std::size_t(s)];
+  const std::int64_t last = first + layers[std::size_t(stage)];
+  std::vector<Instance> instances;
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    switch (graph.blocks[b].kind) {
+      case BlockKind::embedding:
+        if (stage == 0) instances.push_back({BlockId(b), 0, 0});
+        break;
+      case BlockKind::layer:
+        for (std::int64_t layer = first; layer < last; ++layer)
+          instances.push_back({BlockId(b), layer, 0});
+        break;
+      case BlockKind::head:
+        if (stage == strategy.pp - 1) instances.push_back({BlockId(b), 0, 0});
+        break;
+    }
+  }
+  return instances;
+}
+
+Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int64_t offset,
+                   const Strategy& strategy) {
+  const Tensor& parameter = graph.at(id);
+  Segment segment;
+  segment.parameter = parameter.name;
+  segment.layer = layer;
+  segment.shape = parameter.shape;
+  segment.split = parameter.split;
+  if (segment.split && segment.split->degree == 1) segment.split.reset();
+  segment.init = parameter.init;
+  segment.init_stddev = parameter.init_stddev;
+  segment.decay = parameter.decay;
+  segment.offset = offset;
+  segment.elements = elements(parameter.shape);
+  segment.norm_weight = segment.split ? 1.0 : 1.0 / double(strategy.mp);
+  return segment;
+}
+
+/// The tied parameter's owner, if the graph ties one.
+std::optional<TensorId> tied_owner(const Graph& graph) {
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role == TensorRole::parameter && tensor.tied_to) return tensor.tied_to;
+  }
+  return std::nullopt;
+}
+
+void cut_buckets(ArenaLayout& layout, const std::vector<std::int64_t>& ends,
+                 std::optional<TensorId> tied, std::int64_t limit) {
+  for (std::size_t i = 0; i < layout.segments.size(); ++i) {
+    const std::int64_t begin = i == 0 ? 0 : ends[i - 1], elements = ends[i] - begin;
+    const bool is_tied = tied && layout.parameter[i] == *tied;
+    const bool open = !layout.buckets.empty() && !is_tied && !layout.tied_bucket.back();
+    if (open && layout.buckets.back().elements + elements <= limit) {
+      layout.buckets.back().elements += elements;
+    } else {
+      layout.buckets.push_back({begin, elements});
+      layout.tied_bucket.push_back(is_tied);
+    }
+  }
+}
+
+}  // namespace
+
+ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const Job& job,
+                           const Strategy& strategy, std::int64_t stage, std::int64_t alignment) {
+  ArenaLayout layout;
+  layout.instances = instances_of(graph, job, strategy, stage);
+  const std::optional<TensorId> tied = tied_owner(graph);
+  std::vector<std::int64_t> ends;  // of each segment, padding included
+  const auto add = [&](TensorId id, std::size_t instance, std::int64_t offset, double norm_share) {
+    layout.segments.push_back(
+        segment_of(graph, id, layout.instances[instance].layer, offset, strategy));
+    layout.segments.back().norm_weight *= norm_share;
+    layout.producer.push_back(instance);
+    layout.parameter.push_back(id);
+    ends.push_back(offset +
+                   (layout.segments.back().elements + alignment - 1) / alignment * alignment);
+    if (tied == id) layout.tied_base = offset;
+  };
+  for (std::size_t i = layout.instances.size(); i-- > 0;) {
+    Instance& instance = layout.instances[i];
+    instance.base = layout.elements;
+    const CutBlock& block = cut.blocks[instance.block.index()];
+    for (const BundleEntry& entry : block.bundle)
+      add(entry.parameter, i, instance.base + entry.offset, 1);
+    layout.elements += block.bundle_elements;
+  }
+  if (tied && !layout.tied_base && stage == strategy.pp - 1) {
+    // The last stage keeps a copy; the first one counts it in the norm.
+    add(*tied, layout.instances.size() - 1, layout.elements, 0);
+    layout.elements = ends.back();
+  }
+  cut_buckets(layout, ends, strategy.pp > 1 ? tied : std::nullopt,
+              strategy.grad_bucket_bytes.count() / 4);
+  return layout;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,40 @@
+// Where each parameter of a stage lies in the flat arenas, and the buckets they are reduced in.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/program.h"
+#include "passes/cut_blocks.h"
+#include "passes/strategy.h"
+
+namespace plimsoll {
+
+/// One instance of a block on a stage, in chain order.
+struct Instance {
+  BlockId block;
+  std::int64_t layer = 0;  ///< index of the instance within its block, over the whole model
+  std::int64_t base = 0;   ///< elements from the start of the arenas to its bundle
+};
+
+struct ArenaLayout {
+  std::vector<Instance> instances;
+  std::vector<Segment> segments;
+  /// Instance that produces the gradient of each segment (index into instances) and its parameter.
+  std::vector<std::size_t> producer;
+  std::vector<TensorId> parameter;
+  std::vector<Bucket> buckets;
+  std::vector<bool> tied_bucket;  ///< holds the parameter that first and last stage share
+  /// Elements to the parameter that `tied_parameters` slots bind to, if there is one.
+  std::optional<std::int64_t> tied_base;
+  std::int64_t elements = 0;  ///< of the arenas, with padding
+};
+
+/// Instances in reverse chain order, so that gradients become complete from front to back and
+/// buckets are contiguous. A bucket closes before it would exceed `limit`; a larger parameter is
+/// alone (as in DeepSpeed and PyTorch DDP).
+ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const Job& job,
+                           const Strategy& strategy, std::int64_t stage, std::int64_t alignment);
+
+}  // namespace plimsoll

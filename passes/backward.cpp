@@ -1,0 +1,237 @@
+#include <map>
+
+#include "base/error.h"
+#include "graph/op_table.h"
+#include "passes/passes.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Adds the gradient ops of one block after its forward ops, in reverse order.
+class BlockBackward {
+ public:
+  BlockBackward(Graph& graph, BlockId block, std::vector<Op>& out)
+      : graph_(graph), block_(block), out_(out) {}
+
+  void run(const std::vector<Op>& forward) {
+    Block& definition = graph_.at(block_);
+    if (definition.output) {
+      definition.output_gradient = gradient_like(*definition.output);
+      contribute(*definition.output, *graph_.at(block_).output_gradient);
+    }
+    for (auto op = forward.rbegin(); op != forward.rend(); ++op) visit(*op, forward);
+    if (const auto input = graph_.at(block_).input)
+      graph_.at(block_).input_gradient = gradient_of(*input);
+  }
+
+ private:
+  TensorId gradient_like(TensorId id) {
+    Tensor tensor = graph_.at(id);
+    tensor.name += ".gradient";
+    if (const std::size_t count = names_[tensor.name]++; count > 0)
+      tensor.name += std::to_string(count);
+    tensor.role = TensorRole::activation;
+    return graph_.add(std::move(tensor));
+  }
+
+  /// The persistent gradient of a parameter; accumulates over micro-batches.
+  TensorId parameter_gradient(TensorId parameter) {
+    const auto [found, fresh] = parameter_gradients_.try_emplace(parameter, parameter);
+    if (fresh) {
+      Tensor tensor = graph_.at(parameter);
+      tensor.name += ".gradient";
+      tensor.role = TensorRole::gradient;
+      tensor.gradient_of = parameter;
+      tensor.tied_to.reset();
+      tensor.init = Init::none;
+      tensor.init_stddev = 0;
+      tensor.decay = false;
+      found->second = graph_.add(std::move(tensor));
+    }
+    return found->second;
+  }
+
+  void contribute(TensorId value, TensorId gradient) { contributions_[value].push_back(gradient); }
+
+  bool has_gradient(TensorId value) const { return contributions_.contains(value); }
+
+  /// The whole gradient of a value: the sum of what its readers gave.
+  TensorId gradient_of(TensorId value) {
+    std::vector<TensorId>& parts = contributions_[value];
+    INVARIANT(!parts.empty(), "no gradient reaches " + graph_.at(value).name);
+    while (parts.size() > 1) {
+      const TensorId sum = gradient_like(value);
+      emit(OpKind::add, {parts[0], parts[1]}, {sum});
+      parts.erase(parts.begin());
+      parts.front() = sum;
+    }
+    return parts.front();
+  }
+
+  void emit(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
+            OpParams params = {}, Stream stream = Stream::compute) {
+    Op op;
+    op.kind = kind;
+    op.phase = Phase::backward;
+    op.block = block_;
+    op.stream = stream;
+    op.inputs = std::move(inputs);
+    op.outputs = std::move(outputs);
+    op.params = std::move(params);
+    out_.push_back(std::move(op));
+  }
+
+  void matmul(const Op& op, TensorId dc) {
+    MatmulParams of_a = std::get<MatmulParams>(op.params), of_b = of_a;
+    INVARIANT(!of_a.transpose_a, "forward matmuls do not transpose their first operand");
+    const TensorId a = op.inputs[0], b = op.inputs[1];
+    const bool weight = graph_.at(b).role == TensorRole::parameter;
+    if (op.inputs.size() == 3)
+      emit(OpKind::bias_gradient, {dc}, {parameter_gradient(op.inputs[2])});
+    // c = a b: db = a^T dc, da = dc b^T.   c = a b^T: db = dc^T a, da = dc b.
+    of_b.transpose_a = true;
+    of_b.transpose_b = false;
+    of_b.accumulate = weight;
+    const TensorId db = weight ? parameter_gradient(b) : gradient_like(b);
+    const bool transposed = std::get<MatmulParams>(op.params).transpose_b;
+    emit(OpKind::matmul, transposed ? std::vector{dc, a} : std::vector{a, dc}, {db}, of_b);
+    if (!weight) contribute(b, db);
+    of_a.transpose_b = !transposed;
+    const TensorId da = gradient_like(a);
+    emit(OpKind::matmul, {dc, b}, {da}, of_a);
+    contribute(a, da);
+  }
+
+  void layer_norm(const Op& op, TensorId dy) {
+    const TensorId x = op.inputs[0], gamma = op.inputs[1], beta = op.inputs[2];
+    const TensorId dx = gradient_like(x);
+    emit(OpKind::layer_norm_backward, {dy, x, gamma, op.outputs[1], op.outputs[2]},
+         {dx, parameter_gradient(gamma), parameter_gradient(beta)}, op.params);
+    contribute(x, dx);
+  }
+
+  /// The loss is where gradients start: d logits = weight * (softmax - one hot).
+  void token_loss(const Op& op, const std::vector<Op>& forward) {
+    for (const Op& other : forward) {
+      if (other.kind != OpKind::logits_sum_exp) continue;
+      const TensorId logits = other.inputs[0], dlogits = gradient_like(logits);
+      emit(OpKind::cross_entropy_backward, {logits, other.inputs[2], op.outputs[0]}, {dlogits},
+           op.params);
+      contribute(logits, dlogits);
+    }
+  }
+
+  /// One input, one output, gradient by an op of its own.
+  void unary(const Op& op, OpKind kind, std::vector<TensorId> inputs) {
+    const TensorId dx = gradient_like(op.inputs[0]);
+    emit(kind, std::move(inputs), {dx}, op.params);
+    contribute(op.inputs[0], dx);
+  }
+
+  void visit(const Op& op, const std::vector<Op>& forward) {
+    if (op.kind == OpKind::token_loss) return token_loss(op, forward);
+    bool reached = false;
+    for (TensorId id : op.outputs) reached = reached || has_gradient(id);
+    if (!reached) return;  // nothing that was trained for depends on it
+    const TensorId dy = gradient_of(op.outputs[0]);
+    switch (op.kind) {
+      case OpKind::matmul:
+        return matmul(op, dy);
+      case OpKind::layer_norm:
+        return layer_norm(op, dy);
+      case OpKind::embedding:
+        return emit(OpKind::embedding_backward, {dy, op.inputs[0]},
+                    {parameter_gradient(op.inputs[1])}, op.params);
+      case OpKind::position_add:
+        emit(OpKind::position_add_backward, {dy}, {parameter_gradient(op.inputs[1])});
+        return contribute(op.inputs[0], dy);
+      case OpKind::bias_add:
+        emit(OpKind::bias_gradient, {dy}, {parameter_gradient(op.inputs[1])});
+        return contribute(op.inputs[0], dy);
+      case OpKind::add:
+        contribute(op.inputs[0], dy);
+        return contribute(op.inputs[1], dy);
+      case OpKind::gelu:
+        return unary(op, OpKind::gelu_backward, {dy, op.inputs[0]});
+      case OpKind::causal_softmax:
+        return unary(op, OpKind::causal_softmax_backward, {dy, op.outputs[0]});
+      case OpKind::merge_heads:
+        return unary(op, OpKind::merge_heads_backward, {dy});
+      case OpKind::split_heads:
+        return unary(op, OpKind::split_heads_backward,
+                     {dy, gradient_of(op.outputs[1]), gradient_of(op.outputs[2])});
+      case OpKind::reduce_from_group:
+        return contribute(op.inputs[0], dy);
+      case OpKind::copy_to_group: {
+        const TensorId reduced = gradient_like(op.inputs[0]);
+        emit(OpKind::all_reduce, {dy}, {reduced}, op.params, Stream::mp);
+        return contribute(op.inputs[0], reduced);
+      }
+      default:
+        INVARIANT(false, "no gradient for " + std::string(to_text(op.kind)));
+    }
+  }
+
+  Graph& graph_;
+  BlockId block_;
+  std::vector<Op>& out_;
+  std::map<TensorId, std::vector<TensorId>> contributions_;
+  std::map<TensorId, TensorId> parameter_gradients_;
+  std::map<std::string, std::size_t> names_;
+};
+
+/// Forward: reduce_from_group is an all-reduce, copy_to_group nothing at all.
+void lower_conjugates(Graph& graph) {
+  std::map<TensorId, TensorId> same;
+  std::vector<Op> ops;
+  for (Op& op : graph.ops) {
+    for (TensorId& id : op.inputs) {
+      if (const auto found = same.find(id); found != same.end()) id = found->second;
+    }
+    if (op.kind == OpKind::copy_to_group) {
+      same.emplace(op.outputs[0], op.inputs[0]);
+      continue;
+    }
+    if (op.kind == OpKind::reduce_from_group) op.kind = OpKind::all_reduce;
+    ops.push_back(std::move(op));
+  }
+  graph.ops = std::move(ops);
+}
+
+/// Forward values that backward reads are saved; borders are placed by the schedule.
+void mark_saved(Graph& graph) {
+  std::vector<bool> written_forward(graph.tensors.size());
+  for (const Op& op : graph.ops) {
+    for (TensorId id : op.outputs) {
+      if (op.phase == Phase::forward) written_forward[id.index()] = true;
+    }
+    if (op.phase != Phase::backward) continue;
+    for (TensorId id : op.inputs) {
+      Tensor& tensor = graph.at(id);
+      if (written_forward[id.index()] && tensor.role == TensorRole::activation)
+        tensor.role = TensorRole::saved;
+    }
+  }
+}
+
+}  // namespace
+
+bool backward(Graph& graph, const PassContext&) {
+  std::vector<Op> ops;
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    std::vector<Op> forward;
+    for (const Op& op : graph.ops) {
+      if (op.block == BlockId(b)) forward.push_back(op);
+    }
+    ops.insert(ops.end(), forward.begin(), forward.end());
+    BlockBackward(graph, BlockId(b), ops).run(forward);
+  }
+  graph.ops = std::move(ops);
+  lower_conjugates(graph);
+  mark_saved(graph);
+  remove_unused_tensors(graph);
+  return true;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,344 @@
+#include "passes/cut_blocks.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "base/error.h"
+#include "graph/op_table.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::int64_t kElementBytes = 4;  // arenas are f32
+
+/// Offsets for [first, last] lifetimes so that overlapping ones do not share bytes: largest first,
+/// lowest offset that is free.
+struct Lifetime {
+  Bytes size;
+  std::size_t first = 0, last = 0;
+  Bytes offset;
+};
+
+Bytes place_lifetimes(std::vector<Lifetime>& lifetimes) {
+  std::vector<std::size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return lifetimes[a].size > lifetimes[b].size;
+  });
+  std::vector<std::size_t> placed;
+  Bytes extent;
+  for (std::size_t i : order) {
+    Lifetime& life = lifetimes[i];
+    std::vector<std::pair<Bytes, Bytes>> taken;
+    for (std::size_t j : placed) {
+      const Lifetime& other = lifetimes[j];
+      if (life.first <= other.last && other.first <= life.last)
+        taken.emplace_back(other.offset, other.offset + other.size);
+    }
+    std::sort(taken.begin(), taken.end());
+    for (const auto& [begin, end] : taken) {
+      if (life.offset + life.size <= begin) break;
+      life.offset = std::max(life.offset, end);
+    }
+    extent = std::max(extent, life.offset + life.size);
+    placed.push_back(i);
+  }
+  return extent;
+}
+
+Bytes aligned(Bytes size) { return round_up(size, kBlockAlignment); }
+
+/// Builds one routine: local tensors, storage shared by in-place ops, slots, waits, ports, frame.
+class RoutineBuilder {
+ public:
+  RoutineBuilder(const Graph& graph, const CutBlock* bundle, std::optional<BlockId> block)
+      : graph_(graph), bundle_(bundle), block_(block) {}
+
+  Routine build(std::string name, Phase phase, const std::vector<Op>& ops) {
+    routine_.name = std::move(name);
+    routine_.phase = phase;
+    for (const Op& op : ops) add_op(op);
+    share_storage();
+    find_slots();
+    add_waits();
+    place_frame();
+    add_ports();
+    return std::move(routine_);
+  }
+
+ private:
+  TensorId local(TensorId global) {
+    const auto [found, fresh] = local_.try_emplace(global, TensorId(routine_.tensors.size()));
+    if (fresh) {
+      Tensor tensor = graph_.at(global);
+      tensor.block.reset();
+      tensor.gradient_of.reset();
+      tensor.tied_to.reset();
+      routine_.tensors.push_back(std::move(tensor));
+      routine_.places.emplace_back();
+      global_.push_back(global);
+    }
+    return found->second;
+  }
+
+  void add_op(Op op) {
+    op.block.reset();
+    for (TensorId& id : op.inputs) id = local(id);
+    for (TensorId& id : op.outputs) id = local(id);
+    routine_.ops.push_back(std::move(op));
+  }
+
+  /// storage_[i]: the tensor whose place tensor i shares.
+  void share_storage() {
+    storage_.resize(routine_.tensors.size());
+    std::iota(storage_.begin(), storage_.end(), 0);
+    for (const Op& op : routine_.ops) {
+      const int in_place = row(op.kind).in_place;
+      if (in_place < 0) continue;
+      const std::size_t from = storage_[op.inputs[std::size_t(in_place)].index()];
+      const std::size_t to = storage_[op.outputs[0].index()];
+      for (std::size_t& storage : storage_) {
+        if (storage == to) storage = from;
+      }
+    }
+  }
+
+  struct Home {
+    SlotKind kind;
+    Bytes offset;
+  };
+
+  /// The slot a tensor belongs to by what it is, or nothing for a frame temporary.
+  std::optional<Home> home(TensorId global) const {
+    const Tensor& tensor = graph_.at(global);
+    if (tensor.role == TensorRole::scalar) return Home{SlotKind::scalars, {}};
+    if (tensor.arena) return Home{arena_slot(global), {}};
+    const bool gradient = tensor.gradient_of.has_value();
+    if (tensor.role == TensorRole::parameter || gradient) {
+      const TensorId parameter = gradient ? *tensor.gradient_of : global;
+      if (graph_.at(parameter).tied_to) {
+        return Home{gradient ? SlotKind::tied_gradients : SlotKind::tied_parameters, {}};
+      }
+      return Home{gradient ? SlotKind::gradients : SlotKind::parameters, bundle_offset(parameter)};
+    }
+    if (!block_) return std::nullopt;
+    const Block& block = graph_.at(*block_);
+    if (block.input == global) return Home{SlotKind::input, {}};
+    if (block.output == global) return Home{SlotKind::output, {}};
+    if (block.input_gradient == global) return Home{SlotKind::input_gradient, {}};
+    if (block.output_gradient == global) return Home{SlotKind::output_gradient, {}};
+    if (tensor.role == TensorRole::saved) return Home{SlotKind::saved, saved_offset(global)};
+    return std::nullopt;
+  }
+
+  SlotKind arena_slot(TensorId global) const {
+    const Tensor& tensor = graph_.at(global);
+    if (tensor.role == TensorRole::parameter) return SlotKind::parameter_arena;
+    if (tensor.role == TensorRole::gradient) return SlotKind::gradient_arena;
+    for (std::size_t i = 0; i < global.index(); ++i) {  // the first of the two moments comes first
+      if (graph_.tensors[i].arena && graph_.tensors[i].role == TensorRole::optimizer_state) {
+        return SlotKind::second_moment_arena;
+      }
+    }
+    return SlotKind::first_moment_arena;
+  }
+
+  Bytes bundle_offset(TensorId parameter) const {
+    for (const BundleEntry& entry : bundle_->bundle) {
+      if (entry.parameter == parameter) return Bytes(entry.offset * kElementBytes);
+    }
+    INVARIANT(false, graph_.at(parameter).name + " is not in its block's bundle");
+  }
+
+  /// Saved tensors of a block lie one after another in order of their ids; forward and backward
+  /// agree.
+  Bytes saved_offset(TensorId global) const {
+    Bytes offset;
+    for (std::size_t i = 0; i < global.index(); ++i) {
+      if (is_saved(TensorId(i))) offset += aligned(bytes_of(graph_.tensors[i]));
+    }
+    return offset;
+  }
+
+  bool is_saved(TensorId id) const {
+    const Tensor& tensor = graph_.at(id);
+    return tensor.role == TensorRole::saved && tensor.block == block_;
+  }
+
+  Bytes slot_bytes(SlotKind kind, TensorId global) const {
+    if (kind == SlotKind::parameters || kind == SlotKind::gradients) {
+      return Bytes(bundle_->bundle_elements * kElementBytes);
+    }
+    if (kind == SlotKind::saved) {
+      Bytes total;
+      for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
+        if (is_saved(TensorId(i))) total += aligned(bytes_of(graph_.tensors[i]));
+      }
+      return total;
+    }
+    return bytes_of(graph_.at(global));
+  }
+
+  void find_slots() {
+    std::map<SlotKind, Bytes> kinds;  // in order of SlotKind
+    std::vector<std::optional<Home>> homes(routine_.tensors.size());
+    for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
+      const auto found = home(global_[i]);
+      if (!found) continue;
+      kinds.emplace(found->kind, slot_bytes(found->kind, global_[i]));
+      auto& shared = homes[storage_[i]];
+      INVARIANT(!shared || (shared->kind == found->kind && shared->offset == found->offset),
+                routine_.tensors[i].name + " would have to be in two places");
+      shared = found;
+    }
+    for (const auto& [kind, bytes] : kinds) routine_.slots.push_back({kind, bytes});
+    in_frame_.resize(routine_.tensors.size());
+    for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
+      const auto& shared = homes[storage_[i]];
+      in_frame_[i] = !shared;
+      if (!shared) continue;
+      routine_.places[i].offset = shared->offset;
+      routine_.places[i].slot = std::size_t(std::distance(kinds.begin(), kinds.find(shared->kind)));
+    }
+  }
+
+  /// An op waits for the producers of its inputs that run on other streams, unless an earlier op of
+  /// its own stream did already.
+  void add_waits() {
+    std::vector<std::optional<std::size_t>> producer(routine_.tensors.size());
+    std::array<std::array<std::int64_t, kStreams>, kStreams> waited;
+    for (auto& of_stream : waited) of_stream.fill(-1);
+    for (std::size_t i = 0; i < routine_.ops.size(); ++i) {
+      Op& op = routine_.ops[i];
+      auto& seen = waited[std::size_t(op.stream)];
+      std::array<std::int64_t, kStreams> latest;
+      latest.fill(-1);
+      for (TensorId id : op.inputs) {
+        const auto& from = producer[storage_[id.index()]];
+        if (!from || routine_.ops[*from].stream == op.stream) continue;
+        auto& last = latest[std::size_t(routine_.ops[*from].stream)];
+        last = std::max(last, std::int64_t(*from));
+      }
+      for (std::size_t stream = 0; stream < kStreams; ++stream) {
+        if (latest[stream] <= seen[stream]) continue;
+        seen[stream] = latest[stream];
+        op.waits.push_back(std::uint32_t(latest[stream]));
+      }
+      for (TensorId id : op.outputs) producer[storage_[id.index()]] = i;
+    }
+  }
+
+  /// Last op index at which op `i`'s use of memory is known to be over: on another stream than
+  /// compute that is where somebody waits for it.
+  std::size_t over_at(std::size_t i) const {
+    if (routine_.ops[i].stream == Stream::compute) return i;
+    for (std::size_t later = i + 1; later < routine_.ops.size(); ++later) {
+      for (std::uint32_t wait : routine_.ops[later].waits) {
+        if (wait >= i && routine_.ops[wait].stream == routine_.ops[i].stream) return later;
+      }
+    }
+    return routine_.ops.size() - 1;
+  }
+
+  void place_frame() {
+    std::map<std::size_t, Lifetime> lives;  // by storage
+    for (std::size_t i = 0; i < routine_.ops.size(); ++i) {
+      const Op& op = routine_.ops[i];
+      for (const auto* ids : {&op.inputs, &op.outputs}) {
+        for (TensorId id : *ids) {
+          if (!in_frame_[id.index()]) continue;
+          const auto [found, fresh] = lives.try_emplace(storage_[id.index()]);
+          Lifetime& life = found->second;
+          if (fresh) life.first = i;
+          life.last = std::max(life.last, over_at(i));
+          life.size = std::max(life.size, aligned(bytes_of(routine_.tensors[id.index()])));
+        }
+      }
+    }
+    std::vector<Lifetime> list;
+    for (const auto& [storage, life] : lives) list.push_back(life);
+    routine_.frame_bytes = place_lifetimes(list);
+    std::size_t next = 0;
+    for (auto& [storage, life] : lives) life.offset = list[next++].offset;
+    for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
+      if (in_frame_[i]) routine_.places[i].offset = lives.at(storage_[i]).offset;
+    }
+  }
+
+  /// One port per tensor that something outside may read: the last op that writes it.
+  void add_ports() {
+    for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
+      const auto found = home(global_[i]);
+      if (!found || graph_.at(global_[i]).arena) continue;
+      const SlotKind kind = found->kind;
+      if (kind != SlotKind::gradients && kind != SlotKind::tied_gradients &&
+          kind != SlotKind::output && kind != SlotKind::input_gradient) {
+        continue;
+      }
+      std::optional<std::size_t> last;
+      for (std::size_t op = 0; op < routine_.ops.size(); ++op) {
+        for (TensorId id : routine_.ops[op].outputs) {
+          if (id.index() == i) last = op;
+        }
+      }
+      if (last) routine_.ports.push_back({TensorId(i), std::uint32_t(*last)});
+    }
+  }
+
+  const Graph& graph_;
+  const CutBlock* bundle_;
+  std::optional<BlockId> block_;
+  Routine routine_;
+  std::map<TensorId, TensorId> local_;
+  std::vector<TensorId> global_;      // by local index
+  std::vector<std::size_t> storage_;  // by local index
+  std::vector<bool> in_frame_;        // by local index
+};
+
+void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment, CutBlock& cut) {
+  for (std::size_t i = graph.tensors.size(); i-- > 0;) {
+    const Tensor& tensor = graph.tensors[i];
+    if (tensor.role != TensorRole::parameter || tensor.arena || tensor.tied_to ||
+        tensor.block != block)
+      continue;
+    const std::int64_t count = elements(tensor.shape);
+    cut.bundle.push_back({TensorId(i), cut.bundle_elements, count});
+    cut.bundle_elements += (count + alignment - 1) / alignment * alignment;
+  }
+}
+
+bool begins_step(OpKind kind) { return kind == OpKind::begin_step || kind == OpKind::fill; }
+
+}  // namespace
+
+CutGraph cut_blocks(const Graph& graph, std::int64_t alignment) {
+  CutGraph cut;
+  cut.blocks.resize(graph.blocks.size());
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    const BlockId block(b);
+    CutBlock& target = cut.blocks[b];
+    lay_out_bundle(graph, block, alignment, target);
+    std::vector<Op> forward, backward;
+    for (const Op& op : graph.ops) {
+      if (op.block == block) (op.phase == Phase::forward ? forward : backward).push_back(op);
+    }
+    const std::string name = graph.blocks[b].name;
+    target.forward =
+        RoutineBuilder(graph, &target, block).build(name + ".forward", Phase::forward, forward);
+    target.backward =
+        RoutineBuilder(graph, &target, block).build(name + ".backward", Phase::backward, backward);
+  }
+  std::vector<Op> begin, update;
+  for (const Op& op : graph.ops) {
+    if (op.block || op.stream == Stream::data)
+      continue;  // bucket collectives are calls of the schedule
+    (begins_step(op.kind) ? begin : update).push_back(op);
+  }
+  cut.begin_step = RoutineBuilder(graph, nullptr, {}).build("begin_step", Phase::optimizer, begin);
+  cut.optimizer = RoutineBuilder(graph, nullptr, {}).build("optimizer", Phase::optimizer, update);
+  return cut;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,34 @@
+// Cuts a Graph into routines: each block's forward and backward, with every tensor placed in a slot
+// or in the frame, and the layout of each block's parameter bundle.
+#pragma once
+
+#include <vector>
+
+#include "graph/graph.h"
+#include "graph/program.h"
+
+namespace plimsoll {
+
+/// One parameter within its block's bundle, the same range in the parameter and gradient arenas.
+struct BundleEntry {
+  TensorId parameter;
+  std::int64_t offset = 0, elements = 0;  ///< elements; offsets are multiples of the alignment
+};
+
+struct CutBlock {
+  Routine forward, backward;
+  std::vector<BundleEntry> bundle;   ///< reverse creation order, which is the order of backward
+  std::int64_t bundle_elements = 0;  ///< a multiple of the alignment
+};
+
+struct CutGraph {
+  std::vector<CutBlock> blocks;  ///< parallel to graph.blocks
+  Routine begin_step;            ///< zeroes gradients; arenas have the Graph's sizes
+  Routine optimizer;             ///< norm, clip, update
+};
+
+/// `alignment`: every parameter starts at, and is padded to, a multiple of this many elements, so
+/// that any run of parameters splits evenly into aligned shards.
+CutGraph cut_blocks(const Graph& graph, std::int64_t alignment);
+
+}  // namespace plimsoll

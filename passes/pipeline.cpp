@@ -1,0 +1,96 @@
+#include "passes/pipeline.h"
+
+#include <array>
+
+#include "base/error.h"
+#include "graph/text.h"
+#include "graph/verify.h"
+#include "passes/cut_blocks.h"
+#include "passes/passes.h"
+#include "passes/plan_memory.h"
+#include "passes/schedule.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::array<GraphPass, 7> kPasses = {{
+    {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
+     select_kernels},
+    {"tensor_parallel",
+     "Splits weights over mp; adds the conjugate pairs that make the result whole.",
+     tensor_parallel},
+    {"backward", "Adds gradient ops; what they read is saved; conjugate pairs become all-reduces.",
+     backward},
+    {"recompute", "Lets layers save their input only and repeat their forward inside backward.",
+     recompute},
+    {"optimizer_step", "Adds zeroing, global norm, clipping and the update over flat arenas.",
+     optimizer_step},
+    {"data_parallel", "Sums gradients over the replicas.", data_parallel},
+    {"shard_optimizer", "Scatters gradients, updates a part on each rank, gathers parameters.",
+     shard_optimizer},
+}};
+
+constexpr std::int64_t kElementsPerBlock = 16;  // kBlockAlignment of f32
+
+void observe(const StageObserver& observer, std::string_view stage, const Graph& graph) {
+  const Verdict verdict = verify(graph);
+  INVARIANT(bool(verdict), "after " + std::string(stage) + ": " + verdict.reason());
+  if (observer) observer(stage, [&] { return print(graph); });
+}
+
+void observe(const StageObserver& observer, std::string_view stage,
+             const std::vector<Program>& programs) {
+  for (const Program& program : programs) {
+    const Verdict verdict = verify(program);
+    INVARIANT(bool(verdict),
+              "after " + std::string(stage) + ": " + program.name + ": " + verdict.reason());
+  }
+  if (!observer) return;
+  observer(stage, [&] {
+    std::string text;
+    for (const Program& program : programs) text += print(program);
+    return text;
+  });
+}
+
+}  // namespace
+
+std::span<const GraphPass> graph_passes() { return kPasses; }
+
+std::vector<std::string> stage_names() {
+  std::vector<std::string> names = {"forward"};
+  for (const GraphPass& pass : kPasses) names.emplace_back(pass.name);
+  names.emplace_back("schedule");
+  names.emplace_back("plan_memory");
+  return names;
+}
+
+Graph lower_graph(const PassContext& context, const StageObserver& observer) {
+  Graph graph = build_forward(context.job, context.strategy.micro_batch);
+  observe(observer, "forward", graph);
+  for (const GraphPass& pass : kPasses) {
+    pass.run(graph, context);
+    observe(observer, pass.name, graph);
+  }
+  return graph;
+}
+
+std::vector<Program> lower(const PassContext& context, const StageObserver& observer) {
+  const Graph graph = lower_graph(context, observer);
+  // Any run of parameters must split into shards that start on a block boundary.
+  const std::int64_t alignment = kElementsPerBlock * context.strategy.sharding_degree;
+  const CutGraph cut = cut_blocks(graph, alignment);
+  std::vector<Program> programs;
+  for (std::int64_t stage = 0; stage < context.strategy.pp; ++stage) {
+    programs.push_back(schedule_stage(graph, cut, context, stage, alignment));
+  }
+  observe(observer, "schedule", programs);
+  for (Program& program : programs) plan_memory(program);
+  observe(observer, "plan_memory", programs);
+  const Verdict verdict = verify_together(programs);
+  INVARIANT(bool(verdict), verdict.reason());
+  return programs;
+}
+
+}  // namespace plimsoll

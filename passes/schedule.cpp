@@ -1,0 +1,560 @@
+#include "passes/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::int64_t kElementBytes = 4;  // arenas are f32
+
+/// Sends in flight in one direction: a slot is free again once the host has waited for its send.
+struct SendQueue {
+  std::vector<std::size_t> sends;  ///< call of each send
+  std::vector<BufferId> payloads;
+};
+
+class StageScheduler {
+ public:
+  StageScheduler(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                 std::int64_t stage, std::int64_t alignment)
+      : graph_(graph),
+        cut_(cut),
+        context_(context),
+        stage_(stage),
+        stages_(context.strategy.pp),
+        layout_(lay_out_arenas(graph, cut, context.job, context.strategy, stage, alignment)) {
+    program_.name = fmt::format("{}.stage{}", graph.name, stage);
+    program_.grid = grid_of(context.strategy);
+    program_.stage = stage;
+    program_.sharding_degree =
+        context.strategy.sharding_stage > 0 ? context.strategy.sharding_degree : 1;
+    program_.micro_batch = context.strategy.micro_batch;
+    program_.micro_batches = micro_batches(context.job, context.strategy);
+    program_.segments = layout_.segments;
+    program_.buckets = layout_.buckets;
+  }
+
+  Program run() {
+    add_persistent_buffers();
+    for (const Instance& instance : layout_.instances) {
+      const auto [found, fresh] = routines_.try_emplace(instance.block);
+      if (!fresh) continue;
+      found->second.forward = add_routine(cut_.blocks[instance.block.index()].forward);
+      found->second.backward = add_routine(cut_.blocks[instance.block.index()].backward);
+    }
+    arena_call(cut_.begin_step);
+    one_f_one_b();
+    reduce_tied();
+    reduce_sharded_over_replicas();
+    const std::size_t update = arena_call(cut_.optimizer);
+    for (std::size_t call : reductions_) program_.calls[update].waits.push_back({call, {}});
+    gather_parameters(update);
+    finish_buffers();
+    return std::move(program_);
+  }
+
+ private:
+  // ---- routines, buffers, calls ----
+
+  RoutineId add_routine(const Routine& routine) {
+    program_.routines.push_back(routine);
+    return RoutineId(program_.routines.size() - 1);
+  }
+
+  std::size_t next_call() const { return program_.calls.size(); }
+
+  /// Alive from call `begin`; `end` is set when its last use is known (0 until then).
+  BufferId add_buffer(std::string name, TensorRole role, Bytes bytes, std::size_t begin,
+                      std::size_t end = 0) {
+    Buffer buffer;
+    buffer.name = std::move(name);
+    buffer.role = role;
+    buffer.bytes = bytes;
+    buffer.begin = begin;
+    buffer.end = end;
+    program_.buffers.push_back(std::move(buffer));
+    return BufferId(program_.buffers.size() - 1);
+  }
+
+  Buffer& buffer(BufferId id) { return program_.buffers[id.index()]; }
+
+  BufferId add_persistent(std::string name, TensorRole role, Bytes bytes) {
+    const BufferId id = add_buffer(std::move(name), role, bytes, 0);
+    buffer(id).persistent = true;
+    return id;
+  }
+
+  void add_persistent_buffers() {
+    const Bytes arena(layout_.elements * kElementBytes);
+    const Bytes state(owned_elements(program_) * kElementBytes);
+    parameters_ = add_persistent("parameters", TensorRole::parameter, arena);
+    gradients_ = add_persistent("gradients", TensorRole::gradient, arena);
+    first_moment_ = add_persistent("first_moment", TensorRole::optimizer_state, state);
+    second_moment_ = add_persistent("second_moment", TensorRole::optimizer_state, state);
+    scalars_ = add_persistent("scalars", TensorRole::scalar, Bytes(kScalars * kElementBytes));
+    if (context_.framework.workspace > Bytes(0)) {
+      add_persistent("workspace", TensorRole::workspace, context_.framework.workspace);
+    }
+  }
+
+  std::size_t add_call(RoutineId routine, std::optional<std::int64_t> layer,
+                       std::optional<std::int64_t> micro_batch, std::vector<Binding> bindings,
+                       std::vector<Wait> waits) {
+    const std::size_t index = next_call();
+    Call call{routine, layer, micro_batch, std::move(bindings), std::move(waits), {}};
+    const Routine& definition = program_.at(routine);
+    if (definition.frame_bytes > Bytes(0)) {
+      call.frame =
+          add_buffer("frame", TensorRole::activation, definition.frame_bytes, index, index + 1);
+    }
+    program_.calls.push_back(std::move(call));
+    return index;
+  }
+
+  std::size_t port_of(std::size_t call, SlotKind kind) const {
+    const Routine& routine = program_.at(program_.calls[call].routine);
+    for (std::size_t i = 0; i < routine.ports.size(); ++i) {
+      const Place& place = routine.places[routine.ports[i].tensor.index()];
+      if (place.slot && routine.slots[*place.slot].kind == kind) return i;
+    }
+    INVARIANT(false, "routine " + routine.name + " has no such port");
+  }
+
+  // ---- block instances ----
+
+  /// What one micro-batch keeps between the calls of a stage, by instance.
+  struct InFlight {
+    std::vector<BufferId> input, saved;
+    std::vector<Wait> waits_for_input, waits_for_gradient;
+    BufferId output_gradient;
+  };
+
+  static bool has_slot(const Routine& routine, SlotKind kind) {
+    return std::any_of(routine.slots.begin(), routine.slots.end(),
+                       [&](const Slot& slot) { return slot.kind == kind; });
+  }
+
+  Binding bind_slot(SlotKind kind, const Instance& instance) const {
+    const Bytes base(instance.base * kElementBytes);
+    switch (kind) {
+      case SlotKind::parameters:
+        return {parameters_, base, {}};
+      case SlotKind::gradients:
+        return {gradients_, base, {}};
+      case SlotKind::tied_parameters:
+        return {parameters_, Bytes(*layout_.tied_base * kElementBytes), {}};
+      case SlotKind::tied_gradients:
+        return {gradients_, Bytes(*layout_.tied_base * kElementBytes), {}};
+      case SlotKind::scalars:
+        return {scalars_, {}, {}};
+      default:
+        INVARIANT(false, "slot " + std::string(to_text(kind)) + " is bound by the schedule");
+    }
+  }
+
+  /// The role of a border buffer: what the next instance's backward still reads is saved for it.
+  TensorRole border_role(std::size_t instance) const {
+    if (instance + 1 == layout_.instances.size()) return TensorRole::communication;  // a send slot
+    const CutBlock& next = cut_.blocks[layout_.instances[instance + 1].block.index()];
+    return has_slot(next.backward, SlotKind::input) ? TensorRole::saved : TensorRole::activation;
+  }
+
+  /// Before a send slot is written again, the host waits for the send that used it.
+  std::vector<Wait> reuse_slot(SendQueue& queue) {
+    const auto slots = std::size_t(context_.strategy.send_slots);
+    if (queue.sends.size() < slots) return {};
+    const std::size_t oldest = queue.sends.size() - slots;
+    buffer(queue.payloads[oldest]).end = next_call();
+    return {{queue.sends[oldest], {}}};
+  }
+
+  void transfer_out(SendQueue& queue, OpKind kind, Stream stream, std::int64_t offset,
+                    BufferId payload, std::size_t producer, SlotKind port,
+                    std::int64_t micro_batch) {
+    const RoutineId routine = transfer_routine(kind, stream, offset, buffer(payload).bytes);
+    const std::size_t call = add_call(routine, {}, micro_batch, {{payload, {}, {}}},
+                                      {{producer, port_of(producer, port)}});
+    queue.sends.push_back(call);
+    queue.payloads.push_back(payload);
+  }
+
+  /// Posts a receive; returns the buffer and adds the wait for it.
+  BufferId transfer_in(Stream stream, std::int64_t offset, Bytes bytes, const std::string& name,
+                       std::int64_t micro_batch, std::vector<Wait>& waits) {
+    const BufferId payload = add_buffer(name, TensorRole::communication, bytes, next_call());
+    const RoutineId routine = transfer_routine(OpKind::recv, stream, offset, bytes);
+    waits.push_back({add_call(routine, {}, micro_batch, {{payload, {}, {}}}, {}), {}});
+    return payload;
+  }
+
+  void forward(std::int64_t micro_batch) {
+    InFlight& flight = in_flight_[std::size_t(micro_batch)];
+    const std::size_t count = layout_.instances.size();
+    flight.input.resize(count);
+    flight.saved.resize(count);
+    BufferId border;
+    std::vector<Wait> waits;
+    if (stage_ > 0) {
+      border = transfer_in(Stream::recv_previous, -1, border_bytes(0), "received_activation",
+                           micro_batch, waits);
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      const Instance& instance = layout_.instances[i];
+      const Routine& routine = cut_.blocks[instance.block.index()].forward;
+      const bool sends = i + 1 == count && stage_ + 1 < stages_;
+      if (sends) {
+        const std::vector<Wait> reuse = reuse_slot(sent_activations_);
+        waits.insert(waits.end(), reuse.begin(), reuse.end());
+      }
+      flight.input[i] = border;
+      std::vector<Binding> bindings;
+      for (const Slot& slot : routine.slots) {
+        if (slot.kind == SlotKind::input) {
+          bindings.push_back({border, {}, {}});
+        } else if (slot.kind == SlotKind::output) {
+          border = add_buffer(sends ? "sent_activation" : "border", border_role(i), slot.bytes,
+                              next_call());
+          bindings.push_back({border, {}, {}});
+        } else if (slot.kind == SlotKind::saved) {
+          flight.saved[i] = add_buffer("saved", TensorRole::saved, slot.bytes, next_call());
+          bindings.push_back({flight.saved[i], {}, {}});
+        } else {
+          bindings.push_back(bind_slot(slot.kind, instance));
+        }
+      }
+      const std::size_t call = add_call(routines_.at(instance.block).forward, instance.layer,
+                                        micro_batch, std::move(bindings), std::move(waits));
+      waits.clear();
+      if (has_slot(routine, SlotKind::input)) buffer(flight.input[i]).end = call + 1;
+      if (sends) {
+        transfer_out(sent_activations_, OpKind::send, Stream::send_next, 1, border, call,
+                     SlotKind::output, micro_batch);
+      }
+      if (graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
+    }
+    if (micro_batch + 1 == program_.micro_batches) reduce_loss();
+  }
+
+  Bytes border_bytes(std::size_t instance) const {
+    return bytes_of(graph_.at(*graph_.at(layout_.instances[instance].block).input));
+  }
+
+  void backward(std::int64_t micro_batch) {
+    InFlight& flight = in_flight_[std::size_t(micro_batch)];
+    BufferId gradient;
+    std::vector<Wait> waits;
+    if (stage_ + 1 < stages_) {
+      const Bytes bytes = bytes_of(graph_.at(*graph_.at(layout_.instances.back().block).output));
+      gradient = transfer_in(Stream::recv_next, 1, bytes, "received_gradient", micro_batch, waits);
+    }
+    for (std::size_t i = layout_.instances.size(); i-- > 0;) {
+      const Instance& instance = layout_.instances[i];
+      const Routine& routine = cut_.blocks[instance.block.index()].backward;
+      const bool sends = i == 0 && stage_ > 0;
+      if (sends) {
+        const std::vector<Wait> reuse = reuse_slot(sent_gradients_);
+        waits.insert(waits.end(), reuse.begin(), reuse.end());
+      }
+      std::vector<Binding> bindings;
+      std::vector<BufferId> last_use;
+      for (const Slot& slot : routine.slots) {
+        if (slot.kind == SlotKind::input || slot.kind == SlotKind::saved ||
+            slot.kind == SlotKind::output_gradient) {
+          const BufferId used = slot.kind == SlotKind::input   ? flight.input[i]
+                                : slot.kind == SlotKind::saved ? flight.saved[i]
+                                                               : gradient;
+          last_use.push_back(used);
+          bindings.push_back({used, {}, {}});
+        } else if (slot.kind == SlotKind::input_gradient) {
+          gradient = add_buffer(sends ? "sent_gradient" : "border_gradient",
+                                sends ? TensorRole::communication : TensorRole::activation,
+                                slot.bytes, next_call());
+          bindings.push_back({gradient, {}, {}});
+        } else {
+          bindings.push_back(bind_slot(slot.kind, instance));
+        }
+      }
+      const std::size_t call = add_call(routines_.at(instance.block).backward, instance.layer,
+                                        micro_batch, std::move(bindings), std::move(waits));
+      waits.clear();
+      for (BufferId id : last_use) buffer(id).end = call + 1;
+      if (sends) {
+        transfer_out(sent_gradients_, OpKind::send, Stream::send_previous, -1, gradient, call,
+                     SlotKind::input_gradient, micro_batch);
+      }
+      if (micro_batch + 1 == program_.micro_batches) gradients_complete(i, call);
+    }
+    in_flight_[std::size_t(micro_batch)] = {};
+  }
+
+  void one_f_one_b() {
+    const std::int64_t m = program_.micro_batches;
+    in_flight_.resize(std::size_t(m));
+    const std::int64_t warm_up = std::min(m, stages_ - stage_ - 1);
+    for (std::int64_t i = 0; i < warm_up; ++i) forward(i);
+    for (std::int64_t i = warm_up; i < m; ++i) {
+      forward(i);
+      backward(i - warm_up);
+    }
+    for (std::int64_t i = m - warm_up; i < m; ++i) backward(i);
+  }
+
+  // ---- communication of buckets and transfers ----
+
+  RoutineId transfer_routine(OpKind kind, Stream stream, std::int64_t offset, Bytes bytes) {
+    return payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
+                           Phase::forward, stream, TensorRole::communication, bytes,
+                           TransferParams{offset});
+  }
+
+  /// A routine of one communication op on its payload slot; equal ones are shared.
+  RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
+                            TensorRole role, Bytes bytes, OpParams params) {
+    const auto [found, fresh] =
+        payload_routines_.try_emplace({name, bytes}, RoutineId(program_.routines.size()));
+    if (!fresh) return found->second;
+    Routine routine;
+    routine.name = name;
+    routine.phase = phase;
+    Tensor payload;
+    payload.name = "payload";
+    payload.role = role;
+    payload.shape = {bytes.count() / kElementBytes};
+    routine.tensors = {payload};
+    routine.slots = {{SlotKind::payload, bytes}};
+    routine.places = {{0, {}}};
+    Op op;
+    op.kind = kind;
+    op.phase = phase;
+    op.stream = stream;
+    if (kind != OpKind::recv) op.inputs = {TensorId(0)};
+    if (kind != OpKind::send) op.outputs = {TensorId(0)};
+    op.params = std::move(params);
+    routine.ops = {op};
+    return add_routine(routine);
+  }
+
+  /// The Graph's collective of this kind over an arena, if its passes asked for one.
+  const Op* arena_collective(OpKind kind) const {
+    for (const Op& op : graph_.ops) {
+      if (!op.block && op.stream == Stream::data && op.kind == kind) return &op;
+    }
+    return nullptr;
+  }
+
+  std::size_t bucket_call(const Op& op, const Bucket& bucket, BufferId arena, bool own_part,
+                          std::vector<Wait> waits) {
+    const std::int64_t parts = own_part ? program_.sharding_degree : 1;
+    const Bytes bytes(bucket.elements / parts * kElementBytes);
+    const Group& group = std::get<CollectiveParams>(op.params).group;
+    const RoutineId routine =
+        payload_routine(fmt::format("{}.{}", to_text(op.kind), to_text(group)), op.kind,
+                        Phase::optimizer, op.stream, buffer(arena).role, bytes, op.params);
+    const Binding binding{arena, Bytes(bucket.begin * kElementBytes), own_part ? bytes : Bytes(0)};
+    return add_call(routine, {}, {}, {binding}, std::move(waits));
+  }
+
+  /// The last micro-batch's backward of instance `i` is issued: post the buckets it completed.
+  void gradients_complete(std::size_t i, std::size_t call) {
+    backward_calls_[i] = call;
+    const Op* op = first_reduction();
+    if (op == nullptr) return;
+    while (next_bucket_ < layout_.buckets.size() && !layout_.tied_bucket[next_bucket_] &&
+           complete(next_bucket_)) {
+      reduce_bucket(*op, next_bucket_++, {});
+    }
+  }
+
+  const Op* first_reduction() const {
+    const Op* scatter = arena_collective(OpKind::reduce_scatter);
+    return scatter != nullptr ? scatter : arena_collective(OpKind::all_reduce);
+  }
+
+  std::vector<std::size_t> segments_in(const Bucket& bucket) const {
+    std::vector<std::size_t> found;
+    for (std::size_t s = 0; s < layout_.segments.size(); ++s) {
+      const std::int64_t offset = layout_.segments[s].offset;
+      if (offset >= bucket.begin && offset < bucket.begin + bucket.elements) found.push_back(s);
+    }
+    return found;
+  }
+
+  bool complete(std::size_t bucket) const {
+    for (std::size_t s : segments_in(layout_.buckets[bucket])) {
+      if (!backward_calls_.contains(layout_.producer[s])) return false;
+    }
+    return true;
+  }
+
+  /// Waits for the ports of the bucket's gradients: per call, the one that fires last.
+  std::vector<Wait> gradient_waits(const Bucket& bucket) const {
+    std::map<std::size_t, std::size_t> last_port;  // by call
+    for (std::size_t s : segments_in(bucket)) {
+      const std::size_t call = backward_calls_.at(layout_.producer[s]);
+      const std::size_t port = gradient_port(program_.at(program_.calls[call].routine), s);
+      const auto [found, fresh] = last_port.try_emplace(call, port);
+      const Routine& routine = program_.at(program_.calls[call].routine);
+      if (!fresh && routine.ports[port].op > routine.ports[found->second].op) found->second = port;
+    }
+    std::vector<Wait> waits;
+    for (const auto& [call, port] : last_port) waits.push_back({call, port});
+    return waits;
+  }
+
+  /// The port of its producer's routine that says the gradient of segment `s` is written: the one
+  /// whose tensor lies where the segment does.
+  std::size_t gradient_port(const Routine& routine, std::size_t s) const {
+    const Instance& instance = layout_.instances[layout_.producer[s]];
+    const bool tied_copy = graph_.at(layout_.parameter[s]).block != instance.block;
+    const SlotKind kind = tied_copy ? SlotKind::tied_gradients : SlotKind::gradients;
+    const Bytes offset(tied_copy ? 0
+                                 : (layout_.segments[s].offset - instance.base) * kElementBytes);
+    for (std::size_t port = 0; port < routine.ports.size(); ++port) {
+      const Place& place = routine.places[routine.ports[port].tensor.index()];
+      if (place.slot && routine.slots[*place.slot].kind == kind && place.offset == offset)
+        return port;
+    }
+    INVARIANT(false, "no gradient for " + layout_.segments[s].parameter);
+  }
+
+  void reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits) {
+    const Bucket& bucket = layout_.buckets[index];
+    const std::vector<Wait> ports = gradient_waits(bucket);
+    waits.insert(waits.end(), ports.begin(), ports.end());
+    reductions_.push_back(bucket_call(op, bucket, gradients_, false, std::move(waits)));
+    bucket_reduction_[index] = reductions_.back();
+  }
+
+  /// Tied embeddings: the first and the last stage add up their gradients, once everything else is
+  /// issued, so that no stage waits for it inside the pipeline.
+  void reduce_tied() {
+    const bool shares = stages_ > 1 && layout_.tied_base && (stage_ == 0 || stage_ + 1 == stages_);
+    std::vector<Wait> waits;
+    const Op* op = first_reduction();
+    for (std::size_t i = 0; i < layout_.buckets.size(); ++i) {
+      if (!layout_.tied_bucket[i]) continue;
+      if (shares) {
+        Op tied;
+        tied.kind = OpKind::all_reduce;
+        tied.stream = Stream::world;
+        tied.params = CollectiveParams{Group{{Axis::pp}, true}, Reduction::sum};
+        reductions_.push_back(bucket_call(tied, layout_.buckets[i], gradients_, false,
+                                          gradient_waits(layout_.buckets[i])));
+        waits = {{reductions_.back(), {}}};
+      }
+      if (op != nullptr) reduce_bucket(*op, i, waits);
+    }
+    while (op != nullptr && next_bucket_ < layout_.buckets.size()) {  // behind a tied bucket
+      if (!layout_.tied_bucket[next_bucket_]) reduce_bucket(*op, next_bucket_, {});
+      ++next_bucket_;
+    }
+  }
+
+  /// With replicas beside shards, each rank's part is summed over dp after it was scattered.
+  void reduce_sharded_over_replicas() {
+    if (arena_collective(OpKind::reduce_scatter) == nullptr) return;
+    const Op* op = arena_collective(OpKind::all_reduce);
+    if (op == nullptr) return;
+    for (const auto& [bucket, scatter] : bucket_reduction_) {
+      reductions_.push_back(
+          bucket_call(*op, layout_.buckets[bucket], gradients_, true, {{scatter, {}}}));
+    }
+  }
+
+  void gather_parameters(std::size_t update) {
+    const Op* op = arena_collective(OpKind::all_gather);
+    if (op == nullptr) return;
+    for (const Bucket& bucket : layout_.buckets)
+      bucket_call(*op, bucket, parameters_, false, {{update, {}}});
+  }
+
+  /// The reported loss covers the global batch: summed over the ranks that saw other sequences.
+  void reduce_loss() {
+    const Strategy& strategy = context_.strategy;
+    if (!last_head_ || strategy.dp * strategy.sharding_degree == 1) return;
+    Group group{{}, false};
+    if (strategy.sharding_degree > 1) group.axes.add(Axis::sharding);
+    if (strategy.dp > 1) group.axes.add(Axis::dp);
+    const RoutineId routine = payload_routine(
+        "all_reduce.loss", OpKind::all_reduce, Phase::forward, Stream::data, TensorRole::scalar,
+        Bytes(kElementBytes), CollectiveParams{group, Reduction::sum});
+    const Bytes offset(std::int64_t(Scalar::loss) * kElementBytes);
+    add_call(routine, {}, {}, {{scalars_, offset, {}}}, {{*last_head_, {}}});
+  }
+
+  // ---- once per step ----
+
+  /// begin_step and optimizer: their arenas get this stage's sizes.
+  std::size_t arena_call(Routine routine) {
+    std::vector<Binding> bindings;
+    for (Slot& slot : routine.slots) {
+      bindings.push_back(arena_binding(slot.kind));
+      slot.bytes = buffer(bindings.back().buffer).bytes;
+    }
+    for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+      if (!routine.tensors[i].arena) continue;
+      routine.tensors[i].shape = {routine.slots[*routine.places[i].slot].bytes.count() /
+                                  kElementBytes};
+    }
+    return add_call(add_routine(routine), {}, {}, std::move(bindings), {});
+  }
+
+  Binding arena_binding(SlotKind kind) const {
+    switch (kind) {
+      case SlotKind::parameter_arena:
+        return {parameters_, {}, {}};
+      case SlotKind::gradient_arena:
+        return {gradients_, {}, {}};
+      case SlotKind::first_moment_arena:
+        return {first_moment_, {}, {}};
+      case SlotKind::second_moment_arena:
+        return {second_moment_, {}, {}};
+      case SlotKind::scalars:
+        return {scalars_, {}, {}};
+      default:
+        INVARIANT(false, "slot " + std::string(to_text(kind)) + " is not an arena");
+    }
+  }
+
+  /// Persistent buffers and the last sends live to the end of the step.
+  void finish_buffers() {
+    for (Buffer& found : program_.buffers) {
+      if (found.end == 0) found.end = next_call();
+    }
+  }
+
+  const Graph& graph_;
+  const CutGraph& cut_;
+  const PassContext& context_;
+  const std::int64_t stage_, stages_;
+  const ArenaLayout layout_;
+  Program program_;
+  BufferId parameters_, gradients_, first_moment_, second_moment_, scalars_;
+  struct BlockRoutines {
+    RoutineId forward, backward;
+  };
+  std::map<BlockId, BlockRoutines> routines_;
+  std::map<std::pair<std::string, Bytes>, RoutineId> payload_routines_;
+  std::vector<InFlight> in_flight_;  // by micro-batch
+  SendQueue sent_activations_, sent_gradients_;
+  std::optional<std::size_t> last_head_;
+  std::map<std::size_t, std::size_t> backward_calls_;    // last micro-batch's, by instance
+  std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
+  std::size_t next_bucket_ = 0;
+  std::vector<std::size_t> reductions_;
+};
+
+}  // namespace
+
+Program schedule_stage(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                       std::int64_t stage, std::int64_t alignment) {
+  return StageScheduler(graph, cut, context, stage, alignment).run();
+}
+
+}  // namespace plimsoll

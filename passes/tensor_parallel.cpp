@@ -1,0 +1,164 @@
+#include <map>
+
+#include "base/error.h"
+#include "passes/passes.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Rewrites the ops of a graph for `degree` tensor-parallel ranks. Tracks which activations are
+/// split (and along which dimension); all others are replicated.
+class Splitter {
+ public:
+  Splitter(Graph& graph, std::int64_t degree) : graph_(graph), degree_(degree) {}
+
+  bool run() {
+    for (Tensor& tensor : graph_.tensors) {
+      if (tensor.role == TensorRole::parameter && tensor.split) split_parameter(tensor);
+    }
+    std::vector<Op> ops = std::move(graph_.ops);
+    for (Op& op : ops) rewrite(op);
+    graph_.ops = std::move(out_);
+    graph_.grid.degree[std::size_t(Axis::mp)] = degree_;
+    return true;
+  }
+
+ private:
+  /// The split dimension is padded up to a multiple of the degree (vocabulary rows).
+  void split_parameter(Tensor& parameter) {
+    parameter.split->degree = degree_;
+    std::int64_t& extent = parameter.shape[std::size_t(parameter.split->dim)];
+    extent = (extent + degree_ - 1) / degree_;
+  }
+
+  std::optional<std::int64_t> split_of(TensorId id) const {
+    if (graph_.at(id).split) return graph_.at(id).split->dim;
+    return std::nullopt;
+  }
+
+  void split_activation(TensorId id, std::int64_t dim) {
+    Tensor& tensor = graph_.at(id);
+    tensor.split = Split{dim, Axis::mp, degree_};
+    std::int64_t& extent = tensor.shape[std::size_t(dim)];
+    extent = (extent + degree_ - 1) / degree_;
+  }
+
+  Op group_op(const Op& near, OpKind kind, TensorId input, TensorId output, Reduction reduction) {
+    Op op;
+    op.kind = kind;
+    op.phase = near.phase;
+    op.block = near.block;
+    op.stream = Stream::mp;
+    op.inputs = {input};
+    op.outputs = {output};
+    op.params = CollectiveParams{Group{{Axis::mp}, false}, reduction};
+    return op;
+  }
+
+  TensorId like(TensorId id, const std::string& suffix) {
+    Tensor tensor = graph_.at(id);
+    tensor.name += suffix;
+    return graph_.add(std::move(tensor));
+  }
+
+  /// A replicated value entering a split computation: one copy_to_group per value.
+  TensorId copied(const Op& near, TensorId x) {
+    const auto [found, fresh] = copies_.try_emplace(x, x);
+    if (fresh) {
+      found->second = like(x, ".copied");
+      out_.push_back(group_op(near, OpKind::copy_to_group, x, found->second, Reduction::sum));
+    }
+    return found->second;
+  }
+
+  /// `op` now writes a partial value; its old output is what the reduction gives. A bias is added
+  /// once, after the reduction.
+  void emit_partial(Op op, Reduction reduction) {
+    const TensorId whole = op.outputs[0];
+    const TensorId partial = like(whole, ".partial");
+    op.outputs[0] = partial;
+    std::optional<TensorId> bias;
+    if (op.kind == OpKind::matmul && op.inputs.size() == 3) {
+      bias = op.inputs[2];
+      op.inputs.pop_back();
+    }
+    out_.push_back(op);
+    const TensorId reduced = bias ? like(whole, ".reduced") : whole;
+    out_.push_back(group_op(op, OpKind::reduce_from_group, partial, reduced, reduction));
+    if (!bias) return;
+    Op add = op;
+    add.kind = OpKind::bias_add;
+    add.inputs = {reduced, *bias};
+    add.outputs = {whole};
+    add.params = std::monostate{};
+    out_.push_back(std::move(add));
+  }
+
+  void rewrite_matmul(Op op) {
+    const auto& params = std::get<MatmulParams>(op.params);
+    const Tensor& weight = graph_.at(op.inputs[1]);
+    if (weight.role != TensorRole::parameter) {  // attention: batch over heads
+      if (const auto dim = split_of(op.inputs[0])) split_activation(op.outputs[0], *dim);
+      out_.push_back(std::move(op));
+    } else if (!weight.split) {
+      out_.push_back(std::move(op));
+    } else if (weight.split->dim == 0 && !params.transpose_b) {  // row parallel
+      INVARIANT(split_of(op.inputs[0]).has_value(), "row-parallel matmul needs a split input");
+      emit_partial(std::move(op), Reduction::sum);
+    } else {  // column parallel; [v,h] transposed: rows of the weight are columns of the output
+      const std::int64_t dim = params.transpose_b ? 1 : weight.split->dim;
+      op.inputs[0] = copied(op, op.inputs[0]);
+      split_activation(op.outputs[0], dim);
+      out_.push_back(std::move(op));
+    }
+  }
+
+  void rewrite(Op& op) {
+    if (auto* vocabulary = std::get_if<VocabularyParams>(&op.params))
+      vocabulary->split_degree = degree_;
+    switch (op.kind) {
+      case OpKind::matmul:
+        return rewrite_matmul(std::move(op));
+      case OpKind::embedding:
+        return emit_partial(std::move(op), Reduction::sum);
+      case OpKind::logits_max:
+        return emit_partial(std::move(op), Reduction::max);
+      case OpKind::logits_sum_exp:
+        return emit_partial(std::move(op), Reduction::sum);
+      case OpKind::split_heads:  // [n,3,a,d] -> [b,a,s,d]
+        if (split_of(op.inputs[0])) {
+          for (TensorId id : op.outputs) split_activation(id, 1);
+        }
+        break;
+      case OpKind::merge_heads:
+        if (split_of(op.inputs[0])) split_activation(op.outputs[0], 1);
+        break;
+      case OpKind::gelu:
+      case OpKind::causal_softmax:
+      case OpKind::bias_add:
+        if (const auto dim = split_of(op.inputs[0])) split_activation(op.outputs[0], *dim);
+        break;
+      default:
+        for (TensorId id : op.inputs) {
+          INVARIANT(!split_of(id) || graph_.at(id).role == TensorRole::parameter,
+                    "op " + std::string(to_text(op.kind)) + " cannot read a split value");
+        }
+    }
+    out_.push_back(std::move(op));
+  }
+
+  Graph& graph_;
+  std::int64_t degree_;
+  std::vector<Op> out_;
+  std::map<TensorId, TensorId> copies_;
+};
+
+}  // namespace
+
+bool tensor_parallel(Graph& graph, const PassContext& context) {
+  if (context.strategy.mp == 1) return false;
+  return Splitter(graph, context.strategy.mp).run();
+}
+
+}  // namespace plimsoll
