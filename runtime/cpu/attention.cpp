@@ -1,10 +1,10 @@
 // Causal softmax (own mask, oneDNN softmax) and the copies between [n,3,a,d] and [b,a,s,d].
-#include <algorithm>
 #include <cstring>
 #include <limits>
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
 
@@ -31,7 +31,7 @@ void mask_future(const float* scores, float* masked, std::int64_t rows, std::int
     if (masked != scores) {
       std::memcpy(to, scores + row * sequence, std::size_t(visible) * sizeof(float));
     }
-    std::fill(to + visible, to + sequence, -std::numeric_limits<float>::infinity());
+    fill_floats(to + visible, sequence - visible, -std::numeric_limits<float>::infinity());
   }
 }
 

@@ -1,9 +1,9 @@
 // GELU, add, bias add (oneDNN) and fill.
-#include <algorithm>
 #include <cstring>
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
 
@@ -36,6 +36,11 @@ KernelPointer prepare_sum(const KernelRequest& request, const dnnl::memory::desc
 }
 
 }  // namespace
+
+PLIMSOLL_VECTORIZE void fill_floats(float* values, std::int64_t count, float value) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) values[i] = value;
+}
 
 KernelPointer prepare_gelu(const KernelRequest& request) {
   const auto layout = dense({request.input_elements(0)});
@@ -86,7 +91,7 @@ KernelPointer prepare_fill(const KernelRequest& request) {
     if (value == 0) {  // the common case: gradients, at the speed of memset
       std::memset(out[0], 0, std::size_t(count) * sizeof(float));
     } else {
-      std::fill_n(floats_out(out, 0), count, value);
+      fill_floats(floats_out(out, 0), count, value);
     }
   });
 }

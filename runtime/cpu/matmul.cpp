@@ -1,10 +1,9 @@
 // Matmul and bias gradient on oneDNN's matmul.
-#include <algorithm>
-
 #include "graph/op_table.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
 
@@ -101,7 +100,7 @@ KernelPointer prepare_bias_gradient(const KernelRequest& request) {
   const std::int64_t rows = shape.k;
   return make_kernel(
       [product, ones, rows](Addresses in, Addresses out, const RunPosition&) mutable {
-        std::fill_n(ones, rows, 1.0f);  // the workspace is shared with the rank's other kernels
+        fill_floats(ones, rows, 1);  // the workspace is shared with the rank's other kernels
         product.set(DNNL_ARG_WEIGHTS, in[0]);
         product.set(DNNL_ARG_DST, out[0]);
         product.execute();

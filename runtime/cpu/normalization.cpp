@@ -12,8 +12,7 @@ namespace plimsoll {
 
 namespace {
 
-const auto kAffine =
-    dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+const auto kAffine = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
 
 struct NormShape {
   std::int64_t rows, columns;

@@ -1,5 +1,5 @@
 // Once-per-step ops: step scalars, gradient norm and clipping, AdamW (Loshchilov and Hutter 2019,
-// "Decoupled weight decay regularization", algorithm 2).
+// "Decoupled weight decay regularization", algorithm 2). Compiled with -fno-math-errno.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -57,7 +57,7 @@ struct PreparedCase::State {
   RankContext context;
   std::size_t workspace_bytes;
   Memory workspace;
-  std::vector<Memory> blocks;          ///< by tensor; null where it shares another's
+  std::vector<Memory> blocks;         ///< by tensor; null where it shares another's
   std::vector<std::byte*> addresses;  ///< by tensor
   std::vector<std::byte*> inputs, outputs;
   std::unique_ptr<Kernel> kernel;

@@ -1,0 +1,352 @@
+// Every backward op of the CPU backend against central differences of the float64 forward
+// reference.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <optional>
+
+#include "graph/op_table.h"
+#include "runtime/backend.h"
+#include "tests/runtime/op_cases.h"
+#include "tests/runtime/op_reference.h"
+#include "tests/runtime/op_runner.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kStep = 1e-4;
+constexpr double kTolerance = 5e-6;  // relative to the largest gradient
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// d loss / d x by central differences; `x` is restored.
+std::vector<double> differences(std::vector<double>& x, const std::function<double()>& loss) {
+  std::vector<double> gradient;
+  for (double& element : x) {
+    const double value = element;
+    element = value + kStep;
+    const double above = loss();
+    element = value - kStep;
+    const double below = loss();
+    element = value;
+    gradient.push_back((above - below) / (2 * kStep));
+  }
+  return gradient;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& expected,
+                 const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size()) << what;
+  double largest = 0;
+  for (double value : expected) largest = std::max(largest, std::abs(value));
+  ASSERT_GT(largest, 0) << what << ": the difference says nothing";
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_NEAR(got[i], expected[i], kTolerance * largest) << what << " element " << i;
+  }
+}
+
+/// The forward op of a backward case, fed with the case's own tensors.
+struct ForwardOf {
+  OpKind kind;
+  /// By forward input: the backward input that holds it, or nothing: it enters linearly and its
+  /// value does not matter (zeros).
+  std::vector<std::optional<std::size_t>> inputs;
+  /// By forward output: the backward input that holds its gradient (outputs without one come last).
+  std::vector<std::size_t> output_gradients;
+  /// By backward output: the forward input it is the gradient of.
+  std::vector<std::size_t> gradients_of;
+};
+
+const std::map<OpKind, ForwardOf>& forward_ops() {
+  static const std::map<OpKind, ForwardOf> table = {
+      {OpKind::embedding_backward, {OpKind::embedding, {1, {}}, {0}, {1}}},
+      {OpKind::position_add_backward, {OpKind::position_add, {{}, {}}, {0}, {1}}},
+      {OpKind::layer_norm_backward, {OpKind::layer_norm, {1, 2, {}}, {0}, {0, 1, 2}}},
+      {OpKind::bias_gradient, {OpKind::bias_add, {{}, {}}, {0}, {1}}},
+      {OpKind::gelu_backward, {OpKind::gelu, {1}, {0}, {0}}},
+      {OpKind::split_heads_backward, {OpKind::split_heads, {{}}, {0, 1, 2}, {0}}},
+      {OpKind::merge_heads_backward, {OpKind::merge_heads, {{}}, {0}, {0}}},
+  };
+  return table;
+}
+
+/// Shape of a forward input that the backward op does not read: that of its gradient, or, for one
+/// that has none, of the incoming gradient.
+Shape unread_shape(const OpCase& c, const ForwardOf& forward, std::size_t input) {
+  for (std::size_t i = 0; i < forward.gradients_of.size(); ++i) {
+    if (forward.gradients_of[i] == input) return c.output(i).shape;
+  }
+  return c.input(forward.output_gradients[0]).shape;
+}
+
+OpCase forward_case(const OpCase& c, const ForwardOf& forward) {
+  std::vector<Operand> inputs, outputs;
+  for (std::size_t i = 0; i < forward.inputs.size(); ++i) {
+    const std::string name = "in" + std::to_string(i);
+    if (const auto from = forward.inputs[i]) {
+      inputs.push_back({name, c.input(*from).shape, c.input_values(*from), c.input(*from).dtype});
+    } else {
+      const Shape shape = unread_shape(c, forward, i);
+      inputs.push_back({name, shape, std::vector<double>(std::size_t(elements(shape)), 0.0)});
+    }
+  }
+  for (std::size_t from : forward.output_gradients) {
+    outputs.push_back({"out" + std::to_string(from), c.input(from).shape, {}});
+  }
+  if (forward.kind == OpKind::layer_norm) {  // statistics, without gradients
+    outputs.push_back({"mean", c.input(3).shape, {}});
+    outputs.push_back({"rstd", c.input(4).shape, {}});
+  }
+  OpCase result = make_case("forward", forward.kind, c.op.params, inputs, outputs);
+  result.at = c.at;
+  return result;
+}
+
+/// What a backend adds to or writes into each output of the case.
+std::vector<std::vector<double>> gradients_by_backend(const OpCase& c) {
+  const Values after = run_case(*make_backend("cpu"), c);
+  std::vector<std::vector<double>> result;
+  for (std::size_t i = 0; i < c.op.outputs.size(); ++i) {
+    const std::size_t id = c.op.outputs[i].index();
+    result.push_back(after[id]);
+    if (!accumulates(c.op, i)) continue;
+    for (std::size_t j = 0; j < result[i].size(); ++j) result[i][j] -= c.before[id][j];
+  }
+  return result;
+}
+
+std::vector<OpCase> cases_where(const std::function<bool(const OpCase&)>& keep) {
+  std::vector<OpCase> result;
+  for (OpCase& c : op_cases(kTestSizes)) {
+    if (keep(c)) result.push_back(std::move(c));
+  }
+  return result;
+}
+
+std::string case_name(const testing::TestParamInfo<OpCase>& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+class Backward : public testing::TestWithParam<OpCase> {};
+
+TEST_P(Backward, EqualsDifferencesOfForward) {
+  const OpCase& c = GetParam();
+  const ForwardOf& forward = forward_ops().at(c.op.kind);
+  OpCase f = forward_case(c, forward);
+  const auto loss = [&] {
+    Values values = f.before;
+    run_reference(f, values);
+    double sum = 0;
+    for (std::size_t i = 0; i < forward.output_gradients.size(); ++i) {
+      sum += dot(values[f.op.outputs[i].index()], c.input_values(forward.output_gradients[i]));
+    }
+    return sum;
+  };
+  const auto got = gradients_by_backend(c);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    std::vector<double>& x = f.before[f.op.inputs[forward.gradients_of[i]].index()];
+    expect_near(got[i], differences(x, loss), c.output(i).name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, Backward, testing::ValuesIn(cases_where([](const OpCase& c) {
+                           return forward_ops().count(c.op.kind) > 0;
+                         })),
+                         case_name);
+
+// Its backward reads the forward op's output, so the case is built from scores.
+TEST(CausalSoftmaxBackward, EqualsDifferencesOfForward) {
+  const auto cases = cases_where([](const OpCase& c) {
+    return c.op.kind == OpKind::causal_softmax || c.op.kind == OpKind::causal_softmax_backward;
+  });
+  ASSERT_EQ(cases.size(), 2u);
+  OpCase forward = cases[0];
+  const OpCase& backward = cases[1];
+  const auto loss = [&] {
+    Values values = forward.before;
+    run_reference(forward, values);
+    return dot(values[1], backward.input_values(0));
+  };
+  expect_near(gradients_by_backend(backward)[0], differences(forward.before[0], loss), "dscores");
+}
+
+/// Values of a tensor before the run become another case's operand.
+Operand operand(const OpCase& c, std::size_t input, std::string name) {
+  return {std::move(name), c.input(input).shape, c.input_values(input)};
+}
+
+class MatmulBackward : public testing::TestWithParam<OpCase> {
+ protected:
+  MatmulBackward()
+      : c_(GetParam()),
+        dc_{"dc", c_.output(0).shape, normal_values(elements(c_.output(0).shape), 99)} {}
+
+  void expect_gradient(std::size_t input, const OpCase& backward) {
+    const auto loss = [&] {
+      Values values = c_.before;
+      run_reference(c_, values);
+      return dot(values[c_.op.outputs[0].index()], dc_.values);
+    };
+    std::vector<double>& x = c_.before[c_.op.inputs[input].index()];
+    expect_near(gradients_by_backend(backward)[0], differences(x, loss), c_.input(input).name);
+  }
+
+  OpCase c_;
+  Operand dc_;
+};
+
+// dA = dC op(B)^T, transposed where a is stored transposed.
+TEST_P(MatmulBackward, InputGradient) {
+  const auto forward = std::get<MatmulParams>(c_.op.params);
+  const Operand b = operand(c_, 1, "b"), da{"da", c_.input(0).shape, {}};
+  MatmulParams params{.batch_dims = forward.batch_dims, .scale = forward.scale};
+  if (forward.transpose_a) {
+    params.transpose_a = forward.transpose_b;
+    params.transpose_b = true;
+    expect_gradient(0, make_case("da", OpKind::matmul, params, {b, dc_}, {da}));
+  } else {
+    params.transpose_b = !forward.transpose_b;
+    expect_gradient(0, make_case("da", OpKind::matmul, params, {dc_, b}, {da}));
+  }
+}
+
+// dB += op(A)^T dC, transposed where b is stored transposed.
+TEST_P(MatmulBackward, WeightGradient) {
+  const auto forward = std::get<MatmulParams>(c_.op.params);
+  const Shape shape = c_.input(1).shape;
+  const Operand a = operand(c_, 0, "a"), db{"db", shape, normal_values(elements(shape), 98)};
+  MatmulParams params{.batch_dims = forward.batch_dims, .accumulate = true, .scale = forward.scale};
+  if (forward.transpose_b) {
+    params.transpose_a = true;
+    params.transpose_b = forward.transpose_a;
+    expect_gradient(1, make_case("db", OpKind::matmul, params, {dc_, a}, {db}));
+  } else {
+    params.transpose_a = !forward.transpose_a;
+    expect_gradient(1, make_case("db", OpKind::matmul, params, {a, dc_}, {db}));
+  }
+}
+
+TEST_P(MatmulBackward, BiasGradient) {
+  if (c_.op.inputs.size() < 3) return;  // a product without bias has nothing to show here
+  const Operand dbias{"dbias", c_.input(2).shape, normal_values(elements(c_.input(2).shape), 97)};
+  expect_gradient(2, make_case("dbias", OpKind::bias_gradient, {}, {dc_}, {dbias}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, MatmulBackward, testing::ValuesIn(cases_where([](const OpCase& c) {
+                           return c.op.kind == OpKind::matmul;
+                         })),
+                         case_name);
+
+/// Cross entropy over `degree` shards of the vocabulary, with the all-reduces between the ops.
+class ShardedLoss {
+ public:
+  ShardedLoss(std::int64_t rows, std::int64_t vocabulary, std::int64_t degree, std::int64_t columns)
+      : params_{vocabulary, degree, 1.0 / double(rows)}, rows_(rows), columns_(columns) {
+    std::vector<double> ids;
+    for (std::int64_t i = 0; i < rows; ++i) ids.push_back(double((i * 17 + 3) % vocabulary));
+    targets_ = {"targets", {rows}, ids, DType::i32};
+    for (std::int64_t part = 0; part < degree; ++part) {
+      logits_.push_back(normal_values(rows * columns, 5 + std::uint64_t(part), 3));
+    }
+  }
+
+  std::vector<double>& logits(std::size_t part) { return logits_[part]; }
+
+  /// The loss by `run` (reference or backend); leaves log_sum_exp.
+  double loss(const std::function<Values(const OpCase&)>& run) {
+    std::vector<double> max(std::size_t(rows_), -HUGE_VAL), stats(std::size_t(2 * rows_), 0.0);
+    for (std::size_t part = 0; part < logits_.size(); ++part) {
+      const auto out = run(place(
+          make_case("max", OpKind::logits_max, params_, {shard(part)}, {{"max", {rows_}, {}}}),
+          part));
+      for (std::size_t i = 0; i < max.size(); ++i) max[i] = std::max(max[i], out.back()[i]);
+    }
+    const Operand max_in{"max", {rows_}, max};
+    for (std::size_t part = 0; part < logits_.size(); ++part) {
+      const auto out =
+          run(place(make_case("sum", OpKind::logits_sum_exp, params_,
+                              {shard(part), max_in, targets_}, {{"stats", {rows_, 2}, {}}}),
+                    part));
+      for (std::size_t i = 0; i < stats.size(); ++i) stats[i] += out.back()[i];
+    }
+    const Operand scalars{"scalars", {kScalars}, {1, 0, 0, 1}};
+    const auto out = run(make_case("loss", OpKind::token_loss, params_,
+                                   {max_in, {"stats", {rows_, 2}, stats}, scalars},
+                                   {{"log_sum_exp", {rows_}, {}}, scalars}));
+    log_sum_exp_ = out[3];
+    return out[2][std::size_t(Scalar::loss)];
+  }
+
+  OpCase backward(std::size_t part) const {
+    return place(make_case("backward", OpKind::cross_entropy_backward, params_,
+                           {shard(part), targets_, {"log_sum_exp", {rows_}, log_sum_exp_}},
+                           {{"dlogits", {rows_, columns_}, {}}}),
+                 part);
+  }
+
+ private:
+  Operand shard(std::size_t part) const { return {"logits", {rows_, columns_}, logits_[part]}; }
+  static OpCase place(OpCase c, std::size_t part) {
+    c.at[std::size_t(Axis::mp)] = std::int64_t(part);
+    return c;
+  }
+
+  VocabularyParams params_;
+  std::int64_t rows_, columns_;
+  Operand targets_;
+  std::vector<std::vector<double>> logits_;
+  std::vector<double> log_sum_exp_;
+};
+
+Values run_by_reference(const OpCase& c) {
+  Values values = c.before;
+  run_reference(c, values);
+  return values;
+}
+
+// Whole vocabulary of 23; padded to 26; and in halves of 12, where one column is padding.
+class CrossEntropy : public testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
+
+TEST_P(CrossEntropy, BackwardEqualsDifferencesOfTheWholeLoss) {
+  const auto [degree, columns] = GetParam();
+  ShardedLoss loss(6, 23, degree, columns);
+  const auto backend = make_backend("cpu");
+  const double by_reference = loss.loss(run_by_reference);
+  const double by_backend = loss.loss([&](const OpCase& c) { return run_case(*backend, c); });
+  EXPECT_NEAR(by_backend, by_reference, 2e-6 * by_reference);
+  for (std::size_t part = 0; part < std::size_t(degree); ++part) {
+    const auto got = gradients_by_backend(loss.backward(part));
+    const auto expected =
+        differences(loss.logits(part), [&] { return loss.loss(run_by_reference); });
+    expect_near(got[0], expected, "dlogits");
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shards, CrossEntropy,
+                         testing::Values(std::pair{std::int64_t{1}, std::int64_t{23}},
+                                         std::pair{std::int64_t{1}, std::int64_t{26}},
+                                         std::pair{std::int64_t{2}, std::int64_t{12}}));
+
+// A gradient check of every backward kind exists: a new one without a forward pair fails here.
+TEST(Backward, CoversEveryBackwardKind) {
+  for (std::size_t i = 0; i < kOpKinds; ++i) {
+    const auto kind = OpKind(i);
+    const std::string name(to_text(kind));
+    const bool backward = name.ends_with("_backward") || kind == OpKind::bias_gradient;
+    const bool own_test =
+        kind == OpKind::causal_softmax_backward || kind == OpKind::cross_entropy_backward;
+    EXPECT_EQ(backward, own_test || forward_ops().count(kind) > 0) << name;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
