@@ -42,7 +42,7 @@ struct Cluster {
   std::optional<std::int64_t> nodes;  ///< null: the user's --devices decides
   std::int64_t devices_per_node = 0;
   Device device;
-  std::vector<Level> levels;
+  std::vector<Level> levels;  ///< empty: the devices of one node, which share its memory
   /// Where the numbers come from: document, table or page, date; or "measured" with date.
   std::string source;
   bool operator==(const Cluster&) const = default;

@@ -57,10 +57,16 @@ Level level_from(JsonObject& object) {
 }
 
 /// Levels nest: each connects whole units of the one inside it, and the last connects everything.
-std::vector<Level> levels_from(JsonObject& cluster, std::int64_t total) {
+/// Devices of one node need none: they share its memory.
+std::vector<Level> levels_from(JsonObject& cluster, std::optional<std::int64_t> nodes,
+                               std::int64_t devices_per_node) {
   std::vector<Level> levels;
   std::vector<JsonObject> objects = cluster.objects("levels");
-  if (objects.empty()) cluster.fail("levels", "at least one level is required");
+  if (objects.empty() && nodes != 1) {
+    cluster.fail("levels", "at least one level is required, unless there is only one node");
+  }
+  // Without a node count the user's --devices decides, and is checked there.
+  const std::int64_t total = nodes.value_or(0) * devices_per_node;
   for (std::size_t i = 0; i < objects.size(); ++i) {
     const Level level = level_from(objects[i]);
     const bool last = i + 1 == objects.size();
@@ -109,9 +115,7 @@ Cluster parse_cluster(std::string_view text, const std::string& file) {
   if (object.has("nodes")) cluster.nodes = object.integer("nodes", 1, kMostNodes);
   cluster.devices_per_node = object.integer("devices_per_node", 1, kMostDevicesPerNode);
   cluster.device = device_from(object.object("device"));
-  // Without a node count the user's --devices decides, and is checked there.
-  const std::int64_t total = cluster.nodes.value_or(0) * cluster.devices_per_node;
-  cluster.levels = levels_from(object, total);
+  cluster.levels = levels_from(object, cluster.nodes, cluster.devices_per_node);
   cluster.source = object.text("source");
   if (cluster.source.empty()) {
     object.fail("source", "say where the numbers come from: document, table or page, date");

@@ -93,6 +93,16 @@ TEST(Cluster, Refusals) {
   }
 }
 
+TEST(Cluster, OneNodeNeedsNoLevels) {
+  Cluster cluster = parse_cluster(kText, "f");
+  cluster.levels.clear();
+  EXPECT_THROW(parse_cluster(cluster_text(cluster), "two nodes"), InputError);
+  cluster.nodes = std::nullopt;
+  EXPECT_THROW(parse_cluster(cluster_text(cluster), "any number of nodes"), InputError);
+  cluster.nodes = 1;
+  EXPECT_EQ(parse_cluster(cluster_text(cluster), "one node"), cluster);
+}
+
 TEST(Cluster, TheOutermostLevelConnectsEverything) {
   std::string text = kText;
   text.replace(text.find("\"nodes\": 2"), 10, "\"nodes\": 3");
