@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
+#include <utility>
 
 #include "base/error.h"
 
@@ -15,72 +16,92 @@ constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 constexpr Picoseconds kUnknown{-1};  // no item ends before time 0
 
 /// At equal times all arrivals come before any host goes on: those who tie are charged together.
-enum class EventPhase : std::uint32_t { arrive, proceed };
+enum class EventPhase : std::uint32_t { post, arrive, proceed };
 
 struct Event {
   Picoseconds time;
   EventPhase phase;
-  std::uint32_t actor;
+  std::uint32_t subject;  // the actor that proceeds, or the item
 
-  // Reversed, for a heap whose top is the earliest; the actor makes the order total.
+  // Reversed, for a heap whose top is the earliest; the subject makes the order total.
   friend bool operator<(const Event& a, const Event& b) {
     if (a.time != b.time) return a.time > b.time;
     if (a.phase != b.phase) return a.phase > b.phase;
-    return a.actor > b.actor;
+    return a.subject > b.subject;
   }
 };
 
 }  // namespace
 
+/// What is known only while the items are laid out.
+struct Engine::Building {
+  std::unordered_map<std::uint64_t, std::uint32_t> meeting_of;  // looked up only, never iterated
+  std::vector<std::vector<std::uint32_t>> lanes;                // by stream; of a host: one
+  std::vector<std::uint32_t> last_rendezvous;                   // by stream
+};
+
 Engine::Engine(std::span<const std::vector<Item>> ranks, Execution execution)
     : execution_(execution) {
-  std::unordered_map<std::uint64_t, std::uint32_t> meeting_of;  // looked up only, never iterated
   std::size_t count = 0;
   for (const std::vector<Item>& items : ranks) count += items.size();
   INVARIANT(count < kNone, "too many items for one simulation");
   items_.reserve(count);
   order_.reserve(count);
   first_item_.push_back(0);
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::uint32_t base = first_item_.back();
-    std::vector<std::vector<std::uint32_t>> lanes;  // by stream; of the host: one
-    Picoseconds issued;
-    for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
-      const Item& item = ranks[rank][i];
-      INVARIANT(item.dispatch.count() > 0, "the dispatch time of an item must be positive");
-      issued += item.dispatch;
-      FlatItem flat;
-      flat.dispatch = item.dispatch;
-      flat.duration = item.duration;
-      flat.issued = issued;
-      flat.rendezvous = kNone;
-      flat.first_wait = std::uint32_t(waits_.size());
-      for (std::uint32_t wait : item.waits) {
-        INVARIANT(wait < i, "an item waits for a later one");
-        waits_.push_back(base + wait);
-      }
-      flat.last_wait = std::uint32_t(waits_.size());
-      if (item.rendezvous) {
-        const auto [at, added] = meeting_of.try_emplace(*item.rendezvous, meetings_.size());
-        if (added) meetings_.emplace_back();
-        Meeting& meeting = meetings_[at->second];
-        ++meeting.participants;
-        meeting.duration = std::max(meeting.duration, item.duration);
-        flat.rendezvous = at->second;
-      }
-      const std::size_t lane = execution_ == Execution::host ? 0 : item.stream;
-      if (lane >= lanes.size()) lanes.resize(lane + 1);
-      lanes[lane].push_back(base + std::uint32_t(i));
-      items_.push_back(flat);
+  Building building;
+  for (const std::vector<Item>& items : ranks) add_rank(items, building);
+}
+
+void Engine::add_rank(const std::vector<Item>& items, Building& building) {
+  const std::uint32_t base = first_item_.back();
+  for (auto& lane : building.lanes) lane.clear();
+  building.last_rendezvous.assign(building.last_rendezvous.size(), kNone);
+  Picoseconds issued;
+  for (std::uint32_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    INVARIANT(item.dispatch.count() > 0, "the dispatch time of an item must be positive");
+    if (item.stream >= building.lanes.size()) {
+      building.lanes.resize(item.stream + 1);
+      building.last_rendezvous.resize(item.stream + 1, kNone);
     }
-    for (const std::vector<std::uint32_t>& lane : lanes) {
-      const std::uint32_t first = std::uint32_t(order_.size());
-      for (std::uint32_t i : lane) items_[i].actor = std::uint32_t(actors_.size());
-      order_.insert(order_.end(), lane.begin(), lane.end());
-      actors_.push_back({std::uint32_t(rank), first, std::uint32_t(order_.size())});
+    issued += item.dispatch;
+    FlatItem flat{};
+    flat.dispatch = item.dispatch;
+    flat.duration = item.duration;
+    flat.issued = issued;
+    flat.rendezvous = flat.before = flat.after = kNone;
+    flat.first_wait = std::uint32_t(waits_.size());
+    for (std::uint32_t wait : item.waits) {
+      INVARIANT(wait < i, "an item waits for a later one");
+      waits_.push_back(base + wait);
     }
-    first_item_.push_back(std::uint32_t(items_.size()));
+    flat.last_wait = std::uint32_t(waits_.size());
+    if (item.rendezvous) {
+      const auto [at, added] =
+          building.meeting_of.try_emplace(*item.rendezvous, std::uint32_t(meetings_.size()));
+      if (added) meetings_.emplace_back();
+      Meeting& meeting = meetings_[at->second];
+      ++meeting.participants;
+      meeting.duration = std::max(meeting.duration, item.duration);
+      flat.rendezvous = at->second;
+      if (execution_ == Execution::host) {  // streams order themselves
+        flat.before = std::exchange(building.last_rendezvous[item.stream], base + i);
+        if (flat.before != kNone) items_[flat.before].after = base + i;
+      }
+    }
+    building.lanes[execution_ == Execution::host ? 0 : item.stream].push_back(base + i);
+    items_.push_back(flat);
   }
+  const auto rank = std::uint32_t(first_item_.size() - 1);
+  for (const std::vector<std::uint32_t>& lane : building.lanes) {
+    const auto first = std::uint32_t(order_.size());
+    for (std::uint32_t i : lane) items_[i].actor = std::uint32_t(actors_.size());
+    order_.insert(order_.end(), lane.begin(), lane.end());
+    actors_.push_back({rank, first, std::uint32_t(order_.size())});
+    if (execution_ == Execution::host) break;
+  }
+  if (building.lanes.empty()) actors_.push_back({rank, 0, 0});
+  first_item_.push_back(std::uint32_t(items_.size()));
 }
 
 /// The state of one run.
@@ -108,10 +129,16 @@ class EngineRun {
       std::pop_heap(heap_.begin(), heap_.end());
       const Event event = heap_.back();
       heap_.pop_back();
-      if (event.phase == EventPhase::arrive) {
-        arrive(event);
-      } else {
-        runnable_.push_back(event.actor);
+      switch (event.phase) {
+        case EventPhase::post:
+          post(event.subject, event.time);
+          break;
+        case EventPhase::arrive:
+          arrive(event.subject, event.time);
+          break;
+        case EventPhase::proceed:
+          proceed(event.subject, event.time);
+          break;
       }
       run_ready();
     }
@@ -152,8 +179,8 @@ class EngineRun {
         state.clock = std::max(state.clock, starts_[actor.rank] + item.issued);
       }
       if (item.rendezvous != kNone) {
-        times_[i].posted = state.clock;
-        push({state.clock, EventPhase::arrive, a});
+        push({state.clock, EventPhase::post, i});
+        next(state);
         return;
       }
       times_[i].posted = times_[i].begin = state.clock;
@@ -172,7 +199,7 @@ class EngineRun {
     ActorState& state = actors_[a];
     for (; item.first_wait + state.waits_done < item.last_wait; ++state.waits_done) {
       const std::uint32_t awaited = engine_.waits_[item.first_wait + state.waits_done];
-      if (times_[awaited].end == kUnknown) {
+      if (!known(awaited)) {
         state.next_waiter = waiter_[awaited];
         waiter_[awaited] = a;
         return false;
@@ -190,35 +217,66 @@ class EngineRun {
     waiter_[item] = kNone;
   }
 
-  /// The actor stands at a rendezvous item; the last one to come completes it for all.
-  void arrive(const Event& event) {
-    ActorState& state = actors_[event.actor];
-    const std::uint32_t item = engine_.order_[state.next_item];
+  void post(std::uint32_t item, Picoseconds now) {
+    times_[item].posted = now;
+    const Engine::FlatItem& flat = engine_.items_[item];
+    if (engine_.execution_ == Execution::host) push({now, EventPhase::proceed, flat.actor});
+    if (flat.before == kNone || (known(flat.before) && times_[flat.before].end <= now)) {
+      arrive(item, now);
+    } else if (known(flat.before)) {
+      push({times_[flat.before].end, EventPhase::arrive, item});
+    }  // else it arrives when that one ends
+  }
+
+  /// The last one to come completes the rendezvous for all.
+  void arrive(std::uint32_t item, Picoseconds now) {
     const std::uint32_t m = engine_.items_[item].rendezvous;
     next_arrival_[item] = meetings_[m].arrivals;
     meetings_[m].arrivals = item;
-    if (engine_.execution_ == Execution::host) {  // posted; the host goes on
-      next(state);
-      push({event.time, EventPhase::proceed, event.actor});
-    }
-    if (++meetings_[m].arrived == engine_.meetings_[m].participants) complete(m, event.time);
+    if (++meetings_[m].arrived == engine_.meetings_[m].participants) complete(m, now);
   }
 
   void complete(std::uint32_t m, Picoseconds begin) {
     const Picoseconds end = begin + engine_.meetings_[m].duration;
+    if (engine_.execution_ == Execution::host) charge(m, begin, end);
     for (std::uint32_t item = meetings_[m].arrivals; item != kNone; item = next_arrival_[item]) {
       times_[item].begin = begin;
       finish(item, end);
-      const std::uint32_t a = engine_.items_[item].actor;
+      const Engine::FlatItem& flat = engine_.items_[item];
       if (engine_.execution_ == Execution::streams) {
-        actors_[a].clock = end;
-        next(actors_[a]);
-        runnable_.push_back(a);
-      } else if (times_[item].posted == begin) {
-        actors_[a].clock = end;  // a last arriver: its core does the work before it proceeds
+        actors_[flat.actor].clock = end;
+        runnable_.push_back(flat.actor);
+      } else if (flat.after != kNone && times_[flat.after].posted != kUnknown) {
+        push({end, EventPhase::arrive, flat.after});
       }
     }
   }
+
+  /// Busies the hosts that do the work of a rendezvous until `end`: those whose posts arrived last,
+  /// and for posts that were held by an earlier rendezvous, those that did its work.
+  void charge(std::uint32_t m, Picoseconds begin, Picoseconds end) {
+    std::uint32_t followed = kNone;  // several posts are often held by the same rendezvous
+    for (std::uint32_t item = meetings_[m].arrivals; item != kNone; item = next_arrival_[item]) {
+      const Engine::FlatItem& flat = engine_.items_[item];
+      if (times_[item].posted == begin) {
+        actors_[flat.actor].clock = std::max(actors_[flat.actor].clock, end);
+      } else if (flat.before != kNone && times_[flat.before].end == begin) {
+        const std::uint32_t held_by = engine_.items_[flat.before].rendezvous;
+        if (held_by != followed) charge(held_by, times_[flat.before].begin, end);
+        followed = held_by;
+      }
+    }
+  }
+
+  void proceed(std::uint32_t a, Picoseconds now) {
+    if (actors_[a].clock > now) {  // it was charged; another charge may follow at that time
+      push({actors_[a].clock, EventPhase::proceed, a});
+    } else {
+      runnable_.push_back(a);
+    }
+  }
+
+  bool known(std::uint32_t item) const { return times_[item].end != kUnknown; }
 
   void push(const Event& event) {
     heap_.push_back(event);

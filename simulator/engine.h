@@ -28,9 +28,11 @@ enum class Execution : std::uint8_t {
   /// its predecessor on the stream ended and its waits ended.
   streams,
   /// The host runs every item itself, in issue order, before it issues the next: it blocks until
-  /// the waits ended, spends the dispatch time, then runs a local item. A rendezvous is posted and
-  /// runs on the core of the last arriver; of several that arrive at the same instant, each is
-  /// charged (which keeps folded and unfolded simulations equal).
+  /// the waits ended, spends the dispatch time, then runs a local item. A rendezvous is posted; it
+  /// arrives when the rank's previous rendezvous on that stream ended, and runs on the core of the
+  /// last arriver: the host that posted last, or that ran what a posted one was held by. Of several
+  /// that arrive at the same instant, each is charged (which keeps folded and unfolded simulations
+  /// equal).
   host,
 };
 
@@ -63,6 +65,7 @@ class Engine {
     std::uint32_t rendezvous;             ///< index into meetings_, or none
     std::uint32_t first_wait, last_wait;  ///< range of waits_
     std::uint32_t actor;
+    std::uint32_t before, after;  ///< rendezvous next to this one on its stream, or none
   };
   struct Actor {  ///< works through a list of items: a host (Execution::host) or one stream
     std::uint32_t rank;
@@ -75,6 +78,9 @@ class Engine {
 
  private:
   friend class EngineRun;
+  struct Building;
+  void add_rank(const std::vector<Item>& items, Building& building);
+
   Execution execution_;
   std::vector<std::uint32_t> first_item_;  ///< by rank, one more than ranks
   std::vector<FlatItem> items_;

@@ -106,6 +106,35 @@ TEST(EngineHost, ThoseWhoArriveAtTheSameInstantAreAllCharged) {
   expect_times(result.times[1][1], 11, 11, 16);
 }
 
+TEST(EngineHost, ARendezvousIsHeldByTheOneBeforeItOnItsStream) {
+  // Rank 0 posts A (with rank 1) at 1 and B (with rank 2) at 2 on one stream. Rank 1 comes to A at
+  // 11 and runs it until 21. Only then does rank 0 arrive at B, where rank 2 has been since 3:
+  // rank 1 runs B as well, until 31, before it goes on.
+  enum : std::uint64_t { a, b };
+  const std::vector<Rank> ranks = {
+      {meet(a, 1, 10, 1), meet(b, 1, 10, 1), local(1, 5)},
+      {local(1, 9), meet(a, 1, 10, 1), local(1, 5)},
+      {local(1, 1), meet(b, 1, 10, 1), local(1, 5, 0, {1})},
+  };
+  const EngineResult result = run_engine(ranks, Execution::host);
+  expect_times(result.times[0][0], 1, 11, 21);
+  expect_times(result.times[0][1], 2, 21, 31);
+  expect_times(result.times[0][2], 3, 3, 8);
+  expect_times(result.times[1][2], 32, 32, 37);
+  expect_times(result.times[2][1], 3, 21, 31);
+  expect_times(result.times[2][2], 32, 32, 37);
+}
+
+TEST(EngineHost, OtherStreamsAreNotHeld) {
+  const std::vector<Rank> ranks = {
+      {meet(1, 1, 10, 1), meet(2, 1, 10, 2)},
+      {local(1, 99), meet(1, 1, 10, 1)},
+      {local(1, 1), meet(2, 1, 10, 2)},
+  };
+  const EngineResult result = run_engine(ranks, Execution::host);
+  expect_times(result.times[0][1], 2, 3, 13);
+}
+
 TEST(EngineHost, ARankEndsWhenWhatItPostedEnded) {
   const std::vector<Rank> ranks = {{meet(1, 1, 5)}, {local(1, 99), meet(1, 1, 5)}};
   const EngineResult result = run_engine(ranks, Execution::host);
