@@ -20,6 +20,7 @@ std::string grouped(std::int64_t number) {
 
 std::string percent(double share) {
   const double hundredths = 100 * share;
+  if (hundredths > 0 && hundredths < 0.05) return "< 0.1 %";
   const bool decimal = std::abs(hundredths) < 9.95 && hundredths != 0;
   return fmt::format("{:.{}f} %", hundredths, decimal ? 1 : 0);
 }

@@ -1,0 +1,117 @@
+// Predicted against measured: times, op kinds, bytes per rank and class.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reports/markup.h"
+#include "reports/numbers.h"
+#include "reports/report_sections.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<Cell> time_row(std::string_view label, const TimePair& time) {
+  return {heading_cell(label), number_cell(to_text(time.predicted)),
+          number_cell(to_text(time.measured)), number_cell(signed_error(time))};
+}
+
+/// Two bars of one scale, predicted above measured.
+Cell pair_of_bars(const TimePair& time, Seconds most) {
+  const auto width = [&](Seconds value) { return most.value() > 0 ? 100 * (value / most) : 0.0; };
+  return {fmt::format("<span class=\"bar predicted\" style=\"width:{:.2f}%\"></span>"
+                      "<span class=\"bar measured\" style=\"width:{:.2f}%\"></span>",
+                      width(time.predicted), width(time.measured)),
+          "bars", false};
+}
+
+void append_ops(std::vector<std::vector<Cell>>& rows, std::vector<KindComparison> ops) {
+  std::stable_sort(ops.begin(), ops.end(), [](const KindComparison& a, const KindComparison& b) {
+    return a.time.measured > b.time.measured;
+  });
+  Seconds most;
+  for (const KindComparison& op : ops) {
+    most = std::max({most, op.time.predicted, op.time.measured});
+  }
+  for (const KindComparison& op : ops) {
+    std::vector<Cell> row = time_row(to_text(op.kind), op.time);
+    row[0].style = "key";
+    row.push_back(pair_of_bars(op.time, most));
+    rows.push_back(std::move(row));
+  }
+}
+
+std::string times_table(const Comparison& comparison) {
+  std::vector<std::vector<Cell>> rows = {
+      time_row("step time", comparison.step_time),
+      time_row("exposed communication: wait", comparison.exposed_wait),
+      time_row("exposed communication: transfer", comparison.exposed_transfer)};
+  for (std::vector<Cell>& row : rows) row.push_back({"", "bars", false});
+  rows.push_back({text_cell("By op kind, mean over ranks")});
+  append_ops(rows, comparison.ops);
+  return table("Time per step",
+               {{"", ""},
+                {"Predicted", "number"},
+                {"Measured", "number"},
+                {"Error", "number"},
+                {"Predicted above measured", "bars"}},
+               rows);
+}
+
+/// Predicted, and below it measured with its mark.
+Cell bytes_cell(const BytesPair& pair) {
+  const std::string predicted = grouped(pair.predicted.count());
+  const std::string measured = grouped(pair.measured.count());
+  const bool equal = pair.predicted == pair.measured;
+  return {fmt::format("<span class=\"pair\">{}</span><span class=\"pair {}\">{} {}</span>",
+                      predicted, equal ? "equal" : "differs", equal ? "=" : "\u2260", measured),
+          "number", false};
+}
+
+/// Classes that hold bytes on some rank, on either side.
+std::vector<std::size_t> used_roles(const Comparison& comparison) {
+  std::vector<std::size_t> roles;
+  for (std::size_t role = 0; role < kTensorRoles; ++role) {
+    if (std::any_of(comparison.ranks.begin(), comparison.ranks.end(), [&](const RankComparison& r) {
+          return r.by_role[role].predicted != Bytes() || r.by_role[role].measured != Bytes();
+        })) {
+      roles.push_back(role);
+    }
+  }
+  return roles;
+}
+
+std::string bytes_table(const Comparison& comparison) {
+  const std::vector<std::size_t> roles = used_roles(comparison);
+  std::vector<Column> columns = {{"Rank", ""}, {"peak", "number"}};
+  for (std::size_t role : roles) columns.push_back({to_text(TensorRole(role)), "number"});
+  std::vector<std::vector<Cell>> rows;
+  for (const RankComparison& rank : comparison.ranks) {
+    rows.push_back({heading_cell(fmt::format("rank {}", rank.rank)), bytes_cell(rank.peak)});
+    for (std::size_t role : roles) rows.back().push_back(bytes_cell(rank.by_role[role]));
+  }
+  return table("Bytes at the peak, per rank and class: predicted, and below it measured", columns,
+               rows);
+}
+
+}  // namespace
+
+std::string comparison_section(const ReportInput& input) {
+  if (!input.comparison) return "";
+  const Comparison& comparison = *input.comparison;
+  std::string content;
+  if (!comparison.makes_timing_claim) {
+    content +=
+        "<p class=\"note\">There are more ranks than cores: times are shown, but nothing is "
+        "claimed about them.</p>\n";
+  }
+  if (comparison.timeline_truncated) {
+    content += fmt::format(
+        "<p class=\"note\">The plan keeps the first {} intervals of its timeline: "
+        "predicted times per op kind and exposed times fall short.</p>\n",
+        grouped(std::int64_t(kMostIntervals)));
+  }
+  content += times_table(comparison) + bytes_table(comparison);
+  return section("comparison", "Predicted against measured", content);
+}
+
+}  // namespace plimsoll

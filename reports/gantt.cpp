@@ -1,0 +1,210 @@
+// The pipeline timeline: one row per rank and stream, one bar per interval.
+#include "reports/gantt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <map>
+#include <numeric>
+
+#include "reports/markup.h"
+
+namespace plimsoll {
+namespace {
+
+// All in user units of a drawing that is kWidth wide.
+constexpr double kWidth = 1120, kGutter = 150, kRight = 14;
+constexpr double kTop = 18, kAxis = 26, kRankGap = 10, kLaneGap = 2;
+constexpr double kComputeLane = 20, kOtherLane = 11;
+constexpr double kLeastBar = 0.25;
+
+constexpr std::array<std::string_view, kStreams> kStreamLabels = {
+    "compute",   "mp group",      "data group", "world",
+    "send next", "send previous", "recv next",  "recv previous"};
+
+struct Lane {
+  std::int64_t rank = 0;
+  Stream stream = Stream::compute;
+  double y = 0, height = 0;
+};
+
+using LaneKey = std::pair<std::int64_t, Stream>;
+
+double height_of(Stream stream) { return stream == Stream::compute ? kComputeLane : kOtherLane; }
+
+/// A lane for every stream that a rank uses, ranks apart.
+std::map<LaneKey, Lane> lay_out(const Timeline& timeline) {
+  std::map<LaneKey, Lane> lanes;
+  for (const Interval& i : timeline.intervals) {
+    lanes.emplace(LaneKey(i.rank, i.stream), Lane{i.rank, i.stream, 0, height_of(i.stream)});
+  }
+  double y = kTop;
+  const Lane* before = nullptr;
+  for (auto& [key, lane] : lanes) {
+    if (before != nullptr) y += before->rank == lane.rank ? kLaneGap : kRankGap;
+    lane.y = y;
+    y += lane.height;
+    before = &lane;
+  }
+  return lanes;
+}
+
+double bottom_of(const std::map<LaneKey, Lane>& lanes) {
+  if (lanes.empty()) return kTop + kComputeLane;
+  const Lane& last = lanes.rbegin()->second;
+  return last.y + last.height;
+}
+
+struct TimeAxis {
+  Picoseconds begin;
+  double per_picosecond = 0;  ///< user units
+  double x(Picoseconds time) const {
+    return kGutter + static_cast<double>((time - begin).count()) * per_picosecond;
+  }
+};
+
+std::string style_of(const Interval& interval) {
+  return std::string(interval.stream == Stream::compute ? to_text(interval.phase) : "transfer");
+}
+
+std::string title_of(const Interval& interval, const TimeAxis& axis) {
+  std::string title = fmt::format("{} · {}", to_text(interval.kind), interval.routine);
+  if (interval.layer) title += fmt::format(" · layer {}", *interval.layer);
+  if (interval.micro_batch) title += fmt::format(" · micro-batch {}", *interval.micro_batch);
+  title += fmt::format("\nrank {} {}: {} from {}", interval.rank, to_text(interval.stream),
+                       to_text((interval.end - interval.begin).seconds()),
+                       to_text((interval.begin - axis.begin).seconds()));
+  if (interval.posted < interval.begin) {
+    title += fmt::format(", after waiting {} for the other side",
+                         to_text((interval.begin - interval.posted).seconds()));
+  }
+  return title;
+}
+
+void append_bar(std::string& svg, const Interval& interval, const Lane& lane,
+                const TimeAxis& axis) {
+  const auto out = std::back_inserter(svg);
+  const double x = axis.x(interval.begin);
+  if (interval.posted < interval.begin) {
+    const double posted = axis.x(interval.posted);
+    fmt::format_to(out,
+                   "<rect class=\"wait\" x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\"/>",
+                   posted, lane.y + lane.height / 2 - 1, x - posted, 2);
+  }
+  fmt::format_to(out,
+                 "<rect class=\"interval {}\" x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" "
+                 "height=\"{}\"><title>{}</title></rect>\n",
+                 style_of(interval), x, lane.y, std::max(axis.x(interval.end) - x, kLeastBar),
+                 lane.height, escaped(title_of(interval, axis)));
+}
+
+void append_labels(std::string& svg, const std::map<LaneKey, Lane>& lanes,
+                   const Strategy& strategy) {
+  const Grid grid = grid_of(strategy);
+  std::optional<std::int64_t> labelled;
+  for (const auto& [key, lane] : lanes) {
+    const double middle = lane.y + lane.height / 2;
+    if (labelled != lane.rank) {
+      std::string label = fmt::format("rank {}", lane.rank);
+      if (strategy.pp > 1 && lane.rank >= 0 && lane.rank < grid.world_size()) {
+        label += fmt::format(" · stage {}", grid.coordinates(lane.rank)[std::size_t(Axis::pp)]);
+      }
+      svg += fmt::format("<text class=\"rank\" x=\"0\" y=\"{}\">{}</text>\n", middle, label);
+      labelled = lane.rank;
+    }
+    svg += fmt::format("<text class=\"stream\" x=\"{}\" y=\"{}\">{}</text>\n", kGutter - 8, middle,
+                       kStreamLabels[std::size_t(lane.stream)]);
+    svg += fmt::format("<rect class=\"lane\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n",
+                       kGutter, lane.y, kWidth - kGutter - kRight, lane.height);
+  }
+}
+
+void append_axis(std::string& svg, const TimeAxis& axis, const GanttOptions& options,
+                 double bottom) {
+  const double span = static_cast<double>(options.span.count());
+  for (double tick : ticks(span, 10)) {
+    const auto time = Picoseconds(static_cast<std::int64_t>(tick));
+    const double x = axis.x(axis.begin + time);
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\"/>"
+        "<text class=\"tick\" x=\"{0:.2f}\" y=\"{3}\">{4}</text>\n",
+        x, kTop - 4, bottom + 4, bottom + 17, tick == 0 ? "0" : to_text(time.seconds()));
+  }
+  const Picoseconds step = to_picoseconds(options.step_time);
+  if (step <= Picoseconds() || step > options.span) return;
+  const double x = axis.x(axis.begin + step);
+  svg += fmt::format(
+      "<line class=\"step\" x1=\"{0:.2f}\" x2=\"{0:.2f}\" y1=\"{1}\" y2=\"{2}\"/>"
+      "<text class=\"step\" x=\"{0:.2f}\" y=\"{3}\">step time {4}</text>\n",
+      x, kTop - 4, bottom + 4, kTop - 8, to_text(options.step_time));
+}
+
+/// Indices of the `most` intervals that begin first, in the order of the timeline.
+std::vector<std::size_t> first_in_time(const Timeline& timeline, std::size_t most) {
+  std::vector<std::size_t> chosen(timeline.intervals.size());
+  std::iota(chosen.begin(), chosen.end(), std::size_t{0});
+  if (chosen.size() <= most) return chosen;
+  std::stable_sort(chosen.begin(), chosen.end(), [&](std::size_t a, std::size_t b) {
+    return timeline.intervals[a].begin < timeline.intervals[b].begin;
+  });
+  chosen.resize(most);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+}  // namespace
+
+Picoseconds timeline_begin(const Timeline& timeline) {
+  std::optional<Picoseconds> begin;
+  const auto take = [&](Picoseconds time) { begin = begin ? std::min(*begin, time) : time; };
+  for (const Interval& interval : timeline.intervals)
+    take(std::min(interval.posted, interval.begin));
+  for (const RankMemory& memory : timeline.memory) {
+    if (!memory.curve.empty()) take(memory.curve.front().time);
+  }
+  return begin.value_or(Picoseconds());
+}
+
+Picoseconds timeline_end(const Timeline& timeline) {
+  Picoseconds end = timeline_begin(timeline);
+  for (const Interval& interval : timeline.intervals) end = std::max(end, interval.end);
+  for (const RankMemory& memory : timeline.memory) {
+    if (!memory.curve.empty()) end = std::max(end, memory.curve.back().time);
+  }
+  return end;
+}
+
+std::string gantt_svg(const Timeline& timeline, const Strategy& strategy,
+                      const GanttOptions& options) {
+  const std::map<LaneKey, Lane> lanes = lay_out(timeline);
+  const double bottom = bottom_of(lanes);
+  const std::vector<std::size_t> bars = first_in_time(timeline, options.most_bars);
+  const double span = std::max(1.0, static_cast<double>(options.span.count()));
+  const TimeAxis axis{timeline_begin(timeline), (kWidth - kGutter - kRight) / span};
+  std::string svg = fmt::format(
+      "<svg class=\"chart\" id=\"{}\" role=\"img\" viewBox=\"0 0 {} {}\" "
+      "data-interval-count=\"{}\" data-interval-total=\"{}\" aria-label=\"{}\">\n",
+      options.id, kWidth, bottom + kAxis, bars.size(), timeline.intervals.size(),
+      escaped(options.title));
+  append_labels(svg, lanes, strategy);
+  append_axis(svg, axis, options, bottom);
+  for (std::size_t index : bars) {
+    const Interval& interval = timeline.intervals[index];
+    append_bar(svg, interval, lanes.at({interval.rank, interval.stream}), axis);
+  }
+  return svg + "</svg>\n";
+}
+
+std::string gantt_legend(const Strategy& strategy) {
+  std::vector<LegendEntry> entries = {{"forward", "forward"}};
+  if (strategy.recompute != Recompute::none) entries.push_back({"recompute", "recompute"});
+  entries.insert(entries.end(), {{"backward", "backward"},
+                                 {"optimizer", "optimizer"},
+                                 {"transfer", "communication"},
+                                 {"wait", "waiting for the other side"}});
+  return legend(entries);
+}
+
+}  // namespace plimsoll

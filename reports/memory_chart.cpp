@@ -1,0 +1,160 @@
+// The memory curve of a rank, stacked by class.
+#include "reports/memory_chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <numeric>
+
+#include "reports/markup.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kWidth = 552, kHeight = 190;
+constexpr double kLeft = 70, kRight = 8, kTop = 22, kBottom = 24;
+
+/// Bottom of the stack first: what lives longest.
+constexpr std::array<TensorRole, kTensorRoles> kStack = {
+    TensorRole::parameter,       TensorRole::master_parameter, TensorRole::gradient,
+    TensorRole::optimizer_state, TensorRole::workspace,        TensorRole::scalar,
+    TensorRole::saved,           TensorRole::communication,    TensorRole::activation};
+
+Bytes total(const BytesByRole& by_role) {
+  return std::accumulate(by_role.begin(), by_role.end(), Bytes());
+}
+
+struct Axes {
+  const MemoryChartOptions& options;
+  double x(Picoseconds time) const {
+    const double span = std::max(1.0, static_cast<double>(options.span.count()));
+    const double share = static_cast<double>((time - options.begin).count()) / span;
+    return kLeft + std::clamp(share, 0.0, 1.0) * (kWidth - kLeft - kRight);
+  }
+  double y(Bytes bytes) const {
+    const double most = std::max(1.0, static_cast<double>(options.most.count()));
+    return kHeight - kBottom -
+           static_cast<double>(bytes.count()) / most * (kHeight - kTop - kBottom);
+  }
+};
+
+/// Bytes of the stack below `layer` at a point; layer == kTensorRoles is the whole stack.
+Bytes below(const MemoryPoint& point, std::size_t layer) {
+  Bytes sum;
+  for (std::size_t i = 0; i < layer; ++i) sum += point.by_role[std::size_t(kStack[i])];
+  return sum;
+}
+
+/// One layer: its upper edge forward in time, its lower edge back. Values hold until the next
+/// point.
+void append_layer(std::string& svg, const std::vector<MemoryPoint>& curve, std::size_t layer,
+                  const Axes& axes) {
+  const auto role = std::size_t(kStack[layer]);
+  if (std::all_of(curve.begin(), curve.end(),
+                  [&](const MemoryPoint& point) { return point.by_role[role] == Bytes(); })) {
+    return;
+  }
+  const double end = axes.x(axes.options.begin + axes.options.span);
+  const auto until = [&](std::size_t i) {
+    return i + 1 < curve.size() ? axes.x(curve[i + 1].time) : end;
+  };
+  svg += fmt::format("<path class=\"{}\" d=\"M{:.2f} {:.2f}", to_text(kStack[layer]),
+                     axes.x(curve.front().time), axes.y(below(curve.front(), layer + 1)));
+  const auto out = std::back_inserter(svg);
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    fmt::format_to(out, "V{:.2f}H{:.2f}", axes.y(below(curve[i], layer + 1)), until(i));
+  }
+  for (std::size_t i = curve.size(); i-- > 0;) {
+    fmt::format_to(out, "V{:.2f}H{:.2f}", axes.y(below(curve[i], layer)), axes.x(curve[i].time));
+  }
+  svg += "Z\"/>\n";
+}
+
+/// Round positions on a byte axis: about four of them, a power of two apart.
+std::vector<Bytes> byte_ticks(Bytes most) {
+  Bytes step(1);
+  while (step * 5 < most) step = step * 2;
+  std::vector<Bytes> positions;
+  for (Bytes at; at <= most; at += step) positions.push_back(at);
+  return positions;
+}
+
+void append_axes(std::string& svg, const Axes& axes) {
+  const MemoryChartOptions& options = axes.options;
+  for (Bytes bytes : byte_ticks(options.most)) {
+    svg += fmt::format(
+        "<line class=\"grid\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.2f}\" y2=\"{2:.2f}\"/>"
+        "<text class=\"bytes\" x=\"{3}\" y=\"{2:.2f}\">{4}</text>\n",
+        kLeft, kWidth - kRight, axes.y(bytes), kLeft - 6, bytes == Bytes() ? "0" : to_text(bytes));
+  }
+  for (double tick : ticks(static_cast<double>(options.span.count()), 5)) {
+    const auto time = Picoseconds(static_cast<std::int64_t>(tick));
+    svg += fmt::format("<text class=\"tick\" x=\"{:.2f}\" y=\"{}\">{}</text>\n",
+                       axes.x(options.begin + time), kHeight - 8,
+                       tick == 0 ? "0" : to_text(time.seconds()));
+  }
+}
+
+void append_marks(std::string& svg, const RankMemory& memory, const Axes& axes) {
+  const auto peak =
+      std::find_if(memory.curve.begin(), memory.curve.end(),
+                   [&](const MemoryPoint& point) { return total(point.by_role) == memory.peak; });
+  if (peak != memory.curve.end()) {
+    svg += fmt::format(
+        "<circle class=\"peak\" cx=\"{:.2f}\" cy=\"{:.2f}\" r=\"3\"><title>first "
+        "peak: {} bytes</title></circle>\n",
+        axes.x(peak->time), axes.y(memory.peak), grouped(memory.peak.count()));
+  }
+  if (axes.options.capacity <= axes.options.most) {
+    const double y = axes.y(axes.options.capacity);
+    svg += fmt::format(
+        "<line class=\"capacity\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.2f}\" "
+        "y2=\"{2:.2f}\"/><text class=\"capacity\" x=\"{1}\" y=\"{3:.2f}\">capacity "
+        "{4}</text>\n",
+        kLeft, kWidth - kRight, y, y - 5, to_text(axes.options.capacity));
+  }
+}
+
+}  // namespace
+
+std::string memory_svg(const RankMemory& memory, const MemoryChartOptions& options) {
+  const Axes axes{options};
+  std::string svg = fmt::format(
+      "<svg class=\"chart memory\" role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">\n"
+      "<text class=\"title\" x=\"{}\" y=\"12\">{}</text>\n",
+      kWidth, kHeight, escaped(options.title), kLeft, escaped(options.title));
+  append_axes(svg, axes);
+  if (!memory.curve.empty()) {
+    for (std::size_t layer = 0; layer < kTensorRoles; ++layer) {
+      append_layer(svg, memory.curve, layer, axes);
+    }
+  }
+  append_marks(svg, memory, axes);
+  return svg + "</svg>\n";
+}
+
+std::string memory_legend(const Timeline& timeline) {
+  std::array<bool, kTensorRoles> occurs = {};
+  for (const RankMemory& memory : timeline.memory) {
+    for (const MemoryPoint& point : memory.curve) {
+      for (std::size_t role = 0; role < kTensorRoles; ++role) {
+        occurs[role] = occurs[role] || point.by_role[role] > Bytes();
+      }
+    }
+  }
+  std::vector<std::string> labels(kTensorRoles);
+  std::vector<LegendEntry> entries;
+  for (TensorRole role : kStack) {
+    if (!occurs[std::size_t(role)]) continue;
+    std::string& label = labels[std::size_t(role)];
+    label = to_text(role);
+    std::replace(label.begin(), label.end(), '_', ' ');
+    entries.push_back({to_text(role), label});
+  }
+  return legend(entries);
+}
+
+}  // namespace plimsoll

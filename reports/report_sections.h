@@ -1,0 +1,32 @@
+// The sections of the report page, each as HTML.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "plan/measured.h"
+#include "plan/plan.h"
+#include "reports/compare.h"
+
+namespace plimsoll {
+
+/// What the page is about; comparison is there exactly when measured is.
+struct ReportInput {
+  const Plan& plan;
+  const std::optional<Measured>& measured;
+  std::optional<Comparison> comparison;
+};
+
+std::string header_html(const ReportInput& input);         ///< title, verdict, key figures
+std::string plan_section(const ReportInput& input);        ///< in words, strategy, where time goes
+std::string comparison_section(const ReportInput& input);  ///< times, op kinds, bytes
+std::string timeline_section(const ReportInput& input);
+std::string memory_section(const ReportInput& input);
+std::string training_section(const ReportInput& input);  ///< losses and step times of the run
+std::string search_section(const ReportInput& input);    ///< runners-up, what was searched
+std::string sources_section(const ReportInput& input);   ///< provenance, peak, digests
+
+/// The style sheet of the page.
+std::string_view report_style();
+
+}  // namespace plimsoll

@@ -1,0 +1,140 @@
+// The style sheet of the report.
+#include "reports/report_sections.h"
+
+namespace plimsoll {
+
+std::string_view report_style() {
+  return R"css(
+:root {
+  --paper: #fbfbfa; --raised: #ffffff; --ink: #1d2430; --soft: #5c6675; --line: #dfe3e8; --faint: #eff1f4;
+  --good: #1b7a4b; --good-paper: #e8f5ee; --bad: #b3261e; --bad-paper: #fcecea;
+  --open: #3b5b92; --open-paper: #ebf0f9;
+  --forward: #3f74b8; --recompute: #8ab4dd; --backward: #e08a2e; --optimizer: #7c55a6;
+  --transfer: #2b9a7a; --wait: #a3adb9; --bubble: #c9cfd7; --dispatch: #8a93a0;
+  --parameter: #3f74b8; --master_parameter: #24507f; --gradient: #e08a2e; --optimizer_state: #7c55a6;
+  --activation: #2b9a7a; --saved: #93cdb8; --workspace: #b5bcc6; --communication: #cf5b7c; --scalar: #6d7683;
+  --measured: #2b9a7a; --interpolated: #3f74b8; --extrapolated: #e08a2e; --datasheet: #b5bcc6;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #14181e; --raised: #1b2027; --ink: #e6e9ee; --soft: #9aa5b3; --line: #313843; --faint: #232932;
+    --good: #6fd3a1; --good-paper: #16291f; --bad: #ff9d94; --bad-paper: #331a18;
+    --open: #a9c4f5; --open-paper: #1a2436;
+    --forward: #6c9fe0; --recompute: #3f658f; --backward: #eda55a; --optimizer: #ab87d6;
+    --transfer: #4fbf9d; --wait: #66717f; --bubble: #46505c; --dispatch: #78828f;
+    --parameter: #6c9fe0; --master_parameter: #9cc1f0; --gradient: #eda55a; --optimizer_state: #ab87d6;
+    --activation: #4fbf9d; --saved: #2f6f5c; --workspace: #5f6874; --communication: #e27f9b; --scalar: #8e98a5;
+    --measured: #4fbf9d; --interpolated: #6c9fe0; --extrapolated: #eda55a; --datasheet: #5f6874;
+  }
+}
+* { box-sizing: border-box; }
+html { background: var(--paper); color: var(--ink); -webkit-text-size-adjust: 100%; }
+body { margin: 0 auto; max-width: 1184px; padding: 40px 32px 56px;
+  font: 15px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; }
+h1 { font-size: 29px; line-height: 1.2; font-weight: 650; letter-spacing: -0.01em; margin: 0 0 18px; }
+h2 { font-size: 20px; font-weight: 640; letter-spacing: -0.005em; margin: 0 0 14px; padding-top: 26px;
+  border-top: 1px solid var(--line); }
+section { margin-top: 34px; }
+p { margin: 0 0 14px; max-width: 76ch; }
+.eyebrow { color: var(--soft); font-size: 12.5px; font-weight: 600; letter-spacing: 0.08em;
+  text-transform: uppercase; margin: 0 0 6px; }
+.verdict { font-size: 17px; line-height: 1.5; font-weight: 500; max-width: none; margin: 0 0 22px;
+  padding: 14px 18px; border-radius: 6px; border-left: 5px solid; }
+.verdict.holds { color: var(--good); background: var(--good-paper); }
+.verdict.fails { color: var(--bad); background: var(--bad-paper); }
+.verdict.open { color: var(--open); background: var(--open-paper); }
+.figures { display: grid; grid-template-columns: repeat(4, 1fr); gap: 14px; margin: 0; }
+.figures div { background: var(--raised); border: 1px solid var(--line); border-radius: 6px; padding: 12px 16px 13px; }
+.figures dt { color: var(--soft); font-size: 13px; }
+.figures dd { margin: 2px 0 0; font-size: 24px; font-weight: 620; font-variant-numeric: tabular-nums;
+  letter-spacing: -0.01em; }
+.figures span { display: block; font-size: 12.5px; line-height: 1.4; font-weight: 400; letter-spacing: 0;
+  color: var(--soft); margin-top: 3px; }
+.columns { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 12px 32px; align-items: start; }
+.columns.narrow { grid-template-columns: minmax(0, 1fr) minmax(0, 2fr); }
+.scroll { overflow-x: auto; margin: 0 0 20px; }
+table { border-collapse: collapse; width: 100%; font-size: 13.5px; line-height: 1.4; }
+caption { text-align: left; font-weight: 600; padding: 0 0 7px; }
+th, td { text-align: left; padding: 5px 14px 5px 0; border-bottom: 1px solid var(--faint); vertical-align: baseline; }
+th:last-child, td:last-child { padding-right: 0; }
+thead th { color: var(--soft); font-weight: 500; font-size: 12.5px; border-bottom: 1px solid var(--line);
+  vertical-align: bottom; }
+tbody th { font-weight: 500; white-space: nowrap; }
+.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.key, code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: 12.5px; }
+td.key { overflow-wrap: anywhere; }
+thead th.key { font-size: 11.5px; }
+.value { white-space: nowrap; }
+.bars { width: 38%; vertical-align: middle; }
+thead th.bars { vertical-align: bottom; }
+.bar { display: block; height: 5px; min-width: 1px; border-radius: 1px; }
+.bar.predicted { background: var(--interpolated); margin-bottom: 1px; }
+.bar.measured { background: var(--measured); }
+.equal { color: var(--good); white-space: nowrap; }
+.differs { color: var(--bad); font-weight: 600; white-space: nowrap; }
+.pair { display: block; }
+tr.group th { padding-top: 14px; color: var(--soft); font-size: 12.5px; font-weight: 500; }
+.note { color: var(--soft); font-size: 13px; max-width: 92ch; }
+.stack { display: flex; height: 20px; border-radius: 4px; overflow: hidden; margin: 4px 0 16px; background: var(--faint); }
+.stack span { display: block; height: 100%; }
+.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 0 0 12px; padding: 0; font-size: 13px; color: var(--soft); }
+.swatch { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 7px; vertical-align: -1px; }
+figure { margin: 0 0 20px; }
+figcaption { font-weight: 600; font-size: 13.5px; margin-bottom: 4px; }
+details { margin: 0 0 16px; }
+summary { cursor: pointer; color: var(--soft); font-size: 13.5px; margin-bottom: 10px; }
+footer { margin-top: 40px; color: var(--soft); font-size: 13px; }
+.forward { background: var(--forward); fill: var(--forward); }
+.recompute { background: var(--recompute); fill: var(--recompute); }
+.backward { background: var(--backward); fill: var(--backward); }
+.optimizer { background: var(--optimizer); fill: var(--optimizer); }
+.transfer { background: var(--transfer); fill: var(--transfer); }
+.wait { background: var(--wait); fill: var(--wait); }
+.bubble { background: var(--bubble); }
+.dispatch { background: var(--dispatch); }
+.swatch.measured, .stack .measured { background: var(--measured); }
+.interpolated { background: var(--interpolated); }
+.extrapolated { background: var(--extrapolated); }
+.datasheet { background: var(--datasheet); }
+.parameter { background: var(--parameter); fill: var(--parameter); }
+.master_parameter { background: var(--master_parameter); fill: var(--master_parameter); }
+.gradient { background: var(--gradient); fill: var(--gradient); }
+.optimizer_state { background: var(--optimizer_state); fill: var(--optimizer_state); }
+.activation { background: var(--activation); fill: var(--activation); }
+.saved { background: var(--saved); fill: var(--saved); }
+.workspace { background: var(--workspace); fill: var(--workspace); }
+.communication { background: var(--communication); fill: var(--communication); }
+.scalar { background: var(--scalar); fill: var(--scalar); }
+.chart { display: block; width: 100%; height: auto; background: var(--raised); border: 1px solid var(--line);
+  border-radius: 6px; padding: 8px 10px; margin: 0 0 12px; font: 11px system-ui, "DejaVu Sans", sans-serif; }
+.chart text { fill: var(--soft); }
+.chart .title { fill: var(--ink); font-size: 11.5px; font-weight: 600; }
+.chart .rank { fill: var(--ink); font-weight: 600; dominant-baseline: central; }
+.chart .stream { text-anchor: end; font-size: 9.5px; dominant-baseline: central; }
+.chart .tick { text-anchor: middle; }
+.chart .bytes { text-anchor: end; dominant-baseline: central; }
+.chart .lane { fill: var(--faint); }
+.chart .grid { stroke: var(--line); stroke-width: 1; }
+.chart line.step { stroke: var(--ink); stroke-width: 1.2; stroke-dasharray: 4 3; }
+.chart text.step { fill: var(--ink); text-anchor: end; }
+.chart line.capacity { stroke: var(--bad); stroke-width: 1.4; stroke-dasharray: 6 4; }
+.chart text.capacity { fill: var(--bad); text-anchor: end; }
+.chart .peak { fill: var(--ink); }
+.chart .loss { fill: none; stroke: var(--forward); stroke-width: 2; stroke-linejoin: round; }
+.interval:hover { opacity: 0.65; }
+@media (max-width: 860px) {
+  body { padding: 24px 16px 40px; }
+  .figures { grid-template-columns: repeat(2, 1fr); }
+  .columns, .columns.narrow { grid-template-columns: minmax(0, 1fr); }
+}
+@media print {
+  :root { --paper: #fff; --raised: #fff; --ink: #111; --soft: #444; --line: #bbb; --faint: #eee; }
+  body { max-width: none; padding: 0; font-size: 11px; }
+  section, figure, .figures, tr { break-inside: avoid; }
+  section { margin-top: 18px; }
+  * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+}
+)css";
+}
+
+}  // namespace plimsoll
