@@ -12,15 +12,13 @@
 #include <utility>
 
 #include "base/error.h"
+#include "passes/plan_memory.h"
 #include "runtime/arena.h"
 #include "runtime/initialize.h"
 #include "runtime/memory_account.h"
 #include "runtime/prepare.h"
 
 namespace plimsoll {
-
-void plan_memory(Program& program, Bytes guard);  // passes/plan_memory.h
-
 namespace {
 
 using Ticket = Communicator::Ticket;

@@ -12,21 +12,6 @@
 namespace plimsoll {
 namespace {
 
-using Words = std::array<std::uint32_t, 4>;
-
-// Philox4x32-10: constants and round function of Salmon et al. 2011, section 3.3.
-Words philox(Words counter, std::uint32_t key0, std::uint32_t key1) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {std::uint32_t(product1 >> 32) ^ counter[1] ^ key0, std::uint32_t(product1),
-               std::uint32_t(product0 >> 32) ^ counter[3] ^ key1, std::uint32_t(product0)};
-    key0 += 0x9E3779B9;
-    key1 += 0xBB67AE85;
-  }
-  return counter;
-}
-
 // FNV-1a over the name, started from the seed: one key per (seed, parameter).
 std::uint64_t key_of(std::int64_t seed, std::string_view parameter) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -44,9 +29,9 @@ double uniform(std::uint32_t high, std::uint32_t low) {
 
 /// Elements 2 * pair and 2 * pair + 1.
 std::pair<double, double> normal_pair(std::uint64_t key, std::int64_t layer, std::int64_t pair) {
-  const Words counter = {std::uint32_t(pair), std::uint32_t(std::uint64_t(pair) >> 32),
-                         std::uint32_t(layer), 0};
-  const Words words = philox(counter, std::uint32_t(key), std::uint32_t(key >> 32));
+  const auto words = philox(
+      {std::uint32_t(pair), std::uint32_t(std::uint64_t(pair) >> 32), std::uint32_t(layer), 0},
+      {std::uint32_t(key), std::uint32_t(key >> 32)});
   const double radius = std::sqrt(-2 * std::log(uniform(words[0], words[1])));
   const double angle = 2 * std::numbers::pi * uniform(words[2], words[3]);
   return {radius * std::cos(angle), radius * std::sin(angle)};
@@ -75,6 +60,20 @@ void fill_normal(const Segment& segment, const Coordinates& at, std::int64_t see
 }
 
 }  // namespace
+
+// Constants and round function of Salmon et al. 2011, section 3.3.
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                    std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
+    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2];
+    counter = {std::uint32_t(product1 >> 32) ^ counter[1] ^ key[0], std::uint32_t(product1),
+               std::uint32_t(product0 >> 32) ^ counter[3] ^ key[1], std::uint32_t(product0)};
+    key[0] += 0x9E3779B9;
+    key[1] += 0xBB67AE85;
+  }
+  return counter;
+}
 
 double standard_normal(std::int64_t seed, std::string_view parameter, std::int64_t layer,
                        std::int64_t index) {
