@@ -20,10 +20,15 @@ Operand normal(std::string name, Shape shape, std::uint64_t seed, double deviati
 
 Operand blank(std::string name, Shape shape) { return {std::move(name), std::move(shape), {}}; }
 
+/// Random ids with the first and last row of the vocabulary and of its halves among them.
 Operand token_ids(std::string name, std::int64_t count, std::int64_t below, std::uint64_t seed) {
   std::mt19937_64 random(seed);
+  const std::int64_t half = (below + 1) / 2;
   Operand operand{std::move(name), {count}, {}, DType::i32};
-  for (std::int64_t i = 0; i < count; ++i) {
+  for (std::int64_t border : {std::int64_t{0}, half - 1, half, below - 1}) {
+    operand.values.push_back(double(border));
+  }
+  while (std::int64_t(operand.values.size()) < count) {
     operand.values.push_back(double(random() % std::uint64_t(below)));
   }
   return operand;
