@@ -13,7 +13,7 @@ std::int64_t parameter_count(const Graph& graph) {
   std::int64_t count = 0;
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.role != TensorRole::parameter || tensor.tied_to || tensor.arena) continue;
-    INVARIANT(!tensor.split, "parameters are counted before they are split");
+    INVARIANT(!tensor.split || tensor.split->degree == 1, "parameters are counted before they are split");
     count += elements(tensor.shape) * graph.at(*tensor.block).count;
   }
   return count;

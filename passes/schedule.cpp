@@ -6,12 +6,11 @@
 #include <map>
 
 #include "base/error.h"
+#include "passes/program_builder.h"
 
 namespace plimsoll {
 
 namespace {
-
-constexpr std::int64_t kElementBytes = 4;  // arenas are f32
 
 /// Sends in flight in one direction: a slot is free again once the host has waited for its send.
 struct SendQueue {
@@ -45,8 +44,8 @@ class StageScheduler {
     for (const Instance& instance : layout_.instances) {
       const auto [found, fresh] = routines_.try_emplace(instance.block);
       if (!fresh) continue;
-      found->second.forward = add_routine(cut_.blocks[instance.block.index()].forward);
-      found->second.backward = add_routine(cut_.blocks[instance.block.index()].backward);
+      found->second.forward = build_.add_routine(cut_.blocks[instance.block.index()].forward);
+      found->second.backward = build_.add_routine(cut_.blocks[instance.block.index()].backward);
     }
     arena_call(cut_.begin_step);
     one_f_one_b();
@@ -55,75 +54,22 @@ class StageScheduler {
     const std::size_t update = arena_call(cut_.optimizer);
     for (std::size_t call : reductions_) program_.calls[update].waits.push_back({call, {}});
     gather_parameters(update);
-    finish_buffers();
-    return std::move(program_);
+    return build_.finish();
   }
 
  private:
-  // ---- routines, buffers, calls ----
-
-  RoutineId add_routine(const Routine& routine) {
-    program_.routines.push_back(routine);
-    return RoutineId(program_.routines.size() - 1);
-  }
-
-  std::size_t next_call() const { return program_.calls.size(); }
-
-  /// Alive from call `begin`; `end` is set when its last use is known (0 until then).
-  BufferId add_buffer(std::string name, TensorRole role, Bytes bytes, std::size_t begin,
-                      std::size_t end = 0) {
-    Buffer buffer;
-    buffer.name = std::move(name);
-    buffer.role = role;
-    buffer.bytes = bytes;
-    buffer.begin = begin;
-    buffer.end = end;
-    program_.buffers.push_back(std::move(buffer));
-    return BufferId(program_.buffers.size() - 1);
-  }
-
-  Buffer& buffer(BufferId id) { return program_.buffers[id.index()]; }
-
-  BufferId add_persistent(std::string name, TensorRole role, Bytes bytes) {
-    const BufferId id = add_buffer(std::move(name), role, bytes, 0);
-    buffer(id).persistent = true;
-    return id;
-  }
-
   void add_persistent_buffers() {
-    const Bytes arena(layout_.elements * kElementBytes);
-    const Bytes state(owned_elements(program_) * kElementBytes);
-    parameters_ = add_persistent("parameters", TensorRole::parameter, arena);
-    gradients_ = add_persistent("gradients", TensorRole::gradient, arena);
-    first_moment_ = add_persistent("first_moment", TensorRole::optimizer_state, state);
-    second_moment_ = add_persistent("second_moment", TensorRole::optimizer_state, state);
-    scalars_ = add_persistent("scalars", TensorRole::scalar, Bytes(kScalars * kElementBytes));
+    const Bytes arena(layout_.elements * kArenaElementBytes);
+    const Bytes state(owned_elements(program_) * kArenaElementBytes);
+    parameters_ = build_.add_persistent("parameters", TensorRole::parameter, arena);
+    gradients_ = build_.add_persistent("gradients", TensorRole::gradient, arena);
+    first_moment_ = build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
+    second_moment_ = build_.add_persistent("second_moment", TensorRole::optimizer_state, state);
+    scalars_ =
+        build_.add_persistent("scalars", TensorRole::scalar, Bytes(kScalars * kArenaElementBytes));
     if (context_.framework.workspace > Bytes(0)) {
-      add_persistent("workspace", TensorRole::workspace, context_.framework.workspace);
+      build_.add_persistent("workspace", TensorRole::workspace, context_.framework.workspace);
     }
-  }
-
-  std::size_t add_call(RoutineId routine, std::optional<std::int64_t> layer,
-                       std::optional<std::int64_t> micro_batch, std::vector<Binding> bindings,
-                       std::vector<Wait> waits) {
-    const std::size_t index = next_call();
-    Call call{routine, layer, micro_batch, std::move(bindings), std::move(waits), {}};
-    const Routine& definition = program_.at(routine);
-    if (definition.frame_bytes > Bytes(0)) {
-      call.frame =
-          add_buffer("frame", TensorRole::activation, definition.frame_bytes, index, index + 1);
-    }
-    program_.calls.push_back(std::move(call));
-    return index;
-  }
-
-  std::size_t port_of(std::size_t call, SlotKind kind) const {
-    const Routine& routine = program_.at(program_.calls[call].routine);
-    for (std::size_t i = 0; i < routine.ports.size(); ++i) {
-      const Place& place = routine.places[routine.ports[i].tensor.index()];
-      if (place.slot && routine.slots[*place.slot].kind == kind) return i;
-    }
-    INVARIANT(false, "routine " + routine.name + " has no such port");
   }
 
   // ---- block instances ----
@@ -141,16 +87,16 @@ class StageScheduler {
   }
 
   Binding bind_slot(SlotKind kind, const Instance& instance) const {
-    const Bytes base(instance.base * kElementBytes);
+    const Bytes base(instance.base * kArenaElementBytes);
     switch (kind) {
       case SlotKind::parameters:
         return {parameters_, base, {}};
       case SlotKind::gradients:
         return {gradients_, base, {}};
       case SlotKind::tied_parameters:
-        return {parameters_, Bytes(*layout_.tied_base * kElementBytes), {}};
+        return {parameters_, Bytes(*layout_.tied_base * kArenaElementBytes), {}};
       case SlotKind::tied_gradients:
-        return {gradients_, Bytes(*layout_.tied_base * kElementBytes), {}};
+        return {gradients_, Bytes(*layout_.tied_base * kArenaElementBytes), {}};
       case SlotKind::scalars:
         return {scalars_, {}, {}};
       default:
@@ -170,16 +116,16 @@ class StageScheduler {
     const auto slots = std::size_t(context_.strategy.send_slots);
     if (queue.sends.size() < slots) return {};
     const std::size_t oldest = queue.sends.size() - slots;
-    buffer(queue.payloads[oldest]).end = next_call();
+    build_.buffer(queue.payloads[oldest]).end = build_.next_call();
     return {{queue.sends[oldest], {}}};
   }
 
   void transfer_out(SendQueue& queue, OpKind kind, Stream stream, std::int64_t offset,
                     BufferId payload, std::size_t producer, SlotKind port,
                     std::int64_t micro_batch) {
-    const RoutineId routine = transfer_routine(kind, stream, offset, buffer(payload).bytes);
-    const std::size_t call = add_call(routine, {}, micro_batch, {{payload, {}, {}}},
-                                      {{producer, port_of(producer, port)}});
+    const RoutineId routine = transfer_routine(kind, stream, offset, build_.buffer(payload).bytes);
+    const std::size_t call = build_.add_call(routine, {}, micro_batch, {{payload, {}, {}}},
+                                             {{producer, build_.port_of(producer, port)}});
     queue.sends.push_back(call);
     queue.payloads.push_back(payload);
   }
@@ -187,9 +133,10 @@ class StageScheduler {
   /// Posts a receive; returns the buffer and adds the wait for it.
   BufferId transfer_in(Stream stream, std::int64_t offset, Bytes bytes, const std::string& name,
                        std::int64_t micro_batch, std::vector<Wait>& waits) {
-    const BufferId payload = add_buffer(name, TensorRole::communication, bytes, next_call());
+    const BufferId payload =
+        build_.add_buffer(name, TensorRole::communication, bytes, build_.next_call());
     const RoutineId routine = transfer_routine(OpKind::recv, stream, offset, bytes);
-    waits.push_back({add_call(routine, {}, micro_batch, {{payload, {}, {}}}, {}), {}});
+    waits.push_back({build_.add_call(routine, {}, micro_batch, {{payload, {}, {}}}, {}), {}});
     return payload;
   }
 
@@ -218,20 +165,21 @@ class StageScheduler {
         if (slot.kind == SlotKind::input) {
           bindings.push_back({border, {}, {}});
         } else if (slot.kind == SlotKind::output) {
-          border = add_buffer(sends ? "sent_activation" : "border", border_role(i), slot.bytes,
-                              next_call());
+          border = build_.add_buffer(sends ? "sent_activation" : "border", border_role(i),
+                                     slot.bytes, build_.next_call());
           bindings.push_back({border, {}, {}});
         } else if (slot.kind == SlotKind::saved) {
-          flight.saved[i] = add_buffer("saved", TensorRole::saved, slot.bytes, next_call());
+          flight.saved[i] =
+              build_.add_buffer("saved", TensorRole::saved, slot.bytes, build_.next_call());
           bindings.push_back({flight.saved[i], {}, {}});
         } else {
           bindings.push_back(bind_slot(slot.kind, instance));
         }
       }
-      const std::size_t call = add_call(routines_.at(instance.block).forward, instance.layer,
-                                        micro_batch, std::move(bindings), std::move(waits));
+      const std::size_t call = build_.add_call(routines_.at(instance.block).forward, instance.layer,
+                                               micro_batch, std::move(bindings), std::move(waits));
       waits.clear();
-      if (has_slot(routine, SlotKind::input)) buffer(flight.input[i]).end = call + 1;
+      if (has_slot(routine, SlotKind::input)) build_.buffer(flight.input[i]).end = call + 1;
       if (sends) {
         transfer_out(sent_activations_, OpKind::send, Stream::send_next, 1, border, call,
                      SlotKind::output, micro_batch);
@@ -263,27 +211,29 @@ class StageScheduler {
       }
       std::vector<Binding> bindings;
       std::vector<BufferId> last_use;
+      const BufferId output_gradient = gradient;
       for (const Slot& slot : routine.slots) {
         if (slot.kind == SlotKind::input || slot.kind == SlotKind::saved ||
             slot.kind == SlotKind::output_gradient) {
           const BufferId used = slot.kind == SlotKind::input   ? flight.input[i]
                                 : slot.kind == SlotKind::saved ? flight.saved[i]
-                                                               : gradient;
+                                                               : output_gradient;
           last_use.push_back(used);
           bindings.push_back({used, {}, {}});
         } else if (slot.kind == SlotKind::input_gradient) {
-          gradient = add_buffer(sends ? "sent_gradient" : "border_gradient",
-                                sends ? TensorRole::communication : TensorRole::activation,
-                                slot.bytes, next_call());
+          gradient = build_.add_buffer(sends ? "sent_gradient" : "border_gradient",
+                                       sends ? TensorRole::communication : TensorRole::activation,
+                                       slot.bytes, build_.next_call());
           bindings.push_back({gradient, {}, {}});
         } else {
           bindings.push_back(bind_slot(slot.kind, instance));
         }
       }
-      const std::size_t call = add_call(routines_.at(instance.block).backward, instance.layer,
-                                        micro_batch, std::move(bindings), std::move(waits));
+      const std::size_t call =
+          build_.add_call(routines_.at(instance.block).backward, instance.layer, micro_batch,
+                          std::move(bindings), std::move(waits));
       waits.clear();
-      for (BufferId id : last_use) buffer(id).end = call + 1;
+      for (BufferId id : last_use) build_.buffer(id).end = call + 1;
       if (sends) {
         transfer_out(sent_gradients_, OpKind::send, Stream::send_previous, -1, gradient, call,
                      SlotKind::input_gradient, micro_batch);
@@ -308,36 +258,9 @@ class StageScheduler {
   // ---- communication of buckets and transfers ----
 
   RoutineId transfer_routine(OpKind kind, Stream stream, std::int64_t offset, Bytes bytes) {
-    return payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
-                           Phase::forward, stream, TensorRole::communication, bytes,
-                           TransferParams{offset});
-  }
-
-  /// A routine of one communication op on its payload slot; equal ones are shared.
-  RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
-                            TensorRole role, Bytes bytes, OpParams params) {
-    const auto [found, fresh] =
-        payload_routines_.try_emplace({name, bytes}, RoutineId(program_.routines.size()));
-    if (!fresh) return found->second;
-    Routine routine;
-    routine.name = name;
-    routine.phase = phase;
-    Tensor payload;
-    payload.name = "payload";
-    payload.role = role;
-    payload.shape = {bytes.count() / kElementBytes};
-    routine.tensors = {payload};
-    routine.slots = {{SlotKind::payload, bytes}};
-    routine.places = {{0, {}}};
-    Op op;
-    op.kind = kind;
-    op.phase = phase;
-    op.stream = stream;
-    if (kind != OpKind::recv) op.inputs = {TensorId(0)};
-    if (kind != OpKind::send) op.outputs = {TensorId(0)};
-    op.params = std::move(params);
-    routine.ops = {op};
-    return add_routine(routine);
+    return build_.payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
+                                  Phase::forward, stream, TensorRole::communication, bytes,
+                                  TransferParams{offset});
   }
 
   /// The Graph's collective of this kind over an arena, if its passes asked for one.
@@ -351,13 +274,14 @@ class StageScheduler {
   std::size_t bucket_call(const Op& op, const Bucket& bucket, BufferId arena, bool own_part,
                           std::vector<Wait> waits) {
     const std::int64_t parts = own_part ? program_.sharding_degree : 1;
-    const Bytes bytes(bucket.elements / parts * kElementBytes);
+    const Bytes bytes(bucket.elements / parts * kArenaElementBytes);
     const Group& group = std::get<CollectiveParams>(op.params).group;
-    const RoutineId routine =
-        payload_routine(fmt::format("{}.{}", to_text(op.kind), to_text(group)), op.kind,
-                        Phase::optimizer, op.stream, buffer(arena).role, bytes, op.params);
-    const Binding binding{arena, Bytes(bucket.begin * kElementBytes), own_part ? bytes : Bytes(0)};
-    return add_call(routine, {}, {}, {binding}, std::move(waits));
+    const RoutineId routine = build_.payload_routine(
+        fmt::format("{}.{}", to_text(op.kind), to_text(group)), op.kind, Phase::optimizer,
+        op.stream, build_.buffer(arena).role, bytes, op.params);
+    const Binding binding{arena, Bytes(bucket.begin * kArenaElementBytes),
+                          own_part ? bytes : Bytes(0)};
+    return build_.add_call(routine, {}, {}, {binding}, std::move(waits));
   }
 
   /// The last micro-batch's backward of instance `i` is issued: post the buckets it completed.
@@ -397,7 +321,7 @@ class StageScheduler {
     std::map<std::size_t, std::size_t> last_port;  // by call
     for (std::size_t s : segments_in(bucket)) {
       const std::size_t call = backward_calls_.at(layout_.producer[s]);
-      const std::size_t port = gradient_port(program_.at(program_.calls[call].routine), s);
+      const std::size_t port = gradient_port(call, s);
       const auto [found, fresh] = last_port.try_emplace(call, port);
       const Routine& routine = program_.at(program_.calls[call].routine);
       if (!fresh && routine.ports[port].op > routine.ports[found->second].op) found->second = port;
@@ -407,20 +331,15 @@ class StageScheduler {
     return waits;
   }
 
-  /// The port of its producer's routine that says the gradient of segment `s` is written: the one
-  /// whose tensor lies where the segment does.
-  std::size_t gradient_port(const Routine& routine, std::size_t s) const {
+  /// The port that says that the gradient of segment `s` is written: the one whose tensor lies
+  /// where the segment does.
+  std::size_t gradient_port(std::size_t call, std::size_t s) const {
     const Instance& instance = layout_.instances[layout_.producer[s]];
-    const bool tied_copy = graph_.at(layout_.parameter[s]).block != instance.block;
-    const SlotKind kind = tied_copy ? SlotKind::tied_gradients : SlotKind::gradients;
-    const Bytes offset(tied_copy ? 0
-                                 : (layout_.segments[s].offset - instance.base) * kElementBytes);
-    for (std::size_t port = 0; port < routine.ports.size(); ++port) {
-      const Place& place = routine.places[routine.ports[port].tensor.index()];
-      if (place.slot && routine.slots[*place.slot].kind == kind && place.offset == offset)
-        return port;
+    if (graph_.at(layout_.parameter[s]).block != instance.block) {
+      return build_.port_of(call, SlotKind::tied_gradients);
     }
-    INVARIANT(false, "no gradient for " + layout_.segments[s].parameter);
+    const std::int64_t offset = layout_.segments[s].offset - instance.base;
+    return build_.port_of(call, SlotKind::gradients, Bytes(offset * kArenaElementBytes));
   }
 
   void reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits) {
@@ -481,11 +400,11 @@ class StageScheduler {
     Group group{{}, false};
     if (strategy.sharding_degree > 1) group.axes.add(Axis::sharding);
     if (strategy.dp > 1) group.axes.add(Axis::dp);
-    const RoutineId routine = payload_routine(
+    const RoutineId routine = build_.payload_routine(
         "all_reduce.loss", OpKind::all_reduce, Phase::forward, Stream::data, TensorRole::scalar,
-        Bytes(kElementBytes), CollectiveParams{group, Reduction::sum});
-    const Bytes offset(std::int64_t(Scalar::loss) * kElementBytes);
-    add_call(routine, {}, {}, {{scalars_, offset, {}}}, {{*last_head_, {}}});
+        Bytes(kArenaElementBytes), CollectiveParams{group, Reduction::sum});
+    const Bytes offset(std::int64_t(Scalar::loss) * kArenaElementBytes);
+    build_.add_call(routine, {}, {}, {{scalars_, offset, {}}}, {{*last_head_, {}}});
   }
 
   // ---- once per step ----
@@ -495,14 +414,14 @@ class StageScheduler {
     std::vector<Binding> bindings;
     for (Slot& slot : routine.slots) {
       bindings.push_back(arena_binding(slot.kind));
-      slot.bytes = buffer(bindings.back().buffer).bytes;
+      slot.bytes = build_.buffer(bindings.back().buffer).bytes;
     }
     for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
       if (!routine.tensors[i].arena) continue;
       routine.tensors[i].shape = {routine.slots[*routine.places[i].slot].bytes.count() /
-                                  kElementBytes};
+                                  kArenaElementBytes};
     }
-    return add_call(add_routine(routine), {}, {}, std::move(bindings), {});
+    return build_.add_call(build_.add_routine(routine), {}, {}, std::move(bindings), {});
   }
 
   Binding arena_binding(SlotKind kind) const {
@@ -522,25 +441,18 @@ class StageScheduler {
     }
   }
 
-  /// Persistent buffers and the last sends live to the end of the step.
-  void finish_buffers() {
-    for (Buffer& found : program_.buffers) {
-      if (found.end == 0) found.end = next_call();
-    }
-  }
-
   const Graph& graph_;
   const CutGraph& cut_;
   const PassContext& context_;
   const std::int64_t stage_, stages_;
   const ArenaLayout layout_;
-  Program program_;
+  ProgramBuilder build_;
+  Program& program_ = build_.program;
   BufferId parameters_, gradients_, first_moment_, second_moment_, scalars_;
   struct BlockRoutines {
     RoutineId forward, backward;
   };
   std::map<BlockId, BlockRoutines> routines_;
-  std::map<std::pair<std::string, Bytes>, RoutineId> payload_routines_;
   std::vector<InFlight> in_flight_;  // by micro-batch
   SendQueue sent_activations_, sent_gradients_;
   std::optional<std::size_t> last_head_;

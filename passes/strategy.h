@@ -52,7 +52,8 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
 /// sharding_stage follows sharding_degree. Throws UsageError (text) or InputError (file).
 Strategy parse_strategy(std::string_view text_or_file);
 Strategy strategy_from_json_text(std::string_view json, const std::string& file);
-std::string strategy_text(const Strategy& strategy);    ///< canonical JSON text
-std::string strategy_summary(const Strategy& strategy); ///< "mp=2 pp=1 dp=1 ...", one line, all keys
+std::string strategy_text(const Strategy& strategy);  ///< canonical JSON text
+std::string strategy_summary(
+    const Strategy& strategy);  ///< "mp=2 pp=1 dp=1 ...", one line, all keys
 
 }  // namespace plimsoll

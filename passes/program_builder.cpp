@@ -1,0 +1,87 @@
+#include "passes/program_builder.h"
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+RoutineId ProgramBuilder::add_routine(const Routine& routine) {
+  program.routines.push_back(routine);
+  return RoutineId(program.routines.size() - 1);
+}
+
+RoutineId ProgramBuilder::payload_routine(const std::string& name, OpKind kind, Phase phase,
+                                          Stream stream, TensorRole role, Bytes bytes,
+                                          OpParams params) {
+  const auto [found, fresh] =
+      payload_routines_.try_emplace({name, bytes}, RoutineId(program.routines.size()));
+  if (!fresh) return found->second;
+  Routine routine;
+  routine.name = name;
+  routine.phase = phase;
+  Tensor payload;
+  payload.name = "payload";
+  payload.role = role;
+  payload.shape = {bytes.count() / kArenaElementBytes};
+  routine.tensors = {payload};
+  routine.slots = {{SlotKind::payload, bytes}};
+  routine.places = {{0, {}}};
+  Op op;
+  op.kind = kind;
+  op.phase = phase;
+  op.stream = stream;
+  if (kind != OpKind::recv) op.inputs = {TensorId(0)};
+  if (kind != OpKind::send) op.outputs = {TensorId(0)};
+  op.params = std::move(params);
+  routine.ops = {op};
+  return add_routine(routine);
+}
+
+BufferId ProgramBuilder::add_buffer(std::string name, TensorRole role, Bytes bytes,
+                                    std::size_t begin, std::size_t end) {
+  Buffer buffer;
+  buffer.name = std::move(name);
+  buffer.role = role;
+  buffer.bytes = bytes;
+  buffer.begin = begin;
+  buffer.end = end;
+  program.buffers.push_back(std::move(buffer));
+  return BufferId(program.buffers.size() - 1);
+}
+
+BufferId ProgramBuilder::add_persistent(std::string name, TensorRole role, Bytes bytes) {
+  const BufferId id = add_buffer(std::move(name), role, bytes, 0);
+  buffer(id).persistent = true;
+  return id;
+}
+
+std::size_t ProgramBuilder::add_call(RoutineId routine, std::optional<std::int64_t> layer,
+                                     std::optional<std::int64_t> micro_batch,
+                                     std::vector<Binding> bindings, std::vector<Wait> waits) {
+  const std::size_t index = next_call();
+  Call call{routine, layer, micro_batch, std::move(bindings), std::move(waits), {}};
+  const Routine& definition = program.at(routine);
+  if (definition.frame_bytes > Bytes(0)) {
+    call.frame =
+        add_buffer("frame", TensorRole::activation, definition.frame_bytes, index, index + 1);
+  }
+  program.calls.push_back(std::move(call));
+  return index;
+}
+
+std::size_t ProgramBuilder::port_of(std::size_t call, SlotKind kind, Bytes offset) const {
+  const Routine& routine = program.at(program.calls[call].routine);
+  for (std::size_t i = 0; i < routine.ports.size(); ++i) {
+    const Place& place = routine.places[routine.ports[i].tensor.index()];
+    if (place.slot && routine.slots[*place.slot].kind == kind && place.offset == offset) return i;
+  }
+  INVARIANT(false, "routine " + routine.name + " has no such port");
+}
+
+Program ProgramBuilder::finish() {
+  for (Buffer& found : program.buffers) {
+    if (found.end == 0) found.end = next_call();
+  }
+  return std::move(program);
+}
+
+}  // namespace plimsoll

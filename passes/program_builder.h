@@ -1,0 +1,48 @@
+// Grows one Program: routines, buffers whose ends become known later, calls with their frames.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/program.h"
+
+namespace plimsoll {
+
+/// Arenas and their collectives are f32.
+inline constexpr std::int64_t kArenaElementBytes = 4;
+
+class ProgramBuilder {
+ public:
+  Program program;
+
+  std::size_t next_call() const { return program.calls.size(); }
+  Buffer& buffer(BufferId id) { return program.buffers[id.index()]; }
+
+  RoutineId add_routine(const Routine& routine);
+  /// A routine of one communication op on its payload slot; equal name and size are shared.
+  RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
+                            TensorRole role, Bytes bytes, OpParams params);
+
+  /// Alive from call `begin`; `end` is set when its last use is known (0 until then).
+  BufferId add_buffer(std::string name, TensorRole role, Bytes bytes, std::size_t begin,
+                      std::size_t end = 0);
+  BufferId add_persistent(std::string name, TensorRole role, Bytes bytes);
+
+  /// Also acquires the routine's frame for the call.
+  std::size_t add_call(RoutineId routine, std::optional<std::int64_t> layer,
+                       std::optional<std::int64_t> micro_batch, std::vector<Binding> bindings,
+                       std::vector<Wait> waits);
+
+  /// The port of `call` whose tensor lies at `offset` of the slot of this kind.
+  std::size_t port_of(std::size_t call, SlotKind kind, Bytes offset = Bytes(0)) const;
+
+  /// Buffers without an end live to the end of the step.
+  Program finish();
+
+ private:
+  std::map<std::pair<std::string, Bytes>, RoutineId> payload_routines_;
+};
+
+}  // namespace plimsoll
