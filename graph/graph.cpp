@@ -13,7 +13,8 @@ std::int64_t parameter_count(const Graph& graph) {
   std::int64_t count = 0;
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.role != TensorRole::parameter || tensor.tied_to || tensor.arena) continue;
-    INVARIANT(!tensor.split || tensor.split->degree == 1, "parameters are counted before they are split");
+    INVARIANT(!tensor.split || tensor.split->degree == 1,
+              "parameters are counted before they are split");
     count += elements(tensor.shape) * graph.at(*tensor.block).count;
   }
   return count;
@@ -26,14 +27,17 @@ void remove_unused_tensors(Graph& graph) {
   };
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& tensor = graph.tensors[i];
-    if (tensor.role == TensorRole::parameter || tensor.arena) used[i] = true;
+    const bool kept = tensor.role == TensorRole::parameter || tensor.role == TensorRole::scalar;
+    if (kept || tensor.arena) used[i] = true;
   }
   for (const Op& op : graph.ops) {
     for (TensorId id : op.inputs) mark(id);
     for (TensorId id : op.outputs) mark(id);
   }
   for (const Block& block : graph.blocks) {
-    for (const auto& border : {block.input, block.output, block.input_gradient, block.output_gradient}) mark(border);
+    for (const auto& border :
+         {block.input, block.output, block.input_gradient, block.output_gradient})
+      mark(border);
   }
   std::vector<TensorId> renumbered(graph.tensors.size());
   std::vector<Tensor> kept;
@@ -55,7 +59,9 @@ void remove_unused_tensors(Graph& graph) {
     for (TensorId& id : op.outputs) id = renumbered[id.index()];
   }
   for (Block& block : graph.blocks) {
-    for (auto* border : {&block.input, &block.output, &block.input_gradient, &block.output_gradient}) renumber(*border);
+    for (auto* border :
+         {&block.input, &block.output, &block.input_gradient, &block.output_gradient})
+      renumber(*border);
   }
 }
 

@@ -47,7 +47,7 @@ struct Graph {
 std::int64_t parameter_count(const Graph& graph);
 
 /// Drops tensors that no op, border or parameter link names, and renumbers the rest in order.
-/// Parameters and arenas stay.
+/// Parameters, scalars and arenas stay.
 void remove_unused_tensors(Graph& graph);
 
 std::string_view to_text(BlockKind kind);

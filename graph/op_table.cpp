@@ -181,7 +181,7 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {logits_sum_exp, memory_bound, 3, 3, 1, kVocabulary, -1, 0, check_logits},
     {token_loss, memory_bound, 3, 3, 2, kVocabulary, -1, 0, fine},
     {cross_entropy_backward, memory_bound, 3, 3, 1, kVocabulary, -1, 0, check_logits},
-    {copy_to_group, abstract, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {copy_to_group, abstract, 1, 1, 1, kCollective, -1, 0, check_collective},
     {reduce_from_group, abstract, 1, 1, 1, kCollective, 0, 0, check_collective},
     {all_reduce, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
     {reduce_scatter, collective, 1, 1, 1, kCollective, 0, 0, check_collective},

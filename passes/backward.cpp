@@ -218,6 +218,7 @@ void mark_saved(Graph& graph) {
 }  // namespace
 
 bool backward(Graph& graph, const PassContext&) {
+  if (graph.blocks.empty()) return false;
   std::vector<Op> ops;
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
     std::vector<Op> forward;

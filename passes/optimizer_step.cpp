@@ -47,6 +47,7 @@ Op step_op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outp
 bool optimizer_step(Graph& graph, const PassContext& context) {
   const Optimizer& optimizer = context.job.optimizer;
   const std::int64_t count = local_parameters(graph);
+  if (count == 0) return false;
   const TensorId scalars = find_scalars(graph);
   const TensorId parameters = add_arena(graph, "parameters", TensorRole::parameter, count);
   const TensorId gradients = add_arena(graph, "gradients", TensorRole::gradient, count);
