@@ -47,6 +47,7 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
     const Job job = read_job(kPresets / (std::string(preset.name) + ".json"));
     EXPECT_EQ(job.name, preset.name);
     EXPECT_EQ(parameters_by_hand(job), preset.parameters) << preset.name;
+    EXPECT_EQ(parameter_count(build_forward(job, 1)), preset.parameters) << preset.name;
     EXPECT_EQ(parse_job(job_text(job), "again"), job) << preset.name;
   }
 }
