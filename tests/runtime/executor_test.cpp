@@ -73,7 +73,7 @@ Outcome run(const std::vector<Program>& by_rank, bool checking, int steps = 2,
 
 /// A := 1, B := 2, C := A + B (with a frame), D := 4. A and B die before D is born.
 Program four_calls() {
-  ProgramBuilder builder;
+  HandBuilder builder;
   const BufferId c = builder.persistent("c", TensorRole::gradient, kBytes);
   const BufferId a = builder.buffer("a", TensorRole::activation, kBytes, 0, 3);
   const BufferId b = builder.buffer("b", TensorRole::saved, kBytes, 1, 3);
@@ -151,7 +151,7 @@ TEST(Executor, RecordsEveryOpOfATracedStep) {
 
 TEST(Executor, CheckingPoisonsWhatIsReleasedTooEarly) {
   const auto program = [](std::size_t end_of_a) {
-    ProgramBuilder builder;
+    HandBuilder builder;
     const BufferId c = builder.persistent("c", TensorRole::gradient, kBytes);
     const BufferId a = builder.buffer("a", TensorRole::activation, kBytes, 0, end_of_a);
     builder.call(builder.fill(kElements, 3), {a});
@@ -199,7 +199,7 @@ TEST(Executor, CheckingFindsAWriteBehindABlock) {
 
 /// Rank r: A := r + 1, sum over mp, C := A + A; `waits` tell the addition to wait for the sum.
 Program summing(std::int64_t rank, std::size_t end_of_a, std::vector<Wait> waits) {
-  ProgramBuilder builder(mp_grid(2));
+  HandBuilder builder(mp_grid(2));
   const BufferId c = builder.persistent("c", TensorRole::gradient, kBytes);
   const BufferId a = builder.buffer("a", TensorRole::communication, kBytes, 0, end_of_a);
   const BufferId b = builder.buffer("b", TensorRole::activation, kBytes, 2, 3);
@@ -245,7 +245,7 @@ TEST(Executor, KeepsTheOrderOfAStreamAcrossGroups) {
   grid.degree[std::size_t(Axis::dp)] = 2;
   std::vector<Program> by_rank;
   for (std::int64_t rank = 0; rank < 4; ++rank) {
-    ProgramBuilder builder(grid);
+    HandBuilder builder(grid);
     const BufferId c = builder.persistent("c", TensorRole::gradient, kBytes);
     builder.call(builder.fill(kElements, std::pow(10, rank)), {c});
     builder.call(builder.collective(OpKind::all_reduce, Axis::mp, kElements), {c});
@@ -261,7 +261,7 @@ TEST(Executor, KeepsTheOrderOfAStreamAcrossGroups) {
 TEST(Executor, MovesActivationsToTheNextStage) {
   Grid grid;
   grid.degree[std::size_t(Axis::pp)] = 2;
-  ProgramBuilder first(grid), second(grid);
+  HandBuilder first(grid), second(grid);
   const BufferId c = first.persistent("c", TensorRole::gradient, kBytes);
   first.call(first.fill(kElements, 7), {c});
   first.call(first.transfer(OpKind::send, 1, kElements), {c});
@@ -280,7 +280,7 @@ TEST(Executor, BindsTheOwnPartOfAShardedRange) {
   // Each of 2 ranks fills its half of the arena; the other half keeps its zeros.
   Grid grid;
   grid.degree[std::size_t(Axis::sharding)] = 2;
-  ProgramBuilder builder(grid);
+  HandBuilder builder(grid);
   const BufferId c = builder.persistent("c", TensorRole::gradient, 160);
   builder.call(builder.fill(16, 5), {c});
   builder.last().bindings[0].offset = Bytes(32);

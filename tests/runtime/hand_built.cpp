@@ -53,13 +53,13 @@ class WatchedBackend final : public Backend {
 
 }  // namespace
 
-ProgramBuilder::ProgramBuilder(const Grid& grid) {
+HandBuilder::HandBuilder(const Grid& grid) {
   program_.name = "hand-built";
   program_.grid = grid;
 }
 
-BufferId ProgramBuilder::buffer(std::string name, TensorRole role, std::int64_t bytes,
-                                std::size_t begin, std::size_t end) {
+BufferId HandBuilder::buffer(std::string name, TensorRole role, std::int64_t bytes,
+                             std::size_t begin, std::size_t end) {
   Buffer made;
   made.name = std::move(name);
   made.role = role;
@@ -72,13 +72,13 @@ BufferId ProgramBuilder::buffer(std::string name, TensorRole role, std::int64_t 
   return BufferId(program_.buffers.size() - 1);
 }
 
-BufferId ProgramBuilder::persistent(std::string name, TensorRole role, std::int64_t bytes) {
+BufferId HandBuilder::persistent(std::string name, TensorRole role, std::int64_t bytes) {
   const BufferId id = buffer(std::move(name), role, bytes, 0, 0);
   program_.buffers.back().persistent = true;
   return id;
 }
 
-Routine& ProgramBuilder::routine(std::string name, std::int64_t slots, std::int64_t n) {
+Routine& HandBuilder::routine(std::string name, std::int64_t slots, std::int64_t n) {
   Routine& made = program_.routines.emplace_back();
   made.name = std::move(name);
   for (std::int64_t slot = 0; slot < slots; ++slot) {
@@ -92,12 +92,12 @@ Routine& ProgramBuilder::routine(std::string name, std::int64_t slots, std::int6
   return made;
 }
 
-RoutineId ProgramBuilder::fill(std::int64_t n, double value) {
+RoutineId HandBuilder::fill(std::int64_t n, double value) {
   routine("fill", 1, n).ops.push_back(make_op(OpKind::fill, {}, {0}, FillParams{value}));
   return RoutineId(program_.routines.size() - 1);
 }
 
-RoutineId ProgramBuilder::add(std::int64_t n, std::int64_t frame) {
+RoutineId HandBuilder::add(std::int64_t n, std::int64_t frame) {
   Routine& made = routine("add", 3, n);
   if (frame > 0) {
     Tensor temporary;
@@ -112,7 +112,7 @@ RoutineId ProgramBuilder::add(std::int64_t n, std::int64_t frame) {
   return RoutineId(program_.routines.size() - 1);
 }
 
-RoutineId ProgramBuilder::collective(OpKind kind, Axis axis, std::int64_t n) {
+RoutineId HandBuilder::collective(OpKind kind, Axis axis, std::int64_t n) {
   Routine& made = routine(std::string(to_text(kind)), 1, n);
   made.ops.push_back(make_op(kind, {0}, {0}, CollectiveParams{Group{{axis}, false}}));
   made.ops.back().stream = Stream::data;
@@ -120,7 +120,7 @@ RoutineId ProgramBuilder::collective(OpKind kind, Axis axis, std::int64_t n) {
   return RoutineId(program_.routines.size() - 1);
 }
 
-RoutineId ProgramBuilder::transfer(OpKind kind, std::int64_t stage_offset, std::int64_t n) {
+RoutineId HandBuilder::transfer(OpKind kind, std::int64_t stage_offset, std::int64_t n) {
   Routine& made = routine(std::string(to_text(kind)), 1, n);
   const bool sends = kind == OpKind::send;
   made.ops.push_back(sends ? make_op(kind, {0}, {}, TransferParams{stage_offset})
@@ -130,8 +130,8 @@ RoutineId ProgramBuilder::transfer(OpKind kind, std::int64_t stage_offset, std::
   return RoutineId(program_.routines.size() - 1);
 }
 
-std::size_t ProgramBuilder::call(RoutineId routine, const std::vector<BufferId>& buffers,
-                                 std::vector<Wait> waits) {
+std::size_t HandBuilder::call(RoutineId routine, const std::vector<BufferId>& buffers,
+                              std::vector<Wait> waits) {
   Call& made = program_.calls.emplace_back();
   made.routine = routine;
   for (const BufferId id : buffers) made.bindings.push_back({id, Bytes(0), Bytes(0)});
@@ -139,7 +139,7 @@ std::size_t ProgramBuilder::call(RoutineId routine, const std::vector<BufferId>&
   return program_.calls.size() - 1;
 }
 
-Program ProgramBuilder::build() {
+Program HandBuilder::build() {
   for (Buffer& buffer : program_.buffers) {
     if (buffer.persistent) buffer.end = program_.calls.size();
   }

@@ -13,9 +13,9 @@
 namespace plimsoll {
 
 /// Puts a Program together; every buffer gets its own place in the arena.
-class ProgramBuilder {
+class HandBuilder {
  public:
-  explicit ProgramBuilder(const Grid& grid = {});
+  explicit HandBuilder(const Grid& grid = {});
 
   BufferId buffer(std::string name, TensorRole role, std::int64_t bytes, std::size_t begin,
                   std::size_t end);

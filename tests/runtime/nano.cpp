@@ -1,0 +1,119 @@
+// gpt-nano under different strategies.
+#include "tests/runtime/nano.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "passes/pipeline.h"
+#include "runtime/initialize.h"
+
+namespace plimsoll {
+namespace {
+
+/// By element of the arena: whether the rank at `at` owns it.
+std::vector<bool> owned(const Program& program, const Coordinates& at, std::size_t elements) {
+  if (program.sharding_degree == 1) return std::vector<bool>(elements, true);
+  std::vector<bool> result(elements, false);
+  for (const Bucket& bucket : program.buckets) {
+    const std::int64_t part = bucket.elements / program.sharding_degree;
+    const std::int64_t begin = bucket.begin + part * at[std::size_t(Axis::sharding)];
+    std::fill_n(result.begin() + begin, part, true);
+  }
+  return result;
+}
+
+}  // namespace
+
+Job nano_job() {
+  return read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" / "gpt-nano.json");
+}
+
+const std::vector<std::byte>& nano_text() {
+  static const std::vector<std::byte> text = [] {
+    std::vector<std::byte> bytes;
+    std::uint32_t state = 1;
+    while (bytes.size() < 4096) {  // words of a small alphabet from a linear congruence
+      state = state * 1664525u + 1013904223u;
+      const std::uint32_t length = 2 + (state >> 28) % 5;
+      for (std::uint32_t i = 0; i < length; ++i) {
+        bytes.push_back(std::byte('a' + ((state >> 8) + i * i) % 26));
+      }
+      bytes.push_back(std::byte(' '));
+    }
+    bytes.resize(4096);
+    return bytes;
+  }();
+  return text;
+}
+
+Strategy nano_strategy(const std::string& fields, std::int64_t micro_batches, Recompute recompute) {
+  Strategy strategy = fields.empty() ? Strategy{} : parse_strategy(fields);
+  strategy.grad_bucket_bytes = Bytes(64 << 10);
+  strategy.recompute = recompute;
+  strategy.micro_batch =
+      nano_job().global_batch / (strategy.dp * strategy.sharding_degree * micro_batches);
+  return strategy;
+}
+
+std::vector<Program> nano_programs(const Strategy& strategy, const Job& job) {
+  const Framework framework = bundled_framework();
+  return lower({job, strategy, framework});
+}
+
+TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options, const Job& job) {
+  return train(programs, job, bundled_framework(), nano_text(), options);
+}
+
+WholeTensors put_together(const std::vector<Program>& programs,
+                          const std::vector<std::vector<float>>& by_rank, bool owned_parts,
+                          double tolerance) {
+  WholeTensors whole;
+  std::map<std::pair<std::string, std::int64_t>, std::vector<bool>> known;
+  const Grid& grid = programs[0].grid;
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    const Coordinates at = grid.coordinates(rank);
+    const Program& program = programs[std::size_t(at[std::size_t(Axis::pp)])];
+    const std::vector<float>& arena = by_rank[std::size_t(rank)];
+    const std::vector<bool> counts =
+        owned_parts ? owned(program, at, arena.size()) : std::vector<bool>(arena.size(), true);
+    for (const Segment& segment : program.segments) {
+      const auto name = std::make_pair(segment.parameter, segment.layer);
+      std::vector<float>& tensor = whole[name];
+      std::vector<bool>& seen = known[name];
+      tensor.resize(std::size_t(segment.elements * (segment.split ? segment.split->degree : 1)));
+      seen.resize(tensor.size());
+      double largest = 0;
+      for (const float value : tensor) largest = std::max(largest, std::abs(double(value)));
+      for (std::int64_t i = 0; i < segment.elements; ++i) {
+        const auto element = std::size_t(segment.offset + i);
+        if (!counts[element]) continue;
+        const auto index = std::size_t(global_index(segment.shape, segment.split, at, i));
+        if (seen[index]) {
+          EXPECT_NEAR(tensor[index], arena[element], tolerance * largest)
+              << segment.parameter << " of layer " << segment.layer << " on rank " << rank;
+        }
+        tensor[index] = arena[element];
+        seen[index] = true;
+      }
+    }
+  }
+  for (const auto& [name, seen] : known) {
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), false), 0) << name.first;
+  }
+  return whole;
+}
+
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    difference += (double(a[i]) - b[i]) * (double(a[i]) - b[i]);
+    norm += double(b[i]) * b[i];
+  }
+  return std::sqrt(difference) / std::sqrt(norm);
+}
+
+}  // namespace plimsoll

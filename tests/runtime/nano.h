@@ -1,0 +1,39 @@
+// gpt-nano under different strategies: the job, the text, runs and what they are compared by.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "graph/program.h"
+#include "models/framework.h"
+#include "models/job.h"
+#include "passes/strategy.h"
+#include "runtime/train.h"
+
+namespace plimsoll {
+
+Job nano_job();
+/// 4096 bytes with some structure, the same every time.
+const std::vector<std::byte>& nano_text();
+
+/// "mp=2,pp=2" with buckets of 64 KiB, so that nano's gradients fill several, and a micro-batch
+/// that gives `micro_batches` per step.
+Strategy nano_strategy(const std::string& fields, std::int64_t micro_batches, Recompute recompute);
+std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = nano_job());
+TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options,
+                       const Job& job = nano_job());
+
+/// Whole tensors put together from what every rank holds of them, by (parameter, layer). With
+/// `owned_parts` a rank's arena counts only where it owns it (gradients under sharding). Copies
+/// that ranks hold of the same elements must agree to `tolerance` relative to the tensor's largest.
+using WholeTensors = std::map<std::pair<std::string, std::int64_t>, std::vector<float>>;
+WholeTensors put_together(const std::vector<Program>& programs,
+                          const std::vector<std::vector<float>>& by_rank, bool owned_parts,
+                          double tolerance);
+
+/// |a - b| / |b| in the L2 norm.
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b);
+
+}  // namespace plimsoll

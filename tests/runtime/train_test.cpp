@@ -1,0 +1,359 @@
+// Training gpt-nano under every kind of strategy: bytes as predicted, the same model whatever the
+// strategy, the same bits in two runs, and runs that end when a rank fails.
+#include "runtime/train.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "base/error.h"
+#include "tests/runtime/hand_built.h"
+#include "tests/runtime/nano.h"
+
+namespace plimsoll {
+namespace {
+
+using std::chrono::milliseconds;
+
+const std::vector<std::string> kStrategies = {
+    "", "mp=2", "pp=2", "dp=2", "sharding_degree=2,sharding_stage=1", "mp=2,pp=2", "dp=2,pp=2"};
+
+TrainOptions steps_of(std::int64_t steps) {
+  TrainOptions options;
+  options.steps = steps;
+  options.warm_up_steps = 0;
+  return options;
+}
+
+std::string label(const Strategy& strategy) { return strategy_summary(strategy); }
+
+class EveryStrategy : public testing::TestWithParam<std::tuple<std::string, Recompute>> {};
+
+INSTANTIATE_TEST_SUITE_P(Nano, EveryStrategy,
+                         testing::Combine(testing::ValuesIn(kStrategies),
+                                          testing::Values(Recompute::none, Recompute::full)));
+
+// ---- memory ----
+
+void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured,
+                            bool own_layout) {
+  const Grid& grid = programs[0].grid;
+  ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());
+  for (const RankMemory& counted : measured.timeline.memory) {
+    const auto stage = std::size_t(grid.coordinates(counted.rank)[std::size_t(Axis::pp)]);
+    const MemoryPeak predicted = memory_peak(programs[stage]);
+    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
+    for (std::size_t role = 0; role < kTensorRoles; ++role) {
+      EXPECT_EQ(counted.by_role[role], predicted.by_role[role])
+          << "rank " << counted.rank << ", " << to_text(TensorRole(role));
+    }
+    if (!own_layout) {
+      EXPECT_EQ(counted.arena, programs[stage].arena_bytes);
+    }
+  }
+}
+
+TEST_P(EveryStrategy, PeakBytesAreThePredictedOnes) {
+  const auto& [fields, recompute] = GetParam();
+  for (const std::int64_t micro_batches : {1, 2, 4, 8}) {
+    const Strategy strategy = nano_strategy(fields, micro_batches, recompute);
+    SCOPED_TRACE(label(strategy));
+    const std::vector<Program> programs = nano_programs(strategy);
+    expect_predicted_bytes(programs, train_nano(programs, steps_of(2)).measured, false);
+  }
+}
+
+TEST_P(EveryStrategy, CheckingFindsNothingAndChangesNoValue) {
+  const auto& [fields, recompute] = GetParam();
+  const Strategy strategy = nano_strategy(fields, 4, recompute);
+  SCOPED_TRACE(label(strategy));
+  const std::vector<Program> programs = nano_programs(strategy);
+  TrainOptions options = steps_of(3);
+  options.keep_parameters = true;
+  const TrainResult plain = train_nano(programs, options);
+  options.checking = true;
+  const TrainResult checked = train_nano(programs, options);
+  EXPECT_EQ(plain.measured.losses, checked.measured.losses);
+  EXPECT_EQ(plain.parameters, checked.parameters);
+  expect_predicted_bytes(programs, checked.measured, true);
+}
+
+/// What one checked step leaves behind, or why it failed.
+struct Remains {
+  std::string error;
+  std::vector<double> losses, norms;
+  std::vector<std::vector<float>> parameters;
+  bool operator==(const Remains&) const = default;  // NaN equals nothing
+};
+Remains one_checked_step(const std::vector<Program>& programs) {
+  TrainOptions options = steps_of(1);
+  options.checking = true;
+  options.keep_parameters = true;
+  try {
+    TrainResult result = train_nano(programs, options);
+    return {"", result.measured.losses, result.measured.gradient_norms, result.parameters};
+  } catch (const std::runtime_error& error) {
+    return {error.what(), {}, {}, {}};
+  }
+}
+
+void expect_shortened_lifetimes_show(const Strategy& strategy) {
+  const std::vector<Program> programs = nano_programs(strategy);
+  const Remains right = one_checked_step(programs);
+  ASSERT_EQ(right.error, "");
+  ASSERT_EQ(right, one_checked_step(programs));
+  int shortened = 0;
+  for (std::size_t stage = 0; stage < programs.size(); ++stage) {
+    for (std::size_t i = 0; i < programs[stage].buffers.size(); ++i) {
+      const Buffer& buffer = programs[stage].buffers[i];
+      if (buffer.persistent || buffer.end - buffer.begin < 2) continue;
+      std::vector<Program> wrong = programs;
+      wrong[stage].buffers[i].end -= 1;
+      EXPECT_NE(one_checked_step(wrong), right)
+          << "stage " << stage << ": buffer " << i << " " << buffer.name << " of calls ["
+          << buffer.begin << ", " << buffer.end << ") is not read in its last call";
+      ++shortened;
+    }
+  }
+  EXPECT_GT(shortened, 10);
+}
+
+TEST(Lifetimes, ShorteningAnyOneShows) {
+  expect_shortened_lifetimes_show(nano_strategy("", 2, Recompute::none));
+}
+TEST(Lifetimes, ShorteningAnyOneShowsUnderRecompute) {
+  expect_shortened_lifetimes_show(nano_strategy("", 1, Recompute::full));
+}
+
+// ---- the same model ----
+
+void expect_same_model(const std::vector<Program>& serial, const std::vector<Program>& programs,
+                       const Job& job) {
+  TrainOptions options = steps_of(10);
+  options.keep_gradients = true;
+  const TrainResult expected = train_nano(serial, options, job);
+  const TrainResult found = train_nano(programs, options, job);
+  ASSERT_EQ(found.measured.losses.size(), 10u);
+  for (std::size_t step = 0; step < 10; ++step) {
+    const double loss = expected.measured.losses[step];
+    const double norm = expected.measured.gradient_norms[step];
+    EXPECT_GT(loss, 0);
+    EXPECT_GT(norm, 0);
+    EXPECT_NEAR(found.measured.losses[step], loss, 1e-4 * loss) << step;
+    EXPECT_NEAR(found.measured.gradient_norms[step], norm, 1e-4 * norm) << step;
+  }
+  EXPECT_LT(found.measured.losses.back(), found.measured.losses.front());
+  const WholeTensors one = put_together(serial, expected.gradients, true, 0);
+  const WholeTensors many = put_together(programs, found.gradients, true, 1e-4);
+  EXPECT_EQ(one.size(), many.size());
+  for (const auto& [name, gradient] : one) {
+    ASSERT_TRUE(many.contains(name)) << name.first << " of layer " << name.second;
+    EXPECT_LE(relative_distance(many.at(name), gradient), 1e-4)
+        << name.first << " of layer " << name.second;
+  }
+}
+
+TEST_P(EveryStrategy, TrainsTheSameModel) {
+  const auto& [fields, recompute] = GetParam();
+  const auto serial = nano_programs(nano_strategy("", 1, Recompute::none));
+  for (const std::int64_t micro_batches : {1, 4}) {
+    const Strategy strategy = nano_strategy(fields, micro_batches, recompute);
+    SCOPED_TRACE(label(strategy));
+    expect_same_model(serial, nano_programs(strategy), nano_job());
+  }
+}
+
+TEST(SameModel, WithReplicasOfShards) {
+  const auto serial = nano_programs(nano_strategy("", 1, Recompute::none));
+  const Strategy strategy = nano_strategy("dp=2,sharding_degree=2", 2, Recompute::none);
+  expect_same_model(serial, nano_programs(strategy), nano_job());
+}
+
+TEST(SameModel, WithTiedEmbeddingsOnTwoStages) {
+  Job job = nano_job();
+  job.tied_embeddings = true;
+  const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
+  for (const std::string fields : {"pp=2", "pp=2,mp=2", "pp=2,sharding_degree=2", "pp=2,dp=2"}) {
+    const Strategy strategy = nano_strategy(fields, 2, Recompute::none);
+    SCOPED_TRACE(label(strategy));
+    expect_same_model(serial, nano_programs(strategy, job), job);
+  }
+}
+
+TEST(TwoRuns, OfOnePlanAreBitwiseEqual) {
+  for (const std::string& fields : kStrategies) {
+    const Strategy strategy = nano_strategy(fields, 4, Recompute::none);
+    SCOPED_TRACE(label(strategy));
+    const std::vector<Program> programs = nano_programs(strategy);
+    TrainOptions options = steps_of(5);
+    options.keep_gradients = options.keep_parameters = true;
+    const TrainResult first = train_nano(programs, options);
+    const TrainResult second = train_nano(programs, options);
+    EXPECT_EQ(first.measured.losses, second.measured.losses);
+    EXPECT_EQ(first.measured.gradient_norms, second.measured.gradient_norms);
+    EXPECT_EQ(first.gradients, second.gradients);
+    EXPECT_EQ(first.parameters, second.parameters);
+  }
+}
+
+// ---- what is measured ----
+
+TEST(Measurement, HoldsEveryStepAndTheTracedOne) {
+  const std::vector<Program> programs = nano_programs(nano_strategy("pp=2", 2, Recompute::none));
+  TrainOptions options = steps_of(6);
+  options.warm_up_steps = 2;
+  std::vector<std::int64_t> reported;
+  std::vector<double> losses;
+  options.progress = [&](std::int64_t step, double loss, Seconds) {
+    reported.push_back(step);
+    losses.push_back(loss);
+  };
+  const Measured measured = train_nano(programs, options).measured;
+  EXPECT_EQ(reported, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(losses, measured.losses);
+  EXPECT_EQ(measured.losses.size(), 6u);
+  EXPECT_EQ(measured.step_times.size(), 3u);  // without 2 warm-up steps and the traced one
+  EXPECT_EQ(measured.backend, "cpu");
+  EXPECT_EQ(measured.communicator, "local");
+  EXPECT_GT(measured.resident, Bytes(0));
+
+  Picoseconds first = measured.timeline.intervals[0].posted;
+  std::array<std::size_t, 2> intervals = {};
+  for (const Interval& interval : measured.timeline.intervals) {
+    EXPECT_LE(interval.posted, interval.begin);
+    EXPECT_LE(interval.begin, interval.end);
+    first = std::min(first, interval.posted);
+    ++intervals[std::size_t(interval.rank)];
+  }
+  EXPECT_GE(first, Picoseconds(0));
+  for (std::size_t stage = 0; stage < 2; ++stage) {
+    std::size_t ops = 0;
+    for (const Call& call : programs[stage].calls)
+      ops += programs[stage].at(call.routine).ops.size();
+    EXPECT_EQ(intervals[stage], ops);
+  }
+  Picoseconds start = measured.timeline.memory[0].curve[0].time;
+  for (const RankMemory& memory : measured.timeline.memory) {
+    start = std::min(start, memory.curve[0].time);
+    Bytes most;
+    for (const MemoryPoint& point : memory.curve) {
+      Bytes live;
+      for (const Bytes bytes : point.by_role) live += bytes;
+      most = std::max(most, live);
+    }
+    EXPECT_EQ(most, memory.peak);
+  }
+  EXPECT_EQ(start, Picoseconds(0));
+}
+
+TEST(Measurement, TheNullBackendWalksTheSameProgram) {
+  const std::vector<Program> programs = nano_programs(nano_strategy("mp=2,pp=2", 4, {}));
+  TrainOptions options = steps_of(3);
+  options.backend = "null";
+  const Measured measured = train_nano(programs, options).measured;
+  EXPECT_EQ(measured.backend, "null");
+  expect_predicted_bytes(programs, measured, false);
+}
+
+// ---- ranks that fail ----
+
+/// Rank `bad` calls `what` when it has come to a matmul of step 2.
+TrainOptions failing(std::int64_t bad, const std::function<void()>& what) {
+  TrainOptions options = steps_of(10);
+  options.backend_of_rank = [=](std::int64_t rank) {
+    if (rank != bad) return make_backend("cpu");
+    return make_watched_backend([=](const Op& op, const RunPosition& position) {
+      if (op.kind == OpKind::matmul && position.step == 2) what();
+    });
+  };
+  return options;
+}
+
+TEST(Failures, ARankThatThrowsEndsTheRunWithItsReason) {
+  for (const std::string fields : {"", "mp=2,pp=2"}) {
+    const auto programs = nano_programs(nano_strategy(fields, 2, Recompute::none));
+    const std::int64_t bad = programs[0].grid.world_size() - 1;
+    const auto options = failing(bad, [] { throw std::runtime_error("the matmul is tired"); });
+    try {
+      train_nano(programs, options);
+      FAIL() << "a rank threw";
+    } catch (const EnvironmentError&) {
+      FAIL() << "not the environment's fault";
+    } catch (const std::runtime_error& error) {
+      const std::string message = error.what();
+      const std::string start = "rank " + std::to_string(bad) + " failed in step 2, routine ";
+      EXPECT_EQ(message.substr(0, start.size()), start);
+      EXPECT_NE(message.find(": the matmul is tired"), std::string::npos) << message;
+    }
+  }
+}
+
+void expect_deadline_error(const std::vector<Program>& programs, const TrainOptions& options,
+                           std::int64_t missing) {
+  try {
+    train_nano(programs, options);
+    FAIL() << "a rank stopped";
+  } catch (const EnvironmentError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("waited longer than the deadline of 0.2 s in step 2, routine "),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("all_reduce of "), std::string::npos) << message;
+    EXPECT_NE(message.find("rank " + std::to_string(missing) + " has not posted it"),
+              std::string::npos)
+        << message;
+  }
+}
+
+TEST(Failures, ARankThatStopsForLongerThanTheDeadlineEndsTheRun) {
+  const auto programs = nano_programs(nano_strategy("mp=2", 1, Recompute::none));
+  TrainOptions options = failing(1, [] { std::this_thread::sleep_for(milliseconds(500)); });
+  options.deadline = milliseconds(200);
+  expect_deadline_error(programs, options, 1);
+}
+
+TEST(Failures, ARankThatNeverComesBackIsLeftBehind) {
+  static std::atomic<bool> released{false};
+  static std::atomic<bool> left{false};
+  const auto programs = nano_programs(nano_strategy("mp=2", 1, Recompute::none));
+  TrainOptions options = failing(1, [] {
+    while (!released) std::this_thread::sleep_for(milliseconds(5));
+    left = true;
+  });
+  options.deadline = milliseconds(200);
+  expect_deadline_error(programs, options, 1);
+  // train() has returned while the rank is still inside its kernel; let it go for a clean exit.
+  EXPECT_FALSE(left);
+  released = true;
+  while (!left) std::this_thread::yield();
+  std::this_thread::sleep_for(milliseconds(100));
+}
+
+TEST(Failures, BeforeTheFirstStepNameTheRank) {
+  const auto programs = nano_programs(nano_strategy("mp=2", 1, Recompute::none));
+  TrainOptions options = steps_of(2);
+  options.backend_of_rank = [](std::int64_t rank) -> std::unique_ptr<Backend> {
+    class NoMatmul final : public Backend {
+     public:
+      std::string_view name() const override { return "no matmul"; }
+      Verdict supports(const Op&, std::span<const Tensor>) const override { return Verdict::yes(); }
+      std::unique_ptr<Kernel> prepare(const Op&, std::span<const Tensor>,
+                                      const RankContext&) override {
+        throw std::runtime_error("no kernels today");
+      }
+    };
+    if (rank == 0) return make_backend("cpu");
+    return std::make_unique<NoMatmul>();
+  };
+  try {
+    train_nano(programs, options);
+    FAIL() << "a rank threw";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "rank 1 failed before the first step: no kernels today");
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
