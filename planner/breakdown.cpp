@@ -18,7 +18,7 @@ enum Activity : std::size_t {
   kOptimizer,
   kTransfer,
   kCollectiveWait,
-  kPeerWait,
+  kStageWait,
   kActivities,
 };
 
@@ -47,11 +47,12 @@ void add_span(Changes& changes, Activity activity, Picoseconds begin, Picosecond
   --changes[end][activity];
 }
 
-void add_interval(Changes& changes, const Interval& interval, Picoseconds horizon) {
+void add_interval(Changes& changes, const Interval& interval, Picoseconds horizon, bool pipelined) {
   const OpClass op_class = row(interval.kind).op_class;
   if (op_class == OpClass::collective || op_class == OpClass::point_to_point) {
-    const bool collective = op_class == OpClass::collective;
-    add_span(changes, collective ? kCollectiveWait : kPeerWait, interval.posted, interval.begin,
+    const bool for_stage =
+        op_class == OpClass::point_to_point || (pipelined && interval.stream == Stream::world);
+    add_span(changes, for_stage ? kStageWait : kCollectiveWait, interval.posted, interval.begin,
              horizon);
     add_span(changes, kTransfer, interval.begin, interval.end, horizon);
   } else {
@@ -87,7 +88,7 @@ std::int64_t critical_rank(const Timeline& timeline) {
   return longest == busy.end() ? 0 : longest->first;
 }
 
-Breakdown break_down(const Timeline& timeline, Seconds step_time) {
+Breakdown break_down(const Timeline& timeline, Seconds step_time, bool pipelined) {
   const std::int64_t rank = critical_rank(timeline);
   std::optional<Picoseconds> start;
   for (const Interval& interval : timeline.intervals) {
@@ -96,7 +97,8 @@ Breakdown break_down(const Timeline& timeline, Seconds step_time) {
   Changes changes;
   for (const Interval& interval : timeline.intervals) {
     // The next step starts a period later; what still runs then is counted at its beginning.
-    if (interval.rank == rank) add_interval(changes, interval, *start + to_picoseconds(step_time));
+    if (interval.rank != rank) continue;
+    add_interval(changes, interval, *start + to_picoseconds(step_time), pipelined);
   }
   const std::array<Picoseconds, kActivities> totals = sweep(changes);
 
@@ -106,7 +108,7 @@ Breakdown break_down(const Timeline& timeline, Seconds step_time) {
   breakdown.backward = totals[kBackward].seconds();
   breakdown.optimizer = totals[kOptimizer].seconds();
   breakdown.exposed_communication = (totals[kTransfer] + totals[kCollectiveWait]).seconds();
-  breakdown.bubble = totals[kPeerWait].seconds();
+  breakdown.bubble = totals[kStageWait].seconds();
   Picoseconds counted;
   for (Picoseconds total : totals) counted += total;
   // Rounding to picoseconds may leave the rest a hair below zero.

@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 #include <span>
+#include <sstream>
+#include <vector>
 
 namespace plimsoll {
 namespace {
@@ -62,14 +65,29 @@ std::string loss_of(const RunnerUp& loser) {
   return fmt::format("+{} {}", to_text(loser.term_time), loser.term);
 }
 
+std::vector<std::string> words(const std::string& text) {
+  std::istringstream stream(text);
+  return {std::istream_iterator<std::string>(stream), {}};
+}
+
+/// The choices of `strategy` that `chosen` makes otherwise: "pp=2 micro_batch=4".
+std::string differences(const Strategy& strategy, const Strategy& chosen) {
+  const std::vector<std::string> usual = words(strategy_summary(chosen));
+  std::string text;
+  for (const std::string& word : words(strategy_summary(strategy))) {
+    if (std::find(usual.begin(), usual.end(), word) == usual.end()) text += " " + word;
+  }
+  return text;
+}
+
 void describe_runners_up(Out out, const Plan& plan) {
   if (plan.runners_up.empty()) return;
-  fmt::format_to(out, "runners-up, and the term by which each loses most\n");
+  fmt::format_to(out, "runners-up: the term by which each loses most, and where it differs\n");
   for (const RunnerUp& loser : plan.runners_up) {
     const double slower = 100 * (loser.step_time / plan.prediction.step_time - 1);
-    fmt::format_to(out, "  {:>9} ({:+.1f} %)  peak {:>9}  {:<36}\n    {}\n",
-                   to_text(loser.step_time), slower, to_text(loser.peak), loss_of(loser),
-                   strategy_summary(loser.strategy));
+    fmt::format_to(out, "  {:>8} ({:+.1f} %)  peak {:>8}  {:<32} {}\n", to_text(loser.step_time),
+                   slower, to_text(loser.peak), loss_of(loser),
+                   differences(loser.strategy, plan.strategy));
   }
 }
 

@@ -44,10 +44,9 @@ FlopsPerSecond peak_of(const Cluster& cluster, DType dtype) {
 }
 
 void fill_rates(Prediction& prediction, const Job& job, std::span<const Program> programs,
-                const Cluster& cluster, std::int64_t devices) {
+                const Cluster& cluster, FlopsPerSecond rate, std::int64_t devices) {
   const double step = prediction.step_time.value();
   const auto sequences = static_cast<double>(job.global_batch);
-  const FlopsPerSecond rate = peak_of(cluster, job.precision);
   const double available = step * static_cast<double>(devices) * rate.value();
   // Backward costs twice the forward matmuls (docs/formats.md, MFU).
   const double model = 3.0 * forward_matmul_flops_per_sequence(job).value() * sequences;
@@ -68,6 +67,8 @@ StagePrediction predict_stage(const Program& program, Bytes capacity) {
 
 Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
                     const CostModel& costs, std::int64_t devices, Bytes reserve, Folding folding) {
+  // First: the cost model takes it for granted that the device can compute in this dtype.
+  const FlopsPerSecond rate = peak_of(costs.cluster(), job.precision);
   const std::vector<Program> programs = lower({job, strategy, framework});
   Simulation simulation = simulate(programs, costs, folding);
 
@@ -80,8 +81,8 @@ Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& f
   for (std::size_t i = 0; i < simulation.by_provenance.size() && op_time.value() > 0; ++i) {
     prediction.share_by_provenance[i] = simulation.by_provenance[i] / op_time;
   }
-  prediction.breakdown = break_down(simulation.timeline, simulation.step_time);
-  fill_rates(prediction, job, programs, costs.cluster(), devices);
+  prediction.breakdown = break_down(simulation.timeline, simulation.step_time, strategy.pp > 1);
+  fill_rates(prediction, job, programs, costs.cluster(), rate, devices);
 
   evaluation.score.fits = true;
   for (const Program& program : programs) {

@@ -88,8 +88,8 @@ RunnerUp runner_up(const Candidate& loser, const Candidate& best, Bytes reserve)
   }
   if (result.step_time == best.score.prediction.step_time || result.term.empty()) {
     result.term_time = Seconds();
-    result.term = loser.score.peak > best.score.peak ? "memory" : "tie";
-    result.term_bytes = loser.score.peak - best.score.peak;
+    result.term_bytes = std::max(Bytes(), loser.score.peak - best.score.peak);
+    result.term = result.term_bytes > Bytes() ? "memory" : "tie";
   }
   return result;
 }

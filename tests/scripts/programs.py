@@ -24,7 +24,7 @@ CLUSTER = {
         "memory_bandwidth": "10 GB/s",
         "peak": {"fp32": "100 GFLOP/s"},
     },
-    "levels": [{"name": "memory", "devices": 0, "bandwidth": "5 GB/s", "latency": "2 us"}],
+    "levels": [{"name": "memory", "devices": None, "bandwidth": "5 GB/s", "latency": "2 us"}],
     "source": "chosen for tests, not measured",
 }
 
