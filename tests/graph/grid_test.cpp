@@ -1,0 +1,50 @@
+#include "graph/grid.h"
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace plimsoll {
+namespace {
+
+Grid grid_2_2_3() {  // mp 2, dp 2, pp 3
+  Grid grid;
+  grid.degree = {2, 1, 1, 2, 3};
+  return grid;
+}
+
+TEST(Grid, FirstAxisOfTheOrderChangesFastest) {
+  const Grid grid = grid_2_2_3();
+  EXPECT_EQ(grid.world_size(), 12);
+  EXPECT_EQ(grid.coordinates(7), (Coordinates{1, 0, 0, 1, 1}));  // 7 = 1 + 2*1 + 4*1
+  EXPECT_EQ(grid.rank({1, 0, 0, 1, 1}), 7);
+}
+
+TEST(Grid, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
+  const Grid grid = grid_2_2_3();
+  EXPECT_EQ(members(grid, {{Axis::mp}, false}, 7), (std::vector<std::int64_t>{6, 7}));
+  EXPECT_EQ(members(grid, {{Axis::pp}, false}, 7), (std::vector<std::int64_t>{3, 7, 11}));
+  EXPECT_EQ(members(grid, {{Axis::pp}, true}, 3), (std::vector<std::int64_t>{3, 11}));
+  EXPECT_EQ(size(grid, {{Axis::mp, Axis::pp}, false}), 6);
+  EXPECT_EQ(size(grid, {{Axis::pp}, true}), 2);
+  EXPECT_EQ(index_in(grid, {{Axis::mp}, false}, 7), 1);
+}
+
+TEST(Grid, GroupTextRoundTrips) {
+  for (const Group& group : {Group{}, Group{{Axis::mp}, false},
+                             Group{{Axis::sharding, Axis::dp}, false}, Group{{Axis::pp}, true}}) {
+    EXPECT_EQ(group_from(to_text(group)), group) << to_text(group);
+  }
+  EXPECT_EQ(group_from("mp,tp"), std::nullopt);
+}
+
+RC_GTEST_PROP(Grid, RanksAndCoordinatesAreInverse, ()) {
+  Grid grid;
+  for (auto& degree : grid.degree) degree = *rc::gen::inRange<std::int64_t>(1, 5);
+  for (std::size_t i = kAxes; i-- > 1;)
+    std::swap(grid.order[i], grid.order[*rc::gen::inRange<std::size_t>(0, i + 1)]);
+  const std::int64_t rank = *rc::gen::inRange<std::int64_t>(0, grid.world_size());
+  RC_ASSERT(grid.rank(grid.coordinates(rank)) == rank);
+}
+
+}  // namespace
+}  // namespace plimsoll

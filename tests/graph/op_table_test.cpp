@@ -1,0 +1,75 @@
+#include "graph/op_table.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/text.h"
+
+namespace plimsoll {
+namespace {
+
+/// The op and tensors of a small text.
+struct Case {
+  Graph graph;
+  const Op& op() const { return graph.ops[0]; }
+};
+
+Case parse(const std::string& tensors, const std::string& op) {
+  return {parse_graph("graph g\n" + tensors + "op " + op + "\n", "case")};
+}
+
+TEST(OpTable, EveryKindHasItsRow) {
+  for (std::size_t i = 0; i < kOpKinds; ++i) EXPECT_EQ(row(OpKind(i)).kind, OpKind(i));
+}
+
+TEST(OpTable, MatmulCountsTwoFlopsPerMultiplyAdd) {
+  // (3 x 5)(5 x 7): 3*5*7 multiply-adds.
+  const Case c = parse(
+      "tensor %0 a f32[3,5] activation\ntensor %1 b f32[5,7] activation\ntensor %2 c f32[3,7] "
+      "activation\n",
+      "matmul forward (%0, %1) -> (%2)");
+  EXPECT_EQ(flops(c.op(), c.graph.tensors).value(), 2 * 3 * 5 * 7);
+  EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(4 * (15 + 35 + 21)));
+}
+
+TEST(OpTable, WeightsFoldTrailingDimensionsAndBatchesDoNot) {
+  // dX = dY W^T with W [8, 3, 2, 4]: 6 x 24 times 24 x 8.
+  const Case folded = parse(
+      "tensor %0 dy f32[6,3,2,4] activation\ntensor %1 w f32[8,3,2,4] activation\ntensor %2 dx "
+      "f32[6,8] activation\n",
+      "matmul backward (%0, %1) -> (%2) transpose_b=true");
+  EXPECT_EQ(matmul_shape(folded.op(), folded.graph.tensors), (MatmulShape{1, 6, 8, 24}));
+  // Scores of 2 x 3 heads, sequence 5, head size 4.
+  const Case batched = parse(
+      "tensor %0 q f32[2,3,5,4] activation\ntensor %1 k f32[2,3,5,4] activation\n"
+      "tensor %2 s f32[2,3,5,5] activation\n",
+      "matmul forward (%0, %1) -> (%2) batch_dims=2 transpose_b=true");
+  EXPECT_EQ(matmul_shape(batched.op(), batched.graph.tensors), (MatmulShape{6, 5, 5, 4}));
+}
+
+TEST(OpTable, AccumulatingOutputsAreReadAndWritten) {
+  const Case c = parse("tensor %0 dy f32[6,4] activation\ntensor %1 db f32[4] gradient\n",
+                       "bias_gradient backward (%0) -> (%1)");
+  EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(4 * (24 + 4 + 4)));
+}
+
+TEST(OpTable, AdamReadsFourArenasAndWritesThreeOfTheOwnedElements) {
+  // 12 parameters sharded over 4 ranks: 3 owned elements, 7 passes of 4 bytes.
+  const Case c = parse(
+      "tensor %0 p f32[12] parameter arena\ntensor %1 g f32[12] gradient arena\ntensor %2 m f32[3] "
+      "optimizer_state arena\n"
+      "tensor %3 v f32[3] optimizer_state arena\ntensor %4 s f32[4] scalar\n",
+      "adamw optimizer (%0, %1, %2, %3, %4) -> (%0, %2, %3)");
+  EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(7 * 4 * 3));
+}
+
+TEST(OpTable, IllegalShapesNameTheProblem) {
+  const Case c = parse(
+      "tensor %0 a f32[3,5] activation\ntensor %1 b f32[6,7] activation\ntensor %2 c f32[3,7] "
+      "activation\n",
+      "matmul forward (%0, %1) -> (%2)");
+  EXPECT_EQ(row(c.op().kind).check(c.op(), c.graph.tensors).reason(),
+            "inner dimensions differ: 5 and 6");
+}
+
+}  // namespace
+}  // namespace plimsoll
