@@ -51,7 +51,9 @@ std::vector<Violation> check(const Plan& plan) {
 }
 
 bool nearly_equal(double a, double b) {
-  return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b));
+  // An infinite bound would be near everything.
+  return std::isfinite(a) && std::isfinite(b) &&
+         std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b));
 }
 
 }  // namespace plimsoll

@@ -29,8 +29,8 @@ inline Bytes example_total(const BytesByRole& bytes) {
   return total;
 }
 
-/// Two micro-batches through one rank of a stage: forward 2 ms, backward 4 ms, optimizer 1 ms, every
-/// phase as two ops; stage 1 works one forward later. Times are scaled by `slowness` / 100.
+/// Two micro-batches through one rank of a stage: forward 2 ms, backward 4 ms, optimizer 1 ms,
+/// every phase as two ops; stage 1 works one forward later. Times are scaled by `slowness` / 100.
 inline void append_example_rank(Timeline& timeline, std::int64_t rank, std::int64_t stage,
                                 std::int64_t slowness) {
   const auto at = [&](double milliseconds) {

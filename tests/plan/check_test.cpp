@@ -1,0 +1,250 @@
+// The checker: a plan of the planner passes; one tampered fixture per rule is refused by that rule.
+#include "plan/check.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <set>
+
+#include "models/cluster.h"
+#include "planner/search.h"
+#include "tests/plan/example_plan.h"
+
+namespace plimsoll {
+namespace {
+
+/// Two stages of two replicas that recompute, so that every rule has something to look at.
+Plan planned(const Fixed& fixed, std::int64_t devices) {
+  Cluster cluster;
+  cluster.name = "test-cpu";
+  cluster.nodes = 1;
+  cluster.devices_per_node = 4;
+  cluster.device.name = "test-core";
+  cluster.device.kind = DeviceKind::cpu_core;
+  cluster.device.memory = Bytes(std::int64_t{4} << 30);
+  cluster.device.memory_bandwidth = BytesPerSecond(1e10);
+  cluster.device.peak_fp32 = FlopsPerSecond(1e11);
+  cluster.levels = {{"memory", 0, BytesPerSecond(5e9), Seconds(2e-6)}};
+  cluster.source = "chosen for tests, not measured";
+  SearchRequest request;
+  request.job = example_job();
+  request.framework = bundled_framework();
+  request.devices = devices;
+  request.fixed = fixed;
+  request.cluster_digest = digest(cluster_text(cluster));
+  return search(request, CostModel(cluster, std::nullopt, request.framework));
+}
+
+const Plan& valid_plan() {
+  static const Plan plan = planned({{"pp", "2"}, {"dp", "2"}, {"recompute", "full"}}, 4);
+  return plan;
+}
+
+std::string text_of(const std::vector<Violation>& violations) {
+  std::string text;
+  for (const Violation& violation : violations) {
+    text += violation.rule + ": " + violation.message + "\n";
+  }
+  return text;
+}
+
+/// An interval of rank `rank`'s compute stream, the `index`-th.
+Interval& compute(Plan& plan, std::int64_t rank, std::size_t index) {
+  for (Interval& interval : plan.timeline.intervals) {
+    if (interval.rank == rank && interval.stream == Stream::compute && index-- == 0)
+      return interval;
+  }
+  throw std::logic_error("no such interval");
+}
+
+/// A change to a valid plan, and the other rules it cannot help breaking.
+struct Tampering {
+  std::function<void(Plan&)> change;
+  std::set<std::string> also = {};
+};
+
+void scale_rates(Plan& plan, double factor) {
+  plan.prediction.peak_flops = plan.prediction.peak_flops * (1 / factor);
+  plan.prediction.mfu *= factor;
+  plan.prediction.hfu *= factor;
+}
+
+RunnerUp loser(const Plan& plan) {
+  RunnerUp runner_up = plan.runners_up.at(0);
+  runner_up.fits = true;
+  runner_up.step_time = plan.prediction.step_time * 2;
+  runner_up.term = "bubble";
+  runner_up.term_time = plan.prediction.step_time;
+  return runner_up;
+}
+
+/// One entry per rule, by the rule's name.
+std::map<std::string, Tampering> tamperings() {
+  std::map<std::string, Tampering> all;
+  // The strategy. Programs cannot be rebuilt then, so rules about them stay silent.
+  all["job-well-formed"] = {[](Plan& p) { p.job.layers = -4; }, {"mfu-formula"}};
+  all["devices-product"] = {[](Plan& p) { p.devices = 8; }, {"mfu-formula"}};
+  all["batch-divides"] = {[](Plan& p) { p.strategy.micro_batch = 3; }, {"strategy-legal"}};
+  all["layers-cover"] = {[](Plan& p) { p.strategy.layer_split = {1, 2}; }, {"strategy-legal"}};
+  all["sharding-stage"] = {[](Plan& p) { p.strategy.sharding_stage = 1; }, {"strategy-legal"}};
+  all["strategy-legal"] = {[](Plan& p) { p.strategy.send_slots = 0; }};
+  // Programs and memory.
+  all["input-digests"] = {[](Plan& p) { p.cluster_digest = "abc"; }};
+  all["stage-count"] = {[](Plan& p) { p.program_digests.push_back(digest("x")); }};
+  all["program-digests"] = {[](Plan& p) { p.program_digests[1] = digest("x"); }};
+  all["peak-bytes"] = {[](Plan& p) { p.prediction.stages[0].peak -= Bytes(64); },
+                       {"classes-sum", "timeline-memory"}};
+  all["peak-by-class"] = {[](Plan& p) {
+                            auto& role = p.prediction.stages[1].by_role;
+                            role[std::size_t(TensorRole::gradient)] -= Bytes(64);
+                            role[std::size_t(TensorRole::saved)] += Bytes(64);
+                          },
+                          {"timeline-memory"}};
+  all["classes-sum"] = {
+      [](Plan& p) { p.prediction.stages[1].by_role[std::size_t(TensorRole::scalar)] += Bytes(64); },
+      {"peak-by-class", "timeline-memory"}};
+  all["arena-bytes"] = {[](Plan& p) { p.prediction.stages[0].arena += Bytes(64); },
+                        {"timeline-memory"}};
+  all["arena-holds-peak"] = {[](Plan& p) { p.prediction.stages[0].arena = Bytes(64); },
+                             {"arena-bytes", "timeline-memory"}};
+  all["fits-capacity"] = {[](Plan& p) {
+    for (auto& stage : p.prediction.stages) stage.capacity = Bytes(1024);
+  }};
+  all["one-capacity"] = {[](Plan& p) { p.prediction.stages[1].capacity += Bytes(1); }};
+  // The prediction.
+  all["step-time-positive"] = {
+      [](Plan& p) { p.prediction.step_time = Seconds(0); },
+      {"tokens-per-second", "mfu-formula", "breakdown-sums", "compute-fits-step"}};
+  all["tokens-per-second"] = {[](Plan& p) { p.prediction.tokens_per_second *= 1.001; }};
+  all["mfu-range"] = {[](Plan& p) { scale_rates(p, 2 / p.prediction.mfu); }};
+  all["mfu-formula"] = {[](Plan& p) { p.prediction.mfu *= 0.999; }};
+  all["hfu-formula"] = {[](Plan& p) { p.prediction.hfu *= 1.001; }};
+  all["hfu-above-mfu"] = {[](Plan& p) { p.prediction.hfu = p.prediction.mfu * 0.9; },
+                          {"hfu-formula"}};
+  all["peak-source"] = {[](Plan& p) { p.prediction.peak_source.clear(); }};
+  all["breakdown-not-negative"] = {[](Plan& p) {
+    Breakdown& breakdown = p.prediction.breakdown;
+    breakdown.bubble += breakdown.dispatch + Seconds(1e-6);
+    breakdown.dispatch = Seconds(-1e-6);
+  }};
+  all["breakdown-sums"] = {[](Plan& p) { p.prediction.breakdown.forward += Seconds(1e-6); }};
+  all["recompute-as-chosen"] = {
+      [](Plan& p) { p.strategy.recompute = Recompute::none; },
+      {"program-digests", "peak-bytes", "peak-by-class", "arena-bytes", "hfu-formula"}};
+  all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0.5, 0, 0, 0}; }};
+  all["timing-claim"] = {[](Plan& p) {
+    p.oversubscribed = true;
+    p.device_kind = DeviceKind::gpu;
+  }};
+  // The timeline.
+  all["timeline-ranks"] = {[](Plan& p) { p.timeline.memory[1].rank = 4; }};
+  all["timeline-ordered"] = {
+      [](Plan& p) { std::swap(p.timeline.intervals.front(), p.timeline.intervals.back()); },
+      {"compute-in-turn"}};
+  all["intervals-forward"] = {[](Plan& p) {
+    Interval& interval = compute(p, 0, 0);
+    interval.end = interval.begin - Picoseconds(1);
+  }};
+  all["communication-posted"] = {
+      [](Plan& p) { compute(p, 0, 3).posted = compute(p, 0, 3).begin - Picoseconds(1); }};
+  all["compute-in-turn"] = {
+      [](Plan& p) { compute(p, 0, 2).end = compute(p, 0, 3).begin + Picoseconds(1); }};
+  all["compute-fits-step"] = {[](Plan& p) {
+    Interval last = p.timeline.intervals.back();
+    last.stream = Stream::compute;
+    last.kind = OpKind::add;
+    last.posted = last.begin = last.end;
+    last.end = last.end + to_picoseconds(p.prediction.step_time * 2);
+    p.timeline.intervals.push_back(last);
+  }};
+  all["timeline-routines"] = {[](Plan& p) { compute(p, 0, 0).routine = "siesta"; }};
+  all["timeline-memory"] = {[](Plan& p) { p.timeline.memory[0].arena += Bytes(64); }};
+  all["memory-curve"] = {[](Plan& p) { p.timeline.memory[0].curve.clear(); }};
+  all["timeline-capped"] = {[](Plan& p) { p.timeline_truncated = true; }};
+  // The search.
+  all["search-counts"] = {[](Plan& p) { p.search.space += 1; }};
+  all["infeasible-count"] = {[](Plan& p) { p.search.infeasible = p.search.evaluated; }};
+  all["runners-up-counted"] = {[](Plan& p) {
+    p.search.evaluated = 1;
+    p.search.pruned = {{"everything else", p.search.space - 1}};
+  }};
+  all["runners-up-legal"] = {[](Plan& p) {
+    p.runners_up[0] = loser(p);
+    p.runners_up[0].strategy.mp = 3;
+  }};
+  all["runners-up-distinct"] = {[](Plan& p) {
+    p.runners_up[0] = loser(p);
+    p.runners_up[0].strategy = p.strategy;
+  }};
+  all["runners-up-lose"] = {[](Plan& p) {
+    p.runners_up[0] = loser(p);
+    p.runners_up[0].step_time = p.prediction.step_time * 0.5;
+  }};
+  all["runners-up-terms"] = {[](Plan& p) {
+    p.runners_up[0] = loser(p);
+    p.runners_up[0].term = "bad luck";
+  }};
+  return all;
+}
+
+TEST(Check, AcceptsWhatThePlannerEmits) {
+  EXPECT_EQ(text_of(check(valid_plan())), "");
+  for (std::int64_t devices : {1, 2, 4}) EXPECT_EQ(text_of(check(planned({}, devices))), "");
+}
+
+TEST(Check, AcceptsAPlanThatWentThroughItsFile) {
+  EXPECT_EQ(text_of(check(parse_plan(plan_text(valid_plan()), "FILE"))), "");
+}
+
+TEST(Check, HasATamperedFixtureForEveryRule) {
+  std::set<std::string> named, tampered;
+  for (const Rule& rule : rules()) {
+    EXPECT_TRUE(named.insert(std::string(rule.name)).second) << rule.name;
+    EXPECT_FALSE(rule.sentence.empty()) << rule.name;
+  }
+  for (const auto& [rule, tampering] : tamperings()) tampered.insert(rule);
+  EXPECT_EQ(named, tampered);
+  EXPECT_GE(named.size(), 15u);
+}
+
+TEST(Check, NamesTheBrokenRule) {
+  ASSERT_FALSE(valid_plan().runners_up.empty());
+  for (const auto& [rule, tampering] : tamperings()) {
+    Plan plan = valid_plan();
+    tampering.change(plan);
+    std::set<std::string> broken;
+    for (const Violation& violation : check(plan)) {
+      EXPECT_FALSE(violation.message.empty());
+      broken.insert(violation.rule);
+    }
+    std::set<std::string> expected = tampering.also;
+    expected.insert(rule);
+    EXPECT_EQ(broken, expected) << rule << "\n" << text_of(check(plan));
+  }
+}
+
+TEST(Check, SaysWhatWasFoundAndWhatIsRight) {
+  Plan plan = valid_plan();
+  const std::int64_t right = plan.prediction.stages[0].peak.count();
+  plan.prediction.stages[0].peak += Bytes(64);
+  const std::vector<Violation> violations = check(plan);
+  const auto peak = std::find_if(violations.begin(), violations.end(),
+                                 [](const Violation& v) { return v.rule == "peak-bytes"; });
+  ASSERT_NE(peak, violations.end());
+  EXPECT_EQ(peak->message, "stage 0: peak of " + std::to_string(right + 64) +
+                               " bytes stated, its program peaks at " + std::to_string(right));
+}
+
+TEST(Check, NamesTheStageWhoseProgramDiffers) {
+  Plan plan = valid_plan();
+  plan.job.optimizer.weight_decay = 0.2;  // the plan of another job, otherwise consistent
+  const std::vector<Violation> violations = check(plan);
+  ASSERT_EQ(violations.size(), 1u) << text_of(violations);
+  EXPECT_EQ(violations[0].rule, "program-digests");
+  EXPECT_EQ(violations[0].message.find("stage 0: "), 0u);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,183 @@
+// The plan and measurement files: what is written is read back, and nothing else is.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "base/json.h"
+#include "tests/plan/example_plan.h"
+
+namespace plimsoll {
+namespace {
+
+/// The example's text after `change` on its JSON.
+std::string changed(const std::string& text, const std::function<void(Json&)>& change) {
+  Json json = Json::parse(text);
+  change(json);
+  return json.dump();
+}
+
+/// Pointer of the refusal; empty when the text was accepted.
+template <class Parse>
+std::string refused_at(const std::string& text, Parse parse) {
+  try {
+    parse(text, "FILE");
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.file(), "FILE");
+    return error.pointer();
+  }
+  return "";
+}
+
+std::string plan_refused_at(const std::function<void(Json&)>& change) {
+  return refused_at(changed(plan_text(example_plan()), change), parse_plan);
+}
+
+std::string measured_refused_at(const std::function<void(Json&)>& change) {
+  return refused_at(changed(measured_text(example_measured(example_plan())), change),
+                    parse_measured);
+}
+
+TEST(PlanFile, ReadsBackToTheSameBytes) {
+  const std::string text = plan_text(example_plan());
+  EXPECT_EQ(plan_text(parse_plan(text, "FILE")), text);
+}
+
+TEST(PlanFile, ReadsBackEveryField) {
+  const Plan plan = example_plan();
+  const Plan read = parse_plan(plan_text(plan), "FILE");
+  EXPECT_EQ(read.job, plan.job);
+  EXPECT_EQ(read.framework, plan.framework);
+  EXPECT_EQ(read.strategy, plan.strategy);
+  EXPECT_EQ(read.timeline, plan.timeline);
+  EXPECT_EQ(read.program_digests, plan.program_digests);
+  EXPECT_EQ(read.calibration_digest, "");
+  EXPECT_EQ(read.prediction.stages[1].by_role, plan.prediction.stages[1].by_role);
+  EXPECT_EQ(read.prediction.share_by_provenance, plan.prediction.share_by_provenance);
+  EXPECT_EQ(read.prediction.breakdown.bubble, Seconds(0.0065));
+  EXPECT_EQ(read.runners_up[0].term, "optimizer");
+  EXPECT_EQ(read.search.pruned[0].count, 6);
+}
+
+TEST(PlanFile, BeginsWithItsVersion) {
+  EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 1,");
+}
+
+TEST(PlanFile, WritesOneIntervalPerLine) {
+  const std::string text = plan_text(example_plan());
+  EXPECT_NE(text.find("\n      {\"rank\":0,\"stream\":\"compute\",\"kind\":\"matmul\","
+                      "\"phase\":\"forward\",\"routine\":\"layer.forward\",\"layer\":0,"
+                      "\"micro_batch\":0,\"begin_ps\":0,\"end_ps\":1500000000},\n"),
+            std::string::npos);
+}
+
+TEST(PlanFile, WritesPostedOnlyWhereItWaits) {
+  const Json json = Json::parse(plan_text(example_plan()));
+  std::size_t waiting = 0;
+  for (const Json& interval : json["timeline"]["intervals"])
+    waiting += interval.contains("posted_ps");
+  // Rank 0: its second send and both receives; rank 2: both receives and both sends.
+  EXPECT_EQ(waiting, 7u);
+}
+
+TEST(PlanFile, RefusesMissingAndUnknownKeys) {
+  const Json json = Json::parse(plan_text(example_plan()));
+  for (const auto& member : json.items()) {
+    EXPECT_EQ(plan_refused_at([&](Json& plan) { plan.erase(member.key()); }), "/" + member.key());
+  }
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["colour"] = "red"; }), "/colour");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["timeline"]["intervals"][3]["shade"] = 1; }),
+            "/timeline/intervals/3/shade");
+}
+
+TEST(PlanFile, RefusesWrongTypes) {
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["version"] = 2; }), "/version");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["devices"] = 2.5; }), "/devices");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["device_kind"] = "abacus"; }), "/device_kind");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["prediction"]["mfu"] = "high"; }),
+            "/prediction/mfu");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["prediction"]["stages"][1]["peak_bytes"] = -1; }),
+            "/prediction/stages/1/peak_bytes");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["timeline"]["intervals"][0]["begin_ps"] = 0.5; }),
+            "/timeline/intervals/0/begin_ps");
+}
+
+TEST(PlanFile, PointsIntoEmbeddedFiles) {
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["job"]["layers"] = -4; }), "/job/layers");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["strategy"]["mp"] = "two"; }), "/strategy/mp");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["runners_up"][0]["strategy"]["pp"] = 0.5; }),
+            "/runners_up/0/strategy/pp");
+}
+
+TEST(PlanFile, RefusesACurveWithColumnsOfUnequalLength) {
+  EXPECT_EQ(plan_refused_at([](Json& plan) {
+              plan["timeline"]["memory"][0]["curve"]["by_class"]["saved"].push_back(0);
+            }),
+            "/timeline/memory/0/curve/by_class/saved");
+}
+
+TEST(PlanFile, KeepsTheFirstIntervalsOfALongTimeline) {
+  Plan plan = example_plan();
+  plan.timeline.intervals.clear();
+  // Two ranks of 15,000 intervals each: of both, the first 10,000 begin before the cap.
+  for (std::int64_t rank : {0, 2}) {
+    for (std::int64_t i = 0; i < 15'000; ++i) {
+      Interval interval;
+      interval.rank = rank;
+      interval.posted = interval.begin = Picoseconds(i);
+      interval.end = Picoseconds(i + 1);
+      plan.timeline.intervals.push_back(interval);
+    }
+  }
+  const Plan read = parse_plan(plan_text(plan), "FILE");
+  EXPECT_TRUE(read.timeline_truncated);
+  ASSERT_EQ(read.timeline.intervals.size(), kMostIntervals);
+  EXPECT_EQ(read.timeline.intervals[9'999].rank, 0);
+  EXPECT_EQ(read.timeline.intervals[9'999].begin, Picoseconds(9'999));
+  EXPECT_EQ(read.timeline.intervals[10'000].rank, 2);
+  EXPECT_EQ(read.timeline.intervals[10'000].begin, Picoseconds(0));
+  EXPECT_FALSE(plan.timeline_truncated);
+  cap_timeline(plan);
+  EXPECT_EQ(plan.timeline, read.timeline);
+}
+
+TEST(MeasuredFile, ReadsBackToTheSameBytes) {
+  const Measured measured = example_measured(example_plan());
+  const std::string text = measured_text(measured);
+  const Measured read = parse_measured(text, "FILE");
+  EXPECT_EQ(measured_text(read), text);
+  EXPECT_EQ(read.timeline, measured.timeline);
+  EXPECT_EQ(read.losses, measured.losses);
+  EXPECT_EQ(read.step_times, measured.step_times);
+}
+
+TEST(MeasuredFile, WritesALossThatIsNoNumberAsNull) {
+  Measured measured = example_measured(example_plan());
+  measured.losses[2] = std::numeric_limits<double>::quiet_NaN();
+  measured.gradient_norms[5] = std::numeric_limits<double>::infinity();
+  const Measured read = parse_measured(measured_text(measured), "FILE");
+  EXPECT_TRUE(std::isnan(read.losses[2]));
+  EXPECT_FALSE(std::isfinite(read.gradient_norms[5]));
+  EXPECT_EQ(read.losses[3], 4.4);
+}
+
+TEST(MeasuredFile, RefusesMissingAndWrong) {
+  const Json json = Json::parse(measured_text(example_measured(example_plan())));
+  for (const auto& member : json.items()) {
+    EXPECT_EQ(measured_refused_at([&](Json& file) { file.erase(member.key()); }),
+              "/" + member.key());
+  }
+  EXPECT_EQ(measured_refused_at([](Json& file) { file["losses"][0] = "low"; }), "/losses");
+  EXPECT_EQ(measured_refused_at([](Json& file) { file["step_times_s"][1] = -1; }), "/step_times_s");
+  EXPECT_EQ(measured_refused_at([](Json& file) { file["version"] = 9; }), "/version");
+}
+
+TEST(Files, RefuseTruncatedText) {
+  const std::string text = plan_text(example_plan());
+  EXPECT_THROW(parse_plan(text.substr(0, text.size() / 2), "FILE"), InputError);
+  EXPECT_THROW(parse_measured("", "FILE"), InputError);
+}
+
+}  // namespace
+}  // namespace plimsoll
