@@ -58,10 +58,6 @@ std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
     case OpKind::layer_norm_backward:
     case OpKind::bias_add:
     case OpKind::bias_gradient:
-    case OpKind::split_heads:
-    case OpKind::split_heads_backward:
-    case OpKind::merge_heads:
-    case OpKind::merge_heads_backward:
     case OpKind::causal_softmax:
     case OpKind::causal_softmax_backward:
     case OpKind::logits_max:

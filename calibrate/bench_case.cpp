@@ -1,0 +1,281 @@
+#include "calibrate/bench_case.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kVocabulary = 256;  // of embeddings: bytes
+constexpr std::int64_t kSequence = 128;
+constexpr std::int64_t kHidden = 256;  // of ops without rows
+constexpr std::int64_t kHeadWidth = 64;
+
+TensorId add_tensor(BenchCase& into, Shape shape, DType dtype = DType::f32) {
+  Tensor tensor;
+  tensor.name = "t" + std::to_string(into.tensors.size());
+  tensor.dtype = dtype;
+  tensor.shape = std::move(shape);
+  into.tensors.push_back(std::move(tensor));
+  return TensorId(into.tensors.size() - 1);
+}
+
+void input(BenchCase& into, Shape shape, DType dtype = DType::f32) {
+  into.op.inputs.push_back(add_tensor(into, std::move(shape), dtype));
+}
+void output(BenchCase& into, Shape shape, DType dtype = DType::f32) {
+  into.op.outputs.push_back(add_tensor(into, std::move(shape), dtype));
+}
+/// A state tensor: input and output under one id.
+void state(BenchCase& into, Shape shape) {
+  input(into, std::move(shape));
+  into.op.outputs.push_back(into.op.inputs.back());
+}
+
+void add_token_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
+  switch (into.op.kind) {
+    case OpKind::load_tokens:
+    case OpKind::load_targets:
+      into.op.params = DataParams{std::min(n, kSequence)};
+      into.program.micro_batch = n / std::min(n, kSequence);
+      return output(into, {n}, DType::i32);
+    case OpKind::embedding:
+      into.op.params = VocabularyParams{kVocabulary, 1, 1};
+      input(into, {n}, DType::i32);
+      input(into, {kVocabulary, row});
+      return output(into, {n, row});
+    case OpKind::embedding_backward:
+      into.op.params = VocabularyParams{kVocabulary, 1, 1};
+      input(into, {n, row});
+      input(into, {n}, DType::i32);
+      return output(into, {kVocabulary, row});
+    case OpKind::position_add:
+      input(into, {n, kHidden});
+      input(into, {std::min(n, kSequence), kHidden});
+      return output(into, {n, kHidden});
+    case OpKind::position_add_backward:
+      input(into, {n, kHidden});
+      return output(into, {std::min(n, kSequence), kHidden});
+    default:
+      INVARIANT(false, "not an op over tokens");
+  }
+}
+
+void add_row_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
+  switch (into.op.kind) {
+    case OpKind::layer_norm:
+      into.op.params = NormParams{};
+      input(into, {n, row}), input(into, {row}), input(into, {row});
+      return output(into, {n, row}), output(into, {n}), output(into, {n});
+    case OpKind::layer_norm_backward:
+      into.op.params = NormParams{};
+      input(into, {n, row}), input(into, {n, row}), input(into, {row});
+      input(into, {n}), input(into, {n});
+      return output(into, {n, row}), output(into, {row}), output(into, {row});
+    case OpKind::bias_add:
+      input(into, {n, row}), input(into, {row});
+      return output(into, {n, row});
+    case OpKind::bias_gradient:
+      input(into, {n, row});
+      return output(into, {row});
+    case OpKind::logits_max:
+      into.op.params = VocabularyParams{row, 1, 1};
+      input(into, {n, row});
+      return output(into, {n});
+    case OpKind::logits_sum_exp:
+      into.op.params = VocabularyParams{row, 1, 1};
+      input(into, {n, row}), input(into, {n}), input(into, {n}, DType::i32);
+      return output(into, {n, 2});
+    case OpKind::cross_entropy_backward:
+      into.op.params = VocabularyParams{row, 1, 1.0 / double(n)};
+      input(into, {n, row}), input(into, {n}, DType::i32), input(into, {n});
+      return output(into, {n, row});
+    default:
+      INVARIANT(false, "not an op over rows");
+  }
+}
+
+void add_attention_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
+  const std::int64_t s = std::min(n, kSequence), heads = kHidden / kHeadWidth;
+  const Shape split = {n / s, heads, s, kHeadWidth};
+  const Shape joined = {n, kHidden}, packed = {n, 3, heads, kHeadWidth};
+  switch (into.op.kind) {
+    case OpKind::split_heads:
+      input(into, packed);
+      output(into, split), output(into, split), output(into, split);
+      break;
+    case OpKind::split_heads_backward:
+      input(into, split), input(into, split), input(into, split);
+      output(into, packed);
+      break;
+    case OpKind::merge_heads:
+      input(into, split), output(into, joined);
+      break;
+    case OpKind::merge_heads_backward:
+      input(into, joined), output(into, split);
+      break;
+    case OpKind::causal_softmax:
+      input(into, {n, 1, row, row});
+      return output(into, {n, 1, row, row});
+    case OpKind::causal_softmax_backward:
+      input(into, {n, 1, row, row}), input(into, {n, 1, row, row});
+      return output(into, {n, 1, row, row});
+    default:
+      INVARIANT(false, "not an op of attention");
+  }
+  into.op.params = AttentionParams{s, 1};
+}
+
+void add_flat_ops(BenchCase& into, std::int64_t n) {
+  switch (into.op.kind) {
+    case OpKind::gelu:
+      return input(into, {n}), output(into, {n});
+    case OpKind::gelu_backward:
+    case OpKind::add:
+      return input(into, {n}), input(into, {n}), output(into, {n});
+    case OpKind::token_loss:
+      into.op.params = VocabularyParams{kVocabulary, 1, 1.0 / double(n)};
+      input(into, {n}), input(into, {n, 2}), input(into, {kScalars});
+      output(into, {n});
+      return into.op.outputs.push_back(into.op.inputs.back());
+    case OpKind::begin_step:
+      return state(into, {kScalars});
+    case OpKind::fill:
+      into.op.params = FillParams{0};
+      return output(into, {n});
+    case OpKind::squared_norm:
+      into.op.params = FlatParams{1};
+      return input(into, {n}), output(into, {1});
+    case OpKind::clip_factor:
+      into.op.params = ClipParams{1};
+      return input(into, {1}), state(into, {kScalars});
+    case OpKind::adamw: {
+      into.op.params = AdamParams{1e-3, 0.9, 0.95, 1e-8, 0.1};
+      state(into, {n}), input(into, {n}), state(into, {n}), state(into, {n});
+      return input(into, {kScalars});
+    }
+    default:
+      INVARIANT(false, std::string(to_text(into.op.kind)) + " is not a memory-bound op");
+  }
+}
+
+/// One segment and one bucket over an arena of n elements.
+void add_arena(Program& program, std::int64_t n) {
+  Segment segment;
+  segment.parameter = "all";
+  segment.shape = {n};
+  segment.elements = n;
+  segment.decay = true;
+  program.segments = {segment};
+  program.buckets = {{0, n}};
+}
+
+/// n: tokens, rows, matrices or elements, whatever the kind is made of.
+BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
+  BenchCase result;
+  result.op.kind = kind;
+  result.row = has_rows(kind) ? row : 0;
+  add_arena(result.program, n);
+  switch (kind) {
+    case OpKind::load_tokens:
+    case OpKind::load_targets:
+    case OpKind::embedding:
+    case OpKind::embedding_backward:
+    case OpKind::position_add:
+    case OpKind::position_add_backward:
+      add_token_ops(result, n, row);
+      break;
+    case OpKind::layer_norm:
+    case OpKind::layer_norm_backward:
+    case OpKind::bias_add:
+    case OpKind::bias_gradient:
+    case OpKind::logits_max:
+    case OpKind::logits_sum_exp:
+    case OpKind::cross_entropy_backward:
+      result.ids = row;
+      add_row_ops(result, n, row);
+      break;
+    case OpKind::split_heads:
+    case OpKind::split_heads_backward:
+    case OpKind::merge_heads:
+    case OpKind::merge_heads_backward:
+    case OpKind::causal_softmax:
+    case OpKind::causal_softmax_backward:
+      add_attention_ops(result, n, row);
+      break;
+    default:
+      add_flat_ops(result, n);
+  }
+  return result;
+}
+
+}  // namespace
+
+bool has_rows(OpKind kind) {
+  switch (kind) {
+    case OpKind::embedding:
+    case OpKind::embedding_backward:
+    case OpKind::layer_norm:
+    case OpKind::layer_norm_backward:
+    case OpKind::bias_add:
+    case OpKind::bias_gradient:
+    case OpKind::causal_softmax:
+    case OpKind::causal_softmax_backward:
+    case OpKind::logits_max:
+    case OpKind::logits_sum_exp:
+    case OpKind::cross_entropy_backward:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::vector<OpKind> memory_bound_kinds() {
+  std::vector<OpKind> kinds;
+  for (std::size_t i = 0; i < kOpKinds; ++i) {
+    if (row(OpKind(i)).op_class == OpClass::memory_bound) kinds.push_back(OpKind(i));
+  }
+  return kinds;
+}
+
+BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row) {
+  // Bytes grow linearly with n: two cases give constant and slope. Sequences must come out whole.
+  const BenchCase one = sized_case(kind, kSequence, row);
+  const BenchCase two = sized_case(kind, 2 * kSequence, row);
+  const std::int64_t at_one = bytes_moved(one.op, one.tensors).count();
+  const std::int64_t slope = bytes_moved(two.op, two.tensors).count() - at_one;
+  if (slope == 0) return one;  // begin_step, clip_factor
+  const double wanted = double(kSequence) * (1 + double(moved.count() - at_one) / double(slope));
+  auto n = std::max(std::int64_t{1}, std::int64_t(wanted + 0.5));
+  if (n > kSequence) n -= n % kSequence;
+  return sized_case(kind, n, row);
+}
+
+BenchCase matmul_case(const MatmulShape& shape, const MatmulPoint& form) {
+  BenchCase result;
+  result.op.kind = OpKind::matmul;
+  MatmulParams params;
+  params.batch_dims = shape.batch > 1 ? 1 : 0;
+  params.transpose_a = form.transpose_a;
+  params.transpose_b = form.transpose_b;
+  params.accumulate = form.accumulate;
+  // Products of attention are scaled, those of weights are not.
+  if (shape.batch > 1) params.scale = 0.125;
+  result.op.params = params;
+  const auto matrix = [&](std::int64_t rows, std::int64_t columns, bool transposed) {
+    Shape dims;
+    if (shape.batch > 1) dims.push_back(shape.batch);
+    dims.push_back(transposed ? columns : rows);
+    dims.push_back(transposed ? rows : columns);
+    return dims;
+  };
+  input(result, matrix(shape.m, shape.k, form.transpose_a));
+  input(result, matrix(shape.k, shape.n, form.transpose_b));
+  if (form.bias) input(result, {shape.n});
+  output(result, matrix(shape.m, shape.n, false));
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,37 @@
+// Bench cases: single ops with operands, in the sizes that transformer training runs them in.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/op.h"
+#include "graph/op_table.h"
+#include "graph/program.h"
+#include "graph/tensor.h"
+#include "models/calibration.h"
+
+namespace plimsoll {
+
+/// One op to be measured.
+struct BenchCase {
+  Op op;
+  std::vector<Tensor> tensors;
+  std::int64_t row = 0;    ///< OpPoint::row
+  std::int64_t ids = 256;  ///< values of i32 operands lie in [0, ids)
+  /// What arena and data ops look up: one segment, one bucket, the micro-batch.
+  Program program;
+};
+
+/// shape.batch times (m x k)(k x n), stored and accumulated as `form` says.
+BenchCase matmul_case(const MatmulShape& shape, const MatmulPoint& form);
+
+/// A memory-bound op that moves about `moved` bytes, on rows of length `row` where it has rows.
+BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row);
+
+/// Kinds whose cost is by bytes moved, in order of OpKind.
+std::vector<OpKind> memory_bound_kinds();
+/// Whether a kind works row by row, so that the length of a row matters beside the bytes: the
+/// innermost dimension of its widest operand.
+bool has_rows(OpKind kind);
+
+}  // namespace plimsoll

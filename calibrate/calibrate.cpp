@@ -1,0 +1,219 @@
+#include "calibrate/calibrate.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "calibrate/collectives.h"
+#include "calibrate/crew.h"
+#include "calibrate/dispatch.h"
+#include "calibrate/op_bench.h"
+#include "graph/op_table.h"
+#include "runtime/cpu/backend.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// More than the caches of a core hold, so that rotated operands come from memory.
+constexpr Bytes kFootprint{std::int64_t{32} << 20};
+
+/// Shares of the budget by when they end: dispatch takes what it takes (about a second).
+constexpr double kCollectivesEnd = 0.25, kMemoryEnd = 0.55;
+
+/// 0..count-1 in an order in which every prefix is spread over the whole range: multiples of a
+/// stride near the golden section that is coprime to count.
+std::vector<std::size_t> spread_order(std::size_t count) {
+  auto stride = std::max<std::size_t>(1, std::size_t(double(count) * 0.618));
+  while (std::gcd(stride, count) != 1) ++stride;
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) order[i] = i * stride % count;
+  return order;
+}
+
+/// Runs the parts of a calibration against the clock.
+class Session {
+ public:
+  explicit Session(const CalibrationRequest& request)
+      : request_(request), start_(Clock::now()), cores_(available_cores()) {}
+
+  MachineCalibration run() {
+    MachineCalibration machine;
+    Calibration& calibration = machine.calibration;
+    describe(calibration);
+    auto collectives = collective_sweep(request_.size);
+    auto memory = memory_sweep(request_.size);
+    auto matmuls = matmul_sweep(request_.size);
+    total_ = 1 + collectives.size() + memory.size() + matmuls.size();
+
+    const bool quick = request_.size == SweepSize::quick;
+    const DispatchCost dispatch = measure_dispatch(quick ? kLeast : 25);
+    calibration.dispatch_op = dispatch.op;
+    calibration.dispatch_call = dispatch.call;
+    progress("dispatch");
+
+    calibration.collectives =
+        measure_part(std::move(collectives), kCollectivesEnd, [&](auto& point) {
+          const bool small = point.payload <= Bytes(1 << 20);
+          point = measure_collective(point.kind, point.ranks, point.payload, kFootprint,
+                                     small && !quick ? 4 * kLeast : kLeast);
+          progress(to_text(point.kind));
+        });
+    OpBench bench(request_.backend, cores_, kFootprint);
+    const Effort effort{kLeast, Seconds(quick ? 20e-6 : 200e-6)};
+    calibration.ops = measure_part(std::move(memory), kMemoryEnd, [&](auto& point) {
+      const BenchCase bench_case = memory_case(point.kind, point.moved, point.row);
+      point.moved = bytes_moved(bench_case.op, bench_case.tensors);
+      point.row = bench_case.row;
+      point.dtype = bench_case.tensors[bench_case.op.outputs.at(0).index()].dtype;
+      point.time = bench.measure(bench_case, effort);
+      progress(to_text(point.kind));
+    });
+    drop_repeats(calibration.ops);
+    calibration.matmuls = measure_part(std::move(matmuls), 1.0, [&](auto& point) {
+      point.time = bench.measure(matmul_case(point.shape, point), effort);
+      progress(to_text(OpKind::matmul));
+    });
+    machine.left_out = left_out_;
+    machine.cluster = cluster_of(calibration);
+    return machine;
+  }
+
+ private:
+  static constexpr std::int64_t kLeast = Effort::kLeast;
+
+  void describe(Calibration& calibration) const {
+    calibration.device = cpu_name() + " core";
+    calibration.backend = request_.backend;
+    calibration.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+    calibration.versions = {onednn_version(), std::string("g++ ") + __VERSION__};
+    calibration.busy_cores = cores_;
+  }
+
+  /// Measures points in spread order until `end` of the budget has passed; the others are dropped.
+  template <class Point, class Measure>
+  std::vector<Point> measure_part(std::vector<Point> points, double end, Measure measure) {
+    std::vector<bool> done(points.size());
+    for (std::size_t i : spread_order(points.size())) {
+      if (elapsed() > request_.budget * end) {
+        ++left_out_;
+        progress({});
+        continue;
+      }
+      measure(points[i]);
+      done[i] = true;
+    }
+    std::vector<Point> measured;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      if (done[i]) measured.push_back(points[i]);
+    }
+    return measured;
+  }
+
+  /// Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.
+  static void drop_repeats(std::vector<OpPoint>& points) {
+    const auto same = [](const OpPoint& a, const OpPoint& b) {
+      return a.kind == b.kind && a.moved == b.moved && a.row == b.row;
+    };
+    points.erase(std::unique(points.begin(), points.end(), same), points.end());
+  }
+
+  Cluster cluster_of(const Calibration& calibration) const;
+  static std::string cpu_name();
+
+  Seconds elapsed() const {
+    return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
+  }
+  void progress(std::string_view what) {
+    ++done_;
+    if (request_.progress && !what.empty()) request_.progress(std::string(what), done_, total_);
+  }
+
+  const CalibrationRequest& request_;
+  Clock::time_point start_;
+  std::int64_t cores_;
+  std::size_t done_ = 0, total_ = 0, left_out_ = 0;
+};
+
+std::string Session::cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown CPU";
+}
+
+/// The highest of `rate` over points.
+template <class Point, class Rate>
+double best(const std::vector<Point>& points, Rate rate) {
+  double result = 0;
+  for (const Point& point : points) result = std::max(result, rate(point));
+  return result;
+}
+
+/// Three digits, so that the file, whose quantities are spelled with units, says what it means.
+double round_to_three_digits(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(value)) - 2);
+  return std::round(value / unit) * unit;
+}
+
+Cluster Session::cluster_of(const Calibration& calibration) const {
+  Cluster cluster;
+  cluster.name = fmt::format("{} x {}", calibration.device, cores_);
+  cluster.nodes = 1;
+  cluster.devices_per_node = cores_;
+  cluster.device.name = calibration.device;
+  cluster.device.kind = DeviceKind::cpu_core;
+  const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+  if (pages <= 0 || page <= 0) throw EnvironmentError("cannot find out the memory of this machine");
+  cluster.device.memory = Bytes(std::int64_t{pages} * page / cores_);
+
+  const double peak = best(calibration.matmuls, [](const MatmulPoint& point) {
+    return (flops_of(point.shape) / point.time.median).value();
+  });
+  // The largest add: its operands come from memory.
+  OpPoint largest_add;
+  for (const OpPoint& point : calibration.ops) {
+    if (point.kind == OpKind::add && point.moved > largest_add.moved) largest_add = point;
+  }
+  CollectivePoint smallest, largest;
+  for (const CollectivePoint& point : calibration.collectives) {
+    if (point.kind != OpKind::send) continue;
+    if (smallest.ranks == 0 || point.payload < smallest.payload) smallest = point;
+    if (point.payload > largest.payload) largest = point;
+  }
+  INVARIANT(peak > 0 && largest_add.moved > Bytes(0) && largest.payload > Bytes(0),
+            "every part of a calibration measures something");
+  const auto rate = [](Bytes bytes, const Sample& time) {
+    return BytesPerSecond(round_to_three_digits((bytes / time.median).value()));
+  };
+  cluster.device.peak_fp32 = FlopsPerSecond(round_to_three_digits(peak));
+  cluster.device.memory_bandwidth = rate(largest_add.moved, largest_add.time);
+  cluster.levels = {{"shared memory", 0, rate(largest.payload, largest.time),
+                     Seconds(round_to_three_digits(smallest.time.median.value()))}};
+  cluster.source = fmt::format(
+      "measured on {} by planner calibrate, {} cores busy: peak fp32 is the best matmul rate, "
+      "memory bandwidth that of an add of {}, the level a send between two ranks of {} "
+      "(bandwidth) and {} (latency); memory is the machine's divided by its cores",
+      calibration.date, cores_, to_text(largest_add.moved), to_text(largest.payload),
+      to_text(smallest.payload));
+  return cluster;
+}
+
+}  // namespace
+
+MachineCalibration calibrate(const CalibrationRequest& request) { return Session(request).run(); }
+
+}  // namespace plimsoll

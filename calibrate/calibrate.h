@@ -1,0 +1,36 @@
+// Calibrate: measures this machine through a backend and the local communicator.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/units.h"
+#include "calibrate/sweep.h"
+#include "models/calibration.h"
+#include "models/cluster.h"
+
+namespace plimsoll {
+
+struct CalibrationRequest {
+  std::string backend = "cpu";
+  SweepSize size = SweepSize::full;
+  /// Time to spend. The sweep is measured in order of importance spread over its range; what does
+  /// not fit is left out and counted.
+  Seconds budget{50};
+  /// Called after each point: what is being measured, points done, of how many.
+  std::function<void(const std::string& what, std::size_t done, std::size_t of)> progress;
+};
+
+struct MachineCalibration {
+  Calibration calibration;
+  Cluster cluster;
+  std::size_t left_out = 0;  ///< points that the budget did not reach
+};
+
+/// Throws EnvironmentError where the machine does not say what it is.
+MachineCalibration calibrate(const CalibrationRequest& request);
+
+/// A table for people: best and median rates per kind, dispatch, unsteady points.
+std::string calibration_summary(const MachineCalibration& machine);
+
+}  // namespace plimsoll

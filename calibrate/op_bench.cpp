@@ -1,0 +1,128 @@
+#include "calibrate/op_bench.h"
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+#include "models/framework.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kMostSets = 4096;
+
+/// Where the operands of one set lie; tensors that share storage share an offset.
+struct Layout {
+  std::vector<Bytes> offsets;  // by tensor
+  Bytes size;
+};
+
+Layout layout_of(const BenchCase& bench_case) {
+  Layout layout;
+  const int in_place = row(bench_case.op.kind).in_place;
+  for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
+    const bool shares =
+        in_place >= 0 && !bench_case.op.outputs.empty() && bench_case.op.outputs[0] == TensorId(i);
+    if (shares) {
+      const TensorId original = bench_case.op.inputs[std::size_t(in_place)];
+      layout.offsets.push_back(layout.offsets[original.index()]);
+    } else {
+      layout.offsets.push_back(layout.size);
+      layout.size += round_up(bytes_of(bench_case.tensors[i]), kBlockAlignment);
+    }
+  }
+  return layout;
+}
+
+/// Values that keep every kind finite and away from denormals: between 0.1 and 1.
+std::vector<float> pattern() {
+  std::vector<float> values(std::size_t{1} << 16);
+  std::minstd_rand random(1);
+  std::uniform_real_distribution<float> uniform(0.1f, 1.0f);
+  for (float& value : values) value = uniform(random);
+  return values;
+}
+
+void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at) {
+  static const std::vector<float> values = pattern();
+  std::int64_t left = elements(tensor.shape);
+  if (tensor.dtype == DType::i32) {
+    for (std::int64_t i = 0; i < left; ++i) {
+      const auto id = std::int32_t(i * 7919 % ids);
+      std::memcpy(at + i * std::int64_t(sizeof(id)), &id, sizeof(id));
+    }
+    return;
+  }
+  while (left > 0) {
+    const std::int64_t part = std::min(left, std::int64_t(values.size()));
+    std::memcpy(at, values.data(), std::size_t(part) * sizeof(float));
+    at += part * std::int64_t(sizeof(float));
+    left -= part;
+  }
+}
+
+}  // namespace
+
+struct OpBench::Member {
+  std::unique_ptr<Backend> backend;
+  Pool pool, workspace;
+  RankContext context;
+  std::unique_ptr<Kernel> kernel;
+  /// Addresses of inputs and outputs, by set.
+  std::vector<std::vector<std::byte*>> inputs, outputs;
+};
+
+OpBench::OpBench(std::string_view backend, std::int64_t cores, Bytes footprint)
+    : footprint_(footprint), text_(std::size_t{1} << 20) {
+  for (std::size_t i = 0; i < text_.size(); ++i) text_[i] = std::byte(i * 31 % 251);
+  for (std::int64_t i = 0; i < cores; ++i) {
+    Member& member = *members_.emplace_back(std::make_unique<Member>());
+    member.backend = make_backend(backend);
+    member.pool = Pool(footprint);
+    member.workspace = Pool(bundled_framework().workspace);
+  }
+}
+
+OpBench::~OpBench() = default;
+
+TimedWork OpBench::prepare(Member& member, const BenchCase& bench_case) {
+  member.backend->enter_thread();
+  const Layout layout = layout_of(bench_case);
+  if (member.pool.memory().size() < std::size_t(layout.size.count())) {
+    member.pool = Pool(layout.size);
+  }
+  member.context.program = &bench_case.program;
+  member.context.text = {text_, 1};
+  member.context.workspace = member.workspace.memory();
+  member.kernel = member.backend->prepare(bench_case.op, bench_case.tensors, member.context);
+  const std::int64_t room = std::int64_t(member.pool.memory().size()) / layout.size.count();
+  member.inputs.clear();
+  member.outputs.clear();
+  for (std::int64_t set = 0; set < std::clamp(room, std::int64_t{1}, kMostSets); ++set) {
+    std::byte* base = member.pool.memory().data() + set * layout.size.count();
+    for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
+      fill_operand(bench_case.tensors[i], bench_case.ids, base + layout.offsets[i].count());
+    }
+    const auto addresses = [&](const std::vector<TensorId>& ids) {
+      std::vector<std::byte*> result;
+      for (TensorId id : ids) result.push_back(base + layout.offsets[id.index()].count());
+      return result;
+    };
+    member.inputs.push_back(addresses(bench_case.op.inputs));
+    member.outputs.push_back(addresses(bench_case.op.outputs));
+  }
+  return [&member, set = std::size_t{0}](std::int64_t) mutable {
+    member.kernel->run(member.inputs[set], member.outputs[set], RunPosition{});
+    if (++set == member.inputs.size()) set = 0;
+  };
+}
+
+Sample OpBench::measure(const BenchCase& bench_case, const Effort& effort) {
+  return measure_together(
+      cores(),
+      [&](std::int64_t member) { return prepare(*members_[std::size_t(member)], bench_case); },
+      effort);
+}
+
+}  // namespace plimsoll

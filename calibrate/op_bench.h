@@ -1,0 +1,35 @@
+// Op bench: times bench cases through a Backend, on every core at once.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "calibrate/bench_case.h"
+#include "calibrate/crew.h"
+#include "runtime/backend.h"
+
+namespace plimsoll {
+
+/// Memory, workspace and backend of every core, kept for all measurements.
+class OpBench {
+ public:
+  /// Operands rotate over `footprint` bytes per core, so that they come from memory; a case whose
+  /// operands are larger takes what it needs.
+  OpBench(std::string_view backend, std::int64_t cores, Bytes footprint);
+  ~OpBench();
+
+  /// All cores run the op at once, each on its own operands.
+  Sample measure(const BenchCase& bench_case, const Effort& effort);
+  std::int64_t cores() const { return std::int64_t(members_.size()); }
+
+ private:
+  struct Member;
+  TimedWork prepare(Member& member, const BenchCase& bench_case);
+
+  Bytes footprint_;
+  std::vector<std::byte> text_;
+  std::vector<std::unique_ptr<Member>> members_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,126 @@
+#include "calibrate/sweep.h"
+
+#include <algorithm>
+
+#include "calibrate/bench_case.h"
+
+namespace plimsoll {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+/// Larger products run at the rate of those below; they would only take time.
+constexpr Flops kLargest{3.5e9};
+
+/// Adds a point unless it is there already or too large.
+void add(std::vector<MatmulPoint>& to, MatmulShape shape, bool transpose_a, bool transpose_b,
+         bool accumulate, bool bias) {
+  if (flops_of(shape) > kLargest) return;
+  MatmulPoint point;
+  point.shape = shape;
+  point.transpose_a = transpose_a;
+  point.transpose_b = transpose_b;
+  point.accumulate = accumulate;
+  point.bias = bias;
+  if (std::find(to.begin(), to.end(), point) == to.end()) to.push_back(point);
+}
+
+/// y [n, out] = x [n, in] w [in, out] and its two gradients.
+void add_linear(std::vector<MatmulPoint>& to, std::int64_t n, std::int64_t in, std::int64_t out,
+                bool bias) {
+  add(to, {1, n, out, in}, false, false, false, bias);
+  add(to, {1, n, in, out}, false, true, false, false);
+  add(to, {1, in, out, n}, true, false, true, false);
+}
+
+/// The products of attention over `heads` heads (times sequences), forward and backward.
+void add_attention(std::vector<MatmulPoint>& to, std::int64_t heads, std::int64_t sequence,
+                   std::int64_t width) {
+  const MatmulShape square{heads, sequence, sequence, width};
+  const MatmulShape thin{heads, sequence, width, sequence};
+  add(to, square, false, true, false, false);  // scores, and gradient of probabilities
+  add(to, thin, false, false, false, false);   // context, and gradient of queries
+  add(to, thin, true, false, false, false);    // gradients of keys and values
+}
+
+}  // namespace
+
+Flops flops_of(const MatmulShape& shape) {
+  return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
+}
+
+std::vector<MatmulPoint> matmul_sweep(SweepSize size) {
+  const bool quick = size == SweepSize::quick;
+  const Sizes tokens = quick ? Sizes{32, 128} : Sizes{32, 128, 256, 512, 2048};
+  const Sizes hidden = quick ? Sizes{64} : Sizes{64, 128, 256, 512, 1024, 2048};
+  std::vector<MatmulPoint> points;
+  for (std::int64_t n : tokens) {
+    for (std::int64_t h : hidden) {
+      add_linear(points, n, h, 3 * h, true);
+      add_linear(points, n, h, h, true);
+      add_linear(points, n, h, 4 * h, true);
+      add_linear(points, n, 4 * h, h, true);
+      add_linear(points, n, h, 256, false);
+      add_linear(points, n, h, 128, false);  // half the vocabulary on each of two ranks
+    }
+  }
+  for (std::int64_t sequence : quick ? Sizes{32} : Sizes{32, 64, 128, 256, 512}) {
+    for (std::int64_t width : quick ? Sizes{16} : Sizes{16, 32, 64, 128}) {
+      for (std::int64_t heads : quick ? Sizes{4} : Sizes{2, 8, 48}) {
+        add_attention(points, heads, sequence, width);
+      }
+    }
+  }
+  return points;
+}
+
+std::vector<OpPoint> memory_sweep(SweepSize size) {
+  const bool quick = size == SweepSize::quick;
+  const Sizes sizes =
+      quick ? Sizes{16 * kKiB, kMiB} : Sizes{16 * kKiB, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
+  std::vector<OpPoint> points;
+  for (OpKind kind : memory_bound_kinds()) {
+    const bool softmax = kind == OpKind::causal_softmax || kind == OpKind::causal_softmax_backward;
+    Sizes rows = {0};
+    if (has_rows(kind)) rows = quick ? Sizes{64} : Sizes{64, 256, 1024};
+    if (softmax) rows = quick ? Sizes{32} : Sizes{32, 128, 512};
+    Sizes all_sizes = sizes;
+    // Ops over whole arenas are as large as the model.
+    const bool arena =
+        kind == OpKind::adamw || kind == OpKind::squared_norm || kind == OpKind::fill;
+    if (arena && !quick) all_sizes.push_back(64 * kMiB), all_sizes.push_back(256 * kMiB);
+    for (std::int64_t row : rows) {
+      for (std::int64_t bytes : all_sizes) {
+        OpPoint point;
+        point.kind = kind;
+        point.moved = Bytes(bytes);
+        point.row = row;
+        points.push_back(point);
+      }
+    }
+  }
+  return points;
+}
+
+std::vector<CollectivePoint> collective_sweep(SweepSize size) {
+  const std::int64_t largest = size == SweepSize::quick ? 64 * kKiB : 64 * kMiB;
+  std::vector<CollectivePoint> points;
+  const auto add_sizes = [&](OpKind kind, std::int64_t ranks) {
+    for (std::int64_t bytes = 256; bytes <= largest; bytes *= 4) {
+      CollectivePoint point;
+      point.kind = kind;
+      point.ranks = ranks;
+      point.payload = Bytes(bytes);
+      points.push_back(point);
+    }
+  };
+  for (std::int64_t ranks : {2, 4}) {
+    for (OpKind kind : {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather}) {
+      add_sizes(kind, ranks);
+    }
+  }
+  add_sizes(OpKind::send, 2);
+  return points;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,30 @@
+// What is measured: shapes, sizes and payloads of transformer training.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "models/calibration.h"
+
+namespace plimsoll {
+
+enum class SweepSize : std::uint8_t {
+  full,   ///< under a minute on two cores
+  quick,  ///< a few points of everything, for tests
+};
+
+/// Points to be timed: all but their `time` is set. Weights: hidden sizes h with h, 3h, 4h and 256
+/// outputs, forward (with bias; the output layer without), input gradients and weight gradients.
+/// Attention: the six products over heads.
+std::vector<MatmulPoint> matmul_sweep(SweepSize size);
+
+/// Kinds, bytes and rows of memory-bound ops.
+std::vector<OpPoint> memory_sweep(SweepSize size);
+
+/// Collectives among 2 and 4 ranks, and sends.
+std::vector<CollectivePoint> collective_sweep(SweepSize size);
+
+Flops flops_of(const MatmulShape& shape);
+
+}  // namespace plimsoll
