@@ -8,10 +8,11 @@
 #include <algorithm>
 #include <condition_variable>
 #include <ctime>
-#include <exception>
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -42,8 +43,11 @@ struct Run {
   std::int64_t ready = 0;     ///< ranks whose executor is built
   std::int64_t finished = 0;  ///< threads that are about to end
   bool failed = false;
-  std::exception_ptr failure;  ///< of the first rank that failed by itself
-  Picoseconds start;           ///< the instant when all ranks were ready
+  // Of the first rank that failed by itself; the calling thread throws it anew, so that no
+  // exception object is shared with a rank that may outlive the call.
+  bool environment = false;  ///< an EnvironmentError
+  std::string failure;
+  Picoseconds start;  ///< the instant when all ranks were ready
 
   // By rank; a rank writes its own entries, under the lock where the watcher reads them early.
   std::vector<std::vector<StepResult>> steps;
@@ -55,9 +59,12 @@ struct Run {
   }
   std::int64_t world() const { return std::int64_t(communicators.size()); }
 
-  void fail(std::exception_ptr error) {
+  void fail(const std::exception& error) {
     const std::lock_guard guard(lock);
-    if (!failed) failure = std::move(error);
+    if (!failed) {
+      environment = dynamic_cast<const EnvironmentError*>(&error) != nullptr;
+      failure = error.what();
+    }
     failed = true;
     changed.notify_all();
   }
@@ -122,7 +129,7 @@ void thread_of_rank(const std::shared_ptr<Run>& run, std::int64_t rank) {
   } catch (const RankFailure&) {
     // The rank that failed by itself reports.
   } catch (const std::exception& error) {
-    run->fail(std::current_exception());
+    run->fail(error);
     run->communicators[std::size_t(rank)]->abort(error.what());
   }
   const std::lock_guard guard(run->lock);
@@ -165,8 +172,8 @@ std::vector<std::thread> start_ranks(const std::shared_ptr<Run>& run) {
       threads.emplace_back([run, rank] { thread_of_rank(run, rank); });
     }
   } catch (const std::system_error& error) {
-    run->fail(std::make_exception_ptr(EnvironmentError(
-        fmt::format("cannot start the thread of rank {}: {}", threads.size(), error.what()))));
+    run->fail(EnvironmentError(
+        fmt::format("cannot start the thread of rank {}: {}", threads.size(), error.what())));
     const std::lock_guard guard(run->lock);
     run->finished += run->world() - std::int64_t(threads.size());
   }
@@ -214,6 +221,13 @@ bool watch(Run& run) {
   }
   const auto grace = std::max(run.options.deadline, std::chrono::milliseconds(1000));
   return run.changed.wait_for(guard, grace, all_ended);
+}
+
+void rethrow(Run& run) {
+  const std::lock_guard guard(run.lock);
+  if (!run.failed) return;
+  if (run.environment) throw EnvironmentError(run.failure);
+  throw std::runtime_error(run.failure);
 }
 
 Timeline merge(std::vector<Timeline>& traces) {
@@ -287,7 +301,7 @@ TrainResult train(std::span<const Program> programs, const Job& job, const Frame
   std::vector<std::thread> threads = start_ranks(run);
   const bool ended = watch(*run);
   for (std::thread& thread : threads) ended ? thread.join() : thread.detach();
-  if (run->failed) std::rethrow_exception(run->failure);
+  rethrow(*run);
   TrainResult result;
   result.measured = measure(*run);
   result.gradients = std::move(run->gradients);
