@@ -19,8 +19,9 @@ void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
   fmt::format_to(out, "  step time   {}{}\n", to_text(p.step_time),
                  makes_timing_claim ? "" : " (oversubscribed: no timing claim)");
   fmt::format_to(out, "  throughput  {:.0f} tokens/s\n", p.tokens_per_second);
-  fmt::format_to(out, "  MFU         {:.1f} % (HFU {:.1f} %) of {} per device: {}\n", 100 * p.mfu,
-                 100 * p.hfu, to_text(p.peak_flops), p.peak_source);
+  fmt::format_to(out, "  MFU         {:.1f} % (HFU {:.1f} %) of {} per device\n", 100 * p.mfu,
+                 100 * p.hfu, to_text(p.peak_flops));
+  fmt::format_to(out, "  that peak   {}\n", p.peak_source);
   fmt::format_to(out, "  costs      ");
   for (std::size_t i = 0; i < p.share_by_provenance.size(); ++i) {
     if (p.share_by_provenance[i] == 0) continue;
