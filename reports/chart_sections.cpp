@@ -70,7 +70,7 @@ std::string memory_chart(const ReportInput& input, const Timeline& timeline,
                                  : "",
       word, grouped(memory.peak.count()));
   return memory_svg(memory, {title, timeline_begin(timeline), common_span(input),
-                             byte_axis(input, capacity), capacity});
+                             timeline_end(timeline), byte_axis(input, capacity), capacity});
 }
 
 /// Predicted (of the rank's class) beside measured, or only what there is.

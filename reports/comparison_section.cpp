@@ -24,7 +24,13 @@ Cell pair_of_bars(const TimePair& time, Seconds most) {
           "bars", false};
 }
 
-void append_ops(std::vector<std::vector<Cell>>& rows, std::vector<KindComparison> ops) {
+/// Kinds by measured time: first those that matter to the step, then the rest, which few look for.
+struct Kinds {
+  std::vector<std::vector<Cell>> first, rest;
+};
+
+Kinds kinds_of(const Comparison& comparison) {
+  std::vector<KindComparison> ops = comparison.ops;
   std::stable_sort(ops.begin(), ops.end(), [](const KindComparison& a, const KindComparison& b) {
     return a.time.measured > b.time.measured;
   });
@@ -32,29 +38,38 @@ void append_ops(std::vector<std::vector<Cell>>& rows, std::vector<KindComparison
   for (const KindComparison& op : ops) {
     most = std::max({most, op.time.predicted, op.time.measured});
   }
+  Kinds kinds;
   for (const KindComparison& op : ops) {
     std::vector<Cell> row = time_row(to_text(op.kind), op.time);
     row[0].style = "key";
     row.push_back(pair_of_bars(op.time, most));
-    rows.push_back(std::move(row));
+    const bool matters = std::max(op.time.predicted, op.time.measured) >= 0.02 * most;
+    (matters ? kinds.first : kinds.rest).push_back(std::move(row));
   }
+  return kinds;
 }
 
 std::string times_table(const Comparison& comparison) {
+  const std::vector<Column> columns = {{"", "label"},
+                                       {"Predicted", "number"},
+                                       {"Measured", "number"},
+                                       {"Error", "number"},
+                                       {"Predicted above measured", "bars"}};
   std::vector<std::vector<Cell>> rows = {
       time_row("step time", comparison.step_time),
       time_row("exposed communication: wait", comparison.exposed_wait),
       time_row("exposed communication: transfer", comparison.exposed_transfer)};
   for (std::vector<Cell>& row : rows) row.push_back({"", "bars", false});
   rows.push_back({text_cell("By op kind, mean over ranks")});
-  append_ops(rows, comparison.ops);
-  return table("Time per step",
-               {{"", ""},
-                {"Predicted", "number"},
-                {"Measured", "number"},
-                {"Error", "number"},
-                {"Predicted above measured", "bars"}},
-               rows);
+  const Kinds kinds = kinds_of(comparison);
+  rows.insert(rows.end(), kinds.first.begin(), kinds.first.end());
+  std::string html = table("Time per step", columns, rows);
+  if (kinds.rest.empty()) return html;
+  return html +
+         fmt::format(
+             "<details><summary>{} more op kinds, each under 2 % of the longest</summary>\n",
+             kinds.rest.size()) +
+         table("", columns, kinds.rest) + "</details>\n";
 }
 
 /// Predicted, and below it measured with its mark.

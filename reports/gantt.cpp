@@ -18,7 +18,7 @@ namespace {
 constexpr double kWidth = 1120, kGutter = 150, kRight = 14;
 constexpr double kTop = 18, kAxis = 26, kRankGap = 10, kLaneGap = 2;
 constexpr double kComputeLane = 20, kOtherLane = 11;
-constexpr double kLeastBar = 0.25;
+constexpr double kLeastBar = 0.5;
 
 constexpr std::array<std::string_view, kStreams> kStreamLabels = {
     "compute",   "mp group",      "data group", "world",

@@ -57,7 +57,7 @@ void append_layer(std::string& svg, const std::vector<MemoryPoint>& curve, std::
                   [&](const MemoryPoint& point) { return point.by_role[role] == Bytes(); })) {
     return;
   }
-  const double end = axes.x(axes.options.begin + axes.options.span);
+  const double end = axes.x(axes.options.end);
   const auto until = [&](std::size_t i) {
     return i + 1 < curve.size() ? axes.x(curve[i + 1].time) : end;
   };

@@ -12,6 +12,7 @@ namespace plimsoll {
 struct MemoryChartOptions {
   std::string_view title;   ///< above the chart
   Picoseconds begin, span;  ///< of the time axis
+  Picoseconds end;          ///< the last point holds until here
   Bytes most;               ///< of the byte axis; equal for charts that are compared
   Bytes capacity;           ///< a line where it is on the axis, else said in words
 };

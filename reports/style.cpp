@@ -64,6 +64,7 @@ tbody th { font-weight: 500; white-space: nowrap; }
 .key, code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: 12.5px; }
 td.key { overflow-wrap: anywhere; }
 thead th.key { font-size: 11.5px; }
+.label { width: 30%; }
 .value { white-space: nowrap; }
 .bars { width: 38%; vertical-align: middle; }
 thead th.bars { vertical-align: bottom; }
