@@ -249,7 +249,7 @@ BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row) {
   if (slope == 0) return one;  // begin_step, clip_factor
   const double wanted = double(kSequence) * (1 + double(moved.count() - at_one) / double(slope));
   auto n = std::max(std::int64_t{1}, std::int64_t(wanted + 0.5));
-  if (n > kSequence) n -= n % kSequence;
+  if (n > kSequence && !has_rows(kind)) n -= n % kSequence;
   return sized_case(kind, n, row);
 }
 

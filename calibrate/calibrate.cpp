@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <numeric>
@@ -57,34 +56,14 @@ class Session {
     auto matmuls = matmul_sweep(request_.size);
     total_ = 1 + collectives.size() + memory.size() + matmuls.size();
 
-    const bool quick = request_.size == SweepSize::quick;
-    const DispatchCost dispatch = measure_dispatch(quick ? kLeast : 25);
+    const DispatchCost dispatch = measure_dispatch(quick() ? kLeast : 25);
     calibration.dispatch_op = dispatch.op;
     calibration.dispatch_call = dispatch.call;
     progress("dispatch");
-
-    calibration.collectives =
-        measure_part(std::move(collectives), kCollectivesEnd, [&](auto& point) {
-          const bool small = point.payload <= Bytes(1 << 20);
-          point = measure_collective(point.kind, point.ranks, point.payload, kFootprint,
-                                     small && !quick ? 4 * kLeast : kLeast);
-          progress(to_text(point.kind));
-        });
+    calibration.collectives = measure_collectives(std::move(collectives));
     OpBench bench(request_.backend, cores_, kFootprint);
-    const Effort effort{kLeast, Seconds(quick ? 20e-6 : 200e-6)};
-    calibration.ops = measure_part(std::move(memory), kMemoryEnd, [&](auto& point) {
-      const BenchCase bench_case = memory_case(point.kind, point.moved, point.row);
-      point.moved = bytes_moved(bench_case.op, bench_case.tensors);
-      point.row = bench_case.row;
-      point.dtype = bench_case.tensors[bench_case.op.outputs.at(0).index()].dtype;
-      point.time = bench.measure(bench_case, effort);
-      progress(to_text(point.kind));
-    });
-    drop_repeats(calibration.ops);
-    calibration.matmuls = measure_part(std::move(matmuls), 1.0, [&](auto& point) {
-      point.time = bench.measure(matmul_case(point.shape, point), effort);
-      progress(to_text(OpKind::matmul));
-    });
+    calibration.ops = measure_memory_bound(std::move(memory), bench);
+    calibration.matmuls = measure_matmuls(std::move(matmuls), bench);
     machine.left_out = left_out_;
     machine.cluster = cluster_of(calibration);
     return machine;
@@ -92,6 +71,45 @@ class Session {
 
  private:
   static constexpr std::int64_t kLeast = Effort::kLeast;
+
+  bool quick() const { return request_.size == SweepSize::quick; }
+  Effort effort() const { return {kLeast, Seconds(quick() ? 20e-6 : 200e-6)}; }
+
+  std::vector<CollectivePoint> measure_collectives(std::vector<CollectivePoint> points) {
+    const auto essential = [](const CollectivePoint& point) {
+      return point.kind == OpKind::send || point.payload == Bytes(1 << 14);
+    };
+    return measure_part(std::move(points), kCollectivesEnd, essential, [&](CollectivePoint& point) {
+      const bool often = point.payload <= Bytes(1 << 20) && !quick();
+      point = measure_collective(point.kind, point.ranks, point.payload, kFootprint,
+                                 often ? 4 * kLeast : kLeast);
+    });
+  }
+
+  std::vector<OpPoint> measure_memory_bound(std::vector<OpPoint> points, OpBench& bench) {
+    const auto essential = [](const OpPoint& point) { return point.moved == Bytes(1 << 20); };
+    points = measure_part(std::move(points), kMemoryEnd, essential, [&](OpPoint& point) {
+      const BenchCase bench_case = memory_case(point.kind, point.moved, point.row);
+      point.moved = bytes_moved(bench_case.op, bench_case.tensors);
+      point.row = bench_case.row;
+      point.dtype = bench_case.tensors[bench_case.op.outputs.at(0).index()].dtype;
+      point.time = bench.measure(bench_case, effort());
+    });
+    // Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.
+    const auto same = [](const OpPoint& a, const OpPoint& b) {
+      return a.kind == b.kind && a.moved == b.moved && a.row == b.row;
+    };
+    points.erase(std::unique(points.begin(), points.end(), same), points.end());
+    return points;
+  }
+
+  std::vector<MatmulPoint> measure_matmuls(std::vector<MatmulPoint> points, OpBench& bench) {
+    const MatmulShape first = points.front().shape;
+    const auto essential = [&](const MatmulPoint& point) { return point.shape == first; };
+    return measure_part(std::move(points), 1.0, essential, [&](MatmulPoint& point) {
+      point.time = bench.measure(matmul_case(point.shape, point), effort());
+    });
+  }
 
   void describe(Calibration& calibration) const {
     calibration.device = cpu_name() + " core";
@@ -101,18 +119,20 @@ class Session {
     calibration.busy_cores = cores_;
   }
 
-  /// Measures points in spread order until `end` of the budget has passed; the others are dropped.
-  template <class Point, class Measure>
-  std::vector<Point> measure_part(std::vector<Point> points, double end, Measure measure) {
+  /// Measures points in spread order until `end` of the budget has passed; the others are dropped,
+  /// except that `essential` points are measured whatever the clock says.
+  template <class Point, class Essential, class Measure>
+  std::vector<Point> measure_part(std::vector<Point> points, double end, Essential essential,
+                                  Measure measure) {
     std::vector<bool> done(points.size());
     for (std::size_t i : spread_order(points.size())) {
-      if (elapsed() > request_.budget * end) {
+      done[i] = elapsed() <= request_.budget * end || essential(points[i]);
+      if (done[i]) {
+        measure(points[i]);
+      } else {
         ++left_out_;
-        progress({});
-        continue;
       }
-      measure(points[i]);
-      done[i] = true;
+      progress(done[i] ? name_of(points[i]) : "left out");
     }
     std::vector<Point> measured;
     for (std::size_t i = 0; i < points.size(); ++i) {
@@ -121,12 +141,10 @@ class Session {
     return measured;
   }
 
-  /// Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.
-  static void drop_repeats(std::vector<OpPoint>& points) {
-    const auto same = [](const OpPoint& a, const OpPoint& b) {
-      return a.kind == b.kind && a.moved == b.moved && a.row == b.row;
-    };
-    points.erase(std::unique(points.begin(), points.end(), same), points.end());
+  static std::string_view name_of(const MatmulPoint&) { return to_text(OpKind::matmul); }
+  template <class Point>
+  static std::string_view name_of(const Point& point) {
+    return to_text(point.kind);
   }
 
   Cluster cluster_of(const Calibration& calibration) const;
@@ -137,7 +155,7 @@ class Session {
   }
   void progress(std::string_view what) {
     ++done_;
-    if (request_.progress && !what.empty()) request_.progress(std::string(what), done_, total_);
+    if (request_.progress) request_.progress(std::string(what), done_, total_);
   }
 
   const CalibrationRequest& request_;
@@ -161,12 +179,6 @@ double best(const std::vector<Point>& points, Rate rate) {
   double result = 0;
   for (const Point& point : points) result = std::max(result, rate(point));
   return result;
-}
-
-/// Three digits, so that the file, whose quantities are spelled with units, says what it means.
-double round_to_three_digits(double value) {
-  const double unit = std::pow(10, std::floor(std::log10(value)) - 2);
-  return std::round(value / unit) * unit;
 }
 
 Cluster Session::cluster_of(const Calibration& calibration) const {
@@ -196,13 +208,14 @@ Cluster Session::cluster_of(const Calibration& calibration) const {
   }
   INVARIANT(peak > 0 && largest_add.moved > Bytes(0) && largest.payload > Bytes(0),
             "every part of a calibration measures something");
+  // Through their text: the file spells quantities with units, and should do so in three digits.
   const auto rate = [](Bytes bytes, const Sample& time) {
-    return BytesPerSecond(round_to_three_digits((bytes / time.median).value()));
+    return parse_bytes_per_second(to_text(bytes / time.median));
   };
-  cluster.device.peak_fp32 = FlopsPerSecond(round_to_three_digits(peak));
+  cluster.device.peak_fp32 = parse_flops_per_second(to_text(FlopsPerSecond(peak)));
   cluster.device.memory_bandwidth = rate(largest_add.moved, largest_add.time);
   cluster.levels = {{"shared memory", 0, rate(largest.payload, largest.time),
-                     Seconds(round_to_three_digits(smallest.time.median.value()))}};
+                     parse_seconds(to_text(smallest.time.median))}};
   cluster.source = fmt::format(
       "measured on {} by planner calibrate, {} cores busy: peak fp32 is the best matmul rate, "
       "memory bandwidth that of an add of {}, the level a send between two ranks of {} "

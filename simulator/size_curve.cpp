@@ -29,8 +29,10 @@ Estimate SizeCurve::at(Bytes size) const {
     const double times = double(size.count()) / double(low.size.count());
     return {low.time.median * times, low.time.spread / 2 * times, Provenance::extrapolated};
   }
-  if (low.size.count() == 0) {  // no logarithm: the line through both
-    const double part = double(size.count()) / double(above->size.count());
+  if (low.size.count() == 0 || low.time.median <= Seconds(0) || above->time.median <= Seconds(0)) {
+    // No logarithms: the line through both.
+    const double part =
+        double((size - low.size).count()) / double((above->size - low.size).count());
     const Seconds time = low.time.median + (above->time.median - low.time.median) * part;
     return {time, std::max(low.time.spread, above->time.spread) / 2, Provenance::interpolated};
   }

@@ -1,0 +1,104 @@
+// A quick calibration of this machine: complete, plausible, and readable again.
+#include "calibrate/calibrate.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "calibrate/bench_case.h"
+#include "calibrate/collectives.h"
+#include "calibrate/crew.h"
+#include "calibrate/dispatch.h"
+#include "calibrate/op_bench.h"
+
+namespace plimsoll {
+namespace {
+
+void expect_sample(const Sample& sample) {
+  EXPECT_GT(sample.median.value(), 0);
+  EXPECT_GE(sample.spread.value(), 0);
+  EXPECT_GE(sample.samples, 7);
+}
+
+TEST(Calibrate, QuickRunMeasuresEverythingAndItsFilesReadBack) {
+  CalibrationRequest request;
+  request.size = SweepSize::quick;
+  request.budget = Seconds(1000);  // a slow machine leaves nothing out
+  std::size_t calls = 0;
+  request.progress = [&](const std::string&, std::size_t done, std::size_t of) {
+    EXPECT_EQ(done, ++calls);
+    EXPECT_LE(done, of);
+  };
+  const MachineCalibration machine = calibrate(request);
+  const Calibration& calibration = machine.calibration;
+  EXPECT_EQ(machine.left_out, 0u);
+  EXPECT_EQ(calibration.busy_cores, available_cores());
+  EXPECT_EQ(calibration.matmuls.size(), matmul_sweep(SweepSize::quick).size());
+  for (const MatmulPoint& point : calibration.matmuls) expect_sample(point.time);
+  std::set<OpKind> kinds;
+  for (const OpPoint& point : calibration.ops) {
+    expect_sample(point.time);
+    kinds.insert(point.kind);
+  }
+  EXPECT_EQ(kinds.size(), memory_bound_kinds().size());
+  EXPECT_EQ(calibration.collectives.size(), collective_sweep(SweepSize::quick).size());
+  for (const CollectivePoint& point : calibration.collectives) expect_sample(point.time);
+
+  EXPECT_EQ(parse_calibration(calibration_text(calibration), "test"), calibration);
+  EXPECT_EQ(parse_cluster(cluster_text(machine.cluster), "test"), machine.cluster);
+  EXPECT_EQ(machine.cluster.devices_per_node, available_cores());
+  EXPECT_EQ(machine.cluster.device.kind, DeviceKind::cpu_core);
+  EXPECT_NE(machine.cluster.source.find("measured"), std::string::npos);
+  EXPECT_NE(calibration_summary(machine).find("all_reduce of 4"), std::string::npos);
+}
+
+TEST(Calibrate, WithoutTimeEverythingIsLeftOutButSomethingOfEachPartIsNeeded) {
+  CalibrationRequest request;
+  request.size = SweepSize::quick;
+  request.budget = Seconds(1e-9);
+  const MachineCalibration machine = calibrate(request);
+  EXPECT_GT(machine.left_out, 0u);
+  EXPECT_FALSE(machine.calibration.matmuls.empty());
+  EXPECT_FALSE(machine.calibration.ops.empty());
+  EXPECT_FALSE(machine.calibration.collectives.empty());
+}
+
+TEST(OpBench, LargerWorkTakesLonger) {
+  OpBench bench("cpu", 1, Bytes(1 << 22));
+  const Effort effort{7, Seconds(20e-6)};
+  const MatmulPoint form;
+  const Sample small = bench.measure(matmul_case({1, 32, 32, 32}, form), effort);
+  const Sample large = bench.measure(matmul_case({1, 512, 512, 512}, form), effort);
+  EXPECT_GT(large.median / small.median, 20);  // 4096 times the operations
+}
+
+TEST(Collectives, LargerPayloadsTakeLonger) {
+  const auto time = [](std::int64_t bytes) {
+    return measure_collective(OpKind::all_reduce, 2, Bytes(bytes), Bytes(1 << 22), 15).time.median;
+  };
+  EXPECT_GT(time(1 << 22) / time(1 << 10), 20);  // 4096 times the bytes
+}
+
+TEST(Dispatch, EveryOpAndCallTakesSomeTime) {
+  const DispatchCost cost = measure_dispatch(7);
+  EXPECT_GE(cost.op.median.value(), 0);
+  EXPECT_GE(cost.call.median.value(), 0);
+  EXPECT_GT((cost.op.median + cost.call.median).value(), 0);
+}
+
+TEST(Crew, AnExceptionOnOneThreadReachesTheCaller) {
+  EXPECT_THROW(run_together(2,
+                            [](std::int64_t member) {
+                              if (member == 1) throw std::runtime_error("member 1");
+                            }),
+               std::runtime_error);
+  const Effort effort{7, Seconds(1e-6)};
+  const auto failing = [](std::int64_t member) -> TimedWork {
+    if (member == 1) throw std::runtime_error("member 1");
+    return [](std::int64_t) {};
+  };
+  EXPECT_THROW(measure_together(2, failing, effort), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace plimsoll

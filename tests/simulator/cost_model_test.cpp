@@ -1,0 +1,251 @@
+// Cost model: measured points, interpolation, extrapolation and datasheet, with their provenance.
+#include "simulator/cost_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hand_programs.h"
+
+namespace plimsoll {
+namespace {
+
+Sample sample(double microseconds) {
+  return {Seconds(microseconds * 1e-6), Seconds(microseconds * 1e-8), 7, false};
+}
+
+struct Case {
+  Op op;
+  std::vector<Tensor> tensors;
+};
+
+Tensor f32(Shape shape) {
+  Tensor tensor;
+  tensor.shape = std::move(shape);
+  return tensor;
+}
+
+/// gelu of n floats moves 8 n bytes.
+Case gelu(std::int64_t n) {
+  Case result;
+  result.op.kind = OpKind::gelu;
+  result.op.inputs = {TensorId(0)};
+  result.op.outputs = {TensorId(1)};
+  result.tensors = {f32({n}), f32({n})};
+  return result;
+}
+
+Case causal_softmax(std::int64_t matrices, std::int64_t s) {
+  Case result = gelu(1);
+  result.op.kind = OpKind::causal_softmax;
+  result.tensors = {f32({matrices, 1, s, s}), f32({matrices, 1, s, s})};
+  return result;
+}
+
+Case matmul(std::int64_t m, std::int64_t n, std::int64_t k, MatmulParams params = {}) {
+  Case result;
+  result.op.kind = OpKind::matmul;
+  result.op.inputs = {TensorId(0), TensorId(1)};
+  result.op.outputs = {TensorId(2)};
+  result.op.params = params;
+  result.tensors = {f32({m, k}), f32({k, n}), f32({m, n})};
+  return result;
+}
+
+Case collective(OpKind kind, std::int64_t floats) {
+  Case result;
+  result.op.kind = kind;
+  result.op.inputs = {TensorId(0)};
+  result.tensors = {f32({floats})};
+  if (kind == OpKind::send) {
+    result.op.params = TransferParams{1};
+  } else {
+    result.op.outputs = {TensorId(0)};
+    result.op.params = CollectiveParams{{{Axis::dp}, false}, Reduction::sum};
+  }
+  return result;
+}
+
+Calibration calibration() {
+  Calibration c;
+  c.dispatch_op = sample(0.5);
+  c.dispatch_call = sample(2);
+  c.ops = {{OpKind::gelu, DType::f32, Bytes(8'000), 0, sample(1)},
+           {OpKind::gelu, DType::f32, Bytes(800'000), 0, sample(100)},
+           {OpKind::causal_softmax, DType::f32, Bytes(8 * 64 * 64), 64, sample(10)},
+           {OpKind::causal_softmax, DType::f32, Bytes(8 * 64 * 64), 16, sample(40)}};
+  c.collectives = {{OpKind::all_reduce, 2, Bytes(1'000), sample(1)},
+                   {OpKind::all_reduce, 2, Bytes(100'000), sample(10)},
+                   {OpKind::all_reduce, 4, Bytes(1'000), sample(3)},
+                   {OpKind::send, 2, Bytes(1'000), sample(0.5)}};
+  return c;
+}
+
+CostModel calibrated(Calibration c = calibration()) {
+  return CostModel(hand_cluster(DeviceKind::cpu_core, 4), std::move(c), Framework{});
+}
+CostModel datasheet(DeviceKind kind = DeviceKind::cpu_core) {
+  return CostModel(hand_cluster(kind, 4), std::nullopt, Framework{});
+}
+
+void expect(const Estimate& estimate, double microseconds, Provenance provenance) {
+  EXPECT_NEAR(estimate.time.value() * 1e6, microseconds, microseconds * 1e-9);
+  EXPECT_EQ(estimate.provenance, provenance) << to_text(estimate.provenance);
+}
+
+Estimate local(const CostModel& costs, const Case& c) { return costs.local(c.op, c.tensors); }
+
+TEST(MemoryBound, AMeasuredSizeIsTheMeasuredTimeWithHalfItsSpread) {
+  const Estimate estimate = local(calibrated(), gelu(1'000));
+  expect(estimate, 1, Provenance::measured);
+  EXPECT_NEAR(estimate.spread.value(), 0.005e-6, 1e-15);
+}
+
+TEST(MemoryBound, BetweenTwoSizesLogarithmsAreInterpolated) {
+  // 80,000 is half way between 8,000 and 800,000 on a logarithmic scale; so is 10 between 1 and
+  // 100.
+  expect(local(calibrated(), gelu(10'000)), 10, Provenance::interpolated);
+}
+
+TEST(MemoryBound, BeyondTheRangeBandwidthAboveAndTimeBelowAreConstant) {
+  expect(local(calibrated(), gelu(1'000'000)), 1'000, Provenance::extrapolated);
+  expect(local(calibrated(), gelu(10)), 1, Provenance::extrapolated);
+}
+
+TEST(MemoryBound, RowLengthsAreInterpolatedToo) {
+  // 32 is half way between rows of 16 (40 us) and 64 (10 us) at the same 32,768 bytes.
+  expect(local(calibrated(), causal_softmax(1, 64)), 10, Provenance::measured);
+  expect(local(calibrated(), causal_softmax(4, 32)), 20, Provenance::interpolated);
+  expect(local(calibrated(), causal_softmax(256, 4)), 40, Provenance::extrapolated);
+}
+
+TEST(MemoryBound, AKindWithoutPointsIsChargedAtMemoryBandwidth) {
+  Case add = gelu(1'000);
+  add.op.kind = OpKind::add;
+  add.op.inputs = {TensorId(0), TensorId(0)};
+  expect(local(calibrated(), add), 12, Provenance::datasheet);  // 12,000 bytes at 1 byte/ns
+}
+
+TEST(Matmul, WithoutCalibrationTheRooflineDecides) {
+  // 10 x 10 x 1000: 200,000 operations at 1/ns; 80,400 bytes at 1/ns. Then k = 1: 200 against 480.
+  expect(local(datasheet(), matmul(10, 10, 1000)), 200, Provenance::datasheet);
+  expect(local(datasheet(), matmul(10, 10, 1)), 0.48, Provenance::datasheet);
+}
+
+/// A machine whose matmul time is 1 us + operations at 100/ns.
+double smooth_time(double m, double n, double k) { return 1 + 2 * m * n * k / 100e3; }
+
+CostModel matmul_model(Calibration c) {
+  Cluster cluster = hand_cluster(DeviceKind::cpu_core, 4);
+  cluster.device.memory_bandwidth = BytesPerSecond(50e9);
+  return CostModel(cluster, std::move(c), Framework{});
+}
+
+Calibration matmul_grid() {
+  Calibration c = calibration();
+  for (std::int64_t m : {64, 256, 1024}) {
+    for (std::int64_t n : {64, 256, 1024}) {
+      for (std::int64_t k : {64, 256, 1024}) {
+        MatmulPoint point;
+        point.shape = {1, m, n, k};
+        point.time = sample(smooth_time(double(m), double(n), double(k)));
+        c.matmuls.push_back(point);
+      }
+    }
+  }
+  return c;
+}
+
+TEST(Matmul, AMeasuredShapeIsTheMeasuredTime) {
+  const Estimate estimate = local(matmul_model(matmul_grid()), matmul(256, 64, 1024));
+  expect(estimate, smooth_time(256, 64, 1024), Provenance::measured);
+}
+
+TEST(Matmul, ShapesBetweenAreInterpolated) {
+  const CostModel costs = matmul_model(matmul_grid());
+  for (const auto& [m, n, k] : std::vector<std::array<std::int64_t, 3>>{
+           {128, 128, 128}, {512, 512, 512}, {64, 512, 128}, {1000, 100, 300}, {384, 1024, 256}}) {
+    const Estimate estimate = local(costs, matmul(m, n, k));
+    const double right = smooth_time(double(m), double(n), double(k));
+    EXPECT_NEAR(estimate.time.value() * 1e6, right, 0.12 * right) << m << " " << n << " " << k;
+    EXPECT_EQ(estimate.provenance, Provenance::interpolated);
+    EXPECT_GT(estimate.spread.value(), 0);
+  }
+}
+
+TEST(Matmul, ShapesOutsideAreExtrapolatedAtTheRateNearby) {
+  const Estimate estimate = local(matmul_model(matmul_grid()), matmul(4096, 4096, 1024));
+  EXPECT_EQ(estimate.provenance, Provenance::extrapolated);
+  const double right = smooth_time(4096, 4096, 1024);
+  EXPECT_NEAR(estimate.time.value() * 1e6, right, 0.1 * right);
+}
+
+TEST(Matmul, AnotherFormIsExtrapolatedFromTheNearest) {
+  MatmulParams transposed;
+  transposed.transpose_b = true;
+  Case c = matmul(256, 256, 256, transposed);
+  const Estimate estimate = local(matmul_model(matmul_grid()), c);
+  EXPECT_EQ(estimate.provenance, Provenance::extrapolated);
+  EXPECT_NEAR(estimate.time.value() * 1e6, smooth_time(256, 256, 256),
+              0.1 * smooth_time(256, 256, 256));
+}
+
+Estimate communication(const CostModel& costs, const Case& c, GroupSpread spread) {
+  return costs.communication(c.op, c.tensors, spread);
+}
+
+TEST(Communication, MeasuredInterpolatedAndScaledByRanks) {
+  const CostModel costs = calibrated();
+  const auto reduce = [](std::int64_t floats) { return collective(OpKind::all_reduce, floats); };
+  expect(communication(costs, reduce(250), {2, 0}), 1, Provenance::measured);
+  expect(communication(costs, reduce(2'500), {2, 0}), std::sqrt(10.0), Provenance::interpolated);
+  expect(communication(costs, reduce(250), {4, 0}), 3, Provenance::measured);
+  expect(communication(costs, reduce(250), {8, 0}), 6, Provenance::extrapolated);
+  expect(communication(costs, reduce(250), {1, 0}), 0, Provenance::measured);
+}
+
+TEST(Communication, AReceiveCostsWhatTheSendDoes) {
+  Case recv = collective(OpKind::send, 250);
+  recv.op.kind = OpKind::recv;
+  std::swap(recv.op.inputs, recv.op.outputs);
+  recv.op.params = TransferParams{-1};
+  expect(communication(calibrated(), recv, {2, 0}), 0.5, Provenance::measured);
+}
+
+TEST(Communication, WithoutCalibrationRingsOverTheLevel) {
+  // 4,000 bytes at 0.1 byte/ns within the node and 0.01 beyond; 0.1 and 1 us for each step.
+  const CostModel costs = datasheet(DeviceKind::gpu);
+  const auto time = [&](OpKind kind, GroupSpread spread) {
+    return communication(costs, collective(kind, 1'000), spread);
+  };
+  expect(time(OpKind::all_reduce, {4, 0}), 2 * 0.75 * 40 + 6 * 0.1, Provenance::datasheet);
+  expect(time(OpKind::reduce_scatter, {4, 0}), 0.75 * 40 + 3 * 0.1, Provenance::datasheet);
+  expect(time(OpKind::all_gather, {2, 1}), 0.5 * 400 + 1, Provenance::datasheet);
+  expect(time(OpKind::send, {2, 1}), 400 + 1, Provenance::datasheet);
+}
+
+TEST(Communication, TheInnermostLevelThatHoldsTheGroupCounts) {
+  const CostModel costs = datasheet();
+  EXPECT_EQ(costs.spread(4, 0, 3), (GroupSpread{4, 0}));
+  EXPECT_EQ(costs.spread(2, 4, 7), (GroupSpread{2, 0}));
+  EXPECT_EQ(costs.spread(2, 3, 4), (GroupSpread{2, 1}));
+  // By grid: dp pairs {0,2} {1,3} within the node of 4, pipeline neighbours 0 -> 4 beyond.
+  Grid grid;
+  grid.degree = {2, 1, 1, 2, 2};
+  const Case reduce = collective(OpKind::all_reduce, 1'000), send = collective(OpKind::send, 1'000);
+  expect(costs.communication(reduce.op, reduce.tensors, grid), 40 + 0.2, Provenance::datasheet);
+  expect(costs.communication(send.op, send.tensors, grid), 401, Provenance::datasheet);
+}
+
+TEST(Dispatch, IsMeasuredWhereCalibrated) {
+  EXPECT_EQ(calibrated().dispatch_op().count(), 500'000);
+  EXPECT_EQ(calibrated().dispatch_call().count(), 2'000'000);
+  EXPECT_GT(datasheet(DeviceKind::gpu).dispatch_op(), datasheet().dispatch_op());
+  EXPECT_EQ(datasheet().dispatch_call().count(), 0);
+  Calibration nothing;
+  EXPECT_EQ(calibrated(nothing).dispatch_op().count(), 1);  // an engine item takes some time
+}
+
+}  // namespace
+}  // namespace plimsoll
