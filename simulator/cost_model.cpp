@@ -112,9 +112,10 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const 
   const DType dtype = op_dtype(op, tensors);
   if (matmuls_.covers(dtype)) {
     const auto& params = std::get<MatmulParams>(op.params);
-    const MatmulForm form{params.transpose_a, params.transpose_b, params.accumulate,
-                          op.inputs.size() > 2, dtype};
-    return matmuls_.at(matmul_shape(op, tensors), form);
+    const MatmulShape shape = matmul_shape(op, tensors);
+    const MatmulForm form{params.transpose_a,   params.transpose_b, params.accumulate,
+                          op.inputs.size() > 2, shape.batch > 1,    dtype};
+    return matmuls_.at(shape, form);
   }
   const Seconds compute = flops(op, tensors) / peak_or_fp32(cluster_.device, dtype);
   const Seconds memory = bytes_moved(op, tensors) / cluster_.device.memory_bandwidth;

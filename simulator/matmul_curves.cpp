@@ -9,9 +9,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kDimensions = 4;              // batch, m, n, k
-constexpr std::size_t kUnknowns = kDimensions + 1;  // and the constant
-constexpr std::size_t kNeighbours = 6;              // whose range bounds the fit
+constexpr std::size_t kDimensions = 4;                  // batch, m, n, k
+constexpr std::size_t kUnknowns = 1 + 2 * kDimensions;  // constant, slopes and curvatures
+constexpr std::size_t kNeighbours = 10;                 // whose range bounds the fit
 using Logs = std::array<double, kDimensions>;
 using Row = std::array<double, kUnknowns>;
 
@@ -58,22 +58,28 @@ struct Neighbour {
   double distance = 0;  // squared, in doublings
   Logs offset{};        // from the wanted shape
   double value = 0;     // log of measured over roofline
+  double spread = 0;    // relative, of the measurement
 };
 
-/// Value at offset 0 of a linear fit, points weighted by closeness.
+/// Value at offset 0 of a quadratic fit without cross terms, points weighted by closeness (half a
+/// doubling away counts as near) and steadiness.
 double local_fit(const std::vector<Neighbour>& points) {
   std::array<Row, kUnknowns> matrix{};
   Row right{};
   for (const Neighbour& point : points) {
-    const double weight = 1 / ((point.distance + 0.25) * (point.distance + 0.25));
+    const double doubt = 1 + (point.spread / 0.05) * (point.spread / 0.05);
+    const double weight = 1 / (std::pow(point.distance + 0.25, 3) * doubt);
     Row row{1};
-    std::copy(point.offset.begin(), point.offset.end(), row.begin() + 1);
+    for (std::size_t i = 0; i < kDimensions; ++i) {
+      row[1 + i] = point.offset[i];
+      row[1 + kDimensions + i] = point.offset[i] * point.offset[i];
+    }
     for (std::size_t i = 0; i < kUnknowns; ++i) {
       for (std::size_t j = 0; j < kUnknowns; ++j) matrix[i][j] += weight * row[i] * row[j];
       right[i] += weight * row[i] * point.value;
     }
   }
-  // Slopes that the points do not determine (all of one batch size, say) are pulled to zero.
+  // Terms that the points do not determine (all of one batch size, say) are pulled to zero.
   for (std::size_t i = 1; i < kUnknowns; ++i) matrix[i][i] += 0.05 * matrix[0][0];
   return solve(matrix, right)[0];
 }
@@ -81,8 +87,9 @@ double local_fit(const std::vector<Neighbour>& points) {
 }  // namespace
 
 void MatmulCurves::add(const MatmulPoint& point) {
-  const MatmulForm form{point.transpose_a, point.transpose_b, point.accumulate, point.bias,
-                        point.dtype};
+  if (!(point.time.median > Seconds(0))) return;  // has no rate
+  const MatmulForm form{point.transpose_a, point.transpose_b,     point.accumulate,
+                        point.bias,        point.shape.batch > 1, point.dtype};
   points_[form].push_back({point.shape, point.time});
   FlopsPerSecond& best = best_rate_[point.dtype];
   best = std::max(best, flops_of(point.shape) / point.time.median);
@@ -99,7 +106,8 @@ Seconds MatmulCurves::roofline(const MatmulShape& shape, const MatmulForm& form)
 
 const std::vector<MatmulCurves::Point>& MatmulCurves::nearest_form(const MatmulForm& form) const {
   const auto difference = [&](const MatmulForm& other) {
-    return 8 * (other.dtype != form.dtype) + 4 * (other.transpose_a != form.transpose_a) +
+    return 16 * (other.dtype != form.dtype) + 8 * (other.batched != form.batched) +
+           4 * (other.transpose_a != form.transpose_a) +
            4 * (other.transpose_b != form.transpose_b) + 2 * (other.accumulate != form.accumulate) +
            (other.bias != form.bias);
   };
@@ -129,6 +137,7 @@ Estimate MatmulCurves::at(const MatmulShape& shape, const MatmulForm& form) cons
     neighbour.distance = squared_distance(at, wanted);
     neighbour.value = std::log(point.time.median / roofline(point.shape, form));
     neighbours.push_back(neighbour);
+    neighbour.spread = point.time.spread / point.time.median;
     relative_spread += point.time.spread / point.time.median / double(points.size());
   }
   // Inside when measured shapes lie on both sides in every dimension (or exactly at it).
