@@ -1,9 +1,13 @@
 // planner-run: trains the job of a plan on this machine and writes what it measured.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -60,6 +64,15 @@ std::string read_text(const Arguments& arguments, const Job& job) {
   return text;
 }
 
+/// Before hours of training, not after.
+void check_output(const std::filesystem::path& file) {
+  if (file.empty()) return;
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  if (access(folder.c_str(), W_OK) != 0) {
+    throw EnvironmentError(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+  }
+}
+
 std::string summary(const Plan& plan, const Measured& measured) {
   std::string text =
       fmt::format("{}: {} on {} ranks, backend {}, {} steps\n", plan.job.name,
@@ -84,6 +97,7 @@ void run(const Arguments& arguments) {
   if (!(arguments.deadline > 0 && arguments.deadline <= 1e6)) {
     throw UsageError("--deadline: seconds above 0, at most 1e6");
   }
+  check_output(arguments.output);
   const Plan plan = read_plan(arguments.plan);
   const std::string text = read_text(arguments, plan.job);
   const std::vector<Program> programs = rebuild(plan, arguments.plan);
