@@ -46,7 +46,7 @@ std::vector<Program> rebuild(const Plan& plan, const std::string& file) {
   }
   if (!same) {
     throw InputError(
-        file, "/program_digests",
+        file, "/programs",
         "the Programs of this plan differ from those this version builds from its job, "
         "strategy and framework; plan again");
   }
