@@ -9,6 +9,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kVocabulary = 256;  // of embeddings: bytes
+constexpr std::int64_t kAlphabet = 64;     // of them, what a text uses
 constexpr std::int64_t kSequence = 128;
 constexpr std::int64_t kHidden = 256;  // of ops without rows
 constexpr std::int64_t kHeadWidth = 64;
@@ -172,11 +173,33 @@ void add_arena(Program& program, std::int64_t n) {
   program.buckets = {{0, n}};
 }
 
+/// Which inputs of a memory-bound op are fresh: see BenchCase::fresh.
+std::vector<std::size_t> fresh_inputs(OpKind kind) {
+  switch (kind) {
+    case OpKind::fill:
+    case OpKind::load_tokens:
+    case OpKind::load_targets:
+    case OpKind::squared_norm:  // gradients of the whole step
+    case OpKind::adamw:
+      return {};
+    case OpKind::split_heads_backward:
+    case OpKind::logits_sum_exp:
+    case OpKind::token_loss:
+    case OpKind::cross_entropy_backward:
+      return {0, 1, 2};
+    case OpKind::causal_softmax_backward:  // the gradient of v has just read the probabilities
+      return {0, 1};
+    default:
+      return {0};
+  }
+}
+
 /// n: tokens, rows, matrices or elements, whatever the kind is made of.
 BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
   BenchCase result;
   result.op.kind = kind;
   result.row = has_rows(kind) ? row : 0;
+  result.fresh = fresh_inputs(kind);
   add_arena(result.program, n);
   switch (kind) {
     case OpKind::load_tokens:
@@ -185,6 +208,7 @@ BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
     case OpKind::embedding_backward:
     case OpKind::position_add:
     case OpKind::position_add_backward:
+      result.ids = kAlphabet;
       add_token_ops(result, n, row);
       break;
     case OpKind::layer_norm:
@@ -275,6 +299,8 @@ BenchCase matmul_case(const MatmulShape& shape, const MatmulPoint& form) {
   input(result, matrix(shape.k, shape.n, form.transpose_b));
   if (form.bias) input(result, {shape.n});
   output(result, matrix(shape.m, shape.n, false));
+  // y = x w and dx = dy w^T: the activation is fresh. dw = x^T dy: x was saved, dy is fresh.
+  result.fresh = {form.transpose_a ? std::size_t{1} : std::size_t{0}};
   return result;
 }
 

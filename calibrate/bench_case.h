@@ -18,6 +18,9 @@ struct BenchCase {
   std::vector<Tensor> tensors;
   std::int64_t row = 0;    ///< OpPoint::row
   std::int64_t ids = 256;  ///< values of i32 operands lie in [0, ids)
+  /// Inputs that the op before has just written in training, so that caches hold what fits of them;
+  /// weights and what was saved for backward come from memory.
+  std::vector<std::size_t> fresh;
   /// What arena and data ops look up: one segment, one bucket, the micro-batch.
   Program program;
 };

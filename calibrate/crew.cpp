@@ -23,14 +23,11 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kAlignment = 64;
 constexpr std::int64_t kMostRepeats = 10'000;
 
-Seconds elapsed(Clock::time_point from) {
-  return Seconds(std::chrono::duration<double>(Clock::now() - from).count());
-}
-
+/// Mean over some runs.
 Seconds time_runs(const TimedWork& work, std::int64_t& run, std::int64_t repeats) {
-  const auto start = Clock::now();
-  for (std::int64_t i = 0; i < repeats; ++i) work(run++);
-  return elapsed(start) / double(repeats);
+  Seconds sum;
+  for (std::int64_t i = 0; i < repeats; ++i) sum += work(run++);
+  return sum / double(repeats);
 }
 
 /// Timings of one member; the barrier keeps the members in step. Every member runs the same number
@@ -107,6 +104,15 @@ Pool::Pool(Bytes size)
   std::size_t space = std::size_t(size.count()) + kAlignment;
   aligned_ =
       static_cast<std::byte*>(std::align(kAlignment, std::size_t(size.count()), start, space));
+}
+
+Seconds clock_overhead() {
+  double least = 1;
+  for (int i = 0; i < 1000; ++i) {
+    const auto start = Clock::now();
+    least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
+  }
+  return Seconds(least);
 }
 
 Sample measure_together(std::int64_t members, const PrepareWork& prepare, const Effort& effort) {

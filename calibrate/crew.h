@@ -31,9 +31,10 @@ class Pool {
   Bytes size_;
 };
 
-/// One core's share of a measurement: `prepare` is called on each member's thread and returns the
-/// work to time, which gets the number of the run (to rotate buffers).
-using TimedWork = std::function<void(std::int64_t run)>;
+/// One core's share of a measurement: runs the work once and returns how long it took. It gets the
+/// number of the run, to rotate buffers.
+using TimedWork = std::function<Seconds(std::int64_t run)>;
+/// Called on each member's thread.
 using PrepareWork = std::function<TimedWork(std::int64_t member)>;
 
 /// How long and how often to measure.
@@ -42,6 +43,9 @@ struct Effort {
   Seconds sample_time{200e-6};    ///< short work is repeated until a sample takes about this long
   static constexpr std::int64_t kLeast = 7;
 };
+
+/// What the clock adds to a timing: the least time between two readings.
+Seconds clock_overhead();
 
 /// Time of one run while all members do the same, from all their samples. Members start each sample
 /// together. Repeated once when unsteady; the steadier of the two is returned.

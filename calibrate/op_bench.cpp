@@ -1,6 +1,7 @@
 #include "calibrate/op_bench.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <random>
 
@@ -10,6 +11,7 @@
 namespace plimsoll {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostSets = 4096;
 
 /// Where the operands of one set lie; tensors that share storage share an offset.
@@ -37,7 +39,7 @@ Layout layout_of(const BenchCase& bench_case) {
 
 /// Values that keep every kind finite and away from denormals: between 0.1 and 1.
 std::vector<float> pattern() {
-  std::vector<float> values(std::size_t{1} << 16);
+  std::vector<float> values(std::size_t{1} << 12);  // small: must not push operands out of caches
   std::minstd_rand random(1);
   std::uniform_real_distribution<float> uniform(0.1f, 1.0f);
   for (float& value : values) value = uniform(random);
@@ -74,7 +76,7 @@ struct OpBench::Member {
 };
 
 OpBench::OpBench(std::string_view backend, std::int64_t cores, Bytes footprint)
-    : footprint_(footprint), text_(std::size_t{1} << 20) {
+    : footprint_(footprint), clock_overhead_(clock_overhead()), text_(std::size_t{1} << 20) {
   for (std::size_t i = 0; i < text_.size(); ++i) text_[i] = std::byte(i * 31 % 251);
   for (std::int64_t i = 0; i < cores; ++i) {
     Member& member = *members_.emplace_back(std::make_unique<Member>());
@@ -96,7 +98,7 @@ TimedWork OpBench::prepare(Member& member, const BenchCase& bench_case) {
   member.context.text = {text_, 1};
   member.context.workspace = member.workspace.memory();
   member.kernel = member.backend->prepare(bench_case.op, bench_case.tensors, member.context);
-  const std::int64_t room = std::int64_t(member.pool.memory().size()) / layout.size.count();
+  const std::int64_t room = footprint_.count() / layout.size.count();
   member.inputs.clear();
   member.outputs.clear();
   for (std::int64_t set = 0; set < std::clamp(room, std::int64_t{1}, kMostSets); ++set) {
@@ -112,9 +114,16 @@ TimedWork OpBench::prepare(Member& member, const BenchCase& bench_case) {
     member.inputs.push_back(addresses(bench_case.op.inputs));
     member.outputs.push_back(addresses(bench_case.op.outputs));
   }
-  return [&member, set = std::size_t{0}](std::int64_t) mutable {
+  return [this, &member, &bench_case](std::int64_t run) {
+    const std::size_t set = std::size_t(run) % member.inputs.size();
+    for (std::size_t i : bench_case.fresh) {
+      const TensorId id = bench_case.op.inputs[i];
+      fill_operand(bench_case.tensors[id.index()], bench_case.ids, member.inputs[set][i]);
+    }
+    const auto start = Clock::now();
     member.kernel->run(member.inputs[set], member.outputs[set], RunPosition{});
-    if (++set == member.inputs.size()) set = 0;
+    const auto taken = std::chrono::duration<double>(Clock::now() - start).count();
+    return std::max(Seconds(taken) - clock_overhead_, Seconds(1e-9));  // never below a nanosecond
   };
 }
 

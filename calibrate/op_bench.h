@@ -14,8 +14,9 @@ namespace plimsoll {
 /// Memory, workspace and backend of every core, kept for all measurements.
 class OpBench {
  public:
-  /// Operands rotate over `footprint` bytes per core, so that they come from memory; a case whose
-  /// operands are larger takes what it needs.
+  /// Operands rotate over `footprint` bytes per core, so that they come from memory, except that
+  /// BenchCase::fresh ones are written before each timed run; a case whose operands are larger
+  /// takes what it needs.
   OpBench(std::string_view backend, std::int64_t cores, Bytes footprint);
   ~OpBench();
 
@@ -28,6 +29,7 @@ class OpBench {
   TimedWork prepare(Member& member, const BenchCase& bench_case);
 
   Bytes footprint_;
+  Seconds clock_overhead_;
   std::vector<std::byte> text_;
   std::vector<std::unique_ptr<Member>> members_;
 };

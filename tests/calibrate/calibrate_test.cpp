@@ -95,7 +95,7 @@ TEST(Crew, AnExceptionOnOneThreadReachesTheCaller) {
   const Effort effort{7, Seconds(1e-6)};
   const auto failing = [](std::int64_t member) -> TimedWork {
     if (member == 1) throw std::runtime_error("member 1");
-    return [](std::int64_t) {};
+    return [](std::int64_t) { return Seconds(1e-6); };
   };
   EXPECT_THROW(measure_together(2, failing, effort), std::runtime_error);
 }
