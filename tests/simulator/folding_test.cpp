@@ -1,0 +1,118 @@
+// Folded equals unfolded on lowered Programs and on random pipelines over irregular clusters.
+#include <gtest/gtest.h>
+// rapidcheck's GoogleTest macros need gtest.h first.
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "hand_programs.h"
+#include "passes/pipeline.h"
+#include "passes/strategy.h"
+#include "simulator/simulate.h"
+
+namespace plimsoll {
+namespace {
+
+/// What must agree, by rank: the rank's own simulation or that of the rank that stands for it.
+struct RankOutcome {
+  Picoseconds first_begin{std::int64_t{1} << 60}, end, busy;
+  Bytes peak;
+  bool operator==(const RankOutcome&) const = default;
+};
+
+std::vector<RankOutcome> outcomes(const Simulation& simulation) {
+  std::map<std::int64_t, RankOutcome> simulated;
+  for (const Interval& interval : simulation.timeline.intervals) {
+    RankOutcome& outcome = simulated[interval.rank];
+    outcome.first_begin = std::min(outcome.first_begin, interval.begin);
+    outcome.end = std::max(outcome.end, interval.end);
+    outcome.busy += interval.end - interval.begin;
+  }
+  for (const RankMemory& memory : simulation.timeline.memory) {
+    simulated[memory.rank].peak = memory.peak;
+  }
+  std::vector<RankOutcome> result;
+  for (std::int64_t rank : simulation.represented_by) result.push_back(simulated.at(rank));
+  return result;
+}
+
+std::size_t simulated_ranks(const Simulation& simulation) {
+  return simulation.timeline.memory.size();
+}
+
+Job eight_layers() {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
+  job.layers = 8;
+  return job;
+}
+
+void expect_equal(const Strategy& strategy, DeviceKind kind, std::int64_t devices_per_node) {
+  const Job job = eight_layers();
+  const Framework framework = bundled_framework();
+  ASSERT_TRUE(bool(legal(job, strategy, grid_of(strategy).world_size())));
+  const auto programs = lower({job, strategy, framework});
+  const CostModel costs(hand_cluster(kind, devices_per_node), std::nullopt, framework);
+  const Simulation folded = simulate(programs, costs, Folding::folded);
+  const Simulation unfolded = simulate(programs, costs, Folding::unfolded);
+  EXPECT_EQ(folded.step_time.value(), unfolded.step_time.value());
+  EXPECT_EQ(outcomes(folded), outcomes(unfolded));
+  EXPECT_EQ(std::int64_t(simulated_ranks(unfolded)), grid_of(strategy).world_size());
+  EXPECT_LE(simulated_ranks(folded), simulated_ranks(unfolded));
+}
+
+/// pp4 x dp2 x mp2 with uneven layers.
+Strategy uneven() {
+  Strategy strategy;
+  strategy.mp = 2, strategy.pp = 4, strategy.dp = 2;
+  strategy.layer_split = {3, 1, 2, 2};
+  return strategy;
+}
+
+TEST(FoldedLowered, EqualsUnfoldedOnRegularNodes) {
+  expect_equal(uneven(), DeviceKind::gpu, 4);
+  expect_equal(uneven(), DeviceKind::cpu_core, 4);
+}
+
+TEST(FoldedLowered, EqualsUnfoldedOnIrregularNodes) {
+  for (const std::int64_t devices : {3, 5, 7}) {
+    expect_equal(uneven(), DeviceKind::gpu, devices);
+    expect_equal(uneven(), DeviceKind::cpu_core, devices);
+  }
+}
+
+TEST(FoldedLowered, EqualsUnfoldedWithShardingAndRecompute) {
+  Strategy strategy = uneven();
+  strategy.dp = 1, strategy.sharding_degree = 2, strategy.sharding_stage = 1;
+  strategy.recompute = Recompute::full;
+  expect_equal(strategy, DeviceKind::gpu, 3);
+  expect_equal(strategy, DeviceKind::cpu_core, 3);
+}
+
+TEST(FoldedLowered, OneRankPerStageIsEnoughOnRegularNodes) {
+  const Job job = eight_layers();
+  const auto programs = lower({job, uneven(), bundled_framework()});
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, bundled_framework());
+  EXPECT_EQ(simulated_ranks(simulate(programs, costs)), 4u);
+}
+
+RC_GTEST_PROP(FoldedRandom, EqualsUnfolded, ()) {
+  HandJob job;
+  const std::int64_t stages = *rc::gen::inRange(1, 5);
+  job.grid.degree = {*rc::gen::inRange(1, 5), 1, 1, *rc::gen::inRange(1, 5), stages};
+  if (*rc::gen::arbitrary<bool>()) {
+    job.grid.order = {Axis::dp, Axis::cp, Axis::pp, Axis::sharding, Axis::mp};
+  }
+  for (std::int64_t i = 0; i < stages; ++i) job.layers.push_back(*rc::gen::inRange(1, 4));
+  job.micro_batches = *rc::gen::inRange(1, 6);
+  const auto programs = hand_pipeline(job);
+  const DeviceKind kind = *rc::gen::element(DeviceKind::gpu, DeviceKind::cpu_core);
+  const CostModel costs(hand_cluster(kind, *rc::gen::inRange(1, 9)), std::nullopt, Framework{});
+  const Simulation folded = simulate(programs, costs, Folding::folded);
+  const Simulation unfolded = simulate(programs, costs, Folding::unfolded);
+  RC_ASSERT(folded.step_time.value() == unfolded.step_time.value());
+  RC_ASSERT(outcomes(folded) == outcomes(unfolded));
+}
+
+}  // namespace
+}  // namespace plimsoll
