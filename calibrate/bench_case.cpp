@@ -1,3 +1,4 @@
+// The operands of every kind of op, sized by bytes.
 #include "calibrate/bench_case.h"
 
 #include <algorithm>

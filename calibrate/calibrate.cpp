@@ -1,3 +1,4 @@
+// The order of measurements, the budget, and the cluster that they describe.
 #include "calibrate/calibrate.h"
 
 #include <fmt/chrono.h>

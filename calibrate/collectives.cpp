@@ -1,3 +1,4 @@
+// Ranks as threads that post the same communication again and again.
 #include "calibrate/collectives.h"
 
 #include <algorithm>

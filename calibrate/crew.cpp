@@ -1,3 +1,4 @@
+// Threads that do the same work in step, and what they took.
 #include "calibrate/crew.h"
 
 #include <sched.h>

@@ -1,3 +1,4 @@
+// Steps of null kernels, and the fit that splits their time into ops and calls.
 #include "calibrate/dispatch.h"
 
 #include <algorithm>

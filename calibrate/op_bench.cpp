@@ -1,3 +1,4 @@
+// Lays out and rotates operands, prepares kernels and times their runs.
 #include "calibrate/op_bench.h"
 
 #include <algorithm>

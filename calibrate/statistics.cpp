@@ -1,3 +1,4 @@
+// Quantiles of timings.
 #include "calibrate/statistics.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The lists of shapes, sizes and payloads.
 #include "calibrate/sweep.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Which curve or roofline answers for an op, and what the answer is worth.
 #include "simulator/cost_model.h"
 
 #include <algorithm>

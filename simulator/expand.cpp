@@ -1,3 +1,4 @@
+// Unrolls a Program: routines are looked at once, calls become items.
 #include "simulator/expand.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Resolves links on the grid and refines the partition of ranks until it is stable.
 #include "simulator/folding.h"
 
 #include <algorithm>

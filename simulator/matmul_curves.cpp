@@ -1,3 +1,4 @@
+// Interpolation of measured matmul times over shapes.
 #include "simulator/matmul_curves.h"
 
 #include <algorithm>

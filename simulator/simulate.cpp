@@ -1,3 +1,4 @@
+// From Programs to a steady-state Timeline: expand, fold, run steps, record.
 #include "simulator/simulate.h"
 
 #include <algorithm>
@@ -161,6 +162,26 @@ Account account_for(const Expansion& expansion, const std::vector<RankLink>& lin
   return account;
 }
 
+/// One simulated rank: what it ran, and when.
+struct RankRun {
+  std::int64_t rank = 0;
+  const Expansion& expansion;
+  const std::vector<ItemTimes>& times;
+  Picoseconds origin;  ///< time 0 of the result
+};
+
+void record(const RankRun& run, Timeline& timeline) {
+  for (std::size_t i = 0; i < run.times.size(); ++i) {
+    timeline.intervals.push_back(interval_of(run.expansion, i, run.rank, run.times[i], run.origin));
+  }
+  std::vector<Picoseconds> call_begins;
+  for (std::uint32_t first : run.expansion.first_item) {
+    const bool has_items = first < run.times.size();
+    call_begins.push_back(has_items ? run.times[first].begin - run.origin : Picoseconds());
+  }
+  timeline.memory.push_back(memory_over_time(*run.expansion.program, run.rank, call_begins));
+}
+
 }  // namespace
 
 Simulation simulate(std::span<const Program> programs, const CostModel& costs, Folding folding) {
@@ -169,12 +190,12 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   for (const Program& program : programs) expansions.push_back(expand(program, costs));
   const Topology topology = resolve_links(expansions, costs);
   const RankChoice choice = choose_ranks(topology, folding);
-
-  Channels channels;
-  std::vector<std::vector<Item>> items;
   const auto expansion_of = [&](std::int64_t rank) -> const Expansion& {
     return expansions[std::size_t(topology.stage[std::size_t(rank)])];
   };
+
+  Channels channels;
+  std::vector<std::vector<Item>> items;
   for (std::int64_t rank : choice.representatives) {
     items.push_back(items_of(expansion_of(rank), topology, choice, rank, channels));
   }
@@ -190,18 +211,10 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   Picoseconds longest(-1);
   for (std::size_t c = 0; c < choice.representatives.size(); ++c) {
     const std::int64_t rank = choice.representatives[c];
-    const Expansion& expansion = expansion_of(rank);
-    const std::vector<ItemTimes>& times = step.result.times[c];
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      simulation.timeline.intervals.push_back(interval_of(expansion, i, rank, times[i], origin));
-    }
-    std::vector<Picoseconds> call_begins;
-    for (std::uint32_t first : expansion.first_item) {
-      call_begins.push_back(first < times.size() ? times[first].begin - origin : Picoseconds());
-    }
-    simulation.timeline.memory.push_back(memory_over_time(*expansion.program, rank, call_begins));
+    const RankRun run{rank, expansion_of(rank), step.result.times[c], origin};
+    record(run, simulation.timeline);
     const Account account =
-        account_for(expansion, topology.links[std::size_t(rank)], topology, times);
+        account_for(run.expansion, topology.links[std::size_t(rank)], topology, run.times);
     simulation.worst = std::max(simulation.worst, account.worst);
     if (account.local > longest) {
       longest = account.local;

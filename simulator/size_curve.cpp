@@ -1,3 +1,4 @@
+// Interpolation of measured times over bytes.
 #include "simulator/size_curve.h"
 
 #include <algorithm>
