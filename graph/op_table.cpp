@@ -24,6 +24,9 @@ Verdict elementwise(const Op& op, Tensors tensors) {
     if (elements(in(op, tensors, i).shape) != elements(first.shape)) {
       return Verdict::no("input " + std::to_string(i) + " and output 0 differ in size");
     }
+    if (in(op, tensors, i).dtype != first.dtype) {
+      return Verdict::no("input " + std::to_string(i) + " and output 0 differ in dtype");
+    }
   }
   return Verdict::yes();
 }
@@ -59,6 +62,67 @@ Verdict check_matmul(const Op& op, Tensors tensors) {
     return Verdict::no("bias does not have one element per output column");
   }
   return Verdict::yes();
+}
+
+/// `whole` is rows x columns with one element of `row` per column.
+Verdict row_fits(const Tensor& whole, const Tensor& row, const char* name) {
+  if (!whole.shape.empty() && elements(row.shape) * whole.shape[0] == elements(whole.shape)) {
+    return Verdict::yes();
+  }
+  return Verdict::no(std::string(name) + " does not have one element per column");
+}
+
+Verdict check_bias(const Op& op, Tensors tensors) {
+  const bool gradient = op.kind == OpKind::bias_gradient;
+  return row_fits(in(op, tensors, 0), gradient ? out(op, tensors, 0) : in(op, tensors, 1), "bias");
+}
+
+Verdict check_position(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::position_add_backward;
+  const Shape& x = in(op, tensors, 0).shape;
+  const Shape& table = (backward ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
+  if (x.size() != 2 || table.size() != 2 || x[1] != table[1] || x[0] % table[0] != 0) {
+    return Verdict::no("x is not whole sequences of the table's rows");
+  }
+  return Verdict::yes();
+}
+
+Verdict check_token_loss(const Op& op, Tensors tensors) {
+  const std::int64_t tokens = elements(in(op, tensors, 0).shape);
+  if (elements(in(op, tensors, 1).shape) != 2 * tokens ||
+      elements(out(op, tensors, 0).shape) != tokens) {
+    return Verdict::no("max, stats and log_sum_exp are not of the same tokens");
+  }
+  return Verdict::yes();
+}
+
+bool is_scalars(const Tensor& tensor) {
+  return tensor.role == TensorRole::scalar && elements(tensor.shape) == kScalars;
+}
+
+Verdict check_begin_step(const Op& op, Tensors tensors) {
+  return is_scalars(in(op, tensors, 0)) ? Verdict::yes() : Verdict::no("needs the step scalars");
+}
+
+Verdict check_clip(const Op& op, Tensors tensors) {
+  if (elements(in(op, tensors, 0).shape) != 1)
+    return Verdict::no("the squared norm is not one number");
+  return is_scalars(in(op, tensors, 1)) ? Verdict::yes() : Verdict::no("needs the step scalars");
+}
+
+Verdict check_squared_norm(const Op& op, Tensors tensors) {
+  if (elements(out(op, tensors, 0).shape) != 1)
+    return Verdict::no("the squared norm is not one number");
+  return std::get<FlatParams>(op.params).shards >= 1 ? Verdict::yes()
+                                                     : Verdict::no("shards are not positive");
+}
+
+Verdict check_adamw(const Op& op, Tensors tensors) {
+  const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
+  if (count(0) != count(1)) return Verdict::no("parameters and gradients differ in size");
+  if (count(2) != count(3) || count(2) > count(0))
+    return Verdict::no("moments are not one part of the parameters");
+  return is_scalars(in(op, tensors, 4)) ? Verdict::yes() : Verdict::no("needs the step scalars");
 }
 
 Verdict check_layer_norm(const Op& op, Tensors tensors) {
@@ -161,13 +225,13 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {attention, abstract, 3, 3, 1, kAttention, -1, 0, fine},
     {embedding, memory_bound, 2, 2, 1, kVocabulary, -1, 0, check_embedding},
     {embedding_backward, memory_bound, 2, 2, 1, kVocabulary, -1, 1, check_embedding},
-    {position_add, memory_bound, 2, 2, 1, kNone, -1, 0, fine},
-    {position_add_backward, memory_bound, 1, 1, 1, kNone, -1, 1, fine},
+    {position_add, memory_bound, 2, 2, 1, kNone, -1, 0, check_position},
+    {position_add_backward, memory_bound, 1, 1, 1, kNone, -1, 1, check_position},
     {layer_norm, memory_bound, 3, 3, 3, kNorm, -1, 0, check_layer_norm},
     {layer_norm_backward, memory_bound, 5, 5, 3, kNorm, -1, 0b110, check_layer_norm},
     {OpKind::matmul, OpClass::matmul, 2, 3, 1, kMatmul, -1, 0, check_matmul},
-    {bias_add, memory_bound, 2, 2, 1, kNone, 0, 0, fine},
-    {bias_gradient, memory_bound, 1, 1, 1, kNone, -1, 1, fine},
+    {bias_add, memory_bound, 2, 2, 1, kNone, 0, 0, check_bias},
+    {bias_gradient, memory_bound, 1, 1, 1, kNone, -1, 1, check_bias},
     {gelu, memory_bound, 1, 1, 1, kNone, -1, 0, elementwise},
     {gelu_backward, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
     {add, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
@@ -179,7 +243,7 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {causal_softmax_backward, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
     {logits_max, memory_bound, 1, 1, 1, kVocabulary, -1, 0, check_logits},
     {logits_sum_exp, memory_bound, 3, 3, 1, kVocabulary, -1, 0, check_logits},
-    {token_loss, memory_bound, 3, 3, 2, kVocabulary, -1, 0, fine},
+    {token_loss, memory_bound, 3, 3, 2, kVocabulary, -1, 0, check_token_loss},
     {cross_entropy_backward, memory_bound, 3, 3, 1, kVocabulary, -1, 0, check_logits},
     {copy_to_group, abstract, 1, 1, 1, kCollective, -1, 0, check_collective},
     {reduce_from_group, abstract, 1, 1, 1, kCollective, 0, 0, check_collective},
@@ -188,11 +252,11 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {all_gather, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
     {send, point_to_point, 1, 1, 0, kTransfer, -1, 0, check_transfer},
     {recv, point_to_point, 0, 0, 1, kTransfer, -1, 0, check_transfer},
-    {begin_step, memory_bound, 1, 1, 1, kNone, -1, 0, fine},
+    {begin_step, memory_bound, 1, 1, 1, kNone, -1, 0, check_begin_step},
     {fill, memory_bound, 0, 0, 1, kFill, -1, 0, fine},
-    {squared_norm, memory_bound, 1, 1, 1, kFlat, -1, 0, fine},
-    {clip_factor, memory_bound, 2, 2, 1, kClip, -1, 0, fine},
-    {adamw, memory_bound, 5, 5, 3, kAdam, -1, 0, fine},
+    {squared_norm, memory_bound, 1, 1, 1, kFlat, -1, 0, check_squared_norm},
+    {clip_factor, memory_bound, 2, 2, 1, kClip, -1, 0, check_clip},
+    {adamw, memory_bound, 5, 5, 3, kAdam, -1, 0, check_adamw},
 }};
 
 std::int64_t total_bytes(const std::vector<TensorId>& ids, Tensors tensors) {
@@ -207,6 +271,11 @@ const OpRow& row(OpKind kind) {
   const OpRow& found = kTable[std::size_t(kind)];
   INVARIANT(found.kind == kind, "op table is out of order");
   return found;
+}
+
+bool communicates(OpKind kind) {
+  const OpClass op_class = row(kind).op_class;
+  return op_class == OpClass::collective || op_class == OpClass::point_to_point;
 }
 
 bool accumulates(const Op& op, std::size_t i) {
@@ -253,8 +322,7 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
     default:
       break;
   }
-  const OpClass op_class = row(op.kind).op_class;
-  if (op_class == OpClass::collective || op_class == OpClass::point_to_point) {
+  if (communicates(op.kind)) {
     return Bytes(op.inputs.empty() ? total_bytes(op.outputs, tensors)
                                    : total_bytes(op.inputs, tensors));
   }

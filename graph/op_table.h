@@ -33,6 +33,8 @@ struct OpRow {
 };
 
 const OpRow& row(OpKind kind);
+/// Collectives, sends and receives.
+bool communicates(OpKind kind);
 
 /// Floating-point operations of one execution (multiply-add = 2). Matmul-class ops only count what
 /// MFU counts; memory-bound ops return 0.

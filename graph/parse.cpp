@@ -36,6 +36,12 @@ class Line {
     if (word("'" + std::string(keyword) + "'") != keyword)
       fail("expected '" + std::string(keyword) + "'");
   }
+  /// Everything that is left, with single spaces.
+  std::string rest() {
+    std::string text;
+    while (!empty()) text += (text.empty() ? "" : " ") + words_[next_++];
+    return text;
+  }
   bool starts_with(std::string_view keyword) const {
     return !words_.empty() && words_[0] == keyword;
   }
@@ -396,7 +402,7 @@ Graph parse_graph(std::string_view text, const std::string& file) {
   for_each_line(text, file, [&](Line line) {
     if (line.starts_with("graph")) {
       line.expect("graph");
-      graph.name = line.word("name");
+      graph.name = line.rest();
     } else if (line.starts_with("grid")) {
       graph.grid = parse_grid(line);
     } else if (line.starts_with("block")) {
@@ -416,7 +422,7 @@ Program parse_program(std::string_view text, const std::string& file) {
   for_each_line(text, file, [&](Line line) {
     if (line.starts_with("program")) {
       line.expect("program");
-      program.name = line.word("name");
+      program.name = line.rest();
     } else if (line.starts_with("grid")) {
       program.grid = parse_grid(line);
     } else if (line.starts_with("class")) {

@@ -39,10 +39,9 @@ MemoryPeak memory_peak(const Program& program) {
       live[role] = live[role] - released[call][role] + acquired[call][role];
       total += live[role];
     }
-    result.curve.push_back(total);
+    result.live.push_back(live);
     if (total > result.peak) {
       result.peak = total;
-      result.call = call;
       result.by_role = live;
     }
   }

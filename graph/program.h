@@ -159,10 +159,9 @@ struct Program {
 
 /// The memory of one class of ranks, replayed over the issue order without any timing.
 struct MemoryPeak {
-  Bytes peak;                ///< largest sum of live buffers, each rounded up
-  std::size_t call = 0;      ///< the first call at which it is reached
-  BytesByRole by_role;       ///< live bytes at that call
-  std::vector<Bytes> curve;  ///< live bytes while each call runs
+  Bytes peak;                     ///< largest sum of live buffers, each rounded up
+  BytesByRole by_role;            ///< live bytes at the first call that reaches it
+  std::vector<BytesByRole> live;  ///< live bytes while each call runs
 };
 MemoryPeak memory_peak(const Program& program);
 

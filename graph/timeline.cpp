@@ -45,11 +45,6 @@ Picoseconds length_outside(const std::vector<Range>& ranges, const std::vector<R
   return length;
 }
 
-bool communicates(OpKind kind) {
-  const OpClass op_class = row(kind).op_class;
-  return op_class == OpClass::collective || op_class == OpClass::point_to_point;
-}
-
 }  // namespace
 
 Exposed exposed_communication(const Timeline& timeline, std::int64_t rank) {

@@ -17,6 +17,11 @@ Verdict verify(const Graph& graph);
 /// alive, waits on earlier calls, segments inside the arena, buckets cover it.
 Verdict verify(const Program& program);
 
+/// A verified program with offsets: on streams that run by themselves, every op finds its memory
+/// written by the ops it reads from and no longer used by the ops it overwrites, whether they share
+/// a tensor or only an address. Order comes from streams and waits, not from the issue order.
+Verdict verify_memory_order(const Program& program);
+
 /// All classes of one job together (programs[i].stage == i): collectives and transfers pair up, and
 /// the happens-before graph over representative ranks (stream order, waits, one node per
 /// collective, one per send/receive pair) has no cycle, so no execution can deadlock.

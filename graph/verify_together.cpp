@@ -83,8 +83,7 @@ class HappensBefore {
           for (std::uint32_t wait : op.waits) edges_.emplace_back(done[c][wait], next);
           host = next;
         }
-        const OpClass op_class = row(op.kind).op_class;
-        if (op_class != OpClass::collective && op_class != OpClass::point_to_point) {
+        if (!communicates(op.kind)) {
           done[c].push_back(host);
           continue;
         }

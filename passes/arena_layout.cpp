@@ -1,5 +1,7 @@
 #include "passes/arena_layout.h"
 
+#include "passes/program_builder.h"
+
 namespace plimsoll {
 
 namespace {
@@ -83,8 +85,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const Job& j
     layout.segments.back().norm_weight *= norm_share;
     layout.producer.push_back(instance);
     layout.parameter.push_back(id);
-    ends.push_back(offset +
-                   (layout.segments.back().elements + alignment - 1) / alignment * alignment);
+    ends.push_back(offset + padded(layout.segments.back().elements, alignment));
     if (tied == id) layout.tied_base = offset;
   };
   for (std::size_t i = layout.instances.size(); i-- > 0;) {
@@ -101,7 +102,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const Job& j
     layout.elements = ends.back();
   }
   cut_buckets(layout, ends, strategy.pp > 1 ? tied : std::nullopt,
-              strategy.grad_bucket_bytes.count() / 4);
+              strategy.grad_bucket_bytes.count() / kArenaElementBytes);
   return layout;
 }
 

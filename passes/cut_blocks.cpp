@@ -6,12 +6,11 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "passes/program_builder.h"
 
 namespace plimsoll {
 
 namespace {
-
-constexpr std::int64_t kElementBytes = 4;  // arenas are f32
 
 /// Offsets for [first, last] lifetimes so that overlapping ones do not share bytes: largest first,
 /// lowest offset that is free.
@@ -147,7 +146,7 @@ class RoutineBuilder {
 
   Bytes bundle_offset(TensorId parameter) const {
     for (const BundleEntry& entry : bundle_->bundle) {
-      if (entry.parameter == parameter) return Bytes(entry.offset * kElementBytes);
+      if (entry.parameter == parameter) return Bytes(entry.offset * kArenaElementBytes);
     }
     INVARIANT(false, graph_.at(parameter).name + " is not in its block's bundle");
   }
@@ -169,7 +168,7 @@ class RoutineBuilder {
 
   Bytes slot_bytes(SlotKind kind, TensorId global) const {
     if (kind == SlotKind::parameters || kind == SlotKind::gradients) {
-      return Bytes(bundle_->bundle_elements * kElementBytes);
+      return Bytes(bundle_->bundle_elements * kArenaElementBytes);
     }
     if (kind == SlotKind::saved) {
       Bytes total;
@@ -305,13 +304,17 @@ void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment, C
       continue;
     const std::int64_t count = elements(tensor.shape);
     cut.bundle.push_back({TensorId(i), cut.bundle_elements, count});
-    cut.bundle_elements += (count + alignment - 1) / alignment * alignment;
+    cut.bundle_elements += padded(count, alignment);
   }
 }
 
 bool begins_step(OpKind kind) { return kind == OpKind::begin_step || kind == OpKind::fill; }
 
 }  // namespace
+
+std::int64_t padded(std::int64_t elements, std::int64_t alignment) {
+  return (elements + alignment - 1) / alignment * alignment;
+}
 
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment) {
   CutGraph cut;

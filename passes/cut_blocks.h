@@ -15,6 +15,9 @@ struct BundleEntry {
   std::int64_t offset = 0, elements = 0;  ///< elements; offsets are multiples of the alignment
 };
 
+/// Elements rounded up to a multiple of the alignment.
+std::int64_t padded(std::int64_t elements, std::int64_t alignment);
+
 struct CutBlock {
   Routine forward, backward;
   std::vector<BundleEntry> bundle;   ///< reverse creation order, which is the order of backward

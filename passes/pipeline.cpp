@@ -88,6 +88,10 @@ std::vector<Program> lower(const PassContext& context, const StageObserver& obse
   observe(observer, "schedule", programs);
   for (Program& program : programs) plan_memory(program);
   observe(observer, "plan_memory", programs);
+  for (const Program& program : programs) {
+    const Verdict ordered = verify_memory_order(program);
+    INVARIANT(bool(ordered), program.name + ": " + ordered.reason());
+  }
   const Verdict verdict = verify_together(programs);
   INVARIANT(bool(verdict), verdict.reason());
   return programs;

@@ -47,7 +47,7 @@ class StageScheduler {
       found->second.forward = build_.add_routine(cut_.blocks[instance.block.index()].forward);
       found->second.backward = build_.add_routine(cut_.blocks[instance.block.index()].backward);
     }
-    arena_call(cut_.begin_step);
+    last_compute_ = arena_call(cut_.begin_step);
     one_f_one_b();
     reduce_tied();
     reduce_sharded_over_replicas();
@@ -130,13 +130,16 @@ class StageScheduler {
     queue.payloads.push_back(payload);
   }
 
-  /// Posts a receive; returns the buffer and adds the wait for it.
+  /// Posts a receive; returns the buffer and adds the wait for it. Its memory may have been that of
+  /// computation issued before, which must be over before data arrives.
   BufferId transfer_in(Stream stream, std::int64_t offset, Bytes bytes, const std::string& name,
                        std::int64_t micro_batch, std::vector<Wait>& waits) {
     const BufferId payload =
         build_.add_buffer(name, TensorRole::communication, bytes, build_.next_call());
     const RoutineId routine = transfer_routine(OpKind::recv, stream, offset, bytes);
-    waits.push_back({build_.add_call(routine, {}, micro_batch, {{payload, {}, {}}}, {}), {}});
+    const std::size_t call =
+        build_.add_call(routine, {}, micro_batch, {{payload, {}, {}}}, {{last_compute_, {}}});
+    waits.push_back({call, {}});
     return payload;
   }
 
@@ -178,6 +181,7 @@ class StageScheduler {
       }
       const std::size_t call = build_.add_call(routines_.at(instance.block).forward, instance.layer,
                                                micro_batch, std::move(bindings), std::move(waits));
+      last_compute_ = call;
       waits.clear();
       if (has_slot(routine, SlotKind::input)) build_.buffer(flight.input[i]).end = call + 1;
       if (sends) {
@@ -232,6 +236,7 @@ class StageScheduler {
       const std::size_t call =
           build_.add_call(routines_.at(instance.block).backward, instance.layer, micro_batch,
                           std::move(bindings), std::move(waits));
+      last_compute_ = call;
       waits.clear();
       for (BufferId id : last_use) build_.buffer(id).end = call + 1;
       if (sends) {
@@ -258,9 +263,10 @@ class StageScheduler {
   // ---- communication of buckets and transfers ----
 
   RoutineId transfer_routine(OpKind kind, Stream stream, std::int64_t offset, Bytes bytes) {
+    const bool gradient = stream == Stream::send_previous || stream == Stream::recv_next;
     return build_.payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
-                                  Phase::forward, stream, TensorRole::communication, bytes,
-                                  TransferParams{offset});
+                                  gradient ? Phase::backward : Phase::forward, stream,
+                                  TensorRole::communication, bytes, TransferParams{offset});
   }
 
   /// The Graph's collective of this kind over an arena, if its passes asked for one.
@@ -369,10 +375,6 @@ class StageScheduler {
       }
       if (op != nullptr) reduce_bucket(*op, i, waits);
     }
-    while (op != nullptr && next_bucket_ < layout_.buckets.size()) {  // behind a tied bucket
-      if (!layout_.tied_bucket[next_bucket_]) reduce_bucket(*op, next_bucket_, {});
-      ++next_bucket_;
-    }
   }
 
   /// With replicas beside shards, each rank's part is summed over dp after it was scattered.
@@ -455,6 +457,7 @@ class StageScheduler {
   std::map<BlockId, BlockRoutines> routines_;
   std::vector<InFlight> in_flight_;  // by micro-batch
   SendQueue sent_activations_, sent_gradients_;
+  std::size_t last_compute_ = 0;  // call that used the compute stream last
   std::optional<std::size_t> last_head_;
   std::map<std::size_t, std::size_t> backward_calls_;    // last micro-batch's, by instance
   std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket

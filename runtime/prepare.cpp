@@ -10,11 +10,6 @@
 namespace plimsoll {
 namespace {
 
-bool communicates(OpKind kind) {
-  const OpClass op_class = row(kind).op_class;
-  return op_class == OpClass::collective || op_class == OpClass::point_to_point;
-}
-
 /// The buffer that holds a tensor of a call, and where in it the tensor starts.
 std::pair<BufferId, Bytes> locate(const Routine& routine, const Call& call, TensorId tensor,
                                   const Coordinates& at) {

@@ -10,11 +10,6 @@
 namespace plimsoll {
 namespace {
 
-bool communicates(OpKind kind) {
-  const OpClass op_class = row(kind).op_class;
-  return op_class == OpClass::collective || op_class == OpClass::point_to_point;
-}
-
 Link link_of(const Op& op) {
   Link link;
   if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {

@@ -1,5 +1,6 @@
 #include "graph/op_table.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "graph/text.h"
@@ -69,6 +70,49 @@ TEST(OpTable, IllegalShapesNameTheProblem) {
       "matmul forward (%0, %1) -> (%2)");
   EXPECT_EQ(row(c.op().kind).check(c.op(), c.graph.tensors).reason(),
             "inner dimensions differ: 5 and 6");
+}
+
+TEST(OpTable, EveryShapeRuleRefusesWhatBreaksIt) {
+  struct Broken {
+    std::string tensors, op, reason;
+  };
+  const std::string scalars = "tensor %4 s f32[4] scalar\n";
+  const auto arenas = [&](int p, int g, int m, int v) {
+    return fmt::format(
+               "tensor %0 p f32[{}] parameter arena\ntensor %1 g f32[{}] gradient arena\n"
+               "tensor %2 m f32[{}] optimizer_state arena\ntensor %3 v f32[{}] optimizer_state "
+               "arena\n",
+               p, g, m, v) +
+           scalars;
+  };
+  const std::string adamw = "adamw optimizer (%0, %1, %2, %3, %4) -> (%0, %2, %3)";
+  const std::vector<Broken> cases = {
+      {"tensor %0 x f32[4,2] activation\ntensor %1 y bf16[4,2] activation\n",
+       "gelu forward (%0) -> (%1)", "input 0 and output 0 differ in dtype"},
+      {"tensor %0 x f32[4,2] activation\ntensor %1 b f32[3] parameter\ntensor %2 y f32[4,2] "
+       "activation\n",
+       "bias_add forward (%0, %1) -> (%2)", "bias does not have one element per column"},
+      {"tensor %0 dy f32[4,2] activation\ntensor %1 db f32[4] gradient\n",
+       "bias_gradient backward (%0) -> (%1)", "bias does not have one element per column"},
+      {"tensor %0 x f32[4,2] activation\ntensor %1 t f32[3,2] parameter\ntensor %2 y f32[4,2] "
+       "activation\n",
+       "position_add forward (%0, %1) -> (%2)", "x is not whole sequences of the table's rows"},
+      {"tensor %0 max f32[4] activation\ntensor %1 stats f32[4] activation\ntensor %2 lse f32[4] "
+       "activation\n"
+       "tensor %3 s f32[4] scalar\n",
+       "token_loss forward (%0, %1, %3) -> (%2, %3)",
+       "max, stats and log_sum_exp are not of the same tokens"},
+      {arenas(12, 8, 3, 3), adamw, "parameters and gradients differ in size"},
+      {arenas(12, 12, 3, 4), adamw, "moments are not one part of the parameters"},
+      {"tensor %0 x f32[4] activation\n", "begin_step optimizer (%0) -> (%0)",
+       "needs the step scalars"},
+      {"tensor %0 g f32[4] gradient arena\ntensor %1 sum f32[2] activation\n",
+       "squared_norm optimizer (%0) -> (%1)", "the squared norm is not one number"},
+  };
+  for (const Broken& broken : cases) {
+    const Case c = parse(broken.tensors, broken.op);
+    EXPECT_EQ(row(c.op().kind).check(c.op(), c.graph.tensors).reason(), broken.reason) << broken.op;
+  }
 }
 
 }  // namespace

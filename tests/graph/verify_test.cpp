@@ -118,6 +118,47 @@ TEST(VerifyProgram, RefusesEveryTampering) {
   }
 }
 
+TEST(VerifyMemoryOrder, AcceptsWhatTheScheduleEmits) {
+  for (const char* strategy : {"mp=1", "mp=2,pp=2", "pp=4,send_slots=1", "pp=2,recompute=full",
+                               "dp=2,sharding_degree=2"}) {
+    for (const Program& program : lowered(strategy)) {
+      EXPECT_TRUE(verify_memory_order(program))
+          << strategy << ": " << verify_memory_order(program).reason();
+    }
+  }
+}
+
+/// Removes the waits of the calls whose routine has this name.
+Program without_waits(Program program, const std::string& routine) {
+  for (Call& call : program.calls) {
+    if (program.at(call.routine).name == routine) call.waits.clear();
+  }
+  return program;
+}
+
+TEST(VerifyMemoryOrder, RefusesEveryMissingWait) {
+  const Program stage = lowered("mp=2,pp=2")[0], last = lowered("mp=2,pp=2")[1];
+  const auto says = [](const Program& program, const std::string& text) {
+    const std::string reason = verify_memory_order(program).reason();
+    EXPECT_NE(reason.find(text), std::string::npos) << "expected " << text << ", found: " << reason;
+  };
+  // A receive into memory that computation still uses.
+  says(without_waits(stage, "recv.recv_next"), "recv writes payload before stream compute");
+  // A send of what is not written yet.
+  says(without_waits(stage, "send.send_next"), "send reads payload before stream compute");
+  // A layer that reads what has not arrived, or writes a slot that is still being sent.
+  says(without_waits(last, "layer.forward"), "before stream recv_previous");
+  says(without_waits(stage, "layer.forward"), "before stream send_next");
+  // The update of gradients that are still being reduced.
+  says(without_waits(lowered("dp=2")[0], "optimizer"), "before stream data");
+  // Inside a routine: the op after a tensor-parallel all-reduce.
+  Program program = stage;
+  for (Routine& routine : program.routines) {
+    for (Op& op : routine.ops) op.waits.clear();
+  }
+  says(program, "stream ");
+}
+
 TEST(VerifyTogether, AcceptsWhatTheScheduleEmits) {
   for (const char* strategy :
        {"mp=2", "pp=4", "mp=2,pp=2", "dp=2,pp=2", "dp=2,sharding_degree=2,sharding_stage=1",

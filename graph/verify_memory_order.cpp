@@ -1,0 +1,170 @@
+// No races: every access to an address is ordered after the accesses it must not overtake, on a
+// device whose streams run by themselves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "graph/op_table.h"
+#include "graph/verify.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// How many ops of each stream are known to have finished.
+using Clock = std::array<std::uint32_t, kStreams>;
+
+void merge(Clock& into, const Clock& other) {
+  for (std::size_t i = 0; i < kStreams; ++i) into[i] = std::max(into[i], other[i]);
+}
+
+/// The latest accesses to a range of addresses, by stream.
+struct Uses {
+  Clock written = {}, touched = {};
+};
+
+/// Disjoint ranges of the arena with their uses.
+class Addresses {
+ public:
+  /// Calls visit(uses) for every part of [begin, end), splitting ranges at the ends.
+  template <class Visit>
+  void for_each(std::int64_t begin, std::int64_t end, Visit&& visit) {
+    split(begin);
+    split(end);
+    for (auto at = ranges_.lower_bound(begin); at != ranges_.end() && at->first < end; ++at)
+      visit(at->second.second);
+  }
+
+  /// One range with these uses replaces what was there; split() has cut at its ends before.
+  void replace(std::int64_t begin, std::int64_t end, const Uses& uses) {
+    ranges_.erase(ranges_.lower_bound(begin), ranges_.lower_bound(end));
+    ranges_[begin] = {end, uses};
+  }
+
+  void add(std::int64_t begin, std::int64_t end) {
+    if (end > begin) ranges_[begin] = {end, {}};
+  }
+
+ private:
+  void split(std::int64_t at) {
+    auto next = ranges_.upper_bound(at);
+    if (next == ranges_.begin()) return;
+    const auto found = std::prev(next);
+    auto& [end, uses] = found->second;
+    if (found->first == at || end <= at) return;
+    ranges_[at] = {end, uses};
+    end = at;
+  }
+
+  std::map<std::int64_t, std::pair<std::int64_t, Uses>> ranges_;  // begin -> (end, uses)
+};
+
+/// Walks the ops in issue order with a vector clock per stream.
+class MemoryOrder {
+ public:
+  explicit MemoryOrder(const Program& program) : program_(program), after_(program.calls.size()) {
+    addresses_.add(0, program.arena_bytes.count());
+  }
+
+  Verdict run() {
+    for (std::size_t i = 0; i < program_.calls.size(); ++i) {
+      if (Verdict verdict = visit_call(i); !verdict) return verdict;
+    }
+    return Verdict::yes();
+  }
+
+ private:
+  /// Clocks that later calls may wait for.
+  struct After {
+    Clock all = {};
+    std::vector<Clock> ports;
+  };
+
+  Verdict visit_call(std::size_t index) {
+    const Call& call = program_.calls[index];
+    const Routine& routine = program_.at(call.routine);
+    Clock known = {};
+    for (const Wait& wait : call.waits) {
+      merge(known, wait.port ? after_[wait.call].ports[*wait.port] : after_[wait.call].all);
+    }
+    std::vector<Clock> done;
+    for (const Op& op : routine.ops) {
+      Clock& stream = streams_[std::size_t(op.stream)];
+      merge(stream, known);
+      for (std::uint32_t wait : op.waits) merge(stream, done[wait]);
+      const std::uint32_t sequence = ++issued_[std::size_t(op.stream)];
+      if (Verdict verdict = visit_operands(index, op, stream, sequence); !verdict) return verdict;
+      stream[std::size_t(op.stream)] = sequence;
+      done.push_back(stream);
+      merge(after_[index].all, stream);
+    }
+    for (const Port& port : routine.ports) after_[index].ports.push_back(done[port.op]);
+    return Verdict::yes();
+  }
+
+  Verdict visit_operands(std::size_t call, const Op& op, const Clock& known,
+                         std::uint32_t sequence) {
+    for (TensorId id : op.inputs) {
+      if (Verdict verdict = visit(call, op, id, known, sequence, false); !verdict) return verdict;
+    }
+    for (TensorId id : op.outputs) {
+      if (Verdict verdict = visit(call, op, id, known, sequence, true); !verdict) return verdict;
+    }
+    return Verdict::yes();
+  }
+
+  Verdict visit(std::size_t call_index, const Op& op, TensorId id, const Clock& known,
+                std::uint32_t sequence, bool writes) {
+    const auto [begin, end] = range(program_.calls[call_index], id);
+    const auto own = std::size_t(op.stream);
+    std::optional<std::size_t> racing;
+    Uses last;
+    addresses_.for_each(begin, end, [&](Uses& uses) {
+      const Clock& before = writes ? uses.touched : uses.written;
+      for (std::size_t stream = 0; stream < kStreams; ++stream) {
+        if (stream != own && before[stream] > known[stream]) racing = stream;
+      }
+      uses.touched[own] = sequence;
+    });
+    if (racing) {
+      const Routine& routine = program_.at(program_.calls[call_index].routine);
+      return Verdict::no(
+          fmt::format("call {} ({}): {} {} {} before stream {} is done with that memory",
+                      call_index, routine.name, to_text(op.kind), writes ? "writes" : "reads",
+                      routine.tensors[id.index()].name, to_text(Stream(*racing))));
+    }
+    if (writes) {
+      last.written[own] = last.touched[own] = sequence;
+      addresses_.replace(begin, end, last);
+    }
+    return Verdict::yes();
+  }
+
+  /// Addresses of an operand; of a sharded binding, those of all ranks.
+  std::pair<std::int64_t, std::int64_t> range(const Call& call, TensorId id) const {
+    const Routine& routine = program_.at(call.routine);
+    const Place& place = routine.places[id.index()];
+    const Bytes size = bytes_of(routine.tensors[id.index()]);
+    if (!place.slot) {
+      const Bytes begin = program_.at(call.frame).offset + place.offset;
+      return {begin.count(), (begin + size).count()};
+    }
+    const Binding& binding = call.bindings[*place.slot];
+    const Bytes begin = program_.at(binding.buffer).offset + binding.offset + place.offset;
+    const Bytes others = binding.shard_stride * (program_.sharding_degree - 1);
+    return {begin.count(), (begin + size + others).count()};
+  }
+
+  const Program& program_;
+  std::vector<After> after_;  // by call
+  std::array<Clock, kStreams> streams_ = {};
+  Clock issued_ = {};
+  Addresses addresses_;
+};
+
+}  // namespace
+
+Verdict verify_memory_order(const Program& program) { return MemoryOrder(program).run(); }
+
+}  // namespace plimsoll
