@@ -62,20 +62,38 @@ class FreeList {
   Bytes top_;
 };
 
+/// True for the buffers that are calls' frames.
+std::vector<bool> frames_of(const Program& program) {
+  std::vector<bool> frames(program.buffers.size());
+  for (const Call& call : program.calls) {
+    if (program.at(call.routine).frame_bytes > Bytes(0)) frames[call.frame.index()] = true;
+  }
+  return frames;
+}
+
 }  // namespace
 
 void plan_memory(Program& program, Bytes guard) {
   const std::size_t calls = program.calls.size();
-  std::vector<std::vector<std::size_t>> acquired(calls + 1), released(calls + 1);
-  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
-    const Buffer& buffer = program.buffers[i];
-    acquired[buffer.begin].push_back(i);
-    released[buffer.end].push_back(i);
-  }
+  const std::vector<bool> frames = frames_of(program);
   const auto room = [&](std::size_t i) {
     return round_up(program.buffers[i].bytes, kBlockAlignment) + guard;
   };
+  std::vector<std::vector<std::size_t>> acquired(calls + 1), released(calls + 1);
+  Bytes largest_frame;
+  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
+    if (frames[i]) {
+      largest_frame = std::max(largest_frame, room(i));
+      continue;
+    }
+    acquired[program.buffers[i].begin].push_back(i);
+    released[program.buffers[i].end].push_back(i);
+  }
   FreeList free;
+  const Bytes frame = free.take(largest_frame);
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    if (frames[i]) program.buffers[i].offset = frame;
+  }
   for (std::size_t call = 0; call < calls; ++call) {
     for (std::size_t i : released[call]) free.give(program.buffers[i].offset, room(i));
     std::stable_sort(acquired[call].begin(), acquired[call].end(),

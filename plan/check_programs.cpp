@@ -118,9 +118,9 @@ Finding arena_holds_peak(const CheckContext& context) {
 
 Finding fits_capacity(const CheckContext& context) {
   for (const StagePrediction& stage : context.plan.prediction.stages) {
-    if (stage.peak > stage.capacity) {
-      return fmt::format("stage {}: a peak of {} bytes does not fit the device's {}", stage.stage,
-                         stage.peak.count(), stage.capacity.count());
+    if (stage.arena > stage.capacity) {
+      return fmt::format("stage {}: an arena of {} bytes does not fit the device's {}", stage.stage,
+                         stage.arena.count(), stage.capacity.count());
     }
   }
   return std::nullopt;
@@ -153,7 +153,7 @@ constexpr CheckRule kRules[] = {
     {{"classes-sum", "The classes of a stage sum to its peak."}, classes_sum},
     {{"arena-bytes", "The stated arena of a stage is the one its program lays out."}, arena_bytes},
     {{"arena-holds-peak", "An arena is at least as large as the peak it holds."}, arena_holds_peak},
-    {{"fits-capacity", "Every stage's peak fits its device."}, fits_capacity},
+    {{"fits-capacity", "Every stage's arena fits its device."}, fits_capacity},
     {{"one-capacity", "All stages state the same device memory."}, one_capacity},
 };
 

@@ -89,7 +89,9 @@ Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& f
     prediction.stages.push_back(predict_stage(program, costs.cluster().device.memory));
     const StagePrediction& stage = prediction.stages.back();
     evaluation.score.peak = std::max(evaluation.score.peak, stage.peak);
-    if (stage.peak + reserve > stage.capacity) evaluation.score.fits = false;
+    evaluation.score.arena = std::max(evaluation.score.arena, stage.arena);
+    // What is allocated is the arena, not the live peak within it.
+    if (stage.arena + reserve > stage.capacity) evaluation.score.fits = false;
     evaluation.program_digests.push_back(digest(print(program)));
   }
   evaluation.timeline = std::move(simulation.timeline);

@@ -12,8 +12,9 @@ namespace plimsoll {
 
 struct Score {
   Prediction prediction;
+  Bytes arena;         ///< largest over stages: what is allocated
   Bytes peak;         ///< largest over stages
-  bool fits = false;  ///< every stage's peak plus `reserve` within the device
+  bool fits = false;  ///< every stage's arena plus `reserve` within the device
 };
 
 struct Evaluation {

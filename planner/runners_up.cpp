@@ -31,7 +31,7 @@ std::array<Term, 6> terms(const Breakdown& b) {
 Bytes most_over_capacity(const Prediction& prediction, Bytes reserve) {
   Bytes most;
   for (const StagePrediction& stage : prediction.stages) {
-    most = std::max(most, stage.peak + reserve - stage.capacity);
+    most = std::max(most, stage.arena + reserve - stage.capacity);
   }
   return most;
 }

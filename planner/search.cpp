@@ -72,17 +72,16 @@ std::vector<Candidate> assess_all(const SearchRequest& request, const CostModel&
                                std::span<const Candidate> candidates) {
   const auto least = std::min_element(
       candidates.begin(), candidates.end(),
-      [](const Candidate& a, const Candidate& b) { return a.score.peak < b.score.peak; });
+      [](const Candidate& a, const Candidate& b) { return a.score.arena < b.score.arena; });
   const auto& stages = least->score.prediction.stages;
   const auto tightest = std::max_element(
       stages.begin(), stages.end(),
-      [](const StagePrediction& a, const StagePrediction& b) { return a.peak < b.peak; });
+      [](const StagePrediction& a, const StagePrediction& b) { return a.arena < b.arena; });
   throw InfeasibleError(fmt::format(
-      "{} does not fit on {} devices: of {} legal strategies the one with the least peak ({}) "
-      "still "
-      "needs {} ({} bytes) on stage {}, with {} of reserve, and a device has {} ({} bytes)",
+      "{} does not fit on {} devices: of {} legal strategies the one that needs least ({}) "
+      "still needs {} ({} bytes) on stage {}, with {} of reserve, and a device has {} ({} bytes)",
       request.job.name, request.devices, candidates.size(), strategy_summary(least->strategy),
-      to_text(tightest->peak), tightest->peak.count(), tightest->stage, to_text(request.reserve),
+      to_text(tightest->arena), tightest->arena.count(), tightest->stage, to_text(request.reserve),
       to_text(tightest->capacity), tightest->capacity.count()));
 }
 

@@ -162,6 +162,11 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
 
 void Executor::State::issue(const PreparedCall& call) {
   routine = call.routine->name.c_str();
+  if (options.heartbeat != nullptr) {
+    options.heartbeat->step.store(step, std::memory_order_relaxed);
+    options.heartbeat->routine.store(routine, std::memory_order_relaxed);
+    options.heartbeat->calls.fetch_add(1, std::memory_order_relaxed);
+  }
   for (const std::uint32_t op : call.waits) wait(op);
   for (const BufferId id : call.releases) release(id);
   for (const BufferId id : call.acquires) acquire(id);

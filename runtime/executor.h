@@ -1,6 +1,7 @@
 // Executor: walks one rank's Program step by step, with a backend's kernels and a communicator.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,13 @@
 
 namespace plimsoll {
 
+/// What a rank is doing, for whoever watches that it does not stop.
+struct Heartbeat {
+  std::atomic<std::int64_t> calls{0};  ///< issued since construction
+  std::atomic<std::int64_t> step{0};
+  std::atomic<const char*> routine{""};
+};
+
 struct ExecutorOptions {
   std::int64_t rank = 0;
   std::int64_t seed = 0;  ///< of the job: initial parameters
@@ -21,6 +29,7 @@ struct ExecutorOptions {
   /// layout is then the executor's own; sizes and lifetimes stay the Program's.
   bool checking = false;
   std::chrono::steady_clock::time_point epoch;
+  Heartbeat* heartbeat = nullptr;  ///< updated at every call, when given
 };
 
 struct StepResult {

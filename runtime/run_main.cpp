@@ -39,6 +39,12 @@ constexpr std::int64_t kLeastSteps = kWarmUpSteps + 2;
 /// The plan's Programs, rebuilt; another version of the passes would run something else than what
 /// was predicted, so their digests must agree.
 std::vector<Program> rebuild(const Plan& plan, const std::string& file) {
+  if (plan.framework != bundled_framework()) {
+    throw InputError(file, "/framework/name",
+                     fmt::format("found \"{}\"; only plans for the bundled runtime can run here, "
+                                 "others are simulated",
+                                 plan.framework.name));
+  }
   std::vector<Program> programs = lower({plan.job, plan.strategy, plan.framework});
   bool same = programs.size() == plan.program_digests.size();
   for (std::size_t i = 0; same && i < programs.size(); ++i) {
@@ -60,6 +66,12 @@ std::string read_text(const Arguments& arguments, const Job& job) {
         arguments.data, "",
         fmt::format("found {} bytes; one sequence and its last target need more than {}",
                     text.size(), job.sequence + 1));
+  }
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto token = std::int64_t(static_cast<unsigned char>(text[i]));
+    if (token < job.vocab) continue;
+    throw InputError(arguments.data, fmt::format("/{}", i),
+                     fmt::format("found byte {}; the job's vocabulary is {}", token, job.vocab));
   }
   return text;
 }

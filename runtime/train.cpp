@@ -11,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -37,6 +38,8 @@ struct Run {
   Clock::time_point epoch;
   std::vector<std::unique_ptr<Backend>> backends;
   std::vector<std::unique_ptr<Communicator>> communicators;
+
+  std::vector<Heartbeat> heartbeats;  ///< by rank
 
   std::mutex lock;
   std::condition_variable changed;
@@ -69,7 +72,7 @@ struct Run {
     changed.notify_all();
   }
 
-  /// Building executors takes ranks different times; no deadline may count it.
+  /// Building executors takes ranks different times; watch() sees to it that it ends.
   void wait_for_all() {
     std::unique_lock guard(lock);
     if (++ready == world()) {
@@ -110,6 +113,7 @@ void run_rank(Run& run, std::int64_t rank) {
   options.workspace = run.workspace;
   options.checking = run.options.checking;
   options.epoch = run.epoch;
+  options.heartbeat = &run.heartbeats[std::size_t(rank)];
   std::unique_ptr<Executor> executor;
   try {
     executor = std::make_unique<Executor>(run.program_of(rank), backend, communicator,
@@ -157,6 +161,7 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
                                                     : make_backend(options.backend));
   }
   run->communicators = make_local_communicators(grid, options.deadline, run->epoch);
+  run->heartbeats = std::vector<Heartbeat>(world);
   run->steps.resize(world);
   for (auto& steps : run->steps) steps.reserve(std::size_t(options.steps));
   run->traces.resize(world);
@@ -196,6 +201,40 @@ Picoseconds end_of(const Run& run, std::int64_t step) {
   return end;
 }
 
+/// Since when each rank has issued no call. A rank that waits for others fails by its own deadline
+/// and names the communication, so a longer silence means that it hangs in a kernel, or before the
+/// first step in building its executor.
+class Silence {
+ public:
+  explicit Silence(const Run& run)
+      : calls_(run.heartbeats.size(), -1), since_(run.heartbeats.size()) {}
+
+  /// What to report about the rank that is silent for too long, if one is.
+  std::optional<std::string> check(const Run& run) {
+    const Clock::time_point now = Clock::now();
+    for (std::size_t rank = 0; rank < calls_.size(); ++rank) {
+      const Heartbeat& beat = run.heartbeats[rank];
+      const bool done = std::int64_t(run.steps[rank].size()) == run.options.steps;
+      if (const std::int64_t calls = beat.calls.load(); calls != calls_[rank] || done) {
+        calls_[rank] = calls;
+        since_[rank] = now;
+      }
+      const auto limit = run.options.deadline * (calls_[rank] == 0 ? 10 : 2);
+      if (now - since_[rank] <= limit) continue;
+      const double seconds = std::chrono::duration<double>(limit).count();
+      if (calls_[rank] == 0)
+        return fmt::format("rank {} is not ready for its first step after {} s", rank, seconds);
+      return fmt::format("rank {} hangs in step {}, routine {}: nothing happened for {} s", rank,
+                         beat.step.load(), beat.routine.load(), seconds);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<std::int64_t> calls_;
+  std::vector<Clock::time_point> since_;
+};
+
 /// Reports steps as all ranks finish them, until all threads are done. After a failure the others
 /// get one more deadline to notice it. Returns whether all threads ended.
 bool watch(Run& run) {
@@ -207,8 +246,15 @@ bool watch(Run& run) {
                        [&](const auto& steps) { return std::int64_t(steps.size()) > reported; });
   };
   const auto all_ended = [&] { return run.finished == run.world(); };
+  Silence silence(run);
   while (!run.failed) {
-    run.changed.wait(guard, [&] { return run.failed || all_ended() || reportable(); });
+    run.changed.wait_for(guard, run.options.deadline / 4,
+                         [&] { return run.failed || all_ended() || reportable(); });
+    if (const auto hangs = silence.check(run); hangs && !run.failed) {
+      run.failed = run.environment = true;
+      run.failure = *hangs;
+      run.changed.notify_all();
+    }
     while (!run.failed && reportable()) {
       const double loss = run.steps[loss_rank(run)][std::size_t(reported)].loss;
       const Seconds time = (end_of(run, reported) - end_of(run, reported - 1)).seconds();

@@ -137,9 +137,9 @@ Estimate MatmulCurves::at(const MatmulShape& shape, const MatmulForm& form) cons
     }
     neighbour.distance = squared_distance(at, wanted);
     neighbour.value = std::log(point.time.median / roofline(point.shape, form));
-    neighbours.push_back(neighbour);
     neighbour.spread = point.time.spread / point.time.median;
-    relative_spread += point.time.spread / point.time.median / double(points.size());
+    relative_spread += neighbour.spread / double(points.size());
+    neighbours.push_back(neighbour);
   }
   // Inside when measured shapes lie on both sides in every dimension (or exactly at it).
   for (std::size_t i = 0; i < kDimensions; ++i) {

@@ -149,14 +149,23 @@ TEST(Schedule, TiedEmbeddingsAreSummedOverTheEndsAndCountedOnce) {
   EXPECT_EQ(weight, 1.0);
 }
 
-TEST(PlanMemory, LaysOutWithoutOverlapAndNeverBelowThePeak) {
-  for (const char* strategy : {"mp=1", "pp=4", "pp=2,recompute=full", "mp=2,pp=2,micro_batch=2"}) {
-    for (const Program& program : lowered(strategy)) {
-      EXPECT_GE(program.arena_bytes, memory_peak(program).peak) << strategy;
-      EXPECT_LE(program.arena_bytes.count(), memory_peak(program).peak.count() * 11 / 10)
-          << strategy;
+TEST(PlanMemory, LaysOutWithoutOverlapAndCloseToThePeak) {
+  const auto close = [](const std::vector<Program>& programs, double most,
+                        const std::string& name) {
+    for (const Program& program : programs) {
+      const double peak = double(memory_peak(program).peak.count()),
+                   arena = double(program.arena_bytes.count());
+      EXPECT_GE(arena, peak) << name;
+      EXPECT_LE(arena, peak * most) << name;
     }
+  };
+  for (const char* strategy : {"mp=1", "pp=4", "pp=2,recompute=full", "mp=2,pp=2,micro_batch=2"}) {
+    close(lowered(strategy), 1.10, strategy);
   }
+  // Large frames beside small saved inputs, over many micro-batches.
+  const Job large =
+      read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/models/presets/jobs/gpt3-1.3b.json");
+  close(lowered("pp=8,recompute=full", large), 1.10, "gpt3-1.3b");
 }
 
 TEST(PlanMemory, GuardsMoveAddressesOnly) {
@@ -172,6 +181,7 @@ TEST(PlanMemory, GuardsMoveAddressesOnly) {
 
 RC_GTEST_PROP(PlanMemory, RandomLifetimesNeverOverlap, ()) {
   Program program;
+  program.routines.resize(1);
   program.calls.resize(*rc::gen::inRange<std::size_t>(1, 30));
   const std::size_t buffers = *rc::gen::inRange<std::size_t>(1, 60);
   for (std::size_t i = 0; i < buffers; ++i) {

@@ -75,9 +75,9 @@ TEST(Evaluate, MemoryIsThePlannedOne) {
 
 TEST(Evaluate, FitsUpToTheLastByte) {
   const Bytes capacity = small_cluster().device.memory;
-  const Bytes peak = evaluate_nano(Strategy(), 1).score.peak;
-  EXPECT_TRUE(evaluate_nano(Strategy(), 1, capacity - peak).score.fits);
-  EXPECT_FALSE(evaluate_nano(Strategy(), 1, capacity - peak + Bytes(1)).score.fits);
+  const Bytes arena = evaluate_nano(Strategy(), 1).score.arena;
+  EXPECT_TRUE(evaluate_nano(Strategy(), 1, capacity - arena).score.fits);
+  EXPECT_FALSE(evaluate_nano(Strategy(), 1, capacity - arena + Bytes(1)).score.fits);
 }
 
 TEST(Evaluate, UnfoldedPredictsTheSame) {

@@ -146,18 +146,18 @@ TEST(Search, SevenHeadsCannotBeSplitInTwo) {
 }
 
 TEST(Search, MemoryDecidesWhatMayRun) {
-  // Between the least peak and the fastest plan's peak: the fastest no longer fits, another does.
+  // Between the least arena and the fastest plan's: the fastest no longer fits, another does.
   Cluster cluster = small_cluster();
   const Plan roomy = search(nano_request(2), small_costs(cluster));
-  cluster.device.memory = roomy.prediction.stages[0].peak - Bytes(1);
+  cluster.device.memory = roomy.prediction.stages[0].arena - Bytes(1);
   for (const StagePrediction& stage : roomy.prediction.stages) {
-    cluster.device.memory = std::max(cluster.device.memory, stage.peak - Bytes(1));
+    cluster.device.memory = std::max(cluster.device.memory, stage.arena - Bytes(1));
   }
   const Plan tight = search(nano_request(2), small_costs(cluster));
   EXPECT_NE(tight.strategy, roomy.strategy);
   EXPECT_GT(tight.search.infeasible, 0);
   for (const StagePrediction& stage : tight.prediction.stages)
-    EXPECT_LE(stage.peak, stage.capacity);
+    EXPECT_LE(stage.arena, stage.capacity);
 }
 
 TEST(Search, NothingFitsNamesTheBytesAndTheStage) {

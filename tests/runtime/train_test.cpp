@@ -127,6 +127,10 @@ TEST(Lifetimes, ShorteningAnyOneShowsUnderRecompute) {
   expect_shortened_lifetimes_show(nano_strategy("", 1, Recompute::full));
 }
 
+TEST(Lifetimes, ShorteningAnyOneShowsOnTwoStages) {
+  expect_shortened_lifetimes_show(nano_strategy("pp=2", 2, Recompute::none));
+}
+
 // ---- the same model ----
 
 void expect_same_model(const std::vector<Program>& serial, const std::vector<Program>& programs,
@@ -180,6 +184,25 @@ TEST(SameModel, WithTiedEmbeddingsOnTwoStages) {
     SCOPED_TRACE(label(strategy));
     expect_same_model(serial, nano_programs(strategy, job), job);
   }
+}
+
+TEST(SameModel, WithAPaddedVocabularyOnEveryAxisAtOnce) {
+  Job job = nano_job();
+  job.vocab = 257;  // 129 rows on each of two ranks, one of them padding
+  job.tied_embeddings = true;
+  const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
+  Strategy strategy = nano_strategy("mp=2,pp=2,dp=2,sharding_degree=2", 2, Recompute::none);
+  strategy.layer_split = {3, 1};
+  strategy.send_slots = 1;
+  const auto programs = nano_programs(strategy, job);
+  const Measured expected = train_nano(serial, steps_of(5), job).measured;
+  const Measured found = train_nano(programs, steps_of(5), job).measured;
+  for (std::size_t step = 0; step < 5; ++step) {
+    EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-4 * expected.losses[step]) << step;
+    const double norm = expected.gradient_norms[step];
+    EXPECT_NEAR(found.gradient_norms[step], norm, 1e-4 * norm) << step;
+  }
+  expect_predicted_bytes(programs, found, false);
 }
 
 TEST(TwoRuns, OfOnePlanAreBitwiseEqual) {
@@ -313,6 +336,20 @@ TEST(Failures, ARankThatStopsForLongerThanTheDeadlineEndsTheRun) {
   TrainOptions options = failing(1, [] { std::this_thread::sleep_for(milliseconds(500)); });
   options.deadline = milliseconds(200);
   expect_deadline_error(programs, options, 1);
+}
+
+TEST(Failures, ARankThatHangsWhereNobodyWaitsForItEndsTheRun) {
+  const auto programs = nano_programs(nano_strategy("", 1, Recompute::none));
+  TrainOptions options = failing(0, [] { std::this_thread::sleep_for(milliseconds(1500)); });
+  options.deadline = milliseconds(100);
+  try {
+    train_nano(programs, options);
+    FAIL() << "a rank hung";
+  } catch (const EnvironmentError& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("rank 0 hangs in step 2, routine "), std::string::npos) << message;
+    EXPECT_NE(message.find("nothing happened for 0.2 s"), std::string::npos) << message;
+  }
 }
 
 TEST(Failures, ARankThatNeverComesBackIsLeftBehind) {
