@@ -36,6 +36,12 @@ void state(BenchCase& into, Shape shape) {
   into.op.outputs.push_back(into.op.inputs.back());
 }
 
+/// The step scalars, as an input.
+void scalars(BenchCase& into) {
+  input(into, {kScalars});
+  into.tensors.back().role = TensorRole::scalar;
+}
+
 void add_token_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
   switch (into.op.kind) {
     case OpKind::load_tokens:
@@ -139,11 +145,12 @@ void add_flat_ops(BenchCase& into, std::int64_t n) {
       return input(into, {n}), input(into, {n}), output(into, {n});
     case OpKind::token_loss:
       into.op.params = VocabularyParams{kVocabulary, 1, 1.0 / double(n)};
-      input(into, {n}), input(into, {n, 2}), input(into, {kScalars});
+      input(into, {n}), input(into, {n, 2}), scalars(into);
       output(into, {n});
       return into.op.outputs.push_back(into.op.inputs.back());
     case OpKind::begin_step:
-      return state(into, {kScalars});
+      scalars(into);
+      return into.op.outputs.push_back(into.op.inputs.back());
     case OpKind::fill:
       into.op.params = FillParams{0};
       return output(into, {n});
@@ -152,11 +159,12 @@ void add_flat_ops(BenchCase& into, std::int64_t n) {
       return input(into, {n}), output(into, {1});
     case OpKind::clip_factor:
       into.op.params = ClipParams{1};
-      return input(into, {1}), state(into, {kScalars});
+      input(into, {1}), scalars(into);
+      return into.op.outputs.push_back(into.op.inputs.back());
     case OpKind::adamw: {
       into.op.params = AdamParams{1e-3, 0.9, 0.95, 1e-8, 0.1};
       state(into, {n}), input(into, {n}), state(into, {n}), state(into, {n});
-      return input(into, {kScalars});
+      return scalars(into);
     }
     default:
       INVARIANT(false, std::string(to_text(into.op.kind)) + " is not a memory-bound op");

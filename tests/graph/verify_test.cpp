@@ -142,8 +142,8 @@ TEST(VerifyMemoryOrder, RefusesEveryMissingWait) {
     const std::string reason = verify_memory_order(program).reason();
     EXPECT_NE(reason.find(text), std::string::npos) << "expected " << text << ", found: " << reason;
   };
-  // A receive into memory that computation still uses.
-  says(without_waits(stage, "recv.recv_next"), "recv writes payload before stream compute");
+  // A receive into memory that computation, or a send it has waited for, still uses.
+  says(without_waits(stage, "recv.recv_next"), "recv writes payload before stream ");
   // A send of what is not written yet.
   says(without_waits(stage, "send.send_next"), "send reads payload before stream compute");
   // A layer that reads what has not arrived, or writes a slot that is still being sent.

@@ -44,7 +44,8 @@ Operand result(const OpCase& c, std::size_t i) {
 }
 
 Operand scalars(double step, double loss, double clip) {
-  return {"scalars", {kScalars}, {step, loss, 0, double(float(clip))}};
+  const std::vector<double> values = {step, loss, 0, double(float(clip))};
+  return {"scalars", {kScalars}, values, DType::f32, TensorRole::scalar};
 }
 
 using Cases = std::vector<OpCase>;
@@ -298,6 +299,7 @@ OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vect
     tensor.name = operand.name;
     tensor.dtype = operand.dtype;
     tensor.shape = operand.shape;
+    tensor.role = operand.role;
     c.tensors.push_back(tensor);
     c.before.push_back(operand.values);
     if (operand.values.empty()) {

@@ -53,6 +53,7 @@ struct Operand {
   Shape shape;
   std::vector<double> values;  ///< empty: NaN
   DType dtype = DType::f32;
+  TensorRole role = TensorRole::activation;
 };
 OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& outputs);

@@ -134,10 +134,9 @@ TEST(CpuBackend, RefusesATextShorterThanOneSequence) {
 }
 
 TEST(CpuBackend, KeepsANormThatIsNotANumberVisible) {
-  const std::vector<double> scalars = {1, 2, 0, 1};
+  const Operand scalars{"scalars", {kScalars}, {1, 2, 0, 1}, DType::f32, TensorRole::scalar};
   const OpCase c = make_case("clip", OpKind::clip_factor, ClipParams{1},
-                             {{"sum", {1}, {std::nan("")}}, {"scalars", {kScalars}, scalars}},
-                             {{"scalars", {kScalars}, scalars}});
+                             {{"sum", {1}, {std::nan("")}}, scalars}, {scalars});
   const Values got = run_case(*make_backend("cpu"), c);
   EXPECT_TRUE(std::isnan(got[1][std::size_t(Scalar::gradient_norm)]));
   EXPECT_TRUE(std::isnan(got[1][std::size_t(Scalar::clip)]));
