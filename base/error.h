@@ -41,6 +41,9 @@ class EnvironmentError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The exit code an exception ends a program with; internal for any other.
+ExitCode exit_code(const std::exception& error);
+
 /// An expected "no" with its reason: not legal, does not fit. Empty reason means yes.
 class Verdict {
  public:
@@ -68,9 +71,9 @@ class InfeasibleError : public std::runtime_error {
 }  // namespace plimsoll
 
 /// A programmer's error, never reachable from user input; active in every build type.
-#define INVARIANT(expression, message)                                                \
-  do {                                                                                \
-    if (!(expression)) {                                                              \
-      ::plimsoll::invariant_failed(#expression, __FILE__, __LINE__, (message));       \
-    }                                                                                 \
+#define INVARIANT(expression, message)                                          \
+  do {                                                                          \
+    if (!(expression)) {                                                        \
+      ::plimsoll::invariant_failed(#expression, __FILE__, __LINE__, (message)); \
+    }                                                                           \
   } while (false)

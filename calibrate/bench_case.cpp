@@ -246,25 +246,6 @@ BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
 
 }  // namespace
 
-bool has_rows(OpKind kind) {
-  switch (kind) {
-    case OpKind::embedding:
-    case OpKind::embedding_backward:
-    case OpKind::layer_norm:
-    case OpKind::layer_norm_backward:
-    case OpKind::bias_add:
-    case OpKind::bias_gradient:
-    case OpKind::causal_softmax:
-    case OpKind::causal_softmax_backward:
-    case OpKind::logits_max:
-    case OpKind::logits_sum_exp:
-    case OpKind::cross_entropy_backward:
-      return true;
-    default:
-      return false;
-  }
-}
-
 std::vector<OpKind> memory_bound_kinds() {
   std::vector<OpKind> kinds;
   for (std::size_t i = 0; i < kOpKinds; ++i) {

@@ -33,8 +33,5 @@ BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row);
 
 /// Kinds whose cost is by bytes moved, in order of OpKind.
 std::vector<OpKind> memory_bound_kinds();
-/// Whether a kind works row by row, so that the length of a row matters beside the bytes: the
-/// innermost dimension of its widest operand.
-bool has_rows(OpKind kind);
 
 }  // namespace plimsoll

@@ -49,11 +49,6 @@ void run(const Arguments& arguments) {
   fmt::print("{}", arguments.json ? text : calibration_summary(machine));
 }
 
-int fail(ExitCode code, const char* message) {
-  fmt::print(stderr, "planner-calibrate: {}\n", message);
-  return int(code);
-}
-
 }  // namespace
 }  // namespace plimsoll
 
@@ -78,13 +73,8 @@ int main(int count, char** words) {
   try {
     run(arguments);
     return std::fflush(stdout) == 0 ? int(ExitCode::ok) : int(ExitCode::environment);
-  } catch (const UsageError& error) {
-    return fail(ExitCode::usage, error.what());
-  } catch (const InputError& error) {
-    return fail(ExitCode::bad_input, error.what());
-  } catch (const EnvironmentError& error) {
-    return fail(ExitCode::environment, error.what());
   } catch (const std::exception& error) {
-    return fail(ExitCode::internal, error.what());
+    fmt::print(stderr, "planner-calibrate: {}\n", error.what());
+    return int(exit_code(error));
   }
 }

@@ -34,6 +34,15 @@ std::int64_t Grid::rank(const Coordinates& at) const {
   return rank;
 }
 
+std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset) {
+  Coordinates at = grid.coordinates(rank);
+  std::int64_t& stage = at[std::size_t(Axis::pp)];
+  stage += stage_offset;
+  INVARIANT(stage >= 0 && stage < grid[Axis::pp] && stage_offset != 0,
+            "a transfer to a stage that does not exist");
+  return grid.rank(at);
+}
+
 std::vector<std::int64_t> members(const Grid& grid, const Group& group, std::int64_t rank) {
   std::vector<Coordinates> found = {grid.coordinates(rank)};
   for (std::size_t axis = 0; axis < kAxes; ++axis) {

@@ -53,6 +53,9 @@ struct Group {
   auto operator<=>(const Group&) const = default;
 };
 
+/// The rank that differs from `rank` by `stage_offset` stages; that stage must exist.
+std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset);
+
 /// Members in ascending rank order. `rank` must be one of them for pipeline_ends.
 std::vector<std::int64_t> members(const Grid& grid, const Group& group, std::int64_t rank);
 std::int64_t size(const Grid& grid, const Group& group);

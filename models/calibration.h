@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +21,9 @@ std::string_view to_text(Provenance provenance);
 /// Median and interquartile range over `samples` (>= 7) timings.
 struct Sample {
   Seconds median;
-  Seconds spread;          ///< interquartile range
+  Seconds spread;  ///< interquartile range
   std::int64_t samples = 0;
-  bool unsteady = false;   ///< spread above 10 % of the median even after repeating
+  bool unsteady = false;  ///< spread above 10 % of the median even after repeating
   bool operator==(const Sample&) const = default;
 };
 
@@ -39,11 +40,16 @@ struct MatmulPoint {
 struct OpPoint {
   OpKind kind = OpKind::add;
   DType dtype = DType::f32;
-  Bytes moved;              ///< bytes_moved() of the measured op
-  std::int64_t row = 0;     ///< length of its innermost dimension, where that matters; else 0
+  Bytes moved;           ///< bytes_moved() of the measured op
+  std::int64_t row = 0;  ///< length of its innermost dimension, where that matters; else 0
   Sample time;
   bool operator==(const OpPoint&) const = default;
 };
+
+/// Kinds whose time depends on the length of their rows as well as on the bytes.
+bool has_rows(OpKind kind);
+/// The `row` an op is looked up by: the innermost extent of its largest operand, 0 without rows.
+std::int64_t row_length(const Op& op, std::span<const Tensor> tensors);
 
 /// One collective (or send, whose group size is 2) at one payload size.
 struct CollectivePoint {
@@ -55,13 +61,13 @@ struct CollectivePoint {
 };
 
 struct Calibration {
-  std::string device;   ///< name of the machine's device
-  std::string backend;  ///< "cpu", "cuda"
-  std::string date;     ///< ISO date of the measurement
+  std::string device;                 ///< name of the machine's device
+  std::string backend;                ///< "cpu", "cuda"
+  std::string date;                   ///< ISO date of the measurement
   std::vector<std::string> versions;  ///< "oneDNN 2.6.3", compiler, ...
   std::int64_t busy_cores = 0;        ///< cores that ran the same op at once while measuring
-  Sample dispatch_op;    ///< host time per op of a real Program on the null backend
-  Sample dispatch_call;  ///< host time per call on top
+  Sample dispatch_op;                 ///< host time per op of a real Program on the null backend
+  Sample dispatch_call;               ///< host time per call on top
   std::vector<MatmulPoint> matmuls;
   std::vector<OpPoint> ops;
   std::vector<CollectivePoint> collectives;

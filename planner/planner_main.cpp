@@ -209,26 +209,14 @@ ExitCode dispatch(int argc, char** argv) {
   return action();
 }
 
-ExitCode fail(ExitCode code, const std::exception& error) {
-  fmt::print(stderr, "planner: {}\n", error.what());
-  return code;
-}
-
 ExitCode run(int argc, char** argv) {
   try {
     const ExitCode code = dispatch(argc, argv);
     if (std::fflush(stdout) != 0) throw EnvironmentError("cannot write to standard output");
     return code;
-  } catch (const UsageError& error) {
-    return fail(ExitCode::usage, error);
-  } catch (const InputError& error) {
-    return fail(ExitCode::bad_input, error);
-  } catch (const InfeasibleError& error) {
-    return fail(ExitCode::infeasible, error);
-  } catch (const EnvironmentError& error) {
-    return fail(ExitCode::environment, error);
   } catch (const std::exception& error) {
-    return fail(ExitCode::internal, error);
+    fmt::print(stderr, "planner: {}\n", error.what());
+    return exit_code(error);
   }
 }
 

@@ -165,15 +165,7 @@ int main(int count, char** words) {
   try {
     run(arguments);
     return std::fflush(stdout) == 0 ? int(ExitCode::ok) : int(ExitCode::environment);
-  } catch (const UsageError& error) {
-    leave(ExitCode::usage, error.what());
-  } catch (const InputError& error) {
-    leave(ExitCode::bad_input, error.what());
-  } catch (const InfeasibleError& error) {
-    leave(ExitCode::infeasible, error.what());
-  } catch (const EnvironmentError& error) {
-    leave(ExitCode::environment, error.what());
   } catch (const std::exception& error) {
-    leave(ExitCode::internal, error.what());
+    leave(exit_code(error), error.what());
   }
 }

@@ -51,33 +51,6 @@ Estimate combine(const Estimate& low, const Estimate& high, double part) {
 
 }  // namespace
 
-std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
-  switch (op.kind) {
-    case OpKind::embedding:
-    case OpKind::embedding_backward:
-    case OpKind::layer_norm:
-    case OpKind::layer_norm_backward:
-    case OpKind::bias_add:
-    case OpKind::bias_gradient:
-    case OpKind::causal_softmax:
-    case OpKind::causal_softmax_backward:
-    case OpKind::logits_max:
-    case OpKind::logits_sum_exp:
-    case OpKind::cross_entropy_backward:
-      break;
-    default:
-      return 0;
-  }
-  const Tensor* widest = nullptr;
-  const auto consider = [&](TensorId id) {
-    const Tensor& tensor = tensors[id.index()];
-    if (!widest || elements(tensor.shape) > elements(widest->shape)) widest = &tensor;
-  };
-  std::for_each(op.inputs.begin(), op.inputs.end(), consider);
-  std::for_each(op.outputs.begin(), op.outputs.end(), consider);
-  return widest->shape.empty() ? 1 : widest->shape.back();
-}
-
 DType op_dtype(const Op& op, std::span<const Tensor> tensors) {
   const TensorId first = op.outputs.empty() ? op.inputs.at(0) : op.outputs[0];
   return tensors[first.index()].dtype;
@@ -163,9 +136,7 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
                                   std::int64_t rank) const {
   if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {
-    Coordinates at = grid.coordinates(rank);
-    at[std::size_t(Axis::pp)] += transfer->stage_offset;
-    const std::int64_t peer = grid.rank(at);
+    const std::int64_t peer = pipeline_peer(grid, rank, transfer->stage_offset);
     return communication(op, tensors, spread(2, std::min(rank, peer), std::max(rank, peer)));
   }
   const auto ranks = members(grid, std::get<CollectiveParams>(op.params).group, rank);

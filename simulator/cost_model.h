@@ -65,10 +65,6 @@ class CostModel {
   std::map<OpKind, std::map<std::int64_t, SizeCurve>> collectives_;            // then by ranks
 };
 
-/// Row length under which a memory-bound op is measured (OpPoint::row): of kinds that work row by
-/// row, the innermost dimension of their widest operand; 0 for the others.
-std::int64_t row_length(const Op& op, std::span<const Tensor> tensors);
-
 /// The dtype a point is filed under: of the first output, else of the first input.
 DType op_dtype(const Op& op, std::span<const Tensor> tensors);
 

@@ -72,14 +72,6 @@ std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t ran
   return by_rank[std::size_t(rank)];
 }
 
-std::int64_t peer_of(const Grid& grid, std::int64_t rank, std::int64_t stage_offset) {
-  Coordinates at = grid.coordinates(rank);
-  std::int64_t& stage = at[std::size_t(Axis::pp)];
-  stage += stage_offset;
-  INVARIANT(stage >= 0 && stage < grid[Axis::pp], "a transfer to a stage that does not exist");
-  return grid.rank(at);
-}
-
 }  // namespace
 
 Topology resolve_links(std::span<const Expansion> expansions, const CostModel& costs) {
@@ -105,7 +97,7 @@ Topology resolve_links(std::span<const Expansion> expansions, const CostModel& c
         resolved.cost = link_costs.of(
             stage, l, costs.spread(std::int64_t(group.size()), group.front(), group.back()));
       } else {
-        resolved.peer = peer_of(grid, rank, link.stage_offset);
+        resolved.peer = pipeline_peer(grid, rank, link.stage_offset);
         const auto [low, high] = std::minmax(rank, resolved.peer);
         resolved.cost = link_costs.of(stage, l, costs.spread(2, low, high));
       }

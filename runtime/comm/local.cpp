@@ -54,7 +54,7 @@ struct Hub {
 class LocalCommunicator final : public Communicator {
  public:
   LocalCommunicator(std::shared_ptr<Hub> hub, std::int64_t rank)
-      : hub_(std::move(hub)), rank_(rank), at_(hub_->grid.coordinates(rank)) {
+      : hub_(std::move(hub)), rank_(rank) {
     ready_.reserve(16);
   }
 
@@ -106,12 +106,7 @@ class LocalCommunicator final : public Communicator {
   };
 
   std::int64_t peer(std::int64_t stage_offset) const {
-    Coordinates other = at_;
-    other[std::size_t(Axis::pp)] += stage_offset;
-    const std::int64_t stage = other[std::size_t(Axis::pp)];
-    INVARIANT(stage >= 0 && stage < hub_->grid[Axis::pp] && stage_offset != 0,
-              "a transfer to a stage that does not exist");
-    return hub_->grid.rank(other);
+    return pipeline_peer(hub_->grid, rank_, stage_offset);
   }
 
   Seat& collective_seat(const Group& group);
@@ -137,7 +132,6 @@ class LocalCommunicator final : public Communicator {
 
   std::shared_ptr<Hub> hub_;
   const std::int64_t rank_;
-  const Coordinates at_;
   std::vector<Seat> seats_;       ///< of collectives, found once per group
   std::vector<Pending> pending_;  ///< by ticket index; this thread only
   std::vector<std::uint32_t> free_;

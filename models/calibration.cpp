@@ -1,0 +1,38 @@
+#include "models/calibration.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+bool has_rows(OpKind kind) {
+  switch (kind) {
+    case OpKind::embedding:
+    case OpKind::embedding_backward:
+    case OpKind::layer_norm:
+    case OpKind::layer_norm_backward:
+    case OpKind::bias_add:
+    case OpKind::bias_gradient:
+    case OpKind::causal_softmax:
+    case OpKind::causal_softmax_backward:
+    case OpKind::logits_max:
+    case OpKind::logits_sum_exp:
+    case OpKind::cross_entropy_backward:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
+  if (!has_rows(op.kind)) return 0;
+  const Tensor* widest = nullptr;
+  const auto consider = [&](TensorId id) {
+    const Tensor& tensor = tensors[id.index()];
+    if (!widest || elements(tensor.shape) > elements(widest->shape)) widest = &tensor;
+  };
+  std::for_each(op.inputs.begin(), op.inputs.end(), consider);
+  std::for_each(op.outputs.begin(), op.outputs.end(), consider);
+  return widest->shape.empty() ? 1 : widest->shape.back();
+}
+
+}  // namespace plimsoll
