@@ -71,24 +71,6 @@ std::string op_text(const Op& op) {
   return text + "\n";
 }
 
-void print_routine(const Routine& routine, std::size_t id, std::string& text) {
-  text += fmt::format("\nroutine {} {} {} frame_bytes={}\n", id, routine.name,
-                      to_text(routine.phase), routine.frame_bytes.count());
-  for (const Slot& slot : routine.slots) {
-    text += fmt::format("slot {} bytes={}\n", to_text(slot.kind), slot.bytes.count());
-  }
-  for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
-    const Place& place = routine.places[i];
-    text += tensor_text(i, routine.tensors[i]);
-    text += place.slot ? fmt::format(" at=slot{}+{}\n", *place.slot, place.offset.count())
-                       : fmt::format(" at=frame+{}\n", place.offset.count());
-  }
-  for (const Op& op : routine.ops) text += op_text(op);
-  for (const Port& port : routine.ports) {
-    text += fmt::format("port %{} op={}\n", port.tensor.index(), port.op);
-  }
-}
-
 std::string call_text(std::size_t id, const Call& call, const Program& program) {
   std::string text = fmt::format("call {} {}", id, call.routine.index());
   if (call.layer) text += fmt::format(" layer={}", *call.layer);
@@ -129,6 +111,25 @@ std::string print(const OpParams& params) {
   return text;
 }
 
+std::string print(const Routine& routine, std::size_t id) {
+  std::string text = fmt::format("\nroutine {} {} {} frame_bytes={}\n", id, routine.name,
+                                 to_text(routine.phase), routine.frame_bytes.count());
+  for (const Slot& slot : routine.slots) {
+    text += fmt::format("slot {} bytes={}\n", to_text(slot.kind), slot.bytes.count());
+  }
+  for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+    const Place& place = routine.places[i];
+    text += tensor_text(i, routine.tensors[i]);
+    text += place.slot ? fmt::format(" at=slot{}+{}\n", *place.slot, place.offset.count())
+                       : fmt::format(" at=frame+{}\n", place.offset.count());
+  }
+  for (const Op& op : routine.ops) text += op_text(op);
+  for (const Port& port : routine.ports) {
+    text += fmt::format("port %{} op={}\n", port.tensor.index(), port.op);
+  }
+  return text;
+}
+
 std::string print(const Graph& graph) {
   std::string text = fmt::format("graph {}\n", graph.name) + grid_text(graph.grid);
   for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
@@ -155,8 +156,7 @@ std::string print(const Program& program) {
       "class stage={} sharding_degree={} micro_batch={} micro_batches={} arena_bytes={}\n",
       program.stage, program.sharding_degree, program.micro_batch, program.micro_batches,
       program.arena_bytes.count());
-  for (std::size_t i = 0; i < program.routines.size(); ++i)
-    print_routine(program.routines[i], i, text);
+  for (std::size_t i = 0; i < program.routines.size(); ++i) text += print(program.routines[i], i);
   text += "\n";
   for (const Segment& s : program.segments) {
     text += fmt::format("segment {} layer={} shape={}{} offset={} elements={} norm_weight={}\n",

@@ -12,6 +12,7 @@ namespace plimsoll {
 
 std::string print(const Graph& graph);
 std::string print(const Program& program);
+std::string print(const Routine& routine, std::size_t index);
 Graph parse_graph(std::string_view text, const std::string& file);
 Program parse_program(std::string_view text, const std::string& file);
 

@@ -1,11 +1,14 @@
 #include "passes/cut_blocks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "graph/text.h"
 #include "passes/program_builder.h"
 
 namespace plimsoll {
@@ -342,6 +345,20 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment) {
   cut.begin_step = RoutineBuilder(graph, nullptr, {}).build("begin_step", Phase::optimizer, begin);
   cut.optimizer = RoutineBuilder(graph, nullptr, {}).build("optimizer", Phase::optimizer, update);
   return cut;
+}
+
+std::string print(const CutGraph& cut) {
+  std::string text;
+  std::size_t index = 0;
+  for (const CutBlock& block : cut.blocks) {
+    text += fmt::format("bundle elements={}", block.bundle_elements);
+    for (const BundleEntry& entry : block.bundle) {
+      text += fmt::format(" %{}:{}+{}", entry.parameter.index(), entry.offset, entry.elements);
+    }
+    text += "\n" + print(block.forward, index) + print(block.backward, index + 1) + "\n";
+    index += 2;
+  }
+  return text + print(cut.begin_step, index) + print(cut.optimizer, index + 1);
 }
 
 }  // namespace plimsoll

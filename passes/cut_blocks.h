@@ -2,6 +2,7 @@
 // or in the frame, and the layout of each block's parameter bundle.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -33,5 +34,8 @@ struct CutGraph {
 /// `alignment`: every parameter starts at, and is padded to, a multiple of this many elements, so
 /// that any run of parameters splits evenly into aligned shards.
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment);
+
+/// The routines as text, with each block's bundle.
+std::string print(const CutGraph& cut);
 
 }  // namespace plimsoll

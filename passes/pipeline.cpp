@@ -61,6 +61,7 @@ std::span<const GraphPass> graph_passes() { return kPasses; }
 std::vector<std::string> stage_names() {
   std::vector<std::string> names = {"forward"};
   for (const GraphPass& pass : kPasses) names.emplace_back(pass.name);
+  names.emplace_back("cut_blocks");
   names.emplace_back("schedule");
   names.emplace_back("plan_memory");
   return names;
@@ -81,6 +82,7 @@ std::vector<Program> lower(const PassContext& context, const StageObserver& obse
   // Any run of parameters must split into shards that start on a block boundary.
   const std::int64_t alignment = kElementsPerBlock * context.strategy.sharding_degree;
   const CutGraph cut = cut_blocks(graph, alignment);
+  if (observer) observer("cut_blocks", [&] { return print(cut); });
   std::vector<Program> programs;
   for (std::int64_t stage = 0; stage < context.strategy.pp; ++stage) {
     programs.push_back(schedule_stage(graph, cut, context, stage, alignment));

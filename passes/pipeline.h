@@ -30,7 +30,8 @@ struct GraphPass {
 
 /// In execution order.
 std::span<const GraphPass> graph_passes();
-/// Names of every stage that can be dumped: "forward", each graph pass, "schedule", "plan_memory".
+/// Names of every stage that can be dumped: "forward", each graph pass, "cut_blocks", "schedule",
+/// "plan_memory".
 std::vector<std::string> stage_names();
 
 /// Called after every stage with its name and its text form on demand.
