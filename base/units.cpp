@@ -38,9 +38,13 @@ Bytes round_up(Bytes size, Bytes alignment) {
   return rest == 0 ? size : size + Bytes(alignment.count() - rest);
 }
 
+void Picoseconds::out_of_range() {
+  throw InfeasibleError("a time would be longer than 106 days, the most that is reckoned with");
+}
+
 Picoseconds to_picoseconds(Seconds time) {
   const double count = std::round(time.value() * 1e12);
-  INVARIANT(std::abs(count) < 9.2e18, "time outside the range of picoseconds");
+  if (!(std::abs(count) < 9.2e18)) Picoseconds::out_of_range();
   return Picoseconds(static_cast<std::int64_t>(count));
 }
 

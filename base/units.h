@@ -76,7 +76,9 @@ constexpr FlopsPerSecond operator/(Flops amount, Seconds time) {
   return FlopsPerSecond(amount.value() / time.value());
 }
 
-/// Simulated or measured clock: exact integer picoseconds.
+/// Simulated or measured clock: exact integer picoseconds, up to 106 days. Arithmetic beyond that
+/// throws InfeasibleError: unlike a byte count, a time follows from rates that users state, and no
+/// bound on each of them keeps their sum in range.
 class Picoseconds {
  public:
   constexpr Picoseconds() = default;
@@ -84,19 +86,27 @@ class Picoseconds {
   constexpr std::int64_t count() const { return count_; }
   constexpr Seconds seconds() const { return Seconds(static_cast<double>(count_) * 1e-12); }
   friend constexpr Picoseconds operator+(Picoseconds a, Picoseconds b) {
-    return Picoseconds(a.count_ + b.count_);
+    std::int64_t sum = 0;
+    if (__builtin_add_overflow(a.count_, b.count_, &sum)) out_of_range();
+    return Picoseconds(sum);
   }
   friend constexpr Picoseconds operator-(Picoseconds a, Picoseconds b) {
-    return Picoseconds(a.count_ - b.count_);
+    std::int64_t difference = 0;
+    if (__builtin_sub_overflow(a.count_, b.count_, &difference)) out_of_range();
+    return Picoseconds(difference);
   }
   Picoseconds& operator+=(Picoseconds b) { return *this = *this + b; }
   friend constexpr auto operator<=>(Picoseconds, Picoseconds) = default;
 
  private:
+  friend Picoseconds to_picoseconds(Seconds time);
+  [[noreturn]] static void out_of_range();
+
   std::int64_t count_ = 0;
 };
 
-/// Rounds to the nearest picosecond; the one place where simulated time is rounded.
+/// Rounds to the nearest picosecond; the one place where simulated time is rounded. Throws
+/// InfeasibleError beyond 106 days, and for what is not a number.
 Picoseconds to_picoseconds(Seconds time);
 
 // Parsers for what people write: a number, a space (optional), a unit. They throw

@@ -25,6 +25,10 @@ inline constexpr std::int64_t kPlanVersion = 1;
 /// Intervals kept in the file; `timeline_truncated` says when more were simulated.
 inline constexpr std::size_t kMostIntervals = 20'000;
 
+/// The last instant a plan's timeline may show, 2 h 30 min: times in files are integers within
+/// 2^53, in picoseconds.
+inline constexpr Picoseconds kLongestTimeline{std::int64_t{1} << 53};
+
 /// Seconds of one step of the critical rank (the one that computes longest), summing to the step
 /// time: compute by phase, communication that compute does not hide, and waiting for other stages.
 struct Breakdown {

@@ -63,39 +63,72 @@ StagePrediction predict_stage(const Program& program, Bytes capacity) {
   return {program.stage, memory.peak, memory.by_role, program.arena_bytes, capacity};
 }
 
-}  // namespace
-
-Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
-                    const CostModel& costs, std::int64_t devices, Bytes reserve, Folding folding) {
-  // First: the cost model takes it for granted that the device can compute in this dtype.
-  const FlopsPerSecond rate = peak_of(costs.cluster(), job.precision);
-  const std::vector<Program> programs = lower({job, strategy, framework});
-  Simulation simulation = simulate(programs, costs, folding);
-
-  Evaluation evaluation;
-  Prediction& prediction = evaluation.score.prediction;
-  prediction.step_time = simulation.step_time;
+void fill_provenance(Prediction& prediction, const Simulation& simulation) {
   prediction.worst = simulation.worst;
   Seconds op_time;
   for (Seconds time : simulation.by_provenance) op_time += time;
   for (std::size_t i = 0; i < simulation.by_provenance.size() && op_time.value() > 0; ++i) {
     prediction.share_by_provenance[i] = simulation.by_provenance[i] / op_time;
   }
-  prediction.breakdown = break_down(simulation.timeline, simulation.step_time, strategy.pp > 1);
-  fill_rates(prediction, job, programs, costs.cluster(), rate, devices);
+}
 
-  evaluation.score.fits = true;
-  for (const Program& program : programs) {
-    prediction.stages.push_back(predict_stage(program, costs.cluster().device.memory));
-    const StagePrediction& stage = prediction.stages.back();
-    evaluation.score.peak = std::max(evaluation.score.peak, stage.peak);
-    evaluation.score.arena = std::max(evaluation.score.arena, stage.arena);
+}  // namespace
+
+Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
+                  const Device& device, Bytes reserve) {
+  Footprint footprint;
+  footprint.programs = lower({job, strategy, framework});
+  footprint.fits = true;
+  for (const Program& program : footprint.programs) {
+    footprint.stages.push_back(predict_stage(program, device.memory));
+    const StagePrediction& stage = footprint.stages.back();
+    footprint.peak = std::max(footprint.peak, stage.peak);
+    footprint.arena = std::max(footprint.arena, stage.arena);
     // What is allocated is the arena, not the live peak within it.
-    if (stage.arena + reserve > stage.capacity) evaluation.score.fits = false;
-    evaluation.program_digests.push_back(digest(print(program)));
+    if (stage.arena + reserve > stage.capacity) footprint.fits = false;
   }
+  return footprint;
+}
+
+std::vector<std::string> digests_of(std::span<const Program> programs) {
+  std::vector<std::string> digests;
+  for (const Program& program : programs) digests.push_back(digest(print(program)));
+  return digests;
+}
+
+Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
+                   const CostModel& costs, std::int64_t devices, Folding folding) {
+  // First: the cost model takes it for granted that the device can compute in this dtype.
+  const FlopsPerSecond rate = peak_of(costs.cluster(), job.precision);
+  Simulation simulation = simulate(footprint.programs, costs, folding);
+  Evaluation evaluation;
+  evaluation.score = {{}, footprint.arena, footprint.peak, footprint.fits};
+  Prediction& prediction = evaluation.score.prediction;
+  prediction.step_time = simulation.step_time;
+  prediction.stages = footprint.stages;
+  prediction.breakdown = break_down(simulation.timeline, simulation.step_time, strategy.pp > 1);
+  fill_provenance(prediction, simulation);
+  fill_rates(prediction, job, footprint.programs, costs.cluster(), rate, devices);
   evaluation.timeline = std::move(simulation.timeline);
   return evaluation;
+}
+
+Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
+                    const CostModel& costs, std::int64_t devices, Bytes reserve, Folding folding) {
+  const Device& device = costs.cluster().device;
+  const Footprint footprint = lay_out(job, strategy, framework, device, reserve);
+  try {
+    Evaluation evaluation = predict(job, strategy, footprint, costs, devices, folding);
+    evaluation.program_digests = digests_of(footprint.programs);
+    return evaluation;
+  } catch (const InfeasibleError& too_long) {
+    if (footprint.fits) throw;
+    throw InfeasibleError(fmt::format(
+        "{}; nor does it fit: a device would need {} ({} bytes) with {} of reserve, and has {} "
+        "({} bytes)",
+        too_long.what(), to_text(footprint.arena), footprint.arena.count(), to_text(reserve),
+        to_text(device.memory), device.memory.count()));
+  }
 }
 
 }  // namespace plimsoll

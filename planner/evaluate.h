@@ -1,5 +1,9 @@
-// Evaluate: Strategy -> lower -> simulate -> Score.
+// Evaluate: Strategy -> lower -> memory -> simulate -> Score.
 #pragma once
+
+#include <span>
+#include <string>
+#include <vector>
 
 #include "models/framework.h"
 #include "models/job.h"
@@ -12,7 +16,7 @@ namespace plimsoll {
 
 struct Score {
   Prediction prediction;
-  Bytes arena;         ///< largest over stages: what is allocated
+  Bytes arena;        ///< largest over stages: what is allocated
   Bytes peak;         ///< largest over stages
   bool fits = false;  ///< every stage's arena plus `reserve` within the device
 };
@@ -23,8 +27,27 @@ struct Evaluation {
   Timeline timeline;
 };
 
-/// Reserve: bytes kept free on each device beside the planned arena (runtime, libraries). The
-/// strategy must be legal(). Throws InputError when the cluster states no peak for the job's dtype.
+/// A strategy's Programs and their memory: all there is to know before simulating.
+struct Footprint {
+  std::vector<Program> programs;  ///< by stage
+  std::vector<StagePrediction> stages;
+  Bytes arena, peak;  ///< largest over stages
+  bool fits = false;  ///< every stage's arena plus `reserve` within the device
+};
+
+/// The strategy must be legal(). Costs far less than simulating.
+Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
+                  const Device& device, Bytes reserve);
+/// SHA-256 of each Program's text form.
+std::vector<std::string> digests_of(std::span<const Program> programs);
+/// Simulates; program_digests stay empty. Throws InfeasibleError where a step would take longer
+/// than the simulator reckons with, InputError as evaluate.
+Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
+                   const CostModel& costs, std::int64_t devices, Folding folding = Folding::folded);
+
+/// All of it. Reserve: bytes kept free on each device beside the planned arena (runtime,
+/// libraries). The strategy must be legal(). Throws InputError when the cluster states no peak for
+/// the job's dtype, InfeasibleError as predict; with the bytes too where it does not fit either.
 Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
                     const CostModel& costs, std::int64_t devices, Bytes reserve,
                     Folding folding = Folding::folded);

@@ -40,7 +40,11 @@ Bytes most_over_capacity(const Prediction& prediction, Bytes reserve) {
 
 bool better(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    return std::tuple(!c.score.fits, c.score.prediction.step_time.value(), c.score.peak.count());
+    const Score& score = c.score;
+    if (!c.too_long.empty()) return std::tuple(2, 0.0, std::int64_t{0});
+    // What does not fit has not been simulated: a step that cannot be taken has no merit.
+    if (!score.fits) return std::tuple(1, 0.0, score.arena.count());
+    return std::tuple(0, score.prediction.step_time.value(), score.peak.count());
   };
   return key(a) < key(b);
 }
@@ -52,6 +56,7 @@ std::vector<std::size_t> choose_runners_up(std::span<const Candidate> candidates
   std::set<std::string> shown = {candidates[ranked[0]].programs};
   std::set<decltype(split_of(Strategy()))> splits = {split_of(candidates[ranked[0]].strategy)};
   const auto take = [&](std::size_t index) {
+    if (!candidates[index].too_long.empty()) return;
     if (!shown.insert(candidates[index].programs).second) return;
     splits.insert(split_of(candidates[index].strategy));
     chosen.push_back(index);

@@ -16,11 +16,44 @@
 namespace plimsoll {
 namespace {
 
+Footprint footprint_of(const SearchRequest& request, const CostModel& costs,
+                       const Strategy& strategy) {
+  return lay_out(request.job, strategy, request.framework, costs.cluster().device, request.reserve);
+}
+
+/// The last instant of a timeline; its memory changes at ends and begins of intervals.
+Picoseconds end_of(const Timeline& timeline) {
+  Picoseconds end;
+  for (const Interval& interval : timeline.intervals) end = std::max(end, interval.end);
+  return end;
+}
+
+/// Completes a candidate's score by simulation, or says why its step takes too long.
+void add_times(const SearchRequest& request, const CostModel& costs, const Footprint& footprint,
+               Candidate& candidate) {
+  try {
+    Evaluation evaluation =
+        predict(request.job, candidate.strategy, footprint, costs, request.devices);
+    if (end_of(evaluation.timeline) > kLongestTimeline) {
+      throw InfeasibleError(fmt::format(
+          "one step would take {}, longer than the {} that a plan's "
+          "timeline can hold",
+          to_text(evaluation.score.prediction.step_time), to_text(kLongestTimeline.seconds())));
+    }
+    candidate.score = std::move(evaluation.score);
+  } catch (const InfeasibleError& error) {
+    candidate.too_long = error.what();
+  }
+}
+
+/// What does not fit is not simulated: its step time decides nothing, and where nothing fits its
+/// Programs are the longest.
 Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy) {
-  Evaluation evaluation =
-      evaluate(request.job, strategy, request.framework, costs, request.devices, request.reserve);
-  Candidate candidate{strategy, std::move(evaluation.score), {}};
-  for (const std::string& digest : evaluation.program_digests) candidate.programs += digest;
+  const Footprint footprint = footprint_of(request, costs, strategy);
+  Candidate candidate{strategy, {{}, footprint.arena, footprint.peak, footprint.fits}, {}, {}};
+  candidate.score.prediction.stages = footprint.stages;
+  for (const std::string& digest : digests_of(footprint.programs)) candidate.programs += digest;
+  if (footprint.fits) add_times(request, costs, footprint, candidate);
   return candidate;
 }
 
@@ -85,6 +118,28 @@ std::vector<Candidate> assess_all(const SearchRequest& request, const CostModel&
       to_text(tightest->capacity), tightest->capacity.count()));
 }
 
+[[noreturn]] void all_take_too_long(const SearchRequest& request,
+                                    std::span<const Candidate> candidates, const Candidate& first) {
+  const auto fitting = std::count_if(candidates.begin(), candidates.end(),
+                                     [](const Candidate& c) { return c.score.fits; });
+  throw InfeasibleError(fmt::format(
+      "{} takes too long on {} devices: of {} legal strategies {} fit, none in time; {}: {}",
+      request.job.name, request.devices, candidates.size(), fitting,
+      strategy_summary(first.strategy), first.too_long));
+}
+
+bool feasible(const Candidate& candidate) {
+  return candidate.score.fits && candidate.too_long.empty();
+}
+
+/// None is feasible: says so of what fits but takes too long, else of the bytes.
+[[noreturn]] void refuse(const SearchRequest& request, std::span<const Candidate> candidates) {
+  for (const Candidate& candidate : candidates) {
+    if (candidate.score.fits) all_take_too_long(request, candidates, candidate);
+  }
+  nothing_fits(request, candidates);
+}
+
 Plan make_plan(const SearchRequest& request, const CostModel& costs, const Strategy& strategy) {
   Evaluation evaluation =
       evaluate(request.job, strategy, request.framework, costs, request.devices, request.reserve);
@@ -110,7 +165,7 @@ SearchSummary summarize(const Space& space, std::span<const Candidate> candidate
   summary.space = space.enumerated;
   summary.evaluated = std::int64_t(candidates.size());
   summary.infeasible = std::count_if(candidates.begin(), candidates.end(),
-                                     [](const Candidate& c) { return !c.score.fits; });
+                                     [](const Candidate& c) { return !feasible(c); });
   summary.pruned = space.rejected;
   summary.proven = true;  // every legal strategy was evaluated
   return summary;
@@ -132,7 +187,7 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
   const Space space = enumerate(request.job, request.devices, request.fixed);
   if (space.legal.empty()) nothing_legal(request, space);
-  const std::vector<Candidate> candidates = assess_all(request, costs, space.legal);
+  std::vector<Candidate> candidates = assess_all(request, costs, space.legal);
 
   std::vector<std::size_t> ranked(candidates.size());
   std::iota(ranked.begin(), ranked.end(), std::size_t{0});
@@ -140,13 +195,17 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
     return better(candidates[a], candidates[b]);
   });
   const Candidate& best = candidates[ranked[0]];
-  if (!best.score.fits) nothing_fits(request, candidates);
+  if (!feasible(best)) refuse(request, candidates);
 
   Plan plan = make_plan(request, costs, best.strategy);
   plan.oversubscribed = oversubscribed;
   plan.search = summarize(space, candidates);
   for (std::size_t index : choose_runners_up(candidates, ranked)) {
-    plan.runners_up.push_back(runner_up(candidates[index], best, request.reserve));
+    Candidate& loser = candidates[index];
+    if (!loser.score.fits) {
+      add_times(request, costs, footprint_of(request, costs, loser.strategy), loser);
+    }
+    if (loser.too_long.empty()) plan.runners_up.push_back(runner_up(loser, best, request.reserve));
   }
   return plan;
 }

@@ -1,6 +1,8 @@
 // From Programs to a steady-state Timeline: expand, fold, run steps, record.
 #include "simulator/simulate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 
@@ -103,6 +105,10 @@ SteadyStep run_to_steady_state(const Engine& engine, std::size_t ranks) {
     step.result = engine.run(step.starts);
     const std::vector<Picoseconds>& ends = step.result.rank_end;
     const Picoseconds period = latest(ends) - latest(step.starts);
+    if (period > kLongestStep) {
+      throw InfeasibleError(fmt::format("one step would take longer than {:.0f} days",
+                                        kLongestStep.seconds() / Seconds(86400)));
+    }
     // All starts shifted alike: every later step is this one, shifted.
     bool shifted = true;
     for (std::size_t r = 0; r < ranks; ++r) {

@@ -17,6 +17,9 @@ enum class Folding : std::uint8_t {
   unfolded,  ///< every rank by itself
 };
 
+/// Nobody trains with steps of 10 days; several of them still fit the clock.
+inline constexpr Picoseconds kLongestStep{std::int64_t{864'000'000'000'000'000}};
+
 struct Simulation {
   Seconds step_time;  ///< steady-state period
   /// Steady-state step of the representative ranks (folded) or of all ranks (unfolded), starting
@@ -31,7 +34,8 @@ struct Simulation {
 
 /// programs[i] is the class of stage i. Steps are simulated one after the other, each rank starting
 /// the next when all it issued has ended, until a step begins as the one before did or the period
-/// repeats, at most 8. The last is the result.
+/// repeats, at most 8. The last is the result. Throws InfeasibleError for a step longer than
+/// kLongestStep.
 Simulation simulate(std::span<const Program> programs, const CostModel& costs,
                     Folding folding = Folding::folded);
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "base/error.h"
+
 namespace plimsoll {
 namespace {
 
@@ -157,7 +159,18 @@ TEST(UnitsDeathTest, OverflowAborts) {
   EXPECT_DEATH(most + Bytes(1), "overflows");
   EXPECT_DEATH(Bytes(-2) - most, "overflows");
   EXPECT_DEATH(most * 2, "overflows");
-  EXPECT_DEATH(to_picoseconds(Seconds(1e7)), "range of picoseconds");
+}
+
+TEST(Units, TimesBeyondTheClockAreRefused) {
+  const Picoseconds most(std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(most - Picoseconds(1) + Picoseconds(1), most);
+  EXPECT_THROW(most + Picoseconds(1), InfeasibleError);
+  EXPECT_THROW(Picoseconds(-2) - most, InfeasibleError);
+  Picoseconds sum = most;
+  EXPECT_THROW(sum += Picoseconds(1), InfeasibleError);
+  EXPECT_THROW(to_picoseconds(Seconds(1e7)), InfeasibleError);
+  EXPECT_THROW(to_picoseconds(Seconds(std::nan(""))), InfeasibleError);
+  EXPECT_EQ(to_picoseconds(Seconds(9e6)).count(), 9'000'000'000'000'000'000);
 }
 
 }  // namespace

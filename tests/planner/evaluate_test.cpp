@@ -91,6 +91,23 @@ TEST(Evaluate, UnfoldedPredictsTheSame) {
   EXPECT_EQ(unfolded.timeline.memory.size(), 2u);
 }
 
+TEST(Evaluate, EndlessStepsAreRefusedWithTheBytesWhereTheyDoNotFit) {
+  Cluster cluster = small_cluster();
+  cluster.device.peak_fp32 = FlopsPerSecond(100);  // 81 days
+  const auto refusal = [&] {
+    try {
+      evaluate(nano_job(), Strategy(), bundled_framework(), small_costs(cluster), 1, Bytes(0));
+    } catch (const InfeasibleError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(), "one step would take longer than 10 days");
+  cluster.device.memory = Bytes(1000);
+  EXPECT_NE(refusal().find("nor does it fit"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("and has 1000 B (1000 bytes)"), std::string::npos) << refusal();
+}
+
 TEST(Evaluate, ANeededPeakRateMustBeStated) {
   Cluster cluster = small_cluster();
   cluster.device.peak_fp32.reset();

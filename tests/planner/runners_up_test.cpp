@@ -22,11 +22,26 @@ Candidate candidate(std::int64_t mp, double seconds, std::int64_t peak, std::str
 
 TEST(RunnersUp, OrderOfMerit) {
   const Candidate fast = candidate(1, 1, 900, "a"), slow = candidate(1, 2, 100, "b");
-  const Candidate leaner = candidate(1, 1, 800, "c"), too_big = candidate(1, 0.5, 2000, "d");
+  const Candidate leaner = candidate(1, 1, 800, "c");
+  Candidate too_big = candidate(1, 0.5, 2000, "d");
   EXPECT_TRUE(better(fast, slow));
   EXPECT_TRUE(better(leaner, fast));
   EXPECT_TRUE(better(slow, too_big));
   EXPECT_FALSE(better(fast, fast));
+  // What does not fit is ordered by its arena, which is known without simulating.
+  Candidate bigger = candidate(1, 0.1, 3000, "e"), endless = fast;
+  too_big.score.arena = Bytes(2000), bigger.score.arena = Bytes(3000);
+  endless.too_long = "one step would take a year";
+  EXPECT_TRUE(better(too_big, bigger));
+  EXPECT_TRUE(better(bigger, endless));
+}
+
+TEST(RunnersUp, WhatTakesTooLongIsNotShown) {
+  std::vector<Candidate> candidates = {candidate(1, 1, 100, "a"), candidate(1, 2, 100, "b"),
+                                       candidate(2, 3, 100, "c")};
+  candidates[2].too_long = "one step would take a year";
+  EXPECT_EQ(choose_runners_up(candidates, std::vector<std::size_t>{0, 1, 2}),
+            (std::vector<std::size_t>{1}));
 }
 
 TEST(RunnersUp, FiveNextThenBestOfOtherSplits) {

@@ -173,6 +173,69 @@ TEST(Search, NothingFitsNamesTheBytesAndTheStage) {
   }
 }
 
+/// A step of nano_job does 0.7 GFLOP: at 50 kFLOP/s it takes 4 hours.
+Cluster slow_cluster(double flops_per_second) {
+  Cluster cluster = small_cluster();
+  cluster.device.peak_fp32 = FlopsPerSecond(flops_per_second);
+  return cluster;
+}
+
+TEST(Search, StepsLongerThanATimelineAreRefused) {
+  for (double rate : {5e4, 1e2, 1e-3}) {
+    try {
+      search(nano_request(1), small_costs(slow_cluster(rate)));
+      FAIL() << "a plan at " << rate << " FLOP/s";
+    } catch (const InfeasibleError& error) {
+      const std::string message = error.what();
+      EXPECT_NE(message.find("10 fit, none in time"), std::string::npos) << message;
+      EXPECT_NE(message.find("longer than"), std::string::npos) << message;
+    }
+  }
+}
+
+TEST(Search, WhatTakesTooLongCountsAsInfeasibleAndIsNotShown) {
+  // Just slow enough that recomputing is what makes a step too long.
+  const Cluster fast = slow_cluster(1e6);
+  const auto step = [&](const char* strategy) {
+    return evaluate(nano_job(), parse_strategy(strategy), bundled_framework(), small_costs(fast), 1,
+                    Bytes(0))
+        .score.prediction.step_time;
+  };
+  const double between = 0.5 * (step("recompute=none") + step("recompute=full")).value();
+  const double rate = 1e6 * between / kLongestTimeline.seconds().value();
+  const Plan plan = search(nano_request(1), small_costs(slow_cluster(rate)));
+  EXPECT_EQ(plan.strategy.recompute, Recompute::none);
+  EXPECT_EQ(plan.search.evaluated, 10);
+  EXPECT_EQ(plan.search.infeasible, 5);
+  for (const RunnerUp& loser : plan.runners_up) {
+    EXPECT_EQ(loser.strategy.recompute, Recompute::none);
+  }
+  EXPECT_EQ(plan_text(parse_plan(plan_text(plan), "FILE")), plan_text(plan));
+  for (const Violation& violation : check(plan)) ADD_FAILURE() << violation.message;
+}
+
+TEST(Search, WhatDoesNotFitIsShownWithItsStepTime) {
+  Cluster cluster = small_cluster();
+  const SearchRequest request = nano_request(1);
+  for (const Strategy& strategy : enumerate(request.job, 1, {}).legal) {
+    const Footprint footprint =
+        lay_out(request.job, strategy, request.framework, cluster.device, request.reserve);
+    cluster.device.memory = std::min(cluster.device.memory, footprint.arena);
+  }
+  const Plan tight = search(request, small_costs(cluster));  // only the leanest fits
+  Bytes least_over;
+  for (const RunnerUp& loser : tight.runners_up) {
+    if (loser.fits) continue;
+    EXPECT_EQ(loser.step_time, evaluate(request.job, loser.strategy, request.framework,
+                                        small_costs(cluster), 1, request.reserve)
+                                   .score.prediction.step_time);
+    EXPECT_GE(loser.term_bytes, least_over);  // what lacks least comes first
+    least_over = loser.term_bytes;
+  }
+  EXPECT_GT(least_over, Bytes());
+  for (const Violation& violation : check(tight)) ADD_FAILURE() << violation.message;
+}
+
 TEST(Search, MoreCoresThanThereAreIsLabelledAndMoreGpusAreRefused) {
   Cluster cluster = small_cluster();
   EXPECT_FALSE(check_devices(cluster, 4));
