@@ -17,7 +17,8 @@ constexpr std::int64_t kLeastSamples = 7;
 constexpr std::int64_t kMostSamples = 1'000'000'000;
 constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
-constexpr double kMostSeconds = 1e6;
+// One op: below a picosecond nothing was measured, above an hour nobody waited.
+constexpr double kLeastSeconds = 1e-12, kMostSeconds = 3600;
 
 /// An enumerator with a text form of its own (graph/).
 template <class From>
@@ -29,9 +30,9 @@ auto word(JsonObject& object, const char* key, From from, const char* what) {
 }
 
 /// A Sample's keys stand beside those of what was measured.
-Sample sample_from(JsonObject& object) {
+Sample sample_from(JsonObject& object, double least = kLeastSeconds) {
   Sample sample;
-  sample.median = Seconds(object.number("median_s", 0, kMostSeconds));
+  sample.median = Seconds(object.number("median_s", least, kMostSeconds));
   sample.spread = Seconds(object.number("spread_s", 0, kMostSeconds));
   sample.samples = object.integer("samples", kLeastSamples, kMostSamples);
   sample.unsteady = object.boolean("unsteady");
@@ -84,7 +85,7 @@ OpPoint op_from(JsonObject& object) {
                 "their own");
   }
   point.dtype = word(object, "dtype", dtype_from, "a data type (f32, bf16, f16, i32)");
-  point.moved = Bytes(object.integer("moved_bytes", 0, kMostBytes));
+  point.moved = Bytes(object.integer("moved_bytes", 1, kMostBytes));
   point.row = object.integer("row", 0, kMostSize);
   point.time = sample_from(object);
   return point;
@@ -107,7 +108,7 @@ CollectivePoint collective_from(JsonObject& object) {
     object.fail("kind", "a collective or a send is required");
   }
   point.ranks = object.integer("ranks", 2, std::int64_t{1} << 22);
-  point.payload = Bytes(object.integer("payload_bytes", 0, kMostBytes));
+  point.payload = Bytes(object.integer("payload_bytes", 1, kMostBytes));
   point.time = sample_from(object);
   return point;
 }
@@ -134,7 +135,8 @@ Json points_json(const std::vector<Point>& points, To to) {
   return array;
 }
 
-Sample dispatch_from(JsonObject object) { return sample_from(object); }
+/// A fit over ops and calls, which may find that one of them costs nothing on top.
+Sample dispatch_from(JsonObject object) { return sample_from(object, 0); }
 
 Json dispatch_json(const Sample& sample) {
   Json object = Json::object();

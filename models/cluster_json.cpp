@@ -15,25 +15,39 @@ constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;
 constexpr std::int64_t kMostDevicesPerNode = std::int64_t{1} << 12;
 constexpr std::int64_t kMostDevices = kMostNodes * kMostDevicesPerNode;
 
-/// A quantity that must be there and cannot be zero.
+// Slower than any machine ever trained on and faster than any that will be: what lies outside is a
+// slip of the pen, and times made from it would leave the clock.
+constexpr double kLeastFlops = 1e6, kMostFlops = 1e21;          // per second
+constexpr double kLeastBandwidth = 1e3, kMostBandwidth = 1e18;  // bytes per second
+constexpr Seconds kMostLatency{100};
+
+/// A quantity that must be there, within bounds.
 template <class Value>
-Value positive(JsonObject& object, const char* key, Value value) {
-  if (!(value > Value(0))) object.fail(key, "more than 0 is required");
+Value within(JsonObject& object, const char* key, Value value, Value least, Value most) {
+  if (!(value >= least && value <= most)) {
+    object.fail(key, fmt::format("from {} to {} is required", exact_text(least), exact_text(most)));
+  }
   return value;
 }
 
 std::optional<FlopsPerSecond> optional_rate(JsonObject& object, const char* key) {
   if (!object.has(key)) return std::nullopt;
-  return positive(object, key, object.flops_per_second(key));
+  return within(object, key, object.flops_per_second(key), FlopsPerSecond(kLeastFlops),
+                FlopsPerSecond(kMostFlops));
+}
+
+BytesPerSecond bandwidth(JsonObject& object, const char* key) {
+  return within(object, key, object.bytes_per_second(key), BytesPerSecond(kLeastBandwidth),
+                BytesPerSecond(kMostBandwidth));
 }
 
 Device device_from(JsonObject object) {
   Device device;
   device.name = object.text("name");
   device.kind = static_cast<DeviceKind>(object.choice("kind", kDeviceKinds));
-  device.memory = positive(object, "memory", object.bytes("memory"));
-  device.memory_bandwidth =
-      positive(object, "memory_bandwidth", object.bytes_per_second("memory_bandwidth"));
+  device.memory = object.bytes("memory");
+  if (device.memory <= Bytes(0)) object.fail("memory", "more than 0 is required");
+  device.memory_bandwidth = bandwidth(object, "memory_bandwidth");
   JsonObject peaks = object.object("peak");
   device.peak_fp32 = optional_rate(peaks, "fp32");
   device.peak_bf16 = optional_rate(peaks, "bf16");
@@ -50,8 +64,8 @@ Level level_from(JsonObject& object) {
   Level level;
   level.name = object.text("name");
   if (object.has("devices")) level.devices = object.integer("devices", 1, kMostDevices);
-  level.bandwidth = positive(object, "bandwidth", object.bytes_per_second("bandwidth"));
-  level.latency = object.seconds("latency");
+  level.bandwidth = bandwidth(object, "bandwidth");
+  level.latency = within(object, "latency", object.seconds("latency"), Seconds(0), kMostLatency);
   object.finish();
   return level;
 }

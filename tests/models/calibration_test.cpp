@@ -68,6 +68,21 @@ TEST(Calibration, Refusals) {
   negative.matmuls[1].time.median = Seconds(-1);
   EXPECT_EQ(refusal(negative).rfind("f: at /matmuls/1/median_s: found -1.0", 0), 0u)
       << refusal(negative);
+  Calibration empty_op = example();
+  empty_op.ops[0].moved = Bytes(0);
+  EXPECT_EQ(refusal(empty_op).rfind("f: at /ops/0/moved_bytes: found 0; an integer from 1", 0), 0u)
+      << refusal(empty_op);
+  Calibration instant = example();
+  instant.collectives[1].time.median = Seconds(0);
+  EXPECT_EQ(refusal(instant).rfind("f: at /collectives/1/median_s: found 0.0", 0), 0u)
+      << refusal(instant);
+  Calibration endless = example();
+  endless.dispatch_call.median = Seconds(1e5);
+  EXPECT_EQ(refusal(endless).rfind("f: at /dispatch_call/median_s: found 100000.0", 0), 0u)
+      << refusal(endless);
+  Calibration free_calls = example();  // dispatch is a fit: calls may cost nothing on top of ops
+  free_calls.dispatch_call.median = Seconds(0);
+  EXPECT_EQ(refusal(free_calls), "");
   Calibration misplaced = example();
   misplaced.ops[0].kind = OpKind::all_gather;
   EXPECT_NE(refusal(misplaced).find("/ops/0/kind: found \"all_gather\"; a memory-bound op"),

@@ -50,7 +50,7 @@ TEST(Cluster, RoundTripsExactly) {
   cluster.device.memory_bandwidth = BytesPerSecond(1e10 / 3);
   cluster.device.peak_fp32 = FlopsPerSecond(158.123456789e9);
   cluster.device.peak_bf16 = std::nullopt;
-  cluster.levels = {{"memory", 0, BytesPerSecond(0.1 + 0.2), Seconds(1e-6 / 7)}};
+  cluster.levels = {{"memory", 0, BytesPerSecond(1e4 * (0.1 + 0.2)), Seconds(1e-6 / 7)}};
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
 }
 
@@ -66,6 +66,13 @@ TEST(Cluster, Refusals) {
       {"\"80 GiB\"", "80", "f: at /device/memory: found 80; a text with a number and a unit"},
       {"\"80 GiB\"", "\"80\"", "f: at /device/memory: found \"80\""},
       {"\"80 GiB\"", "\"0 B\"", "more than 0 is required"},
+      {"3350 GB/s", "999 B/s",
+       "f: at /device/memory_bandwidth: found \"999 B/s\"; from 1 kB/s to 1e18 B/s is required"},
+      {"67 TFLOP/s", "1e22 FLOP/s",
+       "f: at /device/peak/fp32: found \"1e22 FLOP/s\"; from 1 MFLOP/s"},
+      {"989 TFLOP/s", "1 FLOP/s", "f: at /device/peak/bf16: found \"1 FLOP/s\"; from 1 MFLOP/s"},
+      {"400 Gbit/s", "1 B/s", "f: at /levels/1/bandwidth: found \"1 B/s\"; from 1 kB/s"},
+      {"10 us", "3601 s", "f: at /levels/1/latency: found \"3601 s\"; from 0 s to 3600 s"},
       {"450 GB/s", "450 GB", "f: at /levels/0/bandwidth: found \"450 GB\""},
       {"\"nodes\": 2", "\"nodes\": 0", "f: at /nodes: found 0"},
       {"\"nodes\": 2", "\"nods\": 2", "f: at /nods: unknown key; did you mean \"nodes\"?"},
