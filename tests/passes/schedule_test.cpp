@@ -127,7 +127,8 @@ TEST(Schedule, ShardedStatesShrinkByTheDegree) {
 }
 
 TEST(Schedule, ReplicatedParametersCountOnceInTheNorm) {
-  for (const Segment& segment : lowered("mp=2")[0].segments) {
+  const auto programs = lowered("mp=2");
+  for (const Segment& segment : programs[0].segments) {
     EXPECT_EQ(segment.norm_weight, segment.split ? 1.0 : 0.5) << segment.parameter;
   }
 }
