@@ -1,4 +1,6 @@
 // The file of a measurement.
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 
@@ -61,7 +63,6 @@ Measured parse_measured(std::string_view text, const std::string& file) {
   if (object.integer("version", 0, kMostJsonInteger) != kMeasuredVersion) {
     object.fail("version", "this build reads version " + std::to_string(kMeasuredVersion));
   }
-  constexpr double kMostSeconds = std::numeric_limits<double>::max();
   Measured measured;
   measured.plan_digest = object.text("plan_digest");
   measured.backend = object.text("backend");
@@ -70,9 +71,11 @@ Measured parse_measured(std::string_view text, const std::string& file) {
   measured.host_cpu = object.text("host_cpu");
   measured.steps = object.integer("steps", 0, kMostJsonInteger);
   measured.warm_up_steps = object.integer("warm_up_steps", 0, kMostJsonInteger);
-  measured.median_step_time = Seconds(object.number("median_step_time_s", 0, kMostSeconds));
+  measured.median_step_time = Seconds(object.number("median_step_time_s", 0, kMostJsonSeconds));
   for (double time : object.numbers("step_times_s")) {
-    if (time < 0) object.fail("step_times_s", "must not be negative");
+    if (!(time >= 0 && time <= kMostJsonSeconds)) {
+      object.fail("step_times_s", fmt::format("must hold times from 0 to {} s", kMostJsonSeconds));
+    }
     measured.step_times.push_back(Seconds(time));
   }
   measured.losses = numbers_or_null(object, "losses");

@@ -108,7 +108,12 @@ void cap_timeline(Plan& plan);
 /// first. parse_plan(plan_text(x)) has the same text again. Readers throw InputError for anything
 /// else than exactly these keys, and for a version other than kPlanVersion.
 Plan read_plan(const std::filesystem::path& path);
+/// A plan that is used, not checked rule by rule: throws InputError also where the strategy is not
+/// legal for job and devices, with the rule, and where stages or ranks are not those of its grid.
+Plan read_legal_plan(const std::filesystem::path& path);
 Plan parse_plan(std::string_view text, const std::string& file);
+/// What read_legal_plan adds; `file` is named in errors.
+void check_legal(const Plan& plan, const std::string& file);
 std::string plan_text(const Plan& plan);  ///< timeline capped
 
 }  // namespace plimsoll

@@ -1,4 +1,6 @@
 // The plan file.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -121,6 +123,41 @@ Plan parse_plan(std::string_view text, const std::string& file) {
 
 Plan read_plan(const std::filesystem::path& path) {
   return parse_plan(read_file(path), path.string());
+}
+
+void check_legal(const Plan& plan, const std::string& file) {
+  if (Verdict verdict = legal(plan.job, plan.strategy, plan.devices); !verdict) {
+    throw InputError(file, "/strategy", verdict.reason());
+  }
+  const auto stages = plan.prediction.stages.size();
+  if (std::int64_t(stages) != plan.strategy.pp) {
+    throw InputError(file, "/prediction/stages",
+                     fmt::format("found {} stages; pp is {}", stages, plan.strategy.pp));
+  }
+  for (std::size_t i = 0; i < stages; ++i) {
+    const std::int64_t stage = plan.prediction.stages[i].stage;
+    if (stage == std::int64_t(i)) continue;
+    throw InputError(file, fmt::format("/prediction/stages/{}/stage", i),
+                     fmt::format("found {}; stages stand in order", stage));
+  }
+  const auto check_rank = [&](std::int64_t rank, const char* list, std::size_t index) {
+    if (rank < plan.devices) return;
+    throw InputError(file, fmt::format("/timeline/{}/{}/rank", list, index),
+                     fmt::format("found {}; the plan has {} ranks", rank, plan.devices));
+  };
+  const Timeline& timeline = plan.timeline;
+  for (std::size_t i = 0; i < timeline.intervals.size(); ++i) {
+    check_rank(timeline.intervals[i].rank, "intervals", i);
+  }
+  for (std::size_t i = 0; i < timeline.memory.size(); ++i) {
+    check_rank(timeline.memory[i].rank, "memory", i);
+  }
+}
+
+Plan read_legal_plan(const std::filesystem::path& path) {
+  Plan plan = read_plan(path);
+  check_legal(plan, path.string());
+  return plan;
 }
 
 }  // namespace plimsoll

@@ -1,22 +1,25 @@
 // The JSON of what a plan predicts and of how it was found.
 #include "plan/prediction_json.h"
 
-#include <limits>
-
 #include "plan/timeline_json.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr double kMostNumber = std::numeric_limits<double>::max();
+constexpr double kMostRate = 1e30;  // tokens, FLOPs per second
+constexpr double kMostRatio = 1e6;  // MFU, HFU, shares: beyond what the checker lets pass
 constexpr std::size_t kProvenances = std::size_t(Provenance::datasheet) + 1;
 
-double magnitude(JsonObject& object, std::string_view key) {
-  return object.number(key, 0, kMostNumber);
-}
+double rate(JsonObject& object, std::string_view key) { return object.number(key, 0, kMostRate); }
+
+double ratio(JsonObject& object, std::string_view key) { return object.number(key, 0, kMostRatio); }
 
 Seconds seconds(JsonObject& object, std::string_view key) {
-  return Seconds(magnitude(object, key));
+  return Seconds(object.number(key, 0, kMostJsonSeconds));
+}
+
+Seconds difference(JsonObject& object, std::string_view key) {
+  return Seconds(object.number(key, -kMostJsonSeconds, kMostJsonSeconds));
 }
 
 std::int64_t count(JsonObject& object, std::string_view key) {
@@ -49,7 +52,7 @@ Breakdown breakdown_from(JsonObject object) {
   breakdown.exposed_communication = seconds(object, "exposed_communication_s");
   breakdown.bubble = seconds(object, "bubble_s");
   // The rest of the step, a difference of the others: rounding may leave it just below zero.
-  breakdown.dispatch = Seconds(object.number("dispatch_s", -kMostNumber, kMostNumber));
+  breakdown.dispatch = difference(object, "dispatch_s");
   object.finish();
   return breakdown;
 }
@@ -96,15 +99,15 @@ Json prediction_json(const Prediction& prediction) {
 Prediction prediction_from(JsonObject object) {
   Prediction prediction;
   prediction.step_time = seconds(object, "step_time_s");
-  prediction.tokens_per_second = magnitude(object, "tokens_per_s");
-  prediction.mfu = magnitude(object, "mfu");
-  prediction.hfu = magnitude(object, "hfu");
-  prediction.peak_flops = FlopsPerSecond(magnitude(object, "peak_flops_per_s"));
+  prediction.tokens_per_second = rate(object, "tokens_per_s");
+  prediction.mfu = ratio(object, "mfu");
+  prediction.hfu = ratio(object, "hfu");
+  prediction.peak_flops = FlopsPerSecond(rate(object, "peak_flops_per_s"));
   prediction.peak_source = object.text("peak_source");
   prediction.worst = static_cast<Provenance>(object.choice("worst_provenance", provenance_texts()));
   JsonObject shares = object.object("share_by_provenance");
   for (std::size_t i = 0; i < kProvenances; ++i) {
-    prediction.share_by_provenance[i] = magnitude(shares, provenance_texts()[i]);
+    prediction.share_by_provenance[i] = ratio(shares, provenance_texts()[i]);
   }
   shares.finish();
   prediction.breakdown = breakdown_from(object.object("breakdown"));
@@ -160,7 +163,7 @@ RunnerUp runner_up_from(JsonObject object) {
   runner_up.peak = byte_count(object, "peak_bytes");
   runner_up.fits = object.boolean("fits");
   runner_up.term = object.text("term");
-  runner_up.term_time = Seconds(object.number("term_time_s", -kMostNumber, kMostNumber));
+  runner_up.term_time = difference(object, "term_time_s");
   runner_up.term_bytes = Bytes(object.integer("term_bytes", -kMostJsonInteger, kMostJsonInteger));
   object.finish();
   return runner_up;

@@ -1,6 +1,10 @@
 // The JSON of a Timeline.
 #include "plan/timeline_json.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
 namespace plimsoll {
 namespace {
 
@@ -12,6 +16,7 @@ std::vector<std::string_view> texts_of(std::size_t count) {
   return texts;
 }
 
+constexpr double kMostTimelineSeconds = 9e6;  // what a clock in picoseconds holds
 constexpr std::size_t kPhases = std::size_t(Phase::optimizer) + 1;
 
 Json interval_json(const Interval& interval) {
@@ -129,8 +134,15 @@ Json timeline_json(const Timeline& timeline) {
 
 Timeline timeline_from(JsonObject object) {
   Timeline timeline;
-  for (JsonObject& interval : object.objects("intervals")) {
-    timeline.intervals.push_back(interval_from(std::move(interval)));
+  double all = 0;  // readers sum durations by rank or kind
+  for (JsonObject& json : object.objects("intervals")) {
+    const Interval& interval = timeline.intervals.emplace_back(interval_from(std::move(json)));
+    all += std::abs((interval.end - interval.begin).seconds().value());
+  }
+  if (all > kMostTimelineSeconds) {
+    throw InputError(object.file(), object.pointer() + "/intervals",
+                     fmt::format("found intervals of {} s together; at most {} s are allowed", all,
+                                 kMostTimelineSeconds));
   }
   for (JsonObject& memory : object.objects("memory")) {
     timeline.memory.push_back(memory_from(std::move(memory)));

@@ -20,6 +20,10 @@ namespace plimsoll {
 /// Largest magnitude of an integer in a file: what a double still holds exactly.
 inline constexpr std::int64_t kMostJsonInteger = std::int64_t{1} << 53;
 
+/// Bound of a time in seconds in a plan or a measurement, 11 days: what a clock in picoseconds
+/// holds with room for sums.
+inline constexpr double kMostJsonSeconds = 1e6;
+
 /// All nine classes, in order of TensorRole.
 Json by_role_json(const BytesByRole& by_role);
 BytesByRole by_role_from(JsonObject object);

@@ -110,7 +110,7 @@ void run(const Arguments& arguments) {
     throw UsageError("--deadline: seconds above 0, at most 1e6");
   }
   check_output(arguments.output);
-  const Plan plan = read_plan(arguments.plan);
+  const Plan plan = read_legal_plan(arguments.plan);
   const std::string text = read_text(arguments, plan.job);
   const std::vector<Program> programs = rebuild(plan, arguments.plan);
 

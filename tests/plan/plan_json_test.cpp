@@ -103,6 +103,64 @@ TEST(PlanFile, RefusesWrongTypes) {
             "/timeline/intervals/0/begin_ps");
 }
 
+TEST(PlanFile, RefusesTimesThatNoClockHolds) {
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["prediction"]["step_time_s"] = 1e10; }),
+            "/prediction/step_time_s");
+  EXPECT_EQ(
+      plan_refused_at([](Json& plan) { plan["prediction"]["breakdown"]["dispatch_s"] = -1e7; }),
+      "/prediction/breakdown/dispatch_s");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["runners_up"][0]["step_time_s"] = 1e300; }),
+            "/runners_up/0/step_time_s");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["prediction"]["mfu"] = 1e308; }),
+            "/prediction/mfu");
+  // Each interval within its bounds, their sum beyond the clock: 1200 of 2 x 2^53 ps.
+  EXPECT_EQ(plan_refused_at([](Json& plan) {
+              Json& intervals = plan["timeline"]["intervals"];
+              Json longest = intervals[0];
+              longest["begin_ps"] = -(std::int64_t{1} << 53);
+              longest["end_ps"] = std::int64_t{1} << 53;
+              for (int i = 0; i < 1200; ++i) intervals.push_back(longest);
+            }),
+            "/timeline/intervals");
+}
+
+/// What check_legal refuses in a plan; empty when it accepts.
+std::string illegal_at(const std::function<void(Plan&)>& change) {
+  Plan plan = example_plan();
+  change(plan);
+  try {
+    check_legal(plan, "FILE");
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.file(), "FILE");
+    return error.pointer();
+  }
+  return "";
+}
+
+TEST(LegalPlan, NamesTheRuleThatIsBroken) {
+  EXPECT_EQ(illegal_at([](Plan&) {}), "");
+  EXPECT_EQ(illegal_at([](Plan& plan) { plan.strategy.micro_batch = 3; }), "/strategy");
+  EXPECT_EQ(illegal_at([](Plan& plan) { plan.strategy.sharding_degree = 4096; }), "/strategy");
+  EXPECT_EQ(illegal_at([](Plan& plan) { plan.devices = 8; }), "/strategy");
+  EXPECT_EQ(illegal_at([](Plan& plan) { plan.prediction.stages.clear(); }), "/prediction/stages");
+  EXPECT_EQ(illegal_at([](Plan& plan) { plan.prediction.stages[1].stage = 7; }),
+            "/prediction/stages/1/stage");
+  EXPECT_EQ(illegal_at([](Plan& plan) { plan.timeline.memory[1].rank = 4; }),
+            "/timeline/memory/1/rank");
+  EXPECT_EQ(illegal_at([](Plan& plan) { plan.timeline.intervals[0].rank = 99; }),
+            "/timeline/intervals/0/rank");
+  try {
+    Plan plan = example_plan();
+    plan.strategy.micro_batch = 3;
+    check_legal(plan, "FILE");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("global batch 16 is not divisible by micro_batch 3"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(PlanFile, PointsIntoEmbeddedFiles) {
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["job"]["layers"] = -4; }), "/job/layers");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["strategy"]["mp"] = "two"; }), "/strategy/mp");
@@ -170,6 +228,10 @@ TEST(MeasuredFile, RefusesMissingAndWrong) {
   }
   EXPECT_EQ(measured_refused_at([](Json& file) { file["losses"][0] = "low"; }), "/losses");
   EXPECT_EQ(measured_refused_at([](Json& file) { file["step_times_s"][1] = -1; }), "/step_times_s");
+  EXPECT_EQ(measured_refused_at([](Json& file) { file["step_times_s"][1] = 1e7; }),
+            "/step_times_s");
+  EXPECT_EQ(measured_refused_at([](Json& file) { file["median_step_time_s"] = 1e308; }),
+            "/median_step_time_s");
   EXPECT_EQ(measured_refused_at([](Json& file) { file["version"] = 9; }), "/version");
 }
 
