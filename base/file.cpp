@@ -145,6 +145,22 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   if (::fsync(directory.get()) != 0) cannot_write(path, "fsync folder", errno);
 }
 
+void check_writable(const std::filesystem::path& path) {
+  auto [temporary, descriptor] = create_beside(resolved_target(path));
+  const Temporary removed(std::move(temporary));
+  const Descriptor closed(descriptor);
+}
+
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code error;
+  if (std::filesystem::equivalent(a, b, error)) return true;
+  // Absent files have no identity but their names.
+  const auto first = std::filesystem::weakly_canonical(a, error);
+  if (error) return false;
+  const auto second = std::filesystem::weakly_canonical(b, error);
+  return !error && first == second;
+}
+
 std::string digest(std::string_view contents) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> bytes;
   unsigned size = 0;

@@ -199,6 +199,10 @@ class StrictBuilder {
 
 Json parse_json(std::string_view text, const std::string& file) {
   if (text.size() > kMostFileBytes) throw InputError(file, "", "is larger than 64 MiB");
+  // nlohmann's lexer takes it for the end of the input, whatever follows.
+  if (const std::size_t nul = text.find('\0'); nul != text.npos) {
+    throw InputError(file, line_and_column(text, nul), "a NUL byte");
+  }
   StrictBuilder builder(text, file);
   const bool done = Json::sax_parse(text.begin(), text.end(), &builder);
   INVARIANT(done, "every refusal throws");

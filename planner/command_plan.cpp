@@ -1,9 +1,10 @@
 // `planner plan` and `planner space`: what could run, and what should.
 #include <fmt/format.h>
 
-#include <cstdio>
+#include <array>
 #include <stdexcept>
 
+#include "base/command_line.h"
 #include "base/file.h"
 #include "planner/commands.h"
 #include "planner/describe.h"
@@ -16,6 +17,8 @@ namespace plimsoll {
 ExitCode run_plan(const PlanOptions& options) {
   const Fixed fixed = parse_fixed(options.fix);
   const Bytes reserve = parse_reserve(options.reserve);
+  const TargetOptions& files = options.target;
+  check_output("-o", options.output, std::array{files.job, files.cluster, files.calibration});
   const Target target = load_target(options.target);
   const CostModel costs = cost_model(target);
 
@@ -36,14 +39,12 @@ ExitCode run_plan(const PlanOptions& options) {
   const std::string text = plan_text(plan);
   if (!options.output.empty()) {
     write_file_atomically(options.output, text);
-    fmt::print(stderr, "wrote {}\n", options.output);
+    print_note(fmt::format("wrote {}\n", options.output));
   }
-  if (options.json) {
-    fmt::print("{}", text);
-  } else {
-    fmt::print("{}; reserve {} per device\n{}", headline(target, plan.devices, plan.oversubscribed),
-               to_text(reserve), describe(plan));
-  }
+  print_result(options.json ? text
+                            : fmt::format("{}; reserve {} per device\n{}",
+                                          headline(target, plan.devices, plan.oversubscribed),
+                                          to_text(reserve), describe(plan)));
   return ExitCode::ok;
 }
 
@@ -51,7 +52,7 @@ ExitCode run_space(const SpaceOptions& options) {
   const Fixed fixed = parse_fixed(options.fix);
   const Job job = load_job(options.target);
   const Space space = enumerate(job, options.target.devices, fixed);
-  fmt::print("{}", options.json ? space_json(job, options.target.devices, space) : describe(space));
+  print_result(options.json ? space_json(job, options.target.devices, space) : describe(space));
   if (!space.legal.empty()) return ExitCode::ok;
   throw InfeasibleError(fmt::format("no legal strategy for {} on {} devices: {}", job.name,
                                     options.target.devices, space.first_reason));

@@ -3,8 +3,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
 
+#include "base/command_line.h"
 #include "passes/pipeline.h"
 #include "planner/commands.h"
 #include "planner/describe.h"
@@ -22,6 +22,19 @@ Strategy legal_strategy(const Job& job, const std::string& text, std::int64_t de
                                       strategy_summary(strategy), verdict.reason()));
   }
   return strategy;
+}
+
+/// The devices that a strategy asks for, where no flag says how many there are.
+std::int64_t device_count(const Strategy& strategy) {
+  std::int64_t devices = 1;
+  for (std::int64_t degree : {strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree}) {
+    if (degree > kMostDevices / devices) {
+      throw UsageError(
+          fmt::format("{}: more than {} devices", strategy_summary(strategy), kMostDevices));
+    }
+    devices *= degree;
+  }
+  return devices;
 }
 
 std::string_view sentence_of(std::string_view stage) {
@@ -42,15 +55,17 @@ void check_stage(const std::string& stage) {
 }
 
 /// Every stage with what it did to this job: whether the text changed, and how long it is.
-void print_overview(const PassContext& context) {
-  std::string before;
+std::string overview(const PassContext& context) {
+  std::string lines_of_all, before;
   lower(context, [&](std::string_view stage, const std::function<std::string()>& text) {
     std::string after = text();
     const auto lines = std::count(after.begin(), after.end(), '\n');
-    fmt::print("{:<20} {:<9} {:>6} lines  {}\n", stage, after == before ? "unchanged" : "changed",
-               lines, sentence_of(stage));
+    lines_of_all +=
+        fmt::format("{:<20} {:<9} {:>6} lines  {}\n", stage,
+                    after == before ? "unchanged" : "changed", lines, sentence_of(stage));
     before = std::move(after);
   });
+  return lines_of_all;
 }
 
 }  // namespace
@@ -64,39 +79,43 @@ ExitCode run_simulate(const SimulateOptions& options) {
   const Evaluation evaluation =
       evaluate(target.job, strategy, target.framework, cost_model(target), devices, reserve,
                options.unfolded ? Folding::unfolded : Folding::folded);
-  if (options.json) {
-    fmt::print("{}", evaluation_json(target.job, strategy, devices, evaluation));
-  } else {
-    fmt::print("{}\n{}\n{}", headline(target, devices, oversubscribed), strategy_summary(strategy),
-               describe(evaluation.score.prediction, !oversubscribed));
-  }
+  print_result(options.json ? evaluation_json(target.job, strategy, devices, evaluation)
+                            : fmt::format("{}\n{}\n{}", headline(target, devices, oversubscribed),
+                                          strategy_summary(strategy),
+                                          describe(evaluation.score.prediction, !oversubscribed)));
   if (evaluation.score.fits) return ExitCode::ok;
-  throw InfeasibleError(fmt::format(
-      "does not fit: the peak is {}, and a device has {} with {} kept free",
-      to_text(evaluation.score.peak), to_text(target.cluster.device.memory), to_text(reserve)));
+  const Bytes arena = evaluation.score.arena, capacity = target.cluster.device.memory;
+  throw InfeasibleError(
+      fmt::format("does not fit: the largest arena is {} ({} bytes), with {} ({} bytes) of "
+                  "reserve, and a device "
+                  "has {} ({} bytes)",
+                  to_text(arena), arena.count(), to_text(reserve), reserve.count(),
+                  to_text(capacity), capacity.count()));
 }
 
 ExitCode run_passes(const PassesOptions& options) {
   if (!options.stage.empty()) check_stage(options.stage);
   if (options.list) {
+    std::string list;
     for (const std::string& stage : stage_names()) {
-      fmt::print("{:<20} {}\n", stage, sentence_of(stage));
+      list += fmt::format("{:<20} {}\n", stage, sentence_of(stage));
     }
+    print_result(list);
     return ExitCode::ok;
   }
   const Job job = load_job(options.target);
   const Framework framework = options.target.framework.empty()
                                   ? bundled_framework()
                                   : framework_by_name(options.target.framework);
-  const std::int64_t devices = grid_of(parse_strategy(options.strategy)).world_size();
+  const std::int64_t devices = device_count(parse_strategy(options.strategy));
   const Strategy strategy = legal_strategy(job, options.strategy, devices);
   const PassContext context{job, strategy, framework};
   if (options.stage.empty()) {
-    print_overview(context);
+    print_result(overview(context));
     return ExitCode::ok;
   }
   lower(context, [&](std::string_view stage, const std::function<std::string()>& text) {
-    if (stage == options.stage) fmt::print("{}", text());
+    if (stage == options.stage) print_result(text());
   });
   return ExitCode::ok;
 }

@@ -80,6 +80,7 @@ ExitCode run_passes(const PassesOptions& options);
 
 struct CheckOptions {
   std::string plan;
+  bool json = false;
 };
 ExitCode run_check(const CheckOptions& options);
 
@@ -93,6 +94,7 @@ ExitCode run_compare(const CompareOptions& options);
 struct ReportOptions {
   std::string plan, measured, output;
   double tolerance = 0.30;
+  bool json = false;
 };
 ExitCode run_report(const ReportOptions& options);
 

@@ -1,30 +1,37 @@
-// The `planner` executable: its command line, and the one place where failures become exit codes.
+// The `planner` executable: its command line.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <exception>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <vector>
 
-#include "base/json.h"
+#include "base/command_line.h"
 #include "planner/commands.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr const char* kVersion = "planner 0.1.0";
+/// A hundred times the measured time; more is a slip of the pen.
+constexpr double kMostTolerance = 100;
 
 /// What the parsed command line asks for; set by the callback of the chosen command.
 using Action = std::function<ExitCode()>;
 
+/// CLI11's check for an integer option.
+auto integers(std::int64_t least, std::int64_t most) {
+  return [=](const std::string& text) { return refuse_integer(text, least, most); };
+}
+
 void add_job(CLI::App& command, TargetOptions& target, bool required = true) {
   command.add_option("JOB", target.job, "job file (models/presets/jobs/ has some)")
       ->required(required);
-  command.add_option("--global-batch", target.global_batch,
-                     "sequences per step, instead of the job's");
+  command
+      .add_option("--global-batch", target.global_batch, "sequences per step, instead of the job's")
+      ->check(integers(1, std::int64_t{1} << 24));
 }
 
 void add_framework(CLI::App& command, TargetOptions& target) {
@@ -34,7 +41,8 @@ void add_framework(CLI::App& command, TargetOptions& target) {
 
 void add_devices(CLI::App& command, TargetOptions& target) {
   command.add_option("--devices", target.devices, "ranks: mp x pp x dp x sharding degree")
-      ->required();
+      ->required()
+      ->check(integers(1, kMostDevices));
 }
 
 void add_machine(CLI::App& command, TargetOptions& target) {
@@ -106,13 +114,14 @@ void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
 void add_check(CLI::App& app, CheckOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("check", "check a plan file by rules, without simulator");
   command.add_option("PLAN", options.plan, "plan file")->required();
+  add_json(command, options.json);
   command.callback([&] { action = [&] { return run_check(options); }; });
 }
 
 void add_tolerance(CLI::App& command, double& tolerance) {
   command
       .add_option("--tolerance", tolerance, "largest |predicted - measured| / measured step time")
-      ->check(CLI::NonNegativeNumber)
+      ->check([](const std::string& text) { return refuse_number(text, 0, kMostTolerance); })
       ->capture_default_str();
 }
 
@@ -131,6 +140,7 @@ void add_report(CLI::App& app, ReportOptions& options, Action& action) {
   command.add_option("MEASURED", options.measured, "what planner run wrote");
   command.add_option("-o,--output", options.output, "write the page here")->required();
   add_tolerance(command, options.tolerance);
+  add_json(command, options.json);
   command.callback([&] { action = [&] { return run_report(options); }; });
 }
 
@@ -156,34 +166,24 @@ void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   add_space(app, options.space, action);
   add_passes(app, options.passes, action);
   add_check(app, options.check, action);
+  // What they do not know is refused by refuse_unknown, which can name the nearest.
+  app.allow_extras();
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
-    command->allow_extras();  // refused by refuse_unknown, which can name the nearest
+    command->allow_extras();
   }
 }
 
-std::vector<std::string> long_names(const CLI::App& command) {
-  std::vector<std::string> names;
-  for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+/// Throws UsageError for the first word that nobody knows, or an empty value.
+void refuse_unknown(CLI::App& app) {
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    commands.push_back(command->get_name());
   }
-  return names;
+  refuse_leftovers(app, commands);
+  for (const CLI::App* command : app.get_subcommands()) refuse_leftovers(*command);
 }
 
-/// Throws UsageError for the first argument that the chosen command does not know.
-void refuse_unknown(const CLI::App& app) {
-  for (const CLI::App* command : app.get_subcommands()) {
-    for (const std::string& argument : command->remaining()) {
-      const std::string flag = argument.substr(0, argument.find('='));
-      const bool is_flag = flag.size() > 1 && flag[0] == '-';
-      const std::string near = is_flag ? nearest(flag, long_names(*command)) : "";
-      throw UsageError(fmt::format("{}: unknown {} {}{}", command->get_name(),
-                                   is_flag ? "flag" : "argument", printable(flag),
-                                   near.empty() ? "" : fmt::format("; did you mean {}?", near)));
-    }
-  }
-}
-
-/// Parses and runs; CLI11's own errors become UsageError, its help and version texts exit 0.
+/// Parses and runs; CLI11's own errors become UsageError.
 ExitCode dispatch(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
   if (argc > 1 && std::string(argv[1]) == "calibrate") exec_beside("planner-calibrate", arguments);
@@ -196,31 +196,26 @@ ExitCode dispatch(int argc, char** argv) {
   AllOptions options;
   Action action;
   add_commands(app, options, action);
+  refuse_empty_values(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
-    app.exit(success);
+    std::ostringstream text;
+    app.exit(success, text, text);
+    print_result(text.str());
     return ExitCode::ok;
   } catch (const CLI::ParseError& error) {
     refuse_unknown(app);  // a misspelt flag is the likelier cause of a missing one
     throw UsageError(error.what());
   }
   refuse_unknown(app);
+  if (!action) throw UsageError("calibrate and run must be the first word");
   return action();
-}
-
-ExitCode run(int argc, char** argv) {
-  try {
-    const ExitCode code = dispatch(argc, argv);
-    if (std::fflush(stdout) != 0) throw EnvironmentError("cannot write to standard output");
-    return code;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "planner: {}\n", error.what());
-    return exit_code(error);
-  }
 }
 
 }  // namespace
 }  // namespace plimsoll
 
-int main(int argc, char** argv) { return static_cast<int>(plimsoll::run(argc, argv)); }
+int main(int argc, char** argv) {
+  return plimsoll::run_program("planner", [&] { return plimsoll::dispatch(argc, argv); });
+}

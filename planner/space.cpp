@@ -65,13 +65,15 @@ class Choices {
   /// product, the base alone: legal() then says so.
   std::vector<Strategy> grids() const {
     std::vector<Strategy> grids;
-    for (std::int64_t mp : degrees("mp", base_.mp)) {
-      for (std::int64_t pp : degrees("pp", base_.pp)) {
-        for (std::int64_t dp : degrees("dp", base_.dp)) {
-          for (std::int64_t sharding : degrees("sharding_degree", base_.sharding_degree)) {
-            if (!multiplies_to_devices({mp, pp, dp, sharding})) continue;
-            grids.push_back(with_degrees(mp, pp, dp, sharding));
-          }
+    for (std::int64_t mp : degrees("mp", base_.mp, devices_)) {
+      const std::int64_t beside_mp = devices_ / mp;
+      for (std::int64_t pp : degrees("pp", base_.pp, beside_mp)) {
+        const std::int64_t width = beside_mp / pp;
+        for (std::int64_t dp : degrees("dp", base_.dp, width)) {
+          // The last degree is what the others leave; a fixed one must be just that.
+          const std::int64_t sharding = width / dp;
+          if (is_fixed(fixed_, "sharding_degree") && sharding != base_.sharding_degree) continue;
+          grids.push_back(with_degrees(mp, pp, dp, sharding));
         }
       }
     }
@@ -103,18 +105,12 @@ class Choices {
   }
 
  private:
-  std::vector<std::int64_t> degrees(std::string_view key, std::int64_t base_value) const {
-    return is_fixed(fixed_, key) ? std::vector<std::int64_t>{base_value} : divisors(devices_);
-  }
-
-  /// Divides instead of multiplying: a fixed degree may be any int64.
-  bool multiplies_to_devices(std::initializer_list<std::int64_t> degrees) const {
-    std::int64_t rest = devices_;
-    for (std::int64_t degree : degrees) {
-      if (degree <= 0 || rest % degree != 0) return false;
-      rest /= degree;
-    }
-    return rest == 1;
+  /// What a degree may be where it and the later ones multiply to `rest`.
+  std::vector<std::int64_t> degrees(std::string_view key, std::int64_t base_value,
+                                    std::int64_t rest) const {
+    if (!is_fixed(fixed_, key)) return divisors(rest);
+    if (base_value < 1 || rest % base_value != 0) return {};
+    return {base_value};
   }
 
   Strategy with_degrees(std::int64_t mp, std::int64_t pp, std::int64_t dp,
@@ -148,7 +144,9 @@ void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
 }  // namespace
 
 Space enumerate(const Job& job, std::int64_t devices, const Fixed& fixed) {
-  if (devices < 1) throw UsageError(fmt::format("--devices must be at least 1, not {}", devices));
+  if (devices < 1 || devices > kMostDevices) {
+    throw UsageError(fmt::format("--devices must be from 1 to {}, not {}", kMostDevices, devices));
+  }
   const Choices choices(job, devices, fixed);
   Space space;
   for (const Strategy& grid : choices.grids()) {

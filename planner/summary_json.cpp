@@ -1,4 +1,4 @@
-// JSON of `planner space` and `planner simulate`.
+// JSON of `planner space`, `simulate`, `check` and `report`.
 #include "planner/summary_json.h"
 
 #include "base/json.h"
@@ -41,6 +41,21 @@ std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64
                     {"prediction", prediction_json(evaluation.score.prediction)},
                     {"simulated_ranks", ranks},
                     {"program_digests", evaluation.program_digests}});
+}
+
+std::string check_json(std::span<const Violation> violations) {
+  Json all = Json::array(), broken = Json::array();
+  for (const Rule& rule : rules()) {
+    all.push_back({{"rule", std::string(rule.name)}, {"sentence", std::string(rule.sentence)}});
+  }
+  for (const Violation& violation : violations) {
+    broken.push_back({{"rule", violation.rule}, {"message", violation.message}});
+  }
+  return json_text({{"rules", all}, {"violations", broken}});
+}
+
+std::string report_json(const std::string& output, const std::optional<std::string>& verdict) {
+  return json_text({{"output", output}, {"verdict", verdict ? Json(*verdict) : Json(nullptr)}});
 }
 
 }  // namespace plimsoll

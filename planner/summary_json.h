@@ -1,9 +1,12 @@
 // JSON of the results that have no file format of their own (docs/formats.md).
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 
 #include "models/job.h"
+#include "plan/check.h"
 #include "planner/evaluate.h"
 #include "planner/space.h"
 
@@ -14,5 +17,9 @@ std::string space_json(const Job& job, std::int64_t devices, const Space& space)
 /// `planner simulate --json`.
 std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64_t devices,
                             const Evaluation& evaluation);
+/// `planner check --json`: all rules, and those that the plan breaks.
+std::string check_json(std::span<const Violation> violations);
+/// `planner report --json`: where the page is, and its verdict; null without a measurement.
+std::string report_json(const std::string& output, const std::optional<std::string>& verdict);
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "planner/commands.h"
 
 namespace plimsoll {
@@ -22,6 +23,16 @@ std::string calibration_provenance(const Target& target) {
   return fmt::format("calibration measured on {} ({} backend), digest {}",
                      target.calibration->device, target.calibration->backend,
                      target.calibration_digest.substr(0, 12));
+}
+
+/// Costs measured on one device say nothing about another.
+void check_same_device(const Calibration& calibration, const Cluster& cluster,
+                       const TargetOptions& options) {
+  if (calibration.device == cluster.device.name) return;
+  throw InputError(
+      options.calibration, "/device",
+      fmt::format("found \"{}\"; the device of {} is \"{}\"", printable(calibration.device),
+                  options.cluster, printable(cluster.device.name)));
 }
 
 }  // namespace
@@ -45,6 +56,7 @@ Target load_target(const TargetOptions& options) {
     const std::string calibration = read_file(options.calibration);
     target.calibration = parse_calibration(calibration, options.calibration);
     target.calibration_digest = digest(calibration);
+    check_same_device(*target.calibration, target.cluster, options);
   }
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                : framework_by_name(options.framework);

@@ -24,10 +24,10 @@ std::map<std::int64_t, const RankMemory*> predicted_by_stage(const Plan& plan) {
   return by_stage;
 }
 
-void check_same_plan(const Plan& plan, const Measured& measured) {
+void check_same_plan(const Plan& plan, const Measured& measured, const ComparedFiles& files) {
   const std::string expected = digest(plan_text(plan));
   if (measured.plan_digest != expected) {
-    throw InputError("measurement", "/plan_digest",
+    throw InputError(files.measured, "/plan_digest",
                      fmt::format("found {}; this plan's digest is {}: the run was of another plan",
                                  measured.plan_digest, expected));
   }
@@ -35,19 +35,20 @@ void check_same_plan(const Plan& plan, const Measured& measured) {
   for (const RankMemory& memory : measured.timeline.memory) ranks.push_back(memory.rank);
   for (std::int64_t rank = 0; rank < plan.devices; ++rank) {
     if (std::size_t(rank) >= ranks.size() || ranks[std::size_t(rank)] != rank) {
-      throw InputError("measurement", "/timeline/memory",
+      throw InputError(files.measured, "/timeline/memory",
                        fmt::format("found no rank {} at place {}; ranks 0 to {} are required, in "
                                    "order",
                                    rank, rank, plan.devices - 1));
     }
   }
   if (std::int64_t(ranks.size()) != plan.devices) {
-    throw InputError("measurement", "/timeline/memory",
+    throw InputError(files.measured, "/timeline/memory",
                      fmt::format("found {} ranks; the plan has {}", ranks.size(), plan.devices));
   }
 }
 
-std::vector<RankComparison> compare_ranks(const Plan& plan, const Measured& measured) {
+std::vector<RankComparison> compare_ranks(const Plan& plan, const Measured& measured,
+                                          const ComparedFiles& files) {
   const Grid grid = grid_of(plan.strategy);
   const auto by_stage = predicted_by_stage(plan);
   std::vector<RankComparison> ranks;
@@ -55,7 +56,7 @@ std::vector<RankComparison> compare_ranks(const Plan& plan, const Measured& meas
     const std::int64_t stage = grid.coordinates(memory.rank)[std::size_t(Axis::pp)];
     const auto predicted = by_stage.find(stage);
     if (predicted == by_stage.end()) {
-      throw InputError("plan", "/timeline/memory",
+      throw InputError(files.plan, "/timeline/memory",
                        fmt::format("found no rank of stage {}; every stage is required", stage));
     }
     RankComparison comparison;
@@ -167,18 +168,19 @@ double prediction_error(const TimePair& time) {
   return std::abs(time.predicted.value() - time.measured.value()) / time.measured.value();
 }
 
-Comparison compare(const Plan& plan, const Measured& measured, double tolerance) {
-  check_same_plan(plan, measured);
+Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
+                   const ComparedFiles& files) {
+  check_same_plan(plan, measured, files);
   if (!(measured.median_step_time.value() > 0)) {
     throw InputError(
-        "measurement", "/median_step_time_s",
+        files.measured, "/median_step_time_s",
         fmt::format("found {}; a positive time is required", measured.median_step_time.value()));
   }
   Comparison comparison;
   comparison.tolerance = tolerance;
   comparison.step_time = {plan.prediction.step_time, measured.median_step_time};
   comparison.time_error = prediction_error(comparison.step_time);
-  comparison.ranks = compare_ranks(plan, measured);
+  comparison.ranks = compare_ranks(plan, measured, files);
   compare_times(plan, measured, comparison);
   comparison.bytes_equal = std::all_of(comparison.ranks.begin(), comparison.ranks.end(),
                                        [](const RankComparison& rank) { return equal(rank); });

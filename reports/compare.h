@@ -46,9 +46,15 @@ struct Comparison {
   std::string verdict;  ///< one sentence, also shown by the report
 };
 
+/// What messages call the two inputs.
+struct ComparedFiles {
+  std::string plan = "plan", measured = "measurement";
+};
+
 /// Rank r is compared with the plan's representative of its stage. Throws InputError when the
 /// measurement is of another plan or of other ranks than the plan's.
-Comparison compare(const Plan& plan, const Measured& measured, double tolerance);
+Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
+                   const ComparedFiles& files = {});
 std::string comparison_text(const Comparison& comparison);  ///< tables for a terminal
 std::string comparison_json(const Comparison& comparison);  ///< docs/formats.md
 

@@ -1,0 +1,103 @@
+// What the executables' command lines share.
+#include "base/command_line.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace plimsoll {
+namespace {
+
+/// Messages are one line, whatever a parser or a library put into them.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+int run_program(std::string_view name, const std::function<ExitCode()>& body) {
+  try {
+    return int(body());
+  } catch (const std::exception& error) {
+    print_note(fmt::format("{}: {}\n", name, one_line(error.what())));
+    return int(exit_code(error));
+  }
+}
+
+void print_result(std::string_view text) {
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return;
+  throw EnvironmentError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
+void print_note(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+std::string refuse_integer(std::string_view text, std::int64_t least, std::int64_t most) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  // CLI11 would read a leading zero as octal.
+  const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
+  const bool octal = digits.size() > 1 && digits[0] == '0';
+  const bool whole = error == std::errc() && stop == end && !octal;
+  if (whole && value >= least && value <= most) return "";
+  return fmt::format("found {}; an integer from {} to {} is required", printable(text), least,
+                     most);
+}
+
+std::string refuse_number(std::string_view text, double least, double most) {
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && stop == end && value >= least && value <= most) return "";
+  return fmt::format("found {}; a number from {} to {} is required", printable(text), least, most);
+}
+
+void check_output(std::string_view flag, const std::string& file,
+                  std::span<const std::string> others) {
+  if (file.empty()) return;
+  for (const std::string& other : others) {
+    if (other.empty() || !same_file(file, other)) continue;
+    throw UsageError(
+        fmt::format("{} {}: this command uses the same file as {}", flag, file, other));
+  }
+  check_writable(file);
+}
+
+void refuse_word(std::string_view where, const std::string& word,
+                 std::span<const std::string> flags, std::span<const std::string> commands) {
+  const std::string name = word.substr(0, word.find('='));
+  const bool is_flag = name.size() > 1 && name[0] == '-';
+  const char* kind = is_flag ? "flag" : commands.empty() ? "argument" : "command";
+  const std::string near = nearest(name, is_flag ? flags : commands);
+  std::string known;
+  if (!near.empty()) {
+    known = fmt::format("; did you mean {}?", near);
+  } else {
+    for (const std::string& one : is_flag ? flags : commands) known += " " + one;
+    if (!known.empty()) known = "; known are" + known;
+  }
+  throw UsageError(fmt::format("{}{}unknown {} {}{}", where, where.empty() ? "" : ": ", kind,
+                               printable(name), known));
+}
+
+void refuse_empty_values(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
+    throw UsageError(fmt::format("{}: the value is empty", word.substr(0, word.size() - 1)));
+  }
+}
+
+}  // namespace plimsoll
