@@ -3,10 +3,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
+#include <array>
+#include <sstream>
 #include <string>
 
-#include "base/error.h"
+#include "base/command_line.h"
 #include "base/file.h"
 #include "calibrate/calibrate.h"
 
@@ -24,9 +25,8 @@ void run(const Arguments& arguments) {
   if (arguments.backend != "cpu") {
     throw UsageError(fmt::format("--backend {}: only cpu can be calibrated", arguments.backend));
   }
-  if (!(arguments.budget > 0 && arguments.budget <= 1e5)) {
-    throw UsageError("--budget: seconds above 0, at most 100000");
-  }
+  check_output("-o", arguments.output, std::array{arguments.cluster_output});
+  check_output("--cluster-out", arguments.cluster_output, {});
   CalibrationRequest request;
   request.backend = arguments.backend;
   request.size = arguments.quick ? SweepSize::quick : SweepSize::full;
@@ -34,10 +34,10 @@ void run(const Arguments& arguments) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   request.progress = [&](const std::string& what, std::size_t done, std::size_t of) {
     if (terminal) {
-      fmt::print(stderr, "\rcalibrating {}/{} {:24}", done, of, what);
-      if (done == of) fmt::print(stderr, "\n");
+      print_note(
+          fmt::format("\rcalibrating {}/{} {:24}{}", done, of, what, done == of ? "\n" : ""));
     } else if (done == of || done * 10 / of != (done - 1) * 10 / of) {
-      fmt::print(stderr, "calibrating {}/{} {}\n", done, of, what);
+      print_note(fmt::format("calibrating {}/{} {}\n", done, of, what));
     }
   };
   const MachineCalibration machine = calibrate(request);
@@ -46,35 +46,49 @@ void run(const Arguments& arguments) {
   if (!arguments.cluster_output.empty()) {
     write_file_atomically(arguments.cluster_output, cluster_text(machine.cluster));
   }
-  fmt::print("{}", arguments.json ? text : calibration_summary(machine));
+  print_note(fmt::format("measured on {}\n", machine.calibration.date));
+  print_result(arguments.json ? text : calibration_summary(machine));
 }
 
-}  // namespace
-}  // namespace plimsoll
-
-int main(int count, char** words) {
-  using namespace plimsoll;
-  Arguments arguments;
-  CLI::App app("Measures this machine: matmuls, memory-bound ops, collectives, dispatch.",
-               "planner-calibrate");
+void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--backend", arguments.backend, "backend to measure: cpu")->capture_default_str();
   app.add_option("-o,--output", arguments.output, "file to write the calibration to");
   app.add_option("--cluster-out", arguments.cluster_output,
                  "file to write this machine's cluster description to");
   app.add_option("--budget", arguments.budget, "seconds to spend at most, roughly")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check([](const std::string& text) { return refuse_number(text, 0.001, 1e5); });
   app.add_flag("--quick", arguments.quick, "few points, for tests: no basis for predictions");
   app.add_flag("--json", arguments.json, "print the calibration as JSON");
+  app.allow_extras();  // refused by refuse_leftovers, which can name the nearest
+}
+
+ExitCode parse_and_run(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Measures this machine: matmuls, memory-bound ops, collectives, dispatch.",
+               "planner-calibrate");
+  add_options(app, arguments);
+  refuse_empty_values(argc, argv);
   try {
-    app.parse(count, words);
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    std::ostringstream text;
+    app.exit(success, text, text);
+    print_result(text.str());
+    return ExitCode::ok;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? int(ExitCode::ok) : int(ExitCode::usage);
+    refuse_leftovers(app);
+    throw UsageError(error.what());
   }
-  try {
-    run(arguments);
-    return std::fflush(stdout) == 0 ? int(ExitCode::ok) : int(ExitCode::environment);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "planner-calibrate: {}\n", error.what());
-    return int(exit_code(error));
-  }
+  refuse_leftovers(app);
+  run(arguments);
+  return ExitCode::ok;
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+int main(int argc, char** argv) {
+  using namespace plimsoll;
+  return run_program("planner-calibrate", [&] { return parse_and_run(argc, argv); });
 }

@@ -32,8 +32,8 @@ std::string line(std::string_view what, const Range& range) {
 
 std::string calibration_summary(const MachineCalibration& machine) {
   const Calibration& calibration = machine.calibration;
-  std::string text = fmt::format("{}, {} cores, backend {}, {}\n", calibration.device,
-                                 calibration.busy_cores, calibration.backend, calibration.date);
+  std::string text = fmt::format("{}, {} cores, backend {}\n", calibration.device,
+                                 calibration.busy_cores, calibration.backend);
   text +=
       fmt::format("{:26}{:>8}{:>16}{:>16}{:>10}\n", "", "points", "slowest", "fastest", "unsteady");
   Range matmuls;

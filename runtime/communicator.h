@@ -26,7 +26,7 @@ struct CommunicationTimes {
 
 /// Where a rank is, for messages when something stops, and what its stream still has to do.
 struct CommunicationLabel {
-  std::int64_t step = 0;
+  std::int64_t step = 0;     ///< from 0; messages count from 1, as progress does
   const char* routine = "";  ///< must outlive the communication
   /// Ticket of the previous communication on the same stream: this one does not begin before that
   /// one has completed. 0: none, or already waited for.

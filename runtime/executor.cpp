@@ -289,7 +289,7 @@ StepResult Executor::step(std::int64_t index, Timeline* trace) {
     throw;
   } catch (const std::exception& error) {
     const std::string reason =
-        fmt::format("rank {} failed in step {}, routine {}: {}", state_->options.rank, index,
+        fmt::format("rank {} failed in step {}, routine {}: {}", state_->options.rank, index + 1,
                     state_->routine, error.what());
     state_->communicator.abort(reason);
     throw std::runtime_error(reason);

@@ -1,18 +1,17 @@
 // planner-run: trains the job of a plan on this machine and writes what it measured.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
 #include <span>
+#include <sstream>
 #include <string>
 
-#include "base/error.h"
+#include "base/command_line.h"
 #include "base/file.h"
 #include "graph/text.h"
 #include "passes/pipeline.h"
@@ -35,6 +34,9 @@ struct Arguments {
 constexpr std::int64_t kWarmUpSteps = 2;
 /// Two warm-up steps, one that is timed, one that is traced.
 constexpr std::int64_t kLeastSteps = kWarmUpSteps + 2;
+/// Every step's loss is in the measurement.
+constexpr std::int64_t kMostSteps = 1'000'000;
+constexpr double kLeastDeadline = 1e-3, kMostDeadline = 1e6;  // seconds
 
 /// The plan's Programs, rebuilt; another version of the passes would run something else than what
 /// was predicted, so their digests must agree.
@@ -76,13 +78,13 @@ std::string read_text(const Arguments& arguments, const Job& job) {
   return text;
 }
 
-/// Before hours of training, not after.
-void check_output(const std::filesystem::path& file) {
-  if (file.empty()) return;
-  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-  if (access(folder.c_str(), W_OK) != 0) {
-    throw EnvironmentError(fmt::format("cannot write {}: {}", file.string(), std::strerror(errno)));
+/// Waits are counted in whole milliseconds; a deadline is kept, and named, exactly.
+std::chrono::milliseconds deadline_of(double seconds) {
+  const double count = std::round(seconds * 1e3);
+  if (std::abs(seconds * 1e3 - count) > 1e-6) {
+    throw UsageError(fmt::format("--deadline: found {}; whole milliseconds are required", seconds));
   }
+  return std::chrono::milliseconds(std::int64_t(count));
 }
 
 std::string summary(const Plan& plan, const Measured& measured) {
@@ -102,14 +104,8 @@ std::string summary(const Plan& plan, const Measured& measured) {
 }
 
 void run(const Arguments& arguments) {
-  if (arguments.steps < kLeastSteps) {
-    throw UsageError(fmt::format("--steps {}: at least {} ({} warm-up, 1 timed, 1 traced)",
-                                 arguments.steps, kLeastSteps, kWarmUpSteps));
-  }
-  if (!(arguments.deadline > 0 && arguments.deadline <= 1e6)) {
-    throw UsageError("--deadline: seconds above 0, at most 1e6");
-  }
-  check_output(arguments.output);
+  const auto deadline = deadline_of(arguments.deadline);
+  check_output("-o", arguments.output, std::array{arguments.plan, arguments.data});
   const Plan plan = read_legal_plan(arguments.plan);
   const std::string text = read_text(arguments, plan.job);
   const std::vector<Program> programs = rebuild(plan, arguments.plan);
@@ -118,54 +114,69 @@ void run(const Arguments& arguments) {
   options.backend = arguments.backend;
   options.steps = arguments.steps;
   options.warm_up_steps = kWarmUpSteps;
-  options.deadline = std::chrono::milliseconds(std::int64_t(arguments.deadline * 1e3));
+  options.deadline = deadline;
   options.checking = arguments.check;
   options.progress = [&](std::int64_t step, double loss, Seconds time) {
-    fmt::print(stderr, "step {}/{}  loss {:.4f}  {}\n", step + 1, arguments.steps, loss,
-               to_text(time));
+    print_note(fmt::format("step {}/{}  loss {:.4f}  {}\n", step + 1, arguments.steps, loss,
+                           to_text(time)));
   };
   Measured measured =
       train(programs, plan.job, plan.framework, std::as_bytes(std::span(text)), options).measured;
   measured.plan_digest = digest(plan_text(plan));
   if (!arguments.output.empty()) write_file_atomically(arguments.output, measured_text(measured));
-  fmt::print(stderr, "median step time {} over {} steps\n", to_text(measured.median_step_time),
-             measured.step_times.size());
-  fmt::print("{}", arguments.json ? measured_text(measured) : summary(plan, measured));
+  print_note(fmt::format("median step time {} over {} steps\n", to_text(measured.median_step_time),
+                         measured.step_times.size()));
+  print_result(arguments.json ? measured_text(measured) : summary(plan, measured));
 }
 
-/// A rank that never came back may still run on its thread: leave without unwinding around it.
-[[noreturn]] void leave(ExitCode code, const std::string& message) {
-  fmt::print(stderr, "planner-run: {}\n", message);
-  std::fflush(nullptr);
-  std::_Exit(int(code));
+void add_options(CLI::App& app, Arguments& arguments) {
+  app.add_option("PLAN", arguments.plan, "plan to run (planner plan -o)")->required();
+  app.add_option("--data", arguments.data, "file whose bytes are trained on")->required();
+  app.add_option("--steps", arguments.steps, "training steps, the last one traced")
+      ->capture_default_str()
+      ->check(
+          [](const std::string& text) { return refuse_integer(text, kLeastSteps, kMostSteps); });
+  app.add_option("-o,--output", arguments.output, "file to write the measurement to");
+  app.add_option("--backend", arguments.backend, "cpu or null")->capture_default_str();
+  app.add_option("--deadline", arguments.deadline, "seconds a rank waits for others")
+      ->capture_default_str()
+      ->check([](const std::string& text) {
+        return refuse_number(text, kLeastDeadline, kMostDeadline);
+      });
+  app.add_flag("--check", arguments.check, "guard zones and poisoned memory (slower)");
+  app.add_flag("--json", arguments.json, "print the measurement as JSON");
+  app.allow_extras();  // refused by refuse_leftovers, which can name the nearest
+}
+
+ExitCode parse_and_run(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Trains the job of a plan on this machine and measures it.", "planner-run");
+  add_options(app, arguments);
+  refuse_empty_values(argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {
+    std::ostringstream text;
+    app.exit(success, text, text);
+    print_result(text.str());
+    return ExitCode::ok;
+  } catch (const CLI::ParseError& error) {
+    refuse_leftovers(app);
+    throw UsageError(error.what());
+  }
+  refuse_leftovers(app);
+  run(arguments);
+  return ExitCode::ok;
 }
 
 }  // namespace
 }  // namespace plimsoll
 
-int main(int count, char** words) {
+int main(int argc, char** argv) {
   using namespace plimsoll;
-  Arguments arguments;
-  CLI::App app("Trains the job of a plan on this machine and measures it.", "planner-run");
-  app.add_option("PLAN", arguments.plan, "plan to run (planner plan -o)")->required();
-  app.add_option("--data", arguments.data, "file whose bytes are trained on")->required();
-  app.add_option("--steps", arguments.steps, "training steps, the last one traced")
-      ->capture_default_str();
-  app.add_option("-o,--output", arguments.output, "file to write the measurement to");
-  app.add_option("--backend", arguments.backend, "cpu or null")->capture_default_str();
-  app.add_option("--deadline", arguments.deadline, "seconds a rank waits for others")
-      ->capture_default_str();
-  app.add_flag("--check", arguments.check, "guard zones and poisoned memory (slower)");
-  app.add_flag("--json", arguments.json, "print the measurement as JSON");
-  try {
-    app.parse(count, words);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? int(ExitCode::ok) : int(ExitCode::usage);
-  }
-  try {
-    run(arguments);
-    return std::fflush(stdout) == 0 ? int(ExitCode::ok) : int(ExitCode::environment);
-  } catch (const std::exception& error) {
-    leave(exit_code(error), error.what());
-  }
+  const int code = run_program("planner-run", [&] { return parse_and_run(argc, argv); });
+  if (code == int(ExitCode::ok)) return code;
+  // A rank that never came back may still run on its thread: leave without unwinding around it.
+  std::fflush(nullptr);
+  std::_Exit(code);
 }

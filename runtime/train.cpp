@@ -205,6 +205,10 @@ Picoseconds end_of(const Run& run, std::int64_t step) {
 /// and names the communication, so a longer silence means that it hangs in a kernel, or before the
 /// first step in building its executor.
 class Silence {
+  /// Deadlines of silence: building kernels takes longer than a call; a rank in a call gets one
+  /// more than those that wait for it, whose messages say more.
+  static constexpr int kGetReady = 10, kHang = 2;
+
  public:
   explicit Silence(const Run& run)
       : calls_(run.heartbeats.size(), -1), since_(run.heartbeats.size()) {}
@@ -219,13 +223,17 @@ class Silence {
         calls_[rank] = calls;
         since_[rank] = now;
       }
-      const auto limit = run.options.deadline * (calls_[rank] == 0 ? 10 : 2);
+      const auto limit = run.options.deadline * (calls_[rank] == 0 ? kGetReady : kHang);
       if (now - since_[rank] <= limit) continue;
       const double seconds = std::chrono::duration<double>(limit).count();
-      if (calls_[rank] == 0)
-        return fmt::format("rank {} is not ready for its first step after {} s", rank, seconds);
-      return fmt::format("rank {} hangs in step {}, routine {}: nothing happened for {} s", rank,
-                         beat.step.load(), beat.routine.load(), seconds);
+      if (calls_[rank] == 0) {
+        return fmt::format(
+            "rank {} is not ready for its first step after {} s, {} times the deadline", rank,
+            seconds, kGetReady);
+      }
+      return fmt::format(
+          "rank {} hangs in step {}, routine {}: nothing happened for {} s, {} times the deadline",
+          rank, beat.step.load() + 1, beat.routine.load(), seconds, kHang);
     }
     return std::nullopt;
   }

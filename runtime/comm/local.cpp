@@ -204,7 +204,7 @@ void LocalCommunicator::join(std::unique_lock<std::mutex>& guard, Exchange& exch
       const std::string message = fmt::format(
           "communication mismatch: rank {} in step {}, routine {} posted {}; rank {} in step {}, "
           "routine {} posted {}{}",
-          rank_, mine.step, mine.routine, to_text(mine.request), ranks[other], theirs.step,
+          rank_, mine.step + 1, mine.routine, to_text(mine.request), ranks[other], theirs.step + 1,
           theirs.routine, to_text(theirs.request), difference);
       fail(guard, message);
       throw std::runtime_error(message);
@@ -313,7 +313,7 @@ std::string LocalCommunicator::late(const Exchange& exchange, std::size_t member
   const double seconds = std::chrono::duration<double>(hub_->deadline).count();
   return fmt::format(
       "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}: {}", rank_,
-      seconds, mine.step, mine.routine, to_text(mine.request), why);
+      seconds, mine.step + 1, mine.routine, to_text(mine.request), why);
 }
 
 void LocalCommunicator::fail(std::unique_lock<std::mutex>& guard, const std::string& reason) {

@@ -272,7 +272,7 @@ TEST(LocalCommunicator, DeadlineNamesRankCollectiveStepAndRoutine) {
   } catch (const EnvironmentError& error) {
     EXPECT_STREQ(
         error.what(),
-        "rank 0 waited longer than the deadline of 0.03 s in step 7, routine layer "
+        "rank 0 waited longer than the deadline of 0.03 s in step 8, routine layer "
         "forward, for all_reduce of 12 f32 elements over group mp: rank 1 has not posted it");
   }
   // The rank that comes too late learns why.

@@ -193,7 +193,7 @@ TEST(Executor, CheckingFindsAWriteBehindABlock) {
   const Outcome outcome =
       run({four_calls()}, true, 1, [] { return std::make_unique<OverrunningBackend>(); });
   EXPECT_EQ(outcome.errors[0],
-            "rank 0 failed in step 0, routine fill: buffer a was written 1 bytes behind its end "
+            "rank 0 failed in step 1, routine fill: buffer a was written 1 bytes behind its end "
             "(100 bytes)");
 }
 
@@ -301,7 +301,7 @@ TEST(Executor, NamesRankStepAndRoutineOfAFailure) {
     });
   };
   const Outcome outcome = run({four_calls()}, false, 3, backend);
-  EXPECT_EQ(outcome.errors[0], "rank 0 failed in step 1, routine add: out of luck");
+  EXPECT_EQ(outcome.errors[0], "rank 0 failed in step 2, routine add: out of luck");
 }
 
 }  // namespace

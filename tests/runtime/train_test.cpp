@@ -313,7 +313,7 @@ TEST(Failures, ARankThatThrowsEndsTheRunWithItsReason) {
       FAIL() << "not the environment's fault";
     } catch (const std::runtime_error& error) {
       const std::string message = error.what();
-      const std::string start = "rank " + std::to_string(bad) + " failed in step 2, routine ";
+      const std::string start = "rank " + std::to_string(bad) + " failed in step 3, routine ";
       EXPECT_EQ(message.substr(0, start.size()), start);
       EXPECT_NE(message.find(": the matmul is tired"), std::string::npos) << message;
     }
@@ -327,7 +327,7 @@ void expect_deadline_error(const std::vector<Program>& programs, const TrainOpti
     FAIL() << "a rank stopped";
   } catch (const EnvironmentError& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("waited longer than the deadline of 0.2 s in step 2, routine "),
+    EXPECT_NE(message.find("waited longer than the deadline of 0.2 s in step 3, routine "),
               std::string::npos)
         << message;
     EXPECT_NE(message.find("all_reduce of "), std::string::npos) << message;
@@ -353,8 +353,9 @@ TEST(Failures, ARankThatHangsWhereNobodyWaitsForItEndsTheRun) {
     FAIL() << "a rank hung";
   } catch (const EnvironmentError& error) {
     const std::string message = error.what();
-    EXPECT_NE(message.find("rank 0 hangs in step 2, routine "), std::string::npos) << message;
-    EXPECT_NE(message.find("nothing happened for 0.2 s"), std::string::npos) << message;
+    EXPECT_NE(message.find("rank 0 hangs in step 3, routine "), std::string::npos) << message;
+    EXPECT_NE(message.find("nothing happened for 0.2 s, 2 times the deadline"), std::string::npos)
+        << message;
   }
 }
 
