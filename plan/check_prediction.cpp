@@ -154,6 +154,19 @@ Finding provenance_shares(const CheckContext& context) {
   return fmt::format("the shares by provenance sum to {}, not 1", sum);
 }
 
+Finding provenance_has_calibration(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (!plan.calibration_digest.empty()) return std::nullopt;
+  for (Provenance provenance :
+       {Provenance::measured, Provenance::interpolated, Provenance::extrapolated}) {
+    const double share = plan.prediction.share_by_provenance[std::size_t(provenance)];
+    if (share == 0) continue;
+    return fmt::format("{} of the time is {}, yet no calibration is named", share,
+                       to_text(provenance));
+  }
+  return std::nullopt;
+}
+
 Finding timing_claim(const CheckContext& context) {
   if (!context.plan.oversubscribed || context.plan.device_kind == DeviceKind::cpu_core) {
     return std::nullopt;
@@ -177,6 +190,8 @@ constexpr CheckRule kRules[] = {
      recompute_as_chosen},
     {{"provenance-shares", "Shares by provenance sum to 1 and none is worse than the worst."},
      provenance_shares},
+    {{"provenance-has-calibration", "Only a calibration makes times better than datasheet ones."},
+     provenance_has_calibration},
     {{"timing-claim", "Only CPU cores can be oversubscribed."}, timing_claim},
 };
 

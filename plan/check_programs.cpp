@@ -31,6 +31,29 @@ Finding input_digests(const CheckContext& context) {
   return std::nullopt;
 }
 
+Finding framework_known(const CheckContext& context) {
+  const Framework& stated = context.plan.framework;
+  try {
+    const Framework preset = framework_by_name(stated.name);
+    if (stated == preset) return std::nullopt;
+    return fmt::format(
+        "framework {} with fused_bias {} and {} bytes of workspace; the preset of that name has {} "
+        "and {}, or its source differs",
+        stated.name, stated.fused_bias, stated.workspace.count(), preset.fused_bias,
+        preset.workspace.count());
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+Finding framework_on_device(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (plan.device_kind == DeviceKind::cpu_core || plan.framework.name != bundled_framework().name) {
+    return std::nullopt;
+  }
+  return "the bundled runtime runs on CPU cores, the devices are GPUs";
+}
+
 Finding stage_count(const CheckContext& context) {
   const Plan& plan = context.plan;
   const auto& stages = plan.prediction.stages;
@@ -143,6 +166,9 @@ Finding one_capacity(const CheckContext& context) {
 constexpr CheckRule kRules[] = {
     {{"input-digests", "Cluster and, where given, calibration are named by their SHA-256."},
      input_digests},
+    {{"framework-known", "The framework is the preset of its name."}, framework_known},
+    {{"framework-on-device", "The bundled runtime is planned for CPU cores only."},
+     framework_on_device},
     {{"stage-count", "One prediction and one program for every pipeline stage, in order."},
      stage_count},
     {{"program-digests", "The passes rebuild the very programs the plan was predicted for."},

@@ -32,6 +32,15 @@ Finding search_counts(const CheckContext& context) {
                      search.evaluated, pruned, search.space);
 }
 
+Finding search_proven(const CheckContext& context) {
+  const SearchSummary& search = context.plan.search;
+  if (search.method != "brute force") {
+    return fmt::format("method \"{}\"; the only one is \"brute force\"", search.method);
+  }
+  if (search.proven) return std::nullopt;
+  return "brute force evaluates every legal candidate, which proves the answer";
+}
+
 Finding infeasible_count(const CheckContext& context) {
   const SearchSummary& search = context.plan.search;
   if (search.infeasible >= 0 && search.infeasible < search.evaluated) return std::nullopt;
@@ -63,6 +72,19 @@ Finding runners_up_legal(const CheckContext& context) {
     if (Verdict verdict = legal(plan.job, runner_up.strategy, plan.devices); !verdict) {
       return fmt::format("{}: {}", strategy_summary(runner_up.strategy), verdict.reason());
     }
+  }
+  return std::nullopt;
+}
+
+Finding runners_up_fit(const CheckContext& context) {
+  if (context.plan.prediction.stages.empty()) return std::nullopt;
+  const Bytes capacity = context.plan.prediction.stages.front().capacity;
+  for (const RunnerUp& runner_up : context.plan.runners_up) {
+    const std::string who = strategy_summary(runner_up.strategy);
+    if (runner_up.peak <= Bytes()) return fmt::format("{} needs no memory", who);
+    if (!runner_up.fits || runner_up.peak <= capacity) continue;
+    return fmt::format("{} is said to fit, yet peaks at {} bytes of the device's {}", who,
+                       runner_up.peak.count(), capacity.count());
   }
   return std::nullopt;
 }
@@ -120,12 +142,15 @@ Finding runners_up_terms(const CheckContext& context) {
 constexpr CheckRule kRules[] = {
     {{"search-counts", "Evaluated and pruned candidates, each with a reason, are the whole space."},
      search_counts},
+    {{"search-proven", "The method is brute force, which proves its answer."}, search_proven},
     {{"infeasible-count", "What does not fit was evaluated, and not everything failed to fit."},
      infeasible_count},
     {{"runners-up-counted", "Every runner-up is one of the evaluated candidates."},
      runners_up_counted},
     {{"runners-up-legal", "Every runner-up is legal for the job on these devices."},
      runners_up_legal},
+    {{"runners-up-fit", "Every runner-up needs memory, and no more than there is if it fits."},
+     runners_up_fit},
     {{"runners-up-distinct", "No strategy appears twice."}, runners_up_distinct},
     {{"runners-up-lose", "No plan that fits is better than the chosen one."}, runners_up_lose},
     {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},

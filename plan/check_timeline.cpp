@@ -70,6 +70,46 @@ Finding intervals_forward(const CheckContext& context) {
   return std::nullopt;
 }
 
+Finding timeline_from_zero(const CheckContext& context) {
+  const Timeline& timeline = context.plan.timeline;
+  for (const Interval& interval : timeline.intervals) {
+    if (std::min(interval.posted, interval.begin) >= Picoseconds()) continue;
+    return fmt::format("{} was posted at {} ps; the step begins at 0", name_of(interval),
+                       interval.posted.count());
+  }
+  for (const RankMemory& memory : timeline.memory) {
+    for (const MemoryPoint& point : memory.curve) {
+      if (point.time >= Picoseconds()) continue;
+      return fmt::format("rank {}: a memory curve from {} ps; the step begins at 0", memory.rank,
+                         point.time.count());
+    }
+  }
+  return std::nullopt;
+}
+
+/// Ops of a Program over all its calls.
+std::size_t issued_ops(const Program& program) {
+  std::size_t ops = 0;
+  for (const Call& call : program.calls) ops += program.at(call.routine).ops.size();
+  return ops;
+}
+
+Finding timeline_complete(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  std::map<std::int64_t, std::size_t> shown;
+  for (const Interval& interval : plan.timeline.intervals) ++shown[interval.rank];
+  for (const RankMemory& memory : plan.timeline.memory) {
+    const auto stage = stage_of(plan, memory.rank);
+    if (!stage || *stage >= context.programs.size()) continue;
+    const std::size_t ops = issued_ops(context.programs[*stage]);
+    const std::size_t found = shown[memory.rank];
+    if (plan.timeline_truncated ? found <= ops : found == ops) continue;
+    return fmt::format("rank {} shows {} intervals, its program issues {} ops", memory.rank, found,
+                       ops);
+  }
+  return std::nullopt;
+}
+
 Finding communication_posted(const CheckContext& context) {
   for (const Interval& interval : context.plan.timeline.intervals) {
     const bool communicates = is_communication(interval.kind);
@@ -181,6 +221,9 @@ constexpr CheckRule kRules[] = {
     {{"timeline-ordered", "Intervals are ordered by rank, begin, stream and end."},
      timeline_ordered},
     {{"intervals-forward", "No interval ends before it begins."}, intervals_forward},
+    {{"timeline-from-zero", "Nothing happens before the step begins, at 0."}, timeline_from_zero},
+    {{"timeline-complete", "Every rank shows each op it issues once, or fewer where truncated."},
+     timeline_complete},
     {{"communication-posted", "Communication begins once posted, other ops when they are posted."},
      communication_posted},
     {{"compute-in-turn", "A rank's compute stream runs one op at a time."}, compute_in_turn},

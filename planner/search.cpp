@@ -184,6 +184,13 @@ bool check_devices(const Cluster& cluster, std::int64_t devices) {
 }
 
 Plan search(const SearchRequest& request, const CostModel& costs) {
+  if (costs.cluster().device.kind == DeviceKind::gpu &&
+      request.framework.name == bundled_framework().name) {
+    throw InfeasibleError(fmt::format(
+        "the bundled runtime runs on CPU cores, and the devices of cluster {} are GPUs: plan for "
+        "another framework",
+        costs.cluster().name));
+  }
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
   const Space space = enumerate(request.job, request.devices, request.fixed);
   if (space.legal.empty()) nothing_legal(request, space);

@@ -92,6 +92,8 @@ std::map<std::string, Tampering> tamperings() {
   all["strategy-legal"] = {[](Plan& p) { p.strategy.send_slots = 0; }};
   // Programs and memory.
   all["input-digests"] = {[](Plan& p) { p.cluster_digest = "abc"; }};
+  all["framework-known"] = {[](Plan& p) { p.framework.source = "hearsay"; }};
+  all["framework-on-device"] = {[](Plan& p) { p.device_kind = DeviceKind::gpu; }};
   all["stage-count"] = {[](Plan& p) { p.program_digests.push_back(digest("x")); }};
   all["program-digests"] = {[](Plan& p) { p.program_digests[1] = digest("x"); }};
   all["peak-bytes"] = {[](Plan& p) { p.prediction.stages[0].peak -= Bytes(64); },
@@ -110,8 +112,9 @@ std::map<std::string, Tampering> tamperings() {
   all["arena-holds-peak"] = {[](Plan& p) { p.prediction.stages[0].arena = Bytes(64); },
                              {"arena-bytes", "timeline-memory"}};
   all["fits-capacity"] = {[](Plan& p) {
-    for (auto& stage : p.prediction.stages) stage.capacity = Bytes(1024);
-  }};
+                            for (auto& stage : p.prediction.stages) stage.capacity = Bytes(1024);
+                          },
+                          {"runners-up-fit"}};
   all["one-capacity"] = {[](Plan& p) { p.prediction.stages[1].capacity += Bytes(1); }};
   // The prediction.
   all["step-time-positive"] = {
@@ -130,14 +133,18 @@ std::map<std::string, Tampering> tamperings() {
     breakdown.dispatch = Seconds(-1e-6);
   }};
   all["breakdown-sums"] = {[](Plan& p) { p.prediction.breakdown.forward += Seconds(1e-6); }};
-  all["recompute-as-chosen"] = {
-      [](Plan& p) { p.strategy.recompute = Recompute::none; },
-      {"program-digests", "peak-bytes", "peak-by-class", "arena-bytes", "hfu-formula"}};
-  all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0.5, 0, 0, 0}; }};
-  all["timing-claim"] = {[](Plan& p) {
-    p.oversubscribed = true;
-    p.device_kind = DeviceKind::gpu;
+  all["recompute-as-chosen"] = {[](Plan& p) { p.strategy.recompute = Recompute::none; },
+                                {"program-digests", "peak-bytes", "peak-by-class", "arena-bytes",
+                                 "hfu-formula", "timeline-complete"}};
+  all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0.5}; }};
+  all["provenance-has-calibration"] = {[](Plan& p) {
+    p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};
   }};
+  all["timing-claim"] = {[](Plan& p) {
+                           p.oversubscribed = true;
+                           p.device_kind = DeviceKind::gpu;
+                         },
+                         {"framework-on-device"}};
   // The timeline.
   all["timeline-ranks"] = {[](Plan& p) { p.timeline.memory[1].rank = 4; }};
   all["timeline-ordered"] = {
@@ -147,24 +154,29 @@ std::map<std::string, Tampering> tamperings() {
     Interval& interval = compute(p, 0, 0);
     interval.end = interval.begin - Picoseconds(1);
   }};
+  all["timeline-from-zero"] = {
+      [](Plan& p) { p.timeline.memory[0].curve[0].time = Picoseconds(-1); }};
+  all["timeline-complete"] = {[](Plan& p) { p.timeline.intervals.pop_back(); }};
   all["communication-posted"] = {
       [](Plan& p) { compute(p, 0, 3).posted = compute(p, 0, 3).begin - Picoseconds(1); }};
   all["compute-in-turn"] = {
       [](Plan& p) { compute(p, 0, 2).end = compute(p, 0, 3).begin + Picoseconds(1); }};
   all["compute-fits-step"] = {[](Plan& p) {
-    Interval last = p.timeline.intervals.back();
-    last.stream = Stream::compute;
-    last.kind = OpKind::add;
-    last.posted = last.begin = last.end;
-    last.end = last.end + to_picoseconds(p.prediction.step_time * 2);
-    p.timeline.intervals.push_back(last);
-  }};
+                                Interval last = p.timeline.intervals.back();
+                                last.stream = Stream::compute;
+                                last.kind = OpKind::add;
+                                last.posted = last.begin = last.end;
+                                last.end = last.end + to_picoseconds(p.prediction.step_time * 2);
+                                p.timeline.intervals.push_back(last);
+                              },
+                              {"timeline-complete"}};
   all["timeline-routines"] = {[](Plan& p) { compute(p, 0, 0).routine = "siesta"; }};
   all["timeline-memory"] = {[](Plan& p) { p.timeline.memory[0].arena += Bytes(64); }};
   all["memory-curve"] = {[](Plan& p) { p.timeline.memory[0].curve.clear(); }};
   all["timeline-capped"] = {[](Plan& p) { p.timeline_truncated = true; }};
   // The search.
   all["search-counts"] = {[](Plan& p) { p.search.space += 1; }};
+  all["search-proven"] = {[](Plan& p) { p.search.proven = false; }};
   all["infeasible-count"] = {[](Plan& p) { p.search.infeasible = p.search.evaluated; }};
   all["runners-up-counted"] = {[](Plan& p) {
     p.search.evaluated = 1;
@@ -173,6 +185,10 @@ std::map<std::string, Tampering> tamperings() {
   all["runners-up-legal"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);
     p.runners_up[0].strategy.mp = 3;
+  }};
+  all["runners-up-fit"] = {[](Plan& p) {
+    p.runners_up[0] = loser(p);
+    p.runners_up[0].peak = p.prediction.stages[0].capacity + Bytes(1);
   }};
   all["runners-up-distinct"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);
@@ -223,6 +239,36 @@ TEST(Check, NamesTheBrokenRule) {
     expected.insert(rule);
     EXPECT_EQ(broken, expected) << rule << "\n" << text_of(check(plan));
   }
+}
+
+/// Names of the rules that `change` to a valid plan breaks.
+std::set<std::string> broken_by(const std::function<void(Plan&)>& change) {
+  Plan plan = valid_plan();
+  change(plan);
+  std::set<std::string> broken;
+  for (const Violation& violation : check(plan)) broken.insert(violation.rule);
+  return broken;
+}
+
+TEST(Check, SeesEverySideOfARule) {
+  using Names = std::set<std::string>;
+  EXPECT_EQ(broken_by([](Plan& p) { p.framework.name = "homemade"; }), Names{"framework-known"});
+  EXPECT_EQ(broken_by([](Plan& p) { p.search.method = "oracle"; }), Names{"search-proven"});
+  EXPECT_EQ(broken_by([](Plan& p) { p.runners_up[0].peak = Bytes(0); }).count("runners-up-fit"),
+            1u);
+  EXPECT_EQ(broken_by([](Plan& p) {
+              compute(p, 0, 0).posted = Picoseconds(-5);
+            }).count("timeline-from-zero"),
+            1u);
+  EXPECT_EQ(broken_by([](Plan& p) {  // the whole of rank 2, which stands for stage 1
+              std::erase_if(p.timeline.intervals, [](const Interval& i) { return i.rank == 2; });
+            }),
+            Names{"timeline-complete"});
+  EXPECT_EQ(broken_by([](Plan& p) {
+              p.calibration_digest = digest("k");
+              p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};
+            }),
+            Names{});
 }
 
 TEST(Check, SaysWhatWasFoundAndWhatIsRight) {

@@ -248,6 +248,17 @@ TEST(Search, MoreCoresThanThereAreIsLabelledAndMoreGpusAreRefused) {
   EXPECT_FALSE(check_devices(cluster, 8));
 }
 
+TEST(Search, TheBundledRuntimeIsNotPlannedForGpus) {
+  Cluster cluster = small_cluster();
+  cluster.device.kind = DeviceKind::gpu;
+  SearchRequest request = nano_request(1);
+  EXPECT_THROW(search(request, small_costs(cluster)), InfeasibleError);
+  request.framework = framework_by_name("megatron-lm");
+  for (const Violation& violation : check(search(request, small_costs(cluster)))) {
+    ADD_FAILURE() << violation.rule << ": " << violation.message;
+  }
+}
+
 TEST(Search, ProgressReachesTheEnd) {
   SearchRequest request = nano_request(1);
   std::int64_t last = 0, of = 0;
