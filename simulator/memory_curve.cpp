@@ -12,7 +12,8 @@ RankMemory memory_over_time(const Program& program, std::int64_t rank,
   Picoseconds time;
   for (std::size_t c = 0; c < replay.live.size(); ++c) {
     time = c == 0 ? call_begins[0] : std::max(time, call_begins[c]);
-    if (c == 0 || replay.live[c] != replay.live[c - 1]) result.curve.push_back({time, replay.live[c]});
+    if (c == 0 || replay.live[c] != replay.live[c - 1])
+      result.curve.push_back({time, replay.live[c]});
   }
   return result;
 }
