@@ -30,7 +30,7 @@ constexpr IntegerField kIntegers[] = {
     {"pp", &Strategy::pp, 1, kMostDegree},
     {"dp", &Strategy::dp, 1, kMostDegree},
     {"sharding_degree", &Strategy::sharding_degree, 1, kMostDegree},
-    {"sharding_stage", &Strategy::sharding_stage, 0, 3},
+    {"sharding_stage", &Strategy::sharding_stage, 0, 1},
     {"micro_batch", &Strategy::micro_batch, 1, std::int64_t{1} << 24},
     {"send_slots", &Strategy::send_slots, 1, std::int64_t{1} << 20},
 };

@@ -42,7 +42,8 @@ std::string_view sentence_of(std::string_view stage) {
     if (pass.name == stage) return pass.sentence;
   }
   if (stage == "forward") return "the job's forward pass, op by op, before any pass";
-  if (stage == "schedule") return "blocks become routines; calls in host issue order, with waits";
+  if (stage == "cut_blocks") return "blocks become routines: tensors in slots and frames";
+  if (stage == "schedule") return "calls of routines in host issue order, with waits";
   if (stage == "plan_memory") return "every buffer gets its offset in the arena";
   return "";
 }

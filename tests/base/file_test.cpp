@@ -100,6 +100,30 @@ TEST_F(File, MissingFileAndDirectoryAreBadInput) {
   EXPECT_THROW(read_file(folder_), InputError);
 }
 
+TEST_F(File, CheckWritableRefusesWhatWritingWould) {
+  EXPECT_NO_THROW(check_writable(folder_ / "new.json"));
+  EXPECT_EQ(entries(), 0u);
+  write_file_atomically(folder_ / "old.json", "old");
+  EXPECT_NO_THROW(check_writable(folder_ / "old.json"));
+  EXPECT_EQ(read_file(folder_ / "old.json"), "old");
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_THROW(check_writable(folder_), EnvironmentError);
+  EXPECT_THROW(check_writable(folder_ / "nowhere" / "a.json"), EnvironmentError);
+  EXPECT_THROW(check_writable(folder_ / "old.json" / "a.json"), EnvironmentError);
+}
+
+TEST_F(File, SameFileLooksThroughNamesAndLinks) {
+  const auto path = folder_ / "a.json";
+  EXPECT_TRUE(same_file(path, folder_ / "." / "a.json"));
+  EXPECT_FALSE(same_file(path, folder_ / "b.json"));
+  write_file_atomically(path, "a");
+  std::filesystem::create_symlink(path, folder_ / "link.json");
+  std::filesystem::create_hard_link(path, folder_ / "hard.json");
+  EXPECT_TRUE(same_file(path, folder_ / "link.json"));
+  EXPECT_TRUE(same_file(path, folder_ / "hard.json"));
+  EXPECT_FALSE(same_file(path, folder_ / "b.json"));
+}
+
 TEST(Digest, KnownValues) {
   // FIPS 180-2, appendix B.1, and the empty message.
   EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -68,6 +68,9 @@ TEST(Json, Limits) {
       {"surrogate", R"("\ud83d\ude00")", R"("\ud83d")", "surrogate"},
       {"truncated", "{\"a\":[1]}", "{\"a\":[1", "unexpected end of input"},
       {"trailing text", "{} ", "{} x", "f.json: at 1:4"},
+      {"NUL byte behind the document", "{}\n", std::string("{}\n\0x", 5),
+       "f.json: at 2:1: a NUL byte"},
+      {"NUL byte alone behind it", "{}", std::string("{}\0", 3), "a NUL byte"},
       {"one document", "1", "", "unexpected end of input"},
   };
   for (const Limit& limit : limits) {

@@ -40,7 +40,6 @@ TEST(Strategy, Rules) {
       {"sharding_degree=2,sharding_stage=1", 2, ""},
       {"sharding_degree=2,sharding_stage=0", 2, "sharding_stage 0 with sharding_degree 2"},
       {"sharding_degree=1,sharding_stage=1", 1, "sharding_stage 1 with sharding_degree 1"},
-      {"sharding_degree=2,sharding_stage=2", 2, "sharding_stage is 2; 0 and 1 are supported"},
       {"grad_bucket_bytes=4096", 1, ""},
       {"grad_bucket_bytes=4095", 1, "grad_bucket_bytes is 4095; it must be at least 4096"},
       {"send_slots=1", 1, ""},
@@ -68,6 +67,8 @@ TEST(Strategy, RulesForFieldsThatTextRefuses) {
             "micro_batch is 0; it must be at least 1");
   EXPECT_EQ(reason([](Strategy& s) { s.send_slots = 0; }),
             "send_slots is 0; it must be at least 1");
+  EXPECT_EQ(reason([](Strategy& s) { s.sharding_stage = 2; }),
+            "sharding_stage is 2; 0 and 1 are supported");
   EXPECT_EQ(reason([](Strategy& s) { s.layer_split = {0}; }), "layer_split gives a stage no layer");
 }
 
@@ -141,6 +142,7 @@ TEST(Strategy, BadTextIsAUsageError) {
                            "layer_split=0+3",
                            "layer_split=",
                            "send_slots=0",
+                           "sharding_degree=2,sharding_stage=2",
                            ""}) {
     EXPECT_THROW(parse_strategy(text), UsageError) << text;
   }

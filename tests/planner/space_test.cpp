@@ -96,7 +96,23 @@ TEST(Space, IndivisibleBatchLeavesTheReason) {
 TEST(Space, UnknownKeysAndBadValuesAreUsageErrors) {
   EXPECT_THROW(enumerate(nano_job(), 2, {{"micro_bach", "2"}}), UsageError);
   EXPECT_THROW(enumerate(nano_job(), 2, {{"mp", "two"}}), UsageError);
-  EXPECT_THROW(enumerate(nano_job(), 0, {}), UsageError);
+}
+
+TEST(Space, DeviceCountsHaveLimits) {
+  for (const std::int64_t devices :
+       {std::int64_t{0}, std::int64_t{-1}, kMostDevices + 1, std::int64_t{1} << 62}) {
+    EXPECT_THROW(enumerate(nano_job(), devices, {}), UsageError) << devices;
+  }
+  EXPECT_NO_THROW(enumerate(nano_job(), kMostDevices, {}));
+}
+
+TEST(Space, LargeCountsWithManyDivisorsAreEnumerated) {
+  // 3603600 = 2^4 3^2 5^2 7 11 13 is a product of four ordered factors in C(7,3) C(5,3)^2 C(4,3)^3
+  // = 224000 ways. With micro_batch, recompute and bucket fixed each is one candidate.
+  const Space space =
+      enumerate(nano_job(), 3'603'600,
+                {{"micro_batch", "1"}, {"recompute", "none"}, {"grad_bucket_bytes", "4 MiB"}});
+  EXPECT_EQ(space.enumerated, 224'000);
 }
 
 }  // namespace

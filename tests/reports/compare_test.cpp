@@ -96,7 +96,13 @@ TEST(Compare, RefusesTheRunOfAnotherPlan) {
   const Plan plan = example_plan();
   Measured measured = example_measured(plan);
   measured.plan_digest = digest("another plan");
-  EXPECT_THROW(compare(plan, measured, 0.30), InputError);
+  try {
+    compare(plan, measured, 0.30, {"a-plan.json", "a-run.json"});
+    FAIL() << "the run was of another plan";
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.file(), "a-run.json");
+    EXPECT_EQ(error.pointer(), "/plan_digest");
+  }
 }
 
 TEST(Compare, RefusesOtherRanks) {

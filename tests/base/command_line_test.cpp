@@ -1,0 +1,80 @@
+// Command line: what is refused, and with which words and codes.
+#include "base/command_line.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+namespace plimsoll {
+namespace {
+
+/// What run_program prints and returns when its body throws `error`.
+template <class Error>
+std::pair<int, std::string> outcome(const Error& error) {
+  testing::internal::CaptureStderr();
+  const int code = run_program("name", [&]() -> ExitCode { throw error; });
+  return {code, testing::internal::GetCapturedStderr()};
+}
+
+TEST(RunProgram, AFailureIsOneLineAndItsCode) {
+  using Outcome = std::pair<int, std::string>;
+  EXPECT_EQ(outcome(UsageError("a\nb")), Outcome(2, "name: a b\n"));
+  EXPECT_EQ(outcome(InputError("f", "/x", "bad")), Outcome(3, "name: f: at /x: bad\n"));
+  EXPECT_EQ(outcome(InfeasibleError("no")), Outcome(4, "name: no\n"));
+  EXPECT_EQ(outcome(EnvironmentError("full")), Outcome(6, "name: full\n"));
+  EXPECT_EQ(outcome(std::runtime_error("bug")), Outcome(1, "name: bug\n"));
+  EXPECT_EQ(run_program("name", [] { return ExitCode::outside_tolerance; }), 7);
+}
+
+TEST(Numbers, IntegersWithinTheLimits) {
+  for (const char* good : {"1", "16", "-3", "0"})
+    EXPECT_EQ(refuse_integer(good, -3, 16), "") << good;
+  for (const char* bad : {"", " 1", "1 ", "+1", "1.0", "1e1", "0x1", "010", "-03", "17", "-4",
+                          "two", "99999999999999999999"}) {
+    EXPECT_NE(refuse_integer(bad, -3, 16), "") << bad;
+  }
+  EXPECT_EQ(refuse_integer("17", -3, 16), "found 17; an integer from -3 to 16 is required");
+}
+
+TEST(Numbers, DecimalsWithinTheLimits) {
+  for (const char* good : {"0", "0.3", "1e-3", "100"}) EXPECT_EQ(refuse_number(good, 0, 100), "");
+  for (const char* bad : {"", "nan", "inf", "-0.1", "100.1", "1e999", "0.3x", "three"}) {
+    EXPECT_NE(refuse_number(bad, 0, 100), "") << bad;
+  }
+}
+
+std::string refusal(const std::string& word) {
+  const std::vector<std::string> flags = {"--devices", "--json"}, commands = {"plan", "passes"};
+  try {
+    refuse_word("", word, flags, commands);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+}
+
+TEST(RefuseWord, NamesTheNearestOrAllThatAreKnown) {
+  EXPECT_EQ(refusal("plann"), "unknown command plann; did you mean plan?");
+  EXPECT_EQ(refusal("--devises=3"), "unknown flag --devises; did you mean --devices?");
+  EXPECT_EQ(refusal("-x"), "unknown flag -x; known are --devices --json");
+  EXPECT_EQ(refusal("sail"), "unknown command sail; known are plan passes");
+}
+
+TEST(RefuseEmptyValues, AnEqualsSignWithNothingBehind) {
+  const auto refused = [](const char* word) {
+    const std::string name = "planner";
+    char* words[] = {const_cast<char*>(name.c_str()), const_cast<char*>(word)};
+    try {
+      refuse_empty_values(2, words);
+      return false;
+    } catch (const UsageError&) {
+      return true;
+    }
+  };
+  EXPECT_TRUE(refused("--framework="));
+  EXPECT_FALSE(refused("--framework=bundled"));
+  EXPECT_FALSE(refused("--fix"));
+  EXPECT_FALSE(refused("mp="));
+}
+
+}  // namespace
+}  // namespace plimsoll
