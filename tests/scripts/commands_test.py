@@ -2,10 +2,14 @@
 
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 
-from programs import (BAD_INPUT, CLUSTER, INFEASIBLE, NANO, OK, USAGE, nano_job, planner, write_json)
+from programs import (BAD_INPUT, BIN, CLUSTER, ENVIRONMENT, INFEASIBLE, NANO, OK, OUTSIDE_TOLERANCE,
+                      SOURCE, USAGE, nano_job, planner, write_json)
+
+TEXT = SOURCE / "data" / "training-text.txt"
 
 
 class Cases:
@@ -27,13 +31,21 @@ class Cases:
         if sorted(self.folder.iterdir()) != before:
             self.failures.append(f"{what}: wrote {set(self.folder.iterdir()) - set(before)}")
 
-    def judge(self, what, done, code, words):
+    def says(self, what, code, *words, command, program="planner"):
+        """`planner COMMAND` must end with `code` and one message of `program`, writing nothing."""
+        before = sorted(self.folder.iterdir())
+        self.judge(what, planner(*command), code, words, program)
+        if sorted(self.folder.iterdir()) != before:
+            self.failures.append(f"{what}: wrote {set(self.folder.iterdir()) - set(before)}")
+
+    def judge(self, what, done, code, words, program="planner"):
         self.count += 1
         if done.returncode != code:
             self.failures.append(f"{what}: exit {done.returncode}, not {code}: {done.stderr}")
         if done.stdout:
             self.failures.append(f"{what}: stdout is not empty: {done.stdout[:200]}")
-        if not done.stderr.startswith("planner: ") or done.stderr.count("planner:") != 1:
+        lines = done.stderr.splitlines()
+        if len(lines) != 1 or not lines[0].startswith(f"{program}: "):
             self.failures.append(f"{what}: not one message: {done.stderr!r}")
         for word in words:
             if word not in done.stderr:
@@ -63,6 +75,8 @@ def bad_jobs(cases):
     cases.refuses("not an object", cases.job("j", "[1, 2]"), BAD_INPUT, "j.json")
     cases.refuses("missing file", cases.folder / "nowhere.json", BAD_INPUT, "nowhere.json")
     cases.refuses("a folder", cases.folder, BAD_INPUT, str(cases.folder))
+    cases.refuses("text behind a NUL byte", cases.job("l", text + "\0 not JSON"), BAD_INPUT, "l.json",
+                  "NUL")
     cases.refuses("overflowing number", cases.job("k", text.replace('"hidden": 64', '"hidden": 1e400')),
                   BAD_INPUT, "k.json")
 
@@ -94,12 +108,22 @@ def bad_command_lines(cases):
     cases.refuses("--fix without value", NANO, USAGE, "KEY=VALUE", arguments=("--fix", "mp"))
     cases.refuses("--fix twice", NANO, USAGE, "mp", "twice",
                   arguments=("--fix", "mp=1", "--fix", "mp=2"))
-    cases.refuses("no devices", NANO, USAGE, "--devices", devices=0)
-    cases.refuses("devices not a number", NANO, USAGE, "--devices", devices="two")
+    cases.refuses("a sharding stage that there is none", NANO, USAGE, "sharding_stage", "0 to 1",
+                  arguments=("--fix", "sharding_stage=2"))
+    for devices in (0, -1, "two", 2**22 + 1, 10**12, 10**20 - 1):
+        cases.refuses(f"{devices} devices", NANO, USAGE, "--devices", str(devices), "from 1 to 4194304",
+                      devices=devices)
+    for flag in ("--framework", "--output", "--calibration", "--reserve"):
+        cases.refuses(f"empty {flag}", NANO, USAGE, flag, arguments=(flag, ""))
+        cases.refuses(f"empty {flag}=", NANO, USAGE, flag, arguments=(f"{flag}=",))
+    cases.refuses("no sequences", NANO, USAGE, "--global-batch", "0", arguments=("--global-batch", 0))
     cases.refuses("bad reserve", NANO, USAGE, "--reserve", arguments=("--reserve", "1"))
     cases.refuses("unknown framework", NANO, USAGE, "no-such", arguments=("--framework", "no-such"))
     cases.refuses("surplus argument", NANO, USAGE, "surplus", arguments=("surplus",))
-    cases.judge("unknown command", planner("plann"), USAGE, ["plann"])
+    cases.judge("unknown command", planner("plann", NANO), USAGE, ["unknown command plann", "plan?"])
+    cases.judge("unknown flag alone", planner("--bogus"), USAGE, ["--bogus", "--help"])
+    cases.judge("misspelt flag alone", planner("--versoin"), USAGE, ["--versoin", "--version?"])
+    cases.judge("flag before the command", planner("-x", "plan", NANO), USAGE, ["unknown flag -x"])
     cases.judge("no command", planner(), USAGE, ["subcommand"])
     cases.judge("missing --cluster", planner("plan", NANO, "--devices", 2), USAGE, ["--cluster"])
     cases.judge("unknown stage", planner("passes", NANO, "mp=1", "--stage", "backwards"), USAGE,
@@ -110,9 +134,172 @@ def other_commands(cases):
     cases.judge("plan is not a plan", planner("check", NANO), BAD_INPUT, ["gpt-nano.json"])
     cases.judge("compare without files", planner("compare", cases.folder / "p", cases.folder / "m"),
                 BAD_INPUT, [str(cases.folder / "p")])
-    cases.judge("simulate an illegal strategy",
-                planner("simulate", NANO, "mp=3", "--cluster", cases.cluster, "--devices", 3),
-                INFEASIBLE, ["heads"])
+    machine = ("--cluster", cases.cluster, "--devices")
+    cases.says("simulate an illegal strategy", INFEASIBLE, "heads",
+               command=("simulate", NANO, "mp=3", *machine, 3))
+    for devices in (0, -1, 10**12):
+        cases.says(f"simulate {devices} devices", USAGE, str(devices), "4194304",
+                   command=("simulate", NANO, "mp=1", *machine, devices))
+        cases.says(f"space of {devices} devices", USAGE, str(devices), "4194304",
+                   command=("space", NANO, "--devices", devices))
+    cases.says("passes for too many devices", USAGE, "4194304",
+               command=("passes", NANO, "mp=4194304,pp=4194304,dp=4194304,sharding_degree=4194304"))
+    for tolerance in ("nan", -0.1, 101, "inf"):
+        cases.says(f"tolerance {tolerance}", USAGE, "--tolerance", str(tolerance),
+                   command=("compare", "p", "m", "--tolerance", tolerance))
+
+
+def good_files(cases):
+    """A plan of two ranks and a run of it."""
+    done = planner("plan", NANO, "--cluster", cases.cluster, "--devices", 2, "--fix", "mp=2", "-o",
+                   cases.output)
+    assert done.returncode == OK, done.stderr
+    measured = cases.folder / "measured.json"
+    done = planner("run", cases.output, "--data", TEXT, "--steps", 4, "-o", measured)
+    assert done.returncode == OK, done.stderr
+    return cases.output, measured
+
+
+def changed(cases, name, file, change):
+    """A copy of the JSON `file` with one change."""
+    value = json.loads(file.read_text())
+    change(value)
+    return write_json(cases.folder / name, value)
+
+
+def bad_runs(cases, plan):
+    def refuses(what, code, *words, arguments=(), plan=plan, data=TEXT):
+        cases.says(f"run: {what}", code, *words, program="planner-run",
+                   command=("run", plan, "--data", data, *arguments))
+
+    refuses("no plan", BAD_INPUT, "nowhere.json", plan=cases.folder / "nowhere.json")
+    refuses("half a plan", BAD_INPUT, "half.json", plan=cases.job("half", plan.read_text()[:2000]))
+    refuses("another strategy than its Programs", BAD_INPUT, "tampered.json", "/",
+            plan=changed(cases, "tampered.json", plan,
+                         lambda value: value["strategy"].update(recompute="full")))
+    refuses("no text", BAD_INPUT, "nowhere.txt", data=cases.folder / "nowhere.txt")
+    refuses("too little text", BAD_INPUT, "short.json", "2 bytes", data=cases.job("short", "ab"))
+    refuses("misspelt flag", USAGE, "--step;", "--steps", arguments=("--step", 4))
+    refuses("surplus argument", USAGE, "surplus", arguments=("surplus",))
+    for steps in (3, -1, 10**12, "many"):
+        refuses(f"{steps} steps", USAGE, "--steps", str(steps), "from 4 to 1000000",
+                arguments=("--steps", steps))
+    for deadline in (0, 0.0005, "nan", -1, 1e7):
+        refuses(f"deadline {deadline}", USAGE, "--deadline", "0.001", arguments=("--deadline", deadline))
+    refuses("a deadline of 1.5 ms", USAGE, "0.0015", "whole milliseconds",
+            arguments=("--deadline", 0.0015))
+    refuses("unknown backend", USAGE, "abacus", arguments=("--backend", "abacus"))
+    refuses("a folder as output", ENVIRONMENT, str(cases.folder), arguments=("-o", cases.folder))
+    refuses("the plan as output", USAGE, plan.name, arguments=("-o", plan))
+
+
+def bad_calibrations(cases):
+    def refuses(what, code, *words, arguments):
+        cases.says(f"calibrate: {what}", code, *words, program="planner-calibrate",
+                   command=("calibrate", *arguments))
+
+    out = cases.folder / "calibration.json"
+    refuses("misspelt flag", USAGE, "--bugdet", "--budget?", arguments=("--bugdet", 3))
+    refuses("no budget", USAGE, "--budget", "nan", arguments=("--budget", "nan"))
+    refuses("unknown backend", USAGE, "abacus", arguments=("--backend", "abacus"))
+    refuses("no such folder", ENVIRONMENT, "nowhere",
+            arguments=("-o", cases.folder / "nowhere" / "c.json"))
+    refuses("a folder as cluster", ENVIRONMENT, str(cases.folder),
+            arguments=("-o", out, "--cluster-out", cases.folder))
+    refuses("one file for both", USAGE, "same file", arguments=("-o", out, "--cluster-out", out))
+
+
+def bad_comparisons(cases, plan, measured):
+    other = changed(cases, "other.json", measured,
+                    lambda value: value.update(plan_digest="0" * 64))
+    half = cases.job("half-measured", measured.read_text()[:2000])
+    page = cases.folder / "page.html"
+    for command, rest in (("compare", ()), ("report", ("-o", page))):
+        def refuses(what, code, *words, files=(plan, measured), rest=rest):
+            cases.says(f"{command}: {what}", code, *words, command=(command, *files, *rest))
+
+        refuses("no measurement", BAD_INPUT, "nowhere", files=(plan, cases.folder / "nowhere"))
+        refuses("half a measurement", BAD_INPUT, half.name, files=(plan, half))
+        refuses("the run of another plan", BAD_INPUT, str(other), "/plan_digest", files=(plan, other))
+        refuses("a measurement as plan", BAD_INPUT, measured.name, files=(measured, plan))
+        refuses("misspelt flag", USAGE, "--tolerence", "--tolerance?",
+                rest=(*rest, "--tolerence", 0.3))
+    cases.says("report: no such folder", ENVIRONMENT, "nowhere",
+               command=("report", plan, "-o", cases.folder / "nowhere" / "page.html"))
+    cases.says("report: the plan as page", USAGE, plan.name, command=("report", plan, "-o", plan))
+
+
+def other_devices(cases):
+    """Costs of one device are not those of another."""
+    sample = {"median_s": 1e-6, "spread_s": 0.0, "samples": 7, "unsteady": False}
+    calibration = write_json(cases.folder / "calibration-of-another.json", {
+        "device": "other-core", "backend": "cpu", "date": "2024-01-01", "versions": [],
+        "busy_cores": 1, "dispatch_op": sample, "dispatch_call": sample, "matmuls": [], "ops": [],
+        "collectives": []})
+    cases.refuses("a calibration of another device", NANO, BAD_INPUT, "other-core", "test-core",
+                  calibration.name, "/device", arguments=("--calibration", calibration))
+    same = changed(cases, "same.json", calibration, lambda value: value.update(device="test-core"))
+    done = planner("space", NANO, "--devices", 2)
+    assert done.returncode == OK, done.stderr
+    done = planner("simulate", NANO, "mp=2", "--cluster", cases.cluster, "--devices", 2,
+                   "--calibration", same)
+    assert done.returncode == OK, done.stderr
+
+
+def full_disks(cases, plan, measured):
+    """Every result that does not arrive is the environment's fault, said once."""
+    machine = ("--cluster", cases.cluster, "--devices", 2)
+    for command in (("space", NANO, "--devices", 2), ("space", NANO, "--devices", 2, "--json"),
+                    ("plan", NANO, *machine, "--fix", "mp=2"),
+                    ("plan", NANO, *machine, "--fix", "mp=2", "--json"),
+                    ("simulate", NANO, "mp=2", *machine), ("passes", "--list"),
+                    ("passes", NANO, "mp=2"), ("passes", NANO, "mp=2", "--stage", "backward"),
+                    ("check", plan), ("check", plan, "--json"), ("compare", plan, measured),
+                    ("compare", plan, measured, "--json"), ("--help",), ("run", "--help"),
+                    ("run", plan, "--data", TEXT, "--steps", 4),
+                    ("run", plan, "--data", TEXT, "--steps", 4, "--json")):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([str(BIN / "planner"), *map(str, command)], stdout=full, text=True,
+                                  stderr=subprocess.PIPE, timeout=300)
+        cases.count += 1
+        said = done.stderr.count("cannot write to standard output")
+        if done.returncode != ENVIRONMENT or said != 1:
+            cases.failures.append(f"{command} on a full disk: {done.returncode}, {done.stderr!r}")
+
+
+def stopping_ranks(cases, plan):
+    """A deadline that no rank can keep ends the run with the deadline's code and its number."""
+    done = planner("run", plan, "--data", TEXT, "--steps", 2000, "--deadline", 0.001)
+    cases.count += 1
+    last = done.stderr.splitlines()[-1]
+    if done.returncode not in (OK, ENVIRONMENT):
+        cases.failures.append(f"deadline of 1 ms: exit {done.returncode}: {last}")
+    if done.returncode == ENVIRONMENT and ("deadline" not in last or "rank " not in last):
+        cases.failures.append(f"deadline of 1 ms: {last}")
+
+
+def results_as_json(cases, plan, measured):
+    """check and report say in JSON what they say in words."""
+    done = planner("check", plan, "--json")
+    checked = json.loads(done.stdout)
+    assert done.returncode == OK and checked["violations"] == [] and len(checked["rules"]) > 10, done
+    broken = changed(cases, "broken.json", plan, lambda value: value["prediction"].update(mfu=0.5))
+    done = planner("check", broken, "--json")
+    assert done.returncode == BAD_INPUT, done
+    found = json.loads(done.stdout)["violations"]
+    assert found and {"rule", "message"} == set(found[0]), found
+    plural = "violation" if len(found) == 1 else "violations"
+    assert done.stderr == f"planner: {broken}: {len(found)} {plural}\n", done.stderr
+
+    page = cases.folder / "page.html"
+    done = planner("report", plan, measured, "-o", page, "--json")
+    assert done.returncode == OK, done.stderr
+    compared = planner("compare", plan, measured, "--json")
+    assert compared.returncode in (OK, OUTSIDE_TOLERANCE), compared.stderr
+    assert json.loads(done.stdout) == {"output": str(page),
+                                       "verdict": json.loads(compared.stdout)["verdict"]}, done.stdout
+    done = planner("report", plan, "-o", page, "--json")
+    assert json.loads(done.stdout)["verdict"] is None, done.stdout
 
 
 def still_works(cases):
@@ -121,8 +308,9 @@ def still_works(cases):
     assert done.returncode == OK, done.stderr
     assert done.stdout.startswith("gpt-nano on 2 devices of test-cpu"), done.stdout
     assert planner("check", cases.output).returncode == OK
-    assert planner("--help").returncode == OK
-    assert planner("plan", "--help").returncode == OK
+    for command in ((), ("plan",), ("run",), ("calibrate",)):
+        done = planner(*command, "--help")
+        assert done.returncode == OK and "Usage" in done.stdout, done
 
 
 def main():
@@ -132,6 +320,14 @@ def main():
         infeasible_jobs(cases)
         bad_command_lines(cases)
         other_commands(cases)
+        other_devices(cases)
+        plan, measured = good_files(cases)
+        bad_runs(cases, plan)
+        bad_calibrations(cases)
+        bad_comparisons(cases, plan, measured)
+        full_disks(cases, plan, measured)
+        stopping_ranks(cases, plan)
+        results_as_json(cases, plan, measured)
         still_works(cases)
     print("\n".join(cases.failures) or f"{cases.count} requests refused as documented")
     return 1 if cases.failures else 0

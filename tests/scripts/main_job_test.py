@@ -44,8 +44,8 @@ def run_loop(out, fix):
     compared = must(planner("compare", plan, measured, "--json"), OK, OUTSIDE_TOLERANCE)
     comparison = json.loads(compared.stdout)
     assert bytes_equal(comparison) == 2
-    # A tolerance that nothing misses leaves the bytes alone to decide.
-    must(planner("compare", plan, measured, "--tolerance", 1e9))
+    # A tolerance that hardly anything misses leaves the bytes alone to decide.
+    must(planner("compare", plan, measured, "--tolerance", 100))
     step = comparison["step_time_s"]
     assert step["predicted"] > 0 and step["measured"] > 0, step
 
