@@ -205,6 +205,12 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   if (!feasible(best)) refuse(request, candidates);
 
   Plan plan = make_plan(request, costs, best.strategy);
+  if (plan.prediction.mfu > 1) {
+    throw InputError("cluster " + costs.cluster().name, "/device/peak",
+                     fmt::format("the calibrated times mean an MFU of {:.3g}: the device is faster "
+                                 "than the peak that is stated",
+                                 plan.prediction.mfu));
+  }
   plan.oversubscribed = oversubscribed;
   plan.search = summarize(space, candidates);
   for (std::size_t index : choose_runners_up(candidates, ranked)) {

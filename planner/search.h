@@ -25,7 +25,7 @@ struct SearchRequest {
 /// Least step time among the plans that fit; ties: fewer peak bytes, then canonical order. Throws
 /// InfeasibleError with the rule (no legal strategy, more devices than the cluster has, the bundled
 /// runtime on GPUs), the bytes (nothing fits) or the time (nothing that fits takes less than
-/// kLongestTimeline).
+/// kLongestTimeline). Throws InputError where the plan would exceed the device's stated peak.
 Plan search(const SearchRequest& request, const CostModel& costs);
 
 /// Whether `devices` exceed what the cluster has: allowed and labelled for CPU cores, refused with
