@@ -38,9 +38,16 @@ std::vector<std::string> stage_names();
 using StageObserver =
     std::function<void(std::string_view stage, const std::function<std::string()>& text)>;
 
+/// How much is proven about the Programs; structure is always verified, after every stage.
+enum class Proof : std::uint8_t {
+  structure,  ///< for candidates of a search, which only the chosen one outlives
+  order,      ///< also that nothing deadlocks and no two accesses to memory race
+};
+
 /// Runs all passes and verifies after each. programs[i] is the class of stage i. The strategy must
 /// be legal. Broken invariants abort naming the pass.
-std::vector<Program> lower(const PassContext& context, const StageObserver& observer = {});
+std::vector<Program> lower(const PassContext& context, const StageObserver& observer = {},
+                           Proof proof = Proof::order);
 
 /// The Graph after all graph passes (what cut_blocks and schedule start from).
 Graph lower_graph(const PassContext& context, const StageObserver& observer = {});

@@ -75,9 +75,9 @@ void fill_provenance(Prediction& prediction, const Simulation& simulation) {
 }  // namespace
 
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
-                  const Device& device, Bytes reserve) {
+                  const Device& device, Bytes reserve, Proof proof) {
   Footprint footprint;
-  footprint.programs = lower({job, strategy, framework});
+  footprint.programs = lower({job, strategy, framework}, {}, proof);
   footprint.fits = true;
   for (const Program& program : footprint.programs) {
     footprint.stages.push_back(predict_stage(program, device.memory));
@@ -116,7 +116,7 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
 Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
                     const CostModel& costs, std::int64_t devices, Bytes reserve, Folding folding) {
   const Device& device = costs.cluster().device;
-  const Footprint footprint = lay_out(job, strategy, framework, device, reserve);
+  const Footprint footprint = lay_out(job, strategy, framework, device, reserve, Proof::order);
   try {
     Evaluation evaluation = predict(job, strategy, footprint, costs, devices, folding);
     evaluation.program_digests = digests_of(footprint.programs);

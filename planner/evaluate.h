@@ -7,6 +7,7 @@
 
 #include "models/framework.h"
 #include "models/job.h"
+#include "passes/pipeline.h"
 #include "passes/strategy.h"
 #include "plan/plan.h"
 #include "simulator/cost_model.h"
@@ -35,9 +36,9 @@ struct Footprint {
   bool fits = false;  ///< every stage's arena plus `reserve` within the device
 };
 
-/// The strategy must be legal(). Costs far less than simulating.
+/// The strategy must be legal(). Costs far less than simulating, least without a proof of order.
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
-                  const Device& device, Bytes reserve);
+                  const Device& device, Bytes reserve, Proof proof);
 /// SHA-256 of each Program's text form.
 std::vector<std::string> digests_of(std::span<const Program> programs);
 /// Simulates; program_digests stay empty. Throws InfeasibleError where a step would take longer

@@ -18,7 +18,8 @@ namespace {
 
 Footprint footprint_of(const SearchRequest& request, const CostModel& costs,
                        const Strategy& strategy) {
-  return lay_out(request.job, strategy, request.framework, costs.cluster().device, request.reserve);
+  return lay_out(request.job, strategy, request.framework, costs.cluster().device, request.reserve,
+                 Proof::structure);
 }
 
 /// The last instant of a timeline; its memory changes at ends and begins of intervals.

@@ -72,7 +72,7 @@ TEST(Cluster, Refusals) {
        "f: at /device/peak/fp32: found \"1e22 FLOP/s\"; from 1 MFLOP/s"},
       {"989 TFLOP/s", "1 FLOP/s", "f: at /device/peak/bf16: found \"1 FLOP/s\"; from 1 MFLOP/s"},
       {"400 Gbit/s", "1 B/s", "f: at /levels/1/bandwidth: found \"1 B/s\"; from 1 kB/s"},
-      {"10 us", "3601 s", "f: at /levels/1/latency: found \"3601 s\"; from 0 s to 3600 s"},
+      {"10 us", "101 s", "f: at /levels/1/latency: found \"101 s\"; from 0 s to 100 s"},
       {"450 GB/s", "450 GB", "f: at /levels/0/bandwidth: found \"450 GB\""},
       {"\"nodes\": 2", "\"nodes\": 0", "f: at /nodes: found 0"},
       {"\"nodes\": 2", "\"nods\": 2", "f: at /nods: unknown key; did you mean \"nodes\"?"},
