@@ -27,9 +27,10 @@ Finding search_counts(const CheckContext& context) {
     pruned += entry.count;
   }
   if (search.evaluated < 1) return "the chosen plan itself was evaluated, yet none is counted";
-  if (search.space == search.evaluated + pruned) return std::nullopt;
-  return fmt::format("{} evaluated and {} pruned are not the {} candidates of the space",
-                     search.evaluated, pruned, search.space);
+  if (search.space == search.evaluated + search.bounded + pruned) return std::nullopt;
+  return fmt::format(
+      "{} evaluated, {} bounded and {} pruned are not the {} candidates of the space",
+      search.evaluated, search.bounded, pruned, search.space);
 }
 
 Finding search_proven(const CheckContext& context) {
@@ -37,6 +38,7 @@ Finding search_proven(const CheckContext& context) {
   if (search.method != "brute force") {
     return fmt::format("method \"{}\"; the only one is \"brute force\"", search.method);
   }
+  if (search.bounded != 0 || search.gap != 0) return "brute force bounds nothing and leaves no gap";
   if (search.proven) return std::nullopt;
   return "brute force evaluates every legal candidate, which proves the answer";
 }
@@ -142,7 +144,8 @@ Finding runners_up_terms(const CheckContext& context) {
 constexpr CheckRule kRules[] = {
     {{"search-counts", "Evaluated and pruned candidates, each with a reason, are the whole space."},
      search_counts},
-    {{"search-proven", "The method is brute force, which proves its answer."}, search_proven},
+    {{"search-proven", "The method is brute force, which bounds nothing and proves its answer."},
+     search_proven},
     {{"infeasible-count", "What does not fit was evaluated, and not everything failed to fit."},
      infeasible_count},
     {{"runners-up-counted", "Every runner-up is one of the evaluated candidates."},

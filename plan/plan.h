@@ -80,8 +80,10 @@ struct Pruned {
 struct SearchSummary {
   std::string method;  ///< "brute force"
   std::int64_t space = 0, evaluated = 0, infeasible = 0;
+  std::int64_t bounded = 0;  ///< cut by a bound without being evaluated; brute force cuts none
   std::vector<Pruned> pruned;
   bool proven = false;  ///< the answer is the best of the space
+  double gap = 0;       ///< relative; no plan is faster by more than this, 0 when proven
 };
 
 struct Plan {

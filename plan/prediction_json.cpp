@@ -125,7 +125,8 @@ Json search_json(const SearchSummary& search) {
   }
   return {{"method", search.method},       {"space", search.space},
           {"evaluated", search.evaluated}, {"infeasible", search.infeasible},
-          {"pruned", std::move(pruned)},   {"proven", search.proven}};
+          {"bounded", search.bounded},     {"pruned", std::move(pruned)},
+          {"proven", search.proven},       {"gap", search.gap}};
 }
 
 SearchSummary search_from(JsonObject object) {
@@ -134,6 +135,7 @@ SearchSummary search_from(JsonObject object) {
   search.space = count(object, "space");
   search.evaluated = count(object, "evaluated");
   search.infeasible = count(object, "infeasible");
+  search.bounded = count(object, "bounded");
   for (JsonObject& entry : object.objects("pruned")) {
     Pruned pruned;
     pruned.reason = entry.text("reason");
@@ -142,6 +144,7 @@ SearchSummary search_from(JsonObject object) {
     search.pruned.push_back(std::move(pruned));
   }
   search.proven = object.boolean("proven");
+  search.gap = object.number("gap", 0, 1);
   object.finish();
   return search;
 }

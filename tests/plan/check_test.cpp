@@ -176,7 +176,7 @@ std::map<std::string, Tampering> tamperings() {
   all["timeline-capped"] = {[](Plan& p) { p.timeline_truncated = true; }};
   // The search.
   all["search-counts"] = {[](Plan& p) { p.search.space += 1; }};
-  all["search-proven"] = {[](Plan& p) { p.search.proven = false; }};
+  all["search-proven"] = {[](Plan& p) { p.search.gap = 0.01; }};
   all["infeasible-count"] = {[](Plan& p) { p.search.infeasible = p.search.evaluated; }};
   all["runners-up-counted"] = {[](Plan& p) {
     p.search.evaluated = 1;
