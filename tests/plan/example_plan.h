@@ -150,7 +150,12 @@ inline Plan example_plan() {
   plan.device_kind = DeviceKind::cpu_core;
   plan.prediction = example_prediction();
   plan.program_digests = {digest("stage 0"), digest("stage 1")};
-  plan.search = {"brute force", 10, 4, 1, {{"mp must divide heads", 6}}, true};
+  plan.search = {.method = "brute force",
+                 .space = 10,
+                 .evaluated = 4,
+                 .infeasible = 1,
+                 .pruned = {{"mp must divide heads", 6}},
+                 .proven = true};
   plan.runners_up = {example_runner_up()};
   append_example_rank(plan.timeline, 0, 0, 100);
   append_example_rank(plan.timeline, 2, 1, 100);
