@@ -13,11 +13,6 @@
 namespace plimsoll {
 namespace {
 
-bool is_communication(OpKind kind) {
-  const OpClass op_class = row(kind).op_class;
-  return op_class == OpClass::collective || op_class == OpClass::point_to_point;
-}
-
 std::string name_of(const Interval& interval) {
   return fmt::format("rank {} {} {} of {} at {} ps", interval.rank, to_text(interval.stream),
                      to_text(interval.kind), interval.routine, interval.begin.count());
@@ -112,12 +107,12 @@ Finding timeline_complete(const CheckContext& context) {
 
 Finding communication_posted(const CheckContext& context) {
   for (const Interval& interval : context.plan.timeline.intervals) {
-    const bool communicates = is_communication(interval.kind);
-    if (communicates ? interval.posted <= interval.begin : interval.posted == interval.begin)
+    const bool communication = communicates(interval.kind);
+    if (communication ? interval.posted <= interval.begin : interval.posted == interval.begin)
       continue;
     return fmt::format("{} was posted at {} ps; {}", name_of(interval), interval.posted.count(),
-                       communicates ? "it begins when the last participant has posted, not before"
-                                    : "only communication is posted before it begins");
+                       communication ? "it begins when the last participant has posted, not before"
+                                     : "only communication is posted before it begins");
   }
   return std::nullopt;
 }

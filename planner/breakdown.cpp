@@ -48,10 +48,9 @@ void add_span(Changes& changes, Activity activity, Picoseconds begin, Picosecond
 }
 
 void add_interval(Changes& changes, const Interval& interval, Picoseconds horizon, bool pipelined) {
-  const OpClass op_class = row(interval.kind).op_class;
-  if (op_class == OpClass::collective || op_class == OpClass::point_to_point) {
-    const bool for_stage =
-        op_class == OpClass::point_to_point || (pipelined && interval.stream == Stream::world);
+  if (communicates(interval.kind)) {
+    const bool for_stage = row(interval.kind).op_class == OpClass::point_to_point ||
+                           (pipelined && interval.stream == Stream::world);
     add_span(changes, for_stage ? kStageWait : kCollectiveWait, interval.posted, interval.begin,
              horizon);
     add_span(changes, kTransfer, interval.begin, interval.end, horizon);
