@@ -4,17 +4,56 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/units.h"
 
 namespace plimsoll {
 
+/// Where each group of fields comes from: document, code or measurement.
+struct FrameworkSources {
+  std::string kernels;      ///< fused_* and flash_attention
+  std::string parallelism;  ///< selective_recompute, distributed_optimizer, overlap_*
+  std::string dispatch;     ///< dispatch_op
+  std::string memory;       ///< workspace, context_memory, communicator_memory
+  bool operator==(const FrameworkSources&) const = default;
+};
+
+/// Every framework here has layer norm as one kernel, masked softmax as one kernel (the scale is
+/// the score matmul's), and weight gradients accumulated by their matmul: there is no field for
+/// these.
 struct Framework {
   std::string name;
-  bool fused_bias = true;  ///< its matmul adds the bias; else bias_add is an op of its own
+
+  // Kernels. Where a linear layer's bias is added: by the first of these that applies, else by an
+  // op of its own.
+  bool fused_bias_gelu = false;  ///< the GELU after the layer adds it, forward and backward
+  bool fused_bias_add = false;   ///< the residual add after the layer adds it
+  bool fused_bias = true;        ///< the layer's matmul adds it
+  /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135); else matmul,
+  /// softmax, matmul.
+  bool flash_attention = false;
+
+  // Rules of its parallelism.
+  bool selective_recompute = false;   ///< can repeat only the attention core (arXiv 2205.05198)
+  bool distributed_optimizer = true;  ///< can run sharding_degree > 1
+  /// Gradient buckets are reduced while the last micro-batch's backward still runs. Else all
+  /// gradients are reduced after it, as one buffer: grad_bucket_bytes changes nothing.
+  bool overlap_grad_reduce = true;
+  /// Parameters are gathered in the next step, while its first forwards run. Else at the end of the
+  /// step. Only matters with sharding_degree > 1.
+  bool overlap_param_gather = false;
+
+  /// Host time to issue one op (a kernel or a communication) where no calibration measured it.
+  Seconds dispatch_op;
+
   /// Scratch memory for library kernels: one buffer on the compute stream.
   Bytes workspace;
-  std::string source;  ///< document, code or measurement the numbers come from
+  /// Device memory of a process that no tensor shows: once, and for each communicator of two and of
+  /// more ranks.
+  Bytes context_memory, pair_communicator_memory, communicator_memory;
+
+  FrameworkSources sources;
   bool operator==(const Framework&) const = default;
 };
 
@@ -22,5 +61,7 @@ struct Framework {
 Framework bundled_framework();
 /// By preset name; throws UsageError naming the known ones.
 Framework framework_by_name(std::string_view name);
+/// All presets, in the order in which they are listed to users.
+std::vector<Framework> framework_presets();
 
 }  // namespace plimsoll

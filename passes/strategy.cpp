@@ -148,4 +148,27 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   return buffers_are_legal(strategy);
 }
 
+Verdict legal(const Framework& framework, const Strategy& strategy) {
+  if (strategy.sharding_degree > 1 && !framework.distributed_optimizer) {
+    return Verdict::no(fmt::format("sharding_degree is {}; {} has no distributed optimizer",
+                                   strategy.sharding_degree, framework.name));
+  }
+  return Verdict::yes();
+}
+
+Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework) {
+  Bytes total = framework.context_memory;
+  const auto add = [&](std::int64_t ranks) {
+    if (ranks < 2) return;
+    total += ranks == 2 ? framework.pair_communicator_memory : framework.communicator_memory;
+  };
+  add(strategy.mp);
+  add(strategy.pp);
+  add(strategy.dp * strategy.sharding_degree);
+  // Where one of the two is 1, the norm is summed over the other's communicator.
+  if (strategy.mp > 1 && strategy.pp > 1) add(strategy.mp * strategy.pp);
+  if (job.tied_embeddings && strategy.pp > 2) add(2);
+  return total;
+}
+
 }  // namespace plimsoll

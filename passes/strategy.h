@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "graph/grid.h"
+#include "models/framework.h"
 #include "models/job.h"
 
 namespace plimsoll {
@@ -43,6 +44,14 @@ std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strat
 /// stage 1 exactly when its degree is above 1; global batch divisible by micro_batch x dp x
 /// sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
+/// The rules a framework adds: sharding_degree above 1 only where it has a distributed optimizer.
+Verdict legal(const Framework& framework, const Strategy& strategy);
+
+/// Device memory of a rank that no tensor of its Program shows: the framework's context, and one
+/// communicator for each group that the strategy makes it a member of: mp; the pipeline's
+/// transfers; ranks that read different sequences; mp x pp for the gradient norm; the pipeline's
+/// two ends for tied embeddings (charged to every rank).
+Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework);
 
 /// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do: integers, schedule "1f1b",
 /// recompute "none" or "full", grad_bucket_bytes "4 MiB" or 4194304, layer_split "3+3+2" or "even".

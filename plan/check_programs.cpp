@@ -36,11 +36,8 @@ Finding framework_known(const CheckContext& context) {
   try {
     const Framework preset = framework_by_name(stated.name);
     if (stated == preset) return std::nullopt;
-    return fmt::format(
-        "framework {} with fused_bias {} and {} bytes of workspace; the preset of that name has {} "
-        "and {}, or its source differs",
-        stated.name, stated.fused_bias, stated.workspace.count(), preset.fused_bias,
-        preset.workspace.count());
+    return fmt::format("framework {} differs from the preset of that name in a field or a source",
+                       stated.name);
   } catch (const UsageError& error) {
     return error.what();
   }

@@ -76,7 +76,9 @@ Finding sharding_stage(const CheckContext& context) {
 Finding strategy_legal(const CheckContext& context) {
   // The other rules of this file have said it, and degrees below 1 have no meaning further on.
   if (job_well_formed(context) || devices_product(context)) return std::nullopt;
-  const Verdict verdict = legal(context.plan.job, context.plan.strategy, context.plan.devices);
+  const Strategy& strategy = context.plan.strategy;
+  Verdict verdict = legal(context.plan.job, strategy, context.plan.devices);
+  if (verdict) verdict = legal(context.plan.framework, strategy);
   if (verdict) return std::nullopt;
   return verdict.reason();
 }

@@ -16,19 +16,73 @@ namespace {
 
 constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
 
+struct FrameworkFlag {
+  const char* key;
+  bool Framework::*member;
+};
+constexpr FrameworkFlag kFrameworkFlags[] = {
+    {"fused_bias_gelu", &Framework::fused_bias_gelu},
+    {"fused_bias_add", &Framework::fused_bias_add},
+    {"fused_bias", &Framework::fused_bias},
+    {"flash_attention", &Framework::flash_attention},
+    {"selective_recompute", &Framework::selective_recompute},
+    {"distributed_optimizer", &Framework::distributed_optimizer},
+    {"overlap_grad_reduce", &Framework::overlap_grad_reduce},
+    {"overlap_param_gather", &Framework::overlap_param_gather},
+};
+
+struct FrameworkBytes {
+  const char* key;
+  Bytes Framework::*member;
+};
+constexpr FrameworkBytes kFrameworkBytes[] = {
+    {"workspace_bytes", &Framework::workspace},
+    {"context_bytes", &Framework::context_memory},
+    {"pair_communicator_bytes", &Framework::pair_communicator_memory},
+    {"communicator_bytes", &Framework::communicator_memory},
+};
+
+struct FrameworkSource {
+  const char* key;
+  std::string FrameworkSources::*member;
+};
+constexpr FrameworkSource kFrameworkSources[] = {
+    {"kernels", &FrameworkSources::kernels},
+    {"parallelism", &FrameworkSources::parallelism},
+    {"dispatch", &FrameworkSources::dispatch},
+    {"memory", &FrameworkSources::memory},
+};
+
 Json framework_json(const Framework& framework) {
-  return {{"name", framework.name},
-          {"fused_bias", framework.fused_bias},
-          {"workspace_bytes", framework.workspace.count()},
-          {"source", framework.source}};
+  Json json = {{"name", framework.name}};
+  for (const FrameworkFlag& flag : kFrameworkFlags) json[flag.key] = framework.*flag.member;
+  json["dispatch_op_s"] = framework.dispatch_op.value();
+  for (const FrameworkBytes& bytes : kFrameworkBytes) {
+    json[bytes.key] = (framework.*bytes.member).count();
+  }
+  Json sources = Json::object();
+  for (const FrameworkSource& source : kFrameworkSources) {
+    sources[source.key] = framework.sources.*source.member;
+  }
+  json["sources"] = std::move(sources);
+  return json;
 }
 
 Framework framework_from(JsonObject object) {
   Framework framework;
   framework.name = object.text("name");
-  framework.fused_bias = object.boolean("fused_bias");
-  framework.workspace = byte_count(object, "workspace_bytes");
-  framework.source = object.text("source");
+  for (const FrameworkFlag& flag : kFrameworkFlags) {
+    framework.*flag.member = object.boolean(flag.key);
+  }
+  framework.dispatch_op = Seconds(object.number("dispatch_op_s", 0, 1));
+  for (const FrameworkBytes& bytes : kFrameworkBytes) {
+    framework.*bytes.member = byte_count(object, bytes.key);
+  }
+  JsonObject sources = object.object("sources");
+  for (const FrameworkSource& source : kFrameworkSources) {
+    framework.sources.*source.member = sources.text(source.key);
+  }
+  sources.finish();
   object.finish();
   return framework;
 }

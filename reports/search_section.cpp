@@ -129,7 +129,7 @@ std::string sources_table(const ReportInput& input) {
           "peak that MFU is relative to",
           fmt::format("{}: {}", to_text(plan.prediction.peak_flops), plan.prediction.peak_source),
           false),
-      source_row("framework", fmt::format("{}: {}", plan.framework.name, plan.framework.source),
+      source_row("framework", fmt::format("{}: {}", plan.framework.name, plan.framework.sources.kernels),
                  false),
       source_row("cluster", plan.cluster_digest, true),
       source_row("calibration",

@@ -55,6 +55,38 @@ TEST(Strategy, Rules) {
   }
 }
 
+TEST(Strategy, RulesOfAFramework) {
+  const Strategy sharded = parse_strategy("sharding_degree=2"), plain = parse_strategy("dp=2");
+  const Framework without = framework_by_name("megatron-lm-2021");
+  EXPECT_TRUE(legal(without, plain));
+  EXPECT_EQ(legal(without, sharded).reason(),
+            "sharding_degree is 2; megatron-lm-2021 has no distributed optimizer");
+  EXPECT_TRUE(legal(framework_by_name("megatron-lm"), sharded));
+  EXPECT_TRUE(legal(bundled_framework(), sharded));
+}
+
+TEST(Strategy, MemoryOutsideTheProgramCountsCommunicators) {
+  Job job = nano();
+  Framework framework;
+  framework.context_memory = Bytes(1);
+  framework.pair_communicator_memory = Bytes(10);
+  framework.communicator_memory = Bytes(1000);
+  const auto bytes = [&](const char* strategy) {
+    return memory_outside_program(job, parse_strategy(strategy), framework).count();
+  };
+  job.tied_embeddings = false;
+  EXPECT_EQ(bytes("mp=1"), 1);
+  EXPECT_EQ(bytes("mp=2"), 11);
+  EXPECT_EQ(bytes("dp=2,sharding_degree=2"), 1001);  // one group of four ranks
+  EXPECT_EQ(bytes("mp=2,pp=2"), 1 + 10 + 10 + 1000);
+  EXPECT_EQ(bytes("pp=4"), 1001);
+  job.tied_embeddings = true;
+  EXPECT_EQ(bytes("pp=4"), 1011);
+  EXPECT_EQ(bytes("pp=2"), 11);  // the ends are the pipeline
+  EXPECT_EQ(memory_outside_program(job, parse_strategy("mp=2,pp=2"), bundled_framework()),
+            Bytes(0));
+}
+
 TEST(Strategy, RulesForFieldsThatTextRefuses) {
   const auto reason = [](auto change) {
     Strategy strategy;

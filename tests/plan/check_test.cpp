@@ -92,7 +92,7 @@ std::map<std::string, Tampering> tamperings() {
   all["strategy-legal"] = {[](Plan& p) { p.strategy.send_slots = 0; }};
   // Programs and memory.
   all["input-digests"] = {[](Plan& p) { p.cluster_digest = "abc"; }};
-  all["framework-known"] = {[](Plan& p) { p.framework.source = "hearsay"; }};
+  all["framework-known"] = {[](Plan& p) { p.framework.sources.memory = "hearsay"; }};
   all["framework-on-device"] = {[](Plan& p) { p.device_kind = DeviceKind::gpu; }};
   all["stage-count"] = {[](Plan& p) { p.program_digests.push_back(digest("x")); }};
   all["program-digests"] = {[](Plan& p) { p.program_digests[1] = digest("x"); }};

@@ -140,7 +140,11 @@ inline Prediction example_prediction() {
 inline Plan example_plan() {
   Plan plan;
   plan.job = example_job();
-  plan.framework = {"bundled", true, Bytes(65'536), "written for a test"};
+  plan.framework = bundled_framework();
+  plan.framework.flash_attention = true;  // no preset: fields must not be read off the name
+  plan.framework.workspace = Bytes(65'536);
+  plan.framework.communicator_memory = Bytes(12'345);
+  plan.framework.sources.dispatch = "written for a test";
   plan.strategy.pp = 2;
   plan.strategy.dp = 2;
   plan.strategy.micro_batch = 4;
