@@ -97,16 +97,18 @@ std::vector<std::string> digests_of(std::span<const Program> programs) {
 }
 
 Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
-                   const CostModel& costs, std::int64_t devices, Folding folding) {
+                   const CostModel& costs, std::int64_t devices, Folding folding, Detail detail) {
   // First: the cost model takes it for granted that the device can compute in this dtype.
   const FlopsPerSecond rate = peak_of(costs.cluster(), job.precision);
-  Simulation simulation = simulate(footprint.programs, costs, folding);
+  Simulation simulation = simulate(footprint.programs, costs, folding, detail);
   Evaluation evaluation;
   evaluation.score = {{}, footprint.arena, footprint.peak, footprint.fits};
   Prediction& prediction = evaluation.score.prediction;
   prediction.step_time = simulation.step_time;
   prediction.stages = footprint.stages;
-  prediction.breakdown = break_down(simulation.timeline, simulation.step_time, strategy.pp > 1);
+  if (detail != Detail::none) {
+    prediction.breakdown = break_down(simulation.timeline, simulation.step_time, strategy.pp > 1);
+  }
   fill_provenance(prediction, simulation);
   fill_rates(prediction, job, footprint.programs, costs.cluster(), rate, devices);
   evaluation.timeline = std::move(simulation.timeline);

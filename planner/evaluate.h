@@ -41,10 +41,12 @@ Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& fra
                   const Device& device, Bytes reserve, Proof proof);
 /// SHA-256 of each Program's text form.
 std::vector<std::string> digests_of(std::span<const Program> programs);
-/// Simulates; program_digests stay empty. Throws InfeasibleError where a step would take longer
-/// than the simulator reckons with, InputError as evaluate.
+/// Simulates; program_digests stay empty, the breakdown too with Detail::none. Throws
+/// InfeasibleError where a step would take longer than the simulator reckons with, InputError as
+/// evaluate.
 Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
-                   const CostModel& costs, std::int64_t devices, Folding folding = Folding::folded);
+                   const CostModel& costs, std::int64_t devices, Folding folding = Folding::folded,
+                   Detail detail = Detail::all);
 
 /// All of it. Reserve: bytes kept free on each device beside the planned arena (runtime,
 /// libraries). The strategy must be legal(). Throws InputError when the cluster states no peak for

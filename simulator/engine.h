@@ -1,5 +1,6 @@
 // The event engine: hosts that issue items in order, streams that run them in order, and
 // rendezvous that start when the last participant arrives. It knows no op kinds and no bytes.
+// host_engine.h and stream_engine.h hold the two rules for who does the work.
 #pragma once
 
 #include <cstdint>
@@ -48,49 +49,9 @@ struct EngineResult {
   std::vector<Picoseconds> rank_end;
 };
 
-/// The items of some ranks, laid out once and run from any start times. Exact and deterministic: a
-/// shift of all starts shifts all results.
-class Engine {
- public:
-  /// Every rank that issues rendezvous id is a participant of it.
-  Engine(std::span<const std::vector<Item>> ranks, Execution execution);
-
-  /// starts[r]: when rank r's host begins; empty: all at 0. A rendezvous that never completes
-  /// breaks an invariant (verify_together has refused such programs).
-  EngineResult run(std::span<const Picoseconds> starts = {}) const;
-
-  struct FlatItem {
-    Picoseconds dispatch, duration;
-    Picoseconds issued;                   ///< from the start of its rank, if the host never blocks
-    std::uint32_t rendezvous;             ///< index into meetings_, or none
-    std::uint32_t first_wait, last_wait;  ///< range of waits_
-    std::uint32_t actor;
-    std::uint32_t before, after;  ///< rendezvous next to this one on its stream, or none
-  };
-  struct Actor {  ///< works through a list of items: a host (Execution::host) or one stream
-    std::uint32_t rank;
-    std::uint32_t first_item, last_item;  ///< range of order_
-  };
-  struct Meeting {
-    std::uint32_t participants = 0;
-    Picoseconds duration;
-  };
-
- private:
-  friend class EngineRun;
-  struct Building;
-  void add_rank(const std::vector<Item>& items, Building& building);
-
-  Execution execution_;
-  std::vector<std::uint32_t> first_item_;  ///< by rank, one more than ranks
-  std::vector<FlatItem> items_;
-  std::vector<std::uint32_t> waits_;  ///< indices into items_
-  std::vector<std::uint32_t> order_;  ///< items by actor
-  std::vector<Actor> actors_;
-  std::vector<Meeting> meetings_;
-};
-
-/// One run from time 0.
-EngineResult run_engine(std::span<const std::vector<Item>> ranks, Execution execution);
+/// One run. starts[r]: when rank r's host begins; empty: all at 0. Every rank that issues
+/// rendezvous id is a participant of it; one that never completes breaks an invariant.
+EngineResult run_engine(std::span<const std::vector<Item>> ranks, Execution execution,
+                        std::span<const Picoseconds> starts = {});
 
 }  // namespace plimsoll

@@ -1,6 +1,8 @@
-// A Program unrolled into engine items: everything that is the same for all ranks of its class.
+// What is the same for all ranks of a Program's class: what its routines cost and with whom they
+// communicate; and its calls unrolled into engine items.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "graph/program.h"
@@ -25,22 +27,32 @@ struct LinkOp {
   std::uint32_t position = 0;  ///< among the ops of this link
 };
 
-struct Expansion {
-  const Program* program = nullptr;
-  /// Without rendezvous ids and without durations of communications.
-  std::vector<Item> items;
-  struct Origin {
-    std::uint32_t call = 0, op = 0;
-    std::uint32_t link_op = 0;  ///< index into link_ops, or link_ops.size() for local ops
-  };
-  std::vector<Origin> origins;            ///< parallel to items
-  std::vector<std::uint32_t> first_item;  ///< of each call
-  std::vector<Link> links;
-  std::vector<LinkOp> link_ops;
-  std::vector<std::vector<Estimate>> local;  ///< [routine][op], of local ops
+/// What is known of a routine once, for all its calls; empty if it has none.
+struct RoutineFacts {
+  static constexpr std::uint32_t kLocal = ~std::uint32_t{0};
+  std::vector<Estimate> local;         ///< by op; of local ops
+  std::vector<Picoseconds> durations;  ///< the same
+  std::vector<std::uint32_t> link_op;  ///< by op: index into link_ops, or kLocal
+  /// First op of each stream: they carry the call's waits.
+  std::vector<std::uint32_t> first_ops;
+  /// Ops whose end is the end of the call: the last of each stream; where the host executes, all
+  /// communications (the host is past the rest, and its streams order nothing).
+  std::vector<std::uint32_t> last_ops;
 };
 
-/// Ops of the calls in issue order; waits on ops, ports and calls become waits on items.
-Expansion expand(const Program& program, const CostModel& costs);
+struct Expansion {
+  const Program* program = nullptr;
+  std::vector<RoutineFacts> routines;  ///< parallel to the Program's
+  std::vector<Link> links;
+  std::vector<LinkOp> link_ops;
+  Picoseconds dispatch_op, dispatch_call;
+};
+
+/// By Program. Costs of equal routines are asked for once.
+std::vector<Expansion> expand(std::span<const Program> programs, const CostModel& costs);
+
+/// Ops of the calls in issue order, without rendezvous ids and without durations of
+/// communications; waits on ops, ports and calls become waits on items.
+std::vector<Item> unroll(const Expansion& expansion);
 
 }  // namespace plimsoll

@@ -189,10 +189,9 @@ TEST(Engine, ShiftingAllStartsShiftsAllTimes) {
       {local(1, 19), meet(1, 1, 30, 1), local(1, 10)},
   };
   for (const Execution execution : {Execution::streams, Execution::host}) {
-    const Engine engine(ranks, execution);
-    const EngineResult at_zero = engine.run();
+    const EngineResult at_zero = run_engine(ranks, execution);
     const EngineResult later =
-        engine.run(std::vector<Picoseconds>{Picoseconds(500), Picoseconds(500)});
+        run_engine(ranks, execution, std::vector<Picoseconds>{Picoseconds(500), Picoseconds(500)});
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
         EXPECT_EQ(later.times[rank][i].begin.count(), at_zero.times[rank][i].begin.count() + 500);
@@ -205,8 +204,8 @@ TEST(Engine, ShiftingAllStartsShiftsAllTimes) {
 
 TEST(Engine, ARankThatStartsLaterIsTheLastArriver) {
   const Rank rank = {meet(1, 1, 10, 1), local(1, 5)};
-  const EngineResult result = Engine(std::vector<Rank>{rank, rank}, Execution::host)
-                                  .run(std::vector<Picoseconds>{Picoseconds(0), Picoseconds(7)});
+  const EngineResult result = run_engine(std::vector<Rank>{rank, rank}, Execution::host,
+                                         std::vector<Picoseconds>{Picoseconds(0), Picoseconds(7)});
   expect_times(result.times[0][0], 1, 8, 18);
   expect_times(result.times[0][1], 2, 2, 7);
   expect_times(result.times[1][1], 19, 19, 24);

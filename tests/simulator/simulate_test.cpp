@@ -170,9 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
 std::size_t classes(const HandJob& job, std::int64_t devices_per_node) {
   const auto programs = hand_pipeline(job);
   const CostModel costs = model(DeviceKind::gpu, devices_per_node);
-  std::vector<Expansion> expansions;
-  for (const Program& program : programs) expansions.push_back(expand(program, costs));
-  const auto found = behaviour_classes(resolve_links(expansions, costs));
+  const auto found = behaviour_classes(resolve_links(expand(programs, costs), costs));
   return *std::max_element(found.begin(), found.end()) + std::size_t{1};
 }
 
@@ -195,15 +193,34 @@ TEST(Classes, ASlowLinkSplitsStagesBehindItToo) {
 
 TEST(Expand, AWaitOnAPortIsOneItemAndOnACallAllItsCommunications) {
   const auto programs = hand_pipeline({grid_of(2, 1, 1), {1}, 1});
-  const Expansion host = expand(programs[0], model(DeviceKind::cpu_core));
+  const auto host = unroll(expand(programs, model(DeviceKind::cpu_core))[0]);
   // Items: 0 1 forward, 2 3 4 backward (waits for all of call 0), 5 bucket (port: item 4), 6 7
   // norm.
-  EXPECT_EQ(host.items[2].waits, std::vector<std::uint32_t>{1});
-  EXPECT_EQ(host.items[5].waits, std::vector<std::uint32_t>{4});
-  const Expansion streams = expand(programs[0], model(DeviceKind::gpu));
+  EXPECT_EQ(host[2].waits, std::vector<std::uint32_t>{1});
+  EXPECT_EQ(host[5].waits, std::vector<std::uint32_t>{4});
+  const auto streams = unroll(expand(programs, model(DeviceKind::gpu))[0]);
   // Streams: both ends of call 0, and each stream of call 1 waits.
-  EXPECT_EQ(streams.items[2].waits, (std::vector<std::uint32_t>{0, 1}));
-  EXPECT_EQ(streams.items[3].waits, (std::vector<std::uint32_t>{2, 0, 1}));
+  EXPECT_EQ(streams[2].waits, (std::vector<std::uint32_t>{0, 1}));
+  EXPECT_EQ(streams[3].waits, (std::vector<std::uint32_t>{2, 0, 1}));
+}
+
+TEST(Simulate, LessDetailChangesNothingElse) {
+  const auto programs = hand_pipeline({grid_of(2, 2, 4), {3, 1, 2, 4}, 6});
+  for (const DeviceKind kind : {DeviceKind::gpu, DeviceKind::cpu_core}) {
+    const CostModel costs = model(kind, 4);
+    const Simulation all = simulate(programs, costs);
+    const Simulation critical = simulate(programs, costs, Folding::folded, Detail::critical);
+    const Simulation none = simulate(programs, costs, Folding::folded, Detail::none);
+    EXPECT_EQ(all.step_time.value(), none.step_time.value());
+    EXPECT_EQ(all.critical_rank, none.critical_rank);
+    EXPECT_TRUE(none.timeline.intervals.empty());
+    std::vector<Interval> expected;
+    for (const Interval& interval : all.timeline.intervals) {
+      if (interval.rank == all.critical_rank) expected.push_back(interval);
+    }
+    EXPECT_FALSE(expected.empty());
+    EXPECT_EQ(critical.timeline.intervals, expected);
+  }
 }
 
 }  // namespace

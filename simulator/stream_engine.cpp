@@ -1,0 +1,251 @@
+#include "simulator/stream_engine.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Picoseconds kUnknown{-1};  // nothing ends before time 0
+
+}  // namespace
+
+void StreamEngine::add_rank(std::vector<std::uint32_t> lane_of_stream) {
+  Rank rank;
+  rank.first_clock = clocks_;
+  rank.first_lane = std::uint32_t(lanes_.size());
+  clocks_ += std::uint32_t(lane_of_stream.size());
+  lanes_.resize(lanes_.size() + lane_of_stream.size(),
+                {std::uint32_t(ranks_.size()), kNone, kNone});
+  rank.lane_of_stream = std::move(lane_of_stream);
+  ranks_.push_back(std::move(rank));
+}
+
+StreamEngine::Task& StreamEngine::add_task(std::uint32_t stream, std::span<const Event> waits) {
+  Rank& rank = ranks_.back();
+  INVARIANT(tasks_.size() < kNone, "too many tasks for one simulation");
+  const auto index = std::uint32_t(tasks_.size());
+  Lane& lane = lanes_[rank.first_lane + rank.lane_of_stream[stream]];
+  (lane.first == kNone ? lane.first : tasks_[lane.last].next) = index;
+  lane.last = index;
+  for (Event event : waits) {
+    INVARIANT(event < events_, "a wait for a later event");
+    waits_.push_back(event);
+  }
+  Task& task = tasks_.emplace_back();
+  task.stream = rank.first_clock + stream;
+  task.last_wait = std::uint32_t(waits_.size());
+  task.event = events_;
+  task.issued = rank.issued;
+  return task;
+}
+
+StreamEngine::Event StreamEngine::add_op(const Op& op, std::span<const Event> waits) {
+  INVARIANT(op.dispatch.count() > 0, "the dispatch time of an op must be positive");
+  Task& task = add_task(op.stream, waits);
+  task.issued += op.dispatch;
+  ranks_.back().issued = task.issued;
+  task.duration = op.duration;
+  if (op.rendezvous) {
+    const auto [at, added] =
+        meeting_of_.try_emplace(*op.rendezvous, std::uint32_t(meetings_.size()));
+    if (added) meetings_.emplace_back();
+    Meeting& meeting = meetings_[at->second];
+    ++meeting.participants;
+    meeting.duration = std::max(meeting.duration, op.duration);
+    task.rendezvous = at->second;
+  }
+  return events_++;
+}
+
+StreamEngine::Event StreamEngine::add_call(const RoutineMap& map, std::span<const Event> waits) {
+  Task& task = add_task(map.streams.front(), waits);
+  task.map = &map;
+  ranks_.back().issued += map.dispatch;
+  events_ += map.events;
+  return task.event;
+}
+
+/// The state of one run.
+class StreamRun {
+ public:
+  StreamRun(const StreamEngine& engine, std::span<const Picoseconds> starts)
+      : engine_(engine),
+        starts_(starts),
+        clocks_(engine.clocks_),
+        waiter_(engine.events_, StreamEngine::kNone),
+        next_arrival_(engine.events_, StreamEngine::kNone),
+        lanes_(engine.lanes_.size()),
+        meetings_(engine.meetings_.size()) {
+    result_.fired.assign(engine.events_, kUnknown);
+    result_.posted.resize(engine.events_);
+    result_.begin.resize(engine.events_);
+  }
+
+  StreamEngine::Result run() {
+    for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+      lanes_[lane].next = engine_.lanes_[lane].first;
+      lanes_[lane].waits_done = first_wait(lanes_[lane].next);
+      runnable_.push_back(lane);
+    }
+    while (!runnable_.empty()) {
+      const std::uint32_t lane = runnable_.back();
+      runnable_.pop_back();
+      advance(lane);
+    }
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr std::uint32_t kNone = StreamEngine::kNone;
+  struct LaneState {
+    std::uint32_t next = kNone;         // task
+    std::uint32_t waits_done = 0;       // index into waits_
+    Picoseconds awaited;                // the latest of those
+    std::uint32_t next_waiter = kNone;  // list of the lanes blocked on one event
+  };
+  struct MeetingState {
+    std::uint32_t arrived = 0;
+    std::uint32_t arrivals = kNone;  // head of the list of arrived tasks, through next_arrival_
+    Picoseconds last;
+  };
+
+  std::uint32_t first_wait(std::uint32_t task) const {
+    return task == kNone || task == 0 ? 0 : engine_.tasks_[task - 1].last_wait;
+  }
+
+  /// Works through one lane until it blocks, arrives at a rendezvous or is through.
+  void advance(std::uint32_t lane) {
+    LaneState& state = lanes_[lane];
+    const std::uint32_t rank = engine_.lanes_[lane].rank;
+    while (state.next != kNone) {
+      const std::uint32_t index = state.next;
+      const StreamEngine::Task& task = engine_.tasks_[index];
+      if (!wait_for_all(lane, task)) return;
+      const Picoseconds issued = starts_[rank] + task.issued, awaited = state.awaited;
+      state.next = task.next;
+      state.waits_done = first_wait(task.next);
+      state.awaited = {};
+      if (task.map != nullptr) {
+        run_call(task, engine_.ranks_[rank].first_clock, issued, awaited);
+        continue;
+      }
+      const Picoseconds ready = std::max({issued, awaited, clocks_[task.stream]});
+      result_.posted[task.event] = ready;
+      if (task.rendezvous != kNone) {
+        arrive(index, ready);
+        return;
+      }
+      result_.begin[task.event] = ready;
+      clocks_[task.stream] = ready + task.duration;
+      fire(task.event, clocks_[task.stream]);
+    }
+  }
+
+  bool wait_for_all(std::uint32_t lane, const StreamEngine::Task& task) {
+    LaneState& state = lanes_[lane];
+    for (; state.waits_done < task.last_wait; ++state.waits_done) {
+      const StreamEngine::Event event = engine_.waits_[state.waits_done];
+      if (result_.fired[event] == kUnknown) {
+        state.next_waiter = waiter_[event];
+        waiter_[event] = lane;
+        return false;
+      }
+      state.awaited = std::max(state.awaited, result_.fired[event]);
+    }
+    return true;
+  }
+
+  void run_call(const StreamEngine::Task& task, std::uint32_t first_clock, Picoseconds issued,
+                Picoseconds awaited) {
+    const RoutineMap& map = *task.map;
+    inputs_ = {issued, awaited};
+    for (std::uint32_t stream : map.streams) inputs_.push_back(clocks_[first_clock + stream]);
+    rows_.resize(map.row_end.size());
+    apply(map, inputs_, rows_);
+    for (std::size_t s = 0; s < map.streams.size(); ++s) {
+      clocks_[first_clock + map.streams[s]] = rows_[s];
+    }
+    for (std::uint32_t e = 0; e < map.events; ++e) {
+      fire(task.event + e, rows_[map.streams.size() + e]);
+    }
+  }
+
+  void fire(StreamEngine::Event event, Picoseconds time) {
+    result_.fired[event] = time;
+    for (std::uint32_t lane = waiter_[event]; lane != kNone; lane = lanes_[lane].next_waiter) {
+      runnable_.push_back(lane);
+    }
+    waiter_[event] = kNone;
+  }
+
+  /// The last one to come completes the rendezvous for all.
+  void arrive(std::uint32_t index, Picoseconds time) {
+    const StreamEngine::Task& task = engine_.tasks_[index];
+    MeetingState& meeting = meetings_[task.rendezvous];
+    next_arrival_[task.event] = meeting.arrivals;
+    meeting.arrivals = index;
+    meeting.last = std::max(meeting.last, time);
+    const StreamEngine::Meeting& known = engine_.meetings_[task.rendezvous];
+    if (++meeting.arrived < known.participants) return;
+    const Picoseconds end = meeting.last + known.duration;
+    for (std::uint32_t i = meeting.arrivals; i != kNone;
+         i = next_arrival_[engine_.tasks_[i].event]) {
+      const StreamEngine::Task& arrived = engine_.tasks_[i];
+      result_.begin[arrived.event] = meeting.last;
+      clocks_[arrived.stream] = end;
+      fire(arrived.event, end);
+      runnable_.push_back(lane_of(arrived));
+    }
+  }
+
+  std::uint32_t lane_of(const StreamEngine::Task& task) const {
+    const auto after = std::upper_bound(engine_.ranks_.begin(), engine_.ranks_.end(), task.stream,
+                                        [](std::uint32_t clock, const StreamEngine::Rank& rank) {
+                                          return clock < rank.first_clock;
+                                        });
+    const StreamEngine::Rank& rank = *std::prev(after);
+    return rank.first_lane + rank.lane_of_stream[task.stream - rank.first_clock];
+  }
+
+  void finish() {
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      INVARIANT(lanes_[lane].next == kNone, "rank " + std::to_string(engine_.lanes_[lane].rank) +
+                                                " never gets past its task " +
+                                                std::to_string(lanes_[lane].next));
+    }
+    for (std::size_t r = 0; r < engine_.ranks_.size(); ++r) {
+      const StreamEngine::Rank& rank = engine_.ranks_[r];
+      Picoseconds end = starts_[r] + rank.issued;
+      result_.host_end.push_back(end);
+      for (std::size_t s = 0; s < rank.lane_of_stream.size(); ++s) {
+        end = std::max(end, clocks_[rank.first_clock + s]);
+      }
+      result_.rank_end.push_back(end);
+    }
+    for (Picoseconds fired : result_.fired) {
+      INVARIANT(fired != kUnknown, "a rendezvous never completes");
+    }
+  }
+
+  const StreamEngine& engine_;
+  std::span<const Picoseconds> starts_;
+  StreamEngine::Result result_;
+  std::vector<Picoseconds> clocks_;
+  std::vector<std::uint32_t> waiter_;        // by event: head of the list of blocked lanes
+  std::vector<std::uint32_t> next_arrival_;  // by event: task
+  std::vector<LaneState> lanes_;
+  std::vector<MeetingState> meetings_;
+  std::vector<std::uint32_t> runnable_;
+  std::vector<Picoseconds> inputs_, rows_;
+};
+
+StreamEngine::Result StreamEngine::run(std::span<const Picoseconds> starts) const {
+  INVARIANT(starts.size() == ranks_.size(), "one start per rank");
+  return StreamRun(*this, starts).run();
+}
+
+}  // namespace plimsoll

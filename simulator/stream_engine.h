@@ -1,0 +1,87 @@
+// Execution::streams: streams run by themselves, so every time is the latest of some earlier times
+// plus a duration, and no clock is needed to run: whatever is known is worked through.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "simulator/engine.h"
+#include "simulator/routine_map.h"
+
+namespace plimsoll {
+
+/// Ops, and whole calls as RoutineMaps, of some ranks; laid out once and run from any start times.
+/// Exact and deterministic: a shift of all starts shifts all results.
+class StreamEngine {
+ public:
+  using Event = std::uint32_t;  ///< fires once in a run
+
+  /// What follows is of a new rank. Streams of one lane are worked through together in issue
+  /// order: lane_of_stream[s] == s for a stream by itself, else the lowest stream of its lane.
+  /// A lane of several streams must hold no rendezvous, or two ranks could block each other that
+  /// in truth do not.
+  void add_rank(std::vector<std::uint32_t> lane_of_stream);
+
+  struct Op {
+    std::uint32_t stream = 0;
+    Picoseconds dispatch, duration;
+    std::optional<std::uint64_t> rendezvous;  ///< as Item::rendezvous
+  };
+  /// Its event: it has ended. Waits: earlier events of this rank.
+  Event add_op(const Op& op, std::span<const Event> waits);
+  /// A call; its streams must be of one lane. The first of its events (RoutineMap::row_end).
+  /// `map` must outlive the engine.
+  Event add_call(const RoutineMap& map, std::span<const Event> waits);
+
+  struct Result {
+    std::vector<Picoseconds> fired;               ///< by event
+    std::vector<Picoseconds> posted, begin;       ///< by event, of ops; unset for calls
+    std::vector<Picoseconds> host_end, rank_end;  ///< by rank
+  };
+  /// starts[r]: when rank r's host begins. A rendezvous that never completes breaks an invariant.
+  Result run(std::span<const Picoseconds> starts) const;
+  std::size_t ranks() const { return ranks_.size(); }
+
+ private:
+  friend class StreamRun;
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  struct Task {
+    const RoutineMap* map = nullptr;  ///< of a call; else one op:
+    Picoseconds duration;
+    std::uint32_t stream = 0;          ///< index into clocks
+    std::uint32_t rendezvous = kNone;  ///< index into meetings_
+    Picoseconds issued;                ///< from the start of the rank: of an op, when it is issued;
+                                       ///< of a call, when its host begins to
+    std::uint32_t last_wait = 0;       ///< range of waits_ from the task before
+    Event event = 0;                   ///< the first of its events
+    std::uint32_t next = kNone;        ///< of its lane
+  };
+  struct Lane {
+    std::uint32_t rank = 0;
+    std::uint32_t first = kNone, last = kNone;  ///< tasks
+  };
+  struct Rank {
+    std::uint32_t first_clock = 0, first_lane = 0;
+    std::vector<std::uint32_t> lane_of_stream;
+    Picoseconds issued;  ///< so far
+  };
+  struct Meeting {
+    std::uint32_t participants = 0;
+    Picoseconds duration;
+  };
+  Task& add_task(std::uint32_t stream, std::span<const Event> waits);
+
+  std::vector<Rank> ranks_;
+  std::vector<Lane> lanes_;
+  std::vector<Task> tasks_;
+  std::vector<Event> waits_;
+  std::vector<Meeting> meetings_;
+  std::unordered_map<std::uint64_t, std::uint32_t> meeting_of_;  // looked up only, never iterated
+  std::uint32_t clocks_ = 0;
+  Event events_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,209 @@
+#include "simulator/stream_ranks.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+/// By routine and port: whether some call waits for it.
+std::vector<std::vector<bool>> awaited_ports(const Program& program) {
+  std::vector<std::vector<bool>> awaited;
+  for (const Routine& routine : program.routines) awaited.emplace_back(routine.ports.size());
+  for (const Call& call : program.calls) {
+    for (const Wait& wait : call.waits) {
+      if (wait.port) awaited[program.calls[wait.call].routine.index()].at(*wait.port) = true;
+    }
+  }
+  return awaited;
+}
+
+/// Which ops of the routine meet ranks of other classes.
+bool meets(const RoutineFacts& facts, const Expansion& expansion, const RankChannels& channels,
+           std::size_t op) {
+  if (facts.link_op[op] == RoutineFacts::kLocal) return false;
+  return !channels.alone[expansion.link_ops[facts.link_op[op]].link];
+}
+
+}  // namespace
+
+StreamRanks::StreamRanks(std::span<const Expansion> expansions, const Topology& topology,
+                         const RankChoice& choice) {
+  Channels channels;
+  for (std::int64_t rank : choice.representatives) {
+    add_rank(expansions[std::size_t(topology.stage[std::size_t(rank)])], topology, choice, rank,
+             channels);
+  }
+}
+
+void StreamRanks::add_rank(const Expansion& expansion, const Topology& topology,
+                           const RankChoice& choice, std::int64_t number, Channels& channels) {
+  const RankChannels own = channels_of(expansion, topology, choice, number, channels);
+  const std::vector<RankLink>& links = topology.links[std::size_t(number)];
+  SimulatedRank& rank = ranks_.emplace_back();
+  rank.expansion = &expansion;
+  for (const RoutineFacts& facts : expansion.routines) {
+    RankRoutine& routine = rank.routines.emplace_back();
+    routine.durations = facts.durations;
+    for (std::size_t op = 0; op < facts.link_op.size(); ++op) {
+      if (facts.link_op[op] == RoutineFacts::kLocal) continue;
+      const LinkOp& link_op = expansion.link_ops[facts.link_op[op]];
+      routine.durations[op] =
+          to_picoseconds(topology.costs[links[link_op.link].cost][link_op.position].time);
+    }
+  }
+  engine_.add_rank(compose_routines(rank, own));
+  add_calls(rank, own);
+}
+
+std::vector<std::uint32_t> StreamRanks::compose_routines(SimulatedRank& rank,
+                                                         const RankChannels& channels) {
+  const Expansion& expansion = *rank.expansion;
+  const Program& program = *expansion.program;
+  std::vector<bool> alone(program.routines.size(), true);
+  std::array<bool, kStreams> stream_meets = {};
+  for (std::size_t r = 0; r < program.routines.size(); ++r) {
+    const RoutineFacts& facts = expansion.routines[r];
+    for (std::size_t op = 0; op < facts.link_op.size(); ++op) {
+      if (!meets(facts, expansion, channels, op)) continue;
+      alone[r] = false;
+      stream_meets[std::size_t(program.routines[r].ops[op].stream)] = true;
+    }
+  }
+  std::vector<std::uint32_t> lane_of_stream(kStreams);
+  for (std::uint32_t s = 0; s < kStreams; ++s) lane_of_stream[s] = s;
+  const auto ports = awaited_ports(program);
+  for (std::size_t r = 0; r < program.routines.size(); ++r) {
+    const std::vector<Op>& ops = program.routines[r].ops;
+    const bool called = !expansion.routines[r].link_op.empty();
+    const bool free = std::none_of(
+        ops.begin(), ops.end(), [&](const Op& op) { return stream_meets[std::size_t(op.stream)]; });
+    if (!called || !alone[r] || !free || ops.size() < 2) continue;
+    compose_routine(expansion, r, ports[r], rank.routines[r]);
+    std::uint32_t lowest = lane_of_stream[std::size_t(ops[0].stream)];
+    for (const Op& op : ops) lowest = std::min(lowest, lane_of_stream[std::size_t(op.stream)]);
+    for (const Op& op : ops) {
+      const std::uint32_t merged = lane_of_stream[std::size_t(op.stream)];
+      std::replace(lane_of_stream.begin(), lane_of_stream.end(), merged, lowest);
+    }
+  }
+  return lane_of_stream;
+}
+
+void StreamRanks::compose_routine(const Expansion& expansion, std::size_t index,
+                                  const std::vector<bool>& awaited, RankRoutine& into) {
+  const Routine& routine = expansion.program->routines[index];
+  std::vector<RoutineOp> ops;
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    Picoseconds dispatch = expansion.dispatch_op;
+    if (i == 0) dispatch += expansion.dispatch_call;
+    ops.push_back(
+        {std::uint32_t(routine.ops[i].stream), dispatch, into.durations[i], routine.ops[i].waits});
+  }
+  std::vector<std::uint32_t> event_ops;
+  into.port_event.resize(routine.ports.size());
+  for (std::size_t p = 0; p < routine.ports.size(); ++p) {
+    if (!awaited[p]) continue;
+    event_ops.push_back(routine.ports[p].op);
+    into.port_event[p] = std::uint32_t(event_ops.size());
+  }
+  maps_.push_back(compose(ops, event_ops));
+  into.map = &maps_.back();
+}
+
+std::vector<StreamEngine::Event> StreamRanks::awaited(const SimulatedRank& rank,
+                                                      const Call& call) const {
+  const Program& program = *rank.expansion->program;
+  std::vector<StreamEngine::Event> events;
+  for (const Wait& wait : call.waits) {
+    INVARIANT(wait.call < rank.first_event.size(), "a call waits for a later one");
+    const std::size_t r = program.calls[wait.call].routine.index();
+    const StreamEngine::Event first = rank.first_event[wait.call];
+    if (rank.routines[r].map != nullptr) {
+      events.push_back(first + (wait.port ? rank.routines[r].port_event[*wait.port] : 0));
+    } else if (wait.port) {
+      events.push_back(first + program.routines[r].ports.at(*wait.port).op);
+    } else {
+      for (std::uint32_t last : rank.expansion->routines[r].last_ops)
+        events.push_back(first + last);
+    }
+  }
+  return events;
+}
+
+void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
+  const Expansion& expansion = *rank.expansion;
+  std::vector<std::uint64_t> issued(channels.channel.size());
+  rank.first_event.reserve(expansion.program->calls.size());
+  std::vector<StreamEngine::Event> waits;
+  for (const Call& call : expansion.program->calls) {
+    const std::vector<StreamEngine::Event> outside = awaited(rank, call);
+    const std::size_t r = call.routine.index();
+    if (rank.routines[r].map != nullptr) {
+      rank.first_event.push_back(engine_.add_call(*rank.routines[r].map, outside));
+      continue;
+    }
+    const std::vector<Op>& ops = expansion.program->routines[r].ops;
+    const RoutineFacts& facts = expansion.routines[r];
+    StreamEngine::Event first = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      StreamEngine::Op op{std::uint32_t(ops[i].stream), expansion.dispatch_op,
+                          rank.routines[r].durations[i], std::nullopt};
+      if (i == 0) op.dispatch += expansion.dispatch_call;
+      if (meets(facts, expansion, channels, i)) {
+        const std::uint32_t link = expansion.link_ops[facts.link_op[i]].link;
+        op.rendezvous = channels.channel[link] << 32 | issued[link]++;
+      }
+      waits.clear();
+      for (std::uint32_t wait : ops[i].waits) waits.push_back(first + wait);
+      if (std::find(facts.first_ops.begin(), facts.first_ops.end(), i) != facts.first_ops.end()) {
+        waits.insert(waits.end(), outside.begin(), outside.end());
+      }
+      const StreamEngine::Event event = engine_.add_op(op, waits);
+      if (i == 0) first = event;
+    }
+    rank.first_event.push_back(first);
+  }
+}
+
+std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::Result& result,
+                                             Picoseconds start) const {
+  const SimulatedRank& rank = ranks_[c];
+  const Expansion& expansion = *rank.expansion;
+  std::vector<ItemTimes> times;
+  std::array<Picoseconds, kStreams> clocks;
+  clocks.fill(start);
+  Picoseconds issued = start;
+  for (std::size_t n = 0; n < expansion.program->calls.size(); ++n) {
+    const Call& call = expansion.program->calls[n];
+    const std::size_t r = call.routine.index();
+    const std::vector<Op>& ops = expansion.program->routines[r].ops;
+    const std::size_t base = times.size();
+    Picoseconds latest;
+    for (StreamEngine::Event event : awaited(rank, call)) {
+      latest = std::max(latest, result.fired[event]);
+    }
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      issued += i == 0 ? expansion.dispatch_op + expansion.dispatch_call : expansion.dispatch_op;
+      Picoseconds& clock = clocks[std::size_t(ops[i].stream)];
+      if (rank.routines[r].map == nullptr) {
+        const StreamEngine::Event event = rank.first_event[n] + StreamEngine::Event(i);
+        times.push_back({result.posted[event], result.begin[event], result.fired[event]});
+        clock = result.fired[event];
+        continue;
+      }
+      const std::vector<std::uint32_t>& firsts = expansion.routines[r].first_ops;
+      Picoseconds ready = std::max(issued, clock);
+      if (std::find(firsts.begin(), firsts.end(), i) != firsts.end())
+        ready = std::max(ready, latest);
+      for (std::uint32_t wait : ops[i].waits) ready = std::max(ready, times[base + wait].end);
+      clock = ready + rank.routines[r].durations[i];
+      times.push_back({ready, ready, clock});
+    }
+  }
+  return times;
+}
+
+}  // namespace plimsoll

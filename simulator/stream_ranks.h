@@ -1,0 +1,52 @@
+// The simulated ranks of a run on Execution::streams: calls that nobody else enters as maps of
+// whole routines, the others op by op; and back to the times of every op.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "simulator/rank_choice.h"
+#include "simulator/stream_engine.h"
+
+namespace plimsoll {
+
+class StreamRanks {
+ public:
+  /// expansions[i] is of stage i; all arguments must outlive this.
+  StreamRanks(std::span<const Expansion> expansions, const Topology& topology,
+              const RankChoice& choice);
+
+  const StreamEngine& engine() const { return engine_; }
+  /// When each op of the c-th simulated rank ran, in issue order.
+  std::vector<ItemTimes> op_times(std::size_t c, const StreamEngine::Result& result,
+                                  Picoseconds start) const;
+
+ private:
+  /// A routine as one rank runs it.
+  struct RankRoutine {
+    std::vector<Picoseconds> durations;     ///< by op
+    const RoutineMap* map = nullptr;        ///< absent: op by op
+    std::vector<std::uint32_t> port_event;  ///< by port: offset from the call's first event
+  };
+  struct SimulatedRank {
+    const Expansion* expansion = nullptr;
+    std::vector<RankRoutine> routines;
+    std::vector<StreamEngine::Event> first_event;  ///< by call
+  };
+  void add_rank(const Expansion& expansion, const Topology& topology, const RankChoice& choice,
+                std::int64_t rank, Channels& channels);
+  /// Chooses the routines that become maps; lane of each stream.
+  std::vector<std::uint32_t> compose_routines(SimulatedRank& rank, const RankChannels& channels);
+  void compose_routine(const Expansion& expansion, std::size_t routine,
+                       const std::vector<bool>& awaited_ports, RankRoutine& into);
+  void add_calls(SimulatedRank& rank, const RankChannels& channels);
+  /// The events that a call waits for; those of the calls before it are known.
+  std::vector<StreamEngine::Event> awaited(const SimulatedRank& rank, const Call& call) const;
+
+  StreamEngine engine_;
+  std::deque<RoutineMap> maps_;
+  std::vector<SimulatedRank> ranks_;
+};
+
+}  // namespace plimsoll
