@@ -19,6 +19,7 @@
 #include "calibrate/dispatch.h"
 #include "calibrate/op_bench.h"
 #include "graph/op_table.h"
+#include "runtime/communicator.h"
 #include "runtime/cpu/backend.h"
 
 namespace plimsoll {

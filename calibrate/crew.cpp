@@ -1,8 +1,6 @@
 // Threads that do the same work in step, and what they took.
 #include "calibrate/crew.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <barrier>
@@ -73,12 +71,6 @@ Sample measure_once(std::int64_t members, const PrepareWork& prepare, const Effo
 }
 
 }  // namespace
-
-std::int64_t available_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
-  return std::max(1u, std::thread::hardware_concurrency());
-}
 
 void run_together(std::int64_t size, const std::function<void(std::int64_t member)>& work) {
   std::vector<std::exception_ptr> errors{std::size_t(size)};

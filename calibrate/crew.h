@@ -12,9 +12,6 @@
 
 namespace plimsoll {
 
-/// Cores this process may use.
-std::int64_t available_cores();
-
 /// Runs `work(member)` on `size` threads and waits for all; rethrows the first exception.
 void run_together(std::int64_t size, const std::function<void(std::int64_t member)>& work);
 

@@ -65,6 +65,9 @@ class RankFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Cores this process may use.
+std::int64_t available_cores();
+
 /// Ranks as threads of this process. Reductions add in ascending rank order, so results are
 /// bitwise reproducible; the last rank to arrive does the work. handles[r] is for rank r's thread.
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(

@@ -1,6 +1,7 @@
 // The local communicator: ranks are threads of one process. The last rank to arrive does the work
 // on its own thread, outside the lock.
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -13,10 +14,28 @@
 #include "runtime/comm/exchange.h"
 #include "runtime/communicator.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace plimsoll {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// A rank with a core of its own looks for this long before it sleeps: ten to forty times what
+/// waking up costs it (25 to 100 us on a virtual machine, Calibration::wake_up), so that only waits
+/// which are long anyway pay for it.
+constexpr std::chrono::microseconds kLook{1000};
+
+/// Tells the core that this is a loop of looks.
+void pause_core() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
 
 /// What the ranks share. One lock guards the bookkeeping; data moves outside it.
 struct Hub {
@@ -24,12 +43,14 @@ struct Hub {
       : grid(ranks),
         deadline(longest_wait),
         epoch(start),
+        core_each(ranks.world_size() <= available_cores()),
         woken(std::size_t(ranks.world_size())),
         shared_posts(woken.size() * woken.size(), 0) {}
 
   const Grid grid;
   const std::chrono::milliseconds deadline;
   const Clock::time_point epoch;
+  const bool core_each;  ///< no rank needs the core that another waits on
 
   std::mutex lock;
   std::vector<std::condition_variable> woken;                          ///< by rank
@@ -115,6 +136,7 @@ class LocalCommunicator final : public Communicator {
   void join(std::unique_lock<std::mutex>& guard, Exchange& exchange, std::size_t member);
   void arrive(std::unique_lock<std::mutex>& guard, Exchange& exchange);
   void run_ready(std::unique_lock<std::mutex>& guard);
+  void look_for(const Exchange& exchange, Clock::time_point began) const;
   Exchange* exchange_of(Ticket ticket);
   Ticket seat_pending(Exchange& exchange, std::size_t member, Picoseconds posted);
   std::string late(const Exchange& exchange, std::size_t member) const;
@@ -270,17 +292,26 @@ Exchange* LocalCommunicator::exchange_of(Ticket ticket) {
   return slot.generation == ticket >> 32 ? slot.exchange : nullptr;
 }
 
+// Most waits are short, and sleeping costs more than they last.
+void LocalCommunicator::look_for(const Exchange& exchange, Clock::time_point began) const {
+  const auto done = [&] { return exchange.done.load(std::memory_order_acquire); };
+  // Where ranks outnumber cores, the one that is waited for may need this core.
+  constexpr int kYields = 32, kPauses = 64;
+  for (int look = 0; look < kYields && !hub_->core_each && !done(); ++look) {
+    std::this_thread::yield();
+  }
+  while (hub_->core_each && !done() && Clock::now() - began < kLook) {
+    for (int pause = 0; pause < kPauses && !done(); ++pause) pause_core();
+  }
+}
+
 CommunicationTimes LocalCommunicator::wait(Ticket ticket) {
   Exchange* exchange = exchange_of(ticket);
   INVARIANT(exchange != nullptr, "a ticket is waited for once, by the rank that posted");
   const std::uint32_t index = std::uint32_t(ticket & 0xffff'ffff) - 1;
-  const Clock::time_point until = Clock::now() + hub_->deadline;
-
-  // Most waits are short; ranks may outnumber cores, so give the core away between looks.
-  constexpr int kLooks = 32;
-  for (int look = 0; look < kLooks && !exchange->done.load(std::memory_order_acquire); ++look) {
-    std::this_thread::yield();
-  }
+  const Clock::time_point began = Clock::now();
+  const Clock::time_point until = began + hub_->deadline;
+  look_for(*exchange, began);
   std::unique_lock guard(hub_->lock);
   const auto over = [&] { return exchange->done.load(std::memory_order_acquire) || hub_->failed; };
   const bool in_time = hub_->woken[std::size_t(rank_)].wait_until(guard, until, over);
@@ -326,6 +357,12 @@ void LocalCommunicator::fail(std::unique_lock<std::mutex>& guard, const std::str
 }
 
 }  // namespace
+
+std::int64_t available_cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  return std::max(1u, std::thread::hardware_concurrency());
+}
 
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
     const Grid& grid, std::chrono::milliseconds deadline, Clock::time_point epoch) {

@@ -10,6 +10,7 @@
 #include "calibrate/crew.h"
 #include "calibrate/dispatch.h"
 #include "calibrate/op_bench.h"
+#include "runtime/communicator.h"
 
 namespace plimsoll {
 namespace {
