@@ -38,9 +38,10 @@ std::vector<std::string> stage_names();
 using StageObserver =
     std::function<void(std::string_view stage, const std::function<std::string()>& text)>;
 
-/// How much is proven about the Programs; structure is always verified, after every stage.
+/// How much is proven about the Programs; Graphs are always verified, after every pass.
 enum class Proof : std::uint8_t {
-  structure,  ///< for candidates of a search, which only the chosen one outlives
+  none,       ///< for candidates of a search: what becomes of them is lowered again with proof
+  structure,  ///< that they are well formed
   order,      ///< also that nothing deadlocks and no two accesses to memory race
 };
 
