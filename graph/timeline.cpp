@@ -51,7 +51,7 @@ Exposed exposed_communication(const Timeline& timeline, std::int64_t rank) {
   std::vector<Range> compute, waits, transfers;
   for (const Interval& interval : timeline.intervals) {
     if (interval.rank != rank) continue;
-    if (!communicates(interval.kind)) {
+    if (!interval.kind || !communicates(*interval.kind)) {
       compute.push_back({interval.begin, interval.end});
     } else {
       waits.push_back({interval.posted, interval.begin});
@@ -68,7 +68,8 @@ Exposed exposed_communication(const Timeline& timeline, std::int64_t rank) {
 std::vector<Picoseconds> time_by_kind(const Timeline& timeline, std::int64_t rank) {
   std::vector<Picoseconds> times(kOpKinds);
   for (const Interval& interval : timeline.intervals) {
-    if (interval.rank == rank) times[std::size_t(interval.kind)] += interval.end - interval.begin;
+    if (interval.rank != rank || !interval.kind) continue;
+    times[std::size_t(*interval.kind)] += interval.end - interval.begin;
   }
   return times;
 }

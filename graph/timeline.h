@@ -13,11 +13,13 @@
 
 namespace plimsoll {
 
-/// One op on one stream of one rank. Local ops have posted == begin.
+/// One op on one stream of one rank, or one whole call (a routine of several ops) on its compute
+/// stream, from the begin of its first op there to the end of its last; what the call communicates
+/// inside is not shown then. Local ops and calls have posted == begin.
 struct Interval {
   std::int64_t rank = 0;
   Stream stream = Stream::compute;
-  OpKind kind = OpKind::add;
+  std::optional<OpKind> kind = OpKind::add;  ///< absent: a whole call
   Phase phase = Phase::forward;
   std::string routine;  ///< name of the routine it belongs to
   std::optional<std::int64_t> layer, micro_batch;
@@ -58,6 +60,7 @@ struct Exposed {
 Exposed exposed_communication(const Timeline& timeline, std::int64_t rank);
 
 /// Summed durations (end - begin) by op kind over one rank, in order of OpKind; absent kinds are 0.
+/// Whole calls are of no kind.
 std::vector<Picoseconds> time_by_kind(const Timeline& timeline, std::int64_t rank);
 
 void sort_intervals(Timeline& timeline);

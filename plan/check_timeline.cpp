@@ -15,7 +15,8 @@ namespace {
 
 std::string name_of(const Interval& interval) {
   return fmt::format("rank {} {} {} of {} at {} ps", interval.rank, to_text(interval.stream),
-                     to_text(interval.kind), interval.routine, interval.begin.count());
+                     interval.kind ? to_text(*interval.kind) : "call", interval.routine,
+                     interval.begin.count());
 }
 
 /// The pipeline stage of a rank; absent for ranks the plan does not have.
@@ -82,11 +83,30 @@ Finding timeline_from_zero(const CheckContext& context) {
   return std::nullopt;
 }
 
-/// Ops of a Program over all its calls.
-std::size_t issued_ops(const Program& program) {
+/// What a rank shows of a Program: its calls, or the ops of them all.
+std::size_t issued(const Program& program, bool calls) {
   std::size_t ops = 0;
   for (const Call& call : program.calls) ops += program.at(call.routine).ops.size();
-  return ops;
+  return calls ? program.calls.size() : ops;
+}
+
+Finding timeline_level(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  for (const Interval& interval : plan.timeline.intervals) {
+    const auto stage = stage_of(plan, interval.rank);
+    if (!stage || *stage >= context.programs.size()) continue;
+    const auto& routines = context.programs[*stage].routines;
+    const auto routine = std::find_if(routines.begin(), routines.end(), [&](const Routine& known) {
+      return known.name == interval.routine;
+    });
+    if (routine == routines.end()) continue;  // timeline-routines says so
+    const bool call = shows_calls(plan.devices) && routine->ops.size() > 1;
+    if (call != !interval.kind) {
+      return fmt::format("{}: {} devices show {}", name_of(interval), plan.devices,
+                         shows_calls(plan.devices) ? "whole calls" : "every op");
+    }
+  }
+  return std::nullopt;
 }
 
 Finding timeline_complete(const CheckContext& context) {
@@ -96,18 +116,19 @@ Finding timeline_complete(const CheckContext& context) {
   for (const RankMemory& memory : plan.timeline.memory) {
     const auto stage = stage_of(plan, memory.rank);
     if (!stage || *stage >= context.programs.size()) continue;
-    const std::size_t ops = issued_ops(context.programs[*stage]);
+    const bool calls = shows_calls(plan.devices);
+    const std::size_t all = issued(context.programs[*stage], calls);
     const std::size_t found = shown[memory.rank];
-    if (plan.timeline_truncated ? found <= ops : found == ops) continue;
-    return fmt::format("rank {} shows {} intervals, its program issues {} ops", memory.rank, found,
-                       ops);
+    if (plan.timeline_truncated ? found <= all : found == all) continue;
+    return fmt::format("rank {} shows {} intervals, its program issues {} {}", memory.rank, found,
+                       all, calls ? "calls" : "ops");
   }
   return std::nullopt;
 }
 
 Finding communication_posted(const CheckContext& context) {
   for (const Interval& interval : context.plan.timeline.intervals) {
-    const bool communication = communicates(interval.kind);
+    const bool communication = interval.kind && communicates(*interval.kind);
     if (communication ? interval.posted <= interval.begin : interval.posted == interval.begin)
       continue;
     return fmt::format("{} was posted at {} ps; {}", name_of(interval), interval.posted.count(),
@@ -217,11 +238,14 @@ constexpr CheckRule kRules[] = {
      timeline_ordered},
     {{"intervals-forward", "No interval ends before it begins."}, intervals_forward},
     {{"timeline-from-zero", "Nothing happens before the step begins, at 0."}, timeline_from_zero},
-    {{"timeline-complete", "Every rank shows each op it issues once, or fewer where truncated."},
+    {{"timeline-level", "Up to 8 devices show every op, more show whole calls."}, timeline_level},
+    {{"timeline-complete",
+      "Every rank shows each op or call it issues once, or fewer where truncated."},
      timeline_complete},
     {{"communication-posted", "Communication begins once posted, other ops when they are posted."},
      communication_posted},
-    {{"compute-in-turn", "A rank's compute stream runs one op at a time."}, compute_in_turn},
+    {{"compute-in-turn", "A rank's compute stream runs one op or call at a time."},
+     compute_in_turn},
     {{"compute-fits-step", "No rank computes for longer than the step takes."}, compute_fits_step},
     {{"timeline-routines", "Every interval belongs to a routine of its rank's program."},
      timeline_routines},

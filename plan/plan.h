@@ -22,6 +22,10 @@
 namespace plimsoll {
 
 inline constexpr std::int64_t kPlanVersion = 1;
+/// A plan's timeline shows every op up to this many devices, whole calls beyond.
+inline constexpr std::int64_t kMostDevicesByOp = 8;
+constexpr bool shows_calls(std::int64_t devices) { return devices > kMostDevicesByOp; }
+
 /// Intervals kept in the file; `timeline_truncated` says when more were simulated.
 inline constexpr std::size_t kMostIntervals = 20'000;
 
@@ -103,7 +107,8 @@ struct Plan {
   bool timeline_truncated = false;
 };
 
-/// Keeps the kMostIntervals that begin first, over all ranks, and says so; no effect below that.
+/// Keeps the kMostIntervals that begin first, over all ranks, and says so; of the memory curves,
+/// what lies within their time and the first peak. No effect below that.
 void cap_timeline(Plan& plan);
 
 /// The plan file: keys are the field names with their unit (`step_time_s`, `peak_bytes`), `version`

@@ -135,8 +135,21 @@ void cap_timeline(Plan& plan) {
   std::sort(order.begin(), order.end());
   std::vector<Interval> kept;
   kept.reserve(kMostIntervals);
-  for (std::size_t index : order) kept.push_back(std::move(intervals[index]));
+  Picoseconds shown;
+  for (std::size_t index : order) {
+    shown = std::max(shown, intervals[index].begin);
+    kept.push_back(std::move(intervals[index]));
+  }
   intervals = std::move(kept);
+  for (RankMemory& memory : plan.timeline.memory) {
+    bool peak_kept = false;
+    std::erase_if(memory.curve, [&](const MemoryPoint& point) {
+      const bool peak = !peak_kept && std::accumulate(point.by_role.begin(), point.by_role.end(),
+                                                      Bytes()) == memory.peak;
+      peak_kept = peak_kept || peak;
+      return point.time > shown && !peak;
+    });
+  }
   plan.timeline_truncated = true;
 }
 

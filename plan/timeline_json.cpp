@@ -22,7 +22,7 @@ constexpr std::size_t kPhases = std::size_t(Phase::optimizer) + 1;
 Json interval_json(const Interval& interval) {
   Json json = {{"rank", interval.rank},
                {"stream", to_text(interval.stream)},
-               {"kind", to_text(interval.kind)},
+               {"kind", interval.kind ? Json(to_text(*interval.kind)) : Json(nullptr)},
                {"phase", to_text(interval.phase)},
                {"routine", interval.routine}};
   if (interval.layer) json["layer"] = *interval.layer;
@@ -47,7 +47,10 @@ Interval interval_from(JsonObject object) {
   Interval interval;
   interval.rank = object.integer("rank", 0, kMostJsonInteger);
   interval.stream = static_cast<Stream>(object.choice("stream", streams));
-  interval.kind = static_cast<OpKind>(object.choice("kind", kinds));
+  interval.kind.reset();
+  if (!object.raw("kind").is_null()) {
+    interval.kind = static_cast<OpKind>(object.choice("kind", kinds));
+  }
   interval.phase = static_cast<Phase>(object.choice("phase", phases));
   interval.routine = object.text("routine");
   interval.layer = index("layer");

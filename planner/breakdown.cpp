@@ -48,8 +48,8 @@ void add_span(Changes& changes, Activity activity, Picoseconds begin, Picosecond
 }
 
 void add_interval(Changes& changes, const Interval& interval, Picoseconds horizon, bool pipelined) {
-  if (communicates(interval.kind)) {
-    const bool for_stage = row(interval.kind).op_class == OpClass::point_to_point ||
+  if (interval.kind && communicates(*interval.kind)) {
+    const bool for_stage = row(*interval.kind).op_class == OpClass::point_to_point ||
                            (pipelined && interval.stream == Stream::world);
     add_span(changes, for_stage ? kStageWait : kCollectiveWait, interval.posted, interval.begin,
              horizon);
@@ -76,27 +76,14 @@ std::array<Picoseconds, kActivities> sweep(const Changes& changes) {
 
 }  // namespace
 
-std::int64_t critical_rank(const Timeline& timeline) {
-  std::map<std::int64_t, Picoseconds> busy;
-  for (const Interval& interval : timeline.intervals) {
-    Picoseconds& total = busy[interval.rank];
-    if (interval.stream == Stream::compute) total += interval.end - interval.begin;
-  }
-  const auto longest = std::max_element(
-      busy.begin(), busy.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  return longest == busy.end() ? 0 : longest->first;
-}
-
-Breakdown break_down(const Timeline& timeline, Seconds step_time, bool pipelined) {
-  const std::int64_t rank = critical_rank(timeline);
+Breakdown break_down(std::span<const Interval> critical, Seconds step_time, bool pipelined) {
   std::optional<Picoseconds> start;
-  for (const Interval& interval : timeline.intervals) {
-    if (interval.rank == rank) start = start ? std::min(*start, interval.posted) : interval.posted;
+  for (const Interval& interval : critical) {
+    start = start ? std::min(*start, interval.posted) : interval.posted;
   }
   Changes changes;
-  for (const Interval& interval : timeline.intervals) {
+  for (const Interval& interval : critical) {
     // The next step starts a period later; what still runs then is counted at its beginning.
-    if (interval.rank != rank) continue;
     add_interval(changes, interval, *start + to_picoseconds(step_time), pipelined);
   }
   const std::array<Picoseconds, kActivities> totals = sweep(changes);

@@ -107,7 +107,7 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
   prediction.step_time = simulation.step_time;
   prediction.stages = footprint.stages;
   if (detail != Detail::none) {
-    prediction.breakdown = break_down(simulation.timeline, simulation.step_time, strategy.pp > 1);
+    prediction.breakdown = break_down(simulation.critical, simulation.step_time, strategy.pp > 1);
   }
   fill_provenance(prediction, simulation);
   fill_rates(prediction, job, footprint.programs, costs.cluster(), rate, devices);
@@ -120,7 +120,8 @@ Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& f
   const Device& device = costs.cluster().device;
   const Footprint footprint = lay_out(job, strategy, framework, device, reserve, Proof::order);
   try {
-    Evaluation evaluation = predict(job, strategy, footprint, costs, devices, folding);
+    const Detail detail = shows_calls(devices) ? Detail::calls : Detail::ops;
+    Evaluation evaluation = predict(job, strategy, footprint, costs, devices, folding, detail);
     evaluation.program_digests = digests_of(footprint.programs);
     return evaluation;
   } catch (const InfeasibleError& too_long) {

@@ -46,7 +46,7 @@ std::vector<std::string> digests_of(std::span<const Program> programs);
 /// evaluate.
 Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
                    const CostModel& costs, std::int64_t devices, Folding folding = Folding::folded,
-                   Detail detail = Detail::all);
+                   Detail detail = Detail::ops);
 
 /// All of it. Reserve: bytes kept free on each device beside the planned arena (runtime,
 /// libraries). The strategy must be legal(). Throws InputError when the cluster states no peak for

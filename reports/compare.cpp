@@ -101,7 +101,9 @@ void compare_times(const Plan& plan, const Measured& measured, Comparison& compa
   const RankMeans seen = means_over(measured.timeline, ranks);
   std::array<bool, kOpKinds> occurs = {};
   for (const Timeline* timeline : {&plan.timeline, &measured.timeline}) {
-    for (const Interval& interval : timeline->intervals) occurs[std::size_t(interval.kind)] = true;
+    for (const Interval& interval : timeline->intervals) {
+      if (interval.kind) occurs[std::size_t(*interval.kind)] = true;
+    }
   }
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
     if (!occurs[kind]) continue;
@@ -187,6 +189,7 @@ Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
   comparison.makes_timing_claim = !plan.oversubscribed;
   comparison.time_within = !comparison.makes_timing_claim || comparison.time_error <= tolerance;
   comparison.timeline_truncated = plan.timeline_truncated;
+  comparison.timeline_calls = shows_calls(plan.devices);
   comparison.verdict = verdict_of(comparison);
   return comparison;
 }

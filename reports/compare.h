@@ -43,6 +43,7 @@ struct Comparison {
   double tolerance = 0.30;
   /// The plan kept only the beginning of its timeline: predicted ops and exposed times fall short.
   bool timeline_truncated = false;
+  bool timeline_calls = false;  ///< the plan shows whole calls, no ops inside them
   std::string verdict;  ///< one sentence, also shown by the report
 };
 

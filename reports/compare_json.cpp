@@ -40,6 +40,7 @@ std::string comparison_json(const Comparison& comparison) {
                         {"time_error", comparison.time_error},
                         {"tolerance", comparison.tolerance},
                         {"timeline_truncated", comparison.timeline_truncated},
+                        {"timeline_calls", comparison.timeline_calls},
                         {"step_time_s", seconds_json(comparison.step_time)},
                         {"exposed",
                          {{"wait_s", seconds_json(comparison.exposed_wait)},

@@ -63,6 +63,12 @@ std::string comparison_text(const Comparison& comparison) {
         "short.\n",
         grouped(std::int64_t(kMostIntervals)));
   }
+  if (comparison.timeline_calls) {
+    text += fmt::format(
+        "\nThe plan is for more than {} devices and shows whole calls: of predicted ops only those "
+        "between calls are counted.\n",
+        kMostDevicesByOp);
+  }
   return text;
 }
 

@@ -125,6 +125,12 @@ std::string comparison_section(const ReportInput& input) {
         "predicted times per op kind and exposed times fall short.</p>\n",
         grouped(std::int64_t(kMostIntervals)));
   }
+  if (comparison.timeline_calls) {
+    content += fmt::format(
+        "<p class=\"note\">The plan is for more than {} devices and shows whole calls: of "
+        "predicted ops only those between calls are counted.</p>\n",
+        kMostDevicesByOp);
+  }
   content += times_table(comparison) + bytes_table(comparison);
   return section("comparison", "Predicted against measured", content);
 }

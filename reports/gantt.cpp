@@ -70,7 +70,9 @@ std::string style_of(const Interval& interval) {
 }
 
 std::string title_of(const Interval& interval, const TimeAxis& axis) {
-  std::string title = fmt::format("{} · {}", to_text(interval.kind), interval.routine);
+  std::string title = interval.kind
+                          ? fmt::format("{} · {}", to_text(*interval.kind), interval.routine)
+                          : interval.routine;
   if (interval.layer) title += fmt::format(" · layer {}", *interval.layer);
   if (interval.micro_batch) title += fmt::format(" · micro-batch {}", *interval.micro_batch);
   title += fmt::format("\nrank {} {}: {} from {}", interval.rank, to_text(interval.stream),

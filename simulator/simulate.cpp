@@ -144,12 +144,11 @@ struct RankRun {
   Picoseconds origin;  ///< time 0 of the result
 };
 
-Interval interval_of(const RankRun& run, const Call& call, const Op& op, const ItemTimes& times) {
+Interval interval_of(const RankRun& run, const Call& call, const ItemTimes& times) {
   Interval interval;
   interval.rank = run.rank;
-  interval.stream = op.stream;
-  interval.kind = op.kind;
-  interval.phase = op.phase;
+  interval.kind.reset();
+  interval.phase = run.expansion.program->at(call.routine).phase;
   interval.routine = run.expansion.program->at(call.routine).name;
   interval.layer = call.layer;
   interval.micro_batch = call.micro_batch;
@@ -159,18 +158,60 @@ Interval interval_of(const RankRun& run, const Call& call, const Op& op, const I
   return interval;
 }
 
-void record(const RankRun& run, Timeline& timeline) {
+void record_ops(const RankRun& run, std::vector<Interval>& into) {
+  const Program& program = *run.expansion.program;
+  std::size_t i = 0;
+  for (const Call& call : program.calls) {
+    for (const Op& op : program.at(call.routine).ops) {
+      Interval& interval = into.emplace_back(interval_of(run, call, run.times[i++]));
+      interval.stream = op.stream;
+      interval.kind = op.kind;
+      interval.phase = op.phase;
+    }
+  }
+}
+
+/// Calls of one op are that op.
+void record_calls(const RankRun& run, std::vector<Interval>& into) {
+  const Program& program = *run.expansion.program;
+  std::size_t i = 0;
+  for (const Call& call : program.calls) {
+    const std::vector<Op>& ops = program.at(call.routine).ops;
+    std::optional<ItemTimes> span;
+    for (std::size_t op = 0; op < ops.size(); ++op) {
+      const ItemTimes& times = run.times[i + op];
+      if (ops.size() > 1 && ops[op].stream != Stream::compute) continue;
+      if (!span) span = times;
+      span->end = times.end;
+    }
+    i += ops.size();
+    if (!span) continue;
+    Interval& interval = into.emplace_back(interval_of(run, call, *span));
+    if (ops.size() > 1) continue;
+    interval.stream = ops[0].stream;
+    interval.kind = ops[0].kind;
+  }
+}
+
+RankMemory record_memory(const RankRun& run) {
   const Program& program = *run.expansion.program;
   std::vector<Picoseconds> call_begins;
   std::size_t i = 0;
   for (const Call& call : program.calls) {
     const bool has_items = i < run.times.size();
     call_begins.push_back(has_items ? run.times[i].begin - run.origin : Picoseconds());
-    for (const Op& op : program.at(call.routine).ops) {
-      timeline.intervals.push_back(interval_of(run, call, op, run.times[i++]));
-    }
+    i += program.at(call.routine).ops.size();
   }
-  timeline.memory.push_back(memory_over_time(program, run.rank, call_begins));
+  return memory_over_time(program, run.rank, call_begins);
+}
+
+/// What `detail` asks for of one rank.
+void record(const RankRun& run, Detail detail, Simulation& simulation) {
+  if (run.rank == simulation.critical_rank) record_ops(run, simulation.critical);
+  if (detail == Detail::critical) return;
+  std::vector<Interval>& intervals = simulation.timeline.intervals;
+  detail == Detail::calls ? record_calls(run, intervals) : record_ops(run, intervals);
+  simulation.timeline.memory.push_back(record_memory(run));
 }
 
 }  // namespace
@@ -207,8 +248,8 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   for (std::size_t c = 0; c < choice.representatives.size() && detail != Detail::none; ++c) {
     const std::int64_t rank = choice.representatives[c];
     if (detail == Detail::critical && rank != simulation.critical_rank) continue;
-    record({rank, expansion_of(rank), step.op_times(c, steady.starts[c]), origin},
-           simulation.timeline);
+    record({rank, expansion_of(rank), step.op_times(c, steady.starts[c]), origin}, detail,
+           simulation);
   }
   sort_intervals(simulation.timeline);
   return simulation;

@@ -17,7 +17,8 @@ namespace plimsoll {
 enum class Detail : std::uint8_t {
   none,      ///< for candidates of a search
   critical,  ///< the critical rank, op by op
-  all,       ///< every simulated rank, op by op
+  calls,     ///< that, and every simulated rank, call by call
+  ops,       ///< that, and every simulated rank, op by op
 };
 
 /// Nobody trains with steps of 10 days; several of them still fit the clock.
@@ -25,11 +26,12 @@ inline constexpr Picoseconds kLongestStep{std::int64_t{864'000'000'000'000'000}}
 
 struct Simulation {
   Seconds step_time;  ///< steady-state period
-  /// Steady-state step of the representative ranks (folded), of all ranks (unfolded) or of the
-  /// critical one alone, starting at time 0; memory of the same ranks.
+  /// Steady-state step of the representative ranks (folded) or of all ranks (unfolded), starting
+  /// at time 0; memory of the same ranks.
   Timeline timeline;
-  /// The rank that computes longest; the lowest of equals.
+  /// The rank that computes longest (the lowest of equals), and its part of the step op by op.
   std::int64_t critical_rank = 0;
+  std::vector<Interval> critical;
   /// Which rank of the timeline stands for each rank of the grid (itself when unfolded).
   std::vector<std::int64_t> represented_by;
   Provenance worst = Provenance::measured;  ///< weakest provenance of any op's cost
@@ -45,7 +47,7 @@ struct Simulation {
 /// On Execution::streams the calls that no other class of ranks enters are run as composed routines
 /// (routine_map.h): the same times to the picosecond, at a cost per call instead of per op.
 Simulation simulate(std::span<const Program> programs, const CostModel& costs,
-                    Folding folding = Folding::folded, Detail detail = Detail::all);
+                    Folding folding = Folding::folded, Detail detail = Detail::ops);
 
 /// The step's memory of one rank: peak and curve, a point for each call that changes it, timed by
 /// `call_begins` (of calls that begin before an earlier one: the earlier one's).

@@ -156,6 +156,7 @@ std::map<std::string, Tampering> tamperings() {
   }};
   all["timeline-from-zero"] = {
       [](Plan& p) { p.timeline.memory[0].curve[0].time = Picoseconds(-1); }};
+  all["timeline-level"] = {[](Plan& p) { compute(p, 0, 0).kind.reset(); }};
   all["timeline-complete"] = {[](Plan& p) { p.timeline.intervals.pop_back(); }};
   all["communication-posted"] = {
       [](Plan& p) { compute(p, 0, 3).posted = compute(p, 0, 3).begin - Picoseconds(1); }};

@@ -56,7 +56,7 @@ TEST(Report, EscapesEverythingThatFilesSay) {
   Plan plan = example_plan();
   const std::string attack = "<script>alert('\"&')</script>";
   plan.job.name = plan.cluster_name = plan.prediction.peak_source = attack;
-  plan.framework.name = plan.framework.source = plan.search.method = attack;
+  plan.framework.name = plan.framework.sources.kernels = plan.search.method = attack;
   plan.search.pruned[0].reason = plan.runners_up[0].term = attack;
   plan.timeline.intervals[0].routine = attack;
   Measured measured = example_measured(plan);

@@ -72,7 +72,8 @@ BENCHMARK(Simulate)
     ->ArgName("detail")
     ->Arg(int(Detail::none))
     ->Arg(int(Detail::critical))
-    ->Arg(int(Detail::all))
+    ->Arg(int(Detail::calls))
+    ->Arg(int(Detail::ops))
     ->Unit(benchmark::kMillisecond);
 
 void Lower(benchmark::State& state) {
