@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "graph/tensor.h"
+#include "models/efficiency.h"
 
 namespace plimsoll {
 
@@ -33,8 +34,24 @@ struct Level {
   std::string name;
   std::int64_t devices = 0;  ///< in one unit of this level; the outermost may be 0 = all
   BytesPerSecond bandwidth;  ///< per device and direction
-  Seconds latency;
+  Seconds latency;  ///< of one step of a collective, and of a transfer
+  /// Where devices are wired to each other without a switch: what one can send to one other (the
+  /// mean over pairs). A group of n uses at most n - 1 times that.
+  std::optional<BytesPerSecond> peer_bandwidth = std::nullopt;
+  /// The switch adds up what the devices send (NVLink SHARP): an all-reduce moves its payload once,
+  /// not twice. Only where the level is the innermost.
+  bool reduces_in_switch = false;
   bool operator==(const Level&) const = default;
+};
+
+/// How many levels a cluster may have.
+inline constexpr std::size_t kMostLevels = 6;
+
+/// Where a number comes from, and everything within it.
+struct Source {
+  std::string covers;                 ///< JSON pointer of the number or object, as "/device/memory"
+  std::string document, where, date;  ///< where: table, page or section; date: ISO, may end early
+  bool operator==(const Source&) const = default;
 };
 
 struct Cluster {
@@ -43,14 +60,21 @@ struct Cluster {
   std::int64_t devices_per_node = 0;
   Device device;
   std::vector<Level> levels;  ///< empty: the devices of one node, which share its memory
-  /// Where the numbers come from: document, table or page, date; or "measured" with date.
+  /// Absent: peak rates and bandwidths as stated, no kernel or step costs more.
+  std::optional<Efficiency> efficiency;
+  /// Where the numbers come from: one text for all (document, table or page, date; or "measured"
+  /// with date), else empty and a source for each number.
   std::string source;
+  std::vector<Source> sources;
   bool operator==(const Cluster&) const = default;
 };
 
 Cluster read_cluster(const std::filesystem::path& path);
 Cluster parse_cluster(std::string_view text, const std::string& file);
 std::string cluster_text(const Cluster& cluster);
+
+/// In words, the source that covers `pointer` most closely: "document, where, date".
+std::string source_of(const Cluster& cluster, std::string_view pointer);
 
 /// Peak dense rate for ops computing in `dtype`, if the device has it.
 std::optional<FlopsPerSecond> peak(const Device& device, DType dtype);

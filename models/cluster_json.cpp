@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/cluster.h"
+#include "models/efficiency_json.h"
 
 namespace plimsoll {
 namespace {
@@ -65,7 +66,15 @@ Level level_from(JsonObject& object) {
   level.name = object.text("name");
   if (object.has("devices")) level.devices = object.integer("devices", 1, kMostDevices);
   level.bandwidth = bandwidth(object, "bandwidth");
+  if (object.has("peer_bandwidth")) {
+    level.peer_bandwidth = bandwidth(object, "peer_bandwidth");
+    if (*level.peer_bandwidth > level.bandwidth) {
+      object.fail("peer_bandwidth", "it can be no more than the bandwidth to all others");
+    }
+  }
   level.latency = within(object, "latency", object.seconds("latency"), Seconds(0), kMostLatency);
+  if (object.has("reduces_in_switch"))
+    level.reduces_in_switch = object.boolean("reduces_in_switch");
   object.finish();
   return level;
 }
@@ -79,11 +88,17 @@ std::vector<Level> levels_from(JsonObject& cluster, std::optional<std::int64_t> 
   if (objects.empty() && nodes != 1) {
     cluster.fail("levels", "at least one level is required, unless there is only one node");
   }
+  if (objects.size() > kMostLevels) {
+    cluster.fail("levels", fmt::format("at most {} levels are allowed", kMostLevels));
+  }
   // Without a node count the user's --devices decides, and is checked there.
   const std::int64_t total = nodes.value_or(0) * devices_per_node;
   for (std::size_t i = 0; i < objects.size(); ++i) {
     const Level level = level_from(objects[i]);
     const bool last = i + 1 == objects.size();
+    if (level.reduces_in_switch && i > 0) {
+      objects[i].fail("reduces_in_switch", "only the innermost level may reduce in its switch");
+    }
     if (level.devices == 0 && !last) {
       objects[i].fail("devices", "only the outermost level may leave its devices open");
     }
@@ -113,10 +128,13 @@ Json device_json(const Device& device) {
 }
 
 Json level_json(const Level& level) {
-  return {{"name", level.name},
-          {"devices", level.devices == 0 ? Json(nullptr) : Json(level.devices)},
-          {"bandwidth", exact_text(level.bandwidth)},
-          {"latency", exact_text(level.latency)}};
+  Json json = {{"name", level.name},
+               {"devices", level.devices == 0 ? Json(nullptr) : Json(level.devices)},
+               {"bandwidth", exact_text(level.bandwidth)}};
+  if (level.peer_bandwidth) json["peer_bandwidth"] = exact_text(*level.peer_bandwidth);
+  json["latency"] = exact_text(level.latency);
+  if (level.reduces_in_switch) json["reduces_in_switch"] = true;
+  return json;
 }
 
 }  // namespace
@@ -130,11 +148,12 @@ Cluster parse_cluster(std::string_view text, const std::string& file) {
   cluster.devices_per_node = object.integer("devices_per_node", 1, kMostDevicesPerNode);
   cluster.device = device_from(object.object("device"));
   cluster.levels = levels_from(object, cluster.nodes, cluster.devices_per_node);
-  cluster.source = object.text("source");
-  if (cluster.source.empty()) {
-    object.fail("source", "say where the numbers come from: document, table or page, date");
+  if (object.has("efficiency")) {
+    cluster.efficiency = efficiency_from(object.object("efficiency"), cluster.levels.size());
   }
-  object.finish();
+  object.has("source");
+  object.finish();  // an unknown key has no source either: say first that it is unknown
+  read_sources(object, value, cluster);
   return cluster;
 }
 
@@ -145,12 +164,14 @@ Cluster read_cluster(const std::filesystem::path& path) {
 std::string cluster_text(const Cluster& cluster) {
   Json levels = Json::array();
   for (const Level& level : cluster.levels) levels.push_back(level_json(level));
-  return json_text({{"name", cluster.name},
-                    {"nodes", cluster.nodes ? Json(*cluster.nodes) : Json(nullptr)},
-                    {"devices_per_node", cluster.devices_per_node},
-                    {"device", device_json(cluster.device)},
-                    {"levels", levels},
-                    {"source", cluster.source}});
+  Json json = {{"name", cluster.name},
+               {"nodes", cluster.nodes ? Json(*cluster.nodes) : Json(nullptr)},
+               {"devices_per_node", cluster.devices_per_node},
+               {"device", device_json(cluster.device)},
+               {"levels", levels}};
+  if (cluster.efficiency) json["efficiency"] = efficiency_json(*cluster.efficiency);
+  json["source"] = sources_json(cluster);
+  return json_text(json);
 }
 
 std::optional<FlopsPerSecond> peak(const Device& device, DType dtype) {

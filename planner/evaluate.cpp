@@ -54,8 +54,8 @@ void fill_rates(Prediction& prediction, const Job& job, std::span<const Program>
   prediction.mfu = model / available;
   prediction.hfu = (model + recomputed_flops(programs).value()) / available;
   prediction.peak_flops = rate;
-  prediction.peak_source =
-      fmt::format("{} {}, {}", cluster.device.name, to_text(job.precision), cluster.source);
+  prediction.peak_source = fmt::format("{} {}, {}", cluster.device.name, to_text(job.precision),
+                                       source_of(cluster, "/device/peak"));
 }
 
 StagePrediction predict_stage(const Program& program, Bytes capacity) {

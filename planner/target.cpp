@@ -18,7 +18,12 @@ Framework default_framework(DeviceKind kind) {
 
 std::string calibration_provenance(const Target& target) {
   if (!target.calibration) {
-    return fmt::format("no calibration, datasheet rates ({})", target.cluster.source);
+    if (target.cluster.efficiency) {
+      return fmt::format("no calibration, efficiency parameters of the cluster file ({})",
+                         source_of(target.cluster, "/efficiency/matmul"));
+    }
+    return fmt::format("no calibration, datasheet rates ({})",
+                       source_of(target.cluster, "/device/peak"));
   }
   return fmt::format("calibration measured on {} ({} backend), digest {}",
                      target.calibration->device, target.calibration->backend,

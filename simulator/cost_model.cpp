@@ -2,19 +2,15 @@
 #include "simulator/cost_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "simulator/efficiency_curves.h"
 
 namespace plimsoll {
 namespace {
-
-// Host time per op where nothing was measured.
-// CPU: one oneDNN primitive execution, 0.26 us, plus the walk to it (measured on an AVX-512 host).
-constexpr Seconds kCpuDispatch{0.3e-6};
-// GPU: lower end of 8-15 us per op that removing cast ops saved on V100 hosts (Paddle executor).
-constexpr Seconds kGpuDispatch{8e-6};
 
 /// What a kind without any measured rate of its own is charged to: a device without a rate for a
 /// dtype computes at its fp32 rate.
@@ -22,24 +18,6 @@ FlopsPerSecond peak_or_fp32(const Device& device, DType dtype) {
   if (const auto rate = peak(device, dtype)) return *rate;
   INVARIANT(device.peak_fp32, "the device has no peak rate for " + std::string(to_text(dtype)));
   return *device.peak_fp32;
-}
-
-/// Bytes over the wire of the busiest rank relative to the payload, and steps, of a ring.
-struct RingFactors {
-  double bytes = 1, steps = 1;
-};
-
-RingFactors ring(OpKind kind, std::int64_t ranks) {
-  const double n = double(ranks);
-  switch (kind) {
-    case OpKind::all_reduce:
-      return {2 * (n - 1) / n, 2 * (n - 1)};
-    case OpKind::reduce_scatter:
-    case OpKind::all_gather:
-      return {(n - 1) / n, n - 1};
-    default:
-      return {1, 1};  // a transfer
-  }
 }
 
 Estimate combine(const Estimate& low, const Estimate& high, double part) {
@@ -91,7 +69,12 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const 
                           op.inputs.size() > 2, shape.batch > 1,    dtype};
     return matmuls_.at(shape, form);
   }
-  const Seconds compute = flops(op, tensors) / peak_or_fp32(cluster_.device, dtype);
+  const FlopsPerSecond rate = peak_or_fp32(cluster_.device, dtype);
+  if (cluster_.efficiency) {
+    return efficient_matmul(matmul_shape(op, tensors), bytes_moved(op, tensors), dtype, rate,
+                            cluster_.device, *cluster_.efficiency);
+  }
+  const Seconds compute = flops(op, tensors) / rate;
   const Seconds memory = bytes_moved(op, tensors) / cluster_.device.memory_bandwidth;
   return {std::max(compute, memory), Seconds(0), Provenance::datasheet};
 }
@@ -100,6 +83,9 @@ Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors) 
   const Bytes moved = bytes_moved(op, tensors);
   const auto found = ops_.find({op.kind, op_dtype(op, tensors)});
   if (found == ops_.end()) {
+    if (cluster_.efficiency) {
+      return efficient_move(moved, cluster_.device, cluster_.efficiency->memory);
+    }
     return {moved / cluster_.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
   }
   const std::map<std::int64_t, SizeCurve>& by_row = found->second;
@@ -124,34 +110,28 @@ Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors) 
 }
 
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
-                                  GroupSpread spread) const {
+                                  const GroupSpread& spread) const {
   if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
   // A transfer is measured once, under `send`.
   const OpKind kind = op.kind == OpKind::recv ? OpKind::send : op.kind;
   const Bytes payload = bytes_moved(op, tensors);
   if (const auto measured = measured_communication(kind, payload, spread.ranks)) return *measured;
-  return modelled_communication(kind, payload, spread);
+  return modelled_communication(kind, payload, cluster_, spread);
 }
 
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
                                   std::int64_t rank) const {
   if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {
     const std::int64_t peer = pipeline_peer(grid, rank, transfer->stage_offset);
-    return communication(op, tensors, spread(2, std::min(rank, peer), std::max(rank, peer)));
+    const std::array<std::int64_t, 2> pair = {std::min(rank, peer), std::max(rank, peer)};
+    return communication(op, tensors, spread(pair));
   }
-  const auto ranks = members(grid, std::get<CollectiveParams>(op.params).group, rank);
   return communication(op, tensors,
-                       spread(std::int64_t(ranks.size()), ranks.front(), ranks.back()));
+                       spread(members(grid, std::get<CollectiveParams>(op.params).group, rank)));
 }
 
-GroupSpread CostModel::spread(std::int64_t ranks, std::int64_t first, std::int64_t last) const {
-  std::size_t level = 0;
-  while (level + 1 < cluster_.levels.size()) {
-    const std::int64_t unit = cluster_.levels[level].devices;
-    if (unit <= 0 || first / unit == last / unit) break;
-    ++level;
-  }
-  return {ranks, level};
+GroupSpread CostModel::spread(std::span<const std::int64_t> ranks) const {
+  return spread_over(cluster_.levels, ranks);
 }
 
 std::optional<Estimate> CostModel::measured_communication(OpKind kind, Bytes payload,
@@ -173,20 +153,8 @@ std::optional<Estimate> CostModel::measured_communication(OpKind kind, Bytes pay
   return Estimate{estimate.time * times, estimate.spread * times, Provenance::extrapolated};
 }
 
-Estimate CostModel::modelled_communication(OpKind kind, Bytes payload, GroupSpread spread) const {
-  const RingFactors factors = ring(kind, spread.ranks);
-  if (cluster_.levels.empty()) {  // devices that share memory: what crosses is copied through it
-    return {payload / cluster_.device.memory_bandwidth * factors.bytes, Seconds(0),
-            Provenance::datasheet};
-  }
-  const Level& level = cluster_.levels[spread.level];
-  return {payload / level.bandwidth * factors.bytes + level.latency * factors.steps, Seconds(0),
-          Provenance::datasheet};
-}
-
 Picoseconds CostModel::dispatch_op() const {
-  Seconds time = host_executes() ? kCpuDispatch : kGpuDispatch;
-  if (calibration_) time = calibration_->dispatch_op.median;
+  const Seconds time = calibration_ ? calibration_->dispatch_op.median : framework_.dispatch_op;
   return std::max(Picoseconds(1), to_picoseconds(time));
 }
 

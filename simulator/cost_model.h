@@ -13,35 +13,31 @@
 #include "models/calibration.h"
 #include "models/cluster.h"
 #include "models/framework.h"
+#include "simulator/collective_cost.h"
 #include "simulator/estimate.h"
 #include "simulator/matmul_curves.h"
 #include "simulator/size_curve.h"
 
 namespace plimsoll {
 
-/// How the ranks of a communication lie in the cluster; all that its cost depends on beside the op.
-struct GroupSpread {
-  std::int64_t ranks = 1;
-  /// Innermost level of the cluster with one unit that holds them all (index into levels).
-  std::size_t level = 0;
-  auto operator<=>(const GroupSpread&) const = default;
-};
-
 class CostModel {
  public:
-  /// Without a calibration: roofline from the cluster's device rates, labelled datasheet.
+  /// Without a calibration: the cluster's efficiency parameters, labelled as they are sourced;
+  /// without these either, a roofline from its rates, labelled datasheet.
   CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework);
 
-  /// A local op: calibrated curve by shape (log-space interpolation), else roofline.
+  /// A local op: calibrated curve by shape (log-space interpolation), else efficiency parameters,
+  /// else roofline.
   Estimate local(const Op& op, std::span<const Tensor> tensors) const;
   /// A collective or a transfer between ranks that lie like this, from the last arrival to
   /// completion.
-  Estimate communication(const Op& op, std::span<const Tensor> tensors, GroupSpread spread) const;
+  Estimate communication(const Op& op, std::span<const Tensor> tensors,
+                         const GroupSpread& spread) const;
   /// ... over the instance of its group that `rank` is in, or between `rank` and its peer.
   Estimate communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
                          std::int64_t rank = 0) const;
-  /// `first` and `last` are the lowest and highest of `ranks` ranks; ranks fill units in order.
-  GroupSpread spread(std::int64_t ranks, std::int64_t first, std::int64_t last) const;
+  /// Of a group: its ranks ascend.
+  GroupSpread spread(std::span<const std::int64_t> ranks) const;
 
   Picoseconds dispatch_op() const;    ///< host time to issue one op, at least 1 ps
   Picoseconds dispatch_call() const;  ///< host time on top for each call
@@ -55,7 +51,6 @@ class CostModel {
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors) const;
   std::optional<Estimate> measured_communication(OpKind kind, Bytes payload,
                                                  std::int64_t ranks) const;
-  Estimate modelled_communication(OpKind kind, Bytes payload, GroupSpread spread) const;
 
   Cluster cluster_;
   std::optional<Calibration> calibration_;

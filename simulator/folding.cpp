@@ -2,6 +2,7 @@
 #include "simulator/folding.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <tuple>
 
@@ -31,7 +32,7 @@ class LinkCosts {
   LinkCosts(std::span<const Expansion> expansions, const CostModel& costs, Topology& topology)
       : expansions_(expansions), costs_(costs), topology_(topology) {}
 
-  std::uint32_t of(std::size_t stage, std::uint32_t link, GroupSpread spread) {
+  std::uint32_t of(std::size_t stage, std::uint32_t link, const GroupSpread& spread) {
     const auto [at, added] = known_.try_emplace({stage, link, spread}, 0);
     if (!added) return at->second;
     const Expansion& expansion = expansions_[stage];
@@ -59,12 +60,15 @@ class LinkCosts {
 
 /// The instance of `group` that `rank` is in, found or made.
 std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t rank,
+                          const CostModel& costs,
                           std::map<Group, std::vector<std::uint32_t>>& known, Topology& topology) {
   std::vector<std::uint32_t>& by_rank = known[group];
   by_rank.resize(topology.stage.size(), kUnset);
   if (by_rank[std::size_t(rank)] == kUnset) {
     const auto index = std::uint32_t(topology.instances.size());
-    topology.instances.push_back({group, members(grid, group, rank)});
+    std::vector<std::int64_t> ranks = members(grid, group, rank);
+    const GroupSpread spread = costs.spread(ranks);
+    topology.instances.push_back({group, std::move(ranks), spread});
     for (std::int64_t member : topology.instances.back().members) {
       by_rank[std::size_t(member)] = index;
     }
@@ -92,14 +96,13 @@ Topology resolve_links(std::span<const Expansion> expansions, const CostModel& c
       RankLink resolved;
       if (link.group) {
         resolved.grouped = true;
-        resolved.instance = instance_of(grid, *link.group, rank, known, topology);
-        const auto& group = topology.instances[resolved.instance].members;
-        resolved.cost = link_costs.of(
-            stage, l, costs.spread(std::int64_t(group.size()), group.front(), group.back()));
+        resolved.instance = instance_of(grid, *link.group, rank, costs, known, topology);
+        resolved.cost = link_costs.of(stage, l, topology.instances[resolved.instance].spread);
       } else {
         resolved.peer = pipeline_peer(grid, rank, link.stage_offset);
-        const auto [low, high] = std::minmax(rank, resolved.peer);
-        resolved.cost = link_costs.of(stage, l, costs.spread(2, low, high));
+        const std::array<std::int64_t, 2> pair = {std::min(rank, resolved.peer),
+                                                  std::max(rank, resolved.peer)};
+        resolved.cost = link_costs.of(stage, l, costs.spread(pair));
       }
       links.push_back(resolved);
     }

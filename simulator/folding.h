@@ -20,6 +20,7 @@ struct RankLink {
 struct GroupInstance {
   Group group;
   std::vector<std::int64_t> members;  ///< ascending
+  GroupSpread spread;
 };
 
 /// The real grid of ranks with every link resolved.

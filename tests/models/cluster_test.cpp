@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
 #include "base/error.h"
 
 namespace plimsoll {
@@ -120,18 +118,6 @@ TEST(Cluster, TheOutermostLevelConnectsEverything) {
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
                  "f: at /levels/1/devices: found 16; the outermost level must connect all 24");
-  }
-}
-
-TEST(ClusterPresets, AreReadAndHaveASource) {
-  const auto folder = std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "models/presets/clusters";
-  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "there are no cluster presets yet";
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (entry.path().extension() != ".json") continue;
-    const Cluster cluster = read_cluster(entry.path());
-    EXPECT_GE(cluster.source.size(), 10u) << entry.path();
-    EXPECT_NE(cluster.source.find("20"), std::string::npos) << entry.path() << " names no date";
-    EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster) << entry.path();
   }
 }
 

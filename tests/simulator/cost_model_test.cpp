@@ -221,15 +221,13 @@ TEST(Communication, WithoutCalibrationRingsOverTheLevel) {
   };
   expect(time(OpKind::all_reduce, {4, 0}), 2 * 0.75 * 40 + 6 * 0.1, Provenance::datasheet);
   expect(time(OpKind::reduce_scatter, {4, 0}), 0.75 * 40 + 3 * 0.1, Provenance::datasheet);
-  expect(time(OpKind::all_gather, {2, 1}), 0.5 * 400 + 1, Provenance::datasheet);
-  expect(time(OpKind::send, {2, 1}), 400 + 1, Provenance::datasheet);
+  const GroupSpread apart = costs.spread(std::vector<std::int64_t>{3, 4});
+  expect(time(OpKind::all_gather, apart), 0.5 * 400 + 1, Provenance::datasheet);
+  expect(time(OpKind::send, apart), 400 + 1, Provenance::datasheet);
 }
 
-TEST(Communication, TheInnermostLevelThatHoldsTheGroupCounts) {
+TEST(Communication, GroupsOfAGridLieAsTheirRanksDo) {
   const CostModel costs = datasheet();
-  EXPECT_EQ(costs.spread(4, 0, 3), (GroupSpread{4, 0}));
-  EXPECT_EQ(costs.spread(2, 4, 7), (GroupSpread{2, 0}));
-  EXPECT_EQ(costs.spread(2, 3, 4), (GroupSpread{2, 1}));
   // By grid: dp pairs {0,2} {1,3} within the node of 4, pipeline neighbours 0 -> 4 beyond.
   Grid grid;
   grid.degree = {2, 1, 1, 2, 2};
@@ -241,7 +239,11 @@ TEST(Communication, TheInnermostLevelThatHoldsTheGroupCounts) {
 TEST(Dispatch, IsMeasuredWhereCalibrated) {
   EXPECT_EQ(calibrated().dispatch_op().count(), 500'000);
   EXPECT_EQ(calibrated().dispatch_call().count(), 2'000'000);
-  EXPECT_GT(datasheet(DeviceKind::gpu).dispatch_op(), datasheet().dispatch_op());
+  Framework framework;
+  framework.dispatch_op = Seconds(4e-6);
+  const Cluster cluster = hand_cluster(DeviceKind::gpu, 4);
+  EXPECT_EQ(CostModel(cluster, std::nullopt, framework).dispatch_op().count(), 4'000'000);
+  EXPECT_EQ(CostModel(cluster, calibration(), framework).dispatch_op().count(), 500'000);
   EXPECT_EQ(datasheet().dispatch_call().count(), 0);
   Calibration nothing;
   EXPECT_EQ(calibrated(nothing).dispatch_op().count(), 1);  // an engine item takes some time

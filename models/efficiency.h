@@ -1,0 +1,58 @@
+// Efficiency: how far a device's kernels and collectives stay below its peak rates, as a few
+// physical parameters of a cluster file. The time formulas are in simulator/efficiency_curves.h and
+// simulator/collective_cost.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+
+namespace plimsoll {
+
+/// The sizes of the measurements that parameters were fitted on. A group of parameters without one
+/// is taken from a document.
+template <class Amount>
+struct FitRange {
+  Amount from, to;   ///< smallest and largest measured; beyond, an estimate is extrapolated
+  double error = 0;  ///< median relative error on measurements that the fit had not seen
+  bool operator==(const FitRange&) const = default;
+};
+
+/// Matmul kernels compute their output in tiles, one tile at a time on each of the device's units.
+struct MatmulEfficiency {
+  double peak_fraction = 1;  ///< of the dense peak, for large tiles and a deep inner dimension
+  std::int64_t units = 1;    ///< streaming multiprocessors: tiles computed at once
+  double added_depth = 0;    ///< start and end of a tile, as that many steps of the inner dimension
+  double half_rate_reuse = 0;  ///< tile m n / (m + n) at which half of the rate is lost to loads
+  Seconds fixed_time;          ///< per kernel
+  std::optional<FitRange<Flops>> fitted;
+  bool operator==(const MatmulEfficiency&) const = default;
+};
+
+/// Kernels that only move data.
+struct MemoryEfficiency {
+  double bandwidth_fraction = 1;  ///< of the memory bandwidth
+  Seconds fixed_time;             ///< per kernel
+  std::optional<FitRange<Bytes>> fitted;
+  bool operator==(const MemoryEfficiency&) const = default;
+};
+
+/// Collectives and transfers whose outermost level this is.
+struct LevelEfficiency {
+  double bandwidth_fraction = 1;  ///< of the level's bandwidth
+  Seconds fixed_time;             ///< per collective, beside the latency of its steps
+  std::optional<FitRange<Bytes>> fitted;
+  bool operator==(const LevelEfficiency&) const = default;
+};
+
+struct Efficiency {
+  MatmulEfficiency matmul;
+  MemoryEfficiency memory;
+  std::vector<LevelEfficiency> levels;  ///< one for each level of the cluster
+  bool operator==(const Efficiency&) const = default;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,43 @@
+// Time of collectives and transfers over the levels of a cluster.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "graph/op.h"
+#include "models/cluster.h"
+#include "simulator/estimate.h"
+
+namespace plimsoll {
+
+/// How the ranks of a communication lie in the cluster; all that its cost depends on beside the op.
+struct GroupSpread {
+  std::int64_t ranks = 1;
+  /// Innermost level of the cluster with one unit that holds them all (index into levels).
+  std::size_t level = 0;
+  /// For each level inside that one: how many of its units hold some of the ranks, and the fewest
+  /// ranks in any of these. Beyond: 0.
+  std::array<std::int64_t, kMostLevels> units{}, fewest{};
+  auto operator<=>(const GroupSpread&) const = default;
+};
+
+/// `ranks` ascend; device = rank, and units hold consecutive devices.
+GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int64_t> ranks);
+
+/// The faster of two algorithms, as NCCL chooses (src/graph/tuning.cc), each with the time of its
+/// bytes over the slowest level plus the latency of its steps; pieces are pipelined, so levels work
+/// at once.
+///
+/// Ring: each rank sends S (n-1)/n bytes per round (two rounds for an all-reduce), and so does each
+/// unit, over the links of its own ranks of the group. Per round n - 1 steps, of which as many
+/// cross a level as it joins units, less one. Tree, all-reduce only: what crosses a level was
+/// reduced inside first, so that a level joining g units carries S (g-1)/g per round and unit.
+/// Steps per round: g - 1 in the innermost level, log2 g beyond. A level that reduces in its switch
+/// carries S (1 + 1/g) for both rounds together.
+///
+/// `payload` is the full buffer on one rank.
+Estimate modelled_communication(OpKind kind, Bytes payload, const Cluster& cluster,
+                                const GroupSpread& spread);
+
+}  // namespace plimsoll

@@ -1,0 +1,73 @@
+#include "simulator/efficiency_curves.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace plimsoll {
+namespace {
+
+struct Tile {
+  std::int64_t m, n;
+};
+/// The thread-block tiles of cuBLAS and CUTLASS kernels for 16-bit operands on Volta to Hopper.
+constexpr std::array<Tile, 6> kTiles = {
+    {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
+constexpr std::array<std::int64_t, 4> kSplits = {1, 2, 4, 8};
+constexpr double kLeastSplitDepth = 256;  // a part of k shorter than this gains nothing
+
+double reuse(Tile tile) { return double(tile.m * tile.n) / double(tile.m + tile.n); }
+
+/// Rate of a tile relative to the largest.
+double relative_rate(Tile tile, double half_rate_reuse) {
+  const auto saturated = [&](double t) { return t / (t + half_rate_reuse); };
+  return saturated(reuse(tile)) / saturated(reuse(kTiles[0]));
+}
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// f32 partial sums written and read once for each part.
+Bytes split_traffic(const MatmulShape& shape, std::int64_t parts) {
+  if (parts == 1) return Bytes(0);
+  return Bytes(2 * 4 * parts) * (shape.batch * shape.m * shape.n);
+}
+
+}  // namespace
+
+Estimate efficient_matmul(const MatmulShape& shape, Bytes moved, DType dtype, FlopsPerSecond peak,
+                          const Device& device, const Efficiency& efficiency) {
+  const MatmulEfficiency& matmul = efficiency.matmul;
+  const BytesPerSecond bandwidth(device.memory_bandwidth.value() *
+                                 efficiency.memory.bandwidth_fraction);
+  const FlopsPerSecond unit_rate(peak.value() * matmul.peak_fraction / double(matmul.units));
+  Seconds compute(std::numeric_limits<double>::infinity());
+  for (const Tile& tile : kTiles) {
+    const FlopsPerSecond rate(unit_rate.value() * relative_rate(tile, matmul.half_rate_reuse));
+    const std::int64_t tiles =
+        shape.batch * divide_up(shape.m, tile.m) * divide_up(shape.n, tile.n);
+    for (const std::int64_t parts : kSplits) {
+      const double depth = double(shape.k) / double(parts);
+      if (parts > 1 && depth < kLeastSplitDepth) break;
+      const std::int64_t waves = divide_up(tiles * parts, matmul.units);
+      const Flops of_tile(2.0 * double(tile.m * tile.n) * (depth + matmul.added_depth));
+      const Seconds time =
+          double(waves) * (of_tile / rate) + split_traffic(shape, parts) / bandwidth;
+      compute = std::min(compute, time);
+    }
+  }
+  const Seconds memory = moved / bandwidth;
+  const Seconds time = matmul.fixed_time + Seconds(std::hypot(compute.value(), memory.value()));
+  const Flops work(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
+  Estimate estimate = fitted_estimate(time, work, matmul.fitted);
+  if (dtype == DType::f32 && matmul.fitted) estimate.provenance = Provenance::extrapolated;
+  return estimate;
+}
+
+Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory) {
+  const Seconds time =
+      memory.fixed_time + moved / device.memory_bandwidth / memory.bandwidth_fraction;
+  return fitted_estimate(time, moved, memory.fitted);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,38 @@
+// Time of local ops from a cluster's efficiency parameters (models/efficiency.h): what answers
+// where nothing was measured on the device itself.
+#pragma once
+
+#include "graph/op_table.h"
+#include "models/cluster.h"
+#include "simulator/estimate.h"
+
+namespace plimsoll {
+
+/// A matmul that computes at `peak` and moves `moved` bytes.
+///
+/// Its output is cut into tiles; tiles run in waves of one per unit, and each costs its own
+/// multiplications plus added_depth more steps of k. Small tiles load more operand bytes per
+/// multiplication and lose rate: t / (t + half_rate_reuse), t = m n / (m + n), relative to the
+/// largest. Where tiles are too few to fill the units, k is split too, and the parts are added up
+/// in memory. The library picks the fastest tile. (Tile shapes, waves and split-k: CUTLASS,
+/// media/docs/efficient_gemm.md; NVIDIA, Matrix Multiplication Background User's Guide, 2023.)
+/// Arithmetic and memory overlap in part: their times are added as squares.
+///
+/// In the fitted range the estimate is interpolated, beyond it or in f32 extrapolated: fits are of
+/// 16-bit matmuls.
+Estimate efficient_matmul(const MatmulShape& shape, Bytes moved, DType dtype, FlopsPerSecond peak,
+                          const Device& device, const Efficiency& efficiency);
+
+/// An op that only moves bytes.
+Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory);
+
+/// `time` as an estimate from parameters fitted on amounts like `fitted`, or on none.
+template <class Amount>
+Estimate fitted_estimate(Seconds time, Amount amount,
+                         const std::optional<FitRange<Amount>>& fitted) {
+  if (!fitted) return {time, Seconds(0), Provenance::datasheet};
+  const bool inside = fitted->from <= amount && amount <= fitted->to;
+  return {time, time * fitted->error, inside ? Provenance::interpolated : Provenance::extrapolated};
+}
+
+}  // namespace plimsoll

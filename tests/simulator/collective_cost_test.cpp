@@ -1,0 +1,137 @@
+// Collectives over levels: times a reader can compute by hand.
+#include "simulator/collective_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace plimsoll {
+namespace {
+
+using Ranks = std::vector<std::int64_t>;
+
+/// Nodes of 8 in pods of 4 nodes: 100 GB/s, 10 GB/s, 5 GB/s; 1, 5 and 10 us.
+Cluster pods() {
+  Cluster cluster;
+  cluster.devices_per_node = 8;
+  cluster.device.memory_bandwidth = BytesPerSecond(1e12);
+  cluster.levels = {{"node", 8, BytesPerSecond(100e9), Seconds(1e-6)},
+                    {"pod", 32, BytesPerSecond(10e9), Seconds(5e-6)},
+                    {"all", 0, BytesPerSecond(5e9), Seconds(10e-6)}};
+  return cluster;
+}
+
+Ranks strided(std::int64_t first, std::int64_t count, std::int64_t stride) {
+  Ranks ranks(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) ranks[std::size_t(i)] = first + i * stride;
+  return ranks;
+}
+
+constexpr Bytes kGigabyte(1'000'000'000);
+
+double milliseconds(const Cluster& cluster, OpKind kind, const Ranks& ranks,
+                    Bytes payload = kGigabyte) {
+  const GroupSpread spread = spread_over(cluster.levels, ranks);
+  return 1e3 * modelled_communication(kind, payload, cluster, spread).time.value();
+}
+
+TEST(Spread, SaysHowTheRanksLieOnEveryLevel) {
+  const Cluster cluster = pods();
+  const auto spread = [&](const Ranks& ranks) { return spread_over(cluster.levels, ranks); };
+  EXPECT_EQ(spread({0, 1, 2, 3}), (GroupSpread{4, 0, {}, {}}));
+  EXPECT_EQ(spread({4, 5, 6, 7}), spread({0, 1, 2, 3}));
+  EXPECT_EQ(spread({7, 8}), (GroupSpread{2, 1, {2}, {1}}));
+  EXPECT_EQ(spread(strided(0, 16, 1)), (GroupSpread{16, 1, {2}, {8}}));
+  EXPECT_EQ(spread(strided(0, 4, 8)), (GroupSpread{4, 1, {4}, {1}}));
+  EXPECT_EQ(spread(strided(0, 8, 8)), (GroupSpread{8, 2, {8, 2}, {1, 4}}));
+  EXPECT_EQ(spread(strided(0, 12, 1)), (GroupSpread{12, 1, {2}, {4}}));  // 8 in one, 4 in the other
+  EXPECT_EQ(spread(strided(0, 64, 1)), (GroupSpread{64, 2, {8, 2}, {8, 32}}));
+}
+
+TEST(Collective, WithinANodeARing) {
+  const Cluster cluster = pods();
+  // 8 ranks: 7/8 GB per round over 100 GB/s, 7 steps of 1 us.
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, strided(0, 8, 1)), 8.75 + 0.007, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::reduce_scatter, strided(8, 8, 1)), 8.757, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_reduce, strided(0, 8, 1)), 17.5 + 0.014, 1e-9);
+}
+
+TEST(Collective, ANodeSendsOverTheNicsOfItsOwnRanks) {
+  const Cluster cluster = pods();
+  // 16 ranks on 2 nodes: 15/16 GB leave a node over 8 x 10 GB/s; 14 steps inside, 1 between.
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, strided(0, 16, 1)),
+              1e3 * 15 / 16 / 80 + 0.014 + 0.005, 1e-9);
+  // One rank on each of 4 nodes: one NIC each.
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, strided(0, 4, 8)), 75 + 0.015, 1e-9);
+  // The node with the fewest ranks is the slowest: 3 of 10 GB/s.
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, {0, 1, 2, 3, 4, 8, 9, 10}),
+              1e3 * 7 / 8 / 30 + 0.006 + 0.005, 1e-9);
+}
+
+TEST(Collective, AnAllReduceReducesInsideBeforeItLeaves) {
+  const Cluster cluster = pods();
+  // 2 nodes: between them 2 x 1/2 GB over 80 GB/s = 12.5 ms, inside 2 x 7/8 GB over 100 GB/s.
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_reduce, strided(0, 16, 1)),
+              17.5 + 2 * (0.007 + 0.005), 1e-9);
+  // 2 pods of 4 nodes: between pods 2 x 1/2 GB over 32 x 5 GB/s, in the pod 2 x 3/4 GB over 80.
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_reduce, strided(0, 64, 1)),
+              18.75 + 2 * (0.007 + 2 * 0.005 + 0.010), 1e-9);
+}
+
+TEST(Collective, LatencyGrowsWithTheLogarithmOfNodes) {
+  const Cluster cluster = pods();
+  const auto small = [&](const Ranks& ranks) {
+    return milliseconds(cluster, OpKind::all_reduce, ranks, Bytes(8));
+  };
+  EXPECT_NEAR(small(strided(0, 4, 8)), 2 * 3 * 0.005,
+              1e-5);  // nodes are the innermost level it has
+  EXPECT_NEAR(small(strided(0, 32, 1)), 2 * (0.007 + 2 * 0.005), 1e-5);
+  EXPECT_NEAR(small(strided(0, 512, 1)), 2 * (0.007 + 2 * 0.005 + 4 * 0.010), 1e-5);
+  // An all-gather has the ring only: one step per rank.
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, strided(0, 32, 1), Bytes(8)),
+              28 * 0.001 + 3 * 0.005, 1e-5);
+}
+
+TEST(Collective, ATransferUsesOneDevicesLink) {
+  const Cluster cluster = pods();
+  EXPECT_NEAR(milliseconds(cluster, OpKind::send, {0, 7}), 10 + 0.001, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::send, {0, 8}), 100 + 0.005, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::recv, {0, 32}), 200 + 0.010, 1e-9);
+}
+
+TEST(Collective, WithoutASwitchPeersLimitTheRate) {
+  Cluster cluster = pods();
+  cluster.levels[0].peer_bandwidth = BytesPerSecond(20e9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::send, {0, 1}), 50 + 0.001, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, {0, 1, 2}), 2e3 / 3 / 40 + 0.002, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, strided(0, 8, 1)), 8.757, 1e-9);
+}
+
+TEST(Collective, ASwitchThatReducesMovesThePayloadOnce) {
+  Cluster cluster = pods();
+  cluster.levels[0].reduces_in_switch = true;
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_reduce, strided(0, 8, 1)), 11.25 + 0.014, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, strided(0, 8, 1)), 8.757, 1e-9);
+}
+
+TEST(Collective, EfficiencyTakesItsShareAndSaysSo) {
+  Cluster cluster = pods();
+  cluster.efficiency.emplace();
+  cluster.efficiency->levels = {{0.5, Seconds(20e-6), FitRange<Bytes>{Bytes(1000), kGigabyte, 0.1}},
+                                {0.8, Seconds(30e-6), std::nullopt},
+                                {1, Seconds(0), std::nullopt}};
+  EXPECT_NEAR(milliseconds(cluster, OpKind::all_gather, strided(0, 8, 1)), 17.5 + 0.027, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::send, {0, 8}), 125 + 0.035, 1e-9);
+  const auto estimate = [&](Bytes payload, const Ranks& ranks) {
+    return modelled_communication(OpKind::all_reduce, payload, cluster,
+                                  spread_over(cluster.levels, ranks));
+  };
+  EXPECT_EQ(estimate(kGigabyte, {0, 1}).provenance, Provenance::interpolated);
+  EXPECT_NEAR(estimate(kGigabyte, {0, 1}).spread / estimate(kGigabyte, {0, 1}).time, 0.1, 1e-12);
+  EXPECT_EQ(estimate(Bytes(999), {0, 1}).provenance, Provenance::extrapolated);
+  EXPECT_EQ(estimate(kGigabyte, {0, 8}).provenance, Provenance::datasheet);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,107 @@
+// Matmuls by tiles and waves, and memory-bound ops: times a reader can compute by hand.
+#include "simulator/efficiency_curves.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace plimsoll {
+namespace {
+
+constexpr FlopsPerSecond kPeak(1e12);
+
+/// 4 units of 250 GFLOP/s each, half of it reached; memory so fast that it does not count.
+Device device(double memory_bandwidth = 1e18) {
+  Device device;
+  device.memory_bandwidth = BytesPerSecond(memory_bandwidth);
+  device.peak_bf16 = kPeak;
+  return device;
+}
+
+Efficiency four_units() {
+  Efficiency efficiency;
+  efficiency.matmul.peak_fraction = 0.5;
+  efficiency.matmul.units = 4;
+  return efficiency;
+}
+
+double microseconds(const MatmulShape& shape, const Efficiency& efficiency,
+                    const Device& on = device(), Bytes moved = Bytes(0)) {
+  return 1e6 * efficient_matmul(shape, moved, DType::bf16, kPeak, on, efficiency).time.value();
+}
+
+double ideal(const MatmulShape& s) {
+  return 2.0 * double(s.batch) * double(s.m) * double(s.n) * double(s.k) / 0.5e12 * 1e6;
+}
+
+TEST(EfficientMatmul, WholeWavesReachTheFraction) {
+  const MatmulShape whole{1, 512, 256, 1000};  // 4 tiles of 256 x 128 or smaller: one wave
+  EXPECT_NEAR(microseconds(whole, four_units()), ideal(whole), 1e-6);
+}
+
+TEST(EfficientMatmul, PartWavesAndPartTilesCostWholeOnes) {
+  // One tile of 64 x 64 on 4 units; k too short to split.
+  EXPECT_NEAR(microseconds({1, 64, 64, 100}, four_units()), 4 * ideal({1, 64, 64, 100}), 1e-6);
+  EXPECT_NEAR(microseconds({1, 33, 50, 100}, four_units()), 4 * ideal({1, 64, 64, 100}), 1e-6);
+  // 5 tiles of 64 x 64 take two waves.
+  EXPECT_NEAR(microseconds({5, 64, 64, 100}, four_units()), ideal({8, 64, 64, 100}), 1e-6);
+}
+
+TEST(EfficientMatmul, ADeepMatmulOfFewTilesIsSplit) {
+  const MatmulShape deep{1, 64, 64, 4096};
+  EXPECT_NEAR(microseconds(deep, four_units()), ideal(deep), 1e-6);
+  // The parts are added up in memory, which costs 2 * 4 bytes * 4 parts of each output.
+  EXPECT_NEAR(microseconds(deep, four_units(), device(1e9)), ideal(deep) + 131.072, 1e-3);
+}
+
+TEST(EfficientMatmul, TilesHaveABeginningAndAnEnd) {
+  Efficiency efficiency = four_units();
+  efficiency.matmul.added_depth = 250;
+  efficiency.matmul.fixed_time = Seconds(7e-6);
+  const MatmulShape whole{1, 512, 256, 250};
+  EXPECT_NEAR(microseconds(whole, efficiency), 2 * ideal(whole) + 7, 1e-6);
+}
+
+TEST(EfficientMatmul, SmallTilesLoseRate) {
+  Efficiency efficiency = four_units();
+  efficiency.matmul.half_rate_reuse = 32;  // a 64 x 64 tile reuses 32, the largest 256 x 128 / 384
+  const double largest = 256.0 * 128 / 384;
+  const MatmulShape small{4, 64, 64, 100};
+  EXPECT_NEAR(microseconds(small, efficiency), ideal(small) * 2 * largest / (largest + 32), 1e-6);
+}
+
+TEST(EfficientMatmul, MemoryIsPartlyHidden) {
+  Efficiency efficiency = four_units();
+  efficiency.memory.bandwidth_fraction = 0.5;
+  const MatmulShape whole{1, 512, 256, 1000};
+  const double compute = ideal(whole);
+  // 1e6 bytes at half of 4e9 bytes/s: 500 us.
+  EXPECT_NEAR(microseconds(whole, efficiency, device(4e9), Bytes(1'000'000)),
+              std::sqrt(compute * compute + 500.0 * 500.0), 1e-6);
+}
+
+TEST(EfficientMatmul, SaysHowItIsKnown) {
+  Efficiency efficiency = four_units();
+  const MatmulShape shape{1, 512, 256, 1000};
+  const auto estimate = [&](DType dtype) {
+    return efficient_matmul(shape, Bytes(0), dtype, kPeak, device(), efficiency);
+  };
+  EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::datasheet);
+  efficiency.matmul.fitted = {Flops(1e6), Flops(1e9), 0.04};
+  EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::interpolated);
+  EXPECT_EQ(estimate(DType::f32).provenance, Provenance::extrapolated);
+  EXPECT_NEAR(estimate(DType::bf16).spread / estimate(DType::bf16).time, 0.04, 1e-12);
+  efficiency.matmul.fitted->to = Flops(1e8);
+  EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::extrapolated);
+}
+
+TEST(EfficientMove, FractionOfBandwidthAndFixedTime) {
+  const MemoryEfficiency memory{0.8, Seconds(3e-6), FitRange<Bytes>{Bytes(100), Bytes(2000), 0.2}};
+  const Estimate estimate = efficient_move(Bytes(1000), device(1e9), memory);
+  EXPECT_NEAR(estimate.time.value() * 1e6, 1.25 + 3, 1e-9);
+  EXPECT_EQ(estimate.provenance, Provenance::interpolated);
+  EXPECT_EQ(efficient_move(Bytes(99), device(1e9), memory).provenance, Provenance::extrapolated);
+}
+
+}  // namespace
+}  // namespace plimsoll
