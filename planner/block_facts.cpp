@@ -1,0 +1,122 @@
+#include "planner/block_facts.h"
+
+#include <algorithm>
+
+#include "passes/cut_blocks.h"
+#include "passes/pipeline.h"
+#include "passes/schedule.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kElementsPerBlock = 16;  // kBlockAlignment of f32
+
+Bytes slot_bytes(const Routine& routine, SlotKind kind) {
+  for (const Slot& slot : routine.slots) {
+    if (slot.kind == kind) return round_up(slot.bytes, kBlockAlignment);
+  }
+  return {};
+}
+
+bool has_slot(const Routine& routine, SlotKind kind) {
+  return std::any_of(routine.slots.begin(), routine.slots.end(),
+                     [&](const Slot& slot) { return slot.kind == kind; });
+}
+
+/// Op that writes what lies in the slot last; the last op where no port says so.
+std::size_t port_op(const Routine& routine, SlotKind kind) {
+  for (const Port& port : routine.ports) {
+    const Place& place = routine.places[port.tensor.index()];
+    if (place.slot && routine.slots[*place.slot].kind == kind) return port.op;
+  }
+  return routine.ops.size() - 1;
+}
+
+CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sent) {
+  const Routine& routine = costed.program->at(costed.program->calls[call].routine);
+  CallFacts facts;
+  facts.dispatch = dispatch_of(costed, routine);
+  facts.frame = round_up(routine.frame_bytes, kBlockAlignment);
+  if (routine.ops.empty()) return facts;
+  CallPath path(costed, Picoseconds(), kLongAgo);
+  path.run(call);
+  facts.span = path.now();
+  facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
+  return facts;
+}
+
+/// The sends of the first of two stages, and of the second one.
+void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                    MicroBatchFacts& facts) {
+  for (std::int64_t stage : {0, 1}) {
+    const Program program = schedule_stage(graph, cut, context, stage, kElementsPerBlock);
+    for (const Routine& routine : program.routines) {
+      if (routine.ops.size() != 1 || routine.ops[0].kind != OpKind::send) continue;
+      (stage == 0 ? facts.send_activation : facts.send_gradient) = routine;
+    }
+  }
+}
+
+}  // namespace
+
+Job one_micro_batch(const Job& job, const Strategy& strategy) {
+  Job result = job;
+  result.global_batch = strategy.micro_batch * strategy.dp * strategy.sharding_degree;
+  return result;
+}
+
+std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) const {
+  const Key key{strategy.mp, strategy.micro_batch, strategy.recompute};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  }
+  auto facts = std::make_shared<const MicroBatchFacts>(find(strategy));
+  const std::lock_guard lock(mutex_);
+  return known_.try_emplace(key, std::move(facts)).first->second;
+}
+
+MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
+  Strategy plain = strategy;
+  plain.dp = plain.sharding_degree = 1;
+  plain.sharding_stage = 0;
+  plain.pp = std::min<std::int64_t>(2, job_.layers);
+  plain.layer_split.clear();
+  const Job job = one_micro_batch(job_, plain);
+  const PassContext context{job, plain, framework_};
+  const Graph graph = lower_graph(context);
+  const CutGraph cut = cut_blocks(graph, kElementsPerBlock);
+
+  Program program;  // every routine, called once
+  program.grid.degree[std::size_t(Axis::mp)] = strategy.mp;
+  program.grid.degree[std::size_t(Axis::dp)] = devices_ / strategy.mp;
+  for (const CutBlock& block : cut.blocks) {
+    for (const Routine* routine : {&block.forward, &block.backward}) {
+      Call call;
+      call.routine = RoutineId(program.routines.size());
+      program.routines.push_back(*routine);
+      program.calls.push_back(std::move(call));
+    }
+  }
+  const CostedProgram costed = cost_of(program, costs_);
+
+  MicroBatchFacts facts;
+  for (std::size_t b = 0; b < cut.blocks.size(); ++b) {
+    const Routine &forward = cut.blocks[b].forward, &backward = cut.blocks[b].backward;
+    BlockFacts block;
+    block.kind = graph.blocks[b].kind;
+    block.forward = call_facts(costed, 2 * b, SlotKind::output);
+    block.backward = call_facts(costed, 2 * b + 1, SlotKind::input_gradient);
+    block.saved = slot_bytes(forward, SlotKind::saved);
+    block.input = slot_bytes(forward, SlotKind::input);
+    block.output = slot_bytes(forward, SlotKind::output);
+    block.keeps_input = has_slot(backward, SlotKind::input);
+    block.input_gradient = slot_bytes(backward, SlotKind::input_gradient);
+    block.output_gradient = slot_bytes(backward, SlotKind::output_gradient);
+    facts.blocks.push_back(block);
+  }
+  if (plain.pp > 1) find_transfers(graph, cut, context, facts);
+  return facts;
+}
+
+}  // namespace plimsoll

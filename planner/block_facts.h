@@ -1,0 +1,72 @@
+// Block facts: what one micro-batch costs in each block, however the blocks are spread over stages.
+// Depends on few fields of a strategy, so few of them are lowered for a whole space.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "models/framework.h"
+#include "models/job.h"
+#include "passes/strategy.h"
+#include "planner/call_path.h"
+
+namespace plimsoll {
+
+/// One call of a block's routine.
+struct CallFacts {
+  /// From the begin of its first op on the compute stream to the end of the last one, or the host's
+  /// time: calls follow each other there, so these add up.
+  Picoseconds span;
+  Picoseconds dispatch;  ///< host time to issue it
+  /// Until what it sends on (border, or its gradient) is written, from the same begin.
+  Picoseconds sends;
+  Bytes frame;
+};
+
+/// Of one micro-batch; bytes rounded up to blocks.
+struct BlockFacts {
+  BlockKind kind = BlockKind::layer;
+  CallFacts forward, backward;
+  Bytes saved;               ///< between its forward and its backward
+  Bytes input, output;       ///< borders; 0 where it has none
+  bool keeps_input = false;  ///< backward reads its input
+  Bytes input_gradient, output_gradient;
+};
+
+/// Everything below `micro_batch` that does not depend on how many there are.
+struct MicroBatchFacts {
+  std::vector<BlockFacts> blocks;  ///< in chain order
+  /// The transfer of an activation to the next stage and of its gradient back; absent where the job
+  /// has a single layer.
+  std::optional<Routine> send_activation, send_gradient;
+};
+
+/// Cached. Safe to share between threads.
+class FactsCache {
+ public:
+  FactsCache(const Job& job, const Framework& framework, const LeastCosts& costs,
+             std::int64_t devices)
+      : job_(job), framework_(framework), costs_(costs), devices_(devices) {}
+  std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const;
+
+ private:
+  MicroBatchFacts find(const Strategy& strategy) const;
+
+  const Job& job_;
+  const Framework& framework_;
+  const LeastCosts& costs_;
+  std::int64_t devices_;
+  using Key = std::tuple<std::int64_t, std::int64_t, Recompute>;  // mp, micro-batch, recompute
+  mutable std::mutex mutex_;
+  mutable std::map<Key, std::shared_ptr<const MicroBatchFacts>> known_;
+};
+
+/// The job with as many sequences as make one micro-batch per replica: its Programs have every kind
+/// of call of the real ones, once.
+Job one_micro_batch(const Job& job, const Strategy& strategy);
+
+}  // namespace plimsoll

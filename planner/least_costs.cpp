@@ -1,0 +1,72 @@
+// Which ways a group can lie in the cluster is found once per grid and group.
+#include "planner/least_costs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "graph/op_table.h"
+
+namespace plimsoll {
+
+std::vector<Picoseconds> LeastCosts::of(const Routine& routine, const Grid& grid,
+                                        std::int64_t stage) const {
+  std::vector<Picoseconds> durations;
+  durations.reserve(routine.ops.size());
+  for (const Op& op : routine.ops) {
+    durations.push_back(communicates(op.kind)
+                            ? communication(op, routine.tensors, grid, stage)
+                            : to_picoseconds(costs_.local(op, routine.tensors).time));
+  }
+  return durations;
+}
+
+Picoseconds LeastCosts::communication(const Op& op, std::span<const Tensor> tensors,
+                                      const Grid& grid, std::int64_t stage) const {
+  const auto* transfer = std::get_if<TransferParams>(&op.params);
+  const std::vector<GroupSpread> spreads =
+      transfer != nullptr ? transfer_spreads(grid, stage, transfer->stage_offset)
+                          : group_spreads(grid, std::get<CollectiveParams>(op.params).group);
+  std::optional<Picoseconds> least;
+  for (const GroupSpread& spread : spreads) {
+    const Picoseconds time = to_picoseconds(costs_.communication(op, tensors, spread).time);
+    least = least ? std::min(*least, time) : time;
+  }
+  return least.value_or(Picoseconds());
+}
+
+std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group& group) const {
+  const std::lock_guard lock(mutex_);
+  const auto [at, fresh] = groups_.try_emplace({grid.degree, group});
+  if (!fresh) return at->second;
+  const std::int64_t ranks = grid.world_size();
+  const std::int64_t last_stage = grid[Axis::pp] - 1;
+  std::set<GroupSpread> found;
+  std::vector<bool> seen(std::size_t(ranks), false);
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    if (seen[std::size_t(rank)]) continue;
+    const std::int64_t stage = grid.coordinates(rank)[std::size_t(Axis::pp)];
+    if (group.pipeline_ends && stage != 0 && stage != last_stage) continue;
+    const std::vector<std::int64_t> instance = members(grid, group, rank);
+    for (std::int64_t member : instance) seen[std::size_t(member)] = true;
+    found.insert(costs_.spread(std::int64_t(instance.size()), instance.front(), instance.back()));
+  }
+  at->second.assign(found.begin(), found.end());
+  return at->second;
+}
+
+std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int64_t stage,
+                                                      std::int64_t offset) const {
+  const std::lock_guard lock(mutex_);
+  const auto [at, fresh] = transfers_.try_emplace({grid.degree, stage, offset});
+  if (!fresh) return at->second;
+  std::set<GroupSpread> found;
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    if (grid.coordinates(rank)[std::size_t(Axis::pp)] != stage) continue;
+    const auto [low, high] = std::minmax(rank, pipeline_peer(grid, rank, offset));
+    found.insert(costs_.spread(2, low, high));
+  }
+  at->second.assign(found.begin(), found.end());
+  return at->second;
+}
+
+}  // namespace plimsoll

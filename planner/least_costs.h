@@ -1,0 +1,40 @@
+// Least costs: what each op of a routine takes at least, wherever in the cluster its ranks lie.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "base/units.h"
+#include "graph/program.h"
+#include "simulator/cost_model.h"
+
+namespace plimsoll {
+
+/// Asks the cost model and nothing else. Safe to share between threads.
+class LeastCosts {
+ public:
+  explicit LeastCosts(const CostModel& costs) : costs_(costs) {}
+
+  /// By op, rounded as the simulator rounds. A collective: of the cheapest instance of its group on
+  /// the grid. A transfer: of the cheapest pair of ranks of `stage` and its peer stage.
+  std::vector<Picoseconds> of(const Routine& routine, const Grid& grid, std::int64_t stage) const;
+  const CostModel& model() const { return costs_; }
+
+ private:
+  using Degrees = std::array<std::int64_t, kAxes>;
+  Picoseconds communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
+                            std::int64_t stage) const;
+  std::vector<GroupSpread> group_spreads(const Grid& grid, const Group& group) const;
+  std::vector<GroupSpread> transfer_spreads(const Grid& grid, std::int64_t stage,
+                                            std::int64_t offset) const;
+
+  const CostModel& costs_;
+  mutable std::mutex mutex_;  // guards the two maps
+  mutable std::map<std::pair<Degrees, Group>, std::vector<GroupSpread>> groups_;
+  mutable std::map<std::tuple<Degrees, std::int64_t, std::int64_t>, std::vector<GroupSpread>>
+      transfers_;
+};
+
+}  // namespace plimsoll
