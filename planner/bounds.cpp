@@ -34,7 +34,8 @@ Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& cost
     : job_(job), framework_(framework), costs_(costs), facts_(job, framework, costs_, devices) {}
 
 std::shared_ptr<const Bounds::Degrees> Bounds::degrees(const Strategy& strategy) const {
-  const Key key{strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree};
+  const Key key{strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree,
+                strategy.layer_split};
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = degrees_.find(key); found != degrees_.end()) return found->second;

@@ -47,7 +47,9 @@ class Bounds {
   const Framework& framework_;
   LeastCosts costs_;
   FactsCache facts_;
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  /// mp, pp, dp, sharding degree, layer split.
+  using Key =
+      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::vector<std::int64_t>>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const Degrees>> degrees_;
 };

@@ -51,7 +51,7 @@ ExitCode run_plan(const PlanOptions& options) {
 ExitCode run_space(const SpaceOptions& options) {
   const Fixed fixed = parse_fixed(options.fix);
   const Job job = load_job(options.target);
-  const Space space = enumerate(job, options.target.devices, fixed);
+  const Space space = enumerate(job, bundled_framework(), options.target.devices, fixed);
   print_result(options.json ? space_json(job, options.target.devices, space) : describe(space));
   if (!space.legal.empty()) return ExitCode::ok;
   throw InfeasibleError(fmt::format("no legal strategy for {} on {} devices: {}", job.name,

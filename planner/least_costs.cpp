@@ -62,8 +62,8 @@ std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int
   std::set<GroupSpread> found;
   for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
     if (grid.coordinates(rank)[std::size_t(Axis::pp)] != stage) continue;
-    const auto [low, high] = std::minmax(rank, pipeline_peer(grid, rank, offset));
-    found.insert(costs_.spread(2, low, high));
+    const std::int64_t peer = pipeline_peer(grid, rank, offset);
+    found.insert(costs_.spread(2, std::min(rank, peer), std::max(rank, peer)));
   }
   at->second.assign(found.begin(), found.end());
   return at->second;

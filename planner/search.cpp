@@ -193,7 +193,7 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
         costs.cluster().name));
   }
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
-  const Space space = enumerate(request.job, request.devices, request.fixed);
+  const Space space = enumerate(request.job, request.framework, request.devices, request.fixed);
   if (space.legal.empty()) nothing_legal(request, space);
   std::vector<Candidate> candidates = assess_all(request, costs, space.legal);
 

@@ -5,16 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <sstream>
 
 namespace plimsoll {
 namespace {
 
-/// Gradient bucket ladder: from "many small all-reduces that overlap backward" to "one at the end".
-constexpr std::array<Bytes, 4> kGradBucketLadder = {
-    Bytes(std::int64_t{1} << 20), Bytes(std::int64_t{4} << 20), Bytes(std::int64_t{16} << 20),
-    Bytes(std::int64_t{64} << 20)};
+constexpr std::int64_t kGradientBytes = 4;  // f32
+constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
+    kMostBucket{std::int64_t{1} << 30};
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> low, high;
@@ -54,8 +53,12 @@ std::string rule_of(const std::string& reason) {
 /// Values each choice may take; a fixed one has a single value.
 class Choices {
  public:
-  Choices(const Job& job, std::int64_t devices, const Fixed& fixed)
-      : job_(job), devices_(devices), fixed_(fixed) {
+  Choices(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed)
+      : job_(job),
+        framework_(framework),
+        devices_(devices),
+        fixed_(fixed),
+        ladder_(grad_bucket_ladder(job)) {
     for (const auto& [key, value] : fixed) set_field(base_, key, value);
   }
 
@@ -96,12 +99,14 @@ class Choices {
     return {Recompute::none, Recompute::full};
   }
 
-  /// Bucket bytes matter only where gradients are reduced between ranks. At batch width 1 every
-  /// value gives the same plan, so only the default is kept: equal plans are not listed four times.
+  /// Bucket bytes matter only where gradients are reduced between ranks, in buckets. Elsewhere
+  /// every value gives the same plan, so only the default is kept.
   std::vector<Bytes> grad_buckets(const Strategy& grid) const {
     if (is_fixed(fixed_, "grad_bucket_bytes")) return {base_.grad_bucket_bytes};
-    if (grid.dp * grid.sharding_degree == 1) return {base_.grad_bucket_bytes};
-    return {kGradBucketLadder.begin(), kGradBucketLadder.end()};
+    if (grid.dp * grid.sharding_degree == 1 || !framework_.overlap_grad_reduce) {
+      return {base_.grad_bucket_bytes};
+    }
+    return ladder_;
   }
 
  private:
@@ -125,8 +130,10 @@ class Choices {
   }
 
   const Job& job_;
+  const Framework& framework_;
   std::int64_t devices_;
   const Fixed& fixed_;
+  std::vector<Bytes> ladder_;
   Strategy base_;
 };
 
@@ -141,13 +148,44 @@ void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
   }
 }
 
+/// "mp=2" to {"mp", "2"}; every choice of a strategy, in the order of strategy_summary.
+std::vector<std::pair<std::string, std::string>> choices_of(const Strategy& strategy) {
+  std::vector<std::pair<std::string, std::string>> choices;
+  std::istringstream words(strategy_summary(strategy));
+  for (std::string word; words >> word;) {
+    const std::size_t equals = word.find('=');
+    choices.emplace_back(word.substr(0, equals), word.substr(equals + 1));
+  }
+  return choices;
+}
+
+/// Numbers by value, then texts as they come.
+bool comes_before(const std::string& a, const std::string& b) {
+  const auto is_number = [](const std::string& text) {
+    return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0;
+  };
+  if (is_number(a) && is_number(b) && a.size() != b.size()) return a.size() < b.size();
+  return a < b;
+}
+
 }  // namespace
 
-Space enumerate(const Job& job, std::int64_t devices, const Fixed& fixed) {
+std::vector<Bytes> grad_bucket_ladder(const Job& job) {
+  const std::int64_t parameters = parameter_count(build_forward(job, 1));
+  std::vector<Bytes> ladder;
+  for (Bytes step = kLeastBucket; step <= kMostBucket; step = step * 4) {
+    if (step > kUsualBucket && ladder.back().count() / kGradientBytes >= parameters) break;
+    ladder.push_back(step);
+  }
+  return ladder;
+}
+
+Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
+                const Fixed& fixed) {
   if (devices < 1 || devices > kMostDevices) {
     throw UsageError(fmt::format("--devices must be from 1 to {}, not {}", kMostDevices, devices));
   }
-  const Choices choices(job, devices, fixed);
+  const Choices choices(job, framework, devices, fixed);
   Space space;
   for (const Strategy& grid : choices.grids()) {
     for (std::int64_t micro_batch : choices.micro_batches(grid)) {
@@ -158,7 +196,9 @@ Space enumerate(const Job& job, std::int64_t devices, const Fixed& fixed) {
           strategy.recompute = recompute;
           strategy.grad_bucket_bytes = bucket;
           ++space.enumerated;
-          if (const Verdict verdict = legal(job, strategy, devices)) {
+          Verdict verdict = legal(job, strategy, devices);
+          if (verdict) verdict = legal(framework, strategy);
+          if (verdict) {
             space.legal.push_back(strategy);
           } else {
             count_rejection(space.rejected, verdict.reason());
@@ -169,6 +209,33 @@ Space enumerate(const Job& job, std::int64_t devices, const Fixed& fixed) {
     }
   }
   return space;
+}
+
+std::vector<Dimension> dimensions(const Space& space) {
+  std::vector<Dimension> found;
+  for (const Strategy& strategy : space.legal) {
+    const auto choices = choices_of(strategy);
+    if (found.empty()) {
+      for (const auto& [key, value] : choices) found.push_back({key, {}});
+    }
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      auto& values = found[i].values;
+      const auto at = std::find_if(values.begin(), values.end(), [&](const auto& known) {
+        return known.first == choices[i].second;
+      });
+      if (at != values.end()) {
+        ++at->second;
+      } else {
+        values.emplace_back(choices[i].second, 1);
+      }
+    }
+  }
+  for (Dimension& dimension : found) {
+    if (dimension.key == "grad_bucket_bytes") continue;  // a ladder, in its own order
+    std::stable_sort(dimension.values.begin(), dimension.values.end(),
+                     [](const auto& a, const auto& b) { return comes_before(a.first, b.first); });
+  }
+  return found;
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "models/framework.h"
 #include "models/job.h"
 #include "passes/strategy.h"
 #include "plan/plan.h"
@@ -25,10 +26,24 @@ struct Space {
   std::string first_reason;  ///< of the first rejected candidate, with its numbers
 };
 
-/// mp, pp, dp, sharding degree (stage 1 when > 1), micro-batch: all divisors; recompute none/full;
-/// gradient bucket bytes: a ladder of four where gradients cross ranks (batch width > 1), else the
-/// default alone. Fields of `fixed` take only that value. Throws UsageError for devices outside 1
-/// to kMostDevices, an unknown key (naming the nearest) or a bad value.
-Space enumerate(const Job& job, std::int64_t devices, const Fixed& fixed);
+/// mp, pp, dp, sharding degree (stage 1 when > 1), micro-batch: all divisors; recompute: what the
+/// framework can; gradient bucket bytes: a ladder where gradients cross ranks (batch width > 1) in
+/// buckets, else the default alone. Fields of `fixed` take only that value. Throws UsageError for
+/// devices outside 1 to kMostDevices, an unknown key (naming the nearest) or a bad value.
+Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
+                const Fixed& fixed);
+
+/// The gradient bucket ladder of a job: 1 MiB to 64 MiB in steps of four, and on until one bucket
+/// holds all gradients of the model or the largest, 1 GiB, is reached. Frameworks that reduce in
+/// buckets use sizes in this range: PyTorch DDP 25 MB, Megatron-LM the larger of 40e6 elements and
+/// 1e6 per replica (core/distributed/distributed_data_parallel_config.py).
+std::vector<Bytes> grad_bucket_ladder(const Job& job);
+
+/// How often each value of each choice is met among the legal strategies, in order of value.
+struct Dimension {
+  std::string key;
+  std::vector<std::pair<std::string, std::int64_t>> values;
+};
+std::vector<Dimension> dimensions(const Space& space);
 
 }  // namespace plimsoll

@@ -33,9 +33,10 @@ std::vector<StageSpans> stage_spans(const Job& job, const Strategy& strategy,
       stage.forward_dispatch += repeated(block.forward.dispatch, count);
       stage.backward_dispatch += repeated(block.backward.dispatch, count);
     }
-    const std::int64_t transfers = (first ? 0 : 1) + (last ? 0 : 1);
-    stage.forward_dispatch += repeated(transfer, transfers);
-    stage.backward_dispatch += repeated(transfer, transfers);
+    if (!first) stage.forward_dispatch += transfer;
+    if (!last) stage.backward_dispatch += transfer;
+    stage.send_activation_dispatch = last ? Picoseconds() : transfer;
+    stage.send_gradient_dispatch = first ? Picoseconds() : transfer;
     if (model.host_executes()) stage.post = transfer;
     if (!first) {
       stage.receive_activation = costs.of(*facts.send_activation, grid, std::int64_t(s) - 1)[0];
@@ -153,6 +154,7 @@ class PipelineStep {
     state.activation_sent[i] = stage.post > Picoseconds()
                                    ? state.clock + stage.post
                                    : end - stage.last_forward + stage.activation_sent;
+    state.issued += stage.send_activation_dispatch;
     if (sends) state.clock += stage.post;
     ++state.forwards;
     return true;
@@ -180,6 +182,7 @@ class PipelineStep {
     state.gradient_sent[i] = stage.post > Picoseconds()
                                  ? state.clock + stage.post
                                  : end - stage.last_backward + stage.gradient_sent;
+    state.issued += stage.send_gradient_dispatch;
     if (s > 0) state.clock += stage.post;
     ++state.backwards;
     return true;
@@ -208,8 +211,8 @@ class PipelineStep {
     }
     std::vector<Picoseconds> ends;
     for (std::size_t s = 0; s < states_.size(); ++s) {
-      const Picoseconds issued =
-          states_[s].issued + tails_[s]->dispatch - stages_[s].backward_dispatch;
+      const Picoseconds issued = states_[s].issued + tails_[s]->dispatch -
+                                 stages_[s].backward_dispatch - stages_[s].send_gradient_dispatch;
       ends.push_back(
           std::max({latest(tails_[s]->ends, sources(s, over)), states_[s].clock, issued}));
     }

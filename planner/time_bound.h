@@ -18,10 +18,11 @@ namespace plimsoll {
 
 /// One stage's calls for one micro-batch, in a row.
 struct StageSpans {
-  Picoseconds forward, backward;                     ///< compute stream, or host
-  Picoseconds last_forward, last_backward;           ///< of the calls that send on
-  Picoseconds activation_sent, gradient_sent;        ///< within those calls
-  Picoseconds forward_dispatch, backward_dispatch;   ///< host time, transfers included
+  Picoseconds forward, backward;                    ///< compute stream, or host
+  Picoseconds last_forward, last_backward;          ///< of the calls that send on
+  Picoseconds activation_sent, gradient_sent;       ///< within those calls
+  Picoseconds forward_dispatch, backward_dispatch;  ///< host time, with the receive before them
+  Picoseconds send_activation_dispatch, send_gradient_dispatch;
   Picoseconds receive_activation, receive_gradient;  ///< transfers into this stage; 0 at the ends
   Picoseconds post;  ///< host time that posting a transfer takes from the ops; 0 on streams
 };

@@ -217,7 +217,7 @@ TEST(Search, WhatTakesTooLongCountsAsInfeasibleAndIsNotShown) {
 TEST(Search, WhatDoesNotFitIsShownWithItsStepTime) {
   Cluster cluster = small_cluster();
   const SearchRequest request = nano_request(1);
-  for (const Strategy& strategy : enumerate(request.job, 1, {}).legal) {
+  for (const Strategy& strategy : enumerate(request.job, bundled_framework(), 1, {}).legal) {
     const Footprint footprint = lay_out(request.job, strategy, request.framework, cluster.device,
                                         request.reserve, Proof::order);
     cluster.device.memory = std::min(cluster.device.memory, footprint.arena);

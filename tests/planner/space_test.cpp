@@ -13,7 +13,7 @@ namespace {
 
 TEST(Space, OneDeviceHasMicroBatchesTimesRecompute) {
   // Divisors of 16: 1 2 4 8 16; no gradient crosses ranks, so one bucket size.
-  const Space space = enumerate(nano_job(), 1, {});
+  const Space space = enumerate(nano_job(), bundled_framework(), 1, {});
   EXPECT_EQ(space.enumerated, 5 * 2);
   EXPECT_EQ(space.legal.size(), 10u);
   EXPECT_TRUE(space.rejected.empty());
@@ -21,13 +21,13 @@ TEST(Space, OneDeviceHasMicroBatchesTimesRecompute) {
 
 TEST(Space, TwoDevicesCountByHand) {
   // mp2 and pp2: batch width 1, 5 micro-batches x 2. dp2 and sharding2: divisors of 8 (4) x 2 x 4.
-  const Space space = enumerate(nano_job(), 2, {});
+  const Space space = enumerate(nano_job(), bundled_framework(), 2, {});
   EXPECT_EQ(space.enumerated, 2 * (5 * 2) + 2 * (4 * 2 * 4));
   EXPECT_EQ(std::int64_t(space.legal.size()), space.enumerated);
 }
 
 TEST(Space, EveryStrategyIsLegalAndDistinct) {
-  const Space space = enumerate(nano_job(), 4, {});
+  const Space space = enumerate(nano_job(), bundled_framework(), 4, {});
   std::set<std::string> seen;
   for (const Strategy& strategy : space.legal) {
     EXPECT_TRUE(legal(nano_job(), strategy, 4)) << strategy_summary(strategy);
@@ -37,11 +37,13 @@ TEST(Space, EveryStrategyIsLegalAndDistinct) {
 }
 
 TEST(Space, OrderIsTheSameEveryTime) {
-  EXPECT_EQ(enumerate(nano_job(), 4, {}).legal, enumerate(nano_job(), 4, {}).legal);
+  EXPECT_EQ(enumerate(nano_job(), bundled_framework(), 4, {}).legal,
+            enumerate(nano_job(), bundled_framework(), 4, {}).legal);
 }
 
 TEST(Space, FixedFieldsTakeOnlyThatValue) {
-  const Space space = enumerate(nano_job(), 4, {{"mp", "2"}, {"micro_batch", "4"}});
+  const Space space =
+      enumerate(nano_job(), bundled_framework(), 4, {{"mp", "2"}, {"micro_batch", "4"}});
   ASSERT_FALSE(space.legal.empty());
   for (const Strategy& strategy : space.legal) {
     EXPECT_EQ(strategy.mp, 2);
@@ -50,13 +52,15 @@ TEST(Space, FixedFieldsTakeOnlyThatValue) {
 }
 
 TEST(Space, FixedBucketBytesReplaceTheLadder) {
-  const Space space = enumerate(nano_job(), 2, {{"dp", "2"}, {"grad_bucket_bytes", "65536"}});
+  const Space space =
+      enumerate(nano_job(), bundled_framework(), 2, {{"dp", "2"}, {"grad_bucket_bytes", "65536"}});
   EXPECT_EQ(space.enumerated, 4 * 2);
   for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(65536));
 }
 
 TEST(Space, FieldsWithoutALadderCanBeFixedToo) {
-  const Space space = enumerate(nano_job(), 2, {{"pp", "2"}, {"send_slots", "3"}});
+  const Space space =
+      enumerate(nano_job(), bundled_framework(), 2, {{"pp", "2"}, {"send_slots", "3"}});
   ASSERT_FALSE(space.legal.empty());
   for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.send_slots, 3);
 }
@@ -66,7 +70,7 @@ TEST(Space, RejectionsAreCountedByRuleNotByNumber) {
   job.heads = job.kv_heads = 7;
   job.hidden = 56;
   job.ffn_hidden = 224;
-  const Space space = enumerate(job, 4, {});
+  const Space space = enumerate(job, bundled_framework(), 4, {});
   // mp 2 and mp 4 break the same rule: one row, with both counted.
   std::int64_t heads_rows = 0, rejected = 0;
   for (const Pruned& pruned : space.rejected) {
@@ -79,7 +83,7 @@ TEST(Space, RejectionsAreCountedByRuleNotByNumber) {
 }
 
 TEST(Space, ImpossibleFixedDegreesLeaveTheReason) {
-  const Space space = enumerate(nano_job(), 2, {{"mp", "4"}, {"pp", "4"}});
+  const Space space = enumerate(nano_job(), bundled_framework(), 2, {{"mp", "4"}, {"pp", "4"}});
   EXPECT_TRUE(space.legal.empty());
   ASSERT_FALSE(space.rejected.empty());
   EXPECT_NE(space.first_reason.find("devices"), std::string::npos) << space.first_reason;
@@ -88,29 +92,29 @@ TEST(Space, ImpossibleFixedDegreesLeaveTheReason) {
 TEST(Space, IndivisibleBatchLeavesTheReason) {
   Job job = nano_job();
   job.global_batch = 3;
-  const Space space = enumerate(job, 2, {{"dp", "2"}});
+  const Space space = enumerate(job, bundled_framework(), 2, {{"dp", "2"}});
   EXPECT_TRUE(space.legal.empty());
   EXPECT_NE(space.first_reason.find("batch"), std::string::npos) << space.first_reason;
 }
 
 TEST(Space, UnknownKeysAndBadValuesAreUsageErrors) {
-  EXPECT_THROW(enumerate(nano_job(), 2, {{"micro_bach", "2"}}), UsageError);
-  EXPECT_THROW(enumerate(nano_job(), 2, {{"mp", "two"}}), UsageError);
+  EXPECT_THROW(enumerate(nano_job(), bundled_framework(), 2, {{"micro_bach", "2"}}), UsageError);
+  EXPECT_THROW(enumerate(nano_job(), bundled_framework(), 2, {{"mp", "two"}}), UsageError);
 }
 
 TEST(Space, DeviceCountsHaveLimits) {
   for (const std::int64_t devices :
        {std::int64_t{0}, std::int64_t{-1}, kMostDevices + 1, std::int64_t{1} << 62}) {
-    EXPECT_THROW(enumerate(nano_job(), devices, {}), UsageError) << devices;
+    EXPECT_THROW(enumerate(nano_job(), bundled_framework(), devices, {}), UsageError) << devices;
   }
-  EXPECT_NO_THROW(enumerate(nano_job(), kMostDevices, {}));
+  EXPECT_NO_THROW(enumerate(nano_job(), bundled_framework(), kMostDevices, {}));
 }
 
 TEST(Space, LargeCountsWithManyDivisorsAreEnumerated) {
   // 3603600 = 2^4 3^2 5^2 7 11 13 is a product of four ordered factors in C(7,3) C(5,3)^2 C(4,3)^3
   // = 224000 ways. With micro_batch, recompute and bucket fixed each is one candidate.
   const Space space =
-      enumerate(nano_job(), 3'603'600,
+      enumerate(nano_job(), bundled_framework(), 3'603'600,
                 {{"micro_batch", "1"}, {"recompute", "none"}, {"grad_bucket_bytes", "4 MiB"}});
   EXPECT_EQ(space.enumerated, 224'000);
 }

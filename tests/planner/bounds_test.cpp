@@ -1,0 +1,79 @@
+// Bounds: at most what evaluate finds, for random jobs, clusters and strategies; and close to it.
+#include "planner/bounds.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "planner/evaluate.h"
+#include "tests/planner/random_problems.h"
+
+namespace plimsoll {
+namespace {
+
+/// How far bounds stay below what is evaluated, over many strategies.
+struct Slack {
+  double sum = 0, worst = 0;
+  std::int64_t count = 0;
+  void add(double bound, double value) {
+    const double share = 1 - bound / value;
+    sum += share;
+    worst = std::max(worst, share);
+    ++count;
+  }
+  double mean() const { return count == 0 ? 0 : sum / double(count); }
+};
+
+TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
+  std::mt19937_64 random(1);
+  Slack bottleneck, pipeline_gpu, pipeline_cpu, peak, arena;
+  std::int64_t checked = 0;
+  while (checked < 10'000) {
+    const Problem problem = random_problem(random);
+    const CostModel costs(problem.cluster, std::nullopt, problem.framework);
+    const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+    for (const Strategy& strategy : random_strategies(problem, random, 40)) {
+      const Footprint footprint = lay_out(problem.job, strategy, problem.framework,
+                                          problem.cluster.device, Bytes(0), Proof::structure);
+      const Score score = predict(problem.job, strategy, footprint, costs, problem.devices,
+                                  Folding::folded, Detail::none)
+                              .score;
+      const double step = score.prediction.step_time.value();
+      const MemoryBound memory = bounds.memory(strategy);
+      const double low = bounds.bottleneck(strategy).seconds().value();
+      const double sharp = bounds.pipeline(strategy).seconds().value();
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      ASSERT_LE(bounds.persistent(strategy), memory.peak) << who;
+      ASSERT_LE(memory.peak, score.peak) << who;
+      ASSERT_LE(memory.arena, score.arena) << who;
+      ASSERT_LE(low, step) << who;
+      ASSERT_LE(sharp, step) << who;
+      bottleneck.add(low, step);
+      (costs.host_executes() ? pipeline_cpu : pipeline_gpu).add(sharp, step);
+      peak.add(double(memory.peak.count()), double(score.peak.count()));
+      arena.add(double(memory.arena.count()), double(score.arena.count()));
+      ++checked;
+    }
+  }
+  // Loose bounds would cut nothing.
+  EXPECT_LT(peak.mean(), 0.001);
+  EXPECT_LT(arena.mean(), 0.02);
+  // Clusters drawn at random are odd: steps bound by latencies, groups that lie differently.
+  EXPECT_LT(pipeline_gpu.mean(), 0.08);
+  const auto show = [&](const char* name, const Slack& slack) {
+    RecordProperty(
+        name, fmt::format("mean {:.4f} %, worst {:.3f} %", 100 * slack.mean(), 100 * slack.worst));
+    fmt::print("{:<22} below evaluate by {:.4f} % in the mean, {:.3f} % at worst ({})\n", name,
+               100 * slack.mean(), 100 * slack.worst, slack.count);
+  };
+  show("bottleneck", bottleneck);
+  show("pipeline, GPUs", pipeline_gpu);
+  show("pipeline, CPU cores", pipeline_cpu);
+  show("peak", peak);
+  show("arena", arena);
+}
+
+}  // namespace
+}  // namespace plimsoll

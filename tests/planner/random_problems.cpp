@@ -1,0 +1,104 @@
+#include "tests/planner/random_problems.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "planner/space.h"
+
+namespace plimsoll {
+namespace {
+
+template <class Value>
+Value one_of(std::mt19937_64& random, std::initializer_list<Value> values) {
+  return values.begin()[random() % values.size()];
+}
+
+/// Between `low` and `low` x 10^decades, evenly in its logarithm.
+double spread(std::mt19937_64& random, double low, double decades) {
+  return low * std::pow(10, decades * double(random() % 1000) / 1000);
+}
+
+Job random_job(std::mt19937_64& random) {
+  Job job;
+  job.layers = std::int64_t(1 + random() % 6);
+  job.heads = job.kv_heads = one_of<std::int64_t>(random, {1, 2, 4, 6, 8});
+  job.hidden = job.heads * one_of<std::int64_t>(random, {4, 8, 16});
+  job.ffn_hidden = job.hidden * one_of<std::int64_t>(random, {2, 4});
+  job.vocab = std::int64_t(30 + random() % 200);
+  job.sequence = one_of<std::int64_t>(random, {8, 16, 24});
+  job.tied_embeddings = random() % 2 == 0;
+  job.global_batch = one_of<std::int64_t>(random, {4, 6, 8, 12, 16, 24, 32});
+  job.clip_norm = one_of(random, {0.0, 1.0});
+  job.name = "random";
+  check_job(job, "random job");
+  return job;
+}
+
+Cluster random_cluster(std::mt19937_64& random) {
+  Cluster cluster;
+  cluster.name = "random";
+  cluster.devices_per_node = one_of<std::int64_t>(random, {1, 2, 3, 4, 8});
+  cluster.device.kind = random() % 3 == 0 ? DeviceKind::cpu_core : DeviceKind::gpu;
+  cluster.device.name = "device";
+  cluster.device.memory = Bytes(std::int64_t{1} << 40);
+  cluster.device.memory_bandwidth = BytesPerSecond(spread(random, 1e9, 3));
+  cluster.device.peak_fp32 = FlopsPerSecond(spread(random, 1e9, 4));
+  cluster.device.peak_bf16 = cluster.device.peak_fp16 = cluster.device.peak_fp32;
+  const std::size_t levels = 1 + random() % 3;
+  for (std::size_t i = 0; i < levels; ++i) {
+    Level level;
+    level.name = "level" + std::to_string(i);
+    level.devices =
+        i + 1 == levels ? std::int64_t{1} << 22 : cluster.devices_per_node * (i == 0 ? 1 : 2);
+    level.bandwidth = BytesPerSecond(spread(random, 1e7, 4));
+    level.latency = Seconds(spread(random, 1e-8, 3));
+    cluster.levels.push_back(level);
+  }
+  cluster.source = "drawn at random";
+  return cluster;
+}
+
+}  // namespace
+
+Problem random_problem(std::mt19937_64& random) {
+  Problem problem;
+  problem.job = random_job(random);
+  problem.cluster = random_cluster(random);
+  const std::vector<Framework> frameworks = framework_presets();
+  problem.framework = frameworks[random() % frameworks.size()];
+  problem.framework.dispatch_op = Seconds(spread(random, 1e-9, 4));
+  problem.devices = one_of<std::int64_t>(random, {1, 2, 3, 4, 6, 8, 12, 16});
+  return problem;
+}
+
+std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64& random,
+                                        std::size_t count) {
+  const Space space = enumerate(problem.job, problem.framework, problem.devices, {});
+  std::vector<Strategy> strategies;
+  for (std::size_t i = 0; i < count && !space.legal.empty(); ++i) {
+    Strategy strategy = space.legal[random() % space.legal.size()];
+    strategy.send_slots = one_of<std::int64_t>(random, {1, 2, 2, 3});
+    if (random() % 2 == 0) strategy.grad_bucket_bytes = Bytes(std::int64_t{4096} << random() % 6);
+    if (random() % 4 == 0 && strategy.pp > 1) {
+      std::int64_t left = problem.job.layers;
+      for (std::int64_t stage = 0; stage < strategy.pp; ++stage) {
+        const std::int64_t others = strategy.pp - stage - 1;
+        const std::int64_t layers =
+            others == 0 ? left : 1 + std::int64_t(random() % std::uint64_t(left - others));
+        strategy.layer_split.push_back(layers);
+        left -= layers;
+      }
+    }
+    strategies.push_back(strategy);
+  }
+  return strategies;
+}
+
+std::string describe(const Problem& problem) {
+  return fmt::format("{}\n{}\n{} dispatch {} x {}\n", job_text(problem.job),
+                     cluster_text(problem.cluster), problem.framework.name,
+                     problem.framework.dispatch_op.value(), problem.devices);
+}
+
+}  // namespace plimsoll
