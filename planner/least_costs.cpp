@@ -48,7 +48,7 @@ std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group
     if (group.pipeline_ends && stage != 0 && stage != last_stage) continue;
     const std::vector<std::int64_t> instance = members(grid, group, rank);
     for (std::int64_t member : instance) seen[std::size_t(member)] = true;
-    found.insert(costs_.spread(std::int64_t(instance.size()), instance.front(), instance.back()));
+    found.insert(costs_.spread(instance));
   }
   at->second.assign(found.begin(), found.end());
   return at->second;
@@ -63,7 +63,7 @@ std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int
   for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
     if (grid.coordinates(rank)[std::size_t(Axis::pp)] != stage) continue;
     const std::int64_t peer = pipeline_peer(grid, rank, offset);
-    found.insert(costs_.spread(2, std::min(rank, peer), std::max(rank, peer)));
+    found.insert(costs_.spread(std::array{std::min(rank, peer), std::max(rank, peer)}));
   }
   at->second.assign(found.begin(), found.end());
   return at->second;
