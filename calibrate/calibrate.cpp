@@ -32,6 +32,8 @@ constexpr Bytes kFootprint{std::int64_t{32} << 20};
 
 /// Shares of the budget by when they end: dispatch takes what it takes (about a second).
 constexpr double kCollectivesEnd = 0.25, kMemoryEnd = 0.55;
+/// Of what the first pass leaves: matmuls, which are most of a step, come first.
+constexpr double kMatmulsAgain = 0.6, kMemoryAgain = 0.85;
 
 /// 0..count-1 in an order in which every prefix is spread over the whole range: multiples of a
 /// stride near the golden section that is coprime to count.
@@ -56,16 +58,31 @@ class Session {
     auto collectives = collective_sweep(request_.size);
     auto memory = memory_sweep(request_.size);
     auto matmuls = matmul_sweep(request_.size);
-    total_ = 1 + collectives.size() + memory.size() + matmuls.size();
+    total_ = 1 + 2 * (collectives.size() + memory.size() + matmuls.size());
 
     const DispatchCost dispatch = measure_dispatch(quick() ? kLeast : 25);
     calibration.dispatch_op = dispatch.op;
     calibration.dispatch_call = dispatch.call;
+    calibration.wake_up = measure_wake_up(quick() ? kLeast : 25);
+    calibration.sleeps_after = Seconds(std::chrono::duration<double>(kLooksBeforeSleep).count());
     progress("dispatch");
-    calibration.collectives = measure_collectives(std::move(collectives));
     OpBench bench(request_.backend, cores_, kFootprint);
-    calibration.ops = measure_memory_bound(std::move(memory), bench);
-    calibration.matmuls = measure_matmuls(std::move(matmuls), bench);
+    const auto time_collective = [this](CollectivePoint& point) { time(point); };
+    const auto time_op = [&](auto& point) { time(point, bench); };
+    const MatmulShape first = matmuls.front().shape;
+    const auto essential = [](const auto& point) { return is_essential(point); };
+    const auto is_first = [&](const MatmulPoint& point) { return point.shape == first; };
+    measure_part(collectives, kCollectivesEnd, essential, time_collective);
+    measure_part(memory, kMemoryEnd, essential, time_op);
+    measure_part(matmuls, 1.0, is_first, time_op);
+    const double now = elapsed() / request_.budget;
+    measure_again(matmuls, now + (1 - now) * kMatmulsAgain, time_op);
+    measure_again(memory, now + (1 - now) * kMemoryAgain, time_op);
+    measure_again(collectives, 1.0, time_collective);
+    drop_repeated(memory);
+    calibration.collectives = std::move(collectives);
+    calibration.ops = std::move(memory);
+    calibration.matmuls = std::move(matmuls);
     machine.left_out = left_out_;
     machine.cluster = cluster_of(calibration);
     return machine;
@@ -77,40 +94,34 @@ class Session {
   bool quick() const { return request_.size == SweepSize::quick; }
   Effort effort() const { return {kLeast, Seconds(quick() ? 20e-6 : 200e-6)}; }
 
-  std::vector<CollectivePoint> measure_collectives(std::vector<CollectivePoint> points) {
-    const auto essential = [](const CollectivePoint& point) {
-      return point.kind == OpKind::send || point.payload == Bytes(1 << 14);
-    };
-    return measure_part(std::move(points), kCollectivesEnd, essential, [&](CollectivePoint& point) {
-      const bool often = point.payload <= Bytes(1 << 20) && !quick();
-      point = measure_collective(point.kind, point.ranks, point.payload, kFootprint,
-                                 often ? 4 * kLeast : kLeast);
-    });
+  // Measured whatever the clock says: something of each part.
+  static bool is_essential(const CollectivePoint& point) {
+    return point.kind == OpKind::send || point.payload == Bytes(1 << 14);
+  }
+  static bool is_essential(const OpPoint& point) { return point.moved == Bytes(1 << 20); }
+
+  void time(CollectivePoint& point) const {
+    const bool often = point.payload <= Bytes(1 << 20) && !quick();
+    point = measure_collective(point.kind, point.ranks, point.payload, kFootprint,
+                               often ? 4 * kLeast : kLeast);
+  }
+  void time(OpPoint& point, OpBench& bench) const {
+    const BenchCase bench_case = memory_case(point.kind, point.moved, point.row);
+    point.moved = bytes_moved(bench_case.op, bench_case.tensors);
+    point.row = bench_case.row;
+    point.dtype = bench_case.tensors[bench_case.op.outputs.at(0).index()].dtype;
+    point.time = bench.measure(bench_case, effort());
+  }
+  void time(MatmulPoint& point, OpBench& bench) const {
+    point.time = bench.measure(matmul_case(point.shape, point), effort());
   }
 
-  std::vector<OpPoint> measure_memory_bound(std::vector<OpPoint> points, OpBench& bench) {
-    const auto essential = [](const OpPoint& point) { return point.moved == Bytes(1 << 20); };
-    points = measure_part(std::move(points), kMemoryEnd, essential, [&](OpPoint& point) {
-      const BenchCase bench_case = memory_case(point.kind, point.moved, point.row);
-      point.moved = bytes_moved(bench_case.op, bench_case.tensors);
-      point.row = bench_case.row;
-      point.dtype = bench_case.tensors[bench_case.op.outputs.at(0).index()].dtype;
-      point.time = bench.measure(bench_case, effort());
-    });
-    // Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.
+  /// Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.
+  static void drop_repeated(std::vector<OpPoint>& points) {
     const auto same = [](const OpPoint& a, const OpPoint& b) {
       return a.kind == b.kind && a.moved == b.moved && a.row == b.row;
     };
     points.erase(std::unique(points.begin(), points.end(), same), points.end());
-    return points;
-  }
-
-  std::vector<MatmulPoint> measure_matmuls(std::vector<MatmulPoint> points, OpBench& bench) {
-    const MatmulShape first = points.front().shape;
-    const auto essential = [&](const MatmulPoint& point) { return point.shape == first; };
-    return measure_part(std::move(points), 1.0, essential, [&](MatmulPoint& point) {
-      point.time = bench.measure(matmul_case(point.shape, point), effort());
-    });
   }
 
   void describe(Calibration& calibration) const {
@@ -124,8 +135,8 @@ class Session {
   /// Measures points in spread order until `end` of the budget has passed; the others are dropped,
   /// except that `essential` points are measured whatever the clock says.
   template <class Point, class Essential, class Measure>
-  std::vector<Point> measure_part(std::vector<Point> points, double end, Essential essential,
-                                  Measure measure) {
+  void measure_part(std::vector<Point>& points, double end, Essential essential, Measure measure) {
+    std::vector<Point> measured;
     std::vector<bool> done(points.size());
     for (std::size_t i : spread_order(points.size())) {
       done[i] = elapsed() <= request_.budget * end || essential(points[i]);
@@ -136,11 +147,27 @@ class Session {
       }
       progress(done[i] ? name_of(points[i]) : "left out");
     }
-    std::vector<Point> measured;
     for (std::size_t i = 0; i < points.size(); ++i) {
       if (done[i]) measured.push_back(points[i]);
     }
-    return measured;
+    total_ -= points.size() - measured.size();
+    points = std::move(measured);
+  }
+
+  /// The second pass, unsteady points first, until `end` of the budget.
+  template <class Point, class Measure>
+  void measure_again(std::vector<Point>& points, double end, Measure measure) {
+    std::vector<std::size_t> order = spread_order(points.size());
+    std::stable_partition(order.begin(), order.end(),
+                          [&](std::size_t i) { return points[i].time.unsteady; });
+    for (std::size_t i : order) {
+      if (elapsed() <= request_.budget * end) {
+        Point again = points[i];
+        measure(again);
+        if (again.time.median < points[i].time.median) points[i] = again;
+      }
+      progress(name_of(points[i]));
+    }
   }
 
   static std::string_view name_of(const MatmulPoint&) { return to_text(OpKind::matmul); }

@@ -15,9 +15,11 @@ struct CalibrationRequest {
   std::string backend = "cpu";
   SweepSize size = SweepSize::full;
   /// Time to spend. The sweep is measured in order of importance spread over its range; what does
-  /// not fit is left out and counted.
+  /// not fit is left out and counted. What remains goes into a second pass: a point's two samples lie
+  /// far apart in time, and the faster is kept, since other processes and other virtual machines
+  /// only ever add time.
   Seconds budget{50};
-  /// Called after each point: what is being measured, points done, of how many.
+  /// Called after each point: what is being measured, points done, of how many (both passes).
   std::function<void(const std::string& what, std::size_t done, std::size_t of)> progress;
 };
 

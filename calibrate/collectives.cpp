@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <barrier>
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <vector>
 
 #include "base/error.h"
@@ -14,55 +16,103 @@
 namespace plimsoll {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDeadline{60'000};
 constexpr std::int64_t kMostSets = 64;
 
+/// The op that produces an operand touches more than that: a linear layer reads an input of up to
+/// four times its output (ffn_hidden = 4 x hidden), and a weight matrix of a few MiB. So most of
+/// the operand has left the core's own cache when the communication begins.
+constexpr std::int64_t kInputsPerOutput = 4;
+constexpr Bytes kWeights{std::int64_t{2} << 20};
+
+/// Groups side by side, as many as there are cores for: the inner ranks.
 Grid grid_for(OpKind kind, std::int64_t ranks) {
   Grid grid;
+  grid.degree[std::size_t(Axis::mp)] = std::max(std::int64_t{1}, available_cores() / ranks);
   grid.degree[std::size_t(kind == OpKind::send ? Axis::pp : Axis::dp)] = ranks;
   return grid;
 }
 
-Communicator::Ticket post(Communicator& communicator, OpKind kind, std::int64_t rank, Bytes payload,
+/// What one rank works on: its operands, and the other memory that producing them touches.
+class Operands {
+ public:
+  Operands(Bytes payload, Bytes footprint)
+      : payload_(payload),
+        sets_(std::clamp(footprint.count() / payload.count(), std::int64_t{1}, kMostSets)),
+        beside_(std::min(payload * kInputsPerOutput + kWeights, footprint)),
+        pool_(payload * sets_),
+        other_(beside_) {
+    std::fill_n(floats(other_), count(beside_), 0.25f);
+  }
+
+  /// The i-th operand, freshly written.
+  std::byte* produce(std::int64_t i) {
+    std::byte* data = pool_.memory().data() + i % sets_ * payload_.count();
+    std::fill_n(reinterpret_cast<float*>(data), count(payload_), 0.5f);
+    for (float* at = floats(other_); at < floats(other_) + count(beside_); ++at) *at = -*at;
+    return data;
+  }
+
+ private:
+  static float* floats(const Pool& pool) { return reinterpret_cast<float*>(pool.memory().data()); }
+  static std::int64_t count(Bytes bytes) { return bytes.count() / std::int64_t(sizeof(float)); }
+
+  Bytes payload_;
+  std::int64_t sets_;
+  Bytes beside_;
+  Pool pool_, other_;
+};
+
+Communicator::Ticket post(Communicator& communicator, OpKind kind, bool sends, Bytes payload,
                           std::byte* data) {
   const CommunicationLabel label{0, "calibrate", 0};
   if (kind == OpKind::send) {
-    return rank == 0 ? communicator.post_send(1, payload, data, label)
-                     : communicator.post_recv(-1, payload, data, label);
+    return sends ? communicator.post_send(1, payload, data, label)
+                 : communicator.post_recv(-1, payload, data, label);
   }
   const std::int64_t elements = payload.count() / bytes_of(DType::f32).count();
   return communicator.post_collective(kind, Group{{Axis::dp}, false}, Reduction::sum, DType::f32,
                                       elements, data, label);
 }
 
-std::vector<Seconds> timings_of(OpKind kind, std::int64_t ranks, Bytes payload, Bytes footprint,
-                                std::int64_t samples) {
-  const auto communicators =
-      make_local_communicators(grid_for(kind, ranks), kDeadline, std::chrono::steady_clock::now());
-  const std::int64_t room = footprint.count() / payload.count();
-  const std::int64_t sets = std::clamp(room, std::int64_t{1}, kMostSets);
-  std::barrier<> together(ranks);
-  std::vector<Seconds> timings;
-  run_together(ranks, [&](std::int64_t rank) {
+/// Runs `work` on one thread per rank of the grid; a failure reaches the others and the caller.
+void run_ranks(std::vector<std::unique_ptr<Communicator>>& communicators, std::barrier<>& together,
+               const std::function<void(Communicator&, std::int64_t rank)>& work) {
+  run_together(std::int64_t(communicators.size()), [&](std::int64_t rank) {
     Communicator& communicator = *communicators[std::size_t(rank)];
     try {
-      const Pool pool(payload * sets);
-      const std::int64_t floats = payload.count() / std::int64_t(sizeof(float));
-      for (std::int64_t i = -2; i < samples; ++i) {  // two for warm-up
-        std::byte* data = pool.memory().data() + (i + 2) % sets * payload.count();
-        std::fill_n(reinterpret_cast<float*>(data), floats, 0.5f);
-        together.arrive_and_wait();
-        const CommunicationTimes times =
-            communicator.wait(post(communicator, kind, rank, payload, data));
-        if (rank == 0 && i >= 0) timings.push_back((times.end - times.begin).seconds());
-      }
+      work(communicator, rank);
     } catch (const std::exception& error) {
       communicator.abort(error.what());
       together.arrive_and_drop();
       throw;
     }
   });
-  return timings;
+}
+
+std::vector<Seconds> timings_of(OpKind kind, std::int64_t ranks, Bytes payload, Bytes footprint,
+                                std::int64_t samples) {
+  const Grid grid = grid_for(kind, ranks);
+  const std::int64_t groups = grid[Axis::mp];
+  auto communicators = make_local_communicators(grid, kDeadline, Clock::now());
+  std::barrier<> together(grid.world_size());
+  std::vector<std::vector<Seconds>> timings{std::size_t(groups)};
+  run_ranks(communicators, together, [&](Communicator& communicator, std::int64_t rank) {
+    Operands operands(payload, footprint);
+    const bool first = rank < groups;              // of its group: mp is the inner axis
+    for (std::int64_t i = -2; i < samples; ++i) {  // two for warm-up
+      std::byte* data = operands.produce(i + 2);
+      together.arrive_and_wait();
+      const CommunicationTimes times =
+          communicator.wait(post(communicator, kind, first, payload, data));
+      if (first && i >= 0)
+        timings[std::size_t(rank)].push_back((times.end - times.begin).seconds());
+    }
+  });
+  std::vector<Seconds> all;
+  for (const auto& group : timings) all.insert(all.end(), group.begin(), group.end());
+  return all;
 }
 
 }  // namespace
@@ -82,6 +132,35 @@ CollectivePoint measure_collective(OpKind kind, std::int64_t ranks, Bytes payloa
     if (second.spread / second.median < first_spread) point.time = second;
   }
   return point;
+}
+
+Sample measure_wake_up(std::int64_t samples) {
+  const Clock::time_point epoch = Clock::now();
+  const auto now = [&] {
+    return Picoseconds(std::chrono::nanoseconds(Clock::now() - epoch).count() * 1000);
+  };
+  Grid grid;
+  grid.degree[std::size_t(Axis::pp)] = 2;
+  auto communicators = make_local_communicators(grid, kDeadline, epoch);
+  std::barrier<> together(2);
+  std::vector<Seconds> delays;
+  run_ranks(communicators, together, [&](Communicator& communicator, std::int64_t rank) {
+    float value = 0;
+    const Bytes size{std::int64_t{sizeof(value)}};
+    auto* data = reinterpret_cast<std::byte*>(&value);
+    for (std::int64_t i = -1; i < samples; ++i) {
+      together.arrive_and_wait();
+      const Clock::time_point began = Clock::now();
+      // The sender is busy for longer than the receiver stays awake.
+      while (rank == 0 && Clock::now() - began < 3 * kLooksBeforeSleep) {
+      }
+      const CommunicationTimes times =
+          communicator.wait(post(communicator, OpKind::send, rank == 0, size, data));
+      const Picoseconds returned = now();
+      if (rank == 1 && i >= 0) delays.push_back((returned - times.end).seconds());
+    }
+  });
+  return summarize(delays);
 }
 
 }  // namespace plimsoll

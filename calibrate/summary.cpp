@@ -56,6 +56,8 @@ std::string calibration_summary(const MachineCalibration& machine) {
   }
   text += fmt::format("dispatch: {} per op, {} per call\n", to_text(calibration.dispatch_op.median),
                       to_text(calibration.dispatch_call.median));
+  text += fmt::format("a rank that waits longer than {} sleeps, and wakes up {} late\n",
+                      to_text(calibration.sleeps_after), to_text(calibration.wake_up.median));
   text += fmt::format("peak {}, memory {} per core\n", to_text(*machine.cluster.device.peak_fp32),
                       to_text(machine.cluster.device.memory_bandwidth));
   if (machine.left_out > 0) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "calibrate/bench_case.h"
+#include "runtime/communicator.h"
 
 namespace plimsoll {
 namespace {
@@ -12,6 +13,8 @@ using Sizes = std::vector<std::int64_t>;
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 /// Larger products run at the rate of those below; they would only take time.
 constexpr Flops kLargest{3.5e9};
+/// Larger groups of the local communicator are extrapolated.
+constexpr std::int64_t kMostRanks = 16;
 
 /// Adds a point unless it is there already or too large.
 void add(std::vector<MatmulPoint>& to, MatmulShape shape, bool transpose_a, bool transpose_b,
@@ -107,15 +110,22 @@ std::vector<CollectivePoint> collective_sweep(SweepSize size) {
   const std::int64_t largest = size == SweepSize::quick ? 64 * kKiB : 64 * kMiB;
   std::vector<CollectivePoint> points;
   const auto add_sizes = [&](OpKind kind, std::int64_t ranks) {
-    for (std::int64_t bytes = 256; bytes <= largest; bytes *= 4) {
+    for (std::int64_t bytes = 256; bytes <= largest;) {
       CollectivePoint point;
       point.kind = kind;
       point.ranks = ranks;
       point.payload = Bytes(bytes);
       points.push_back(point);
+      // Closer where the operands leave one cache after the other.
+      bytes *= bytes >= 64 * kKiB && bytes < 16 * kMiB && size != SweepSize::quick ? 2 : 4;
     }
   };
-  for (std::int64_t ranks : {2, 4}) {
+  // More ranks than cores take turns: no basis for predictions, but four are a common request.
+  Sizes group_sizes = {2, 4};
+  for (std::int64_t ranks = 8; ranks <= std::min(kMostRanks, available_cores()); ranks *= 2) {
+    group_sizes.push_back(ranks);
+  }
+  for (std::int64_t ranks : group_sizes) {
     for (OpKind kind : {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather}) {
       add_sizes(kind, ranks);
     }

@@ -22,7 +22,7 @@ std::vector<MatmulPoint> matmul_sweep(SweepSize size);
 /// Kinds, bytes and rows of memory-bound ops.
 std::vector<OpPoint> memory_sweep(SweepSize size);
 
-/// Collectives among 2 and 4 ranks, and sends.
+/// Collectives among 2 and 4 ranks, and 8 and 16 where there are as many cores; and sends.
 std::vector<CollectivePoint> collective_sweep(SweepSize size);
 
 Flops flops_of(const MatmulShape& shape);

@@ -68,6 +68,9 @@ struct Calibration {
   std::int64_t busy_cores = 0;        ///< cores that ran the same op at once while measuring
   Sample dispatch_op;                 ///< host time per op of a real Program on the null backend
   Sample dispatch_call;               ///< host time per call on top
+  /// From the completion of a communication to the return of a rank that slept while it waited.
+  Sample wake_up;
+  Seconds sleeps_after;  ///< ranks that wait for less than this do not sleep
   std::vector<MatmulPoint> matmuls;
   std::vector<OpPoint> ops;
   std::vector<CollectivePoint> collectives;

@@ -135,10 +135,11 @@ Json points_json(const std::vector<Point>& points, To to) {
   return array;
 }
 
-/// A fit over ops and calls, which may find that one of them costs nothing on top.
-Sample dispatch_from(JsonObject object) { return sample_from(object, 0); }
+/// Host times, which may be nothing: dispatch is a fit over ops and calls, and may find that one of
+/// them costs nothing on top; a runtime may not sleep.
+Sample host_time_from(JsonObject object) { return sample_from(object, 0); }
 
-Json dispatch_json(const Sample& sample) {
+Json host_time_json(const Sample& sample) {
   Json object = Json::object();
   add_sample(object, sample);
   return object;
@@ -171,8 +172,10 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   if (!is_date(calibration.date)) object.fail("date", "an ISO date (2026-11-20) is required");
   calibration.versions = object.texts("versions");
   calibration.busy_cores = object.integer("busy_cores", 0, std::int64_t{1} << 20);
-  calibration.dispatch_op = dispatch_from(object.object("dispatch_op"));
-  calibration.dispatch_call = dispatch_from(object.object("dispatch_call"));
+  calibration.dispatch_op = host_time_from(object.object("dispatch_op"));
+  calibration.dispatch_call = host_time_from(object.object("dispatch_call"));
+  calibration.wake_up = host_time_from(object.object("wake_up"));
+  calibration.sleeps_after = Seconds(object.number("sleeps_after_s", 0, kMostSeconds));
   calibration.matmuls = points_from<MatmulPoint>(object, "matmuls", matmul_from);
   calibration.ops = points_from<OpPoint>(object, "ops", op_from);
   calibration.collectives = points_from<CollectivePoint>(object, "collectives", collective_from);
@@ -190,8 +193,10 @@ std::string calibration_text(const Calibration& calibration) {
                     {"date", calibration.date},
                     {"versions", calibration.versions},
                     {"busy_cores", calibration.busy_cores},
-                    {"dispatch_op", dispatch_json(calibration.dispatch_op)},
-                    {"dispatch_call", dispatch_json(calibration.dispatch_call)},
+                    {"dispatch_op", host_time_json(calibration.dispatch_op)},
+                    {"dispatch_call", host_time_json(calibration.dispatch_call)},
+                    {"wake_up", host_time_json(calibration.wake_up)},
+                    {"sleeps_after_s", calibration.sleeps_after.value()},
                     {"matmuls", points_json(calibration.matmuls, matmul_json)},
                     {"ops", points_json(calibration.ops, op_json)},
                     {"collectives", points_json(calibration.collectives, collective_json)}});

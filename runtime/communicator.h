@@ -65,6 +65,11 @@ class RankFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// A rank of the local communicator with a core of its own looks for this long before it sleeps:
+/// ten to forty times what waking up costs it (25 to 100 us on a virtual machine), so that only
+/// waits which are long anyway pay for it. Where ranks outnumber cores, they sleep at once.
+inline constexpr std::chrono::microseconds kLooksBeforeSleep{1000};
+
 /// Cores this process may use.
 std::int64_t available_cores();
 

@@ -162,4 +162,9 @@ Picoseconds CostModel::dispatch_call() const {
   return calibration_ ? to_picoseconds(calibration_->dispatch_call.median) : Picoseconds(0);
 }
 
+Waking CostModel::waking() const {
+  if (!calibration_) return {};
+  return {to_picoseconds(calibration_->wake_up.median), to_picoseconds(calibration_->sleeps_after)};
+}
+
 }  // namespace plimsoll

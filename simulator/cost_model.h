@@ -14,6 +14,7 @@
 #include "models/cluster.h"
 #include "models/framework.h"
 #include "simulator/collective_cost.h"
+#include "simulator/engine.h"
 #include "simulator/estimate.h"
 #include "simulator/matmul_curves.h"
 #include "simulator/size_curve.h"
@@ -41,6 +42,7 @@ class CostModel {
 
   Picoseconds dispatch_op() const;    ///< host time to issue one op, at least 1 ps
   Picoseconds dispatch_call() const;  ///< host time on top for each call
+  Waking waking() const;              ///< what sleeping while it waits costs a host
   /// True when the host runs the ops itself and a transfer runs on the core of the last arriver.
   bool host_executes() const { return cluster_.device.kind == DeviceKind::cpu_core; }
   const Cluster& cluster() const { return cluster_; }

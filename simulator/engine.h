@@ -23,13 +23,20 @@ struct Item {
   std::vector<std::uint32_t> waits;  ///< earlier items of the same rank that must have finished
 };
 
+/// What waiting costs a host that sleeps (Execution::host).
+struct Waking {
+  Picoseconds delay;  ///< from the end of what it waited for until it goes on
+  Picoseconds after;  ///< waits that are shorter cost nothing
+};
+
 /// The device's rule for who does the work.
 enum class Execution : std::uint8_t {
   /// Streams run by themselves; the host only issues (GPUs). An item is ready when it was issued,
   /// its predecessor on the stream ended and its waits ended.
   streams,
   /// The host runs every item itself, in issue order, before it issues the next: it blocks until
-  /// the waits ended, spends the dispatch time, then runs a local item. A rendezvous is posted; it
+  /// the waits ended (and a while longer, see Waking), spends the dispatch time, then runs a local
+  /// item. A rendezvous is posted; it
   /// arrives when the rank's previous rendezvous on that stream ended, and runs on the core of the
   /// last arriver: the host that posted last, or that ran what a posted one was held by. Of several
   /// that arrive at the same instant, each is charged (which keeps folded and unfolded simulations
@@ -52,6 +59,6 @@ struct EngineResult {
 /// One run. starts[r]: when rank r's host begins; empty: all at 0. Every rank that issues
 /// rendezvous id is a participant of it; one that never completes breaks an invariant.
 EngineResult run_engine(std::span<const std::vector<Item>> ranks, Execution execution,
-                        std::span<const Picoseconds> starts = {});
+                        std::span<const Picoseconds> starts = {}, const Waking& waking = {});
 
 }  // namespace plimsoll

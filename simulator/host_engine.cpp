@@ -39,7 +39,8 @@ struct HostEngine::Building {
   std::vector<std::uint32_t> last_rendezvous;                   // by stream
 };
 
-HostEngine::HostEngine(std::span<const std::vector<Item>> ranks) {
+HostEngine::HostEngine(std::span<const std::vector<Item>> ranks, const Waking& waking)
+    : waking_(waking) {
   std::size_t count = 0;
   for (const std::vector<Item>& items : ranks) count += items.size();
   INVARIANT(count < kNone, "too many items for one simulation");
@@ -179,7 +180,10 @@ class HostRun {
         waiter_[awaited] = rank;
         return false;
       }
-      state.clock = std::max(state.clock, times_[awaited].end);
+      const Picoseconds end = times_[awaited].end;
+      if (end <= state.clock) continue;
+      const bool slept = end - state.clock >= engine_.waking_.after;
+      state.clock = slept ? end + engine_.waking_.delay : end;
     }
     return true;
   }

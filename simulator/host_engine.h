@@ -14,7 +14,7 @@ namespace plimsoll {
 class HostEngine {
  public:
   /// Every rank that issues rendezvous id is a participant of it.
-  explicit HostEngine(std::span<const std::vector<Item>> ranks);
+  explicit HostEngine(std::span<const std::vector<Item>> ranks, const Waking& waking = {});
 
   /// starts[r]: when rank r's host begins. A rendezvous that never completes breaks an invariant
   /// (verify_together has refused such programs).
@@ -37,6 +37,7 @@ class HostEngine {
   struct Building;
   void add_rank(const std::vector<Item>& items, Building& building);
 
+  Waking waking_;
   std::vector<std::uint32_t> first_item_;  ///< by rank, one more than ranks
   std::vector<FlatItem> items_;
   std::vector<std::uint32_t> waits_;  ///< indices into items_

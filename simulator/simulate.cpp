@@ -20,9 +20,9 @@ constexpr int kMostSteps = 8;
 class Step {
  public:
   Step(std::span<const Expansion> expansions, const Topology& topology, const RankChoice& choice,
-       bool host_executes) {
-    if (host_executes) {
-      host_.emplace(host_items(expansions, topology, choice));
+       const CostModel& costs) {
+    if (costs.host_executes()) {
+      host_.emplace(host_items(expansions, topology, choice), costs.waking());
     } else {
       streams_.emplace(expansions, topology, choice);
     }
@@ -222,7 +222,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   const std::vector<Expansion> expansions = expand(programs, costs);
   const Topology topology = resolve_links(expansions, costs);
   const RankChoice choice = choose_ranks(topology, folding);
-  Step step(expansions, topology, choice, costs.host_executes());
+  Step step(expansions, topology, choice, costs);
   const SteadyState steady = run_to_steady_state(step, choice.representatives.size());
 
   Simulation simulation;

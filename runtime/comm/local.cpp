@@ -23,11 +23,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A rank with a core of its own looks for this long before it sleeps: ten to forty times what
-/// waking up costs it (25 to 100 us on a virtual machine, Calibration::wake_up), so that only waits
-/// which are long anyway pay for it.
-constexpr std::chrono::microseconds kLook{1000};
-
 /// Tells the core that this is a loop of looks.
 void pause_core() {
 #if defined(__x86_64__)
@@ -300,7 +295,7 @@ void LocalCommunicator::look_for(const Exchange& exchange, Clock::time_point beg
   for (int look = 0; look < kYields && !hub_->core_each && !done(); ++look) {
     std::this_thread::yield();
   }
-  while (hub_->core_each && !done() && Clock::now() - began < kLook) {
+  while (hub_->core_each && !done() && Clock::now() - began < kLooksBeforeSleep) {
     for (int pause = 0; pause < kPauses && !done(); ++pause) pause_core();
   }
 }

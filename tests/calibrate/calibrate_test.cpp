@@ -50,6 +50,7 @@ TEST(Calibrate, QuickRunMeasuresEverythingAndItsFilesReadBack) {
   EXPECT_EQ(machine.cluster.devices_per_node, available_cores());
   EXPECT_EQ(machine.cluster.device.kind, DeviceKind::cpu_core);
   EXPECT_NE(machine.cluster.source.find("measured"), std::string::npos);
+  expect_sample(calibration.wake_up);
   EXPECT_NE(calibration_summary(machine).find("all_reduce of 4"), std::string::npos);
 }
 
@@ -78,6 +79,12 @@ TEST(Collectives, LargerPayloadsTakeLonger) {
     return measure_collective(OpKind::all_reduce, 2, Bytes(bytes), Bytes(1 << 22), 15).time.median;
   };
   EXPECT_GT(time(1 << 22), time(1 << 10));  // 4096 times the bytes
+}
+
+TEST(Collectives, ASleepingRankWakesUpLate) {
+  const Sample sample = measure_wake_up(7);
+  expect_sample(sample);
+  EXPECT_LT(sample.median.value(), 1);  // well before the deadline
 }
 
 TEST(Dispatch, EveryOpAndCallTakesSomeTime) {

@@ -17,6 +17,8 @@ Calibration example() {
           .busy_cores = 2,
           .dispatch_op = {Seconds(2.5e-7), Seconds(1e-9), 11, true},
           .dispatch_call = sample,
+          .wake_up = sample,
+          .sleeps_after = Seconds(1e-3),
           .matmuls = {{.shape = {2, 128, 64, 32},
                        .transpose_a = true,
                        .accumulate = true,
@@ -33,7 +35,7 @@ TEST(Calibration, RoundTripsExactly) {
   EXPECT_EQ(parse_calibration(calibration_text(calibration), "f"), calibration);
   Calibration empty;
   empty.date = "2026-11-20T10:11:12Z";
-  empty.dispatch_op = empty.dispatch_call = calibration.dispatch_op;
+  empty.dispatch_op = empty.dispatch_call = empty.wake_up = calibration.dispatch_op;
   EXPECT_EQ(parse_calibration(calibration_text(empty), "f"), empty);
 }
 
@@ -83,6 +85,12 @@ TEST(Calibration, Refusals) {
   Calibration free_calls = example();  // dispatch is a fit: calls may cost nothing on top of ops
   free_calls.dispatch_call.median = Seconds(0);
   EXPECT_EQ(refusal(free_calls), "");
+  Calibration dreamer = example();
+  dreamer.sleeps_after = Seconds(-1);
+  EXPECT_EQ(refusal(dreamer).rfind("f: at /sleeps_after_s: found -1.0", 0), 0u) << refusal(dreamer);
+  dreamer = example();
+  dreamer.wake_up.samples = 3;
+  EXPECT_EQ(refusal(dreamer).rfind("f: at /wake_up/samples: found 3", 0), 0u) << refusal(dreamer);
   Calibration misplaced = example();
   misplaced.ops[0].kind = OpKind::all_gather;
   EXPECT_NE(refusal(misplaced).find("/ops/0/kind: found \"all_gather\"; a memory-bound op"),

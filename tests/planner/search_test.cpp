@@ -264,7 +264,7 @@ TEST(Search, APeakBelowWhatWasMeasuredIsRefused) {
   cluster.device.peak_fp32 = FlopsPerSecond(1e9);
   const Sample time = {Seconds(1e-6), Seconds(0), 7, false};
   Calibration calibration;
-  calibration.dispatch_op = calibration.dispatch_call = time;
+  calibration.dispatch_op = calibration.dispatch_call = calibration.wake_up = time;
   calibration.matmuls = {{.shape = {1, 1024, 1024, 1024}, .time = time}};  // 2 PFLOP/s
   const CostModel costs(cluster, calibration, bundled_framework());
   EXPECT_THROW(search(nano_request(1), costs), InputError);

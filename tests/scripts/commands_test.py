@@ -234,7 +234,8 @@ def other_devices(cases):
     sample = {"median_s": 1e-6, "spread_s": 0.0, "samples": 7, "unsteady": False}
     calibration = write_json(cases.folder / "calibration-of-another.json", {
         "device": "other-core", "backend": "cpu", "date": "2024-01-01", "versions": [],
-        "busy_cores": 1, "dispatch_op": sample, "dispatch_call": sample, "matmuls": [], "ops": [],
+        "busy_cores": 1, "dispatch_op": sample, "dispatch_call": sample, "wake_up": sample,
+        "sleeps_after_s": 0.001, "matmuls": [], "ops": [],
         "collectives": []})
     cases.refuses("a calibration of another device", NANO, BAD_INPUT, "other-core", "test-core",
                   calibration.name, "/device", arguments=("--calibration", calibration))

@@ -156,6 +156,21 @@ TEST(EngineHost, ABlockedHostIsWokenByTheLastOfItsWaits) {
   expect_times(result.times[0][2], 33, 33, 43);
 }
 
+TEST(EngineHost, WhoSleepsWakesUpLate) {
+  // Rank 1 comes to the meeting at 100; rank 0 waits for it from 1 to 105, or from 91 on.
+  for (const std::int64_t work : {0, 90}) {
+    const std::vector<Rank> ranks = {
+        {local(1, work), meet(1, 1, 5), local(1, 10, 0, {1})},
+        {local(1, 98), meet(1, 1, 5), local(1, 10, 0, {1})},
+    };
+    const Waking waking{Picoseconds(7), Picoseconds(50)};
+    const EngineResult result = run_engine(ranks, Execution::host, {}, waking);
+    const std::int64_t late = work == 0 ? 7 : 0;  // too short a wait to fall asleep
+    expect_times(result.times[0][2], 106 + late, 106 + late, 116 + late);
+    expect_times(result.times[1][2], 106, 106, 116);  // it did the work and did not wait
+  }
+}
+
 // Two stages, three micro-batches, forward 1000, backward 2000, transfers 1: a third of the step is
 // bubble on each stage.
 TEST(EngineStreams, PipelineBubbleOfOneForwardOneBackward) {
