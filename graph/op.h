@@ -44,7 +44,15 @@ enum class OpKind : std::uint8_t {
   merge_heads_backward,     ///< (dy [n,a*d]) -> dcontext [b,a,s,d]
   causal_softmax,           ///< (scores [b,a,s,s]) -> probabilities, 0 above the diagonal
   causal_softmax_backward,  ///< (dp, p) -> dscores
-  logits_max,               ///< (logits [n,v]) -> max [n] over real vocabulary columns
+  // Kernels of other frameworks; the bundled runtime has none for them.
+  flash_attention,  ///< (qkv [n,3,a,d]) -> (y [n,a*d], log_sum_exp f32 [b,a,s]), causal; the scores
+                    ///< never reach memory (Dao et al. 2022, arXiv 2205.14135)
+  flash_attention_backward,  ///< (dy, qkv, y, log_sum_exp) -> dqkv; repeats the scores inside
+  bias_gelu,                 ///< (x [n,m], bias [m]) -> gelu(x + bias)
+  bias_gelu_backward,        ///< (dy, x, bias) -> dx; the gradient of the bias is its column sum
+  bias_residual_add,         ///< (x [n,m], bias [m], residual [n,m]) -> x + bias + residual
+  cast,                      ///< (x) -> x in another floating-point type
+  logits_max,                ///< (logits [n,v]) -> max [n] over real vocabulary columns
   logits_sum_exp,  ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit -
                    ///< max}
   token_loss,  ///< (max, stats, scalars) -> (log_sum_exp [n], scalars with loss += weighted sum)
@@ -60,12 +68,15 @@ enum class OpKind : std::uint8_t {
   recv,            ///< () -> x
   // Once per step. `scalars` is the f32 [kScalars] tensor below; state tensors (scalars, arenas,
   // parameter gradients) appear as input and output under the same id.
-  begin_step,    ///< (scalars) -> scalars: step += 1, loss = 0
-  fill,          ///< () -> x = value
-  squared_norm,  ///< (gradients arena) -> sum [1] over owned segments of norm weight * g^2
-  clip_factor,   ///< (sum [1], scalars) -> scalars: gradient_norm = sqrt(sum), clip = min(1,
-                 ///< limit/norm)
-  adamw,         ///< (parameters, gradients, m, v arenas, scalars) -> (parameters, m, v) in place
+  begin_step,       ///< (scalars) -> scalars: step += 1, loss = 0
+  fill,             ///< () -> x = value
+  squared_norm,     ///< (gradients arena) -> sum [1] over owned segments of norm weight * g^2
+  clip_factor,      ///< (sum [1], scalars) -> scalars: gradient_norm = sqrt(sum), clip = min(1,
+                    ///< limit/norm)
+  cast_parameters,  ///< (masters: arena of the owned elements) -> parameters arena, of which this
+                    ///< rank's parts are written in its type
+  adamw,            ///< (parameters or masters p, gradients, m, v arenas, scalars) -> (p, m, v), in
+                    ///< place
 };
 /// Elements of the per-step device scalars.
 enum class Scalar : std::uint8_t { step, loss, gradient_norm, clip };
@@ -105,9 +116,9 @@ struct NormParams {  // layer_norm, layer_norm_backward
   double epsilon = 1e-5;
   bool operator==(const NormParams&) const = default;
 };
-struct AttentionParams {  // attention, split/merge heads: to fold and unfold [b,s]
+struct AttentionParams {  // (flash_)attention, split/merge heads: to fold and unfold [b,s]
   std::int64_t sequence = 0;
-  double scale = 1;  ///< attention only
+  double scale = 1;  ///< (flash_)attention only
   bool operator==(const AttentionParams&) const = default;
 };
 struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cross_entropy_backward,

@@ -77,6 +77,54 @@ Verdict check_bias(const Op& op, Tensors tensors) {
   return row_fits(in(op, tensors, 0), gradient ? out(op, tensors, 0) : in(op, tensors, 1), "bias");
 }
 
+Verdict check_bias_residual(const Op& op, Tensors tensors) {
+  if (elements(in(op, tensors, 2).shape) != elements(out(op, tensors, 0).shape)) {
+    return Verdict::no("the residual and the output differ in size");
+  }
+  return row_fits(in(op, tensors, 0), in(op, tensors, 1), "bias");
+}
+
+Verdict check_bias_gelu(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::bias_gelu_backward;
+  const Tensor& x = in(op, tensors, backward ? 1 : 0);
+  if (elements(x.shape) != elements(out(op, tensors, 0).shape)) {
+    return Verdict::no("x and the output differ in size");
+  }
+  return row_fits(x, in(op, tensors, backward ? 2 : 1), "bias");
+}
+
+bool is_floating(const Tensor& tensor) { return tensor.dtype != DType::i32; }
+
+Verdict check_cast(const Op& op, Tensors tensors) {
+  const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
+  if (!is_floating(x) || !is_floating(y)) return Verdict::no("casts are between floating types");
+  if (x.dtype == y.dtype) return Verdict::no("input and output have the same dtype");
+  if (op.kind == OpKind::cast_parameters) {
+    return elements(x.shape) <= elements(y.shape)
+               ? Verdict::yes()
+               : Verdict::no("masters are not a part of the parameters");
+  }
+  return elements(x.shape) == elements(y.shape) ? Verdict::yes()
+                                                : Verdict::no("input and output differ in size");
+}
+
+/// Elements of qkv [n,3,a,d], y [n,a*d] and log_sum_exp [b,a,s] fit each other.
+Verdict check_flash_attention(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::flash_attention_backward;
+  const Shape& qkv = in(op, tensors, backward ? 1 : 0).shape;
+  const Tensor& y = backward ? in(op, tensors, 2) : out(op, tensors, 0);
+  const Tensor& log_sum_exp = backward ? in(op, tensors, 3) : out(op, tensors, 1);
+  if (qkv.size() != 4 || qkv[1] != 3) return Verdict::no("qkv is not [n,3,a,d]");
+  if (qkv[0] % std::get<AttentionParams>(op.params).sequence != 0) {
+    return Verdict::no("qkv is not whole sequences");
+  }
+  if (elements(y.shape) != qkv[0] * qkv[2] * qkv[3]) return Verdict::no("y is not [n,a*d]");
+  if (elements(log_sum_exp.shape) != qkv[0] * qkv[2] || log_sum_exp.dtype != DType::f32) {
+    return Verdict::no("log_sum_exp is not f32 [b,a,s]");
+  }
+  return Verdict::yes();
+}
+
 Verdict check_position(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::position_add_backward;
   const Shape& x = in(op, tensors, 0).shape;
@@ -119,8 +167,11 @@ Verdict check_squared_norm(const Op& op, Tensors tensors) {
 
 Verdict check_adamw(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
-  if (count(0) != count(1)) return Verdict::no("parameters and gradients differ in size");
-  if (count(2) != count(3) || count(2) > count(0))
+  const bool masters = in(op, tensors, 0).role == TensorRole::master_parameter;
+  if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
+  if (!masters && count(0) != count(1))
+    return Verdict::no("parameters and gradients differ in size");
+  if (count(2) != count(3) || count(2) > count(1))
     return Verdict::no("moments are not one part of the parameters");
   return is_scalars(in(op, tensors, 4)) ? Verdict::yes() : Verdict::no("needs the step scalars");
 }
@@ -241,6 +292,13 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {merge_heads_backward, memory_bound, 1, 1, 1, kAttention, -1, 0, check_heads},
     {causal_softmax, memory_bound, 1, 1, 1, kNone, -1, 0, elementwise},
     {causal_softmax_backward, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
+    {flash_attention, OpClass::attention, 1, 1, 2, kAttention, -1, 0, check_flash_attention},
+    {flash_attention_backward, OpClass::attention, 4, 4, 1, kAttention, -1, 0,
+     check_flash_attention},
+    {bias_gelu, memory_bound, 2, 2, 1, kNone, -1, 0, check_bias_gelu},
+    {bias_gelu_backward, memory_bound, 3, 3, 1, kNone, -1, 0, check_bias_gelu},
+    {bias_residual_add, memory_bound, 3, 3, 1, kNone, -1, 0, check_bias_residual},
+    {OpKind::cast, memory_bound, 1, 1, 1, kNone, -1, 0, check_cast},
     {logits_max, memory_bound, 1, 1, 1, kVocabulary, -1, 0, check_logits},
     {logits_sum_exp, memory_bound, 3, 3, 1, kVocabulary, -1, 0, check_logits},
     {token_loss, memory_bound, 3, 3, 2, kVocabulary, -1, 0, check_token_loss},
@@ -256,6 +314,7 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {fill, memory_bound, 0, 0, 1, kFill, -1, 0, fine},
     {squared_norm, memory_bound, 1, 1, 1, kFlat, -1, 0, check_squared_norm},
     {clip_factor, memory_bound, 2, 2, 1, kClip, -1, 0, check_clip},
+    {cast_parameters, memory_bound, 1, 1, 1, kNone, -1, 0, check_cast},
     {adamw, memory_bound, 5, 5, 3, kAdam, -1, 0, check_adamw},
 }};
 
@@ -298,7 +357,20 @@ MatmulShape matmul_shape(const Op& op, Tensors tensors) {
   return shape;
 }
 
+DType compute_dtype(const Op& op, Tensors tensors) {
+  for (TensorId id : op.inputs) {
+    if (is_floating(tensors[id.index()])) return tensors[id.index()].dtype;
+  }
+  return tensors[(op.outputs.empty() ? op.inputs.at(0) : op.outputs[0]).index()].dtype;
+}
+
 Flops flops(const Op& op, Tensors tensors) {
+  if (row(op.kind).op_class == OpClass::attention) {
+    const bool backward = op.kind == OpKind::flash_attention_backward;
+    const double qkv = double(elements(in(op, tensors, backward ? 1 : 0).shape));  // 3 n a d
+    const double product = 2 * qkv / 3 * double(std::get<AttentionParams>(op.params).sequence);
+    return Flops((backward ? 5 : 2) * product);
+  }
   if (row(op.kind).op_class != OpClass::matmul) return Flops(0);
   const MatmulShape shape = matmul_shape(op, tensors);
   return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
@@ -319,6 +391,10 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
     case OpKind::adamw:  // parameters, m and v read and written, gradients read: owned elements
                          // only
       return 7 * bytes_of(in(op, tensors, 2));
+    case OpKind::cast_parameters: {
+      const Tensor& masters = in(op, tensors, 0);
+      return bytes_of(masters) + elements(masters.shape) * bytes_of(out(op, tensors, 0).dtype);
+    }
     default:
       break;
   }

@@ -13,6 +13,7 @@ namespace plimsoll {
 enum class OpClass : std::uint8_t {
   abstract,        ///< must be gone after select_kernels / backward
   matmul,          ///< cost by shape
+  attention,       ///< one kernel of several products: cost by flops and bytes moved
   memory_bound,    ///< cost by bytes moved
   collective,      ///< cost by kind, group and bytes
   point_to_point,  ///< send and recv
@@ -36,13 +37,19 @@ const OpRow& row(OpKind kind);
 /// Collectives, sends and receives.
 bool communicates(OpKind kind);
 
-/// Floating-point operations of one execution (multiply-add = 2). Matmul-class ops only count what
-/// MFU counts; memory-bound ops return 0.
+/// Floating-point operations of one execution (multiply-add = 2) of matmul and attention ops; all
+/// others return 0. Attention counts in full, not halved for causality, as MFU does: a kernel that
+/// skips masked blocks does about half. flash_attention is two products, 4 n s a d; its backward
+/// five, 2.5 times that (Dao 2023, arXiv 2307.08691, section 4.1): the repeated scores count here,
+/// and not in HFU, which counts ops of phase recompute.
 Flops flops(const Op& op, std::span<const Tensor> tensors);
 /// Bytes read plus bytes written by one execution (payload bytes for communication).
 Bytes bytes_moved(const Op& op, std::span<const Tensor> tensors);
 /// True when output `i` adds to its old contents (matmul: by its parameter; others: by the table).
 bool accumulates(const Op& op, std::size_t i);
+/// The type an op computes in, which decides its peak rate: that of its first floating-point input
+/// (a weight gradient of bf16 operands may be f32), else of its first output.
+DType compute_dtype(const Op& op, std::span<const Tensor> tensors);
 
 /// Dimensions of a matmul: `batch` times (m x k)(k x n). Shapes come from operands and
 /// MatmulParams::batch_dims.

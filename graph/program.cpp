@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 15> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 16> kSlotKinds = {"parameters",
                                                          "gradients",
                                                          "tied_parameters",
                                                          "tied_gradients",
@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, 15> kSlotKinds = {"parameters",
                                                          "saved",
                                                          "scalars",
                                                          "parameter_arena",
+                                                         "master_parameter_arena",
                                                          "gradient_arena",
                                                          "first_moment_arena",
                                                          "second_moment_arena",

@@ -44,6 +44,7 @@ enum class SlotKind : std::uint8_t {
   saved,            ///< saved-for-backward bundle
   scalars,
   parameter_arena,
+  master_parameter_arena,  ///< mixed precision: the f32 parameters this rank updates
   gradient_arena,
   first_moment_arena,
   second_moment_arena,

@@ -13,6 +13,7 @@ constexpr Bytes mebibytes(std::int64_t count) { return Bytes(count << 20); }
 /// What PyTorch on an NVIDIA GPU has in common over the years.
 Framework pytorch_on_gpu() {
   Framework framework;
+  framework.recompute_repeats_all = true;  // core/tensor_parallel/random.py: CheckpointFunction
   framework.dispatch_op = Seconds(8e-6);
   framework.sources.dispatch =
       "lower end of the 8 to 15 us per op that removing cast ops saved on hosts of V100 GPUs "

@@ -35,7 +35,10 @@ struct Framework {
   bool flash_attention = false;
 
   // Rules of its parallelism.
-  bool selective_recompute = false;   ///< can repeat only the attention core (arXiv 2205.05198)
+  bool selective_recompute = false;  ///< can repeat only the attention core (arXiv 2205.05198)
+  /// What is recomputed is repeated whole, as by torch.utils.checkpoint; else only as far as
+  /// backward reads it.
+  bool recompute_repeats_all = false;
   bool distributed_optimizer = true;  ///< can run sharding_degree > 1
   /// Gradient buckets are reduced while the last micro-batch's backward still runs. Else all
   /// gradients are reduced after it, as one buffer: grad_bucket_bytes changes nothing.

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <optional>
 
 #include "graph/graph.h"
 #include "graph/tensor.h"
@@ -28,6 +28,8 @@ struct Job {
   std::int64_t sequence = 0;
   bool tied_embeddings = true;
   std::int64_t global_batch = 0;  ///< sequences per step
+  /// What matmuls compute in. bf16: mixed precision, with f32 masters, gradients and optimizer
+  /// state.
   DType precision = DType::f32;
   Optimizer optimizer;
   double clip_norm = 1.0;  ///< 0 = no clipping
@@ -41,7 +43,7 @@ Job parse_job(std::string_view text, const std::string& file);
 std::string job_text(const Job& job);  ///< canonical JSON text, ends with a newline
 
 /// Rules inside the file: sizes within the limits of docs/formats.md, heads divide hidden, and what
-/// is not supported yet (kv_heads other than heads, dropout, precision other than fp32). Throws
+/// is not supported yet (kv_heads other than heads, dropout, precision fp16). Throws
 /// InputError at `file`.
 void check_job(const Job& job, const std::string& file);
 

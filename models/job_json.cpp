@@ -138,11 +138,12 @@ void check_job(const Job& job, const std::string& file) {
                        "attention belongs to the llama family, which is not supported yet",
                        job.kv_heads, job.heads));
   }
-  // Lowering a bf16 job as fp32 would predict memory and time of another job.
-  if (job.precision != DType::f32) {
-    refuse(file, "/precision",
-           fmt::format("found {}; only \"fp32\" is supported: mixed precision is not there yet",
-                       precision_text(job.precision)));
+  // fp16 needs loss scaling and steps that are skipped, which no pass adds.
+  if (job.precision != DType::f32 && job.precision != DType::bf16) {
+    refuse(
+        file, "/precision",
+        fmt::format("found {}; \"fp32\" and \"bf16\" are supported: loss scaling is not there yet",
+                    precision_text(job.precision)));
   }
   if (job.dropout != 0) {
     refuse(file, "/dropout",

@@ -73,10 +73,12 @@ void cut_buckets(ArenaLayout& layout, const std::vector<std::int64_t>& ends,
 
 }  // namespace
 
-ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const Job& job,
-                           const Strategy& strategy, std::int64_t stage, std::int64_t alignment) {
+ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                           std::int64_t stage, std::int64_t alignment) {
+  const Strategy& strategy = context.strategy;
   ArenaLayout layout;
-  layout.instances = instances_of(graph, job, strategy, stage);
+  layout.parameter_type = context.job.precision;
+  layout.instances = instances_of(graph, context.job, strategy, stage);
   const std::optional<TensorId> tied = tied_owner(graph);
   std::vector<std::int64_t> ends;  // of each segment, padding included
   const auto add = [&](TensorId id, std::size_t instance, std::int64_t offset, double norm_share) {
@@ -101,8 +103,11 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const Job& j
     add(*tied, layout.instances.size() - 1, layout.elements, 0);
     layout.elements = ends.back();
   }
-  cut_buckets(layout, ends, strategy.pp > 1 ? tied : std::nullopt,
-              strategy.grad_bucket_bytes.count() / kArenaElementBytes);
+  const std::int64_t limit =
+      context.framework.overlap_grad_reduce
+          ? strategy.grad_bucket_bytes.count() / bytes_of(kGradientType).count()
+          : layout.elements;
+  cut_buckets(layout, ends, strategy.pp > 1 ? tied : std::nullopt, limit);
   return layout;
 }
 

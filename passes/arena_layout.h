@@ -7,7 +7,7 @@
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "passes/cut_blocks.h"
-#include "passes/strategy.h"
+#include "passes/pipeline.h"
 
 namespace plimsoll {
 
@@ -29,12 +29,14 @@ struct ArenaLayout {
   /// Elements to the parameter that `tied_parameters` slots bind to, if there is one.
   std::optional<std::int64_t> tied_base;
   std::int64_t elements = 0;  ///< of the arenas, with padding
+  DType parameter_type = DType::f32;
 };
 
 /// Instances in reverse chain order, so that gradients become complete from front to back and
 /// buckets are contiguous. A bucket closes before it would exceed `limit`; a larger parameter is
-/// alone (as in DeepSpeed and PyTorch DDP).
-ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const Job& job,
-                           const Strategy& strategy, std::int64_t stage, std::int64_t alignment);
+/// alone (as in DeepSpeed and PyTorch DDP). A framework that does not overlap reductions with
+/// backward has one bucket, and beside it that of a parameter that two stages share.
+ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                           std::int64_t stage, std::int64_t alignment);
 
 }  // namespace plimsoll

@@ -42,6 +42,7 @@ class BlockBackward {
       Tensor tensor = graph_.at(parameter);
       tensor.name += ".gradient";
       tensor.role = TensorRole::gradient;
+      tensor.dtype = DType::f32;  // whatever the parameter's type: it sums over micro-batches
       tensor.gradient_of = parameter;
       tensor.tied_to.reset();
       tensor.init = Init::none;
@@ -154,6 +155,21 @@ class BlockBackward {
         return contribute(op.inputs[1], dy);
       case OpKind::gelu:
         return unary(op, OpKind::gelu_backward, {dy, op.inputs[0]});
+      case OpKind::bias_gelu: {
+        const TensorId dx = gradient_like(op.inputs[0]);
+        emit(OpKind::bias_gelu_backward, {dy, op.inputs[0], op.inputs[1]}, {dx});
+        emit(OpKind::bias_gradient, {dx}, {parameter_gradient(op.inputs[1])});
+        return contribute(op.inputs[0], dx);
+      }
+      case OpKind::bias_residual_add:
+        emit(OpKind::bias_gradient, {dy}, {parameter_gradient(op.inputs[1])});
+        contribute(op.inputs[2], dy);
+        return contribute(op.inputs[0], dy);
+      case OpKind::cast:
+        return unary(op, OpKind::cast, {dy});
+      case OpKind::flash_attention:
+        return unary(op, OpKind::flash_attention_backward,
+                     {dy, op.inputs[0], op.outputs[0], op.outputs[1]});
       case OpKind::causal_softmax:
         return unary(op, OpKind::causal_softmax_backward, {dy, op.outputs[0]});
       case OpKind::merge_heads:

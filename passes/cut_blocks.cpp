@@ -123,7 +123,8 @@ class RoutineBuilder {
       if (graph_.at(parameter).tied_to) {
         return Home{gradient ? SlotKind::tied_gradients : SlotKind::tied_parameters, {}};
       }
-      return Home{gradient ? SlotKind::gradients : SlotKind::parameters, bundle_offset(parameter)};
+      return Home{gradient ? SlotKind::gradients : SlotKind::parameters,
+                  bundle_offset(parameter, tensor.dtype)};
     }
     if (!block_) return std::nullopt;
     const Block& block = graph_.at(*block_);
@@ -138,6 +139,7 @@ class RoutineBuilder {
   SlotKind arena_slot(TensorId global) const {
     const Tensor& tensor = graph_.at(global);
     if (tensor.role == TensorRole::parameter) return SlotKind::parameter_arena;
+    if (tensor.role == TensorRole::master_parameter) return SlotKind::master_parameter_arena;
     if (tensor.role == TensorRole::gradient) return SlotKind::gradient_arena;
     for (std::size_t i = 0; i < global.index(); ++i) {  // the first of the two moments comes first
       if (graph_.tensors[i].arena && graph_.tensors[i].role == TensorRole::optimizer_state) {
@@ -147,9 +149,9 @@ class RoutineBuilder {
     return SlotKind::first_moment_arena;
   }
 
-  Bytes bundle_offset(TensorId parameter) const {
+  Bytes bundle_offset(TensorId parameter, DType type) const {
     for (const BundleEntry& entry : bundle_->bundle) {
-      if (entry.parameter == parameter) return Bytes(entry.offset * kArenaElementBytes);
+      if (entry.parameter == parameter) return entry.offset * bytes_of(type);
     }
     INVARIANT(false, graph_.at(parameter).name + " is not in its block's bundle");
   }
@@ -171,7 +173,7 @@ class RoutineBuilder {
 
   Bytes slot_bytes(SlotKind kind, TensorId global) const {
     if (kind == SlotKind::parameters || kind == SlotKind::gradients) {
-      return Bytes(bundle_->bundle_elements * kArenaElementBytes);
+      return bundle_->bundle_elements * bytes_of(graph_.at(global).dtype);
     }
     if (kind == SlotKind::saved) {
       Bytes total;
@@ -314,6 +316,11 @@ void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment, C
 bool begins_step(OpKind kind) { return kind == OpKind::begin_step || kind == OpKind::fill; }
 
 }  // namespace
+
+std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
+  const std::int64_t per_block = kBlockAlignment.count() / bytes_of(job.precision).count();
+  return per_block * strategy.sharding_degree;
+}
 
 std::int64_t padded(std::int64_t elements, std::int64_t alignment) {
   return (elements + alignment - 1) / alignment * alignment;

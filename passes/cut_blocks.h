@@ -7,6 +7,7 @@
 
 #include "graph/graph.h"
 #include "graph/program.h"
+#include "passes/strategy.h"
 
 namespace plimsoll {
 
@@ -16,6 +17,9 @@ struct BundleEntry {
   std::int64_t offset = 0, elements = 0;  ///< elements; offsets are multiples of the alignment
 };
 
+/// Elements that parameters are padded to, so that any run of them splits into shards that start on
+/// a block boundary, in the smallest type that has an arena.
+std::int64_t arena_alignment(const Job& job, const Strategy& strategy);
 /// Elements rounded up to a multiple of the alignment.
 std::int64_t padded(std::int64_t elements, std::int64_t alignment);
 

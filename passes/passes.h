@@ -7,8 +7,9 @@
 
 namespace plimsoll {
 
-/// linear -> matmul with the bias fused (or bias_add, if the framework's matmul cannot), attention
-/// -> matmul, causal_softmax, matmul.
+/// linear -> matmul, its bias added by the kernel that the framework has for that: bias_gelu,
+/// bias_residual_add, the matmul itself, or bias_add. Attention -> matmul, causal_softmax, matmul;
+/// or flash_attention, which takes in splitting and merging heads.
 bool select_kernels(Graph& graph, const PassContext& context);
 
 /// Splits parameters along their declared dimension over mp (column, row and vocabulary parallel;
@@ -16,15 +17,24 @@ bool select_kernels(Graph& graph, const PassContext& context);
 /// replicated values meet split ones.
 bool tensor_parallel(Graph& graph, const PassContext& context);
 
+/// Jobs that do not compute in f32: parameters and activations get the job's type, so that
+/// gradients of activations and what stages send get it too. Norm statistics, log-sum-exp and the
+/// loss stay f32; the logits are cast. (Micikevicius et al. 2018, arXiv 1710.03740, and
+/// Megatron-LM's core/transformer/module.py Float16Module.)
+bool mixed_precision(Graph& graph, const PassContext& context);
+
 /// Adds gradient ops block by block, in reverse; parameter gradients accumulate; what backward
-/// reads becomes saved; conjugate pairs become all-reduces.
+/// reads becomes saved; conjugate pairs become all-reduces. Gradients of parameters are f32, and
+/// the weight gradients' matmuls accumulate into them (Megatron-LM's gradient accumulation fusion).
 bool backward(Graph& graph, const PassContext& context);
 
-/// Full recompute: layers save their input only and repeat their forward inside backward, as far
-/// as backward needs it.
+/// Full recompute: layers save their input only and repeat their forward inside backward.
+/// Selective: their attention cores save query, key and value only. As far as backward needs it, or
+/// whole, as Framework::recompute_repeats_all says.
 bool recompute(Graph& graph, const PassContext& context);
 
-/// Zeroing, global norm, clip and AdamW over flat arenas.
+/// Zeroing, global norm, clip and AdamW over flat arenas. In mixed precision an arena of f32
+/// masters is updated and cast to the parameters, once per step.
 bool optimizer_step(Graph& graph, const PassContext& context);
 
 /// Gradients summed over the replicas (dp) before the norm.

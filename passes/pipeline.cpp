@@ -14,24 +14,26 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 7> kPasses = {{
+constexpr std::array<GraphPass, 8> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"tensor_parallel",
      "Splits weights over mp; adds the conjugate pairs that make the result whole.",
      tensor_parallel},
+    {"mixed_precision",
+     "Puts parameters and activations in the job's type; statistics and the loss stay f32.",
+     mixed_precision},
     {"backward", "Adds gradient ops; what they read is saved; conjugate pairs become all-reduces.",
      backward},
-    {"recompute", "Lets layers save their input only and repeat their forward inside backward.",
+    {"recompute", "Drops what layers, or their attention cores, saved; backward repeats it.",
      recompute},
-    {"optimizer_step", "Adds zeroing, global norm, clipping and the update over flat arenas.",
+    {"optimizer_step",
+     "Adds zeroing, global norm, clipping and the update of flat arenas, or of their f32 masters.",
      optimizer_step},
     {"data_parallel", "Sums gradients over the replicas.", data_parallel},
     {"shard_optimizer", "Scatters gradients, updates a part on each rank, gathers parameters.",
      shard_optimizer},
 }};
-
-constexpr std::int64_t kElementsPerBlock = 16;  // kBlockAlignment of f32
 
 void observe(const StageObserver& observer, std::string_view stage, const Graph& graph) {
   const Verdict verdict = verify(graph);
@@ -89,8 +91,7 @@ Graph lower_graph(const PassContext& context, const StageObserver& observer) {
 
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer, Proof proof) {
   const Graph graph = lower_graph(context, observer);
-  // Any run of parameters must split into shards that start on a block boundary.
-  const std::int64_t alignment = kElementsPerBlock * context.strategy.sharding_degree;
+  const std::int64_t alignment = arena_alignment(context.job, context.strategy);
   const CutGraph cut = cut_blocks(graph, alignment);
   if (observer) observer("cut_blocks", [&] { return print(cut); });
   std::vector<Program> programs;

@@ -10,7 +10,7 @@ RoutineId ProgramBuilder::add_routine(const Routine& routine) {
 }
 
 RoutineId ProgramBuilder::payload_routine(const std::string& name, OpKind kind, Phase phase,
-                                          Stream stream, TensorRole role, Bytes bytes,
+                                          Stream stream, TensorRole role, DType type, Bytes bytes,
                                           OpParams params) {
   const auto [found, fresh] =
       payload_routines_.try_emplace({name, bytes}, RoutineId(program.routines.size()));
@@ -21,7 +21,8 @@ RoutineId ProgramBuilder::payload_routine(const std::string& name, OpKind kind, 
   Tensor payload;
   payload.name = "payload";
   payload.role = role;
-  payload.shape = {bytes.count() / kArenaElementBytes};
+  payload.dtype = type;
+  payload.shape = {bytes.count() / bytes_of(type).count()};
   routine.tensors = {payload};
   routine.slots = {{SlotKind::payload, bytes}};
   routine.places = {{0, {}}};

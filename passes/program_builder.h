@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-/// Arenas and their collectives are f32.
-inline constexpr std::int64_t kArenaElementBytes = 4;
+/// The type of gradient arenas, optimizer state, masters and scalars, and of what is reduced.
+inline constexpr DType kGradientType = DType::f32;
 
 class ProgramBuilder {
  public:
@@ -23,7 +23,7 @@ class ProgramBuilder {
   RoutineId add_routine(const Routine& routine);
   /// A routine of one communication op on its payload slot; equal name and size are shared.
   RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
-                            TensorRole role, Bytes bytes, OpParams params);
+                            TensorRole role, DType type, Bytes bytes, OpParams params);
 
   /// Alive from call `begin`; `end` is set when its last use is known (0 until then).
   BufferId add_buffer(std::string name, TensorRole role, Bytes bytes, std::size_t begin,

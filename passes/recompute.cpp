@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -20,31 +21,50 @@ BlockOps ops_of(const Graph& graph, BlockId block) {
   return found;
 }
 
-/// The forward ops that backward needs again, in order: those that some saved value depends on.
-std::vector<Op> needed_again(const Graph& graph, const BlockOps& ops) {
+/// The products and the softmax between query, key, value and the context they give.
+bool in_attention_core(const Graph& graph, const Op& op) {
+  if (op.kind == OpKind::causal_softmax) return true;
+  return op.kind == OpKind::matmul && graph.at(op.inputs[1]).role != TensorRole::parameter;
+}
+
+/// The forward ops that backward repeats, in order: of those that may be (all, or the attention
+/// core), the ones that some value it reads depends on, or every one (`all`).
+std::vector<Op> repeated(const Graph& graph, const BlockOps& ops, Recompute recompute, bool all) {
   std::set<TensorId> needed;
   for (const Op& op : ops.backward) needed.insert(op.inputs.begin(), op.inputs.end());
   std::vector<Op> again;
   for (auto op = ops.forward.rbegin(); op != ops.forward.rend(); ++op) {
-    bool used = false;
-    for (TensorId id : op->outputs)
-      used = used || (needed.contains(id) && graph.at(id).role != TensorRole::scalar);
-    if (!used) continue;
+    if (recompute == Recompute::selective && !in_attention_core(graph, *op)) continue;
+    const bool used = std::any_of(op->outputs.begin(), op->outputs.end(), [&](TensorId id) {
+      return needed.contains(id) && graph.at(id).role != TensorRole::scalar;
+    });
+    if (!used && !all) continue;
     needed.insert(op->inputs.begin(), op->inputs.end());
-    again.insert(again.begin(), *op);
+    again.push_back(*op);
   }
+  std::reverse(again.begin(), again.end());
   return again;
 }
 
-void recompute_block(Graph& graph, BlockId block, std::vector<Op>& out) {
+void recompute_block(Graph& graph, BlockId block, const PassContext& context,
+                     std::vector<Op>& out) {
   BlockOps ops = ops_of(graph, block);
-  std::vector<Op> again = needed_again(graph, ops);
+  const Recompute kind = context.strategy.recompute;
+  std::vector<Op> again = repeated(graph, ops, kind, context.framework.recompute_repeats_all);
   std::map<TensorId, TensorId> copies;
+  const auto rename = [&](Op& op) {
+    bool reads_copy = false;
+    for (TensorId& id : op.inputs) {
+      const auto found = copies.find(id);
+      if (found == copies.end()) continue;
+      id = found->second;
+      reads_copy = true;
+    }
+    return reads_copy;
+  };
   for (Op& op : again) {
     op.phase = Phase::recompute;
-    for (TensorId& id : op.inputs) {
-      if (const auto found = copies.find(id); found != copies.end()) id = found->second;
-    }
+    rename(op);
     for (TensorId& id : op.outputs) {
       Tensor copy = graph.at(id);
       copy.name += ".recomputed";
@@ -53,13 +73,16 @@ void recompute_block(Graph& graph, BlockId block, std::vector<Op>& out) {
     }
   }
   for (const auto& [original, copy] : copies) graph.at(original).role = TensorRole::activation;
-  for (Op& op : ops.backward) {
-    for (TensorId& id : op.inputs) {
-      if (const auto found = copies.find(id); found != copies.end()) id = found->second;
-    }
+  // What is repeated in part is repeated where backward first reads it, so that it lives shortly.
+  std::size_t first = kind == Recompute::full ? 0 : ops.backward.size();
+  for (std::size_t i = 0; i < ops.backward.size(); ++i) {
+    if (rename(ops.backward[i])) first = std::min(first, i);
   }
-  for (const auto* part : {&ops.forward, &again, &ops.backward})
-    out.insert(out.end(), part->begin(), part->end());
+  out.insert(out.end(), ops.forward.begin(), ops.forward.end());
+  const auto before = ops.backward.begin() + std::ptrdiff_t(first);
+  out.insert(out.end(), ops.backward.begin(), before);
+  out.insert(out.end(), again.begin(), again.end());
+  out.insert(out.end(), before, ops.backward.end());
 }
 
 }  // namespace
@@ -70,7 +93,7 @@ bool recompute(Graph& graph, const PassContext& context) {
   bool changed = false;
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
     if (graph.blocks[b].kind == BlockKind::layer) {
-      recompute_block(graph, BlockId(b), ops);
+      recompute_block(graph, BlockId(b), context, ops);
       changed = true;
       continue;
     }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "passes/program_builder.h"
+#include "passes/step_collectives.h"
 
 namespace plimsoll {
 
@@ -27,7 +28,8 @@ class StageScheduler {
         context_(context),
         stage_(stage),
         stages_(context.strategy.pp),
-        layout_(lay_out_arenas(graph, cut, context.job, context.strategy, stage, alignment)) {
+        layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
+        collectives_(graph, context, layout_, arenas_, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
     program_.stage = stage;
@@ -48,25 +50,32 @@ class StageScheduler {
       found->second.backward = build_.add_routine(cut_.blocks[instance.block.index()].backward);
     }
     last_compute_ = arena_call(cut_.begin_step);
+    collectives_.begin_step(last_compute_);
     one_f_one_b();
-    reduce_tied();
-    reduce_sharded_over_replicas();
+    const std::vector<std::size_t> reductions = collectives_.finish_gradients(last_compute_);
     const std::size_t update = arena_call(cut_.optimizer);
-    for (std::size_t call : reductions_) program_.calls[update].waits.push_back({call, {}});
-    gather_parameters(update);
+    for (std::size_t call : reductions) program_.calls[update].waits.push_back({call, {}});
+    collectives_.end_step(update);
     return build_.finish();
   }
 
  private:
   void add_persistent_buffers() {
-    const Bytes arena(layout_.elements * kArenaElementBytes);
-    const Bytes state(owned_elements(program_) * kArenaElementBytes);
-    parameters_ = build_.add_persistent("parameters", TensorRole::parameter, arena);
-    gradients_ = build_.add_persistent("gradients", TensorRole::gradient, arena);
-    first_moment_ = build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
-    second_moment_ = build_.add_persistent("second_moment", TensorRole::optimizer_state, state);
-    scalars_ =
-        build_.add_persistent("scalars", TensorRole::scalar, Bytes(kScalars * kArenaElementBytes));
+    const Bytes element = bytes_of(kGradientType);
+    const Bytes state = owned_elements(program_) * element;
+    arenas_.parameters = build_.add_persistent("parameters", TensorRole::parameter,
+                                               layout_.elements * bytes_of(layout_.parameter_type));
+    if (layout_.parameter_type != kGradientType) {
+      arenas_.masters =
+          build_.add_persistent("master_parameters", TensorRole::master_parameter, state);
+    }
+    arenas_.gradients =
+        build_.add_persistent("gradients", TensorRole::gradient, layout_.elements * element);
+    arenas_.first_moment =
+        build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
+    arenas_.second_moment =
+        build_.add_persistent("second_moment", TensorRole::optimizer_state, state);
+    arenas_.scalars = build_.add_persistent("scalars", TensorRole::scalar, kScalars * element);
     if (context_.framework.workspace > Bytes(0)) {
       build_.add_persistent("workspace", TensorRole::workspace, context_.framework.workspace);
     }
@@ -87,18 +96,18 @@ class StageScheduler {
   }
 
   Binding bind_slot(SlotKind kind, const Instance& instance) const {
-    const Bytes base(instance.base * kArenaElementBytes);
+    const Bytes parameter = bytes_of(layout_.parameter_type), gradient = bytes_of(kGradientType);
     switch (kind) {
       case SlotKind::parameters:
-        return {parameters_, base, {}};
+        return {arenas_.parameters, instance.base * parameter, {}};
       case SlotKind::gradients:
-        return {gradients_, base, {}};
+        return {arenas_.gradients, instance.base * gradient, {}};
       case SlotKind::tied_parameters:
-        return {parameters_, Bytes(*layout_.tied_base * kArenaElementBytes), {}};
+        return {arenas_.parameters, *layout_.tied_base * parameter, {}};
       case SlotKind::tied_gradients:
-        return {gradients_, Bytes(*layout_.tied_base * kArenaElementBytes), {}};
+        return {arenas_.gradients, *layout_.tied_base * gradient, {}};
       case SlotKind::scalars:
-        return {scalars_, {}, {}};
+        return {arenas_.scalars, {}, {}};
       default:
         INVARIANT(false, "slot " + std::string(to_text(kind)) + " is bound by the schedule");
     }
@@ -162,6 +171,11 @@ class StageScheduler {
         const std::vector<Wait> reuse = reuse_slot(sent_activations_);
         waits.insert(waits.end(), reuse.begin(), reuse.end());
       }
+      if (micro_batch == 0) {
+        const std::vector<Wait> gathered =
+            collectives_.parameter_waits(i, has_slot(routine, SlotKind::tied_parameters));
+        waits.insert(waits.end(), gathered.begin(), gathered.end());
+      }
       flight.input[i] = border;
       std::vector<Binding> bindings;
       for (const Slot& slot : routine.slots) {
@@ -190,7 +204,8 @@ class StageScheduler {
       }
       if (graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
     }
-    if (micro_batch + 1 == program_.micro_batches) reduce_loss();
+    if (last_head_ && micro_batch + 1 == program_.micro_batches)
+      collectives_.reduce_loss(*last_head_);
   }
 
   Bytes border_bytes(std::size_t instance) const {
@@ -243,7 +258,7 @@ class StageScheduler {
         transfer_out(sent_gradients_, OpKind::send, Stream::send_previous, -1, gradient, call,
                      SlotKind::input_gradient, micro_batch);
       }
-      if (micro_batch + 1 == program_.micro_batches) gradients_complete(i, call);
+      if (micro_batch + 1 == program_.micro_batches) collectives_.gradients_complete(i, call);
     }
     in_flight_[std::size_t(micro_batch)] = {};
   }
@@ -260,153 +275,14 @@ class StageScheduler {
     for (std::int64_t i = m - warm_up; i < m; ++i) backward(i);
   }
 
-  // ---- communication of buckets and transfers ----
+  // ---- transfers ----
 
   RoutineId transfer_routine(OpKind kind, Stream stream, std::int64_t offset, Bytes bytes) {
     const bool gradient = stream == Stream::send_previous || stream == Stream::recv_next;
     return build_.payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
                                   gradient ? Phase::backward : Phase::forward, stream,
-                                  TensorRole::communication, bytes, TransferParams{offset});
-  }
-
-  /// The Graph's collective of this kind over an arena, if its passes asked for one.
-  const Op* arena_collective(OpKind kind) const {
-    for (const Op& op : graph_.ops) {
-      if (!op.block && op.stream == Stream::data && op.kind == kind) return &op;
-    }
-    return nullptr;
-  }
-
-  std::size_t bucket_call(const Op& op, const Bucket& bucket, BufferId arena, bool own_part,
-                          std::vector<Wait> waits) {
-    const std::int64_t parts = own_part ? program_.sharding_degree : 1;
-    const Bytes bytes(bucket.elements / parts * kArenaElementBytes);
-    const Group& group = std::get<CollectiveParams>(op.params).group;
-    const RoutineId routine = build_.payload_routine(
-        fmt::format("{}.{}", to_text(op.kind), to_text(group)), op.kind, Phase::optimizer,
-        op.stream, build_.buffer(arena).role, bytes, op.params);
-    const Binding binding{arena, Bytes(bucket.begin * kArenaElementBytes),
-                          own_part ? bytes : Bytes(0)};
-    return build_.add_call(routine, {}, {}, {binding}, std::move(waits));
-  }
-
-  /// The last micro-batch's backward of instance `i` is issued: post the buckets it completed.
-  void gradients_complete(std::size_t i, std::size_t call) {
-    backward_calls_[i] = call;
-    const Op* op = first_reduction();
-    if (op == nullptr) return;
-    while (next_bucket_ < layout_.buckets.size() && !layout_.tied_bucket[next_bucket_] &&
-           complete(next_bucket_)) {
-      reduce_bucket(*op, next_bucket_++, {});
-    }
-  }
-
-  const Op* first_reduction() const {
-    const Op* scatter = arena_collective(OpKind::reduce_scatter);
-    return scatter != nullptr ? scatter : arena_collective(OpKind::all_reduce);
-  }
-
-  std::vector<std::size_t> segments_in(const Bucket& bucket) const {
-    std::vector<std::size_t> found;
-    for (std::size_t s = 0; s < layout_.segments.size(); ++s) {
-      const std::int64_t offset = layout_.segments[s].offset;
-      if (offset >= bucket.begin && offset < bucket.begin + bucket.elements) found.push_back(s);
-    }
-    return found;
-  }
-
-  bool complete(std::size_t bucket) const {
-    for (std::size_t s : segments_in(layout_.buckets[bucket])) {
-      if (!backward_calls_.contains(layout_.producer[s])) return false;
-    }
-    return true;
-  }
-
-  /// Waits for the ports of the bucket's gradients: per call, the one that fires last.
-  std::vector<Wait> gradient_waits(const Bucket& bucket) const {
-    std::map<std::size_t, std::size_t> last_port;  // by call
-    for (std::size_t s : segments_in(bucket)) {
-      const std::size_t call = backward_calls_.at(layout_.producer[s]);
-      const std::size_t port = gradient_port(call, s);
-      const auto [found, fresh] = last_port.try_emplace(call, port);
-      const Routine& routine = program_.at(program_.calls[call].routine);
-      if (!fresh && routine.ports[port].op > routine.ports[found->second].op) found->second = port;
-    }
-    std::vector<Wait> waits;
-    for (const auto& [call, port] : last_port) waits.push_back({call, port});
-    return waits;
-  }
-
-  /// The port that says that the gradient of segment `s` is written: the one whose tensor lies
-  /// where the segment does.
-  std::size_t gradient_port(std::size_t call, std::size_t s) const {
-    const Instance& instance = layout_.instances[layout_.producer[s]];
-    if (graph_.at(layout_.parameter[s]).block != instance.block) {
-      return build_.port_of(call, SlotKind::tied_gradients);
-    }
-    const std::int64_t offset = layout_.segments[s].offset - instance.base;
-    return build_.port_of(call, SlotKind::gradients, Bytes(offset * kArenaElementBytes));
-  }
-
-  void reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits) {
-    const Bucket& bucket = layout_.buckets[index];
-    const std::vector<Wait> ports = gradient_waits(bucket);
-    waits.insert(waits.end(), ports.begin(), ports.end());
-    reductions_.push_back(bucket_call(op, bucket, gradients_, false, std::move(waits)));
-    bucket_reduction_[index] = reductions_.back();
-  }
-
-  /// Tied embeddings: the first and the last stage add up their gradients, once everything else is
-  /// issued, so that no stage waits for it inside the pipeline.
-  void reduce_tied() {
-    const bool shares = stages_ > 1 && layout_.tied_base && (stage_ == 0 || stage_ + 1 == stages_);
-    std::vector<Wait> waits;
-    const Op* op = first_reduction();
-    for (std::size_t i = 0; i < layout_.buckets.size(); ++i) {
-      if (!layout_.tied_bucket[i]) continue;
-      if (shares) {
-        Op tied;
-        tied.kind = OpKind::all_reduce;
-        tied.stream = Stream::world;
-        tied.params = CollectiveParams{Group{{Axis::pp}, true}, Reduction::sum};
-        reductions_.push_back(bucket_call(tied, layout_.buckets[i], gradients_, false,
-                                          gradient_waits(layout_.buckets[i])));
-        waits = {{reductions_.back(), {}}};
-      }
-      if (op != nullptr) reduce_bucket(*op, i, waits);
-    }
-  }
-
-  /// With replicas beside shards, each rank's part is summed over dp after it was scattered.
-  void reduce_sharded_over_replicas() {
-    if (arena_collective(OpKind::reduce_scatter) == nullptr) return;
-    const Op* op = arena_collective(OpKind::all_reduce);
-    if (op == nullptr) return;
-    for (const auto& [bucket, scatter] : bucket_reduction_) {
-      reductions_.push_back(
-          bucket_call(*op, layout_.buckets[bucket], gradients_, true, {{scatter, {}}}));
-    }
-  }
-
-  void gather_parameters(std::size_t update) {
-    const Op* op = arena_collective(OpKind::all_gather);
-    if (op == nullptr) return;
-    for (const Bucket& bucket : layout_.buckets)
-      bucket_call(*op, bucket, parameters_, false, {{update, {}}});
-  }
-
-  /// The reported loss covers the global batch: summed over the ranks that saw other sequences.
-  void reduce_loss() {
-    const Strategy& strategy = context_.strategy;
-    if (!last_head_ || strategy.dp * strategy.sharding_degree == 1) return;
-    Group group{{}, false};
-    if (strategy.sharding_degree > 1) group.axes.add(Axis::sharding);
-    if (strategy.dp > 1) group.axes.add(Axis::dp);
-    const RoutineId routine = build_.payload_routine(
-        "all_reduce.loss", OpKind::all_reduce, Phase::forward, Stream::data, TensorRole::scalar,
-        Bytes(kArenaElementBytes), CollectiveParams{group, Reduction::sum});
-    const Bytes offset(std::int64_t(Scalar::loss) * kArenaElementBytes);
-    build_.add_call(routine, {}, {}, {{scalars_, offset, {}}}, {{*last_head_, {}}});
+                                  TensorRole::communication, context_.job.precision, bytes,
+                                  TransferParams{offset});
   }
 
   // ---- once per step ----
@@ -419,9 +295,10 @@ class StageScheduler {
       slot.bytes = build_.buffer(bindings.back().buffer).bytes;
     }
     for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
-      if (!routine.tensors[i].arena) continue;
-      routine.tensors[i].shape = {routine.slots[*routine.places[i].slot].bytes.count() /
-                                  kArenaElementBytes};
+      Tensor& arena = routine.tensors[i];
+      if (!arena.arena) continue;
+      arena.shape = {routine.slots[*routine.places[i].slot].bytes.count() /
+                     bytes_of(arena.dtype).count()};
     }
     return build_.add_call(build_.add_routine(routine), {}, {}, std::move(bindings), {});
   }
@@ -429,15 +306,17 @@ class StageScheduler {
   Binding arena_binding(SlotKind kind) const {
     switch (kind) {
       case SlotKind::parameter_arena:
-        return {parameters_, {}, {}};
+        return {arenas_.parameters, {}, {}};
+      case SlotKind::master_parameter_arena:
+        return {arenas_.masters, {}, {}};
       case SlotKind::gradient_arena:
-        return {gradients_, {}, {}};
+        return {arenas_.gradients, {}, {}};
       case SlotKind::first_moment_arena:
-        return {first_moment_, {}, {}};
+        return {arenas_.first_moment, {}, {}};
       case SlotKind::second_moment_arena:
-        return {second_moment_, {}, {}};
+        return {arenas_.second_moment, {}, {}};
       case SlotKind::scalars:
-        return {scalars_, {}, {}};
+        return {arenas_.scalars, {}, {}};
       default:
         INVARIANT(false, "slot " + std::string(to_text(kind)) + " is not an arena");
     }
@@ -450,7 +329,8 @@ class StageScheduler {
   const ArenaLayout layout_;
   ProgramBuilder build_;
   Program& program_ = build_.program;
-  BufferId parameters_, gradients_, first_moment_, second_moment_, scalars_;
+  StageArenas arenas_;
+  StepCollectives collectives_;
   struct BlockRoutines {
     RoutineId forward, backward;
   };
@@ -459,10 +339,6 @@ class StageScheduler {
   SendQueue sent_activations_, sent_gradients_;
   std::size_t last_compute_ = 0;  // call that used the compute stream last
   std::optional<std::size_t> last_head_;
-  std::map<std::size_t, std::size_t> backward_calls_;    // last micro-batch's, by instance
-  std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
-  std::size_t next_bucket_ = 0;
-  std::vector<std::size_t> reductions_;
 };
 
 }  // namespace

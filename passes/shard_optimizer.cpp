@@ -69,12 +69,18 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
   insert_at(graph, context.strategy.dp > 1 ? norm - 1 : norm,
             arena_collective(OpKind::reduce_scatter, gradients, Axis::sharding));
   const std::size_t update = find(graph, OpKind::adamw);
-  for (std::size_t state : {2, 3}) {
-    std::int64_t& count = graph.at(graph.ops[update].inputs[state]).shape[0];
-    count = (count + degree - 1) / degree;
+  for (TensorId id : graph.ops[update].inputs) {
+    Tensor& owned = graph.at(id);
+    if (owned.role != TensorRole::optimizer_state && owned.role != TensorRole::master_parameter) {
+      continue;
+    }
+    owned.shape[0] = (owned.shape[0] + degree - 1) / degree;
   }
-  insert_at(graph, update + 1,
-            arena_collective(OpKind::all_gather, graph.ops[update].inputs[0], Axis::sharding));
+  // After what writes the parameters: the update, or the cast of the masters it updates.
+  const bool masters = graph.ops.back().kind == OpKind::cast_parameters;
+  const std::size_t written = masters ? graph.ops.size() - 1 : update;
+  insert_at(graph, written + 1,
+            arena_collective(OpKind::all_gather, graph.ops[written].outputs[0], Axis::sharding));
   return true;
 }
 

@@ -153,6 +153,15 @@ Verdict legal(const Framework& framework, const Strategy& strategy) {
     return Verdict::no(fmt::format("sharding_degree is {}; {} has no distributed optimizer",
                                    strategy.sharding_degree, framework.name));
   }
+  if (strategy.recompute == Recompute::selective && framework.flash_attention) {
+    return Verdict::no(
+        fmt::format("recompute is selective; {} has flash attention, which keeps no scores to drop",
+                    framework.name));
+  }
+  if (strategy.recompute == Recompute::selective && !framework.selective_recompute) {
+    return Verdict::no(
+        fmt::format("recompute is selective; {} recomputes whole layers only", framework.name));
+  }
   return Verdict::yes();
 }
 

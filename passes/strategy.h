@@ -16,7 +16,9 @@
 namespace plimsoll {
 
 enum class Schedule : std::uint8_t { one_f_one_b };
-enum class Recompute : std::uint8_t { none, full };
+/// What backward repeats instead of keeping: nothing; the attention core of each layer (Korthikanti
+/// et al. 2022, arXiv 2205.05198); each layer.
+enum class Recompute : std::uint8_t { none, selective, full };
 
 struct Strategy {
   std::int64_t mp = 1, pp = 1, dp = 1;
@@ -32,6 +34,8 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 };
 
+std::string_view to_text(Recompute recompute);
+
 Grid grid_of(const Strategy& strategy);
 /// micro-batches per step; legal strategies divide exactly.
 std::int64_t micro_batches(const Job& job, const Strategy& strategy);
@@ -44,7 +48,8 @@ std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strat
 /// stage 1 exactly when its degree is above 1; global batch divisible by micro_batch x dp x
 /// sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
-/// The rules a framework adds: sharding_degree above 1 only where it has a distributed optimizer.
+/// The rules a framework adds: sharding_degree above 1 only where it has a distributed optimizer;
+/// selective recompute only where it has it, and keeps scores that could be dropped.
 Verdict legal(const Framework& framework, const Strategy& strategy);
 
 /// Device memory of a rank that no tensor of its Program shows: the framework's context, and one
@@ -54,8 +59,8 @@ Verdict legal(const Framework& framework, const Strategy& strategy);
 Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework);
 
 /// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do: integers, schedule "1f1b",
-/// recompute "none" or "full", grad_bucket_bytes "4 MiB" or 4194304, layer_split "3+3+2" or "even".
-/// Throws UsageError for an unknown key (naming the nearest) or a bad value.
+/// recompute "none", "selective" or "full", grad_bucket_bytes "4 MiB" or 4194304, layer_split
+/// "3+3+2" or "even". Throws UsageError for an unknown key (naming the nearest) or a bad value.
 void set_field(Strategy& strategy, std::string_view key, std::string_view value);
 /// "mp=2,pp=2" or the path of a JSON file. Here and in JSON, keys left out keep their defaults, and
 /// sharding_stage follows sharding_degree. Throws UsageError (text) or InputError (file).

@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array<std::string_view, 1> kSchedules = {"1f1b"};
-constexpr std::array<std::string_view, 2> kRecomputes = {"none", "full"};
+constexpr std::array<std::string_view, 3> kRecomputes = {"none", "selective", "full"};
 constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
 
@@ -107,7 +107,7 @@ std::string field_text(const Strategy& strategy, std::string_view key) {
     return fmt::format("{}", strategy.*field->member);
   }
   if (key == "schedule") return std::string(kSchedules[std::size_t(strategy.schedule)]);
-  if (key == "recompute") return std::string(kRecomputes[std::size_t(strategy.recompute)]);
+  if (key == "recompute") return std::string(to_text(strategy.recompute));
   if (key == "grad_bucket_bytes") return bucket_text(strategy.grad_bucket_bytes);
   INVARIANT(key == "layer_split", "kKeys and field_text list the same keys");
   return layer_split_text(strategy);
@@ -144,6 +144,8 @@ Strategy strategy_from_pairs(std::string_view text) {
 }
 
 }  // namespace
+
+std::string_view to_text(Recompute recompute) { return kRecomputes[std::size_t(recompute)]; }
 
 void set_field(Strategy& strategy, std::string_view key, std::string_view value) {
   if (const IntegerField* field = integer_field(key)) {

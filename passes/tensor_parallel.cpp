@@ -134,7 +134,13 @@ class Splitter {
       case OpKind::merge_heads:
         if (split_of(op.inputs[0])) split_activation(op.outputs[0], 1);
         break;
+      case OpKind::flash_attention:  // [n,3,a,d] -> [n,a*d], [b,a,s]
+        if (split_of(op.inputs[0])) {
+          for (TensorId id : op.outputs) split_activation(id, 1);
+        }
+        break;
       case OpKind::gelu:
+      case OpKind::bias_gelu:
       case OpKind::causal_softmax:
       case OpKind::bias_add:
         if (const auto dim = split_of(op.inputs[0])) split_activation(op.outputs[0], *dim);

@@ -26,6 +26,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"fused_bias", &Framework::fused_bias},
     {"flash_attention", &Framework::flash_attention},
     {"selective_recompute", &Framework::selective_recompute},
+    {"recompute_repeats_all", &Framework::recompute_repeats_all},
     {"distributed_optimizer", &Framework::distributed_optimizer},
     {"overlap_grad_reduce", &Framework::overlap_grad_reduce},
     {"overlap_param_gather", &Framework::overlap_param_gather},

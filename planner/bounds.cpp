@@ -10,8 +10,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kElementsPerBlock = 16;  // kBlockAlignment of f32
-
 /// Index of each stage's kind.
 std::vector<std::size_t> kind_of_stages(const Job& job, const Strategy& strategy,
                                         std::span<const StageKind> kinds) {
@@ -67,7 +65,7 @@ Picoseconds Bounds::pipeline(const Strategy& strategy) const {
   const Job small = one_micro_batch(job_, strategy);
   const PassContext context{small, strategy, framework_};
   const Graph graph = lower_graph(context);
-  const std::int64_t alignment = kElementsPerBlock * strategy.sharding_degree;
+  const std::int64_t alignment = arena_alignment(job_, strategy);
   const CutGraph cut = cut_blocks(graph, alignment);
   std::vector<StepTail> tails;
   for (const StageKind& kind : kinds) {
@@ -83,11 +81,11 @@ std::vector<std::int64_t> Bounds::bucket_layout(const Strategy& strategy) const 
   const Job small = one_micro_batch(job_, strategy);
   const PassContext context{small, strategy, framework_};
   const Graph graph = lower_graph(context);
-  const std::int64_t alignment = kElementsPerBlock * strategy.sharding_degree;
+  const std::int64_t alignment = arena_alignment(job_, strategy);
   const CutGraph cut = cut_blocks(graph, alignment);
   std::vector<std::int64_t> layout;
   for (const StageKind& kind : stage_kinds(job_, strategy)) {
-    const ArenaLayout arenas = lay_out_arenas(graph, cut, small, strategy, kind.first, alignment);
+    const ArenaLayout arenas = lay_out_arenas(graph, cut, context, kind.first, alignment);
     for (const Bucket& bucket : arenas.buckets) layout.push_back(bucket.elements);
     layout.push_back(0);
   }

@@ -9,8 +9,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kElementsPerBlock = 16;  // kBlockAlignment of f32
-
 /// The blocks of a stage in chain order, with how many micro-batches it keeps.
 class StageMemory {
  public:
@@ -118,7 +116,7 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
   const Job small = one_micro_batch(job, plain);
   const PassContext context{small, plain, framework};
   const Graph graph = lower_graph(context);
-  const std::int64_t alignment = kElementsPerBlock * strategy.sharding_degree;
+  const std::int64_t alignment = arena_alignment(job, strategy);
   const CutGraph cut = cut_blocks(graph, alignment);
   std::vector<Bytes> totals;
   for (const StageKind& kind : stage_kinds(job, strategy)) {

@@ -47,13 +47,25 @@ std::string split_sentence(const Plan& plan) {
   return sentence;
 }
 
+std::string_view kept_phrase(Recompute recompute) {
+  switch (recompute) {
+    case Recompute::none:
+      return "kept for backward";
+    case Recompute::selective:
+      return "kept for backward, attention scores computed again";
+    case Recompute::full:
+      return "computed again in backward";
+  }
+  return "";
+}
+
 std::string micro_batch_sentence(const Plan& plan) {
   const Strategy& s = plan.strategy;
   const std::int64_t count = micro_batches(plan.job, s);
   return fmt::format(
       "Each replica takes its share in {} micro-batch{} of {} sequence{}; activations are {}.",
       count, count == 1 ? "" : "es", s.micro_batch, s.micro_batch == 1 ? "" : "s",
-      s.recompute == Recompute::full ? "computed again in backward" : "kept for backward");
+      kept_phrase(s.recompute));
 }
 
 std::vector<Cell> strategy_row(std::string_view key, const std::string& value,
@@ -82,8 +94,9 @@ std::string strategy_table(const Plan& plan) {
        strategy_row("micro_batch", number(s.micro_batch), "sequences per micro-batch"),
        strategy_row("micro-batches", number(micro_batches(plan.job, s)), "per step and replica"),
        strategy_row("schedule", "1F1B", "one forward, one backward"),
-       strategy_row("recompute", s.recompute == Recompute::full ? "full" : "none",
-                    "layers computed again in backward instead of kept"),
+       strategy_row("recompute", std::string(to_text(s.recompute)),
+                    "what backward computes again instead of keeping it: the attention core, or "
+                    "layers"),
        strategy_row("grad_bucket_bytes", to_text(s.grad_bucket_bytes),
                     "gradients reduced in one collective"),
        strategy_row("send_slots", number(s.send_slots), "sends in flight to one neighbour")});

@@ -22,7 +22,7 @@ std::array<Field, 8> fields_of(const Strategy& s) {
            {"dp", grouped(s.dp)},
            {"sharding_degree", grouped(s.sharding_degree)},
            {"micro_batch", grouped(s.micro_batch)},
-           {"recompute", s.recompute == Recompute::full ? "full" : "none"},
+           {"recompute", std::string(to_text(s.recompute))},
            {"grad_bucket_bytes", to_text(s.grad_bucket_bytes)},
            {"send_slots", grouped(s.send_slots)}}};
 }

@@ -52,6 +52,7 @@ CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Fr
 Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors) const {
   switch (row(op.kind).op_class) {
     case OpClass::matmul:
+    case OpClass::attention:
       return matmul(op, tensors);
     case OpClass::memory_bound:
       return memory_bound(op, tensors);
@@ -61,8 +62,8 @@ Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors) const {
 }
 
 Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const {
-  const DType dtype = op_dtype(op, tensors);
-  if (matmuls_.covers(dtype)) {
+  const DType dtype = compute_dtype(op, tensors);
+  if (op.kind == OpKind::matmul && matmuls_.covers(dtype)) {
     const auto& params = std::get<MatmulParams>(op.params);
     const MatmulShape shape = matmul_shape(op, tensors);
     const MatmulForm form{params.transpose_a,   params.transpose_b, params.accumulate,
@@ -70,7 +71,7 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const 
     return matmuls_.at(shape, form);
   }
   const FlopsPerSecond rate = peak_or_fp32(cluster_.device, dtype);
-  if (cluster_.efficiency) {
+  if (cluster_.efficiency && op.kind == OpKind::matmul) {
     return efficient_matmul(matmul_shape(op, tensors), bytes_moved(op, tensors), dtype, rate,
                             cluster_.device, *cluster_.efficiency);
   }

@@ -76,6 +76,13 @@ Prepare prepare_function(OpKind kind) {
       return prepare_clip_factor;
     case OpKind::adamw:
       return prepare_adamw;
+    case OpKind::flash_attention:
+    case OpKind::flash_attention_backward:
+    case OpKind::bias_gelu:
+    case OpKind::bias_gelu_backward:
+    case OpKind::bias_residual_add:
+    case OpKind::cast:
+    case OpKind::cast_parameters:
     case OpKind::linear:
     case OpKind::attention:
     case OpKind::copy_to_group:

@@ -47,6 +47,44 @@ TEST(OpTable, WeightsFoldTrailingDimensionsAndBatchesDoNot) {
   EXPECT_EQ(matmul_shape(batched.op(), batched.graph.tensors), (MatmulShape{6, 5, 5, 4}));
 }
 
+TEST(OpTable, FlashAttentionCountsTwoProductsForwardAndFiveBackward) {
+  // 2 sequences of 4 tokens, 3 heads of 8: each product is 2 * 3 * 2 * 4 * 4 * 8 flops.
+  const std::string tensors =
+      "tensor %0 qkv bf16[8,3,3,8] activation\ntensor %1 y bf16[8,24] activation\n"
+      "tensor %2 lse f32[2,3,4] activation\ntensor %3 dy bf16[8,24] activation\n"
+      "tensor %4 dqkv bf16[8,3,3,8] activation\n";
+  const double product = 2.0 * 3 * 2 * 4 * 4 * 8;
+  const Case forward = parse(tensors, "flash_attention forward (%0) -> (%1, %2) sequence=4");
+  ASSERT_TRUE(row(forward.op().kind).check(forward.op(), forward.graph.tensors));
+  EXPECT_EQ(flops(forward.op(), forward.graph.tensors).value(), 2 * product);
+  EXPECT_EQ(bytes_moved(forward.op(), forward.graph.tensors),
+            Bytes(2 * 8 * 72 + 2 * 8 * 24 + 4 * 24));
+  const Case backward =
+      parse(tensors, "flash_attention_backward backward (%3, %0, %1, %2) -> (%4) sequence=4");
+  ASSERT_TRUE(row(backward.op().kind).check(backward.op(), backward.graph.tensors));
+  EXPECT_EQ(flops(backward.op(), backward.graph.tensors).value(), 5 * product);
+  EXPECT_EQ(bytes_moved(backward.op(), backward.graph.tensors),
+            Bytes(2 * 2 * 8 * 72 + 2 * 2 * 8 * 24 + 4 * 24));
+}
+
+TEST(OpTable, ComputeTypeIsThatOfTheOperands) {
+  const Case c = parse(
+      "tensor %0 x bf16[6,4] activation\ntensor %1 dy bf16[6,8] activation\ntensor %2 dw f32[4,8] "
+      "gradient\n",
+      "matmul backward (%0, %1) -> (%2) transpose_a=true accumulate=true");
+  EXPECT_EQ(compute_dtype(c.op(), c.graph.tensors), DType::bf16);
+  // 6 x 4 and 6 x 8 of two bytes read, 4 x 8 of four bytes read and written.
+  EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(2 * 24 + 2 * 48 + 2 * 4 * 32));
+}
+
+TEST(OpTable, CastOfMastersMovesTheOwnedPart) {
+  const Case c =
+      parse("tensor %0 m f32[3] master_parameter arena\ntensor %1 p bf16[12] parameter arena\n",
+            "cast_parameters optimizer (%0) -> (%1)");
+  ASSERT_TRUE(row(c.op().kind).check(c.op(), c.graph.tensors));
+  EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(3 * 4 + 3 * 2));
+}
+
 TEST(OpTable, AccumulatingOutputsAreReadAndWritten) {
   const Case c = parse("tensor %0 dy f32[6,4] activation\ntensor %1 db f32[4] gradient\n",
                        "bias_gradient backward (%0) -> (%1)");

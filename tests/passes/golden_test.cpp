@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Golden {
-  std::string comment, pass, strategy, framework, changed, input, output;
+  std::string comment, pass, strategy, framework, precision, changed, input, output;
 };
 
 Golden read_golden(const fs::path& path) {
@@ -40,6 +40,7 @@ Golden read_golden(const fs::path& path) {
       if (key == "pass") golden.pass = value;
       if (key == "strategy") golden.strategy = value;
       if (key == "framework") golden.framework = value;
+      if (key == "precision") golden.precision = value;
       if (key == "changed") golden.changed = value;
     }
   }
@@ -50,6 +51,7 @@ void write_golden(const fs::path& path, const Golden& golden) {
   std::ofstream(path) << "# " << golden.comment << "\npass " << golden.pass << "\nstrategy "
                       << golden.strategy << "\n"
                       << (golden.framework.empty() ? "" : "framework " + golden.framework + "\n")
+                      << (golden.precision.empty() ? "" : "precision " + golden.precision + "\n")
                       << "changed " << golden.changed << "\n== input\n"
                       << golden.input << "== output\n"
                       << golden.output;
@@ -60,10 +62,17 @@ class PassGolden : public testing::TestWithParam<std::string> {};
 TEST_P(PassGolden, RewritesInputToOutput) {
   const fs::path path = fs::path(PLIMSOLL_SOURCE_DIR) / "tests/golden/passes" / GetParam();
   const Golden golden = read_golden(path);
-  const Job job = read_job(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
+  Job job = read_job(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
+  if (golden.precision == "bf16") job.precision = DType::bf16;
   const Strategy strategy = parse_strategy(golden.strategy);
   Framework framework = bundled_framework();
-  if (golden.framework == "separate_bias") framework.fused_bias = false;
+  if (golden.framework == "separate_bias") {
+    framework.fused_bias = false;
+  } else if (golden.framework == "repeats_all") {
+    framework.recompute_repeats_all = true;
+  } else if (!golden.framework.empty()) {
+    framework = framework_by_name(golden.framework);
+  }
 
   Graph graph = parse_graph(golden.input, path.string());
   const Verdict before = verify(graph);

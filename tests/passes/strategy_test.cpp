@@ -65,6 +65,17 @@ TEST(Strategy, RulesOfAFramework) {
   EXPECT_TRUE(legal(bundled_framework(), sharded));
 }
 
+TEST(Strategy, SelectiveRecomputeNeedsScoresToDrop) {
+  const Strategy selective = parse_strategy("recompute=selective");
+  EXPECT_TRUE(legal(bundled_framework(), selective));
+  EXPECT_TRUE(legal(framework_by_name("megatron-lm-2022"), selective));
+  EXPECT_EQ(
+      legal(framework_by_name("megatron-lm"), selective).reason(),
+      "recompute is selective; megatron-lm has flash attention, which keeps no scores to drop");
+  EXPECT_EQ(legal(framework_by_name("megatron-lm-2021"), selective).reason(),
+            "recompute is selective; megatron-lm-2021 recomputes whole layers only");
+}
+
 TEST(Strategy, MemoryOutsideTheProgramCountsCommunicators) {
   Job job = nano();
   Framework framework;

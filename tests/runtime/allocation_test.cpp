@@ -213,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(Nano, EveryStrategy,
                                          "mp=2,pp=2", "dp=2,pp=2"));
 
 TEST_P(EveryStrategy, LaterStepsAllocateNothingLarge) {
-  for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     const Strategy strategy = nano_strategy(GetParam(), 4, recompute);
     const std::vector<Program> programs = nano_programs(strategy);
     if (const std::string why = without_brgemm(programs); !why.empty()) GTEST_SKIP() << why;

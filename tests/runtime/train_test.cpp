@@ -39,7 +39,8 @@ class EveryStrategy : public testing::TestWithParam<std::tuple<std::string, Reco
 
 INSTANTIATE_TEST_SUITE_P(Nano, EveryStrategy,
                          testing::Combine(testing::ValuesIn(kStrategies),
-                                          testing::Values(Recompute::none, Recompute::full)));
+                                          testing::Values(Recompute::none, Recompute::selective,
+                                                          Recompute::full)));
 
 // ---- memory ----
 

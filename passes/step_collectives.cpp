@@ -1,0 +1,198 @@
+#include "passes/step_collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace plimsoll {
+
+/// The Graph's collective of this kind over an arena, if its passes asked for one.
+const Op* StepCollectives::arena_collective(OpKind kind) const {
+  for (const Op& op : graph_.ops) {
+    if (!op.block && op.stream == Stream::data && op.kind == kind) return &op;
+  }
+  return nullptr;
+}
+
+const Op* StepCollectives::first_reduction() const {
+  const Op* scatter = arena_collective(OpKind::reduce_scatter);
+  return scatter != nullptr ? scatter : arena_collective(OpKind::all_reduce);
+}
+
+std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, BufferId arena,
+                                         DType type, bool own_part, std::vector<Wait> waits) {
+  const std::int64_t parts = own_part ? build_.program.sharding_degree : 1;
+  const Bytes bytes = bucket.elements / parts * bytes_of(type);
+  const Group& group = std::get<CollectiveParams>(op.params).group;
+  const RoutineId routine = build_.payload_routine(
+      fmt::format("{}.{}", to_text(op.kind), to_text(group)), op.kind, Phase::optimizer, op.stream,
+      build_.buffer(arena).role, type, bytes, op.params);
+  const Binding binding{arena, bucket.begin * bytes_of(type), own_part ? bytes : Bytes(0)};
+  return build_.add_call(routine, {}, {}, {binding}, std::move(waits));
+}
+
+// ---- parameters ----
+
+std::size_t StepCollectives::gather(const Op& op, const Bucket& bucket, std::size_t after) {
+  return bucket_call(op, bucket, arenas_.parameters, layout_.parameter_type, false, {{after, {}}});
+}
+
+void StepCollectives::begin_step(std::size_t begin) {
+  const Op* op = arena_collective(OpKind::all_gather);
+  if (op == nullptr || !context_.framework.overlap_param_gather) return;
+  gathers_.resize(layout_.buckets.size());
+  // The arenas are in reverse chain order.
+  for (std::size_t i = gathers_.size(); i-- > 0;) {
+    gathers_[i] = gather(*op, layout_.buckets[i], begin);
+  }
+}
+
+std::size_t StepCollectives::bucket_of(std::int64_t element) const {
+  const auto after =
+      std::upper_bound(layout_.buckets.begin(), layout_.buckets.end(), element,
+                       [](std::int64_t at, const Bucket& bucket) { return at < bucket.begin; });
+  return std::size_t(after - layout_.buckets.begin()) - 1;
+}
+
+std::vector<Wait> StepCollectives::parameter_waits(std::size_t instance, bool reads_tied) const {
+  if (gathers_.empty()) return {};
+  // Gathers are one stream in order of descending buckets: the lowest bucket comes last.
+  std::size_t last = bucket_of(layout_.instances[instance].base);
+  if (reads_tied) last = std::min(last, bucket_of(*layout_.tied_base));
+  return {{gathers_[last], {}}};
+}
+
+void StepCollectives::end_step(std::size_t update) {
+  const Op* op = arena_collective(OpKind::all_gather);
+  if (op == nullptr || context_.framework.overlap_param_gather) return;
+  for (const Bucket& bucket : layout_.buckets) gather(*op, bucket, update);
+}
+
+// ---- gradients ----
+
+/// First and one past the last of the segments that lie in a bucket.
+std::pair<std::size_t, std::size_t> StepCollectives::segments_in(const Bucket& bucket) const {
+  const auto first_at = [&](std::int64_t offset) {
+    const auto found = std::lower_bound(
+        layout_.segments.begin(), layout_.segments.end(), offset,
+        [](const Segment& segment, std::int64_t at) { return segment.offset < at; });
+    return std::size_t(found - layout_.segments.begin());
+  };
+  return {first_at(bucket.begin), first_at(bucket.begin + bucket.elements)};
+}
+
+bool StepCollectives::complete(const Bucket& bucket) const {
+  const auto [first, end] = segments_in(bucket);
+  for (std::size_t s = first; s < end; ++s) {
+    if (!backward_calls_.contains(layout_.producer[s])) return false;
+  }
+  return true;
+}
+
+void StepCollectives::gradients_complete(std::size_t instance, std::size_t call) {
+  backward_calls_[instance] = call;
+  const Op* op = first_reduction();
+  if (op == nullptr || !context_.framework.overlap_grad_reduce) return;
+  while (next_bucket_ < layout_.buckets.size() && !layout_.tied_bucket[next_bucket_] &&
+         complete(layout_.buckets[next_bucket_])) {
+    reduce_bucket(*op, next_bucket_, gradient_waits(layout_.buckets[next_bucket_]));
+    ++next_bucket_;
+  }
+}
+
+/// Waits for the ports of the bucket's gradients: per call, the one that fires last.
+std::vector<Wait> StepCollectives::gradient_waits(const Bucket& bucket) const {
+  std::map<std::size_t, std::size_t> last_port;  // by call
+  const auto [first, end] = segments_in(bucket);
+  for (std::size_t s = first; s < end; ++s) {
+    const std::size_t call = backward_calls_.at(layout_.producer[s]);
+    const std::size_t port = gradient_port(call, s);
+    const auto [found, fresh] = last_port.try_emplace(call, port);
+    const Routine& routine = build_.program.at(build_.program.calls[call].routine);
+    if (!fresh && routine.ports[port].op > routine.ports[found->second].op) found->second = port;
+  }
+  std::vector<Wait> waits;
+  for (const auto& [call, port] : last_port) waits.push_back({call, port});
+  return waits;
+}
+
+/// The port that says that the gradient of a segment is written: the one whose tensor lies where
+/// the segment does.
+std::size_t StepCollectives::gradient_port(std::size_t call, std::size_t segment) const {
+  const Instance& instance = layout_.instances[layout_.producer[segment]];
+  if (graph_.at(layout_.parameter[segment]).block != instance.block) {
+    return build_.port_of(call, SlotKind::tied_gradients);
+  }
+  const std::int64_t offset = layout_.segments[segment].offset - instance.base;
+  return build_.port_of(call, SlotKind::gradients, offset * bytes_of(kGradientType));
+}
+
+void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits) {
+  reductions_.push_back(bucket_call(op, layout_.buckets[index], arenas_.gradients, kGradientType,
+                                    false, std::move(waits)));
+  bucket_reduction_[index] = reductions_.back();
+}
+
+std::vector<std::size_t> StepCollectives::finish_gradients(std::size_t last_compute) {
+  if (const Op* op = first_reduction(); op != nullptr) {
+    for (; next_bucket_ < layout_.buckets.size(); ++next_bucket_) {
+      if (layout_.tied_bucket[next_bucket_]) continue;
+      reduce_bucket(*op, next_bucket_, {{last_compute, {}}});
+    }
+  }
+  reduce_tied();
+  reduce_sharded_over_replicas();
+  return reductions_;
+}
+
+/// Tied embeddings: the first and the last stage add up their gradients, once everything else is
+/// issued, so that no stage waits for it inside the pipeline.
+void StepCollectives::reduce_tied() {
+  const std::int64_t stage = build_.program.stage, stages = context_.strategy.pp;
+  const bool shares = stages > 1 && layout_.tied_base && (stage == 0 || stage + 1 == stages);
+  std::vector<Wait> waits;
+  const Op* op = first_reduction();
+  for (std::size_t i = 0; i < layout_.buckets.size(); ++i) {
+    if (!layout_.tied_bucket[i]) continue;
+    const std::vector<Wait> ports = gradient_waits(layout_.buckets[i]);
+    if (shares) {
+      Op tied;
+      tied.kind = OpKind::all_reduce;
+      tied.stream = Stream::world;
+      tied.params = CollectiveParams{Group{{Axis::pp}, true}, Reduction::sum};
+      reductions_.push_back(
+          bucket_call(tied, layout_.buckets[i], arenas_.gradients, kGradientType, false, ports));
+      waits = {{reductions_.back(), {}}};
+    }
+    if (op == nullptr) continue;
+    waits.insert(waits.end(), ports.begin(), ports.end());
+    reduce_bucket(*op, i, waits);
+  }
+}
+
+/// With replicas beside shards, each rank's part is summed over dp after it was scattered.
+void StepCollectives::reduce_sharded_over_replicas() {
+  if (arena_collective(OpKind::reduce_scatter) == nullptr) return;
+  const Op* op = arena_collective(OpKind::all_reduce);
+  if (op == nullptr) return;
+  for (const auto& [bucket, scatter] : bucket_reduction_) {
+    reductions_.push_back(bucket_call(*op, layout_.buckets[bucket], arenas_.gradients,
+                                      kGradientType, true, {{scatter, {}}}));
+  }
+}
+
+void StepCollectives::reduce_loss(std::size_t head) {
+  const Strategy& strategy = context_.strategy;
+  if (strategy.dp * strategy.sharding_degree == 1) return;
+  Group group{{}, false};
+  if (strategy.sharding_degree > 1) group.axes.add(Axis::sharding);
+  if (strategy.dp > 1) group.axes.add(Axis::dp);
+  const Bytes element = bytes_of(DType::f32);
+  const RoutineId routine = build_.payload_routine(
+      "all_reduce.loss", OpKind::all_reduce, Phase::forward, Stream::data, TensorRole::scalar,
+      DType::f32, element, CollectiveParams{group, Reduction::sum});
+  build_.add_call(routine, {}, {}, {{arenas_.scalars, std::int64_t(Scalar::loss) * element, {}}},
+                  {{head, {}}});
+}
+
+}  // namespace plimsoll

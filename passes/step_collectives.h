@@ -1,0 +1,74 @@
+// What ranks with different sequences exchange once per step: gradient buckets, parameters, the
+// loss; and the gradient that both ends of the pipeline share.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "passes/arena_layout.h"
+#include "passes/pipeline.h"
+#include "passes/program_builder.h"
+
+namespace plimsoll {
+
+/// The persistent buffers of a stage.
+struct StageArenas {
+  BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
+};
+
+/// Adds the calls of one stage's collectives to its Program while the schedule issues the others.
+/// Which collectives there are, the Graph's ops on stream `data` say; when, the Framework's
+/// overlaps.
+class StepCollectives {
+ public:
+  StepCollectives(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
+                  const StageArenas& arenas, ProgramBuilder& build)
+      : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {}
+
+  /// Gathers that overlap: of what the last step updated, in the order in which forward reads it.
+  /// `begin` is ordered after that update.
+  void begin_step(std::size_t begin);
+  /// What the first micro-batch's forward of an instance waits for: the gather that completes its
+  /// parameters.
+  std::vector<Wait> parameter_waits(std::size_t instance, bool reads_tied) const;
+
+  /// The last micro-batch's backward of an instance is issued: posts the buckets it completed.
+  void gradients_complete(std::size_t instance, std::size_t call);
+  /// Backward is issued up to `last_compute`: posts what is left. Returns all reductions: what the
+  /// update waits for.
+  std::vector<std::size_t> finish_gradients(std::size_t last_compute);
+  /// Gathers that do not overlap, after the update.
+  void end_step(std::size_t update);
+
+  /// The reported loss covers the global batch: summed over the ranks that saw other sequences.
+  void reduce_loss(std::size_t head);
+
+ private:
+  const Op* arena_collective(OpKind kind) const;
+  const Op* first_reduction() const;
+  std::size_t bucket_call(const Op& op, const Bucket& bucket, BufferId arena, DType type,
+                          bool own_part, std::vector<Wait> waits);
+  std::size_t gather(const Op& op, const Bucket& bucket, std::size_t after);
+  std::pair<std::size_t, std::size_t> segments_in(const Bucket& bucket) const;
+  bool complete(const Bucket& bucket) const;
+  std::vector<Wait> gradient_waits(const Bucket& bucket) const;
+  std::size_t gradient_port(std::size_t call, std::size_t segment) const;
+  void reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits);
+  void reduce_tied();
+  void reduce_sharded_over_replicas();
+  std::size_t bucket_of(std::int64_t element) const;
+
+  const Graph& graph_;
+  const PassContext& context_;
+  const ArenaLayout& layout_;
+  const StageArenas& arenas_;
+  ProgramBuilder& build_;
+  std::map<std::size_t, std::size_t> backward_calls_;    // last micro-batch's, by instance
+  std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
+  std::vector<std::size_t> gathers_;                     // that overlap, by bucket
+  std::size_t next_bucket_ = 0;
+  std::vector<std::size_t> reductions_;
+};
+
+}  // namespace plimsoll

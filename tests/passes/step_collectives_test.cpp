@@ -1,0 +1,133 @@
+// When a framework reduces gradients and gathers parameters: during backward and forward, or
+// beside.
+#include "passes/step_collectives.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "graph/verify.h"
+
+namespace plimsoll {
+namespace {
+
+Job nano(bool tied) {
+  Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
+  job.precision = DType::bf16;
+  job.tied_embeddings = tied;
+  return job;
+}
+
+std::vector<Program> lowered(const Framework& framework, const std::string& strategy,
+                             bool tied = false) {
+  const Job job = nano(tied);
+  const Strategy parsed = parse_strategy(strategy);
+  return lower({job, parsed, framework});
+}
+
+/// Calls whose only op is of this kind on the data stream, without the loss.
+std::vector<std::size_t> calls_of(const Program& program, OpKind kind) {
+  std::vector<std::size_t> calls;
+  for (std::size_t i = 0; i < program.calls.size(); ++i) {
+    const Op& op = program.at(program.calls[i].routine).ops[0];
+    const bool loss = program.at(program.calls[i].routine).name == "all_reduce.loss";
+    if (op.kind == kind && op.stream == Stream::data && !loss) calls.push_back(i);
+  }
+  return calls;
+}
+
+std::vector<std::size_t> calls_in(const Program& program, Phase phase, const std::string& name) {
+  std::vector<std::size_t> calls;
+  for (std::size_t i = 0; i < program.calls.size(); ++i) {
+    const Routine& routine = program.at(program.calls[i].routine);
+    if (routine.phase == phase && routine.name.find(name) != std::string::npos) calls.push_back(i);
+  }
+  return calls;
+}
+
+TEST(StepCollectives, WithoutOverlapOneReductionFollowsBackward) {
+  const Framework framework = framework_by_name("megatron-lm-2021");
+  const Program program = lowered(framework, "dp=2,grad_bucket_bytes=16KiB")[0];
+  EXPECT_EQ(program.buckets.size(), 1u);
+  const auto reductions = calls_of(program, OpKind::all_reduce);
+  ASSERT_EQ(reductions.size(), 1u);
+  EXPECT_GT(reductions[0], calls_in(program, Phase::backward, "backward").back());
+}
+
+TEST(StepCollectives, WithoutOverlapATiedParameterIsReducedOnItsOwn) {
+  const Framework framework = framework_by_name("megatron-lm-2021");
+  for (const Program& program : lowered(framework, "pp=4,dp=2", true)) {
+    const bool end = program.stage == 0 || program.stage == 3;
+    const auto reductions = calls_of(program, OpKind::all_reduce);
+    EXPECT_EQ(reductions.size(), end ? 2u : 1u);
+    EXPECT_GT(reductions[0], calls_in(program, Phase::backward, "backward").back());
+  }
+}
+
+TEST(StepCollectives, GathersThatDoNotOverlapEndTheStep) {
+  const Framework framework = framework_by_name("megatron-lm-2022");
+  const Program program = lowered(framework, "sharding_degree=2")[0];
+  EXPECT_EQ(calls_of(program, OpKind::all_gather).back() + 1, program.calls.size());
+}
+
+TEST(StepCollectives, GathersThatOverlapBeginTheStepInForwardOrder) {
+  const Framework framework = framework_by_name("megatron-lm");
+  const Program program =
+      lowered(framework, "sharding_degree=2,micro_batch=4,grad_bucket_bytes=64KiB")[0];
+  const auto gathers = calls_of(program, OpKind::all_gather);
+  ASSERT_EQ(gathers.size(), program.buckets.size());
+  ASSERT_GT(gathers.size(), 4u);
+  Bytes before = program.calls[gathers.front()].bindings[0].offset + Bytes(1);
+  for (std::size_t call : gathers) {
+    EXPECT_LT(program.calls[call].bindings[0].offset, before);  // the embedding lies last
+    before = program.calls[call].bindings[0].offset;
+  }
+  const auto forwards = calls_in(program, Phase::forward, "forward");
+  EXPECT_LT(gathers.back(), forwards.front());
+  // Each of the first micro-batch's forwards waits for the gather that covers the lowest byte it
+  // reads; the later micro-batches' for none.
+  const auto waits_for_gather = [&](std::size_t call) {
+    return std::any_of(program.calls[call].waits.begin(), program.calls[call].waits.end(),
+                       [&](const Wait& wait) {
+                         return wait.call >= gathers.front() && wait.call <= gathers.back();
+                       });
+  };
+  const std::size_t per_micro_batch = 6;  // embedding, 4 layers, head
+  for (std::size_t i = 0; i < forwards.size(); ++i) {
+    EXPECT_EQ(waits_for_gather(forwards[i]), i < per_micro_batch) << i;
+  }
+}
+
+TEST(StepCollectives, OverlapsMoveNoBytes) {
+  Framework framework = framework_by_name("megatron-lm");
+  const auto peaks = [&] {
+    std::vector<Bytes> result;
+    for (const Program& p : lowered(framework, "pp=2,sharding_degree=2", true)) {
+      result.push_back(memory_peak(p).peak);
+    }
+    return result;
+  };
+  const std::vector<Bytes> overlapped = peaks();
+  framework.overlap_param_gather = false;
+  EXPECT_EQ(peaks(), overlapped);
+}
+
+// lower() proves the order of calls and of accesses to memory, for a device whose streams run by
+// themselves.
+TEST(StepCollectives, EveryFrameworkLowersEveryKindOfStrategy) {
+  for (const Framework& framework : framework_presets()) {
+    for (const char* strategy : {"mp=2", "mp=2,pp=2,dp=2", "pp=4,sharding_degree=2,micro_batch=2",
+                                 "mp=2,pp=2,dp=2,sharding_degree=2,recompute=full",
+                                 "dp=2,recompute=selective", "pp=2,grad_bucket_bytes=4KiB,dp=2"}) {
+      if (!legal(framework, parse_strategy(strategy))) continue;
+      for (bool tied : {false, true}) {
+        for (const Program& program : lowered(framework, strategy, tied)) {
+          EXPECT_TRUE(verify(program)) << framework.name << ": " << strategy;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
