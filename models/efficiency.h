@@ -32,6 +32,15 @@ struct MatmulEfficiency {
   bool operator==(const MatmulEfficiency&) const = default;
 };
 
+/// One direction of causal attention in one kernel (flash attention), at most half of whose scores
+/// are computed.
+struct AttentionEfficiency {
+  double peak_fraction = 1;               ///< of the dense peak, counting computed scores only
+  Seconds fixed_time;                     ///< per kernel
+  std::optional<FitRange<Flops>> fitted;  ///< scores counted in full
+  bool operator==(const AttentionEfficiency&) const = default;
+};
+
 /// Kernels that only move data.
 struct MemoryEfficiency {
   double bandwidth_fraction = 1;  ///< of the memory bandwidth
@@ -50,6 +59,7 @@ struct LevelEfficiency {
 
 struct Efficiency {
   MatmulEfficiency matmul;
+  AttentionEfficiency attention_forward, attention_backward;
   MemoryEfficiency memory;
   std::vector<LevelEfficiency> levels;  ///< one for each level of the cluster
   bool operator==(const Efficiency&) const = default;

@@ -56,6 +56,15 @@ MatmulEfficiency matmul_from(JsonObject object) {
   return matmul;
 }
 
+AttentionEfficiency attention_from(JsonObject object) {
+  AttentionEfficiency attention;
+  attention.peak_fraction = object.number("peak_fraction", kLeastFraction, 1);
+  attention.fixed_time = fixed_time(object);
+  attention.fitted = fitted_flops(object);
+  object.finish();
+  return attention;
+}
+
 MemoryEfficiency memory_from(JsonObject object) {
   MemoryEfficiency memory;
   memory.bandwidth_fraction = object.number("bandwidth_fraction", kLeastFraction, 1);
@@ -72,6 +81,18 @@ LevelEfficiency level_from(JsonObject& object) {
   level.fitted = fitted_bytes(object);
   object.finish();
   return level;
+}
+
+Json flops_json(const FitRange<Flops>& range) {
+  return {
+      {"from_flops", range.from.value()}, {"to_flops", range.to.value()}, {"error", range.error}};
+}
+
+Json attention_json(const AttentionEfficiency& attention) {
+  Json json = {{"peak_fraction", attention.peak_fraction},
+               {"fixed_time", exact_text(attention.fixed_time)}};
+  if (attention.fitted) json["fitted"] = flops_json(*attention.fitted);
+  return json;
 }
 
 Json bytes_json(const FitRange<Bytes>& range) {
@@ -119,6 +140,8 @@ bool is_date(const std::string& text) {
 Efficiency efficiency_from(JsonObject object, std::size_t levels) {
   Efficiency efficiency;
   efficiency.matmul = matmul_from(object.object("matmul"));
+  efficiency.attention_forward = attention_from(object.object("attention_forward"));
+  efficiency.attention_backward = attention_from(object.object("attention_backward"));
   efficiency.memory = memory_from(object.object("memory"));
   std::vector<JsonObject> objects = object.objects("levels");
   if (objects.size() != levels) {
@@ -136,11 +159,7 @@ Json efficiency_json(const Efficiency& efficiency) {
                       {"added_depth", matmul.added_depth},
                       {"half_rate_reuse", matmul.half_rate_reuse},
                       {"fixed_time", exact_text(matmul.fixed_time)}};
-  if (matmul.fitted) {
-    matmul_json["fitted"] = {{"from_flops", matmul.fitted->from.value()},
-                             {"to_flops", matmul.fitted->to.value()},
-                             {"error", matmul.fitted->error}};
-  }
+  if (matmul.fitted) matmul_json["fitted"] = flops_json(*matmul.fitted);
   const auto moving = [](double fraction, Seconds fixed, const auto& fitted) {
     Json json = {{"bandwidth_fraction", fraction}, {"fixed_time", exact_text(fixed)}};
     if (fitted) json["fitted"] = bytes_json(*fitted);
@@ -152,6 +171,8 @@ Json efficiency_json(const Efficiency& efficiency) {
   }
   const MemoryEfficiency& memory = efficiency.memory;
   return {{"matmul", matmul_json},
+          {"attention_forward", attention_json(efficiency.attention_forward)},
+          {"attention_backward", attention_json(efficiency.attention_backward)},
           {"memory", moving(memory.bandwidth_fraction, memory.fixed_time, memory.fitted)},
           {"levels", levels}};
 }

@@ -60,6 +60,11 @@ Framework megatron_lm() {
 Framework megatron_lm_2021() {
   Framework framework = pytorch_on_gpu();
   framework.name = "megatron-lm-2021";
+  framework.dispatch_op = Seconds(57e-6);
+  framework.sources.dispatch =
+      "scripts/fit-efficiency on step times of layers too small to keep an A100 busy, "
+      "github.com/VIA-Research/vTrain data/ground_truth_single.csv (docs/costs.md); an op here "
+      "stands for several of PyTorch and its autograd";
   framework.fused_bias_gelu = true;
   framework.fused_bias_add = true;
   framework.fused_bias = false;

@@ -52,8 +52,9 @@ CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Fr
 Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors) const {
   switch (row(op.kind).op_class) {
     case OpClass::matmul:
-    case OpClass::attention:
       return matmul(op, tensors);
+    case OpClass::attention:
+      return attention(op, tensors);
     case OpClass::memory_bound:
       return memory_bound(op, tensors);
     default:
@@ -63,7 +64,7 @@ Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors) const {
 
 Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const {
   const DType dtype = compute_dtype(op, tensors);
-  if (op.kind == OpKind::matmul && matmuls_.covers(dtype)) {
+  if (matmuls_.covers(dtype)) {
     const auto& params = std::get<MatmulParams>(op.params);
     const MatmulShape shape = matmul_shape(op, tensors);
     const MatmulForm form{params.transpose_a,   params.transpose_b, params.accumulate,
@@ -78,6 +79,22 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const 
   const Seconds compute = flops(op, tensors) / rate;
   const Seconds memory = bytes_moved(op, tensors) / cluster_.device.memory_bandwidth;
   return {std::max(compute, memory), Seconds(0), Provenance::datasheet};
+}
+
+Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors) const {
+  const FlopsPerSecond rate = peak_or_fp32(cluster_.device, compute_dtype(op, tensors));
+  if (!cluster_.efficiency) {
+    const Seconds memory = bytes_moved(op, tensors) / cluster_.device.memory_bandwidth;
+    return {std::max(flops(op, tensors) / rate, memory), Seconds(0), Provenance::datasheet};
+  }
+  const bool backward = op.kind == OpKind::flash_attention_backward;
+  const Shape& qkv = tensors[op.inputs.at(backward ? 1 : 0).index()].shape;  // [n,3,a,d]
+  const std::int64_t tiles = (qkv[0] + kAttentionTileRows - 1) / kAttentionTileRows * qkv[2];
+  const Efficiency& efficiency = *cluster_.efficiency;
+  return efficient_attention(
+      flops(op, tensors), tiles, rate,
+      backward ? efficiency.attention_backward : efficiency.attention_forward,
+      efficiency.matmul.units);
 }
 
 Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors) const {

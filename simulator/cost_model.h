@@ -50,6 +50,7 @@ class CostModel {
 
  private:
   Estimate matmul(const Op& op, std::span<const Tensor> tensors) const;
+  Estimate attention(const Op& op, std::span<const Tensor> tensors) const;
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors) const;
   std::optional<Estimate> measured_communication(OpKind kind, Bytes payload,
                                                  std::int64_t ranks) const;

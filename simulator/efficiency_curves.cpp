@@ -64,6 +64,14 @@ Estimate efficient_matmul(const MatmulShape& shape, Bytes moved, DType dtype, Fl
   return estimate;
 }
 
+Estimate efficient_attention(Flops work, std::int64_t tiles, FlopsPerSecond peak,
+                             const AttentionEfficiency& attention, std::int64_t units) {
+  const double lost = double(units) / double(std::max<std::int64_t>(tiles, 1));
+  const FlopsPerSecond rate(peak.value() * attention.peak_fraction);
+  const Seconds time = attention.fixed_time + work / rate * (0.5 + 0.5 * lost);
+  return fitted_estimate(time, work, attention.fitted);
+}
+
 Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory) {
   const Seconds time =
       memory.fixed_time + moved / device.memory_bandwidth / memory.bandwidth_fraction;

@@ -28,6 +28,9 @@ constexpr const char* kText = R"({
     "matmul": {"peak_fraction": 0.75, "units": 108, "added_depth": 130, "half_rate_reuse": 64,
                "fixed_time": "3 us",
                "fitted": {"from_flops": 1e9, "to_flops": 1e13, "error": 0.03}},
+    "attention_forward": {"peak_fraction": 0.6, "fixed_time": "10 us"},
+    "attention_backward": {"peak_fraction": 0.5, "fixed_time": "1 us",
+                           "fitted": {"from_flops": 1e10, "to_flops": 1e12, "error": 0.02}},
     "memory": {"bandwidth_fraction": 0.8, "fixed_time": "2 us"},
     "levels": [
       {"bandwidth_fraction": 0.7, "fixed_time": "20 us",
@@ -52,6 +55,8 @@ TEST(Efficiency, IsReadAndWrittenExactly) {
   EXPECT_EQ(matmul.units, 108);
   EXPECT_EQ(matmul.fixed_time.value(), 3e-6);
   EXPECT_EQ(matmul.fitted->to.value(), 1e13);
+  EXPECT_EQ(cluster.efficiency->attention_forward.peak_fraction, 0.6);
+  EXPECT_EQ(cluster.efficiency->attention_backward.fitted->error, 0.02);
   EXPECT_FALSE(cluster.efficiency->memory.fitted);
   EXPECT_EQ(cluster.efficiency->levels[0].fitted->from, Bytes(1 << 20));
   EXPECT_EQ(cluster.levels[0].peer_bandwidth->value(), 50e9);
@@ -90,6 +95,11 @@ TEST(Efficiency, Refusals) {
       {"\"to_flops\": 1e13", "\"to_flops\": 1e8", "/matmul/fitted/to_flops: found"},
       {"\"error\": 0.03", "\"error\": 1.5", "/matmul/fitted/error: found 1.5"},
       {"\"error\": 0.03", "\"error\": 0.03, \"eror\": 1", "/matmul/fitted/eror: unknown key"},
+      {"\"peak_fraction\": 0.6", "\"peak_fraction\": 1.2",
+       "/attention_forward/peak_fraction: found"},
+      {"\"attention_backward\"", "\"attention_backwards\"",
+       "/efficiency/attention_backward: the key is missing"},
+      {"\"error\": 0.02", "\"error\": null", "/attention_backward/fitted/error: found null"},
       {"\"bandwidth_fraction\": 0.8", "\"bandwidth_fraction\": 0", "/memory/bandwidth_fraction"},
       {"\"fixed_time\": \"2 us\"", "\"fixed_time\": null", "/memory/fixed_time: found null"},
       {"\"to\": \"1 GiB\"", "\"to\": \"1 KiB\"", "/levels/0/fitted/to: found \"1 KiB\"; at least"},

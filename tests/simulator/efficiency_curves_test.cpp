@@ -95,6 +95,17 @@ TEST(EfficientMatmul, SaysHowItIsKnown) {
   EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::extrapolated);
 }
 
+TEST(EfficientAttention, HalfTheScoresAndHalfATileLostPerUnit) {
+  AttentionEfficiency attention{0.5, Seconds(5e-6), FitRange<Flops>{Flops(1e6), Flops(1e9), 0.05}};
+  // 1e8 operations in 40 tiles: half of them, and 4 units lose half of a tile of 1/40.
+  const Estimate estimate = efficient_attention(Flops(1e8), 40, kPeak, attention, 4);
+  EXPECT_NEAR(estimate.time.value() * 1e6, 200 * (0.5 + 0.5 * 4 / 40) + 5, 1e-9);
+  EXPECT_EQ(estimate.provenance, Provenance::interpolated);
+  attention.fitted.reset();
+  EXPECT_EQ(efficient_attention(Flops(1e8), 40, kPeak, attention, 4).provenance,
+            Provenance::datasheet);
+}
+
 TEST(EfficientMove, FractionOfBandwidthAndFixedTime) {
   const MemoryEfficiency memory{0.8, Seconds(3e-6), FitRange<Bytes>{Bytes(100), Bytes(2000), 0.2}};
   const Estimate estimate = efficient_move(Bytes(1000), device(1e9), memory);
