@@ -9,8 +9,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kElementsPerBlock = 16;  // kBlockAlignment of f32
-
 Bytes slot_bytes(const Routine& routine, SlotKind kind) {
   for (const Slot& slot : routine.slots) {
     if (slot.kind == kind) return round_up(slot.bytes, kBlockAlignment);
@@ -49,7 +47,8 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
 void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
                     MicroBatchFacts& facts) {
   for (std::int64_t stage : {0, 1}) {
-    const Program program = schedule_stage(graph, cut, context, stage, kElementsPerBlock);
+    const Program program =
+        schedule_stage(graph, cut, context, stage, arena_alignment(context.job, context.strategy));
     for (const Routine& routine : program.routines) {
       if (routine.ops.size() != 1 || routine.ops[0].kind != OpKind::send) continue;
       (stage == 0 ? facts.send_activation : facts.send_gradient) = routine;
@@ -85,7 +84,7 @@ MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
   const Job job = one_micro_batch(job_, plain);
   const PassContext context{job, plain, framework_};
   const Graph graph = lower_graph(context);
-  const CutGraph cut = cut_blocks(graph, kElementsPerBlock);
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, plain));
 
   Program program;  // every routine, called once
   program.grid.degree[std::size_t(Axis::mp)] = strategy.mp;

@@ -15,9 +15,12 @@
 namespace plimsoll {
 namespace {
 
-Strategy legal_strategy(const Job& job, const std::string& text, std::int64_t devices) {
+Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
+                        std::int64_t devices) {
   const Strategy strategy = parse_strategy(text);
-  if (const Verdict verdict = legal(job, strategy, devices); !verdict) {
+  Verdict verdict = legal(job, strategy, devices);
+  if (verdict) verdict = legal(framework, strategy);
+  if (!verdict) {
     throw InfeasibleError(fmt::format("{} cannot run as {}: {}", job.name,
                                       strategy_summary(strategy), verdict.reason()));
   }
@@ -76,7 +79,7 @@ ExitCode run_simulate(const SimulateOptions& options) {
   const Target target = load_target(options.target);
   const std::int64_t devices = options.target.devices;
   const bool oversubscribed = check_devices(target.cluster, devices);
-  const Strategy strategy = legal_strategy(target.job, options.strategy, devices);
+  const Strategy strategy = legal_strategy(target.job, target.framework, options.strategy, devices);
   const Evaluation evaluation =
       evaluate(target.job, strategy, target.framework, cost_model(target), devices, reserve,
                options.unfolded ? Folding::unfolded : Folding::folded);
@@ -109,7 +112,7 @@ ExitCode run_passes(const PassesOptions& options) {
                                   ? bundled_framework()
                                   : framework_by_name(options.target.framework);
   const std::int64_t devices = device_count(parse_strategy(options.strategy));
-  const Strategy strategy = legal_strategy(job, options.strategy, devices);
+  const Strategy strategy = legal_strategy(job, framework, options.strategy, devices);
   const PassContext context{job, strategy, framework};
   if (options.stage.empty()) {
     print_result(overview(context));

@@ -96,7 +96,7 @@ class Choices {
 
   std::vector<Recompute> recomputes() const {
     if (is_fixed(fixed_, "recompute")) return {base_.recompute};
-    return {Recompute::none, Recompute::full};
+    return {Recompute::none, Recompute::selective, Recompute::full};
   }
 
   /// Bucket bytes matter only where gradients are reduced between ranks, in buckets. Elsewhere

@@ -14,15 +14,15 @@ namespace {
 TEST(Space, OneDeviceHasMicroBatchesTimesRecompute) {
   // Divisors of 16: 1 2 4 8 16; no gradient crosses ranks, so one bucket size.
   const Space space = enumerate(nano_job(), bundled_framework(), 1, {});
-  EXPECT_EQ(space.enumerated, 5 * 2);
-  EXPECT_EQ(space.legal.size(), 10u);
+  EXPECT_EQ(space.enumerated, 5 * 3);
+  EXPECT_EQ(space.legal.size(), 15u);
   EXPECT_TRUE(space.rejected.empty());
 }
 
 TEST(Space, TwoDevicesCountByHand) {
-  // mp2 and pp2: batch width 1, 5 micro-batches x 2. dp2 and sharding2: divisors of 8 (4) x 2 x 4.
+  // mp2 and pp2: batch width 1, 5 micro-batches x 3. dp2 and sharding2: divisors of 8 (4) x 3 x 4.
   const Space space = enumerate(nano_job(), bundled_framework(), 2, {});
-  EXPECT_EQ(space.enumerated, 2 * (5 * 2) + 2 * (4 * 2 * 4));
+  EXPECT_EQ(space.enumerated, 2 * (5 * 3) + 2 * (4 * 3 * 4));
   EXPECT_EQ(std::int64_t(space.legal.size()), space.enumerated);
 }
 
@@ -54,7 +54,7 @@ TEST(Space, FixedFieldsTakeOnlyThatValue) {
 TEST(Space, FixedBucketBytesReplaceTheLadder) {
   const Space space =
       enumerate(nano_job(), bundled_framework(), 2, {{"dp", "2"}, {"grad_bucket_bytes", "65536"}});
-  EXPECT_EQ(space.enumerated, 4 * 2);
+  EXPECT_EQ(space.enumerated, 4 * 3);
   for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(65536));
 }
 
@@ -87,6 +87,16 @@ TEST(Space, ImpossibleFixedDegreesLeaveTheReason) {
   EXPECT_TRUE(space.legal.empty());
   ASSERT_FALSE(space.rejected.empty());
   EXPECT_NE(space.first_reason.find("devices"), std::string::npos) << space.first_reason;
+}
+
+TEST(Space, RulesOfAFrameworkAreCounted) {
+  const Framework flash = framework_by_name("megatron-lm");
+  const Space space = enumerate(nano_job(), flash, 1, {});
+  EXPECT_EQ(space.enumerated, 5 * 3);
+  EXPECT_EQ(space.legal.size(), 10u);
+  ASSERT_EQ(space.rejected.size(), 1u);
+  EXPECT_EQ(space.rejected[0].count, 5);
+  EXPECT_NE(space.rejected[0].reason.find("flash attention"), std::string::npos);
 }
 
 TEST(Space, IndivisibleBatchLeavesTheReason) {

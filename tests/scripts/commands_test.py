@@ -137,6 +137,11 @@ def other_commands(cases):
     machine = ("--cluster", cases.cluster, "--devices")
     cases.says("simulate an illegal strategy", INFEASIBLE, "heads",
                command=("simulate", NANO, "mp=3", *machine, 3))
+    cases.says("simulate what a framework cannot do", INFEASIBLE, "flash attention",
+               command=("simulate", NANO, "recompute=selective", "--framework", "megatron-lm",
+                        *machine, 1))
+    cases.says("lower what a framework cannot do", INFEASIBLE, "no distributed optimizer",
+               command=("passes", NANO, "sharding_degree=2", "--framework", "megatron-lm-2021"))
     for devices in (0, -1, 10**12):
         cases.says(f"simulate {devices} devices", USAGE, str(devices), "4194304",
                    command=("simulate", NANO, "mp=1", *machine, devices))
