@@ -1,0 +1,88 @@
+// What layers keep and repeat, against the published count of activation bytes (Korthikanti et al.
+// 2022, arXiv 2205.05198, section 4) and against the forward work.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "graph/op_table.h"
+#include "passes/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kSequence = 64, kBatch = 2, kHidden = 128, kHeads = 8;
+
+/// A layer of the paper: ffn 4h, 16 bits.
+Job paper_job() {
+  Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
+  job.precision = DType::bf16;
+  job.sequence = kSequence;
+  job.hidden = kHidden;
+  job.heads = job.kv_heads = kHeads;
+  job.ffn_hidden = 4 * kHidden;
+  return job;
+}
+
+Program lowered(const char* framework_name, const std::string& strategy) {
+  const Job job = paper_job();
+  const Framework framework = framework_by_name(framework_name);
+  const Strategy parsed = parse_strategy("micro_batch=" + std::to_string(kBatch) + "," + strategy);
+  return lower({job, parsed, framework})[0];
+}
+
+/// What a layer keeps from forward to backward: its saved bundle and its input.
+std::int64_t kept_bytes(const Program& program) {
+  const auto layer =
+      std::find_if(program.routines.begin(), program.routines.end(),
+                   [](const Routine& routine) { return routine.name == "layer.backward"; });
+  std::int64_t bytes = 0;
+  for (const Slot& slot : layer->slots) {
+    if (slot.kind == SlotKind::saved || slot.kind == SlotKind::input) bytes += slot.bytes.count();
+  }
+  return bytes;
+}
+
+TEST(Recompute, LayersKeepTheBytesOfThePaper) {
+  // Table 2's sbh (10 + 24/t + 5 as/(ht)) without what dropout keeps: masks of sbh after both
+  // halves and of as^2 b in attention, and 2 as^2 b of its output. Norm statistics, four f32 per
+  // token, are not in the paper.
+  const std::int64_t sbh = kSequence * kBatch * kHidden;
+  const std::int64_t scores = kHeads * kSequence * kSequence * kBatch;
+  const std::int64_t statistics = 4 * 4 * kSequence * kBatch;
+  for (const std::int64_t t : {1, 2, 4}) {
+    const std::string mp = "mp=" + std::to_string(t);
+    const std::int64_t rest = 8 * sbh + 24 * sbh / t + statistics;
+    EXPECT_EQ(kept_bytes(lowered("megatron-lm-2021", mp)), rest + 2 * scores / t) << t;
+    EXPECT_EQ(kept_bytes(lowered("megatron-lm-2022", mp + ",recompute=selective")), rest) << t;
+    // Flash attention keeps one f32 per row of scores.
+    EXPECT_EQ(kept_bytes(lowered("megatron-lm", mp)), rest + 4 * kHeads * kSequence * kBatch / t)
+        << t;
+    // Full recompute: the layer's input, 2 sbh.
+    EXPECT_EQ(kept_bytes(lowered("megatron-lm-2021", mp + ",recompute=full")), 2 * sbh) << t;
+  }
+}
+
+double flops_of(const Program& program, Phase phase) {
+  double total = 0;
+  for (const Call& call : program.calls) {
+    const Routine& routine = program.at(call.routine);
+    if (!routine.name.starts_with("layer.")) continue;
+    for (const Op& op : routine.ops) {
+      if (op.phase == phase) total += flops(op, routine.tensors).value();
+    }
+  }
+  return total;
+}
+
+TEST(Recompute, CheckpointsRepeatAllOfForwardAndTheBundledRuntimeLess) {
+  const Program whole = lowered("megatron-lm-2021", "recompute=full");
+  EXPECT_EQ(flops_of(whole, Phase::recompute), flops_of(whole, Phase::forward));
+  // The last matmul, 8 bsh^2 of 24 bsh^2 + 4 bs^2 h, gives nothing that backward reads.
+  const Program needed = lowered("bundled", "recompute=full");
+  const double s = kSequence, h = kHidden;
+  EXPECT_DOUBLE_EQ(flops_of(needed, Phase::recompute),
+                   flops_of(needed, Phase::forward) * (16 * h + 4 * s) / (24 * h + 4 * s));
+}
+
+}  // namespace
+}  // namespace plimsoll
