@@ -76,6 +76,10 @@ std::string cluster_text(const Cluster& cluster);
 /// In words, the source that covers `pointer` most closely: "document, where, date".
 std::string source_of(const Cluster& cluster, std::string_view pointer);
 
+/// In words, which efficiency parameters were fitted on measurements and which were not, without
+/// their sources: "matmul fitted to 3 %, memory datasheet, ...". The cluster must have some.
+std::string fits_of(const Cluster& cluster);
+
 /// Peak dense rate for ops computing in `dtype`, if the device has it.
 std::optional<FlopsPerSecond> peak(const Device& device, DType dtype);
 

@@ -217,6 +217,21 @@ Json sources_json(const Cluster& cluster) {
   return json;
 }
 
+std::string fits_of(const Cluster& cluster) {
+  const Efficiency& efficiency = *cluster.efficiency;
+  const auto part = [](std::string_view name, const auto& fitted) {
+    return fitted ? fmt::format("{} fitted to {:.0f} %", name, 100 * fitted->error)
+                  : fmt::format("{} datasheet", name);
+  };
+  std::string text = fmt::format("{}, {}, {}", part("matmul", efficiency.matmul.fitted),
+                                 part("attention", efficiency.attention_forward.fitted),
+                                 part("memory", efficiency.memory.fitted));
+  for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
+    text += ", " + part(cluster.levels[l].name, efficiency.levels[l].fitted);
+  }
+  return text;
+}
+
 std::string source_of(const Cluster& cluster, std::string_view pointer) {
   const Source* best = nullptr;
   for (const Source& source : cluster.sources) {

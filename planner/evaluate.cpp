@@ -37,8 +37,14 @@ Flops recomputed_flops(std::span<const Program> programs) {
 FlopsPerSecond peak_of(const Cluster& cluster, DType dtype) {
   const std::optional<FlopsPerSecond> rate = peak(cluster.device, dtype);
   if (!rate) {
-    throw InputError("cluster " + cluster.name, "/device/peak",
-                     fmt::format("no {} peak is stated, which MFU is relative to", to_text(dtype)));
+    std::string stated;
+    for (const DType other : {DType::f32, DType::bf16, DType::f16}) {
+      if (!peak(cluster.device, other)) continue;
+      stated += fmt::format("{}{}", stated.empty() ? "" : ", ", to_text(other));
+    }
+    throw InputError(
+        "cluster " + cluster.name, "/device/peak",
+        fmt::format("the device computes in {}; the job asks for {}", stated, to_text(dtype)));
   }
   return *rate;
 }

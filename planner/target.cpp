@@ -19,8 +19,8 @@ Framework default_framework(DeviceKind kind) {
 std::string calibration_provenance(const Target& target) {
   if (!target.calibration) {
     if (target.cluster.efficiency) {
-      return fmt::format("no calibration, efficiency parameters of the cluster file ({})",
-                         source_of(target.cluster, "/efficiency/matmul"));
+      return fmt::format("no calibration, efficiency of the cluster file: {}",
+                         fits_of(target.cluster));
     }
     return fmt::format("no calibration, datasheet rates ({})",
                        source_of(target.cluster, "/device/peak"));

@@ -72,7 +72,7 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const 
     return matmuls_.at(shape, form);
   }
   const FlopsPerSecond rate = peak_or_fp32(cluster_.device, dtype);
-  if (cluster_.efficiency && op.kind == OpKind::matmul) {
+  if (cluster_.efficiency) {
     return efficient_matmul(matmul_shape(op, tensors), bytes_moved(op, tensors), dtype, rate,
                             cluster_.device, *cluster_.efficiency);
   }

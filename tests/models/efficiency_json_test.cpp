@@ -72,6 +72,12 @@ TEST(Sources, TheClosestOneCounts) {
   EXPECT_EQ(source_of(cluster, "/efficiency/matmul"), "e, run 5, 2026-11-20");
 }
 
+TEST(Efficiency, SaysWhatWasFitted) {
+  EXPECT_EQ(fits_of(parse_cluster(kText, "f")),
+            "matmul fitted to 3 %, attention datasheet, memory datasheet, NVLink fitted to 10 %, "
+            "network datasheet");
+}
+
 struct Change {
   const char *from, *to, *message;
 };

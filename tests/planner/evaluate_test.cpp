@@ -20,6 +20,24 @@ double sum(const Breakdown& b) {
       .value();
 }
 
+TEST(Evaluate, AJobOfATypeTheDeviceLacksIsRefused) {
+  Job job = nano_job();
+  job.precision = DType::bf16;
+  const Framework framework = framework_by_name("megatron-lm-2021");
+  const Cluster cluster =
+      read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx1-v100-32gb.json");
+  const CostModel costs(cluster, std::nullopt, framework);
+  try {
+    evaluate(job, Strategy{}, framework, costs, 1, Bytes(0));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "cluster dgx1-v100-32gb: at /device/peak: the device computes in f32, f16; the job "
+        "asks for bf16");
+  }
+}
+
 TEST(Evaluate, RatesFollowTheirDefinitions) {
   const Prediction p = evaluate_nano(parse_strategy("micro_batch=4"), 1).score.prediction;
   const double step = p.step_time.value();
