@@ -203,12 +203,28 @@ std::vector<std::size_t> fresh_inputs(OpKind kind) {
   }
 }
 
+/// Whether an op's outputs are temporaries: see BenchCase::in_frame.
+bool works_in_frame(OpKind kind) {
+  switch (kind) {
+    case OpKind::layer_norm_backward:
+    case OpKind::gelu_backward:
+    case OpKind::split_heads_backward:
+    case OpKind::merge_heads_backward:
+    case OpKind::causal_softmax_backward:
+    case OpKind::cross_entropy_backward:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /// n: tokens, rows, matrices or elements, whatever the kind is made of.
 BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
   BenchCase result;
   result.op.kind = kind;
   result.row = has_rows(kind) ? row : 0;
   result.fresh = fresh_inputs(kind);
+  result.in_frame = works_in_frame(kind);
   add_arena(result.program, n);
   switch (kind) {
     case OpKind::load_tokens:

@@ -21,6 +21,9 @@ struct BenchCase {
   /// Inputs that the op before has just written in training, so that caches hold what fits of them;
   /// weights and what was saved for backward come from memory.
   std::vector<std::size_t> fresh;
+  /// Outputs go where ops before have just worked: temporaries of backward, in the routine's frame.
+  /// Others are saved for backward, and come from memory too.
+  bool in_frame = false;
   /// What arena and data ops look up: one segment, one bucket, the micro-batch.
   Program program;
 };

@@ -17,6 +17,7 @@
 #include "calibrate/collectives.h"
 #include "calibrate/crew.h"
 #include "calibrate/dispatch.h"
+#include "calibrate/fit_errors.h"
 #include "calibrate/op_bench.h"
 #include "graph/op_table.h"
 #include "runtime/communicator.h"
@@ -34,6 +35,8 @@ constexpr Bytes kFootprint{std::int64_t{32} << 20};
 constexpr double kCollectivesEnd = 0.25, kMemoryEnd = 0.55;
 /// Of what the first pass leaves: matmuls, which are most of a step, come first.
 constexpr double kMatmulsAgain = 0.6, kMemoryAgain = 0.85;
+/// Error of a fit, or spread, up to which nothing hints at a disturbance.
+constexpr double kNoDoubt = 0.10;
 
 /// 0..count-1 in an order in which every prefix is spread over the whole range: multiples of a
 /// stride near the golden section that is coprime to count.
@@ -76,9 +79,10 @@ class Session {
     measure_part(memory, kMemoryEnd, essential, time_op);
     measure_part(matmuls, 1.0, is_first, time_op);
     const double now = elapsed() / request_.budget;
-    measure_again(matmuls, now + (1 - now) * kMatmulsAgain, time_op);
-    measure_again(memory, now + (1 - now) * kMemoryAgain, time_op);
-    measure_again(collectives, 1.0, time_collective);
+    measure_again(matmuls, left_out_errors(matmuls, memory_bandwidth(memory)),
+                  now + (1 - now) * kMatmulsAgain, time_op);
+    measure_again(memory, left_out_errors(memory), now + (1 - now) * kMemoryAgain, time_op);
+    measure_again(collectives, left_out_errors(collectives), 1.0, time_collective);
     drop_repeated(memory);
     calibration.collectives = std::move(collectives);
     calibration.ops = std::move(memory);
@@ -154,12 +158,20 @@ class Session {
     points = std::move(measured);
   }
 
-  /// The second pass, unsteady points first, until `end` of the budget.
+  /// The second pass, until `end` of the budget: first the points that were most probably
+  /// disturbed.
   template <class Point, class Measure>
-  void measure_again(std::vector<Point>& points, double end, Measure measure) {
+  void measure_again(std::vector<Point>& points, const LeftOutErrors& errors, double end,
+                     Measure measure) {
+    const auto doubt = [&](std::size_t i) {
+      const Sample& time = points[i].time;
+      return std::max(errors[i].value_or(0), time.unsteady ? time.spread / time.median : 0);
+    };
     std::vector<std::size_t> order = spread_order(points.size());
-    std::stable_partition(order.begin(), order.end(),
-                          [&](std::size_t i) { return points[i].time.unsteady; });
+    std::vector<double> doubts;
+    for (std::size_t i = 0; i < points.size(); ++i) doubts.push_back(std::max(kNoDoubt, doubt(i)));
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return doubts[a] > doubts[b]; });
     for (std::size_t i : order) {
       if (elapsed() <= request_.budget * end) {
         Point again = points[i];
@@ -174,6 +186,19 @@ class Session {
   template <class Point>
   static std::string_view name_of(const Point& point) {
     return to_text(point.kind);
+  }
+
+  /// Its operands come from memory.
+  static OpPoint largest_add(const std::vector<OpPoint>& points) {
+    OpPoint largest;
+    for (const OpPoint& point : points) {
+      if (point.kind == OpKind::add && point.moved > largest.moved) largest = point;
+    }
+    return largest;
+  }
+  static BytesPerSecond memory_bandwidth(const std::vector<OpPoint>& points) {
+    const OpPoint add = largest_add(points);
+    return add.moved / add.time.median;
   }
 
   Cluster cluster_of(const Calibration& calibration) const;
@@ -224,11 +249,7 @@ Cluster Session::cluster_of(const Calibration& calibration) const {
   const double peak = best(calibration.matmuls, [](const MatmulPoint& point) {
     return (flops_of(point.shape) / point.time.median).value();
   });
-  // The largest add: its operands come from memory.
-  OpPoint largest_add;
-  for (const OpPoint& point : calibration.ops) {
-    if (point.kind == OpKind::add && point.moved > largest_add.moved) largest_add = point;
-  }
+  const OpPoint largest_add = Session::largest_add(calibration.ops);
   CollectivePoint smallest, largest;
   for (const CollectivePoint& point : calibration.collectives) {
     if (point.kind != OpKind::send) continue;

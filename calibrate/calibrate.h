@@ -15,9 +15,10 @@ struct CalibrationRequest {
   std::string backend = "cpu";
   SweepSize size = SweepSize::full;
   /// Time to spend. The sweep is measured in order of importance spread over its range; what does
-  /// not fit is left out and counted. What remains goes into a second pass: a point's two samples lie
-  /// far apart in time, and the faster is kept, since other processes and other virtual machines
-  /// only ever add time.
+  /// not fit is left out and counted. What remains goes into a second pass, first to points that
+  /// were unsteady or slower than the others make one expect: a point's two samples lie far apart
+  /// in time, and the faster is kept, since other processes and other virtual machines only ever
+  /// add time.
   Seconds budget{50};
   /// Called after each point: what is being measured, points done, of how many (both passes).
   std::function<void(const std::string& what, std::size_t done, std::size_t of)> progress;
@@ -32,7 +33,7 @@ struct MachineCalibration {
 /// Throws EnvironmentError where the machine does not say what it is.
 MachineCalibration calibrate(const CalibrationRequest& request);
 
-/// A table for people: best and median rates per kind, dispatch, unsteady points.
+/// A table for people: range of rates per kind, errors of the fits, dispatch, unsteady points.
 std::string calibration_summary(const MachineCalibration& machine);
 
 }  // namespace plimsoll

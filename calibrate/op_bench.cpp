@@ -117,6 +117,10 @@ TimedWork OpBench::prepare(Member& member, const BenchCase& bench_case) {
   }
   return [this, &member, &bench_case](std::int64_t run) {
     const std::size_t set = std::size_t(run) % member.inputs.size();
+    for (std::size_t i = 0; bench_case.in_frame && i < bench_case.op.outputs.size(); ++i) {
+      const TensorId id = bench_case.op.outputs[i];
+      fill_operand(bench_case.tensors[id.index()], bench_case.ids, member.outputs[set][i]);
+    }
     for (std::size_t i : bench_case.fresh) {
       const TensorId id = bench_case.op.inputs[i];
       fill_operand(bench_case.tensors[id.index()], bench_case.ids, member.inputs[set][i]);

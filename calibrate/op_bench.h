@@ -15,8 +15,8 @@ namespace plimsoll {
 class OpBench {
  public:
   /// Operands rotate over `footprint` bytes per core, so that they come from memory, except that
-  /// BenchCase::fresh ones are written before each timed run; a case whose operands are larger
-  /// takes what it needs.
+  /// BenchCase::fresh and in_frame ones are written before each timed run; a case whose operands
+  /// are larger takes what it needs.
   OpBench(std::string_view backend, std::int64_t cores, Bytes footprint);
   ~OpBench();
 

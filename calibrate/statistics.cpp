@@ -3,18 +3,32 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
 
 namespace plimsoll {
 
-Seconds quantile(std::vector<Seconds> timings, double part) {
-  INVARIANT(!timings.empty() && part >= 0 && part <= 1, "a quantile of something");
-  std::sort(timings.begin(), timings.end());
-  const double place = part * double(timings.size() - 1);
+namespace {
+
+template <class Value>
+Value quantile_of(std::vector<Value> values, double part) {
+  INVARIANT(!values.empty() && part >= 0 && part <= 1, "a quantile of something");
+  std::sort(values.begin(), values.end());
+  const double place = part * double(values.size() - 1);
   const auto below = std::size_t(std::floor(place));
-  const std::size_t above = std::min(below + 1, timings.size() - 1);
-  return timings[below] + (timings[above] - timings[below]) * (place - double(below));
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (values[above] - values[below]) * (place - double(below));
+}
+
+}  // namespace
+
+Seconds quantile(std::vector<Seconds> timings, double part) {
+  return quantile_of(std::move(timings), part);
+}
+
+double quantile(std::vector<double> values, double part) {
+  return quantile_of(std::move(values), part);
 }
 
 Sample summarize(const std::vector<Seconds>& timings) {

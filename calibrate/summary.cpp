@@ -5,6 +5,7 @@
 #include <map>
 
 #include "calibrate/calibrate.h"
+#include "calibrate/fit_errors.h"
 
 namespace plimsoll {
 namespace {
@@ -26,6 +27,60 @@ template <class Rate>
 std::string line(std::string_view what, const Range& range) {
   return fmt::format("{:26}{:>8}{:>16}{:>16}{:>10}\n", what, range.points, to_text(Rate(range.low)),
                      to_text(Rate(range.high)), range.unsteady);
+}
+
+/// A point that no repetition made steady.
+struct Unsteady {
+  double relative = 0;  ///< half the spread over the median
+  std::string line;
+};
+
+template <class Point, class Describe>
+void add_unsteady(const std::vector<Point>& points, Describe describe, std::vector<Unsteady>& to) {
+  for (const Point& point : points) {
+    if (!point.time.unsteady) continue;
+    const double relative = point.time.spread / point.time.median / 2;
+    to.push_back({relative, fmt::format("  {}: {} +- {:.0f} %\n", describe(point),
+                                        to_text(point.time.median), 100 * relative)});
+  }
+}
+
+/// The least steady points; all of them are marked in the file.
+std::string unsteady_points(const Calibration& calibration) {
+  constexpr std::size_t kMost = 10;
+  std::vector<Unsteady> points;
+  const auto matmul = [](const MatmulPoint& point) {
+    const MatmulShape& shape = point.shape;
+    return fmt::format("matmul {} x {}x{}x{}{}{}", shape.batch, shape.m, shape.n, shape.k,
+                       point.transpose_a ? " a^T" : "", point.transpose_b ? " b^T" : "");
+  };
+  const auto op = [](const OpPoint& point) {
+    return fmt::format("{} of {}", to_text(point.kind), to_text(point.moved));
+  };
+  const auto collective = [](const CollectivePoint& point) {
+    return fmt::format("{} of {}, {} ranks", to_text(point.kind), to_text(point.payload),
+                       point.ranks);
+  };
+  add_unsteady(calibration.matmuls, matmul, points);
+  add_unsteady(calibration.ops, op, points);
+  add_unsteady(calibration.collectives, collective, points);
+  std::stable_sort(points.begin(), points.end(),
+                   [](const Unsteady& a, const Unsteady& b) { return a.relative > b.relative; });
+  if (points.empty()) return "every point is steady\n";
+  std::string text = fmt::format("{} unsteady points, the least steady:\n", points.size());
+  for (std::size_t i = 0; i < std::min(kMost, points.size()); ++i) text += points[i].line;
+  return text;
+}
+
+std::string fit_error_lines(const MachineCalibration& machine) {
+  std::string text = fmt::format("{:26}{:>8}{:>16}{:>16}\n", "fit, leaving one out", "points",
+                                 "median error", "90th percentile");
+  for (const FitError& error :
+       fit_errors(machine.calibration, machine.cluster.device.memory_bandwidth)) {
+    text += fmt::format("{:26}{:>8}{:>14.1f} %{:>14.1f} %\n", error.what, error.points,
+                        100 * error.median, 100 * error.worst_tenth);
+  }
+  return text;
 }
 
 }  // namespace
@@ -54,6 +109,7 @@ std::string calibration_summary(const MachineCalibration& machine) {
   for (const auto& [key, range] : collectives) {
     text += line<BytesPerSecond>(fmt::format("{} of {}", to_text(key.first), key.second), range);
   }
+  text += fit_error_lines(machine) + unsteady_points(calibration);
   text += fmt::format("dispatch: {} per op, {} per call\n", to_text(calibration.dispatch_op.median),
                       to_text(calibration.dispatch_call.median));
   text += fmt::format("a rank that waits longer than {} sleeps, and wakes up {} late\n",

@@ -86,7 +86,8 @@ std::vector<OpPoint> memory_sweep(SweepSize size) {
   for (OpKind kind : memory_bound_kinds()) {
     const bool softmax = kind == OpKind::causal_softmax || kind == OpKind::causal_softmax_backward;
     Sizes rows = {0};
-    if (has_rows(kind)) rows = quick ? Sizes{64} : Sizes{64, 256, 1024};
+    // Rows of 1024 floats meet in the same sets of a cache; their neighbours do not.
+    if (has_rows(kind)) rows = quick ? Sizes{64} : Sizes{64, 256, 768, 1024, 1280, 1536, 3072};
     if (softmax) rows = quick ? Sizes{32} : Sizes{32, 128, 512};
     Sizes all_sizes = sizes;
     // Ops over whole arenas are as large as the model.

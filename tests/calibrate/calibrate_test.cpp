@@ -51,6 +51,7 @@ TEST(Calibrate, QuickRunMeasuresEverythingAndItsFilesReadBack) {
   EXPECT_EQ(machine.cluster.device.kind, DeviceKind::cpu_core);
   EXPECT_NE(machine.cluster.source.find("measured"), std::string::npos);
   expect_sample(calibration.wake_up);
+  EXPECT_NE(calibration_summary(machine).find("leaving one out"), std::string::npos);
   EXPECT_NE(calibration_summary(machine).find("all_reduce of 4"), std::string::npos);
 }
 

@@ -1,0 +1,81 @@
+// Search speed: bounds and whole candidates per second, on GPT-3 175B over 1,024 A100.
+#include <benchmark/benchmark.h>
+
+#include "planner/bounds.h"
+#include "planner/evaluate.h"
+#include "planner/space.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kDevices = 1024;
+
+struct Case {
+  Job job = [] {
+    Job read = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/gpt3-175b.json");
+    read.global_batch = 1536;
+    return read;
+  }();
+  Framework framework = framework_by_name("megatron-lm");
+  CostModel costs{read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx-a100-80gb.json"),
+                  std::nullopt, framework};
+  /// Every k-th legal strategy, so that all parts of the space count alike.
+  std::vector<Strategy> strategies(std::size_t most) const {
+    const std::vector<Strategy> legal = enumerate(job, framework, kDevices, {}).legal;
+    std::vector<Strategy> chosen;
+    for (std::size_t i = 0; i < std::min(most, legal.size()); ++i) {
+      chosen.push_back(legal[i * legal.size() / std::min(most, legal.size())]);
+    }
+    return chosen;
+  }
+};
+
+void rate(benchmark::State& state, const char* name, std::size_t per_iteration) {
+  state.counters[name] = benchmark::Counter(double(state.iterations()) * double(per_iteration),
+                                            benchmark::Counter::kIsRate);
+}
+
+/// A first visit: what bounds remember of strategies alike counts as their work.
+template <class Bound>
+void bound_evaluations(benchmark::State& state, Bound bound) {
+  const Case gpt3;
+  const std::vector<Strategy> strategies = gpt3.strategies(512);
+  for (auto _ : state) {
+    const Bounds bounds(gpt3.job, gpt3.framework, gpt3.costs, kDevices);
+    for (const Strategy& strategy : strategies) benchmark::DoNotOptimize(bound(bounds, strategy));
+  }
+  rate(state, "bounds/s", strategies.size());
+}
+
+void Memory(benchmark::State& state) {
+  bound_evaluations(state, [](const Bounds& b, const Strategy& s) { return b.memory(s); });
+}
+void Bottleneck(benchmark::State& state) {
+  bound_evaluations(state, [](const Bounds& b, const Strategy& s) { return b.bottleneck(s); });
+}
+void Pipeline(benchmark::State& state) {
+  bound_evaluations(state, [](const Bounds& b, const Strategy& s) { return b.pipeline(s); });
+}
+BENCHMARK(Memory)->Unit(benchmark::kMillisecond);
+BENCHMARK(Bottleneck)->Unit(benchmark::kMillisecond);
+BENCHMARK(Pipeline)->Unit(benchmark::kMillisecond);
+
+/// A candidate that no bound cuts: lowered, laid out and simulated.
+void Candidates(benchmark::State& state) {
+  const Case gpt3;
+  const std::vector<Strategy> strategies = gpt3.strategies(32);
+  const Device& device = gpt3.costs.cluster().device;
+  for (auto _ : state) {
+    for (const Strategy& strategy : strategies) {
+      const Footprint footprint =
+          lay_out(gpt3.job, strategy, gpt3.framework, device, Bytes(0), Proof::structure);
+      benchmark::DoNotOptimize(predict(gpt3.job, strategy, footprint, gpt3.costs, kDevices,
+                                       Folding::folded, Detail::none));
+    }
+  }
+  rate(state, "candidates/s", strategies.size());
+}
+BENCHMARK(Candidates)->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace plimsoll
