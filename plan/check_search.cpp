@@ -15,32 +15,55 @@ Bytes largest_peak(const Plan& plan) {
   return peak;
 }
 
+/// What is wrong with one list of reasons; adds its counts to `sum`.
+Finding counted(const std::vector<Pruned>& entries, std::int64_t space, std::int64_t& sum) {
+  for (const Pruned& entry : entries) {
+    if (entry.count < 0 || entry.count > space) {
+      return fmt::format("{} candidates of {} pruned: {}", entry.count, space, entry.reason);
+    }
+    if (entry.reason.empty()) {
+      return fmt::format("{} candidates pruned without a reason", entry.count);
+    }
+    sum += entry.count;
+  }
+  return std::nullopt;
+}
+
 Finding search_counts(const CheckContext& context) {
   const SearchSummary& search = context.plan.search;
-  std::int64_t pruned = 0;
-  for (const Pruned& entry : search.pruned) {
-    if (entry.count < 0 || entry.count > search.space) {
-      return fmt::format("{} candidates of {} pruned: {}", entry.count, search.space, entry.reason);
-    }
-    if (entry.reason.empty())
-      return fmt::format("{} candidates pruned without a reason", entry.count);
-    pruned += entry.count;
+  std::int64_t pruned = 0, bounded = 0;
+  if (Finding wrong = counted(search.pruned, search.space, pruned)) return wrong;
+  if (Finding wrong = counted(search.bounded_by, search.space, bounded)) return wrong;
+  if (bounded != search.bounded) {
+    return fmt::format("{} bounded, but the bounds cut {}", search.bounded, bounded);
   }
   if (search.evaluated < 1) return "the chosen plan itself was evaluated, yet none is counted";
-  if (search.space == search.evaluated + search.bounded + pruned) return std::nullopt;
+  if (search.space == search.evaluated + bounded + pruned + search.unexplored) return std::nullopt;
   return fmt::format(
-      "{} evaluated, {} bounded and {} pruned are not the {} candidates of the space",
-      search.evaluated, search.bounded, pruned, search.space);
+      "{} evaluated, {} bounded, {} pruned and {} unexplored are not the {} candidates of the "
+      "space",
+      search.evaluated, bounded, pruned, search.unexplored, search.space);
 }
 
 Finding search_proven(const CheckContext& context) {
   const SearchSummary& search = context.plan.search;
-  if (search.method != "brute force") {
-    return fmt::format("method \"{}\"; the only one is \"brute force\"", search.method);
+  const bool brute_force = search.method == "brute force";
+  if (!brute_force && search.method != "branch and bound") {
+    return fmt::format("method \"{}\" is neither \"branch and bound\" nor \"brute force\"",
+                       search.method);
   }
-  if (search.bounded != 0 || search.gap != 0) return "brute force bounds nothing and leaves no gap";
-  if (search.proven) return std::nullopt;
-  return "brute force evaluates every legal candidate, which proves the answer";
+  if (brute_force && (search.bounded != 0 || search.unexplored != 0)) {
+    return "brute force bounds nothing and leaves nothing";
+  }
+  if (search.proven != (search.unexplored == 0)) {
+    return fmt::format("{}proven with {} candidates unexplored", search.proven ? "" : "not ",
+                       search.unexplored);
+  }
+  if (search.gap < 0) return fmt::format("a gap of {} is below nothing", search.gap);
+  if (search.proven && search.gap != 0) {
+    return fmt::format("proven, yet with a gap of {}", search.gap);
+  }
+  return std::nullopt;
 }
 
 Finding infeasible_count(const CheckContext& context) {
@@ -141,10 +164,68 @@ Finding runners_up_terms(const CheckContext& context) {
   return std::nullopt;
 }
 
+Finding pareto_legal(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (context.programs.empty()) return std::nullopt;
+  for (const ParetoPlan& point : plan.pareto) {
+    if (Verdict verdict = legal(plan.job, point.strategy, plan.devices); !verdict) {
+      return fmt::format("{}: {}", strategy_summary(point.strategy), verdict.reason());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding pareto_first(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (context.programs.empty()) return std::nullopt;  // the chosen strategy is not legal
+  if (plan.pareto.empty()) return "no plan is on the front, not even the chosen one";
+  const ParetoPlan& first = plan.pareto.front();
+  if (first.strategy == plan.strategy && first.step_time == plan.prediction.step_time &&
+      first.peak == largest_peak(plan)) {
+    return std::nullopt;
+  }
+  return fmt::format("{} is first on the front, not the chosen plan",
+                     strategy_summary(first.strategy));
+}
+
+Finding pareto_falls(const CheckContext& context) {
+  const std::vector<ParetoPlan>& front = context.plan.pareto;
+  for (std::size_t i = 1; i < front.size(); ++i) {
+    if (front[i].step_time > front[i - 1].step_time && front[i].peak < front[i - 1].peak &&
+        front[i].peak > Bytes()) {
+      continue;
+    }
+    return fmt::format("{} takes {} s and {} bytes, after {} s and {} bytes",
+                       strategy_summary(front[i].strategy), front[i].step_time.value(),
+                       front[i].peak.count(), front[i - 1].step_time.value(),
+                       front[i - 1].peak.count());
+  }
+  return std::nullopt;
+}
+
+/// A plan that is shown and fits is on the front or beaten by one that is.
+Finding pareto_dominates(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  if (plan.pareto.empty()) return std::nullopt;  // pareto-first says so
+  const Seconds slowest = plan.pareto.back().step_time;
+  for (const RunnerUp& runner_up : plan.runners_up) {
+    if (!runner_up.fits || runner_up.step_time > slowest) continue;
+    const bool beaten =
+        std::any_of(plan.pareto.begin(), plan.pareto.end(), [&](const ParetoPlan& point) {
+          return point.step_time <= runner_up.step_time && point.peak <= runner_up.peak;
+        });
+    if (!beaten) {
+      return fmt::format("{} is faster or leaner than every plan on the front",
+                         strategy_summary(runner_up.strategy));
+    }
+  }
+  return std::nullopt;
+}
+
 constexpr CheckRule kRules[] = {
-    {{"search-counts", "Evaluated and pruned candidates, each with a reason, are the whole space."},
+    {{"search-counts", "Evaluated, bounded, pruned and unexplored candidates are the whole space."},
      search_counts},
-    {{"search-proven", "The method is brute force, which bounds nothing and proves its answer."},
+    {{"search-proven", "The answer is proven, without gap, exactly where nothing is unexplored."},
      search_proven},
     {{"infeasible-count", "What does not fit was evaluated, and not everything failed to fit."},
      infeasible_count},
@@ -158,6 +239,11 @@ constexpr CheckRule kRules[] = {
     {{"runners-up-lose", "No plan that fits is better than the chosen one."}, runners_up_lose},
     {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},
      runners_up_terms},
+    {{"pareto-legal", "Every plan of the Pareto front is legal for the job on these devices."},
+     pareto_legal},
+    {{"pareto-first", "The chosen plan begins the Pareto front."}, pareto_first},
+    {{"pareto-falls", "Along the Pareto front steps get longer and peaks smaller."}, pareto_falls},
+    {{"pareto-dominates", "No plan that is shown beats the Pareto front."}, pareto_dominates},
 };
 
 }  // namespace

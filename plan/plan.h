@@ -81,13 +81,25 @@ struct Pruned {
   std::int64_t count = 0;
 };
 
+/// A plan that fits and that no other is as good as in both step time and peak and better in one.
+struct ParetoPlan {
+  Strategy strategy;
+  Seconds step_time;
+  Bytes peak;  ///< largest over stages
+};
+
 struct SearchSummary {
-  std::string method;  ///< "brute force"
+  std::string method;  ///< "branch and bound", or "brute force"
+  /// Candidates, and how many of them were simulated, and did not fit or take too long when they
+  /// were.
   std::int64_t space = 0, evaluated = 0, infeasible = 0;
-  std::int64_t bounded = 0;  ///< cut by a bound without being evaluated; brute force cuts none
-  std::vector<Pruned> pruned;
-  bool proven = false;  ///< the answer is the best of the space
-  double gap = 0;       ///< relative; no plan is faster by more than this, 0 when proven
+  std::int64_t bounded = 0;        ///< cut by a bound without being evaluated
+  std::vector<Pruned> bounded_by;  ///< which bound cut how many
+  std::vector<Pruned> pruned;      ///< not legal, or the same Programs as another
+  std::int64_t unexplored = 0;     ///< left when the time limit passed
+  bool proven = false;             ///< nothing is left: the answer is the best of the space
+  /// (step time / least bound of what is left) - 1; 0 when proven or nothing left can be faster.
+  double gap = 0;
 };
 
 struct Plan {
@@ -103,7 +115,8 @@ struct Plan {
   std::vector<std::string> program_digests;  ///< of the text form, by stage
   SearchSummary search;
   std::vector<RunnerUp> runners_up;
-  Timeline timeline;  ///< predicted steady-state step, one rank per class
+  std::vector<ParetoPlan> pareto;  ///< by step time; the chosen plan is the first
+  Timeline timeline;               ///< predicted steady-state step, one rank per class
   bool timeline_truncated = false;
 };
 

@@ -103,6 +103,12 @@ Json runners_up_json(const Plan& plan) {
   return json;
 }
 
+Json pareto_json(const Plan& plan) {
+  Json json = Json::array();
+  for (const ParetoPlan& point : plan.pareto) json.push_back(pareto_json(point));
+  return json;
+}
+
 Json plan_json(const Plan& plan) {
   return {{"version", kPlanVersion},
           {"devices", plan.devices},
@@ -118,6 +124,7 @@ Json plan_json(const Plan& plan) {
           {"programs", plan.program_digests},
           {"search", search_json(plan.search)},
           {"runners_up", runners_up_json(plan)},
+          {"pareto", pareto_json(plan)},
           {"timeline_truncated", plan.timeline_truncated},
           {"timeline", timeline_json(plan.timeline)}};
 }
@@ -182,6 +189,9 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   plan.search = search_from(object.object("search"));
   for (JsonObject& runner_up : object.objects("runners_up")) {
     plan.runners_up.push_back(runner_up_from(std::move(runner_up)));
+  }
+  for (JsonObject& point : object.objects("pareto")) {
+    plan.pareto.push_back(pareto_from(std::move(point)));
   }
   plan.timeline_truncated = object.boolean("timeline_truncated");
   plan.timeline = timeline_from(object.object("timeline"));

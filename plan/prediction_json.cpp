@@ -118,15 +118,41 @@ Prediction prediction_from(JsonObject object) {
   return prediction;
 }
 
-Json search_json(const SearchSummary& search) {
-  Json pruned = Json::array();
-  for (const Pruned& entry : search.pruned) {
-    pruned.push_back({{"reason", entry.reason}, {"count", entry.count}});
+namespace {
+
+Json pruned_json(const std::vector<Pruned>& entries) {
+  Json json = Json::array();
+  for (const Pruned& entry : entries) {
+    json.push_back({{"reason", entry.reason}, {"count", entry.count}});
   }
-  return {{"method", search.method},       {"space", search.space},
-          {"evaluated", search.evaluated}, {"infeasible", search.infeasible},
-          {"bounded", search.bounded},     {"pruned", std::move(pruned)},
-          {"proven", search.proven},       {"gap", search.gap}};
+  return json;
+}
+
+std::vector<Pruned> pruned_from(JsonObject& parent, std::string_view key) {
+  std::vector<Pruned> entries;
+  for (JsonObject& object : parent.objects(key)) {
+    Pruned entry;
+    entry.reason = object.text("reason");
+    entry.count = count(object, "count");
+    object.finish();
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+}  // namespace
+
+Json search_json(const SearchSummary& search) {
+  return {{"method", search.method},
+          {"space", search.space},
+          {"evaluated", search.evaluated},
+          {"infeasible", search.infeasible},
+          {"bounded", search.bounded},
+          {"bounded_by", pruned_json(search.bounded_by)},
+          {"pruned", pruned_json(search.pruned)},
+          {"unexplored", search.unexplored},
+          {"proven", search.proven},
+          {"gap", search.gap}};
 }
 
 SearchSummary search_from(JsonObject object) {
@@ -136,17 +162,28 @@ SearchSummary search_from(JsonObject object) {
   search.evaluated = count(object, "evaluated");
   search.infeasible = count(object, "infeasible");
   search.bounded = count(object, "bounded");
-  for (JsonObject& entry : object.objects("pruned")) {
-    Pruned pruned;
-    pruned.reason = entry.text("reason");
-    pruned.count = count(entry, "count");
-    entry.finish();
-    search.pruned.push_back(std::move(pruned));
-  }
+  search.bounded_by = pruned_from(object, "bounded_by");
+  search.pruned = pruned_from(object, "pruned");
+  search.unexplored = count(object, "unexplored");
   search.proven = object.boolean("proven");
-  search.gap = object.number("gap", 0, 1);
+  search.gap = ratio(object, "gap");
   object.finish();
   return search;
+}
+
+Json pareto_json(const ParetoPlan& plan) {
+  return {{"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
+          {"step_time_s", plan.step_time.value()},
+          {"peak_bytes", plan.peak.count()}};
+}
+
+ParetoPlan pareto_from(JsonObject object) {
+  ParetoPlan plan;
+  plan.strategy = read_embedded(object, "strategy", strategy_from_json_text);
+  plan.step_time = seconds(object, "step_time_s");
+  plan.peak = byte_count(object, "peak_bytes");
+  object.finish();
+  return plan;
 }
 
 Json runner_up_json(const RunnerUp& runner_up) {

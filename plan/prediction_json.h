@@ -30,4 +30,7 @@ auto read_embedded(JsonObject& parent, std::string_view key, Read read) {
 Json runner_up_json(const RunnerUp& runner_up);
 RunnerUp runner_up_from(JsonObject object);
 
+Json pareto_json(const ParetoPlan& plan);
+ParetoPlan pareto_from(JsonObject object);
+
 }  // namespace plimsoll

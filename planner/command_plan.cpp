@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <stdexcept>
 
 #include "base/command_line.h"
 #include "base/file.h"
 #include "planner/commands.h"
 #include "planner/describe.h"
+#include "planner/explore.h"
 #include "planner/progress.h"
 #include "planner/search.h"
 #include "planner/summary_json.h"
@@ -17,14 +19,17 @@ namespace plimsoll {
 ExitCode run_plan(const PlanOptions& options) {
   const Fixed fixed = parse_fixed(options.fix);
   const Bytes reserve = parse_reserve(options.reserve);
+  std::optional<Seconds> time_limit;
+  if (!options.time_limit.empty()) time_limit = parse_time_limit(options.time_limit);
   const TargetOptions& files = options.target;
   check_output("-o", options.output, std::array{files.job, files.cluster, files.calibration});
   const Target target = load_target(options.target);
   const CostModel costs = cost_model(target);
 
   Plan plan;
-  {
-    Progress progress("evaluating strategies:");
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    Progress progress("strategies done with:");
     SearchRequest request;
     request.job = target.job;
     request.framework = target.framework;
@@ -33,9 +38,17 @@ ExitCode run_plan(const PlanOptions& options) {
     request.reserve = reserve;
     request.cluster_digest = target.cluster_digest;
     request.calibration_digest = target.calibration_digest;
+    request.threads = options.threads;
+    request.time_limit = time_limit;
     request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
     plan = search(request, costs);
+  } catch (const NothingFoundYet& stopped) {
+    print_note(fmt::format("planner: {}\n", stopped.what()));
+    return ExitCode::stopped_early;
   }
+  const Seconds elapsed(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  print_note(fmt::format("searched {} strategies in {}\n", plan.search.space, to_text(elapsed)));
   const std::string text = plan_text(plan);
   if (!options.output.empty()) {
     write_file_atomically(options.output, text);
@@ -45,17 +58,44 @@ ExitCode run_plan(const PlanOptions& options) {
                             : fmt::format("{}; reserve {} per device\n{}",
                                           headline(target, plan.devices, plan.oversubscribed),
                                           to_text(reserve), describe(plan)));
-  return ExitCode::ok;
+  if (plan.search.proven) return ExitCode::ok;
+  print_note(
+      fmt::format("planner: stopped after the time limit of {}: no plan takes less than {}, "
+                  "{:.2f} % below the best so far\n",
+                  to_text(*time_limit), to_text(plan.prediction.step_time / (1 + plan.search.gap)),
+                  100 * (1 - 1 / (1 + plan.search.gap))));
+  return ExitCode::stopped_early;
 }
 
 ExitCode run_space(const SpaceOptions& options) {
   const Fixed fixed = parse_fixed(options.fix);
-  const Job job = load_job(options.target);
-  const Space space = enumerate(job, bundled_framework(), options.target.devices, fixed);
-  print_result(options.json ? space_json(job, options.target.devices, space) : describe(space));
-  if (!space.legal.empty()) return ExitCode::ok;
-  throw InfeasibleError(fmt::format("no legal strategy for {} on {} devices: {}", job.name,
-                                    options.target.devices, space.first_reason));
+  const Bytes reserve = parse_reserve(options.reserve);
+  const std::int64_t devices = options.target.devices;
+  SpaceSummary summary;
+  Job job;
+  if (options.target.cluster.empty()) {
+    job = load_job(options.target);
+    const Framework framework = options.target.framework.empty()
+                                    ? bundled_framework()
+                                    : framework_by_name(options.target.framework);
+    summary.space = enumerate(job, framework, devices, fixed);
+  } else {
+    const Target target = load_target(options.target);
+    job = target.job;
+    summary.space = enumerate(job, target.framework, devices, fixed);
+    SearchRequest request;
+    request.job = job;
+    request.framework = target.framework;
+    request.devices = devices;
+    request.reserve = reserve;
+    peak_rate(target.cluster, job.precision);
+    summary.bounds = count_bounds(request, cost_model(target), summary.space);
+  }
+  print_result(options.json ? space_json(job, devices, summary, options.list)
+                            : describe(summary, options.list));
+  if (!summary.space.legal.empty()) return ExitCode::ok;
+  throw InfeasibleError(fmt::format("no legal strategy for {} on {} devices: {}", job.name, devices,
+                                    summary.space.first_reason));
 }
 
 }  // namespace plimsoll

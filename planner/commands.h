@@ -45,19 +45,26 @@ std::string headline(const Target& target, std::int64_t devices, bool oversubscr
 Fixed parse_fixed(const std::vector<std::string>& pairs);
 /// "1 GiB". Throws UsageError.
 Bytes parse_reserve(const std::string& text);
+/// "30 s". Throws UsageError for what is no time, or none above zero.
+Seconds parse_time_limit(const std::string& text);
 
 struct PlanOptions {
   TargetOptions target;
   std::vector<std::string> fix;
   std::string reserve = "1 GiB";
-  std::string output;  ///< file; empty: none is written
+  std::string output;        ///< file; empty: none is written
+  std::string time_limit;    ///< empty: none
+  std::int64_t threads = 0;  ///< 0: all cores
   bool json = false;
 };
+/// Exit 5 where the time limit passed first, with the best plan so far or with none.
 ExitCode run_plan(const PlanOptions& options);
 
 struct SpaceOptions {
-  TargetOptions target;  ///< job, devices and global batch only
+  TargetOptions target;  ///< without cluster: no bounds, and the framework is the bundled one
   std::vector<std::string> fix;
+  std::string reserve = "1 GiB";
+  bool list = false;  ///< every legal strategy
   bool json = false;
 };
 ExitCode run_space(const SpaceOptions& options);

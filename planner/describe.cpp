@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <span>
 #include <sstream>
@@ -47,14 +48,29 @@ void describe_breakdown(Out out, const Prediction& p) {
   }
 }
 
+/// Stages in ranges: neighbours whose peaks differ by no more than a hundredth are one line, with
+/// the largest of them.
 void describe_memory(Out out, const Prediction& p) {
+  constexpr std::size_t kStagesInFull = 8;
+  constexpr double kAlike = 0.01;
   fmt::format_to(out, "  memory per device\n");
-  for (const StagePrediction& stage : p.stages) {
-    const double share = 100.0 * static_cast<double>(stage.peak.count()) /
-                         static_cast<double>(stage.capacity.count());
-    fmt::format_to(out, "    stage {:<3} peak {:>10} ({} bytes), arena {}, of {} ({:.1f} %)\n",
-                   stage.stage, to_text(stage.peak), stage.peak.count(), to_text(stage.arena),
-                   to_text(stage.capacity), share);
+  for (std::size_t i = 0; i < p.stages.size();) {
+    StagePrediction most = p.stages[i];
+    std::size_t last = i;
+    while (p.stages.size() > kStagesInFull && last + 1 < p.stages.size()) {
+      const StagePrediction& next = p.stages[last + 1];
+      const double change = double(next.peak.count() - p.stages[i].peak.count());
+      if (std::abs(change) > kAlike * double(p.stages[i].peak.count())) break;
+      if (next.peak > most.peak) most = next;
+      ++last;
+    }
+    const double share = 100.0 * double(most.peak.count()) / double(most.capacity.count());
+    const std::string stages =
+        last == i ? fmt::format("stage {}", i) : fmt::format("stages {}-{}", i, last);
+    fmt::format_to(out, "    {:<13} peak {:>10} ({} bytes), arena {}, of {} ({:.1f} %)\n", stages,
+                   to_text(most.peak), most.peak.count(), to_text(most.arena),
+                   to_text(most.capacity), share);
+    i = last + 1;
   }
 }
 
@@ -92,10 +108,34 @@ void describe_runners_up(Out out, const Plan& plan) {
   }
 }
 
-void describe_rejected(Out out, std::span<const Pruned> rejected) {
-  for (const Pruned& pruned : rejected) {
-    fmt::format_to(out, "  {} rejected: {}\n", pruned.count, pruned.reason);
+void describe_front(Out out, const Plan& plan) {
+  if (plan.pareto.size() < 2) return;
+  fmt::format_to(out, "Pareto front of step time and peak, up to {} times the best step\n",
+                 kFrontTimes);
+  for (const ParetoPlan& point : plan.pareto) {
+    const double slower = 100 * (point.step_time / plan.prediction.step_time - 1);
+    fmt::format_to(out, "  {:>8} ({:+.1f} %)  peak {:>8}  {}\n", to_text(point.step_time), slower,
+                   to_text(point.peak), differences(point.strategy, plan.strategy));
   }
+}
+
+void describe_counts(Out out, std::span<const Pruned> counts) {
+  for (const Pruned& entry : counts) {
+    fmt::format_to(out, "  {:>8}  {}\n", entry.count, entry.reason);
+  }
+}
+
+void describe_search(Out out, const SearchSummary& search) {
+  fmt::format_to(out, "search: {}, {} candidates; {}\n", search.method, search.space,
+                 search.proven ? "the choice is proven best of the space" : "not proven");
+  if (!search.proven) {
+    fmt::format_to(out, "  {:>8}  left when the time limit passed; the choice is within {:.2f} %\n",
+                   search.unexplored, 100 * search.gap);
+  }
+  fmt::format_to(out, "  {:>8}  evaluated, of which {} do not fit\n", search.evaluated,
+                 search.infeasible);
+  describe_counts(out, search.bounded_by);
+  describe_counts(out, search.pruned);
 }
 
 }  // namespace
@@ -114,23 +154,48 @@ std::string describe(const Plan& plan) {
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "chosen: {}\n", strategy_summary(plan.strategy));
   text += describe(plan.prediction, !plan.oversubscribed);
+  const Bytes outside = memory_outside_program(plan.job, plan.strategy, plan.framework);
+  if (outside > Bytes()) {
+    fmt::format_to(out, "    beside these {} per device: context and communicators of {}\n",
+                   to_text(outside), plan.framework.name);
+  }
   describe_runners_up(out, plan);
-  const SearchSummary& search = plan.search;
-  fmt::format_to(out, "search: {}, {} candidates, {} evaluated, {} of them do not fit; {}\n",
-                 search.method, search.space, search.evaluated, search.infeasible,
-                 search.proven ? "the choice is proven best of the space" : "not proven");
-  describe_rejected(out, search.pruned);
+  describe_front(out, plan);
+  describe_search(out, plan.search);
   return text;
 }
 
-std::string describe(const Space& space) {
+std::string describe(const SpaceSummary& summary, bool list) {
+  const Space& space = summary.space;
   std::string text;
   const Out out = std::back_inserter(text);
-  for (const Strategy& strategy : space.legal) {
-    fmt::format_to(out, "{}\n", strategy_summary(strategy));
+  if (list) {
+    for (const Strategy& strategy : space.legal) {
+      fmt::format_to(out, "{}\n", strategy_summary(strategy));
+    }
   }
   fmt::format_to(out, "{} legal of {} candidates\n", space.legal.size(), space.enumerated);
-  describe_rejected(out, space.rejected);
+  describe_counts(out, space.rejected);
+  for (const Dimension& dimension : dimensions(space)) {
+    fmt::format_to(out, "  {:<18}", dimension.key);
+    for (const auto& [value, count] : dimension.values) {
+      fmt::format_to(out, " {} ({})", value, count);
+    }
+    text += "\n";
+  }
+  if (!summary.bounds) return text;
+  const BoundCounts& bounds = *summary.bounds;
+  fmt::format_to(out, "bounds, before anything is evaluated\n");
+  fmt::format_to(out, "  {:>8}  what lives between steps does not fit\n", bounds.cannot_live);
+  fmt::format_to(out, "  {:>8}  with micro-batches in flight it does not fit\n", bounds.cannot_fly);
+  fmt::format_to(out, "  {:>8}  may fit", bounds.may_fit);
+  if (!bounds.least_time) return text + "\n";
+  fmt::format_to(out, ", none with a step below {} by the slowest stage\n",
+                 to_text(*bounds.least_time));
+  for (const auto& [times, count] : bounds.slower) {
+    fmt::format_to(out, "  {:>8}  of these: by the slowest stage above {} times that\n", count,
+                   times);
+  }
   return text;
 }
 

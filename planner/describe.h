@@ -5,7 +5,7 @@
 
 #include "plan/plan.h"
 #include "planner/evaluate.h"
-#include "planner/space.h"
+#include "planner/explore.h"
 
 namespace plimsoll {
 
@@ -14,6 +14,6 @@ std::string describe(const Prediction& prediction, bool makes_timing_claim);
 /// The chosen strategy, its prediction, the search and the runners-up.
 std::string describe(const Plan& plan);
 /// Every legal strategy, one per line, then what the rules rejected.
-std::string describe(const Space& space);
+std::string describe(const SpaceSummary& summary, bool list);
 
 }  // namespace plimsoll

@@ -34,21 +34,6 @@ Flops recomputed_flops(std::span<const Program> programs) {
   return total;
 }
 
-FlopsPerSecond peak_of(const Cluster& cluster, DType dtype) {
-  const std::optional<FlopsPerSecond> rate = peak(cluster.device, dtype);
-  if (!rate) {
-    std::string stated;
-    for (const DType other : {DType::f32, DType::bf16, DType::f16}) {
-      if (!peak(cluster.device, other)) continue;
-      stated += fmt::format("{}{}", stated.empty() ? "" : ", ", to_text(other));
-    }
-    throw InputError(
-        "cluster " + cluster.name, "/device/peak",
-        fmt::format("the device computes in {}; the job asks for {}", stated, to_text(dtype)));
-  }
-  return *rate;
-}
-
 void fill_rates(Prediction& prediction, const Job& job, std::span<const Program> programs,
                 const Cluster& cluster, FlopsPerSecond rate, std::int64_t devices) {
   const double step = prediction.step_time.value();
@@ -80,18 +65,34 @@ void fill_provenance(Prediction& prediction, const Simulation& simulation) {
 
 }  // namespace
 
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype) {
+  const std::optional<FlopsPerSecond> rate = peak(cluster.device, dtype);
+  if (!rate) {
+    std::string stated;
+    for (const DType other : {DType::f32, DType::bf16, DType::f16}) {
+      if (!peak(cluster.device, other)) continue;
+      stated += fmt::format("{}{}", stated.empty() ? "" : ", ", to_text(other));
+    }
+    throw InputError(
+        "cluster " + cluster.name, "/device/peak",
+        fmt::format("the device computes in {}; the job asks for {}", stated, to_text(dtype)));
+  }
+  return *rate;
+}
+
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
                   const Device& device, Bytes reserve, Proof proof) {
   Footprint footprint;
   footprint.programs = lower({job, strategy, framework}, {}, proof);
   footprint.fits = true;
+  const Bytes beside = memory_outside_program(job, strategy, framework) + reserve;
   for (const Program& program : footprint.programs) {
     footprint.stages.push_back(predict_stage(program, device.memory));
     const StagePrediction& stage = footprint.stages.back();
     footprint.peak = std::max(footprint.peak, stage.peak);
     footprint.arena = std::max(footprint.arena, stage.arena);
     // What is allocated is the arena, not the live peak within it.
-    if (stage.arena + reserve > stage.capacity) footprint.fits = false;
+    if (stage.arena + beside > stage.capacity) footprint.fits = false;
   }
   return footprint;
 }
@@ -105,7 +106,7 @@ std::vector<std::string> digests_of(std::span<const Program> programs) {
 Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
                    const CostModel& costs, std::int64_t devices, Folding folding, Detail detail) {
   // First: the cost model takes it for granted that the device can compute in this dtype.
-  const FlopsPerSecond rate = peak_of(costs.cluster(), job.precision);
+  const FlopsPerSecond rate = peak_rate(costs.cluster(), job.precision);
   Simulation simulation = simulate(footprint.programs, costs, folding, detail);
   Evaluation evaluation;
   evaluation.score = {{}, footprint.arena, footprint.peak, footprint.fits};

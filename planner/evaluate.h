@@ -17,9 +17,11 @@ namespace plimsoll {
 
 struct Score {
   Prediction prediction;
-  Bytes arena;        ///< largest over stages: what is allocated
-  Bytes peak;         ///< largest over stages
-  bool fits = false;  ///< every stage's arena plus `reserve` within the device
+  Bytes arena;  ///< largest over stages: what is allocated
+  Bytes peak;   ///< largest over stages
+  /// Every stage's arena, what the framework takes outside it (memory_outside_program) and the
+  /// reserve are within the device.
+  bool fits = false;
 };
 
 struct Evaluation {
@@ -33,9 +35,11 @@ struct Footprint {
   std::vector<Program> programs;  ///< by stage
   std::vector<StagePrediction> stages;
   Bytes arena, peak;  ///< largest over stages
-  bool fits = false;  ///< every stage's arena plus `reserve` within the device
+  bool fits = false;  ///< as Score's
 };
 
+/// The dense peak that MFU is relative to. Throws InputError where the cluster states none.
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype);
 /// The strategy must be legal(). Costs far less than simulating, least without a proof of order.
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
                   const Device& device, Bytes reserve, Proof proof);

@@ -8,14 +8,25 @@
 
 namespace plimsoll {
 
+namespace {
+
+/// Twice what a plan's timeline can show is as good as any longer time, and some hundreds of it
+/// still fit the clock.
+constexpr Picoseconds kLongEnough{std::int64_t{1} << 54};
+
+Picoseconds clamped(Seconds time) {
+  return time < kLongEnough.seconds() ? to_picoseconds(time) : kLongEnough;
+}
+
+}  // namespace
+
 std::vector<Picoseconds> LeastCosts::of(const Routine& routine, const Grid& grid,
                                         std::int64_t stage) const {
   std::vector<Picoseconds> durations;
   durations.reserve(routine.ops.size());
   for (const Op& op : routine.ops) {
-    durations.push_back(communicates(op.kind)
-                            ? communication(op, routine.tensors, grid, stage)
-                            : to_picoseconds(costs_.local(op, routine.tensors).time));
+    durations.push_back(communicates(op.kind) ? communication(op, routine.tensors, grid, stage)
+                                              : clamped(costs_.local(op, routine.tensors).time));
   }
   return durations;
 }
@@ -28,7 +39,7 @@ Picoseconds LeastCosts::communication(const Op& op, std::span<const Tensor> tens
                           : group_spreads(grid, std::get<CollectiveParams>(op.params).group);
   std::optional<Picoseconds> least;
   for (const GroupSpread& spread : spreads) {
-    const Picoseconds time = to_picoseconds(costs_.communication(op, tensors, spread).time);
+    const Picoseconds time = clamped(costs_.communication(op, tensors, spread).time);
     least = least ? std::min(*least, time) : time;
   }
   return least.value_or(Picoseconds());

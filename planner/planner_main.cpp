@@ -18,6 +18,8 @@ constexpr const char* kVersion = "planner 0.1.0";
 /// A hundred times the measured time; more is a slip of the pen.
 constexpr double kMostTolerance = 100;
 
+constexpr std::int64_t kMostThreads = 1024;
+
 /// What the parsed command line asks for; set by the callback of the chosen command.
 using Action = std::function<ExitCode()>;
 
@@ -72,15 +74,26 @@ void add_plan(CLI::App& app, PlanOptions& options, Action& action) {
   add_fix(command, options.fix);
   add_reserve(command, options.reserve);
   command.add_option("-o,--output", options.output, "write the plan file here");
+  command.add_option("--time-limit", options.time_limit,
+                     "stop after this time (\"30 s\") with the best so far, exit 5");
+  command.add_option("--threads", options.threads, "default: all cores; the plan is the same")
+      ->check(integers(1, kMostThreads));
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_plan(options); }; });
 }
 
 void add_space(CLI::App& app, SpaceOptions& options, Action& action) {
-  CLI::App& command = *app.add_subcommand("space", "list the strategies that a plan chooses from");
+  CLI::App& command = *app.add_subcommand("space", "show the strategies that a plan chooses from");
   add_job(command, options.target);
+  command.add_option("--cluster", options.target.cluster,
+                     "cluster file: count also what cannot fit");
+  command.add_option("--calibration", options.target.calibration, "measured costs, with --cluster")
+      ->needs("--cluster");
   add_devices(command, options.target);
+  add_framework(command, options.target);
   add_fix(command, options.fix);
+  add_reserve(command, options.reserve);
+  command.add_flag("--list", options.list, "every legal strategy, in canonical order");
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_space(options); }; });
 }

@@ -3,16 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <tuple>
 
 namespace plimsoll {
 namespace {
-
-constexpr std::size_t kNextFastest = 5;
-constexpr std::size_t kMostRunnersUp = 8;
-
-auto split_of(const Strategy& s) { return std::tuple(s.mp, s.pp, s.dp, s.sharding_degree); }
 
 struct Term {
   std::string_view name;
@@ -28,62 +22,71 @@ std::array<Term, 6> terms(const Breakdown& b) {
            {"dispatch", b.dispatch}}};
 }
 
-Bytes most_over_capacity(const Prediction& prediction, Bytes reserve) {
-  Bytes most;
-  for (const StagePrediction& stage : prediction.stages) {
-    most = std::max(most, stage.arena + reserve - stage.capacity);
-  }
-  return most;
-}
-
 }  // namespace
+
+bool feasible(const Candidate& candidate) { return candidate.score.fits && !candidate.too_long; }
 
 bool better(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    const Score& score = c.score;
-    if (!c.too_long.empty()) return std::tuple(2, 0.0, std::int64_t{0});
-    // What does not fit has not been simulated: a step that cannot be taken has no merit.
-    if (!score.fits) return std::tuple(1, 0.0, score.arena.count());
-    return std::tuple(0, score.prediction.step_time.value(), score.peak.count());
+    return std::tuple(c.score.prediction.step_time.value(), c.score.peak.count(), c.index);
   };
   return key(a) < key(b);
 }
 
-std::vector<std::size_t> choose_runners_up(std::span<const Candidate> candidates,
-                                           std::span<const std::size_t> ranked) {
-  std::vector<std::size_t> chosen;
-  if (ranked.empty()) return chosen;
-  std::set<std::string> shown = {candidates[ranked[0]].programs};
-  std::set<decltype(split_of(Strategy()))> splits = {split_of(candidates[ranked[0]].strategy)};
-  const auto take = [&](std::size_t index) {
-    if (!candidates[index].too_long.empty()) return;
-    if (!shown.insert(candidates[index].programs).second) return;
-    splits.insert(split_of(candidates[index].strategy));
-    chosen.push_back(index);
-  };
-  for (std::size_t index : ranked) {
-    if (chosen.size() < kNextFastest) take(index);
+bool same_but_buckets(const Strategy& a, const Strategy& b) {
+  Strategy with_equal_buckets = a;
+  with_equal_buckets.grad_bucket_bytes = b.grad_bucket_bytes;
+  return with_equal_buckets == b;
+}
+
+namespace {
+
+std::vector<std::size_t> in_order_of_merit(std::span<const Candidate> candidates) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (feasible(candidates[i])) order.push_back(i);
   }
-  for (std::size_t index : ranked) {
-    if (chosen.size() == kMostRunnersUp) break;
-    if (!splits.contains(split_of(candidates[index].strategy))) take(index);
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return better(candidates[a], candidates[b]); });
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::size_t> best_plans(std::span<const Candidate> candidates) {
+  std::vector<std::size_t> chosen;
+  for (std::size_t i : in_order_of_merit(candidates)) {
+    const bool shown = std::any_of(chosen.begin(), chosen.end(), [&](std::size_t other) {
+      return same_but_buckets(candidates[i].strategy, candidates[other].strategy);
+    });
+    if (!shown) chosen.push_back(i);
+    if (chosen.size() == kRunnersUp + 1) break;
   }
   return chosen;
 }
 
-RunnerUp runner_up(const Candidate& loser, const Candidate& best, Bytes reserve) {
-  RunnerUp result;
-  result.strategy = loser.strategy;
-  result.step_time = loser.score.prediction.step_time;
-  result.peak = loser.score.peak;
-  result.fits = loser.score.fits;
-  if (!result.fits) {
-    result.term = "memory";
-    result.term_bytes = most_over_capacity(loser.score.prediction, reserve);
-    return result;
+std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates) {
+  std::vector<std::size_t> front;
+  for (std::size_t i : in_order_of_merit(candidates)) {
+    const Score& score = candidates[i].score;
+    if (front.empty()) {
+      front.push_back(i);
+      continue;
+    }
+    const Score& best = candidates[front.front()].score;
+    if (score.prediction.step_time > kFrontTimes * best.prediction.step_time) break;
+    if (score.peak < candidates[front.back()].score.peak) front.push_back(i);
   }
-  const auto mine = terms(loser.score.prediction.breakdown);
-  const auto theirs = terms(best.score.prediction.breakdown);
+  return front;
+}
+
+RunnerUp runner_up(const Strategy& strategy, const Score& loser, const Score& best) {
+  RunnerUp result;
+  result.strategy = strategy;
+  result.step_time = loser.prediction.step_time;
+  result.peak = loser.peak;
+  const auto mine = terms(loser.prediction.breakdown);
+  const auto theirs = terms(best.prediction.breakdown);
   for (std::size_t i = 0; i < mine.size(); ++i) {
     const Seconds more = mine[i].time - theirs[i].time;
     if (more > result.term_time) {
@@ -91,9 +94,9 @@ RunnerUp runner_up(const Candidate& loser, const Candidate& best, Bytes reserve)
       result.term_time = more;
     }
   }
-  if (result.step_time == best.score.prediction.step_time || result.term.empty()) {
+  if (result.step_time == best.prediction.step_time || result.term.empty()) {
     result.term_time = Seconds();
-    result.term_bytes = std::max(Bytes(), loser.score.peak - best.score.peak);
+    result.term_bytes = std::max(Bytes(), loser.peak - best.peak);
     result.term = result.term_bytes > Bytes() ? "memory" : "tie";
   }
   return result;

@@ -1,37 +1,45 @@
-// Runners-up: the plans that lost, and the term by which each loses.
+// Runners-up: the plans that lost, the term by which each loses, and the Pareto front.
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
 #include "planner/evaluate.h"
 
 namespace plimsoll {
 
-/// An evaluated strategy, without its timeline.
+/// Runners-up that are shown.
+inline constexpr std::size_t kRunnersUp = 5;
+/// The Pareto front ends where a step takes this many times the best one's: what is slower trades
+/// too much time for its memory to be of interest, and proving it would take most of a search.
+inline constexpr double kFrontTimes = 1.5;
+
+/// An evaluated strategy, without its timeline. Of one that does not fit: memory only.
 struct Candidate {
+  std::size_t index = 0;  ///< in canonical order
   Strategy strategy;
-  Score score;  ///< of one that does not fit: memory only, until it is to be shown
-  /// Why no step time is known although it was asked for; such a one is never chosen or shown.
-  std::string too_long = {};
-  std::string programs = {};  ///< digests of its Programs, joined: equal programs are the same plan
+  Score score;
+  bool too_long = false;  ///< its step is longer than kLongestTimeline
 };
 
-/// The order of merit: what fits, by step time, then by peak bytes; then what does not fit, by the
-/// arena it would need; then what takes too long. Equals keep their order.
+bool feasible(const Candidate& candidate);
+/// The order of merit of feasible ones: step time, then peak bytes, then canonical order.
 bool better(const Candidate& a, const Candidate& b);
+/// Whether two strategies differ at most in grad_bucket_bytes: they count as one plan among the
+/// runners-up.
+bool same_but_buckets(const Strategy& a, const Strategy& b);
 
-/// Indices of the plans worth showing beside `best`: the five next in merit whose Programs differ
-/// from every plan shown before, then the best of each split (mp, pp, dp, sharding degree) not yet
-/// shown; eight at most, none that takes too long. `ranked` holds indices into `candidates` in
-/// order of merit, best first.
-std::vector<std::size_t> choose_runners_up(std::span<const Candidate> candidates,
-                                           std::span<const std::size_t> ranked);
+/// Indices into `candidates` in order of merit: the best plan, then the kRunnersUp next that differ
+/// from all before in more than bucket bytes. Only feasible ones; fewer where there are fewer.
+std::vector<std::size_t> best_plans(std::span<const Candidate> candidates);
+
+/// Indices into `candidates` of the feasible plans that no other is as good as in both step time
+/// and peak and better in one, up to kFrontTimes times the best step; by step time. Of equals the
+/// first in canonical order.
+std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates);
 
 /// How `loser` loses against `best`: the breakdown term that grows most; "memory" with the bytes
-/// over capacity where it does not fit, or with the bytes more where time is equal; "tie" where
-/// only the canonical order decides.
-RunnerUp runner_up(const Candidate& loser, const Candidate& best, Bytes reserve);
+/// more where time is equal; "tie" where only the canonical order decides. Both with breakdowns.
+RunnerUp runner_up(const Strategy& strategy, const Score& loser, const Score& best);
 
 }  // namespace plimsoll

@@ -1,12 +1,20 @@
-// Search: the best strategy of a space, by brute force.
+// Search: the best strategy of a space, by branch and bound.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
+#include <stdexcept>
 
 #include "planner/evaluate.h"
 #include "planner/space.h"
 
 namespace plimsoll {
+
+enum class SearchMethod : std::uint8_t {
+  branch_and_bound,
+  brute_force,  ///< evaluates all that is legal; the same answer, for tests
+};
 
 struct SearchRequest {
   Job job;
@@ -15,17 +23,27 @@ struct SearchRequest {
   Fixed fixed;
   Bytes reserve;
   std::string cluster_digest, calibration_digest;
+  SearchMethod method = SearchMethod::branch_and_bound;
   /// Candidates evaluated at once; 0 = as many as the machine has cores. The plan does not depend
   /// on it.
   std::int64_t threads = 0;
-  /// Called after each candidate, one call at a time, from any of the threads.
+  /// Wall-clock time after which no evaluation is begun. What is found then depends on the machine.
+  std::optional<Seconds> time_limit;
+  /// Called after each round by one thread: legal strategies that are done with, of how many.
   std::function<void(std::int64_t done, std::int64_t of)> progress;
 };
 
-/// Least step time among the plans that fit; ties: fewer peak bytes, then canonical order. Throws
+/// The time limit passed before any plan that fits was found (exit 5).
+class NothingFoundYet : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Least step time among the plans that fit; ties: fewer peak bytes, then canonical order. With its
+/// runners-up and Pareto front (runners_up.h). Without time limit all of it is exact. Throws
 /// InfeasibleError with the rule (no legal strategy, more devices than the cluster has, the bundled
 /// runtime on GPUs), the bytes (nothing fits) or the time (nothing that fits takes less than
-/// kLongestTimeline). Throws InputError where the plan would exceed the device's stated peak.
+/// kLongestTimeline), NothingFoundYet, and InputError where the plan would exceed the device's
+/// stated peak.
 Plan search(const SearchRequest& request, const CostModel& costs);
 
 /// Whether `devices` exceed what the cluster has: allowed and labelled for CPU cores, refused with

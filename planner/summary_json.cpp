@@ -12,20 +12,47 @@ Json strategy_json(const Strategy& strategy) {
   return parse_json(strategy_text(strategy), "strategy");
 }
 
+Json bounds_json(const BoundCounts& bounds) {
+  Json slower = Json::array();
+  for (const auto& [times, count] : bounds.slower) {
+    slower.push_back({{"times", times}, {"count", count}});
+  }
+  return {{"persistent_does_not_fit", bounds.cannot_live},
+          {"in_flight_does_not_fit", bounds.cannot_fly},
+          {"may_fit", bounds.may_fit},
+          {"least_step_s", bounds.least_time ? Json(bounds.least_time->value()) : Json(nullptr)},
+          {"slower", std::move(slower)}};
+}
+
 }  // namespace
 
-std::string space_json(const Job& job, std::int64_t devices, const Space& space) {
-  Json legal = Json::array();
-  for (const Strategy& strategy : space.legal) legal.push_back(strategy_json(strategy));
-  Json rejected = Json::array();
+std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary& summary,
+                       bool list) {
+  const Space& space = summary.space;
+  Json rejected = Json::array(), all = Json::array();
   for (const Pruned& pruned : space.rejected) {
     rejected.push_back({{"reason", pruned.reason}, {"count", pruned.count}});
   }
-  return line_text({{"job", job.name},
-                    {"devices", devices},
-                    {"enumerated", space.enumerated},
-                    {"rejected", rejected},
-                    {"legal", legal}});
+  for (const Dimension& dimension : dimensions(space)) {
+    Json values = Json::array();
+    for (const auto& [value, count] : dimension.values) {
+      values.push_back({{"value", value}, {"count", count}});
+    }
+    all.push_back({{"key", dimension.key}, {"values", std::move(values)}});
+  }
+  Json json = {{"job", job.name},
+               {"devices", devices},
+               {"enumerated", space.enumerated},
+               {"legal_count", std::int64_t(space.legal.size())},
+               {"rejected", std::move(rejected)},
+               {"dimensions", std::move(all)}};
+  json["bounds"] = summary.bounds ? bounds_json(*summary.bounds) : Json(nullptr);
+  if (list) {
+    Json legal = Json::array();
+    for (const Strategy& strategy : space.legal) legal.push_back(strategy_json(strategy));
+    json["legal"] = std::move(legal);
+  }
+  return line_text(json);
 }
 
 std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64_t devices,

@@ -8,12 +8,13 @@
 #include "models/job.h"
 #include "plan/check.h"
 #include "planner/evaluate.h"
-#include "planner/space.h"
+#include "planner/explore.h"
 
 namespace plimsoll {
 
-/// `planner space --json`.
-std::string space_json(const Job& job, std::int64_t devices, const Space& space);
+/// `planner space --json`; `legal` only where they are listed.
+std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary& summary,
+                       bool list);
 /// `planner simulate --json`.
 std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64_t devices,
                             const Evaluation& evaluation);

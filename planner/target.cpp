@@ -103,4 +103,15 @@ Bytes parse_reserve(const std::string& text) {
   }
 }
 
+Seconds parse_time_limit(const std::string& text) {
+  Seconds limit;
+  try {
+    limit = parse_seconds(text);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("--time-limit: {}", error.what()));
+  }
+  if (limit.value() > 0) return limit;
+  throw UsageError(fmt::format("--time-limit: found \"{}\"; it must be above 0 s", text));
+}
+
 }  // namespace plimsoll

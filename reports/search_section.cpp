@@ -78,25 +78,53 @@ std::string runners_up_table(const Plan& plan) {
 }
 
 std::string search_words(const SearchSummary& search) {
+  const std::string proof =
+      search.proven ? "The chosen plan is proven best of the whole space."
+                    : fmt::format(
+                          "{} were left when the time limit passed: a plan that is faster by up to "
+                          "{} may exist.",
+                          grouped(search.unexplored), percent(1 - 1 / (1 + search.gap)));
   return fmt::format(
-      "<p>Searched by {}: of {} candidates {} were legal and simulated, of which {} did not fit. "
-      "{}</p>\n",
-      escaped(search.method), grouped(search.space), grouped(search.evaluated),
-      grouped(search.infeasible),
-      search.proven ? "The chosen plan is the best of the whole space."
-                    : "The space was not searched to its end: a better plan may exist.");
+      "<p>Searched by {}: of {} candidates {} were cut by bounds and {} simulated, of which {} did "
+      "not fit. {}</p>\n",
+      escaped(search.method), grouped(search.space), grouped(search.bounded),
+      grouped(search.evaluated), grouped(search.infeasible), proof);
 }
 
-std::string pruned_table(const SearchSummary& search) {
-  if (search.pruned.empty()) return "";
+std::string cuts_table(const SearchSummary& search) {
   std::vector<std::vector<Cell>> rows;
-  for (const Pruned& pruned : search.pruned) {
-    rows.push_back({text_cell(pruned.reason), number_cell(grouped(pruned.count))});
+  for (const auto* list : {&search.bounded_by, &search.pruned}) {
+    for (const Pruned& entry : *list) {
+      rows.push_back({text_cell(entry.reason), number_cell(grouped(entry.count))});
+    }
   }
-  return "<details><summary>Candidates that were not legal</summary>\n" +
-         table("Rejected before simulation, by rule", {{"Rule", ""}, {"Candidates", "number"}},
-               rows) +
+  if (rows.empty()) return "";
+  return "<details><summary>Candidates that were not simulated</summary>\n" +
+         table("Cut by bounds, then by rules", {{"Reason", ""}, {"Candidates", "number"}}, rows) +
          "</details>\n";
+}
+
+std::string pareto_table(const Plan& plan) {
+  if (plan.pareto.size() < 2) return "";
+  std::vector<Column> columns = {{"Step time", "number"}, {"Slower", "number"}, {"Peak", "number"}};
+  for (const Field& field : fields_of(plan.strategy)) columns.push_back({field.key, "number key"});
+  const auto chosen = fields_of(plan.strategy);
+  std::vector<std::vector<Cell>> rows;
+  for (const ParetoPlan& point : plan.pareto) {
+    std::vector<Cell> row = {
+        number_cell(to_text(point.step_time)),
+        number_cell(signed_error({point.step_time, plan.prediction.step_time})),
+        number_cell(to_text(point.peak))};
+    const auto own = fields_of(point.strategy);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      Cell cell = number_cell(own[i].value);
+      if (own[i].value != chosen[i].value) cell.html = "<strong>" + cell.html + "</strong>";
+      row.push_back(cell);
+    }
+    rows.push_back(row);
+  }
+  return table("Pareto front: plans that no other beats in step time and peak; differences in bold",
+               columns, rows);
 }
 
 std::string provenance_html(const Prediction& prediction) {
@@ -129,8 +157,8 @@ std::string sources_table(const ReportInput& input) {
           "peak that MFU is relative to",
           fmt::format("{}: {}", to_text(plan.prediction.peak_flops), plan.prediction.peak_source),
           false),
-      source_row("framework", fmt::format("{}: {}", plan.framework.name, plan.framework.sources.kernels),
-                 false),
+      source_row("framework",
+                 fmt::format("{}: {}", plan.framework.name, plan.framework.sources.kernels), false),
       source_row("cluster", plan.cluster_digest, true),
       source_row("calibration",
                  plan.calibration_digest.empty() ? "none given" : plan.calibration_digest, true)};
@@ -147,7 +175,8 @@ std::string sources_table(const ReportInput& input) {
 std::string search_section(const ReportInput& input) {
   const Plan& plan = input.plan;
   return section("search", "Runners-up, and why they lose",
-                 search_words(plan.search) + runners_up_table(plan) + pruned_table(plan.search));
+                 search_words(plan.search) + runners_up_table(plan) + pareto_table(plan) +
+                     cuts_table(plan.search));
 }
 
 std::string sources_section(const ReportInput& input) {

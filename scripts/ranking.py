@@ -151,7 +151,7 @@ class Entry:
 def make_plans(planner, options, folder):
     """One entry per distinct set of Programs, in canonical order; and how many do not fit."""
     narrowed = [word for fix in options.fix for word in ("--fix", fix)]
-    space = planner.json("space", options.job, "--devices", options.devices, *narrowed)
+    space = planner.json("space", options.job, "--devices", options.devices, "--list", *narrowed)
     entries, misfits = {}, 0
     for index, strategy in enumerate(space["legal"]):
         path = folder / f"plan-{index}.json"

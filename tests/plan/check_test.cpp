@@ -97,7 +97,7 @@ std::map<std::string, Tampering> tamperings() {
   all["stage-count"] = {[](Plan& p) { p.program_digests.push_back(digest("x")); }};
   all["program-digests"] = {[](Plan& p) { p.program_digests[1] = digest("x"); }};
   all["peak-bytes"] = {[](Plan& p) { p.prediction.stages[0].peak -= Bytes(64); },
-                       {"classes-sum", "timeline-memory"}};
+                       {"classes-sum", "timeline-memory", "pareto-first"}};
   all["peak-by-class"] = {[](Plan& p) {
                             auto& role = p.prediction.stages[1].by_role;
                             role[std::size_t(TensorRole::gradient)] -= Bytes(64);
@@ -119,7 +119,7 @@ std::map<std::string, Tampering> tamperings() {
   // The prediction.
   all["step-time-positive"] = {
       [](Plan& p) { p.prediction.step_time = Seconds(0); },
-      {"tokens-per-second", "mfu-formula", "breakdown-sums", "compute-fits-step"}};
+      {"tokens-per-second", "mfu-formula", "breakdown-sums", "compute-fits-step", "pareto-first"}};
   all["tokens-per-second"] = {[](Plan& p) { p.prediction.tokens_per_second *= 1.001; }};
   all["mfu-range"] = {[](Plan& p) { scale_rates(p, 2 / p.prediction.mfu); }};
   all["mfu-formula"] = {[](Plan& p) { p.prediction.mfu *= 0.999; }};
@@ -135,7 +135,7 @@ std::map<std::string, Tampering> tamperings() {
   all["breakdown-sums"] = {[](Plan& p) { p.prediction.breakdown.forward += Seconds(1e-6); }};
   all["recompute-as-chosen"] = {[](Plan& p) { p.strategy.recompute = Recompute::none; },
                                 {"program-digests", "peak-bytes", "peak-by-class", "arena-bytes",
-                                 "hfu-formula", "timeline-complete"}};
+                                 "hfu-formula", "timeline-complete", "pareto-first"}};
   all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0.5}; }};
   all["provenance-has-calibration"] = {[](Plan& p) {
     p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};
@@ -181,6 +181,8 @@ std::map<std::string, Tampering> tamperings() {
   all["infeasible-count"] = {[](Plan& p) { p.search.infeasible = p.search.evaluated; }};
   all["runners-up-counted"] = {[](Plan& p) {
     p.search.evaluated = 1;
+    p.search.bounded = 0;
+    p.search.bounded_by.clear();
     p.search.pruned = {{"everything else", p.search.space - 1}};
   }};
   all["runners-up-legal"] = {[](Plan& p) {
@@ -196,12 +198,24 @@ std::map<std::string, Tampering> tamperings() {
     p.runners_up[0].strategy = p.strategy;
   }};
   all["runners-up-lose"] = {[](Plan& p) {
-    p.runners_up[0] = loser(p);
-    p.runners_up[0].step_time = p.prediction.step_time * 0.5;
-  }};
+                              p.runners_up[0] = loser(p);
+                              p.runners_up[0].step_time = p.prediction.step_time * 0.5;
+                            },
+                            {"pareto-dominates"}};
   all["runners-up-terms"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);
     p.runners_up[0].term = "bad luck";
+  }};
+  all["pareto-legal"] = {[](Plan& p) { p.pareto.back().strategy.mp = 3; }};
+  all["pareto-first"] = {[](Plan& p) { p.pareto[0].strategy.send_slots = 7; }};
+  all["pareto-falls"] = {[](Plan& p) {
+    p.pareto.push_back(p.pareto.back());
+    p.pareto.back().peak += Bytes(64);
+  }};
+  all["pareto-dominates"] = {[](Plan& p) {
+    p.runners_up[0] = loser(p);
+    p.runners_up[0].step_time = p.pareto.back().step_time;
+    p.runners_up[0].peak = Bytes(64);
   }};
   return all;
 }
@@ -255,6 +269,16 @@ TEST(Check, SeesEverySideOfARule) {
   using Names = std::set<std::string>;
   EXPECT_EQ(broken_by([](Plan& p) { p.framework.name = "homemade"; }), Names{"framework-known"});
   EXPECT_EQ(broken_by([](Plan& p) { p.search.method = "oracle"; }), Names{"search-proven"});
+  EXPECT_EQ(broken_by([](Plan& p) { p.search.proven = false; }), Names{"search-proven"});
+  EXPECT_EQ(broken_by([](Plan& p) {
+              p.search.method = "brute force";
+              p.search.unexplored = 1;
+              p.search.space += 1;
+              p.search.proven = false;
+            }),
+            Names{"search-proven"});
+  EXPECT_EQ(broken_by([](Plan& p) { p.search.bounded += 1; }), Names{"search-counts"});
+  EXPECT_EQ(broken_by([](Plan& p) { p.pareto.clear(); }), Names{"pareto-first"});
   EXPECT_EQ(broken_by([](Plan& p) { p.runners_up[0].peak = Bytes(0); }).count("runners-up-fit"),
             1u);
   EXPECT_EQ(broken_by([](Plan& p) {

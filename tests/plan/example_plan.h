@@ -154,12 +154,17 @@ inline Plan example_plan() {
   plan.device_kind = DeviceKind::cpu_core;
   plan.prediction = example_prediction();
   plan.program_digests = {digest("stage 0"), digest("stage 1")};
-  plan.search = {.method = "brute force",
-                 .space = 10,
-                 .evaluated = 4,
-                 .infeasible = 1,
-                 .pruned = {{"mp must divide heads", 6}},
-                 .proven = true};
+  plan.search.method = "branch and bound";
+  plan.search.space = 12;
+  plan.search.evaluated = 4;
+  plan.search.infeasible = 1;
+  plan.search.bounded = 2;
+  plan.search.bounded_by = {{"memory bound: it is too large", 2}};
+  plan.search.pruned = {{"mp must divide heads", 6}};
+  plan.search.proven = true;
+  plan.pareto = {{plan.strategy, plan.prediction.step_time, plan.prediction.stages[0].peak},
+                 {plan.strategy, plan.prediction.step_time * 1.25, Bytes(500'000)}};
+  plan.pareto[1].strategy.micro_batch = 1;
   plan.runners_up = {example_runner_up()};
   append_example_rank(plan.timeline, 0, 0, 100);
   append_example_rank(plan.timeline, 2, 1, 100);

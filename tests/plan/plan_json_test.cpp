@@ -58,6 +58,10 @@ TEST(PlanFile, ReadsBackEveryField) {
   EXPECT_EQ(read.prediction.breakdown.bubble, Seconds(0.0065));
   EXPECT_EQ(read.runners_up[0].term, "optimizer");
   EXPECT_EQ(read.search.pruned[0].count, 6);
+  ASSERT_EQ(read.pareto.size(), plan.pareto.size());
+  EXPECT_EQ(read.pareto[1].strategy, plan.pareto[1].strategy);
+  EXPECT_EQ(read.pareto[1].step_time, plan.pareto[1].step_time);
+  EXPECT_EQ(read.pareto[1].peak, plan.pareto[1].peak);
 }
 
 TEST(PlanFile, BeginsWithItsVersion) {

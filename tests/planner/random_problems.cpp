@@ -30,6 +30,7 @@ Job random_job(std::mt19937_64& random) {
   job.tied_embeddings = random() % 2 == 0;
   job.global_batch = one_of<std::int64_t>(random, {4, 6, 8, 12, 16, 24, 32});
   job.clip_norm = one_of(random, {0.0, 1.0});
+  job.precision = one_of(random, {DType::f32, DType::bf16});
   job.name = "random";
   check_job(job, "random job");
   return job;

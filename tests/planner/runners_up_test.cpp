@@ -3,93 +3,78 @@
 
 #include <gtest/gtest.h>
 
-#include <numeric>
+#include <vector>
 
 namespace plimsoll {
 namespace {
 
-Candidate candidate(std::int64_t mp, double seconds, std::int64_t peak, std::string programs) {
+/// A plan of its own split.
+Candidate candidate(std::size_t index, double seconds, std::int64_t peak) {
   Candidate c;
-  c.strategy.mp = mp;
+  c.index = index;
+  c.strategy.mp = std::int64_t(index) + 1;
   c.score.prediction.step_time = Seconds(seconds);
   c.score.prediction.breakdown.forward = Seconds(seconds);
-  c.score.prediction.stages = {{0, Bytes(peak), {}, Bytes(peak), Bytes(1000)}};
   c.score.peak = Bytes(peak);
   c.score.fits = peak <= 1000;
-  c.programs = std::move(programs);
   return c;
 }
 
 TEST(RunnersUp, OrderOfMerit) {
-  const Candidate fast = candidate(1, 1, 900, "a"), slow = candidate(1, 2, 100, "b");
-  const Candidate leaner = candidate(1, 1, 800, "c");
-  Candidate too_big = candidate(1, 0.5, 2000, "d");
-  EXPECT_TRUE(better(fast, slow));
-  EXPECT_TRUE(better(leaner, fast));
-  EXPECT_TRUE(better(slow, too_big));
+  const Candidate fast = candidate(5, 1, 900);
+  EXPECT_TRUE(better(fast, candidate(1, 2, 100)));
+  EXPECT_TRUE(better(candidate(6, 1, 800), fast));
+  EXPECT_TRUE(better(candidate(4, 1, 900), fast));
   EXPECT_FALSE(better(fast, fast));
-  // What does not fit is ordered by its arena, which is known without simulating.
-  Candidate bigger = candidate(1, 0.1, 3000, "e"), endless = fast;
-  too_big.score.arena = Bytes(2000), bigger.score.arena = Bytes(3000);
-  endless.too_long = "one step would take a year";
-  EXPECT_TRUE(better(too_big, bigger));
-  EXPECT_TRUE(better(bigger, endless));
 }
 
-TEST(RunnersUp, WhatTakesTooLongIsNotShown) {
-  std::vector<Candidate> candidates = {candidate(1, 1, 100, "a"), candidate(1, 2, 100, "b"),
-                                       candidate(2, 3, 100, "c")};
-  candidates[2].too_long = "one step would take a year";
-  EXPECT_EQ(choose_runners_up(candidates, std::vector<std::size_t>{0, 1, 2}),
-            (std::vector<std::size_t>{1}));
-}
-
-TEST(RunnersUp, FiveNextThenBestOfOtherSplits) {
+TEST(RunnersUp, FiveNextOfWhatFitsInTime) {
   std::vector<Candidate> candidates;
-  for (int i = 0; i < 8; ++i)
-    candidates.push_back(candidate(1, 1 + i, 100, "a" + std::to_string(i)));
-  candidates.push_back(candidate(2, 20, 100, "b"));
-  candidates.push_back(candidate(2, 21, 100, "b2"));
-  candidates.push_back(candidate(4, 30, 100, "c"));
-  std::vector<std::size_t> ranked(candidates.size());
-  std::iota(ranked.begin(), ranked.end(), std::size_t{0});
-  EXPECT_EQ(choose_runners_up(candidates, ranked),
-            (std::vector<std::size_t>{1, 2, 3, 4, 5, 8, 10}));
+  for (std::size_t i = 0; i < 9; ++i) candidates.push_back(candidate(i, 9 - double(i), 100));
+  candidates[8].score.fits = false;
+  candidates[7].too_long = true;
+  EXPECT_EQ(best_plans(candidates), (std::vector<std::size_t>{6, 5, 4, 3, 2, 1}));
+  EXPECT_EQ(best_plans({}), std::vector<std::size_t>{});
 }
 
-TEST(RunnersUp, EqualProgramsAreShownOnce) {
-  const std::vector<Candidate> candidates = {candidate(1, 1, 100, "a"), candidate(1, 1, 100, "a"),
-                                             candidate(1, 2, 100, "b"), candidate(1, 2, 100, "b")};
-  const std::vector<std::size_t> ranked = {0, 1, 2, 3};
-  EXPECT_EQ(choose_runners_up(candidates, ranked), (std::vector<std::size_t>{2}));
+TEST(RunnersUp, TheSameWithOtherBucketsIsNoRunnerUp) {
+  std::vector<Candidate> candidates = {candidate(0, 1, 100), candidate(1, 1.5, 100),
+                                       candidate(2, 2, 100)};
+  candidates[1].strategy = candidates[0].strategy;
+  candidates[1].strategy.grad_bucket_bytes = Bytes(1 << 20);
+  EXPECT_EQ(best_plans(candidates), (std::vector<std::size_t>{0, 2}));
+}
+
+TEST(ParetoFront, IsWhatNothingBeatsInBoth) {
+  const std::vector<Candidate> candidates = {
+      candidate(0, 1.0, 900),                            // the best
+      candidate(1, 1.0, 950),                            // as fast, heavier
+      candidate(2, 1.2, 700), candidate(3, 1.2, 700),    // equal, later
+      candidate(4, 1.3, 800),                            // slower and heavier than 2
+      candidate(5, 1.4, 600), candidate(6, 1.41, 2000),  // does not fit
+      candidate(7, 1.6, 100),                            // too slow to be of interest
+  };
+  EXPECT_EQ(pareto_front(candidates), (std::vector<std::size_t>{0, 2, 5}));
 }
 
 TEST(RunnersUp, NamesTheTermThatGrowsMost) {
-  const Candidate best = candidate(1, 1, 100, "a");
+  const Candidate best = candidate(0, 1, 100);
   Candidate loser = best;
   loser.score.prediction.step_time = Seconds(1.5);
   loser.score.prediction.breakdown.forward = Seconds(0.9);
   loser.score.prediction.breakdown.bubble = Seconds(0.4);
   loser.score.prediction.breakdown.exposed_communication = Seconds(0.2);
-  const RunnerUp result = runner_up(loser, best, Bytes(0));
+  const RunnerUp result = runner_up({}, loser.score, best.score);
   EXPECT_EQ(result.term, "bubble");
   EXPECT_DOUBLE_EQ(result.term_time.value(), 0.4);
 }
 
-TEST(RunnersUp, WhatDoesNotFitLosesByItsBytes) {
-  const RunnerUp result =
-      runner_up(candidate(1, 0.5, 1500, "b"), candidate(1, 1, 100, "a"), Bytes(10));
-  EXPECT_FALSE(result.fits);
-  EXPECT_EQ(result.term, "memory");
-  EXPECT_EQ(result.term_bytes, Bytes(510));
-}
-
 TEST(RunnersUp, EqualTimeLosesByBytesOrByOrder) {
-  const Candidate best = candidate(1, 1, 100, "a");
-  const RunnerUp heavier = runner_up(candidate(1, 1, 164, "b"), best, Bytes(0));
+  const Candidate best = candidate(0, 1, 100);
+  const RunnerUp heavier = runner_up({}, candidate(0, 1, 164).score, best.score);
   EXPECT_EQ(heavier.term, "memory");
   EXPECT_EQ(heavier.term_bytes, Bytes(64));
-  EXPECT_EQ(runner_up(candidate(1, 1, 100, "c"), best, Bytes(0)).term, "tie");
+  EXPECT_EQ(runner_up({}, candidate(0, 1, 100).score, best.score).term, "tie");
 }
 
 }  // namespace

@@ -3,10 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <optional>
+#include <random>
+#include <set>
 
 #include "plan/check.h"
 #include "tests/planner/fixtures.h"
+#include "tests/planner/random_problems.h"
 
 namespace plimsoll {
 namespace {
@@ -76,18 +80,115 @@ TEST(Search, EqualsAnIndependentLoop) {
     EXPECT_EQ(plan.strategy, found.strategy)
         << strategy_summary(plan.strategy) << " against " << strategy_summary(found.strategy);
     EXPECT_EQ(plan.prediction.step_time.value(), found.step);
-    EXPECT_EQ(plan.search.evaluated, found.tried);
+    EXPECT_EQ(plan.search.space, found.tried);
     EXPECT_TRUE(plan.search.proven);
   }
 }
 
+/// The plan's text, or why there is none; of the search only what does not depend on its method.
+std::string outcome(SearchRequest request, const CostModel& costs, SearchMethod method) {
+  request.method = method;
+  try {
+    Plan plan = search(request, costs);
+    EXPECT_TRUE(plan.search.proven);
+    for (const Violation& violation : check(plan)) {
+      if (violation.rule != "framework-known") {  // its dispatch time is drawn at random
+        ADD_FAILURE() << violation.rule << ": " << violation.message;
+      }
+    }
+    plan.search = {};
+    return plan_text(plan);
+  } catch (const InfeasibleError& error) {
+    return error.what();
+  }
+}
+
+TEST(Search, EqualsBruteForceOnTwoHundredRandomProblems) {
+  std::mt19937_64 random(7);
+  std::int64_t planned = 0, refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    Problem problem = random_problem(random);
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    problem.devices = std::min<std::int64_t>(problem.devices, 6);
+    SearchRequest request;
+    request.job = problem.job;
+    request.framework = problem.framework;
+    request.devices = problem.devices;
+    request.cluster_digest = std::string(64, '0');
+    const CostModel roomy(problem.cluster, std::nullopt, problem.framework);
+    const Space space = enumerate(request.job, request.framework, request.devices, {});
+    if (i % 2 == 1 && !space.legal.empty()) {
+      // Memory decides: capacity near what some strategy needs, or a bit below all.
+      const Strategy& strategy = space.legal[random() % space.legal.size()];
+      const Bytes arena = lay_out(request.job, strategy, request.framework, problem.cluster.device,
+                                  Bytes(), Proof::structure)
+                              .arena;
+      problem.cluster.device.memory =
+          arena + memory_outside_program(request.job, strategy, request.framework) -
+          Bytes(i % 3 == 0 ? 64 : 0);
+    }
+    const CostModel costs(problem.cluster, std::nullopt, problem.framework);
+    const std::string expected = outcome(request, costs, SearchMethod::brute_force);
+    ASSERT_EQ(outcome(request, costs, SearchMethod::branch_and_bound), expected)
+        << i << "\n"
+        << describe(problem);
+    (expected[0] == '{' ? planned : refused) += 1;
+  }
+  EXPECT_GT(planned, 100);
+  EXPECT_GT(refused, 5);
+}
+
 TEST(Search, AnyNumberOfThreadsGivesTheSameFile) {
   const CostModel costs = small_costs(small_cluster());
+  SearchRequest request = nano_request(4);
+  std::set<std::string> texts;
+  for (std::int64_t threads : {1, 2, 3, 8}) {
+    request.threads = threads;
+    texts.insert(plan_text(search(request, costs)));
+  }
+  EXPECT_EQ(texts.size(), 1u);
+}
+
+TEST(Search, EveryCutIsCountedWithItsBound) {
+  const Plan plan = search(nano_request(4), small_costs(small_cluster()));
+  EXPECT_GT(plan.search.bounded, 0);
+  std::int64_t bounded = 0, pruned = 0;
+  for (const Pruned& bound : plan.search.bounded_by) {
+    EXPECT_NE(bound.reason.find("bound"), std::string::npos);
+    bounded += bound.count;
+  }
+  for (const Pruned& rule : plan.search.pruned) pruned += rule.count;
+  EXPECT_EQ(plan.search.bounded, bounded);
+  EXPECT_EQ(plan.search.space, plan.search.evaluated + bounded + pruned);
+}
+
+TEST(Search, StopsAtItsTimeLimitWithoutAPlan) {
   SearchRequest request = nano_request(2);
-  request.threads = 1;
-  const std::string one = plan_text(search(request, costs));
-  request.threads = 3;
-  EXPECT_EQ(one, plan_text(search(request, costs)));
+  request.time_limit = Seconds(1e-9);
+  EXPECT_THROW(search(request, small_costs(small_cluster())), NothingFoundYet);
+}
+
+TEST(Search, StopsAtItsTimeLimitWithTheBestSoFarAndItsGap) {
+  // Stopped by the clock after some rounds, wherever that is: the gap must hold against the truth.
+  const CostModel costs = small_costs(small_cluster());
+  SearchRequest request = nano_request(4);
+  const Plan best = search(request, costs);
+  for (double limit = 1e-4; limit < 100; limit *= 1.5) {
+    request.time_limit = Seconds(limit);
+    try {
+      const Plan plan = search(request, costs);
+      EXPECT_GE(plan.prediction.step_time, best.prediction.step_time);
+      EXPECT_LE(plan.prediction.step_time / (1 + plan.search.gap),
+                best.prediction.step_time * (1 + 1e-12));
+      EXPECT_EQ(plan.search.proven, plan.search.unexplored == 0);
+      for (const Violation& violation : check(plan)) ADD_FAILURE() << violation.message;
+      if (!plan.search.proven) continue;
+      EXPECT_EQ(plan_text(plan), plan_text(best));
+      return;
+    } catch (const NothingFoundYet&) {
+    }
+  }
+  FAIL() << "never finished";
 }
 
 TEST(Search, EmitsPlansThatTheCheckerAccepts) {
@@ -119,16 +220,15 @@ TEST(Search, RunnersUpAreSlowerOrHeavierAndSayWhy) {
   }
 }
 
-TEST(Search, CountsWhatItTriedAndRefused) {
+TEST(Search, RefusedCandidatesAreCounted) {
   SearchRequest request = nano_request(4);
   request.job.heads = request.job.kv_heads = 7;
   request.job.hidden = 56;
   request.job.ffn_hidden = 224;
   const Plan plan = search(request, small_costs(small_cluster()));
-  std::int64_t refused = 0;
-  for (const Pruned& pruned : plan.search.pruned) refused += pruned.count;
-  EXPECT_GT(refused, 0);
-  EXPECT_EQ(plan.search.space, plan.search.evaluated + refused);
+  EXPECT_TRUE(std::any_of(
+      plan.search.pruned.begin(), plan.search.pruned.end(),
+      [](const Pruned& rule) { return rule.reason == "mp N does not divide the N heads"; }));
   EXPECT_EQ(plan.strategy.mp, 1);
 }
 
@@ -155,7 +255,7 @@ TEST(Search, MemoryDecidesWhatMayRun) {
   }
   const Plan tight = search(nano_request(2), small_costs(cluster));
   EXPECT_NE(tight.strategy, roomy.strategy);
-  EXPECT_GT(tight.search.infeasible, 0);
+  EXPECT_GT(tight.search.infeasible + tight.search.bounded, roomy.search.bounded);
   for (const StagePrediction& stage : tight.prediction.stages)
     EXPECT_LE(stage.arena, stage.capacity);
 }
@@ -187,8 +287,8 @@ TEST(Search, StepsLongerThanATimelineAreRefused) {
       FAIL() << "a plan at " << rate << " FLOP/s";
     } catch (const InfeasibleError& error) {
       const std::string message = error.what();
-      EXPECT_NE(message.find("15 fit, none in time"), std::string::npos) << message;
-      EXPECT_NE(message.find("longer than"), std::string::npos) << message;
+      EXPECT_NE(message.find("takes too long"), std::string::npos) << message;
+      EXPECT_NE(message.find("some fit"), std::string::npos) << message;
     }
   }
 }
@@ -205,35 +305,12 @@ TEST(Search, WhatTakesTooLongCountsAsInfeasibleAndIsNotShown) {
   const double rate = 1e6 * between / kLongestTimeline.seconds().value();
   const Plan plan = search(nano_request(1), small_costs(slow_cluster(rate)));
   EXPECT_EQ(plan.strategy.recompute, Recompute::none);
-  EXPECT_EQ(plan.search.evaluated, 15);
-  EXPECT_EQ(plan.search.infeasible, 5);
+  EXPECT_EQ(plan.search.evaluated - plan.search.infeasible, 10);
   for (const RunnerUp& loser : plan.runners_up) {
     EXPECT_NE(loser.strategy.recompute, Recompute::full);
   }
   EXPECT_EQ(plan_text(parse_plan(plan_text(plan), "FILE")), plan_text(plan));
   for (const Violation& violation : check(plan)) ADD_FAILURE() << violation.message;
-}
-
-TEST(Search, WhatDoesNotFitIsShownWithItsStepTime) {
-  Cluster cluster = small_cluster();
-  const SearchRequest request = nano_request(1);
-  for (const Strategy& strategy : enumerate(request.job, bundled_framework(), 1, {}).legal) {
-    const Footprint footprint = lay_out(request.job, strategy, request.framework, cluster.device,
-                                        request.reserve, Proof::order);
-    cluster.device.memory = std::min(cluster.device.memory, footprint.arena);
-  }
-  const Plan tight = search(request, small_costs(cluster));  // only the leanest fits
-  Bytes least_over;
-  for (const RunnerUp& loser : tight.runners_up) {
-    if (loser.fits) continue;
-    EXPECT_EQ(loser.step_time, evaluate(request.job, loser.strategy, request.framework,
-                                        small_costs(cluster), 1, request.reserve)
-                                   .score.prediction.step_time);
-    EXPECT_GE(loser.term_bytes, least_over);  // what lacks least comes first
-    least_over = loser.term_bytes;
-  }
-  EXPECT_GT(least_over, Bytes());
-  for (const Violation& violation : check(tight)) ADD_FAILURE() << violation.message;
 }
 
 TEST(Search, MoreCoresThanThereAreIsLabelledAndMoreGpusAreRefused) {
@@ -274,7 +351,7 @@ TEST(Search, ProgressReachesTheEnd) {
   SearchRequest request = nano_request(1);
   std::int64_t last = 0, of = 0;
   request.progress = [&](std::int64_t done, std::int64_t total) {
-    EXPECT_EQ(done, last + 1);
+    EXPECT_GE(done, last);
     last = done, of = total;
   };
   search(request, small_costs(small_cluster()));

@@ -7,7 +7,7 @@ import sys
 import tempfile
 
 from programs import (BAD_INPUT, BIN, CLUSTER, ENVIRONMENT, INFEASIBLE, NANO, OK, OUTSIDE_TOLERANCE,
-                      SOURCE, USAGE, nano_job, planner, write_json)
+                      SOURCE, STOPPED_EARLY, USAGE, nano_job, planner, write_json)
 
 TEXT = SOURCE / "data" / "training-text.txt"
 
@@ -113,7 +113,30 @@ def bad_command_lines(cases):
     for devices in (0, -1, "two", 2**22 + 1, 10**12, 10**20 - 1):
         cases.refuses(f"{devices} devices", NANO, USAGE, "--devices", str(devices), "from 1 to 4194304",
                       devices=devices)
-    for flag in ("--framework", "--output", "--calibration", "--reserve"):
+    for threads in (0, -1, "two", 1025, 10**20):
+        cases.refuses(f"{threads} threads", NANO, USAGE, "--threads", str(threads), "from 1 to 1024",
+                      arguments=("--threads", threads))
+    for limit in ("30", "-1 s", "soon", "30 bananas", "nan s"):
+        cases.refuses(f"a time limit of {limit}", NANO, USAGE, "--time-limit", limit,
+                      arguments=(f"--time-limit={limit}",))
+    cases.refuses("no time at all", NANO, USAGE, "--time-limit", "above 0 s",
+                  arguments=("--time-limit", "0 s"))
+    cases.refuses("hardly any time", NANO, STOPPED_EARLY, "time limit", "none fits so far",
+                  arguments=("--time-limit", "1 ps"))
+    cases.refuses("a fixed value that is not legal", NANO, INFEASIBLE, "heads",
+                  arguments=("--fix", "mp=3"), devices=3)
+    cases.refuses("a fixed value beside the devices", NANO, INFEASIBLE, "devices",
+                  arguments=("--fix", "pp=3"))
+    cases.says("calibration without cluster", USAGE, "--cluster",
+               command=("space", NANO, "--devices", 2, "--calibration", "x.json"))
+    cases.says("space of an unknown framework", USAGE, "no-such",
+               command=("space", NANO, "--devices", 2, "--framework", "no-such"))
+    cases.says("space with a bad reserve", USAGE, "--reserve",
+               command=("space", NANO, "--devices", 2, "--reserve", "much"))
+    cases.says("space without the cluster file", BAD_INPUT, "nowhere.json",
+               command=("space", NANO, "--devices", 2, "--cluster", "nowhere.json"))
+    for flag in ("--framework", "--output", "--calibration", "--reserve", "--time-limit",
+                 "--threads"):
         cases.refuses(f"empty {flag}", NANO, USAGE, flag, arguments=(flag, ""))
         cases.refuses(f"empty {flag}=", NANO, USAGE, flag, arguments=(f"{flag}=",))
     cases.refuses("no sequences", NANO, USAGE, "--global-batch", "0", arguments=("--global-batch", 0))

@@ -10,7 +10,7 @@ BIN = pathlib.Path(os.environ["PLIMSOLL_BIN_DIR"])
 NANO = SOURCE / "tests" / "gpt-nano.json"
 
 # Documented in docs/formats.md.
-OK, INTERNAL, USAGE, BAD_INPUT, INFEASIBLE, ENVIRONMENT, OUTSIDE_TOLERANCE = 0, 1, 2, 3, 4, 6, 7
+OK, INTERNAL, USAGE, BAD_INPUT, INFEASIBLE, STOPPED_EARLY, ENVIRONMENT, OUTSIDE_TOLERANCE = range(8)
 
 # A machine that exists only for tests: figures chosen, not measured.
 CLUSTER = {

@@ -1,0 +1,421 @@
+// The rounds of the search; bounds.h has the bounds, runners_up.h what has to be found.
+#include "planner/explore.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "planner/bounds.h"
+#include "planner/parallel.h"
+
+namespace plimsoll {
+namespace {
+
+/// Leaves evaluated, and choices sharpened, per round. Fixed: what a round learns is used from the
+/// next one on, so these are part of the result's definition.
+constexpr std::size_t kEvaluated = 8, kSharpened = 32;
+
+enum Reason : std::size_t { kPersistent, kInFlight, kTooLong, kBottleneck, kPipeline, kReasons };
+constexpr std::array<const char*, kReasons> kReasonTexts = {
+    "memory bound: what lives between steps does not fit",
+    "memory bound: with its micro-batches in flight it does not fit",
+    "time bound: a step longer than a plan's timeline can show",
+    "time bound of the slowest stage: neither among the fastest nor on the Pareto front",
+    "time bound of the pipeline: neither among the fastest nor on the Pareto front"};
+
+/// A run of strategies in canonical order that differ in bucket bytes only (a choice), or one (a
+/// leaf).
+struct Node {
+  Picoseconds bound;
+  std::size_t first = 0, last = 0;  ///< range of Space::legal
+  Bytes peak;                       ///< bound
+  bool leaf = false;
+  bool operator<(const Node& other) const {
+    return std::tuple(bound, first, leaf) < std::tuple(other.bound, other.first, other.leaf);
+  }
+  std::int64_t count() const { return std::int64_t(last - first); }
+};
+
+bool same_degrees(const Strategy& a, const Strategy& b) {
+  return a.mp == b.mp && a.pp == b.pp && a.dp == b.dp && a.sharding_degree == b.sharding_degree;
+}
+
+/// Where a property of neighbours changes.
+template <class Same>
+std::vector<std::pair<std::size_t, std::size_t>> runs(const std::vector<Strategy>& strategies,
+                                                      std::size_t first, std::size_t last,
+                                                      Same same) {
+  std::vector<std::pair<std::size_t, std::size_t>> found;
+  for (std::size_t i = first; i < last; ++i) {
+    if (i > first && same(strategies[i - 1], strategies[i])) {
+      ++found.back().second;
+    } else {
+      found.emplace_back(i, i + 1);
+    }
+  }
+  return found;
+}
+
+/// What is known when a round begins.
+class Incumbents {
+ public:
+  void learn(std::span<const Candidate> candidates) {
+    const std::vector<std::size_t> best = best_plans(candidates);
+    last_listed_.reset();
+    if (best.size() == kRunnersUp + 1) {
+      last_listed_ = candidates[best.back()].score.prediction.step_time;
+    }
+    if (!best.empty()) best_ = candidates[best.front()].score.prediction.step_time;
+    feasible_.clear();
+    for (const Candidate& candidate : candidates) {
+      if (feasible(candidate)) feasible_.push_back(&candidate);
+    }
+  }
+
+  /// Whether a plan of these bounds may be the best or a runner-up: not slower than the last of
+  /// those, nor than the same with other buckets.
+  bool may_be_listed(const Node& node, const Strategy& strategy) const {
+    const Seconds bound = node.bound.seconds();
+    if (last_listed_ && bound > *last_listed_) return false;
+    return std::none_of(feasible_.begin(), feasible_.end(), [&](const Candidate* candidate) {
+      return bound > candidate->score.prediction.step_time &&
+             same_but_buckets(candidate->strategy, strategy);
+    });
+  }
+
+  /// Whether one may be on the Pareto front: no plan is as good in both and better in one.
+  bool may_be_on_front(const Node& node) const {
+    const Seconds bound = node.bound.seconds();
+    if (best_ && bound > kFrontTimes * *best_) return false;
+    return std::none_of(feasible_.begin(), feasible_.end(), [&](const Candidate* candidate) {
+      const Seconds step = candidate->score.prediction.step_time;
+      const Bytes peak = candidate->score.peak;
+      return step <= bound && peak <= node.peak && (step < bound || peak < node.peak);
+    });
+  }
+
+ private:
+  std::optional<Seconds> best_, last_listed_;
+  std::vector<const Candidate*> feasible_;
+};
+
+class Explorer {
+ public:
+  Explorer(const SearchRequest& request, const CostModel& costs, const Space& space)
+      : request_(request),
+        costs_(costs),
+        legal_(space.legal),
+        bounds_(request.job, request.framework, costs, request.devices) {
+    if (request.time_limit) {
+      deadline_ = std::chrono::steady_clock::now() +
+                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                      std::chrono::duration<double>(request.time_limit->value()));
+    }
+  }
+
+  /// What the bounds that need no incumbent say.
+  BoundCounts count() {
+    bound_degrees();
+    BoundCounts counts;
+    counts.cannot_live = cut_[kPersistent];
+    counts.cannot_fly = cut_[kInFlight];
+    counts.may_fit = left();
+    if (queue_.empty()) return counts;
+    counts.least_time = queue_.begin()->bound.seconds();
+    for (double times : {1.1, 1.5, 2.0, 4.0}) {
+      std::int64_t slower = 0;
+      for (const Node& node : queue_) {
+        if (node.bound.seconds() > times * *counts.least_time) slower += node.count();
+      }
+      counts.slower.emplace_back(times, slower);
+    }
+    return counts;
+  }
+
+  Explored run() {
+    bound_degrees();
+    bool out_of_time = false;
+    while (!queue_.empty() && !out_of_time) {
+      incumbents_.learn(explored_.candidates);
+      take_round();
+      out_of_time = passed();
+      if (!out_of_time && !choices_.empty()) {
+        sharpen_choices();
+      } else if (!out_of_time) {
+        evaluate_leaves();
+      }
+      put_back(choices_);
+      put_back(leaves_);
+      report();
+    }
+    return finish();
+  }
+
+ private:
+  using Range = std::pair<std::size_t, std::size_t>;
+
+  bool passed() const { return deadline_ && std::chrono::steady_clock::now() >= *deadline_; }
+
+  bool fits(Bytes arena, const Strategy& strategy) const {
+    return arena + memory_outside_program(request_.job, strategy, request_.framework) +
+               request_.reserve <=
+           costs_.cluster().device.memory;
+  }
+
+  void cut(Reason reason, std::int64_t count) { cut_[reason] += count; }
+
+  /// Memory first: it needs no incumbent. What may fit enters the queue as choices.
+  void bound_degrees() {
+    const std::vector<Range> grids = runs(legal_, 0, legal_.size(), same_degrees);
+    std::vector<char> may_fit(grids.size());
+    for_each_index(grids.size(), request_.threads, [&](std::size_t i) {
+      const Strategy& strategy = legal_[grids[i].first];
+      may_fit[i] = fits(bounds_.persistent(strategy), strategy);
+    });
+    std::vector<Range> choices;
+    for (std::size_t i = 0; i < grids.size(); ++i) {
+      const auto [first, last] = grids[i];
+      if (may_fit[i]) {
+        const std::vector<Range> more = runs(legal_, first, last, same_but_buckets);
+        choices.insert(choices.end(), more.begin(), more.end());
+      } else {
+        cut(kPersistent, std::int64_t(last - first));
+      }
+    }
+    bound_choices(choices);
+  }
+
+  void bound_choices(const std::vector<Range>& choices) {
+    std::vector<std::optional<Node>> nodes(choices.size());
+    for_each_index(choices.size(), request_.threads, [&](std::size_t i) {
+      const Strategy& strategy = legal_[choices[i].first];
+      const MemoryBound memory = bounds_.memory(strategy);
+      if (!fits(memory.arena, strategy)) return;
+      nodes[i] = Node{time_bound([&] { return bounds_.bottleneck(strategy); }), choices[i].first,
+                      choices[i].second, memory.peak, false};
+    });
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      if (nodes[i]) {
+        queue_.insert(*nodes[i]);
+      } else {
+        cut(kInFlight, std::int64_t(choices[i].second - choices[i].first));
+      }
+    }
+  }
+
+  /// What the clock cannot hold is longer than any plan's step.
+  template <class Bound>
+  static Picoseconds time_bound(const Bound& bound) {
+    try {
+      return std::min(bound(), kLongestStep);
+    } catch (const InfeasibleError&) {
+      return kLongestStep;
+    }
+  }
+
+  std::optional<Reason> why_cut(const Node& node) const {
+    if (node.bound > kLongestTimeline) return kTooLong;
+    if (incumbents_.may_be_on_front(node)) return std::nullopt;
+    if (incumbents_.may_be_listed(node, legal_[node.first])) return std::nullopt;
+    return node.leaf ? kPipeline : kBottleneck;
+  }
+
+  /// Takes nodes in order until there is enough for a round of one kind.
+  void take_round() {
+    while (!queue_.empty() && leaves_.size() < kEvaluated && choices_.size() < kSharpened) {
+      const Node node = *queue_.begin();
+      queue_.erase(queue_.begin());
+      if (const std::optional<Reason> reason = why_cut(node)) {
+        cut(*reason, node.count());
+      } else {
+        (node.leaf ? leaves_ : choices_).push_back(node);
+      }
+    }
+  }
+
+  void put_back(std::vector<Node>& nodes) {
+    queue_.insert(nodes.begin(), nodes.end());
+    nodes.clear();
+  }
+
+  /// Splits choices into leaves with sharper bounds. Buckets that come out alike are one leaf.
+  void sharpen_choices() {
+    std::vector<std::vector<Node>> leaves(choices_.size());
+    for_each_index(choices_.size(), request_.threads, [&](std::size_t i) {
+      const Node& choice = choices_[i];
+      std::vector<std::vector<std::int64_t>> layouts;
+      for (std::size_t leaf = choice.first; leaf < choice.last; ++leaf) {
+        if (choice.count() > 1) {
+          std::vector<std::int64_t> layout = bounds_.bucket_layout(legal_[leaf]);
+          if (std::find(layouts.begin(), layouts.end(), layout) != layouts.end()) continue;
+          layouts.push_back(std::move(layout));
+        }
+        const Picoseconds bound = time_bound([&] { return bounds_.pipeline(legal_[leaf]); });
+        leaves[i].push_back({std::max(choice.bound, bound), leaf, leaf + 1, choice.peak, true});
+      }
+    });
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      explored_.duplicates += choices_[i].count() - std::int64_t(leaves[i].size());
+      queue_.insert(leaves[i].begin(), leaves[i].end());
+    }
+    choices_.clear();
+  }
+
+  void evaluate_leaves() {
+    std::vector<std::optional<Candidate>> found(leaves_.size());
+    for_each_index(leaves_.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) return;
+      found[i] = assess(request_, costs_, legal_[leaves_[i].first], leaves_[i].first);
+    });
+    std::vector<Node> left;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (found[i]) {
+        explored_.candidates.push_back(std::move(*found[i]));
+      } else {
+        left.push_back(leaves_[i]);
+      }
+    }
+    leaves_ = std::move(left);
+  }
+
+  std::int64_t left() const {
+    std::int64_t count = 0;
+    for (const Node& node : queue_) count += node.count();
+    return count;
+  }
+
+  void report() const {
+    if (!request_.progress) return;
+    const auto all = std::int64_t(legal_.size());
+    request_.progress(all - left(), all);
+  }
+
+  Explored finish() {
+    for (std::size_t i = 0; i < kReasons; ++i) {
+      if (cut_[i] > 0) explored_.bounded.push_back({kReasonTexts[i], cut_[i]});
+    }
+    explored_.unexplored = left();
+    if (!queue_.empty()) explored_.least_left = queue_.begin()->bound.seconds();
+    std::sort(explored_.candidates.begin(), explored_.candidates.end(),
+              [](const Candidate& a, const Candidate& b) { return a.index < b.index; });
+    return std::move(explored_);
+  }
+
+  const SearchRequest& request_;
+  const CostModel& costs_;
+  const std::vector<Strategy>& legal_;
+  const Bounds bounds_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::set<Node> queue_;
+  std::vector<Node> choices_, leaves_;  ///< of this round
+  Incumbents incumbents_;
+  Explored explored_;
+  std::array<std::int64_t, kReasons> cut_ = {};
+};
+
+}  // namespace
+
+Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
+                 std::size_t index) {
+  const Footprint footprint = lay_out(request.job, strategy, request.framework,
+                                      costs.cluster().device, request.reserve, Proof::structure);
+  Candidate candidate{index, strategy, {{}, footprint.arena, footprint.peak, footprint.fits}};
+  candidate.score.prediction.stages = footprint.stages;
+  if (!footprint.fits) return candidate;
+  try {
+    candidate.score = predict(request.job, strategy, footprint, costs, request.devices,
+                              Folding::folded, Detail::none)
+                          .score;
+    candidate.too_long = candidate.score.prediction.step_time > kLongestTimeline.seconds();
+  } catch (const InfeasibleError&) {  // longer than the simulator reckons with
+    candidate.too_long = true;
+  }
+  return candidate;
+}
+
+Explored explore_all(const SearchRequest& request, const CostModel& costs, const Space& space) {
+  Explored explored;
+  explored.candidates.resize(space.legal.size());
+  for_each_index(space.legal.size(), request.threads, [&](std::size_t i) {
+    explored.candidates[i] = assess(request, costs, space.legal[i], i);
+  });
+  return explored;
+}
+
+Explored branch_and_bound(const SearchRequest& request, const CostModel& costs,
+                          const Space& space) {
+  return Explorer(request, costs, space).run();
+}
+
+BoundCounts count_bounds(const SearchRequest& request, const CostModel& costs, const Space& space) {
+  return Explorer(request, costs, space).count();
+}
+
+namespace {
+
+struct Need {
+  std::size_t index = 0;
+  Footprint footprint;
+  Bytes bytes;  ///< with what no tensor shows
+};
+
+/// The strategy that needs least, and the first of equals. Buckets take no memory of their own, so
+/// the first strategy of each choice stands for all of them.
+Need least_need(const SearchRequest& request, const CostModel& costs, const Space& space) {
+  const Bounds bounds(request.job, request.framework, costs, request.devices);
+  const auto outside = [&](std::size_t i) {
+    return memory_outside_program(request.job, space.legal[i], request.framework);
+  };
+  std::vector<std::pair<Bytes, std::size_t>> order;
+  for (const auto& [first, last] : runs(space.legal, 0, space.legal.size(), same_but_buckets)) {
+    order.emplace_back(Bytes(), first);
+  }
+  for_each_index(order.size(), request.threads, [&](std::size_t i) {
+    const std::size_t index = order[i].second;
+    order[i].first = bounds.memory(space.legal[index]).arena + outside(index);
+  });
+  std::sort(order.begin(), order.end());
+  std::optional<Need> least;
+  for (const auto& [bound, index] : order) {
+    if (least && bound > least->bytes) break;
+    Footprint footprint = lay_out(request.job, space.legal[index], request.framework,
+                                  costs.cluster().device, request.reserve, Proof::structure);
+    const Bytes bytes = footprint.arena + outside(index);
+    if (!least || std::pair(bytes, index) < std::pair(least->bytes, least->index)) {
+      footprint.programs.clear();
+      least = Need{index, std::move(footprint), bytes};
+    }
+  }
+  return std::move(*least);
+}
+
+}  // namespace
+
+void refuse(const SearchRequest& request, const CostModel& costs, const Space& space) {
+  const Need need = least_need(request, costs, space);
+  const std::string who = strategy_summary(space.legal[need.index]);
+  if (need.footprint.fits) {
+    throw InfeasibleError(
+        fmt::format("{} takes too long on {} devices: of {} legal strategies some fit ({}), but no "
+                    "step of those is shorter than the {} that a plan's timeline can show",
+                    request.job.name, request.devices, space.legal.size(), who,
+                    to_text(kLongestTimeline.seconds())));
+  }
+  const auto& stages = need.footprint.stages;
+  const auto tightest = std::max_element(
+      stages.begin(), stages.end(),
+      [](const StagePrediction& a, const StagePrediction& b) { return a.arena < b.arena; });
+  const Bytes outside = need.bytes - need.footprint.arena;
+  throw InfeasibleError(fmt::format(
+      "{} does not fit on {} devices: of {} legal strategies the one that needs least ({}) "
+      "still needs {} ({} bytes) on stage {}, with {} outside its tensors and {} of reserve, and a "
+      "device has {} ({} bytes)",
+      request.job.name, request.devices, space.legal.size(), who, to_text(tightest->arena),
+      tightest->arena.count(), tightest->stage, to_text(outside), to_text(request.reserve),
+      to_text(tightest->capacity), tightest->capacity.count()));
+}
+
+}  // namespace plimsoll
