@@ -16,7 +16,7 @@ namespace {
 
 /// Leaves evaluated, and choices sharpened, per round. Fixed: what a round learns is used from the
 /// next one on, so these are part of the result's definition.
-constexpr std::size_t kEvaluated = 8, kSharpened = 32;
+constexpr std::size_t kEvaluated = 4, kSharpened = 32;
 
 enum Reason : std::size_t { kPersistent, kInFlight, kTooLong, kBottleneck, kPipeline, kReasons };
 constexpr std::array<const char*, kReasons> kReasonTexts = {
@@ -321,7 +321,7 @@ class Explorer {
 Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
                  std::size_t index) {
   const Footprint footprint = lay_out(request.job, strategy, request.framework,
-                                      costs.cluster().device, request.reserve, Proof::structure);
+                                      costs.cluster().device, request.reserve, Proof::none);
   Candidate candidate{index, strategy, {{}, footprint.arena, footprint.peak, footprint.fits}};
   candidate.score.prediction.stages = footprint.stages;
   if (!footprint.fits) return candidate;
@@ -382,7 +382,7 @@ Need least_need(const SearchRequest& request, const CostModel& costs, const Spac
   for (const auto& [bound, index] : order) {
     if (least && bound > least->bytes) break;
     Footprint footprint = lay_out(request.job, space.legal[index], request.framework,
-                                  costs.cluster().device, request.reserve, Proof::structure);
+                                  costs.cluster().device, request.reserve, Proof::none);
     const Bytes bytes = footprint.arena + outside(index);
     if (!least || std::pair(bytes, index) < std::pair(least->bytes, least->index)) {
       footprint.programs.clear();

@@ -17,8 +17,9 @@ class LeastCosts {
  public:
   explicit LeastCosts(const CostModel& costs) : costs_(costs) {}
 
-  /// By op, rounded as the simulator rounds; a time beyond 2^54 ps counts as that. A collective: of the cheapest instance of its group on
-  /// the grid. A transfer: of the cheapest pair of ranks of `stage` and its peer stage.
+  /// By op, rounded as the simulator rounds; a time beyond 2^54 ps counts as that. A collective: of
+  /// the cheapest instance of its group on the grid. A transfer: of the cheapest pair of ranks of
+  /// `stage` and its peer stage.
   std::vector<Picoseconds> of(const Routine& routine, const Grid& grid, std::int64_t stage) const;
   const CostModel& model() const { return costs_; }
 

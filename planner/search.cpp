@@ -75,21 +75,29 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
   return summary;
 }
 
-/// With breakdowns, which exploring leaves out.
-std::vector<RunnerUp> show_runners_up(const SearchRequest& request, const CostModel& costs,
-                                      std::span<const Candidate> candidates,
-                                      std::span<const std::size_t> chosen, const Score& best) {
-  std::vector<RunnerUp> shown(chosen.size());
-  for_each_index(chosen.size(), request.threads, [&](std::size_t i) {
-    const Strategy& strategy = candidates[chosen[i]].strategy;
+/// What exploring left out: the chosen plan whole, and the breakdowns of its runners-up.
+Plan show(const SearchRequest& request, const CostModel& costs,
+          std::span<const Candidate> candidates, std::span<const std::size_t> best) {
+  Plan plan;
+  std::vector<Score> scores(best.size());
+  for_each_index(best.size(), request.threads, [&](std::size_t i) {
+    const Strategy& strategy = candidates[best[i]].strategy;
+    if (i == 0) {
+      plan = make_plan(request, costs, strategy);
+      return;
+    }
     const Footprint footprint = lay_out(request.job, strategy, request.framework,
-                                        costs.cluster().device, request.reserve, Proof::structure);
-    const Score score = predict(request.job, strategy, footprint, costs, request.devices,
-                                Folding::folded, Detail::critical)
-                            .score;
-    shown[i] = runner_up(strategy, score, best);
+                                        costs.cluster().device, request.reserve, Proof::none);
+    scores[i] = predict(request.job, strategy, footprint, costs, request.devices, Folding::folded,
+                        Detail::critical)
+                    .score;
   });
-  return shown;
+  scores[0] = candidates[best[0]].score;
+  scores[0].prediction = plan.prediction;
+  for (std::size_t i = 1; i < best.size(); ++i) {
+    plan.runners_up.push_back(runner_up(candidates[best[i]].strategy, scores[i], scores[0]));
+  }
+  return plan;
 }
 
 /// No plan: says what there is to say of it.
@@ -143,13 +151,10 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   const std::vector<std::size_t> best = best_plans(explored.candidates);
   if (best.empty()) nothing_found(request, costs, space, explored);
 
-  Plan plan = make_plan(request, costs, explored.candidates[best[0]].strategy);
+  Plan plan = show(request, costs, explored.candidates, best);
   check_mfu(plan, costs.cluster());
   plan.oversubscribed = oversubscribed;
   plan.search = summarize(request, space, explored, plan.prediction.step_time);
-  const Score chosen = {plan.prediction, {}, explored.candidates[best[0]].score.peak, true};
-  plan.runners_up =
-      show_runners_up(request, costs, explored.candidates, std::span(best).subspan(1), chosen);
   for (std::size_t i : pareto_front(explored.candidates)) {
     const Candidate& candidate = explored.candidates[i];
     plan.pareto.push_back(

@@ -138,7 +138,7 @@ std::map<std::string, Tampering> tamperings() {
                                  "hfu-formula", "timeline-complete", "pareto-first"}};
   all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0.5}; }};
   all["provenance-has-calibration"] = {[](Plan& p) {
-    p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};
+    p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};  // half of it measured
   }};
   all["timing-claim"] = {[](Plan& p) {
                            p.oversubscribed = true;
@@ -291,7 +291,7 @@ TEST(Check, SeesEverySideOfARule) {
             Names{"timeline-complete"});
   EXPECT_EQ(broken_by([](Plan& p) {
               p.calibration_digest = digest("k");
-              p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};
+              p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};  // half of it measured
             }),
             Names{});
 }
