@@ -381,8 +381,10 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
     case OpKind::embedding: {  // only the rows that occur are read
       return bytes_of(in(op, tensors, 0)) + 2 * bytes_of(out(op, tensors, 0));
     }
-    case OpKind::embedding_backward: {  // rows are read, added to and written
-      return bytes_of(in(op, tensors, 1)) + 3 * bytes_of(in(op, tensors, 0));
+    case OpKind::embedding_backward: {  // rows are read, added to the table's and written there
+      const Tensor& dx = in(op, tensors, 0);
+      const Bytes rows = elements(dx.shape) * bytes_of(out(op, tensors, 0).dtype);
+      return bytes_of(in(op, tensors, 1)) + bytes_of(dx) + 2 * rows;
     }
     case OpKind::squared_norm: {
       const std::int64_t shards = std::get<FlatParams>(op.params).shards;

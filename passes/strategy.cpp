@@ -174,8 +174,14 @@ Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Fra
   add(strategy.mp);
   add(strategy.pp);
   add(strategy.dp * strategy.sharding_degree);
-  // Where one of the two is 1, the norm is summed over the other's communicator.
-  if (strategy.mp > 1 && strategy.pp > 1) add(strategy.mp * strategy.pp);
+  if (strategy.dp > 1 && strategy.sharding_degree > 1) {
+    add(strategy.sharding_degree);
+    add(strategy.dp);
+  }
+  // Over one axis alone the norm is summed by that axis' communicator.
+  const int split_over =
+      int(strategy.mp > 1) + int(strategy.pp > 1) + int(strategy.sharding_degree > 1);
+  if (split_over > 1) add(strategy.mp * strategy.pp * strategy.sharding_degree);
   if (job.tied_embeddings && strategy.pp > 2) add(2);
   return total;
 }

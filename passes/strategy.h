@@ -53,9 +53,10 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 Verdict legal(const Framework& framework, const Strategy& strategy);
 
 /// Device memory of a rank that no tensor of its Program shows: the framework's context, and one
-/// communicator for each group that the strategy makes it a member of: mp; the pipeline's
-/// transfers; ranks that read different sequences; mp x pp for the gradient norm; the pipeline's
-/// two ends for tied embeddings (charged to every rank).
+/// communicator for each set of ranks that the last stage, which has the most, communicates over:
+/// mp; the pipeline's transfers; ranks that read different sequences, and where they are both
+/// shards and replicas, each of the two; mp x pp x shards for the gradient norm; the pipeline's two
+/// ends for tied embeddings. Charged to every rank.
 Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework);
 
 /// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do: integers, schedule "1f1b",

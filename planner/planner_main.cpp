@@ -50,7 +50,7 @@ void add_devices(CLI::App& command, TargetOptions& target) {
 void add_machine(CLI::App& command, TargetOptions& target) {
   command.add_option("--cluster", target.cluster, "cluster file")->required();
   command.add_option("--calibration", target.calibration,
-                     "measured costs; default: the cluster's datasheet rates");
+                     "measured costs; default: the cluster file's efficiency or datasheet rates");
   add_devices(command, target);
   add_framework(command, target);
 }
@@ -115,7 +115,8 @@ void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
   command.add_option("STRATEGY", options.strategy, "\"mp=2,pp=2\" or a JSON file");
   command.add_option("--stage", options.stage, "print the text form after this stage");
   command.add_flag("--list", options.list, "name the stages and leave");
-  add_framework(command, options.target);
+  command.add_option("--framework", options.target.framework,
+                     "how ops run; default: the bundled runtime");
   command.callback([&] {
     if (!options.list && options.strategy.empty()) {
       throw CLI::RequiredError("JOB and STRATEGY (or --list)");

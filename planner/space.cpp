@@ -32,15 +32,19 @@ bool is_fixed(const Fixed& fixed, std::string_view key) {
 }
 
 /// "heads (7) ..." and "heads (9) ..." break the same rule: numbers become N. Digits inside a word
-/// ("fp32") belong to a name and stay.
+/// ("fp32", "megatron-lm-2021") belong to a name and stay.
 std::string rule_of(const std::string& reason) {
   const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
   const auto in_word = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
   };
+  const auto within_name = [&](std::size_t i) {
+    if (i > 0 && in_word(reason[i - 1])) return true;
+    return i > 1 && reason[i - 1] == '-' && in_word(reason[i - 2]);
+  };
   std::string rule;
   for (std::size_t i = 0; i < reason.size();) {
-    if (!is_digit(reason[i]) || (i > 0 && in_word(reason[i - 1]))) {
+    if (!is_digit(reason[i]) || within_name(i)) {
       rule += reason[i++];
       continue;
     }

@@ -91,6 +91,16 @@ TEST(OpTable, AccumulatingOutputsAreReadAndWritten) {
   EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(4 * (24 + 4 + 4)));
 }
 
+TEST(OpTable, EmbeddingBackwardAddsToRowsOfTheTablesType) {
+  const Case c = parse(
+      "tensor %0 dx bf16[6,4] activation\ntensor %1 tokens i32[6] activation\n"
+      "tensor %2 dtable f32[10,4] gradient\n",
+      "embedding_backward backward (%0, %1) -> (%2) vocabulary=10");
+  ASSERT_TRUE(row(c.op().kind).check(c.op(), c.graph.tensors));
+  // 6 x 4 of two bytes and 6 tokens read, 6 rows of four bytes read and written.
+  EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(2 * 24 + 4 * 6 + 2 * 4 * 24));
+}
+
 TEST(OpTable, AdamReadsFourArenasAndWritesThreeOfTheOwnedElements) {
   // 12 parameters sharded over 4 ranks: 3 owned elements, 7 passes of 4 bytes.
   const Case c = parse(

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
+#include "passes/pipeline.h"
 
 namespace plimsoll {
 namespace {
@@ -88,7 +90,10 @@ TEST(Strategy, MemoryOutsideTheProgramCountsCommunicators) {
   job.tied_embeddings = false;
   EXPECT_EQ(bytes("mp=1"), 1);
   EXPECT_EQ(bytes("mp=2"), 11);
-  EXPECT_EQ(bytes("dp=2,sharding_degree=2"), 1001);  // one group of four ranks
+  EXPECT_EQ(bytes("dp=2"), 11);
+  EXPECT_EQ(bytes("sharding_degree=2"), 11);
+  EXPECT_EQ(bytes("dp=2,sharding_degree=2"), 1021);  // shards, replicas, and the four together
+  EXPECT_EQ(bytes("mp=2,sharding_degree=2"), 1021);  // the norm is over all four
   EXPECT_EQ(bytes("mp=2,pp=2"), 1 + 10 + 10 + 1000);
   EXPECT_EQ(bytes("pp=4"), 1001);
   job.tied_embeddings = true;
@@ -96,6 +101,48 @@ TEST(Strategy, MemoryOutsideTheProgramCountsCommunicators) {
   EXPECT_EQ(bytes("pp=2"), 11);  // the ends are the pipeline
   EXPECT_EQ(memory_outside_program(job, parse_strategy("mp=2,pp=2"), bundled_framework()),
             Bytes(0));
+}
+
+/// The sets of ranks over which one rank of these Programs communicates; transfers use one of all
+/// stages.
+std::set<std::vector<std::int64_t>> rank_sets(const std::vector<Program>& programs,
+                                              std::int64_t rank) {
+  const Grid& grid = programs.front().grid;
+  const std::int64_t stage = grid.coordinates(rank)[std::size_t(Axis::pp)];
+  std::set<std::vector<std::int64_t>> sets;
+  for (const Routine& routine : programs[std::size_t(stage)].routines) {
+    for (const Op& op : routine.ops) {
+      if (const auto* collective = std::get_if<CollectiveParams>(&op.params)) {
+        sets.insert(members(grid, collective->group, rank));
+      } else if (std::holds_alternative<TransferParams>(op.params)) {
+        sets.insert(members(grid, Group{{Axis::pp}, false}, rank));
+      }
+    }
+  }
+  return sets;
+}
+
+TEST(Strategy, CommunicatorsAreThoseOfTheProgram) {
+  Job job = nano();
+  Framework framework = framework_by_name("megatron-lm");
+  framework.context_memory = Bytes(0);
+  framework.pair_communicator_memory = framework.communicator_memory = Bytes(1);
+  for (const char* text :
+       {"mp=2", "pp=2", "pp=4", "dp=2", "dp=4", "sharding_degree=2", "mp=2,pp=2", "mp=2,dp=2",
+        "pp=2,dp=2", "dp=2,sharding_degree=2", "mp=2,sharding_degree=4", "pp=2,sharding_degree=2",
+        "mp=2,pp=4,sharding_degree=2", "mp=2,pp=2,dp=2,sharding_degree=2"}) {
+    const Strategy strategy = parse_strategy(text);
+    for (bool tied : {false, true}) {
+      job.tied_embeddings = tied;
+      ASSERT_TRUE(legal(job, strategy, grid_of(strategy).world_size())) << text;
+      const std::vector<Program> programs = lower({job, strategy, framework});
+      // The last stage has the most: it reduces the loss too.
+      const std::int64_t last = grid_of(strategy).world_size() - 1;
+      EXPECT_EQ(memory_outside_program(job, strategy, framework),
+                Bytes(std::int64_t(rank_sets(programs, last).size())))
+          << text;
+    }
+  }
 }
 
 TEST(Strategy, RulesForFieldsThatTextRefuses) {

@@ -99,6 +99,14 @@ TEST(Space, RulesOfAFrameworkAreCounted) {
   EXPECT_NE(space.rejected[0].reason.find("flash attention"), std::string::npos);
 }
 
+TEST(Space, DigitsOfANameStayInItsRule) {
+  const Framework old = framework_by_name("megatron-lm-2021");
+  const Space space = enumerate(nano_job(), old, 2, {{"sharding_degree", "2"}});
+  ASSERT_FALSE(space.rejected.empty());
+  EXPECT_EQ(space.rejected[0].reason,
+            "sharding_degree is N; megatron-lm-2021 has no distributed optimizer");
+}
+
 TEST(Space, IndivisibleBatchLeavesTheReason) {
   Job job = nano_job();
   job.global_batch = 3;

@@ -1,0 +1,98 @@
+// Composed routines against the same Programs op by op: every op of every simulated rank begins and
+// ends at the same picosecond, folded or not, on regular and irregular nodes, from any starts.
+#include "simulator/stream_ranks.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "hand_programs.h"
+#include "passes/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+Job eight_layers(DType precision) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
+  job.layers = 8;
+  job.precision = precision;
+  return job;
+}
+
+/// The chosen ranks op by op; nothing is composed, every communication is a rendezvous.
+EngineResult op_by_op(std::span<const Expansion> expansions, const Topology& topology,
+                      const RankChoice& choice, std::span<const Picoseconds> starts) {
+  Channels channels;
+  std::vector<std::vector<Item>> ranks;
+  for (std::int64_t rank : choice.representatives) {
+    const Expansion& expansion = expansions[std::size_t(topology.stage[std::size_t(rank)])];
+    const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
+    const RankChannels own = channels_of(expansion, topology, choice, rank, channels);
+    std::vector<std::uint64_t> issued(links.size());
+    std::vector<Item>& items = ranks.emplace_back(unroll(expansion));
+    std::size_t i = 0;
+    for (const Call& call : expansion.program->calls) {
+      for (std::uint32_t index : expansion.routines[call.routine.index()].link_op) {
+        Item& item = items[i++];
+        if (index == RoutineFacts::kLocal) continue;
+        const LinkOp& op = expansion.link_ops[index];
+        item.rendezvous = own.channel[op.link] << 32 | issued[op.link]++;
+        item.duration = to_picoseconds(topology.costs[links[op.link].cost][op.position].time);
+      }
+    }
+  }
+  return run_engine(ranks, Execution::streams, starts);
+}
+
+std::vector<Picoseconds> ends_of(const std::vector<ItemTimes>& times, bool begins) {
+  std::vector<Picoseconds> result;
+  for (const ItemTimes& item : times) result.push_back(begins ? item.begin : item.end);
+  return result;
+}
+
+void expect_same_times(const Framework& framework, const char* text, std::int64_t per_node) {
+  const Job job = eight_layers(DType::bf16);
+  const Strategy strategy = parse_strategy(text);
+  ASSERT_TRUE(legal(job, strategy, grid_of(strategy).world_size())) << text;
+  const std::vector<Program> programs = lower({job, strategy, framework}, {}, Proof::none);
+  Cluster cluster = hand_cluster(DeviceKind::gpu, per_node);
+  cluster.device.peak_bf16 = cluster.device.peak_fp32;
+  const CostModel costs(cluster, std::nullopt, framework);
+  const std::vector<Expansion> expansions = expand(programs, costs);
+  const Topology topology = resolve_links(expansions, costs);
+  for (Folding folding : {Folding::folded, Folding::unfolded}) {
+    const RankChoice choice = choose_ranks(topology, folding);
+    const StreamRanks ranks(expansions, topology, choice);
+    std::vector<Picoseconds> starts;
+    for (std::size_t c = 0; c < choice.representatives.size(); ++c) {
+      starts.push_back(Picoseconds(std::int64_t(c * c * 7'777'777 % 100'000'000)));
+    }
+    const StreamEngine::Result composed = ranks.engine().run(starts);
+    const EngineResult single = op_by_op(expansions, topology, choice, starts);
+    EXPECT_EQ(composed.rank_end, single.rank_end);
+    EXPECT_EQ(composed.host_end, single.host_end);
+    for (std::size_t c = 0; c < starts.size(); ++c) {
+      const std::vector<ItemTimes> times = ranks.op_times(c, composed, starts[c]);
+      EXPECT_EQ(ends_of(times, true), ends_of(single.times[c], true)) << "begins of rank " << c;
+      EXPECT_EQ(ends_of(times, false), ends_of(single.times[c], false)) << "ends of rank " << c;
+    }
+  }
+}
+
+TEST(StreamRanks, EveryOpRunsWhenItWouldOpByOp) {
+  for (const Framework& framework : framework_presets()) {
+    for (const char* text :
+         {"mp=1", "mp=2,dp=2", "mp=4,sharding_degree=2,micro_batch=2", "pp=4,layer_split=3+1+2+2",
+          "mp=2,pp=2,dp=2,recompute=full,grad_bucket_bytes=64KiB",
+          "mp=2,pp=4,sharding_degree=2,grad_bucket_bytes=32KiB", "dp=2,sharding_degree=2,pp=2",
+          "mp=2,pp=2,recompute=selective,send_slots=1"}) {
+      if (!legal(framework, parse_strategy(text))) continue;
+      for (const std::int64_t per_node : {3, 4, 16}) {
+        SCOPED_TRACE(fmt::format("{}: {} on nodes of {}", framework.name, text, per_node));
+        expect_same_times(framework, text, per_node);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
