@@ -137,10 +137,15 @@ Finding arena_holds_peak(const CheckContext& context) {
 }
 
 Finding fits_capacity(const CheckContext& context) {
-  for (const StagePrediction& stage : context.plan.prediction.stages) {
-    if (stage.arena > stage.capacity) {
-      return fmt::format("stage {}: an arena of {} bytes does not fit the device's {}", stage.stage,
-                         stage.arena.count(), stage.capacity.count());
+  const Plan& plan = context.plan;
+  if (context.programs.empty()) return std::nullopt;  // the strategy is not legal
+  const Bytes outside = memory_outside_program(plan.job, plan.strategy, plan.framework);
+  for (const StagePrediction& stage : plan.prediction.stages) {
+    if (stage.capacity - outside < stage.arena) {
+      return fmt::format(
+          "stage {}: an arena of {} bytes and {} of context and communicators do not "
+          "fit the device's {}",
+          stage.stage, stage.arena.count(), outside.count(), stage.capacity.count());
     }
   }
   return std::nullopt;
@@ -176,7 +181,9 @@ constexpr CheckRule kRules[] = {
     {{"classes-sum", "The classes of a stage sum to its peak."}, classes_sum},
     {{"arena-bytes", "The stated arena of a stage is the one its program lays out."}, arena_bytes},
     {{"arena-holds-peak", "An arena is at least as large as the peak it holds."}, arena_holds_peak},
-    {{"fits-capacity", "Every stage's arena fits its device."}, fits_capacity},
+    {{"fits-capacity",
+      "Every stage's arena, and what the framework holds beside it, fit its device."},
+     fits_capacity},
     {{"one-capacity", "All stages state the same device memory."}, one_capacity},
 };
 

@@ -89,12 +89,12 @@ ExitCode run_simulate(const SimulateOptions& options) {
                                           describe(evaluation.score.prediction, !oversubscribed)));
   if (evaluation.score.fits) return ExitCode::ok;
   const Bytes arena = evaluation.score.arena, capacity = target.cluster.device.memory;
+  const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
   throw InfeasibleError(
-      fmt::format("does not fit: the largest arena is {} ({} bytes), with {} ({} bytes) of "
-                  "reserve, and a device "
-                  "has {} ({} bytes)",
-                  to_text(arena), arena.count(), to_text(reserve), reserve.count(),
-                  to_text(capacity), capacity.count()));
+      fmt::format("does not fit: the largest arena is {} ({} bytes), with {} ({} bytes) of context "
+                  "and communicators and {} ({} bytes) of reserve, and a device has {} ({} bytes)",
+                  to_text(arena), arena.count(), to_text(outside), outside.count(),
+                  to_text(reserve), reserve.count(), to_text(capacity), capacity.count()));
 }
 
 ExitCode run_passes(const PassesOptions& options) {

@@ -133,11 +133,12 @@ Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& f
     return evaluation;
   } catch (const InfeasibleError& too_long) {
     if (footprint.fits) throw;
-    throw InfeasibleError(fmt::format(
-        "{}; nor does it fit: a device would need {} ({} bytes) with {} of reserve, and has {} "
-        "({} bytes)",
-        too_long.what(), to_text(footprint.arena), footprint.arena.count(), to_text(reserve),
-        to_text(device.memory), device.memory.count()));
+    throw InfeasibleError(
+        fmt::format("{}; nor does it fit: a device would need {} ({} bytes) with {} of context and "
+                    "communicators and {} of reserve, and has {} ({} bytes)",
+                    too_long.what(), to_text(footprint.arena), footprint.arena.count(),
+                    to_text(memory_outside_program(job, strategy, framework)), to_text(reserve),
+                    to_text(device.memory), device.memory.count()));
   }
 }
 

@@ -268,6 +268,11 @@ std::set<std::string> broken_by(const std::function<void(Plan&)>& change) {
 TEST(Check, SeesEverySideOfARule) {
   using Names = std::set<std::string>;
   EXPECT_EQ(broken_by([](Plan& p) { p.framework.name = "homemade"; }), Names{"framework-known"});
+  EXPECT_EQ(broken_by([](Plan& p) {  // a byte less than the arena needs is left beside the context
+              const StagePrediction& stage = p.prediction.stages[0];
+              p.framework.context_memory = stage.capacity - stage.arena + Bytes(1);
+            }),
+            (Names{"fits-capacity", "framework-known"}));
   EXPECT_EQ(broken_by([](Plan& p) { p.search.method = "oracle"; }), Names{"search-proven"});
   EXPECT_EQ(broken_by([](Plan& p) { p.search.proven = false; }), Names{"search-proven"});
   EXPECT_EQ(broken_by([](Plan& p) {

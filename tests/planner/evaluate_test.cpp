@@ -98,6 +98,19 @@ TEST(Evaluate, FitsUpToTheLastByte) {
   EXPECT_FALSE(evaluate_nano(Strategy(), 1, capacity - arena + Bytes(1)).score.fits);
 }
 
+TEST(Evaluate, ContextAndCommunicatorsTakeOfTheDeviceToo) {
+  Framework framework = bundled_framework();
+  framework.context_memory = Bytes(100);
+  framework.pair_communicator_memory = Bytes(11);
+  const CostModel costs(small_cluster(), std::nullopt, framework);
+  const auto of = [&](Bytes reserve) {
+    return evaluate(nano_job(), parse_strategy("dp=2"), framework, costs, 2, reserve).score;
+  };
+  const Bytes room = small_cluster().device.memory - of(Bytes(0)).arena;
+  EXPECT_TRUE(of(room - Bytes(111)).fits);
+  EXPECT_FALSE(of(room - Bytes(110)).fits);
+}
+
 TEST(Evaluate, UnfoldedPredictsTheSame) {
   const Strategy strategy = parse_strategy("dp=2,micro_batch=2");
   const CostModel costs = small_costs(small_cluster());
