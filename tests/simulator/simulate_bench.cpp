@@ -85,6 +85,7 @@ void Lower(benchmark::State& state) {
 }
 BENCHMARK(Lower)
     ->ArgName("proof")
+    ->Arg(int(Proof::none))
     ->Arg(int(Proof::structure))
     ->Arg(int(Proof::order))
     ->Unit(benchmark::kMillisecond);
