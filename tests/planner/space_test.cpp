@@ -137,5 +137,34 @@ TEST(Space, LargeCountsWithManyDivisorsAreEnumerated) {
   EXPECT_EQ(space.enumerated, 224'000);
 }
 
+TEST(Space, DimensionsCountEveryLegalStrategyOncePerChoice) {
+  const Space space = enumerate(nano_job(), bundled_framework(), 4, {});
+  for (const Dimension& dimension : dimensions(space)) {
+    std::int64_t sum = 0;
+    for (const auto& [value, count] : dimension.values) sum += count;
+    EXPECT_EQ(sum, std::int64_t(space.legal.size())) << dimension.key;
+    if (dimension.key == "mp") {
+      ASSERT_EQ(dimension.values.size(), 3u);
+      EXPECT_EQ(dimension.values[0].first, "1");
+      EXPECT_EQ(dimension.values[2].first, "4");
+    }
+  }
+}
+
+TEST(Space, LargeModelsHaveALongerBucketLadder) {
+  EXPECT_EQ(grad_bucket_ladder(nano_job()).size(), 4u);
+  Job large = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/gpt3-1.3b.json");
+  EXPECT_EQ(grad_bucket_ladder(large).back(), Bytes(std::int64_t{1} << 30));
+}
+
+TEST(Space, FrameworksThatReduceOnceHaveNoLadder) {
+  const Framework framework = framework_by_name("megatron-lm-2021");
+  ASSERT_FALSE(framework.overlap_grad_reduce);
+  for (const Strategy& strategy : enumerate(nano_job(), framework, 2, {}).legal) {
+    EXPECT_EQ(strategy.grad_bucket_bytes, Strategy().grad_bucket_bytes);
+    EXPECT_EQ(strategy.sharding_degree, 1);
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -133,5 +133,19 @@ TEST(Numbers, AreGroupedAndRounded) {
   EXPECT_EQ(signed_error({Seconds(1), Seconds(0)}), "-");
 }
 
+TEST(Report, ShowsTheFrontAndWhatWasCut) {
+  Plan plan = example_plan();
+  std::string html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(html, "Pareto front"));
+  EXPECT_TRUE(contains(html, plan.search.bounded_by[0].reason));
+  EXPECT_TRUE(contains(html, "proven best of the whole space"));
+  plan.search.proven = false;
+  plan.search.unexplored = 7;
+  plan.search.gap = 0.25;
+  html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(html, "7 were left"));
+  EXPECT_TRUE(contains(html, "20 %"));
+}
+
 }  // namespace
 }  // namespace plimsoll
