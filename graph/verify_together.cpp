@@ -77,12 +77,7 @@ class HappensBefore {
       const Routine& routine = program.at(call.routine);
       host = wait_for(program, call, done, host);
       for (const Op& op : routine.ops) {
-        if (!op.waits.empty()) {
-          const std::size_t next = nodes_++;
-          edges_.emplace_back(host, next);
-          for (std::uint32_t wait : op.waits) edges_.emplace_back(done[c][wait], next);
-          host = next;
-        }
+        host = wait_for(routine, op.waits, done[c], host);
         if (!communicates(op.kind)) {
           done[c].push_back(host);
           continue;
@@ -104,17 +99,40 @@ class HappensBefore {
 
   std::size_t wait_for(const Program& program, const Call& call,
                        const std::vector<std::vector<std::size_t>>& done, std::size_t host) {
-    if (call.waits.empty()) return host;
-    const std::size_t next = nodes_++;
-    edges_.emplace_back(host, next);
     for (const Wait& wait : call.waits) {
       const Routine& routine = program.at(program.calls[wait.call].routine);
-      for (std::size_t op = 0; op < routine.ops.size(); ++op) {
-        if (wait.port && routine.ports[*wait.port].op != op) continue;
-        edges_.emplace_back(done[wait.call][op], next);
+      if (wait.port) {
+        host = wait_for(routine, {&routine.ports[*wait.port].op, 1}, done[wait.call], host);
+      } else {
+        host = wait_for(routine, communications(routine), done[wait.call], host);
       }
     }
+    return host;
+  }
+
+  /// The host has run local ops before it gets here; only communications hold it up.
+  std::size_t wait_for(const Routine& routine, std::span<const std::uint32_t> ops,
+                       const std::vector<std::size_t>& done, std::size_t host) {
+    std::size_t next = host;
+    for (std::uint32_t op : ops) {
+      if (!communicates(routine.ops[op].kind)) continue;
+      if (next == host) {
+        next = nodes_++;
+        edges_.emplace_back(host, next);
+      }
+      edges_.emplace_back(done[op], next);
+    }
     return next;
+  }
+
+  const std::vector<std::uint32_t>& communications(const Routine& routine) {
+    const auto [found, fresh] = communications_.try_emplace(&routine);
+    if (fresh) {
+      for (std::uint32_t op = 0; op < routine.ops.size(); ++op) {
+        if (communicates(routine.ops[op].kind)) found->second.push_back(op);
+      }
+    }
+    return found->second;
   }
 
   Verdict meet(const Program& program, const Op& op, std::span<const Tensor> tensors,
@@ -159,6 +177,7 @@ class HappensBefore {
 
   std::span<const Program> programs_;
   std::map<MeetingKey, Meeting> meetings_;
+  std::map<const Routine*, std::vector<std::uint32_t>> communications_;  // looked up only
   std::vector<std::pair<std::size_t, std::size_t>> edges_;
   std::size_t nodes_ = 0;
 };

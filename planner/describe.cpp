@@ -149,16 +149,19 @@ std::string describe(const Prediction& prediction, bool makes_timing_claim) {
   return text;
 }
 
+std::string describe_outside_program(const PassContext& context) {
+  const Bytes outside = memory_outside_program(context.job, context.strategy, context.framework);
+  if (outside == Bytes()) return "";
+  return fmt::format("    beside these {} per device: context and communicators of {}\n",
+                     to_text(outside), context.framework.name);
+}
+
 std::string describe(const Plan& plan) {
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "chosen: {}\n", strategy_summary(plan.strategy));
   text += describe(plan.prediction, !plan.oversubscribed);
-  const Bytes outside = memory_outside_program(plan.job, plan.strategy, plan.framework);
-  if (outside > Bytes()) {
-    fmt::format_to(out, "    beside these {} per device: context and communicators of {}\n",
-                   to_text(outside), plan.framework.name);
-  }
+  text += describe_outside_program({plan.job, plan.strategy, plan.framework});
   describe_runners_up(out, plan);
   describe_front(out, plan);
   describe_search(out, plan.search);

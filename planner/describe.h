@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "passes/pipeline.h"
 #include "plan/plan.h"
 #include "planner/evaluate.h"
 #include "planner/explore.h"
@@ -11,6 +12,8 @@ namespace plimsoll {
 
 /// Step time, rates, breakdown and memory per stage; several lines, ends with a newline.
 std::string describe(const Prediction& prediction, bool makes_timing_claim);
+/// What the framework takes beside the planned memory; one line, or nothing.
+std::string describe_outside_program(const PassContext& context);
 /// The chosen strategy, its prediction, the search and the runners-up.
 std::string describe(const Plan& plan);
 /// Every legal strategy, one per line, then what the rules rejected.

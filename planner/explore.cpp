@@ -9,7 +9,7 @@
 #include <set>
 
 #include "planner/bounds.h"
-#include "planner/parallel.h"
+#include "base/parallel.h"
 
 namespace plimsoll {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "planner/explore.h"
-#include "planner/parallel.h"
+#include "base/parallel.h"
 #include "planner/runners_up.h"
 
 namespace plimsoll {
