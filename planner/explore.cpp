@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "planner/bounds.h"
 #include "base/parallel.h"
+#include "planner/bounds.h"
 
 namespace plimsoll {
 namespace {
@@ -170,8 +170,9 @@ class Explorer {
   /// Memory first: it needs no incumbent. What may fit enters the queue as choices.
   void bound_degrees() {
     const std::vector<Range> grids = runs(legal_, 0, legal_.size(), same_degrees);
-    std::vector<char> may_fit(grids.size());
+    std::vector<char> may_fit(grids.size(), true);
     for_each_index(grids.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) return;
       const Strategy& strategy = legal_[grids[i].first];
       may_fit[i] = fits(bounds_.persistent(strategy), strategy);
     });
@@ -191,6 +192,10 @@ class Explorer {
   void bound_choices(const std::vector<Range>& choices) {
     std::vector<std::optional<Node>> nodes(choices.size());
     for_each_index(choices.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) {  // no bound is known
+        nodes[i] = Node{Picoseconds(), choices[i].first, choices[i].second, Bytes(), false};
+        return;
+      }
       const Strategy& strategy = legal_[choices[i].first];
       const MemoryBound memory = bounds_.memory(strategy);
       if (!fits(memory.arena, strategy)) return;
@@ -245,6 +250,7 @@ class Explorer {
   void sharpen_choices() {
     std::vector<std::vector<Node>> leaves(choices_.size());
     for_each_index(choices_.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) return;
       const Node& choice = choices_[i];
       std::vector<std::vector<std::int64_t>> layouts;
       for (std::size_t leaf = choice.first; leaf < choice.last; ++leaf) {
@@ -257,11 +263,16 @@ class Explorer {
         leaves[i].push_back({std::max(choice.bound, bound), leaf, leaf + 1, choice.peak, true});
       }
     });
+    std::vector<Node> left;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
+      if (leaves[i].empty()) {
+        left.push_back(choices_[i]);
+        continue;
+      }
       explored_.duplicates += choices_[i].count() - std::int64_t(leaves[i].size());
       queue_.insert(leaves[i].begin(), leaves[i].end());
     }
-    choices_.clear();
+    choices_ = std::move(left);
   }
 
   void evaluate_leaves() {

@@ -1,4 +1,4 @@
-// Which ways a group can lie in the cluster is found once per grid and group.
+// Which ways a group can lie in the cluster is kept by grid and group.
 #include "planner/least_costs.h"
 
 #include <algorithm>
@@ -46,9 +46,11 @@ Picoseconds LeastCosts::communication(const Op& op, std::span<const Tensor> tens
 }
 
 std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group& group) const {
-  const std::lock_guard lock(mutex_);
-  const auto [at, fresh] = groups_.try_emplace({grid.degree, group});
-  if (!fresh) return at->second;
+  const std::pair key(grid.degree, group);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = groups_.find(key); known != groups_.end()) return known->second;
+  }
   const std::int64_t ranks = grid.world_size();
   const std::int64_t last_stage = grid[Axis::pp] - 1;
   std::set<GroupSpread> found;
@@ -61,23 +63,28 @@ std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group
     for (std::int64_t member : instance) seen[std::size_t(member)] = true;
     found.insert(costs_.spread(instance));
   }
-  at->second.assign(found.begin(), found.end());
-  return at->second;
+  const std::lock_guard lock(mutex_);
+  return groups_.try_emplace(key, found.begin(), found.end()).first->second;
 }
 
 std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int64_t stage,
                                                       std::int64_t offset) const {
-  const std::lock_guard lock(mutex_);
-  const auto [at, fresh] = transfers_.try_emplace({grid.degree, stage, offset});
-  if (!fresh) return at->second;
+  const std::tuple key(grid.degree, stage, offset);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = transfers_.find(key); known != transfers_.end()) return known->second;
+  }
+  Grid one_stage = grid;
+  one_stage.degree[std::size_t(Axis::pp)] = 1;
   std::set<GroupSpread> found;
-  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
-    if (grid.coordinates(rank)[std::size_t(Axis::pp)] != stage) continue;
-    const std::int64_t peer = pipeline_peer(grid, rank, offset);
+  for (std::int64_t i = 0; i < one_stage.world_size(); ++i) {
+    Coordinates at = one_stage.coordinates(i);
+    at[std::size_t(Axis::pp)] = stage;
+    const std::int64_t rank = grid.rank(at), peer = pipeline_peer(grid, rank, offset);
     found.insert(costs_.spread(std::array{std::min(rank, peer), std::max(rank, peer)}));
   }
-  at->second.assign(found.begin(), found.end());
-  return at->second;
+  const std::lock_guard lock(mutex_);
+  return transfers_.try_emplace(key, found.begin(), found.end()).first->second;
 }
 
 }  // namespace plimsoll

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "planner/explore.h"
 #include "base/parallel.h"
+#include "planner/explore.h"
 #include "planner/runners_up.h"
 
 namespace plimsoll {

@@ -27,7 +27,8 @@ struct SearchRequest {
   /// Candidates evaluated at once; 0 = as many as the machine has cores. The plan does not depend
   /// on it.
   std::int64_t threads = 0;
-  /// Wall-clock time after which no evaluation is begun. What is found then depends on the machine.
+  /// Wall-clock time after which no bound and no evaluation is begun. What is found then depends on
+  /// the machine.
   std::optional<Seconds> time_limit;
   /// Called after each round by one thread: legal strategies that are done with, of how many.
   std::function<void(std::int64_t done, std::int64_t of)> progress;
