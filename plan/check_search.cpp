@@ -74,18 +74,12 @@ Finding infeasible_count(const CheckContext& context) {
 }
 
 Finding runners_up_counted(const CheckContext& context) {
-  const std::size_t evaluated =
-      std::size_t(std::max<std::int64_t>(context.plan.search.evaluated, 0));
-  const auto& runners_up = context.plan.runners_up;
-  if (runners_up.size() + 1 > evaluated) {
-    return fmt::format("{} runners-up beside the chosen plan, but {} were evaluated",
-                       runners_up.size(), evaluated);
-  }
-  const auto misfits = std::count_if(runners_up.begin(), runners_up.end(),
-                                     [](const RunnerUp& runner_up) { return !runner_up.fits; });
-  if (misfits > context.plan.search.infeasible) {
-    return fmt::format("{} runners-up do not fit, but {} candidates did not", misfits,
-                       context.plan.search.infeasible);
+  const SearchSummary& search = context.plan.search;
+  const auto shown = std::int64_t(context.plan.runners_up.size()) + 1;
+  const std::int64_t fit = search.evaluated - search.infeasible;
+  if (shown > fit) {
+    return fmt::format("{} runners-up beside the chosen plan, but {} of those evaluated fit",
+                       shown - 1, fit);
   }
   return std::nullopt;
 }
@@ -107,9 +101,9 @@ Finding runners_up_fit(const CheckContext& context) {
   for (const RunnerUp& runner_up : context.plan.runners_up) {
     const std::string who = strategy_summary(runner_up.strategy);
     if (runner_up.peak <= Bytes()) return fmt::format("{} needs no memory", who);
-    if (!runner_up.fits || runner_up.peak <= capacity) continue;
-    return fmt::format("{} is said to fit, yet peaks at {} bytes of the device's {}", who,
-                       runner_up.peak.count(), capacity.count());
+    if (runner_up.peak <= capacity) continue;
+    return fmt::format("{} peaks at {} bytes of the device's {}", who, runner_up.peak.count(),
+                       capacity.count());
   }
   return std::nullopt;
 }
@@ -128,9 +122,8 @@ Finding runners_up_distinct(const CheckContext& context) {
 Finding runners_up_lose(const CheckContext& context) {
   const Plan& plan = context.plan;
   for (const RunnerUp& runner_up : plan.runners_up) {
-    if (!runner_up.fits) continue;
     if (runner_up.step_time < plan.prediction.step_time) {
-      return fmt::format("{} fits and takes {} s, less than the chosen plan's {} s",
+      return fmt::format("{} takes {} s, less than the chosen plan's {} s",
                          strategy_summary(runner_up.strategy), runner_up.step_time.value(),
                          plan.prediction.step_time.value());
     }
@@ -153,9 +146,6 @@ Finding runners_up_terms(const CheckContext& context) {
       return fmt::format("{} loses by \"{}\", which is no term of a step", who, runner_up.term);
     }
     const bool by_bytes = runner_up.term == "memory";
-    if (!runner_up.fits && !by_bytes) {
-      return fmt::format("{} does not fit, so it loses by memory, not by {}", who, runner_up.term);
-    }
     const bool says_how_much = by_bytes
                                    ? runner_up.term_bytes > Bytes()
                                    : runner_up.term == "tie" || runner_up.term_time > Seconds();
@@ -203,13 +193,13 @@ Finding pareto_falls(const CheckContext& context) {
   return std::nullopt;
 }
 
-/// A plan that is shown and fits is on the front or beaten by one that is.
+/// A plan that is shown is on the front or beaten by one that is.
 Finding pareto_dominates(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (plan.pareto.empty()) return std::nullopt;  // pareto-first says so
   const Seconds slowest = plan.pareto.back().step_time;
   for (const RunnerUp& runner_up : plan.runners_up) {
-    if (!runner_up.fits || runner_up.step_time > slowest) continue;
+    if (runner_up.step_time > slowest) continue;
     const bool beaten =
         std::any_of(plan.pareto.begin(), plan.pareto.end(), [&](const ParetoPlan& point) {
           return point.step_time <= runner_up.step_time && point.peak <= runner_up.peak;
@@ -229,14 +219,14 @@ constexpr CheckRule kRules[] = {
      search_proven},
     {{"infeasible-count", "What does not fit was evaluated, and not everything failed to fit."},
      infeasible_count},
-    {{"runners-up-counted", "Every runner-up is one of the evaluated candidates."},
+    {{"runners-up-counted", "Every runner-up is one of the evaluated candidates that fit."},
      runners_up_counted},
     {{"runners-up-legal", "Every runner-up is legal for the job on these devices."},
      runners_up_legal},
-    {{"runners-up-fit", "Every runner-up needs memory, and no more than there is if it fits."},
+    {{"runners-up-fit", "Every runner-up needs memory, and no more than there is."},
      runners_up_fit},
     {{"runners-up-distinct", "No strategy appears twice."}, runners_up_distinct},
-    {{"runners-up-lose", "No plan that fits is better than the chosen one."}, runners_up_lose},
+    {{"runners-up-lose", "No runner-up is better than the chosen plan."}, runners_up_lose},
     {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},
      runners_up_terms},
     {{"pareto-legal", "Every plan of the Pareto front is legal for the job on these devices."},

@@ -63,17 +63,16 @@ struct Prediction {
   std::array<double, 4> share_by_provenance = {};  ///< of the step's op time, by Provenance
 };
 
-/// A plan that lost, and the term by which it loses most.
+/// A plan that fits and lost, and the term by which it loses most.
 struct RunnerUp {
   Strategy strategy;
   Seconds step_time;
   Bytes peak;  ///< largest over stages
-  bool fits = true;
   /// "compute", "recompute", "optimizer", "exposed communication", "bubble", "dispatch", "memory",
   /// or "tie" where only the canonical order decides.
   std::string term;
   Seconds term_time;  ///< how much more of that term than the chosen plan (time terms)
-  Bytes term_bytes;   ///< term "memory": over capacity, or at equal time more, by this much
+  Bytes term_bytes;   ///< term "memory": more at equal time, by this much
 };
 
 struct Pruned {

@@ -190,7 +190,6 @@ Json runner_up_json(const RunnerUp& runner_up) {
   return {{"strategy", parse_json(strategy_text(runner_up.strategy), "strategy")},
           {"step_time_s", runner_up.step_time.value()},
           {"peak_bytes", runner_up.peak.count()},
-          {"fits", runner_up.fits},
           {"term", runner_up.term},
           {"term_time_s", runner_up.term_time.value()},
           {"term_bytes", runner_up.term_bytes.count()}};
@@ -201,7 +200,6 @@ RunnerUp runner_up_from(JsonObject object) {
   runner_up.strategy = read_embedded(object, "strategy", strategy_from_json_text);
   runner_up.step_time = seconds(object, "step_time_s");
   runner_up.peak = byte_count(object, "peak_bytes");
-  runner_up.fits = object.boolean("fits");
   runner_up.term = object.text("term");
   runner_up.term_time = difference(object, "term_time_s");
   runner_up.term_bytes = Bytes(object.integer("term_bytes", -kMostJsonInteger, kMostJsonInteger));

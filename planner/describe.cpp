@@ -74,9 +74,8 @@ void describe_memory(Out out, const Prediction& p) {
   }
 }
 
-/// "+1.2 ms bubble", "3.1 GiB over capacity": why it is not the chosen plan.
+/// "+1.2 ms bubble", "+3.1 GiB of peak": why it is not the chosen plan.
 std::string loss_of(const RunnerUp& loser) {
-  if (!loser.fits) return fmt::format("does not fit: {} too much", to_text(loser.term_bytes));
   if (loser.term == "memory") return fmt::format("+{} of peak", to_text(loser.term_bytes));
   if (loser.term == "tie") return "as good; comes later in the space";
   return fmt::format("+{} {}", to_text(loser.term_time), loser.term);

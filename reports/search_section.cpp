@@ -32,8 +32,7 @@ std::string loses_by(const RunnerUp& runner_up) {
   if (runner_up.term != "memory") {
     return fmt::format("{}, {} more", runner_up.term, to_text(runner_up.term_time));
   }
-  return fmt::format("memory, {} {}", to_text(runner_up.term_bytes),
-                     runner_up.fits ? "more at equal time" : "over the device");
+  return fmt::format("memory, {} more at equal time", to_text(runner_up.term_bytes));
 }
 
 std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {

@@ -73,7 +73,6 @@ void scale_rates(Plan& plan, double factor) {
 
 RunnerUp loser(const Plan& plan) {
   RunnerUp runner_up = plan.runners_up.at(0);
-  runner_up.fits = true;
   runner_up.step_time = plan.prediction.step_time * 2;
   runner_up.term = "bubble";
   runner_up.term_time = plan.prediction.step_time;
@@ -178,7 +177,8 @@ std::map<std::string, Tampering> tamperings() {
   // The search.
   all["search-counts"] = {[](Plan& p) { p.search.space += 1; }};
   all["search-proven"] = {[](Plan& p) { p.search.gap = 0.01; }};
-  all["infeasible-count"] = {[](Plan& p) { p.search.infeasible = p.search.evaluated; }};
+  all["infeasible-count"] = {[](Plan& p) { p.search.infeasible = p.search.evaluated; },
+                             {"runners-up-counted"}};
   all["runners-up-counted"] = {[](Plan& p) {
     p.search.evaluated = 1;
     p.search.bounded = 0;
@@ -283,6 +283,8 @@ TEST(Check, SeesEverySideOfARule) {
             }),
             Names{"search-proven"});
   EXPECT_EQ(broken_by([](Plan& p) { p.search.bounded += 1; }), Names{"search-counts"});
+  EXPECT_EQ(broken_by([](Plan& p) { p.search.infeasible = p.search.evaluated - 1; }),
+            Names{"runners-up-counted"});  // nothing but the chosen plan fits
   EXPECT_EQ(broken_by([](Plan& p) { p.pareto.clear(); }), Names{"pareto-first"});
   EXPECT_EQ(broken_by([](Plan& p) { p.runners_up[0].peak = Bytes(0); }).count("runners-up-fit"),
             1u);
