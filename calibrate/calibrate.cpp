@@ -113,7 +113,7 @@ class Session {
     const BenchCase bench_case = memory_case(point.kind, point.moved, point.row);
     point.moved = bytes_moved(bench_case.op, bench_case.tensors);
     point.row = bench_case.row;
-    point.dtype = bench_case.tensors[bench_case.op.outputs.at(0).index()].dtype;
+    point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
     point.time = bench.measure(bench_case, effort());
   }
   void time(MatmulPoint& point, OpBench& bench) const {

@@ -20,6 +20,18 @@ FlopsPerSecond peak_or_fp32(const Device& device, DType dtype) {
   return *device.peak_fp32;
 }
 
+/// Whether all floating-point operands are of the type that the op computes in, as they are in all
+/// measured ops.
+bool of_one_dtype(const Op& op, std::span<const Tensor> tensors) {
+  const DType dtype = compute_dtype(op, tensors);
+  const auto is_other = [&](TensorId id) {
+    const DType operand = tensors[id.index()].dtype;
+    return operand != DType::i32 && operand != dtype;
+  };
+  return std::none_of(op.inputs.begin(), op.inputs.end(), is_other) &&
+         std::none_of(op.outputs.begin(), op.outputs.end(), is_other);
+}
+
 Estimate combine(const Estimate& low, const Estimate& high, double part) {
   const Seconds time = low.time * std::exp(part * std::log(high.time / low.time));
   const double relative = std::max(low.spread / low.time, high.spread / high.time);
@@ -28,11 +40,6 @@ Estimate combine(const Estimate& low, const Estimate& high, double part) {
 }
 
 }  // namespace
-
-DType op_dtype(const Op& op, std::span<const Tensor> tensors) {
-  const TensorId first = op.outputs.empty() ? op.inputs.at(0) : op.outputs[0];
-  return tensors[first.index()].dtype;
-}
 
 CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework)
     : cluster_(std::move(cluster)),
@@ -99,15 +106,22 @@ Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors) con
 
 Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors) const {
   const Bytes moved = bytes_moved(op, tensors);
-  const auto found = ops_.find({op.kind, op_dtype(op, tensors)});
+  const auto found = ops_.find({op.kind, compute_dtype(op, tensors)});
   if (found == ops_.end()) {
     if (cluster_.efficiency) {
       return efficient_move(moved, cluster_.device, cluster_.efficiency->memory);
     }
     return {moved / cluster_.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
   }
-  const std::map<std::int64_t, SizeCurve>& by_row = found->second;
-  const std::int64_t length = row_length(op, tensors);
+  Estimate estimate = at_row(found->second, row_length(op, tensors), moved);
+  if (!of_one_dtype(op, tensors)) {
+    estimate.provenance = std::max(estimate.provenance, Provenance::extrapolated);
+  }
+  return estimate;
+}
+
+Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
+                           Bytes moved) {
   const auto above = by_row.lower_bound(length);
   if (above != by_row.end() && (above->first == length || above == by_row.begin())) {
     Estimate estimate = above->second.at(moved);
@@ -133,8 +147,15 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
   // A transfer is measured once, under `send`.
   const OpKind kind = op.kind == OpKind::recv ? OpKind::send : op.kind;
   const Bytes payload = bytes_moved(op, tensors);
-  if (const auto measured = measured_communication(kind, payload, spread.ranks)) return *measured;
-  return modelled_communication(kind, payload, cluster_, spread);
+  // Points say nothing of how their ranks lay: they hold within one unit of the innermost level.
+  std::optional<Estimate> measured;
+  if (spread.level == 0) measured = measured_communication(kind, payload, spread.ranks);
+  if (!measured) return modelled_communication(kind, payload, cluster_, spread);
+  const bool reduces = kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
+  if (reduces && compute_dtype(op, tensors) != DType::f32) {  // f32 is what is measured
+    measured->provenance = std::max(measured->provenance, Provenance::extrapolated);
+  }
+  return *measured;
 }
 
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,

@@ -27,11 +27,12 @@ class CostModel {
   /// without these either, a roofline from its rates, labelled datasheet.
   CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework);
 
-  /// A local op: calibrated curve by shape (log-space interpolation), else efficiency parameters,
+  /// A local op: calibrated curve of its kind and compute_dtype() by shape (log-space
+  /// interpolation; where operands are of several types, extrapolated), else efficiency parameters,
   /// else roofline.
   Estimate local(const Op& op, std::span<const Tensor> tensors) const;
   /// A collective or a transfer between ranks that lie like this, from the last arrival to
-  /// completion.
+  /// completion: calibrated curve within one unit of the innermost level, else a model.
   Estimate communication(const Op& op, std::span<const Tensor> tensors,
                          const GroupSpread& spread) const;
   /// ... over the instance of its group that `rank` is in, or between `rank` and its peer.
@@ -52,6 +53,8 @@ class CostModel {
   Estimate matmul(const Op& op, std::span<const Tensor> tensors) const;
   Estimate attention(const Op& op, std::span<const Tensor> tensors) const;
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors) const;
+  static Estimate at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
+                         Bytes moved);
   std::optional<Estimate> measured_communication(OpKind kind, Bytes payload,
                                                  std::int64_t ranks) const;
 
@@ -62,8 +65,5 @@ class CostModel {
   std::map<std::pair<OpKind, DType>, std::map<std::int64_t, SizeCurve>> ops_;  // then by row length
   std::map<OpKind, std::map<std::int64_t, SizeCurve>> collectives_;            // then by ranks
 };
-
-/// The dtype a point is filed under: of the first output, else of the first input.
-DType op_dtype(const Op& op, std::span<const Tensor> tensors);
 
 }  // namespace plimsoll

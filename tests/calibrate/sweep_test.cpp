@@ -66,7 +66,7 @@ TEST(Sweep, TheCostModelFindsWhatWasMeasured) {
     const BenchCase bench = memory_case(point.kind, point.moved, point.row);
     point.moved = bytes_moved(bench.op, bench.tensors);
     point.row = bench.row;
-    point.dtype = op_dtype(bench.op, bench.tensors);
+    point.dtype = compute_dtype(bench.op, bench.tensors);
     point.time = kSample;
     Calibration calibration;
     calibration.ops = {point};

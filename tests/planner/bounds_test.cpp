@@ -32,7 +32,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   std::int64_t checked = 0;
   while (checked < 10'000) {
     const Problem problem = random_problem(random);
-    const CostModel costs(problem.cluster, std::nullopt, problem.framework);
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
     const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
     for (const Strategy& strategy : random_strategies(problem, random, 40)) {
       const Footprint footprint = lay_out(problem.job, strategy, problem.framework,

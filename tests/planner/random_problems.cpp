@@ -36,6 +36,49 @@ Job random_job(std::mt19937_64& random) {
   return job;
 }
 
+Efficiency random_efficiency(std::mt19937_64& random, std::size_t levels) {
+  Efficiency efficiency;
+  const auto fraction = [&] { return spread(random, 0.1, 1); };
+  const auto fixed = [&] { return Seconds(random() % 2 == 0 ? 0 : spread(random, 1e-8, 3)); };
+  efficiency.matmul = {fraction(),
+                       std::int64_t(1 + random() % 100),
+                       double(random() % 200),
+                       double(random() % 100),
+                       fixed(),
+                       {}};
+  efficiency.attention_forward = {fraction(), fixed(), {}};
+  efficiency.attention_backward = {fraction(), fixed(), {}};
+  efficiency.memory = {fraction(), fixed(), {}};
+  for (std::size_t i = 0; i < levels; ++i) efficiency.levels.push_back({fraction(), fixed(), {}});
+  return efficiency;
+}
+
+/// Times that no machine has: larger is not slower, more ranks are not either.
+Calibration random_calibration(std::mt19937_64& random) {
+  Calibration calibration;
+  const auto time = [&] { return Sample{Seconds(spread(random, 1e-8, 4)), Seconds(0), 7, false}; };
+  calibration.dispatch_op = time();
+  calibration.dispatch_call = time();
+  calibration.wake_up = time();
+  calibration.sleeps_after = Seconds(spread(random, 1e-8, 4));
+  for (OpKind kind : {OpKind::gelu, OpKind::add, OpKind::layer_norm, OpKind::adamw}) {
+    for (std::int64_t bytes = 64; bytes < 1 << 20; bytes *= 8) {
+      calibration.ops.push_back({kind, DType::f32, Bytes(bytes), 0, time()});
+    }
+  }
+  for (OpKind kind : {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather}) {
+    for (std::int64_t ranks : {2, 4}) {
+      for (std::int64_t bytes = 64; bytes < 1 << 20; bytes *= 8) {
+        calibration.collectives.push_back({kind, ranks, Bytes(bytes), time()});
+      }
+    }
+  }
+  for (std::int64_t bytes = 64; bytes < 1 << 20; bytes *= 8) {
+    calibration.collectives.push_back({OpKind::send, 2, Bytes(bytes), time()});
+  }
+  return calibration;
+}
+
 Cluster random_cluster(std::mt19937_64& random) {
   Cluster cluster;
   cluster.name = "random";
@@ -56,6 +99,12 @@ Cluster random_cluster(std::mt19937_64& random) {
     level.latency = Seconds(spread(random, 1e-8, 3));
     cluster.levels.push_back(level);
   }
+  cluster.levels.front().reduces_in_switch = random() % 3 == 0;
+  if (random() % 4 == 0) {
+    Level& wired = cluster.levels[random() % levels];
+    wired.peer_bandwidth = BytesPerSecond(wired.bandwidth.value() / double(1 + random() % 8));
+  }
+  if (random() % 2 == 0) cluster.efficiency = random_efficiency(random, levels);
   cluster.source = "drawn at random";
   return cluster;
 }
@@ -66,6 +115,7 @@ Problem random_problem(std::mt19937_64& random) {
   Problem problem;
   problem.job = random_job(random);
   problem.cluster = random_cluster(random);
+  if (random() % 3 == 0) problem.calibration = random_calibration(random);
   const std::vector<Framework> frameworks = framework_presets();
   problem.framework = frameworks[random() % frameworks.size()];
   problem.framework.dispatch_op = Seconds(spread(random, 1e-9, 4));

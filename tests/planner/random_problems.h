@@ -7,6 +7,7 @@
 
 #include "models/cluster.h"
 #include "models/framework.h"
+#include "models/calibration.h"
 #include "models/job.h"
 #include "passes/strategy.h"
 
@@ -15,13 +16,15 @@ namespace plimsoll {
 struct Problem {
   Job job;
   Cluster cluster;
+  std::optional<Calibration> calibration;
   Framework framework;
   std::int64_t devices = 1;
 };
 
 /// Jobs of up to 6 layers; clusters of CPU cores or GPUs of one to three levels, in nodes of odd
 /// sizes too; rates over three orders of magnitude, so that steps are bound by compute, by memory,
-/// by the network or by the host; every framework.
+/// by the network or by the host; switches that reduce, wired peers; half with efficiency
+/// parameters, some calibrated with times drawn at random at every size; every framework.
 Problem random_problem(std::mt19937_64& random);
 /// Legal ones only, at most `count`; all choices of the space and those beside it that --fix allows
 /// (send slots, layer split).

@@ -115,7 +115,8 @@ TEST(Search, EqualsBruteForceOnTwoHundredRandomProblems) {
     request.framework = problem.framework;
     request.devices = problem.devices;
     request.cluster_digest = std::string(64, '0');
-    const CostModel roomy(problem.cluster, std::nullopt, problem.framework);
+    if (problem.calibration) request.calibration_digest = std::string(64, '1');
+    const CostModel roomy(problem.cluster, problem.calibration, problem.framework);
     const Space space = enumerate(request.job, request.framework, request.devices, {});
     if (i % 2 == 1 && !space.legal.empty()) {
       // Memory decides: capacity near what some strategy needs, or a bit below all.
@@ -127,7 +128,7 @@ TEST(Search, EqualsBruteForceOnTwoHundredRandomProblems) {
           arena + memory_outside_program(request.job, strategy, request.framework) -
           Bytes(i % 3 == 0 ? 64 : 0);
     }
-    const CostModel costs(problem.cluster, std::nullopt, problem.framework);
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
     const std::string expected = outcome(request, costs, SearchMethod::brute_force);
     ASSERT_EQ(outcome(request, costs, SearchMethod::branch_and_bound), expected)
         << i << "\n"
@@ -166,6 +167,21 @@ TEST(Search, StopsAtItsTimeLimitWithoutAPlan) {
   SearchRequest request = nano_request(2);
   request.time_limit = Seconds(1e-9);
   EXPECT_THROW(search(request, small_costs(small_cluster())), NothingFoundYet);
+}
+
+TEST(Search, StopsAtItsTimeLimitWhileItBounds) {
+  // To bound these 4,194,304 ranks' strategies takes minutes.
+  SearchRequest request = nano_request(1 << 22);
+  request.framework = framework_by_name("megatron-lm");
+  request.job.layers = request.job.heads = request.job.kv_heads = 64;
+  request.job.hidden = 512;
+  request.job.ffn_hidden = 2048;
+  request.job.global_batch = 1 << 22;
+  request.time_limit = Seconds(0.02);
+  Cluster cluster = small_cluster();
+  cluster.device.kind = DeviceKind::gpu;
+  cluster.nodes.reset();
+  EXPECT_THROW(search(request, small_costs(cluster)), NothingFoundYet);
 }
 
 TEST(Search, StopsAtItsTimeLimitWithTheBestSoFarAndItsGap) {

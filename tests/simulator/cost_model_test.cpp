@@ -120,6 +120,20 @@ TEST(MemoryBound, RowLengthsAreInterpolatedToo) {
   expect(local(calibrated(), causal_softmax(256, 4)), 40, Provenance::extrapolated);
 }
 
+TEST(MemoryBound, PointsAnswerForTheirOwnTypeOnly) {
+  Case half = gelu(1'000);
+  half.tensors[0].dtype = half.tensors[1].dtype = DType::bf16;
+  expect(local(calibrated(), half), 4, Provenance::datasheet);  // 4,000 bytes at 1 byte/ns
+  // bf16 read and f32 written is a bf16 kernel, which nobody measured; the other way round the
+  // points are of a kernel that differs in what it writes.
+  Case widens = gelu(1'000);
+  widens.tensors[0].dtype = DType::bf16;
+  expect(local(calibrated(), widens), 6, Provenance::datasheet);
+  Case narrows = gelu(1'600);
+  narrows.tensors[1].dtype = DType::bf16;
+  expect(local(calibrated(), narrows), 1.2, Provenance::extrapolated);
+}
+
 TEST(MemoryBound, AKindWithoutPointsIsChargedAtMemoryBandwidth) {
   Case add = gelu(1'000);
   add.op.kind = OpKind::add;
@@ -211,6 +225,22 @@ TEST(Communication, AReceiveCostsWhatTheSendDoes) {
   std::swap(recv.op.inputs, recv.op.outputs);
   recv.op.params = TransferParams{-1};
   expect(communication(calibrated(), recv, {2, 0}), 0.5, Provenance::measured);
+}
+
+TEST(Communication, SumsOfOtherTypesAreExtrapolated) {
+  Case reduce = collective(OpKind::all_reduce, 500);
+  reduce.tensors[0].dtype = DType::bf16;  // 1,000 bytes
+  expect(communication(calibrated(), reduce, {2, 0}), 1, Provenance::extrapolated);
+}
+
+TEST(Communication, PointsHoldWithinTheInnermostLevelOnly) {
+  const CostModel costs = calibrated();
+  const Case reduce = collective(OpKind::all_reduce, 250);
+  const GroupSpread inside = costs.spread(std::vector<std::int64_t>{0, 1});
+  const GroupSpread apart = costs.spread(std::vector<std::int64_t>{3, 4});
+  expect(communication(costs, reduce, inside), 1, Provenance::measured);
+  // 1,000 bytes at 0.01 byte/ns between nodes, and two steps of 1 us.
+  expect(communication(costs, reduce, apart), 100 + 2, Provenance::datasheet);
 }
 
 TEST(Communication, WithoutCalibrationRingsOverTheLevel) {
