@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/error.h"
 #include "graph/op_table.h"
 
 namespace plimsoll {
@@ -69,18 +70,16 @@ std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group
 
 std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int64_t stage,
                                                       std::int64_t offset) const {
-  const std::tuple key(grid.degree, stage, offset);
+  INVARIANT(grid.order.back() == Axis::pp, "ranks of a stage follow each other");
+  const std::int64_t ranks = grid.world_size() / grid[Axis::pp];
+  const std::tuple key(ranks, stage, offset);
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = transfers_.find(key); known != transfers_.end()) return known->second;
   }
-  Grid one_stage = grid;
-  one_stage.degree[std::size_t(Axis::pp)] = 1;
   std::set<GroupSpread> found;
-  for (std::int64_t i = 0; i < one_stage.world_size(); ++i) {
-    Coordinates at = one_stage.coordinates(i);
-    at[std::size_t(Axis::pp)] = stage;
-    const std::int64_t rank = grid.rank(at), peer = pipeline_peer(grid, rank, offset);
+  for (std::int64_t rank = stage * ranks; rank < (stage + 1) * ranks; ++rank) {
+    const std::int64_t peer = rank + offset * ranks;
     found.insert(costs_.spread(std::array{std::min(rank, peer), std::max(rank, peer)}));
   }
   const std::lock_guard lock(mutex_);

@@ -34,7 +34,8 @@ class LeastCosts {
   const CostModel& costs_;
   mutable std::mutex mutex_;  // guards the two maps
   mutable std::map<std::pair<Degrees, Group>, std::vector<GroupSpread>> groups_;
-  mutable std::map<std::tuple<Degrees, std::int64_t, std::int64_t>, std::vector<GroupSpread>>
+  /// By ranks of a stage, stage, offset.
+  mutable std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::vector<GroupSpread>>
       transfers_;
 };
 
