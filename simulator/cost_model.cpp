@@ -32,6 +32,13 @@ bool of_one_dtype(const Op& op, std::span<const Tensor> tensors) {
          std::none_of(op.outputs.begin(), op.outputs.end(), is_other);
 }
 
+/// Whether ranks that lie like this share a node, as those of measured points did.
+bool within_a_node(const Cluster& cluster, const GroupSpread& spread) {
+  if (spread.level == 0 || cluster.nodes == 1) return true;
+  const std::int64_t unit = cluster.levels[spread.level].devices;
+  return unit > 0 && unit <= cluster.devices_per_node;
+}
+
 Estimate combine(const Estimate& low, const Estimate& high, double part) {
   const Seconds time = low.time * std::exp(part * std::log(high.time / low.time));
   const double relative = std::max(low.spread / low.time, high.spread / high.time);
@@ -147,9 +154,9 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
   // A transfer is measured once, under `send`.
   const OpKind kind = op.kind == OpKind::recv ? OpKind::send : op.kind;
   const Bytes payload = bytes_moved(op, tensors);
-  // Points say nothing of how their ranks lay: they hold within one unit of the innermost level.
   std::optional<Estimate> measured;
-  if (spread.level == 0) measured = measured_communication(kind, payload, spread.ranks);
+  if (within_a_node(cluster_, spread))
+    measured = measured_communication(kind, payload, spread.ranks);
   if (!measured) return modelled_communication(kind, payload, cluster_, spread);
   const bool reduces = kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
   if (reduces && compute_dtype(op, tensors) != DType::f32) {  // f32 is what is measured

@@ -32,7 +32,7 @@ class CostModel {
   /// else roofline.
   Estimate local(const Op& op, std::span<const Tensor> tensors) const;
   /// A collective or a transfer between ranks that lie like this, from the last arrival to
-  /// completion: calibrated curve within one unit of the innermost level, else a model.
+  /// completion: calibrated curve within a node, else a model.
   Estimate communication(const Op& op, std::span<const Tensor> tensors,
                          const GroupSpread& spread) const;
   /// ... over the instance of its group that `rank` is in, or between `rank` and its peer.

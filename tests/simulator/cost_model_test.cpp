@@ -233,7 +233,7 @@ TEST(Communication, SumsOfOtherTypesAreExtrapolated) {
   expect(communication(calibrated(), reduce, {2, 0}), 1, Provenance::extrapolated);
 }
 
-TEST(Communication, PointsHoldWithinTheInnermostLevelOnly) {
+TEST(Communication, PointsHoldWithinANodeOnly) {
   const CostModel costs = calibrated();
   const Case reduce = collective(OpKind::all_reduce, 250);
   const GroupSpread inside = costs.spread(std::vector<std::int64_t>{0, 1});
@@ -241,6 +241,14 @@ TEST(Communication, PointsHoldWithinTheInnermostLevelOnly) {
   expect(communication(costs, reduce, inside), 1, Provenance::measured);
   // 1,000 bytes at 0.01 byte/ns between nodes, and two steps of 1 us.
   expect(communication(costs, reduce, apart), 100 + 2, Provenance::datasheet);
+  // A level more within the node.
+  Cluster sockets = hand_cluster(DeviceKind::cpu_core, 4);
+  sockets.levels.insert(sockets.levels.begin(), sockets.levels.front());
+  sockets.levels.front().devices = 2;
+  const CostModel split(sockets, calibration(), Framework{});
+  const GroupSpread both = split.spread(std::vector<std::int64_t>{1, 2});
+  ASSERT_EQ(both.level, 1u);
+  expect(communication(split, reduce, both), 1, Provenance::measured);
 }
 
 TEST(Communication, WithoutCalibrationRingsOverTheLevel) {
