@@ -16,6 +16,9 @@ enum class SearchMethod : std::uint8_t {
   brute_force,  ///< evaluates all that is legal; the same answer, for tests
 };
 
+/// The clock holds far more; nobody waits that long.
+inline constexpr Seconds kLongestTimeLimit{1e6};
+
 struct SearchRequest {
   Job job;
   Framework framework;
@@ -27,8 +30,8 @@ struct SearchRequest {
   /// Candidates evaluated at once; 0 = as many as the machine has cores. The plan does not depend
   /// on it.
   std::int64_t threads = 0;
-  /// Wall-clock time after which no bound and no evaluation is begun. What is found then depends on
-  /// the machine.
+  /// Wall-clock time, at most kLongestTimeLimit, after which no bound and no evaluation is begun.
+  /// What is found then depends on the machine.
   std::optional<Seconds> time_limit;
   /// Called after each round by one thread: legal strategies that are done with, of how many.
   std::function<void(std::int64_t done, std::int64_t of)> progress;

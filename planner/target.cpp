@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "planner/commands.h"
+#include "planner/search.h"
 
 namespace plimsoll {
 namespace {
@@ -110,8 +111,9 @@ Seconds parse_time_limit(const std::string& text) {
   } catch (const std::invalid_argument& error) {
     throw UsageError(fmt::format("--time-limit: {}", error.what()));
   }
-  if (limit.value() > 0) return limit;
-  throw UsageError(fmt::format("--time-limit: found \"{}\"; it must be above 0 s", text));
+  if (limit.value() > 0 && limit <= kLongestTimeLimit) return limit;
+  throw UsageError(
+      fmt::format("--time-limit: found \"{}\"; it must be above 0 s and at most 1e6 s", text));
 }
 
 }  // namespace plimsoll

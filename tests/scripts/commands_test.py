@@ -121,6 +121,8 @@ def bad_command_lines(cases):
                       arguments=(f"--time-limit={limit}",))
     cases.refuses("no time at all", NANO, USAGE, "--time-limit", "above 0 s",
                   arguments=("--time-limit", "0 s"))
+    cases.refuses("more time than clocks hold", NANO, USAGE, "--time-limit", "at most 1e6 s",
+                  arguments=("--time-limit", "1e300 s"))
     cases.refuses("hardly any time", NANO, STOPPED_EARLY, "time limit", "none fits so far",
                   arguments=("--time-limit", "1 ps"))
     cases.refuses("a fixed value that is not legal", NANO, INFEASIBLE, "heads",
