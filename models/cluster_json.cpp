@@ -45,6 +45,7 @@ BytesPerSecond bandwidth(JsonObject& object, const char* key) {
 Device device_from(JsonObject object) {
   Device device;
   device.name = object.text("name");
+  if (device.name.empty()) object.fail("name", "found \"\"; a name is required");
   device.kind = static_cast<DeviceKind>(object.choice("kind", kDeviceKinds));
   device.memory = object.bytes("memory");
   if (device.memory <= Bytes(0)) object.fail("memory", "more than 0 is required");
@@ -144,6 +145,7 @@ Cluster parse_cluster(std::string_view text, const std::string& file) {
   JsonObject object(value, file);
   Cluster cluster;
   cluster.name = object.text("name");
+  if (cluster.name.empty()) object.fail("name", "found \"\"; a name is required");
   if (object.has("nodes")) cluster.nodes = object.integer("nodes", 1, kMostNodes);
   cluster.devices_per_node = object.integer("devices_per_node", 1, kMostDevicesPerNode);
   cluster.device = device_from(object.object("device"));

@@ -136,6 +136,16 @@ Finding runners_up_lose(const CheckContext& context) {
   return std::nullopt;
 }
 
+Finding runners_up_ordered(const CheckContext& context) {
+  const std::vector<RunnerUp>& list = context.plan.runners_up;
+  for (std::size_t i = 1; i < list.size(); ++i) {
+    if (list[i - 1].step_time <= list[i].step_time) continue;
+    return fmt::format("{} takes {} s, after one of {} s", strategy_summary(list[i].strategy),
+                       list[i].step_time.value(), list[i - 1].step_time.value());
+  }
+  return std::nullopt;
+}
+
 Finding runners_up_terms(const CheckContext& context) {
   constexpr std::array<std::string_view, 8> kTerms = {
       "compute", "recompute", "optimizer", "exposed communication",
@@ -193,6 +203,17 @@ Finding pareto_falls(const CheckContext& context) {
   return std::nullopt;
 }
 
+Finding pareto_distinct(const CheckContext& context) {
+  std::vector<Strategy> seen;
+  for (const ParetoPlan& point : context.plan.pareto) {
+    if (std::find(seen.begin(), seen.end(), point.strategy) != seen.end()) {
+      return fmt::format("{} is twice on the front", strategy_summary(point.strategy));
+    }
+    seen.push_back(point.strategy);
+  }
+  return std::nullopt;
+}
+
 /// A plan that is shown is on the front or beaten by one that is.
 Finding pareto_dominates(const CheckContext& context) {
   const Plan& plan = context.plan;
@@ -227,12 +248,14 @@ constexpr CheckRule kRules[] = {
      runners_up_fit},
     {{"runners-up-distinct", "No strategy appears twice."}, runners_up_distinct},
     {{"runners-up-lose", "No runner-up is better than the chosen plan."}, runners_up_lose},
+    {{"runners-up-ordered", "Runners-up come by step time."}, runners_up_ordered},
     {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},
      runners_up_terms},
     {{"pareto-legal", "Every plan of the Pareto front is legal for the job on these devices."},
      pareto_legal},
     {{"pareto-first", "The chosen plan begins the Pareto front."}, pareto_first},
     {{"pareto-falls", "Along the Pareto front steps get longer and peaks smaller."}, pareto_falls},
+    {{"pareto-distinct", "No strategy is twice on the Pareto front."}, pareto_distinct},
     {{"pareto-dominates", "No plan that is shown beats the Pareto front."}, pareto_dominates},
 };
 

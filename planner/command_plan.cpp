@@ -15,6 +15,19 @@
 #include "planner/summary_json.h"
 
 namespace plimsoll {
+namespace {
+
+/// How much faster a plan that the time limit left out may be.
+std::string words_of_gap(const Plan& plan) {
+  if (plan.search.gap == 0) {
+    return "no plan is faster than the chosen one; runners-up and Pareto front may lack some";
+  }
+  return fmt::format("no plan takes less than {}, {:.2f} % below the best so far",
+                     to_text(plan.prediction.step_time / (1 + plan.search.gap)),
+                     100 * (1 - 1 / (1 + plan.search.gap)));
+}
+
+}  // namespace
 
 ExitCode run_plan(const PlanOptions& options) {
   const Fixed fixed = parse_fixed(options.fix);
@@ -54,16 +67,14 @@ ExitCode run_plan(const PlanOptions& options) {
     write_file_atomically(options.output, text);
     print_note(fmt::format("wrote {}\n", options.output));
   }
-  print_result(options.json ? text
-                            : fmt::format("{}; reserve {} per device\n{}",
-                                          headline(target, plan.devices, plan.oversubscribed),
-                                          to_text(reserve), describe(plan)));
+  print_result(options.json
+                   ? text
+                   : fmt::format("{}; reserve {} per device\n{}{}",
+                                 headline(target, plan.devices, plan.oversubscribed),
+                                 to_text(reserve), efficiency_line(target), describe(plan)));
   if (plan.search.proven) return ExitCode::ok;
-  print_note(
-      fmt::format("planner: stopped after the time limit of {}: no plan takes less than {}, "
-                  "{:.2f} % below the best so far\n",
-                  to_text(*time_limit), to_text(plan.prediction.step_time / (1 + plan.search.gap)),
-                  100 * (1 - 1 / (1 + plan.search.gap))));
+  print_note(fmt::format("planner: stopped after the time limit of {}: {}\n", to_text(*time_limit),
+                         words_of_gap(plan)));
   return ExitCode::stopped_early;
 }
 
@@ -88,14 +99,13 @@ ExitCode run_space(const SpaceOptions& options) {
     request.framework = target.framework;
     request.devices = devices;
     request.reserve = reserve;
-    peak_rate(target.cluster, job.precision);
     summary.bounds = count_bounds(request, cost_model(target), summary.space);
   }
   print_result(options.json ? space_json(job, devices, summary, options.list)
                             : describe(summary, options.list));
   if (!summary.space.legal.empty()) return ExitCode::ok;
   throw InfeasibleError(fmt::format("no legal strategy for {} on {} devices: {}", job.name, devices,
-                                    summary.space.first_reason));
+                                    summary.space.reason));
 }
 
 }  // namespace plimsoll

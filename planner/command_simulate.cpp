@@ -83,12 +83,13 @@ ExitCode run_simulate(const SimulateOptions& options) {
   const Evaluation evaluation =
       evaluate(target.job, strategy, target.framework, cost_model(target), devices, reserve,
                options.unfolded ? Folding::unfolded : Folding::folded);
-  print_result(options.json ? evaluation_json(target.job, strategy, devices, evaluation)
-                            : fmt::format("{}\n{}\n{}{}", headline(target, devices, oversubscribed),
-                                          strategy_summary(strategy),
-                                          describe(evaluation.score.prediction, !oversubscribed),
-                                          describe_outside_program(
-                                              {target.job, strategy, target.framework})));
+  print_result(
+      options.json
+          ? evaluation_json(target.job, strategy, devices, evaluation)
+          : fmt::format("{}\n{}{}\n{}{}", headline(target, devices, oversubscribed),
+                        efficiency_line(target), strategy_summary(strategy),
+                        describe(evaluation.score.prediction, !oversubscribed),
+                        describe_outside_program({target.job, strategy, target.framework})));
   if (evaluation.score.fits) return ExitCode::ok;
   const Bytes arena = evaluation.score.arena, capacity = target.cluster.device.memory;
   const Bytes outside = memory_outside_program(target.job, strategy, target.framework);

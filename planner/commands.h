@@ -41,11 +41,13 @@ Target load_target(const TargetOptions& options);
 CostModel cost_model(const Target& target);
 /// "GPT on 2 devices of CLUSTER; framework ...; calibration ...": the first line of every result.
 std::string headline(const Target& target, std::int64_t devices, bool oversubscribed);
+/// What each group of efficiency parameters rests on; empty where they are not used.
+std::string efficiency_line(const Target& target);
 /// "key=value" pairs. Throws UsageError for text without '=', or a key given twice.
 Fixed parse_fixed(const std::vector<std::string>& pairs);
 /// "1 GiB". Throws UsageError.
 Bytes parse_reserve(const std::string& text);
-/// "30 s". Throws UsageError for what is no time, or none above zero.
+/// "30 s". Throws UsageError for what is no time, not above zero or more than eleven days.
 Seconds parse_time_limit(const std::string& text);
 
 struct PlanOptions {

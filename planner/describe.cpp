@@ -16,13 +16,26 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
+/// "NVIDIA A100 bf16, Title of the Document, ... 2020-05-14": the beginning and the date of a
+/// source, as far as a line of a terminal goes.
+std::string in_one_line(const std::string& source) {
+  constexpr std::size_t kMost = 100, kBeginning = 80;
+  if (source.size() <= kMost) return source;
+  const std::size_t end = source.rfind(", ", kBeginning), date = source.rfind(", ");
+  if (end == std::string::npos || date <= end || source.size() - date > kMost - kBeginning) {
+    return source;
+  }
+  return fmt::format("{}, ...{} (whole with --json)", source.substr(0, end),
+                     source.substr(date + 1));
+}
+
 void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
   fmt::format_to(out, "  step time   {}{}\n", to_text(p.step_time),
                  makes_timing_claim ? "" : " (oversubscribed: no timing claim)");
   fmt::format_to(out, "  throughput  {:.0f} tokens/s\n", p.tokens_per_second);
   fmt::format_to(out, "  MFU         {:.1f} % (HFU {:.1f} %) of {} per device\n", 100 * p.mfu,
                  100 * p.hfu, to_text(p.peak_flops));
-  fmt::format_to(out, "  that peak   {}\n", p.peak_source);
+  fmt::format_to(out, "  that peak   {}\n", in_one_line(p.peak_source));
   fmt::format_to(out, "  costs      ");
   for (std::size_t i = 0; i < p.share_by_provenance.size(); ++i) {
     if (p.share_by_provenance[i] == 0) continue;
@@ -113,8 +126,10 @@ void describe_front(Out out, const Plan& plan) {
                  kFrontTimes);
   for (const ParetoPlan& point : plan.pareto) {
     const double slower = 100 * (point.step_time / plan.prediction.step_time - 1);
+    const bool chosen = point.strategy == plan.strategy;
     fmt::format_to(out, "  {:>8} ({:+.1f} %)  peak {:>8}  {}\n", to_text(point.step_time), slower,
-                   to_text(point.peak), differences(point.strategy, plan.strategy));
+                   to_text(point.peak),
+                   chosen ? " chosen" : differences(point.strategy, plan.strategy));
   }
 }
 
@@ -128,8 +143,9 @@ void describe_search(Out out, const SearchSummary& search) {
   fmt::format_to(out, "search: {}, {} candidates; {}\n", search.method, search.space,
                  search.proven ? "the choice is proven best of the space" : "not proven");
   if (!search.proven) {
-    fmt::format_to(out, "  {:>8}  left when the time limit passed; the choice is within {:.2f} %\n",
-                   search.unexplored, 100 * search.gap);
+    fmt::format_to(out, "  {:>8}  left when the time limit passed; {}\n", search.unexplored,
+                   search.gap > 0 ? fmt::format("the choice is within {:.2f} %", 100 * search.gap)
+                                  : "none is faster than the choice");
   }
   fmt::format_to(out, "  {:>8}  evaluated, of which {} do not fit\n", search.evaluated,
                  search.infeasible);

@@ -14,6 +14,12 @@
 namespace plimsoll {
 namespace {
 
+/// As jobs and clusters say it.
+std::string_view precision_of(DType dtype) {
+  if (dtype == DType::f32) return "fp32";
+  return dtype == DType::f16 ? "fp16" : "bf16";
+}
+
 /// Matmul FLOPs that the devices spend on repeating forward work, over all ranks and one step.
 Flops recomputed_flops(std::span<const Program> programs) {
   Flops total;
@@ -45,8 +51,9 @@ void fill_rates(Prediction& prediction, const Job& job, std::span<const Program>
   prediction.mfu = model / available;
   prediction.hfu = (model + recomputed_flops(programs).value()) / available;
   prediction.peak_flops = rate;
-  prediction.peak_source = fmt::format("{} {}, {}", cluster.device.name, to_text(job.precision),
-                                       source_of(cluster, "/device/peak"));
+  prediction.peak_source =
+      fmt::format("{} {}, {}", cluster.device.name, precision_of(job.precision),
+                  source_of(cluster, "/device/peak"));
 }
 
 StagePrediction predict_stage(const Program& program, Bytes capacity) {
@@ -65,17 +72,16 @@ void fill_provenance(Prediction& prediction, const Simulation& simulation) {
 
 }  // namespace
 
-FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype) {
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, const std::string& file) {
   const std::optional<FlopsPerSecond> rate = peak(cluster.device, dtype);
   if (!rate) {
     std::string stated;
     for (const DType other : {DType::f32, DType::bf16, DType::f16}) {
       if (!peak(cluster.device, other)) continue;
-      stated += fmt::format("{}{}", stated.empty() ? "" : ", ", to_text(other));
+      stated += fmt::format("{}{}", stated.empty() ? "" : ", ", precision_of(other));
     }
-    throw InputError(
-        "cluster " + cluster.name, "/device/peak",
-        fmt::format("the device computes in {}; the job asks for {}", stated, to_text(dtype)));
+    throw InputError(file.empty() ? "cluster " + cluster.name : file, "/device/peak",
+                     fmt::format("found {}; the job asks for {}", stated, precision_of(dtype)));
   }
   return *rate;
 }

@@ -38,8 +38,9 @@ struct Footprint {
   bool fits = false;  ///< as Score's
 };
 
-/// The dense peak that MFU is relative to. Throws InputError where the cluster states none.
-FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype);
+/// The dense peak that MFU is relative to. Throws InputError where the cluster states none, with
+/// `file` if it is known.
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, const std::string& file = "");
 /// The strategy must be legal(). Costs far less than simulating, least without a proof of order.
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
                   const Device& device, Bytes reserve, Proof proof);

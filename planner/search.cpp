@@ -14,10 +14,13 @@ namespace {
 
 [[noreturn]] void nothing_legal(const SearchRequest& request, const Space& space) {
   std::string message = fmt::format("no legal strategy for {} on {} devices: {}", request.job.name,
-                                    request.devices, space.first_reason);
-  for (const Pruned& pruned : space.rejected) {
-    message +=
-        fmt::format("\n  {} of {} candidates: {}", pruned.count, space.enumerated, pruned.reason);
+                                    request.devices, space.reason);
+  if (space.rejected.size() > 1) {
+    message += fmt::format(" (of {} candidates", space.enumerated);
+    for (const Pruned& pruned : space.rejected) {
+      message += fmt::format("; {}: {}", pruned.count, pruned.reason);
+    }
+    message += ")";
   }
   throw InfeasibleError(message);
 }

@@ -191,6 +191,7 @@ Space enumerate(const Job& job, const Framework& framework, std::int64_t devices
   }
   const Choices choices(job, framework, devices, fixed);
   Space space;
+  std::vector<std::string> examples;  // by rule, as space.rejected
   for (const Strategy& grid : choices.grids()) {
     for (std::int64_t micro_batch : choices.micro_batches(grid)) {
       for (Recompute recompute : choices.recomputes()) {
@@ -206,11 +207,17 @@ Space enumerate(const Job& job, const Framework& framework, std::int64_t devices
             space.legal.push_back(strategy);
           } else {
             count_rejection(space.rejected, verdict.reason());
-            if (space.first_reason.empty()) space.first_reason = verdict.reason();
+            if (examples.size() < space.rejected.size()) examples.push_back(verdict.reason());
           }
         }
       }
     }
+  }
+  if (!examples.empty()) {
+    const auto commonest =
+        std::max_element(space.rejected.begin(), space.rejected.end(),
+                         [](const Pruned& a, const Pruned& b) { return a.count < b.count; });
+    space.reason = examples[std::size_t(commonest - space.rejected.begin())];
   }
   return space;
 }

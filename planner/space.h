@@ -22,8 +22,8 @@ struct Space {
   std::vector<Strategy> legal;  ///< canonical order: the order ties are broken by
   std::int64_t enumerated = 0;  ///< candidates before the rules
   std::vector<Pruned>
-      rejected;              ///< by rule: reasons with their numbers replaced by N, first met first
-  std::string first_reason;  ///< of the first rejected candidate, with its numbers
+      rejected;        ///< by rule: reasons with their numbers replaced by N, first met first
+  std::string reason;  ///< of the commonest rule, with the numbers of its first candidate
 };
 
 /// mp, pp, dp, sharding degree (stage 1 when > 1), micro-batch: all divisors; recompute: what the

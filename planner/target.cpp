@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "planner/commands.h"
+#include "planner/evaluate.h"
 #include "planner/search.h"
 
 namespace plimsoll {
@@ -20,11 +21,9 @@ Framework default_framework(DeviceKind kind) {
 std::string calibration_provenance(const Target& target) {
   if (!target.calibration) {
     if (target.cluster.efficiency) {
-      return fmt::format("no calibration, efficiency of the cluster file: {}",
-                         fits_of(target.cluster));
+      return "no calibration, efficiency of the cluster file";
     }
-    return fmt::format("no calibration, datasheet rates ({})",
-                       source_of(target.cluster, "/device/peak"));
+    return "no calibration, datasheet rates";
   }
   return fmt::format("calibration measured on {} ({} backend), digest {}",
                      target.calibration->device, target.calibration->backend,
@@ -64,6 +63,7 @@ Target load_target(const TargetOptions& options) {
     target.calibration_digest = digest(calibration);
     check_same_device(*target.calibration, target.cluster, options);
   }
+  peak_rate(target.cluster, target.job.precision, options.cluster);
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                : framework_by_name(options.framework);
   return target;
@@ -78,6 +78,11 @@ std::string headline(const Target& target, std::int64_t devices, bool oversubscr
                      target.cluster.name,
                      oversubscribed ? " (oversubscribed: makes no timing claim)" : "",
                      target.framework.name, calibration_provenance(target));
+}
+
+std::string efficiency_line(const Target& target) {
+  if (target.calibration || !target.cluster.efficiency) return "";
+  return fmt::format("  efficiency  {}\n", fits_of(target.cluster));
 }
 
 Fixed parse_fixed(const std::vector<std::string>& pairs) {

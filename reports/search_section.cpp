@@ -77,12 +77,13 @@ std::string runners_up_table(const Plan& plan) {
 }
 
 std::string search_words(const SearchSummary& search) {
-  const std::string proof =
-      search.proven ? "The chosen plan is proven best of the whole space."
-                    : fmt::format(
-                          "{} were left when the time limit passed: a plan that is faster by up to "
-                          "{} may exist.",
-                          grouped(search.unexplored), percent(1 - 1 / (1 + search.gap)));
+  std::string proof = "The chosen plan is proven best of the whole space.";
+  if (!search.proven) {
+    proof = fmt::format("{} were left when the time limit passed: {}.", grouped(search.unexplored),
+                        search.gap > 0 ? fmt::format("a plan that is faster by up to {} may exist",
+                                                     percent(1 - 1 / (1 + search.gap)))
+                                       : "none of them is faster than the chosen plan");
+  }
   return fmt::format(
       "<p>Searched by {}: of {} candidates {} were cut by bounds and {} simulated, of which {} did "
       "not fit. {}</p>\n",

@@ -73,7 +73,6 @@ void scale_rates(Plan& plan, double factor) {
 
 RunnerUp loser(const Plan& plan) {
   RunnerUp runner_up = plan.runners_up.at(0);
-  runner_up.step_time = plan.prediction.step_time * 2;
   runner_up.term = "bubble";
   runner_up.term_time = plan.prediction.step_time;
   return runner_up;
@@ -202,6 +201,10 @@ std::map<std::string, Tampering> tamperings() {
                               p.runners_up[0].step_time = p.prediction.step_time * 0.5;
                             },
                             {"pareto-dominates"}};
+  all["runners-up-ordered"] = {[](Plan& p) {
+    p.runners_up[0] = loser(p);
+    p.runners_up[0].step_time = p.runners_up.back().step_time * 2;
+  }};
   all["runners-up-terms"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);
     p.runners_up[0].term = "bad luck";
@@ -209,8 +212,14 @@ std::map<std::string, Tampering> tamperings() {
   all["pareto-legal"] = {[](Plan& p) { p.pareto.back().strategy.mp = 3; }};
   all["pareto-first"] = {[](Plan& p) { p.pareto[0].strategy.send_slots = 7; }};
   all["pareto-falls"] = {[](Plan& p) {
+                           p.pareto.push_back(p.pareto.back());
+                           p.pareto.back().peak += Bytes(64);
+                         },
+                         {"pareto-distinct"}};
+  all["pareto-distinct"] = {[](Plan& p) {
     p.pareto.push_back(p.pareto.back());
-    p.pareto.back().peak += Bytes(64);
+    p.pareto.back().step_time = p.pareto.back().step_time * 1.0001;
+    p.pareto.back().peak = Bytes(64);
   }};
   all["pareto-dominates"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);

@@ -33,8 +33,7 @@ TEST(Evaluate, AJobOfATypeTheDeviceLacksIsRefused) {
   } catch (const InputError& error) {
     EXPECT_STREQ(
         error.what(),
-        "cluster dgx1-v100-32gb: at /device/peak: the device computes in f32, f16; the job "
-        "asks for bf16");
+        "cluster dgx1-v100-32gb: at /device/peak: found fp32, fp16; the job asks for bf16");
   }
 }
 

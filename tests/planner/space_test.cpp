@@ -86,7 +86,7 @@ TEST(Space, ImpossibleFixedDegreesLeaveTheReason) {
   const Space space = enumerate(nano_job(), bundled_framework(), 2, {{"mp", "4"}, {"pp", "4"}});
   EXPECT_TRUE(space.legal.empty());
   ASSERT_FALSE(space.rejected.empty());
-  EXPECT_NE(space.first_reason.find("devices"), std::string::npos) << space.first_reason;
+  EXPECT_NE(space.reason.find("devices"), std::string::npos) << space.reason;
 }
 
 TEST(Space, RulesOfAFrameworkAreCounted) {
@@ -112,7 +112,14 @@ TEST(Space, IndivisibleBatchLeavesTheReason) {
   job.global_batch = 3;
   const Space space = enumerate(job, bundled_framework(), 2, {{"dp", "2"}});
   EXPECT_TRUE(space.legal.empty());
-  EXPECT_NE(space.first_reason.find("batch"), std::string::npos) << space.first_reason;
+  EXPECT_NE(space.reason.find("batch"), std::string::npos) << space.reason;
+}
+
+TEST(Space, TheReasonIsOfTheCommonestRule) {
+  const Space space =
+      enumerate(nano_job(), framework_by_name("megatron-lm"), 2, {{"recompute", "selective"}});
+  EXPECT_TRUE(space.legal.empty());
+  EXPECT_NE(space.reason.find("flash attention"), std::string::npos) << space.reason;
 }
 
 TEST(Space, UnknownKeysAndBadValuesAreUsageErrors) {

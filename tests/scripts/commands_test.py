@@ -137,6 +137,14 @@ def bad_command_lines(cases):
                command=("space", NANO, "--devices", 2, "--reserve", "much"))
     cases.says("space without the cluster file", BAD_INPUT, "nowhere.json",
                command=("space", NANO, "--devices", 2, "--cluster", "nowhere.json"))
+    presets = SOURCE / "models" / "presets"
+    cases.says("a device without the job's precision", BAD_INPUT,
+               "dgx1-v100-32gb.json: at /device/peak: found fp32, fp16; the job asks for bf16",
+               command=("space", presets / "jobs" / "gpt2-xl.json", "--devices", 8, "--cluster",
+                        presets / "clusters" / "dgx1-v100-32gb.json"))
+    nameless = cases.job("nameless", {**CLUSTER, "name": ""})
+    cases.says("a cluster without a name", BAD_INPUT, "nameless.json", "/name",
+               command=("space", NANO, "--devices", 2, "--cluster", nameless))
     for flag in ("--framework", "--output", "--calibration", "--reserve", "--time-limit",
                  "--threads"):
         cases.refuses(f"empty {flag}", NANO, USAGE, flag, arguments=(flag, ""))

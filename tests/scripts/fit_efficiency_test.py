@@ -5,7 +5,9 @@ import importlib.machinery
 import importlib.util
 import os
 import pathlib
+import subprocess
 import sys
+import tempfile
 
 SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
 
@@ -58,8 +60,24 @@ def finds_parameters(fit):
     assert worst < 0.05, f"the fit is off by {worst} on its own measurements"
 
 
+def refuses_bad_arguments():
+    """Each with one line and the exit code of the planner's own commands."""
+    script = SOURCE / "scripts" / "fit-efficiency"
+    with tempfile.TemporaryDirectory() as folder:
+        broken = pathlib.Path(folder) / "broken"
+        broken.mkdir()
+        (broken / "gemm_ops.json").write_text("{")
+        for arguments, code, words in (([], 2, "one argument"), (["--fast"], 2, "one argument"),
+                                       ([folder], 3, "gemm_ops.json: cannot read"),
+                                       ([str(broken)], 3, "gemm_ops.json: not JSON")):
+            done = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True)
+            assert done.returncode == code and words in done.stderr, (arguments, done)
+            assert done.stderr.count("\n") == 1 and not done.stdout, (arguments, done)
+
+
 def main():
     fit = load()
+    refuses_bad_arguments()
     same_formulas(fit)
     finds_parameters(fit)
     return 0
