@@ -9,12 +9,13 @@
 #include "base/error.h"
 #include "simulator/expand.h"
 #include "simulator/host_engine.h"
+#include "simulator/steady_state.h"
 #include "simulator/stream_ranks.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr int kMostSteps = 8;
+constexpr std::size_t kMostSteps = 8;
 
 /// One run of the chosen ranks' step, on the engine that their devices ask for.
 class Step {
@@ -80,31 +81,24 @@ class Step {
 /// The steady state: when each rank starts its last simulated step, and the period.
 struct SteadyState {
   std::vector<Picoseconds> starts;
-  Picoseconds period{-1};
+  Picoseconds period;
 };
 
-Picoseconds latest(const std::vector<Picoseconds>& times) {
-  return *std::max_element(times.begin(), times.end());
-}
-
 SteadyState run_to_steady_state(Step& step, std::size_t ranks) {
-  SteadyState state{std::vector<Picoseconds>(ranks)};
-  for (int k = 1;; ++k) {
-    const std::vector<Picoseconds>& ends = step.run(state.starts);
-    const Picoseconds period = latest(ends) - latest(state.starts);
-    if (period > kLongestStep) {
+  std::vector<std::vector<Picoseconds>> begun = {std::vector<Picoseconds>(ranks)};
+  Picoseconds before(-1);
+  while (true) {
+    const std::vector<Picoseconds>& ends = step.run(begun.back());
+    const Picoseconds last = mean_step(begun, ends, 1);
+    if (last > kLongestStep) {
       throw InfeasibleError(fmt::format("one step would take longer than {:.0f} days",
                                         kLongestStep.seconds() / Seconds(86400)));
     }
-    // All starts shifted alike: every later step is this one, shifted.
-    bool shifted = true;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      shifted = shifted && ends[r] - state.starts[r] == period;
-    }
-    const bool repeated = k > 2 && period == state.period;
-    state.period = period;
-    if (shifted || repeated || k == kMostSteps) return state;
-    state.starts = ends;
+    if (const auto period = cycle_time(begun, ends)) return {begun.back(), *period};
+    if (begun.size() > 2 && last == before) return {begun.back(), last};
+    if (begun.size() == kMostSteps) return {begun.back(), mean_step(begun, ends, 2)};
+    before = last;
+    begun.push_back(ends);
   }
 }
 

@@ -25,7 +25,7 @@ enum class Detail : std::uint8_t {
 inline constexpr Picoseconds kLongestStep{std::int64_t{864'000'000'000'000'000}};
 
 struct Simulation {
-  Seconds step_time;  ///< steady-state period
+  Seconds step_time;  ///< steady-state period; the mean where steps of different length alternate
   /// Steady-state step of the representative ranks (folded) or of all ranks (unfolded), starting
   /// at time 0; memory of the same ranks.
   Timeline timeline;
@@ -40,9 +40,9 @@ struct Simulation {
 };
 
 /// programs[i] is the class of stage i. Steps are simulated one after the other, each rank starting
-/// the next when all it issued has ended, until a step begins as the one before did or the period
-/// repeats, at most 8. The last is the result. Throws InfeasibleError for a step longer than
-/// kLongestStep.
+/// the next when all it issued has ended, until a step begins as an earlier one did
+/// (steady_state.h) or the period repeats, at most 8; then the last two count. The last step is the
+/// result. Throws InfeasibleError for a step longer than kLongestStep.
 ///
 /// On Execution::streams the calls that no other class of ranks enters are run as composed routines
 /// (routine_map.h): the same times to the picosecond, at a cost per call instead of per op.
