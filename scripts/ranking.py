@@ -60,9 +60,9 @@ def parse_arguments(arguments):
     add("--best", type=number(1, 1000, int), default=10,
         help="how many of the fastest run again (default 10)")
     add("--repeats", type=number(1, 100, int), default=7, help="how often they do (default 7)")
-    add("--budget", type=number(1, 1e6), default=540, metavar="SECONDS",
+    add("--budget", type=number(1, 1e6), default=900, metavar="SECONDS",
         help="for all runs together, roughly: decides how many steps each has, at least "
-             f"{LEAST_STEPS} (default 540)")
+             f"{LEAST_STEPS} (default 900)")
     add("--deadline", type=number(0.001, 1e6), default=120, metavar="SECONDS",
         help="for one run; also how long a rank waits for others (default 120)")
     add("--goal-median-error", type=number(0, 100), default=0.12)
