@@ -42,6 +42,8 @@ constexpr std::array<std::string_view, kOpKinds> kKinds = {"load_tokens",
                                                            "all_reduce",
                                                            "reduce_scatter",
                                                            "all_gather",
+                                                           "reduce",
+                                                           "broadcast",
                                                            "send",
                                                            "recv",
                                                            "begin_step",
@@ -50,8 +52,8 @@ constexpr std::array<std::string_view, kOpKinds> kKinds = {"load_tokens",
                                                            "clip_factor",
                                                            "cast_parameters",
                                                            "adamw"};
-constexpr std::array<std::string_view, 4> kPhases = {"forward", "recompute", "backward",
-                                                     "optimizer"};
+constexpr std::array<std::string_view, 5> kPhases = {"forward", "recompute", "backward",
+                                                     "backward_weight", "optimizer"};
 constexpr std::array<std::string_view, kStreams> kStreamNames = {
     "compute", "mp", "data", "world", "send_next", "send_previous", "recv_next", "recv_previous"};
 constexpr std::array<std::string_view, 2> kReductions = {"sum", "max"};

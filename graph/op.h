@@ -64,6 +64,8 @@ enum class OpKind : std::uint8_t {
   all_reduce,      ///< (x) -> x
   reduce_scatter,  ///< (x) -> x, of which this rank's 1/size part is valid
   all_gather,      ///< (x, of which this rank's 1/size part is valid) -> x
+  reduce,          ///< (x) -> x, the reduction on the group's root, elsewhere this rank's own value
+  broadcast,       ///< (x, valid on the group's root) -> x
   send,            ///< (x) -> ()
   recv,            ///< () -> x
   // Once per step. `scalars` is the f32 [kScalars] tensor below; state tensors (scalars, arenas,
@@ -78,13 +80,24 @@ enum class OpKind : std::uint8_t {
   adamw,            ///< (parameters or masters p, gradients, m, v arenas, scalars) -> (p, m, v), in
                     ///< place
 };
-/// Elements of the per-step device scalars.
-enum class Scalar : std::uint8_t { step, loss, gradient_norm, clip };
-inline constexpr std::int64_t kScalars = 4;
+/// Elements of the per-step device scalars. `gradient_norm` is that of unscaled gradients.
+enum class Scalar : std::uint8_t {
+  step,
+  loss,
+  gradient_norm,
+  clip,
+  loss_scale,  ///< what the loss's gradient is multiplied by; 1 where nothing is scaled
+  found,       ///< 1 when some gradient of the step is not finite: the update is skipped
+  good_steps,  ///< in a row without `found`, since loss_scale last changed
+  skipped,     ///< steps skipped so far
+};
+inline constexpr std::int64_t kScalars = 8;
 inline constexpr std::size_t kOpKinds = std::size_t(OpKind::adamw) + 1;
 
-/// When an op runs. `recompute` is forward work repeated inside backward.
-enum class Phase : std::uint8_t { forward, recompute, backward, optimizer };
+/// When an op runs. `recompute` is forward work repeated inside backward; `backward_weight` leads
+/// to gradients of parameters only and may run later than `backward` (Qi et al. 2023, arXiv
+/// 2401.10241, where they are W and B).
+enum class Phase : std::uint8_t { forward, recompute, backward, backward_weight, optimizer };
 
 /// Streams of one rank. Ops of one stream run in issue order. Sends and receives use one stream
 /// per directed peer: send_next/recv_previous carry activations, send_previous/recv_next gradients.
@@ -132,10 +145,10 @@ struct DataParams {  // load_tokens, load_targets
   std::int64_t sequence = 0;
   bool operator==(const DataParams&) const = default;
 };
-struct CollectiveParams {  // all_reduce, reduce_scatter, all_gather, copy_to_group,
-                           // reduce_from_group
+struct CollectiveParams {  // collectives, copy_to_group, reduce_from_group
   Group group;
   Reduction reduction = Reduction::sum;
+  std::int64_t root = 0;  ///< reduce, broadcast: index in the group
   bool operator==(const CollectiveParams&) const = default;
 };
 struct TransferParams {  // send, recv: the peer is the rank at pp coordinate + stage_offset

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "graph/op_checks.h"
+
 namespace plimsoll {
 
 namespace {
@@ -13,237 +15,6 @@ const Tensor& in(const Op& op, Tensors tensors, std::size_t i) {
 }
 const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
   return tensors[op.outputs[i].index()];
-}
-
-Verdict fine(const Op&, Tensors) { return Verdict::yes(); }
-
-/// Every operand has the same number of elements and dtype.
-Verdict elementwise(const Op& op, Tensors tensors) {
-  const Tensor& first = out(op, tensors, 0);
-  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    if (elements(in(op, tensors, i).shape) != elements(first.shape)) {
-      return Verdict::no("input " + std::to_string(i) + " and output 0 differ in size");
-    }
-    if (in(op, tensors, i).dtype != first.dtype) {
-      return Verdict::no("input " + std::to_string(i) + " and output 0 differ in dtype");
-    }
-  }
-  return Verdict::yes();
-}
-
-Verdict check_matmul(const Op& op, Tensors tensors) {
-  const auto& params = std::get<MatmulParams>(op.params);
-  const Shape& a = in(op, tensors, 0).shape;
-  const Shape& b = in(op, tensors, 1).shape;
-  const Shape& c = out(op, tensors, 0).shape;
-  const auto least = std::size_t(params.batch_dims) + 2;
-  if (params.batch_dims < 0 || a.size() < least || b.size() < least || c.size() < least) {
-    return Verdict::no("operands need batch_dims + 2 dimensions");
-  }
-  for (std::size_t i = 0; i + 2 < least; ++i) {
-    if (a[i] != b[i] || a[i] != c[i]) return Verdict::no("batch dimensions differ");
-  }
-  const auto rows = [&](const Shape& shape) { return shape[least - 2]; };
-  const auto columns = [&](const Shape& shape) {
-    std::int64_t product = 1;
-    for (std::size_t i = least - 1; i < shape.size(); ++i) product *= shape[i];
-    return product;
-  };
-  const std::int64_t m = params.transpose_a ? columns(a) : rows(a);
-  const std::int64_t k = params.transpose_a ? rows(a) : columns(a);
-  const std::int64_t k_of_b = params.transpose_b ? columns(b) : rows(b);
-  const std::int64_t n = params.transpose_b ? rows(b) : columns(b);
-  if (k != k_of_b) {
-    return Verdict::no("inner dimensions differ: " + std::to_string(k) + " and " +
-                       std::to_string(k_of_b));
-  }
-  if (rows(c) != m || columns(c) != n) return Verdict::no("output is not rows(a) x columns(b)");
-  if (op.inputs.size() == 3 && elements(in(op, tensors, 2).shape) != n) {
-    return Verdict::no("bias does not have one element per output column");
-  }
-  return Verdict::yes();
-}
-
-/// `whole` is rows x columns with one element of `row` per column.
-Verdict row_fits(const Tensor& whole, const Tensor& row, const char* name) {
-  if (!whole.shape.empty() && elements(row.shape) * whole.shape[0] == elements(whole.shape)) {
-    return Verdict::yes();
-  }
-  return Verdict::no(std::string(name) + " does not have one element per column");
-}
-
-Verdict check_bias(const Op& op, Tensors tensors) {
-  const bool gradient = op.kind == OpKind::bias_gradient;
-  return row_fits(in(op, tensors, 0), gradient ? out(op, tensors, 0) : in(op, tensors, 1), "bias");
-}
-
-Verdict check_bias_residual(const Op& op, Tensors tensors) {
-  if (elements(in(op, tensors, 2).shape) != elements(out(op, tensors, 0).shape)) {
-    return Verdict::no("the residual and the output differ in size");
-  }
-  return row_fits(in(op, tensors, 0), in(op, tensors, 1), "bias");
-}
-
-Verdict check_bias_gelu(const Op& op, Tensors tensors) {
-  const bool backward = op.kind == OpKind::bias_gelu_backward;
-  const Tensor& x = in(op, tensors, backward ? 1 : 0);
-  if (elements(x.shape) != elements(out(op, tensors, 0).shape)) {
-    return Verdict::no("x and the output differ in size");
-  }
-  return row_fits(x, in(op, tensors, backward ? 2 : 1), "bias");
-}
-
-bool is_floating(const Tensor& tensor) { return tensor.dtype != DType::i32; }
-
-Verdict check_cast(const Op& op, Tensors tensors) {
-  const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
-  if (!is_floating(x) || !is_floating(y)) return Verdict::no("casts are between floating types");
-  if (x.dtype == y.dtype) return Verdict::no("input and output have the same dtype");
-  if (op.kind == OpKind::cast_parameters) {
-    return elements(x.shape) <= elements(y.shape)
-               ? Verdict::yes()
-               : Verdict::no("masters are not a part of the parameters");
-  }
-  return elements(x.shape) == elements(y.shape) ? Verdict::yes()
-                                                : Verdict::no("input and output differ in size");
-}
-
-/// Elements of qkv [n,3,a,d], y [n,a*d] and log_sum_exp [b,a,s] fit each other.
-Verdict check_flash_attention(const Op& op, Tensors tensors) {
-  const bool backward = op.kind == OpKind::flash_attention_backward;
-  const Shape& qkv = in(op, tensors, backward ? 1 : 0).shape;
-  const Tensor& y = backward ? in(op, tensors, 2) : out(op, tensors, 0);
-  const Tensor& log_sum_exp = backward ? in(op, tensors, 3) : out(op, tensors, 1);
-  if (qkv.size() != 4 || qkv[1] != 3) return Verdict::no("qkv is not [n,3,a,d]");
-  if (qkv[0] % std::get<AttentionParams>(op.params).sequence != 0) {
-    return Verdict::no("qkv is not whole sequences");
-  }
-  if (elements(y.shape) != qkv[0] * qkv[2] * qkv[3]) return Verdict::no("y is not [n,a*d]");
-  if (elements(log_sum_exp.shape) != qkv[0] * qkv[2] || log_sum_exp.dtype != DType::f32) {
-    return Verdict::no("log_sum_exp is not f32 [b,a,s]");
-  }
-  return Verdict::yes();
-}
-
-Verdict check_position(const Op& op, Tensors tensors) {
-  const bool backward = op.kind == OpKind::position_add_backward;
-  const Shape& x = in(op, tensors, 0).shape;
-  const Shape& table = (backward ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
-  if (x.size() != 2 || table.size() != 2 || x[1] != table[1] || x[0] % table[0] != 0) {
-    return Verdict::no("x is not whole sequences of the table's rows");
-  }
-  return Verdict::yes();
-}
-
-Verdict check_token_loss(const Op& op, Tensors tensors) {
-  const std::int64_t tokens = elements(in(op, tensors, 0).shape);
-  if (elements(in(op, tensors, 1).shape) != 2 * tokens ||
-      elements(out(op, tensors, 0).shape) != tokens) {
-    return Verdict::no("max, stats and log_sum_exp are not of the same tokens");
-  }
-  return Verdict::yes();
-}
-
-bool is_scalars(const Tensor& tensor) {
-  return tensor.role == TensorRole::scalar && elements(tensor.shape) == kScalars;
-}
-
-Verdict check_begin_step(const Op& op, Tensors tensors) {
-  return is_scalars(in(op, tensors, 0)) ? Verdict::yes() : Verdict::no("needs the step scalars");
-}
-
-Verdict check_clip(const Op& op, Tensors tensors) {
-  if (elements(in(op, tensors, 0).shape) != 1)
-    return Verdict::no("the squared norm is not one number");
-  return is_scalars(in(op, tensors, 1)) ? Verdict::yes() : Verdict::no("needs the step scalars");
-}
-
-Verdict check_squared_norm(const Op& op, Tensors tensors) {
-  if (elements(out(op, tensors, 0).shape) != 1)
-    return Verdict::no("the squared norm is not one number");
-  return std::get<FlatParams>(op.params).shards >= 1 ? Verdict::yes()
-                                                     : Verdict::no("shards are not positive");
-}
-
-Verdict check_adamw(const Op& op, Tensors tensors) {
-  const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
-  const bool masters = in(op, tensors, 0).role == TensorRole::master_parameter;
-  if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
-  if (!masters && count(0) != count(1))
-    return Verdict::no("parameters and gradients differ in size");
-  if (count(2) != count(3) || count(2) > count(1))
-    return Verdict::no("moments are not one part of the parameters");
-  return is_scalars(in(op, tensors, 4)) ? Verdict::yes() : Verdict::no("needs the step scalars");
-}
-
-Verdict check_layer_norm(const Op& op, Tensors tensors) {
-  const bool backward = op.kind == OpKind::layer_norm_backward;
-  const Shape& x = in(op, tensors, backward ? 1 : 0).shape;
-  const Shape& gamma = in(op, tensors, backward ? 2 : 1).shape;
-  if (x.size() != 2 || elements(gamma) != x[1])
-    return Verdict::no("gamma does not match the rows of x");
-  const Tensor& mean = backward ? in(op, tensors, 3) : out(op, tensors, 1);
-  if (elements(mean.shape) != x[0]) return Verdict::no("mean does not have one element per row");
-  return Verdict::yes();
-}
-
-Verdict check_embedding(const Op& op, Tensors tensors) {
-  const bool backward = op.kind == OpKind::embedding_backward;
-  const Tensor& tokens = in(op, tensors, backward ? 1 : 0);
-  const Tensor& x = backward ? in(op, tensors, 0) : out(op, tensors, 0);
-  const Tensor& table = backward ? out(op, tensors, 0) : in(op, tensors, 1);
-  if (tokens.dtype != DType::i32) return Verdict::no("tokens are not i32");
-  if (x.shape.size() != 2 || table.shape.size() != 2 || x.shape[0] != elements(tokens.shape) ||
-      x.shape[1] != table.shape[1]) {
-    return Verdict::no("x is not tokens x table columns");
-  }
-  return Verdict::yes();
-}
-
-Verdict check_heads(const Op& op, Tensors tensors) {
-  const bool split = op.kind == OpKind::split_heads || op.kind == OpKind::merge_heads_backward;
-  const Tensor& heads = split ? out(op, tensors, 0) : in(op, tensors, 0);
-  if (heads.shape.size() != 4) return Verdict::no("heads are not [b,a,s,d]");
-  if (heads.shape[2] != std::get<AttentionParams>(op.params).sequence) {
-    return Verdict::no("sequence parameter does not match the shape");
-  }
-  std::int64_t inputs = 0, outputs = 0;
-  for (TensorId id : op.inputs) inputs += elements(tensors[id.index()].shape);
-  for (TensorId id : op.outputs) outputs += elements(tensors[id.index()].shape);
-  return inputs == outputs ? Verdict::yes() : Verdict::no("inputs and outputs differ in size");
-}
-
-Verdict check_logits(const Op& op, Tensors tensors) {
-  const Shape& logits = in(op, tensors, 0).shape;
-  const auto& params = std::get<VocabularyParams>(op.params);
-  if (logits.size() != 2) return Verdict::no("logits are not [n,v]");
-  if (logits[1] * params.split_degree < params.vocabulary) {
-    return Verdict::no("local vocabulary rows times split degree do not cover the vocabulary");
-  }
-  return Verdict::yes();
-}
-
-Verdict check_collective(const Op& op, Tensors tensors) {
-  const auto& params = std::get<CollectiveParams>(op.params);
-  if (params.group.axes.empty()) return Verdict::no("group has no axes");
-  if (in(op, tensors, 0).dtype == DType::i32)
-    return Verdict::no("collectives work on floating point");
-  return elementwise(op, tensors);
-}
-
-Verdict check_transfer(const Op& op, Tensors) {
-  return std::get<TransferParams>(op.params).stage_offset != 0
-             ? Verdict::yes()
-             : Verdict::no("peer is the rank itself");
-}
-
-Verdict check_tokens(const Op& op, Tensors tensors) {
-  const Tensor& tokens = out(op, tensors, 0);
-  if (tokens.dtype != DType::i32) return Verdict::no("tokens are not i32");
-  if (elements(tokens.shape) % std::get<DataParams>(op.params).sequence != 0) {
-    return Verdict::no("tokens are not whole sequences");
-  }
-  return Verdict::yes();
 }
 
 template <class Params>
@@ -308,6 +79,8 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {all_reduce, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
     {reduce_scatter, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
     {all_gather, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {reduce, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {broadcast, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
     {send, point_to_point, 1, 1, 0, kTransfer, -1, 0, check_transfer},
     {recv, point_to_point, 0, 0, 1, kTransfer, -1, 0, check_transfer},
     {begin_step, memory_bound, 1, 1, 1, kNone, -1, 0, check_begin_step},
@@ -359,7 +132,7 @@ MatmulShape matmul_shape(const Op& op, Tensors tensors) {
 
 DType compute_dtype(const Op& op, Tensors tensors) {
   for (TensorId id : op.inputs) {
-    if (is_floating(tensors[id.index()])) return tensors[id.index()].dtype;
+    if (is_floating(tensors[id.index()].dtype)) return tensors[id.index()].dtype;
   }
   return tensors[(op.outputs.empty() ? op.inputs.at(0) : op.outputs[0]).index()].dtype;
 }

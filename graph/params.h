@@ -39,6 +39,7 @@ template <class Visit>
 void fields(CollectiveParams& p, Visit&& visit) {
   visit("group", p.group);
   visit("reduction", p.reduction);
+  visit("root", p.root);
 }
 template <class Visit>
 void fields(TransferParams& p, Visit&& visit) {

@@ -146,6 +146,8 @@ void parse_layout(Line& line, Layout& layout) {
   if (const auto text = line.take("init")) layout.init = line.known(init_from(*text), *text);
   if (const auto text = line.take("stddev")) layout.init_stddev = line.number<double>(*text);
   layout.decay = line.take("decay").has_value();
+  layout.clip = !line.take("unclipped").has_value();
+  if (const auto text = line.take("rate")) layout.rate = line.number<double>(*text);
 }
 
 Grid parse_grid(Line line) {
@@ -282,6 +284,7 @@ Segment parse_segment(Line line) {
   segment.offset = line.need_integer("offset");
   segment.elements = line.need_integer("elements");
   segment.norm_weight = line.number<double>(line.need("norm_weight"));
+  if (const auto text = line.take("owner")) segment.owner = line.integer(*text);
   line.finish();
   return segment;
 }
@@ -343,6 +346,7 @@ void parse_class(Line line, Program& program) {
   line.expect("class");
   line.attributes();
   program.stage = line.need_integer("stage");
+  if (const auto text = line.take("owner")) program.owner = line.integer(*text);
   program.sharding_degree = line.need_integer("sharding_degree");
   program.micro_batch = line.need_integer("micro_batch");
   program.micro_batches = line.need_integer("micro_batches");

@@ -37,13 +37,17 @@ std::string grid_text(const Grid& grid) {
   return text + " order=" + order + "\n";
 }
 
-std::string layout_text(const std::optional<Split>& split, Init init, double stddev, bool decay) {
+/// The fields that tensors and segments have in common.
+template <class Layout>
+std::string layout_text(const Layout& layout) {
   std::string text;
-  if (split)
+  if (const auto& split = layout.split)
     text += fmt::format(" split={}:{}:{}", split->dim, to_text(split->axis), split->degree);
-  if (init != Init::none) text += fmt::format(" init={}", to_text(init));
-  if (stddev != 0) text += fmt::format(" stddev={}", stddev);
-  if (decay) text += " decay";
+  if (layout.init != Init::none) text += fmt::format(" init={}", to_text(layout.init));
+  if (layout.init_stddev != 0) text += fmt::format(" stddev={}", layout.init_stddev);
+  if (layout.decay) text += " decay";
+  if (!layout.clip) text += " unclipped";
+  if (layout.rate != 1) text += fmt::format(" rate={}", layout.rate);
   return text;
 }
 
@@ -51,7 +55,7 @@ std::string tensor_text(std::size_t id, const Tensor& tensor) {
   std::string text = fmt::format("tensor %{} {} {}{} {}", id, tensor.name, to_text(tensor.dtype),
                                  shape_text(tensor.shape), to_text(tensor.role));
   if (tensor.block) text += fmt::format(" block={}", tensor.block->index());
-  text += layout_text(tensor.split, tensor.init, tensor.init_stddev, tensor.decay);
+  text += layout_text(tensor);
   if (tensor.arena) text += " arena";
   if (tensor.gradient_of) text += fmt::format(" gradient_of=%{}", tensor.gradient_of->index());
   if (tensor.tied_to) text += fmt::format(" tied_to=%{}", tensor.tied_to->index());
@@ -153,16 +157,17 @@ std::string print(const Graph& graph) {
 std::string print(const Program& program) {
   std::string text = fmt::format("program {}\n", program.name) + grid_text(program.grid);
   text += fmt::format(
-      "class stage={} sharding_degree={} micro_batch={} micro_batches={} arena_bytes={}\n",
-      program.stage, program.sharding_degree, program.micro_batch, program.micro_batches,
+      "class stage={}{} sharding_degree={} micro_batch={} micro_batches={} arena_bytes={}\n",
+      program.stage, program.owner ? fmt::format(" owner={}", *program.owner) : "",
+      program.sharding_degree, program.micro_batch, program.micro_batches,
       program.arena_bytes.count());
   for (std::size_t i = 0; i < program.routines.size(); ++i) text += print(program.routines[i], i);
   text += "\n";
   for (const Segment& s : program.segments) {
-    text += fmt::format("segment {} layer={} shape={}{} offset={} elements={} norm_weight={}\n",
-                        s.parameter, s.layer, shape_text(s.shape),
-                        layout_text(s.split, s.init, s.init_stddev, s.decay), s.offset, s.elements,
-                        s.norm_weight);
+    text +=
+        fmt::format("segment {} layer={} shape={}{} offset={} elements={} norm_weight={}{}\n",
+                    s.parameter, s.layer, shape_text(s.shape), layout_text(s), s.offset, s.elements,
+                    s.norm_weight, s.owner ? fmt::format(" owner={}", *s.owner) : "");
   }
   for (const Bucket& b : program.buckets) {
     text += fmt::format("bucket begin={} elements={}\n", b.begin, b.elements);

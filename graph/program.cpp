@@ -6,7 +6,8 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 16> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 18> kSlotKinds = {"parameters",
+                                                         "resident_parameters",
                                                          "gradients",
                                                          "tied_parameters",
                                                          "tied_gradients",
@@ -15,6 +16,7 @@ constexpr std::array<std::string_view, 16> kSlotKinds = {"parameters",
                                                          "input_gradient",
                                                          "output_gradient",
                                                          "saved",
+                                                         "deferred",
                                                          "scalars",
                                                          "parameter_arena",
                                                          "master_parameter_arena",

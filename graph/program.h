@@ -34,14 +34,16 @@ struct Place {
 /// What a slot is for; the schedule binds by this.
 enum class SlotKind : std::uint8_t {
   parameters,
-  gradients,        ///< this block instance's range of the arenas
-  tied_parameters,  ///< the block instance that owns the tied parameters
+  resident_parameters,  ///< stage 3: parameters of the block that are not gathered, but kept whole
+  gradients,            ///< this block instance's range of the arenas
+  tied_parameters,      ///< the block instance that owns the tied parameters
   tied_gradients,
   input,
   output,
   input_gradient,
   output_gradient,  ///< borders of the block
   saved,            ///< saved-for-backward bundle
+  deferred,         ///< what the weight-gradient routine reads of the input-gradient routine
   scalars,
   parameter_arena,
   master_parameter_arena,  ///< mixed precision: the f32 parameters this rank updates
@@ -124,11 +126,15 @@ struct Segment {
   Init init = Init::none;
   double init_stddev = 0;
   bool decay = false;
+  bool clip = true;
+  double rate = 1;
   std::int64_t offset = 0;    ///< elements from the start of the parameter and gradient arenas
   std::int64_t elements = 0;  ///< without padding
   /// Share of this rank's g^2 in the global norm: 1, or 1/mp where mp ranks hold equal copies, 0
   /// for a tied copy that another stage counts.
   double norm_weight = 1;
+  /// Owner mode: the sharding coordinate of the ranks that update this tensor.
+  std::optional<std::int64_t> owner;
   bool operator==(const Segment&) const = default;
 };
 
@@ -142,7 +148,9 @@ struct Bucket {
 struct Program {
   std::string name;
   Grid grid;
-  std::int64_t stage = 0;            ///< pp coordinate of the ranks of this class
+  std::int64_t stage = 0;  ///< pp coordinate of the ranks of this class
+  /// Owner mode: also their sharding coordinate, since what they update differs.
+  std::optional<std::int64_t> owner;
   std::int64_t sharding_degree = 1;  ///< parts each bucket is owned in (1: every rank owns all)
   std::int64_t micro_batch = 1;      ///< sequences per micro-batch
   std::int64_t micro_batches = 1;    ///< per step

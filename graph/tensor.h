@@ -61,6 +61,8 @@ struct Tensor {
   Init init = Init::none;  ///< parameters only
   double init_stddev = 0;  ///< for Init::normal
   bool decay = false;      ///< weight decay applies (parameters only)
+  bool clip = true;        ///< counts in the gradient norm and is clipped (parameters only)
+  double rate = 1;         ///< factor of the learning rate (parameters only)
   /// Arena: the concatenation of all tensors of this role on the rank. In a Graph its shape is
   /// {elements over all blocks and layers}; in a Program, what this rank holds or owns.
   bool arena = false;
@@ -70,6 +72,7 @@ struct Tensor {
 };
 
 std::int64_t elements(const Shape& shape);
+inline bool is_floating(DType dtype) { return dtype != DType::i32; }
 Bytes bytes_of(DType dtype);           ///< of one element
 Bytes bytes_of(const Tensor& tensor);  ///< exact, not rounded
 

@@ -12,13 +12,33 @@
 
 namespace plimsoll {
 
-enum class Family : std::uint8_t { gpt };  ///< decoder with learned positions, pre layer norm, GELU
-enum class OptimizerKind : std::uint8_t { adamw };
+enum class Family : std::uint8_t {
+  gpt,    ///< decoder with learned positions, pre layer norm, GELU
+  llama,  ///< decoder with rotary embeddings, RMSNorm, SwiGLU, grouped-query attention
+  bert,   ///< encoder with learned positions, post layer norm, GELU, masked-LM loss
+  ernie,  ///< bert with a narrower task branch after the shared trunk (ERNIE 3.0)
+};
+enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
 
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 3e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
+  double momentum = 0.9;  ///< sgd
   bool operator==(const Optimizer&) const = default;
+};
+
+/// Dynamic loss scaling of fp16 training. Defaults as Megatron-LM's --initial-loss-scale,
+/// --loss-scale-window and DynamicGradScaler (megatron/core/optimizer/grad_scaler.py).
+struct LossScale {
+  double initial = 4294967296.0, growth = 2, backoff = 0.5;
+  std::int64_t growth_interval = 1000;  ///< steps in a row without overflow
+  bool operator==(const LossScale&) const = default;
+};
+
+/// ERNIE: layers after the trunk, joined to it by a linear layer with bias.
+struct Branch {
+  std::int64_t layers = 0, hidden = 0, heads = 0, ffn_hidden = 0;
+  bool operator==(const Branch&) const = default;
 };
 
 struct Job {
@@ -31,6 +51,13 @@ struct Job {
   /// What matmuls compute in. bf16: mixed precision, with f32 masters, gradients and optimizer
   /// state.
   DType precision = DType::f32;
+  bool qkv_bias = false;           ///< llama: biases of query, key and value (Qwen2)
+  double rotary_base = 10000;      ///< llama
+  std::int64_t token_types = 0;    ///< bert, ernie: rows of the token type table
+  bool pooler = false;             ///< bert: a linear layer on the first token, not trained by MLM
+  double mask_probability = 0.15;  ///< bert, ernie: share of positions that the loss counts
+  std::optional<Branch> branch;    ///< ernie
+  LossScale loss_scale;            ///< used where precision is fp16
   Optimizer optimizer;
   double clip_norm = 1.0;  ///< 0 = no clipping
   double dropout = 0;

@@ -111,6 +111,43 @@ Verdict buffers_are_legal(const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// Choices that no pass makes yet.
+Verdict is_lowered(const Strategy& strategy) {
+  const Strategy usual;
+  const auto same = [&](auto member, const char* key) {
+    if (strategy.*member == usual.*member) return Verdict::yes();
+    return Verdict::no(fmt::format("{}: only the default is supported so far", key));
+  };
+  const Verdict verdicts[] = {
+      same(&Strategy::schedule, "schedule"),
+      same(&Strategy::virtual_stages, "virtual_stages"),
+      same(&Strategy::send_lifetime, "send_lifetime"),
+      same(&Strategy::split_boundary, "split_boundary"),
+      same(&Strategy::sequence_parallel, "sequence_parallel"),
+      same(&Strategy::recompute_layers, "recompute_layers"),
+      same(&Strategy::recompute_list, "recompute_list"),
+      same(&Strategy::cast_placement, "cast_placement"),
+      same(&Strategy::flatten, "flatten"),
+      same(&Strategy::sharding_owner, "sharding_owner"),
+      same(&Strategy::collective_fusion, "collective_fusion"),
+      same(&Strategy::param_bucket_bytes, "param_bucket_bytes"),
+      same(&Strategy::grad_reduction, "grad_reduction"),
+      same(&Strategy::overlap_grad_reduce, "overlap_grad_reduce"),
+      same(&Strategy::overlap_param_gather, "overlap_param_gather"),
+      same(&Strategy::gather, "gather"),
+      same(&Strategy::prefetch_depth, "prefetch_depth"),
+      same(&Strategy::max_live_bytes, "max_live_bytes"),
+      same(&Strategy::reuse_distance_bytes, "reuse_distance_bytes"),
+      same(&Strategy::persistence_threshold, "persistence_threshold"),
+      same(&Strategy::keep_gathered, "keep_gathered"),
+      same(&Strategy::segment_broadcast_bytes, "segment_broadcast_bytes"),
+  };
+  for (const Verdict& verdict : verdicts) {
+    if (!verdict) return verdict;
+  }
+  return Verdict::yes();
+}
+
 }  // namespace
 
 Grid grid_of(const Strategy& strategy) {
@@ -145,6 +182,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = is_lowered(strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }
 

@@ -15,22 +15,94 @@
 
 namespace plimsoll {
 
-enum class Schedule : std::uint8_t { one_f_one_b };
+enum class Schedule : std::uint8_t {
+  one_f_one_b,  ///< with virtual_stages > 1, Megatron-LM's interleaved order
+  gpipe,        ///< all forwards, then all backwards
+  zb_h1,        ///< 1F1B with late weight gradients (Qi et al. 2023, arXiv 2401.10241)
+};
 /// What backward repeats instead of keeping: nothing; the attention core of each layer (Korthikanti
 /// et al. 2022, arXiv 2205.05198); each layer.
 enum class Recompute : std::uint8_t { none, selective, full };
+/// How long a sent boundary tensor lives.
+enum class SendLifetime : std::uint8_t {
+  event,      ///< until the host waits for the send, before its slot's next use
+  held,       ///< to the end of the step, as before Paddle PR 34086
+  published,  ///< freed as Paddle PRs 34086 and 34230 do
+};
+/// Who updates what under sharding.
+enum class ShardingOwner : std::uint8_t {
+  elements,       ///< equal ranges of elements, whatever tensor they belong to
+  prefix,         ///< whole tensors, by the prefix walk of Paddle's sharding (PR 35878)
+  greedy,         ///< whole tensors, each to the least loaded rank in order of use
+  sorted_greedy,  ///< the same from the largest to the smallest
+};
+/// How tensors become one collective in owner mode.
+enum class CollectiveFusion : std::uint8_t {
+  arena,      ///< they lie together from the start
+  coalesced,  ///< copied together in every step, as fuse_opt_broadcast_param_ops does
+  none,       ///< one collective each
+};
+/// Where parameters become the type that is computed in.
+enum class CastPlacement : std::uint8_t {
+  fused,         ///< the update writes it
+  after_update,  ///< a cast of its own, once per step (Paddle PR 34965)
+  every_use,     ///< a cast in every forward, recompute and backward
+};
+enum class Flatten : std::uint8_t {
+  fused,      ///< one norm and one update over the arenas, with a table of segments
+  coalesced,  ///< Paddle PR 33461: flat views made by coalesce ops, then one op of each kind
+  none,       ///< ops of their own for every tensor
+};
+enum class GradReduction : std::uint8_t { at_end, per_micro_batch };
+/// What is gathered at once in sharding stage 3; in owner mode, broadcast.
+enum class ParameterGather : std::uint8_t {
+  layer,
+  module,  ///< a weight with its bias, a norm with its bias
+  tensor,
+  use,      ///< owner mode: before every op that reads it, without sharing
+  segment,  ///< owner mode: once per segment of the step
+};
 
 struct Strategy {
   std::int64_t mp = 1, pp = 1, dp = 1;
   std::int64_t sharding_degree = 1;
-  std::int64_t sharding_stage = 0;  ///< 1 exactly when sharding_degree > 1
+  std::int64_t sharding_stage = 0;  ///< at least 1 exactly when sharding_degree > 1
   std::int64_t micro_batch = 1;     ///< sequences
   Schedule schedule = Schedule::one_f_one_b;
   Recompute recompute = Recompute::none;
   Bytes grad_bucket_bytes{std::int64_t{4} << 20};
   std::int64_t send_slots = 2;
-  /// Layers per stage, e.g. {3, 3, 2}; empty = as even as possible, earlier stages take the rest.
+  /// Layers per stage, e.g. {3, 3, 2}; with virtual stages, per chunk in model order. Empty = as
+  /// even as possible, earlier ones take the rest.
   std::vector<std::int64_t> layer_split;
+
+  // Pipeline.
+  std::int64_t virtual_stages = 1;  ///< chunks of layers per stage
+  SendLifetime send_lifetime = SendLifetime::event;
+  bool split_boundary = false;  ///< mp ranks send 1/mp of the boundary tensor each and gather it
+
+  // Layers.
+  bool sequence_parallel = false;
+  std::int64_t recompute_layers = 0;         ///< the first ones of each stage; 0 = all
+  std::vector<std::int64_t> recompute_list;  ///< just these, counted over the model
+
+  // Optimizer and its collectives.
+  CastPlacement cast_placement = CastPlacement::fused;
+  Flatten flatten = Flatten::fused;
+  ShardingOwner sharding_owner = ShardingOwner::elements;
+  CollectiveFusion collective_fusion = CollectiveFusion::arena;
+  Bytes param_bucket_bytes{std::int64_t{4} << 20};
+  GradReduction grad_reduction = GradReduction::at_end;
+  bool overlap_grad_reduce = true, overlap_param_gather = true;  ///< where the framework can
+
+  // Sharding stage 3.
+  ParameterGather gather = ParameterGather::layer;
+  std::int64_t prefetch_depth = 1;         ///< gathers posted this many uses ahead
+  Bytes max_live_bytes;                    ///< of gathered parameters; 0 = no limit
+  Bytes reuse_distance_bytes;              ///< keep what is used again within this many; 0 = free
+  std::int64_t persistence_threshold = 0;  ///< tensors of up to so many elements stay whole
+  bool keep_gathered = false;              ///< from forward to backward
+  Bytes segment_broadcast_bytes{std::int64_t{32} << 20};  ///< gather = segment
   bool operator==(const Strategy&) const = default;
 };
 
@@ -59,16 +131,18 @@ Verdict legal(const Framework& framework, const Strategy& strategy);
 /// ends for tied embeddings. Charged to every rank.
 Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework);
 
-/// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do: integers, schedule "1f1b",
-/// recompute "none", "selective" or "full", grad_bucket_bytes "4 MiB" or 4194304, layer_split
-/// "3+3+2" or "even". Throws UsageError for an unknown key (naming the nearest) or a bad value.
+/// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do: integers, true or false, the
+/// enumerators above by name ("1f1b" for one_f_one_b), bytes as "4 MiB" or 4194304, layer_split
+/// "3+3+2" or "even", recompute_list "0+3" or "all". Throws UsageError for an unknown key (naming
+/// the nearest) or a bad value.
 void set_field(Strategy& strategy, std::string_view key, std::string_view value);
 /// "mp=2,pp=2" or the path of a JSON file. Here and in JSON, keys left out keep their defaults, and
 /// sharding_stage follows sharding_degree. Throws UsageError (text) or InputError (file).
 Strategy parse_strategy(std::string_view text_or_file);
 Strategy strategy_from_json_text(std::string_view json, const std::string& file);
 std::string strategy_text(const Strategy& strategy);  ///< canonical JSON text
-std::string strategy_summary(
-    const Strategy& strategy);  ///< "mp=2 pp=1 dp=1 ...", one line, all keys
+/// "mp=2 pp=1 dp=1 ...", one line: the keys down to layer_split, of the others those that differ
+/// from their default.
+std::string strategy_summary(const Strategy& strategy);
 
 }  // namespace plimsoll

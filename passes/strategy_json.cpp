@@ -14,7 +14,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 1> kSchedules = {"1f1b"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "selective", "full"};
 constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
@@ -30,21 +29,119 @@ constexpr IntegerField kIntegers[] = {
     {"pp", &Strategy::pp, 1, kMostDegree},
     {"dp", &Strategy::dp, 1, kMostDegree},
     {"sharding_degree", &Strategy::sharding_degree, 1, kMostDegree},
-    {"sharding_stage", &Strategy::sharding_stage, 0, 1},
+    {"sharding_stage", &Strategy::sharding_stage, 0, 3},
     {"micro_batch", &Strategy::micro_batch, 1, std::int64_t{1} << 24},
     {"send_slots", &Strategy::send_slots, 1, std::int64_t{1} << 20},
+    {"virtual_stages", &Strategy::virtual_stages, 1, std::int64_t{1} << 16},
+    {"recompute_layers", &Strategy::recompute_layers, 0, std::int64_t{1} << 16},
+    {"prefetch_depth", &Strategy::prefetch_depth, 0, std::int64_t{1} << 16},
+    {"persistence_threshold", &Strategy::persistence_threshold, 0, kMostBytes},
 };
 
-/// In the order of summaries and files.
-constexpr std::string_view kKeys[] = {
-    "mp",          "pp",       "dp",        "sharding_degree",   "sharding_stage",
-    "micro_batch", "schedule", "recompute", "grad_bucket_bytes", "send_slots",
-    "layer_split"};
+struct BytesField {
+  std::string_view key;
+  Bytes Strategy::*member;
+};
+constexpr BytesField kByteCounts[] = {
+    {"grad_bucket_bytes", &Strategy::grad_bucket_bytes},
+    {"param_bucket_bytes", &Strategy::param_bucket_bytes},
+    {"max_live_bytes", &Strategy::max_live_bytes},
+    {"reuse_distance_bytes", &Strategy::reuse_distance_bytes},
+    {"segment_broadcast_bytes", &Strategy::segment_broadcast_bytes},
+};
 
-const IntegerField* integer_field(std::string_view key) {
-  const auto field = std::find_if(std::begin(kIntegers), std::end(kIntegers),
-                                  [&](const IntegerField& f) { return f.key == key; });
-  return field == std::end(kIntegers) ? nullptr : field;
+struct SwitchField {
+  std::string_view key;
+  bool Strategy::*member;
+};
+constexpr SwitchField kSwitches[] = {
+    {"split_boundary", &Strategy::split_boundary},
+    {"sequence_parallel", &Strategy::sequence_parallel},
+    {"overlap_grad_reduce", &Strategy::overlap_grad_reduce},
+    {"overlap_param_gather", &Strategy::overlap_param_gather},
+    {"keep_gathered", &Strategy::keep_gathered},
+};
+
+/// A field with a word for each enumerator, in their order.
+struct ChoiceField {
+  std::string_view key;
+  std::vector<std::string_view> words;
+  std::size_t (*get)(const Strategy&);
+  void (*set)(Strategy&, std::size_t);
+};
+
+template <auto Member>
+ChoiceField choice_field(std::string_view key, std::vector<std::string_view> words) {
+  using Enum = std::remove_reference_t<decltype(std::declval<Strategy&>().*Member)>;
+  return {key, std::move(words), [](const Strategy& s) { return std::size_t(s.*Member); },
+          [](Strategy& s, std::size_t i) { s.*Member = Enum(i); }};
+}
+
+const std::vector<ChoiceField> kChoices = {
+    choice_field<&Strategy::schedule>("schedule", {"1f1b", "gpipe", "zb_h1"}),
+    choice_field<&Strategy::recompute>("recompute", {kRecomputes.begin(), kRecomputes.end()}),
+    choice_field<&Strategy::send_lifetime>("send_lifetime", {"event", "held", "published"}),
+    choice_field<&Strategy::cast_placement>("cast_placement",
+                                            {"fused", "after_update", "every_use"}),
+    choice_field<&Strategy::flatten>("flatten", {"fused", "coalesced", "none"}),
+    choice_field<&Strategy::sharding_owner>("sharding_owner",
+                                            {"elements", "prefix", "greedy", "sorted_greedy"}),
+    choice_field<&Strategy::collective_fusion>("collective_fusion", {"arena", "coalesced", "none"}),
+    choice_field<&Strategy::grad_reduction>("grad_reduction", {"at_end", "per_micro_batch"}),
+    choice_field<&Strategy::gather>("gather", {"layer", "module", "tensor", "use", "segment"}),
+};
+
+/// A list of integers joined by +; `none` is the word for an empty one.
+struct ListField {
+  std::string_view key;
+  std::vector<std::int64_t> Strategy::*member;
+  std::int64_t least;
+  std::string_view none;
+};
+constexpr ListField kLists[] = {{"layer_split", &Strategy::layer_split, 1, "even"},
+                                {"recompute_list", &Strategy::recompute_list, 0, "all"}};
+
+/// In the order of summaries and files.
+constexpr std::string_view kKeys[] = {"mp",
+                                      "pp",
+                                      "dp",
+                                      "sharding_degree",
+                                      "sharding_stage",
+                                      "micro_batch",
+                                      "schedule",
+                                      "recompute",
+                                      "grad_bucket_bytes",
+                                      "send_slots",
+                                      "layer_split",
+                                      "virtual_stages",
+                                      "send_lifetime",
+                                      "split_boundary",
+                                      "sequence_parallel",
+                                      "recompute_layers",
+                                      "recompute_list",
+                                      "cast_placement",
+                                      "flatten",
+                                      "sharding_owner",
+                                      "collective_fusion",
+                                      "param_bucket_bytes",
+                                      "grad_reduction",
+                                      "overlap_grad_reduce",
+                                      "overlap_param_gather",
+                                      "gather",
+                                      "prefetch_depth",
+                                      "max_live_bytes",
+                                      "reuse_distance_bytes",
+                                      "persistence_threshold",
+                                      "keep_gathered",
+                                      "segment_broadcast_bytes"};
+/// A summary names these always, the others where they are not the default.
+constexpr std::size_t kAlwaysInSummary = 11;
+
+template <class Fields>
+auto field_of(const Fields& fields, std::string_view key) {
+  const auto field = std::find_if(std::begin(fields), std::end(fields),
+                                  [&](const auto& f) { return f.key == key; });
+  return field == std::end(fields) ? nullptr : &*field;
 }
 
 [[noreturn]] void refuse(std::string_view key, std::string_view value, const std::string& allowed) {
@@ -58,12 +155,11 @@ std::optional<std::int64_t> integer_from(std::string_view text) {
   return value;
 }
 
-template <class Enum, std::size_t N>
-Enum choice_from(std::string_view key, std::string_view value,
-                 const std::array<std::string_view, N>& words) {
+std::size_t choice_from(std::string_view key, std::string_view value,
+                        const std::vector<std::string_view>& words) {
   const auto word = std::find(words.begin(), words.end(), value);
   if (word == words.end()) refuse(key, value, fmt::format("one of {}", fmt::join(words, ", ")));
-  return static_cast<Enum>(word - words.begin());
+  return std::size_t(word - words.begin());
 }
 
 Bytes bucket_from(std::string_view key, std::string_view value) {
@@ -78,22 +174,25 @@ Bytes bucket_from(std::string_view key, std::string_view value) {
   }
 }
 
-std::vector<std::int64_t> layer_split_from(std::string_view key, std::string_view value) {
-  std::vector<std::int64_t> split;
-  if (value == "even") return split;
+std::vector<std::int64_t> list_from(const ListField& field, std::string_view value) {
+  std::vector<std::int64_t> list;
+  if (value == field.none) return list;
   for (std::size_t begin = 0; begin <= value.size();) {
     const std::size_t end = std::min(value.find('+', begin), value.size());
-    const auto layers = integer_from(value.substr(begin, end - begin));
-    if (!layers || *layers < 1) refuse(key, value, "\"even\" or layers per stage such as 3+3+2");
-    split.push_back(*layers);
+    const auto number = integer_from(value.substr(begin, end - begin));
+    if (!number || *number < field.least) {
+      refuse(
+          field.key, value,
+          fmt::format("\"{}\" or integers of at least {} such as 3+3+2", field.none, field.least));
+    }
+    list.push_back(*number);
     begin = end + 1;
   }
-  return split;
+  return list;
 }
 
-std::string layer_split_text(const Strategy& strategy) {
-  if (strategy.layer_split.empty()) return "even";
-  return fmt::format("{}", fmt::join(strategy.layer_split, "+"));
+std::string list_text(const ListField& field, const std::vector<std::int64_t>& list) {
+  return list.empty() ? std::string(field.none) : fmt::format("{}", fmt::join(list, "+"));
 }
 
 std::string bucket_text(Bytes bytes) {
@@ -103,17 +202,22 @@ std::string bucket_text(Bytes bytes) {
 }
 
 std::string field_text(const Strategy& strategy, std::string_view key) {
-  if (const IntegerField* field = integer_field(key)) {
+  if (const auto* field = field_of(kIntegers, key)) {
     return fmt::format("{}", strategy.*field->member);
   }
-  if (key == "schedule") return std::string(kSchedules[std::size_t(strategy.schedule)]);
-  if (key == "recompute") return std::string(to_text(strategy.recompute));
-  if (key == "grad_bucket_bytes") return bucket_text(strategy.grad_bucket_bytes);
-  INVARIANT(key == "layer_split", "kKeys and field_text list the same keys");
-  return layer_split_text(strategy);
+  if (const auto* field = field_of(kChoices, key)) {
+    return std::string(field->words[field->get(strategy)]);
+  }
+  if (const auto* field = field_of(kByteCounts, key)) return bucket_text(strategy.*field->member);
+  if (const auto* field = field_of(kSwitches, key)) {
+    return strategy.*field->member ? "true" : "false";
+  }
+  const auto* field = field_of(kLists, key);
+  INVARIANT(field != nullptr, "every key of kKeys has a field");
+  return list_text(*field, strategy.*field->member);
 }
 
-/// There is one legal stage for a degree so far; whoever names no stage means that one.
+/// Whoever names no stage means the optimizer's.
 std::int64_t implied_stage(const Strategy& strategy) {
   return strategy.sharding_degree > 1 ? 1 : 0;
 }
@@ -148,20 +252,20 @@ Strategy strategy_from_pairs(std::string_view text) {
 std::string_view to_text(Recompute recompute) { return kRecomputes[std::size_t(recompute)]; }
 
 void set_field(Strategy& strategy, std::string_view key, std::string_view value) {
-  if (const IntegerField* field = integer_field(key)) {
+  if (const auto* field = field_of(kIntegers, key)) {
     const auto number = integer_from(value);
     if (!number || *number < field->least || *number > field->most) {
       refuse(key, value, fmt::format("an integer from {} to {}", field->least, field->most));
     }
     strategy.*field->member = *number;
-  } else if (key == "schedule") {
-    strategy.schedule = choice_from<Schedule>(key, value, kSchedules);
-  } else if (key == "recompute") {
-    strategy.recompute = choice_from<Recompute>(key, value, kRecomputes);
-  } else if (key == "grad_bucket_bytes") {
-    strategy.grad_bucket_bytes = bucket_from(key, value);
-  } else if (key == "layer_split") {
-    strategy.layer_split = layer_split_from(key, value);
+  } else if (const auto* field = field_of(kChoices, key)) {
+    field->set(strategy, choice_from(key, value, field->words));
+  } else if (const auto* field = field_of(kByteCounts, key)) {
+    strategy.*field->member = bucket_from(key, value);
+  } else if (const auto* field = field_of(kSwitches, key)) {
+    strategy.*field->member = choice_from(key, value, {"false", "true"}) == 1;
+  } else if (const auto* field = field_of(kLists, key)) {
+    strategy.*field->member = list_from(*field, value);
   } else {
     const std::vector<std::string> keys(std::begin(kKeys), std::end(kKeys));
     const std::string near = nearest(key, keys);
@@ -191,17 +295,19 @@ Strategy strategy_from_json_text(std::string_view json, const std::string& file)
     strategy.*field.member = object.integer(field.key, field.least, field.most);
   }
   if (!object.has("sharding_stage")) strategy.sharding_stage = implied_stage(strategy);
-  if (object.has("schedule")) {
-    strategy.schedule = static_cast<Schedule>(object.choice("schedule", kSchedules));
+  for (const ChoiceField& field : kChoices) {
+    if (object.has(field.key)) field.set(strategy, object.choice(field.key, field.words));
   }
-  if (object.has("recompute")) {
-    strategy.recompute = static_cast<Recompute>(object.choice("recompute", kRecomputes));
+  for (const BytesField& field : kByteCounts) {
+    if (!object.has(field.key)) continue;
+    strategy.*field.member = Bytes(object.integer(field.key, 0, kMostBytes));
   }
-  if (object.has("grad_bucket_bytes")) {
-    strategy.grad_bucket_bytes = Bytes(object.integer("grad_bucket_bytes", 0, kMostBytes));
+  for (const SwitchField& field : kSwitches) {
+    if (object.has(field.key)) strategy.*field.member = object.boolean(field.key);
   }
-  if (object.has("layer_split")) {
-    strategy.layer_split = object.integers("layer_split", 1, kMostDegree);
+  for (const ListField& field : kLists) {
+    if (!object.has(field.key)) continue;
+    strategy.*field.member = object.integers(field.key, field.least, kMostDegree);
   }
   object.finish();
   return strategy;
@@ -211,12 +317,14 @@ std::string strategy_text(const Strategy& strategy) {
   Json object = Json::object();
   for (std::string_view key : kKeys) {
     const std::string name(key);
-    if (const IntegerField* field = integer_field(key)) {
-      object[name] = strategy.*field->member;
-    } else if (key == "grad_bucket_bytes") {
-      object[name] = strategy.grad_bucket_bytes.count();
-    } else if (key == "layer_split") {
-      object[name] = strategy.layer_split;
+    if (const auto* integer = field_of(kIntegers, key)) {
+      object[name] = strategy.*integer->member;
+    } else if (const auto* bytes = field_of(kByteCounts, key)) {
+      object[name] = (strategy.*bytes->member).count();
+    } else if (const auto* flag = field_of(kSwitches, key)) {
+      object[name] = strategy.*flag->member;
+    } else if (const auto* list = field_of(kLists, key)) {
+      object[name] = strategy.*list->member;
     } else {
       object[name] = field_text(strategy, key);
     }
@@ -226,8 +334,10 @@ std::string strategy_text(const Strategy& strategy) {
 
 std::string strategy_summary(const Strategy& strategy) {
   std::string summary;
-  for (std::string_view key : kKeys) {
-    summary += fmt::format("{}{}={}", summary.empty() ? "" : " ", key, field_text(strategy, key));
+  for (std::size_t i = 0; i < std::size(kKeys); ++i) {
+    const std::string text = field_text(strategy, kKeys[i]);
+    if (i >= kAlwaysInSummary && text == field_text(Strategy{}, kKeys[i])) continue;
+    summary += fmt::format("{}{}={}", summary.empty() ? "" : " ", kKeys[i], text);
   }
   return summary;
 }

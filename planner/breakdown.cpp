@@ -29,6 +29,7 @@ Activity compute_activity(Phase phase) {
     case Phase::recompute:
       return kRecompute;
     case Phase::backward:
+    case Phase::backward_weight:
       return kBackward;
     case Phase::optimizer:
       return kOptimizer;

@@ -90,6 +90,8 @@ Prepare prepare_function(OpKind kind) {
     case OpKind::all_reduce:
     case OpKind::reduce_scatter:
     case OpKind::all_gather:
+    case OpKind::reduce:
+    case OpKind::broadcast:
     case OpKind::send:
     case OpKind::recv:
       return nullptr;

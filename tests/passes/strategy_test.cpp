@@ -225,14 +225,14 @@ TEST(Strategy, BadTextIsAUsageError) {
                            "mp=2,",
                            "=2",
                            "recompute=some",
-                           "schedule=gpipe",
+                           "schedule=pipedream",
                            "grad_bucket_bytes=-1",
                            "grad_bucket_bytes=4 mebi",
                            "layer_split=3+",
                            "layer_split=0+3",
                            "layer_split=",
                            "send_slots=0",
-                           "sharding_degree=2,sharding_stage=2",
+                           "sharding_degree=2,sharding_stage=4",
                            ""}) {
     EXPECT_THROW(parse_strategy(text), UsageError) << text;
   }

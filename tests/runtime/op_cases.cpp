@@ -44,7 +44,7 @@ Operand result(const OpCase& c, std::size_t i) {
 }
 
 Operand scalars(double step, double loss, double clip) {
-  const std::vector<double> values = {step, loss, 0, double(float(clip))};
+  const std::vector<double> values = {step, loss, 0, double(float(clip)), 1, 0, 0, 0};
   return {"scalars", {kScalars}, values, DType::f32, TensorRole::scalar};
 }
 

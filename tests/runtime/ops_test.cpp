@@ -75,7 +75,8 @@ INSTANTIATE_TEST_SUITE_P(Table, CpuOp, testing::ValuesIn(op_cases(kTestSizes)), 
 TEST(OpCases, CoverEveryKindTheCpuBackendHas) {
   const std::set<OpKind> without = {
       OpKind::linear, OpKind::attention, OpKind::copy_to_group, OpKind::reduce_from_group,
-      OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::send, OpKind::recv,
+      OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::reduce,
+      OpKind::broadcast, OpKind::send, OpKind::recv,
       // Kernels that only other frameworks have.
       OpKind::flash_attention, OpKind::flash_attention_backward, OpKind::bias_gelu,
       OpKind::bias_gelu_backward, OpKind::bias_residual_add, OpKind::cast, OpKind::cast_parameters};
@@ -136,7 +137,8 @@ TEST(CpuBackend, RefusesATextShorterThanOneSequence) {
 }
 
 TEST(CpuBackend, KeepsANormThatIsNotANumberVisible) {
-  const Operand scalars{"scalars", {kScalars}, {1, 2, 0, 1}, DType::f32, TensorRole::scalar};
+  const Operand scalars{
+      "scalars", {kScalars}, {1, 2, 0, 1, 1, 0, 0, 0}, DType::f32, TensorRole::scalar};
   const OpCase c = make_case("clip", OpKind::clip_factor, ClipParams{1},
                              {{"sum", {1}, {std::nan("")}}, scalars}, {scalars});
   const Values got = run_case(*make_backend("cpu"), c);

@@ -1,0 +1,35 @@
+// Legality of ops beyond arity: shapes, dtypes and parameters of each kind, named by op_table.cpp.
+#pragma once
+
+#include <span>
+
+#include "base/error.h"
+#include "graph/op.h"
+#include "graph/tensor.h"
+
+namespace plimsoll {
+
+/// Each says why the op cannot run on these tensors, or yes.
+Verdict fine(const Op& op, std::span<const Tensor> tensors);
+Verdict elementwise(const Op& op, std::span<const Tensor> tensors);
+Verdict check_matmul(const Op& op, std::span<const Tensor> tensors);
+Verdict check_bias(const Op& op, std::span<const Tensor> tensors);
+Verdict check_bias_residual(const Op& op, std::span<const Tensor> tensors);
+Verdict check_bias_gelu(const Op& op, std::span<const Tensor> tensors);
+Verdict check_cast(const Op& op, std::span<const Tensor> tensors);
+Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
+Verdict check_position(const Op& op, std::span<const Tensor> tensors);
+Verdict check_token_loss(const Op& op, std::span<const Tensor> tensors);
+Verdict check_begin_step(const Op& op, std::span<const Tensor> tensors);
+Verdict check_clip(const Op& op, std::span<const Tensor> tensors);
+Verdict check_squared_norm(const Op& op, std::span<const Tensor> tensors);
+Verdict check_adamw(const Op& op, std::span<const Tensor> tensors);
+Verdict check_layer_norm(const Op& op, std::span<const Tensor> tensors);
+Verdict check_embedding(const Op& op, std::span<const Tensor> tensors);
+Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
+Verdict check_logits(const Op& op, std::span<const Tensor> tensors);
+Verdict check_collective(const Op& op, std::span<const Tensor> tensors);
+Verdict check_transfer(const Op& op, std::span<const Tensor> tensors);
+Verdict check_tokens(const Op& op, std::span<const Tensor> tensors);
+
+}  // namespace plimsoll
