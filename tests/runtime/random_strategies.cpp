@@ -1,0 +1,187 @@
+#include "tests/runtime/random_strategies.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <random>
+
+#include "base/error.h"
+#include "models/framework.h"
+
+namespace plimsoll {
+namespace {
+
+using Random = std::mt19937_64;  // only its bits are used: distributions differ between libraries
+
+template <class Value>
+Value one_of(Random& random, std::initializer_list<Value> values) {
+  return values.begin()[random() % values.size()];
+}
+
+bool coin(Random& random) { return random() % 2 == 0; }
+
+/// Between `low` and `low` x 10^decades, evenly in its logarithm.
+double spread(Random& random, double low, double decades) {
+  return low * std::pow(10, decades * double(random() % 1000) / 1000);
+}
+
+// ---- jobs ----
+
+Job draw_job(Random& random) {
+  Job job;
+  job.name = "drawn";
+  job.layers = std::int64_t(1 + random() % 5);
+  job.heads = job.kv_heads = one_of<std::int64_t>(random, {2, 4, 6, 8});
+  job.hidden = job.heads * one_of<std::int64_t>(random, {4, 8});
+  job.ffn_hidden = job.heads * one_of<std::int64_t>(random, {8, 20});
+  job.vocab = one_of<std::int64_t>(random, {256, 257, 259});  // padded under mp
+  job.sequence = one_of<std::int64_t>(random, {8, 12, 16});
+  job.tied_embeddings = coin(random);
+  job.global_batch = one_of<std::int64_t>(random, {8, 12, 16, 24});
+  job.optimizer.learning_rate = 1e-3;
+  job.clip_norm = one_of(random, {0.0, 0.5, 1.0});
+  job.seed = std::int64_t(random() % 1000);
+  check_job(job, "drawn job");
+  return job;
+}
+
+// ---- strategies ----
+
+bool is_legal(const Draw& draw) {
+  return bool(legal(draw.job, draw.strategy, draw.devices)) &&
+         bool(legal(bundled_framework(), draw.strategy));
+}
+
+/// Gives every prime factor of the number of devices to one axis.
+void draw_degrees(Random& random, Draw& draw) {
+  Strategy& strategy = draw.strategy;
+  strategy.mp = strategy.pp = strategy.dp = strategy.sharding_degree = 1;
+  std::int64_t left = draw.devices;
+  for (std::int64_t prime = 2; left > 1; left % prime == 0 ? prime : ++prime) {
+    if (left % prime != 0) continue;
+    const std::array<std::int64_t*, 4> axes = {&strategy.mp, &strategy.pp, &strategy.dp,
+                                               &strategy.sharding_degree};
+    *axes[random() % axes.size()] *= prime;
+    left /= prime;
+  }
+  strategy.sharding_stage = strategy.sharding_degree > 1 ? 1 : 0;
+}
+
+void draw_layer_split(Random& random, Draw& draw) {
+  std::int64_t left = draw.job.layers;
+  for (std::int64_t stage = 0; stage < draw.strategy.pp; ++stage) {
+    const std::int64_t others = draw.strategy.pp - stage - 1;
+    const std::int64_t layers =
+        others == 0 ? left : 1 + std::int64_t(random() % std::uint64_t(left - others));
+    draw.strategy.layer_split.push_back(layers);
+    left -= layers;
+  }
+}
+
+/// One choice beside the degrees. It may depend on what is drawn already and may be illegal there:
+/// then it is taken back.
+struct Switch {
+  std::string_view field;
+  void (*draw)(Random& random, Draw& draw);
+};
+
+const Switch kSwitches[] = {
+    {"micro_batch",
+     [](Random& random, Draw& draw) {
+       draw.strategy.micro_batch = one_of<std::int64_t>(random, {1, 1, 2, 3, 4});
+     }},
+    {"recompute",
+     [](Random& random, Draw& draw) {
+       draw.strategy.recompute =
+           one_of(random, {Recompute::none, Recompute::selective, Recompute::full});
+     }},
+    {"grad_bucket_bytes",
+     [](Random& random, Draw& draw) {
+       draw.strategy.grad_bucket_bytes = Bytes(std::int64_t{4096} << random() % 8);
+     }},
+    {"send_slots",
+     [](Random& random, Draw& draw) {
+       draw.strategy.send_slots = one_of<std::int64_t>(random, {1, 2, 3});
+     }},
+    {"layer_split",
+     [](Random& random, Draw& draw) {
+       if (draw.strategy.pp > 1 && coin(random)) draw_layer_split(random, draw);
+     }},
+};
+
+// ---- clusters ----
+
+Level draw_level(Random& random, std::size_t index, std::int64_t devices, double bandwidth) {
+  Level level;
+  level.name = "level" + std::to_string(index);
+  level.devices = devices;
+  level.bandwidth = BytesPerSecond(bandwidth);
+  level.latency = Seconds(spread(random, 1e-7, 2));
+  if (random() % 4 == 0)
+    level.peer_bandwidth = BytesPerSecond(bandwidth / double(2 + random() % 6));
+  return level;
+}
+
+}  // namespace
+
+Draw draw(std::uint64_t seed) {
+  Random random(seed);
+  Draw drawn;
+  drawn.seed = seed;
+  drawn.job = draw_job(random);
+  drawn.devices = std::int64_t(1 + random() % 8);
+  do {
+    draw_degrees(random, drawn);
+    if (random() % 64 == 0) drawn.devices = 1;  // this job cannot be split over so many
+  } while (!is_legal(drawn));
+  // In random order, so that no switch always yields to the same other.
+  std::vector<const Switch*> order;
+  for (const Switch& one : kSwitches) {
+    order.insert(order.begin() + std::ptrdiff_t(random() % (order.size() + 1)), &one);
+  }
+  for (const Switch* one : order) {
+    const Draw before = drawn;
+    one->draw(random, drawn);
+    if (!is_legal(drawn)) drawn = before;
+  }
+  INVARIANT(is_legal(drawn), "a draw is legal");
+  return drawn;
+}
+
+Strategy serial(const Job& job) {
+  Strategy strategy;
+  strategy.micro_batch = job.global_batch;
+  return strategy;
+}
+
+Cluster draw_cluster(std::uint64_t seed) {
+  Random random(seed);
+  Cluster cluster;
+  cluster.name = "drawn";
+  cluster.devices_per_node = std::int64_t(1 + random() % 8);
+  cluster.device.kind = coin(random) ? DeviceKind::gpu : DeviceKind::cpu_core;
+  cluster.device.name = "device";
+  cluster.device.memory = Bytes(std::int64_t{1} << 40);
+  cluster.device.memory_bandwidth = BytesPerSecond(spread(random, 1e9, 3));
+  cluster.device.peak_fp32 = FlopsPerSecond(spread(random, 1e9, 4));
+  cluster.device.peak_bf16 = cluster.device.peak_fp16 = cluster.device.peak_fp32;
+  const std::size_t levels = 1 + random() % 3;
+  std::int64_t devices = cluster.devices_per_node;
+  double bandwidth = spread(random, 1e8, 3);
+  for (std::size_t i = 0; i < levels; ++i) {
+    cluster.levels.push_back(draw_level(random, i, i + 1 == levels ? 0 : devices, bandwidth));
+    devices *= 2;
+    bandwidth /= double(1 + random() % 8);  // the switch above carries less than what hangs on it
+  }
+  if (cluster.devices_per_node > 1) cluster.levels.front().reduces_in_switch = random() % 4 == 0;
+  cluster.source = "drawn at random";
+  return cluster;
+}
+
+std::string describe(const Draw& draw) {
+  return fmt::format("draw {} on {} ranks: {}\n{}", draw.seed, draw.devices,
+                     strategy_summary(draw.strategy), job_text(draw.job));
+}
+
+}  // namespace plimsoll

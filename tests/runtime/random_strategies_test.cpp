@@ -1,0 +1,172 @@
+// Strategies drawn over all switches: each trains the model that one rank trains, in exactly the
+// bytes that were predicted, and is simulated to the same times with and without folding.
+//
+// PLIMSOLL_DRAWS=FIRST:COUNT draws others than the fixed subset.
+#include "tests/runtime/random_strategies.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "passes/pipeline.h"
+#include "simulator/simulate.h"
+#include "tests/runtime/nano.h"
+
+namespace plimsoll {
+namespace {
+
+#ifdef PLIMSOLL_SANITIZED
+constexpr std::uint64_t kDraws = 6;  // instrumented steps are slow
+#else
+constexpr std::uint64_t kDraws = 24;
+#endif
+constexpr std::size_t kSteps = 4;
+
+std::vector<std::uint64_t> seeds() {
+  std::uint64_t first = 1, count = kDraws;
+  if (const char* draws = std::getenv("PLIMSOLL_DRAWS")) {
+    char* rest = nullptr;
+    first = std::strtoull(draws, &rest, 10);
+    count = *rest == ':' ? std::strtoull(rest + 1, nullptr, 10) : 1;
+  }
+  std::vector<std::uint64_t> seeds;
+  for (std::uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
+  return seeds;
+}
+
+/// How far a run may be from the serial one, relative to its value. Sums in another order: f32
+/// agrees to 5.5e-7 per matmul.
+constexpr double kTolerance = 1e-4;
+
+std::vector<Program> lowered(const Job& job, const Strategy& strategy) {
+  return lower({job, strategy, bundled_framework()});
+}
+
+class Drawn : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Random, Drawn, testing::ValuesIn(seeds()),
+                         [](const auto& info) { return "seed" + std::to_string(info.param); });
+
+void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured) {
+  const Grid& grid = programs[0].grid;
+  ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());
+  for (const RankMemory& counted : measured.timeline.memory) {
+    const Program& program =
+        programs[std::size_t(grid.coordinates(counted.rank)[std::size_t(Axis::pp)])];
+    const MemoryPeak predicted = memory_peak(program);
+    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
+    EXPECT_EQ(counted.arena, program.arena_bytes) << "rank " << counted.rank;
+    for (std::size_t role = 0; role < kTensorRoles; ++role) {
+      EXPECT_EQ(counted.by_role[role], predicted.by_role[role])
+          << "rank " << counted.rank << ", " << to_text(TensorRole(role));
+    }
+  }
+}
+
+/// Vocabulary rows beyond the serial ones are padding: nothing may flow into them.
+void drop_padding(std::vector<float>& gradient, std::size_t real) {
+  for (std::size_t i = real; i < gradient.size(); ++i) ASSERT_EQ(gradient[i], 0) << i;
+  gradient.resize(std::min(real, gradient.size()));
+}
+
+TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
+  const Draw drawn = draw(GetParam());
+  SCOPED_TRACE(describe(drawn));
+  TrainOptions options;
+  options.steps = kSteps;
+  options.warm_up_steps = 0;
+  options.keep_gradients = true;
+  const auto one = lowered(drawn.job, serial(drawn.job));
+  const TrainResult expected = train_nano(one, options, drawn.job);
+  const auto many = lowered(drawn.job, drawn.strategy);
+  const TrainResult found = train_nano(many, options, drawn.job);
+
+  expect_predicted_bytes(many, found.measured);
+  ASSERT_EQ(found.measured.losses.size(), kSteps);
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    const double loss = expected.measured.losses[step];
+    const double norm = expected.measured.gradient_norms[step];
+    EXPECT_GT(loss, 0);
+    EXPECT_GT(norm, 0);
+    EXPECT_NEAR(found.measured.losses[step], loss, kTolerance * loss) << step;
+    EXPECT_NEAR(found.measured.gradient_norms[step], norm, kTolerance * norm) << step;
+  }
+  const WholeTensors serial_gradients = put_together(one, expected.gradients, true, 0);
+  WholeTensors gradients = put_together(many, found.gradients, true, kTolerance);
+  EXPECT_EQ(gradients.size(), serial_gradients.size());
+  for (const auto& [name, gradient] : serial_gradients) {
+    ASSERT_TRUE(gradients.contains(name)) << name.first << " of layer " << name.second;
+    SCOPED_TRACE(name.first + " of layer " + std::to_string(name.second));
+    drop_padding(gradients.at(name), gradient.size());
+    EXPECT_LE(relative_distance(gradients.at(name), gradient), kTolerance);
+  }
+}
+
+/// Of every rank, its own simulation or that of the rank that stands for it.
+struct RankTotals {
+  Picoseconds first{std::int64_t{1} << 60}, last, busy;
+  Bytes peak;
+  bool operator==(const RankTotals&) const = default;
+};
+
+std::vector<RankTotals> totals(const Simulation& simulation) {
+  std::map<std::int64_t, RankTotals> simulated;
+  for (const Interval& interval : simulation.timeline.intervals) {
+    RankTotals& rank = simulated[interval.rank];
+    rank.first = std::min(rank.first, interval.begin);
+    rank.last = std::max(rank.last, interval.end);
+    rank.busy += interval.end - interval.begin;
+  }
+  for (const RankMemory& memory : simulation.timeline.memory) {
+    simulated[memory.rank].peak = memory.peak;
+  }
+  std::vector<RankTotals> by_rank;
+  for (const std::int64_t rank : simulation.represented_by) by_rank.push_back(simulated.at(rank));
+  return by_rank;
+}
+
+TEST_P(Drawn, IsSimulatedAlikeFoldedAndUnfolded) {
+  const Draw drawn = draw(GetParam());
+  const auto programs = lowered(drawn.job, drawn.strategy);
+  for (std::uint64_t placed = 0; placed < 4; ++placed) {
+    const Cluster cluster = draw_cluster(GetParam() * 4 + placed);
+    SCOPED_TRACE(describe(drawn) + cluster_text(cluster));
+    const CostModel costs(cluster, std::nullopt, bundled_framework());
+    const Simulation folded = simulate(programs, costs, Folding::folded);
+    const Simulation unfolded = simulate(programs, costs, Folding::unfolded);
+    EXPECT_GT(folded.step_time.value(), 0);
+    EXPECT_EQ(folded.step_time.value(), unfolded.step_time.value());
+    EXPECT_EQ(totals(folded), totals(unfolded));
+    EXPECT_EQ(std::int64_t(totals(unfolded).size()), drawn.devices);
+  }
+}
+
+/// Every value of a switch occurs among 300 draws: none is drawn in vain.
+TEST(Draws, CoverTheSwitches) {
+  std::map<std::string, std::set<std::string>> values;
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const Draw drawn = draw(seed);
+    std::string summary = strategy_summary(drawn.strategy);
+    for (std::size_t at = 0; at < summary.size();) {
+      const std::size_t end = std::min(summary.find(' ', at), summary.size());
+      const std::string field = summary.substr(at, end - at);
+      const std::size_t equals = field.find('=');
+      values[field.substr(0, equals)].insert(field.substr(equals + 1));
+      at = end + 1;
+    }
+    EXPECT_EQ(grid_of(drawn.strategy).world_size(), drawn.devices);
+  }
+  for (const char* field : {"mp", "pp", "dp", "sharding_degree"}) {
+    EXPECT_GE(values[field].size(), 4u) << field;
+  }
+  EXPECT_EQ(values["recompute"], (std::set<std::string>{"none", "selective", "full"}));
+  EXPECT_GE(values["micro_batch"].size(), 4u);
+  EXPECT_GE(values["grad_bucket_bytes"].size(), 8u);
+  EXPECT_GE(values["send_slots"].size(), 3u);
+  EXPECT_GE(values["layer_split"].size(), 8u);
+}
+
+}  // namespace
+}  // namespace plimsoll
