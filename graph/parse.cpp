@@ -389,13 +389,13 @@ void parse_routine_line(Line line, Routine& routine) {
   }
 }
 
-/// Calls visit(line) for each line that is not empty.
+/// Calls visit(line) for each line that is not empty and no comment (# ...).
 template <class Visit>
 void for_each_line(std::string_view text, const std::string& file, Visit&& visit) {
   std::size_t number = 0;
   for (const std::string& line_text : split(text, '\n')) {
     Line line(line_text, file, ++number);
-    if (!line.empty()) visit(line);
+    if (!line.empty() && !line.starts_with("#")) visit(line);
   }
 }
 

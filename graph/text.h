@@ -1,5 +1,6 @@
 // Text form of Graph and Program: what `planner passes` prints and golden tests hold.
-// parse(print(x)) == x for every value that verifies. Parsers throw InputError with FILE:LINE.
+// parse(print(x)) == x for every value that verifies. Lines that start with "# " are comments.
+// Parsers throw InputError with FILE:LINE.
 #pragma once
 
 #include <string>

@@ -39,7 +39,7 @@ constexpr std::array<GraphPass, 8> kPasses = {{
 void observe(const StageObserver& observer, std::string_view stage, const Graph& graph) {
   const Verdict verdict = verify(graph);
   INVARIANT(bool(verdict), "after " + std::string(stage) + ": " + verdict.reason());
-  if (observer) observer(stage, [&] { return print(graph); });
+  if (observer) observer(stage, [&](std::optional<std::int64_t>) { return print(graph); });
 }
 
 void observe(const StageObserver& observer, std::string_view stage,
@@ -51,7 +51,11 @@ void observe(const StageObserver& observer, std::string_view stage,
               "after " + std::string(stage) + ": " + program.name + ": " + verdict.reason());
   }
   if (!observer) return;
-  observer(stage, [&] {
+  observer(stage, [&](std::optional<std::int64_t> rank) {
+    if (rank) {
+      const Coordinates at = programs[0].grid.coordinates(*rank);
+      return print(programs[std::size_t(at[std::size_t(Axis::pp)])]);
+    }
     std::string text;
     for (const Program& program : programs) text += print(program);
     return text;
@@ -99,7 +103,7 @@ std::vector<Program> lower(const PassContext& context, const StageObserver& obse
   const Graph graph = lower_graph(context, observer);
   const std::int64_t alignment = arena_alignment(context.job, context.strategy);
   const CutGraph cut = cut_blocks(graph, alignment);
-  if (observer) observer("cut_blocks", [&] { return print(cut); });
+  if (observer) observer("cut_blocks", [&](std::optional<std::int64_t>) { return print(cut); });
   std::vector<Program> programs;
   for (std::int64_t stage = 0; stage < context.strategy.pp; ++stage) {
     programs.push_back(schedule_stage(graph, cut, context, stage, alignment));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,9 +35,11 @@ std::span<const GraphPass> graph_passes();
 /// "plan_memory".
 std::vector<std::string> stage_names();
 
-/// Called after every stage with its name and its text form on demand.
-using StageObserver =
-    std::function<void(std::string_view stage, const std::function<std::string()>& text)>;
+/// The text form of a stage, on demand: of the Program of one rank's class, or of all classes. Up
+/// to cut_blocks all ranks share one Graph.
+using StageText = std::function<std::string(std::optional<std::int64_t> rank)>;
+/// Called after every stage with its name and text.
+using StageObserver = std::function<void(std::string_view stage, const StageText& text)>;
 
 /// How much is proven about the Programs; Graphs are always verified, after every pass.
 enum class Proof : std::uint8_t {

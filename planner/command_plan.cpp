@@ -86,10 +86,7 @@ ExitCode run_space(const SpaceOptions& options) {
   Job job;
   if (options.target.cluster.empty()) {
     job = load_job(options.target);
-    const Framework framework = options.target.framework.empty()
-                                    ? bundled_framework()
-                                    : framework_by_name(options.target.framework);
-    summary.space = enumerate(job, framework, devices, fixed);
+    summary.space = enumerate(job, load_framework(options.target), devices, fixed);
   } else {
     const Target target = load_target(options.target);
     job = target.job;

@@ -37,7 +37,12 @@ struct Target {
 };
 
 Job load_job(const TargetOptions& options);
+/// By name, else by the kind of device of the cluster file, else the bundled one.
+Framework load_framework(const TargetOptions& options);
 Target load_target(const TargetOptions& options);
+/// Text or file. Throws InfeasibleError where it is not legal on so many devices, saying why.
+Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
+                        std::int64_t devices);
 CostModel cost_model(const Target& target);
 /// "GPT on 2 devices of CLUSTER; framework ...; calibration ...": the first line of every result.
 std::string headline(const Target& target, std::int64_t devices, bool oversubscribed);
@@ -80,10 +85,11 @@ struct SimulateOptions {
 ExitCode run_simulate(const SimulateOptions& options);
 
 struct PassesOptions {
-  TargetOptions target;  ///< job, framework and global batch only
+  TargetOptions target;  ///< without calibration; without cluster the framework is the bundled one
   std::string strategy;
-  std::string stage;  ///< empty: an overview of all stages
-  bool list = false;  ///< names only; needs neither job nor strategy
+  std::string before, after;         ///< a stage; both empty: an overview of all
+  std::optional<std::int64_t> rank;  ///< of the Programs, that of its class; absent: all
+  bool list = false;                 ///< names only; needs neither job nor strategy
 };
 ExitCode run_passes(const PassesOptions& options);
 

@@ -113,10 +113,15 @@ void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("passes", "show what each pass makes of a job");
   add_job(command, options.target, false);
   command.add_option("STRATEGY", options.strategy, "\"mp=2,pp=2\" or a JSON file");
-  command.add_option("--stage", options.stage, "print the text form after this stage");
+  CLI::Option* before =
+      command.add_option("--before", options.before, "print the text form before this stage");
+  command.add_option("--after", options.after, "print the text form after this stage")
+      ->excludes(before);
+  command.add_option("--rank", options.rank, "print the Program of this rank's class only")
+      ->check(integers(0, kMostDevices - 1));
   command.add_flag("--list", options.list, "name the stages and leave");
-  command.add_option("--framework", options.target.framework,
-                     "how ops run; default: the bundled runtime");
+  command.add_option("--cluster", options.target.cluster, "cluster file: for its framework only");
+  add_framework(command, options.target);
   command.callback([&] {
     if (!options.list && options.strategy.empty()) {
       throw CLI::RequiredError("JOB and STRATEGY (or --list)");

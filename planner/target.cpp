@@ -51,6 +51,12 @@ Job load_job(const TargetOptions& options) {
   return job;
 }
 
+Framework load_framework(const TargetOptions& options) {
+  if (!options.framework.empty()) return framework_by_name(options.framework);
+  if (options.cluster.empty()) return bundled_framework();
+  return default_framework(read_cluster(options.cluster).device.kind);
+}
+
 Target load_target(const TargetOptions& options) {
   Target target;
   target.job = load_job(options);
@@ -67,6 +73,18 @@ Target load_target(const TargetOptions& options) {
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                : framework_by_name(options.framework);
   return target;
+}
+
+Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
+                        std::int64_t devices) {
+  const Strategy strategy = parse_strategy(text);
+  Verdict verdict = legal(job, strategy, devices);
+  if (verdict) verdict = legal(framework, strategy);
+  if (!verdict) {
+    throw InfeasibleError(fmt::format("{} cannot run as {}: {}", job.name,
+                                      strategy_summary(strategy), verdict.reason()));
+  }
+  return strategy;
 }
 
 CostModel cost_model(const Target& target) {

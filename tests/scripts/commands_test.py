@@ -159,8 +159,16 @@ def bad_command_lines(cases):
     cases.judge("flag before the command", planner("-x", "plan", NANO), USAGE, ["unknown flag -x"])
     cases.judge("no command", planner(), USAGE, ["subcommand"])
     cases.judge("missing --cluster", planner("plan", NANO, "--devices", 2), USAGE, ["--cluster"])
-    cases.judge("unknown stage", planner("passes", NANO, "mp=1", "--stage", "backwards"), USAGE,
-                ["backwards", "backward"])
+    for flag in ("--before", "--after"):
+        cases.judge("unknown stage", planner("passes", NANO, "mp=1", flag, "backwards"), USAGE,
+                    [flag, "backwards", "backward"])
+    cases.judge("before the first", planner("passes", NANO, "mp=1", "--before", "forward"), USAGE,
+                ["--before forward"])
+    cases.judge("two stages", planner("passes", NANO, "mp=1", "--before", "backward", "--after",
+                                      "backward"), USAGE, ["--before", "--after"])
+    for rank in (2, -1, "x"):
+        cases.judge(f"rank {rank}", planner("passes", NANO, "mp=2", "--rank", rank), USAGE,
+                    ["--rank", str(rank)])
 
 
 def other_commands(cases):
@@ -295,7 +303,7 @@ def full_disks(cases, plan, measured):
                     ("plan", NANO, *machine, "--fix", "mp=2"),
                     ("plan", NANO, *machine, "--fix", "mp=2", "--json"),
                     ("simulate", NANO, "mp=2", *machine), ("passes", "--list"),
-                    ("passes", NANO, "mp=2"), ("passes", NANO, "mp=2", "--stage", "backward"),
+                    ("passes", NANO, "mp=2"), ("passes", NANO, "mp=2", "--after", "backward"),
                     ("check", plan), ("check", plan, "--json"), ("compare", plan, measured),
                     ("compare", plan, measured, "--json"), ("--help",), ("run", "--help"),
                     ("run", plan, "--data", TEXT, "--steps", 4),
