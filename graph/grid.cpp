@@ -37,9 +37,9 @@ std::int64_t Grid::rank(const Coordinates& at) const {
 std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset) {
   Coordinates at = grid.coordinates(rank);
   std::int64_t& stage = at[std::size_t(Axis::pp)];
-  stage += stage_offset;
-  INVARIANT(stage >= 0 && stage < grid[Axis::pp] && stage_offset != 0,
-            "a transfer to a stage that does not exist");
+  const std::int64_t stages = grid[Axis::pp];
+  INVARIANT(stage_offset % stages != 0, "a transfer to the stage itself");
+  stage = ((stage + stage_offset) % stages + stages) % stages;
   return grid.rank(at);
 }
 

@@ -53,7 +53,8 @@ struct Group {
   auto operator<=>(const Group&) const = default;
 };
 
-/// The rank that differs from `rank` by `stage_offset` stages; that stage must exist.
+/// The rank that is `stage_offset` stages further, round the pipeline: behind the last stage comes
+/// the first (interleaved schedules send there). Not a multiple of the stages.
 std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset);
 
 /// Members in ascending rank order. `rank` must be one of them for pipeline_ends.

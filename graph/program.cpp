@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 18> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 19> kSlotKinds = {"parameters",
                                                          "resident_parameters",
                                                          "gradients",
                                                          "tied_parameters",
@@ -16,6 +16,7 @@ constexpr std::array<std::string_view, 18> kSlotKinds = {"parameters",
                                                          "input_gradient",
                                                          "output_gradient",
                                                          "saved",
+                                                         "saved_for_weights",
                                                          "deferred",
                                                          "scalars",
                                                          "parameter_arena",

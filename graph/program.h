@@ -41,9 +41,10 @@ enum class SlotKind : std::uint8_t {
   input,
   output,
   input_gradient,
-  output_gradient,  ///< borders of the block
-  saved,            ///< saved-for-backward bundle
-  deferred,         ///< what the weight-gradient routine reads of the input-gradient routine
+  output_gradient,    ///< borders of the block
+  saved,              ///< saved-for-backward bundle
+  saved_for_weights,  ///< the part of it that the weight-gradient routine reads, if there is one
+  deferred,           ///< what the weight-gradient routine reads of the input-gradient routine
   scalars,
   parameter_arena,
   master_parameter_arena,  ///< mixed precision: the f32 parameters this rank updates

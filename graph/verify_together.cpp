@@ -17,6 +17,7 @@ namespace {
 struct MeetingKey {
   std::int64_t from = 0, to = 0;  ///< a transfer's stages; a collective's first and last stage
   bool transfer = false;
+  bool backward = false;  ///< a transfer to an earlier stage, which may be the same pair of ranks
   Group group;
   std::size_t count = 0;
   auto operator<=>(const MeetingKey&) const = default;
@@ -142,9 +143,11 @@ class HappensBefore {
     std::int64_t expected = 1;
     OpKind kind = op.kind;
     if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {
-      const std::int64_t peer = program.stage + transfer->stage_offset;
-      if (peer < 0 || peer >= stages) return Verdict::no("a transfer reaches outside the pipeline");
+      const std::int64_t offset = transfer->stage_offset;
+      const std::int64_t peer = ((program.stage + offset) % stages + stages) % stages;
+      if (peer == program.stage) return Verdict::no("a transfer ends where it begins");
       key.transfer = true;
+      key.backward = op.kind == OpKind::send ? offset < 0 : offset > 0;
       key.from = op.kind == OpKind::send ? program.stage : peer;
       key.to = op.kind == OpKind::send ? peer : program.stage;
       expected = 2;

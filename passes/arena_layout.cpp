@@ -1,33 +1,46 @@
 #include "passes/arena_layout.h"
 
+#include <span>
+
+#include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
 
 namespace plimsoll {
 
 namespace {
 
-std::vector<Instance> instances_of(const Graph& graph, const Job& job, const Strategy& strategy,
-                                   std::int64_t stage) {
-  const std::vector<std::int64_t> layers = layers_per_stage(job, strategy);
+/// Appends the instances of one part of the model.
+void add_part(const Graph& graph, std::span<const std::int64_t> layers_per_part, std::int64_t part,
+              std::vector<Instance>& into) {
+  const bool first_part = part == 0, last_part = part + 1 == std::int64_t(layers_per_part.size());
   std::int64_t first = 0;
-  for (std::int64_t s = 0; s < stage; ++s) first += layers[std::size_t(s)];
-  const std::int64_t last = first + layers[std::size_t(stage)];
-  std::vector<Instance> instances;
+  for (std::int64_t p = 0; p < part; ++p) first += layers_per_part[std::size_t(p)];
+  const std::int64_t last = first + layers_per_part[std::size_t(part)];
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
     switch (graph.blocks[b].kind) {
       case BlockKind::embedding:
-        if (stage == 0) instances.push_back({BlockId(b), 0, 0});
+        if (first_part) into.push_back({BlockId(b), 0, 0});
         break;
       case BlockKind::layer:
         for (std::int64_t layer = first; layer < last; ++layer)
-          instances.push_back({BlockId(b), layer, 0});
+          into.push_back({BlockId(b), layer, 0});
         break;
       case BlockKind::head:
-        if (stage == strategy.pp - 1) instances.push_back({BlockId(b), 0, 0});
+        if (last_part) into.push_back({BlockId(b), 0, 0});
         break;
     }
   }
-  return instances;
+}
+
+void add_instances(const Graph& graph, const PassContext& context, std::int64_t stage,
+                   ArenaLayout& layout) {
+  const Strategy& strategy = context.strategy;
+  const std::vector<std::int64_t> layers = layers_per_part(context.job, strategy);
+  for (std::int64_t chunk = 0; chunk < strategy.virtual_stages; ++chunk) {
+    const std::size_t begin = layout.instances.size();
+    add_part(graph, layers, part_of(strategy.pp, stage, chunk), layout.instances);
+    layout.chunks.emplace_back(begin, layout.instances.size());
+  }
 }
 
 Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int64_t offset,
@@ -78,7 +91,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
   const Strategy& strategy = context.strategy;
   ArenaLayout layout;
   layout.parameter_type = context.job.precision;
-  layout.instances = instances_of(graph, context.job, strategy, stage);
+  add_instances(graph, context, stage, layout);
   const std::optional<TensorId> tied = tied_owner(graph);
   std::vector<std::int64_t> ends;  // of each segment, padding included
   const auto add = [&](TensorId id, std::size_t instance, std::int64_t offset, double norm_share) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -11,7 +12,7 @@
 
 namespace plimsoll {
 
-/// One instance of a block on a stage, in chain order.
+/// One instance of a block on a stage.
 struct Instance {
   BlockId block;
   std::int64_t layer = 0;  ///< index of the instance within its block, over the whole model
@@ -19,7 +20,9 @@ struct Instance {
 };
 
 struct ArenaLayout {
-  std::vector<Instance> instances;
+  std::vector<Instance> instances;  ///< chunk by chunk, each in chain order
+  /// Of each chunk of the stage: its first instance and the one after its last.
+  std::vector<std::pair<std::size_t, std::size_t>> chunks;
   std::vector<Segment> segments;
   /// Instance that produces the gradient of each segment (index into instances) and its parameter.
   std::vector<std::size_t> producer;
@@ -32,9 +35,9 @@ struct ArenaLayout {
   DType parameter_type = DType::f32;
 };
 
-/// Instances in reverse chain order, so that gradients become complete from front to back and
-/// buckets are contiguous. A bucket closes before it would exceed `limit`; a larger parameter is
-/// alone (as in DeepSpeed and PyTorch DDP). A framework that does not overlap reductions with
+/// Bundles in reverse order of the instances, so that gradients become complete from front to back
+/// and buckets are contiguous. A bucket closes before it would exceed `limit`; a larger parameter
+/// is alone (as in DeepSpeed and PyTorch DDP). A framework that does not overlap reductions with
 /// backward has one bucket, and beside it that of a parameter that two stages share.
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
                            std::int64_t stage, std::int64_t alignment);

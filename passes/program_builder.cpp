@@ -69,13 +69,20 @@ std::size_t ProgramBuilder::add_call(RoutineId routine, std::optional<std::int64
   return index;
 }
 
-std::size_t ProgramBuilder::port_of(std::size_t call, SlotKind kind, Bytes offset) const {
+std::optional<std::size_t> ProgramBuilder::find_port(std::size_t call, SlotKind kind,
+                                                     Bytes offset) const {
   const Routine& routine = program.at(program.calls[call].routine);
   for (std::size_t i = 0; i < routine.ports.size(); ++i) {
     const Place& place = routine.places[routine.ports[i].tensor.index()];
     if (place.slot && routine.slots[*place.slot].kind == kind && place.offset == offset) return i;
   }
-  INVARIANT(false, "routine " + routine.name + " has no such port");
+  return std::nullopt;
+}
+
+std::size_t ProgramBuilder::port_of(std::size_t call, SlotKind kind, Bytes offset) const {
+  const auto found = find_port(call, kind, offset);
+  INVARIANT(found, "routine " + program.at(program.calls[call].routine).name + " has no such port");
+  return *found;
 }
 
 Program ProgramBuilder::finish() {

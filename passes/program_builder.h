@@ -1,7 +1,9 @@
 // Grows one Program: routines, buffers whose ends become known later, calls with their frames.
 #pragma once
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,8 @@ class ProgramBuilder {
   /// Alive from call `begin`; `end` is set when its last use is known (0 until then).
   BufferId add_buffer(std::string name, TensorRole role, Bytes bytes, std::size_t begin,
                       std::size_t end = 0);
+  /// The buffer is used by a call before `end`.
+  void extend(BufferId id, std::size_t end) { buffer(id).end = std::max(buffer(id).end, end); }
   BufferId add_persistent(std::string name, TensorRole role, Bytes bytes);
 
   /// Also acquires the routine's frame for the call.
@@ -35,7 +39,9 @@ class ProgramBuilder {
                        std::optional<std::int64_t> micro_batch, std::vector<Binding> bindings,
                        std::vector<Wait> waits);
 
-  /// The port of `call` whose tensor lies at `offset` of the slot of this kind.
+  /// The port of `call` whose tensor lies at `offset` of the slot of this kind, if it has one.
+  std::optional<std::size_t> find_port(std::size_t call, SlotKind kind, Bytes offset) const;
+  /// The same; it must have one.
   std::size_t port_of(std::size_t call, SlotKind kind, Bytes offset = Bytes(0)) const;
 
   /// Buffers without an end live to the end of the step.

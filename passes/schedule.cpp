@@ -4,19 +4,24 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
+#include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
+#include "passes/stage_transfers.h"
 #include "passes/step_collectives.h"
 
 namespace plimsoll {
 
 namespace {
 
-/// Sends in flight in one direction: a slot is free again once the host has waited for its send.
-struct SendQueue {
-  std::vector<std::size_t> sends;  ///< call of each send
-  std::vector<BufferId> payloads;
+/// One routine of one instance for one micro-batch, about to be called.
+struct Use {
+  const Action& action;
+  std::size_t instance = 0;  ///< index into ArenaLayout::instances
+  const Routine& routine;
 };
 
 class StageScheduler {
@@ -27,9 +32,9 @@ class StageScheduler {
         cut_(cut),
         context_(context),
         stage_(stage),
-        stages_(context.strategy.pp),
         layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
-        collectives_(graph, context, layout_, arenas_, build_) {
+        collectives_(graph, context, layout_, arenas_, build_),
+        transfers_(context, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
     program_.stage = stage;
@@ -43,19 +48,12 @@ class StageScheduler {
 
   Program run() {
     add_persistent_buffers();
-    for (const Instance& instance : layout_.instances) {
-      const auto [found, fresh] = routines_.try_emplace(instance.block);
-      if (!fresh) continue;
-      found->second.forward = build_.add_routine(cut_.blocks[instance.block.index()].forward);
-      found->second.backward = build_.add_routine(cut_.blocks[instance.block.index()].backward);
-    }
+    for (const Instance& instance : layout_.instances) add_routines(instance);
     last_compute_ = arena_call(cut_.begin_step);
     collectives_.begin_step(last_compute_);
-    one_f_one_b();
-    const std::vector<std::size_t> reductions = collectives_.finish_gradients(last_compute_);
-    const std::size_t update = arena_call(cut_.optimizer);
-    for (std::size_t call : reductions) program_.calls[update].waits.push_back({call, {}});
-    collectives_.end_step(update);
+    run_actions();
+    update(collectives_.finish_gradients(last_compute_));
+    transfers_.finish();
     return build_.finish();
   }
 
@@ -81,21 +79,24 @@ class StageScheduler {
     }
   }
 
-  // ---- block instances ----
+  // ---- what other passes decide about a call of an instance ----
 
-  /// What one micro-batch keeps between the calls of a stage, by instance.
-  struct InFlight {
-    std::vector<BufferId> input, saved;
-    std::vector<Wait> waits_for_input, waits_for_gradient;
-    BufferId output_gradient;
-  };
-
-  static bool has_slot(const Routine& routine, SlotKind kind) {
-    return std::any_of(routine.slots.begin(), routine.slots.end(),
-                       [&](const Slot& slot) { return slot.kind == kind; });
+  /// The routines that an instance runs.
+  const CutBlock& cut_of(const Instance& instance) const {
+    return cut_.blocks[instance.block.index()];
   }
 
-  Binding bind_slot(SlotKind kind, const Instance& instance) const {
+  /// Before the call: may add calls of its own (gathers); what this one waits for.
+  std::vector<Wait> before(const Use& use) {
+    const bool first = use.action.kind == ActionKind::forward && use.action.micro_batch == 0;
+    if (!first) return {};
+    return collectives_.parameter_waits(use.instance,
+                                        has_slot(use.routine, SlotKind::tied_parameters));
+  }
+
+  /// Memory of a slot that lives longer than a micro-batch's forward and backward.
+  Binding bind_slot(SlotKind kind, const Use& use) const {
+    const Instance& instance = layout_.instances[use.instance];
     const Bytes parameter = bytes_of(layout_.parameter_type), gradient = bytes_of(kGradientType);
     switch (kind) {
       case SlotKind::parameters:
@@ -113,176 +114,207 @@ class StageScheduler {
     }
   }
 
-  /// The role of a border buffer: what the next instance's backward still reads is saved for it.
-  TensorRole border_role(std::size_t instance) const {
-    if (instance + 1 == layout_.instances.size()) return TensorRole::communication;  // a send slot
-    const CutBlock& next = cut_.blocks[layout_.instances[instance + 1].block.index()];
-    return has_slot(next.backward, SlotKind::input) ? TensorRole::saved : TensorRole::activation;
+  /// After the call: may add calls of its own.
+  void after(const Use& use, std::size_t call) {
+    const Instance& instance = layout_.instances[use.instance];
+    const bool forward = use.action.kind == ActionKind::forward;
+    if (forward && graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
+    if (!forward) {
+      const bool last = --gradient_calls_left_[use.instance] == 0;
+      collectives_.wrote_gradients(use.instance, use.action.kind, call, last);
+    }
   }
 
-  /// Before a send slot is written again, the host waits for the send that used it.
-  std::vector<Wait> reuse_slot(SendQueue& queue) {
-    const auto slots = std::size_t(context_.strategy.send_slots);
-    if (queue.sends.size() < slots) return {};
-    const std::size_t oldest = queue.sends.size() - slots;
-    build_.buffer(queue.payloads[oldest]).end = build_.next_call();
-    return {{queue.sends[oldest], {}}};
+  /// Once all gradients are summed.
+  void update(const std::vector<std::size_t>& reductions) {
+    const std::size_t update = arena_call(cut_.optimizer);
+    for (std::size_t call : reductions) program_.calls[update].waits.push_back({call, {}});
+    collectives_.end_step(update);
   }
 
-  void transfer_out(SendQueue& queue, OpKind kind, Stream stream, std::int64_t offset,
-                    BufferId payload, std::size_t producer, SlotKind port,
-                    std::int64_t micro_batch) {
-    const RoutineId routine = transfer_routine(kind, stream, offset, build_.buffer(payload).bytes);
-    const std::size_t call = build_.add_call(routine, {}, micro_batch, {{payload, {}, {}}},
-                                             {{producer, build_.port_of(producer, port)}});
-    queue.sends.push_back(call);
-    queue.payloads.push_back(payload);
+  // ---- actions ----
+
+  /// Per instance of a chunk: the buffers that one micro-batch keeps between calls.
+  using Kept = std::map<SlotKind, BufferId>;
+
+  static bool has_slot(const Routine& routine, SlotKind kind) {
+    return std::any_of(routine.slots.begin(), routine.slots.end(),
+                       [&](const Slot& slot) { return slot.kind == kind; });
   }
 
-  /// Posts a receive; returns the buffer and adds the wait for it. Its memory may have been that of
-  /// computation issued before, which must be over before data arrives.
-  BufferId transfer_in(Stream stream, std::int64_t offset, Bytes bytes, const std::string& name,
-                       std::int64_t micro_batch, std::vector<Wait>& waits) {
-    const BufferId payload =
-        build_.add_buffer(name, TensorRole::communication, bytes, build_.next_call());
-    const RoutineId routine = transfer_routine(OpKind::recv, stream, offset, bytes);
-    const std::size_t call =
-        build_.add_call(routine, {}, micro_batch, {{payload, {}, {}}}, {{last_compute_, {}}});
-    waits.push_back({call, {}});
-    return payload;
+  void add_routines(const Instance& instance) {
+    const auto [found, fresh] = routines_.try_emplace(instance.block);
+    if (!fresh) return;
+    found->second.forward = build_.add_routine(cut_of(instance).forward);
+    found->second.backward = build_.add_routine(cut_of(instance).backward);
   }
 
-  void forward(std::int64_t micro_batch) {
-    InFlight& flight = in_flight_[std::size_t(micro_batch)];
-    const std::size_t count = layout_.instances.size();
-    flight.input.resize(count);
-    flight.saved.resize(count);
-    BufferId border;
+  /// The routine of an instance in an action; none where that action has nothing to do.
+  std::optional<RoutineId> routine_of(ActionKind kind, const Instance& instance) const {
+    const BlockRoutines& routines = routines_.at(instance.block);
+    return kind == ActionKind::forward ? routines.forward : routines.backward;
+  }
+
+  void run_actions() {
+    const Strategy& strategy = context_.strategy;
+    const std::vector<Action> actions = pipeline_order(
+        strategy.schedule, strategy.pp, stage_, strategy.virtual_stages, program_.micro_batches);
+    gradient_calls_left_.resize(layout_.instances.size());
+    for (const Action& action : actions) {
+      if (action.kind == ActionKind::forward) continue;
+      const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+      for (std::size_t i = begin; i < end; ++i) {
+        if (routine_of(action.kind, layout_.instances[i])) ++gradient_calls_left_[i];
+      }
+    }
+    bool after_forward = false;
+    for (const Action& action : actions) {
+      const bool is_forward = action.kind == ActionKind::forward;
+      is_forward ? forward(action) : backward(action, after_forward);
+      after_forward = is_forward;
+    }
+  }
+
+  bool is_first_part(const Action& action) const { return stage_ == 0 && action.chunk == 0; }
+  bool is_last_part(const Action& action) const {
+    return stage_ + 1 == context_.strategy.pp &&
+           action.chunk + 1 == context_.strategy.virtual_stages;
+  }
+
+  std::vector<Kept>& kept_of(const Action& action) {
+    return kept_[{action.chunk, action.micro_batch}];
+  }
+
+  const Block& block_of(std::size_t instance) const {
+    return graph_.at(layout_.instances[instance].block);
+  }
+
+  void forward(const Action& action) {
+    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    std::vector<Kept>& kept = kept_of(action);
+    kept.resize(end - begin);
     std::vector<Wait> waits;
-    if (stage_ > 0) {
-      border = transfer_in(Stream::recv_previous, -1, border_bytes(0), "received_activation",
-                           micro_batch, waits);
+    if (!is_first_part(action)) {
+      const Bytes bytes = bytes_of(graph_.at(*block_of(begin).input));
+      const auto received =
+          transfers_.receive(Direction::activation, bytes, action.micro_batch, last_compute_);
+      kept[0][SlotKind::input] = received.payload;
+      waits = {received.arrived};
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      const Instance& instance = layout_.instances[i];
-      const Routine& routine = cut_.blocks[instance.block.index()].forward;
-      const bool sends = i + 1 == count && stage_ + 1 < stages_;
-      if (sends) {
-        const std::vector<Wait> reuse = reuse_slot(sent_activations_);
-        waits.insert(waits.end(), reuse.begin(), reuse.end());
-      }
-      if (micro_batch == 0) {
-        const std::vector<Wait> gathered =
-            collectives_.parameter_waits(i, has_slot(routine, SlotKind::tied_parameters));
-        waits.insert(waits.end(), gathered.begin(), gathered.end());
-      }
-      flight.input[i] = border;
-      std::vector<Binding> bindings;
-      for (const Slot& slot : routine.slots) {
-        if (slot.kind == SlotKind::input) {
-          bindings.push_back({border, {}, {}});
-        } else if (slot.kind == SlotKind::output) {
-          border = build_.add_buffer(sends ? "sent_activation" : "border", border_role(i),
-                                     slot.bytes, build_.next_call());
-          bindings.push_back({border, {}, {}});
-        } else if (slot.kind == SlotKind::saved) {
-          flight.saved[i] =
-              build_.add_buffer("saved", TensorRole::saved, slot.bytes, build_.next_call());
-          bindings.push_back({flight.saved[i], {}, {}});
-        } else {
-          bindings.push_back(bind_slot(slot.kind, instance));
-        }
-      }
-      const std::size_t call = build_.add_call(routines_.at(instance.block).forward, instance.layer,
-                                               micro_batch, std::move(bindings), std::move(waits));
-      last_compute_ = call;
-      waits.clear();
-      if (has_slot(routine, SlotKind::input)) build_.buffer(flight.input[i]).end = call + 1;
-      if (sends) {
-        transfer_out(sent_activations_, OpKind::send, Stream::send_next, 1, border, call,
-                     SlotKind::output, micro_batch);
-      }
-      if (graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
+    for (std::size_t i = begin; i < end; ++i) {
+      const bool sends = i + 1 == end && !is_last_part(action);
+      call_instance(action, i, kept[i - begin], std::exchange(waits, {}), sends);
+      if (i + 1 < end) kept[i + 1 - begin][SlotKind::input] = kept[i - begin][SlotKind::output];
     }
-    if (last_head_ && micro_batch + 1 == program_.micro_batches)
+    if (last_head_ && is_last_part(action) && action.micro_batch + 1 == program_.micro_batches) {
       collectives_.reduce_loss(*last_head_);
+    }
   }
 
-  Bytes border_bytes(std::size_t instance) const {
-    return bytes_of(graph_.at(*graph_.at(layout_.instances[instance].block).input));
-  }
-
-  void backward(std::int64_t micro_batch) {
-    InFlight& flight = in_flight_[std::size_t(micro_batch)];
-    BufferId gradient;
+  /// Backward of a chunk, or the part of it that the action says.
+  void backward(const Action& action, bool after_forward) {
+    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    std::vector<Kept>& kept = kept_of(action);
+    const bool passes_on = action.kind != ActionKind::weight_gradient;
     std::vector<Wait> waits;
-    if (stage_ + 1 < stages_) {
-      const Bytes bytes = bytes_of(graph_.at(*graph_.at(layout_.instances.back().block).output));
-      gradient = transfer_in(Stream::recv_next, 1, bytes, "received_gradient", micro_batch, waits);
+    if (passes_on) transfers_.before_backward(action, after_forward);
+    if (passes_on && !is_last_part(action)) {
+      const Bytes bytes = bytes_of(graph_.at(*block_of(end - 1).output));
+      const auto received =
+          transfers_.receive(Direction::gradient, bytes, action.micro_batch, last_compute_);
+      kept.back()[SlotKind::output_gradient] = received.payload;
+      waits.push_back(received.arrived);
+      transfers_.gradient_is_received(action);
     }
-    for (std::size_t i = layout_.instances.size(); i-- > 0;) {
-      const Instance& instance = layout_.instances[i];
-      const Routine& routine = cut_.blocks[instance.block.index()].backward;
-      const bool sends = i == 0 && stage_ > 0;
-      if (sends) {
-        const std::vector<Wait> reuse = reuse_slot(sent_gradients_);
-        waits.insert(waits.end(), reuse.begin(), reuse.end());
+    for (std::size_t i = end; i-- > begin;) {
+      const bool sends = passes_on && i == begin && !is_first_part(action);
+      Kept& own = kept[i - begin];
+      call_instance(action, i, own, std::exchange(waits, {}), sends);
+      if (passes_on && i > begin) {
+        kept[i - 1 - begin][SlotKind::output_gradient] = own[SlotKind::input_gradient];
       }
-      std::vector<Binding> bindings;
-      std::vector<BufferId> last_use;
-      const BufferId output_gradient = gradient;
-      for (const Slot& slot : routine.slots) {
-        if (slot.kind == SlotKind::input || slot.kind == SlotKind::saved ||
-            slot.kind == SlotKind::output_gradient) {
-          const BufferId used = slot.kind == SlotKind::input   ? flight.input[i]
-                                : slot.kind == SlotKind::saved ? flight.saved[i]
-                                                               : output_gradient;
-          last_use.push_back(used);
-          bindings.push_back({used, {}, {}});
-        } else if (slot.kind == SlotKind::input_gradient) {
-          gradient = build_.add_buffer(sends ? "sent_gradient" : "border_gradient",
-                                       sends ? TensorRole::communication : TensorRole::activation,
-                                       slot.bytes, build_.next_call());
-          bindings.push_back({gradient, {}, {}});
-        } else {
-          bindings.push_back(bind_slot(slot.kind, instance));
-        }
-      }
-      const std::size_t call =
-          build_.add_call(routines_.at(instance.block).backward, instance.layer, micro_batch,
-                          std::move(bindings), std::move(waits));
-      last_compute_ = call;
-      waits.clear();
-      for (BufferId id : last_use) build_.buffer(id).end = call + 1;
-      if (sends) {
-        transfer_out(sent_gradients_, OpKind::send, Stream::send_previous, -1, gradient, call,
-                     SlotKind::input_gradient, micro_batch);
-      }
-      if (micro_batch + 1 == program_.micro_batches) collectives_.gradients_complete(i, call);
     }
-    in_flight_[std::size_t(micro_batch)] = {};
+    if (action.kind != ActionKind::input_gradient) {
+      kept_.erase({action.chunk, action.micro_batch});
+    }
   }
 
-  void one_f_one_b() {
-    const std::int64_t m = program_.micro_batches;
-    in_flight_.resize(std::size_t(m));
-    const std::int64_t warm_up = std::min(m, stages_ - stage_ - 1);
-    for (std::int64_t i = 0; i < warm_up; ++i) forward(i);
-    for (std::int64_t i = warm_up; i < m; ++i) {
-      forward(i);
-      backward(i - warm_up);
-    }
-    for (std::int64_t i = m - warm_up; i < m; ++i) backward(i);
+  static void append(std::vector<Wait>& waits, const std::vector<Wait>& more) {
+    waits.insert(waits.end(), more.begin(), more.end());
   }
 
-  // ---- transfers ----
+  /// Calls the instance's routine, if this action has one, and sends its border on if it `sends`.
+  void call_instance(const Action& action, std::size_t index, Kept& kept, std::vector<Wait> waits,
+                     bool sends) {
+    const Instance& instance = layout_.instances[index];
+    const std::optional<RoutineId> id = routine_of(action.kind, instance);
+    if (!id) return;
+    const bool forward = action.kind == ActionKind::forward;
+    const Direction direction = forward ? Direction::activation : Direction::gradient;
+    const Use use{action, index, routine(action.kind, instance)};
+    append(waits, before(use));
+    if (sends) transfers_.take_slot(direction);
+    append(waits, transfers_.free_due());
+    std::vector<Binding> bindings;
+    std::vector<BufferId> used;
+    for (const Slot& slot : use.routine.slots) {
+      if (!crosses_calls(slot.kind)) {
+        bindings.push_back(bind_slot(slot.kind, use));
+        continue;
+      }
+      const auto [found, fresh] = kept.try_emplace(slot.kind);
+      if (fresh) found->second = add_crossing(slot, use);
+      used.push_back(found->second);
+      bindings.push_back({found->second, {}, {}});
+    }
+    const std::size_t call = build_.add_call(*id, instance.layer, action.micro_batch,
+                                             std::move(bindings), std::move(waits));
+    last_compute_ = call;
+    for (BufferId buffer : used) build_.extend(buffer, call + 1);
+    if (sends) {
+      const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
+      transfers_.send(direction, action, kept.at(border), {call, build_.port_of(call, border)});
+    }
+    after(use, call);
+  }
 
-  RoutineId transfer_routine(OpKind kind, Stream stream, std::int64_t offset, Bytes bytes) {
-    const bool gradient = stream == Stream::send_previous || stream == Stream::recv_next;
-    return build_.payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
-                                  gradient ? Phase::backward : Phase::forward, stream,
-                                  TensorRole::communication, context_.job.precision, bytes,
-                                  TransferParams{offset});
+  /// Slots whose memory one call of a micro-batch leaves for another.
+  static bool crosses_calls(SlotKind kind) {
+    return kind == SlotKind::input || kind == SlotKind::output || kind == SlotKind::saved ||
+           kind == SlotKind::deferred || kind == SlotKind::input_gradient ||
+           kind == SlotKind::output_gradient;
+  }
+
+  const Routine& routine(ActionKind kind, const Instance& instance) const {
+    const CutBlock& cut = cut_of(instance);
+    return kind == ActionKind::forward ? cut.forward : cut.backward;
+  }
+
+  BufferId add_crossing(const Slot& slot, const Use& use) {
+    const auto [begin, end] = layout_.chunks[std::size_t(use.action.chunk)];
+    const auto add = [&](const char* name, TensorRole role) {
+      return build_.add_buffer(name, role, slot.bytes, build_.next_call());
+    };
+    switch (slot.kind) {
+      case SlotKind::output:
+        if (use.instance + 1 == end) return add("sent_activation", TensorRole::communication);
+        // What the next instance's backward still reads is saved for it.
+        return add("border", reads_late(use.instance + 1, SlotKind::input)
+                                 ? TensorRole::saved
+                                 : TensorRole::activation);
+      case SlotKind::input_gradient:
+        if (use.instance == begin) return add("sent_gradient", TensorRole::communication);
+        return add("border_gradient", TensorRole::activation);
+      case SlotKind::saved:
+        return add("saved", TensorRole::saved);
+      default:
+        INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is written by nobody");
+    }
+  }
+
+  /// Whether backward of an instance reads what forward found in this slot.
+  bool reads_late(std::size_t instance, SlotKind kind) const {
+    return has_slot(cut_of(layout_.instances[instance]).backward, kind);
   }
 
   // ---- once per step ----
@@ -325,18 +357,19 @@ class StageScheduler {
   const Graph& graph_;
   const CutGraph& cut_;
   const PassContext& context_;
-  const std::int64_t stage_, stages_;
+  const std::int64_t stage_;
   const ArenaLayout layout_;
   ProgramBuilder build_;
   Program& program_ = build_.program;
   StageArenas arenas_;
   StepCollectives collectives_;
+  StageTransfers transfers_;
   struct BlockRoutines {
-    RoutineId forward, backward;
+    std::optional<RoutineId> forward, backward;
   };
   std::map<BlockId, BlockRoutines> routines_;
-  std::vector<InFlight> in_flight_;  // by micro-batch
-  SendQueue sent_activations_, sent_gradients_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
+  std::vector<std::size_t> gradient_calls_left_;                             // by instance
   std::size_t last_compute_ = 0;  // call that used the compute stream last
   std::optional<std::size_t> last_head_;
 };

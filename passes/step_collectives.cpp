@@ -84,13 +84,16 @@ std::pair<std::size_t, std::size_t> StepCollectives::segments_in(const Bucket& b
 bool StepCollectives::complete(const Bucket& bucket) const {
   const auto [first, end] = segments_in(bucket);
   for (std::size_t s = first; s < end; ++s) {
-    if (!backward_calls_.contains(layout_.producer[s])) return false;
+    if (!complete_.contains(layout_.producer[s])) return false;
   }
   return true;
 }
 
-void StepCollectives::gradients_complete(std::size_t instance, std::size_t call) {
-  backward_calls_[instance] = call;
+void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call,
+                                      bool last) {
+  gradient_calls_[instance][kind] = call;
+  if (!last) return;
+  complete_.insert(instance);
   const Op* op = first_reduction();
   if (op == nullptr || !context_.framework.overlap_grad_reduce) return;
   while (next_bucket_ < layout_.buckets.size() && !layout_.tied_bucket[next_bucket_] &&
@@ -105,11 +108,10 @@ std::vector<Wait> StepCollectives::gradient_waits(const Bucket& bucket) const {
   std::map<std::size_t, std::size_t> last_port;  // by call
   const auto [first, end] = segments_in(bucket);
   for (std::size_t s = first; s < end; ++s) {
-    const std::size_t call = backward_calls_.at(layout_.producer[s]);
-    const std::size_t port = gradient_port(call, s);
-    const auto [found, fresh] = last_port.try_emplace(call, port);
+    const auto [call, port] = gradient_wait(s);
+    const auto [found, fresh] = last_port.try_emplace(call, *port);
     const Routine& routine = build_.program.at(build_.program.calls[call].routine);
-    if (!fresh && routine.ports[port].op > routine.ports[found->second].op) found->second = port;
+    if (!fresh && routine.ports[*port].op > routine.ports[found->second].op) found->second = *port;
   }
   std::vector<Wait> waits;
   for (const auto& [call, port] : last_port) waits.push_back({call, port});
@@ -117,14 +119,17 @@ std::vector<Wait> StepCollectives::gradient_waits(const Bucket& bucket) const {
 }
 
 /// The port that says that the gradient of a segment is written: the one whose tensor lies where
-/// the segment does.
-std::size_t StepCollectives::gradient_port(std::size_t call, std::size_t segment) const {
+/// the segment does, of one of the calls that add to the instance's gradients.
+Wait StepCollectives::gradient_wait(std::size_t segment) const {
   const Instance& instance = layout_.instances[layout_.producer[segment]];
-  if (graph_.at(layout_.parameter[segment]).block != instance.block) {
-    return build_.port_of(call, SlotKind::tied_gradients);
+  const bool tied = graph_.at(layout_.parameter[segment]).block != instance.block;
+  const std::int64_t offset = tied ? 0 : layout_.segments[segment].offset - instance.base;
+  for (const auto& [kind, call] : gradient_calls_.at(layout_.producer[segment])) {
+    const SlotKind slot = tied ? SlotKind::tied_gradients : SlotKind::gradients;
+    const auto port = build_.find_port(call, slot, offset * bytes_of(kGradientType));
+    if (port) return {call, port};
   }
-  const std::int64_t offset = layout_.segments[segment].offset - instance.base;
-  return build_.port_of(call, SlotKind::gradients, offset * bytes_of(kGradientType));
+  INVARIANT(false, "nobody writes the gradient of " + layout_.segments[segment].parameter);
 }
 
 void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits) {

@@ -4,10 +4,12 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "passes/arena_layout.h"
 #include "passes/pipeline.h"
+#include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
 
 namespace plimsoll {
@@ -33,8 +35,9 @@ class StepCollectives {
   /// parameters.
   std::vector<Wait> parameter_waits(std::size_t instance, bool reads_tied) const;
 
-  /// The last micro-batch's backward of an instance is issued: posts the buckets it completed.
-  void gradients_complete(std::size_t instance, std::size_t call);
+  /// A call that adds to gradients of an instance is issued. If it is the `last` of the step, posts
+  /// the buckets that it completed.
+  void wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call, bool last);
   /// Backward is issued up to `last_compute`: posts what is left. Returns all reductions: what the
   /// update waits for.
   std::vector<std::size_t> finish_gradients(std::size_t last_compute);
@@ -53,7 +56,7 @@ class StepCollectives {
   std::pair<std::size_t, std::size_t> segments_in(const Bucket& bucket) const;
   bool complete(const Bucket& bucket) const;
   std::vector<Wait> gradient_waits(const Bucket& bucket) const;
-  std::size_t gradient_port(std::size_t call, std::size_t segment) const;
+  Wait gradient_wait(std::size_t segment) const;
   void reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits);
   void reduce_tied();
   void reduce_sharded_over_replicas();
@@ -64,7 +67,9 @@ class StepCollectives {
   const ArenaLayout& layout_;
   const StageArenas& arenas_;
   ProgramBuilder& build_;
-  std::map<std::size_t, std::size_t> backward_calls_;    // last micro-batch's, by instance
+  /// By instance: the latest call of each kind that adds to its gradients.
+  std::map<std::size_t, std::map<ActionKind, std::size_t>> gradient_calls_;
+  std::set<std::size_t> complete_;                       // instances
   std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
   std::vector<std::size_t> gathers_;                     // that overlap, by bucket
   std::size_t next_bucket_ = 0;

@@ -167,12 +167,21 @@ std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
   return job.global_batch / per_micro_batch;
 }
 
-std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy) {
+std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy) {
   if (!strategy.layer_split.empty()) return strategy.layer_split;
-  INVARIANT(strategy.pp >= 1 && strategy.pp <= job.layers,
-            "a legal strategy has 1 <= pp <= layers");
-  std::vector<std::int64_t> layers(static_cast<std::size_t>(strategy.pp), job.layers / strategy.pp);
-  for (std::int64_t i = 0; i < job.layers % strategy.pp; ++i) ++layers[static_cast<std::size_t>(i)];
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  INVARIANT(parts >= 1 && parts <= job.layers, "a legal strategy has a layer for every part");
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), job.layers / parts);
+  for (std::int64_t i = 0; i < job.layers % parts; ++i) ++layers[static_cast<std::size_t>(i)];
+  return layers;
+}
+
+std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy) {
+  const std::vector<std::int64_t> parts = layers_per_part(job, strategy);
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(strategy.pp));
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    layers[part % layers.size()] += parts[part];
+  }
   return layers;
 }
 

@@ -111,6 +111,9 @@ std::string_view to_text(Recompute recompute);
 Grid grid_of(const Strategy& strategy);
 /// micro-batches per step; legal strategies divide exactly.
 std::int64_t micro_batches(const Job& job, const Strategy& strategy);
+/// Layers of each part of the model, from its front: one part per chunk of each stage, pp x
+/// virtual_stages of them (passes/pipeline_order.h says whose they are). Resolved from layer_split.
+std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy);
 /// Layers on each stage, resolved.
 std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy);
 

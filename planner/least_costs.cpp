@@ -72,14 +72,14 @@ std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int
                                                       std::int64_t offset) const {
   INVARIANT(grid.order.back() == Axis::pp, "ranks of a stage follow each other");
   const std::int64_t ranks = grid.world_size() / grid[Axis::pp];
-  const std::tuple key(ranks, stage, offset);
+  const std::array key{ranks, grid[Axis::pp], stage, offset};
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = transfers_.find(key); known != transfers_.end()) return known->second;
   }
   std::set<GroupSpread> found;
   for (std::int64_t rank = stage * ranks; rank < (stage + 1) * ranks; ++rank) {
-    const std::int64_t peer = rank + offset * ranks;
+    const std::int64_t peer = pipeline_peer(grid, rank, offset);
     found.insert(costs_.spread(std::array{std::min(rank, peer), std::max(rank, peer)}));
   }
   const std::lock_guard lock(mutex_);

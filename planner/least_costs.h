@@ -1,9 +1,9 @@
 // Least costs: what each op of a routine takes at least, wherever in the cluster its ranks lie.
 #pragma once
 
+#include <array>
 #include <map>
 #include <mutex>
-#include <tuple>
 #include <vector>
 
 #include "base/units.h"
@@ -34,9 +34,8 @@ class LeastCosts {
   const CostModel& costs_;
   mutable std::mutex mutex_;  // guards the two maps
   mutable std::map<std::pair<Degrees, Group>, std::vector<GroupSpread>> groups_;
-  /// By ranks of a stage, stage, offset.
-  mutable std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t>, std::vector<GroupSpread>>
-      transfers_;
+  /// By ranks of a stage, stages, stage, offset.
+  mutable std::map<std::array<std::int64_t, 4>, std::vector<GroupSpread>> transfers_;
 };
 
 }  // namespace plimsoll

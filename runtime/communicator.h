@@ -46,8 +46,8 @@ class Communicator {
   virtual Ticket post_collective(OpKind kind, const Group& group, Reduction reduction, DType dtype,
                                  std::int64_t elements, std::byte* data,
                                  const CommunicationLabel& label) = 0;
-  /// To or from the rank whose pp coordinate is this one's + stage_offset. Pairs in posting order
-  /// per (sender, receiver).
+  /// To or from the rank that is stage_offset stages further, round the pipeline. Pairs in posting
+  /// order per sender, receiver and direction (to a later or to an earlier stage).
   virtual Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
                            const CommunicationLabel& label) = 0;
   virtual Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,

@@ -24,8 +24,8 @@ std::uint32_t Channels::of_group(const GroupInstance& instance,
   return number({instance.group, classes_in(instance, class_of)});
 }
 
-std::uint32_t Channels::of_transfer(std::uint32_t sender, std::uint32_t receiver) {
-  return number({std::nullopt, {sender, receiver}});
+std::uint32_t Channels::of_transfer(std::uint32_t sender, std::uint32_t receiver, bool backward) {
+  return number({std::nullopt, {sender, receiver, std::uint32_t(backward)}});
 }
 
 std::uint32_t Channels::number(Key key) {
@@ -44,8 +44,9 @@ RankChannels channels_of(const Expansion& expansion, const Topology& topology,
       result.alone.push_back(classes_in(instance, choice.class_of).size() == 1);
     } else {
       const std::uint32_t peer = choice.class_of[std::size_t(links[l].peer)];
-      result.channel.push_back(expansion.links[l].sends ? channels.of_transfer(own, peer)
-                                                        : channels.of_transfer(peer, own));
+      const Link& link = expansion.links[l];
+      result.channel.push_back(link.sends ? channels.of_transfer(own, peer, link.stage_offset < 0)
+                                          : channels.of_transfer(peer, own, link.stage_offset > 0));
       result.alone.push_back(false);
     }
   }

@@ -28,7 +28,8 @@ RankChoice choose_ranks(const Topology& topology, Folding folding);
 class Channels {
  public:
   std::uint32_t of_group(const GroupInstance& instance, std::span<const std::uint32_t> class_of);
-  std::uint32_t of_transfer(std::uint32_t sender, std::uint32_t receiver);
+  /// `backward`: to an earlier stage. Two stages send each other both activations and gradients.
+  std::uint32_t of_transfer(std::uint32_t sender, std::uint32_t receiver, bool backward);
 
  private:
   using Key = std::pair<std::optional<Group>, std::vector<std::uint32_t>>;

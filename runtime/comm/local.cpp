@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -48,10 +49,12 @@ struct Hub {
   const bool core_each;  ///< no rank needs the core that another waits on
 
   std::mutex lock;
-  std::vector<std::condition_variable> woken;                          ///< by rank
-  std::condition_variable idle;                                        ///< nobody moves data
-  std::map<std::vector<std::int64_t>, Channel> collectives;            ///< by members
-  std::map<std::pair<std::int64_t, std::int64_t>, Channel> transfers;  ///< by (sender, receiver)
+  std::vector<std::condition_variable> woken;                ///< by rank
+  std::condition_variable idle;                              ///< nobody moves data
+  std::map<std::vector<std::int64_t>, Channel> collectives;  ///< by members
+  /// By sender, receiver and whether data goes to an earlier stage: two stages that are each
+  /// other's next send both activations and gradients to each other.
+  std::map<std::tuple<std::int64_t, std::int64_t, bool>, Channel> transfers;
   std::vector<std::uint64_t>
       shared_posts;  ///< [rank * world + other]: collectives of both posted by rank
   int moving = 0;    ///< exchanges whose data is being moved
@@ -88,7 +91,7 @@ class LocalCommunicator final : public Communicator {
 
   Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
                    const CommunicationLabel& label) override {
-    Seat seat = transfer_seat(rank_, peer(stage_offset), 0);
+    Seat seat = transfer_seat(rank_, peer(stage_offset), stage_offset < 0, 0);
     // The exchange stores one kind of pointer; the sender's is only read.
     return post(seat, {OpKind::send, {}, Reduction::sum, DType::f32, 0, size},
                 const_cast<std::byte*>(data), label);
@@ -96,7 +99,7 @@ class LocalCommunicator final : public Communicator {
 
   Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
                    const CommunicationLabel& label) override {
-    Seat seat = transfer_seat(peer(stage_offset), rank_, 1);
+    Seat seat = transfer_seat(peer(stage_offset), rank_, stage_offset > 0, 1);
     return post(seat, {OpKind::recv, {}, Reduction::sum, DType::f32, 0, size}, data, label);
   }
 
@@ -126,7 +129,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   Seat& collective_seat(const Group& group);
-  Seat transfer_seat(std::int64_t sender, std::int64_t receiver, std::size_t member);
+  Seat transfer_seat(std::int64_t sender, std::int64_t receiver, bool backward, std::size_t member);
   Ticket post(Seat& seat, const Request& request, std::byte* data, const CommunicationLabel& label);
   void join(std::unique_lock<std::mutex>& guard, Exchange& exchange, std::size_t member);
   void arrive(std::unique_lock<std::mutex>& guard, Exchange& exchange);
@@ -170,12 +173,13 @@ LocalCommunicator::Seat& LocalCommunicator::collective_seat(const Group& group) 
 }
 
 LocalCommunicator::Seat LocalCommunicator::transfer_seat(std::int64_t sender, std::int64_t receiver,
-                                                         std::size_t member) {
+                                                         bool backward, std::size_t member) {
   std::unique_lock guard(hub_->lock);
-  const auto found = hub_->transfers.find({sender, receiver});
+  const auto found = hub_->transfers.find({sender, receiver, backward});
   if (found != hub_->transfers.end()) return {{}, &found->second, member};
   std::vector<std::int64_t> ends{sender, receiver};
-  auto& channel = hub_->transfers.try_emplace({sender, receiver}, std::move(ends)).first->second;
+  auto& channel =
+      hub_->transfers.try_emplace({sender, receiver, backward}, std::move(ends)).first->second;
   return {{}, &channel, member};
 }
 

@@ -1,0 +1,84 @@
+#include "passes/stage_transfers.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+
+/// One stream per directed peer; `next` holds the stage after this one, round the pipeline.
+RoutineId StageTransfers::routine(OpKind kind, Direction direction, Bytes bytes) {
+  const bool activation = direction == Direction::activation, sends = kind == OpKind::send;
+  const std::int64_t offset = activation == sends ? 1 : -1;
+  const Stream stream = sends ? (activation ? Stream::send_next : Stream::send_previous)
+                              : (activation ? Stream::recv_previous : Stream::recv_next);
+  return build_.payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
+                                activation ? Phase::forward : Phase::backward, stream,
+                                TensorRole::communication, context_.job.precision, bytes,
+                                TransferParams{offset});
+}
+
+StageTransfers::Received StageTransfers::receive(Direction direction, Bytes bytes,
+                                                 std::int64_t micro_batch, std::size_t after) {
+  const char* name =
+      direction == Direction::activation ? "received_activation" : "received_gradient";
+  const BufferId payload =
+      build_.add_buffer(name, TensorRole::communication, bytes, build_.next_call());
+  const std::size_t call = build_.add_call(routine(OpKind::recv, direction, bytes), {}, micro_batch,
+                                           {{payload, {}, {}}}, {{after, {}}});
+  return {payload, {call, {}}};
+}
+
+void StageTransfers::take_slot(Direction direction) {
+  const auto slots = std::size_t(context_.strategy.send_slots);
+  const std::vector<Sent>& sent = queue(direction).sent;
+  if (context_.strategy.send_lifetime != SendLifetime::event || sent.size() < slots) return;
+  due_.emplace_back(direction, sent.size() - slots);
+}
+
+void StageTransfers::send(Direction direction, const Action& action, BufferId payload,
+                          const Wait& produced) {
+  const RoutineId sends = routine(OpKind::send, direction, build_.buffer(payload).bytes);
+  const std::size_t call =
+      build_.add_call(sends, {}, action.micro_batch, {{payload, {}, {}}}, {produced});
+  build_.extend(payload, call + 1);
+  Queue& sent = queue(direction);
+  sent.index[{action.chunk, action.micro_batch}] = sent.sent.size();
+  sent.sent.push_back({call, payload, true});
+}
+
+void StageTransfers::is_due(Direction direction, const Key& key) {
+  const auto& index = queue(direction).index;
+  if (const auto found = index.find(key); found != index.end()) {
+    due_.emplace_back(direction, found->second);
+  }
+}
+
+void StageTransfers::gradient_is_received(const Action& action) {
+  if (context_.strategy.send_lifetime == SendLifetime::event) return;
+  is_due(Direction::activation, {action.chunk, action.micro_batch});
+}
+
+void StageTransfers::before_backward(const Action& action, bool steady) {
+  if (context_.strategy.send_lifetime != SendLifetime::published || !steady) return;
+  is_due(Direction::gradient, {action.chunk, action.micro_batch - 2});
+}
+
+std::vector<Wait> StageTransfers::free_due() {
+  std::vector<Wait> waits;
+  for (const auto& [direction, index] : std::exchange(due_, {})) {
+    Sent& sent = queue(direction).sent[index];
+    sent.open = false;
+    build_.extend(sent.payload, build_.next_call());
+    waits.push_back({sent.call, {}});
+  }
+  return waits;
+}
+
+void StageTransfers::finish() {
+  for (const Queue& queue : queues_) {
+    for (const Sent& sent : queue.sent) {
+      if (sent.open) build_.extend(sent.payload, build_.next_call());
+    }
+  }
+}
+
+}  // namespace plimsoll
