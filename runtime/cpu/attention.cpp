@@ -4,6 +4,7 @@
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
@@ -11,9 +12,9 @@ namespace plimsoll {
 namespace {
 
 /// Rows of the last dimension.
-dnnl::memory::desc softmax_layout(const Tensor& scores) {
+RowBlocks softmax_rows(const Tensor& scores) {
   const std::int64_t columns = scores.shape.back();
-  return dense({elements(scores.shape) / columns, columns});
+  return RowBlocks::of(scores.dtype, elements(scores.shape) / columns, columns);
 }
 
 dnnl::softmax_forward::primitive_desc describe_softmax(const KernelRequest& request,
@@ -23,10 +24,12 @@ dnnl::softmax_forward::primitive_desc describe_softmax(const KernelRequest& requ
           request.library.engine};
 }
 
-/// Copies scores with minus infinity above the diagonal of each sequence x sequence matrix.
-void mask_future(const float* scores, float* masked, std::int64_t rows, std::int64_t sequence) {
+/// Copies `rows` rows of scores from row `first` on, with minus infinity above the diagonal of each
+/// sequence x sequence matrix.
+void mask_future(const float* scores, float* masked, std::int64_t first, std::int64_t rows,
+                 std::int64_t sequence) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    const std::int64_t visible = row % sequence + 1;
+    const std::int64_t visible = (first + row) % sequence + 1;
     float* to = masked + row * sequence;
     if (masked != scores) {
       std::memcpy(to, scores + row * sequence, std::size_t(visible) * sizeof(float));
@@ -38,14 +41,16 @@ void mask_future(const float* scores, float* masked, std::int64_t rows, std::int
 /// Sizes of heads [b,a,s,d].
 struct Heads {
   std::int64_t batch, heads, sequence, depth;
+  std::int64_t element;  ///< bytes
   explicit Heads(const Tensor& tensor)
       : batch(tensor.shape[0]),
         heads(tensor.shape[1]),
         sequence(tensor.shape[2]),
-        depth(tensor.shape[3]) {}
+        depth(tensor.shape[3]),
+        element(element_bytes(tensor.dtype)) {}
 };
 
-/// Calls copy(from heads offset, to token offset): rows of `depth` floats, where tokens are
+/// Calls copy(from heads offset, to token offset): rows of `depth` elements, where tokens are
 /// [b, s, parts, a, d] and this is part `part`.
 template <class Copy>
 void for_each_row(const Heads& shape, std::int64_t parts, std::int64_t part, Copy copy) {
@@ -63,87 +68,103 @@ void for_each_row(const Heads& shape, std::int64_t parts, std::int64_t part, Cop
   }
 }
 
-void heads_to_tokens(const Heads& shape, std::int64_t parts, std::int64_t part, const float* heads,
-                     float* tokens) {
-  const std::size_t bytes = std::size_t(shape.depth) * sizeof(float);
+void heads_to_tokens(const Heads& shape, std::int64_t parts, std::int64_t part,
+                     const std::byte* heads, std::byte* tokens) {
+  const std::int64_t size = shape.element;
   for_each_row(shape, parts, part, [=](std::int64_t in_heads, std::int64_t in_tokens) {
-    std::memcpy(tokens + in_tokens, heads + in_heads, bytes);
+    std::memcpy(tokens + in_tokens * size, heads + in_heads * size,
+                std::size_t(shape.depth * size));
   });
 }
 
-void tokens_to_heads(const Heads& shape, std::int64_t parts, std::int64_t part, const float* tokens,
-                     float* heads) {
-  const std::size_t bytes = std::size_t(shape.depth) * sizeof(float);
+void tokens_to_heads(const Heads& shape, std::int64_t parts, std::int64_t part,
+                     const std::byte* tokens, std::byte* heads) {
+  const std::int64_t size = shape.element;
   for_each_row(shape, parts, part, [=](std::int64_t in_heads, std::int64_t in_tokens) {
-    std::memcpy(heads + in_heads, tokens + in_tokens, bytes);
+    std::memcpy(heads + in_heads * size, tokens + in_tokens * size,
+                std::size_t(shape.depth * size));
   });
 }
 
 }  // namespace
 
 KernelPointer prepare_causal_softmax(const KernelRequest& request) {
-  const auto layout = softmax_layout(request.input(0));
+  const RowBlocks blocks = softmax_rows(request.input(0));
   Scratch scratch(request);
-  Primitive softmax(request.library, describe_softmax(request, layout), scratch);
-  softmax.declare(DNNL_ARG_SRC, layout);
-  softmax.declare(DNNL_ARG_DST, layout);
-  const std::int64_t sequence = request.input(0).shape.back();
-  const std::int64_t rows = request.input_elements(0) / sequence;
-  return make_kernel(
-      [softmax, rows, sequence](Addresses in, Addresses out, const RunPosition&) mutable {
-        mask_future(floats(in, 0), floats_out(out, 0), rows, sequence);
-        softmax.set(DNNL_ARG_SRC, out[0]);
-        softmax.set(DNNL_ARG_DST, out[0]);
-        softmax.execute();
-      });
+  const Rows scores(request.input(0), blocks, scratch), p(request.output(0), blocks, scratch);
+  BlockPrimitive softmax(blocks, [&](std::int64_t rows) {
+    const auto layout = dense({rows, blocks.columns});
+    Primitive block(request.library, describe_softmax(request, layout), scratch);
+    block.declare(DNNL_ARG_SRC, layout);
+    block.declare(DNNL_ARG_DST, layout);
+    return block;
+  });
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      float* block = p.target(out[0], first);
+      mask_future(scores.read(in[0], first, count), block, first, count, blocks.columns);
+      Primitive& rows = softmax.of(count);
+      rows.set(DNNL_ARG_SRC, block);
+      rows.set(DNNL_ARG_DST, block);
+      rows.execute();
+      p.store(out[0], first, count);
+    });
+  });
 }
 
 // Probabilities above the diagonal are 0, and so are the products: no mask is needed.
 KernelPointer prepare_causal_softmax_backward(const KernelRequest& request) {
-  const auto layout = softmax_layout(request.input(0));
-  const dnnl::softmax_backward::primitive_desc descriptor(
-      {layout, layout, 1}, scratchpad_attributes(), request.library.engine,
-      describe_softmax(request, layout));
+  const RowBlocks blocks = softmax_rows(request.input(0));
   Scratch scratch(request);
-  Primitive softmax(request.library, descriptor, scratch);
-  softmax.declare(DNNL_ARG_DIFF_DST, layout);
-  softmax.declare(DNNL_ARG_DST, layout);
-  softmax.declare(DNNL_ARG_DIFF_SRC, layout);
-  return make_kernel([softmax](Addresses in, Addresses out, const RunPosition&) mutable {
-    softmax.set(DNNL_ARG_DIFF_DST, in[0]);
-    softmax.set(DNNL_ARG_DST, in[1]);
-    softmax.set(DNNL_ARG_DIFF_SRC, out[0]);
-    softmax.execute();
+  const Rows dp(request.input(0), blocks, scratch), p(request.input(1), blocks, scratch),
+      dscores(request.output(0), blocks, scratch);
+  BlockPrimitive softmax(blocks, [&](std::int64_t rows) {
+    const auto layout = dense({rows, blocks.columns});
+    const dnnl::softmax_backward::primitive_desc descriptor(
+        {layout, layout, 1}, scratchpad_attributes(), request.library.engine,
+        describe_softmax(request, layout));
+    Primitive block(request.library, descriptor, scratch);
+    for (int argument : {DNNL_ARG_DIFF_DST, DNNL_ARG_DST, DNNL_ARG_DIFF_SRC})
+      block.declare(argument, layout);
+    return block;
+  });
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      Primitive& rows = softmax.of(count);
+      rows.set(DNNL_ARG_DIFF_DST, dp.read(in[0], first, count));
+      rows.set(DNNL_ARG_DST, p.read(in[1], first, count));
+      rows.set(DNNL_ARG_DIFF_SRC, dscores.target(out[0], first));
+      rows.execute();
+      dscores.store(out[0], first, count);
+    });
   });
 }
 
 KernelPointer prepare_split_heads(const KernelRequest& request) {
   const Heads shape(request.output(0));
   return make_kernel([shape](Addresses in, Addresses out, const RunPosition&) {
-    for (std::size_t i = 0; i < 3; ++i)
-      tokens_to_heads(shape, 3, std::int64_t(i), floats(in, 0), floats_out(out, i));
+    for (std::size_t i = 0; i < 3; ++i) tokens_to_heads(shape, 3, std::int64_t(i), in[0], out[i]);
   });
 }
 
 KernelPointer prepare_split_heads_backward(const KernelRequest& request) {
   const Heads shape(request.input(0));
   return make_kernel([shape](Addresses in, Addresses out, const RunPosition&) {
-    for (std::size_t i = 0; i < 3; ++i)
-      heads_to_tokens(shape, 3, std::int64_t(i), floats(in, i), floats_out(out, 0));
+    for (std::size_t i = 0; i < 3; ++i) heads_to_tokens(shape, 3, std::int64_t(i), in[i], out[0]);
   });
 }
 
 KernelPointer prepare_merge_heads(const KernelRequest& request) {
   const Heads shape(request.input(0));
   return make_kernel([shape](Addresses in, Addresses out, const RunPosition&) {
-    heads_to_tokens(shape, 1, 0, floats(in, 0), floats_out(out, 0));
+    heads_to_tokens(shape, 1, 0, in[0], out[0]);
   });
 }
 
 KernelPointer prepare_merge_heads_backward(const KernelRequest& request) {
   const Heads shape(request.output(0));
   return make_kernel([shape](Addresses in, Addresses out, const RunPosition&) {
-    tokens_to_heads(shape, 1, 0, floats(in, 0), floats_out(out, 0));
+    tokens_to_heads(shape, 1, 0, in[0], out[0]);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <dnnl.hpp>
 
 #include "graph/op_table.h"
+#include "graph/op_types.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
 
@@ -70,6 +71,8 @@ Prepare prepare_function(OpKind kind) {
       return prepare_begin_step;
     case OpKind::fill:
       return prepare_fill;
+    case OpKind::cast:
+      return prepare_cast;
     case OpKind::squared_norm:
       return prepare_squared_norm;
     case OpKind::clip_factor:
@@ -81,7 +84,6 @@ Prepare prepare_function(OpKind kind) {
     case OpKind::bias_gelu:
     case OpKind::bias_gelu_backward:
     case OpKind::bias_residual_add:
-    case OpKind::cast:
     case OpKind::cast_parameters:
     case OpKind::linear:
     case OpKind::attention:
@@ -114,20 +116,45 @@ int token_input(OpKind kind) {
   }
 }
 
+/// The type of an op's values: that of its first operand that is not f32 by rule.
+DType value_type(const Op& op, std::span<const Tensor> tensors) {
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    if (int(i) != token_input(op.kind) && !input_is_f32(op, i))
+      return tensors[op.inputs[i].index()].dtype;
+  }
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    if (!output_is_f32(op, i)) return tensors[op.outputs[i].index()].dtype;
+  }
+  return DType::f32;
+}
+
+/// A product's bias and result may be f32 beside 16-bit operands: both are summed in f32 anyway.
+bool may_be_f32(OpKind kind, bool output, std::size_t i) {
+  return kind == OpKind::matmul && (output || i == 2);
+}
+
 Verdict check_dtypes(const Op& op, std::span<const Tensor> tensors) {
   const bool loads = op.kind == OpKind::load_tokens || op.kind == OpKind::load_targets;
-  const auto check = [&](TensorId id, bool token_ids) {
-    const DType expected = token_ids ? DType::i32 : DType::f32;
+  if (op.kind == OpKind::cast || op.kind == OpKind::cast_parameters) return Verdict::yes();
+  const DType type = value_type(op, tensors);
+  if (type == DType::i32 && !loads) {
+    return Verdict::no(fmt::format("the cpu backend computes no {} of i32", to_text(op.kind)));
+  }
+  const auto check = [&](TensorId id, DType expected, bool or_f32) {
     const Tensor& tensor = tensors[id.index()];
-    if (tensor.dtype == expected) return Verdict::yes();
+    if (tensor.dtype == expected || (or_f32 && tensor.dtype == DType::f32)) return Verdict::yes();
     return Verdict::no(fmt::format("the cpu backend computes {} of {} in {}, not {}", tensor.name,
                                    to_text(op.kind), to_text(expected), to_text(tensor.dtype)));
   };
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    if (Verdict v = check(op.inputs[i], int(i) == token_input(op.kind)); !v) return v;
+    const DType expected = int(i) == token_input(op.kind) ? DType::i32
+                           : input_is_f32(op, i)          ? DType::f32
+                                                          : type;
+    if (Verdict v = check(op.inputs[i], expected, may_be_f32(op.kind, false, i)); !v) return v;
   }
-  for (TensorId id : op.outputs) {
-    if (Verdict v = check(id, loads); !v) return v;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const DType expected = loads ? DType::i32 : output_is_f32(op, i) ? DType::f32 : type;
+    if (Verdict v = check(op.outputs[i], expected, may_be_f32(op.kind, true, i)); !v) return v;
   }
   return Verdict::yes();
 }

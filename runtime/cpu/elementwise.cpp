@@ -1,8 +1,9 @@
-// GELU, add, bias add (oneDNN) and fill.
+// GELU, add, bias add (oneDNN), fill and cast.
 #include <cstring>
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
@@ -11,28 +12,34 @@ namespace {
 
 constexpr dnnl::algorithm kGelu = dnnl::algorithm::eltwise_gelu_tanh;
 
-dnnl::eltwise_forward::primitive_desc describe_gelu(const KernelRequest& request) {
-  return {{dnnl::prop_kind::forward_training, kGelu, dense({request.input_elements(0)})},
+/// The elements of output 0, in blocks where they have to be converted.
+RowBlocks elements_of(const KernelRequest& request) {
+  return RowBlocks::of(request.output(0).dtype, request.output_elements(0), 1);
+}
+
+dnnl::eltwise_forward::primitive_desc describe_gelu(const KernelRequest& request,
+                                                    const dnnl::memory::desc& layout) {
+  return {{dnnl::prop_kind::forward_training, kGelu, layout},
           scratchpad_attributes(),
           request.library.engine};
 }
 
-/// out 0 = in 0 + in 1, where in 1 may have fewer dimensions' worth of elements.
-KernelPointer prepare_sum(const KernelRequest& request, const dnnl::memory::desc& a,
-                          const dnnl::memory::desc& b) {
+Primitive make_sum(const KernelRequest& request, const dnnl::memory::desc& a,
+                   const dnnl::memory::desc& b, Scratch& scratch) {
   const dnnl::binary::primitive_desc descriptor({dnnl::algorithm::binary_add, a, b, a},
                                                 scratchpad_attributes(), request.library.engine);
-  Scratch scratch(request);
   Primitive sum(request.library, descriptor, scratch);
   sum.declare(DNNL_ARG_SRC_0, a);
   sum.declare(DNNL_ARG_SRC_1, b);
   sum.declare(DNNL_ARG_DST, a);
-  return make_kernel([sum](Addresses in, Addresses out, const RunPosition&) mutable {
-    sum.set(DNNL_ARG_SRC_0, in[0]);
-    sum.set(DNNL_ARG_SRC_1, in[1]);
-    sum.set(DNNL_ARG_DST, out[0]);
-    sum.execute();
-  });
+  return sum;
+}
+
+void run_sum(Primitive& sum, const float* a, const float* b, float* result) {
+  sum.set(DNNL_ARG_SRC_0, a);
+  sum.set(DNNL_ARG_SRC_1, b);
+  sum.set(DNNL_ARG_DST, result);
+  sum.execute();
 }
 
 }  // namespace
@@ -43,56 +50,116 @@ PLIMSOLL_VECTORIZE void fill_floats(float* values, std::int64_t count, float val
 }
 
 KernelPointer prepare_gelu(const KernelRequest& request) {
-  const auto layout = dense({request.input_elements(0)});
+  const RowBlocks blocks = elements_of(request);
   Scratch scratch(request);
-  Primitive gelu(request.library, describe_gelu(request), scratch);
-  gelu.declare(DNNL_ARG_SRC, layout);
-  gelu.declare(DNNL_ARG_DST, layout);
-  return make_kernel([gelu](Addresses in, Addresses out, const RunPosition&) mutable {
-    gelu.set(DNNL_ARG_SRC, in[0]);
-    gelu.set(DNNL_ARG_DST, out[0]);
-    gelu.execute();
+  const Rows x(request.input(0), blocks, scratch), y(request.output(0), blocks, scratch);
+  BlockPrimitive gelu(blocks, [&](std::int64_t count) {
+    const auto layout = dense({count});
+    Primitive block(request.library, describe_gelu(request, layout), scratch);
+    block.declare(DNNL_ARG_SRC, layout);
+    block.declare(DNNL_ARG_DST, layout);
+    return block;
+  });
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      Primitive& block = gelu.of(count);
+      block.set(DNNL_ARG_SRC, x.read(in[0], first, count));
+      block.set(DNNL_ARG_DST, y.target(out[0], first));
+      block.execute();
+      y.store(out[0], first, count);
+    });
   });
 }
 
 KernelPointer prepare_gelu_backward(const KernelRequest& request) {
-  const auto layout = dense({request.input_elements(0)});
-  const dnnl::eltwise_backward::primitive_desc descriptor(
-      {kGelu, layout, layout}, scratchpad_attributes(), request.library.engine,
-      describe_gelu(request));
+  const RowBlocks blocks = elements_of(request);
   Scratch scratch(request);
-  Primitive gelu(request.library, descriptor, scratch);
-  gelu.declare(DNNL_ARG_DIFF_DST, layout);
-  gelu.declare(DNNL_ARG_SRC, layout);
-  gelu.declare(DNNL_ARG_DIFF_SRC, layout);
-  return make_kernel([gelu](Addresses in, Addresses out, const RunPosition&) mutable {
-    gelu.set(DNNL_ARG_DIFF_DST, in[0]);
-    gelu.set(DNNL_ARG_SRC, in[1]);
-    gelu.set(DNNL_ARG_DIFF_SRC, out[0]);
-    gelu.execute();
+  const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
+      dx(request.output(0), blocks, scratch);
+  BlockPrimitive gelu(blocks, [&](std::int64_t count) {
+    const auto layout = dense({count});
+    const dnnl::eltwise_backward::primitive_desc descriptor(
+        {kGelu, layout, layout}, scratchpad_attributes(), request.library.engine,
+        describe_gelu(request, layout));
+    Primitive block(request.library, descriptor, scratch);
+    for (int argument : {DNNL_ARG_DIFF_DST, DNNL_ARG_SRC, DNNL_ARG_DIFF_SRC})
+      block.declare(argument, layout);
+    return block;
+  });
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      Primitive& block = gelu.of(count);
+      block.set(DNNL_ARG_DIFF_DST, dy.read(in[0], first, count));
+      block.set(DNNL_ARG_SRC, x.read(in[1], first, count));
+      block.set(DNNL_ARG_DIFF_SRC, dx.target(out[0], first));
+      block.execute();
+      dx.store(out[0], first, count);
+    });
   });
 }
 
 KernelPointer prepare_add(const KernelRequest& request) {
-  const auto layout = dense({request.output_elements(0)});
-  return prepare_sum(request, layout, layout);
+  const RowBlocks blocks = elements_of(request);
+  Scratch scratch(request);
+  const Rows a(request.input(0), blocks, scratch), b(request.input(1), blocks, scratch),
+      y(request.output(0), blocks, scratch);
+  BlockPrimitive sum(blocks, [&](std::int64_t count) {
+    return make_sum(request, dense({count}), dense({count}), scratch);
+  });
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      run_sum(sum.of(count), a.read(in[0], first, count), b.read(in[1], first, count),
+              y.target(out[0], first));
+      y.store(out[0], first, count);
+    });
+  });
 }
 
 KernelPointer prepare_bias_add(const KernelRequest& request) {
   const std::int64_t columns = request.input_elements(1);
-  return prepare_sum(request, dense({request.input_elements(0) / columns, columns}),
-                     dense({1, columns}));
+  const RowBlocks blocks =
+      RowBlocks::of(request.output(0).dtype, request.input_elements(0) / columns, columns);
+  Scratch scratch(request);
+  const Rows x(request.input(0), blocks, scratch), bias = whole_row(request.input(1), scratch),
+                                                   y(request.output(0), blocks, scratch);
+  BlockPrimitive sum(blocks, [&](std::int64_t rows) {
+    return make_sum(request, dense({rows, columns}), dense({1, columns}), scratch);
+  });
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    const float* added = bias.read(in[1], 0, 1);
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      run_sum(sum.of(count), x.read(in[0], first, count), added, y.target(out[0], first));
+      y.store(out[0], first, count);
+    });
+  });
 }
 
 KernelPointer prepare_fill(const KernelRequest& request) {
   const std::int64_t count = request.output_elements(0);
   const auto value = float(request.params<FillParams>().value);
-  return make_kernel([count, value](Addresses, Addresses out, const RunPosition&) {
+  const DType type = request.output(0).dtype;
+  return make_kernel([count, value, type](Addresses, Addresses out, const RunPosition&) {
     if (value == 0) {  // the common case: gradients, at the speed of memset
-      std::memset(out[0], 0, std::size_t(count) * sizeof(float));
-    } else {
+      std::memset(out[0], 0, std::size_t(count * element_bytes(type)));
+    } else if (type == DType::f32) {
       fill_floats(floats_out(out, 0), count, value);
+    } else {
+      std::uint16_t rounded;
+      from_f32(type, &value, reinterpret_cast<std::byte*>(&rounded), 1);
+      std::fill_n(reinterpret_cast<std::uint16_t*>(out[0]), count, rounded);
     }
+  });
+}
+
+KernelPointer prepare_cast(const KernelRequest& request) {
+  const RowBlocks blocks = RowBlocks::in_cache(request.output_elements(0), 1);
+  Scratch scratch(request);
+  const Rows x(request.input(0), blocks, scratch);
+  const DType to = request.output(0).dtype;
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      from_f32(to, x.read(in[0], first, count), out[0] + first * element_bytes(to), count);
+    });
   });
 }
 

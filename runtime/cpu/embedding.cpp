@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "runtime/cpu/kernels.h"
+#include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
@@ -34,15 +35,15 @@ TableRows table_rows(const KernelRequest& request, const Tensor& table) {
 KernelPointer prepare_embedding(const KernelRequest& request) {
   const TableRows rows = table_rows(request, request.input(1));
   const std::int64_t tokens = request.input_elements(0);
-  return make_kernel([rows, tokens](Addresses in, Addresses out, const RunPosition&) {
-    const std::size_t bytes = std::size_t(rows.columns) * sizeof(float);
+  const std::int64_t bytes = rows.columns * element_bytes(request.output(0).dtype);
+  return make_kernel([rows, tokens, bytes](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t i = 0; i < tokens; ++i) {
       const std::int64_t row = rows.local(ids(in, 0)[i]);
-      float* x = floats_out(out, 0) + i * rows.columns;
+      std::byte* x = out[0] + i * bytes;
       if (row < 0) {
-        std::memset(x, 0, bytes);
+        std::memset(x, 0, std::size_t(bytes));
       } else {
-        std::memcpy(x, floats(in, 1) + row * rows.columns, bytes);
+        std::memcpy(x, in[1] + row * bytes, std::size_t(bytes));
       }
     }
   });
@@ -51,33 +52,65 @@ KernelPointer prepare_embedding(const KernelRequest& request) {
 KernelPointer prepare_embedding_backward(const KernelRequest& request) {
   const TableRows rows = table_rows(request, request.output(0));
   const std::int64_t tokens = request.input_elements(1);
-  return make_kernel([rows, tokens](Addresses in, Addresses out, const RunPosition&) {
+  Scratch scratch(request);
+  const Rows dx(request.input(0), {tokens, rows.columns, 1}, scratch);
+  return make_kernel([rows, tokens, dx](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t i = 0; i < tokens; ++i) {
       const std::int64_t row = rows.local(ids(in, 1)[i]);
       if (row < 0) continue;
       float* gradient = floats_out(out, 0) + row * rows.columns;
-      add_rows(gradient, floats(in, 0) + i * rows.columns, gradient, rows.columns);
+      add_rows(gradient, dx.read(in[0], i, 1), gradient, rows.columns);
     }
   });
 }
 
-KernelPointer prepare_position_add(const KernelRequest& request) {
-  const std::int64_t table = request.input_elements(1);
-  const std::int64_t sequences = request.input_elements(0) / table;
-  return make_kernel([table, sequences](Addresses in, Addresses out, const RunPosition&) {
+namespace {
+
+/// Position tables: each of `sequences` runs over all rows of the table.
+struct Positions {
+  std::int64_t sequences;
+  RowBlocks blocks;  ///< of one sequence
+  Positions(const Tensor& x, const Tensor& table)
+      : sequences(elements(x.shape) / elements(table.shape)),
+        blocks(RowBlocks::of(x.dtype, table.shape[0], table.shape[1])) {}
+  /// visit(row of x, row of the table, rows)
+  template <class Visit>
+  void each(Visit visit) const {
     for (std::int64_t b = 0; b < sequences; ++b) {
-      add_rows(floats(in, 0) + b * table, floats(in, 1), floats_out(out, 0) + b * table, table);
+      blocks.each([&](std::int64_t first, std::int64_t count) {
+        visit(b * blocks.rows + first, first, count);
+      });
     }
+  }
+};
+
+}  // namespace
+
+KernelPointer prepare_position_add(const KernelRequest& request) {
+  const Positions positions(request.input(0), request.input(1));
+  Scratch scratch(request);
+  const Rows x(request.input(0), positions.blocks, scratch),
+      table(request.input(1), positions.blocks, scratch),
+      y(request.output(0), positions.blocks, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    positions.each([&](std::int64_t row, std::int64_t position, std::int64_t count) {
+      add_rows(x.read(in[0], row, count), table.read(in[1], position, count), y.target(out[0], row),
+               count * positions.blocks.columns);
+      y.store(out[0], row, count);
+    });
   });
 }
 
 KernelPointer prepare_position_add_backward(const KernelRequest& request) {
-  const std::int64_t table = request.output_elements(0);
-  const std::int64_t sequences = request.input_elements(0) / table;
-  return make_kernel([table, sequences](Addresses in, Addresses out, const RunPosition&) {
-    for (std::int64_t b = 0; b < sequences; ++b) {
-      add_rows(floats_out(out, 0), floats(in, 0) + b * table, floats_out(out, 0), table);
-    }
+  const Positions positions(request.input(0), request.output(0));
+  Scratch scratch(request);
+  const Rows dy(request.input(0), positions.blocks, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    const std::int64_t columns = positions.blocks.columns;
+    positions.each([&](std::int64_t row, std::int64_t position, std::int64_t count) {
+      float* gradient = floats_out(out, 0) + position * columns;
+      add_rows(gradient, dy.read(in[0], row, count), gradient, count * columns);
+    });
   });
 }
 

@@ -77,6 +77,8 @@ using KernelPointer = std::unique_ptr<Kernel>;
 // matmul.cpp
 KernelPointer prepare_matmul(const KernelRequest& request);
 KernelPointer prepare_bias_gradient(const KernelRequest& request);
+// panel_matmul.cpp
+KernelPointer prepare_panel_matmul(const KernelRequest& request);
 // normalization.cpp
 KernelPointer prepare_layer_norm(const KernelRequest& request);
 KernelPointer prepare_layer_norm_backward(const KernelRequest& request);
@@ -86,6 +88,7 @@ KernelPointer prepare_gelu_backward(const KernelRequest& request);
 KernelPointer prepare_add(const KernelRequest& request);
 KernelPointer prepare_bias_add(const KernelRequest& request);
 KernelPointer prepare_fill(const KernelRequest& request);
+KernelPointer prepare_cast(const KernelRequest& request);
 // attention.cpp
 KernelPointer prepare_causal_softmax(const KernelRequest& request);
 KernelPointer prepare_causal_softmax_backward(const KernelRequest& request);

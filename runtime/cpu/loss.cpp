@@ -6,6 +6,7 @@
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
@@ -41,33 +42,26 @@ LogitColumns logit_columns(const KernelRequest& request) {
 /// exp in place over whole rows, in blocks that stay in the cache between the loops around it.
 class BlockExp {
  public:
-  BlockExp(const KernelRequest& request, std::int64_t rows, std::int64_t columns, Scratch& scratch)
-      : rows_(rows),
-        columns_(columns),
-        block_rows_(std::clamp<std::int64_t>(kBlockElements / columns, 1, rows)),
-        block_(prepare(request, block_rows_ * columns, scratch)),
-        rest_(prepare(request, std::max<std::int64_t>(rows % block_rows_, 1) * columns, scratch)) {}
-
-  std::int64_t block_elements() const { return block_rows_ * columns_; }
+  BlockExp(const KernelRequest& request, const RowBlocks& blocks, Scratch& scratch)
+      : blocks_(blocks), exp_(blocks, [&](std::int64_t rows) {
+          return prepare(request, rows * blocks.columns, scratch);
+        }) {}
 
   /// For each block of rows: before(first row, rows) must leave the exponents at data(first row),
   /// after(first row, rows) finds their exp there.
   template <class Data, class Before, class After>
   void run(Data data, Before before, After after) {
-    for (std::int64_t row = 0; row < rows_; row += block_rows_) {
-      const std::int64_t count = std::min(block_rows_, rows_ - row);
-      before(row, count);
-      Primitive& exp = count == block_rows_ ? block_ : rest_;
-      exp.set(DNNL_ARG_SRC, data(row));
-      exp.set(DNNL_ARG_DST, data(row));
+    blocks_.each([&](std::int64_t first, std::int64_t count) {
+      before(first, count);
+      Primitive& exp = exp_.of(count);
+      exp.set(DNNL_ARG_SRC, data(first));
+      exp.set(DNNL_ARG_DST, data(first));
       exp.execute();
-      after(row, count);
-    }
+      after(first, count);
+    });
   }
 
  private:
-  static constexpr std::int64_t kBlockElements = 16'384;  // 64 KiB, a fraction of any L2 cache
-
   static Primitive prepare(const KernelRequest& request, std::int64_t count, Scratch& scratch) {
     const dnnl::memory::desc layout = dense({count});
     const dnnl::eltwise_forward::primitive_desc descriptor(
@@ -79,8 +73,8 @@ class BlockExp {
     return exp;
   }
 
-  std::int64_t rows_, columns_, block_rows_;
-  Primitive block_, rest_;
+  RowBlocks blocks_;
+  BlockPrimitive exp_;
 };
 
 constexpr std::int64_t kLanes = 16;
@@ -129,9 +123,11 @@ PLIMSOLL_VECTORIZE void multiply(float* values, float factor, std::int64_t count
 
 KernelPointer prepare_logits_max(const KernelRequest& request) {
   const LogitColumns shard = logit_columns(request);
-  return make_kernel([shard](Addresses in, Addresses out, const RunPosition&) {
+  Scratch scratch(request);
+  const Rows logits(request.input(0), {shard.rows, shard.columns, 1}, scratch);
+  return make_kernel([shard, logits](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t row = 0; row < shard.rows; ++row) {
-      floats_out(out, 0)[row] = largest(floats(in, 0) + row * shard.columns, shard.real);
+      floats_out(out, 0)[row] = largest(logits.read(in[0], row, 1), shard.real);
     }
   });
 }
@@ -144,16 +140,19 @@ KernelPointer prepare_logits_sum_exp(const KernelRequest& request) {
     });
   }
   Scratch scratch(request);
-  BlockExp block_exp(request, shard.rows, shard.real, scratch);
-  float* block = scratch.take_floats(block_exp.block_elements());
+  const RowBlocks blocks = RowBlocks::in_cache(shard.rows, shard.real);
+  BlockExp block_exp(request, blocks, scratch);
+  const Rows rows(request.input(0), {shard.rows, shard.columns, blocks.block}, scratch);
+  float* block = scratch.take_floats(blocks.block * shard.real);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    const float *logits = floats(in, 0), *max = floats(in, 1);
+    const float* max = floats(in, 1);
     const std::int32_t* targets = ids(in, 2);
     float* stats = floats_out(out, 0);
     const auto shift = [&](std::int64_t first, std::int64_t count) {
+      const float* logits = rows.read(in[0], first, count);
       for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t row = first + i;
-        subtract(logits + row * shard.columns, max[row], block + i * shard.real, shard.real);
+        subtract(logits + i * shard.columns, max[row], block + i * shard.real, shard.real);
         const std::int64_t target = shard.local(targets[row]);
         stats[2 * row + 1] = target < 0 ? 0.0f : block[i * shard.real + target];
       }
@@ -187,29 +186,36 @@ KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
   const LogitColumns shard = logit_columns(request);
   const auto weight = float(request.params<VocabularyParams>().loss_weight);
   Scratch scratch(request);
-  BlockExp block_exp(request, shard.rows, shard.columns, scratch);
+  const RowBlocks blocks = RowBlocks::in_cache(shard.rows, shard.columns);
+  BlockExp block_exp(request, blocks, scratch);
+  const Rows logit_rows(request.input(0), blocks, scratch),
+      gradient_rows(request.output(0), blocks, scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    const float *logits = floats(in, 0), *log_sum_exp = floats(in, 2);
+    const float* log_sum_exp = floats(in, 2);
     const std::int32_t* targets = ids(in, 1);
-    float* gradients = floats_out(out, 0);
     const std::int64_t padding = shard.columns - shard.real;
     const auto shift = [&](std::int64_t first, std::int64_t count) {
-      for (std::int64_t row = first; row < first + count; ++row) {
-        float* gradient = gradients + row * shard.columns;
-        subtract(logits + row * shard.columns, log_sum_exp[row], gradient, shard.real);
+      const float* logits = logit_rows.read(in[0], first, count);
+      float* gradients = gradient_rows.target(out[0], first);
+      for (std::int64_t i = 0; i < count; ++i) {
+        float* gradient = gradients + i * shard.columns;
+        subtract(logits + i * shard.columns, log_sum_exp[first + i], gradient, shard.real);
         std::fill_n(gradient + shard.real, padding, 0.0f);
       }
     };
     const auto finish = [&](std::int64_t first, std::int64_t count) {
-      for (std::int64_t row = first; row < first + count; ++row) {
-        float* gradient = gradients + row * shard.columns;
+      float* gradients = gradient_rows.target(out[0], first);
+      for (std::int64_t i = 0; i < count; ++i) {
+        float* gradient = gradients + i * shard.columns;
         multiply(gradient, weight, shard.real);
         std::fill_n(gradient + shard.real, padding, 0.0f);
-        const std::int64_t target = shard.local(targets[row]);
+        const std::int64_t target = shard.local(targets[first + i]);
         if (target >= 0) gradient[target] -= weight;
       }
+      gradient_rows.store(out[0], first, count);
     };
-    block_exp.run([&](std::int64_t row) { return gradients + row * shard.columns; }, shift, finish);
+    block_exp.run([&](std::int64_t row) { return gradient_rows.target(out[0], row); }, shift,
+                  finish);
   });
 }
 

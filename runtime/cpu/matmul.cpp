@@ -1,8 +1,12 @@
-// Matmul and bias gradient on oneDNN's matmul.
+// Matmul and bias gradient on oneDNN's matmul, of f32 and of bf16; both sum in f32.
+#include <optional>
+#include <string_view>
+
 #include "graph/op_table.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
@@ -13,16 +17,22 @@ using dnnl::memory;
 
 /// A batch of dense matrices, `rows` x `columns` as the product sees them; stored transposed when
 /// `transposed`.
-memory::desc matrices(std::int64_t batch, std::int64_t rows, std::int64_t columns,
+memory::desc matrices(DType type, std::int64_t batch, std::int64_t rows, std::int64_t columns,
                       bool transposed) {
   const memory::dim row_stride = transposed ? 1 : columns;
   const memory::dim column_stride = transposed ? rows : 1;
   if (batch == 1) {
-    return memory::desc({rows, columns}, memory::data_type::f32, {row_stride, column_stride});
+    return memory::desc({rows, columns}, data_type(type), {row_stride, column_stride});
   }
-  return memory::desc({batch, rows, columns}, memory::data_type::f32,
+  return memory::desc({batch, rows, columns}, data_type(type),
                       {rows * columns, row_stride, column_stride});
 }
+
+/// Of its operands; `bias` is absent without one.
+struct MatmulTypes {
+  DType a = DType::f32, b = DType::f32, c = DType::f32;
+  std::optional<DType> bias;
+};
 
 struct MatmulDescriptor {
   memory::desc a, b, bias, c;
@@ -32,12 +42,16 @@ struct MatmulDescriptor {
 
 /// c = scale * op(a) op(b) + bias, or c += that.
 MatmulDescriptor describe_matmul(const MatmulShape& shape, const MatmulParams& params,
-                                 bool has_bias, const dnnl::engine& engine) {
+                                 const MatmulTypes& types, const dnnl::engine& engine) {
   MatmulDescriptor d;
-  d.a = matrices(shape.batch, shape.m, shape.k, params.transpose_a);
-  d.b = matrices(shape.batch, shape.k, shape.n, params.transpose_b);
-  d.c = matrices(shape.batch, shape.m, shape.n, false);
-  d.bias = shape.batch == 1 ? dense({1, shape.n}) : dense({1, 1, shape.n});
+  d.a = matrices(types.a, shape.batch, shape.m, shape.k, params.transpose_a);
+  d.b = matrices(types.b, shape.batch, shape.k, shape.n, params.transpose_b);
+  d.c = matrices(types.c, shape.batch, shape.m, shape.n, false);
+  const bool has_bias = types.bias.has_value();
+  if (has_bias) {
+    d.bias =
+        shape.batch == 1 ? dense({1, shape.n}, *types.bias) : dense({1, 1, shape.n}, *types.bias);
+  }
   dnnl::primitive_attr attributes = scratchpad_attributes();
   dnnl::post_ops post_ops;
   if (params.scale != 1) attributes.set_output_scales(0, {float(params.scale)});
@@ -58,14 +72,23 @@ MatmulDescriptor describe_matmul(const MatmulShape& shape, const MatmulParams& p
 
 MatmulDescriptor describe_matmul(const Op& op, std::span<const Tensor> tensors,
                                  const dnnl::engine& engine) {
-  return describe_matmul(matmul_shape(op, tensors), std::get<MatmulParams>(op.params),
-                         op.inputs.size() == 3, engine);
+  MatmulTypes types;
+  types.a = tensors[op.inputs[0].index()].dtype;
+  types.b = tensors[op.inputs[1].index()].dtype;
+  types.c = tensors[op.outputs[0].index()].dtype;
+  if (op.inputs.size() == 3) types.bias = tensors[op.inputs[2].index()].dtype;
+  return describe_matmul(matmul_shape(op, tensors), std::get<MatmulParams>(op.params), types,
+                         engine);
 }
 
 }  // namespace
 
 KernelPointer prepare_matmul(const KernelRequest& request) {
+  if (request.input(0).dtype == DType::f16) return prepare_panel_matmul(request);
   const MatmulDescriptor d = describe_matmul(request.op, request.tensors, request.library.engine);
+  // Without AVX-512, products of bf16 are the library's reference code.
+  const bool reference = std::string_view(d.primitive.impl_info_str()).starts_with("ref");
+  if (request.input(0).dtype == DType::bf16 && reference) return prepare_panel_matmul(request);
   Scratch scratch(request);
   Primitive product(request.library, d.primitive, scratch);
   product.declare(DNNL_ARG_SRC, d.a);
@@ -84,27 +107,33 @@ KernelPointer prepare_matmul(const KernelRequest& request) {
 
 // A row of ones times dY: oneDNN's reduction primitive is its reference code here, 100x slower.
 KernelPointer prepare_bias_gradient(const KernelRequest& request) {
-  MatmulShape shape;
-  shape.n = request.output_elements(0);
-  shape.k = request.input_elements(0) / shape.n;
-  MatmulParams params;
-  params.accumulate = true;
-  const MatmulDescriptor d = describe_matmul(shape, params, false, request.library.engine);
+  const std::int64_t columns = request.output_elements(0);
+  const RowBlocks blocks =
+      RowBlocks::of(request.input(0).dtype, request.input_elements(0) / columns, columns);
   Scratch scratch(request);
-  float* ones = scratch.take_floats(shape.k);
-  Primitive product(request.library, d.primitive, scratch);
-  product.declare(DNNL_ARG_SRC, d.a);
-  product.declare(DNNL_ARG_WEIGHTS, d.b);
-  product.declare(DNNL_ARG_DST, d.c);
-  product.set(DNNL_ARG_SRC, ones);
-  const std::int64_t rows = shape.k;
-  return make_kernel(
-      [product, ones, rows](Addresses in, Addresses out, const RunPosition&) mutable {
-        fill_floats(ones, rows, 1);  // the workspace is shared with the rank's other kernels
-        product.set(DNNL_ARG_WEIGHTS, in[0]);
-        product.set(DNNL_ARG_DST, out[0]);
-        product.execute();
-      });
+  const Rows dy(request.input(0), blocks, scratch);
+  float* ones = scratch.take_floats(blocks.block);
+  BlockPrimitive product(blocks, [&](std::int64_t rows) {
+    const MatmulShape shape{1, 1, columns, rows};
+    MatmulParams params;
+    params.accumulate = true;
+    const MatmulDescriptor d = describe_matmul(shape, params, {}, request.library.engine);
+    Primitive block(request.library, d.primitive, scratch);
+    block.declare(DNNL_ARG_SRC, d.a);
+    block.declare(DNNL_ARG_WEIGHTS, d.b);
+    block.declare(DNNL_ARG_DST, d.c);
+    block.set(DNNL_ARG_SRC, ones);
+    return block;
+  });
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    fill_floats(ones, blocks.block, 1);  // the workspace is shared with the rank's other kernels
+    product.set(DNNL_ARG_DST, out[0]);
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      Primitive& block = product.of(count);
+      block.set(DNNL_ARG_WEIGHTS, dy.read(in[0], first, count));
+      block.execute();
+    });
+  });
 }
 
 std::string cpu_matmul_implementation(const Op& op, std::span<const Tensor> tensors) {

@@ -6,6 +6,7 @@
 
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
 
 namespace plimsoll {
@@ -37,69 +38,88 @@ PLIMSOLL_VECTORIZE void add_to(float* sum, const float* more, std::int64_t count
 }  // namespace
 
 KernelPointer prepare_layer_norm(const KernelRequest& request) {
-  const NormShape shape{request.input(0).shape[0], request.input(0).shape[1]};
+  const Shape& shape = request.input(0).shape;
+  const RowBlocks blocks = RowBlocks::of(request.input(0).dtype, shape[0], shape[1]);
   Scratch scratch(request);
-  Primitive norm(request.library, describe_forward(request, shape), scratch);
-  norm.declare(DNNL_ARG_SRC, shape.data());
-  norm.declare(DNNL_ARG_SCALE, shape.affine());
-  norm.declare(DNNL_ARG_SHIFT, shape.affine());
-  norm.declare(DNNL_ARG_DST, shape.data());
-  norm.declare(DNNL_ARG_MEAN, shape.statistics());
-  norm.declare(DNNL_ARG_VARIANCE, shape.statistics());
+  const Rows x(request.input(0), blocks, scratch), gamma = whole_row(request.input(1), scratch),
+                                                   beta = whole_row(request.input(2), scratch),
+                                                   y(request.output(0), blocks, scratch);
+  BlockPrimitive norm(blocks, [&](std::int64_t rows) {
+    const NormShape block{rows, blocks.columns};
+    Primitive result(request.library, describe_forward(request, block), scratch);
+    result.declare(DNNL_ARG_SRC, block.data());
+    result.declare(DNNL_ARG_SCALE, block.affine());
+    result.declare(DNNL_ARG_SHIFT, block.affine());
+    result.declare(DNNL_ARG_DST, block.data());
+    result.declare(DNNL_ARG_MEAN, block.statistics());
+    result.declare(DNNL_ARG_VARIANCE, block.statistics());
+    return result;
+  });
   const auto epsilon = float(request.params<NormParams>().epsilon);
-  const std::int64_t rows = shape.rows;
-  return make_kernel(
-      [norm, epsilon, rows](Addresses in, Addresses out, const RunPosition&) mutable {
-        norm.set(DNNL_ARG_SRC, in[0]);
-        norm.set(DNNL_ARG_SCALE, in[1]);
-        norm.set(DNNL_ARG_SHIFT, in[2]);
-        norm.set(DNNL_ARG_DST, out[0]);
-        norm.set(DNNL_ARG_MEAN, out[1]);
-        norm.set(DNNL_ARG_VARIANCE, out[2]);
-        norm.execute();
-        float* rstd = floats_out(out, 2);
-        for (std::int64_t i = 0; i < rows; ++i) rstd[i] = 1.0f / std::sqrt(rstd[i] + epsilon);
-      });
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
+    norm.set(DNNL_ARG_SCALE, gamma.read(in[1], 0, 1));
+    norm.set(DNNL_ARG_SHIFT, beta.read(in[2], 0, 1));
+    float *mean = floats_out(out, 1), *rstd = floats_out(out, 2);
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      Primitive& block = norm.of(count);
+      block.set(DNNL_ARG_SRC, x.read(in[0], first, count));
+      block.set(DNNL_ARG_DST, y.target(out[0], first));
+      block.set(DNNL_ARG_MEAN, mean + first);
+      block.set(DNNL_ARG_VARIANCE, rstd + first);
+      block.execute();
+      y.store(out[0], first, count);
+    });
+    for (std::int64_t i = 0; i < blocks.rows; ++i) rstd[i] = 1.0f / std::sqrt(rstd[i] + epsilon);
+  });
 }
 
 KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
-  const NormShape shape{request.input(1).shape[0], request.input(1).shape[1]};
+  const Shape& shape = request.input(1).shape;
+  const RowBlocks blocks = RowBlocks::of(request.input(1).dtype, shape[0], shape[1]);
   const auto epsilon = float(request.params<NormParams>().epsilon);
-  const dnnl::layer_normalization_backward::primitive_desc descriptor(
-      {dnnl::prop_kind::backward, shape.data(), shape.data(), shape.statistics(), epsilon, kAffine},
-      scratchpad_attributes(), request.library.engine, describe_forward(request, shape));
   Scratch scratch(request);
+  const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
+      gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch);
   // oneDNN overwrites what the op adds to, so these two go through scratch memory.
-  float* dgamma = scratch.take_floats(shape.columns);
-  float* dbeta = scratch.take_floats(shape.columns);
-  float* variance = scratch.take_floats(shape.rows);
-  float* shift = scratch.take_floats(shape.columns);
-  Primitive norm(request.library, descriptor, scratch);
-  norm.declare(DNNL_ARG_DIFF_DST, shape.data());
-  norm.declare(DNNL_ARG_SRC, shape.data());
-  norm.declare(DNNL_ARG_SCALE, shape.affine());
-  norm.declare(DNNL_ARG_SHIFT, shape.affine());
-  norm.declare(DNNL_ARG_MEAN, shape.statistics());
-  norm.declare(DNNL_ARG_VARIANCE, shape.statistics());
-  norm.declare(DNNL_ARG_DIFF_SRC, shape.data());
-  norm.declare(DNNL_ARG_DIFF_SCALE, shape.affine());
-  norm.declare(DNNL_ARG_DIFF_SHIFT, shape.affine());
-  norm.set(DNNL_ARG_VARIANCE, variance);
-  norm.set(DNNL_ARG_SHIFT, shift);  // required by oneDNN 2.6, its values are not used
-  norm.set(DNNL_ARG_DIFF_SCALE, dgamma);
-  norm.set(DNNL_ARG_DIFF_SHIFT, dbeta);
+  float* dgamma = scratch.take_floats(blocks.columns);
+  float* dbeta = scratch.take_floats(blocks.columns);
+  float* variance = scratch.take_floats(blocks.rows);
+  float* shift = scratch.take_floats(blocks.columns);
+  BlockPrimitive norm(blocks, [&](std::int64_t rows) {
+    const NormShape block{rows, blocks.columns};
+    const dnnl::layer_normalization_backward::primitive_desc descriptor(
+        {dnnl::prop_kind::backward, block.data(), block.data(), block.statistics(), epsilon,
+         kAffine},
+        scratchpad_attributes(), request.library.engine, describe_forward(request, block));
+    Primitive result(request.library, descriptor, scratch);
+    for (int argument : {DNNL_ARG_DIFF_DST, DNNL_ARG_SRC, DNNL_ARG_DIFF_SRC})
+      result.declare(argument, block.data());
+    for (int argument : {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE})
+      result.declare(argument, block.statistics());
+    for (int argument : {DNNL_ARG_SCALE, DNNL_ARG_SHIFT, DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT})
+      result.declare(argument, block.affine());
+    result.set(DNNL_ARG_SHIFT, shift);  // required by oneDNN 2.6, its values are not used
+    result.set(DNNL_ARG_DIFF_SCALE, dgamma);
+    result.set(DNNL_ARG_DIFF_SHIFT, dbeta);
+    return result;
+  });
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
-    const float* rstd = floats(in, 4);
-    for (std::int64_t i = 0; i < shape.rows; ++i)
+    const float *mean = floats(in, 3), *rstd = floats(in, 4);
+    for (std::int64_t i = 0; i < blocks.rows; ++i)
       variance[i] = 1.0f / (rstd[i] * rstd[i]) - epsilon;
-    norm.set(DNNL_ARG_DIFF_DST, in[0]);
-    norm.set(DNNL_ARG_SRC, in[1]);
-    norm.set(DNNL_ARG_SCALE, in[2]);
-    norm.set(DNNL_ARG_MEAN, in[3]);
-    norm.set(DNNL_ARG_DIFF_SRC, out[0]);
-    norm.execute();
-    add_to(floats_out(out, 1), dgamma, shape.columns);
-    add_to(floats_out(out, 2), dbeta, shape.columns);
+    norm.set(DNNL_ARG_SCALE, gamma.read(in[2], 0, 1));
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      Primitive& block = norm.of(count);
+      block.set(DNNL_ARG_DIFF_DST, dy.read(in[0], first, count));
+      block.set(DNNL_ARG_SRC, x.read(in[1], first, count));
+      block.set(DNNL_ARG_MEAN, mean + first);
+      block.set(DNNL_ARG_VARIANCE, variance + first);
+      block.set(DNNL_ARG_DIFF_SRC, dx.target(out[0], first));
+      block.execute();
+      dx.store(out[0], first, count);
+      add_to(floats_out(out, 1), dgamma, blocks.columns);
+      add_to(floats_out(out, 2), dbeta, blocks.columns);
+    });
   });
 }
 

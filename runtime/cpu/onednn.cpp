@@ -7,10 +7,25 @@
 
 namespace plimsoll {
 
-dnnl::memory::desc dense(const dnnl::memory::dims& dims) {
+dnnl::memory::data_type data_type(DType type) {
+  using enum dnnl::memory::data_type;
+  switch (type) {
+    case DType::f32:
+      return f32;
+    case DType::bf16:
+      return bf16;
+    case DType::f16:
+      return f16;
+    case DType::i32:
+      return s32;
+  }
+  return undef;
+}
+
+dnnl::memory::desc dense(const dnnl::memory::dims& dims, DType type) {
   dnnl::memory::dims strides(dims.size(), 1);
   for (std::size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = strides[i] * dims[i];
-  return dnnl::memory::desc(dims, dnnl::memory::data_type::f32, strides);
+  return dnnl::memory::desc(dims, data_type(type), strides);
 }
 
 dnnl::primitive_attr scratchpad_attributes() {

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/units.h"
+#include "graph/tensor.h"
 
 namespace plimsoll {
 
@@ -17,8 +18,9 @@ struct OneDnn {
   dnnl::stream stream{engine};
 };
 
-/// A dense row-major f32 tensor.
-dnnl::memory::desc dense(const dnnl::memory::dims& dims);
+dnnl::memory::data_type data_type(DType type);
+/// A dense row-major tensor.
+dnnl::memory::desc dense(const dnnl::memory::dims& dims, DType type = DType::f32);
 
 /// A fresh attribute with user-managed scratch memory. Always a new one: copying a primitive_attr
 /// shares its handle, so a post-op set on the copy would appear on the original.

@@ -2,9 +2,12 @@
 #include "tests/runtime/op_cases.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <random>
 
+#include "graph/op_types.h"
+#include "runtime/cpu/storage.h"
 #include "tests/runtime/op_reference.h"
 
 namespace plimsoll {
@@ -41,6 +44,16 @@ Operand result(const OpCase& c, std::size_t i) {
   Operand operand{c.output(i).name, c.output(i).shape, values[c.op.outputs[i].index()]};
   for (double& value : operand.values) value = double(float(value));
   return operand;
+}
+
+/// The values as a tensor of the type holds them.
+std::vector<double> rounded(const std::vector<double>& values, DType type) {
+  std::vector<float> floats(values.begin(), values.end());
+  const auto count = std::int64_t(floats.size());
+  std::vector<std::byte> stored(floats.size() * sizeof(float));
+  from_f32(type, floats.data(), stored.data(), count);
+  to_f32(type, stored.data(), floats.data(), count);
+  return {floats.begin(), floats.end()};
 }
 
 Operand scalars(double step, double loss, double clip) {
@@ -136,6 +149,24 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
       make_case("add", OpKind::add, {}, {normal("a", x, 1), normal("b", x, 2)}, {blank("y", x)}));
   cases.push_back(make_case("fill/zero", OpKind::fill, FillParams{0}, {}, {blank("x", wide)}));
   cases.push_back(make_case("fill/value", OpKind::fill, FillParams{-2.5}, {}, {blank("x", wide)}));
+}
+
+void add_cast_cases(Cases& cases, const OpSizes& z) {
+  const Shape shape = {z.tokens(), z.hidden()};
+  const std::array<DType, 3> types = {DType::f32, DType::bf16, DType::f16};
+  for (DType from : types) {
+    for (DType to : types) {
+      if (from == to) continue;
+      Operand x = normal("x", shape, 1);
+      x.dtype = from;
+      Operand y = blank("y", shape);
+      y.dtype = to;
+      const std::string name = "cast/" + std::string(to_text(from)) + "_to_";
+      cases.push_back(make_case(name + std::string(to_text(to)), OpKind::cast, {}, {x}, {y}));
+      std::vector<double>& before = cases.back().before[0];
+      before = rounded(before, from);
+    }
+  }
 }
 
 void add_embedding_cases(Cases& cases, const OpSizes& z) {
@@ -313,11 +344,32 @@ OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vect
   return c;
 }
 
+std::optional<OpCase> in_type(const OpCase& c, DType type) {
+  OpCase result = c;
+  result.name += "/" + std::string(to_text(type));
+  std::vector<bool> stays(c.tensors.size());
+  for (std::size_t i = 0; i < c.op.inputs.size(); ++i) {
+    if (input_is_f32(c.op, i)) stays[c.op.inputs[i].index()] = true;
+  }
+  for (std::size_t i = 0; i < c.op.outputs.size(); ++i) {
+    if (output_is_f32(c.op, i)) stays[c.op.outputs[i].index()] = true;
+  }
+  bool changed = false;
+  for (std::size_t i = 0; i < c.tensors.size(); ++i) {
+    if (stays[i] || c.tensors[i].dtype != DType::f32) continue;
+    result.tensors[i].dtype = type;
+    changed = true;
+    result.before[i] = rounded(c.before[i], type);
+  }
+  return changed ? std::optional(result) : std::nullopt;
+}
+
 std::vector<OpCase> op_cases(const OpSizes& sizes) {
   Cases cases;
   add_data_cases(cases, sizes);
   add_embedding_cases(cases, sizes);
   add_elementwise_cases(cases, sizes);
+  add_cast_cases(cases, sizes);
   add_linear_cases(cases, sizes);
   add_attention_cases(cases, sizes);
   add_loss_cases(cases, sizes);

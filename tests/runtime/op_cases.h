@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,10 @@ inline constexpr OpSizes kBenchSizes{4, 256, 6, 64, 1536, 256, 4'000'000};
 
 /// At least one case of every op kind the CPU backend supports.
 std::vector<OpCase> op_cases(const OpSizes& sizes);
+
+/// The case with its values in another type, rounded to it; what is f32 by rule stays. Nothing for
+/// ops without values of that kind.
+std::optional<OpCase> in_type(const OpCase& c, DType type);
 
 /// One operand of a case to be made. Outputs named like an input are the same tensor.
 struct Operand {

@@ -368,6 +368,8 @@ void run_reference(const OpCase& c, Values& values) {
       o.out(0)[std::size_t(Scalar::step)] += 1;
       o.out(0)[std::size_t(Scalar::loss)] = 0;
       return;
+    case OpKind::cast:
+      return each(o, [&](std::size_t i) { return o.in(0)[i]; });
     case OpKind::fill:
       return each(o, [&](std::size_t) { return o.params<FillParams>().value; });
     case OpKind::squared_norm:

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "graph/op_table.h"
+#include "runtime/cpu/storage.h"
 
 namespace plimsoll {
 
@@ -23,31 +24,27 @@ Memory allocate(Bytes size) {
 }
 
 void store(const std::vector<double>& values, DType dtype, std::byte* to) {
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (dtype == DType::i32) {
+  if (dtype == DType::i32) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
       const auto id = std::int32_t(values[i]);
       std::memcpy(to + i * 4, &id, 4);
-    } else {
-      const auto value = float(values[i]);
-      std::memcpy(to + i * 4, &value, 4);
     }
+    return;
   }
+  const std::vector<float> floats(values.begin(), values.end());
+  from_f32(dtype, floats.data(), to, std::int64_t(floats.size()));
 }
 
 std::vector<double> load(const Tensor& tensor, const std::byte* from) {
-  std::vector<double> values(std::size_t(elements(tensor.shape)));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (tensor.dtype == DType::i32) {
-      std::int32_t id;
-      std::memcpy(&id, from + i * 4, 4);
-      values[i] = id;
-    } else {
-      float value;
-      std::memcpy(&value, from + i * 4, 4);
-      values[i] = double(value);
-    }
+  const auto count = std::size_t(elements(tensor.shape));
+  if (tensor.dtype == DType::i32) {
+    std::vector<std::int32_t> ids(count);
+    std::memcpy(ids.data(), from, count * 4);
+    return {ids.begin(), ids.end()};
   }
-  return values;
+  std::vector<float> floats(count);
+  to_f32(tensor.dtype, from, floats.data(), std::int64_t(count));
+  return {floats.begin(), floats.end()};
 }
 
 }  // namespace

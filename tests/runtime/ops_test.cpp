@@ -29,6 +29,32 @@ double relative_difference(const std::vector<double>& got, const std::vector<dou
   return difference / largest;
 }
 
+/// The unit roundoff of the type (2^-8 with the 8 bits of bf16), and what f32 arithmetic adds.
+double tolerance(DType type) {
+  constexpr double kArithmetic = 3e-6;
+  switch (type) {
+    case DType::bf16:
+      return 0x1p-8 + kArithmetic;
+    case DType::f16:
+      return 0x1p-11 + kArithmetic;
+    default:
+      return kArithmetic;
+  }
+}
+
+/// The table in f32, then every case that has values in the other types.
+std::vector<OpCase> cases_of_all_types() {
+  std::vector<OpCase> cases = op_cases(kTestSizes);
+  const std::size_t count = cases.size();
+  for (DType type : {DType::bf16, DType::f16}) {
+    for (std::size_t i = 0; i < count; ++i) {
+      if (cases[i].op.kind == OpKind::cast) continue;  // has its own cases
+      if (auto c = in_type(cases[i], type)) cases.push_back(*std::move(c));
+    }
+  }
+  return cases;
+}
+
 class CpuOp : public testing::TestWithParam<OpCase> {};
 
 TEST_P(CpuOp, EqualsFloat64Reference) {
@@ -40,7 +66,8 @@ TEST_P(CpuOp, EqualsFloat64Reference) {
   run_reference(c, expected);
   const Values got = run_case(*backend, c);
   for (TensorId id : c.op.outputs) {
-    EXPECT_LE(relative_difference(got[id.index()], expected[id.index()]), 3e-6)
+    EXPECT_LE(relative_difference(got[id.index()], expected[id.index()]),
+              tolerance(c.tensors[id.index()].dtype))
         << c.tensors[id.index()].name;
   }
 }
@@ -70,7 +97,7 @@ std::string case_name(const testing::TestParamInfo<OpCase>& info) {
   std::replace(name.begin(), name.end(), '/', '_');
   return name;
 }
-INSTANTIATE_TEST_SUITE_P(Table, CpuOp, testing::ValuesIn(op_cases(kTestSizes)), case_name);
+INSTANTIATE_TEST_SUITE_P(Table, CpuOp, testing::ValuesIn(cases_of_all_types()), case_name);
 
 TEST(OpCases, CoverEveryKindTheCpuBackendHas) {
   const std::set<OpKind> without = {
@@ -79,7 +106,7 @@ TEST(OpCases, CoverEveryKindTheCpuBackendHas) {
       OpKind::broadcast, OpKind::send, OpKind::recv,
       // Kernels that only other frameworks have.
       OpKind::flash_attention, OpKind::flash_attention_backward, OpKind::bias_gelu,
-      OpKind::bias_gelu_backward, OpKind::bias_residual_add, OpKind::cast, OpKind::cast_parameters};
+      OpKind::bias_gelu_backward, OpKind::bias_residual_add, OpKind::cast_parameters};
   const auto backend = make_backend("cpu");
   std::set<OpKind> covered;
   for (const OpCase& c : op_cases(kTestSizes)) covered.insert(c.op.kind);
@@ -103,6 +130,9 @@ TEST(CpuBackend, RefusesOtherDtypes) {
   c.tensors[1].dtype = DType::bf16;
   EXPECT_EQ(make_backend("cpu")->supports(c.op, c.tensors).reason(),
             "the cpu backend computes b of add in f32, not bf16");
+  for (Tensor& tensor : c.tensors) tensor.dtype = DType::i32;
+  EXPECT_EQ(make_backend("cpu")->supports(c.op, c.tensors).reason(),
+            "the cpu backend computes no add of i32");
 }
 
 TEST(CpuBackend, RefusesWhatTheOpTableRefuses) {

@@ -1,0 +1,62 @@
+#include "graph/op_types.h"
+
+#include "graph/op_table.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr unsigned kAll = ~0u;
+
+/// Bit i: input i.
+unsigned f32_inputs(OpKind kind) {
+  switch (kind) {
+    case OpKind::layer_norm_backward:
+      return 0b11000;
+    case OpKind::flash_attention_backward:
+      return 0b1000;
+    case OpKind::logits_sum_exp:
+      return 0b10;
+    case OpKind::cross_entropy_backward:
+      return 0b100;
+    case OpKind::token_loss:
+    case OpKind::begin_step:
+    case OpKind::squared_norm:
+    case OpKind::clip_factor:
+    case OpKind::adamw:
+    case OpKind::cast_parameters:
+      return kAll;
+    default:
+      return 0;
+  }
+}
+
+/// Bit i: output i.
+unsigned f32_outputs(OpKind kind) {
+  switch (kind) {
+    case OpKind::layer_norm:
+      return 0b110;
+    case OpKind::flash_attention:
+      return 0b10;
+    case OpKind::logits_max:
+    case OpKind::logits_sum_exp:
+    case OpKind::token_loss:
+    case OpKind::begin_step:
+    case OpKind::squared_norm:
+    case OpKind::clip_factor:
+    case OpKind::adamw:
+      return kAll;
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+bool input_is_f32(const Op& op, std::size_t i) { return (f32_inputs(op.kind) >> i & 1u) != 0; }
+
+bool output_is_f32(const Op& op, std::size_t i) {
+  return (f32_outputs(op.kind) >> i & 1u) != 0 || accumulates(op, i);
+}
+
+}  // namespace plimsoll

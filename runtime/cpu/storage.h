@@ -1,0 +1,104 @@
+// Tensors of 16-bit floating types: brought to f32 a block of rows at a time, computed on in f32,
+// and rounded to nearest, ties to even (IEEE 754-2019, 4.3.1), when stored.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "graph/tensor.h"
+#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/onednn.h"
+
+namespace plimsoll {
+
+/// `count` elements of a floating type at `from`, as f32.
+void to_f32(DType type, const std::byte* from, float* to, std::int64_t count);
+/// Rounded; beyond the largest finite value of the type: infinity. NaN stays NaN.
+void from_f32(DType type, const float* from, std::byte* to, std::int64_t count);
+
+inline std::int64_t element_bytes(DType type) { return bytes_of(type).count(); }
+
+/// How a kernel walks over its rows.
+struct RowBlocks {
+  std::int64_t rows, columns;
+  std::int64_t block;  ///< rows at a time; the last block may have fewer
+
+  /// Blocks that stay in the cache while they are converted.
+  static RowBlocks in_cache(std::int64_t rows, std::int64_t columns) {
+    constexpr std::int64_t kElements = 16'384;  // 64 KiB of f32, a fraction of any L2 cache
+    const std::int64_t most = std::max<std::int64_t>(rows, 1);
+    return {rows, columns, std::clamp<std::int64_t>(kElements / columns, 1, most)};
+  }
+  /// One block where nothing has to be converted.
+  static RowBlocks of(DType type, std::int64_t rows, std::int64_t columns) {
+    return type == DType::f32 ? RowBlocks{rows, columns, rows} : in_cache(rows, columns);
+  }
+  /// Rows of the last block where it is not a full one, else 0.
+  std::int64_t rest() const { return block == 0 ? 0 : rows % block; }
+
+  /// visit(first row, rows) for each block.
+  template <class Visit>
+  void each(Visit visit) const {
+    for (std::int64_t row = 0; row < rows; row += block) visit(row, std::min(block, rows - row));
+  }
+};
+
+/// The rows of one operand as f32: the operand itself, or scratch memory for one block.
+class Rows {
+ public:
+  Rows(const Tensor& tensor, const RowBlocks& blocks, Scratch& scratch)
+      : type_(tensor.dtype), columns_(blocks.columns) {
+    if (type_ != DType::f32) block_ = scratch.take_floats(blocks.block * columns_);
+  }
+  /// Rows [first, first + count) of what starts at `base`; valid until the next read.
+  const float* read(const std::byte* base, std::int64_t first, std::int64_t count) const {
+    const std::byte* from = base + first * columns_ * element_bytes(type_);
+    if (type_ == DType::f32) return reinterpret_cast<const float*>(from);
+    to_f32(type_, from, block_, count * columns_);
+    return block_;
+  }
+  /// Where to write rows from `first` on; they reach memory with store().
+  float* target(std::byte* base, std::int64_t first) const {
+    return type_ == DType::f32 ? reinterpret_cast<float*>(base) + first * columns_ : block_;
+  }
+  void store(std::byte* base, std::int64_t first, std::int64_t count) const {
+    if (type_ == DType::f32) return;
+    from_f32(type_, block_, base + first * columns_ * element_bytes(type_), count * columns_);
+  }
+
+ private:
+  DType type_;
+  std::int64_t columns_;
+  float* block_ = nullptr;
+};
+
+/// A whole operand of `columns` elements as one row, e.g. a bias.
+inline Rows whole_row(const Tensor& tensor, Scratch& scratch) {
+  return {tensor, {1, elements(tensor.shape), 1}, scratch};
+}
+
+/// One f32 primitive for full blocks of rows and one for the rest.
+class BlockPrimitive {
+ public:
+  /// make(rows) prepares it for that many rows.
+  template <class Make>
+  BlockPrimitive(const RowBlocks& blocks, Make make)
+      : block_(blocks.block), full_(make(blocks.block)) {
+    if (blocks.rest() != 0) rest_.emplace(make(blocks.rest()));
+  }
+  Primitive& of(std::int64_t rows) { return rows == block_ ? full_ : *rest_; }
+  /// An argument at the same place in every run.
+  void set(int argument, const void* address) {
+    full_.set(argument, address);
+    if (rest_) rest_->set(argument, address);
+  }
+
+ private:
+  std::int64_t block_;
+  Primitive full_;
+  std::optional<Primitive> rest_;
+};
+
+}  // namespace plimsoll
