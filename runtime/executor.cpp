@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "passes/plan_memory.h"
 #include "runtime/arena.h"
+#include "runtime/half.h"
 #include "runtime/initialize.h"
 #include "runtime/memory_account.h"
 #include "runtime/prepare.h"
@@ -43,6 +44,33 @@ std::span<float> floats(const Program& program, const Arena& arena, TensorRole r
   if (!id) return {};
   return {reinterpret_cast<float*>(arena.at(*id)),
           std::size_t(program.at(*id).bytes.count()) / sizeof(float)};
+}
+
+/// The values of the role's arena, whatever its type.
+std::vector<float> values_of(const Program& program, const Arena& arena, TensorRole role,
+                             DType type) {
+  const auto id = persistent_of(program, role);
+  if (!id) return {};
+  std::vector<float> values(std::size_t(program.at(*id).bytes.count() / element_bytes(type)));
+  to_f32(type, arena.at(*id), values.data(), std::int64_t(values.size()));
+  return values;
+}
+
+/// Masters start as the f32 values of which the parameters are the rounded ones.
+void initialize(const Program& program, const Arena& arena, const Coordinates& at,
+                std::int64_t seed) {
+  const DType type = parameter_type(program);
+  std::vector<float> values = values_of(program, arena, TensorRole::parameter, type);
+  if (values.empty()) return;
+  initialize_parameters(program, at, seed, values);
+  from_f32(type, values.data(), arena.at(*persistent_of(program, TensorRole::parameter)),
+           std::int64_t(values.size()));
+  const std::span<float> masters = floats(program, arena, TensorRole::master_parameter);
+  if (masters.empty()) return;
+  for (const OwnedRange& range : owned_ranges(program, at)) {
+    std::copy_n(values.begin() + range.arena_offset, range.elements,
+                masters.begin() + range.state_offset);
+  }
 }
 
 const float* find_scalars(const Program& program, const Arena& arena, const Coordinates& at) {
@@ -81,8 +109,7 @@ struct Executor::State {
     last_on_stream.fill(kNone);
     curve.reserve(prepared.calls.size() + 2);
     for (const BufferId id : prepared.persistent) acquire(id);
-    initialize_parameters(program, context.at, options.seed,
-                          floats(program, arena, TensorRole::parameter));
+    initialize(program, arena, context.at, options.seed);
   }
 
   RankContext make_context(TrainingText text) const {
@@ -304,8 +331,8 @@ std::vector<float> Executor::gradients() const {
 }
 
 std::vector<float> Executor::parameters() const {
-  const auto values = floats(state_->program, state_->arena, TensorRole::parameter);
-  return {values.begin(), values.end()};
+  return values_of(state_->program, state_->arena, TensorRole::parameter,
+                   parameter_type(state_->program));
 }
 
 }  // namespace plimsoll

@@ -91,6 +91,15 @@ std::int64_t global_index(const Shape& local, const std::optional<Split>& split,
   return (outer_index * extent * split->degree + along) * inner + index % inner;
 }
 
+DType parameter_type(const Program& program) {
+  for (const Routine& routine : program.routines) {
+    for (const Tensor& tensor : routine.tensors) {
+      if (tensor.role == TensorRole::parameter) return tensor.dtype;
+    }
+  }
+  return DType::f32;
+}
+
 void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
                            std::span<float> arena) {
   for (const Segment& segment : program.segments) {

@@ -26,7 +26,11 @@ double standard_normal(std::int64_t seed, std::string_view parameter, std::int64
 std::int64_t global_index(const Shape& local, const std::optional<Split>& split,
                           const Coordinates& at, std::int64_t index);
 
-/// Fills the segments of the parameter arena; what lies between segments stays as it is.
+/// The type of the parameter arena, as the Program's ops see it.
+DType parameter_type(const Program& program);
+
+/// Fills the segments of an arena of f32; what lies between segments stays as it is. Parameters of
+/// other types are these values rounded, and masters are these values.
 void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
                            std::span<float> arena);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "runtime/half.h"
 
 namespace plimsoll {
 namespace {
@@ -28,32 +29,38 @@ void combine(float* sum, const float* part, std::int64_t count, Combine&& one) {
 // A poisoned or diverged value must not hide behind a maximum: NaN wins.
 float larger(float a, float b) { return b > a || b != b ? b : a; }
 
-/// Reduces elements [first, first + count) of all members into `sum`.
-void reduce_chunk(Reduction reduction, std::span<std::byte* const> members, std::int64_t first,
-                  std::int64_t count, float* sum) {
-  const auto part = [&](std::size_t member) {
-    return reinterpret_cast<const float*>(members[member]) + first;
+/// Reduces elements [first, first + count) of all members into `sum`, in f32 whatever their type.
+void reduce_chunk(Reduction reduction, DType dtype, std::span<std::byte* const> members,
+                  std::int64_t first, std::int64_t count, float* sum) {
+  alignas(64) float converted[kChunk];
+  const auto begin = [&](std::size_t member) {
+    return members[member] + first * element_bytes(dtype);
   };
-  std::memcpy(sum, part(0), std::size_t(count) * sizeof(float));
+  to_f32(dtype, begin(0), sum, count);
   for (std::size_t member = 1; member < members.size(); ++member) {
-    if (reduction == Reduction::sum) {
-      combine(sum, part(member), count, [](float a, float b) { return a + b; });
+    const float* part = converted;
+    if (dtype == DType::f32) {
+      part = reinterpret_cast<const float*>(begin(member));
     } else {
-      combine(sum, part(member), count, larger);
+      to_f32(dtype, begin(member), converted, count);
+    }
+    if (reduction == Reduction::sum) {
+      combine(sum, part, count, [](float a, float b) { return a + b; });
+    } else {
+      combine(sum, part, count, larger);
     }
   }
 }
 
-/// Reduces [first, first + count) and stores it in the members [from, to).
-void reduce_into(Reduction reduction, std::span<std::byte* const> members, std::int64_t first,
-                 std::int64_t count, std::size_t from, std::size_t to) {
+/// Reduces [first, first + count) and stores it in the members [from, to), rounded once.
+void reduce_into(Reduction reduction, DType dtype, std::span<std::byte* const> members,
+                 std::int64_t first, std::int64_t count, std::size_t from, std::size_t to) {
   alignas(64) float sum[kChunk];
   for (std::int64_t done = 0; done < count; done += kChunk) {
     const std::int64_t chunk = std::min(kChunk, count - done);
-    reduce_chunk(reduction, members, first + done, chunk, sum);
+    reduce_chunk(reduction, dtype, members, first + done, chunk, sum);
     for (std::size_t member = from; member < to; ++member) {
-      std::memcpy(reinterpret_cast<float*>(members[member]) + first + done, sum,
-                  std::size_t(chunk) * sizeof(float));
+      from_f32(dtype, sum, members[member] + (first + done) * element_bytes(dtype), chunk);
     }
   }
 }
@@ -75,13 +82,11 @@ void move_collective(OpKind kind, Reduction reduction, DType dtype, std::int64_t
   if (size == 1 || elements == 0) return;
   switch (kind) {
     case OpKind::all_reduce:
-      INVARIANT(dtype == DType::f32, "the local communicator reduces f32");
-      reduce_into(reduction, members, 0, elements, 0, members.size());
+      reduce_into(reduction, dtype, members, 0, elements, 0, members.size());
       return;
     case OpKind::reduce_scatter:
-      INVARIANT(dtype == DType::f32, "the local communicator reduces f32");
       for (std::int64_t part = 0; part < size; ++part) {
-        reduce_into(reduction, members, part * (elements / size), elements / size,
+        reduce_into(reduction, dtype, members, part * (elements / size), elements / size,
                     std::size_t(part), std::size_t(part) + 1);
       }
       return;

@@ -1,5 +1,5 @@
 // Tensors of 16-bit floating types: brought to f32 a block of rows at a time, computed on in f32,
-// and rounded to nearest, ties to even (IEEE 754-2019, 4.3.1), when stored.
+// and rounded when stored.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,9 @@
 #include "graph/tensor.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/half.h"
 
 namespace plimsoll {
-
-/// `count` elements of a floating type at `from`, as f32.
-void to_f32(DType type, const std::byte* from, float* to, std::int64_t count);
-/// Rounded; beyond the largest finite value of the type: infinity. NaN stays NaN.
-void from_f32(DType type, const float* from, std::byte* to, std::int64_t count);
-
-inline std::int64_t element_bytes(DType type) { return bytes_of(type).count(); }
 
 /// How a kernel walks over its rows.
 struct RowBlocks {

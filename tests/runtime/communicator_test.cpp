@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "runtime/half.h"
 
 namespace plimsoll {
 namespace {
@@ -139,6 +140,38 @@ TEST_P(EverySize, AllGatherCollectsEveryPart) {
 INSTANTIATE_TEST_SUITE_P(Ranks, EverySize,
                          testing::Combine(testing::Values(1, 2, 3, 4),
                                           testing::Values(1, 17, 1024, 3000)));
+
+// 256 + 1 is a tie that bf16 rounds back to 256, and so is 2048 + 1 in f16: added one at a time,
+// the small numbers would be lost.
+TEST(LocalCommunicator, SumsOf16BitTypesAreRoundedOnce) {
+  struct Case {
+    DType type;
+    float large;
+  };
+  for (const Case c : {Case{DType::bf16, 256}, Case{DType::f16, 2048}}) {
+    for (const OpKind kind : {OpKind::all_reduce, OpKind::reduce_scatter}) {
+      expect_no_errors(on_ranks(grid_of(3), kPatient, [&](std::int64_t rank, Communicator& comm) {
+        const Floats mine(3, rank == 0 ? c.large : 1);
+        std::vector<std::byte> stored(6);
+        from_f32(c.type, mine.data(), stored.data(), 3);
+        comm.wait(comm.post_collective(kind, kMp, Reduction::sum, c.type, 3, stored.data(), {}));
+        Floats sums(3);
+        to_f32(c.type, stored.data(), sums.data(), 3);
+        EXPECT_EQ(sums[std::size_t(rank)], c.large + 2) << to_text(kind);
+      }));
+    }
+  }
+}
+
+TEST(LocalCommunicator, GathersMoveTheBytesOf16BitTypes) {
+  expect_no_errors(on_ranks(grid_of(3), kPatient, [&](std::int64_t rank, Communicator& comm) {
+    std::vector<std::uint16_t> parts(6, 0xffff);
+    parts[std::size_t(2 * rank)] = parts[std::size_t(2 * rank + 1)] = std::uint16_t(rank + 7);
+    comm.wait(comm.post_collective(OpKind::all_gather, kMp, Reduction::sum, DType::bf16, 6,
+                                   reinterpret_cast<std::byte*>(parts.data()), {}));
+    EXPECT_EQ(parts, (std::vector<std::uint16_t>{7, 7, 8, 8, 9, 9}));
+  }));
+}
 
 TEST(LocalCommunicator, MaximumKeepsNotANumber) {
   expect_no_errors(on_ranks(grid_of(2), kPatient, [](std::int64_t rank, Communicator& comm) {

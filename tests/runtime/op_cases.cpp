@@ -7,7 +7,7 @@
 #include <random>
 
 #include "graph/op_types.h"
-#include "runtime/cpu/storage.h"
+#include "runtime/half.h"
 #include "tests/runtime/op_reference.h"
 
 namespace plimsoll {

@@ -7,7 +7,7 @@
 #include <new>
 
 #include "graph/op_table.h"
-#include "runtime/cpu/storage.h"
+#include "runtime/half.h"
 
 namespace plimsoll {
 

@@ -2,7 +2,7 @@
 //
 // bf16 is the upper half of an f32. f16 (binary16) has 5 bits of exponent, bias 15, and 10 of
 // fraction against 8, bias 127, and 23: exponents differ by 112, fractions by 13 bits.
-#include "runtime/cpu/storage.h"
+#include "runtime/half.h"
 
 #include <bit>
 #include <cstring>
