@@ -72,8 +72,8 @@ Communicator::Ticket post(Communicator& communicator, OpKind kind, bool sends, B
                  : communicator.post_recv(-1, payload, data, label);
   }
   const std::int64_t elements = payload.count() / bytes_of(DType::f32).count();
-  return communicator.post_collective(kind, Group{{Axis::dp}, false}, Reduction::sum, DType::f32,
-                                      elements, data, label);
+  const CollectiveParams params{Group{{Axis::dp}, false}};
+  return communicator.post_collective(kind, params, {DType::f32, elements, data}, label);
 }
 
 /// Runs `work` on one thread per rank of the grid; a failure reaches the others and the caller.

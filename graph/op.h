@@ -60,10 +60,12 @@ enum class OpKind : std::uint8_t {
   // Conjugate pairs of tensor parallelism in a forward Graph; `backward` lowers them.
   copy_to_group,      ///< (x) -> x; its backward is an all-reduce
   reduce_from_group,  ///< (x) -> all-reduced x, in place; its backward is the identity
-  // Communication; works in place on its operand unless said otherwise.
+  // Communication; works in place on its operand, of which a rank's part is the 1/size at its
+  // index.
+  // Scatter and gather also have a form whose part is memory of its own (op_table.h, in_place).
   all_reduce,      ///< (x) -> x
-  reduce_scatter,  ///< (x) -> x, of which this rank's 1/size part is valid
-  all_gather,      ///< (x, of which this rank's 1/size part is valid) -> x
+  reduce_scatter,  ///< (x) -> x of which this rank's part is valid, or that part
+  all_gather,      ///< (x of which this rank's part is valid, or that part) -> x
   reduce,          ///< (x) -> x, the reduction on the group's root, elsewhere this rank's own value
   broadcast,       ///< (x, valid on the group's root) -> x
   send,            ///< (x) -> ()

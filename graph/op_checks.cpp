@@ -231,7 +231,15 @@ Verdict check_collective(const Op& op, Tensors tensors) {
   if (params.group.axes.empty()) return Verdict::no("group has no axes");
   if (in(op, tensors, 0).dtype == DType::i32)
     return Verdict::no("collectives work on floating point");
-  return elementwise(op, tensors);
+  if (params.root < 0) return Verdict::no("the root is not in the group");
+  const bool parts = op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_gather;
+  if (!parts) return elementwise(op, tensors);
+  const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
+  const bool scatters = op.kind == OpKind::reduce_scatter;
+  const std::int64_t whole = elements((scatters ? x : y).shape);
+  const std::int64_t part = elements((scatters ? y : x).shape);
+  if (x.dtype != y.dtype) return Verdict::no("the part and the whole differ in dtype");
+  return whole % part == 0 ? Verdict::yes() : Verdict::no("the whole is not of such parts");
 }
 
 Verdict check_transfer(const Op& op, Tensors) {

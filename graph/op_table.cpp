@@ -1,5 +1,6 @@
 #include "graph/op_table.h"
 
+#include <algorithm>
 #include <array>
 
 #include "graph/op_checks.h"
@@ -110,6 +111,14 @@ bool communicates(OpKind kind) {
   return op_class == OpClass::collective || op_class == OpClass::point_to_point;
 }
 
+int in_place(const Op& op, Tensors tensors) {
+  const int storage = row(op.kind).in_place;
+  if (op.kind != OpKind::reduce_scatter && op.kind != OpKind::all_gather) return storage;
+  const auto elements_of = [](const Tensor& tensor) { return elements(tensor.shape); };
+  const bool whole = elements_of(in(op, tensors, 0)) == elements_of(out(op, tensors, 0));
+  return whole ? storage : -1;
+}
+
 bool accumulates(const Op& op, std::size_t i) {
   if (const auto* params = std::get_if<MatmulParams>(&op.params)) return params->accumulate;
   return (row(op.kind).accumulates >> i & 1u) != 0;
@@ -173,9 +182,8 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
     default:
       break;
   }
-  if (communicates(op.kind)) {
-    return Bytes(op.inputs.empty() ? total_bytes(op.outputs, tensors)
-                                   : total_bytes(op.inputs, tensors));
+  if (communicates(op.kind)) {  // of a part and the whole, the whole
+    return Bytes(std::max(total_bytes(op.inputs, tensors), total_bytes(op.outputs, tensors)));
   }
   std::int64_t total = total_bytes(op.inputs, tensors) + total_bytes(op.outputs, tensors);
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {

@@ -25,7 +25,8 @@ struct OpRow {
   int least_inputs, most_inputs;
   int outputs;
   std::size_t params;  ///< index of the alternative of OpParams
-  /// Output 0 is a new value in the storage of this input (whose old value is gone), or -1.
+  /// Output 0 is a new value in the storage of this input (whose old value is gone), or -1. Of
+  /// reduce_scatter and all_gather only where both are whole: see in_place() below.
   int in_place = -1;
   /// Bit i: output i adds to what is there (the caller zeroes it at the start of the step).
   unsigned accumulates = 0;
@@ -36,6 +37,11 @@ struct OpRow {
 const OpRow& row(OpKind kind);
 /// Collectives, sends and receives.
 bool communicates(OpKind kind);
+
+/// The input in whose storage output 0 is, or -1. reduce_scatter and all_gather have two forms: in
+/// place on the whole, of which a rank's 1/size is its part, and, where the operands differ in
+/// size, between the whole and memory that holds the part alone.
+int in_place(const Op& op, std::span<const Tensor> tensors);
 
 /// Floating-point operations of one execution (multiply-add = 2) of matmul and attention ops; all
 /// others return 0. Attention counts in full, not halved for causality, as MFU does: a kernel that

@@ -92,9 +92,9 @@ Verdict check_order(const Graph& graph) {
         return at_op(i, op, "reads " + graph.at(id).name + " of another block");
       }
     }
-    const int in_place = row(op.kind).in_place;
-    if (in_place >= 0 && op.inputs[std::size_t(in_place)] != op.outputs[0]) {
-      overwritten[op.inputs[std::size_t(in_place)].index()] = true;
+    const int storage = in_place(op, graph.tensors);
+    if (storage >= 0 && op.inputs[std::size_t(storage)] != op.outputs[0]) {
+      overwritten[op.inputs[std::size_t(storage)].index()] = true;
     }
     for (TensorId id : op.outputs) {
       if (defined[id.index()] && !is_state(graph.at(id))) {

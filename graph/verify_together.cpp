@@ -26,6 +26,7 @@ struct MeetingKey {
 struct Meeting {
   std::size_t node = 0;
   OpKind kind = OpKind::add;
+  std::int64_t root = 0;
   Bytes payload;
   std::vector<std::int64_t> stages;  ///< that take part
   std::int64_t expected = 0;
@@ -164,8 +165,15 @@ class HappensBefore {
     auto [found, fresh] = meetings_.try_emplace(key);
     Meeting& meeting = found->second;
     const Bytes payload = bytes_moved(op, tensors);
+    const auto* collective = std::get_if<CollectiveParams>(&op.params);
+    const std::int64_t root = collective != nullptr ? collective->root : 0;
     if (fresh) {
-      meeting = {nodes_++, kind, payload, {}, expected};
+      meeting = {nodes_++, kind, root, payload, {}, expected};
+    } else if (meeting.kind == kind && meeting.root != root) {
+      return Verdict::no(
+          fmt::format("stages {} and {} disagree about the root of {} number {}: {} and {}",
+                      meeting.stages.front(), program.stage, to_text(key.group), key.count,
+                      meeting.root, root));
     } else if (meeting.kind != kind || meeting.payload != payload) {
       return Verdict::no(fmt::format(
           "stages {} and {} disagree about {} number {}: {} of {} B and {} of {} B",

@@ -97,9 +97,9 @@ class RoutineBuilder {
     storage_.resize(routine_.tensors.size());
     std::iota(storage_.begin(), storage_.end(), 0);
     for (const Op& op : routine_.ops) {
-      const int in_place = row(op.kind).in_place;
-      if (in_place < 0) continue;
-      const std::size_t from = storage_[op.inputs[std::size_t(in_place)].index()];
+      const int reused = in_place(op, routine_.tensors);
+      if (reused < 0) continue;
+      const std::size_t from = storage_[op.inputs[std::size_t(reused)].index()];
       const std::size_t to = storage_[op.outputs[0].index()];
       for (std::size_t& storage : storage_) {
         if (storage == to) storage = from;

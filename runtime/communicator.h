@@ -33,6 +33,16 @@ struct CommunicationLabel {
   std::uint64_t after = 0;
 };
 
+/// What one rank gives to a collective and gets from it.
+struct CollectiveOperand {
+  DType dtype = DType::f32;
+  std::int64_t elements = 0;   ///< of the whole
+  std::byte* whole = nullptr;  ///< elements; reduce_scatter only reads it when `part` is given
+  /// This rank's elements/size of all_gather and reduce_scatter where they lie outside `whole`;
+  /// null: in place, at its index in the group.
+  std::byte* part = nullptr;
+};
+
 /// One rank's handle. Posting never waits for other ranks; wait() does, up to the deadline.
 class Communicator {
  public:
@@ -40,11 +50,11 @@ class Communicator {
 
   virtual ~Communicator() = default;
   virtual std::string_view name() const = 0;
-  /// all_reduce, reduce_scatter, all_gather in place on `elements` of `dtype` at `data`, over the
-  /// rank's `group`. Parts of scatter and gather are elements/size, by index in the group. Throws
-  /// std::runtime_error when another member posted something else in its place.
-  virtual Ticket post_collective(OpKind kind, const Group& group, Reduction reduction, DType dtype,
-                                 std::int64_t elements, std::byte* data,
+  /// all_reduce, reduce_scatter, all_gather, reduce or broadcast over the rank's group. reduce
+  /// changes the root's operand only. Throws std::runtime_error when another member posted
+  /// something else in its place.
+  virtual Ticket post_collective(OpKind kind, const CollectiveParams& params,
+                                 const CollectiveOperand& operand,
                                  const CommunicationLabel& label) = 0;
   /// To or from the rank that is stage_offset stages further, round the pipeline. Pairs in posting
   /// order per sender, receiver and direction (to a later or to an earlier stage).

@@ -227,17 +227,17 @@ void Executor::State::post(std::uint32_t index) {
   std::uint32_t& last = last_on_stream[std::size_t(op.op->stream)];
   const CommunicationLabel label{step, routine, last == kNone ? 0 : tickets[last]};
   last = index;
-  ++reading[op.buffer.index()];
+  for (const BufferId id : op.buffers) ++reading[id.index()];
   if (const auto* transfer = std::get_if<TransferParams>(&op.op->params)) {
-    const Bytes size = bytes_of(op.dtype) * op.elements;
+    const Bytes size = bytes_of(op.operand.dtype) * op.operand.elements;
+    std::byte* const data = op.operand.whole;
     tickets[index] = op.op->kind == OpKind::send
-                         ? communicator.post_send(transfer->stage_offset, size, op.data, label)
-                         : communicator.post_recv(transfer->stage_offset, size, op.data, label);
+                         ? communicator.post_send(transfer->stage_offset, size, data, label)
+                         : communicator.post_recv(transfer->stage_offset, size, data, label);
     return;
   }
-  const auto& collective = std::get<CollectiveParams>(op.op->params);
-  tickets[index] = communicator.post_collective(op.op->kind, collective.group, collective.reduction,
-                                                op.dtype, op.elements, op.data, label);
+  tickets[index] = communicator.post_collective(
+      op.op->kind, std::get<CollectiveParams>(op.op->params), op.operand, label);
 }
 
 /// Does nothing when another wait came first: a ticket is waited for once.
@@ -245,7 +245,7 @@ void Executor::State::wait(std::uint32_t index) {
   if (tickets[index] == 0) return;
   const CommunicationTimes times = communicator.wait(std::exchange(tickets[index], 0));
   const PreparedOp& op = prepared.ops[index];
-  --reading[op.buffer.index()];
+  for (const BufferId id : op.buffers) --reading[id.index()];
   if (trace != nullptr) record(prepared.calls[owners[index]], *op.op, times);
 }
 

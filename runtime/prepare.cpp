@@ -84,14 +84,27 @@ class Preparer {
 
   void add_operand(const PreparedCall& call, PreparedOp& prepared) {
     const Op& op = *prepared.op;
-    const TensorId operand = op.kind == OpKind::recv ? op.outputs[0] : op.inputs[0];
-    INVARIANT(op.inputs.empty() || op.outputs.empty() || prepared.inputs[0] == prepared.outputs[0],
-              "collectives work in place in " + call.routine->name);
-    const Tensor& tensor = call.routine->tensors[operand.index()];
-    prepared.data = address(call, operand);
-    prepared.dtype = tensor.dtype;
-    prepared.elements = elements(tensor.shape);
-    prepared.buffer = locate(*call.routine, *call.call, operand, context_.at).first;
+    const std::vector<Tensor>& tensors = call.routine->tensors;
+    const bool two = !op.inputs.empty() && !op.outputs.empty();
+    const bool writes_whole = op.kind == OpKind::recv || op.kind == OpKind::all_gather;
+    const TensorId whole = writes_whole ? op.outputs[0] : op.inputs[0];
+    prepared.operand.dtype = tensors[whole.index()].dtype;
+    prepared.operand.elements = elements(tensors[whole.index()].shape);
+    prepared.operand.whole = address(call, whole);
+    if (two && in_place(op, tensors) < 0) {
+      prepared.operand.part = address(call, writes_whole ? op.inputs[0] : op.outputs[0]);
+    } else {
+      INVARIANT(!two || prepared.inputs[0] == prepared.outputs[0],
+                "a collective of operands of one size works in place in " + call.routine->name);
+    }
+    for (const auto* ids : {&op.inputs, &op.outputs}) {
+      for (const TensorId id : *ids) {
+        const BufferId buffer = locate(*call.routine, *call.call, id, context_.at).first;
+        if (prepared.buffers.empty() || prepared.buffers[0] != buffer) {
+          prepared.buffers.push_back(buffer);
+        }
+      }
+    }
     result_.communications.push_back(std::uint32_t(result_.ops.size()));
   }
 

@@ -10,6 +10,7 @@
 #include "graph/program.h"
 #include "runtime/arena.h"
 #include "runtime/backend.h"
+#include "runtime/communicator.h"
 
 namespace plimsoll {
 
@@ -20,10 +21,8 @@ struct PreparedOp {
   /// Communications (indices into PreparedProgram::ops) of the same call that must be over first.
   std::vector<std::uint32_t> waits;
   // Communications only: the operand.
-  std::byte* data = nullptr;
-  DType dtype = DType::f32;
-  std::int64_t elements = 0;
-  BufferId buffer;
+  CollectiveOperand operand;      ///< of transfers: what is sent or received is the whole
+  std::vector<BufferId> buffers;  ///< that it lies in
 };
 
 struct PreparedCall {

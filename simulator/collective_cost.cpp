@@ -25,6 +25,13 @@ struct Cost {
 
 double rounds(OpKind kind) { return kind == OpKind::all_reduce ? 2 : 1; }
 
+/// Bytes that the busiest of n ranks sends in a ring, relative to the payload. To or from one root
+/// all of it passes every rank, in a chain (nccl-tests, doc/PERFORMANCE.md, "Broadcast", "Reduce").
+double sent(OpKind kind, double n) {
+  if (kind == OpKind::reduce || kind == OpKind::broadcast) return 1;
+  return rounds(kind) * (n - 1) / n;
+}
+
 /// What is reached of a level's bandwidth by one device to `peers` others.
 BytesPerSecond reached(const Cluster& cluster, std::size_t l, double peers) {
   const Level& level = cluster.levels[l];
@@ -60,7 +67,7 @@ Cost ring(OpKind kind, Bytes payload, std::int64_t ranks, const Crossings& cross
   Cost cost;
   for (std::size_t i = 0; i < crossings.count; ++i) {
     const Crossing& crossing = crossings.at[i];
-    const Seconds time = payload / crossing.bandwidth * (rounds(kind) * (n - 1) / n);
+    const Seconds time = payload / crossing.bandwidth * sent(kind, n);
     cost.bytes = std::max(cost.bytes, time);
     cost.steps += crossing.level->latency * (rounds(kind) * (crossing.units - 1));
   }

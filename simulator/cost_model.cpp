@@ -46,6 +46,15 @@ Estimate combine(const Estimate& low, const Estimate& high, double part) {
   return {time, time * relative, worst};
 }
 
+/// The kind whose curve says what a communication takes. A transfer is measured once, under `send`.
+/// Rooted collectives move and add what the halves of an all-reduce do: n - 1 operands to or from
+/// one rank, instead of as many parts to or from each.
+OpKind measured_as(OpKind kind) {
+  if (kind == OpKind::recv) return OpKind::send;
+  if (kind == OpKind::reduce) return OpKind::reduce_scatter;
+  return kind == OpKind::broadcast ? OpKind::all_gather : kind;
+}
+
 }  // namespace
 
 CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework)
@@ -151,15 +160,15 @@ Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std:
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
                                   const GroupSpread& spread) const {
   if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
-  // A transfer is measured once, under `send`.
-  const OpKind kind = op.kind == OpKind::recv ? OpKind::send : op.kind;
   const Bytes payload = bytes_moved(op, tensors);
   std::optional<Estimate> measured;
   if (within_a_node(cluster_, spread))
-    measured = measured_communication(kind, payload, spread.ranks);
-  if (!measured) return modelled_communication(kind, payload, cluster_, spread);
-  const bool reduces = kind == OpKind::all_reduce || kind == OpKind::reduce_scatter;
-  if (reduces && compute_dtype(op, tensors) != DType::f32) {  // f32 is what is measured
+    measured = measured_communication(measured_as(op.kind), payload, spread.ranks);
+  if (!measured) return modelled_communication(op.kind, payload, cluster_, spread);
+  const bool reduces = op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter;
+  const bool otherwise = op.kind == OpKind::reduce || op.kind == OpKind::broadcast;
+  // f32 is what is measured.
+  if (otherwise || (reduces && compute_dtype(op, tensors) != DType::f32)) {
     measured->provenance = std::max(measured->provenance, Provenance::extrapolated);
   }
   return *measured;

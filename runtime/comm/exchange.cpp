@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "runtime/comm/transfer.h"
 
 namespace plimsoll {
 namespace {
@@ -20,18 +19,19 @@ bool is_transfer(OpKind kind) { return kind == OpKind::send || kind == OpKind::r
 
 bool agree(const Request& a, const Request& b) {
   if (is_transfer(a.kind)) return a.kind != b.kind && a.bytes == b.bytes;
-  return a.kind == b.kind && a.group == b.group && a.reduction == b.reduction &&
-         a.dtype == b.dtype && a.elements == b.elements;
+  return a.kind == b.kind && a.params == b.params && a.dtype == b.dtype && a.elements == b.elements;
 }
 
 std::string to_text(const Request& request) {
   if (is_transfer(request.kind)) {
     return fmt::format("{} of {} bytes", to_text(request.kind), request.bytes.count());
   }
-  const std::string reduction =
-      request.reduction == Reduction::sum ? "" : fmt::format(" ({})", to_text(request.reduction));
-  return fmt::format("{}{} of {} {} elements over group {}", to_text(request.kind), reduction,
-                     request.elements, to_text(request.dtype), to_text(request.group));
+  const auto& [group, reduction, root] = request.params;
+  const bool rooted = request.kind == OpKind::reduce || request.kind == OpKind::broadcast;
+  return fmt::format("{}{} of {} {} elements over group {}{}", to_text(request.kind),
+                     reduction == Reduction::sum ? "" : fmt::format(" ({})", to_text(reduction)),
+                     request.elements, to_text(request.dtype), to_text(group),
+                     rooted ? fmt::format(" with root {}", root) : "");
 }
 
 Channel::Channel(std::vector<std::int64_t> ranks)
@@ -75,19 +75,20 @@ void perform(const Exchange& exchange) {
   const Request& request = participants[0].request;
   if (is_transfer(request.kind)) {
     // Members of a transfer's channel are {sender, receiver}.
-    std::memcpy(participants[1].data, participants[0].data, std::size_t(request.bytes.count()));
+    std::memcpy(participants[1].data.whole, participants[0].data.whole,
+                std::size_t(request.bytes.count()));
     return;
   }
   constexpr std::size_t kFew = 64;
-  const auto run = [&](std::span<std::byte*> members) {
+  const auto run = [&](std::span<MemberData> members) {
     for (std::size_t i = 0; i < members.size(); ++i) members[i] = participants[i].data;
-    move_collective(request.kind, request.reduction, request.dtype, request.elements, members);
+    move_collective(request.kind, request.params, request.dtype, request.elements, members);
   };
   if (participants.size() <= kFew) {
-    std::array<std::byte*, kFew> few;
+    std::array<MemberData, kFew> few;
     run(std::span(few).first(participants.size()));
   } else {
-    std::vector<std::byte*> many(participants.size());
+    std::vector<MemberData> many(participants.size());
     run(many);
   }
 }

@@ -14,17 +14,17 @@
 #include "graph/grid.h"
 #include "graph/op.h"
 #include "graph/tensor.h"
+#include "runtime/comm/transfer.h"
 
 namespace plimsoll {
 
 /// What one rank asked for.
 struct Request {
   OpKind kind = OpKind::all_reduce;
-  Group group;                           ///< collectives
-  Reduction reduction = Reduction::sum;  ///< collectives
-  DType dtype = DType::f32;              ///< collectives
-  std::int64_t elements = 0;             ///< collectives
-  Bytes bytes;                           ///< transfers
+  CollectiveParams params;    ///< collectives
+  DType dtype = DType::f32;   ///< collectives
+  std::int64_t elements = 0;  ///< collectives: of the whole
+  Bytes bytes;                ///< transfers
 };
 
 /// Whether two members' requests are the same communication (a send and its receive are).
@@ -38,7 +38,7 @@ struct Exchange {
   struct Participant {
     bool posted = false;
     Request request;
-    std::byte* data = nullptr;
+    MemberData data;  ///< of transfers: the whole
     std::int64_t step = 0;
     const char* routine = "";
     /// Collectives this rank had posted before, by member of this channel it shared them with.

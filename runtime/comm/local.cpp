@@ -79,28 +79,35 @@ class LocalCommunicator final : public Communicator {
 
   std::string_view name() const override { return "local"; }
 
-  Ticket post_collective(OpKind kind, const Group& group, Reduction reduction, DType dtype,
-                         std::int64_t elements, std::byte* data,
+  Ticket post_collective(OpKind kind, const CollectiveParams& params,
+                         const CollectiveOperand& operand,
                          const CommunicationLabel& label) override {
-    Seat& seat = collective_seat(group);
-    INVARIANT(
-        kind == OpKind::all_reduce || elements % std::int64_t(seat.channel->members.size()) == 0,
-        "the operand does not divide into one part per member");
-    return post(seat, {kind, group, reduction, dtype, elements, Bytes(0)}, data, label);
+    Seat& seat = collective_seat(params.group);
+    const auto members = std::int64_t(seat.channel->members.size());
+    const bool parts = kind == OpKind::reduce_scatter || kind == OpKind::all_gather;
+    INVARIANT(!parts || operand.elements % members == 0,
+              "the operand does not divide into one part per member");
+    INVARIANT(params.root >= 0 && params.root < members, "the root is not in the group");
+    MemberData data{operand.whole, operand.part};
+    if (data.part == nullptr) {
+      const std::int64_t before = operand.elements / members * std::int64_t(seat.member);
+      data.part = operand.whole + (bytes_of(operand.dtype) * before).count();
+    }
+    return post(seat, {kind, params, operand.dtype, operand.elements, Bytes(0)}, data, label);
   }
 
   Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
                    const CommunicationLabel& label) override {
     Seat seat = transfer_seat(rank_, peer(stage_offset), stage_offset < 0, 0);
     // The exchange stores one kind of pointer; the sender's is only read.
-    return post(seat, {OpKind::send, {}, Reduction::sum, DType::f32, 0, size},
-                const_cast<std::byte*>(data), label);
+    return post(seat, {OpKind::send, {}, DType::f32, 0, size}, {const_cast<std::byte*>(data)},
+                label);
   }
 
   Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
                    const CommunicationLabel& label) override {
     Seat seat = transfer_seat(peer(stage_offset), rank_, stage_offset > 0, 1);
-    return post(seat, {OpKind::recv, {}, Reduction::sum, DType::f32, 0, size}, data, label);
+    return post(seat, {OpKind::recv, {}, DType::f32, 0, size}, {data}, label);
   }
 
   CommunicationTimes wait(Ticket ticket) override;
@@ -130,7 +137,8 @@ class LocalCommunicator final : public Communicator {
 
   Seat& collective_seat(const Group& group);
   Seat transfer_seat(std::int64_t sender, std::int64_t receiver, bool backward, std::size_t member);
-  Ticket post(Seat& seat, const Request& request, std::byte* data, const CommunicationLabel& label);
+  Ticket post(Seat& seat, const Request& request, const MemberData& data,
+              const CommunicationLabel& label);
   void join(std::unique_lock<std::mutex>& guard, Exchange& exchange, std::size_t member);
   void arrive(std::unique_lock<std::mutex>& guard, Exchange& exchange);
   void run_ready(std::unique_lock<std::mutex>& guard);
@@ -183,7 +191,8 @@ LocalCommunicator::Seat LocalCommunicator::transfer_seat(std::int64_t sender, st
   return {{}, &channel, member};
 }
 
-Communicator::Ticket LocalCommunicator::post(Seat& seat, const Request& request, std::byte* data,
+Communicator::Ticket LocalCommunicator::post(Seat& seat, const Request& request,
+                                             const MemberData& data,
                                              const CommunicationLabel& label) {
   const Picoseconds posted = hub_->now();
   std::unique_lock guard(hub_->lock);

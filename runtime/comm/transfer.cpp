@@ -29,20 +29,28 @@ void combine(float* sum, const float* part, std::int64_t count, Combine&& one) {
 // A poisoned or diverged value must not hide behind a maximum: NaN wins.
 float larger(float a, float b) { return b > a || b != b ? b : a; }
 
+/// The collective's members and what their memory holds.
+struct Operands {
+  DType dtype;
+  std::span<const MemberData> members;
+  std::byte* at(std::byte* base, std::int64_t element) const {
+    return base + element * element_bytes(dtype);
+  }
+};
+
 /// Reduces elements [first, first + count) of all members into `sum`, in f32 whatever their type.
-void reduce_chunk(Reduction reduction, DType dtype, std::span<std::byte* const> members,
-                  std::int64_t first, std::int64_t count, float* sum) {
+void reduce_chunk(Reduction reduction, const Operands& operands, std::int64_t first,
+                  std::int64_t count, float* sum) {
   alignas(64) float converted[kChunk];
-  const auto begin = [&](std::size_t member) {
-    return members[member] + first * element_bytes(dtype);
-  };
-  to_f32(dtype, begin(0), sum, count);
+  const auto& members = operands.members;
+  to_f32(operands.dtype, operands.at(members[0].whole, first), sum, count);
   for (std::size_t member = 1; member < members.size(); ++member) {
+    const std::byte* stored = operands.at(members[member].whole, first);
     const float* part = converted;
-    if (dtype == DType::f32) {
-      part = reinterpret_cast<const float*>(begin(member));
+    if (operands.dtype == DType::f32) {
+      part = reinterpret_cast<const float*>(stored);
     } else {
-      to_f32(dtype, begin(member), converted, count);
+      to_f32(operands.dtype, stored, converted, count);
     }
     if (reduction == Reduction::sum) {
       combine(sum, part, count, [](float a, float b) { return a + b; });
@@ -52,47 +60,78 @@ void reduce_chunk(Reduction reduction, DType dtype, std::span<std::byte* const> 
   }
 }
 
-/// Reduces [first, first + count) and stores it in the members [from, to), rounded once.
-void reduce_into(Reduction reduction, DType dtype, std::span<std::byte* const> members,
-                 std::int64_t first, std::int64_t count, std::size_t from, std::size_t to) {
+/// Reduces [first, first + count) and stores it, rounded once, at the addresses that `targets`
+/// gives for the elements from `first`.
+template <class Targets>
+void reduce_into(Reduction reduction, const Operands& operands, std::int64_t first,
+                 std::int64_t count, Targets&& targets) {
   alignas(64) float sum[kChunk];
   for (std::int64_t done = 0; done < count; done += kChunk) {
     const std::int64_t chunk = std::min(kChunk, count - done);
-    reduce_chunk(reduction, dtype, members, first + done, chunk, sum);
-    for (std::size_t member = from; member < to; ++member) {
-      from_f32(dtype, sum, members[member] + (first + done) * element_bytes(dtype), chunk);
+    reduce_chunk(reduction, operands, first + done, chunk, sum);
+    targets(
+        [&](std::byte* base) { from_f32(operands.dtype, sum, operands.at(base, done), chunk); });
+  }
+}
+
+void all_reduce(Reduction reduction, std::int64_t elements, const Operands& operands) {
+  reduce_into(reduction, operands, 0, elements, [&](auto&& store) {
+    for (const MemberData& member : operands.members) store(member.whole);
+  });
+}
+
+void reduce_scatter(Reduction reduction, std::int64_t part, const Operands& operands) {
+  for (std::size_t i = 0; i < operands.members.size(); ++i) {
+    reduce_into(reduction, operands, std::int64_t(i) * part, part,
+                [&](auto&& store) { store(operands.members[i].part); });
+  }
+}
+
+void all_gather(std::size_t part_bytes, std::span<const MemberData> members) {
+  for (std::size_t from = 0; from < members.size(); ++from) {
+    for (const MemberData& member : members) {
+      std::byte* to = member.whole + from * part_bytes;
+      if (to != members[from].part) std::memcpy(to, members[from].part, part_bytes);
     }
   }
 }
 
-void gather(std::size_t part_bytes, std::span<std::byte* const> members) {
-  for (std::size_t from = 0; from < members.size(); ++from) {
-    for (std::size_t to = 0; to < members.size(); ++to) {
-      if (to == from) continue;
-      std::memcpy(members[to] + from * part_bytes, members[from] + from * part_bytes, part_bytes);
-    }
+void broadcast(std::size_t bytes, std::size_t root, std::span<const MemberData> members) {
+  for (std::size_t to = 0; to < members.size(); ++to) {
+    if (to != root) std::memcpy(members[to].whole, members[root].whole, bytes);
   }
 }
 
 }  // namespace
 
-void move_collective(OpKind kind, Reduction reduction, DType dtype, std::int64_t elements,
-                     std::span<std::byte* const> members) {
+void move_collective(OpKind kind, const CollectiveParams& params, DType dtype,
+                     std::int64_t elements, std::span<const MemberData> members) {
   const auto size = std::int64_t(members.size());
-  if (size == 1 || elements == 0) return;
+  if (elements == 0) return;
+  const auto bytes = [&](std::int64_t count) {
+    return std::size_t((bytes_of(dtype) * count).count());
+  };
+  if (size == 1) {
+    if (members[0].part != members[0].whole) {  // out of place: a part that is the whole
+      const bool gathers = kind == OpKind::all_gather;
+      std::memcpy(gathers ? members[0].whole : members[0].part,
+                  gathers ? members[0].part : members[0].whole, bytes(elements));
+    }
+    return;
+  }
+  const Operands operands{dtype, members};
   switch (kind) {
     case OpKind::all_reduce:
-      reduce_into(reduction, dtype, members, 0, elements, 0, members.size());
-      return;
+      return all_reduce(params.reduction, elements, operands);
     case OpKind::reduce_scatter:
-      for (std::int64_t part = 0; part < size; ++part) {
-        reduce_into(reduction, dtype, members, part * (elements / size), elements / size,
-                    std::size_t(part), std::size_t(part) + 1);
-      }
-      return;
+      return reduce_scatter(params.reduction, elements / size, operands);
     case OpKind::all_gather:
-      gather(std::size_t((bytes_of(dtype) * (elements / size)).count()), members);
-      return;
+      return all_gather(bytes(elements / size), members);
+    case OpKind::reduce:
+      return reduce_into(params.reduction, operands, 0, elements,
+                         [&](auto&& store) { store(members[std::size_t(params.root)].whole); });
+    case OpKind::broadcast:
+      return broadcast(bytes(elements), std::size_t(params.root), members);
     default:
       INVARIANT(false, "not a collective");
   }

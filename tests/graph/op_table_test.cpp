@@ -32,6 +32,29 @@ TEST(OpTable, MatmulCountsTwoFlopsPerMultiplyAdd) {
   EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(4 * (15 + 35 + 21)));
 }
 
+TEST(OpTable, ScatterAndGatherOfPartsAreNotInPlace) {
+  const std::string tensors =
+      "tensor %0 whole f32[12] communication\ntensor %1 part f32[4] communication\n"
+      "tensor %2 same f32[12] communication\ntensor %3 odd f32[5] communication\n";
+  const auto storage = [&](const std::string& op) {
+    const Case c = parse(tensors, op + " group=sharding reduction=sum root=0");
+    EXPECT_TRUE(row(c.op().kind).check(c.op(), c.graph.tensors)) << op;
+    EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(48)) << op;  // the whole, either way
+    return in_place(c.op(), c.graph.tensors);
+  };
+  EXPECT_EQ(storage("all_gather forward (%0) -> (%2)"), 0);
+  EXPECT_EQ(storage("all_gather forward (%1) -> (%0)"), -1);
+  EXPECT_EQ(storage("reduce_scatter backward (%0) -> (%2)"), 0);
+  EXPECT_EQ(storage("reduce_scatter backward (%0) -> (%1)"), -1);
+  EXPECT_EQ(storage("broadcast optimizer (%0) -> (%2)"), 0);
+  EXPECT_EQ(storage("reduce optimizer (%0) -> (%2)"), 0);
+  for (const char* op : {"all_gather forward (%3) -> (%0)", "reduce_scatter forward (%0) -> (%3)",
+                         "all_gather forward (%0) -> (%1)", "broadcast forward (%1) -> (%0)"}) {
+    const Case c = parse(tensors, std::string(op) + " group=sharding reduction=sum root=0");
+    EXPECT_FALSE(row(c.op().kind).check(c.op(), c.graph.tensors)) << op;
+  }
+}
+
 TEST(OpTable, WeightsFoldTrailingDimensionsAndBatchesDoNot) {
   // dX = dY W^T with W [8, 3, 2, 4]: 6 x 24 times 24 x 8.
   const Case folded = parse(

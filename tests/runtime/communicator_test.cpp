@@ -60,10 +60,13 @@ void expect_no_errors(const std::vector<std::string>& errors) {
   for (std::size_t rank = 0; rank < errors.size(); ++rank) EXPECT_EQ(errors[rank], "") << rank;
 }
 
+CollectiveOperand whole(Floats& values) {
+  return {DType::f32, std::int64_t(values.size()), bytes(values)};
+}
+
 Communicator::Ticket all_reduce(Communicator& ranks, Floats& values, const Group& group = kMp,
                                 const CommunicationLabel& label = {1, "test", 0}) {
-  return ranks.post_collective(OpKind::all_reduce, group, Reduction::sum, DType::f32,
-                               std::int64_t(values.size()), bytes(values), label);
+  return ranks.post_collective(OpKind::all_reduce, {group}, whole(values), label);
 }
 
 /// Value of element i on a rank: small integers, so sums are exact.
@@ -99,8 +102,7 @@ TEST_P(EverySize, AllReduceMaxTakesTheLargest) {
     for (std::int64_t i = 0; i < elements; ++i) {
       if (i % ranks == rank) values[std::size_t(i)] = float(i) - 3;
     }
-    comm.wait(comm.post_collective(OpKind::all_reduce, kMp, Reduction::max, DType::f32, elements,
-                                   bytes(values), {}));
+    comm.wait(comm.post_collective(OpKind::all_reduce, {kMp, Reduction::max}, whole(values), {}));
     for (std::int64_t i = 0; i < elements; ++i) {
       ASSERT_EQ(values[std::size_t(i)], float(i) - 3);  // never below -3: larger than every -5
     }
@@ -111,8 +113,7 @@ TEST_P(EverySize, ReduceScatterLeavesTheOwnPartReduced) {
   const auto [ranks, parts] = GetParam();
   expect_no_errors(on_ranks(grid_of(ranks), kPatient, [&](std::int64_t rank, Communicator& comm) {
     Floats values = operand(rank, parts * ranks);
-    comm.wait(comm.post_collective(OpKind::reduce_scatter, kMp, Reduction::sum, DType::f32,
-                                   parts * ranks, bytes(values), {}));
+    comm.wait(comm.post_collective(OpKind::reduce_scatter, {kMp}, whole(values), {}));
     for (std::int64_t i = rank * parts; i < (rank + 1) * parts; ++i) {
       float sum = 0;
       for (std::int64_t other = 0; other < ranks; ++other) sum += value(other, i);
@@ -128,12 +129,65 @@ TEST_P(EverySize, AllGatherCollectsEveryPart) {
     for (std::int64_t i = rank * parts; i < (rank + 1) * parts; ++i) {
       values[std::size_t(i)] = value(rank, i);
     }
-    comm.wait(comm.post_collective(OpKind::all_gather, kMp, Reduction::sum, DType::f32,
-                                   parts * ranks, bytes(values), {}));
+    comm.wait(comm.post_collective(OpKind::all_gather, {kMp}, whole(values), {}));
     for (std::int64_t i = 0; i < parts * ranks; ++i) {
       ASSERT_EQ(values[std::size_t(i)], value(i / parts, i)) << i;
     }
   }));
+}
+
+TEST_P(EverySize, PartsMayLieOutsideTheWhole) {
+  const auto [ranks, parts] = GetParam();
+  expect_no_errors(on_ranks(grid_of(ranks), kPatient, [&](std::int64_t rank, Communicator& comm) {
+    const Floats given = operand(rank, parts * ranks);
+    Floats values = given, part(std::size_t(parts), -1);
+    CollectiveOperand operand = whole(values);
+    operand.part = bytes(part);
+    comm.wait(comm.post_collective(OpKind::reduce_scatter, {kMp}, operand, {}));
+    EXPECT_EQ(values, given);  // only read
+    for (std::int64_t i = 0; i < parts; ++i) {
+      float sum = 0;
+      for (std::int64_t other = 0; other < ranks; ++other) sum += value(other, rank * parts + i);
+      ASSERT_EQ(part[std::size_t(i)], sum) << i;
+    }
+    values.assign(values.size(), -1);
+    comm.wait(comm.post_collective(OpKind::all_gather, {kMp}, operand, {}));
+    for (std::int64_t i = 0; i < parts * ranks; ++i) {
+      float sum = 0;
+      for (std::int64_t other = 0; other < ranks; ++other) sum += value(other, i);
+      ASSERT_EQ(values[std::size_t(i)], sum) << i;
+    }
+  }));
+}
+
+TEST_P(EverySize, ReduceChangesTheRootOnly) {
+  const auto [ranks, parts] = GetParam();
+  const std::int64_t elements = parts + 3;  // need not divide
+  for (std::int64_t root = 0; root < ranks; ++root) {
+    expect_no_errors(on_ranks(grid_of(ranks), kPatient, [&](std::int64_t rank, Communicator& comm) {
+      Floats values = operand(rank, elements);
+      comm.wait(
+          comm.post_collective(OpKind::reduce, {kMp, Reduction::sum, root}, whole(values), {}));
+      for (std::int64_t i = 0; i < elements; ++i) {
+        float sum = 0;
+        for (std::int64_t other = 0; other < ranks; ++other) sum += value(other, i);
+        ASSERT_EQ(values[std::size_t(i)], rank == root ? sum : value(rank, i)) << i;
+      }
+    }));
+  }
+}
+
+TEST_P(EverySize, BroadcastCopiesTheRootsOperand) {
+  const auto [ranks, parts] = GetParam();
+  const std::int64_t elements = parts + 3;
+  for (std::int64_t root = 0; root < ranks; ++root) {
+    expect_no_errors(on_ranks(grid_of(ranks), kPatient, [&](std::int64_t rank, Communicator& comm) {
+      Floats values = operand(rank, elements);
+      comm.wait(
+          comm.post_collective(OpKind::broadcast, {kMp, Reduction::sum, root}, whole(values), {}));
+      EXPECT_EQ(values, operand(root, elements));
+    }));
+  }
 }
 
 // 1 and 17 elements per part miss the vector width, 3000 cross the chunk size.
@@ -154,7 +208,7 @@ TEST(LocalCommunicator, SumsOf16BitTypesAreRoundedOnce) {
         const Floats mine(3, rank == 0 ? c.large : 1);
         std::vector<std::byte> stored(6);
         from_f32(c.type, mine.data(), stored.data(), 3);
-        comm.wait(comm.post_collective(kind, kMp, Reduction::sum, c.type, 3, stored.data(), {}));
+        comm.wait(comm.post_collective(kind, {kMp}, {c.type, 3, stored.data()}, {}));
         Floats sums(3);
         to_f32(c.type, stored.data(), sums.data(), 3);
         EXPECT_EQ(sums[std::size_t(rank)], c.large + 2) << to_text(kind);
@@ -167,8 +221,9 @@ TEST(LocalCommunicator, GathersMoveTheBytesOf16BitTypes) {
   expect_no_errors(on_ranks(grid_of(3), kPatient, [&](std::int64_t rank, Communicator& comm) {
     std::vector<std::uint16_t> parts(6, 0xffff);
     parts[std::size_t(2 * rank)] = parts[std::size_t(2 * rank + 1)] = std::uint16_t(rank + 7);
-    comm.wait(comm.post_collective(OpKind::all_gather, kMp, Reduction::sum, DType::bf16, 6,
-                                   reinterpret_cast<std::byte*>(parts.data()), {}));
+    comm.wait(comm.post_collective(OpKind::all_gather, {kMp},
+                                   {DType::bf16, 6, reinterpret_cast<std::byte*>(parts.data())},
+                                   {}));
     EXPECT_EQ(parts, (std::vector<std::uint16_t>{7, 7, 8, 8, 9, 9}));
   }));
 }
@@ -177,8 +232,7 @@ TEST(LocalCommunicator, MaximumKeepsNotANumber) {
   expect_no_errors(on_ranks(grid_of(2), kPatient, [](std::int64_t rank, Communicator& comm) {
     const float nan = std::numeric_limits<float>::quiet_NaN();
     Floats values = rank == 0 ? Floats{nan, 1} : Floats{1, nan};
-    comm.wait(comm.post_collective(OpKind::all_reduce, kMp, Reduction::max, DType::f32, 2,
-                                   bytes(values), {}));
+    comm.wait(comm.post_collective(OpKind::all_reduce, {kMp, Reduction::max}, whole(values), {}));
     EXPECT_TRUE(std::isnan(values[0]) && std::isnan(values[1]));
   }));
 }
@@ -356,11 +410,21 @@ TEST(LocalCommunicator, RefusesDifferentKinds) {
       [](std::int64_t rank, Communicator& comm) {
         Floats values(8);
         const OpKind kind = rank == 1 ? OpKind::all_gather : OpKind::all_reduce;
-        comm.wait(
-            comm.post_collective(kind, kMp, Reduction::sum, DType::f32, 8, bytes(values), {}));
+        comm.wait(comm.post_collective(kind, {kMp}, whole(values), {}));
         comm.wait(comm.post_recv(rank < 2 ? 1 : -1, Bytes(4), bytes(values), {}));
       },
       "all_gather of 8 f32 elements");
+}
+
+TEST(LocalCommunicator, RefusesDifferentRoots) {
+  expect_mismatch(
+      [](std::int64_t rank, Communicator& comm) {
+        Floats values(8);
+        const CollectiveParams params{kMp, Reduction::sum, rank % 2};
+        comm.wait(comm.post_collective(OpKind::broadcast, params, whole(values), {}));
+        comm.wait(comm.post_recv(rank < 2 ? 1 : -1, Bytes(4), bytes(values), {}));
+      },
+      "over group mp with root 1");
 }
 
 TEST(LocalCommunicator, RefusesADifferentOrderOfGroups) {

@@ -258,6 +258,26 @@ TEST(Executor, KeepsTheOrderOfAStreamAcrossGroups) {
   }
 }
 
+TEST(Executor, GathersAndScattersPartsThatLieElsewhere) {
+  // Each of 2 ranks holds a part: 3 and 30. Gathered, then summed back into the part.
+  constexpr std::int64_t kPart = 16;
+  std::vector<Program> by_rank;
+  for (std::int64_t rank = 0; rank < 2; ++rank) {
+    HandBuilder builder(mp_grid(2));
+    const BufferId part = builder.persistent("part", TensorRole::gradient, 4 * kPart);
+    const BufferId whole = builder.buffer("whole", TensorRole::communication, 8 * kPart, 1, 3);
+    builder.call(builder.fill(kPart, rank == 0 ? 3 : 30), {part});
+    builder.call(builder.collective(OpKind::all_gather, Axis::mp, kPart, 2 * kPart), {part, whole});
+    builder.call(builder.collective(OpKind::reduce_scatter, Axis::mp, 2 * kPart, kPart),
+                 {whole, part}, {{1, 0}});
+    by_rank.push_back(builder.build());
+  }
+  const Outcome outcome = run(by_rank, true, 3);
+  EXPECT_EQ(outcome.errors, (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(outcome.gradients[0], Floats(kPart, 6));
+  EXPECT_EQ(outcome.gradients[1], Floats(kPart, 60));
+}
+
 TEST(Executor, MovesActivationsToTheNextStage) {
   Grid grid;
   grid.degree[std::size_t(Axis::pp)] = 2;

@@ -120,6 +120,18 @@ RoutineId HandBuilder::collective(OpKind kind, Axis axis, std::int64_t n) {
   return RoutineId(program_.routines.size() - 1);
 }
 
+RoutineId HandBuilder::collective(OpKind kind, Axis axis, std::int64_t inputs,
+                                  std::int64_t outputs) {
+  Routine& made = routine(std::string(to_text(kind)), 2, inputs);
+  made.tensors[1].shape = {outputs};
+  made.slots[1].bytes = bytes_of(made.tensors[1]);
+  Op op = make_op(kind, {0}, {1}, CollectiveParams{Group{{axis}, false}});
+  op.stream = Stream::data;
+  made.ops.push_back(std::move(op));
+  made.ports.push_back({TensorId(1), 0});
+  return RoutineId(program_.routines.size() - 1);
+}
+
 RoutineId HandBuilder::transfer(OpKind kind, std::int64_t stage_offset, std::int64_t n) {
   Routine& made = routine(std::string(to_text(kind)), 1, n);
   const bool sends = kind == OpKind::send;

@@ -28,6 +28,8 @@ class HandBuilder {
   RoutineId add(std::int64_t n, std::int64_t frame = 0);
   /// One collective on slot 0 = x f32[n]; port 0 is its event.
   RoutineId collective(OpKind kind, Axis axis, std::int64_t n);
+  /// all_gather or reduce_scatter between slot 0 = x f32[inputs] and slot 1 = y f32[outputs].
+  RoutineId collective(OpKind kind, Axis axis, std::int64_t inputs, std::int64_t outputs);
   RoutineId transfer(OpKind kind, std::int64_t stage_offset, std::int64_t n);
 
   /// Binds the routine's slots to whole buffers, in order. Returns the call's index.

@@ -57,6 +57,13 @@ TEST(Collective, WithinANodeARing) {
   EXPECT_NEAR(milliseconds(cluster, OpKind::all_reduce, strided(0, 8, 1)), 17.5 + 0.014, 1e-9);
 }
 
+TEST(Collective, ToOrFromARootAllPassesEveryRank) {
+  const Cluster cluster = pods();
+  // A chain of 8 ranks: 1 GB over 100 GB/s, 7 steps of 1 us.
+  EXPECT_NEAR(milliseconds(cluster, OpKind::broadcast, strided(0, 8, 1)), 10 + 0.007, 1e-9);
+  EXPECT_NEAR(milliseconds(cluster, OpKind::reduce, strided(0, 8, 1)), 10 + 0.007, 1e-9);
+}
+
 TEST(Collective, ANodeSendsOverTheNicsOfItsOwnRanks) {
   const Cluster cluster = pods();
   // 16 ranks on 2 nodes: 15/16 GB leave a node over 8 x 10 GB/s; 14 steps inside, 1 between.
