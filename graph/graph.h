@@ -22,6 +22,8 @@ struct Block {
   std::int64_t count = 1;
   std::optional<TensorId> input, output;                    ///< activations at its borders
   std::optional<TensorId> input_gradient, output_gradient;  ///< set by the backward pass
+  /// Runs in place of that block in some of its layers, with its parameters. Variants come last.
+  std::optional<BlockId> variant_of = std::nullopt;
   bool operator==(const Block&) const = default;
 };
 

@@ -1,6 +1,8 @@
 #include "graph/grid.h"
 
 #include <algorithm>
+#include <charconv>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -43,15 +45,28 @@ std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t sta
   return grid.rank(at);
 }
 
+namespace {
+
+/// Coordinates along one axis of the group's members; `at` is that of one of them.
+std::vector<std::int64_t> along(const Group& group, Axis axis, std::int64_t degree,
+                                std::int64_t at) {
+  if (axis == Axis::pp && group.pipeline_ends && degree > 1) return {0, degree - 1};
+  const bool run = axis == Axis::mp && group.mp_run > 0;
+  const std::int64_t count = run ? group.mp_run : degree, first = run ? at / count * count : 0;
+  std::vector<std::int64_t> found(static_cast<std::size_t>(count));
+  std::iota(found.begin(), found.end(), first);
+  return found;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> members(const Grid& grid, const Group& group, std::int64_t rank) {
   std::vector<Coordinates> found = {grid.coordinates(rank)};
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
     if (!group.axes.has(Axis(axis))) continue;
-    const bool ends = group.pipeline_ends && Axis(axis) == Axis::pp;
     std::vector<Coordinates> wider;
     for (const Coordinates& at : found) {
-      for (std::int64_t i = 0; i < grid.degree[axis]; ++i) {
-        if (ends && i != 0 && i != grid.degree[axis] - 1) continue;
+      for (std::int64_t i : along(group, Axis(axis), grid.degree[axis], at[axis])) {
         wider.push_back(at);
         wider.back()[axis] = i;
       }
@@ -68,8 +83,7 @@ std::int64_t size(const Grid& grid, const Group& group) {
   std::int64_t product = 1;
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
     if (!group.axes.has(Axis(axis))) continue;
-    const bool ends = group.pipeline_ends && Axis(axis) == Axis::pp;
-    product *= ends ? std::min<std::int64_t>(2, grid.degree[axis]) : grid.degree[axis];
+    product *= std::int64_t(along(group, Axis(axis), grid.degree[axis], 0).size());
   }
   return product;
 }
@@ -98,11 +112,21 @@ std::string to_text(const Group& group) {
     text += kAxisNames[axis];
   }
   if (group.pipeline_ends) text += ":ends";
+  if (group.mp_run > 0) text += ":run" + std::to_string(group.mp_run);
   return text.empty() ? "none" : text;
 }
 
 std::optional<Group> group_from(std::string_view text) {
   Group group;
+  if (const std::size_t run = text.rfind(":run"); run != std::string_view::npos) {
+    const std::string_view digits = text.substr(run + 4);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), group.mp_run);
+    if (error != std::errc{} || end != digits.data() + digits.size() || group.mp_run < 1) {
+      return std::nullopt;
+    }
+    text = text.substr(0, run);
+  }
   if (text.ends_with(":ends")) {
     group.pipeline_ends = true;
     text.remove_suffix(5);

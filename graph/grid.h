@@ -50,6 +50,9 @@ struct Group {
   AxisSet axes;
   /// A sub-range of pp: only the first and the last stage (tied embeddings).
   bool pipeline_ends = false;
+  /// A sub-range of mp: as many consecutive ranks, from a multiple of that on (grouped-query
+  /// attention: those that hold the same key and value heads). 0: the whole axis.
+  std::int64_t mp_run = 0;
   auto operator<=>(const Group&) const = default;
 };
 
@@ -65,7 +68,7 @@ std::int64_t index_in(const Grid& grid, const Group& group, std::int64_t rank);
 
 std::string_view to_text(Axis axis);
 std::optional<Axis> axis_from(std::string_view text);
-std::string to_text(const Group& group);  ///< "mp", "sharding,dp", "pp:ends"
+std::string to_text(const Group& group);  ///< "mp", "sharding,dp", "pp:ends", "mp:run2"
 std::optional<Group> group_from(std::string_view text);
 
 }  // namespace plimsoll

@@ -38,6 +38,7 @@ enum class OpKind : std::uint8_t {
   gelu,           ///< (x) -> y, tanh approximation
   gelu_backward,  ///< (dy, x) -> dx
   add,            ///< (a, b) -> a + b
+  own_part,       ///< (x [n,...]) -> the rows of x that the output's split gives to this rank
   split_heads,    ///< (qkv [n,3,a,d]) -> (q, k, v [b,a,s,d])
   split_heads_backward,     ///< (dq, dk, dv [b,a,s,d]) -> dqkv [n,3,a,d]
   merge_heads,              ///< (context [b,a,s,d]) -> y [n,a*d]

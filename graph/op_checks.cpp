@@ -142,6 +142,15 @@ Verdict check_position(const Op& op, Tensors tensors) {
   return Verdict::yes();
 }
 
+Verdict check_own_part(const Op& op, Tensors tensors) {
+  const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
+  if (!y.split || y.split->dim != 0) return Verdict::no("the output is not split by rows");
+  Shape whole = y.shape;
+  whole[0] *= y.split->degree;
+  if (x.shape != whole || x.dtype != y.dtype) return Verdict::no("the output is not rows of x");
+  return Verdict::yes();
+}
+
 Verdict check_token_loss(const Op& op, Tensors tensors) {
   const std::int64_t tokens = elements(in(op, tensors, 0).shape);
   if (elements(in(op, tensors, 1).shape) != 2 * tokens ||

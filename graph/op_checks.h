@@ -19,6 +19,7 @@ Verdict check_bias_gelu(const Op& op, std::span<const Tensor> tensors);
 Verdict check_cast(const Op& op, std::span<const Tensor> tensors);
 Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
 Verdict check_position(const Op& op, std::span<const Tensor> tensors);
+Verdict check_own_part(const Op& op, std::span<const Tensor> tensors);
 Verdict check_token_loss(const Op& op, std::span<const Tensor> tensors);
 Verdict check_begin_step(const Op& op, std::span<const Tensor> tensors);
 Verdict check_clip(const Op& op, std::span<const Tensor> tensors);

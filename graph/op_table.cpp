@@ -58,6 +58,7 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {gelu, memory_bound, 1, 1, 1, kNone, -1, 0, elementwise},
     {gelu_backward, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
     {add, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
+    {own_part, memory_bound, 1, 1, 1, kNone, -1, 0, check_own_part},
     {split_heads, memory_bound, 1, 1, 3, kAttention, -1, 0, check_heads},
     {split_heads_backward, memory_bound, 3, 3, 1, kAttention, -1, 0, check_heads},
     {merge_heads, memory_bound, 1, 1, 1, kAttention, -1, 0, check_heads},
@@ -168,6 +169,8 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
       const Bytes rows = elements(dx.shape) * bytes_of(out(op, tensors, 0).dtype);
       return bytes_of(in(op, tensors, 1)) + bytes_of(dx) + 2 * rows;
     }
+    case OpKind::own_part:
+      return 2 * bytes_of(out(op, tensors, 0));
     case OpKind::squared_norm: {
       const std::int64_t shards = std::get<FlatParams>(op.params).shards;
       return Bytes(bytes_of(in(op, tensors, 0)).count() / shards);

@@ -139,9 +139,11 @@ template <class Layout>  // Tensor or Segment
 void parse_layout(Line& line, Layout& layout) {
   if (const auto text = line.take("split")) {
     const auto parts = split(*text, ':');
-    if (parts.size() != 3) line.fail("expected split=dim:axis:degree");
+    if (parts.size() != 3 && parts.size() != 4) {
+      line.fail("expected split=dim:axis:degree or split=dim:axis:degree:copies");
+    }
     layout.split = Split{line.integer(parts[0]), line.known(axis_from(parts[1]), parts[1]),
-                         line.integer(parts[2])};
+                         line.integer(parts[2]), parts.size() > 3 ? line.integer(parts[3]) : 1};
   }
   if (const auto text = line.take("init")) layout.init = line.known(init_from(*text), *text);
   if (const auto text = line.take("stddev")) layout.init_stddev = line.number<double>(*text);
@@ -180,6 +182,9 @@ Tensor parse_tensor(Line& line, std::size_t expected) {
   if (const auto text = line.take("block")) tensor.block = BlockId(line.index(*text));
   parse_layout(line, tensor);
   tensor.arena = line.take("arena").has_value();
+  if (const auto text = line.take("gradient_group")) {
+    tensor.gradient_group = line.known(group_from(*text), *text);
+  }
   if (const auto text = line.take("gradient_of")) tensor.gradient_of = line.tensor(*text);
   if (const auto text = line.take("tied_to")) tensor.tied_to = line.tensor(*text);
   return tensor;
@@ -256,6 +261,7 @@ Block parse_block(Line line, std::size_t expected) {
   border("output", block.output);
   border("input_gradient", block.input_gradient);
   border("output_gradient", block.output_gradient);
+  if (const auto text = line.take("variant_of")) block.variant_of = BlockId(line.index(*text));
   line.finish();
   return block;
 }
@@ -313,7 +319,11 @@ Binding parse_binding(const Line& line, std::string_view text) {
   Binding binding;
   binding.buffer = BufferId(line.index(parts[0]));
   binding.offset = Bytes(line.integer(offsets[0]));
-  if (offsets.size() > 1) binding.shard_stride = Bytes(line.integer(offsets[1]));
+  if (offsets.size() > 1) {
+    const auto stride = split(offsets[1], '@');
+    binding.shard_stride = Bytes(line.integer(stride[0]));
+    if (stride.size() > 1) binding.stride_axis = line.known(axis_from(stride[1]), stride[1]);
+  }
   return binding;
 }
 

@@ -41,8 +41,10 @@ std::string grid_text(const Grid& grid) {
 template <class Layout>
 std::string layout_text(const Layout& layout) {
   std::string text;
-  if (const auto& split = layout.split)
+  if (const auto& split = layout.split) {
     text += fmt::format(" split={}:{}:{}", split->dim, to_text(split->axis), split->degree);
+    if (split->copies != 1) text += fmt::format(":{}", split->copies);
+  }
   if (layout.init != Init::none) text += fmt::format(" init={}", to_text(layout.init));
   if (layout.init_stddev != 0) text += fmt::format(" stddev={}", layout.init_stddev);
   if (layout.decay) text += " decay";
@@ -57,6 +59,8 @@ std::string tensor_text(std::size_t id, const Tensor& tensor) {
   if (tensor.block) text += fmt::format(" block={}", tensor.block->index());
   text += layout_text(tensor);
   if (tensor.arena) text += " arena";
+  if (tensor.gradient_group)
+    text += fmt::format(" gradient_group={}", to_text(*tensor.gradient_group));
   if (tensor.gradient_of) text += fmt::format(" gradient_of=%{}", tensor.gradient_of->index());
   if (tensor.tied_to) text += fmt::format(" tied_to=%{}", tensor.tied_to->index());
   return text;
@@ -83,7 +87,11 @@ std::string call_text(std::size_t id, const Call& call, const Program& program) 
     const Binding& binding = call.bindings[i];
     text += fmt::format("{}{}+{}", i == 0 ? " bind=" : ",", binding.buffer.index(),
                         binding.offset.count());
-    if (binding.shard_stride != Bytes(0)) text += fmt::format("*{}", binding.shard_stride.count());
+    if (binding.shard_stride == Bytes(0)) continue;
+    text += fmt::format("*{}", binding.shard_stride.count());
+    if (binding.stride_axis != Axis::sharding) {
+      text += fmt::format("@{}", to_text(binding.stride_axis));
+    }
   }
   for (std::size_t i = 0; i < call.waits.size(); ++i) {
     text += fmt::format("{}{}", i == 0 ? " waits=" : ",", call.waits[i].call);
@@ -146,6 +154,7 @@ std::string print(const Graph& graph) {
     border("output", block.output);
     border("input_gradient", block.input_gradient);
     border("output_gradient", block.output_gradient);
+    if (block.variant_of) text += fmt::format(" variant_of={}", block.variant_of->index());
     text += "\n";
   }
   for (std::size_t i = 0; i < graph.tensors.size(); ++i)

@@ -58,6 +58,10 @@ std::int64_t owned_elements(const Program& program) {
   return owned;
 }
 
+Bytes reach(const Program& program, const Binding& binding, Bytes bytes) {
+  return binding.offset + binding.shard_stride * (program.grid[binding.stride_axis] - 1) + bytes;
+}
+
 std::string_view to_text(SlotKind kind) { return kSlotKinds[std::size_t(kind)]; }
 std::optional<SlotKind> slot_kind_from(std::string_view text) {
   return enumerator_from<SlotKind>(kSlotKinds, text);

@@ -92,12 +92,13 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-/// One slot of a call: a range of a buffer. The rank's own part of a sharded range starts at
-/// offset + shard_stride * (index of the rank in the sharding group).
+/// One slot of a call: a range of a buffer. The rank's own part of a range that ranks share starts
+/// at offset + shard_stride * (its coordinate on stride_axis).
 struct Binding {
   BufferId buffer;
   Bytes offset;
   Bytes shard_stride;
+  Axis stride_axis = Axis::sharding;
   bool operator==(const Binding&) const = default;
 };
 
@@ -177,6 +178,9 @@ MemoryPeak memory_peak(const Program& program);
 
 /// Memory that a rank owns in the optimizer: elements of the arenas it updates.
 std::int64_t owned_elements(const Program& program);
+
+/// Bytes of a buffer, from its start, that a binding of `bytes` may reach on any rank.
+Bytes reach(const Program& program, const Binding& binding, Bytes bytes);
 
 std::string_view to_text(SlotKind kind);
 std::optional<SlotKind> slot_kind_from(std::string_view text);

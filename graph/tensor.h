@@ -40,13 +40,19 @@ using Shape = std::vector<std::int64_t>;
 enum class Init : std::uint8_t { none, normal, zeros, ones };
 
 /// `shape[dim]` is 1/degree of the whole (after padding) along `axis`; the rank's coordinate on
-/// that axis says which part it holds.
+/// that axis, divided by `copies`, says which part it holds.
 struct Split {
   std::int64_t dim = 0;
   Axis axis = Axis::mp;
   std::int64_t degree = 1;
+  std::int64_t copies = 1;  ///< consecutive ranks of the axis that hold the same part
   bool operator==(const Split&) const = default;
 };
+
+/// Which part the rank at these coordinates holds.
+inline std::int64_t part_index(const Split& split, const Coordinates& at) {
+  return at[std::size_t(split.axis)] / split.copies;
+}
 
 using BlockId = Id<struct BlockTag>;
 using TensorId = Id<struct TensorTag>;
@@ -66,6 +72,9 @@ struct Tensor {
   /// Arena: the concatenation of all tensors of this role on the rank. In a Graph its shape is
   /// {elements over all blocks and layers}; in a Program, what this rank holds or owns.
   bool arena = false;
+  /// Parameters of whose gradient each of these ranks computes a part only: they sum it once per
+  /// step.
+  std::optional<Group> gradient_group;
   std::optional<TensorId> gradient_of;  ///< the parameter this is the gradient of
   std::optional<TensorId> tied_to;      ///< the parameter whose value this one shares
   bool operator==(const Tensor&) const = default;

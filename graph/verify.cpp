@@ -46,7 +46,7 @@ Verdict check_tensor(const Tensor& tensor) {
   }
   if (tensor.split &&
       (tensor.split->dim < 0 || tensor.split->dim >= std::int64_t(tensor.shape.size()) ||
-       tensor.split->degree < 1)) {
+       tensor.split->degree < 1 || tensor.split->copies < 1)) {
     return Verdict::no("tensor " + tensor.name + " is split along a dimension it does not have");
   }
   return Verdict::yes();
@@ -55,10 +55,19 @@ Verdict check_tensor(const Tensor& tensor) {
 Verdict check_borders(const Graph& graph) {
   for (std::size_t i = 0; i < graph.blocks.size(); ++i) {
     const Block& block = graph.blocks[i];
+    if (block.variant_of) {
+      if (block.variant_of->index() >= i || graph.at(*block.variant_of).variant_of) {
+        return Verdict::no("block " + block.name + " is a variant of no block before it");
+      }
+      continue;
+    }
+    const bool last = i + 1 == graph.blocks.size() || graph.blocks[i + 1].variant_of;
     if (block.count < 1) return Verdict::no("block " + block.name + " has no instances");
     if (i > 0 && !block.input) return Verdict::no("block " + block.name + " has no input");
-    if (i + 1 < graph.blocks.size() && !block.output)
-      return Verdict::no("block " + block.name + " has no output");
+    if (!last && !block.output) return Verdict::no("block " + block.name + " has no output");
+    if (block.count > 1 && (!block.input || !block.output)) {
+      return Verdict::no("block " + block.name + " is repeated but has no borders");
+    }
     if (block.count > 1 && graph.at(*block.input).shape != graph.at(*block.output).shape) {
       return Verdict::no("block " + block.name +
                          " is repeated but its input and output differ in shape");
@@ -88,7 +97,8 @@ Verdict check_order(const Graph& graph) {
         return at_op(i, op, "reads " + graph.at(id).name + " before it is written");
       if (overwritten[id.index()])
         return at_op(i, op, "reads " + graph.at(id).name + " after it was overwritten");
-      if (op.block && graph.at(id).block && graph.at(id).block != op.block) {
+      const std::optional<BlockId> home = graph.at(id).block;
+      if (op.block && home && home != op.block && home != graph.at(*op.block).variant_of) {
         return at_op(i, op, "reads " + graph.at(id).name + " of another block");
       }
     }
@@ -173,9 +183,8 @@ Verdict check_call(const Program& program, std::size_t index) {
     const Binding& binding = call.bindings[i];
     if (!alive(binding.buffer))
       return Verdict::no(fmt::format("binds slot {} to a buffer that is not alive", i));
-    const Bytes last_shard = binding.shard_stride * (program.sharding_degree - 1);
     if (binding.offset < Bytes(0) ||
-        binding.offset + last_shard + routine.slots[i].bytes > program.at(binding.buffer).bytes) {
+        reach(program, binding, routine.slots[i].bytes) > program.at(binding.buffer).bytes) {
       return Verdict::no(
           fmt::format("slot {} reaches outside buffer {}", i, program.at(binding.buffer).name));
     }

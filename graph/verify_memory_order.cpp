@@ -151,9 +151,9 @@ class MemoryOrder {
       return {begin.count(), (begin + size).count()};
     }
     const Binding& binding = call.bindings[*place.slot];
-    const Bytes begin = program_.at(binding.buffer).offset + binding.offset + place.offset;
-    const Bytes others = binding.shard_stride * (program_.sharding_degree - 1);
-    return {begin.count(), (begin + size + others).count()};
+    const Bytes start = program_.at(binding.buffer).offset;
+    return {(start + binding.offset + place.offset).count(),
+            (start + reach(program_, binding, place.offset + size)).count()};
   }
 
   const Program& program_;

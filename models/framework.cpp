@@ -69,6 +69,7 @@ Framework megatron_lm_2021() {
   framework.fused_bias_add = true;
   framework.fused_bias = false;
   framework.flash_attention = false;
+  framework.sequence_parallel = false;
   framework.selective_recompute = false;
   framework.distributed_optimizer = false;
   framework.overlap_grad_reduce = false;
@@ -87,10 +88,12 @@ Framework megatron_lm_2021() {
 Framework megatron_lm_2022() {
   Framework framework = megatron_lm_2021();
   framework.name = "megatron-lm-2022";
+  framework.sequence_parallel = true;
   framework.selective_recompute = true;
   framework.distributed_optimizer = true;
   framework.sources.parallelism =
-      "selective recompute: Korthikanti et al. 2022, arXiv 2205.05198, section 5; distributed "
+      "sequence parallelism and selective recompute: Korthikanti et al. 2022, arXiv 2205.05198, "
+      "sections 4.2.2 and 5; distributed "
       "optimizer: Megatron-LM 3.0, optimizer/distrib_optimizer.py, 2022; reductions and gathers "
       "outside backward and forward (from memory)";
   return framework;

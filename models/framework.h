@@ -12,10 +12,11 @@ namespace plimsoll {
 
 /// Where each group of fields comes from: document, code or measurement.
 struct FrameworkSources {
-  std::string kernels;      ///< fused_* and flash_attention
-  std::string parallelism;  ///< selective_recompute, distributed_optimizer, overlap_*
-  std::string dispatch;     ///< dispatch_op
-  std::string memory;       ///< workspace, context_memory, communicator_memory
+  std::string kernels;  ///< fused_* and flash_attention
+  std::string
+      parallelism;  ///< sequence_parallel, selective_recompute, distributed_optimizer, overlap_*
+  std::string dispatch;  ///< dispatch_op
+  std::string memory;    ///< workspace, context_memory, communicator_memory
   bool operator==(const FrameworkSources&) const = default;
 };
 
@@ -35,6 +36,7 @@ struct Framework {
   bool flash_attention = false;
 
   // Rules of its parallelism.
+  bool sequence_parallel = true;     ///< can split tokens over mp (arXiv 2205.05198)
   bool selective_recompute = false;  ///< can repeat only the attention core (arXiv 2205.05198)
   /// What is recomputed is repeated whole, as by torch.utils.checkpoint; else only as far as
   /// backward reads it.

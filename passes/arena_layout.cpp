@@ -9,21 +9,33 @@ namespace plimsoll {
 
 namespace {
 
+/// The block, or the variant of it that recomputes, where that is what the layer runs.
+BlockId block_of_layer(const Graph& graph, BlockId block, bool recomputes) {
+  for (std::size_t b = 0; recomputes && b < graph.blocks.size(); ++b) {
+    if (graph.blocks[b].variant_of == block) return BlockId(b);
+  }
+  return block;
+}
+
 /// Appends the instances of one part of the model.
-void add_part(const Graph& graph, std::span<const std::int64_t> layers_per_part, std::int64_t part,
+void add_part(const Graph& graph, const Strategy& strategy,
+              std::span<const std::int64_t> layers_per_part, std::int64_t part,
               std::vector<Instance>& into) {
   const bool first_part = part == 0, last_part = part + 1 == std::int64_t(layers_per_part.size());
   std::int64_t first = 0;
   for (std::int64_t p = 0; p < part; ++p) first += layers_per_part[std::size_t(p)];
   const std::int64_t last = first + layers_per_part[std::size_t(part)];
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    if (graph.blocks[b].variant_of) continue;
     switch (graph.blocks[b].kind) {
       case BlockKind::embedding:
         if (first_part) into.push_back({BlockId(b), 0, 0});
         break;
       case BlockKind::layer:
         for (std::int64_t layer = first; layer < last; ++layer)
-          into.push_back({BlockId(b), layer, 0});
+          into.push_back(
+              {block_of_layer(graph, BlockId(b), recomputes(strategy, layer - first, layer)), layer,
+               0});
         break;
       case BlockKind::head:
         if (last_part) into.push_back({BlockId(b), 0, 0});
@@ -38,7 +50,7 @@ void add_instances(const Graph& graph, const PassContext& context, std::int64_t 
   const std::vector<std::int64_t> layers = layers_per_part(context.job, strategy);
   for (std::int64_t chunk = 0; chunk < strategy.virtual_stages; ++chunk) {
     const std::size_t begin = layout.instances.size();
-    add_part(graph, layers, part_of(strategy.pp, stage, chunk), layout.instances);
+    add_part(graph, strategy, layers, part_of(strategy.pp, stage, chunk), layout.instances);
     layout.chunks.emplace_back(begin, layout.instances.size());
   }
 }
@@ -57,7 +69,8 @@ Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int
   segment.decay = parameter.decay;
   segment.offset = offset;
   segment.elements = elements(parameter.shape);
-  segment.norm_weight = segment.split ? 1.0 : 1.0 / double(strategy.mp);
+  const std::int64_t copies = segment.split ? segment.split->copies : strategy.mp;
+  segment.norm_weight = 1.0 / double(copies);
   return segment;
 }
 

@@ -45,6 +45,7 @@ class BlockBackward {
       tensor.dtype = DType::f32;  // whatever the parameter's type: it sums over micro-batches
       tensor.gradient_of = parameter;
       tensor.tied_to.reset();
+      tensor.gradient_group.reset();
       tensor.init = Init::none;
       tensor.init_stddev = 0;
       tensor.decay = false;
@@ -130,6 +131,32 @@ class BlockBackward {
     contribute(op.inputs[0], dx);
   }
 
+  /// A communication over mp gives the gradient of the op's input.
+  void collective(const Op& op, OpKind kind, TensorId dy) {
+    const TensorId dx = gradient_like(op.inputs[0]);
+    emit(kind, {dy}, {dx}, CollectiveParams{Group{{Axis::mp}}}, Stream::mp);
+    contribute(op.inputs[0], dx);
+  }
+
+  void own_part(const Op& op, TensorId dy) {
+    const TensorId dx = gradient_like(op.inputs[0]);
+    emit(OpKind::own_part, {dy}, {dx});
+    contribute(op.inputs[0], dx);
+  }
+
+  /// Gathered for split computations only: their gradients are partial sums, which one
+  /// reduce-scatter sums and hands back.
+  static bool only_copied(TensorId id, const std::vector<Op>& forward) {
+    bool gathered = false, copied = true;
+    for (const Op& op : forward) {
+      gathered = gathered || (op.kind == OpKind::all_gather && op.outputs[0] == id);
+      for (TensorId input : op.inputs) {
+        copied = copied && (input != id || op.kind == OpKind::copy_to_group);
+      }
+    }
+    return gathered && copied;
+  }
+
   void visit(const Op& op, const std::vector<Op>& forward) {
     if (op.kind == OpKind::token_loss) return token_loss(op, forward);
     bool reached = false;
@@ -179,11 +206,15 @@ class BlockBackward {
                      {dy, gradient_of(op.outputs[1]), gradient_of(op.outputs[2])});
       case OpKind::reduce_from_group:
         return contribute(op.inputs[0], dy);
-      case OpKind::copy_to_group: {
-        const TensorId reduced = gradient_like(op.inputs[0]);
-        emit(OpKind::all_reduce, {dy}, {reduced}, op.params, Stream::mp);
-        return contribute(op.inputs[0], reduced);
-      }
+      case OpKind::copy_to_group:
+        if (only_copied(op.inputs[0], forward)) return contribute(op.inputs[0], dy);
+        return collective(op, OpKind::all_reduce, dy);
+      case OpKind::all_gather:
+        if (only_copied(op.outputs[0], forward)) return collective(op, OpKind::reduce_scatter, dy);
+        return own_part(op, dy);
+      case OpKind::reduce_scatter:
+      case OpKind::own_part:
+        return collective(op, OpKind::all_gather, dy);
       default:
         INVARIANT(false, "no gradient for " + std::string(to_text(op.kind)));
     }
@@ -210,6 +241,36 @@ void lower_conjugates(Graph& graph) {
       continue;
     }
     if (op.kind == OpKind::reduce_from_group) op.kind = OpKind::all_reduce;
+    ops.push_back(std::move(op));
+  }
+  graph.ops = std::move(ops);
+}
+
+/// What forward gathered is not kept for backward but gathered again, from the part that is
+/// (Korthikanti et al. 2022, section 4.2.2; Megatron-LM's linear_with_grad_accumulation).
+void gather_again(Graph& graph) {
+  std::map<TensorId, Op> gathers;
+  std::map<TensorId, TensorId> again;
+  std::vector<Op> ops;
+  for (Op& op : graph.ops) {
+    if (op.phase == Phase::forward && op.kind == OpKind::all_gather) gathers[op.outputs[0]] = op;
+    if (op.phase == Phase::backward) {
+      for (TensorId& id : op.inputs) {
+        const auto gather = gathers.find(id);
+        if (gather == gathers.end()) continue;
+        const auto [found, fresh] = again.try_emplace(id, id);
+        if (fresh) {
+          Tensor copy = graph.at(id);
+          copy.name += ".again";
+          found->second = graph.add(std::move(copy));
+          Op repeated = gather->second;
+          repeated.phase = Phase::backward;
+          repeated.outputs = {found->second};
+          ops.push_back(std::move(repeated));
+        }
+        id = found->second;
+      }
+    }
     ops.push_back(std::move(op));
   }
   graph.ops = std::move(ops);
@@ -246,6 +307,7 @@ bool backward(Graph& graph, const PassContext&) {
   }
   graph.ops = std::move(ops);
   lower_conjugates(graph);
+  gather_again(graph);
   mark_saved(graph);
   remove_unused_tensors(graph);
   return true;

@@ -209,11 +209,13 @@ class RoutineBuilder {
   }
 
   /// An op waits for the producers of its inputs that run on other streams, unless an earlier op of
-  /// its own stream did already.
+  /// its own stream did already. A communication into memory of its own also waits for the
+  /// computation issued before it, which may have used that memory.
   void add_waits() {
     std::vector<std::optional<std::size_t>> producer(routine_.tensors.size());
     std::array<std::array<std::int64_t, kStreams>, kStreams> waited;
     for (auto& of_stream : waited) of_stream.fill(-1);
+    std::int64_t last_compute = -1;
     for (std::size_t i = 0; i < routine_.ops.size(); ++i) {
       Op& op = routine_.ops[i];
       auto& seen = waited[std::size_t(op.stream)];
@@ -224,6 +226,11 @@ class RoutineBuilder {
         if (!from || routine_.ops[*from].stream == op.stream) continue;
         auto& last = latest[std::size_t(routine_.ops[*from].stream)];
         last = std::max(last, std::int64_t(*from));
+      }
+      if (op.stream == Stream::compute) {
+        last_compute = std::int64_t(i);
+      } else if (in_place(op, routine_.tensors) < 0) {
+        latest[std::size_t(Stream::compute)] = last_compute;
       }
       for (std::size_t stream = 0; stream < kStreams; ++stream) {
         if (latest[stream] <= seen[stream]) continue;
@@ -301,15 +308,22 @@ class RoutineBuilder {
   std::vector<bool> in_frame_;        // by local index
 };
 
+/// Those with partial gradients last, by group: what is summed together lies together.
 void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment, CutBlock& cut) {
+  std::map<std::optional<Group>, std::vector<TensorId>> by_group;
   for (std::size_t i = graph.tensors.size(); i-- > 0;) {
     const Tensor& tensor = graph.tensors[i];
     if (tensor.role != TensorRole::parameter || tensor.arena || tensor.tied_to ||
         tensor.block != block)
       continue;
-    const std::int64_t count = elements(tensor.shape);
-    cut.bundle.push_back({TensorId(i), cut.bundle_elements, count});
-    cut.bundle_elements += padded(count, alignment);
+    by_group[tensor.gradient_group].push_back(TensorId(i));
+  }
+  for (const auto& [group, parameters] : by_group) {
+    for (TensorId id : parameters) {
+      const std::int64_t count = elements(graph.at(id).shape);
+      cut.bundle.push_back({id, cut.bundle_elements, count});
+      cut.bundle_elements += padded(count, alignment);
+    }
   }
 }
 
@@ -332,7 +346,7 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment) {
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
     const BlockId block(b);
     CutBlock& target = cut.blocks[b];
-    lay_out_bundle(graph, block, alignment, target);
+    lay_out_bundle(graph, graph.blocks[b].variant_of.value_or(block), alignment, target);
     std::vector<Op> forward, backward;
     for (const Op& op : graph.ops) {
       if (op.block == block) (op.phase == Phase::forward ? forward : backward).push_back(op);
@@ -345,8 +359,8 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment) {
   }
   std::vector<Op> begin, update;
   for (const Op& op : graph.ops) {
-    if (op.block || op.stream == Stream::data)
-      continue;  // bucket collectives are calls of the schedule
+    if (op.block || op.stream == Stream::data || op.stream == Stream::mp)
+      continue;  // collectives over ranges of the arenas are calls of the schedule
     (begins_step(op.kind) ? begin : update).push_back(op);
   }
   cut.begin_step = RoutineBuilder(graph, nullptr, {}).build("begin_step", Phase::optimizer, begin);

@@ -25,7 +25,8 @@ std::int64_t padded(std::int64_t elements, std::int64_t alignment);
 
 struct CutBlock {
   Routine forward, backward;
-  std::vector<BundleEntry> bundle;   ///< reverse creation order, which is the order of backward
+  /// Reverse creation order, which is the order of backward; those with a gradient_group last.
+  std::vector<BundleEntry> bundle;
   std::int64_t bundle_elements = 0;  ///< a multiple of the alignment
 };
 

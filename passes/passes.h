@@ -17,6 +17,12 @@ bool select_kernels(Graph& graph, const PassContext& context);
 /// replicated values meet split ones.
 bool tensor_parallel(Graph& graph, const PassContext& context);
 
+/// Between the split computations each mp rank works on its part of the tokens (sequence
+/// parallelism; Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2): gathers tokens before
+/// column-parallel layers and scatters the sums behind row-parallel ones, so that norms, residual
+/// adds and what stages send are 1/mp. Parameters used there get partial gradients.
+bool sequence_parallel(Graph& graph, const PassContext& context);
+
 /// Jobs that do not compute in f32: parameters and activations get the job's type, so that
 /// gradients of activations and what stages send get it too. Norm statistics, log-sum-exp and the
 /// loss stay f32; the logits are cast. (Micikevicius et al. 2018, arXiv 1710.03740, and
@@ -29,13 +35,17 @@ bool mixed_precision(Graph& graph, const PassContext& context);
 bool backward(Graph& graph, const PassContext& context);
 
 /// Full recompute: layers save their input only and repeat their forward inside backward.
-/// Selective: their attention cores save query, key and value only. As far as backward needs it, or
-/// whole, as Framework::recompute_repeats_all says.
+/// Selective: their attention cores save query, key and value only. With recompute_layers or
+/// recompute_list only some layers do: variants of their blocks, which the schedule picks. As far
+/// as backward needs it, or whole, as Framework::recompute_repeats_all says.
 bool recompute(Graph& graph, const PassContext& context);
 
 /// Zeroing, global norm, clip and AdamW over flat arenas. In mixed precision an arena of f32
 /// masters is updated and cast to the parameters, once per step.
 bool optimizer_step(Graph& graph, const PassContext& context);
+
+/// Gradients of which mp ranks computed parts are summed over them (Tensor::gradient_group).
+bool partial_gradients(Graph& graph, const PassContext& context);
 
 /// Gradients summed over the replicas (dp) before the norm.
 bool data_parallel(Graph& graph, const PassContext& context);

@@ -15,12 +15,15 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 8> kPasses = {{
+constexpr std::array<GraphPass, 10> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"tensor_parallel",
      "Splits weights over mp; adds the conjugate pairs that make the result whole.",
      tensor_parallel},
+    {"sequence_parallel",
+     "Splits tokens over mp between the split layers: gathers before them, scatters behind them.",
+     sequence_parallel},
     {"mixed_precision",
      "Puts parameters and activations in the job's type; statistics and the loss stay f32.",
      mixed_precision},
@@ -31,6 +34,7 @@ constexpr std::array<GraphPass, 8> kPasses = {{
     {"optimizer_step",
      "Adds zeroing, global norm, clipping and the update of flat arenas, or of their f32 masters.",
      optimizer_step},
+    {"partial_gradients", "Sums gradients that mp ranks computed in parts.", partial_gradients},
     {"data_parallel", "Sums gradients over the replicas.", data_parallel},
     {"shard_optimizer", "Scatters gradients, updates a part on each rank, gathers parameters.",
      shard_optimizer},

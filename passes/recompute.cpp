@@ -85,14 +85,60 @@ void recompute_block(Graph& graph, BlockId block, const PassContext& context,
   out.insert(out.end(), before, ops.backward.end());
 }
 
+/// A copy of a block, with its ops, that shares its parameters and their gradients.
+BlockId add_variant(Graph& graph, BlockId of, const std::string& suffix) {
+  const BlockId variant(graph.blocks.size());
+  Block copy = graph.at(of);
+  copy.name += suffix;
+  copy.variant_of = of;
+  std::map<TensorId, TensorId> copies;
+  const std::size_t count = graph.tensors.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    Tensor tensor = graph.tensors[i];
+    if (tensor.block != of || tensor.role == TensorRole::parameter || tensor.gradient_of) continue;
+    tensor.name += suffix;
+    tensor.block = variant;
+    copies.emplace(TensorId(i), graph.add(std::move(tensor)));
+  }
+  for (auto* border : {&copy.input, &copy.output, &copy.input_gradient, &copy.output_gradient}) {
+    if (*border) *border = copies.at(**border);
+  }
+  graph.blocks.push_back(std::move(copy));
+  std::vector<Op> ops;
+  for (Op op : graph.ops) {
+    if (op.block != of) continue;
+    op.block = variant;
+    for (auto* ids : {&op.inputs, &op.outputs}) {
+      for (TensorId& id : *ids) {
+        if (const auto found = copies.find(id); found != copies.end()) id = found->second;
+      }
+    }
+    ops.push_back(std::move(op));
+  }
+  graph.ops.insert(graph.ops.end(), ops.begin(), ops.end());
+  return variant;
+}
+
+bool by_layer(const Strategy& strategy) {
+  return strategy.recompute_layers > 0 || !strategy.recompute_list.empty();
+}
+
 }  // namespace
 
 bool recompute(Graph& graph, const PassContext& context) {
   if (context.strategy.recompute == Recompute::none) return false;
+  const bool variants = by_layer(context.strategy);
+  if (variants) {
+    const std::size_t blocks = graph.blocks.size();
+    for (std::size_t b = 0; b < blocks; ++b) {
+      if (graph.blocks[b].kind == BlockKind::layer) add_variant(graph, BlockId(b), ".recomputing");
+    }
+  }
   std::vector<Op> ops;
   bool changed = false;
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
-    if (graph.blocks[b].kind == BlockKind::layer) {
+    const Block& block = graph.blocks[b];
+    if (block.kind == BlockKind::layer && block.variant_of.has_value() == variants) {
       recompute_block(graph, BlockId(b), context, ops);
       changed = true;
       continue;

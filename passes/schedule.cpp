@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -267,6 +268,7 @@ class StageScheduler {
       used.push_back(found->second);
       bindings.push_back({found->second, {}, {}});
     }
+    if (begins_elsewhere(*id)) waits.push_back({last_compute_, {}});
     const std::size_t call = build_.add_call(*id, instance.layer, action.micro_batch,
                                              std::move(bindings), std::move(waits));
     last_compute_ = call;
@@ -276,6 +278,18 @@ class StageScheduler {
       transfers_.send(direction, action, kept.at(border), {call, build_.port_of(call, border)});
     }
     after(use, call);
+  }
+
+  /// Whether a communication of the routine waits for none of its computation: on its own stream it
+  /// would run into that of the call before, whose results it reads and whose frame it writes.
+  bool begins_elsewhere(RoutineId id) {
+    const auto [found, fresh] = begins_elsewhere_.try_emplace(id, false);
+    if (!fresh) return found->second;
+    std::set<Stream> begun = {Stream::compute};
+    for (const Op& op : program_.at(id).ops) {
+      if (begun.insert(op.stream).second && op.waits.empty()) found->second = true;
+    }
+    return found->second;
   }
 
   /// Slots whose memory one call of a micro-batch leaves for another.
@@ -369,8 +383,9 @@ class StageScheduler {
   };
   std::map<BlockId, BlockRoutines> routines_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
-  std::vector<std::size_t> gradient_calls_left_;                             // by instance
-  std::size_t last_compute_ = 0;  // call that used the compute stream last
+  std::map<RoutineId, bool> begins_elsewhere_;
+  std::vector<std::size_t> gradient_calls_left_;  // by instance
+  std::size_t last_compute_ = 0;                  // call that used the compute stream last
   std::optional<std::size_t> last_head_;
 };
 

@@ -4,6 +4,14 @@
 
 namespace plimsoll {
 
+namespace {
+
+Phase phase_of(Direction direction) {
+  return direction == Direction::activation ? Phase::forward : Phase::backward;
+}
+
+}  // namespace
+
 /// One stream per directed peer; `next` holds the stage after this one, round the pipeline.
 RoutineId StageTransfers::routine(OpKind kind, Direction direction, Bytes bytes) {
   const bool activation = direction == Direction::activation, sends = kind == OpKind::send;
@@ -11,9 +19,8 @@ RoutineId StageTransfers::routine(OpKind kind, Direction direction, Bytes bytes)
   const Stream stream = sends ? (activation ? Stream::send_next : Stream::send_previous)
                               : (activation ? Stream::recv_previous : Stream::recv_next);
   return build_.payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
-                                activation ? Phase::forward : Phase::backward, stream,
-                                TensorRole::communication, context_.job.precision, bytes,
-                                TransferParams{offset});
+                                phase_of(direction), stream, TensorRole::communication,
+                                context_.job.precision, bytes, TransferParams{offset});
 }
 
 StageTransfers::Received StageTransfers::receive(Direction direction, Bytes bytes,
@@ -22,9 +29,28 @@ StageTransfers::Received StageTransfers::receive(Direction direction, Bytes byte
       direction == Direction::activation ? "received_activation" : "received_gradient";
   const BufferId payload =
       build_.add_buffer(name, TensorRole::communication, bytes, build_.next_call());
-  const std::size_t call = build_.add_call(routine(OpKind::recv, direction, bytes), {}, micro_batch,
-                                           {{payload, {}, {}}}, {{after, {}}});
-  return {payload, {call, {}}};
+  const Binding part = sent_part(payload);
+  const std::size_t received =
+      build_.add_call(routine(OpKind::recv, direction, sent_bytes(payload)), {}, micro_batch,
+                      {part}, {{after, {}}});
+  if (!context_.strategy.split_boundary) return {payload, {received, {}}};
+  const RoutineId gather = build_.payload_routine(
+      "all_gather.boundary", OpKind::all_gather, phase_of(direction), Stream::mp,
+      TensorRole::communication, context_.job.precision, bytes, CollectiveParams{{{Axis::mp}}});
+  const std::size_t gathered =
+      build_.add_call(gather, {}, micro_batch, {{payload, {}, {}}}, {{received, {}}});
+  return {payload, {gathered, {}}};
+}
+
+/// What one mp rank sends of a boundary tensor that all of them hold.
+Bytes StageTransfers::sent_bytes(BufferId payload) {
+  const std::int64_t parts = context_.strategy.split_boundary ? context_.strategy.mp : 1;
+  return Bytes(build_.buffer(payload).bytes.count() / parts);
+}
+
+Binding StageTransfers::sent_part(BufferId payload) {
+  if (!context_.strategy.split_boundary) return {payload, {}, {}};
+  return {payload, {}, sent_bytes(payload), Axis::mp};
 }
 
 void StageTransfers::take_slot(Direction direction) {
@@ -36,9 +62,9 @@ void StageTransfers::take_slot(Direction direction) {
 
 void StageTransfers::send(Direction direction, const Action& action, BufferId payload,
                           const Wait& produced) {
-  const RoutineId sends = routine(OpKind::send, direction, build_.buffer(payload).bytes);
+  const RoutineId sends = routine(OpKind::send, direction, sent_bytes(payload));
   const std::size_t call =
-      build_.add_call(sends, {}, action.micro_batch, {{payload, {}, {}}}, {produced});
+      build_.add_call(sends, {}, action.micro_batch, {sent_part(payload)}, {produced});
   build_.extend(payload, call + 1);
   Queue& sent = queue(direction);
   sent.index[{action.chunk, action.micro_batch}] = sent.sent.size();

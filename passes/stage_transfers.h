@@ -26,8 +26,8 @@ class StageTransfers {
     BufferId payload;
     Wait arrived;
   };
-  /// Posts a receive. Its memory may have been that of computation issued before, which is over
-  /// with call `after`.
+  /// Posts a receive, with split_boundary of this rank's part, and the gather that completes it.
+  /// Its memory may have been that of computation issued before, which is over with call `after`.
   Received receive(Direction direction, Bytes bytes, std::int64_t micro_batch, std::size_t after);
 
   /// The next call of an instance writes a tensor to be sent. SendLifetime::event: the tensor that
@@ -62,6 +62,8 @@ class StageTransfers {
     std::map<Key, std::size_t> index;
   };
 
+  Bytes sent_bytes(BufferId payload);
+  Binding sent_part(BufferId payload);
   RoutineId routine(OpKind kind, Direction direction, Bytes bytes);
   void is_due(Direction direction, const Key& key);
   Queue& queue(Direction direction) { return queues_[std::size_t(direction)]; }

@@ -94,6 +94,7 @@ void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind, std
   gradient_calls_[instance][kind] = call;
   if (!last) return;
   complete_.insert(instance);
+  if (context_.framework.overlap_grad_reduce) sum_partial(instance);
   const Op* op = first_reduction();
   if (op == nullptr || !context_.framework.overlap_grad_reduce) return;
   while (next_bucket_ < layout_.buckets.size() && !layout_.tied_bucket[next_bucket_] &&
@@ -103,26 +104,61 @@ void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind, std
   }
 }
 
-/// Waits for the ports of the bucket's gradients: per call, the one that fires last.
-std::vector<Wait> StepCollectives::gradient_waits(const Bucket& bucket) const {
-  std::map<std::size_t, std::size_t> last_port;  // by call
-  const auto [first, end] = segments_in(bucket);
+/// Waits for the gradients of segments [first, end): per call, the port that fires last; of partial
+/// ones, their sum.
+std::vector<Wait> StepCollectives::gradient_waits(std::size_t first, std::size_t end) const {
+  std::map<std::size_t, std::optional<std::size_t>> last_port;  // by call
   for (std::size_t s = first; s < end; ++s) {
+    if (const auto sum = partial_sums_.find(s); sum != partial_sums_.end()) {
+      last_port[sum->second] = std::nullopt;
+      continue;
+    }
     const auto [call, port] = gradient_wait(s);
-    const auto [found, fresh] = last_port.try_emplace(call, *port);
+    const auto [found, fresh] = last_port.try_emplace(call, port);
     const Routine& routine = build_.program.at(build_.program.calls[call].routine);
-    if (!fresh && routine.ports[*port].op > routine.ports[found->second].op) found->second = *port;
+    if (!fresh && routine.ports[*port].op > routine.ports[*found->second].op) found->second = port;
   }
   std::vector<Wait> waits;
   for (const auto& [call, port] : last_port) waits.push_back({call, port});
   return waits;
 }
 
+std::vector<Wait> StepCollectives::gradient_waits(const Bucket& bucket) const {
+  const auto [first, end] = segments_in(bucket);
+  return gradient_waits(first, end);
+}
+
+/// Gradients of which the ranks of a group computed parts: one sum for each run of an instance's.
+void StepCollectives::sum_partial(std::size_t instance) {
+  const auto group_of = [&](std::size_t s) {
+    return graph_.at(layout_.parameter[s]).gradient_group;
+  };
+  for (const Op& op : graph_.ops) {
+    if (op.block || op.stream != Stream::mp) continue;
+    const Group& group = std::get<CollectiveParams>(op.params).group;
+    for (std::size_t s = 0; s < layout_.segments.size(); ++s) {
+      const std::size_t first = s;
+      while (s < layout_.segments.size() && layout_.producer[s] == instance &&
+             group_of(s) == group) {
+        ++s;
+      }
+      if (s == first) continue;
+      const Segment &begin = layout_.segments[first], &last = layout_.segments[s - 1];
+      const Bucket run{begin.offset, last.offset + last.elements - begin.offset};
+      const std::size_t sum =
+          bucket_call(op, run, arenas_.gradients, kGradientType, false, gradient_waits(first, s));
+      for (std::size_t i = first; i < s; ++i) partial_sums_[i] = sum;
+      reductions_.push_back(sum);
+    }
+  }
+}
+
 /// The port that says that the gradient of a segment is written: the one whose tensor lies where
 /// the segment does, of one of the calls that add to the instance's gradients.
 Wait StepCollectives::gradient_wait(std::size_t segment) const {
   const Instance& instance = layout_.instances[layout_.producer[segment]];
-  const bool tied = graph_.at(layout_.parameter[segment]).block != instance.block;
+  const BlockId home = graph_.at(instance.block).variant_of.value_or(instance.block);
+  const bool tied = graph_.at(layout_.parameter[segment]).block != home;
   const std::int64_t offset = tied ? 0 : layout_.segments[segment].offset - instance.base;
   for (const auto& [kind, call] : gradient_calls_.at(layout_.producer[segment])) {
     const SlotKind slot = tied ? SlotKind::tied_gradients : SlotKind::gradients;
@@ -139,10 +175,19 @@ void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector
 }
 
 std::vector<std::size_t> StepCollectives::finish_gradients(std::size_t last_compute) {
+  if (!context_.framework.overlap_grad_reduce) {
+    for (std::size_t i = layout_.instances.size(); i-- > 0;) sum_partial(i);
+  }
   if (const Op* op = first_reduction(); op != nullptr) {
     for (; next_bucket_ < layout_.buckets.size(); ++next_bucket_) {
       if (layout_.tied_bucket[next_bucket_]) continue;
-      reduce_bucket(*op, next_bucket_, {{last_compute, {}}});
+      std::vector<Wait> waits = {{last_compute, {}}};
+      const auto [first, end] = segments_in(layout_.buckets[next_bucket_]);
+      for (const auto& [segment, sum] : partial_sums_) {
+        const Wait wait{sum, {}};
+        if (segment >= first && segment < end && waits.back() != wait) waits.push_back(wait);
+      }
+      reduce_bucket(*op, next_bucket_, std::move(waits));
     }
   }
   reduce_tied();

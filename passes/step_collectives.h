@@ -56,6 +56,8 @@ class StepCollectives {
   std::pair<std::size_t, std::size_t> segments_in(const Bucket& bucket) const;
   bool complete(const Bucket& bucket) const;
   std::vector<Wait> gradient_waits(const Bucket& bucket) const;
+  std::vector<Wait> gradient_waits(std::size_t first, std::size_t end) const;
+  void sum_partial(std::size_t instance);
   Wait gradient_wait(std::size_t segment) const;
   void reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits);
   void reduce_tied();
@@ -71,6 +73,7 @@ class StepCollectives {
   std::map<std::size_t, std::map<ActionKind, std::size_t>> gradient_calls_;
   std::set<std::size_t> complete_;                       // instances
   std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
+  std::map<std::size_t, std::size_t> partial_sums_;      // call, by segment
   std::vector<std::size_t> gathers_;                     // that overlap, by bucket
   std::size_t next_bucket_ = 0;
   std::vector<std::size_t> reductions_;

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace plimsoll {
 namespace {
 
@@ -46,6 +48,51 @@ Verdict tensors_divide(const Job& job, const Strategy& strategy) {
   if (job.ffn_hidden % strategy.mp != 0) {
     return Verdict::no(
         fmt::format("mp {} does not divide ffn_hidden {}", strategy.mp, job.ffn_hidden));
+  }
+  return Verdict::yes();
+}
+
+Verdict tokens_divide(const Job& job, const Strategy& strategy) {
+  if (!strategy.sequence_parallel) return Verdict::yes();
+  if (strategy.mp == 1) return Verdict::no("sequence_parallel splits tokens over mp, which is 1");
+  if (job.sequence % strategy.mp != 0) {
+    return Verdict::no(fmt::format("sequence_parallel: mp {} does not divide the sequence of {}",
+                                   strategy.mp, job.sequence));
+  }
+  return Verdict::yes();
+}
+
+Verdict boundary_is_legal(const Strategy& strategy) {
+  if (!strategy.split_boundary) return Verdict::yes();
+  if (strategy.mp == 1) return Verdict::no("split_boundary splits what mp ranks send; mp is 1");
+  if (strategy.pp == 1) return Verdict::no("split_boundary splits what stages send; pp is 1");
+  if (strategy.sequence_parallel) {
+    return Verdict::no("split_boundary: with sequence_parallel boundary tensors are split already");
+  }
+  return Verdict::yes();
+}
+
+Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
+  const auto& list = strategy.recompute_list;
+  if (strategy.recompute_layers == 0 && list.empty()) return Verdict::yes();
+  if (strategy.recompute == Recompute::none) {
+    return Verdict::no("recompute is none; recompute_layers and recompute_list choose its layers");
+  }
+  if (strategy.recompute_layers > 0 && !list.empty()) {
+    return Verdict::no("recompute_layers and recompute_list both choose the layers");
+  }
+  if (strategy.recompute_layers < 0 || strategy.recompute_layers > job.layers) {
+    return Verdict::no(fmt::format("recompute_layers is {}; the model has {} layers",
+                                   strategy.recompute_layers, job.layers));
+  }
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] < 0 || list[i] >= job.layers) {
+      return Verdict::no(fmt::format("recompute_list names layer {}; layers are 0 to {}", list[i],
+                                     job.layers - 1));
+    }
+    if (i > 0 && list[i] <= list[i - 1]) {
+      return Verdict::no("recompute_list is not in ascending order");
+    }
   }
   return Verdict::yes();
 }
@@ -122,10 +169,6 @@ Verdict is_lowered(const Strategy& strategy) {
       same(&Strategy::schedule, "schedule"),
       same(&Strategy::virtual_stages, "virtual_stages"),
       same(&Strategy::send_lifetime, "send_lifetime"),
-      same(&Strategy::split_boundary, "split_boundary"),
-      same(&Strategy::sequence_parallel, "sequence_parallel"),
-      same(&Strategy::recompute_layers, "recompute_layers"),
-      same(&Strategy::recompute_list, "recompute_list"),
       same(&Strategy::cast_placement, "cast_placement"),
       same(&Strategy::flatten, "flatten"),
       same(&Strategy::sharding_owner, "sharding_owner"),
@@ -185,9 +228,19 @@ std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strat
   return layers;
 }
 
+bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer) {
+  if (strategy.recompute == Recompute::none) return false;
+  const auto& list = strategy.recompute_list;
+  if (!list.empty()) return std::find(list.begin(), list.end(), layer) != list.end();
+  return strategy.recompute_layers == 0 || index < strategy.recompute_layers;
+}
+
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = degrees_are_legal(strategy, devices); !verdict) return verdict;
   if (Verdict verdict = tensors_divide(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = tokens_divide(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = recompute_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
@@ -199,6 +252,9 @@ Verdict legal(const Framework& framework, const Strategy& strategy) {
   if (strategy.sharding_degree > 1 && !framework.distributed_optimizer) {
     return Verdict::no(fmt::format("sharding_degree is {}; {} has no distributed optimizer",
                                    strategy.sharding_degree, framework.name));
+  }
+  if (strategy.sequence_parallel && !framework.sequence_parallel) {
+    return Verdict::no(fmt::format("sequence_parallel; {} does not split tokens", framework.name));
   }
   if (strategy.recompute == Recompute::selective && framework.flash_attention) {
     return Verdict::no(

@@ -117,13 +117,19 @@ std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strate
 /// Layers on each stage, resolved.
 std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy);
 
+/// Whether backward repeats the layer (counted over the model), the index-th of its part: all
+/// layers' forward, recompute says how much of it.
+bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer);
+
 /// The rules a strategy must keep for this job on `devices` ranks, each with its own reason:
-/// product of degrees == devices; heads and ffn_hidden divisible by mp (the vocabulary is padded);
+/// product of degrees == devices; heads and ffn_hidden divisible by mp (the vocabulary is padded),
+/// with sequence_parallel the sequence too, and mp above 1;
 /// pp at most the layers; layer_split one count >= 1 per stage, summing to the layers; sharding
 /// stage 1 exactly when its degree is above 1; global batch divisible by micro_batch x dp x
 /// sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// The rules a framework adds: sharding_degree above 1 only where it has a distributed optimizer;
+/// sequence_parallel only where it has it;
 /// selective recompute only where it has it, and keeps scores that could be dropped.
 Verdict legal(const Framework& framework, const Strategy& strategy);
 

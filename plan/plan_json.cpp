@@ -25,6 +25,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"fused_bias_add", &Framework::fused_bias_add},
     {"fused_bias", &Framework::fused_bias},
     {"flash_attention", &Framework::flash_attention},
+    {"sequence_parallel", &Framework::sequence_parallel},
     {"selective_recompute", &Framework::selective_recompute},
     {"recompute_repeats_all", &Framework::recompute_repeats_all},
     {"distributed_optimizer", &Framework::distributed_optimizer},

@@ -56,6 +56,21 @@ void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& 
   }
 }
 
+void take_least(CallFacts& facts, const CallFacts& other) {
+  facts.span = std::min(facts.span, other.span);
+  facts.dispatch = std::min(facts.dispatch, other.dispatch);
+  facts.sends = std::min(facts.sends, other.sends);
+  facts.frame = std::min(facts.frame, other.frame);
+}
+
+/// A layer runs the block or a variant of it: what both cost at least. Borders are the same.
+void take_least(BlockFacts& facts, const BlockFacts& variant) {
+  take_least(facts.forward, variant.forward);
+  take_least(facts.backward, variant.backward);
+  facts.saved = std::min(facts.saved, variant.saved);
+  facts.keeps_input = facts.keeps_input && variant.keeps_input;
+}
+
 }  // namespace
 
 Job one_micro_batch(const Job& job, const Strategy& strategy) {
@@ -65,7 +80,9 @@ Job one_micro_batch(const Job& job, const Strategy& strategy) {
 }
 
 std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) const {
-  const Key key{strategy.mp, strategy.micro_batch, strategy.recompute};
+  const bool some_layers = strategy.recompute_layers > 0 || !strategy.recompute_list.empty();
+  const Key key{strategy.mp, strategy.micro_batch,       strategy.recompute,
+                some_layers, strategy.sequence_parallel, strategy.split_boundary};
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
@@ -112,7 +129,11 @@ MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
     block.keeps_input = has_slot(backward, SlotKind::input);
     block.input_gradient = slot_bytes(backward, SlotKind::input_gradient);
     block.output_gradient = slot_bytes(backward, SlotKind::output_gradient);
-    facts.blocks.push_back(block);
+    if (graph.blocks[b].variant_of) {
+      take_least(facts.blocks[graph.blocks[b].variant_of->index()], block);
+    } else {
+      facts.blocks.push_back(block);
+    }
   }
   if (plain.pp > 1) find_transfers(graph, cut, context, facts);
   return facts;

@@ -60,7 +60,8 @@ class FactsCache {
   const Framework& framework_;
   const LeastCosts& costs_;
   std::int64_t devices_;
-  using Key = std::tuple<std::int64_t, std::int64_t, Recompute>;  // mp, micro-batch, recompute
+  /// mp, micro-batch, recompute, of some layers only, sequence_parallel, split_boundary.
+  using Key = std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, bool>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const MicroBatchFacts>> known_;
 };

@@ -87,7 +87,7 @@ std::int64_t global_index(const Shape& local, const std::optional<Split>& split,
   for (std::size_t d = std::size_t(split->dim) + 1; d < local.size(); ++d) inner *= local[d];
   const std::int64_t extent = local[std::size_t(split->dim)];
   const std::int64_t outer_index = index / (extent * inner);
-  const std::int64_t along = index / inner % extent + extent * at[std::size_t(split->axis)];
+  const std::int64_t along = index / inner % extent + extent * part_index(*split, at);
   return (outer_index * extent * split->degree + along) * inner + index % inner;
 }
 

@@ -162,7 +162,7 @@ std::vector<Bytes> needed_bytes(const Program& program, const Coordinates& at, B
 }
 
 Bytes slot_offset(const Binding& binding, const Coordinates& at) {
-  return binding.offset + binding.shard_stride * at[std::size_t(Axis::sharding)];
+  return binding.offset + binding.shard_stride * at[std::size_t(binding.stride_axis)];
 }
 
 }  // namespace plimsoll

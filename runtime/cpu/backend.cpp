@@ -47,6 +47,8 @@ Prepare prepare_function(OpKind kind) {
       return prepare_gelu_backward;
     case OpKind::add:
       return prepare_add;
+    case OpKind::own_part:
+      return prepare_own_part;
     case OpKind::split_heads:
       return prepare_split_heads;
     case OpKind::split_heads_backward:

@@ -101,6 +101,8 @@ KernelPointer prepare_embedding(const KernelRequest& request);
 KernelPointer prepare_embedding_backward(const KernelRequest& request);
 KernelPointer prepare_position_add(const KernelRequest& request);
 KernelPointer prepare_position_add_backward(const KernelRequest& request);
+// own_part.cpp
+KernelPointer prepare_own_part(const KernelRequest& request);
 // loss.cpp
 KernelPointer prepare_logits_max(const KernelRequest& request);
 KernelPointer prepare_logits_sum_exp(const KernelRequest& request);

@@ -29,12 +29,30 @@ TEST(Grid, GroupsAreTheRanksThatDifferInTheirAxesOnly) {
   EXPECT_EQ(index_in(grid, {{Axis::mp}, false}, 7), 1);
 }
 
+TEST(Grid, RunsOfMpAreConsecutiveRanksOfIt) {
+  Grid grid;
+  grid.degree = {6, 1, 1, 2, 1};
+  Group pairs{{Axis::mp}};
+  pairs.mp_run = 2;
+  EXPECT_EQ(members(grid, pairs, 3), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(members(grid, pairs, 10), (std::vector<std::int64_t>{10, 11}));
+  EXPECT_EQ(size(grid, pairs), 2);
+  EXPECT_EQ(index_in(grid, pairs, 11), 1);
+  pairs.axes.add(Axis::dp);
+  EXPECT_EQ(members(grid, pairs, 3), (std::vector<std::int64_t>{2, 3, 8, 9}));
+  EXPECT_EQ(size(grid, pairs), 4);
+}
+
 TEST(Grid, GroupTextRoundTrips) {
   for (const Group& group : {Group{}, Group{{Axis::mp}, false},
-                             Group{{Axis::sharding, Axis::dp}, false}, Group{{Axis::pp}, true}}) {
+                             Group{{Axis::sharding, Axis::dp}, false}, Group{{Axis::pp}, true},
+                             Group{{Axis::mp}, false, 2}, Group{{Axis::mp, Axis::pp}, true, 4}}) {
     EXPECT_EQ(group_from(to_text(group)), group) << to_text(group);
   }
   EXPECT_EQ(group_from("mp,tp"), std::nullopt);
+  for (const char* text : {"mp:run", "mp:run0", "mp:run-1", "mp:run2x"}) {
+    EXPECT_EQ(group_from(text), std::nullopt) << text;
+  }
 }
 
 RC_GTEST_PROP(Grid, RanksAndCoordinatesAreInverse, ()) {

@@ -67,6 +67,19 @@ std::string message_of(const std::string& text) {
   return "no error";
 }
 
+TEST(TextForm, SharedPartsPartialGradientsAndCommentsParseBack) {
+  const std::string text =
+      "graph g\ngrid mp=4 cp=1 sharding=1 dp=1 pp=1 order=mp,cp,sharding,dp,pp\n"
+      "block 0 layer layer x2\n"
+      "tensor %0 keys f32[8,2] parameter block=0 split=1:mp:2:2 init=zeros "
+      "gradient_group=mp:run2\n";
+  const Graph graph = parse_graph("# a comment\n" + text, "shared");
+  EXPECT_EQ(print(graph), text);
+  EXPECT_EQ(graph.tensors[0].split, (Split{1, Axis::mp, 2, 2}));
+  EXPECT_EQ(graph.tensors[0].gradient_group, (Group{{Axis::mp}, false, 2}));
+  EXPECT_EQ(part_index(*graph.tensors[0].split, {3, 0, 0, 0, 0}), 1);
+}
+
 TEST(TextForm, ErrorsNameFileAndLine) {
   EXPECT_EQ(message_of("graph g\nblock 0 a layer y2\n"),
             "file.txt:2: at /: expected xCOUNT, found 'y2'");

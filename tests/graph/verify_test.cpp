@@ -59,6 +59,8 @@ TEST(VerifyGraph, RepeatedBlocksChainOntoThemselves) {
   graph.tensors[1].shape = {2, 4};
   EXPECT_EQ(verify(graph).reason(),
             "block layer is repeated but its input and output differ in shape");
+  graph.blocks[0].output.reset();
+  EXPECT_EQ(verify(graph).reason(), "block layer is repeated but has no borders");
 }
 
 struct Tampering {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include "graph/op_table.h"
 #include "passes/pipeline.h"
@@ -57,9 +59,61 @@ TEST(Recompute, LayersKeepTheBytesOfThePaper) {
     // Flash attention keeps one f32 per row of scores.
     EXPECT_EQ(kept_bytes(lowered("megatron-lm", mp)), rest + 4 * kHeads * kSequence * kBatch / t)
         << t;
+    if (t > 1) {  // split by tokens between the split layers too: all of it by t, sections 4.2.2, 5
+      const std::string tokens = mp + ",sequence_parallel=true";
+      const std::int64_t split = (32 * sbh + statistics) / t;
+      EXPECT_EQ(kept_bytes(lowered("megatron-lm-2022", tokens)), split + 2 * scores / t) << t;
+      EXPECT_EQ(kept_bytes(lowered("megatron-lm-2022", tokens + ",recompute=selective")), split)
+          << t;
+      EXPECT_EQ(kept_bytes(lowered("megatron-lm-2022", tokens + ",recompute=full")), 2 * sbh / t)
+          << t;
+    }
     // Full recompute: the layer's input, 2 sbh.
     EXPECT_EQ(kept_bytes(lowered("megatron-lm-2021", mp + ",recompute=full")), 2 * sbh) << t;
   }
+}
+
+/// "name layer" of each backward call of a layer in a step of one micro-batch.
+std::vector<std::string> layer_backwards(const std::string& strategy, std::size_t stage) {
+  Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
+  job.global_batch = 1;
+  const Framework framework = bundled_framework();
+  const Strategy parsed = parse_strategy(strategy);
+  const Program program = lower({job, parsed, framework})[stage];
+  std::vector<std::string> calls;
+  for (const Call& call : program.calls) {
+    const std::string& name = program.at(call.routine).name;
+    if (!name.starts_with("layer") || !name.ends_with(".backward")) continue;
+    calls.push_back(name + " " + std::to_string(*call.layer));
+  }
+  return calls;
+}
+
+TEST(Recompute, TheFirstLayersOfEachStageOrThoseOfAList) {
+  using Calls = std::vector<std::string>;
+  const std::string first = "pp=2,recompute=full,recompute_layers=1";
+  EXPECT_EQ(layer_backwards(first, 0), (Calls{"layer.backward 1", "layer.recomputing.backward 0"}));
+  EXPECT_EQ(layer_backwards(first, 1), (Calls{"layer.backward 3", "layer.recomputing.backward 2"}));
+  EXPECT_EQ(layer_backwards("recompute=selective,recompute_list=1+2", 0),
+            (Calls{"layer.backward 3", "layer.recomputing.backward 2",
+                   "layer.recomputing.backward 1", "layer.backward 0"}));
+}
+
+TEST(Recompute, EveryLayerMoreKeepsLess) {
+  Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");
+  const Framework framework = bundled_framework();
+  const auto peak = [&](const std::string& strategy) {
+    const Strategy parsed = parse_strategy("micro_batch=4," + strategy);
+    return memory_peak(lower({job, parsed, framework})[0]).peak;
+  };
+  const Bytes none = peak("recompute=none"), full = peak("recompute=full");
+  Bytes before = none;
+  for (int layers = 1; layers <= 4; ++layers) {
+    const Bytes now = peak("recompute=full,recompute_layers=" + std::to_string(layers));
+    EXPECT_LT(now, before) << layers;
+    before = now;
+  }
+  EXPECT_EQ(before, full);
 }
 
 double flops_of(const Program& program, Phase phase) {

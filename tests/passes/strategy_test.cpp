@@ -45,6 +45,20 @@ TEST(Strategy, Rules) {
       {"grad_bucket_bytes=4096", 1, ""},
       {"grad_bucket_bytes=4095", 1, "grad_bucket_bytes is 4095; it must be at least 4096"},
       {"send_slots=1", 1, ""},
+      {"mp=2,sequence_parallel=true", 2, ""},
+      {"pp=2,sequence_parallel=true", 2, "sequence_parallel splits tokens over mp, which is 1"},
+      {"mp=2,pp=2,split_boundary=true", 4, ""},
+      {"pp=2,split_boundary=true", 2, "split_boundary splits what mp ranks send; mp is 1"},
+      {"mp=2,split_boundary=true", 2, "split_boundary splits what stages send; pp is 1"},
+      {"mp=2,pp=2,split_boundary=true,sequence_parallel=true", 4, "are split already"},
+      {"recompute=full,recompute_layers=4", 1, ""},
+      {"recompute=full,recompute_layers=5", 1, "recompute_layers is 5; the model has 4 layers"},
+      {"recompute_layers=1", 1, "recompute is none"},
+      {"recompute=selective,recompute_list=0+3", 1, ""},
+      {"recompute=full,recompute_list=3+0", 1, "recompute_list is not in ascending order"},
+      {"recompute=full,recompute_list=1+1", 1, "recompute_list is not in ascending order"},
+      {"recompute=full,recompute_list=4", 1, "recompute_list names layer 4; layers are 0 to 3"},
+      {"recompute=full,recompute_list=1,recompute_layers=1", 1, "both choose the layers"},
   };
   for (const Case& c : cases) {
     const Verdict verdict = legal(nano(), parse_strategy(c.strategy), c.devices);
@@ -65,6 +79,20 @@ TEST(Strategy, RulesOfAFramework) {
             "sharding_degree is 2; megatron-lm-2021 has no distributed optimizer");
   EXPECT_TRUE(legal(framework_by_name("megatron-lm"), sharded));
   EXPECT_TRUE(legal(bundled_framework(), sharded));
+}
+
+TEST(Strategy, TokensAreSplitWhereTheyDivideAndTheFrameworkCan) {
+  Job job = nano();
+  job.sequence = 34;
+  EXPECT_TRUE(legal(job, parse_strategy("mp=2,sequence_parallel=true"), 2));
+  const Strategy split = parse_strategy("mp=4,sequence_parallel=true");
+  EXPECT_EQ(legal(job, split, 4).reason(),
+            "sequence_parallel: mp 4 does not divide the sequence of 34");
+  for (const char* name : {"bundled", "megatron-lm", "megatron-lm-2022"}) {
+    EXPECT_TRUE(legal(framework_by_name(name), split)) << name;
+  }
+  EXPECT_EQ(legal(framework_by_name("megatron-lm-2021"), split).reason(),
+            "sequence_parallel; megatron-lm-2021 does not split tokens");
 }
 
 TEST(Strategy, SelectiveRecomputeNeedsScoresToDrop) {

@@ -109,6 +109,24 @@ Cluster random_cluster(std::mt19937_64& random) {
   return cluster;
 }
 
+/// Switches that the space does not hold, each where it is legal.
+void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Strategy& strategy) {
+  const auto keep_if_legal = [&](const auto& change) {
+    Strategy changed = strategy;
+    change(changed);
+    if (random() % 3 == 0 && legal(problem.job, changed, problem.devices) &&
+        legal(problem.framework, changed)) {
+      strategy = changed;
+    }
+  };
+  keep_if_legal([](Strategy& s) { s.sequence_parallel = true; });
+  keep_if_legal([](Strategy& s) { s.split_boundary = true; });
+  keep_if_legal([&](Strategy& s) { s.recompute_layers = std::int64_t(1 + random() % 2); });
+  keep_if_legal([&](Strategy& s) {
+    s.recompute_list = {std::int64_t(random() % std::uint64_t(problem.job.layers))};
+  });
+}
+
 }  // namespace
 
 Problem random_problem(std::mt19937_64& random) {
@@ -141,6 +159,7 @@ std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64&
         left -= layers;
       }
     }
+    draw_beside_the_space(problem, random, strategy);
     strategies.push_back(strategy);
   }
   return strategies;

@@ -147,6 +147,11 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
                             {normal("dy", wide, 1), normal("x", wide, 2, 2)}, {blank("dx", wide)}));
   cases.push_back(
       make_case("add", OpKind::add, {}, {normal("a", x, 1), normal("b", x, 2)}, {blank("y", x)}));
+  cases.push_back(make_case("own_part", OpKind::own_part, {},
+                            {normal("x", {3 * z.batch, z.ffn}, 1)},
+                            {blank("y", {z.batch, z.ffn})}));
+  cases.back().tensors[1].split = Split{0, Axis::mp, 3};
+  cases.back().at[std::size_t(Axis::mp)] = 1;
   cases.push_back(make_case("fill/zero", OpKind::fill, FillParams{0}, {}, {blank("x", wide)}));
   cases.push_back(make_case("fill/value", OpKind::fill, FillParams{-2.5}, {}, {blank("x", wide)}));
 }

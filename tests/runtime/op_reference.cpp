@@ -344,6 +344,11 @@ void run_reference(const OpCase& c, Values& values) {
       return each(o, [&](std::size_t i) { return o.in(0)[i] * gelu_slope(o.in(1)[i]); });
     case OpKind::add:
       return each(o, [&](std::size_t i) { return o.in(0)[i] + o.in(1)[i]; });
+    case OpKind::own_part:
+      return each(o, [&](std::size_t i) {
+        const auto part = std::size_t(o.c.at[std::size_t(Axis::mp)]);
+        return o.in(0)[part * std::size_t(elements(o.c.output(0).shape)) + i];
+      });
     case OpKind::split_heads:
       return split_heads(o, 3);
     case OpKind::split_heads_backward:

@@ -104,6 +104,20 @@ const Switch kSwitches[] = {
      [](Random& random, Draw& draw) {
        draw.strategy.send_slots = one_of<std::int64_t>(random, {1, 2, 3});
      }},
+    {"sequence_parallel",
+     [](Random& random, Draw& draw) { draw.strategy.sequence_parallel = coin(random); }},
+    {"split_boundary",
+     [](Random& random, Draw& draw) { draw.strategy.split_boundary = coin(random); }},
+    {"recompute_layers",
+     [](Random& random, Draw& draw) {
+       if (coin(random)) draw.strategy.recompute_layers = std::int64_t(1 + random() % 3);
+     }},
+    {"recompute_list",
+     [](Random& random, Draw& draw) {
+       for (std::int64_t layer = 0; layer < draw.job.layers; ++layer) {
+         if (random() % 3 == 0) draw.strategy.recompute_list.push_back(layer);
+       }
+     }},
     {"layer_split",
      [](Random& random, Draw& draw) {
        if (draw.strategy.pp > 1 && coin(random)) draw_layer_split(random, draw);

@@ -166,6 +166,11 @@ TEST(Draws, CoverTheSwitches) {
   EXPECT_GE(values["grad_bucket_bytes"].size(), 8u);
   EXPECT_GE(values["send_slots"].size(), 3u);
   EXPECT_GE(values["layer_split"].size(), 8u);
+  EXPECT_GE(values["recompute_layers"].size(), 3u);
+  EXPECT_GE(values["recompute_list"].size(), 8u);
+  for (const char* field : {"sequence_parallel", "split_boundary"}) {
+    EXPECT_TRUE(values[field].contains("true")) << field;
+  }
 }
 
 }  // namespace
