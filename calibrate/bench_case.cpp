@@ -5,31 +5,11 @@
 #include <string>
 
 #include "base/error.h"
+#include "calibrate/bench_operands.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kVocabulary = 256;  // of embeddings: bytes
-constexpr std::int64_t kAlphabet = 64;     // of them, what a text uses
-constexpr std::int64_t kSequence = 128;
-constexpr std::int64_t kHidden = 256;  // of ops without rows
-constexpr std::int64_t kHeadWidth = 64;
-
-TensorId add_tensor(BenchCase& into, Shape shape, DType dtype = DType::f32) {
-  Tensor tensor;
-  tensor.name = "t" + std::to_string(into.tensors.size());
-  tensor.dtype = dtype;
-  tensor.shape = std::move(shape);
-  into.tensors.push_back(std::move(tensor));
-  return TensorId(into.tensors.size() - 1);
-}
-
-void input(BenchCase& into, Shape shape, DType dtype = DType::f32) {
-  into.op.inputs.push_back(add_tensor(into, std::move(shape), dtype));
-}
-void output(BenchCase& into, Shape shape, DType dtype = DType::f32) {
-  into.op.outputs.push_back(add_tensor(into, std::move(shape), dtype));
-}
 /// A state tensor: input and output under one id.
 void state(BenchCase& into, Shape shape) {
   input(into, std::move(shape));
@@ -124,16 +104,18 @@ void add_attention_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
     case OpKind::merge_heads_backward:
       input(into, joined), output(into, split);
       break;
-    case OpKind::causal_softmax:
+    case OpKind::softmax:
+      into.op.params = AttentionParams{row};
       input(into, {n, 1, row, row});
       return output(into, {n, 1, row, row});
-    case OpKind::causal_softmax_backward:
+    case OpKind::softmax_backward:
+      into.op.params = AttentionParams{row};
       input(into, {n, 1, row, row}), input(into, {n, 1, row, row});
       return output(into, {n, 1, row, row});
     default:
       INVARIANT(false, "not an op of attention");
   }
-  into.op.params = AttentionParams{s, 1};
+  into.op.params = AttentionParams{s};
 }
 
 void add_flat_ops(BenchCase& into, std::int64_t n) {
@@ -167,7 +149,8 @@ void add_flat_ops(BenchCase& into, std::int64_t n) {
       return scalars(into);
     }
     default:
-      INVARIANT(false, std::string(to_text(into.op.kind)) + " is not a memory-bound op");
+      INVARIANT(add_family_operands(into, n, into.row),
+                std::string(to_text(into.op.kind)) + " is not a memory-bound op");
   }
 }
 
@@ -188,6 +171,9 @@ std::vector<std::size_t> fresh_inputs(OpKind kind) {
     case OpKind::fill:
     case OpKind::load_tokens:
     case OpKind::load_targets:
+    case OpKind::load_masked_tokens:
+    case OpKind::load_masked_positions:
+    case OpKind::load_masked_targets:
     case OpKind::squared_norm:  // gradients of the whole step
     case OpKind::adamw:
       return {};
@@ -196,7 +182,7 @@ std::vector<std::size_t> fresh_inputs(OpKind kind) {
     case OpKind::token_loss:
     case OpKind::cross_entropy_backward:
       return {0, 1, 2};
-    case OpKind::causal_softmax_backward:  // the gradient of v has just read the probabilities
+    case OpKind::softmax_backward:  // the gradient of v has just read the probabilities
       return {0, 1};
     default:
       return {0};
@@ -207,10 +193,14 @@ std::vector<std::size_t> fresh_inputs(OpKind kind) {
 bool works_in_frame(OpKind kind) {
   switch (kind) {
     case OpKind::layer_norm_backward:
+    case OpKind::rms_norm_backward:
     case OpKind::gelu_backward:
+    case OpKind::swiglu_backward:
+    case OpKind::rotary_backward:
+    case OpKind::gather_rows_backward:
     case OpKind::split_heads_backward:
     case OpKind::merge_heads_backward:
-    case OpKind::causal_softmax_backward:
+    case OpKind::softmax_backward:
     case OpKind::cross_entropy_backward:
       return true;
     default:
@@ -250,8 +240,8 @@ BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
     case OpKind::split_heads_backward:
     case OpKind::merge_heads:
     case OpKind::merge_heads_backward:
-    case OpKind::causal_softmax:
-    case OpKind::causal_softmax_backward:
+    case OpKind::softmax:
+    case OpKind::softmax_backward:
       add_attention_ops(result, n, row);
       break;
     default:
@@ -263,9 +253,11 @@ BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
 }  // namespace
 
 std::vector<OpKind> memory_bound_kinds() {
-  constexpr OpKind kOfOtherFrameworks[] = {OpKind::bias_gelu, OpKind::bias_gelu_backward,
-                                           OpKind::bias_residual_add, OpKind::cast,
-                                           OpKind::cast_parameters};
+  constexpr OpKind kOfOtherFrameworks[] = {
+      OpKind::bias_gelu,         OpKind::bias_gelu_backward,
+      OpKind::bias_residual_add, OpKind::cast,
+      OpKind::masked_dropout,    OpKind::masked_dropout_backward,
+      OpKind::bias_dropout_add,  OpKind::cast_parameters};
   std::vector<OpKind> kinds;
   for (std::size_t i = 0; i < kOpKinds; ++i) {
     const OpKind kind{static_cast<std::uint8_t>(i)};

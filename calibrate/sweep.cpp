@@ -84,7 +84,7 @@ std::vector<OpPoint> memory_sweep(SweepSize size) {
       quick ? Sizes{16 * kKiB, kMiB} : Sizes{16 * kKiB, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
   std::vector<OpPoint> points;
   for (OpKind kind : memory_bound_kinds()) {
-    const bool softmax = kind == OpKind::causal_softmax || kind == OpKind::causal_softmax_backward;
+    const bool softmax = kind == OpKind::softmax || kind == OpKind::softmax_backward;
     Sizes rows = {0};
     // Rows of 1024 floats meet in the same sets of a cache; their neighbours do not.
     if (has_rows(kind)) rows = quick ? Sizes{64} : Sizes{64, 256, 768, 1024, 1280, 1536, 3072};

@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 3> kBlockKinds = {"embedding", "layer", "head"};
+constexpr std::array<std::string_view, 4> kBlockKinds = {"embedding", "layer", "join", "head"};
 }  // namespace
 
 std::int64_t parameter_count(const Graph& graph) {

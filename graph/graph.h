@@ -1,9 +1,10 @@
 // Graph: ops and tensors of one training step of one pipeline-free rank, device-free.
 //
-// A repeated block is written once with its count: embedding x 1, layer x L, head x 1 are executed
-// as a chain, each instance's `input` bound to the previous instance's `output` (and, backward,
-// each `output_gradient` to the next instance's `input_gradient`). So a graph has the same size
-// for any number of layers. Ops without a block belong to the step (the optimizer).
+// A repeated block is written once with its count: embedding x 1, layer x L, head x 1 (with a task
+// branch: embedding, layer x L, join, layer x M, head) are executed as a chain, each instance's
+// `input` bound to the previous instance's `output` (and, backward, each `output_gradient` to the
+// next instance's `input_gradient`). So a graph has the same size for any number of layers. Ops
+// without a block belong to the step (the optimizer).
 #pragma once
 
 #include <string>
@@ -14,7 +15,9 @@
 
 namespace plimsoll {
 
-enum class BlockKind : std::uint8_t { embedding, layer, head };
+/// Layers of all blocks of that kind are numbered through; a join goes where the layer after it
+/// goes.
+enum class BlockKind : std::uint8_t { embedding, layer, join, head };
 
 struct Block {
   std::string name;

@@ -18,44 +18,70 @@ namespace plimsoll {
 /// v local vocabulary rows.
 enum class OpKind : std::uint8_t {
   // Data. Reads this rank's sequences of the step and micro-batch from the training text.
-  load_tokens,   ///< () -> tokens i32 [n]
-  load_targets,  ///< () -> targets i32 [n], the tokens shifted by one
+  load_tokens,            ///< () -> tokens i32 [n]
+  load_targets,           ///< () -> targets i32 [n], the tokens shifted by one
+  load_masked_tokens,     ///< () -> tokens i32 [n], the predicted ones hidden, replaced or left
+  load_masked_positions,  ///< () -> rows i32 [p] of the tokens that are predicted, ascending
+  load_masked_targets,    ///< () -> targets i32 [p], the tokens there
   // Abstract ops, replaced by select_kernels.
   linear,     ///< (x [n,k], weight [k,m], bias [m]?) -> y [n,m]; the inner weight dims may be split
               ///< further
-  attention,  ///< (q, k, v [b,a,s,d]) -> context [b,a,s,d], causal
+  attention,  ///< (q, k, v [b,a,s,d]) -> context [b,a,s,d]; with grouped queries q and context are
+              ///< [b,kv,g*s,d], the same memory as [b,a,s,d] with a = kv*g, k and v [b,kv,s,d]
   // Compute.
   embedding,  ///< (tokens [n], table [v,h]) -> x [n,h]; rows outside [first, first+v) give 0
   embedding_backward,     ///< (dx [n,h], tokens) -> dtable [v,h] (accumulates)
   position_add,           ///< (x [n,h], table [s,h]) -> y [n,h]
   position_add_backward,  ///< (dy [n,h]) -> dtable [s,h] (accumulates)
-  layer_norm,             ///< (x [n,h], gamma [h], beta [h]) -> (y [n,h], mean [n], rstd [n])
-  layer_norm_backward,    ///< (dy, x, gamma, mean, rstd) -> (dx, dgamma, dbeta) (the last two
-                          ///< accumulate)
-  matmul,         ///< (a, b, bias?) -> c = scale * op(a) op(b) + bias; leading dims are batch
-  bias_add,       ///< (x [n,m], bias [m]) -> y [n,m]
-  bias_gradient,  ///< (dy [n,m]) -> dbias [m] (accumulates)
-  gelu,           ///< (x) -> y, tanh approximation
-  gelu_backward,  ///< (dy, x) -> dx
-  add,            ///< (a, b) -> a + b
-  own_part,       ///< (x [n,...]) -> the rows of x that the output's split gives to this rank
-  split_heads,    ///< (qkv [n,3,a,d]) -> (q, k, v [b,a,s,d])
-  split_heads_backward,     ///< (dq, dk, dv [b,a,s,d]) -> dqkv [n,3,a,d]
-  merge_heads,              ///< (context [b,a,s,d]) -> y [n,a*d]
-  merge_heads_backward,     ///< (dy [n,a*d]) -> dcontext [b,a,s,d]
-  causal_softmax,           ///< (scores [b,a,s,s]) -> probabilities, 0 above the diagonal
-  causal_softmax_backward,  ///< (dp, p) -> dscores
+  token_type_add,         ///< (x [n,h], table [t,h]) -> y [n,h]; a sequence's t equal parts have a
+                          ///< row each
+  token_type_add_backward,  ///< (dy [n,h]) -> dtable [t,h] (accumulates)
+  layer_norm,               ///< (x [n,h], gamma [h], beta [h]) -> (y [n,h], mean [n], rstd [n])
+  layer_norm_backward,      ///< (dy, x, gamma, mean, rstd) -> (dx, dgamma, dbeta) (the last two
+                            ///< accumulate)
+  rms_norm,                 ///< (x [n,h], gamma [h]) -> (y [n,h], rstd [n])
+  rms_norm_backward,        ///< (dy, x, gamma, rstd) -> (dx, dgamma) (the last accumulates)
+  matmul,           ///< (a, b, bias?) -> c = scale * op(a) op(b) + bias; leading dims are batch
+  bias_add,         ///< (x [n,m], bias [m]) -> y [n,m]
+  bias_gradient,    ///< (dy [n,m]) -> dbias [m] (accumulates)
+  gelu,             ///< (x) -> y, tanh approximation
+  gelu_backward,    ///< (dy, x) -> dx
+  swiglu,           ///< (x [n,2,f] = gate, up) -> y [n,f] = silu(gate) up
+  swiglu_backward,  ///< (dy, x) -> dx
+  add,              ///< (a, b) -> a + b
+  own_part,         ///< (x [n,...]) -> the rows of x that the output's split gives to this rank
+  dropout,  ///< (x) -> y, elements zeroed or scaled by 1 / (1 - rate), the same ones in every run
+            ///< of the op in a step: also the gradient, (dy) -> dx
+  gather_rows,           ///< (x [n,h], rows i32 [p]) -> y [p,h]
+  gather_rows_backward,  ///< (dy [p,h], rows) -> dx [n,h], 0 elsewhere
+  rotary,                ///< (x [n,parts,a,d]) -> x with the first `rotated` parts turned, in place
+  rotary_backward,       ///< (dx) -> dx, turned back
+  split_heads,  ///< (x [n,parts,a,d]) -> parts tensors [b,a,s,d]: q, k and v; or q; or k and v
+  split_heads_backward,  ///< (gradients [b,a,s,d] of the parts) -> dx [n,parts,a,d]
+  merge_heads,           ///< (context [b,a,s,d]) -> y [n,a*d]
+  merge_heads_backward,  ///< (dy [n,a*d]) -> dcontext [b,a,s,d]
+  softmax,           ///< (scores [b,a,s,s]) -> probabilities; causal: 0 above the diagonal, where
+                     ///< row r of [b,kv,g*s,s] is position r mod s
+  softmax_backward,  ///< (dp, p) -> dscores
   // Kernels of other frameworks; the bundled runtime has none for them.
-  flash_attention,  ///< (qkv [n,3,a,d]) -> (y [n,a*d], log_sum_exp f32 [b,a,s]), causal; the scores
-                    ///< never reach memory (Dao et al. 2022, arXiv 2205.14135)
-  flash_attention_backward,  ///< (dy, qkv, y, log_sum_exp) -> dqkv; repeats the scores inside
+  flash_attention,  ///< (qkv [n,3,a,d]) or (q [n,1,a,d], kv [n,2,kv,d]) -> (y [n,a*d], log_sum_exp
+                    ///< f32 [b,a,s]); the scores never reach memory (Dao et al. 2022, arXiv
+                    ///< 2205.14135)
+  flash_attention_backward,  ///< (dy, qkv or q, kv, y, log_sum_exp) -> dqkv or (dq, dkv); repeats
+                             ///< the
+                             ///< scores inside
   bias_gelu,                 ///< (x [n,m], bias [m]) -> gelu(x + bias)
   bias_gelu_backward,        ///< (dy, x, bias) -> dx; the gradient of the bias is its column sum
   bias_residual_add,         ///< (x [n,m], bias [m], residual [n,m]) -> x + bias + residual
-  cast,                      ///< (x) -> x in another floating-point type
-  logits_max,                ///< (logits [n,v]) -> max [n] over real vocabulary columns
-  logits_sum_exp,  ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit -
-                   ///< max}
+  masked_dropout,            ///< (x) -> (dropout(x), mask u8)
+  masked_dropout_backward,   ///< (dy, mask) -> dx
+  bias_dropout_add,  ///< (x [n,m], residual [n,m], bias [m]?) -> (residual + dropout(x + bias),
+                     ///< mask
+                     ///< u8 [n,m])
+  cast,              ///< (x) -> x in another floating-point type
+  logits_max,        ///< (logits [n,v]) -> max [n] over real vocabulary columns
+  logits_sum_exp,    ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit -
+                     ///< max}
   token_loss,  ///< (max, stats, scalars) -> (log_sum_exp [n], scalars with loss += weighted sum)
   cross_entropy_backward,  ///< (logits, targets, log_sum_exp) -> dlogits [n,v]
   // Conjugate pairs of tensor parallelism in a forward Graph; `backward` lowers them.
@@ -128,13 +154,16 @@ struct MatmulParams {  // matmul, linear
   double scale = 1;
   bool operator==(const MatmulParams&) const = default;
 };
-struct NormParams {  // layer_norm, layer_norm_backward
+struct NormParams {  // layer_norm, rms_norm and their backward
   double epsilon = 1e-5;
   bool operator==(const NormParams&) const = default;
 };
-struct AttentionParams {  // (flash_)attention, split/merge heads: to fold and unfold [b,s]
+struct AttentionParams {  // (flash_)attention, softmax, split/merge heads: to fold and unfold [b,s]
   std::int64_t sequence = 0;
-  double scale = 1;  ///< (flash_)attention only
+  double scale = 1;    ///< (flash_)attention only
+  bool causal = true;  ///< softmax, (flash_)attention
+  double dropout = 0;  ///< of the probabilities, (flash_)attention only; as DropoutParams
+  std::int64_t seed = 0, site = 0;
   bool operator==(const AttentionParams&) const = default;
 };
 struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cross_entropy_backward,
@@ -144,8 +173,22 @@ struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cro
   double loss_weight = 1;  ///< 1 / tokens of the global batch (token_loss, cross_entropy_backward)
   bool operator==(const VocabularyParams&) const = default;
 };
-struct DataParams {  // load_tokens, load_targets
+struct DropoutParams {  // dropout, masked_dropout and its backward, bias_dropout_add
+  double rate = 0;      ///< share of the elements that are zeroed
+  /// Philox key: seed, step, site (one per op of the job); counter: global element index, layer.
+  std::int64_t seed = 0, site = 0;
+  bool operator==(const DropoutParams&) const = default;
+};
+struct RotaryParams {  // rotary, rotary_backward
+  std::int64_t sequence = 0, rotated = 0;
+  double base = 10000;
+  bool operator==(const RotaryParams&) const = default;
+};
+struct DataParams {  // load_*, token_type_add*
   std::int64_t sequence = 0;
+  /// load_masked_*: predicted positions per sequence, real vocabulary rows, of which the last one
+  /// is the mask token, and the seed of what is predicted.
+  std::int64_t predicted = 0, vocabulary = 0, seed = 0;
   bool operator==(const DataParams&) const = default;
 };
 struct CollectiveParams {  // collectives, copy_to_group, reduce_from_group
@@ -175,9 +218,10 @@ struct AdamParams {
   bool operator==(const AdamParams&) const = default;
 };
 
-using OpParams = std::variant<std::monostate, MatmulParams, NormParams, AttentionParams,
-                              VocabularyParams, DataParams, CollectiveParams, TransferParams,
-                              FillParams, FlatParams, ClipParams, AdamParams>;
+using OpParams =
+    std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
+                 RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
+                 FillParams, FlatParams, ClipParams, AdamParams>;
 
 struct Op {
   OpKind kind = OpKind::add;

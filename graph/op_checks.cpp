@@ -115,23 +115,6 @@ Verdict check_cast(const Op& op, Tensors tensors) {
                                                 : Verdict::no("input and output differ in size");
 }
 
-/// Elements of qkv [n,3,a,d], y [n,a*d] and log_sum_exp [b,a,s] fit each other.
-Verdict check_flash_attention(const Op& op, Tensors tensors) {
-  const bool backward = op.kind == OpKind::flash_attention_backward;
-  const Shape& qkv = in(op, tensors, backward ? 1 : 0).shape;
-  const Tensor& y = backward ? in(op, tensors, 2) : out(op, tensors, 0);
-  const Tensor& log_sum_exp = backward ? in(op, tensors, 3) : out(op, tensors, 1);
-  if (qkv.size() != 4 || qkv[1] != 3) return Verdict::no("qkv is not [n,3,a,d]");
-  if (qkv[0] % std::get<AttentionParams>(op.params).sequence != 0) {
-    return Verdict::no("qkv is not whole sequences");
-  }
-  if (elements(y.shape) != qkv[0] * qkv[2] * qkv[3]) return Verdict::no("y is not [n,a*d]");
-  if (elements(log_sum_exp.shape) != qkv[0] * qkv[2] || log_sum_exp.dtype != DType::f32) {
-    return Verdict::no("log_sum_exp is not f32 [b,a,s]");
-  }
-  return Verdict::yes();
-}
-
 Verdict check_position(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::position_add_backward;
   const Shape& x = in(op, tensors, 0).shape;
@@ -210,19 +193,6 @@ Verdict check_embedding(const Op& op, Tensors tensors) {
     return Verdict::no("x is not tokens x table columns");
   }
   return Verdict::yes();
-}
-
-Verdict check_heads(const Op& op, Tensors tensors) {
-  const bool split = op.kind == OpKind::split_heads || op.kind == OpKind::merge_heads_backward;
-  const Tensor& heads = split ? out(op, tensors, 0) : in(op, tensors, 0);
-  if (heads.shape.size() != 4) return Verdict::no("heads are not [b,a,s,d]");
-  if (heads.shape[2] != std::get<AttentionParams>(op.params).sequence) {
-    return Verdict::no("sequence parameter does not match the shape");
-  }
-  std::int64_t inputs = 0, outputs = 0;
-  for (TensorId id : op.inputs) inputs += elements(tensors[id.index()].shape);
-  for (TensorId id : op.outputs) outputs += elements(tensors[id.index()].shape);
-  return inputs == outputs ? Verdict::yes() : Verdict::no("inputs and outputs differ in size");
 }
 
 Verdict check_logits(const Op& op, Tensors tensors) {

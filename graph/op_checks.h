@@ -17,7 +17,6 @@ Verdict check_bias(const Op& op, std::span<const Tensor> tensors);
 Verdict check_bias_residual(const Op& op, std::span<const Tensor> tensors);
 Verdict check_bias_gelu(const Op& op, std::span<const Tensor> tensors);
 Verdict check_cast(const Op& op, std::span<const Tensor> tensors);
-Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
 Verdict check_position(const Op& op, std::span<const Tensor> tensors);
 Verdict check_own_part(const Op& op, std::span<const Tensor> tensors);
 Verdict check_token_loss(const Op& op, std::span<const Tensor> tensors);
@@ -27,10 +26,23 @@ Verdict check_squared_norm(const Op& op, std::span<const Tensor> tensors);
 Verdict check_adamw(const Op& op, std::span<const Tensor> tensors);
 Verdict check_layer_norm(const Op& op, std::span<const Tensor> tensors);
 Verdict check_embedding(const Op& op, std::span<const Tensor> tensors);
-Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
 Verdict check_logits(const Op& op, std::span<const Tensor> tensors);
 Verdict check_collective(const Op& op, std::span<const Tensor> tensors);
 Verdict check_transfer(const Op& op, std::span<const Tensor> tensors);
 Verdict check_tokens(const Op& op, std::span<const Tensor> tensors);
+// attention_checks.cpp
+Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
+Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
+Verdict check_softmax(const Op& op, std::span<const Tensor> tensors);
+Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
+// family_checks.cpp
+Verdict check_predicted(const Op& op, std::span<const Tensor> tensors);
+Verdict check_token_types(const Op& op, std::span<const Tensor> tensors);
+Verdict check_rms_norm(const Op& op, std::span<const Tensor> tensors);
+Verdict check_swiglu(const Op& op, std::span<const Tensor> tensors);
+Verdict check_gather(const Op& op, std::span<const Tensor> tensors);
+Verdict check_dropout(const Op& op, std::span<const Tensor> tensors);
+Verdict check_masked_dropout(const Op& op, std::span<const Tensor> tensors);
+Verdict check_bias_dropout_add(const Op& op, std::span<const Tensor> tensors);
 
 }  // namespace plimsoll

@@ -27,6 +27,8 @@ constexpr std::size_t kNone = 0;
 const std::size_t kMatmul = params_index<MatmulParams>();
 const std::size_t kNorm = params_index<NormParams>();
 const std::size_t kAttention = params_index<AttentionParams>();
+const std::size_t kDropout = params_index<DropoutParams>();
+const std::size_t kRotary = params_index<RotaryParams>();
 const std::size_t kVocabulary = params_index<VocabularyParams>();
 const std::size_t kData = params_index<DataParams>();
 const std::size_t kCollective = params_index<CollectiveParams>();
@@ -40,57 +42,75 @@ using enum OpKind;
 constexpr OpClass abstract = OpClass::abstract, memory_bound = OpClass::memory_bound,
                   collective = OpClass::collective, point_to_point = OpClass::point_to_point;
 
-// kind, class, inputs (least, most), outputs, params, in place, accumulating outputs, legality
+// kind, class, inputs (least, most), outputs (least, most), params, in place, accumulating outputs,
+// legality
 const std::array<OpRow, kOpKinds> kTable = {{
-    {load_tokens, memory_bound, 0, 0, 1, kData, -1, 0, check_tokens},
-    {load_targets, memory_bound, 0, 0, 1, kData, -1, 0, check_tokens},
-    {linear, abstract, 2, 3, 1, kMatmul, -1, 0, check_matmul},
-    {attention, abstract, 3, 3, 1, kAttention, -1, 0, fine},
-    {embedding, memory_bound, 2, 2, 1, kVocabulary, -1, 0, check_embedding},
-    {embedding_backward, memory_bound, 2, 2, 1, kVocabulary, -1, 1, check_embedding},
-    {position_add, memory_bound, 2, 2, 1, kNone, -1, 0, check_position},
-    {position_add_backward, memory_bound, 1, 1, 1, kNone, -1, 1, check_position},
-    {layer_norm, memory_bound, 3, 3, 3, kNorm, -1, 0, check_layer_norm},
-    {layer_norm_backward, memory_bound, 5, 5, 3, kNorm, -1, 0b110, check_layer_norm},
-    {OpKind::matmul, OpClass::matmul, 2, 3, 1, kMatmul, -1, 0, check_matmul},
-    {bias_add, memory_bound, 2, 2, 1, kNone, 0, 0, check_bias},
-    {bias_gradient, memory_bound, 1, 1, 1, kNone, -1, 1, check_bias},
-    {gelu, memory_bound, 1, 1, 1, kNone, -1, 0, elementwise},
-    {gelu_backward, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
-    {add, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
-    {own_part, memory_bound, 1, 1, 1, kNone, -1, 0, check_own_part},
-    {split_heads, memory_bound, 1, 1, 3, kAttention, -1, 0, check_heads},
-    {split_heads_backward, memory_bound, 3, 3, 1, kAttention, -1, 0, check_heads},
-    {merge_heads, memory_bound, 1, 1, 1, kAttention, -1, 0, check_heads},
-    {merge_heads_backward, memory_bound, 1, 1, 1, kAttention, -1, 0, check_heads},
-    {causal_softmax, memory_bound, 1, 1, 1, kNone, -1, 0, elementwise},
-    {causal_softmax_backward, memory_bound, 2, 2, 1, kNone, -1, 0, elementwise},
-    {flash_attention, OpClass::attention, 1, 1, 2, kAttention, -1, 0, check_flash_attention},
-    {flash_attention_backward, OpClass::attention, 4, 4, 1, kAttention, -1, 0,
+    {load_tokens, memory_bound, 0, 0, 1, 1, kData, -1, 0, check_tokens},
+    {load_targets, memory_bound, 0, 0, 1, 1, kData, -1, 0, check_tokens},
+    {load_masked_tokens, memory_bound, 0, 0, 1, 1, kData, -1, 0, check_tokens},
+    {load_masked_positions, memory_bound, 0, 0, 1, 1, kData, -1, 0, check_predicted},
+    {load_masked_targets, memory_bound, 0, 0, 1, 1, kData, -1, 0, check_predicted},
+    {linear, abstract, 2, 3, 1, 1, kMatmul, -1, 0, check_matmul},
+    {attention, abstract, 3, 3, 1, 1, kAttention, -1, 0, fine},
+    {embedding, memory_bound, 2, 2, 1, 1, kVocabulary, -1, 0, check_embedding},
+    {embedding_backward, memory_bound, 2, 2, 1, 1, kVocabulary, -1, 1, check_embedding},
+    {position_add, memory_bound, 2, 2, 1, 1, kNone, -1, 0, check_position},
+    {position_add_backward, memory_bound, 1, 1, 1, 1, kNone, -1, 1, check_position},
+    {token_type_add, memory_bound, 2, 2, 1, 1, kData, -1, 0, check_token_types},
+    {token_type_add_backward, memory_bound, 1, 1, 1, 1, kData, -1, 1, check_token_types},
+    {layer_norm, memory_bound, 3, 3, 3, 3, kNorm, -1, 0, check_layer_norm},
+    {layer_norm_backward, memory_bound, 5, 5, 3, 3, kNorm, -1, 0b110, check_layer_norm},
+    {rms_norm, memory_bound, 2, 2, 2, 2, kNorm, -1, 0, check_rms_norm},
+    {rms_norm_backward, memory_bound, 4, 4, 2, 2, kNorm, -1, 0b10, check_rms_norm},
+    {OpKind::matmul, OpClass::matmul, 2, 3, 1, 1, kMatmul, -1, 0, check_matmul},
+    {bias_add, memory_bound, 2, 2, 1, 1, kNone, 0, 0, check_bias},
+    {bias_gradient, memory_bound, 1, 1, 1, 1, kNone, -1, 1, check_bias},
+    {gelu, memory_bound, 1, 1, 1, 1, kNone, -1, 0, elementwise},
+    {gelu_backward, memory_bound, 2, 2, 1, 1, kNone, -1, 0, elementwise},
+    {swiglu, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_swiglu},
+    {swiglu_backward, memory_bound, 2, 2, 1, 1, kNone, -1, 0, check_swiglu},
+    {add, memory_bound, 2, 2, 1, 1, kNone, -1, 0, elementwise},
+    {own_part, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_own_part},
+    {dropout, memory_bound, 1, 1, 1, 1, kDropout, -1, 0, check_dropout},
+    {gather_rows, memory_bound, 2, 2, 1, 1, kNone, -1, 0, check_gather},
+    {gather_rows_backward, memory_bound, 2, 2, 1, 1, kNone, -1, 0, check_gather},
+    {rotary, memory_bound, 1, 1, 1, 1, kRotary, 0, 0, check_rotary},
+    {rotary_backward, memory_bound, 1, 1, 1, 1, kRotary, 0, 0, check_rotary},
+    {split_heads, memory_bound, 1, 1, 1, 3, kAttention, -1, 0, check_heads},
+    {split_heads_backward, memory_bound, 1, 3, 1, 1, kAttention, -1, 0, check_heads},
+    {merge_heads, memory_bound, 1, 1, 1, 1, kAttention, -1, 0, check_heads},
+    {merge_heads_backward, memory_bound, 1, 1, 1, 1, kAttention, -1, 0, check_heads},
+    {softmax, memory_bound, 1, 1, 1, 1, kAttention, -1, 0, check_softmax},
+    {softmax_backward, memory_bound, 2, 2, 1, 1, kAttention, -1, 0, check_softmax},
+    {flash_attention, OpClass::attention, 1, 2, 2, 2, kAttention, -1, 0, check_flash_attention},
+    {flash_attention_backward, OpClass::attention, 4, 5, 1, 2, kAttention, -1, 0,
      check_flash_attention},
-    {bias_gelu, memory_bound, 2, 2, 1, kNone, -1, 0, check_bias_gelu},
-    {bias_gelu_backward, memory_bound, 3, 3, 1, kNone, -1, 0, check_bias_gelu},
-    {bias_residual_add, memory_bound, 3, 3, 1, kNone, -1, 0, check_bias_residual},
-    {OpKind::cast, memory_bound, 1, 1, 1, kNone, -1, 0, check_cast},
-    {logits_max, memory_bound, 1, 1, 1, kVocabulary, -1, 0, check_logits},
-    {logits_sum_exp, memory_bound, 3, 3, 1, kVocabulary, -1, 0, check_logits},
-    {token_loss, memory_bound, 3, 3, 2, kVocabulary, -1, 0, check_token_loss},
-    {cross_entropy_backward, memory_bound, 3, 3, 1, kVocabulary, -1, 0, check_logits},
-    {copy_to_group, abstract, 1, 1, 1, kCollective, -1, 0, check_collective},
-    {reduce_from_group, abstract, 1, 1, 1, kCollective, 0, 0, check_collective},
-    {all_reduce, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
-    {reduce_scatter, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
-    {all_gather, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
-    {reduce, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
-    {broadcast, collective, 1, 1, 1, kCollective, 0, 0, check_collective},
-    {send, point_to_point, 1, 1, 0, kTransfer, -1, 0, check_transfer},
-    {recv, point_to_point, 0, 0, 1, kTransfer, -1, 0, check_transfer},
-    {begin_step, memory_bound, 1, 1, 1, kNone, -1, 0, check_begin_step},
-    {fill, memory_bound, 0, 0, 1, kFill, -1, 0, fine},
-    {squared_norm, memory_bound, 1, 1, 1, kFlat, -1, 0, check_squared_norm},
-    {clip_factor, memory_bound, 2, 2, 1, kClip, -1, 0, check_clip},
-    {cast_parameters, memory_bound, 1, 1, 1, kNone, -1, 0, check_cast},
-    {adamw, memory_bound, 5, 5, 3, kAdam, -1, 0, check_adamw},
+    {bias_gelu, memory_bound, 2, 2, 1, 1, kNone, -1, 0, check_bias_gelu},
+    {bias_gelu_backward, memory_bound, 3, 3, 1, 1, kNone, -1, 0, check_bias_gelu},
+    {bias_residual_add, memory_bound, 3, 3, 1, 1, kNone, -1, 0, check_bias_residual},
+    {masked_dropout, memory_bound, 1, 1, 2, 2, kDropout, -1, 0, check_masked_dropout},
+    {masked_dropout_backward, memory_bound, 2, 2, 1, 1, kDropout, -1, 0, check_masked_dropout},
+    {bias_dropout_add, memory_bound, 2, 3, 2, 2, kDropout, -1, 0, check_bias_dropout_add},
+    {OpKind::cast, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_cast},
+    {logits_max, memory_bound, 1, 1, 1, 1, kVocabulary, -1, 0, check_logits},
+    {logits_sum_exp, memory_bound, 3, 3, 1, 1, kVocabulary, -1, 0, check_logits},
+    {token_loss, memory_bound, 3, 3, 2, 2, kVocabulary, -1, 0, check_token_loss},
+    {cross_entropy_backward, memory_bound, 3, 3, 1, 1, kVocabulary, -1, 0, check_logits},
+    {copy_to_group, abstract, 1, 1, 1, 1, kCollective, -1, 0, check_collective},
+    {reduce_from_group, abstract, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {all_reduce, collective, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {reduce_scatter, collective, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {all_gather, collective, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {reduce, collective, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {broadcast, collective, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
+    {send, point_to_point, 1, 1, 0, 0, kTransfer, -1, 0, check_transfer},
+    {recv, point_to_point, 0, 0, 1, 1, kTransfer, -1, 0, check_transfer},
+    {begin_step, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_begin_step},
+    {fill, memory_bound, 0, 0, 1, 1, kFill, -1, 0, fine},
+    {squared_norm, memory_bound, 1, 1, 1, 1, kFlat, -1, 0, check_squared_norm},
+    {clip_factor, memory_bound, 2, 2, 1, 1, kClip, -1, 0, check_clip},
+    {cast_parameters, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_cast},
+    {adamw, memory_bound, 5, 5, 3, 3, kAdam, -1, 0, check_adamw},
 }};
 
 std::int64_t total_bytes(const std::vector<TensorId>& ids, Tensors tensors) {
@@ -150,8 +170,8 @@ DType compute_dtype(const Op& op, Tensors tensors) {
 Flops flops(const Op& op, Tensors tensors) {
   if (row(op.kind).op_class == OpClass::attention) {
     const bool backward = op.kind == OpKind::flash_attention_backward;
-    const double qkv = double(elements(in(op, tensors, backward ? 1 : 0).shape));  // 3 n a d
-    const double product = 2 * qkv / 3 * double(std::get<AttentionParams>(op.params).sequence);
+    const double y = double(elements((backward ? in(op, tensors, 0) : out(op, tensors, 0)).shape));
+    const double product = 2 * y * double(std::get<AttentionParams>(op.params).sequence);
     return Flops((backward ? 5 : 2) * product);
   }
   if (row(op.kind).op_class != OpClass::matmul) return Flops(0);
@@ -171,6 +191,8 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
     }
     case OpKind::own_part:
       return 2 * bytes_of(out(op, tensors, 0));
+    case OpKind::gather_rows:  // only the rows asked for are read
+      return bytes_of(in(op, tensors, 1)) + 2 * bytes_of(out(op, tensors, 0));
     case OpKind::squared_norm: {
       const std::int64_t shards = std::get<FlatParams>(op.params).shards;
       return Bytes(bytes_of(in(op, tensors, 0)).count() / shards);

@@ -23,7 +23,7 @@ struct OpRow {
   OpKind kind;
   OpClass op_class;
   int least_inputs, most_inputs;
-  int outputs;
+  int least_outputs, most_outputs;
   std::size_t params;  ///< index of the alternative of OpParams
   /// Output 0 is a new value in the storage of this input (whose old value is gone), or -1. Of
   /// reduce_scatter and all_gather only where both are whole: see in_place() below.

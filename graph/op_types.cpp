@@ -9,12 +9,14 @@ namespace {
 constexpr unsigned kAll = ~0u;
 
 /// Bit i: input i.
-unsigned f32_inputs(OpKind kind) {
-  switch (kind) {
+unsigned f32_inputs(const Op& op) {
+  switch (op.kind) {
+    case OpKind::rms_norm_backward:
+      return 0b1000;
     case OpKind::layer_norm_backward:
       return 0b11000;
-    case OpKind::flash_attention_backward:
-      return 0b1000;
+    case OpKind::flash_attention_backward:  // the last input
+      return 1u << (op.inputs.size() - 1);
     case OpKind::logits_sum_exp:
       return 0b10;
     case OpKind::cross_entropy_backward:
@@ -36,6 +38,7 @@ unsigned f32_outputs(OpKind kind) {
   switch (kind) {
     case OpKind::layer_norm:
       return 0b110;
+    case OpKind::rms_norm:
     case OpKind::flash_attention:
       return 0b10;
     case OpKind::logits_max:
@@ -53,7 +56,7 @@ unsigned f32_outputs(OpKind kind) {
 
 }  // namespace
 
-bool input_is_f32(const Op& op, std::size_t i) { return (f32_inputs(op.kind) >> i & 1u) != 0; }
+bool input_is_f32(const Op& op, std::size_t i) { return (f32_inputs(op) >> i & 1u) != 0; }
 
 bool output_is_f32(const Op& op, std::size_t i) {
   return (f32_outputs(op.kind) >> i & 1u) != 0 || accumulates(op, i);

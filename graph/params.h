@@ -24,6 +24,22 @@ template <class Visit>
 void fields(AttentionParams& p, Visit&& visit) {
   visit("sequence", p.sequence);
   visit("scale", p.scale);
+  visit("causal", p.causal);
+  visit("dropout", p.dropout);
+  visit("seed", p.seed);
+  visit("site", p.site);
+}
+template <class Visit>
+void fields(DropoutParams& p, Visit&& visit) {
+  visit("rate", p.rate);
+  visit("seed", p.seed);
+  visit("site", p.site);
+}
+template <class Visit>
+void fields(RotaryParams& p, Visit&& visit) {
+  visit("sequence", p.sequence);
+  visit("rotated", p.rotated);
+  visit("base", p.base);
 }
 template <class Visit>
 void fields(VocabularyParams& p, Visit&& visit) {
@@ -34,6 +50,9 @@ void fields(VocabularyParams& p, Visit&& visit) {
 template <class Visit>
 void fields(DataParams& p, Visit&& visit) {
   visit("sequence", p.sequence);
+  visit("predicted", p.predicted);
+  visit("vocabulary", p.vocabulary);
+  visit("seed", p.seed);
 }
 template <class Visit>
 void fields(CollectiveParams& p, Visit&& visit) {

@@ -6,8 +6,8 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 4> kDTypes = {"f32", "bf16", "f16", "i32"};
-constexpr std::array<std::int64_t, 4> kDTypeBytes = {4, 2, 2, 4};
+constexpr std::array<std::string_view, 5> kDTypes = {"f32", "bf16", "f16", "i32", "u8"};
+constexpr std::array<std::int64_t, 5> kDTypeBytes = {4, 2, 2, 4, 1};
 constexpr std::array<std::string_view, kTensorRoles> kRoles = {
     "parameter", "master_parameter", "gradient",      "optimizer_state", "activation",
     "saved",     "workspace",        "communication", "scalar"};

@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-enum class DType : std::uint8_t { f32, bf16, f16, i32 };
+enum class DType : std::uint8_t { f32, bf16, f16, i32, u8 };
 
 /// Why a tensor's memory exists; the classes of every memory report.
 enum class TensorRole : std::uint8_t {
@@ -81,7 +81,7 @@ struct Tensor {
 };
 
 std::int64_t elements(const Shape& shape);
-inline bool is_floating(DType dtype) { return dtype != DType::i32; }
+inline bool is_floating(DType dtype) { return dtype != DType::i32 && dtype != DType::u8; }
 Bytes bytes_of(DType dtype);           ///< of one element
 Bytes bytes_of(const Tensor& tensor);  ///< exact, not rounded
 

@@ -10,10 +10,12 @@ bool has_rows(OpKind kind) {
     case OpKind::embedding_backward:
     case OpKind::layer_norm:
     case OpKind::layer_norm_backward:
+    case OpKind::rms_norm:
+    case OpKind::rms_norm_backward:
     case OpKind::bias_add:
     case OpKind::bias_gradient:
-    case OpKind::causal_softmax:
-    case OpKind::causal_softmax_backward:
+    case OpKind::softmax:
+    case OpKind::softmax_backward:
     case OpKind::logits_max:
     case OpKind::logits_sum_exp:
     case OpKind::cross_entropy_backward:

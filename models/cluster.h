@@ -34,7 +34,7 @@ struct Level {
   std::string name;
   std::int64_t devices = 0;  ///< in one unit of this level; the outermost may be 0 = all
   BytesPerSecond bandwidth;  ///< per device and direction
-  Seconds latency;  ///< of one step of a collective, and of a transfer
+  Seconds latency;           ///< of one step of a collective, and of a transfer
   /// Where devices are wired to each other without a switch: what one can send to one other (the
   /// mean over pairs). A group of n uses at most n - 1 times that.
   std::optional<BytesPerSecond> peer_bandwidth = std::nullopt;

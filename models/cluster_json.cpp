@@ -185,6 +185,7 @@ std::optional<FlopsPerSecond> peak(const Device& device, DType dtype) {
     case DType::f16:
       return device.peak_fp16;
     case DType::i32:
+    case DType::u8:
       return std::nullopt;
   }
   return std::nullopt;

@@ -14,6 +14,7 @@ constexpr Bytes mebibytes(std::int64_t count) { return Bytes(count << 20); }
 Framework pytorch_on_gpu() {
   Framework framework;
   framework.recompute_repeats_all = true;  // core/tensor_parallel/random.py: CheckpointFunction
+  framework.stores_dropout_masks = true;   // torch.native_dropout, and arXiv 2205.05198 section 4.1
   framework.dispatch_op = Seconds(8e-6);
   framework.sources.dispatch =
       "lower end of the 8 to 15 us per op that removing cast ops saved on hosts of V100 GPUs "

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 /// Where each group of fields comes from: document, code or measurement.
 struct FrameworkSources {
-  std::string kernels;  ///< fused_* and flash_attention
+  std::string kernels;  ///< fused_*, flash_attention, stores_dropout_masks
   std::string
       parallelism;  ///< sequence_parallel, selective_recompute, distributed_optimizer, overlap_*
   std::string dispatch;  ///< dispatch_op
@@ -34,6 +34,10 @@ struct Framework {
   /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135); else matmul,
   /// softmax, matmul.
   bool flash_attention = false;
+
+  /// Dropout writes a mask of one byte per element that backward reads (arXiv 2205.05198, section
+  /// 4.1); else backward draws it again. Flash attention always draws its own again.
+  bool stores_dropout_masks = false;
 
   // Rules of its parallelism.
   bool sequence_parallel = true;     ///< can split tokens over mp (arXiv 2205.05198)

@@ -51,10 +51,12 @@ struct Job {
   /// What matmuls compute in. bf16: mixed precision, with f32 masters, gradients and optimizer
   /// state.
   DType precision = DType::f32;
-  bool qkv_bias = false;           ///< llama: biases of query, key and value (Qwen2)
-  double rotary_base = 10000;      ///< llama
-  std::int64_t token_types = 0;    ///< bert, ernie: rows of the token type table
-  bool pooler = false;             ///< bert: a linear layer on the first token, not trained by MLM
+  bool qkv_bias = false;         ///< llama: biases of query, key and value (Qwen2)
+  double rotary_base = 10000;    ///< llama
+  std::int64_t token_types = 0;  ///< bert, ernie: rows of the token type table
+  /// bert: a dense layer of hidden x hidden before the logits, as large as BERT's pooler, which
+  /// only its next-sentence prediction reads.
+  bool pooler = false;
   double mask_probability = 0.15;  ///< bert, ernie: share of positions that the loss counts
   std::optional<Branch> branch;    ///< ernie
   LossScale loss_scale;            ///< used where precision is fp16
@@ -75,15 +77,20 @@ std::string job_text(const Job& job);  ///< canonical JSON text, ends with a new
 void check_job(const Job& job, const std::string& file);
 
 /// The forward pass of one micro-batch of `micro_batch` sequences, with abstract ops (linear,
-/// attention), op by op: blocks embedding x 1, layer x L, head x 1.
-///
-/// GPT: x = wte[tokens] + wpe; per layer x += proj(attention(ln1(x))), x += fc2(gelu(fc1(ln2(x))));
-/// head: ln_f, logits = x wte^T (tied) or x head^T, mean cross entropy over the global batch.
-/// Linear layers have biases, the head has none (Radford et al. 2019, GPT-2).
+/// attention), op by op: blocks embedding x 1, layer x L, head x 1; with a branch embedding, layer
+/// x L, join, branch_layer x M, head. What each family computes stands in gpt.cpp, llama.cpp,
+/// bert.cpp.
 Graph build_forward(const Job& job, std::int64_t micro_batch);
 
+/// Layers of trunk and branch together: what pipeline stages and layer lists count.
+std::int64_t total_layers(const Job& job);
+
+/// Positions of a sequence that a masked language model predicts: mask_probability of them,
+/// rounded, at least one.
+std::int64_t masked_positions(const Job& job);
+
 /// Matmul FLOPs of one sequence's forward pass by the MFU definition (docs/formats.md): attention
-/// counted full, logits included, recompute not.
+/// counted full, causal or not, logits included, recompute not.
 Flops forward_matmul_flops_per_sequence(const Job& job);
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <span>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -10,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 1> kFamilies = {"gpt"};
+constexpr std::array<std::string_view, 4> kFamilies = {"gpt", "llama", "bert", "ernie"};
 constexpr std::array<std::string_view, 1> kOptimizers = {"adamw"};
 constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
 constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};
@@ -37,6 +38,16 @@ struct SizeRule {
   std::int64_t value, least, most;
 };
 
+void check_rules(std::span<const SizeRule> rules, const std::string& file) {
+  for (const SizeRule& rule : rules) {
+    if (rule.value < rule.least || rule.value > rule.most) {
+      refuse(file, rule.pointer,
+             fmt::format("found {}; an integer from {} to {} is required", rule.value, rule.least,
+                         rule.most));
+    }
+  }
+}
+
 void check_sizes(const Job& job, const std::string& file) {
   const SizeRule rules[] = {
       {"/layers", job.layers, 1, kMostLayers},
@@ -49,12 +60,66 @@ void check_sizes(const Job& job, const std::string& file) {
       {"/global_batch", job.global_batch, 1, kMostBatch},
       {"/seed", job.seed, 0, kMostSeed},
   };
-  for (const SizeRule& rule : rules) {
-    if (rule.value < rule.least || rule.value > rule.most) {
-      refuse(file, rule.pointer,
-             fmt::format("found {}; an integer from {} to {} is required", rule.value, rule.least,
-                         rule.most));
-    }
+  check_rules(rules, file);
+}
+
+/// "/branch" of an ERNIE job, absent elsewhere.
+void check_branch(const Job& job, const std::string& file) {
+  if (job.branch.has_value() != (job.family == Family::ernie)) {
+    refuse(file, job.branch ? "/branch" : "", "family ernie has a branch, no other family has one");
+  }
+  if (!job.branch) return;
+  const Branch& branch = *job.branch;
+  const SizeRule rules[] = {
+      {"/branch/layers", branch.layers, 1, kMostLayers},
+      {"/branch/hidden", branch.hidden, 1, kMostHidden},
+      {"/branch/heads", branch.heads, 1, kMostHeads},
+      {"/branch/ffn_hidden", branch.ffn_hidden, 1, kMostFfn},
+  };
+  check_rules(rules, file);
+  if (branch.hidden % branch.heads != 0) {
+    refuse(file, "/branch/heads",
+           fmt::format("found {} heads; they must divide hidden {}", branch.heads, branch.hidden));
+  }
+  if (job.tied_embeddings) {
+    refuse(file, "/tied_embeddings",
+           "found true; the branch is not as wide as the embedding, so its head has a table of its "
+           "own");
+  }
+}
+
+void check_attention(const Job& job, const std::string& file) {
+  if (job.hidden % job.heads != 0) {
+    refuse(file, "/heads",
+           fmt::format("found {} heads; they must divide hidden {}", job.heads, job.hidden));
+  }
+  if (job.family != Family::llama) {
+    if (job.kv_heads == job.heads) return;
+    refuse(file, "/kv_heads",
+           fmt::format("found {}; only family llama has other kv_heads than heads ({})",
+                       job.kv_heads, job.heads));
+  }
+  if (job.heads % job.kv_heads != 0) {
+    refuse(file, "/kv_heads",
+           fmt::format("found {}; it must divide the {} heads", job.kv_heads, job.heads));
+  }
+  if (job.hidden / job.heads % 2 != 0) {
+    refuse(file, "/heads",
+           fmt::format("heads are {} wide; rotary embeddings turn pairs and need an even width",
+                       job.hidden / job.heads));
+  }
+}
+
+void check_masked(const Job& job, const std::string& file) {
+  if (job.family != Family::bert && job.family != Family::ernie) return;
+  if (!(job.mask_probability > 0 && job.mask_probability <= 1)) {
+    refuse(file, "/mask_probability",
+           fmt::format("found {}; a number above 0 and up to 1 is required", job.mask_probability));
+  }
+  if (job.token_types < 0 || job.token_types > job.sequence) {
+    refuse(file, "/token_types",
+           fmt::format("found {}; an integer from 0 to the sequence length is required",
+                       job.token_types));
   }
 }
 
@@ -64,14 +129,22 @@ void check_totals(const Job& job, const std::string& file) {
   const double layers = static_cast<double>(job.layers), vocab = static_cast<double>(job.vocab);
   const double sequence = static_cast<double>(job.sequence);
   const double tokens = sequence * static_cast<double>(job.global_batch);
-  const double parameters =
-      layers * (4 * hidden * hidden + 2 * hidden * ffn) + hidden * (2 * vocab + sequence);
+  const Branch branch = job.branch.value_or(Branch{});
+  const double narrow = static_cast<double>(branch.hidden),
+               branch_layers = static_cast<double>(branch.layers),
+               branch_ffn = static_cast<double>(branch.ffn_hidden);
+  const double parameters = layers * (4 * hidden * hidden + 3 * hidden * ffn) +
+                            branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
+                            hidden * (2 * vocab + sequence + narrow) + narrow * vocab;
   if (parameters > kMostParameters) {
     refuse(file, "",
            fmt::format("a job of {:.3g} parameters; at most 2^50 are supported", parameters));
   }
   const double per_layer = static_cast<double>(job.heads) * sequence + 16 * hidden + 2 * ffn;
-  const double activations = tokens * (layers * per_layer + vocab);
+  const double per_branch_layer =
+      static_cast<double>(branch.heads) * sequence + 16 * narrow + 2 * branch_ffn;
+  const double activations =
+      tokens * (layers * per_layer + branch_layers * per_branch_layer + vocab);
   if (activations > kMostActivations) {
     refuse(file, "",
            fmt::format("a step of {:.3g} activation elements; at most 2^54 are supported",
@@ -113,6 +186,50 @@ Optimizer optimizer_from(JsonObject object) {
   return optimizer;
 }
 
+/// The keys that only some families have.
+void read_family(JsonObject& object, Job& job) {
+  if (job.family == Family::llama) {
+    if (object.has("qkv_bias")) job.qkv_bias = object.boolean("qkv_bias");
+    if (object.has("rotary_base")) job.rotary_base = object.number("rotary_base", 1, 1e12);
+  }
+  if (job.family != Family::bert && job.family != Family::ernie) return;
+  if (object.has("token_types")) {
+    job.token_types = object.integer("token_types", 0, kMostSequence);
+  }
+  if (object.has("mask_probability")) {
+    job.mask_probability = object.number("mask_probability", 0, 1);
+  }
+  if (job.family == Family::bert) {
+    if (object.has("pooler")) job.pooler = object.boolean("pooler");
+    return;
+  }
+  JsonObject branch = object.object("branch");
+  Branch& sizes = job.branch.emplace();
+  sizes.layers = branch.integer("layers", 1, kMostLayers);
+  sizes.hidden = branch.integer("hidden", 1, kMostHidden);
+  sizes.heads = branch.integer("heads", 1, kMostHeads);
+  sizes.ffn_hidden =
+      branch.has("ffn_hidden") ? branch.integer("ffn_hidden", 1, kMostFfn) : 4 * sizes.hidden;
+  branch.finish();
+}
+
+void write_family(const Job& job, Json& value) {
+  if (job.family == Family::llama) {
+    value["qkv_bias"] = job.qkv_bias;
+    value["rotary_base"] = job.rotary_base;
+  }
+  if (job.family != Family::bert && job.family != Family::ernie) return;
+  value["token_types"] = job.token_types;
+  value["mask_probability"] = job.mask_probability;
+  if (job.family == Family::bert) value["pooler"] = job.pooler;
+  if (!job.branch) return;
+  const Branch& branch = *job.branch;
+  value["branch"] = {{"layers", branch.layers},
+                     {"hidden", branch.hidden},
+                     {"heads", branch.heads},
+                     {"ffn_hidden", branch.ffn_hidden}};
+}
+
 std::string_view precision_text(DType precision) {
   for (std::size_t i = 0; i < kPrecisions.size(); ++i) {
     if (kPrecisionTypes[i] == precision) return kPrecisions[i];
@@ -128,16 +245,9 @@ void check_job(const Job& job, const std::string& file) {
   check_sizes(job, file);
   check_totals(job, file);
   check_optimizer(job, file);
-  if (job.hidden % job.heads != 0) {
-    refuse(file, "/heads",
-           fmt::format("found {} heads; they must divide hidden {}", job.heads, job.hidden));
-  }
-  if (job.kv_heads != job.heads) {
-    refuse(file, "/kv_heads",
-           fmt::format("found {}; family gpt needs kv_heads equal to heads ({}): grouped-query "
-                       "attention belongs to the llama family, which is not supported yet",
-                       job.kv_heads, job.heads));
-  }
+  check_attention(job, file);
+  check_branch(job, file);
+  check_masked(job, file);
   // fp16 needs loss scaling and steps that are skipped, which no pass adds.
   if (job.precision != DType::f32 && job.precision != DType::bf16) {
     refuse(
@@ -145,10 +255,9 @@ void check_job(const Job& job, const std::string& file) {
         fmt::format("found {}; \"fp32\" and \"bf16\" are supported: loss scaling is not there yet",
                     precision_text(job.precision)));
   }
-  if (job.dropout != 0) {
+  if (!(job.dropout >= 0 && job.dropout < 1)) {
     refuse(file, "/dropout",
-           fmt::format("found {}; only 0 is supported: training with dropout is not there yet",
-                       job.dropout));
+           fmt::format("found {}; a number from 0 to below 1 is required", job.dropout));
   }
 }
 
@@ -167,6 +276,7 @@ Job parse_job(std::string_view text, const std::string& file) {
   job.vocab = object.integer("vocab", 2, kMostVocab);
   job.sequence = object.integer("sequence", 1, kMostSequence);
   job.tied_embeddings = object.boolean("tied_embeddings");
+  read_family(object, job);
   job.global_batch = object.integer("global_batch", 1, kMostBatch);
   job.precision = kPrecisionTypes[object.choice("precision", kPrecisions)];
   if (object.has("optimizer")) job.optimizer = optimizer_from(object.object("optimizer"));
@@ -184,28 +294,29 @@ Job read_job(const std::filesystem::path& path) {
 
 std::string job_text(const Job& job) {
   const Optimizer& optimizer = job.optimizer;
-  return json_text({{"name", job.name},
-                    {"family", kFamilies[static_cast<std::size_t>(job.family)]},
-                    {"layers", job.layers},
-                    {"hidden", job.hidden},
-                    {"heads", job.heads},
-                    {"kv_heads", job.kv_heads},
-                    {"ffn_hidden", job.ffn_hidden},
-                    {"vocab", job.vocab},
-                    {"sequence", job.sequence},
-                    {"tied_embeddings", job.tied_embeddings},
-                    {"global_batch", job.global_batch},
-                    {"precision", precision_text(job.precision)},
-                    {"optimizer",
-                     {{"kind", kOptimizers[static_cast<std::size_t>(optimizer.kind)]},
-                      {"learning_rate", optimizer.learning_rate},
-                      {"beta1", optimizer.beta1},
-                      {"beta2", optimizer.beta2},
-                      {"epsilon", optimizer.epsilon},
-                      {"weight_decay", optimizer.weight_decay}}},
-                    {"clip_norm", job.clip_norm},
-                    {"dropout", job.dropout},
-                    {"seed", job.seed}});
+  Json value = {{"name", job.name},
+                {"family", kFamilies[static_cast<std::size_t>(job.family)]},
+                {"layers", job.layers},
+                {"hidden", job.hidden},
+                {"heads", job.heads},
+                {"kv_heads", job.kv_heads},
+                {"ffn_hidden", job.ffn_hidden},
+                {"vocab", job.vocab},
+                {"sequence", job.sequence},
+                {"tied_embeddings", job.tied_embeddings}};
+  write_family(job, value);
+  value["global_batch"] = job.global_batch;
+  value["precision"] = precision_text(job.precision);
+  value["optimizer"] = {{"kind", kOptimizers[static_cast<std::size_t>(optimizer.kind)]},
+                        {"learning_rate", optimizer.learning_rate},
+                        {"beta1", optimizer.beta1},
+                        {"beta2", optimizer.beta2},
+                        {"epsilon", optimizer.epsilon},
+                        {"weight_decay", optimizer.weight_decay}};
+  value["clip_norm"] = job.clip_norm;
+  value["dropout"] = job.dropout;
+  value["seed"] = job.seed;
+  return json_text(value);
 }
 
 }  // namespace plimsoll

@@ -1,9 +1,11 @@
 #include "passes/arena_layout.h"
 
+#include <numeric>
 #include <span>
 
 #include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
+#include "passes/stage_blocks.h"
 
 namespace plimsoll {
 
@@ -21,25 +23,15 @@ BlockId block_of_layer(const Graph& graph, BlockId block, bool recomputes) {
 void add_part(const Graph& graph, const Strategy& strategy,
               std::span<const std::int64_t> layers_per_part, std::int64_t part,
               std::vector<Instance>& into) {
-  const bool first_part = part == 0, last_part = part + 1 == std::int64_t(layers_per_part.size());
-  std::int64_t first = 0;
-  for (std::int64_t p = 0; p < part; ++p) first += layers_per_part[std::size_t(p)];
-  const std::int64_t last = first + layers_per_part[std::size_t(part)];
-  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
-    if (graph.blocks[b].variant_of) continue;
-    switch (graph.blocks[b].kind) {
-      case BlockKind::embedding:
-        if (first_part) into.push_back({BlockId(b), 0, 0});
-        break;
-      case BlockKind::layer:
-        for (std::int64_t layer = first; layer < last; ++layer)
-          into.push_back(
-              {block_of_layer(graph, BlockId(b), recomputes(strategy, layer - first, layer)), layer,
-               0});
-        break;
-      case BlockKind::head:
-        if (last_part) into.push_back({BlockId(b), 0, 0});
-        break;
+  const std::vector<BlockRange> ranges = blocks_of_part(block_shapes(graph), layers_per_part, part);
+  const auto before = layers_per_part.begin() + part;
+  const std::int64_t first = std::accumulate(layers_per_part.begin(), before, std::int64_t{0});
+  for (std::size_t b = 0; b < ranges.size(); ++b) {
+    for (std::int64_t i = 0; i < ranges[b].count; ++i) {
+      const std::int64_t number = ranges[b].number + i;
+      const bool again =
+          graph.blocks[b].kind == BlockKind::layer && recomputes(strategy, number - first, number);
+      into.push_back({block_of_layer(graph, BlockId(b), again), ranges[b].first + i, 0});
     }
   }
 }

@@ -113,6 +113,47 @@ class BlockBackward {
     contribute(x, dx);
   }
 
+  void rms_norm(const Op& op, TensorId dy) {
+    const TensorId x = op.inputs[0], gamma = op.inputs[1], dx = gradient_like(x);
+    emit(OpKind::rms_norm_backward, {dy, x, gamma, op.outputs[1]}, {dx, parameter_gradient(gamma)},
+         op.params);
+    contribute(x, dx);
+  }
+
+  /// y = x + a row of a table; the table's gradient sums over where its rows were added.
+  void table_add(const Op& op, OpKind kind, TensorId dy) {
+    emit(kind, {dy}, {parameter_gradient(op.inputs[1])}, op.params);
+    contribute(op.inputs[0], dy);
+  }
+
+  void split_heads(const Op& op) {
+    std::vector<TensorId> gradients;
+    for (TensorId id : op.outputs) gradients.push_back(gradient_of(id));
+    unary(op, OpKind::split_heads_backward, std::move(gradients));
+  }
+
+  /// Of the packed query, key and value, or of the query and the packed key and value.
+  void flash_attention(const Op& op, TensorId dy) {
+    std::vector<TensorId> inputs = {dy}, gradients;
+    for (TensorId id : op.inputs) {
+      inputs.push_back(id);
+      gradients.push_back(gradient_like(id));
+      contribute(id, gradients.back());
+    }
+    inputs.insert(inputs.end(), op.outputs.begin(), op.outputs.end());
+    emit(OpKind::flash_attention_backward, std::move(inputs), std::move(gradients), op.params);
+  }
+
+  /// y = residual + dropout(x + bias).
+  void bias_dropout_add(const Op& op, TensorId dy) {
+    const TensorId dx = gradient_like(op.inputs[0]);
+    emit(OpKind::masked_dropout_backward, {dy, op.outputs[1]}, {dx}, op.params);
+    if (op.inputs.size() == 3)
+      emit(OpKind::bias_gradient, {dx}, {parameter_gradient(op.inputs[2])});
+    contribute(op.inputs[1], dy);
+    contribute(op.inputs[0], dx);
+  }
+
   /// The loss is where gradients start: d logits = weight * (softmax - one hot).
   void token_loss(const Op& op, const std::vector<Op>& forward) {
     for (const Op& other : forward) {
@@ -172,8 +213,13 @@ class BlockBackward {
         return emit(OpKind::embedding_backward, {dy, op.inputs[0]},
                     {parameter_gradient(op.inputs[1])}, op.params);
       case OpKind::position_add:
-        emit(OpKind::position_add_backward, {dy}, {parameter_gradient(op.inputs[1])});
-        return contribute(op.inputs[0], dy);
+        return table_add(op, OpKind::position_add_backward, dy);
+      case OpKind::token_type_add:
+        return table_add(op, OpKind::token_type_add_backward, dy);
+      case OpKind::gather_rows:
+        return unary(op, OpKind::gather_rows_backward, {dy, op.inputs[1]});
+      case OpKind::rms_norm:
+        return rms_norm(op, dy);
       case OpKind::bias_add:
         emit(OpKind::bias_gradient, {dy}, {parameter_gradient(op.inputs[1])});
         return contribute(op.inputs[0], dy);
@@ -182,6 +228,16 @@ class BlockBackward {
         return contribute(op.inputs[1], dy);
       case OpKind::gelu:
         return unary(op, OpKind::gelu_backward, {dy, op.inputs[0]});
+      case OpKind::swiglu:
+        return unary(op, OpKind::swiglu_backward, {dy, op.inputs[0]});
+      case OpKind::rotary:
+        return unary(op, OpKind::rotary_backward, {dy});
+      case OpKind::dropout:  // draws the same mask again
+        return unary(op, OpKind::dropout, {dy});
+      case OpKind::masked_dropout:
+        return unary(op, OpKind::masked_dropout_backward, {dy, op.outputs[1]});
+      case OpKind::bias_dropout_add:
+        return bias_dropout_add(op, dy);
       case OpKind::bias_gelu: {
         const TensorId dx = gradient_like(op.inputs[0]);
         emit(OpKind::bias_gelu_backward, {dy, op.inputs[0], op.inputs[1]}, {dx});
@@ -195,15 +251,13 @@ class BlockBackward {
       case OpKind::cast:
         return unary(op, OpKind::cast, {dy});
       case OpKind::flash_attention:
-        return unary(op, OpKind::flash_attention_backward,
-                     {dy, op.inputs[0], op.outputs[0], op.outputs[1]});
-      case OpKind::causal_softmax:
-        return unary(op, OpKind::causal_softmax_backward, {dy, op.outputs[0]});
+        return flash_attention(op, dy);
+      case OpKind::softmax:
+        return unary(op, OpKind::softmax_backward, {dy, op.outputs[0]});
       case OpKind::merge_heads:
         return unary(op, OpKind::merge_heads_backward, {dy});
       case OpKind::split_heads:
-        return unary(op, OpKind::split_heads_backward,
-                     {dy, gradient_of(op.outputs[1]), gradient_of(op.outputs[2])});
+        return split_heads(op);
       case OpKind::reduce_from_group:
         return contribute(op.inputs[0], dy);
       case OpKind::copy_to_group:

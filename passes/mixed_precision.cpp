@@ -14,7 +14,10 @@ bool needs_f32(OpKind kind) {
 
 /// Statistics over a row or the batch stay f32 whatever the values are.
 bool gives_f32(const Op& op, std::size_t output) {
-  if (op.kind == OpKind::layer_norm || op.kind == OpKind::flash_attention) return output > 0;
+  if (op.kind == OpKind::layer_norm || op.kind == OpKind::rms_norm ||
+      op.kind == OpKind::flash_attention) {
+    return output > 0;
+  }
   return needs_f32(op.kind);
 }
 

@@ -8,7 +8,7 @@
 namespace plimsoll {
 
 /// linear -> matmul, its bias added by the kernel that the framework has for that: bias_gelu,
-/// bias_residual_add, the matmul itself, or bias_add. Attention -> matmul, causal_softmax, matmul;
+/// bias_residual_add, the matmul itself, or bias_add. Attention -> matmul, softmax, matmul;
 /// or flash_attention, which takes in splitting and merging heads.
 bool select_kernels(Graph& graph, const PassContext& context);
 

@@ -21,9 +21,14 @@ BlockOps ops_of(const Graph& graph, BlockId block) {
   return found;
 }
 
-/// The products and the softmax between query, key, value and the context they give.
-bool in_attention_core(const Graph& graph, const Op& op) {
-  if (op.kind == OpKind::causal_softmax) return true;
+/// The products, the softmax and its dropout between query, key, value and the context they give.
+bool in_attention_core(const Graph& graph, const std::vector<Op>& ops, const Op& op) {
+  if (op.kind == OpKind::softmax) return true;
+  if (op.kind == OpKind::dropout || op.kind == OpKind::masked_dropout) {
+    return std::any_of(ops.begin(), ops.end(), [&](const Op& other) {
+      return other.kind == OpKind::softmax && other.outputs[0] == op.inputs[0];
+    });
+  }
   return op.kind == OpKind::matmul && graph.at(op.inputs[1]).role != TensorRole::parameter;
 }
 
@@ -34,7 +39,7 @@ std::vector<Op> repeated(const Graph& graph, const BlockOps& ops, Recompute reco
   for (const Op& op : ops.backward) needed.insert(op.inputs.begin(), op.inputs.end());
   std::vector<Op> again;
   for (auto op = ops.forward.rbegin(); op != ops.forward.rend(); ++op) {
-    if (recompute == Recompute::selective && !in_attention_core(graph, *op)) continue;
+    if (recompute == Recompute::selective && !in_attention_core(graph, ops.forward, *op)) continue;
     const bool used = std::any_of(op->outputs.begin(), op->outputs.end(), [&](TensorId id) {
       return needed.contains(id) && graph.at(id).role != TensorRole::scalar;
     });

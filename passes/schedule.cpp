@@ -204,7 +204,7 @@ class StageScheduler {
     }
     for (std::size_t i = begin; i < end; ++i) {
       const bool sends = i + 1 == end && !is_last_part(action);
-      call_instance(action, i, kept[i - begin], std::exchange(waits, {}), sends);
+      waits = call_instance(action, i, kept[i - begin], std::exchange(waits, {}), sends);
       if (i + 1 < end) kept[i + 1 - begin][SlotKind::input] = kept[i - begin][SlotKind::output];
     }
     if (last_head_ && is_last_part(action) && action.micro_batch + 1 == program_.micro_batches) {
@@ -230,7 +230,7 @@ class StageScheduler {
     for (std::size_t i = end; i-- > begin;) {
       const bool sends = passes_on && i == begin && !is_first_part(action);
       Kept& own = kept[i - begin];
-      call_instance(action, i, own, std::exchange(waits, {}), sends);
+      waits = call_instance(action, i, own, std::exchange(waits, {}), sends);
       if (passes_on && i > begin) {
         kept[i - 1 - begin][SlotKind::output_gradient] = own[SlotKind::input_gradient];
       }
@@ -244,12 +244,20 @@ class StageScheduler {
     waits.insert(waits.end(), more.begin(), more.end());
   }
 
+  /// What the next call, which reads this border, waits for: nothing where computation wrote it.
+  std::vector<Wait> border_waits(std::size_t call, SlotKind border, const Routine& routine) const {
+    const std::optional<std::size_t> port = build_.find_port(call, border, Bytes(0));
+    if (!port || routine.ops[routine.ports[*port].op].stream == Stream::compute) return {};
+    return {{call, port}};
+  }
+
   /// Calls the instance's routine, if this action has one, and sends its border on if it `sends`.
-  void call_instance(const Action& action, std::size_t index, Kept& kept, std::vector<Wait> waits,
-                     bool sends) {
+  /// Returns what a call that reads the border has to wait for.
+  std::vector<Wait> call_instance(const Action& action, std::size_t index, Kept& kept,
+                                  std::vector<Wait> waits, bool sends) {
     const Instance& instance = layout_.instances[index];
     const std::optional<RoutineId> id = routine_of(action.kind, instance);
-    if (!id) return;
+    if (!id) return waits;
     const bool forward = action.kind == ActionKind::forward;
     const Direction direction = forward ? Direction::activation : Direction::gradient;
     const Use use{action, index, routine(action.kind, instance)};
@@ -273,11 +281,12 @@ class StageScheduler {
                                              std::move(bindings), std::move(waits));
     last_compute_ = call;
     for (BufferId buffer : used) build_.extend(buffer, call + 1);
+    const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
     if (sends) {
-      const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
       transfers_.send(direction, action, kept.at(border), {call, build_.port_of(call, border)});
     }
     after(use, call);
+    return border_waits(call, border, use.routine);
   }
 
   /// Whether a communication of the routine waits for none of its computation: on its own stream it

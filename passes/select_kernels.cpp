@@ -11,9 +11,13 @@ namespace {
 class KernelSelector {
  public:
   KernelSelector(Graph& graph, const Framework& framework)
-      : graph_(graph), framework_(framework), readers_(graph.tensors.size()) {
+      : graph_(graph),
+        framework_(framework),
+        readers_(graph.tensors.size()),
+        writers_(graph.tensors.size()) {
     for (std::size_t i = 0; i < graph.ops.size(); ++i) {
       for (TensorId id : graph.ops[i].inputs) readers_[id.index()].push_back(i);
+      for (TensorId id : graph.ops[i].outputs) writers_[id.index()] = i;
     }
     taken_.resize(graph.ops.size());
   }
@@ -26,9 +30,14 @@ class KernelSelector {
       if (op.kind == OpKind::linear) {
         lower_linear(op);
       } else if (op.kind == OpKind::split_heads && framework_.flash_attention &&
-                 lower_flash_attention(op)) {
+                 feeds_flash_attention(op)) {
+        // The kernel reads query, key and value where the linear layers wrote them.
+      } else if (op.kind == OpKind::attention && framework_.flash_attention && fuses(op)) {
+        lower_flash_attention(op);
       } else if (op.kind == OpKind::attention) {
         lower_attention(op);
+      } else if (op.kind == OpKind::dropout && framework_.stores_dropout_masks) {
+        emit_dropout(op);
       } else {
         ops_.push_back(op);
         continue;
@@ -66,6 +75,7 @@ class KernelSelector {
       ops_.push_back(std::move(matmul));
       return;
     }
+    if (!biased) fuse_unbiased(y);
     if (!biased || framework_.fused_bias) {
       ops_.push_back(std::move(matmul));
       return;
@@ -90,7 +100,9 @@ class KernelSelector {
       reader->inputs = {y, bias};
       return true;
     }
-    if (reader->kind == OpKind::add && framework_.fused_bias_add) {
+    if (!framework_.fused_bias_add) return false;
+    if (reader->kind == OpKind::dropout) return fuse_dropout_add(*reader, y, bias);
+    if (reader->kind == OpKind::add) {
       const TensorId residual = reader->inputs[0] == y ? reader->inputs[1] : reader->inputs[0];
       reader->kind = OpKind::bias_residual_add;
       reader->inputs = {y, bias, residual};
@@ -99,54 +111,109 @@ class KernelSelector {
     return false;
   }
 
-  /// split_heads, attention, merge_heads -> one kernel that reads query, key and value where the
-  /// linear layer wrote them.
-  bool lower_flash_attention(const Op& split) {
-    const Op* attention = only_reader(split.outputs[0]);
-    if (attention == nullptr || attention->kind != OpKind::attention) return false;
-    const Op* merge = only_reader(attention->outputs[0]);
-    if (merge == nullptr || merge->kind != OpKind::merge_heads) return false;
-    const Shape& heads = graph_.at(split.outputs[0]).shape;  // [b,a,s,d]
-    const TensorId sums =
-        derived(attention->outputs[0], ".log_sum_exp", {heads[0], heads[1], heads[2]});
-    Op flash = split;
-    flash.kind = OpKind::flash_attention;
-    flash.outputs = {merge->outputs[0], sums};
-    flash.params = attention->params;
-    ops_.push_back(std::move(flash));
-    for (const Op* op : {attention, merge}) taken_[std::size_t(op - graph_.ops.data())] = true;
+  /// The same kernel without a bias takes in the dropout and the residual add after the layer.
+  void fuse_unbiased(TensorId y) {
+    Op* reader = only_reader(y);
+    if (reader == nullptr || reader->kind != OpKind::dropout || !framework_.fused_bias_add) return;
+    fuse_dropout_add(*reader, y, {});
+  }
+
+  /// residual + dropout(y + bias) as one kernel, where the residual is added right after.
+  bool fuse_dropout_add(Op& dropout, TensorId y, std::optional<TensorId> bias) {
+    Op* add = only_reader(dropout.outputs[0]);
+    if (add == nullptr || add->kind != OpKind::add || !framework_.stores_dropout_masks)
+      return false;
+    const TensorId dropped = dropout.outputs[0];
+    const TensorId residual = add->inputs[0] == dropped ? add->inputs[1] : add->inputs[0];
+    add->kind = OpKind::bias_dropout_add;
+    add->inputs = {y, residual};
+    if (bias) add->inputs.push_back(*bias);
+    add->outputs.push_back(mask_of(dropped));
+    add->params = dropout.params;
+    taken_[std::size_t(&dropout - graph_.ops.data())] = true;
     return true;
+  }
+
+  TensorId mask_of(TensorId dropped) {
+    const TensorId mask = derived(dropped, ".mask", graph_.at(dropped).shape);
+    graph_.at(mask).dtype = DType::u8;
+    return mask;
+  }
+
+  /// Dropout as the framework has it: drawn again in backward, or with its mask kept.
+  void emit_dropout(Op dropout) {
+    if (framework_.stores_dropout_masks) {
+      dropout.kind = OpKind::masked_dropout;
+      dropout.outputs.push_back(mask_of(dropout.outputs[0]));
+    }
+    ops_.push_back(std::move(dropout));
+  }
+
+  const Op& writer(TensorId id) const { return graph_.ops[writers_[id.index()]]; }
+
+  /// Whether merge_heads alone reads what this attention gives, and split_heads gave what it reads.
+  bool fuses(const Op& attention) {
+    const Op* merge = only_reader(attention.outputs[0]);
+    if (merge == nullptr || merge->kind != OpKind::merge_heads) return false;
+    return std::all_of(attention.inputs.begin(), attention.inputs.end(), [&](TensorId id) {
+      return only_reader(id) != nullptr && writer(id).kind == OpKind::split_heads;
+    });
+  }
+  bool feeds_flash_attention(const Op& split) {
+    const Op* attention = only_reader(split.outputs[0]);
+    return attention != nullptr && attention->kind == OpKind::attention && fuses(*attention);
+  }
+
+  /// split_heads, attention, merge_heads -> one kernel. It draws its dropout again in backward.
+  void lower_flash_attention(const Op& attention) {
+    const Op& merge = *only_reader(attention.outputs[0]);
+    const Shape heads = graph_.at(attention.inputs[0]).shape;  // [b,a,s,d]
+    const TensorId sums =
+        derived(attention.outputs[0], ".log_sum_exp", {heads[0], heads[1], heads[2]});
+    Op flash = attention;
+    flash.kind = OpKind::flash_attention;
+    flash.inputs = writer(attention.inputs[0]).inputs;
+    const Op& keys = writer(attention.inputs[1]);
+    if (keys.inputs[0] != flash.inputs[0]) flash.inputs.push_back(keys.inputs[0]);
+    flash.outputs = {merge.outputs[0], sums};
+    ops_.push_back(std::move(flash));
+    taken_[std::size_t(&merge - graph_.ops.data())] = true;
   }
 
   /// Unfused attention: scores and probabilities are materialised.
   void lower_attention(const Op& op) {
     const TensorId q = op.inputs[0], k = op.inputs[1], v = op.inputs[2], context = op.outputs[0];
-    const auto& params = std::get<AttentionParams>(op.params);
+    const auto params = std::get<AttentionParams>(op.params);
     Shape square = graph_.at(q).shape;
     square.back() = params.sequence;
     const TensorId scores = derived(context, ".scores", square);
-    const TensorId probabilities = derived(context, ".probabilities", square);
+    TensorId probabilities = derived(context, ".probabilities", square);
     Op step = op;
-    step.kind = OpKind::matmul;
-    step.inputs = {q, k};
-    step.outputs = {scores};
-    step.params = MatmulParams{.batch_dims = 2, .transpose_b = true, .scale = params.scale};
-    ops_.push_back(step);
-    step.kind = OpKind::causal_softmax;
-    step.inputs = {scores};
-    step.outputs = {probabilities};
-    step.params = std::monostate{};
-    ops_.push_back(step);
-    step.kind = OpKind::matmul;
-    step.inputs = {probabilities, v};
-    step.outputs = {context};
-    step.params = MatmulParams{.batch_dims = 2};
-    ops_.push_back(step);
+    const auto emit = [&](OpKind kind, std::vector<TensorId> inputs, TensorId output,
+                          OpParams with) {
+      step.kind = kind;
+      step.inputs = std::move(inputs);
+      step.outputs = {output};
+      step.params = std::move(with);
+      kind == OpKind::dropout ? emit_dropout(step) : ops_.push_back(step);
+    };
+    emit(OpKind::matmul, {q, k}, scores,
+         MatmulParams{.batch_dims = 2, .transpose_b = true, .scale = params.scale});
+    emit(OpKind::softmax, {scores}, probabilities,
+         AttentionParams{.sequence = params.sequence, .causal = params.causal});
+    if (params.dropout > 0) {
+      const TensorId dropped = derived(context, ".dropped", square);
+      emit(OpKind::dropout, {probabilities}, dropped,
+           DropoutParams{params.dropout, params.seed, params.site});
+      probabilities = dropped;
+    }
+    emit(OpKind::matmul, {probabilities, v}, context, MatmulParams{.batch_dims = 2});
   }
 
   Graph& graph_;
   const Framework& framework_;
   std::vector<std::vector<std::size_t>> readers_;  // ops, by tensor
+  std::vector<std::size_t> writers_;               // op, by tensor
   std::vector<bool> taken_;                        // ops that another's kernel includes
   std::vector<Op> ops_;
 };

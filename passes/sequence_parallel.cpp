@@ -90,7 +90,10 @@ class TokenSplitter {
   }
 
   /// Ops that need to know which token of its sequence each row is.
-  static bool needs_whole(OpKind kind) { return kind == OpKind::position_add; }
+  static bool needs_whole(OpKind kind) {
+    return kind == OpKind::position_add || kind == OpKind::token_type_add ||
+           kind == OpKind::gather_rows;
+  }
 
   /// Whether partial sums can go straight to the ranks that work on them: they are of tokens, and
   /// nobody reads them whole. (Those of the loss are not: all ranks need them.)

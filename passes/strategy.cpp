@@ -45,9 +45,22 @@ Verdict tensors_divide(const Job& job, const Strategy& strategy) {
   if (job.heads % strategy.mp != 0) {
     return Verdict::no(fmt::format("mp {} does not divide the {} heads", strategy.mp, job.heads));
   }
+  if (job.kv_heads % strategy.mp != 0) {
+    return Verdict::no(
+        fmt::format("mp {} does not divide the {} kv_heads", strategy.mp, job.kv_heads));
+  }
   if (job.ffn_hidden % strategy.mp != 0) {
     return Verdict::no(
         fmt::format("mp {} does not divide ffn_hidden {}", strategy.mp, job.ffn_hidden));
+  }
+  if (!job.branch) return Verdict::yes();
+  if (job.branch->heads % strategy.mp != 0) {
+    return Verdict::no(
+        fmt::format("mp {} does not divide the {} branch heads", strategy.mp, job.branch->heads));
+  }
+  if (job.branch->ffn_hidden % strategy.mp != 0) {
+    return Verdict::no(fmt::format("mp {} does not divide the branch's ffn_hidden {}", strategy.mp,
+                                   job.branch->ffn_hidden));
   }
   return Verdict::yes();
 }
@@ -98,8 +111,9 @@ Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
 }
 
 Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
-  if (strategy.pp > job.layers) {
-    return Verdict::no(fmt::format("pp {} is more than the {} layers", strategy.pp, job.layers));
+  const std::int64_t layers = total_layers(job);
+  if (strategy.pp > layers) {
+    return Verdict::no(fmt::format("pp {} is more than the {} layers", strategy.pp, layers));
   }
   const auto& split = strategy.layer_split;
   if (split.empty()) return Verdict::yes();
@@ -108,12 +122,12 @@ Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
         fmt::format("layer_split has {} stages, pp is {}", split.size(), strategy.pp));
   }
   Wide sum = 0;
-  for (std::int64_t layers : split) {
-    if (layers < 1) return Verdict::no("layer_split gives a stage no layer");
-    sum += layers;
+  for (std::int64_t count : split) {
+    if (count < 1) return Verdict::no("layer_split gives a stage no layer");
+    sum += count;
   }
-  if (sum != job.layers) {
-    return Verdict::no(fmt::format("layer_split does not sum to the {} layers", job.layers));
+  if (sum != layers) {
+    return Verdict::no(fmt::format("layer_split does not sum to the {} layers", layers));
   }
   return Verdict::yes();
 }
@@ -212,10 +226,10 @@ std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
 
 std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy) {
   if (!strategy.layer_split.empty()) return strategy.layer_split;
-  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
-  INVARIANT(parts >= 1 && parts <= job.layers, "a legal strategy has a layer for every part");
-  std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), job.layers / parts);
-  for (std::int64_t i = 0; i < job.layers % parts; ++i) ++layers[static_cast<std::size_t>(i)];
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages, total = total_layers(job);
+  INVARIANT(parts >= 1 && parts <= total, "a legal strategy has a layer for every part");
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), total / parts);
+  for (std::int64_t i = 0; i < total % parts; ++i) ++layers[static_cast<std::size_t>(i)];
   return layers;
 }
 

@@ -126,24 +126,30 @@ class Splitter {
         return emit_partial(std::move(op), Reduction::max);
       case OpKind::logits_sum_exp:
         return emit_partial(std::move(op), Reduction::sum);
-      case OpKind::split_heads:  // [n,3,a,d] -> [b,a,s,d]
+      case OpKind::split_heads:  // [n,parts,a,d] -> [b,a,s,d]
         if (split_of(op.inputs[0])) {
           for (TensorId id : op.outputs) split_activation(id, 1);
         }
         break;
       case OpKind::merge_heads:
+      case OpKind::swiglu:  // [n,2,f] -> [n,f]
         if (split_of(op.inputs[0])) split_activation(op.outputs[0], 1);
         break;
-      case OpKind::flash_attention:  // [n,3,a,d] -> [n,a*d], [b,a,s]
+      case OpKind::flash_attention:  // [n,parts,a,d] -> [n,a*d], [b,a,s]
         if (split_of(op.inputs[0])) {
           for (TensorId id : op.outputs) split_activation(id, 1);
         }
         break;
       case OpKind::gelu:
       case OpKind::bias_gelu:
-      case OpKind::causal_softmax:
+      case OpKind::softmax:
+      case OpKind::rotary:
+      case OpKind::dropout:
+      case OpKind::masked_dropout:
       case OpKind::bias_add:
-        if (const auto dim = split_of(op.inputs[0])) split_activation(op.outputs[0], *dim);
+        if (const auto dim = split_of(op.inputs[0])) {
+          for (TensorId id : op.outputs) split_activation(id, *dim);
+        }
         break;
       default:
         for (TensorId id : op.inputs) {

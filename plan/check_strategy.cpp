@@ -57,9 +57,9 @@ Finding layers_cover(const CheckContext& context) {
   if (std::int64_t(split.size()) != s.pp) {
     return fmt::format("layer_split names {} stages, pp is {}", split.size(), s.pp);
   }
-  if (layers != context.plan.job.layers) {
+  if (layers != total_layers(context.plan.job)) {
     return fmt::format("layer_split covers {} layers, the job has {}", layers,
-                       context.plan.job.layers);
+                       total_layers(context.plan.job));
   }
   return std::nullopt;
 }

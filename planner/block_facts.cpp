@@ -43,7 +43,15 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   return facts;
 }
 
-/// The sends of the first of two stages, and of the second one.
+/// The same transfer for a border of another size.
+Routine resized(Routine transfer, Bytes bytes) {
+  Tensor& payload = transfer.tensors[0];
+  payload.shape = {bytes.count() / bytes_of(payload.dtype).count()};
+  transfer.slots[0].bytes = bytes;
+  return transfer;
+}
+
+/// The sends of the first of two stages, and of the second one, for the borders of every block.
 void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
                     MicroBatchFacts& facts) {
   for (std::int64_t stage : {0, 1}) {
@@ -51,7 +59,19 @@ void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& 
         schedule_stage(graph, cut, context, stage, arena_alignment(context.job, context.strategy));
     for (const Routine& routine : program.routines) {
       if (routine.ops.size() != 1 || routine.ops[0].kind != OpKind::send) continue;
-      (stage == 0 ? facts.send_activation : facts.send_gradient) = routine;
+      const auto sent = [&](TensorId border) {
+        const Strategy& strategy = context.strategy;
+        const std::int64_t parts = strategy.split_boundary ? strategy.mp : 1;
+        return resized(routine, Bytes(bytes_of(graph.at(border)).count() / parts));
+      };
+      for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
+        const Block& block = graph.blocks[b];
+        if (stage == 0 && block.output) {
+          facts.blocks[b].send_output = sent(*block.output);
+        } else if (stage == 1 && block.input_gradient) {
+          facts.blocks[b].send_input_gradient = sent(*block.input_gradient);
+        }
+      }
     }
   }
 }
@@ -96,7 +116,7 @@ MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
   Strategy plain = strategy;
   plain.dp = plain.sharding_degree = 1;
   plain.sharding_stage = 0;
-  plain.pp = std::min<std::int64_t>(2, job_.layers);
+  plain.pp = std::min<std::int64_t>(2, total_layers(job_));
   plain.layer_split.clear();
   const Job job = one_micro_batch(job_, plain);
   const PassContext context{job, plain, framework_};

@@ -35,14 +35,14 @@ struct BlockFacts {
   Bytes input, output;       ///< borders; 0 where it has none
   bool keeps_input = false;  ///< backward reads its input
   Bytes input_gradient, output_gradient;
+  /// The transfer of its output to the next stage, where it is the last block of one, and of the
+  /// gradient of its input back, where it is the first; absent where the job has a single layer.
+  std::optional<Routine> send_output, send_input_gradient;
 };
 
 /// Everything below `micro_batch` that does not depend on how many there are.
 struct MicroBatchFacts {
   std::vector<BlockFacts> blocks;  ///< in chain order
-  /// The transfer of an activation to the next stage and of its gradient back; absent where the job
-  /// has a single layer.
-  std::optional<Routine> send_activation, send_gradient;
 };
 
 /// Cached. Safe to share between threads.

@@ -6,6 +6,7 @@
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
 #include "passes/schedule.h"
+#include "passes/stage_blocks.h"
 
 namespace plimsoll {
 namespace {
@@ -13,13 +14,10 @@ namespace {
 /// Index of each stage's kind.
 std::vector<std::size_t> kind_of_stages(const Job& job, const Strategy& strategy,
                                         std::span<const StageKind> kinds) {
-  const std::vector<std::int64_t> layers = layers_per_stage(job, strategy);
   std::vector<std::size_t> result;
-  for (std::size_t s = 0; s < layers.size(); ++s) {
-    const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const StageKind& k) {
-      return k.layers == layers[s] && k.has_embedding == (s == 0) &&
-             k.has_head == (s + 1 == layers.size());
-    });
+  for (const std::vector<std::int64_t>& instances : instances_per_stage(job, strategy)) {
+    const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                   [&](const StageKind& k) { return k.instances == instances; });
     result.push_back(std::size_t(kind - kinds.begin()));
   }
   return result;

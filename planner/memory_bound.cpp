@@ -5,6 +5,7 @@
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
 #include "passes/schedule.h"
+#include "passes/stage_blocks.h"
 
 namespace plimsoll {
 namespace {
@@ -18,12 +19,8 @@ class StageMemory {
         in_flight_(std::min(micro_batches, strategy.pp - kind.first)),
         receives_(kind.first > 0),
         sends_(kind.first + 1 < strategy.pp) {
-    for (const BlockFacts& block : facts.blocks) {
-      const std::int64_t count = block.kind == BlockKind::layer       ? kind.layers
-                                 : block.kind == BlockKind::embedding ? kind.has_embedding
-                                                                      : kind.has_head;
-      for (std::int64_t i = 0; i < count; ++i) chain_.push_back(&block);
-    }
+    for (std::size_t b = 0; b < facts.blocks.size(); ++b)
+      chain_.insert(chain_.end(), std::size_t(kind.instances[b]), &facts.blocks[b]);
     kept_before_.push_back(Bytes());
     for (const BlockFacts* block : chain_)
       kept_before_.push_back(kept_before_.back() + kept(*block));
@@ -94,15 +91,13 @@ class StageMemory {
 }  // namespace
 
 std::vector<StageKind> stage_kinds(const Job& job, const Strategy& strategy) {
-  const std::vector<std::int64_t> layers = layers_per_stage(job, strategy);
+  const auto instances = instances_per_stage(job, strategy);
   std::vector<StageKind> kinds;
   for (std::int64_t stage = 0; stage < strategy.pp; ++stage) {
-    const StageKind kind{stage, layers[std::size_t(stage)], stage == 0, stage + 1 == strategy.pp};
-    const bool known = std::any_of(kinds.begin(), kinds.end(), [&](const StageKind& other) {
-      return other.layers == kind.layers && other.has_embedding == kind.has_embedding &&
-             other.has_head == kind.has_head;
-    });
-    if (!known) kinds.push_back(kind);
+    const std::vector<std::int64_t>& own = instances[std::size_t(stage)];
+    const bool known = std::any_of(kinds.begin(), kinds.end(),
+                                   [&](const StageKind& other) { return other.instances == own; });
+    if (!known) kinds.push_back({stage, own});
   }
   return kinds;
 }

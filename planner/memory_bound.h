@@ -19,8 +19,8 @@ struct MemoryBound {
 /// A stage by what makes it differ from others; `first` is the first of them, which has the most
 /// micro-batches in flight.
 struct StageKind {
-  std::int64_t first = 0, layers = 0;
-  bool has_embedding = false, has_head = false;
+  std::int64_t first = 0;
+  std::vector<std::int64_t> instances;  ///< by block
 };
 std::vector<StageKind> stage_kinds(const Job& job, const Strategy& strategy);
 

@@ -3,24 +3,38 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "passes/stage_blocks.h"
 #include "passes/strategy.h"
 
 namespace plimsoll {
 
+namespace {
+
+/// The first or last block of a stage.
+const BlockFacts* end_block(const MicroBatchFacts& facts,
+                            const std::vector<std::int64_t>& instances, bool first) {
+  const BlockFacts* found = nullptr;
+  for (std::size_t b = 0; b < instances.size(); ++b) {
+    if (instances[b] > 0 && !(first && found)) found = &facts.blocks[b];
+  }
+  return found;
+}
+
+}  // namespace
+
 std::vector<StageSpans> stage_spans(const Job& job, const Strategy& strategy,
                                     const MicroBatchFacts& facts, const LeastCosts& costs) {
-  const std::vector<std::int64_t> layers = layers_per_stage(job, strategy);
+  const auto instances = instances_per_stage(job, strategy);
   const Grid grid = grid_of(strategy);
   const CostModel& model = costs.model();
   const Picoseconds transfer = model.dispatch_op() + model.dispatch_call();
-  std::vector<StageSpans> stages(layers.size());
+  std::vector<StageSpans> stages(instances.size());
   for (std::size_t s = 0; s < stages.size(); ++s) {
     StageSpans& stage = stages[s];
     const bool first = s == 0, last = s + 1 == stages.size();
-    for (const BlockFacts& block : facts.blocks) {
-      const std::int64_t count = block.kind == BlockKind::layer       ? layers[s]
-                                 : block.kind == BlockKind::embedding ? first
-                                                                      : last;
+    for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
+      const BlockFacts& block = facts.blocks[b];
+      const std::int64_t count = instances[s][b];
       if (count == 0) continue;
       if (stage.last_backward == Picoseconds()) {
         stage.last_backward = block.backward.span;
@@ -39,10 +53,12 @@ std::vector<StageSpans> stage_spans(const Job& job, const Strategy& strategy,
     stage.send_gradient_dispatch = first ? Picoseconds() : transfer;
     if (model.host_executes()) stage.post = transfer;
     if (!first) {
-      stage.receive_activation = costs.of(*facts.send_activation, grid, std::int64_t(s) - 1)[0];
+      const BlockFacts& sender = *end_block(facts, instances[s - 1], false);
+      stage.receive_activation = costs.of(*sender.send_output, grid, std::int64_t(s) - 1)[0];
     }
     if (!last) {
-      stage.receive_gradient = costs.of(*facts.send_gradient, grid, std::int64_t(s) + 1)[0];
+      const BlockFacts& sender = *end_block(facts, instances[s + 1], true);
+      stage.receive_gradient = costs.of(*sender.send_input_gradient, grid, std::int64_t(s) + 1)[0];
     }
   }
   return stages;

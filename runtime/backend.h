@@ -44,6 +44,7 @@ std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& 
 struct RunPosition {
   std::int64_t step = 0;
   std::int64_t micro_batch = 0;
+  std::int64_t layer = 0;  ///< of the call: index of the block instance within its block
 };
 
 /// One op, prepared: primitives and argument maps exist, only addresses come per run.

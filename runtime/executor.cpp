@@ -211,7 +211,8 @@ void Executor::State::issue(const PreparedCall& call) {
 }
 
 void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
-  const RunPosition position{step, call.call->micro_batch.value_or(0)};
+  const RunPosition position{step, call.call->micro_batch.value_or(0),
+                             call.call->layer.value_or(0)};
   if (trace == nullptr) {
     op.kernel->run(op.inputs, op.outputs, position);
     return;

@@ -51,8 +51,8 @@ class Executor {
   void reserve_trace(Timeline& trace);
   /// Runs step `index` (from 0); with `trace`, also appends its intervals and this rank's memory
   /// with its curve. When something fails it aborts the communicator, then throws
-  /// std::runtime_error or EnvironmentError naming rank, step (counted from 1) and routine (RankFailure when it was
-  /// another rank that failed); the executor cannot go on after that.
+  /// std::runtime_error or EnvironmentError naming rank, step (counted from 1) and routine
+  /// (RankFailure when it was another rank that failed); the executor cannot go on after that.
   StepResult step(std::int64_t index, Timeline* trace = nullptr);
 
   /// Counted from acquire and release since construction, in the sizes that the bound tensors

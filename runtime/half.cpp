@@ -90,6 +90,7 @@ void to_f32(DType type, const std::byte* from, float* to, std::int64_t count) {
     case DType::f16:
       return f16_to_f32(reinterpret_cast<const Half*>(from), to, count);
     case DType::i32:
+    case DType::u8:
       break;
   }
   INVARIANT(false, "not a floating type");
@@ -105,6 +106,7 @@ void from_f32(DType type, const float* from, std::byte* to, std::int64_t count) 
     case DType::f16:
       return f32_to_f16(from, reinterpret_cast<Half*>(to), count);
     case DType::i32:
+    case DType::u8:
       break;
   }
   INVARIANT(false, "not a floating type");

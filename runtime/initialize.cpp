@@ -61,20 +61,6 @@ void fill_normal(const Segment& segment, const Coordinates& at, std::int64_t see
 
 }  // namespace
 
-// Constants and round function of Salmon et al. 2011, section 3.3.
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
-                                    std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0];
-    const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2];
-    counter = {std::uint32_t(product1 >> 32) ^ counter[1] ^ key[0], std::uint32_t(product1),
-               std::uint32_t(product0 >> 32) ^ counter[3] ^ key[1], std::uint32_t(product0)};
-    key[0] += 0x9E3779B9;
-    key[1] += 0xBB67AE85;
-  }
-  return counter;
-}
-
 double standard_normal(std::int64_t seed, std::string_view parameter, std::int64_t layer,
                        std::int64_t index) {
   return normal_at(key_of(seed, parameter), layer, index);

@@ -2,7 +2,6 @@
 // element's index in the whole (unsplit) parameter, so every strategy starts the same model.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -10,12 +9,9 @@
 
 #include "graph/grid.h"
 #include "graph/program.h"
+#include "runtime/philox.h"
 
 namespace plimsoll {
-
-/// Philox4x32-10: four random words per (counter, key).
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
-                                    std::array<std::uint32_t, 2> key);
 
 /// Element `index` (row-major) of N(0, 1) for one parameter. Philox4x32-10 (Salmon et al. 2011,
 /// "Parallel random numbers: as easy as 1, 2, 3") counted by index and layer, then Box-Muller.

@@ -1,4 +1,4 @@
-// Causal softmax (own mask, oneDNN softmax) and the copies between [n,3,a,d] and [b,a,s,d].
+// Softmax (own causal mask, oneDNN softmax) and the copies between [n,parts,a,d] and [b,a,s,d].
 #include <cstring>
 #include <limits>
 
@@ -38,14 +38,14 @@ void mask_future(const float* scores, float* masked, std::int64_t first, std::in
   }
 }
 
-/// Sizes of heads [b,a,s,d].
+/// Sizes of heads [b,a,s,d], or of grouped ones [b,kv,g*s,d], the same memory with a = kv*g.
 struct Heads {
   std::int64_t batch, heads, sequence, depth;
   std::int64_t element;  ///< bytes
-  explicit Heads(const Tensor& tensor)
+  Heads(const Tensor& tensor, std::int64_t sequence)
       : batch(tensor.shape[0]),
-        heads(tensor.shape[1]),
-        sequence(tensor.shape[2]),
+        heads(tensor.shape[1] * tensor.shape[2] / sequence),
+        sequence(sequence),
         depth(tensor.shape[3]),
         element(element_bytes(tensor.dtype)) {}
 };
@@ -88,8 +88,9 @@ void tokens_to_heads(const Heads& shape, std::int64_t parts, std::int64_t part,
 
 }  // namespace
 
-KernelPointer prepare_causal_softmax(const KernelRequest& request) {
+KernelPointer prepare_softmax(const KernelRequest& request) {
   const RowBlocks blocks = softmax_rows(request.input(0));
+  const bool causal = request.params<AttentionParams>().causal;
   Scratch scratch(request);
   const Rows scores(request.input(0), blocks, scratch), p(request.output(0), blocks, scratch);
   BlockPrimitive softmax(blocks, [&](std::int64_t rows) {
@@ -101,10 +102,11 @@ KernelPointer prepare_causal_softmax(const KernelRequest& request) {
   });
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     blocks.each([&](std::int64_t first, std::int64_t count) {
+      const float* from = scores.read(in[0], first, count);
       float* block = p.target(out[0], first);
-      mask_future(scores.read(in[0], first, count), block, first, count, blocks.columns);
+      if (causal) mask_future(from, block, first, count, blocks.columns);
       Primitive& rows = softmax.of(count);
-      rows.set(DNNL_ARG_SRC, block);
+      rows.set(DNNL_ARG_SRC, causal ? block : from);
       rows.set(DNNL_ARG_DST, block);
       rows.execute();
       p.store(out[0], first, count);
@@ -113,7 +115,7 @@ KernelPointer prepare_causal_softmax(const KernelRequest& request) {
 }
 
 // Probabilities above the diagonal are 0, and so are the products: no mask is needed.
-KernelPointer prepare_causal_softmax_backward(const KernelRequest& request) {
+KernelPointer prepare_softmax_backward(const KernelRequest& request) {
   const RowBlocks blocks = softmax_rows(request.input(0));
   Scratch scratch(request);
   const Rows dp(request.input(0), blocks, scratch), p(request.input(1), blocks, scratch),
@@ -141,28 +143,32 @@ KernelPointer prepare_causal_softmax_backward(const KernelRequest& request) {
 }
 
 KernelPointer prepare_split_heads(const KernelRequest& request) {
-  const Heads shape(request.output(0));
-  return make_kernel([shape](Addresses in, Addresses out, const RunPosition&) {
-    for (std::size_t i = 0; i < 3; ++i) tokens_to_heads(shape, 3, std::int64_t(i), in[0], out[i]);
+  const std::size_t parts = request.op.outputs.size();
+  const Heads shape(request.output(0), request.params<AttentionParams>().sequence);
+  return make_kernel([shape, parts](Addresses in, Addresses out, const RunPosition&) {
+    for (std::size_t i = 0; i < parts; ++i)
+      tokens_to_heads(shape, std::int64_t(parts), std::int64_t(i), in[0], out[i]);
   });
 }
 
 KernelPointer prepare_split_heads_backward(const KernelRequest& request) {
-  const Heads shape(request.input(0));
-  return make_kernel([shape](Addresses in, Addresses out, const RunPosition&) {
-    for (std::size_t i = 0; i < 3; ++i) heads_to_tokens(shape, 3, std::int64_t(i), in[i], out[0]);
+  const std::size_t parts = request.op.inputs.size();
+  const Heads shape(request.input(0), request.params<AttentionParams>().sequence);
+  return make_kernel([shape, parts](Addresses in, Addresses out, const RunPosition&) {
+    for (std::size_t i = 0; i < parts; ++i)
+      heads_to_tokens(shape, std::int64_t(parts), std::int64_t(i), in[i], out[0]);
   });
 }
 
 KernelPointer prepare_merge_heads(const KernelRequest& request) {
-  const Heads shape(request.input(0));
+  const Heads shape(request.input(0), request.params<AttentionParams>().sequence);
   return make_kernel([shape](Addresses in, Addresses out, const RunPosition&) {
     heads_to_tokens(shape, 1, 0, in[0], out[0]);
   });
 }
 
 KernelPointer prepare_merge_heads_backward(const KernelRequest& request) {
-  const Heads shape(request.output(0));
+  const Heads shape(request.output(0), request.params<AttentionParams>().sequence);
   return make_kernel([shape](Addresses in, Addresses out, const RunPosition&) {
     tokens_to_heads(shape, 1, 0, in[0], out[0]);
   });

@@ -23,6 +23,31 @@ Prepare prepare_function(OpKind kind) {
     case OpKind::load_tokens:
     case OpKind::load_targets:
       return prepare_load;
+    case OpKind::load_masked_tokens:
+    case OpKind::load_masked_positions:
+    case OpKind::load_masked_targets:
+      return prepare_load_masked;
+    case OpKind::gather_rows:
+      return prepare_gather_rows;
+    case OpKind::gather_rows_backward:
+      return prepare_gather_rows_backward;
+    case OpKind::token_type_add:
+      return prepare_token_type_add;
+    case OpKind::token_type_add_backward:
+      return prepare_token_type_add_backward;
+    case OpKind::rms_norm:
+      return prepare_rms_norm;
+    case OpKind::rms_norm_backward:
+      return prepare_rms_norm_backward;
+    case OpKind::swiglu:
+      return prepare_swiglu;
+    case OpKind::swiglu_backward:
+      return prepare_swiglu_backward;
+    case OpKind::rotary:
+    case OpKind::rotary_backward:
+      return prepare_rotary;
+    case OpKind::dropout:
+      return prepare_dropout;
     case OpKind::embedding:
       return prepare_embedding;
     case OpKind::embedding_backward:
@@ -57,10 +82,10 @@ Prepare prepare_function(OpKind kind) {
       return prepare_merge_heads;
     case OpKind::merge_heads_backward:
       return prepare_merge_heads_backward;
-    case OpKind::causal_softmax:
-      return prepare_causal_softmax;
-    case OpKind::causal_softmax_backward:
-      return prepare_causal_softmax_backward;
+    case OpKind::softmax:
+      return prepare_softmax;
+    case OpKind::softmax_backward:
+      return prepare_softmax_backward;
     case OpKind::logits_max:
       return prepare_logits_max;
     case OpKind::logits_sum_exp:
@@ -86,6 +111,9 @@ Prepare prepare_function(OpKind kind) {
     case OpKind::bias_gelu:
     case OpKind::bias_gelu_backward:
     case OpKind::bias_residual_add:
+    case OpKind::masked_dropout:
+    case OpKind::masked_dropout_backward:
+    case OpKind::bias_dropout_add:
     case OpKind::cast_parameters:
     case OpKind::linear:
     case OpKind::attention:
@@ -109,6 +137,8 @@ int token_input(OpKind kind) {
     case OpKind::embedding:
       return 0;
     case OpKind::embedding_backward:
+    case OpKind::gather_rows:
+    case OpKind::gather_rows_backward:
     case OpKind::cross_entropy_backward:
       return 1;
     case OpKind::logits_sum_exp:
@@ -136,7 +166,7 @@ bool may_be_f32(OpKind kind, bool output, std::size_t i) {
 }
 
 Verdict check_dtypes(const Op& op, std::span<const Tensor> tensors) {
-  const bool loads = op.kind == OpKind::load_tokens || op.kind == OpKind::load_targets;
+  const bool loads = std::holds_alternative<DataParams>(op.params) && op.inputs.empty();
   if (op.kind == OpKind::cast || op.kind == OpKind::cast_parameters) return Verdict::yes();
   const DType type = value_type(op, tensors);
   if (type == DType::i32 && !loads) {

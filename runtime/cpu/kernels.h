@@ -90,8 +90,8 @@ KernelPointer prepare_bias_add(const KernelRequest& request);
 KernelPointer prepare_fill(const KernelRequest& request);
 KernelPointer prepare_cast(const KernelRequest& request);
 // attention.cpp
-KernelPointer prepare_causal_softmax(const KernelRequest& request);
-KernelPointer prepare_causal_softmax_backward(const KernelRequest& request);
+KernelPointer prepare_softmax(const KernelRequest& request);
+KernelPointer prepare_softmax_backward(const KernelRequest& request);
 KernelPointer prepare_split_heads(const KernelRequest& request);
 KernelPointer prepare_split_heads_backward(const KernelRequest& request);
 KernelPointer prepare_merge_heads(const KernelRequest& request);
@@ -115,5 +115,22 @@ KernelPointer prepare_clip_factor(const KernelRequest& request);
 KernelPointer prepare_adamw(const KernelRequest& request);
 // data.cpp
 KernelPointer prepare_load(const KernelRequest& request);  ///< load_tokens and load_targets
+// masked_tokens.cpp
+KernelPointer prepare_load_masked(const KernelRequest& request);  ///< the three load_masked_*
+KernelPointer prepare_gather_rows(const KernelRequest& request);
+KernelPointer prepare_gather_rows_backward(const KernelRequest& request);
+// token_types.cpp
+KernelPointer prepare_token_type_add(const KernelRequest& request);
+KernelPointer prepare_token_type_add_backward(const KernelRequest& request);
+// rms_norm.cpp
+KernelPointer prepare_rms_norm(const KernelRequest& request);
+KernelPointer prepare_rms_norm_backward(const KernelRequest& request);
+// swiglu.cpp
+KernelPointer prepare_swiglu(const KernelRequest& request);
+KernelPointer prepare_swiglu_backward(const KernelRequest& request);
+// rotary.cpp
+KernelPointer prepare_rotary(const KernelRequest& request);  ///< forward and backward
+// dropout.cpp
+KernelPointer prepare_dropout(const KernelRequest& request);
 
 }  // namespace plimsoll

@@ -17,6 +17,7 @@ dnnl::memory::data_type data_type(DType type) {
     case DType::f16:
       return f16;
     case DType::i32:
+    case DType::u8:
       return s32;
   }
   return undef;

@@ -16,9 +16,35 @@ const std::filesystem::path kPresets =
 const std::filesystem::path kNano =
     std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json";
 
+/// Weights by hand, as the papers count them. Grouped queries: kv_heads of hidden / heads each.
+std::int64_t llama_by_hand(const Job& job) {
+  const std::int64_t h = job.hidden, kv = h / job.heads * job.kv_heads;
+  const std::int64_t biases = job.qkv_bias ? h + 2 * kv : 0;
+  const std::int64_t layer = 2 * h * h + 2 * h * kv + biases + 3 * h * job.ffn_hidden + 2 * h;
+  return (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.layers * layer + h;
+}
+
+/// Post-norm layer: query, key, value and output, feed-forward, two norms.
+std::int64_t encoder_layer(std::int64_t h, std::int64_t f) {
+  return 4 * (h * h + h) + (h * f + f) + (f * h + h) + 4 * h;
+}
+
+std::int64_t bert_by_hand(const Job& job) {
+  const std::int64_t h = job.hidden;
+  std::int64_t count = (job.vocab + job.sequence + job.token_types) * h + 2 * h +
+                       job.layers * encoder_layer(h, job.ffn_hidden);
+  if (job.pooler) count += h * h + h;
+  if (!job.branch) return count + (job.tied_embeddings ? 0 : job.vocab * h);
+  const std::int64_t narrow = job.branch->hidden;
+  return count + h * narrow + narrow +
+         job.branch->layers * encoder_layer(narrow, job.branch->ffn_hidden) + job.vocab * narrow;
+}
+
 /// Weights of a GPT with biases, by hand: embeddings, per layer qkv + proj + fc1 + fc2 + two
 /// norms, final norm.
 std::int64_t parameters_by_hand(const Job& job) {
+  if (job.family == Family::llama) return llama_by_hand(job);
+  if (job.family != Family::gpt) return bert_by_hand(job);
   const std::int64_t h = job.hidden, f = job.ffn_hidden;
   const std::int64_t layer = (3 * h * h + 3 * h) + (h * h + h) + (h * f + f) + (f * h + h) + 4 * h;
   const std::int64_t tables = (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.sequence * h;
@@ -37,6 +63,12 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
       {"gpt3-6.7b", 6'658'404'352},       {"gpt3-175b", 174'615'846'912},
       {"megatron-22b", 22'074'273'792},   {"megatron-530b", 529'600'819'200},
       {"megatron-1t", 1'008'038'758'400}, {"gpt-mini", 10'893'312},
+      {"llama2-7b", 6'738'415'616},       {"llama3-8b", 8'030'261'248},
+      {"llama3-70b", 70'553'706'496},     {"llama3-405b", 405'853'388'800},
+      {"mistral-7b", 7'241'732'096},      {"qwen2-7b", 7'615'616'512},
+      {"bert-base", 109'482'240},         {"bert-large", 335'141'888},
+      {"ernie3-4b", 4'216'156'160},       {"llama-mini", 9'638'784},
+      {"bert-mini", 10'943'616},          {"ernie-mini", 11'273'600},
   };
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kPresets)) {
@@ -52,13 +84,42 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
   }
 }
 
-TEST(JobPresets, MiniIsSmallEnoughToTrainHere) {
-  const Job job = read_job(kPresets / "gpt-mini.json");
-  EXPECT_EQ(job.vocab, 256);  // bytes
-  EXPECT_FALSE(job.tied_embeddings);
-  EXPECT_EQ(job.precision, DType::f32);
-  EXPECT_GE(parameters_by_hand(job), 10'000'000);
-  EXPECT_LE(parameters_by_hand(job), 30'000'000);
+TEST(JobPresets, MinisAreSmallEnoughToTrainHere) {
+  for (const char* name : {"gpt-mini", "llama-mini", "bert-mini", "ernie-mini"}) {
+    const Job job = read_job(kPresets / (std::string(name) + ".json"));
+    EXPECT_EQ(job.vocab, 256) << name;  // bytes
+    EXPECT_EQ(job.precision, DType::f32) << name;
+    EXPECT_GE(parameters_by_hand(job), 8'000'000) << name;
+    EXPECT_LE(parameters_by_hand(job), 30'000'000) << name;
+  }
+}
+
+// Per sequence of s tokens: 2 per weight and token, and 4 s^2 h of attention per layer.
+TEST(Job, ForwardFlopsByHand) {
+  const auto flops = [](const char* name) {
+    return forward_matmul_flops_per_sequence(read_job(kPresets / (std::string(name) + ".json")))
+        .value();
+  };
+  {
+    const double s = 1024, h = 768, L = 12;
+    EXPECT_EQ(flops("gpt2-small"), L * (2 * s * 12 * h * h + 4 * s * s * h) + 2 * s * h * 50257);
+  }
+  {
+    const double s = 8192, h = 4096, kv = 1024, f = 14336;
+    const double layer = 2 * s * (2 * h * h + 2 * h * kv + 3 * h * f) + 4 * s * s * h;
+    EXPECT_EQ(flops("llama3-8b"), 32 * layer + 2 * s * h * 128256);
+  }
+  {  // the head reads 77 of 512 positions
+    const double s = 512, h = 768, predicted = 77;
+    const double layer = 2 * s * 12 * h * h + 4 * s * s * h;
+    EXPECT_EQ(flops("bert-base"), 12 * layer + 2 * predicted * (h * h + h * 30522));
+  }
+  {
+    const double s = 512, h = 3072, b = 256, predicted = 77;
+    const auto layer = [&](double width) { return 2 * s * 12 * width * width + 4 * s * s * width; };
+    EXPECT_EQ(flops("ernie3-4b"),
+              36 * layer(h) + 2 * s * h * b + 3 * layer(b) + 2 * predicted * b * 40000);
+  }
 }
 
 TEST(Job, DoublesRoundTripExactly) {
@@ -110,8 +171,11 @@ TEST(Job, Refusals) {
        "f: at /sequense: unknown key; did you mean \"sequence\"?"},
       {"\"seed\": 1", "\"seed\": -1", "f: at /seed: found -1"},
       {"\"heads\": 4", "\"heads\": 5", "f: at /heads: found 5 heads; they must divide hidden 64"},
-      {"\"kv_heads\": 4", "\"kv_heads\": 2", "f: at /kv_heads: found 2; family gpt needs"},
-      {"\"dropout\": 0.0", "\"dropout\": 0.1", "f: at /dropout: found 0.1; only 0"},
+      {"\"kv_heads\": 4", "\"kv_heads\": 2", "f: at /kv_heads: found 2; only family llama"},
+      {"\"dropout\": 0.0", "\"dropout\": 1", "f: at /dropout: found 1; a number from 0 to below 1"},
+      {"\"dropout\": 0.0", "\"dropout\": -0.1", "f: at /dropout: found -0.1"},
+      {"\"family\": \"gpt\"", "\"family\": \"ernie\"", "f: at /branch: the key is missing"},
+      {"\"seed\": 1", "\"seed\": 1, \"rotary_base\": 1e4", "f: at /rotary_base: unknown key"},
       {"\"family\": \"gpt\"", "\"family\": \"gtp\"", "f: at /family: found \"gtp\""},
       {"\"precision\": \"fp32\"", "\"precision\": \"f32\"", "did you mean \"fp32\"?"},
       {"\"precision\": \"fp32\"", "\"precision\": \"fp16\"",
@@ -135,6 +199,49 @@ TEST(Job, Refusals) {
           << change.to << ": " << error.what();
     }
   }
+}
+
+/// What check_job says, or nothing.
+std::string refusal(const Job& job) {
+  try {
+    check_job(job, "f");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Job, RefusalsOfTheOtherFamilies) {
+  const auto read = [](const char* name) { return read_job(kPresets / name); };
+  Job llama = read("llama-mini.json");
+  llama.kv_heads = 4;
+  EXPECT_EQ(refusal(llama), "f: at /kv_heads: found 4; it must divide the 6 heads");
+  llama.kv_heads = 2;
+  llama.hidden = 6 * 63;
+  EXPECT_NE(refusal(llama).find("heads are 63 wide"), std::string::npos);
+  Job bert = read("bert-mini.json");
+  bert.mask_probability = 0;
+  EXPECT_NE(refusal(bert).find("/mask_probability"), std::string::npos);
+  bert.mask_probability = 0.15;
+  bert.token_types = 129;
+  EXPECT_NE(refusal(bert).find("/token_types"), std::string::npos);
+  Job ernie = read("ernie-mini.json");
+  ernie.branch->heads = 3;
+  EXPECT_EQ(refusal(ernie), "f: at /branch/heads: found 3 heads; they must divide hidden 128");
+  ernie.branch->heads = 2;
+  ernie.tied_embeddings = true;
+  EXPECT_NE(refusal(ernie).find("/tied_embeddings"), std::string::npos);
+  ernie.tied_embeddings = false;
+  ernie.branch.reset();
+  EXPECT_NE(refusal(ernie).find("family ernie has a branch"), std::string::npos);
+}
+
+TEST(Job, MaskedPositionsAreAFixedNumber) {
+  Job job = read_job(kPresets / "bert-base.json");
+  EXPECT_EQ(masked_positions(job), 77);  // 15 % of 512
+  job.sequence = 2;
+  job.mask_probability = 0.01;
+  EXPECT_EQ(masked_positions(job), 1);
 }
 
 TEST(Job, TotalsAreBoundedWhereSizesAloneAreNot) {

@@ -16,13 +16,6 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-Operand normal(std::string name, Shape shape, std::uint64_t seed, double deviation = 1) {
-  const std::int64_t count = elements(shape);
-  return {std::move(name), std::move(shape), normal_values(count, seed, deviation)};
-}
-
-Operand blank(std::string name, Shape shape) { return {std::move(name), std::move(shape), {}}; }
-
 /// Random ids with the first and last row of the vocabulary and of its halves among them.
 Operand token_ids(std::string name, std::int64_t count, std::int64_t below, std::uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -34,15 +27,6 @@ Operand token_ids(std::string name, std::int64_t count, std::int64_t below, std:
   while (std::int64_t(operand.values.size()) < count) {
     operand.values.push_back(double(random() % std::uint64_t(below)));
   }
-  return operand;
-}
-
-/// Output `i` of the case by the reference, as an operand of another case.
-Operand result(const OpCase& c, std::size_t i) {
-  Values values = c.before;
-  run_reference(c, values);
-  Operand operand{c.output(i).name, c.output(i).shape, values[c.op.outputs[i].index()]};
-  for (double& value : operand.values) value = double(float(value));
   return operand;
 }
 
@@ -116,9 +100,9 @@ void add_attention_cases(Cases& cases, const OpSizes& z) {
                             {normal("context", heads, 1)}, {blank("y", merged)}));
   cases.push_back(make_case("merge_heads_backward", OpKind::merge_heads_backward, params,
                             {normal("dy", merged, 1)}, {blank("dcontext", heads)}));
-  cases.push_back(make_case("causal_softmax", OpKind::causal_softmax, {},
-                            {normal("scores", scores, 1, 3)}, {blank("p", scores)}));
-  cases.push_back(make_case("causal_softmax_backward", OpKind::causal_softmax_backward, {},
+  cases.push_back(make_case("softmax", OpKind::softmax, params, {normal("scores", scores, 1, 3)},
+                            {blank("p", scores)}));
+  cases.push_back(make_case("softmax_backward", OpKind::softmax_backward, params,
                             {normal("dp", scores, 2), result(cases.back(), 0)},
                             {blank("dscores", scores)}));
 }
@@ -313,6 +297,21 @@ void add_optimizer_cases(Cases& cases, const OpSizes& z) {
 
 }  // namespace
 
+Operand normal(std::string name, Shape shape, std::uint64_t seed, double deviation) {
+  const std::int64_t count = elements(shape);
+  return {std::move(name), std::move(shape), normal_values(count, seed, deviation)};
+}
+
+Operand blank(std::string name, Shape shape) { return {std::move(name), std::move(shape), {}}; }
+
+Operand result(const OpCase& c, std::size_t i) {
+  Values values = c.before;
+  run_reference(c, values);
+  Operand operand{c.output(i).name, c.output(i).shape, values[c.op.outputs[i].index()]};
+  for (double& value : operand.values) value = double(float(value));
+  return operand;
+}
+
 std::vector<double> normal_values(std::int64_t count, std::uint64_t seed, double deviation) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> draw(0, deviation);
@@ -379,6 +378,7 @@ std::vector<OpCase> op_cases(const OpSizes& sizes) {
   add_attention_cases(cases, sizes);
   add_loss_cases(cases, sizes);
   add_optimizer_cases(cases, sizes);
+  add_family_cases(cases, sizes);
   return cases;
 }
 

@@ -60,8 +60,15 @@ struct Operand {
   DType dtype = DType::f32;
   TensorRole role = TensorRole::activation;
 };
+Operand normal(std::string name, Shape shape, std::uint64_t seed, double deviation = 1);
+Operand blank(std::string name, Shape shape);
+/// Output `i` of the case by the reference, as an operand of another case.
+Operand result(const OpCase& c, std::size_t i);
 OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& outputs);
+
+/// Cases of the ops that only some model families have.
+void add_family_cases(std::vector<OpCase>& cases, const OpSizes& sizes);
 
 /// Normal deviates, rounded to f32; the same for the same seed.
 std::vector<double> normal_values(std::int64_t count, std::uint64_t seed, double deviation = 1);

@@ -6,30 +6,11 @@
 #include <limits>
 
 #include "graph/op_table.h"
+#include "tests/runtime/op_operands.h"
 
 namespace plimsoll {
 
 namespace {
-
-using Numbers = std::vector<double>;
-
-/// Operands of one op by position.
-struct Operands {
-  const OpCase& c;
-  Values& values;
-  const Numbers& in(std::size_t i) const { return values[c.op.inputs[i].index()]; }
-  Numbers& out(std::size_t i) const { return values[c.op.outputs[i].index()]; }
-  std::size_t in_dim(std::size_t i, std::size_t d) const {
-    return std::size_t(c.input(i).shape[d]);
-  }
-  std::size_t out_dim(std::size_t i, std::size_t d) const {
-    return std::size_t(c.output(i).shape[d]);
-  }
-  template <class Params>
-  const Params& params() const {
-    return std::get<Params>(c.op.params);
-  }
-};
 
 void load_ids(const Operands& o, std::size_t shift) {
   const OpCase& c = o.c;
@@ -141,10 +122,13 @@ double gelu_slope(double x) {
   return 0.5 * (1 + std::tanh(inner)) + 0.5 * x * inner_slope / std::pow(std::cosh(inner), 2);
 }
 
-/// Index into tokens [b,s,parts,a,d] of element (b,a,s,d) of part `part`.
+/// Index into tokens [b,s,parts,a,d] of element (b,a,s,d) of part `part`; heads may be grouped:
+/// [b,kv,g*s,d] with a = kv*g.
 template <class Visit>
-void for_each_head_element(const Shape& heads, std::size_t parts, std::size_t part, Visit visit) {
-  const auto B = std::size_t(heads[0]), A = std::size_t(heads[1]), S = std::size_t(heads[2]),
+void for_each_head_element(const Operands& o, const Shape& heads, std::size_t parts,
+                           std::size_t part, Visit visit) {
+  const auto S = std::size_t(o.params<AttentionParams>().sequence);
+  const auto B = std::size_t(heads[0]), A = std::size_t(heads[1] * heads[2]) / S,
              D = std::size_t(heads[3]);
   for (std::size_t b = 0; b < B; ++b) {
     for (std::size_t a = 0; a < A; ++a) {
@@ -160,7 +144,7 @@ void for_each_head_element(const Shape& heads, std::size_t parts, std::size_t pa
 void split_heads(const Operands& o, std::size_t parts) {
   for (std::size_t part = 0; part < parts; ++part) {
     for_each_head_element(
-        o.c.output(part).shape, parts, part,
+        o, o.c.output(part).shape, parts, part,
         [&](std::size_t heads, std::size_t tokens) { o.out(part)[heads] = o.in(0)[tokens]; });
   }
 }
@@ -168,23 +152,25 @@ void split_heads(const Operands& o, std::size_t parts) {
 void merge_heads(const Operands& o, std::size_t parts) {
   for (std::size_t part = 0; part < parts; ++part) {
     for_each_head_element(
-        o.c.input(part).shape, parts, part,
+        o, o.c.input(part).shape, parts, part,
         [&](std::size_t heads, std::size_t tokens) { o.out(0)[tokens] = o.in(part)[heads]; });
   }
 }
 
-void causal_softmax(const Operands& o) {
+void softmax(const Operands& o) {
   const auto s = std::size_t(o.c.input(0).shape.back());
+  const bool causal = o.params<AttentionParams>().causal;
   for (std::size_t row = 0; row < o.in(0).size() / s; ++row) {
+    const std::size_t seen = causal ? row % s + 1 : s;
     double sum = 0;
-    for (std::size_t j = 0; j <= row % s; ++j) sum += std::exp(o.in(0)[row * s + j]);
+    for (std::size_t j = 0; j < seen; ++j) sum += std::exp(o.in(0)[row * s + j]);
     for (std::size_t j = 0; j < s; ++j) {
-      o.out(0)[row * s + j] = j <= row % s ? std::exp(o.in(0)[row * s + j]) / sum : 0;
+      o.out(0)[row * s + j] = j < seen ? std::exp(o.in(0)[row * s + j]) / sum : 0;
     }
   }
 }
 
-void causal_softmax_backward(const Operands& o) {
+void softmax_backward(const Operands& o) {
   const auto s = std::size_t(o.c.input(0).shape.back());
   const Numbers &dp = o.in(0), &p = o.in(1);
   for (std::size_t row = 0; row < p.size() / s; ++row) {
@@ -350,17 +336,17 @@ void run_reference(const OpCase& c, Values& values) {
         return o.in(0)[part * std::size_t(elements(o.c.output(0).shape)) + i];
       });
     case OpKind::split_heads:
-      return split_heads(o, 3);
+      return split_heads(o, c.op.outputs.size());
     case OpKind::split_heads_backward:
-      return merge_heads(o, 3);
+      return merge_heads(o, c.op.inputs.size());
     case OpKind::merge_heads:
       return merge_heads(o, 1);
     case OpKind::merge_heads_backward:
       return split_heads(o, 1);
-    case OpKind::causal_softmax:
-      return causal_softmax(o);
-    case OpKind::causal_softmax_backward:
-      return causal_softmax_backward(o);
+    case OpKind::softmax:
+      return softmax(o);
+    case OpKind::softmax_backward:
+      return softmax_backward(o);
     case OpKind::logits_max:
       return logits_max(o);
     case OpKind::logits_sum_exp:
@@ -384,7 +370,7 @@ void run_reference(const OpCase& c, Values& values) {
     case OpKind::adamw:
       return adamw(o);
     default:
-      INVARIANT(false, "no reference for " + std::string(to_text(c.op.kind)));
+      INVARIANT(run_family_reference(o), "no reference for " + std::string(to_text(c.op.kind)));
   }
 }
 

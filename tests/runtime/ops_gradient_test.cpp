@@ -69,6 +69,11 @@ const std::map<OpKind, ForwardOf>& forward_ops() {
       {OpKind::embedding_backward, {OpKind::embedding, {1, {}}, {0}, {1}}},
       {OpKind::position_add_backward, {OpKind::position_add, {{}, {}}, {0}, {1}}},
       {OpKind::layer_norm_backward, {OpKind::layer_norm, {1, 2, {}}, {0}, {0, 1, 2}}},
+      {OpKind::token_type_add_backward, {OpKind::token_type_add, {{}, {}}, {0}, {1}}},
+      {OpKind::gather_rows_backward, {OpKind::gather_rows, {{}, 1}, {0}, {0}}},
+      {OpKind::rms_norm_backward, {OpKind::rms_norm, {1, 2}, {0}, {0, 1}}},
+      {OpKind::swiglu_backward, {OpKind::swiglu, {1}, {0}, {0}}},
+      {OpKind::rotary_backward, {OpKind::rotary, {{}}, {0}, {0}}},
       {OpKind::bias_gradient, {OpKind::bias_add, {{}, {}}, {0}, {1}}},
       {OpKind::gelu_backward, {OpKind::gelu, {1}, {0}, {0}}},
       {OpKind::split_heads_backward, {OpKind::split_heads, {{}}, {0, 1, 2}, {0}}},
@@ -86,6 +91,13 @@ Shape unread_shape(const OpCase& c, const ForwardOf& forward, std::size_t input)
   return c.input(forward.output_gradients[0]).shape;
 }
 
+/// As the table says, or of all parts where their number varies.
+std::vector<std::size_t> output_gradients(const OpCase& c, const ForwardOf& forward) {
+  std::vector<std::size_t> gradients = forward.output_gradients;
+  if (forward.kind == OpKind::split_heads) gradients.resize(c.op.inputs.size());
+  return gradients;
+}
+
 OpCase forward_case(const OpCase& c, const ForwardOf& forward) {
   std::vector<Operand> inputs, outputs;
   for (std::size_t i = 0; i < forward.inputs.size(); ++i) {
@@ -97,13 +109,14 @@ OpCase forward_case(const OpCase& c, const ForwardOf& forward) {
       inputs.push_back({name, shape, std::vector<double>(std::size_t(elements(shape)), 0.0)});
     }
   }
-  for (std::size_t from : forward.output_gradients) {
+  for (std::size_t from : output_gradients(c, forward)) {
     outputs.push_back({"out" + std::to_string(from), c.input(from).shape, {}});
   }
   if (forward.kind == OpKind::layer_norm) {  // statistics, without gradients
     outputs.push_back({"mean", c.input(3).shape, {}});
     outputs.push_back({"rstd", c.input(4).shape, {}});
   }
+  if (forward.kind == OpKind::rms_norm) outputs.push_back({"rstd", c.input(3).shape, {}});
   OpCase result = make_case("forward", forward.kind, c.op.params, inputs, outputs);
   result.at = c.at;
   return result;
@@ -146,8 +159,9 @@ TEST_P(Backward, EqualsDifferencesOfForward) {
     Values values = f.before;
     run_reference(f, values);
     double sum = 0;
-    for (std::size_t i = 0; i < forward.output_gradients.size(); ++i) {
-      sum += dot(values[f.op.outputs[i].index()], c.input_values(forward.output_gradients[i]));
+    const std::vector<std::size_t> gradients = output_gradients(c, forward);
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      sum += dot(values[f.op.outputs[i].index()], c.input_values(gradients[i]));
     }
     return sum;
   };
@@ -164,19 +178,40 @@ INSTANTIATE_TEST_SUITE_P(Table, Backward, testing::ValuesIn(cases_where([](const
                          case_name);
 
 // Its backward reads the forward op's output, so the case is built from scores.
-TEST(CausalSoftmaxBackward, EqualsDifferencesOfForward) {
+TEST(SoftmaxBackward, EqualsDifferencesOfForward) {
   const auto cases = cases_where([](const OpCase& c) {
-    return c.op.kind == OpKind::causal_softmax || c.op.kind == OpKind::causal_softmax_backward;
+    return c.op.kind == OpKind::softmax || c.op.kind == OpKind::softmax_backward;
   });
-  ASSERT_EQ(cases.size(), 2u);
-  OpCase forward = cases[0];
-  const OpCase& backward = cases[1];
-  const auto loss = [&] {
-    Values values = forward.before;
-    run_reference(forward, values);
-    return dot(values[1], backward.input_values(0));
-  };
-  expect_near(gradients_by_backend(backward)[0], differences(forward.before[0], loss), "dscores");
+  ASSERT_EQ(cases.size(), 6u);  // causal, grouped, both directions: each forward, then backward
+  for (std::size_t i = 0; i < cases.size(); i += 2) {
+    OpCase forward = cases[i];
+    const OpCase& backward = cases[i + 1];
+    ASSERT_EQ(backward.op.kind, OpKind::softmax_backward);
+    const auto loss = [&] {
+      Values values = forward.before;
+      run_reference(forward, values);
+      return dot(values[1], backward.input_values(0));
+    };
+    expect_near(gradients_by_backend(backward)[0], differences(forward.before[0], loss),
+                backward.name);
+  }
+}
+
+// Its backward is the op itself.
+TEST(Dropout, IsItsOwnGradient) {
+  const auto cases = cases_where([](const OpCase& c) { return c.op.kind == OpKind::dropout; });
+  ASSERT_GE(cases.size(), 4u);
+  for (const OpCase& backward : cases) {
+    OpCase forward = backward;
+    forward.before[0] = normal_values(elements(forward.input(0).shape), 77);
+    const auto loss = [&] {
+      Values values = forward.before;
+      run_reference(forward, values);
+      return dot(values[1], backward.input_values(0));
+    };
+    expect_near(gradients_by_backend(backward)[0], differences(forward.before[0], loss),
+                backward.name);
+  }
 }
 
 /// Values of a tensor before the run become another case's operand.
@@ -343,9 +378,12 @@ TEST(Backward, CoversEveryBackwardKind) {
     const std::string name(to_text(kind));
     const bool backward = name.ends_with("_backward") || kind == OpKind::bias_gradient;
     const bool own_test =
-        kind == OpKind::causal_softmax_backward || kind == OpKind::cross_entropy_backward;
+        kind == OpKind::softmax_backward || kind == OpKind::cross_entropy_backward;
     // Simulated only: no kernel whose gradient could be checked.
-    if (kind == OpKind::flash_attention_backward || kind == OpKind::bias_gelu_backward) continue;
+    if (kind == OpKind::flash_attention_backward || kind == OpKind::bias_gelu_backward ||
+        kind == OpKind::masked_dropout_backward) {
+      continue;
+    }
     EXPECT_EQ(backward, own_test || forward_ops().count(kind) > 0) << name;
   }
 }

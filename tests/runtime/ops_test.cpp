@@ -106,7 +106,8 @@ TEST(OpCases, CoverEveryKindTheCpuBackendHas) {
       OpKind::broadcast, OpKind::send, OpKind::recv,
       // Kernels that only other frameworks have.
       OpKind::flash_attention, OpKind::flash_attention_backward, OpKind::bias_gelu,
-      OpKind::bias_gelu_backward, OpKind::bias_residual_add, OpKind::cast_parameters};
+      OpKind::bias_gelu_backward, OpKind::bias_residual_add, OpKind::masked_dropout,
+      OpKind::masked_dropout_backward, OpKind::bias_dropout_add, OpKind::cast_parameters};
   const auto backend = make_backend("cpu");
   std::set<OpKind> covered;
   for (const OpCase& c : op_cases(kTestSizes)) covered.insert(c.op.kind);

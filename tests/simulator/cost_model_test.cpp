@@ -36,9 +36,9 @@ Case gelu(std::int64_t n) {
   return result;
 }
 
-Case causal_softmax(std::int64_t matrices, std::int64_t s) {
+Case softmax(std::int64_t matrices, std::int64_t s) {
   Case result = gelu(1);
-  result.op.kind = OpKind::causal_softmax;
+  result.op.kind = OpKind::softmax;
   result.tensors = {f32({matrices, 1, s, s}), f32({matrices, 1, s, s})};
   return result;
 }
@@ -73,8 +73,8 @@ Calibration calibration() {
   c.dispatch_call = sample(2);
   c.ops = {{OpKind::gelu, DType::f32, Bytes(8'000), 0, sample(1)},
            {OpKind::gelu, DType::f32, Bytes(800'000), 0, sample(100)},
-           {OpKind::causal_softmax, DType::f32, Bytes(8 * 64 * 64), 64, sample(10)},
-           {OpKind::causal_softmax, DType::f32, Bytes(8 * 64 * 64), 16, sample(40)}};
+           {OpKind::softmax, DType::f32, Bytes(8 * 64 * 64), 64, sample(10)},
+           {OpKind::softmax, DType::f32, Bytes(8 * 64 * 64), 16, sample(40)}};
   c.collectives = {{OpKind::all_reduce, 2, Bytes(1'000), sample(1)},
                    {OpKind::all_reduce, 2, Bytes(100'000), sample(10)},
                    {OpKind::all_reduce, 4, Bytes(1'000), sample(3)},
@@ -115,9 +115,9 @@ TEST(MemoryBound, BeyondTheRangeBandwidthAboveAndTimeBelowAreConstant) {
 
 TEST(MemoryBound, RowLengthsAreInterpolatedToo) {
   // 32 is half way between rows of 16 (40 us) and 64 (10 us) at the same 32,768 bytes.
-  expect(local(calibrated(), causal_softmax(1, 64)), 10, Provenance::measured);
-  expect(local(calibrated(), causal_softmax(4, 32)), 20, Provenance::interpolated);
-  expect(local(calibrated(), causal_softmax(256, 4)), 40, Provenance::extrapolated);
+  expect(local(calibrated(), softmax(1, 64)), 10, Provenance::measured);
+  expect(local(calibrated(), softmax(4, 32)), 20, Provenance::interpolated);
+  expect(local(calibrated(), softmax(256, 4)), 40, Provenance::extrapolated);
 }
 
 TEST(MemoryBound, PointsAnswerForTheirOwnTypeOnly) {

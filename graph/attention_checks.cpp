@@ -1,0 +1,95 @@
+// Legality of the ops of attention.
+#include "graph/op_checks.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Tensors = std::span<const Tensor>;
+
+const Tensor& in(const Op& op, Tensors tensors, std::size_t i) {
+  return tensors[op.inputs[i].index()];
+}
+const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
+  return tensors[op.outputs[i].index()];
+}
+
+std::int64_t sequence_of(const Op& op) { return std::get<AttentionParams>(op.params).sequence; }
+
+}  // namespace
+
+/// Heads are [b,a,s,d], or [b,kv,g*s,d] where g query heads share a key and value head.
+Verdict check_heads(const Op& op, Tensors tensors) {
+  const bool split = op.kind == OpKind::split_heads || op.kind == OpKind::merge_heads_backward;
+  const std::vector<TensorId>& parts = split ? op.outputs : op.inputs;
+  const Tensor& joined = split ? in(op, tensors, 0) : out(op, tensors, 0);
+  const std::int64_t sequence = sequence_of(op);
+  std::int64_t count = 0;
+  for (TensorId id : parts) {
+    const Shape& heads = tensors[id.index()].shape;
+    if (heads.size() != 4) return Verdict::no("heads are not [b,a,s,d]");
+    if (sequence < 1 || heads[2] % sequence != 0)
+      return Verdict::no("sequence parameter does not match the shape");
+    count += elements(heads);
+  }
+  const bool packed = op.kind == OpKind::split_heads || op.kind == OpKind::split_heads_backward;
+  if (packed && (joined.shape.size() != 4 || joined.shape[1] != std::int64_t(parts.size()))) {
+    return Verdict::no("the packed heads are not [n,parts,a,d]");
+  }
+  return count == elements(joined.shape) ? Verdict::yes()
+                                         : Verdict::no("inputs and outputs differ in size");
+}
+
+/// Elements of qkv [n,3,a,d], or q [n,1,a,d] and kv [n,2,kv,d], y [n,a*d] and log_sum_exp [b,a,s]
+/// fit each other.
+Verdict check_flash_attention(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::flash_attention_backward;
+  const std::size_t first = backward ? 1 : 0;
+  const std::size_t packed = backward ? op.inputs.size() - 3 : op.inputs.size();
+  const Shape& queries = in(op, tensors, first).shape;
+  const Tensor& y = backward ? in(op, tensors, first + packed) : out(op, tensors, 0);
+  const Tensor& sums = backward ? in(op, tensors, first + packed + 1) : out(op, tensors, 1);
+  if (packed == 1) {
+    if (queries.size() != 4 || queries[1] != 3) return Verdict::no("qkv is not [n,3,a,d]");
+  } else {
+    const Shape& keys = in(op, tensors, first + 1).shape;
+    if (queries.size() != 4 || queries[1] != 1) return Verdict::no("q is not [n,1,a,d]");
+    if (keys.size() != 4 || keys[1] != 2 || keys[0] != queries[0] || keys[3] != queries[3] ||
+        queries[2] % keys[2] != 0) {
+      return Verdict::no("kv is not [n,2,kv,d] with kv dividing a");
+    }
+  }
+  if (sequence_of(op) < 1 || queries[0] % sequence_of(op) != 0)
+    return Verdict::no("qkv is not whole sequences");
+  if (elements(y.shape) != queries[0] * queries[2] * queries[3])
+    return Verdict::no("y is not [n,a*d]");
+  if (elements(sums.shape) != queries[0] * queries[2] || sums.dtype != DType::f32) {
+    return Verdict::no("log_sum_exp is not f32 [b,a,s]");
+  }
+  if (backward && op.outputs.size() != packed) {
+    return Verdict::no("there is not one gradient per input");
+  }
+  return Verdict::yes();
+}
+
+Verdict check_softmax(const Op& op, Tensors tensors) {
+  const Shape& scores = in(op, tensors, 0).shape;
+  if (scores.size() != 4 || scores[3] != sequence_of(op) || scores[2] % scores[3] != 0) {
+    return Verdict::no("scores are not [b,a,s,s]");
+  }
+  return elementwise(op, tensors);
+}
+
+Verdict check_rotary(const Op& op, Tensors tensors) {
+  const Shape& x = in(op, tensors, 0).shape;
+  const auto& params = std::get<RotaryParams>(op.params);
+  if (x.size() != 4 || x[3] % 2 != 0) return Verdict::no("x is not [n,parts,a,d] with even d");
+  if (params.rotated < 1 || params.rotated > x[1])
+    return Verdict::no("rotated is not within parts");
+  if (params.sequence < 1 || x[0] % params.sequence != 0) {
+    return Verdict::no("x is not whole sequences");
+  }
+  return elementwise(op, tensors);
+}
+
+}  // namespace plimsoll

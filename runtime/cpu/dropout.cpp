@@ -1,0 +1,75 @@
+// Dropout: an element is kept, and divided by the probability of that, where its random word says
+// so. The word depends on seed, step, op site, layer and the element's index in the global batch,
+// so any split of the job draws the same mask and backward draws it again: no mask is stored.
+#include <algorithm>
+#include <array>
+
+#include "runtime/cpu/batch_place.h"
+#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/storage.h"
+#include "runtime/cpu/vectorize.h"
+#include "runtime/philox.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr std::int64_t kChunk = 256;  // elements drawn for at a time
+
+/// The elements of a tensor as runs that are contiguous in the tensor of the global batch.
+struct GlobalRuns {
+  std::int64_t run, runs;      ///< elements of each, how many
+  std::int64_t first, stride;  ///< global index of run 0 within the micro-batch, between runs
+  std::int64_t per_sequence;   ///< elements of one sequence, over all ranks
+};
+
+GlobalRuns global_runs(const Tensor& tensor, const Coordinates& at, std::int64_t micro_batch) {
+  const std::int64_t count = elements(tensor.shape);
+  GlobalRuns runs{count, 1, 0, 0, count / micro_batch};
+  if (!tensor.split || tensor.split->degree == 1) return runs;
+  runs.run = 1;
+  for (std::size_t d = std::size_t(tensor.split->dim); d < tensor.shape.size(); ++d) {
+    runs.run *= tensor.shape[d];
+  }
+  runs.runs = count / runs.run;
+  runs.first = at[std::size_t(tensor.split->axis)] * runs.run;
+  runs.stride = runs.run * tensor.split->degree;
+  runs.per_sequence = count * tensor.split->degree / micro_batch;
+  return runs;
+}
+
+PLIMSOLL_VECTORIZE void keep(const float* x, const std::uint32_t* words, std::uint32_t threshold,
+                             float scale, float* y, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = words[i] >= threshold ? x[i] * scale : 0.0f;
+}
+
+}  // namespace
+
+KernelPointer prepare_dropout(const KernelRequest& request) {
+  const DropoutParams params = request.params<DropoutParams>();
+  const BatchPlace place(request.context);
+  const GlobalRuns runs = global_runs(request.input(0), request.context.at, place.micro_batch);
+  const auto threshold = std::uint32_t(params.rate * 0x1p32);
+  const auto scale = float(1 / (1 - params.rate));
+  Scratch scratch(request);
+  const RowBlocks chunks{request.input_elements(0), 1, kChunk};
+  const Rows before(request.input(0), chunks, scratch), after(request.output(0), chunks, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition& position) {
+    std::array<std::uint32_t, kChunk> words;
+    const PhiloxKey key = philox_key(params.seed, position.step, params.site);
+    const std::int64_t begin =
+        place.first_sequence(position.micro_batch) * runs.per_sequence + runs.first;
+    for (std::int64_t run = 0; run < runs.runs; ++run) {
+      for (std::int64_t i = 0; i < runs.run; i += kChunk) {
+        const std::int64_t count = std::min(kChunk, runs.run - i), at = run * runs.run + i;
+        philox_words(key, position.layer, begin + run * runs.stride + i, count, words.data());
+        keep(before.read(in[0], at, count), words.data(), threshold, scale,
+             after.target(out[0], at), count);
+        after.store(out[0], at, count);
+      }
+    }
+  });
+}
+
+}  // namespace plimsoll

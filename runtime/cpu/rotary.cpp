@@ -1,0 +1,71 @@
+// Rotary position embeddings (Su et al. 2021, arXiv 2104.09864): element i and i + d/2 of a head
+// are turned by position * base^(-2i/d), the pairing of GPT-NeoX and of LLaMA in Hugging Face.
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/storage.h"
+#include "runtime/cpu/vectorize.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Cosines and sines by position: made when the kernel is prepared, 4 sequence * depth bytes that
+/// frameworks keep outside their tensors too.
+struct Turns {
+  std::int64_t half;
+  std::vector<float> cosine, sine;
+
+  Turns(const RotaryParams& params, std::int64_t depth, double direction) : half(depth / 2) {
+    for (std::int64_t position = 0; position < params.sequence; ++position) {
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double frequency = std::pow(params.base, -2.0 * double(i) / double(depth));
+        const double angle = double(position) * frequency;
+        cosine.push_back(float(std::cos(angle)));
+        sine.push_back(float(direction * std::sin(angle)));
+      }
+    }
+  }
+};
+
+/// x and y may be the same.
+PLIMSOLL_VECTORIZE void turn(const float* x, const float* cosine, const float* sine, float* y,
+                             std::int64_t half) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float first = x[i], second = x[i + half];
+    y[i] = first * cosine[i] - second * sine[i];
+    y[i + half] = second * cosine[i] + first * sine[i];
+  }
+}
+
+}  // namespace
+
+KernelPointer prepare_rotary(const KernelRequest& request) {
+  const auto& params = request.params<RotaryParams>();
+  const Shape& shape = request.input(0).shape;  // [n, parts, heads, d]
+  const double direction = request.op.kind == OpKind::rotary_backward ? -1 : 1;
+  const auto turns = std::make_shared<const Turns>(params, shape[3], direction);
+  const std::int64_t rows = shape[0], depth = shape[3], width = shape[1] * shape[2] * depth;
+  const std::int64_t turned = params.rotated * shape[2] * depth, sequence = params.sequence;
+  Scratch scratch(request);
+  const Rows before(request.input(0), {rows, width, 1}, scratch),
+      after(request.output(0), {rows, width, 1}, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t at = row % sequence * turns->half;
+      const float* x = before.read(in[0], row, 1);
+      float* y = after.target(out[0], row);
+      for (std::int64_t i = 0; i < turned; i += depth) {
+        turn(x + i, turns->cosine.data() + at, turns->sine.data() + at, y + i, turns->half);
+      }
+      if (x != y) std::memcpy(y + turned, x + turned, std::size_t(width - turned) * sizeof(float));
+      after.store(out[0], row, 1);
+    }
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,79 @@
+// Which instances of a model's blocks a stage has.
+#include "passes/stage_blocks.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+using Ranges = std::vector<std::pair<std::int64_t, std::int64_t>>;  // first, count
+using Layers = std::vector<std::int64_t>;
+
+const std::vector<BlockShape> kPlain = {
+    {BlockKind::embedding, 1}, {BlockKind::layer, 5}, {BlockKind::head, 1}};
+// Layers 0 to 3 are the trunk, 4 to 6 the branch.
+const std::vector<BlockShape> kBranched = {{BlockKind::embedding, 1},
+                                           {BlockKind::layer, 4},
+                                           {BlockKind::join, 1},
+                                           {BlockKind::layer, 3},
+                                           {BlockKind::head, 1}};
+
+Ranges ranges_of(const std::vector<BlockShape>& blocks, const Layers& layers, std::int64_t part) {
+  Ranges ranges;
+  for (const BlockRange& range : blocks_of_part(blocks, layers, part)) {
+    ranges.emplace_back(range.first, range.count);
+  }
+  return ranges;
+}
+
+TEST(StageBlocks, LayersAreDealtOutInOrder) {
+  EXPECT_EQ(ranges_of(kPlain, Layers{5}, 0), (Ranges{{0, 1}, {0, 5}, {0, 1}}));
+  EXPECT_EQ(ranges_of(kPlain, Layers{2, 3}, 0), (Ranges{{0, 1}, {0, 2}, {0, 0}}));
+  EXPECT_EQ(ranges_of(kPlain, Layers{2, 3}, 1), (Ranges{{0, 0}, {2, 3}, {0, 1}}));
+}
+
+TEST(StageBlocks, LayersOfTrunkAndBranchAreNumberedThrough) {
+  // The border between stages within the trunk, at the join, and within the branch.
+  EXPECT_EQ(ranges_of(kBranched, Layers{3, 4}, 0),
+            (Ranges{{0, 1}, {0, 3}, {0, 0}, {0, 0}, {0, 0}}));
+  EXPECT_EQ(ranges_of(kBranched, Layers{3, 4}, 1),
+            (Ranges{{0, 0}, {3, 1}, {0, 1}, {0, 3}, {0, 1}}));
+  EXPECT_EQ(ranges_of(kBranched, Layers{4, 3}, 0),
+            (Ranges{{0, 1}, {0, 4}, {0, 0}, {0, 0}, {0, 0}}));
+  EXPECT_EQ(ranges_of(kBranched, Layers{4, 3}, 1),
+            (Ranges{{0, 0}, {4, 0}, {0, 1}, {0, 3}, {0, 1}}));
+  EXPECT_EQ(ranges_of(kBranched, Layers{5, 1, 1}, 0),
+            (Ranges{{0, 1}, {0, 4}, {0, 1}, {0, 1}, {0, 0}}));
+  EXPECT_EQ(ranges_of(kBranched, Layers{5, 1, 1}, 1),
+            (Ranges{{0, 0}, {4, 0}, {0, 0}, {1, 1}, {0, 0}}));
+}
+
+TEST(StageBlocks, VariantsHaveNoInstances) {
+  std::vector<BlockShape> blocks = kPlain;
+  blocks.push_back({BlockKind::layer, 5, true});
+  EXPECT_EQ(ranges_of(blocks, Layers{2, 3}, 1), (Ranges{{0, 0}, {2, 3}, {0, 1}, {0, 0}}));
+}
+
+TEST(StageBlocks, EveryInstanceIsOnOnePart) {
+  for (const Layers& layers :
+       {Layers{7}, Layers{1, 6}, Layers{2, 2, 3}, Layers{1, 1, 1, 1, 1, 1, 1}}) {
+    std::vector<std::int64_t> next(kBranched.size());
+    for (std::size_t part = 0; part < layers.size(); ++part) {
+      const auto ranges = blocks_of_part(kBranched, layers, std::int64_t(part));
+      for (std::size_t b = 0; b < ranges.size(); ++b) {
+        if (ranges[b].count == 0) continue;
+        EXPECT_EQ(ranges[b].first, next[b]);
+        if (kBranched[b].kind == BlockKind::layer) {
+          EXPECT_EQ(ranges[b].number, ranges[b].first + (b == 3 ? 4 : 0));
+        }
+        next[b] += ranges[b].count;
+      }
+    }
+    for (std::size_t b = 0; b < next.size(); ++b) EXPECT_EQ(next[b], kBranched[b].count);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,168 @@
+// Training every family of models, with dropout and without, under splits of every kind: bytes as
+// predicted, and the model that one rank trains.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "passes/pipeline.h"
+#include "runtime/backend.h"
+#include "runtime/train.h"
+#include "tests/runtime/hand_built.h"
+#include "tests/runtime/nano.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kSteps = 4;
+
+Job family_job(const std::string& name, double dropout) {
+  Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" / (name + ".json"));
+  job.dropout = dropout;
+  return job;
+}
+
+TrainResult train_job(const std::vector<Program>& programs, const Job& job) {
+  TrainOptions options;
+  options.steps = kSteps;
+  options.warm_up_steps = 0;
+  options.keep_gradients = true;
+  return train_nano(programs, options, job);
+}
+
+void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured) {
+  const Grid& grid = programs[0].grid;
+  for (const RankMemory& counted : measured.timeline.memory) {
+    const auto stage = std::size_t(grid.coordinates(counted.rank)[std::size_t(Axis::pp)]);
+    const MemoryPeak predicted = memory_peak(programs[stage]);
+    EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
+    EXPECT_EQ(counted.by_role, predicted.by_role) << "rank " << counted.rank;
+    EXPECT_EQ(counted.arena, programs[stage].arena_bytes) << "rank " << counted.rank;
+  }
+}
+
+void expect_same_training(const std::vector<Program>& serial, const TrainResult& expected,
+                          const std::vector<Program>& programs, const TrainResult& found) {
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    const double loss = expected.measured.losses[step];
+    const double norm = expected.measured.gradient_norms[step];
+    EXPECT_GT(loss, 0);
+    EXPECT_GT(norm, 0);
+    EXPECT_NEAR(found.measured.losses[step], loss, 1e-4 * loss) << step;
+    EXPECT_NEAR(found.measured.gradient_norms[step], norm, 1e-4 * norm) << step;
+  }
+  const WholeTensors one = put_together(serial, expected.gradients, true, 0);
+  const WholeTensors many = put_together(programs, found.gradients, true, 1e-4);
+  EXPECT_EQ(one.size(), many.size());
+  for (const auto& [name, gradient] : one) {
+    ASSERT_TRUE(many.contains(name)) << name.first << " of layer " << name.second;
+    EXPECT_LE(relative_distance(many.at(name), gradient), 1e-4)
+        << name.first << " of layer " << name.second;
+  }
+}
+
+struct Split {
+  const char* fields;
+  std::int64_t micro_batches;
+  Recompute recompute = Recompute::none;
+};
+
+#ifdef PLIMSOLL_SANITIZED
+const std::vector<Split> kSplits = {{"mp=2,pp=2", 2, Recompute::selective}};
+#else
+const std::vector<Split> kSplits = {
+    {"", 4},
+    {"", 2, Recompute::full},
+    {"mp=2", 1, Recompute::selective},
+    {"pp=2", 4},
+    {"pp=3,layer_split=1+2+1", 2, Recompute::full},
+    {"dp=2", 2},
+    {"sharding_degree=2,sharding_stage=1", 4, Recompute::selective},
+    {"mp=2,pp=2,dp=2", 2, Recompute::full},
+};
+#endif
+
+class Families : public testing::TestWithParam<std::tuple<std::string, double>> {};
+INSTANTIATE_TEST_SUITE_P(Nano, Families,
+                         testing::Combine(testing::Values("gpt-nano", "llama-nano", "bert-nano",
+                                                          "ernie-nano"),
+                                          testing::Values(0.0, 0.1)),
+                         [](const auto& info) {
+                           const std::string family = std::get<0>(info.param);
+                           return family.substr(0, family.find('-')) +
+                                  (std::get<1>(info.param) > 0 ? "_dropout" : "");
+                         });
+
+TEST_P(Families, TrainTheSerialModelInThePredictedBytes) {
+  const auto& [name, dropout] = GetParam();
+  const Job job = family_job(name, dropout);
+  const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
+  const TrainResult expected = train_job(serial, job);
+  for (const Split& split : kSplits) {
+    Strategy strategy = nano_strategy(split.fields, split.micro_batches, split.recompute);
+    if (!strategy.layer_split.empty()) {  // the rest of the layers on the last stage
+      strategy.layer_split.back() += total_layers(job) - 4;
+    }
+    SCOPED_TRACE(strategy_summary(strategy));
+    const auto programs = nano_programs(strategy, job);
+    const TrainResult found = train_job(programs, job);
+    expect_predicted_bytes(programs, found.measured);
+    expect_same_training(serial, expected, programs, found);
+  }
+}
+
+TEST_P(Families, Learn) {
+  const auto& [name, dropout] = GetParam();
+  const Job job = family_job(name, dropout);
+  TrainOptions options;
+  options.steps = 25;
+  options.warm_up_steps = 0;
+  const auto programs = nano_programs(nano_strategy("", 1, Recompute::none), job);
+  const std::vector<double> losses = train_nano(programs, options, job).measured.losses;
+  EXPECT_NEAR(losses.front(), std::log(double(job.vocab)), 0.5);
+  EXPECT_LT(losses.back(), losses.front() - 0.5);
+}
+
+// Dropout draws again in every step, and differs between seeds; without it neither matters.
+TEST(Dropout, ChangesTheLoss) {
+  const auto first_loss = [](double rate, std::int64_t seed) {
+    Job job = family_job("gpt-nano", rate);
+    job.seed = seed;
+    job.optimizer.learning_rate = 0;
+    const auto programs = nano_programs(nano_strategy("", 1, Recompute::none), job);
+    return train_job(programs, job).measured.losses;
+  };
+  const auto without = first_loss(0, 1), with = first_loss(0.5, 1);
+  EXPECT_NE(without[0], with[0]);
+  EXPECT_GT(with[0], 0);
+}
+
+// Ernie's stages may end in the trunk, at the join and in the branch.
+TEST(Ernie, EveryBorderBetweenTwoStagesTrainsTheSameModel) {
+  const Job job = family_job("ernie-nano", 0.1);
+  const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
+  const TrainResult expected = train_job(serial, job);
+  for (std::int64_t first = 1; first < total_layers(job); ++first) {
+    Strategy strategy = nano_strategy("pp=2", 4, Recompute::none);
+    strategy.layer_split = {first, total_layers(job) - first};
+    SCOPED_TRACE(strategy_summary(strategy));
+    const auto programs = nano_programs(strategy, job);
+    const TrainResult found = train_job(programs, job);
+    expect_predicted_bytes(programs, found.measured);
+    expect_same_training(serial, expected, programs, found);
+  }
+}
+
+TEST(Llama, OtherHeadsAndBiasesTrainTheSameModel) {
+  Job job = family_job("llama-nano", 0);
+  job.qkv_bias = true;
+  for (const std::int64_t kv_heads : {4, 2}) {
+    job.kv_heads = kv_heads;
+    const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
+    const auto programs = nano_programs(nano_strategy("mp=2,pp=2", 2, Recompute::none), job);
+    expect_same_training(serial, train_job(serial, job), programs, train_job(programs, job));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
