@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "calibrate/bench_operands.h"
+#include "graph/op_types.h"
 
 namespace plimsoll {
 namespace {
@@ -208,6 +209,22 @@ bool works_in_frame(OpKind kind) {
   }
 }
 
+/// Gives the values of an op another type.
+BenchCase in_type(BenchCase made, DType dtype) {
+  std::vector<bool> stays(made.tensors.size());
+  for (std::size_t i = 0; i < made.op.inputs.size(); ++i) {
+    if (input_is_f32(made.op, i)) stays[made.op.inputs[i].index()] = true;
+  }
+  for (std::size_t i = 0; i < made.op.outputs.size(); ++i) {
+    if (output_is_f32(made.op, i)) stays[made.op.outputs[i].index()] = true;
+  }
+  for (std::size_t i = 0; i < made.tensors.size(); ++i) {
+    Tensor& tensor = made.tensors[i];
+    if (tensor.dtype == DType::f32 && !stays[i]) tensor.dtype = dtype;
+  }
+  return made;
+}
+
 /// n: tokens, rows, matrices or elements, whatever the kind is made of.
 BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
   BenchCase result;
@@ -250,9 +267,28 @@ BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
   return result;
 }
 
+bool runs_on_16_bits(OpKind kind) {
+  switch (kind) {
+    case OpKind::load_tokens:
+    case OpKind::load_targets:
+    case OpKind::logits_max:
+    case OpKind::logits_sum_exp:
+    case OpKind::token_loss:
+    case OpKind::cross_entropy_backward:
+    case OpKind::begin_step:
+    case OpKind::fill:
+    case OpKind::squared_norm:
+    case OpKind::clip_factor:
+    case OpKind::adamw:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
-std::vector<OpKind> memory_bound_kinds() {
+std::vector<OpKind> memory_bound_kinds(DType dtype) {
   constexpr OpKind kOfOtherFrameworks[] = {
       OpKind::bias_gelu,         OpKind::bias_gelu_backward,
       OpKind::bias_residual_add, OpKind::cast,
@@ -265,22 +301,23 @@ std::vector<OpKind> memory_bound_kinds() {
         std::end(kOfOtherFrameworks)) {
       continue;
     }
-    if (row(kind).op_class == OpClass::memory_bound) kinds.push_back(kind);
+    if (row(kind).op_class != OpClass::memory_bound) continue;
+    if (dtype == DType::f32 || runs_on_16_bits(kind)) kinds.push_back(kind);
   }
   return kinds;
 }
 
-BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row) {
+BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row, DType dtype) {
   // Bytes grow linearly with n: two cases give constant and slope. Sequences must come out whole.
-  const BenchCase one = sized_case(kind, kSequence, row);
-  const BenchCase two = sized_case(kind, 2 * kSequence, row);
+  const BenchCase one = in_type(sized_case(kind, kSequence, row), dtype);
+  const BenchCase two = in_type(sized_case(kind, 2 * kSequence, row), dtype);
   const std::int64_t at_one = bytes_moved(one.op, one.tensors).count();
   const std::int64_t slope = bytes_moved(two.op, two.tensors).count() - at_one;
   if (slope == 0) return one;  // begin_step, clip_factor
   const double wanted = double(kSequence) * (1 + double(moved.count() - at_one) / double(slope));
   auto n = std::max(std::int64_t{1}, std::int64_t(wanted + 0.5));
   if (n > kSequence && !has_rows(kind)) n -= n % kSequence;
-  return sized_case(kind, n, row);
+  return in_type(sized_case(kind, n, row), dtype);
 }
 
 BenchCase matmul_case(const MatmulShape& shape, const MatmulPoint& form) {
@@ -307,7 +344,7 @@ BenchCase matmul_case(const MatmulShape& shape, const MatmulPoint& form) {
   output(result, matrix(shape.m, shape.n, false));
   // y = x w and dx = dy w^T: the activation is fresh. dw = x^T dy: x was saved, dy is fresh.
   result.fresh = {form.transpose_a ? std::size_t{1} : std::size_t{0}};
-  return result;
+  return in_type(std::move(result), form.dtype);
 }
 
 }  // namespace plimsoll

@@ -31,10 +31,12 @@ struct BenchCase {
 /// shape.batch times (m x k)(k x n), stored and accumulated as `form` says.
 BenchCase matmul_case(const MatmulShape& shape, const MatmulPoint& form);
 
-/// A memory-bound op that moves about `moved` bytes, on rows of length `row` where it has rows.
-BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row);
+/// A memory-bound op that moves about `moved` bytes, on rows of length `row` where it has rows, on
+/// values of type `dtype` (what is f32 by rule stays).
+BenchCase memory_case(OpKind kind, Bytes moved, std::int64_t row, DType dtype = DType::f32);
 
-/// Kinds whose cost is by bytes moved, in order of OpKind.
-std::vector<OpKind> memory_bound_kinds();
+/// Kinds whose cost is by bytes moved, in order of OpKind. Of 16-bit types those that mixed
+/// precision runs on them: not the loss, nor what happens once per step.
+std::vector<OpKind> memory_bound_kinds(DType dtype = DType::f32);
 
 }  // namespace plimsoll

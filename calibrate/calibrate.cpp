@@ -9,6 +9,7 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -61,6 +62,12 @@ class Session {
     auto collectives = collective_sweep(request_.size);
     auto memory = memory_sweep(request_.size);
     auto matmuls = matmul_sweep(request_.size);
+    if (request_.precision != DType::f32) {
+      std::ranges::copy(memory_sweep(request_.size, request_.precision),
+                        std::back_inserter(memory));
+      std::ranges::copy(matmul_sweep(request_.size, request_.precision),
+                        std::back_inserter(matmuls));
+    }
     total_ = 1 + 2 * (collectives.size() + memory.size() + matmuls.size());
 
     const DispatchCost dispatch = measure_dispatch(quick() ? kLeast : 25);
@@ -110,7 +117,7 @@ class Session {
                                often ? 4 * kLeast : kLeast);
   }
   void time(OpPoint& point, OpBench& bench) const {
-    const BenchCase bench_case = memory_case(point.kind, point.moved, point.row);
+    const BenchCase bench_case = memory_case(point.kind, point.moved, point.row, point.dtype);
     point.moved = bytes_moved(bench_case.op, bench_case.tensors);
     point.row = bench_case.row;
     point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
@@ -123,7 +130,7 @@ class Session {
   /// Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.
   static void drop_repeated(std::vector<OpPoint>& points) {
     const auto same = [](const OpPoint& a, const OpPoint& b) {
-      return a.kind == b.kind && a.moved == b.moved && a.row == b.row;
+      return a.kind == b.kind && a.dtype == b.dtype && a.moved == b.moved && a.row == b.row;
     };
     points.erase(std::unique(points.begin(), points.end(), same), points.end());
   }
@@ -192,7 +199,8 @@ class Session {
   static OpPoint largest_add(const std::vector<OpPoint>& points) {
     OpPoint largest;
     for (const OpPoint& point : points) {
-      if (point.kind == OpKind::add && point.moved > largest.moved) largest = point;
+      const bool counts = point.kind == OpKind::add && point.dtype == DType::f32;
+      if (counts && point.moved > largest.moved) largest = point;
     }
     return largest;
   }
@@ -246,9 +254,12 @@ Cluster Session::cluster_of(const Calibration& calibration) const {
   if (pages <= 0 || page <= 0) throw EnvironmentError("cannot find out the memory of this machine");
   cluster.device.memory = Bytes(std::int64_t{pages} * page / cores_);
 
-  const double peak = best(calibration.matmuls, [](const MatmulPoint& point) {
-    return (flops_of(point.shape) / point.time.median).value();
-  });
+  const auto peak_of = [&](DType dtype) {
+    return best(calibration.matmuls, [&](const MatmulPoint& point) {
+      return point.dtype == dtype ? (flops_of(point.shape) / point.time.median).value() : 0;
+    });
+  };
+  const double peak = peak_of(DType::f32);
   const OpPoint largest_add = Session::largest_add(calibration.ops);
   CollectivePoint smallest, largest;
   for (const CollectivePoint& point : calibration.collectives) {
@@ -262,12 +273,18 @@ Cluster Session::cluster_of(const Calibration& calibration) const {
   const auto rate = [](Bytes bytes, const Sample& time) {
     return parse_bytes_per_second(to_text(bytes / time.median));
   };
-  cluster.device.peak_fp32 = parse_flops_per_second(to_text(FlopsPerSecond(peak)));
+  const auto flops_rate = [](double value) {
+    return parse_flops_per_second(to_text(FlopsPerSecond(value)));
+  };
+  cluster.device.peak_fp32 = flops_rate(peak);
+  if (request_.precision == DType::bf16)
+    cluster.device.peak_bf16 = flops_rate(peak_of(DType::bf16));
+  if (request_.precision == DType::f16) cluster.device.peak_fp16 = flops_rate(peak_of(DType::f16));
   cluster.device.memory_bandwidth = rate(largest_add.moved, largest_add.time);
   cluster.levels = {{"shared memory", 0, rate(largest.payload, largest.time),
                      parse_seconds(to_text(smallest.time.median))}};
   cluster.source = fmt::format(
-      "measured on {} by planner calibrate, {} cores busy: peak fp32 is the best matmul rate, "
+      "measured on {} by planner calibrate, {} cores busy: peaks are the best matmul rates, "
       "memory bandwidth that of an add of {}, the level a send between two ranks of {} "
       "(bandwidth) and {} (latency); memory is the machine's divided by its cores",
       calibration.date, cores_, to_text(largest_add.moved), to_text(largest.payload),

@@ -14,6 +14,8 @@ namespace plimsoll {
 struct CalibrationRequest {
   std::string backend = "cpu";
   SweepSize size = SweepSize::full;
+  /// bf16 or f16: matmuls and the ops of layers are measured in this type too, within the budget.
+  DType precision = DType::f32;
   /// Time to spend. The sweep is measured in order of importance spread over its range; what does
   /// not fit is left out and counted. What remains goes into a second pass, first to points that
   /// were unsteady or slower than the others make one expect: a point's two samples lie far apart

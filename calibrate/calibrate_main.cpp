@@ -17,9 +17,17 @@ namespace {
 struct Arguments {
   std::string backend = "cpu";
   std::string output, cluster_output;
+  std::string precision = "fp32";
   double budget = 50;
   bool quick = false, json = false;
 };
+
+DType precision_from(const std::string& text) {
+  if (text == "fp32") return DType::f32;
+  if (text == "bf16") return DType::bf16;
+  if (text == "fp16") return DType::f16;
+  throw UsageError(fmt::format("--precision {}: known are fp32, bf16, fp16", text));
+}
 
 void run(const Arguments& arguments) {
   if (arguments.backend != "cpu") {
@@ -31,6 +39,7 @@ void run(const Arguments& arguments) {
   request.backend = arguments.backend;
   request.size = arguments.quick ? SweepSize::quick : SweepSize::full;
   request.budget = Seconds(arguments.budget);
+  request.precision = precision_from(arguments.precision);
   const bool terminal = isatty(STDERR_FILENO) != 0;
   request.progress = [&](const std::string& what, std::size_t done, std::size_t of) {
     if (terminal) {
@@ -58,6 +67,9 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--budget", arguments.budget, "seconds to spend at most, roughly")
       ->capture_default_str()
       ->check([](const std::string& text) { return refuse_number(text, 0.001, 1e5); });
+  app.add_option("--precision", arguments.precision,
+                 "fp32, or bf16 or fp16: what jobs of that precision run, beside fp32")
+      ->capture_default_str();
   app.add_flag("--quick", arguments.quick, "few points, for tests: no basis for predictions");
   app.add_flag("--json", arguments.json, "print the calibration as JSON");
   app.allow_extras();  // refused by refuse_leftovers, which can name the nearest

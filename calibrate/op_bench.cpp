@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "models/framework.h"
+#include "runtime/half.h"
 
 namespace plimsoll {
 namespace {
@@ -59,8 +60,8 @@ void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at) {
   }
   while (left > 0) {
     const std::int64_t part = std::min(left, std::int64_t(values.size()));
-    std::memcpy(at, values.data(), std::size_t(part) * sizeof(float));
-    at += part * std::int64_t(sizeof(float));
+    from_f32(tensor.dtype, values.data(), at, part);
+    at += part * element_bytes(tensor.dtype);
     left -= part;
   }
 }

@@ -53,7 +53,7 @@ Flops flops_of(const MatmulShape& shape) {
   return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
 }
 
-std::vector<MatmulPoint> matmul_sweep(SweepSize size) {
+std::vector<MatmulPoint> matmul_sweep(SweepSize size, DType dtype) {
   const bool quick = size == SweepSize::quick;
   const Sizes tokens = quick ? Sizes{32, 128} : Sizes{32, 128, 256, 512, 2048};
   const Sizes hidden = quick ? Sizes{64} : Sizes{64, 128, 256, 512, 1024, 2048};
@@ -75,15 +75,16 @@ std::vector<MatmulPoint> matmul_sweep(SweepSize size) {
       }
     }
   }
+  for (MatmulPoint& point : points) point.dtype = dtype;
   return points;
 }
 
-std::vector<OpPoint> memory_sweep(SweepSize size) {
+std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype) {
   const bool quick = size == SweepSize::quick;
   const Sizes sizes =
       quick ? Sizes{16 * kKiB, kMiB} : Sizes{16 * kKiB, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
   std::vector<OpPoint> points;
-  for (OpKind kind : memory_bound_kinds()) {
+  for (OpKind kind : memory_bound_kinds(dtype)) {
     const bool softmax = kind == OpKind::softmax || kind == OpKind::softmax_backward;
     Sizes rows = {0};
     // Rows of 1024 floats meet in the same sets of a cache; their neighbours do not.
@@ -98,6 +99,7 @@ std::vector<OpPoint> memory_sweep(SweepSize size) {
       for (std::int64_t bytes : all_sizes) {
         OpPoint point;
         point.kind = kind;
+        point.dtype = dtype;
         point.moved = Bytes(bytes);
         point.row = row;
         points.push_back(point);

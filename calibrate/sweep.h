@@ -17,10 +17,10 @@ enum class SweepSize : std::uint8_t {
 /// Points to be timed: all but their `time` is set. Weights: hidden sizes h with h, 3h, 4h and 256
 /// outputs, forward (with bias; the output layer without), input gradients and weight gradients.
 /// Attention: the six products over heads.
-std::vector<MatmulPoint> matmul_sweep(SweepSize size);
+std::vector<MatmulPoint> matmul_sweep(SweepSize size, DType dtype = DType::f32);
 
 /// Kinds, bytes and rows of memory-bound ops.
-std::vector<OpPoint> memory_sweep(SweepSize size);
+std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype = DType::f32);
 
 /// Collectives among 2 and 4 ranks, and 8 and 16 where there are as many cores; and sends.
 std::vector<CollectivePoint> collective_sweep(SweepSize size);

@@ -1,5 +1,7 @@
 #include "graph/graph.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "graph/names.h"
 
@@ -18,6 +20,14 @@ std::int64_t parameter_count(const Graph& graph) {
     count += elements(tensor.shape) * graph.at(*tensor.block).count;
   }
   return count;
+}
+
+bool is_parameter_value(const Graph& graph, TensorId id) {
+  if (graph.at(id).role == TensorRole::parameter) return true;
+  return std::any_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
+    return op.kind == OpKind::cast && op.outputs[0] == id &&
+           graph.at(op.inputs[0]).role == TensorRole::parameter;
+  });
 }
 
 void remove_unused_tensors(Graph& graph) {

@@ -54,6 +54,8 @@ std::int64_t parameter_count(const Graph& graph);
 /// Drops tensors that no op, border or parameter link names, and renumbers the rest in order.
 /// Parameters, scalars and arenas stay.
 void remove_unused_tensors(Graph& graph);
+/// Whether a value is a parameter, or a cast of one.
+bool is_parameter_value(const Graph& graph, TensorId id);
 
 std::string_view to_text(BlockKind kind);
 std::optional<BlockKind> block_kind_from(std::string_view text);

@@ -110,8 +110,14 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {squared_norm, memory_bound, 1, 1, 1, 1, kFlat, -1, 0, check_squared_norm},
     {clip_factor, memory_bound, 2, 2, 1, 1, kClip, -1, 0, check_clip},
     {cast_parameters, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_cast},
-    {adamw, memory_bound, 5, 5, 3, 3, kAdam, -1, 0, check_adamw},
+    {adamw, memory_bound, 5, 5, 3, 4, kAdam, -1, 0, check_adamw},
 }};
+
+/// By an update of masters: as many as there are of its state.
+Bytes parameters_written(const Op& op, Tensors tensors) {
+  if (int(op.outputs.size()) == row(op.kind).least_outputs) return Bytes(0);
+  return elements(in(op, tensors, 2).shape) * bytes_of(tensors[op.outputs.back().index()].dtype);
+}
 
 std::int64_t total_bytes(const std::vector<TensorId>& ids, Tensors tensors) {
   std::int64_t total = 0;
@@ -139,6 +145,8 @@ int in_place(const Op& op, Tensors tensors) {
   const bool whole = elements_of(in(op, tensors, 0)) == elements_of(out(op, tensors, 0));
   return whole ? storage : -1;
 }
+
+bool may_write_parameters(OpKind kind) { return kind == OpKind::adamw; }
 
 bool accumulates(const Op& op, std::size_t i) {
   if (const auto* params = std::get_if<MatmulParams>(&op.params)) return params->accumulate;
@@ -199,7 +207,7 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
     }
     case OpKind::adamw:  // parameters, m and v read and written, gradients read: owned elements
                          // only
-      return 7 * bytes_of(in(op, tensors, 2));
+      return 7 * bytes_of(in(op, tensors, 2)) + parameters_written(op, tensors);
     case OpKind::cast_parameters: {
       const Tensor& masters = in(op, tensors, 0);
       return bytes_of(masters) + elements(masters.shape) * bytes_of(out(op, tensors, 0).dtype);

@@ -51,6 +51,8 @@ int in_place(const Op& op, std::span<const Tensor> tensors);
 Flops flops(const Op& op, std::span<const Tensor> tensors);
 /// Bytes read plus bytes written by one execution (payload bytes for communication).
 Bytes bytes_moved(const Op& op, std::span<const Tensor> tensors);
+/// Updates: of masters they may write the parameters in their own type too, as one more output.
+bool may_write_parameters(OpKind kind);
 /// True when output `i` adds to its old contents (matmul: by its parameter; others: by the table).
 bool accumulates(const Op& op, std::size_t i);
 /// The type an op computes in, which decides its peak rate: that of its first floating-point input

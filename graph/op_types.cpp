@@ -59,6 +59,7 @@ unsigned f32_outputs(OpKind kind) {
 bool input_is_f32(const Op& op, std::size_t i) { return (f32_inputs(op) >> i & 1u) != 0; }
 
 bool output_is_f32(const Op& op, std::size_t i) {
+  if (may_write_parameters(op.kind) && int(i) >= row(op.kind).least_outputs) return false;
   return (f32_outputs(op.kind) >> i & 1u) != 0 || accumulates(op, i);
 }
 

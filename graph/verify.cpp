@@ -31,6 +31,10 @@ Verdict check_op(const Op& op, std::span<const Tensor> tensors) {
         return Verdict::no(fmt::format("names tensor %{}", id.index()));
     }
   }
+  if (may_write_parameters(op.kind) && outputs > expected.least_outputs &&
+      tensors[op.inputs[0].index()].role != TensorRole::master_parameter) {
+    return Verdict::no("writes parameters beside what are no masters");
+  }
   return expected.check(op, tensors);
 }
 

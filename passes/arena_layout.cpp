@@ -95,7 +95,9 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
                            std::int64_t stage, std::int64_t alignment) {
   const Strategy& strategy = context.strategy;
   ArenaLayout layout;
-  layout.parameter_type = context.job.precision;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role == TensorRole::parameter) layout.parameter_type = tensor.dtype;
+  }
   add_instances(graph, context, stage, layout);
   const std::optional<TensorId> tied = tied_owner(graph);
   std::vector<std::int64_t> ends;  // of each segment, padding included

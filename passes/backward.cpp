@@ -15,6 +15,11 @@ class BlockBackward {
       : graph_(graph), block_(block), out_(out) {}
 
   void run(const std::vector<Op>& forward) {
+    for (const Op& op : forward) {
+      const bool casts = op.kind == OpKind::cast;
+      if (casts && graph_.at(op.inputs[0]).role == TensorRole::parameter)
+        cast_of_.emplace(op.outputs[0], op.inputs[0]);
+    }
     Block& definition = graph_.at(block_);
     if (definition.output) {
       definition.output_gradient = gradient_like(*definition.output);
@@ -35,8 +40,16 @@ class BlockBackward {
     return graph_.add(std::move(tensor));
   }
 
-  /// The persistent gradient of a parameter; accumulates over micro-batches.
-  TensorId parameter_gradient(TensorId parameter) {
+  /// The parameter whose cast a value is, or the value itself.
+  TensorId uncast(TensorId value) const {
+    const auto found = cast_of_.find(value);
+    return found == cast_of_.end() ? value : found->second;
+  }
+
+  /// The persistent gradient of a parameter, or of the one whose cast this is; accumulates over
+  /// micro-batches.
+  TensorId parameter_gradient(TensorId value) {
+    const TensorId parameter = uncast(value);
     const auto [found, fresh] = parameter_gradients_.try_emplace(parameter, parameter);
     if (fresh) {
       Tensor tensor = graph_.at(parameter);
@@ -88,7 +101,7 @@ class BlockBackward {
     MatmulParams of_a = std::get<MatmulParams>(op.params), of_b = of_a;
     INVARIANT(!of_a.transpose_a, "forward matmuls do not transpose their first operand");
     const TensorId a = op.inputs[0], b = op.inputs[1];
-    const bool weight = graph_.at(b).role == TensorRole::parameter;
+    const bool weight = graph_.at(uncast(b)).role == TensorRole::parameter;
     if (op.inputs.size() == 3)
       emit(OpKind::bias_gradient, {dc}, {parameter_gradient(op.inputs[2])});
     // c = a b: db = a^T dc, da = dc b^T.   c = a b^T: db = dc^T a, da = dc b.
@@ -279,6 +292,7 @@ class BlockBackward {
   std::vector<Op>& out_;
   std::map<TensorId, std::vector<TensorId>> contributions_;
   std::map<TensorId, TensorId> parameter_gradients_;
+  std::map<TensorId, TensorId> cast_of_;  // parameter, by copy in the type that is computed in
   std::map<std::string, std::size_t> names_;
 };
 

@@ -1,5 +1,6 @@
 #include <map>
 
+#include "graph/op_types.h"
 #include "passes/passes.h"
 
 namespace plimsoll {
@@ -12,14 +13,49 @@ bool needs_f32(OpKind kind) {
   return kind == OpKind::logits_max || kind == OpKind::logits_sum_exp || kind == OpKind::token_loss;
 }
 
-/// Statistics over a row or the batch stay f32 whatever the values are.
-bool gives_f32(const Op& op, std::size_t output) {
-  if (op.kind == OpKind::layer_norm || op.kind == OpKind::rms_norm ||
-      op.kind == OpKind::flash_attention) {
-    return output > 0;
+/// Gives forward ops operands of the type they compute in, by casts before them: one for each
+/// tensor and block.
+class CastInserter {
+ public:
+  CastInserter(Graph& graph, DType type) : graph_(graph), type_(type) {}
+
+  void run() {
+    for (Op& op : graph_.ops) {
+      for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+        const Tensor& operand = graph_.at(op.inputs[i]);
+        const bool parameter = operand.role == TensorRole::parameter;
+        if (needs_f32(op.kind) ? operand.dtype == type_ : parameter && !input_is_f32(op, i))
+          op.inputs[i] = cast(op.inputs[i], needs_f32(op.kind) ? DType::f32 : type_, op);
+      }
+      ops_.push_back(std::move(op));
+    }
+    graph_.ops = std::move(ops_);
   }
-  return needs_f32(op.kind);
-}
+
+ private:
+  TensorId cast(TensorId from, DType type, const Op& reader) {
+    const auto [found, fresh] = casts_.try_emplace({from, reader.block}, from);
+    if (!fresh) return found->second;
+    Tensor copy;
+    copy.name = graph_.at(from).name + "." + std::string(to_text(type));
+    copy.dtype = type;
+    copy.shape = graph_.at(from).shape;
+    copy.block = reader.block;
+    Op cast;
+    cast.kind = OpKind::cast;
+    cast.phase = reader.phase;
+    cast.block = reader.block;
+    cast.inputs = {from};
+    cast.outputs = {found->second = graph_.add(std::move(copy))};
+    ops_.push_back(std::move(cast));
+    return found->second;
+  }
+
+  Graph& graph_;
+  DType type_;
+  std::map<std::pair<TensorId, std::optional<BlockId>>, TensorId> casts_;
+  std::vector<Op> ops_;
+};
 
 }  // namespace
 
@@ -31,37 +67,16 @@ bool mixed_precision(Graph& graph, const PassContext& context) {
     const bool reduces = op.kind == OpKind::reduce_from_group;
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
       // A reduction has the type of what it reduces.
-      stays[op.outputs[i].index()] = reduces ? bool(stays[op.inputs[0].index()]) : gives_f32(op, i);
+      stays[op.outputs[i].index()] =
+          reduces ? bool(stays[op.inputs[0].index()]) : output_is_f32(op, i);
     }
   }
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     Tensor& tensor = graph.tensors[i];
-    if (tensor.dtype != DType::f32 || tensor.role == TensorRole::scalar || stays[i]) continue;
-    tensor.dtype = type;
+    const bool value = tensor.role != TensorRole::scalar && tensor.role != TensorRole::parameter;
+    if (value && tensor.dtype == DType::f32 && !stays[i]) tensor.dtype = type;
   }
-  std::map<TensorId, TensorId> casts;
-  std::vector<Op> ops;
-  for (Op& op : graph.ops) {
-    for (TensorId& id : op.inputs) {
-      if (!needs_f32(op.kind) || graph.at(id).dtype != type) continue;
-      const auto [found, fresh] = casts.try_emplace(id, id);
-      if (fresh) {
-        Tensor wide = graph.at(id);
-        wide.name += ".f32";
-        wide.dtype = DType::f32;
-        Op cast;
-        cast.kind = OpKind::cast;
-        cast.phase = op.phase;
-        cast.block = op.block;
-        cast.inputs = {id};
-        cast.outputs = {found->second = graph.add(std::move(wide))};
-        ops.push_back(std::move(cast));
-      }
-      id = found->second;
-    }
-    ops.push_back(std::move(op));
-  }
-  graph.ops = std::move(ops);
+  CastInserter(graph, type).run();
   return true;
 }
 

@@ -15,12 +15,10 @@ std::int64_t local_parameters(const Graph& graph) {
   return count;
 }
 
-TensorId add_arena(Graph& graph, const std::string& name, TensorRole role, std::int64_t elements,
-                   DType dtype = DType::f32) {
+TensorId add_arena(Graph& graph, const std::string& name, TensorRole role, std::int64_t elements) {
   Tensor tensor;
   tensor.name = name;
   tensor.role = role;
-  tensor.dtype = dtype;
   tensor.shape = {elements};
   tensor.arena = true;
   return graph.add(std::move(tensor));
@@ -51,13 +49,7 @@ bool optimizer_step(Graph& graph, const PassContext& context) {
   const std::int64_t count = local_parameters(graph);
   if (count == 0) return false;
   const TensorId scalars = find_scalars(graph);
-  const DType type = context.job.precision;
-  const TensorId parameters = add_arena(graph, "parameters", TensorRole::parameter, count, type);
-  // Mixed precision: f32 masters are updated, and the parameters are a copy of them.
-  const bool mixed = type != DType::f32;
-  const TensorId updated =
-      mixed ? add_arena(graph, "master_parameters", TensorRole::master_parameter, count)
-            : parameters;
+  const TensorId parameters = add_arena(graph, "parameters", TensorRole::parameter, count);
   const TensorId gradients = add_arena(graph, "gradients", TensorRole::gradient, count);
   const TensorId first = add_arena(graph, "first_moment", TensorRole::optimizer_state, count);
   const TensorId second = add_arena(graph, "second_moment", TensorRole::optimizer_state, count);
@@ -84,11 +76,10 @@ bool optimizer_step(Graph& graph, const PassContext& context) {
   }
   graph.ops.push_back(
       step_op(OpKind::clip_factor, {whole, scalars}, {scalars}, ClipParams{context.job.clip_norm}));
-  graph.ops.push_back(step_op(OpKind::adamw, {updated, gradients, first, second, scalars},
-                              {updated, first, second},
+  graph.ops.push_back(step_op(OpKind::adamw, {parameters, gradients, first, second, scalars},
+                              {parameters, first, second},
                               AdamParams{optimizer.learning_rate, optimizer.beta1, optimizer.beta2,
                                          optimizer.epsilon, optimizer.weight_decay}));
-  if (mixed) graph.ops.push_back(step_op(OpKind::cast_parameters, {updated}, {parameters}));
   return true;
 }
 

@@ -23,10 +23,11 @@ bool tensor_parallel(Graph& graph, const PassContext& context);
 /// adds and what stages send are 1/mp. Parameters used there get partial gradients.
 bool sequence_parallel(Graph& graph, const PassContext& context);
 
-/// Jobs that do not compute in f32: parameters and activations get the job's type, so that
-/// gradients of activations and what stages send get it too. Norm statistics, log-sum-exp and the
-/// loss stay f32; the logits are cast. (Micikevicius et al. 2018, arXiv 1710.03740, and
-/// Megatron-LM's core/transformer/module.py Float16Module.)
+/// Jobs that do not compute in f32: activations get the job's type, so that their gradients and
+/// what stages send get it too. Parameters stay f32 and are cast in every forward, once for each
+/// block that reads them. Norm statistics, log-sum-exp and the loss stay f32; the logits are cast.
+/// (Micikevicius et al. 2018, arXiv 1710.03740, and Megatron-LM's core/transformer/module.py
+/// Float16Module.)
 bool mixed_precision(Graph& graph, const PassContext& context);
 
 /// Adds gradient ops block by block, in reverse; parameter gradients accumulate; what backward
@@ -40,8 +41,7 @@ bool backward(Graph& graph, const PassContext& context);
 /// as backward needs it, or whole, as Framework::recompute_repeats_all says.
 bool recompute(Graph& graph, const PassContext& context);
 
-/// Zeroing, global norm, clip and AdamW over flat arenas. In mixed precision an arena of f32
-/// masters is updated and cast to the parameters, once per step.
+/// Zeroing, global norm, clip and AdamW over flat arenas.
 bool optimizer_step(Graph& graph, const PassContext& context);
 
 /// Gradients of which mp ranks computed parts are summed over them (Tensor::gradient_group).
@@ -53,5 +53,13 @@ bool data_parallel(Graph& graph, const PassContext& context);
 /// Stage 1 by equal element ranges: gradients reduce-scattered over the sharding axis, each rank
 /// updates its part of every bucket, parameters gathered (ZeRO, Rajbhandari et al. 2019).
 bool shard_optimizer(Graph& graph, const PassContext& context);
+
+/// Casts of parameters leave forward, recompute and backward (Paddle PRs 34965 and 35878): the
+/// parameters themselves get the type that is computed in, and the update works on f32 masters of
+/// what this rank updates, so that under sharding nobody keeps masters of others and gathers move
+/// the small type. The parameters are written by the update itself (`fused`) or by one cast after
+/// it (`after_update`); `every_use` leaves all casts. A parameter that anything but such a cast
+/// reads stays f32, and so does an arena that holds one.
+bool place_casts(Graph& graph, const PassContext& context);
 
 }  // namespace plimsoll

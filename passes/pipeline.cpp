@@ -15,7 +15,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 10> kPasses = {{
+constexpr std::array<GraphPass, 11> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"tensor_parallel",
@@ -25,19 +25,20 @@ constexpr std::array<GraphPass, 10> kPasses = {{
      "Splits tokens over mp between the split layers: gathers before them, scatters behind them.",
      sequence_parallel},
     {"mixed_precision",
-     "Puts parameters and activations in the job's type; statistics and the loss stay f32.",
+     "Puts activations in the job's type and casts parameters; statistics and the loss stay f32.",
      mixed_precision},
     {"backward", "Adds gradient ops; what they read is saved; conjugate pairs become all-reduces.",
      backward},
     {"recompute", "Drops what layers, or their attention cores, saved; backward repeats it.",
      recompute},
-    {"optimizer_step",
-     "Adds zeroing, global norm, clipping and the update of flat arenas, or of their f32 masters.",
+    {"optimizer_step", "Adds zeroing, global norm, clipping and the update of flat arenas.",
      optimizer_step},
     {"partial_gradients", "Sums gradients that mp ranks computed in parts.", partial_gradients},
     {"data_parallel", "Sums gradients over the replicas.", data_parallel},
     {"shard_optimizer", "Scatters gradients, updates a part on each rank, gathers parameters.",
      shard_optimizer},
+    {"place_casts", "Moves casts of parameters into the update, which then keeps f32 masters.",
+     place_casts},
 }};
 
 void observe(const StageObserver& observer, std::string_view stage, const Graph& graph) {

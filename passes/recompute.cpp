@@ -29,7 +29,7 @@ bool in_attention_core(const Graph& graph, const std::vector<Op>& ops, const Op&
       return other.kind == OpKind::softmax && other.outputs[0] == op.inputs[0];
     });
   }
-  return op.kind == OpKind::matmul && graph.at(op.inputs[1]).role != TensorRole::parameter;
+  return op.kind == OpKind::matmul && !is_parameter_value(graph, op.inputs[1]);
 }
 
 /// The forward ops that backward repeats, in order: of those that may be (all, or the attention

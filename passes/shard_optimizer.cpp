@@ -71,16 +71,11 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
   const std::size_t update = find(graph, OpKind::adamw);
   for (TensorId id : graph.ops[update].inputs) {
     Tensor& owned = graph.at(id);
-    if (owned.role != TensorRole::optimizer_state && owned.role != TensorRole::master_parameter) {
-      continue;
-    }
+    if (owned.role != TensorRole::optimizer_state) continue;
     owned.shape[0] = (owned.shape[0] + degree - 1) / degree;
   }
-  // After what writes the parameters: the update, or the cast of the masters it updates.
-  const bool masters = graph.ops.back().kind == OpKind::cast_parameters;
-  const std::size_t written = masters ? graph.ops.size() - 1 : update;
-  insert_at(graph, written + 1,
-            arena_collective(OpKind::all_gather, graph.ops[written].outputs[0], Axis::sharding));
+  insert_at(graph, update + 1,
+            arena_collective(OpKind::all_gather, graph.ops[update].outputs[0], Axis::sharding));
   return true;
 }
 

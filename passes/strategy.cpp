@@ -183,7 +183,6 @@ Verdict is_lowered(const Strategy& strategy) {
       same(&Strategy::schedule, "schedule"),
       same(&Strategy::virtual_stages, "virtual_stages"),
       same(&Strategy::send_lifetime, "send_lifetime"),
-      same(&Strategy::cast_placement, "cast_placement"),
       same(&Strategy::flatten, "flatten"),
       same(&Strategy::sharding_owner, "sharding_owner"),
       same(&Strategy::collective_fusion, "collective_fusion"),

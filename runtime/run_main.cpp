@@ -47,11 +47,6 @@ std::vector<Program> rebuild(const Plan& plan, const std::string& file) {
                                  "others are simulated",
                                  plan.framework.name));
   }
-  if (plan.job.precision != DType::f32) {
-    throw InputError(file, "/job/precision",
-                     "found \"bf16\"; the bundled runtime computes in \"fp32\", mixed precision is "
-                     "simulated only");
-  }
   std::vector<Program> programs = lower({plan.job, plan.strategy, plan.framework});
   bool same = programs.size() == plan.program_digests.size();
   for (std::size_t i = 0; same && i < programs.size(); ++i) {

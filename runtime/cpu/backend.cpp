@@ -106,6 +106,8 @@ Prepare prepare_function(OpKind kind) {
       return prepare_clip_factor;
     case OpKind::adamw:
       return prepare_adamw;
+    case OpKind::cast_parameters:
+      return prepare_cast_parameters;
     case OpKind::flash_attention:
     case OpKind::flash_attention_backward:
     case OpKind::bias_gelu:
@@ -114,7 +116,6 @@ Prepare prepare_function(OpKind kind) {
     case OpKind::masked_dropout:
     case OpKind::masked_dropout_backward:
     case OpKind::bias_dropout_add:
-    case OpKind::cast_parameters:
     case OpKind::linear:
     case OpKind::attention:
     case OpKind::copy_to_group:
@@ -208,7 +209,11 @@ class CpuBackend final : public Backend {
     const Verdict verdict = supports(op, tensors);
     INVARIANT(bool(verdict), verdict.reason());
     const OneThread one_thread;
-    return prepare_function(op.kind)(KernelRequest{op, tensors, context, library_});
+    const KernelRequest request{op, tensors, context, library_};
+    auto kernel = prepare_function(op.kind)(request);
+    const bool casts =
+        may_write_parameters(op.kind) && int(op.outputs.size()) > row(op.kind).least_outputs;
+    return casts ? prepare_casting_update(request, std::move(kernel)) : std::move(kernel);
   }
 
   void enter_thread() override { omp_set_num_threads(1); }

@@ -113,6 +113,10 @@ KernelPointer prepare_begin_step(const KernelRequest& request);
 KernelPointer prepare_squared_norm(const KernelRequest& request);
 KernelPointer prepare_clip_factor(const KernelRequest& request);
 KernelPointer prepare_adamw(const KernelRequest& request);
+// cast_parameters.cpp
+KernelPointer prepare_cast_parameters(const KernelRequest& request);
+/// An update of masters whose last output is the parameters; `update` does the rest.
+KernelPointer prepare_casting_update(const KernelRequest& request, KernelPointer update);
 // data.cpp
 KernelPointer prepare_load(const KernelRequest& request);  ///< load_tokens and load_targets
 // masked_tokens.cpp

@@ -127,6 +127,7 @@ KernelPointer prepare_clip_factor(const KernelRequest& request) {
 KernelPointer prepare_adamw(const KernelRequest& request) {
   const AdamParams params = request.params<AdamParams>();
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
+  const bool masters = request.input(0).role == TensorRole::master_parameter;
   return make_kernel(
       [=, ranges = ranges_of(request)](Addresses in, Addresses out, const RunPosition&) {
         AdamFactors factors = adam_factors(params, floats(in, 4));
@@ -137,8 +138,9 @@ KernelPointer prepare_adamw(const KernelRequest& request) {
         float* second = state_of(in, 3, out, 2, owned);
         for (const OwnedRange& range : ranges) {
           factors.keep = range.decay ? kept_with_decay : 1.0f;
-          update(parameters + range.arena_offset, gradients + range.arena_offset,
-                 first + range.state_offset, second + range.state_offset, range.elements, factors);
+          const std::int64_t at = masters ? range.state_offset : range.arena_offset;
+          update(parameters + at, gradients + range.arena_offset, first + range.state_offset,
+                 second + range.state_offset, range.elements, factors);
         }
       });
 }

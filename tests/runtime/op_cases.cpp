@@ -292,6 +292,25 @@ void add_optimizer_cases(Cases& cases, const OpSizes& z) {
     cases.push_back(
         place(make_case("adamw" + suffix, OpKind::adamw, AdamParams{1e-2, 0.9, 0.95, 1e-8, 0.1},
                         inputs, {inputs[0], inputs[2], inputs[3]})));
+    Operand masters = normal("masters", {arena / degree}, 5);
+    masters.role = TensorRole::master_parameter;
+    for (DType type : {DType::bf16, DType::f16}) {
+      // What other ranks own stays as it is.
+      Operand parameters = normal("parameters", {arena}, 6);
+      parameters.dtype = type;
+      parameters.values = rounded(parameters.values, type);
+      const std::string name = suffix + "/" + std::string(to_text(type));
+      const auto place_arena = [&](OpCase c) {
+        c.tensors[c.op.inputs[0].index()].arena = true;
+        return place(std::move(c));
+      };
+      cases.push_back(place_arena(make_case("cast_parameters" + name, OpKind::cast_parameters, {},
+                                            {masters}, {parameters})));
+      cases.push_back(place_arena(make_case("adamw/masters" + name, OpKind::adamw,
+                                            AdamParams{1e-2, 0.9, 0.95, 1e-8, 0.1},
+                                            {masters, inputs[1], inputs[2], inputs[3], state},
+                                            {masters, inputs[2], inputs[3], parameters})));
+    }
   }
 }
 

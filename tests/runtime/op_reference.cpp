@@ -276,15 +276,23 @@ void adamw(const Operands& o) {
   const auto& a = o.params<AdamParams>();
   const Numbers scalars = o.in(4);
   const double step = scalars[std::size_t(Scalar::step)], clip = scalars[std::size_t(Scalar::clip)];
+  const bool masters = o.c.input(0).role == TensorRole::master_parameter;
   for_each_owned(o.c, [&](std::size_t e, std::size_t state, const Segment& segment) {
     const double g = clip * o.in(1)[e];
-    double &p = o.out(0)[e], &m = o.out(1)[state], &v = o.out(2)[state];
+    double &p = o.out(0)[masters ? state : e], &m = o.out(1)[state], &v = o.out(2)[state];
     m = a.beta1 * m + (1 - a.beta1) * g;
     v = a.beta2 * v + (1 - a.beta2) * g * g;
     const double corrected_m = m / (1 - std::pow(a.beta1, step));
     const double corrected_v = v / (1 - std::pow(a.beta2, step));
     const double decay = segment.decay ? a.weight_decay * p : 0;
     p -= a.learning_rate * (corrected_m / (std::sqrt(corrected_v) + a.epsilon) + decay);
+    if (o.c.op.outputs.size() == 4) o.out(3)[e] = p;
+  });
+}
+
+void cast_parameters(const Operands& o) {
+  for_each_owned(o.c, [&](std::size_t e, std::size_t state, const Segment&) {
+    o.out(0)[e] = o.in(0)[state];
   });
 }
 
@@ -361,6 +369,8 @@ void run_reference(const OpCase& c, Values& values) {
       return;
     case OpKind::cast:
       return each(o, [&](std::size_t i) { return o.in(0)[i]; });
+    case OpKind::cast_parameters:
+      return cast_parameters(o);
     case OpKind::fill:
       return each(o, [&](std::size_t) { return o.params<FillParams>().value; });
     case OpKind::squared_norm:

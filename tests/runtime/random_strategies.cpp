@@ -42,6 +42,7 @@ Job draw_job(Random& random) {
   job.optimizer.learning_rate = 1e-3;
   job.clip_norm = one_of(random, {0.0, 0.5, 1.0});
   job.seed = std::int64_t(random() % 1000);
+  job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16});
   check_job(job, "drawn job");
   return job;
 }
@@ -117,6 +118,11 @@ const Switch kSwitches[] = {
        for (std::int64_t layer = 0; layer < draw.job.layers; ++layer) {
          if (random() % 3 == 0) draw.strategy.recompute_list.push_back(layer);
        }
+     }},
+    {"cast_placement",
+     [](Random& random, Draw& draw) {
+       draw.strategy.cast_placement = one_of(
+           random, {CastPlacement::fused, CastPlacement::after_update, CastPlacement::every_use});
      }},
     {"layer_split",
      [](Random& random, Draw& draw) {

@@ -39,7 +39,15 @@ std::vector<std::uint64_t> seeds() {
 
 /// How far a run may be from the serial one, relative to its value. Sums in another order: f32
 /// agrees to 5.5e-7 per matmul.
-constexpr double kTolerance = 1e-4;
+struct Tolerance {
+  double loss, norm, gradient;
+};
+Tolerance tolerance(const Job& job) {
+  // Values that one rank keeps in f32 inside a product or a sum are rounded where it is split: by up
+  // to 2^-8 of themselves in bf16, and the errors of some thousand elements mostly cancel.
+  if (job.precision == DType::bf16) return {0x1p-8, 0x1p-5, 0x1p-4};
+  return {1e-4, 1e-4, 1e-4};
+}
 
 std::vector<Program> lowered(const Job& job, const Strategy& strategy) {
   return lower({job, strategy, bundled_framework()});
@@ -78,6 +86,7 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   options.steps = kSteps;
   options.warm_up_steps = 0;
   options.keep_gradients = true;
+  const Tolerance within = tolerance(drawn.job);
   const auto one = lowered(drawn.job, serial(drawn.job));
   const TrainResult expected = train_nano(one, options, drawn.job);
   const auto many = lowered(drawn.job, drawn.strategy);
@@ -90,17 +99,17 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
     const double norm = expected.measured.gradient_norms[step];
     EXPECT_GT(loss, 0);
     EXPECT_GT(norm, 0);
-    EXPECT_NEAR(found.measured.losses[step], loss, kTolerance * loss) << step;
-    EXPECT_NEAR(found.measured.gradient_norms[step], norm, kTolerance * norm) << step;
+    EXPECT_NEAR(found.measured.losses[step], loss, within.loss * loss) << step;
+    EXPECT_NEAR(found.measured.gradient_norms[step], norm, within.norm * norm) << step;
   }
   const WholeTensors serial_gradients = put_together(one, expected.gradients, true, 0);
-  WholeTensors gradients = put_together(many, found.gradients, true, kTolerance);
+  WholeTensors gradients = put_together(many, found.gradients, true, within.gradient);
   EXPECT_EQ(gradients.size(), serial_gradients.size());
   for (const auto& [name, gradient] : serial_gradients) {
     ASSERT_TRUE(gradients.contains(name)) << name.first << " of layer " << name.second;
     SCOPED_TRACE(name.first + " of layer " + std::to_string(name.second));
     drop_padding(gradients.at(name), gradient.size());
-    EXPECT_LE(relative_distance(gradients.at(name), gradient), kTolerance);
+    EXPECT_LE(relative_distance(gradients.at(name), gradient), within.gradient);
   }
 }
 

@@ -223,9 +223,6 @@ def bad_runs(cases, plan):
     refuses("another strategy than its Programs", BAD_INPUT, "tampered.json", "/",
             plan=changed(cases, "tampered.json", plan,
                          lambda value: value["strategy"].update(recompute="full")))
-    refuses("mixed precision", BAD_INPUT, "mixed.json", "/job/precision", "simulated only",
-            plan=changed(cases, "mixed.json", plan,
-                         lambda value: value["job"].update(precision="bf16")))
     refuses("no text", BAD_INPUT, "nowhere.txt", data=cases.folder / "nowhere.txt")
     refuses("too little text", BAD_INPUT, "short.json", "2 bytes", data=cases.job("short", "ab"))
     refuses("misspelt flag", USAGE, "--step;", "--steps", arguments=("--step", 4))

@@ -1,0 +1,64 @@
+// Parameters of the type that is computed in, written from f32 masters: as an op of its own, or as
+// the last thing an update does.
+#include "runtime/cpu/kernels.h"
+#include "runtime/half.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Writes the parameters that this rank updates; a whole tensor where masters are no arena.
+class MasterCast {
+ public:
+  MasterCast(const KernelRequest& request, const Tensor& masters, const Tensor& parameters)
+      : type_(parameters.dtype) {
+    if (masters.arena) {
+      INVARIANT(request.context.program != nullptr, "arena ops need a program");
+      ranges_ = owned_ranges(*request.context.program, request.context.at);
+    } else {
+      ranges_.resize(1);
+      ranges_[0].elements = elements(masters.shape);
+    }
+  }
+
+  void run(const std::byte* masters, std::byte* parameters) const {
+    const auto* values = reinterpret_cast<const float*>(masters);
+    for (const OwnedRange& range : ranges_) {
+      from_f32(type_, values + range.state_offset,
+               parameters + range.arena_offset * element_bytes(type_), range.elements);
+    }
+  }
+
+ private:
+  DType type_;
+  std::vector<OwnedRange> ranges_;
+};
+
+}  // namespace
+
+KernelPointer prepare_cast_parameters(const KernelRequest& request) {
+  const MasterCast cast(request, request.input(0), request.output(0));
+  return make_kernel(
+      [cast](Addresses in, Addresses out, const RunPosition&) { cast.run(in[0], out[0]); });
+}
+
+KernelPointer prepare_casting_update(const KernelRequest& request, KernelPointer update) {
+  class CastingUpdate final : public Kernel {
+   public:
+    CastingUpdate(const MasterCast& cast, KernelPointer update)
+        : cast_(cast), update_(std::move(update)) {}
+    void run(Addresses in, Addresses out, const RunPosition& position) override {
+      update_->run(in, out.first(out.size() - 1), position);
+      cast_.run(out[0], out.back());  // of a skipped step: what is there already
+    }
+
+   private:
+    MasterCast cast_;
+    KernelPointer update_;
+  };
+  const std::size_t last = request.op.outputs.size() - 1;
+  return std::make_unique<CastingUpdate>(
+      MasterCast(request, request.output(0), request.output(last)), std::move(update));
+}
+
+}  // namespace plimsoll
