@@ -45,9 +45,10 @@ Verdict tensors_divide(const Job& job, const Strategy& strategy) {
   if (job.heads % strategy.mp != 0) {
     return Verdict::no(fmt::format("mp {} does not divide the {} heads", strategy.mp, job.heads));
   }
-  if (job.kv_heads % strategy.mp != 0) {
+  if (job.kv_heads % strategy.mp != 0 && strategy.mp % job.kv_heads != 0) {
     return Verdict::no(
-        fmt::format("mp {} does not divide the {} kv_heads", strategy.mp, job.kv_heads));
+        fmt::format("mp {} neither divides the {} kv_heads nor is a multiple of them", strategy.mp,
+                    job.kv_heads));
   }
   if (job.ffn_hidden % strategy.mp != 0) {
     return Verdict::no(
@@ -94,14 +95,14 @@ Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
   if (strategy.recompute_layers > 0 && !list.empty()) {
     return Verdict::no("recompute_layers and recompute_list both choose the layers");
   }
-  if (strategy.recompute_layers < 0 || strategy.recompute_layers > job.layers) {
+  if (strategy.recompute_layers < 0 || strategy.recompute_layers > total_layers(job)) {
     return Verdict::no(fmt::format("recompute_layers is {}; the model has {} layers",
-                                   strategy.recompute_layers, job.layers));
+                                   strategy.recompute_layers, total_layers(job)));
   }
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (list[i] < 0 || list[i] >= job.layers) {
+    if (list[i] < 0 || list[i] >= total_layers(job)) {
       return Verdict::no(fmt::format("recompute_list names layer {}; layers are 0 to {}", list[i],
-                                     job.layers - 1));
+                                     total_layers(job) - 1));
     }
     if (i > 0 && list[i] <= list[i - 1]) {
       return Verdict::no("recompute_list is not in ascending order");
@@ -288,6 +289,8 @@ Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Fra
     total += ranks == 2 ? framework.pair_communicator_memory : framework.communicator_memory;
   };
   add(strategy.mp);
+  // Ranks that share a key and value head, where they are not all of mp.
+  if (job.kv_heads > 1 && strategy.mp > job.kv_heads) add(strategy.mp / job.kv_heads);
   add(strategy.pp);
   add(strategy.dp * strategy.sharding_degree);
   if (strategy.dp > 1 && strategy.sharding_degree > 1) {

@@ -25,11 +25,25 @@ class Splitter {
   }
 
  private:
-  /// The split dimension is padded up to a multiple of the degree (vocabulary rows).
+  /// The split dimension is padded up to a multiple of the degree (vocabulary rows, dimension 0).
+  /// Fewer key and value heads than ranks: consecutive ranks hold the same one, and each computes
+  /// the part of its gradient that comes from its own query heads.
   void split_parameter(Tensor& parameter) {
-    parameter.split->degree = degree_;
-    std::int64_t& extent = parameter.shape[std::size_t(parameter.split->dim)];
-    extent = (extent + degree_ - 1) / degree_;
+    const std::int64_t dim = parameter.split->dim;
+    std::int64_t& extent = parameter.shape[std::size_t(dim)];
+    parameter.split = split_along(dim, extent, dim > 0);
+    extent = (extent + parameter.split->degree - 1) / parameter.split->degree;
+    if (parameter.split->copies == 1) return;
+    parameter.gradient_group = Group{{Axis::mp}};
+    if (parameter.split->copies < degree_) {
+      parameter.gradient_group->mp_run = parameter.split->copies;
+    }
+  }
+
+  Split split_along(std::int64_t dim, std::int64_t extent, bool may_copy) const {
+    const bool copies = may_copy && extent < degree_;
+    INVARIANT(!copies || degree_ % extent == 0, "ranks share heads evenly");
+    return copies ? Split{dim, Axis::mp, extent, degree_ / extent} : Split{dim, Axis::mp, degree_};
   }
 
   std::optional<std::int64_t> split_of(TensorId id) const {
@@ -39,9 +53,27 @@ class Splitter {
 
   void split_activation(TensorId id, std::int64_t dim) {
     Tensor& tensor = graph_.at(id);
-    tensor.split = Split{dim, Axis::mp, degree_};
     std::int64_t& extent = tensor.shape[std::size_t(dim)];
-    extent = (extent + degree_ - 1) / degree_;
+    tensor.split = split_along(dim, extent, dim > 0 && tensor.shape.size() == 4);
+    extent = (extent + tensor.split->degree - 1) / tensor.split->degree;
+  }
+
+  /// Heads [b,kv,g*s,d] of what is split by heads [n,parts,a,d]. Where ranks share a key and value
+  /// head, each has some of its g query heads: as memory still 1/degree of [b,a,s,d].
+  void split_into_heads(TensorId id, const Split& from) {
+    Tensor& heads = graph_.at(id);
+    if (from.copies > 1 || heads.shape[1] >= degree_) return split_activation(id, 1);
+    heads.shape[2] = heads.shape[1] * heads.shape[2] / degree_;
+    heads.shape[1] = 1;
+    heads.split = Split{1, Axis::mp, degree_};
+  }
+
+  /// Products and softmax over heads: rows as in their first operand.
+  void split_like(TensorId id, TensorId from) {
+    Tensor& heads = graph_.at(id);
+    const Tensor& first = graph_.at(from);
+    for (std::size_t d = 0; d < 3; ++d) heads.shape[d] = first.shape[d];
+    heads.split = first.split;
   }
 
   Op group_op(const Op& near, OpKind kind, TensorId input, TensorId output, Reduction reduction) {
@@ -99,7 +131,7 @@ class Splitter {
     const auto& params = std::get<MatmulParams>(op.params);
     const Tensor& weight = graph_.at(op.inputs[1]);
     if (weight.role != TensorRole::parameter) {  // attention: batch over heads
-      if (const auto dim = split_of(op.inputs[0])) split_activation(op.outputs[0], *dim);
+      if (split_of(op.inputs[0])) split_like(op.outputs[0], op.inputs[0]);
       out_.push_back(std::move(op));
     } else if (!weight.split) {
       out_.push_back(std::move(op));
@@ -128,16 +160,18 @@ class Splitter {
         return emit_partial(std::move(op), Reduction::sum);
       case OpKind::split_heads:  // [n,parts,a,d] -> [b,a,s,d]
         if (split_of(op.inputs[0])) {
-          for (TensorId id : op.outputs) split_activation(id, 1);
+          const Split from = *graph_.at(op.inputs[0]).split;
+          for (TensorId id : op.outputs) split_into_heads(id, from);
         }
         break;
       case OpKind::merge_heads:
       case OpKind::swiglu:  // [n,2,f] -> [n,f]
         if (split_of(op.inputs[0])) split_activation(op.outputs[0], 1);
         break;
-      case OpKind::flash_attention:  // [n,parts,a,d] -> [n,a*d], [b,a,s]
+      case OpKind::flash_attention:  // [n,parts,a,d] -> [n,a*d], [b,kv,g*s]
         if (split_of(op.inputs[0])) {
-          for (TensorId id : op.outputs) split_activation(id, 1);
+          split_activation(op.outputs[0], 1);
+          split_into_heads(op.outputs[1], *graph_.at(op.inputs[0]).split);
         }
         break;
       case OpKind::gelu:
@@ -147,8 +181,11 @@ class Splitter {
       case OpKind::dropout:
       case OpKind::masked_dropout:
       case OpKind::bias_add:
-        if (const auto dim = split_of(op.inputs[0])) {
-          for (TensorId id : op.outputs) split_activation(id, *dim);
+        if (split_of(op.inputs[0])) {  // element by element, or row by row
+          for (TensorId id : op.outputs) {
+            graph_.at(id).shape = graph_.at(op.inputs[0]).shape;
+            graph_.at(id).split = graph_.at(op.inputs[0]).split;
+          }
         }
         break;
       default:

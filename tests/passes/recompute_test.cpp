@@ -25,8 +25,9 @@ Job paper_job() {
   return job;
 }
 
-Program lowered(const char* framework_name, const std::string& strategy) {
-  const Job job = paper_job();
+Program lowered(const char* framework_name, const std::string& strategy, double dropout = 0) {
+  Job job = paper_job();
+  job.dropout = dropout;
   const Framework framework = framework_by_name(framework_name);
   const Strategy parsed = parse_strategy("micro_batch=" + std::to_string(kBatch) + "," + strategy);
   return lower({job, parsed, framework})[0];
@@ -70,6 +71,29 @@ TEST(Recompute, LayersKeepTheBytesOfThePaper) {
     }
     // Full recompute: the layer's input, 2 sbh.
     EXPECT_EQ(kept_bytes(lowered("megatron-lm-2021", mp + ",recompute=full")), 2 * sbh) << t;
+  }
+}
+
+TEST(Recompute, WithDropoutLayersKeepAllThatThePaperCounts) {
+  const std::int64_t sbh = kSequence * kBatch * kHidden;
+  const std::int64_t scores = kHeads * kSequence * kSequence * kBatch;  // as^2 b
+  const std::int64_t statistics = 4 * 4 * kSequence * kBatch;  // of norms: not counted there
+  const auto kept = [](const std::string& strategy) {
+    return kept_bytes(lowered("megatron-lm-2022", strategy, 0.1));
+  };
+  // Equation 1: sbh (34 + 5 as/h).
+  EXPECT_EQ(kept("mp=1"), 34 * sbh + 5 * scores + statistics);
+  for (const std::int64_t t : {2, 4, 8}) {
+    const std::string mp = "mp=" + std::to_string(t), tokens = mp + ",sequence_parallel=true";
+    // Equation 2, tensor parallel: sbh (10 + 24/t + 5 as/(ht)).
+    EXPECT_EQ(kept(mp), 10 * sbh + (24 * sbh + 5 * scores) / t + statistics) << t;
+    // Table 2: with sequence parallelism all of it by t; selective recompute drops the scores; full
+    // recompute keeps the input, here the rank's part of it.
+    EXPECT_EQ(kept(tokens), (34 * sbh + 5 * scores + statistics) / t) << t;
+    EXPECT_EQ(kept(mp + ",recompute=selective"), 10 * sbh + 24 * sbh / t + statistics) << t;
+    EXPECT_EQ(kept(tokens + ",recompute=selective"), (34 * sbh + statistics) / t) << t;
+    EXPECT_EQ(kept(mp + ",recompute=full"), 2 * sbh) << t;
+    EXPECT_EQ(kept(tokens + ",recompute=full"), 2 * sbh / t) << t;
   }
 }
 

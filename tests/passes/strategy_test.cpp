@@ -95,6 +95,18 @@ TEST(Strategy, TokensAreSplitWhereTheyDivideAndTheFrameworkCan) {
             "sequence_parallel; megatron-lm-2021 does not split tokens");
 }
 
+TEST(Strategy, RanksShareKeyAndValueHeadsEvenly) {
+  Job job = nano();
+  job.family = Family::llama;
+  job.heads = 12, job.kv_heads = 4, job.hidden = 96, job.ffn_hidden = 96;
+  for (const char* mp : {"mp=2", "mp=4", "mp=12"}) {
+    const Strategy strategy = parse_strategy(mp);
+    EXPECT_TRUE(legal(job, strategy, strategy.mp)) << mp;
+  }
+  EXPECT_EQ(legal(job, parse_strategy("mp=6"), 6).reason(),
+            "mp 6 neither divides the 4 kv_heads nor is a multiple of them");
+}
+
 TEST(Strategy, SelectiveRecomputeNeedsScoresToDrop) {
   const Strategy selective = parse_strategy("recompute=selective");
   EXPECT_TRUE(legal(bundled_framework(), selective));
@@ -170,6 +182,21 @@ TEST(Strategy, CommunicatorsAreThoseOfTheProgram) {
                 Bytes(std::int64_t(rank_sets(programs, last).size())))
           << text;
     }
+  }
+}
+
+TEST(Strategy, CommunicatorsOfSharedHeadsCount) {
+  Job job = nano();
+  job.family = Family::llama;
+  Framework framework = framework_by_name("megatron-lm");
+  framework.context_memory = Bytes(0);
+  framework.pair_communicator_memory = framework.communicator_memory = Bytes(1);
+  for (const auto& [heads, sets] : {std::pair{4, 1}, {2, 2}, {1, 1}}) {
+    job.kv_heads = heads;
+    const Strategy strategy = parse_strategy("mp=4");
+    EXPECT_EQ(memory_outside_program(job, strategy, framework), Bytes(sets)) << heads;
+    const std::vector<Program> programs = lower({job, strategy, framework});
+    EXPECT_EQ(std::int64_t(rank_sets(programs, 3).size()), sets) << heads;
   }
 }
 

@@ -28,6 +28,24 @@ double spread(Random& random, double low, double decades) {
 
 // ---- jobs ----
 
+/// What differs between families; heads are an even number of elements wide.
+void draw_family(Random& random, Job& job) {
+  job.family = one_of(random, {Family::gpt, Family::llama, Family::bert, Family::ernie});
+  if (job.family == Family::llama) {
+    do job.kv_heads = std::int64_t(1 + random() % std::uint64_t(job.heads));
+    while (job.heads % job.kv_heads != 0);
+    job.qkv_bias = coin(random);
+  }
+  if (job.family == Family::bert || job.family == Family::ernie) {
+    job.token_types = one_of<std::int64_t>(random, {0, 2});
+    job.pooler = job.family == Family::bert && coin(random);
+  }
+  if (job.family == Family::ernie) {
+    job.tied_embeddings = false;
+    job.branch = Branch{std::int64_t(1 + random() % 3), job.heads * 4, job.heads, job.heads * 6};
+  }
+}
+
 Job draw_job(Random& random) {
   Job job;
   job.name = "drawn";
@@ -38,6 +56,8 @@ Job draw_job(Random& random) {
   job.vocab = one_of<std::int64_t>(random, {256, 257, 259});  // padded under mp
   job.sequence = one_of<std::int64_t>(random, {8, 12, 16});
   job.tied_embeddings = coin(random);
+  job.dropout = one_of(random, {0.0, 0.0, 0.2});
+  draw_family(random, job);
   job.global_batch = one_of<std::int64_t>(random, {8, 12, 16, 24});
   job.optimizer.learning_rate = 1e-3;
   job.clip_norm = one_of(random, {0.0, 0.5, 1.0});
@@ -70,7 +90,7 @@ void draw_degrees(Random& random, Draw& draw) {
 }
 
 void draw_layer_split(Random& random, Draw& draw) {
-  std::int64_t left = draw.job.layers;
+  std::int64_t left = total_layers(draw.job);
   for (std::int64_t stage = 0; stage < draw.strategy.pp; ++stage) {
     const std::int64_t others = draw.strategy.pp - stage - 1;
     const std::int64_t layers =
@@ -115,7 +135,7 @@ const Switch kSwitches[] = {
      }},
     {"recompute_list",
      [](Random& random, Draw& draw) {
-       for (std::int64_t layer = 0; layer < draw.job.layers; ++layer) {
+       for (std::int64_t layer = 0; layer < total_layers(draw.job); ++layer) {
          if (random() % 3 == 0) draw.strategy.recompute_list.push_back(layer);
        }
      }},
