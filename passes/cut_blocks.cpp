@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "graph/text.h"
 #include "passes/program_builder.h"
+#include "passes/split_backward.h"
 
 namespace plimsoll {
 
@@ -52,11 +54,24 @@ Bytes place_lifetimes(std::vector<Lifetime>& lifetimes) {
 
 Bytes aligned(Bytes size) { return round_up(size, kBlockAlignment); }
 
+/// Tensors that one routine of a block leaves for another, beside its borders. Those of each list
+/// lie one after another in its slot, so that all routines agree.
+struct Crossing {
+  std::vector<TensorId> saved, saved_for_weights, deferred;
+
+  const std::vector<TensorId>* of(SlotKind kind) const {
+    if (kind == SlotKind::saved) return &saved;
+    if (kind == SlotKind::saved_for_weights) return &saved_for_weights;
+    return kind == SlotKind::deferred ? &deferred : nullptr;
+  }
+};
+
 /// Builds one routine: local tensors, storage shared by in-place ops, slots, waits, ports, frame.
 class RoutineBuilder {
  public:
-  RoutineBuilder(const Graph& graph, const CutBlock* bundle, std::optional<BlockId> block)
-      : graph_(graph), bundle_(bundle), block_(block) {}
+  RoutineBuilder(const Graph& graph, const CutBlock* bundle, std::optional<BlockId> block,
+                 Crossing crossing = {})
+      : graph_(graph), bundle_(bundle), block_(block), crossing_(std::move(crossing)) {}
 
   Routine build(std::string name, Phase phase, const std::vector<Op>& ops) {
     routine_.name = std::move(name);
@@ -132,7 +147,9 @@ class RoutineBuilder {
     if (block.output == global) return Home{SlotKind::output, {}};
     if (block.input_gradient == global) return Home{SlotKind::input_gradient, {}};
     if (block.output_gradient == global) return Home{SlotKind::output_gradient, {}};
-    if (tensor.role == TensorRole::saved) return Home{SlotKind::saved, saved_offset(global)};
+    for (SlotKind kind : {SlotKind::saved, SlotKind::saved_for_weights, SlotKind::deferred}) {
+      if (const auto offset = offset_in(*crossing_.of(kind), global)) return Home{kind, *offset};
+    }
     return std::nullopt;
   }
 
@@ -156,30 +173,22 @@ class RoutineBuilder {
     INVARIANT(false, graph_.at(parameter).name + " is not in its block's bundle");
   }
 
-  /// Saved tensors of a block lie one after another in order of their ids; forward and backward
-  /// agree.
-  Bytes saved_offset(TensorId global) const {
+  std::optional<Bytes> offset_in(const std::vector<TensorId>& list, TensorId global) const {
     Bytes offset;
-    for (std::size_t i = 0; i < global.index(); ++i) {
-      if (is_saved(TensorId(i))) offset += aligned(bytes_of(graph_.tensors[i]));
+    for (TensorId id : list) {
+      if (id == global) return offset;
+      offset += aligned(bytes_of(graph_.at(id)));
     }
-    return offset;
-  }
-
-  bool is_saved(TensorId id) const {
-    const Tensor& tensor = graph_.at(id);
-    return tensor.role == TensorRole::saved && tensor.block == block_;
+    return std::nullopt;
   }
 
   Bytes slot_bytes(SlotKind kind, TensorId global) const {
     if (kind == SlotKind::parameters || kind == SlotKind::gradients) {
       return bundle_->bundle_elements * bytes_of(graph_.at(global).dtype);
     }
-    if (kind == SlotKind::saved) {
+    if (const std::vector<TensorId>* list = crossing_.of(kind)) {
       Bytes total;
-      for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
-        if (is_saved(TensorId(i))) total += aligned(bytes_of(graph_.tensors[i]));
-      }
+      for (TensorId id : *list) total += aligned(bytes_of(graph_.at(id)));
       return total;
     }
     return bytes_of(graph_.at(global));
@@ -301,6 +310,7 @@ class RoutineBuilder {
   const Graph& graph_;
   const CutBlock* bundle_;
   std::optional<BlockId> block_;
+  const Crossing crossing_;
   Routine routine_;
   std::map<TensorId, TensorId> local_;
   std::vector<TensorId> global_;      // by local index
@@ -327,6 +337,24 @@ void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment, C
   }
 }
 
+/// Saved tensors by who reads them last, and what the first part of backward leaves for the second.
+Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& backward) {
+  std::set<TensorId> late, written;
+  for (const Op& op : backward.weight) late.insert(op.inputs.begin(), op.inputs.end());
+  for (const Op& op : backward.input) written.insert(op.outputs.begin(), op.outputs.end());
+  Crossing crossing;
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    const TensorId id(i);
+    const Tensor& tensor = graph.at(id);
+    if (tensor.role == TensorRole::saved && tensor.block == block) {
+      (late.contains(id) ? crossing.saved_for_weights : crossing.saved).push_back(id);
+    } else if (late.contains(id) && written.contains(id) && !tensor.gradient_of) {
+      crossing.deferred.push_back(id);
+    }
+  }
+  return crossing;
+}
+
 bool begins_step(OpKind kind) { return kind == OpKind::begin_step || kind == OpKind::fill; }
 
 }  // namespace
@@ -340,22 +368,34 @@ std::int64_t padded(std::int64_t elements, std::int64_t alignment) {
   return (elements + alignment - 1) / alignment * alignment;
 }
 
-CutGraph cut_blocks(const Graph& graph, std::int64_t alignment) {
+BackwardCut backward_cut(const Strategy& strategy) {
+  return strategy.schedule == Schedule::zb_h1 ? BackwardCut::split : BackwardCut::whole;
+}
+
+CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut backward_cut) {
   CutGraph cut;
   cut.blocks.resize(graph.blocks.size());
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
     const BlockId block(b);
     CutBlock& target = cut.blocks[b];
     lay_out_bundle(graph, graph.blocks[b].variant_of.value_or(block), alignment, target);
-    std::vector<Op> forward, backward;
+    std::vector<Op> forward;
+    BackwardParts backward;
     for (const Op& op : graph.ops) {
-      if (op.block == block) (op.phase == Phase::forward ? forward : backward).push_back(op);
+      if (op.block == block) (op.phase == Phase::forward ? forward : backward.input).push_back(op);
+    }
+    if (backward_cut == BackwardCut::split) {
+      backward = split_backward(graph, block, backward.input);
     }
     const std::string name = graph.blocks[b].name;
-    target.forward =
-        RoutineBuilder(graph, &target, block).build(name + ".forward", Phase::forward, forward);
-    target.backward =
-        RoutineBuilder(graph, &target, block).build(name + ".backward", Phase::backward, backward);
+    const Crossing crossing = crossing_of(graph, block, backward);
+    const auto build = [&](const char* role, Phase phase, const std::vector<Op>& ops) {
+      return RoutineBuilder(graph, &target, block, crossing).build(name + role, phase, ops);
+    };
+    target.forward = build(".forward", Phase::forward, forward);
+    target.backward = build(".backward", Phase::backward, backward.input);
+    if (backward.weight.empty()) continue;
+    target.weight_gradient = build(".weight_gradient", Phase::backward_weight, backward.weight);
   }
   std::vector<Op> begin, update;
   for (const Op& op : graph.ops) {
@@ -376,8 +416,12 @@ std::string print(const CutGraph& cut) {
     for (const BundleEntry& entry : block.bundle) {
       text += fmt::format(" %{}:{}+{}", entry.parameter.index(), entry.offset, entry.elements);
     }
-    text += "\n" + print(block.forward, index) + print(block.backward, index + 1) + "\n";
-    index += 2;
+    text += "\n";
+    for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
+      if (routine == &block.weight_gradient && routine->ops.empty()) continue;
+      text += print(*routine, index++);
+    }
+    text += "\n";
   }
   return text + print(cut.begin_step, index) + print(cut.optimizer, index + 1);
 }

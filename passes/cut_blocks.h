@@ -1,4 +1,5 @@
-// Cuts a Graph into routines: each block's forward and backward, with every tensor placed in a slot
+// Cuts a Graph into routines: each block's forward and backward (in two where the schedule delays
+// weight gradients), with every tensor placed in a slot
 // or in the frame, and the layout of each block's parameter bundle.
 #pragma once
 
@@ -23,8 +24,16 @@ std::int64_t arena_alignment(const Job& job, const Strategy& strategy);
 /// Elements rounded up to a multiple of the alignment.
 std::int64_t padded(std::int64_t elements, std::int64_t alignment);
 
+/// How a block's backward becomes routines.
+enum class BackwardCut : std::uint8_t {
+  whole,
+  split,  ///< passes/split_backward.h: the gradient of its input, and those of its parameters
+};
+
 struct CutBlock {
-  Routine forward, backward;
+  Routine forward;
+  Routine backward;         ///< split: the gradient of its input; may have no ops
+  Routine weight_gradient;  ///< split: the rest; else without ops
   /// Reverse creation order, which is the order of backward; those with a gradient_group last.
   std::vector<BundleEntry> bundle;
   std::int64_t bundle_elements = 0;  ///< a multiple of the alignment
@@ -38,7 +47,10 @@ struct CutGraph {
 
 /// `alignment`: every parameter starts at, and is padded to, a multiple of this many elements, so
 /// that any run of parameters splits evenly into aligned shards.
-CutGraph cut_blocks(const Graph& graph, std::int64_t alignment);
+CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
+                    BackwardCut backward = BackwardCut::whole);
+/// What a strategy's schedule needs.
+BackwardCut backward_cut(const Strategy& strategy);
 
 /// The routines as text, with each block's bundle.
 std::string print(const CutGraph& cut);

@@ -146,14 +146,19 @@ class StageScheduler {
   void add_routines(const Instance& instance) {
     const auto [found, fresh] = routines_.try_emplace(instance.block);
     if (!fresh) return;
-    found->second.forward = build_.add_routine(cut_of(instance).forward);
-    found->second.backward = build_.add_routine(cut_of(instance).backward);
+    for (ActionKind kind :
+         {ActionKind::forward, ActionKind::backward, ActionKind::weight_gradient}) {
+      const Routine& cut = routine(kind, instance);
+      if (!cut.ops.empty()) found->second[kind] = build_.add_routine(cut);
+    }
   }
 
   /// The routine of an instance in an action; none where that action has nothing to do.
   std::optional<RoutineId> routine_of(ActionKind kind, const Instance& instance) const {
     const BlockRoutines& routines = routines_.at(instance.block);
-    return kind == ActionKind::forward ? routines.forward : routines.backward;
+    const auto found =
+        routines.find(kind == ActionKind::input_gradient ? ActionKind::backward : kind);
+    return found == routines.end() ? std::nullopt : std::optional(found->second);
   }
 
   void run_actions() {
@@ -303,14 +308,24 @@ class StageScheduler {
 
   /// Slots whose memory one call of a micro-batch leaves for another.
   static bool crosses_calls(SlotKind kind) {
-    return kind == SlotKind::input || kind == SlotKind::output || kind == SlotKind::saved ||
-           kind == SlotKind::deferred || kind == SlotKind::input_gradient ||
-           kind == SlotKind::output_gradient;
+    switch (kind) {
+      case SlotKind::input:
+      case SlotKind::output:
+      case SlotKind::saved:
+      case SlotKind::saved_for_weights:
+      case SlotKind::deferred:
+      case SlotKind::input_gradient:
+      case SlotKind::output_gradient:
+        return true;
+      default:
+        return false;
+    }
   }
 
   const Routine& routine(ActionKind kind, const Instance& instance) const {
     const CutBlock& cut = cut_of(instance);
-    return kind == ActionKind::forward ? cut.forward : cut.backward;
+    if (kind == ActionKind::forward) return cut.forward;
+    return kind == ActionKind::weight_gradient ? cut.weight_gradient : cut.backward;
   }
 
   BufferId add_crossing(const Slot& slot, const Use& use) {
@@ -321,23 +336,27 @@ class StageScheduler {
     switch (slot.kind) {
       case SlotKind::output:
         if (use.instance + 1 == end) return add("sent_activation", TensorRole::communication);
-        // What the next instance's backward still reads is saved for it.
-        return add("border", reads_late(use.instance + 1, SlotKind::input)
-                                 ? TensorRole::saved
-                                 : TensorRole::activation);
+        return add("border", border_role(use.instance + 1, SlotKind::input));
       case SlotKind::input_gradient:
         if (use.instance == begin) return add("sent_gradient", TensorRole::communication);
-        return add("border_gradient", TensorRole::activation);
+        return add("border_gradient", border_role(use.instance - 1, SlotKind::output_gradient));
       case SlotKind::saved:
         return add("saved", TensorRole::saved);
+      case SlotKind::saved_for_weights:
+        return add("saved_for_weights", TensorRole::saved);
+      case SlotKind::deferred:
+        return add("deferred", TensorRole::saved);
       default:
         INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is written by nobody");
     }
   }
 
-  /// Whether backward of an instance reads what forward found in this slot.
-  bool reads_late(std::size_t instance, SlotKind kind) const {
-    return has_slot(cut_of(layout_.instances[instance]).backward, kind);
+  /// A border that the instance behind it reads once more later on is saved for it.
+  TensorRole border_role(std::size_t reader, SlotKind kind) const {
+    const CutBlock& cut = cut_of(layout_.instances[reader]);
+    const bool late = has_slot(cut.weight_gradient, kind) ||
+                      (kind == SlotKind::input && has_slot(cut.backward, kind));
+    return late ? TensorRole::saved : TensorRole::activation;
   }
 
   // ---- once per step ----
@@ -387,9 +406,7 @@ class StageScheduler {
   StageArenas arenas_;
   StepCollectives collectives_;
   StageTransfers transfers_;
-  struct BlockRoutines {
-    std::optional<RoutineId> forward, backward;
-  };
+  using BlockRoutines = std::map<ActionKind, RoutineId>;
   std::map<BlockId, BlockRoutines> routines_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
   std::map<RoutineId, bool> begins_elsewhere_;

@@ -116,11 +116,23 @@ Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
   if (strategy.pp > layers) {
     return Verdict::no(fmt::format("pp {} is more than the {} layers", strategy.pp, layers));
   }
+  if (strategy.virtual_stages < 1 || strategy.virtual_stages > kMostDegree) {
+    return Verdict::no(fmt::format("virtual_stages is {}; it must be from 1 to {}",
+                                   strategy.virtual_stages, kMostDegree));
+  }
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  if (parts > job.layers) {
+    return Verdict::no(fmt::format("pp {} x virtual_stages {} is more than the {} layers",
+                                   strategy.pp, strategy.virtual_stages, job.layers));
+  }
   const auto& split = strategy.layer_split;
   if (split.empty()) return Verdict::yes();
-  if (static_cast<std::int64_t>(split.size()) != strategy.pp) {
+  if (static_cast<std::int64_t>(split.size()) != parts) {
     return Verdict::no(
-        fmt::format("layer_split has {} stages, pp is {}", split.size(), strategy.pp));
+        parts == strategy.pp
+            ? fmt::format("layer_split has {} stages, pp is {}", split.size(), strategy.pp)
+            : fmt::format("layer_split has {} chunks, pp x virtual_stages is {}", split.size(),
+                          parts));
   }
   Wide sum = 0;
   for (std::int64_t count : split) {
@@ -144,6 +156,38 @@ Verdict batch_divides(const Job& job, const Strategy& strategy) {
         fmt::format("global batch {} is not divisible by micro_batch {} x batch width {} (dp x "
                     "sharding_degree)",
                     job.global_batch, strategy.micro_batch, width));
+  }
+  return Verdict::yes();
+}
+
+/// The batch divides. Published sends are freed as Paddle PRs 34086 and 34230 do, which hold for
+/// plain 1F1B only.
+Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
+  const std::int64_t m = micro_batches(job, strategy);
+  if (strategy.virtual_stages > 1) {
+    if (strategy.schedule != Schedule::one_f_one_b) {
+      return Verdict::no("virtual_stages above 1 go with schedule 1f1b");
+    }
+    if (strategy.pp == 1) return Verdict::no("virtual_stages above 1 need pp above 1");
+    if (m % strategy.pp != 0) {
+      return Verdict::no(
+          fmt::format("virtual_stages {} run groups of pp {} micro-batches; there are {}",
+                      strategy.virtual_stages, strategy.pp, m));
+    }
+  }
+  if (strategy.send_lifetime != SendLifetime::published) return Verdict::yes();
+  if (strategy.virtual_stages > 1) {
+    return Verdict::no(
+        "send_lifetime is published; with virtual_stages the stages of the model are not monotone");
+  }
+  if (strategy.schedule != Schedule::one_f_one_b) {
+    return Verdict::no("send_lifetime is published; that goes with schedule 1f1b");
+  }
+  if (m < strategy.pp) {
+    return Verdict::no(
+        fmt::format("send_lifetime is published; pp {} then needs more than {} micro-batches, "
+                    "there are {}",
+                    strategy.pp, strategy.pp - 1, m));
   }
   return Verdict::yes();
 }
@@ -181,9 +225,6 @@ Verdict is_lowered(const Strategy& strategy) {
     return Verdict::no(fmt::format("{}: only the default is supported so far", key));
   };
   const Verdict verdicts[] = {
-      same(&Strategy::schedule, "schedule"),
-      same(&Strategy::virtual_stages, "virtual_stages"),
-      same(&Strategy::send_lifetime, "send_lifetime"),
       same(&Strategy::flatten, "flatten"),
       same(&Strategy::sharding_owner, "sharding_owner"),
       same(&Strategy::collective_fusion, "collective_fusion"),
@@ -258,6 +299,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = is_lowered(strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }

@@ -124,7 +124,9 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// The rules a strategy must keep for this job on `devices` ranks, each with its own reason:
 /// product of degrees == devices; heads and ffn_hidden divisible by mp (the vocabulary is padded),
 /// with sequence_parallel the sequence too, and mp above 1;
-/// pp at most the layers; layer_split one count >= 1 per stage, summing to the layers; sharding
+/// pp x virtual_stages at most the layers; layer_split one count >= 1 per part, summing to the
+/// layers; virtual stages only in 1F1B, with pp above 1 that divides the micro-batches; published
+/// send lifetimes only in plain 1F1B with at least pp micro-batches; sharding
 /// stage 1 exactly when its degree is above 1; global batch divisible by micro_batch x dp x
 /// sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);

@@ -54,8 +54,9 @@ Finding layers_cover(const CheckContext& context) {
   if (split.empty()) return std::nullopt;  // resolved as evenly as possible, which always covers
   const Strategy& s = context.plan.strategy;
   const auto layers = std::accumulate(split.begin(), split.end(), std::int64_t{0});
-  if (std::int64_t(split.size()) != s.pp) {
-    return fmt::format("layer_split names {} stages, pp is {}", split.size(), s.pp);
+  if (std::int64_t(split.size()) != s.pp * s.virtual_stages) {
+    return fmt::format("layer_split names {} chunks, pp {} x virtual_stages {} are {}",
+                       split.size(), s.pp, s.virtual_stages, s.pp * s.virtual_stages);
   }
   if (layers != total_layers(context.plan.job)) {
     return fmt::format("layer_split covers {} layers, the job has {}", layers,
@@ -89,7 +90,9 @@ constexpr CheckRule kRules[] = {
      devices_product},
     {{"batch-divides", "The global batch is a whole number of micro-batches on every replica."},
      batch_divides},
-    {{"layers-cover", "A stated layer split has one entry per stage and covers every layer once."},
+    {{"layers-cover",
+      "A stated layer split has one entry per stage, or per chunk of layers, and covers every "
+      "layer once."},
      layers_cover},
     {{"sharding-stage", "Sharding stage 1 exactly where the sharding degree is above 1."},
      sharding_stage},

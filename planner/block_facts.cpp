@@ -39,6 +39,10 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   CallPath path(costed, Picoseconds(), kLongAgo);
   path.run(call);
   facts.span = path.now();
+  const auto& durations = costed.durations[costed.program->calls[call].routine.index()];
+  for (std::size_t op = 0; op < routine.ops.size(); ++op) {
+    if (routine.ops[op].stream == Stream::compute) facts.compute += durations[op];
+  }
   facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
   return facts;
 }
@@ -78,6 +82,7 @@ void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& 
 
 void take_least(CallFacts& facts, const CallFacts& other) {
   facts.span = std::min(facts.span, other.span);
+  facts.compute = std::min(facts.compute, other.compute);
   facts.dispatch = std::min(facts.dispatch, other.dispatch);
   facts.sends = std::min(facts.sends, other.sends);
   facts.frame = std::min(facts.frame, other.frame);
@@ -92,6 +97,15 @@ void take_least(BlockFacts& facts, const BlockFacts& variant) {
 }
 
 }  // namespace
+
+Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
+  Strategy plain = strategy;
+  plain.schedule = Schedule::one_f_one_b;
+  plain.send_lifetime = SendLifetime::event;
+  if (strategy.virtual_stages > 1) plain.layer_split = layers_per_stage(job, strategy);
+  plain.virtual_stages = 1;
+  return plain;
+}
 
 Job one_micro_batch(const Job& job, const Strategy& strategy) {
   Job result = job;
@@ -113,7 +127,7 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) 
 }
 
 MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
-  Strategy plain = strategy;
+  Strategy plain = as_plain_pipeline(job_, strategy);
   plain.dp = plain.sharding_degree = 1;
   plain.sharding_stage = 0;
   plain.pp = std::min<std::int64_t>(2, total_layers(job_));

@@ -21,6 +21,7 @@ struct CallFacts {
   /// From the begin of its first op on the compute stream to the end of the last one, or the host's
   /// time: calls follow each other there, so these add up.
   Picoseconds span;
+  Picoseconds compute;   ///< of its ops on the compute stream alone
   Picoseconds dispatch;  ///< host time to issue it
   /// Until what it sends on (border, or its gradient) is written, from the same begin.
   Picoseconds sends;
@@ -66,6 +67,9 @@ class FactsCache {
   mutable std::map<Key, std::shared_ptr<const MicroBatchFacts>> known_;
 };
 
+/// As many layers on every stage in plain 1F1B with sends freed by events: blocks cost the same, and
+/// what lives between steps is the same where all layers are of one block.
+Strategy as_plain_pipeline(const Job& job, const Strategy& strategy);
 /// The job with as many sequences as make one micro-batch per replica: its Programs have every kind
 /// of call of the real ones, once.
 Job one_micro_batch(const Job& job, const Strategy& strategy);

@@ -7,7 +7,9 @@
 //   bottleneck   + micro-batch, recompute       time of the slowest stage between fill and drain
 //   pipeline     + gradient bucket bytes        time of 1F1B by whole micro-batches, and the tail
 //
-// memory_bound.h and time_bound.h say why each holds.
+// memory_bound.h and time_bound.h say why each holds. They follow plain 1F1B with sends freed by
+// events. For other schedules and lifetimes memory is bounded by what is persistent, and time by
+// what the busiest stage computes; the search does not choose them by itself (space.h).
 #pragma once
 
 #include <map>

@@ -202,8 +202,11 @@ std::string gantt_svg(const Timeline& timeline, const Strategy& strategy,
 std::string gantt_legend(const Strategy& strategy) {
   std::vector<LegendEntry> entries = {{"forward", "forward"}};
   if (strategy.recompute != Recompute::none) entries.push_back({"recompute", "recompute"});
-  entries.insert(entries.end(), {{"backward", "backward"},
-                                 {"optimizer", "optimizer"},
+  entries.push_back({"backward", "backward"});
+  if (strategy.schedule == Schedule::zb_h1) {
+    entries.push_back({"backward_weight", "backward: gradients of weights"});
+  }
+  entries.insert(entries.end(), {{"optimizer", "optimizer"},
                                  {"transfer", "communication"},
                                  {"wait", "waiting for the other side"}});
   return legend(entries);

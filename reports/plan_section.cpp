@@ -75,6 +75,20 @@ std::vector<Cell> strategy_row(std::string_view key, const std::string& value,
   return {name, {escaped(value), "value", false}, text_cell(meaning)};
 }
 
+std::vector<Cell> schedule_row(const Strategy& s) {
+  switch (s.schedule) {
+    case Schedule::gpipe:
+      return strategy_row("schedule", "GPipe", "all forwards, then all backwards");
+    case Schedule::zb_h1:
+      return strategy_row("schedule", "ZB-H1", "1F1B with late gradients of weights");
+    case Schedule::one_f_one_b:
+      break;
+  }
+  if (s.virtual_stages == 1) return strategy_row("schedule", "1F1B", "one forward, one backward");
+  return strategy_row("schedule", fmt::format("1F1B, {} virtual stages", s.virtual_stages),
+                      "one forward, one backward, of one chunk of layers after another");
+}
+
 std::string strategy_table(const Plan& plan) {
   const Strategy& s = plan.strategy;
   const auto number = [](std::int64_t value) { return grouped(value); };
@@ -82,9 +96,9 @@ std::string strategy_table(const Plan& plan) {
       "Strategy", {{"Key", ""}, {"Value", ""}, {"Meaning", ""}},
       {strategy_row("mp", number(s.mp), "ranks that share every layer (tensor parallel)"),
        strategy_row("pp", number(s.pp), "pipeline stages"),
-       strategy_row("layer_split",
-                    fmt::format("{}", fmt::join(layers_per_stage(plan.job, s), ", ")),
-                    "layers on each stage"),
+       strategy_row("layer_split", fmt::format("{}", fmt::join(layers_per_part(plan.job, s), ", ")),
+                    s.virtual_stages > 1 ? "layers of each chunk, from the model's front"
+                                         : "layers on each stage"),
        strategy_row("dp", number(s.dp), "replicas that hold everything"),
        strategy_row("sharding_degree", number(s.sharding_degree),
                     "replicas that share the optimizer state"),
@@ -93,7 +107,7 @@ std::string strategy_table(const Plan& plan) {
                     "optimizer state"),
        strategy_row("micro_batch", number(s.micro_batch), "sequences per micro-batch"),
        strategy_row("micro-batches", number(micro_batches(plan.job, s)), "per step and replica"),
-       strategy_row("schedule", "1F1B", "one forward, one backward"),
+       schedule_row(s),
        strategy_row("recompute", std::string(to_text(s.recompute)),
                     "what backward computes again instead of keeping it: the attention core, or "
                     "layers"),

@@ -9,7 +9,7 @@ std::string_view report_style() {
   --paper: #fbfbfa; --raised: #ffffff; --ink: #1d2430; --soft: #5c6675; --line: #dfe3e8; --faint: #eff1f4;
   --good: #1b7a4b; --good-paper: #e8f5ee; --bad: #b3261e; --bad-paper: #fcecea;
   --open: #3b5b92; --open-paper: #ebf0f9;
-  --forward: #3f74b8; --recompute: #8ab4dd; --backward: #e08a2e; --optimizer: #7c55a6;
+  --forward: #3f74b8; --recompute: #8ab4dd; --backward: #e08a2e; --backward_weight: #f0c28a; --optimizer: #7c55a6;
   --transfer: #2b9a7a; --wait: #a3adb9; --bubble: #c9cfd7; --dispatch: #8a93a0;
   --parameter: #3f74b8; --master_parameter: #24507f; --gradient: #e08a2e; --optimizer_state: #7c55a6;
   --activation: #2b9a7a; --saved: #93cdb8; --workspace: #b5bcc6; --communication: #cf5b7c; --scalar: #6d7683;
@@ -20,7 +20,7 @@ std::string_view report_style() {
     --paper: #14181e; --raised: #1b2027; --ink: #e6e9ee; --soft: #9aa5b3; --line: #313843; --faint: #232932;
     --good: #6fd3a1; --good-paper: #16291f; --bad: #ff9d94; --bad-paper: #331a18;
     --open: #a9c4f5; --open-paper: #1a2436;
-    --forward: #6c9fe0; --recompute: #3f658f; --backward: #eda55a; --optimizer: #ab87d6;
+    --forward: #6c9fe0; --recompute: #3f658f; --backward: #eda55a; --backward_weight: #a06a2c; --optimizer: #ab87d6;
     --transfer: #4fbf9d; --wait: #66717f; --bubble: #46505c; --dispatch: #78828f;
     --parameter: #6c9fe0; --master_parameter: #9cc1f0; --gradient: #eda55a; --optimizer_state: #ab87d6;
     --activation: #4fbf9d; --saved: #2f6f5c; --workspace: #5f6874; --communication: #e27f9b; --scalar: #8e98a5;
@@ -88,6 +88,7 @@ footer { margin-top: 40px; color: var(--soft); font-size: 13px; }
 .forward { background: var(--forward); fill: var(--forward); }
 .recompute { background: var(--recompute); fill: var(--recompute); }
 .backward { background: var(--backward); fill: var(--backward); }
+.backward_weight { background: var(--backward_weight); fill: var(--backward_weight); }
 .optimizer { background: var(--optimizer); fill: var(--optimizer); }
 .transfer { background: var(--transfer); fill: var(--transfer); }
 .wait { background: var(--wait); fill: var(--wait); }

@@ -100,6 +100,31 @@ TEST(Schedule, BucketsArePostedWhenTheirGradientsAreComplete) {
       << "the head's bucket does not wait for the embedding's backward";
 }
 
+TEST(Schedule, ZeroBubblePostsBucketsAtTheLastWeightGradients) {
+  for (const Program& program : lowered("pp=2,dp=2,schedule=zb_h1,grad_bucket_bytes=16KiB")) {
+    std::size_t last_weight = 0, first_reduction = program.calls.size(), reductions = 0, update = 0;
+    for (std::size_t i = 0; i < program.calls.size(); ++i) {
+      const Routine& routine = program.at(program.calls[i].routine);
+      if (routine.phase == Phase::backward_weight) last_weight = i;
+      if (routine.name == "optimizer") update = i;
+      if (routine.name != "all_reduce.dp") continue;
+      first_reduction = std::min(first_reduction, i);
+      ++reductions;
+      // A norm's gradients are written with that of its input, the others later; both by the last
+      // micro-batch.
+      ASSERT_FALSE(program.calls[i].waits.empty());
+      for (const Wait& wait : program.calls[i].waits) {
+        const Call& awaited = program.calls[wait.call];
+        EXPECT_EQ(awaited.micro_batch, program.micro_batches - 1);
+        EXPECT_TRUE(wait.port);
+      }
+    }
+    EXPECT_EQ(reductions, program.buckets.size());
+    EXPECT_LT(first_reduction, last_weight);
+    EXPECT_LT(last_weight, update);
+  }
+}
+
 TEST(Schedule, BucketsCoverEveryParameterOnceAndSplitEvenly) {
   for (const char* strategy : {"sharding_degree=4,grad_bucket_bytes=4KiB",
                                "mp=2,sharding_degree=2,dp=2,grad_bucket_bytes=64KiB"}) {

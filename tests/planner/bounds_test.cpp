@@ -77,5 +77,55 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   show("arena", arena);
 }
 
+/// Another schedule or lifetime of sends, where it is legal.
+Strategy with_other_schedule(const Problem& problem, Strategy strategy, std::mt19937_64& random) {
+  const Strategy before = strategy;
+  switch (random() % 4) {
+    case 0:
+      strategy.schedule = Schedule::gpipe;
+      break;
+    case 1:
+      strategy.schedule = Schedule::zb_h1;
+      break;
+    case 2:
+      strategy.virtual_stages = 2;
+      strategy.layer_split.clear();
+      break;
+    default:
+      strategy.send_lifetime = random() % 2 == 0 ? SendLifetime::held : SendLifetime::published;
+  }
+  return legal(problem.job, strategy, problem.devices) ? strategy : before;
+}
+
+TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
+  std::mt19937_64 random(2);
+  std::int64_t checked = 0;
+  while (checked < 1'000) {
+    const Problem problem = random_problem(random);
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
+    const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+    for (const Strategy& drawn : random_strategies(problem, random, 20)) {
+      const Strategy strategy = with_other_schedule(problem, drawn, random);
+      if (strategy == drawn) continue;
+      const Footprint footprint = lay_out(problem.job, strategy, problem.framework,
+                                          problem.cluster.device, Bytes(0), Proof::structure);
+      const Score score = predict(problem.job, strategy, footprint, costs, problem.devices,
+                                  Folding::folded, Detail::none)
+                              .score;
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      const MemoryBound memory = bounds.memory(strategy);
+      ASSERT_LE(bounds.persistent(strategy), memory.peak) << who;
+      ASSERT_LE(memory.peak, score.peak) << who;
+      ASSERT_LE(memory.arena, score.arena) << who;
+      const double step = score.prediction.step_time.value();
+      const double low = bounds.bottleneck(strategy).seconds().value();
+      ASSERT_LE(low, step) << who;
+      ASSERT_LE(low, bounds.pipeline(strategy).seconds().value()) << who;
+      ASSERT_LE(bounds.pipeline(strategy).seconds().value(), step) << who;
+      ++checked;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

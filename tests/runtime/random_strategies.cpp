@@ -49,7 +49,7 @@ void draw_family(Random& random, Job& job) {
 Job draw_job(Random& random) {
   Job job;
   job.name = "drawn";
-  job.layers = std::int64_t(1 + random() % 5);
+  job.layers = std::int64_t(1 + random() % 6);
   job.heads = job.kv_heads = one_of<std::int64_t>(random, {2, 4, 6, 8});
   job.hidden = job.heads * one_of<std::int64_t>(random, {4, 8});
   job.ffn_hidden = job.heads * one_of<std::int64_t>(random, {8, 20});
@@ -91,8 +91,9 @@ void draw_degrees(Random& random, Draw& draw) {
 
 void draw_layer_split(Random& random, Draw& draw) {
   std::int64_t left = total_layers(draw.job);
-  for (std::int64_t stage = 0; stage < draw.strategy.pp; ++stage) {
-    const std::int64_t others = draw.strategy.pp - stage - 1;
+  const std::int64_t parts = draw.strategy.pp * draw.strategy.virtual_stages;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const std::int64_t others = parts - part - 1;
     const std::int64_t layers =
         others == 0 ? left : 1 + std::int64_t(random() % std::uint64_t(left - others));
     draw.strategy.layer_split.push_back(layers);
@@ -146,7 +147,27 @@ const Switch kSwitches[] = {
      }},
     {"layer_split",
      [](Random& random, Draw& draw) {
+       draw.strategy.layer_split.clear();
        if (draw.strategy.pp > 1 && coin(random)) draw_layer_split(random, draw);
+     }},
+    {"schedule",
+     [](Random& random, Draw& draw) {
+       draw.strategy.schedule =
+           one_of(random, {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1});
+     }},
+    {"virtual_stages",
+     [](Random& random, Draw& draw) {
+       if (draw.strategy.pp == 1 || coin(random)) return;
+       draw.strategy.virtual_stages = one_of<std::int64_t>(random, {2, 2, 3});
+       draw.strategy.schedule = Schedule::one_f_one_b;  // what goes with it
+       draw.strategy.send_lifetime = one_of(random, {SendLifetime::event, SendLifetime::held});
+       draw.strategy.micro_batch = 1;
+       draw.strategy.layer_split.clear();
+     }},
+    {"send_lifetime",
+     [](Random& random, Draw& draw) {
+       draw.strategy.send_lifetime =
+           one_of(random, {SendLifetime::event, SendLifetime::held, SendLifetime::published});
      }},
 };
 

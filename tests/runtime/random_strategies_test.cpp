@@ -180,6 +180,9 @@ TEST(Draws, CoverTheSwitches) {
   for (const char* field : {"sequence_parallel", "split_boundary"}) {
     EXPECT_TRUE(values[field].contains("true")) << field;
   }
+  EXPECT_EQ(values["schedule"], (std::set<std::string>{"1f1b", "gpipe", "zb_h1"}));
+  EXPECT_TRUE(values["virtual_stages"].contains("2"));
+  EXPECT_EQ(values["send_lifetime"], (std::set<std::string>{"held", "published"}));
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+#include "passes/split_backward.h"
+
+#include <algorithm>
+#include <set>
+
+#include "graph/op_table.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Adds to `needed` whatever its members are computed from; which ops compute any of it.
+std::vector<bool> ancestors(const std::vector<Op>& ops, std::set<TensorId>& needed) {
+  std::vector<bool> found(ops.size());
+  for (std::size_t i = ops.size(); i-- > 0;) {
+    const Op& op = ops[i];
+    found[i] = std::any_of(op.outputs.begin(), op.outputs.end(),
+                           [&](TensorId id) { return needed.contains(id); });
+    if (found[i]) needed.insert(op.inputs.begin(), op.inputs.end());
+  }
+  return found;
+}
+
+/// The outputs of an op that reads what an op of `input` overwrites, but is not in it.
+std::vector<TensorId> overtaken(const std::vector<Op>& ops, const std::vector<bool>& input) {
+  std::set<TensorId> overwritten;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const int in_place = row(ops[i].kind).in_place;
+    if (input[i] && in_place >= 0) overwritten.insert(ops[i].inputs[std::size_t(in_place)]);
+  }
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (input[i]) continue;
+    const bool reads = std::any_of(ops[i].inputs.begin(), ops[i].inputs.end(),
+                                   [&](TensorId id) { return overwritten.contains(id); });
+    if (reads) return ops[i].outputs;
+  }
+  return {};
+}
+
+}  // namespace
+
+BackwardParts split_backward(const Graph& graph, BlockId block, const std::vector<Op>& backward) {
+  std::set<TensorId> needed;
+  if (const auto gradient = graph.at(block).input_gradient) needed.insert(*gradient);
+  std::vector<bool> input = ancestors(backward, needed);
+  for (auto more = overtaken(backward, input); !more.empty(); more = overtaken(backward, input)) {
+    needed.insert(more.begin(), more.end());
+    input = ancestors(backward, needed);
+  }
+  BackwardParts parts;
+  for (std::size_t i = 0; i < backward.size(); ++i) {
+    (input[i] ? parts.input : parts.weight).push_back(backward[i]);
+    if (!input[i] && backward[i].phase == Phase::backward) {
+      parts.weight.back().phase = Phase::backward_weight;
+    }
+  }
+  return parts;
+}
+
+}  // namespace plimsoll
