@@ -22,7 +22,7 @@ std::string job_sentence(const Plan& plan) {
   return fmt::format(
       "{} has {} layers of hidden size {}, {} heads, a vocabulary of {} and {} parameters. A step "
       "trains on {} sequences of {} tokens, in {}, on {} {}.",
-      job.name, job.layers, job.hidden, job.heads, grouped(job.vocab),
+      job.name, total_layers(job), job.hidden, job.heads, grouped(job.vocab),
       grouped(parameter_count(build_forward(job, 1))), job.global_batch, job.sequence,
       to_text(job.precision), plan.devices, device_word(plan));
 }

@@ -79,6 +79,7 @@ const std::vector<Split> kSplits = {
     {"dp=2", 2},
     {"sharding_degree=2,sharding_stage=1", 4, Recompute::selective},
     {"mp=2,pp=2,dp=2", 2, Recompute::full},
+    {"mp=2,pp=2,sequence_parallel=true", 2, Recompute::selective},
 };
 #endif
 

@@ -155,6 +155,8 @@ TEST_P(Drawn, IsSimulatedAlikeFoldedAndUnfolded) {
 /// Every value of a switch occurs among 300 draws: none is drawn in vain.
 TEST(Draws, CoverTheSwitches) {
   std::map<std::string, std::set<std::string>> values;
+  std::set<Family> families;
+  std::set<double> dropouts;
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const Draw drawn = draw(seed);
     std::string summary = strategy_summary(drawn.strategy);
@@ -166,7 +168,11 @@ TEST(Draws, CoverTheSwitches) {
       at = end + 1;
     }
     EXPECT_EQ(grid_of(drawn.strategy).world_size(), drawn.devices);
+    families.insert(drawn.job.family);
+    dropouts.insert(drawn.job.dropout);
   }
+  EXPECT_EQ(families.size(), 4u);
+  EXPECT_EQ(dropouts.size(), 2u);
   for (const char* field : {"mp", "pp", "dp", "sharding_degree"}) {
     EXPECT_GE(values[field].size(), 4u) << field;
   }
