@@ -119,10 +119,63 @@ void add_attention_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
   into.op.params = AttentionParams{s};
 }
 
+/// Updates beside AdamW, and what the update runs where it is not fused. False for other kinds.
+bool add_update_ops(BenchCase& into, std::int64_t n) {
+  const auto written = [&](std::size_t i) { into.op.outputs.push_back(into.op.inputs[i]); };
+  switch (into.op.kind) {
+    case OpKind::sgd:
+      into.op.params = SgdParams{1e-3, 0.9, 0.1};
+      state(into, {n}), input(into, {n}), state(into, {n}), scalars(into);
+      return true;
+    case OpKind::lamb_norms:
+      into.op.params = LambParams{1e-3, 0.9, 0.95, 1e-8, 0.1};
+      input(into, {n}), input(into, {n}), state(into, {n}), state(into, {n}), scalars(into);
+      output(into, {2});
+      return true;
+    case OpKind::lamb:
+      into.op.params = LambParams{1e-3, 0.9, 0.95, 1e-8, 0.1};
+      state(into, {n}), input(into, {n}), input(into, {n}), input(into, {2}), scalars(into);
+      return true;
+    case OpKind::square:
+    case OpKind::reduce_sum:
+      into.op.params = FlatParams{};
+      input(into, {n}), output(into, {into.op.kind == OpKind::square ? n : 1});
+      return true;
+    case OpKind::scale:
+      into.op.params = FlatParams{};
+      input(into, {n}), input(into, {1}), output(into, {n});
+      return true;
+    case OpKind::coalesce:
+      into.op.params = FlatParams{};
+      state(into, {n});
+      return true;
+    case OpKind::square_root:
+      input(into, {n}), output(into, {n});
+      return true;
+    case OpKind::maximum:
+    case OpKind::divide:
+      input(into, {n}), input(into, {n}), output(into, {n});
+      return true;
+    case OpKind::check_finite:
+      input(into, {n}), scalars(into), written(0), output(into, {1}, DType::i32);
+      return true;
+    case OpKind::update_loss_scale:
+      input(into, {1}, DType::i32), scalars(into), written(1);
+      return true;
+    default:
+      return false;
+  }
+}
+
 void add_flat_ops(BenchCase& into, std::int64_t n) {
+  if (add_update_ops(into, n)) return;
   switch (into.op.kind) {
     case OpKind::gelu:
       return input(into, {n}), output(into, {n});
+    case OpKind::own_part:
+      input(into, {2 * n, 1}), output(into, {n, 1});
+      into.tensors.back().split = Split{0, Axis::mp, 2};
+      return;
     case OpKind::gelu_backward:
     case OpKind::add:
       return input(into, {n}), input(into, {n}), output(into, {n});
@@ -132,6 +185,7 @@ void add_flat_ops(BenchCase& into, std::int64_t n) {
       output(into, {n});
       return into.op.outputs.push_back(into.op.inputs.back());
     case OpKind::begin_step:
+      into.op.params = StepParams{};
       scalars(into);
       return into.op.outputs.push_back(into.op.inputs.back());
     case OpKind::fill:
@@ -177,6 +231,14 @@ std::vector<std::size_t> fresh_inputs(OpKind kind) {
     case OpKind::load_masked_targets:
     case OpKind::squared_norm:  // gradients of the whole step
     case OpKind::adamw:
+    case OpKind::sgd:
+    case OpKind::lamb_norms:
+    case OpKind::lamb:
+    case OpKind::square:
+    case OpKind::reduce_sum:
+    case OpKind::scale:
+    case OpKind::coalesce:
+    case OpKind::check_finite:
       return {};
     case OpKind::split_heads_backward:
     case OpKind::logits_sum_exp:
@@ -279,7 +341,19 @@ bool runs_on_16_bits(OpKind kind) {
     case OpKind::fill:
     case OpKind::squared_norm:
     case OpKind::clip_factor:
+    case OpKind::check_finite:
+    case OpKind::update_loss_scale:
+    case OpKind::square:
+    case OpKind::reduce_sum:
+    case OpKind::square_root:
+    case OpKind::maximum:
+    case OpKind::divide:
+    case OpKind::scale:
+    case OpKind::coalesce:
     case OpKind::adamw:
+    case OpKind::sgd:
+    case OpKind::lamb_norms:
+    case OpKind::lamb:
       return false;
     default:
       return true;

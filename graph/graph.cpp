@@ -37,8 +37,10 @@ void remove_unused_tensors(Graph& graph) {
   };
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const Tensor& tensor = graph.tensors[i];
-    const bool kept = tensor.role == TensorRole::parameter || tensor.role == TensorRole::scalar;
-    if (kept || tensor.arena) used[i] = true;
+    const bool kept = tensor.role == TensorRole::parameter ||
+                      (tensor.role == TensorRole::scalar && !tensor.element);
+    const bool lasts = tensor.arena && tensor.role != TensorRole::activation;
+    if (kept || lasts) used[i] = true;
   }
   for (const Op& op : graph.ops) {
     for (TensorId id : op.inputs) mark(id);

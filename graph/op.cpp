@@ -68,8 +68,20 @@ constexpr std::array<std::string_view, kOpKinds> kKinds = {"load_tokens",
                                                            "fill",
                                                            "squared_norm",
                                                            "clip_factor",
+                                                           "check_finite",
+                                                           "update_loss_scale",
+                                                           "square",
+                                                           "reduce_sum",
+                                                           "square_root",
+                                                           "maximum",
+                                                           "divide",
+                                                           "scale",
+                                                           "coalesce",
                                                            "cast_parameters",
-                                                           "adamw"};
+                                                           "adamw",
+                                                           "sgd",
+                                                           "lamb_norms",
+                                                           "lamb"};
 constexpr std::array<std::string_view, 5> kPhases = {"forward", "recompute", "backward",
                                                      "backward_weight", "optimizer"};
 constexpr std::array<std::string_view, kStreams> kStreamNames = {

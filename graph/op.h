@@ -83,7 +83,7 @@ enum class OpKind : std::uint8_t {
   logits_sum_exp,    ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit -
                      ///< max}
   token_loss,  ///< (max, stats, scalars) -> (log_sum_exp [n], scalars with loss += weighted sum)
-  cross_entropy_backward,  ///< (logits, targets, log_sum_exp) -> dlogits [n,v]
+  cross_entropy_backward,  ///< (logits, targets, log_sum_exp, loss scale [1]?) -> dlogits [n,v]
   // Conjugate pairs of tensor parallelism in a forward Graph; `backward` lowers them.
   copy_to_group,      ///< (x) -> x; its backward is an all-reduce
   reduce_from_group,  ///< (x) -> all-reduced x, in place; its backward is the identity
@@ -99,15 +99,37 @@ enum class OpKind : std::uint8_t {
   recv,            ///< () -> x
   // Once per step. `scalars` is the f32 [kScalars] tensor below; state tensors (scalars, arenas,
   // parameter gradients) appear as input and output under the same id.
-  begin_step,       ///< (scalars) -> scalars: step += 1, loss = 0
-  fill,             ///< () -> x = value
-  squared_norm,     ///< (gradients arena) -> sum [1] over owned segments of norm weight * g^2
-  clip_factor,      ///< (sum [1], scalars) -> scalars: gradient_norm = sqrt(sum), clip = min(1,
-                    ///< limit/norm)
+  begin_step,    ///< (scalars) -> scalars: step += 1, loss = 0, loss_scale
+  fill,          ///< () -> x = value
+  squared_norm,  ///< (gradients) -> sum [1] over owned, clipped segments of norm weight * g^2; not
+                 ///< finite where any gradient is not
+  clip_factor,   ///< (sum [1], scalars) -> scalars: gradient_norm = sqrt(sum) / loss_scale, clip =
+                 ///< min(1, limit/norm) / loss_scale; with loss scaling also what
+                 ///< update_loss_scale does, for a sum that is not finite
+  // The same piece by piece, as frameworks without these kernels run it.
+  check_finite,  ///< (gradients, scalars) -> (gradients / loss_scale, flag i32 [1]: 1 where one
+                 ///< is not finite)
+  update_loss_scale,  ///< (flag i32 [1], scalars) -> scalars: found, good_steps, skipped, from
+                      ///< which
+                      ///< the next begin_step makes the scale; a step with `found` does not count
+  square,             ///< (x) -> x^2
+  reduce_sum,         ///< (x, ...) -> sum [1] over all of them; of a group's squares in an arena,
+                      ///< with the norm weights of their segments
+  square_root,        ///< (x) -> sqrt(x)
+  maximum,            ///< (a, b) -> the larger
+  divide,             ///< (a, b) -> a / b
+  scale,              ///< (x, factor [1]) -> x * factor
+  coalesce,  ///< (x) -> x, read and written: what copying tensors into one buffer costs once they
+             ///< are slices of it (coalesce_tensor of Paddle)
   cast_parameters,  ///< (masters: arena of the owned elements) -> parameters arena, of which this
                     ///< rank's parts are written in its type
-  adamw,            ///< (parameters or masters p, gradients, m, v arenas, scalars) -> (p, m, v), in
-                    ///< place
+  // Updates of arenas (their segments have attributes of their own) or of one tensor, in place, of
+  // parameters or masters p. A step with Scalar::found leaves everything as it is.
+  adamw,       ///< (p, gradients, m, v, scalars) -> (p, m, v)
+  sgd,         ///< (p, gradients, velocity, scalars) -> (p, velocity)
+  lamb_norms,  ///< (p, gradients, m, v, scalars) -> (m, v, norms [2 t]): of each of t tensors the
+               ///< squared norms of p and of its direction, on this rank
+  lamb,        ///< (p, m, v, norms over all ranks, scalars) -> p
 };
 /// Elements of the per-step device scalars. `gradient_norm` is that of unscaled gradients.
 enum class Scalar : std::uint8_t {
@@ -121,7 +143,7 @@ enum class Scalar : std::uint8_t {
   skipped,     ///< steps skipped so far
 };
 inline constexpr std::int64_t kScalars = 8;
-inline constexpr std::size_t kOpKinds = std::size_t(OpKind::adamw) + 1;
+inline constexpr std::size_t kOpKinds = std::size_t(OpKind::lamb) + 1;
 
 /// When an op runs. `recompute` is forward work repeated inside backward; `backward_weight` leads
 /// to gradients of parameters only and may run later than `backward` (Qi et al. 2023, arXiv
@@ -205,23 +227,53 @@ struct FillParams {
   double value = 0;
   bool operator==(const FillParams&) const = default;
 };
-struct FlatParams {         // squared_norm
+struct FlatParams {         // squared_norm, square, reduce_sum, scale, coalesce
   std::int64_t shards = 1;  ///< each rank owns 1/shards of the arena
+  double weight = 1;        ///< of the sum: 1/mp where mp ranks hold equal copies of the tensor
+  std::optional<std::int64_t> group =
+      {};                     ///< of the arena, only the segments of this attribute group
+  std::int64_t elements = 0;  ///< of the group on this rank, where there is one
   bool operator==(const FlatParams&) const = default;
 };
 struct ClipParams {
-  double limit = 0;  ///< 0 = never clips, the norm is still computed
+  double limit = 0;           ///< 0 = never clips, the norm is still computed
+  bool loss_scaling = false;  ///< a sum that is not finite is `found`, as in update_loss_scale
   bool operator==(const ClipParams&) const = default;
 };
-struct AdamParams {
+/// The loss scale of a step: `backoff` times the last one after a step with `found`, `growth` times
+/// after `growth_interval` steps in a row without.
+struct StepParams {       // begin_step
+  double loss_scale = 1;  ///< of the first step
+  double growth = 1, backoff = 1;
+  std::int64_t growth_interval = 0;  ///< 0: never grows
+  bool operator==(const StepParams&) const = default;
+};
+struct AdamParams {  // adamw
   double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  bool clipped = false;                    ///< gradients are unscaled and clipped already
+  std::optional<std::int64_t> group = {};  ///< as in FlatParams
+  std::int64_t elements = 0;
   bool operator==(const AdamParams&) const = default;
+};
+struct SgdParams {  // sgd
+  double learning_rate = 0, momentum = 0, weight_decay = 0;
+  bool clipped = false;
+  std::optional<std::int64_t> group = {};
+  std::int64_t elements = 0;
+  bool operator==(const SgdParams&) const = default;
+};
+struct LambParams {  // lamb_norms, lamb
+  double learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  bool clipped = false;
+  std::optional<std::int64_t> group = {};
+  std::int64_t elements = 0;
+  bool operator==(const LambParams&) const = default;
 };
 
 using OpParams =
     std::variant<std::monostate, MatmulParams, NormParams, AttentionParams, DropoutParams,
                  RotaryParams, VocabularyParams, DataParams, CollectiveParams, TransferParams,
-                 FillParams, FlatParams, ClipParams, AdamParams>;
+                 FillParams, FlatParams, ClipParams, StepParams, AdamParams, SgdParams, LambParams>;
 
 struct Op {
   OpKind kind = OpKind::add;

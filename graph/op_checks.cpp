@@ -103,6 +103,9 @@ Verdict check_bias_gelu(const Op& op, Tensors tensors) {
 
 Verdict check_cast(const Op& op, Tensors tensors) {
   const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
+  const auto is_number = [](const Tensor& tensor) { return elements(tensor.shape) == 1; };
+  if (is_number(x) && is_number(y) && (x.dtype == DType::i32) != (y.dtype == DType::i32))
+    return Verdict::yes();  // a flag, for a collective and back
   if (!is_floating(x.dtype) || !is_floating(y.dtype))
     return Verdict::no("casts are between floating types");
   if (x.dtype == y.dtype) return Verdict::no("input and output have the same dtype");
@@ -154,21 +157,62 @@ Verdict check_clip(const Op& op, Tensors tensors) {
 }
 
 Verdict check_squared_norm(const Op& op, Tensors tensors) {
-  if (elements(out(op, tensors, 0).shape) != 1)
+  const Tensor& sum = out(op, tensors, 0);  // in a Graph, an entry of a list
+  if (elements(sum.shape) != 1 && !sum.arena)
     return Verdict::no("the squared norm is not one number");
   return std::get<FlatParams>(op.params).shards >= 1 ? Verdict::yes()
                                                      : Verdict::no("shards are not positive");
 }
 
-Verdict check_adamw(const Op& op, Tensors tensors) {
+Verdict check_flat(const Op& op, Tensors tensors) {
+  const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
+  if (elements(x.shape) != elements(y.shape) || x.dtype != y.dtype)
+    return Verdict::no("input and output differ in size or dtype");
+  if (op.kind == OpKind::scale && elements(in(op, tensors, 1).shape) != 1)
+    return Verdict::no("the factor is not one number");
+  return Verdict::yes();
+}
+
+namespace {
+bool is_flag(const Tensor& tensor) {
+  return tensor.dtype == DType::i32 && elements(tensor.shape) == 1;
+}
+Verdict needs_scalars(const Op& op, Tensors tensors, std::size_t i) {
+  return is_scalars(in(op, tensors, i)) ? Verdict::yes() : Verdict::no("needs the step scalars");
+}
+}  // namespace
+
+Verdict check_check_finite(const Op& op, Tensors tensors) {
+  if (!is_flag(out(op, tensors, 1))) return Verdict::no("the flag is not one i32");
+  if (Verdict verdict = check_flat(op, tensors); !verdict) return verdict;
+  return needs_scalars(op, tensors, 1);
+}
+
+Verdict check_update_loss_scale(const Op& op, Tensors tensors) {
+  if (!is_flag(in(op, tensors, 0))) return Verdict::no("the flag is not one i32");
+  return needs_scalars(op, tensors, 1);
+}
+
+Verdict check_update(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
   const bool masters = in(op, tensors, 0).role == TensorRole::master_parameter;
   if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
   if (!masters && count(0) != count(1))
     return Verdict::no("parameters and gradients differ in size");
-  if (count(2) != count(3) || count(2) > count(1))
+  const std::size_t state = op.inputs.size() - 3;  // moments: between gradients and scalars
+  if (count(2) != count(1 + state) || count(2) > count(1))
     return Verdict::no("moments are not one part of the parameters");
-  return is_scalars(in(op, tensors, 4)) ? Verdict::yes() : Verdict::no("needs the step scalars");
+  if (op.kind == OpKind::lamb_norms && elements(out(op, tensors, 2).shape) % 2 != 0)
+    return Verdict::no("norms are not two for every tensor");
+  return needs_scalars(op, tensors, op.inputs.size() - 1);
+}
+
+Verdict check_lamb(const Op& op, Tensors tensors) {
+  const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
+  if (count(1) != count(2) || count(1) > count(0))
+    return Verdict::no("moments are not one part of the parameters");
+  if (count(3) % 2 != 0) return Verdict::no("norms are not two for every tensor");
+  return needs_scalars(op, tensors, 4);
 }
 
 Verdict check_layer_norm(const Op& op, Tensors tensors) {
@@ -202,6 +246,8 @@ Verdict check_logits(const Op& op, Tensors tensors) {
   if (logits[1] * params.split_degree < params.vocabulary) {
     return Verdict::no("local vocabulary rows times split degree do not cover the vocabulary");
   }
+  if (op.inputs.size() == 4 && elements(in(op, tensors, 3).shape) != 1)
+    return Verdict::no("the loss scale is not one number");
   return Verdict::yes();
 }
 

@@ -36,7 +36,12 @@ const std::size_t kTransfer = params_index<TransferParams>();
 const std::size_t kFill = params_index<FillParams>();
 const std::size_t kFlat = params_index<FlatParams>();
 const std::size_t kClip = params_index<ClipParams>();
+const std::size_t kStep = params_index<StepParams>();
 const std::size_t kAdam = params_index<AdamParams>();
+const std::size_t kSgd = params_index<SgdParams>();
+const std::size_t kLamb = params_index<LambParams>();
+/// A sum of several values has as many inputs as there are attribute groups.
+constexpr int kMostSummands = 1024;
 
 using enum OpKind;
 constexpr OpClass abstract = OpClass::abstract, memory_bound = OpClass::memory_bound,
@@ -95,7 +100,7 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {logits_max, memory_bound, 1, 1, 1, 1, kVocabulary, -1, 0, check_logits},
     {logits_sum_exp, memory_bound, 3, 3, 1, 1, kVocabulary, -1, 0, check_logits},
     {token_loss, memory_bound, 3, 3, 2, 2, kVocabulary, -1, 0, check_token_loss},
-    {cross_entropy_backward, memory_bound, 3, 3, 1, 1, kVocabulary, -1, 0, check_logits},
+    {cross_entropy_backward, memory_bound, 3, 4, 1, 1, kVocabulary, -1, 0, check_logits},
     {copy_to_group, abstract, 1, 1, 1, 1, kCollective, -1, 0, check_collective},
     {reduce_from_group, abstract, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
     {all_reduce, collective, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
@@ -105,18 +110,37 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {broadcast, collective, 1, 1, 1, 1, kCollective, 0, 0, check_collective},
     {send, point_to_point, 1, 1, 0, 0, kTransfer, -1, 0, check_transfer},
     {recv, point_to_point, 0, 0, 1, 1, kTransfer, -1, 0, check_transfer},
-    {begin_step, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_begin_step},
+    {begin_step, memory_bound, 1, 1, 1, 1, kStep, -1, 0, check_begin_step},
     {fill, memory_bound, 0, 0, 1, 1, kFill, -1, 0, fine},
     {squared_norm, memory_bound, 1, 1, 1, 1, kFlat, -1, 0, check_squared_norm},
     {clip_factor, memory_bound, 2, 2, 1, 1, kClip, -1, 0, check_clip},
+    {check_finite, memory_bound, 2, 2, 2, 2, kNone, -1, 0, check_check_finite},
+    {update_loss_scale, memory_bound, 2, 2, 1, 1, kNone, -1, 0, check_update_loss_scale},
+    {square, memory_bound, 1, 1, 1, 1, kFlat, -1, 0, check_flat},
+    {reduce_sum, memory_bound, 1, kMostSummands, 1, 1, kFlat, -1, 0, check_squared_norm},
+    {square_root, memory_bound, 1, 1, 1, 1, kNone, -1, 0, elementwise},
+    {maximum, memory_bound, 2, 2, 1, 1, kNone, -1, 0, elementwise},
+    {divide, memory_bound, 2, 2, 1, 1, kNone, -1, 0, elementwise},
+    {scale, memory_bound, 2, 2, 1, 1, kFlat, -1, 0, check_flat},
+    {coalesce, memory_bound, 1, 1, 1, 1, kFlat, -1, 0, check_flat},
     {cast_parameters, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_cast},
-    {adamw, memory_bound, 5, 5, 3, 4, kAdam, -1, 0, check_adamw},
+    {adamw, memory_bound, 5, 5, 3, 4, kAdam, -1, 0, check_update},
+    {sgd, memory_bound, 4, 4, 2, 3, kSgd, -1, 0, check_update},
+    {lamb_norms, memory_bound, 5, 5, 3, 3, kLamb, -1, 0, check_update},
+    {lamb, memory_bound, 5, 5, 1, 2, kLamb, -1, 0, check_lamb},
 }};
 
-/// By an update of masters: as many as there are of its state.
+/// By an update of masters: as many as there are of them.
 Bytes parameters_written(const Op& op, Tensors tensors) {
   if (int(op.outputs.size()) == row(op.kind).least_outputs) return Bytes(0);
-  return elements(in(op, tensors, 2).shape) * bytes_of(tensors[op.outputs.back().index()].dtype);
+  return elements(in(op, tensors, 0).shape) * bytes_of(tensors[op.outputs.back().index()].dtype);
+}
+
+/// Elements of a group of segments, or of everything that input `i` holds.
+template <class Params>
+std::int64_t worked_on(const Op& op, Tensors tensors, std::size_t i) {
+  const auto& params = std::get<Params>(op.params);
+  return params.group ? params.elements : elements(in(op, tensors, i).shape);
 }
 
 std::int64_t total_bytes(const std::vector<TensorId>& ids, Tensors tensors) {
@@ -146,7 +170,9 @@ int in_place(const Op& op, Tensors tensors) {
   return whole ? storage : -1;
 }
 
-bool may_write_parameters(OpKind kind) { return kind == OpKind::adamw; }
+bool may_write_parameters(OpKind kind) {
+  return kind == OpKind::adamw || kind == OpKind::sgd || kind == OpKind::lamb;
+}
 
 bool accumulates(const Op& op, std::size_t i) {
   if (const auto* params = std::get_if<MatmulParams>(&op.params)) return params->accumulate;
@@ -201,13 +227,29 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
       return 2 * bytes_of(out(op, tensors, 0));
     case OpKind::gather_rows:  // only the rows asked for are read
       return bytes_of(in(op, tensors, 1)) + 2 * bytes_of(out(op, tensors, 0));
-    case OpKind::squared_norm: {
-      const std::int64_t shards = std::get<FlatParams>(op.params).shards;
-      return Bytes(bytes_of(in(op, tensors, 0)).count() / shards);
-    }
-    case OpKind::adamw:  // parameters, m and v read and written, gradients read: owned elements
-                         // only
-      return 7 * bytes_of(in(op, tensors, 2)) + parameters_written(op, tensors);
+    case OpKind::squared_norm:
+      return worked_on<FlatParams>(op, tensors, 0) / std::get<FlatParams>(op.params).shards *
+             bytes_of(in(op, tensors, 0).dtype);
+    case OpKind::reduce_sum:
+      if (op.inputs.size() == 1 && std::get<FlatParams>(op.params).group)
+        return worked_on<FlatParams>(op, tensors, 0) * bytes_of(in(op, tensors, 0).dtype);
+      break;
+    case OpKind::square:
+    case OpKind::scale:
+    case OpKind::coalesce:  // read and written
+      return 2 * worked_on<FlatParams>(op, tensors, 0) * bytes_of(in(op, tensors, 0).dtype);
+    // Of updates, owned elements only: parameters and state read and written, gradients read.
+    case OpKind::adamw:
+      return 7 * worked_on<AdamParams>(op, tensors, 2) * bytes_of(DType::f32) +
+             parameters_written(op, tensors);
+    case OpKind::sgd:
+      return 5 * worked_on<SgdParams>(op, tensors, 2) * bytes_of(DType::f32) +
+             parameters_written(op, tensors);
+    case OpKind::lamb_norms:  // writes the moments only
+      return 6 * worked_on<LambParams>(op, tensors, 2) * bytes_of(DType::f32);
+    case OpKind::lamb:  // writes the parameters only
+      return 4 * worked_on<LambParams>(op, tensors, 1) * bytes_of(DType::f32) +
+             parameters_written(op, tensors);
     case OpKind::cast_parameters: {
       const Tensor& masters = in(op, tensors, 0);
       return bytes_of(masters) + elements(masters.shape) * bytes_of(out(op, tensors, 0).dtype);

@@ -20,12 +20,23 @@ unsigned f32_inputs(const Op& op) {
     case OpKind::logits_sum_exp:
       return 0b10;
     case OpKind::cross_entropy_backward:
-      return 0b100;
+      return 0b1100;
     case OpKind::token_loss:
     case OpKind::begin_step:
     case OpKind::squared_norm:
     case OpKind::clip_factor:
+    case OpKind::check_finite:
+    case OpKind::update_loss_scale:
+    case OpKind::square:
+    case OpKind::reduce_sum:
+    case OpKind::square_root:
+    case OpKind::maximum:
+    case OpKind::divide:
+    case OpKind::scale:
     case OpKind::adamw:
+    case OpKind::sgd:
+    case OpKind::lamb_norms:
+    case OpKind::lamb:
     case OpKind::cast_parameters:
       return kAll;
     default:
@@ -47,7 +58,18 @@ unsigned f32_outputs(OpKind kind) {
     case OpKind::begin_step:
     case OpKind::squared_norm:
     case OpKind::clip_factor:
+    case OpKind::check_finite:
+    case OpKind::update_loss_scale:
+    case OpKind::square:
+    case OpKind::reduce_sum:
+    case OpKind::square_root:
+    case OpKind::maximum:
+    case OpKind::divide:
+    case OpKind::scale:
     case OpKind::adamw:
+    case OpKind::sgd:
+    case OpKind::lamb_norms:
+    case OpKind::lamb:
       return kAll;
     default:
       return 0;

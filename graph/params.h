@@ -71,10 +71,29 @@ void fields(FillParams& p, Visit&& visit) {
 template <class Visit>
 void fields(FlatParams& p, Visit&& visit) {
   visit("shards", p.shards);
+  visit("weight", p.weight);
+  visit("group", p.group);
+  visit("elements", p.elements);
 }
 template <class Visit>
 void fields(ClipParams& p, Visit&& visit) {
   visit("limit", p.limit);
+  visit("loss_scaling", p.loss_scaling);
+}
+template <class Visit>
+void fields(StepParams& p, Visit&& visit) {
+  visit("loss_scale", p.loss_scale);
+  visit("growth", p.growth);
+  visit("backoff", p.backoff);
+  visit("growth_interval", p.growth_interval);
+}
+/// What all updates have.
+template <class Params, class Visit>
+void update_fields(Params& p, Visit&& visit) {
+  visit("weight_decay", p.weight_decay);
+  visit("clipped", p.clipped);
+  visit("group", p.group);
+  visit("elements", p.elements);
 }
 template <class Visit>
 void fields(AdamParams& p, Visit&& visit) {
@@ -82,7 +101,21 @@ void fields(AdamParams& p, Visit&& visit) {
   visit("beta1", p.beta1);
   visit("beta2", p.beta2);
   visit("epsilon", p.epsilon);
-  visit("weight_decay", p.weight_decay);
+  update_fields(p, visit);
+}
+template <class Visit>
+void fields(SgdParams& p, Visit&& visit) {
+  visit("learning_rate", p.learning_rate);
+  visit("momentum", p.momentum);
+  update_fields(p, visit);
+}
+template <class Visit>
+void fields(LambParams& p, Visit&& visit) {
+  visit("learning_rate", p.learning_rate);
+  visit("beta1", p.beta1);
+  visit("beta2", p.beta2);
+  visit("epsilon", p.epsilon);
+  update_fields(p, visit);
 }
 
 }  // namespace plimsoll

@@ -150,6 +150,7 @@ void parse_layout(Line& line, Layout& layout) {
   layout.decay = line.take("decay").has_value();
   layout.clip = !line.take("unclipped").has_value();
   if (const auto text = line.take("rate")) layout.rate = line.number<double>(*text);
+  if (const auto text = line.take("weight_decay")) layout.weight_decay = line.number<double>(*text);
 }
 
 Grid parse_grid(Line line) {
@@ -185,12 +186,16 @@ Tensor parse_tensor(Line& line, std::size_t expected) {
   if (const auto text = line.take("gradient_group")) {
     tensor.gradient_group = line.known(group_from(*text), *text);
   }
+  if (const auto text = line.take("element")) tensor.element = line.integer(*text);
   if (const auto text = line.take("gradient_of")) tensor.gradient_of = line.tensor(*text);
   if (const auto text = line.take("tied_to")) tensor.tied_to = line.tensor(*text);
   return tensor;
 }
 
 void parse_value(Line& line, const std::string& text, std::int64_t& value) {
+  value = line.integer(text);
+}
+void parse_value(Line& line, const std::string& text, std::optional<std::int64_t>& value) {
   value = line.integer(text);
 }
 void parse_value(Line& line, const std::string& text, double& value) {
@@ -290,6 +295,7 @@ Segment parse_segment(Line line) {
   segment.offset = line.need_integer("offset");
   segment.elements = line.need_integer("elements");
   segment.norm_weight = line.number<double>(line.need("norm_weight"));
+  if (const auto text = line.take("group")) segment.group = line.integer(*text);
   if (const auto text = line.take("owner")) segment.owner = line.integer(*text);
   line.finish();
   return segment;

@@ -10,6 +10,9 @@ namespace {
 std::string value_text(std::int64_t value) { return fmt::format("{}", value); }
 std::string value_text(double value) { return fmt::format("{}", value); }
 std::string value_text(bool value) { return value ? "true" : "false"; }
+std::string value_text(const std::optional<std::int64_t>& value) {
+  return value ? value_text(*value) : "";
+}
 std::string value_text(const Group& value) { return to_text(value); }
 std::string value_text(Reduction value) { return std::string(to_text(value)); }
 
@@ -50,6 +53,7 @@ std::string layout_text(const Layout& layout) {
   if (layout.decay) text += " decay";
   if (!layout.clip) text += " unclipped";
   if (layout.rate != 1) text += fmt::format(" rate={}", layout.rate);
+  if (layout.weight_decay) text += fmt::format(" weight_decay={}", *layout.weight_decay);
   return text;
 }
 
@@ -61,6 +65,7 @@ std::string tensor_text(std::size_t id, const Tensor& tensor) {
   if (tensor.arena) text += " arena";
   if (tensor.gradient_group)
     text += fmt::format(" gradient_group={}", to_text(*tensor.gradient_group));
+  if (tensor.element) text += fmt::format(" element={}", *tensor.element);
   if (tensor.gradient_of) text += fmt::format(" gradient_of=%{}", tensor.gradient_of->index());
   if (tensor.tied_to) text += fmt::format(" tied_to=%{}", tensor.tied_to->index());
   return text;
@@ -174,9 +179,10 @@ std::string print(const Program& program) {
   text += "\n";
   for (const Segment& s : program.segments) {
     text +=
-        fmt::format("segment {} layer={} shape={}{} offset={} elements={} norm_weight={}{}\n",
+        fmt::format("segment {} layer={} shape={}{} offset={} elements={} norm_weight={}{}{}\n",
                     s.parameter, s.layer, shape_text(s.shape), layout_text(s), s.offset, s.elements,
-                    s.norm_weight, s.owner ? fmt::format(" owner={}", *s.owner) : "");
+                    s.norm_weight, s.group != 0 ? fmt::format(" group={}", s.group) : "",
+                    s.owner ? fmt::format(" owner={}", *s.owner) : "");
   }
   for (const Bucket& b : program.buckets) {
     text += fmt::format("bucket begin={} elements={}\n", b.begin, b.elements);

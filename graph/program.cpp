@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 19> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 23> kSlotKinds = {"parameters",
                                                          "resident_parameters",
                                                          "gradients",
                                                          "tied_parameters",
@@ -24,6 +24,10 @@ constexpr std::array<std::string_view, 19> kSlotKinds = {"parameters",
                                                          "gradient_arena",
                                                          "first_moment_arena",
                                                          "second_moment_arena",
+                                                         "squared_norms",
+                                                         "tensor_norms",
+                                                         "squares",
+                                                         "scaled_gradients",
                                                          "payload"};
 }  // namespace
 

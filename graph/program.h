@@ -51,7 +51,11 @@ enum class SlotKind : std::uint8_t {
   gradient_arena,
   first_moment_arena,
   second_moment_arena,
-  payload,  ///< the operand of a send, receive or bucket collective
+  squared_norms,     ///< one number for every tensor that this rank counts in the norm
+  tensor_norms,      ///< two numbers for every tensor (LAMB)
+  squares,           ///< as large as the gradient arena
+  scaled_gradients,  ///< as large as the gradient arena
+  payload,           ///< the operand of a send, receive or bucket collective
 };
 
 struct Slot {
@@ -130,6 +134,8 @@ struct Segment {
   bool decay = false;
   bool clip = true;
   double rate = 1;
+  std::optional<double> weight_decay;
+  std::int64_t group = 0;     ///< attribute group: equal decay, rate and clip
   std::int64_t offset = 0;    ///< elements from the start of the parameter and gradient arenas
   std::int64_t elements = 0;  ///< without padding
   /// Share of this rank's g^2 in the global norm: 1, or 1/mp where mp ranks hold equal copies, 0

@@ -69,6 +69,9 @@ struct Tensor {
   bool decay = false;      ///< weight decay applies (parameters only)
   bool clip = true;        ///< counts in the gradient norm and is clipped (parameters only)
   double rate = 1;         ///< factor of the learning rate (parameters only)
+  std::optional<double> weight_decay;  ///< instead of the optimizer's (parameters only)
+  /// One of the step's scalars: which (role scalar, one element).
+  std::optional<std::int64_t> element;
   /// Arena: the concatenation of all tensors of this role on the rank. In a Graph its shape is
   /// {elements over all blocks and layers}; in a Program, what this rank holds or owns.
   bool arena = false;

@@ -13,7 +13,13 @@ namespace {
 
 /// Tensors whose value lives across ops of the step and may be written more than once.
 bool is_state(const Tensor& tensor) {
-  return tensor.arena || tensor.role == TensorRole::scalar || tensor.gradient_of.has_value();
+  return tensor.arena || tensor.role == TensorRole::scalar || tensor.gradient_of.has_value() ||
+         tensor.role == TensorRole::optimizer_state || tensor.role == TensorRole::master_parameter;
+}
+
+/// The update writes parameters; nothing else does.
+bool may_write_again(const Op& op, const Tensor& tensor) {
+  return is_state(tensor) || (op.phase == Phase::optimizer && tensor.role == TensorRole::parameter);
 }
 
 /// Arity, parameters and the table's own check of one op over `tensors`.
@@ -111,7 +117,7 @@ Verdict check_order(const Graph& graph) {
       overwritten[op.inputs[std::size_t(storage)].index()] = true;
     }
     for (TensorId id : op.outputs) {
-      if (defined[id.index()] && !is_state(graph.at(id))) {
+      if (defined[id.index()] && !may_write_again(op, graph.at(id))) {
         return at_op(i, op, "writes " + graph.at(id).name + " again");
       }
       defined[id.index()] = true;

@@ -31,6 +31,8 @@ struct Framework {
   bool fused_bias_gelu = false;  ///< the GELU after the layer adds it, forward and backward
   bool fused_bias_add = false;   ///< the residual add after the layer adds it
   bool fused_bias = true;        ///< the layer's matmul adds it
+  /// A kernel sums the squares of a tensor; else two, with its squares in memory between them.
+  bool squared_norm = true;
   /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135); else matmul,
   /// softmax, matmul.
   bool flash_attention = false;

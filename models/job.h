@@ -20,10 +20,21 @@ enum class Family : std::uint8_t {
 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
 
+/// Parameters that are updated differently: those of a kind ("weight", "bias", "norm",
+/// "embedding"), of a block ("layer"), or one by name ("layer.fc1.weight").
+struct ParameterGroup {
+  std::string match;
+  std::optional<double> weight_decay;
+  std::optional<bool> clip;  ///< false: not in the gradient norm, not clipped
+  std::optional<double> learning_rate_factor;
+  bool operator==(const ParameterGroup&) const = default;
+};
+
 struct Optimizer {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 3e-4, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.1;
-  double momentum = 0.9;  ///< sgd
+  double momentum = 0.9;                    ///< sgd
+  std::vector<ParameterGroup> groups = {};  ///< later ones override earlier ones
   bool operator==(const Optimizer&) const = default;
 };
 
@@ -57,9 +68,9 @@ struct Job {
   /// bert: a dense layer of hidden x hidden before the logits, as large as BERT's pooler, which
   /// only its next-sentence prediction reads.
   bool pooler = false;
-  double mask_probability = 0.15;  ///< bert, ernie: share of positions that the loss counts
-  std::optional<Branch> branch;    ///< ernie
-  LossScale loss_scale;            ///< used where precision is fp16
+  double mask_probability = 0.15;       ///< bert, ernie: share of positions that the loss counts
+  std::optional<Branch> branch;         ///< ernie
+  std::optional<LossScale> loss_scale;  ///< always there for fp16; else where a file asks for it
   Optimizer optimizer;
   double clip_norm = 1.0;  ///< 0 = no clipping
   double dropout = 0;
@@ -70,6 +81,11 @@ struct Job {
 Job read_job(const std::filesystem::path& path);
 Job parse_job(std::string_view text, const std::string& file);
 std::string job_text(const Job& job);  ///< canonical JSON text, ends with a newline
+
+/// Sets weight_decay, clip and rate of the parameters that the optimizer's groups match.
+void apply_parameter_groups(Graph& graph, const Job& job);
+/// If a group matches no parameter of this graph could have: the matches that it has.
+std::optional<std::string> unmatched_group(const Graph& graph, const ParameterGroup& group);
 
 /// Rules inside the file: sizes within the limits of docs/formats.md, heads divide hidden, and what
 /// is not supported yet (kv_heads other than heads, dropout, precision fp16). Throws

@@ -7,12 +7,12 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/job.h"
+#include "models/optimizer_json.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::array<std::string_view, 4> kFamilies = {"gpt", "llama", "bert", "ernie"};
-constexpr std::array<std::string_view, 1> kOptimizers = {"adamw"};
 constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
 constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};
 
@@ -152,40 +152,6 @@ void check_totals(const Job& job, const std::string& file) {
   }
 }
 
-void check_optimizer(const Job& job, const std::string& file) {
-  const Optimizer& optimizer = job.optimizer;
-  const auto within = [&](const char* key, double value, double least, double most) {
-    if (value >= least && value <= most) return;
-    refuse(file, key,
-           fmt::format("found {}; a number from {} to {} is required", value, least, most));
-  };
-  within("/optimizer/learning_rate", optimizer.learning_rate, 0, 1e3);
-  within("/optimizer/beta1", optimizer.beta1, 0, 1);
-  within("/optimizer/beta2", optimizer.beta2, 0, 1);
-  if (optimizer.beta1 == 1) refuse(file, "/optimizer/beta1", "must be less than 1");
-  if (optimizer.beta2 == 1) refuse(file, "/optimizer/beta2", "must be less than 1");
-  within("/optimizer/epsilon", optimizer.epsilon, 0, 1);
-  within("/optimizer/weight_decay", optimizer.weight_decay, 0, 1e3);
-  within("/clip_norm", job.clip_norm, 0, 1e9);
-}
-
-Optimizer optimizer_from(JsonObject object) {
-  Optimizer optimizer;
-  if (object.has("kind")) {
-    optimizer.kind = static_cast<OptimizerKind>(object.choice("kind", kOptimizers));
-  }
-  const auto number = [&](const char* key, double& value, double most) {
-    if (object.has(key)) value = object.number(key, 0, most);
-  };
-  number("learning_rate", optimizer.learning_rate, 1e3);
-  number("beta1", optimizer.beta1, 1);
-  number("beta2", optimizer.beta2, 1);
-  number("epsilon", optimizer.epsilon, 1);
-  number("weight_decay", optimizer.weight_decay, 1e3);
-  object.finish();
-  return optimizer;
-}
-
 /// The keys that only some families have.
 void read_family(JsonObject& object, Job& job) {
   if (job.family == Family::llama) {
@@ -259,6 +225,13 @@ void check_job(const Job& job, const std::string& file) {
     refuse(file, "/dropout",
            fmt::format("found {}; a number from 0 to below 1 is required", job.dropout));
   }
+  for (std::size_t i = 0; i < job.optimizer.groups.size(); ++i) {
+    const ParameterGroup& group = job.optimizer.groups[i];
+    const auto known = unmatched_group(build_forward(job, 1), group);
+    if (!known) continue;
+    refuse(file, fmt::format("/optimizer/groups/{}/match", i).c_str(),
+           fmt::format("found \"{}\"; known: {}", printable(group.match), *known));
+  }
 }
 
 Job parse_job(std::string_view text, const std::string& file) {
@@ -280,6 +253,11 @@ Job parse_job(std::string_view text, const std::string& file) {
   job.global_batch = object.integer("global_batch", 1, kMostBatch);
   job.precision = kPrecisionTypes[object.choice("precision", kPrecisions)];
   if (object.has("optimizer")) job.optimizer = optimizer_from(object.object("optimizer"));
+  if (object.has("loss_scale")) {
+    job.loss_scale = loss_scale_from(object.object("loss_scale"));
+  } else if (job.precision == DType::f16) {
+    job.loss_scale = LossScale{};
+  }
   if (object.has("clip_norm")) job.clip_norm = object.number("clip_norm", 0, 1e9);
   if (object.has("dropout")) job.dropout = object.number("dropout", 0, 1);
   if (object.has("seed")) job.seed = object.integer("seed", 0, kMostSeed);
@@ -293,7 +271,6 @@ Job read_job(const std::filesystem::path& path) {
 }
 
 std::string job_text(const Job& job) {
-  const Optimizer& optimizer = job.optimizer;
   Json value = {{"name", job.name},
                 {"family", kFamilies[static_cast<std::size_t>(job.family)]},
                 {"layers", job.layers},
@@ -307,15 +284,11 @@ std::string job_text(const Job& job) {
   write_family(job, value);
   value["global_batch"] = job.global_batch;
   value["precision"] = precision_text(job.precision);
-  value["optimizer"] = {{"kind", kOptimizers[static_cast<std::size_t>(optimizer.kind)]},
-                        {"learning_rate", optimizer.learning_rate},
-                        {"beta1", optimizer.beta1},
-                        {"beta2", optimizer.beta2},
-                        {"epsilon", optimizer.epsilon},
-                        {"weight_decay", optimizer.weight_decay}};
+  value["optimizer"] = optimizer_json(job.optimizer);
   value["clip_norm"] = job.clip_norm;
   value["dropout"] = job.dropout;
   value["seed"] = job.seed;
+  if (job.loss_scale) value["loss_scale"] = loss_scale_json(*job.loss_scale);
   return json_text(value);
 }
 

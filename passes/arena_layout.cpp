@@ -3,6 +3,7 @@
 #include <numeric>
 #include <span>
 
+#include "passes/attribute_groups.h"
 #include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
 #include "passes/stage_blocks.h"
@@ -59,6 +60,9 @@ Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int
   segment.init = parameter.init;
   segment.init_stddev = parameter.init_stddev;
   segment.decay = parameter.decay;
+  segment.weight_decay = parameter.weight_decay;
+  segment.clip = parameter.clip;
+  segment.rate = parameter.rate;
   segment.offset = offset;
   segment.elements = elements(parameter.shape);
   const std::int64_t copies = segment.split ? segment.split->copies : strategy.mp;
@@ -100,10 +104,12 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
   }
   add_instances(graph, context, stage, layout);
   const std::optional<TensorId> tied = tied_owner(graph);
+  const auto groups = attribute_groups(graph, context.job.optimizer);
   std::vector<std::int64_t> ends;  // of each segment, padding included
   const auto add = [&](TensorId id, std::size_t instance, std::int64_t offset, double norm_share) {
     layout.segments.push_back(
         segment_of(graph, id, layout.instances[instance].layer, offset, strategy));
+    layout.segments.back().group = attribute_group(groups, graph.at(id), context.job.optimizer);
     layout.segments.back().norm_weight *= norm_share;
     layout.producer.push_back(instance);
     layout.parameter.push_back(id);

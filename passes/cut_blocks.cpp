@@ -10,47 +10,14 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "graph/text.h"
+#include "passes/place_lifetimes.h"
 #include "passes/program_builder.h"
 #include "passes/split_backward.h"
+#include "passes/update_runs.h"
 
 namespace plimsoll {
 
 namespace {
-
-/// Offsets for [first, last] lifetimes so that overlapping ones do not share bytes: largest first,
-/// lowest offset that is free.
-struct Lifetime {
-  Bytes size;
-  std::size_t first = 0, last = 0;
-  Bytes offset;
-};
-
-Bytes place_lifetimes(std::vector<Lifetime>& lifetimes) {
-  std::vector<std::size_t> order(lifetimes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return lifetimes[a].size > lifetimes[b].size;
-  });
-  std::vector<std::size_t> placed;
-  Bytes extent;
-  for (std::size_t i : order) {
-    Lifetime& life = lifetimes[i];
-    std::vector<std::pair<Bytes, Bytes>> taken;
-    for (std::size_t j : placed) {
-      const Lifetime& other = lifetimes[j];
-      if (life.first <= other.last && other.first <= life.last)
-        taken.emplace_back(other.offset, other.offset + other.size);
-    }
-    std::sort(taken.begin(), taken.end());
-    for (const auto& [begin, end] : taken) {
-      if (life.offset + life.size <= begin) break;
-      life.offset = std::max(life.offset, end);
-    }
-    extent = std::max(extent, life.offset + life.size);
-    placed.push_back(i);
-  }
-  return extent;
-}
 
 Bytes aligned(Bytes size) { return round_up(size, kBlockAlignment); }
 
@@ -72,6 +39,12 @@ class RoutineBuilder {
   RoutineBuilder(const Graph& graph, const CutBlock* bundle, std::optional<BlockId> block,
                  Crossing crossing = {})
       : graph_(graph), bundle_(bundle), block_(block), crossing_(std::move(crossing)) {}
+  /// Of once-per-step ops on one tensor: each operand is a slot of its own.
+  static RoutineBuilder of_one_tensor(const Graph& graph) {
+    RoutineBuilder builder(graph, nullptr, {});
+    builder.one_tensor_ = true;
+    return builder;
+  }
 
   Routine build(std::string name, Phase phase, const std::vector<Op>& ops) {
     routine_.name = std::move(name);
@@ -93,6 +66,10 @@ class RoutineBuilder {
       tensor.block.reset();
       tensor.gradient_of.reset();
       tensor.tied_to.reset();
+      if (one_tensor_ && tensor.arena) {  // one entry of a list
+        tensor.shape = {1};
+        tensor.arena = false;
+      }
       routine_.tensors.push_back(std::move(tensor));
       routine_.places.emplace_back();
       global_.push_back(global);
@@ -130,8 +107,12 @@ class RoutineBuilder {
   /// The slot a tensor belongs to by what it is, or nothing for a frame temporary.
   std::optional<Home> home(TensorId global) const {
     const Tensor& tensor = graph_.at(global);
-    if (tensor.role == TensorRole::scalar) return Home{SlotKind::scalars, {}};
-    if (tensor.arena) return Home{arena_slot(global), {}};
+    if (tensor.role == TensorRole::scalar) {
+      return Home{SlotKind::scalars, tensor.element.value_or(0) * bytes_of(tensor.dtype)};
+    }
+    if (tensor.arena || is_state(tensor)) return Home{arena_slot(global), {}};
+    if (one_tensor_ && tensor.role == TensorRole::parameter) return Home{SlotKind::parameters, {}};
+    if (one_tensor_ && tensor.gradient_of) return Home{SlotKind::gradients, {}};
     const bool gradient = tensor.gradient_of.has_value();
     if (tensor.role == TensorRole::parameter || gradient) {
       const TensorId parameter = gradient ? *tensor.gradient_of : global;
@@ -158,12 +139,30 @@ class RoutineBuilder {
     if (tensor.role == TensorRole::parameter) return SlotKind::parameter_arena;
     if (tensor.role == TensorRole::master_parameter) return SlotKind::master_parameter_arena;
     if (tensor.role == TensorRole::gradient) return SlotKind::gradient_arena;
-    for (std::size_t i = 0; i < global.index(); ++i) {  // the first of the two moments comes first
-      if (graph_.tensors[i].arena && graph_.tensors[i].role == TensorRole::optimizer_state) {
-        return SlotKind::second_moment_arena;
-      }
+    if (tensor.role == TensorRole::activation) return list_slot(global);
+    const auto second = [&](const Op& op) {
+      const bool two = op.kind == OpKind::adamw || op.kind == OpKind::lamb_norms;
+      return two && op.inputs[3] == global;
+    };
+    const bool found = std::any_of(graph_.ops.begin(), graph_.ops.end(), second);
+    return found ? SlotKind::second_moment_arena : SlotKind::first_moment_arena;
+  }
+
+  /// Arenas that exist during the update only: by the op that writes them.
+  SlotKind list_slot(TensorId global) const {
+    for (const Op& op : graph_.ops) {
+      if (std::find(op.outputs.begin(), op.outputs.end(), global) == op.outputs.end()) continue;
+      if (op.kind == OpKind::square) return SlotKind::squares;
+      if (op.kind == OpKind::scale) return SlotKind::scaled_gradients;
+      if (op.kind == OpKind::lamb_norms) return SlotKind::tensor_norms;
     }
-    return SlotKind::first_moment_arena;
+    return SlotKind::squared_norms;
+  }
+
+  /// Of the optimizer, of one tensor.
+  static bool is_state(const Tensor& tensor) {
+    return tensor.role == TensorRole::optimizer_state ||
+           tensor.role == TensorRole::master_parameter;
   }
 
   Bytes bundle_offset(TensorId parameter, DType type) const {
@@ -183,6 +182,8 @@ class RoutineBuilder {
   }
 
   Bytes slot_bytes(SlotKind kind, TensorId global) const {
+    if (kind == SlotKind::scalars) return kScalars * bytes_of(DType::f32);
+    if (one_tensor_) return bytes_of(routine_.tensors[local_.at(global).index()]);
     if (kind == SlotKind::parameters || kind == SlotKind::gradients) {
       return bundle_->bundle_elements * bytes_of(graph_.at(global).dtype);
     }
@@ -311,6 +312,7 @@ class RoutineBuilder {
   const CutBlock* bundle_;
   std::optional<BlockId> block_;
   const Crossing crossing_;
+  bool one_tensor_ = false;
   Routine routine_;
   std::map<TensorId, TensorId> local_;
   std::vector<TensorId> global_;      // by local index
@@ -355,8 +357,6 @@ Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& bac
   return crossing;
 }
 
-bool begins_step(OpKind kind) { return kind == OpKind::begin_step || kind == OpKind::fill; }
-
 }  // namespace
 
 std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
@@ -382,7 +382,8 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut back
     std::vector<Op> forward;
     BackwardParts backward;
     for (const Op& op : graph.ops) {
-      if (op.block == block) (op.phase == Phase::forward ? forward : backward.input).push_back(op);
+      if (op.block != block || op.phase == Phase::optimizer) continue;
+      (op.phase == Phase::forward ? forward : backward.input).push_back(op);
     }
     if (backward_cut == BackwardCut::split) {
       backward = split_backward(graph, block, backward.input);
@@ -397,14 +398,25 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut back
     if (backward.weight.empty()) continue;
     target.weight_gradient = build(".weight_gradient", Phase::backward_weight, backward.weight);
   }
-  std::vector<Op> begin, update;
+  std::vector<Op> begin;
   for (const Op& op : graph.ops) {
-    if (op.block || op.stream == Stream::data || op.stream == Stream::mp)
-      continue;  // collectives over ranges of the arenas are calls of the schedule
-    (begins_step(op.kind) ? begin : update).push_back(op);
+    if (!op.block && begins_step(graph, op)) begin.push_back(op);
   }
   cut.begin_step = RoutineBuilder(graph, nullptr, {}).build("begin_step", Phase::optimizer, begin);
-  cut.optimizer = RoutineBuilder(graph, nullptr, {}).build("optimizer", Phase::optimizer, update);
+  for (const UpdateRun& run : update_runs(graph)) {
+    UpdatePart& part = cut.update.emplace_back();
+    if (!run.whole.empty()) {
+      const std::size_t index = cut.update.size() - 1;
+      const std::string name = index == 0 ? "optimizer" : fmt::format("optimizer{}", index);
+      part.routine = RoutineBuilder(graph, nullptr, {}).build(name, Phase::optimizer, run.whole);
+    }
+    for (const auto& [parameter, ops] : run.of_tensors) {
+      const std::string name =
+          fmt::format("{}.{}", to_text(ops.back().kind), graph.at(parameter).name);
+      part.each.push_back(
+          {parameter, RoutineBuilder::of_one_tensor(graph).build(name, Phase::optimizer, ops)});
+    }
+  }
   return cut;
 }
 
@@ -423,7 +435,12 @@ std::string print(const CutGraph& cut) {
     }
     text += "\n";
   }
-  return text + print(cut.begin_step, index) + print(cut.optimizer, index + 1);
+  text += print(cut.begin_step, index++);
+  for (const UpdatePart& part : cut.update) {
+    if (part.each.empty()) text += print(part.routine, index++);
+    for (const ParameterRoutine& each : part.each) text += print(each.routine, index++);
+  }
+  return text;
 }
 
 }  // namespace plimsoll

@@ -39,10 +39,22 @@ struct CutBlock {
   std::int64_t bundle_elements = 0;  ///< a multiple of the alignment
 };
 
+/// What the update does with one parameter of every instance of its block.
+struct ParameterRoutine {
+  TensorId parameter;
+  Routine routine;
+};
+
+/// A run of once-per-step ops that all have a block, or all have none.
+struct UpdatePart {
+  Routine routine;                     ///< ops without a block: on arenas, of the Graph's sizes
+  std::vector<ParameterRoutine> each;  ///< ops with blocks
+};
+
 struct CutGraph {
-  std::vector<CutBlock> blocks;  ///< parallel to graph.blocks
-  Routine begin_step;            ///< zeroes gradients; arenas have the Graph's sizes
-  Routine optimizer;             ///< norm, clip, update
+  std::vector<CutBlock> blocks;    ///< parallel to graph.blocks
+  Routine begin_step;              ///< zeroes gradients; arenas have the Graph's sizes
+  std::vector<UpdatePart> update;  ///< norm, clip, update
 };
 
 /// `alignment`: every parameter starts at, and is padded to, a multiple of this many elements, so

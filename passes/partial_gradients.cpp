@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "passes/passes.h"
+#include "passes/step_ops.h"
 
 namespace plimsoll {
 
@@ -14,20 +15,22 @@ bool partial_gradients(Graph& graph, const PassContext&) {
     }
   }
   if (groups.empty()) return false;
-  const auto norm = std::find_if(graph.ops.begin(), graph.ops.end(),
-                                 [](const Op& op) { return op.kind == OpKind::squared_norm; });
-  INVARIANT(norm != graph.ops.end(), "no squared_norm in the graph");
-  const TensorId gradients = norm->inputs[0];
+  const auto gradients = gradient_arena(graph);
+  INVARIANT(gradients, "parts of gradients are summed in an arena");
   std::vector<Op> sums;
   for (const Group& group : groups) {
     Op& sum = sums.emplace_back();
     sum.kind = OpKind::all_reduce;
     sum.phase = Phase::optimizer;
     sum.stream = Stream::mp;
-    sum.inputs = sum.outputs = {gradients};
+    sum.inputs = sum.outputs = {*gradients};
     sum.params = CollectiveParams{group, Reduction::sum};
   }
-  graph.ops.insert(norm, sums.begin(), sums.end());
+  // Once they are zeroed, before anything else of the update.
+  const auto later = std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) {
+    return op.phase == Phase::optimizer && op.kind != OpKind::begin_step && op.kind != OpKind::fill;
+  });
+  graph.ops.insert(later, sums.begin(), sums.end());
   return true;
 }
 

@@ -15,7 +15,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 11> kPasses = {{
+constexpr std::array<GraphPass, 12> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"tensor_parallel",
@@ -31,8 +31,12 @@ constexpr std::array<GraphPass, 11> kPasses = {{
      backward},
     {"recompute", "Drops what layers, or their attention cores, saved; backward repeats it.",
      recompute},
-    {"optimizer_step", "Adds zeroing, global norm, clipping and the update of flat arenas.",
+    {"optimizer_step",
+     "Adds zeroing, finite check, global norm, clipping and the update, tensor by tensor.",
      optimizer_step},
+    {"flatten_optimizer",
+     "Makes these ops of every tensor few ops on flat arenas, or on one for each attribute group.",
+     flatten_optimizer},
     {"partial_gradients", "Sums gradients that mp ranks computed in parts.", partial_gradients},
     {"data_parallel", "Sums gradients over the replicas.", data_parallel},
     {"shard_optimizer", "Scatters gradients, updates a part on each rank, gathers parameters.",
@@ -96,6 +100,7 @@ std::vector<std::string> stage_names() {
 
 Graph lower_graph(const PassContext& context, const StageObserver& observer) {
   Graph graph = build_forward(context.job, context.strategy.micro_batch);
+  apply_parameter_groups(graph, context.job);
   observe(observer, "forward", graph);
   for (const GraphPass& pass : kPasses) {
     pass.run(graph, context);

@@ -13,6 +13,7 @@
 #include "passes/program_builder.h"
 #include "passes/stage_transfers.h"
 #include "passes/step_collectives.h"
+#include "passes/update_calls.h"
 
 namespace plimsoll {
 
@@ -35,7 +36,8 @@ class StageScheduler {
         stage_(stage),
         layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
         collectives_(graph, context, layout_, arenas_, build_),
-        transfers_(context, build_) {
+        transfers_(context, build_),
+        updates_(cut, layout_, arenas_, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
     program_.stage = stage;
@@ -50,7 +52,7 @@ class StageScheduler {
   Program run() {
     add_persistent_buffers();
     for (const Instance& instance : layout_.instances) add_routines(instance);
-    last_compute_ = arena_call(cut_.begin_step);
+    last_compute_ = updates_.begin_step();
     collectives_.begin_step(last_compute_);
     run_actions();
     update(collectives_.finish_gradients(last_compute_));
@@ -59,9 +61,16 @@ class StageScheduler {
   }
 
  private:
+  /// What this rank updates. Tensor by tensor nothing reaches into the padding behind the last.
+  std::int64_t state_elements() const {
+    if (context_.strategy.flatten != Flatten::none || layout_.segments.empty())
+      return owned_elements(program_);
+    return layout_.segments.back().offset + layout_.segments.back().elements;
+  }
+
   void add_persistent_buffers() {
     const Bytes element = bytes_of(kGradientType);
-    const Bytes state = owned_elements(program_) * element;
+    const Bytes state = state_elements() * element;
     arenas_.parameters = build_.add_persistent("parameters", TensorRole::parameter,
                                                layout_.elements * bytes_of(layout_.parameter_type));
     if (layout_.parameter_type != kGradientType) {
@@ -72,8 +81,10 @@ class StageScheduler {
         build_.add_persistent("gradients", TensorRole::gradient, layout_.elements * element);
     arenas_.first_moment =
         build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
-    arenas_.second_moment =
-        build_.add_persistent("second_moment", TensorRole::optimizer_state, state);
+    if (context_.job.optimizer.kind != OptimizerKind::sgd) {
+      arenas_.second_moment =
+          build_.add_persistent("second_moment", TensorRole::optimizer_state, state);
+    }
     arenas_.scalars = build_.add_persistent("scalars", TensorRole::scalar, kScalars * element);
     if (context_.framework.workspace > Bytes(0)) {
       build_.add_persistent("workspace", TensorRole::workspace, context_.framework.workspace);
@@ -128,9 +139,7 @@ class StageScheduler {
 
   /// Once all gradients are summed.
   void update(const std::vector<std::size_t>& reductions) {
-    const std::size_t update = arena_call(cut_.optimizer);
-    for (std::size_t call : reductions) program_.calls[update].waits.push_back({call, {}});
-    collectives_.end_step(update);
+    collectives_.end_step(updates_.update(reductions));
   }
 
   // ---- actions ----
@@ -359,43 +368,6 @@ class StageScheduler {
     return late ? TensorRole::saved : TensorRole::activation;
   }
 
-  // ---- once per step ----
-
-  /// begin_step and optimizer: their arenas get this stage's sizes.
-  std::size_t arena_call(Routine routine) {
-    std::vector<Binding> bindings;
-    for (Slot& slot : routine.slots) {
-      bindings.push_back(arena_binding(slot.kind));
-      slot.bytes = build_.buffer(bindings.back().buffer).bytes;
-    }
-    for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
-      Tensor& arena = routine.tensors[i];
-      if (!arena.arena) continue;
-      arena.shape = {routine.slots[*routine.places[i].slot].bytes.count() /
-                     bytes_of(arena.dtype).count()};
-    }
-    return build_.add_call(build_.add_routine(routine), {}, {}, std::move(bindings), {});
-  }
-
-  Binding arena_binding(SlotKind kind) const {
-    switch (kind) {
-      case SlotKind::parameter_arena:
-        return {arenas_.parameters, {}, {}};
-      case SlotKind::master_parameter_arena:
-        return {arenas_.masters, {}, {}};
-      case SlotKind::gradient_arena:
-        return {arenas_.gradients, {}, {}};
-      case SlotKind::first_moment_arena:
-        return {arenas_.first_moment, {}, {}};
-      case SlotKind::second_moment_arena:
-        return {arenas_.second_moment, {}, {}};
-      case SlotKind::scalars:
-        return {arenas_.scalars, {}, {}};
-      default:
-        INVARIANT(false, "slot " + std::string(to_text(kind)) + " is not an arena");
-    }
-  }
-
   const Graph& graph_;
   const CutGraph& cut_;
   const PassContext& context_;
@@ -406,6 +378,7 @@ class StageScheduler {
   StageArenas arenas_;
   StepCollectives collectives_;
   StageTransfers transfers_;
+  UpdateCalls updates_;
   using BlockRoutines = std::map<ActionKind, RoutineId>;
   std::map<BlockId, BlockRoutines> routines_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch

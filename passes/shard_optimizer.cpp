@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "passes/passes.h"
+#include "passes/step_ops.h"
 
 namespace plimsoll {
 
@@ -26,25 +27,15 @@ Op arena_collective(OpKind kind, TensorId arena, Axis axis) {
   return op;
 }
 
-void insert_at(Graph& graph, std::size_t index, Op op) {
-  graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(index), std::move(op));
+/// Where what replicas do with gradients begins: mp ranks have summed theirs.
+std::size_t after_zeroing(const Graph& graph) {
+  std::size_t index = find(graph, OpKind::fill) + 1;
+  while (graph.ops[index].stream == Stream::mp) ++index;
+  return index;
 }
 
-/// Each rank sums the squares of its own part only, so the norm is summed over the axis too.
-void reduce_norm_over(Graph& graph, Axis axis) {
-  const std::size_t norm = find(graph, OpKind::squared_norm);
-  Op& next = graph.ops[norm + 1];
-  if (next.kind == OpKind::all_reduce) {
-    std::get<CollectiveParams>(next.params).group.axes.add(axis);
-    return;
-  }
-  Tensor reduced = graph.at(graph.ops[norm].outputs[0]);
-  reduced.name += ".reduced";
-  Op reduce = arena_collective(OpKind::all_reduce, graph.ops[norm].outputs[0], axis);
-  reduce.stream = Stream::world;
-  reduce.outputs = {graph.add(std::move(reduced))};
-  graph.ops[find(graph, OpKind::clip_factor)].inputs[0] = reduce.outputs[0];
-  insert_at(graph, norm + 1, std::move(reduce));
+void insert_at(Graph& graph, std::size_t index, Op op) {
+  graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(index), std::move(op));
 }
 
 }  // namespace
@@ -52,8 +43,10 @@ void reduce_norm_over(Graph& graph, Axis axis) {
 bool data_parallel(Graph& graph, const PassContext& context) {
   if (context.strategy.dp == 1) return false;
   graph.grid.degree[std::size_t(Axis::dp)] = context.strategy.dp;
-  const std::size_t norm = find(graph, OpKind::squared_norm);
-  insert_at(graph, norm, arena_collective(OpKind::all_reduce, graph.ops[norm].inputs[0], Axis::dp));
+  const auto gradients = gradient_arena(graph);
+  INVARIANT(gradients, "replicas have gradients to sum");
+  insert_at(graph, after_zeroing(graph),
+            arena_collective(OpKind::all_reduce, *gradients, Axis::dp));
   return true;
 }
 
@@ -61,21 +54,22 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
   if (context.strategy.sharding_stage == 0) return false;
   const std::int64_t degree = context.strategy.sharding_degree;
   graph.grid.degree[std::size_t(Axis::sharding)] = degree;
-  reduce_norm_over(graph, Axis::sharding);
-  const std::size_t norm = find(graph, OpKind::squared_norm);
-  const TensorId gradients = graph.ops[norm].inputs[0];
-  graph.ops[norm].params = FlatParams{degree};
+  const auto gradients = gradient_arena(graph);
+  INVARIANT(gradients, "shards have gradients to scatter");
+  // Each rank sums the squares of its own part only, and cuts go through tensors.
+  reduce_norms_over(graph, Axis::sharding);
+  reduce_tensor_norms_over(graph, Axis::sharding);
+  std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards = degree;
   // Scatter before the outer all-reduce, so that only a part travels there.
-  insert_at(graph, context.strategy.dp > 1 ? norm - 1 : norm,
-            arena_collective(OpKind::reduce_scatter, gradients, Axis::sharding));
-  const std::size_t update = find(graph, OpKind::adamw);
-  for (TensorId id : graph.ops[update].inputs) {
-    Tensor& owned = graph.at(id);
+  insert_at(graph, after_zeroing(graph),
+            arena_collective(OpKind::reduce_scatter, *gradients, Axis::sharding));
+  for (Tensor& owned : graph.tensors) {
     if (owned.role != TensorRole::optimizer_state) continue;
     owned.shape[0] = (owned.shape[0] + degree - 1) / degree;
   }
-  insert_at(graph, update + 1,
-            arena_collective(OpKind::all_gather, graph.ops[update].outputs[0], Axis::sharding));
+  // After the update, which comes last.
+  graph.ops.push_back(
+      arena_collective(OpKind::all_gather, graph.ops.back().outputs[0], Axis::sharding));
   return true;
 }
 

@@ -203,6 +203,12 @@ Verdict sharding_is_legal(const Strategy& strategy) {
                     "degree above 1, stage 0 with degree 1",
                     strategy.sharding_stage, strategy.sharding_degree));
   }
+  if (strategy.sharding_degree > 1 && strategy.sharding_owner == ShardingOwner::elements &&
+      strategy.flatten != Flatten::fused) {
+    return Verdict::no(
+        "flatten is not fused; ranges of elements cut through tensors, which only the fused form "
+        "updates in parts");
+  }
   return Verdict::yes();
 }
 
@@ -225,7 +231,6 @@ Verdict is_lowered(const Strategy& strategy) {
     return Verdict::no(fmt::format("{}: only the default is supported so far", key));
   };
   const Verdict verdicts[] = {
-      same(&Strategy::flatten, "flatten"),
       same(&Strategy::sharding_owner, "sharding_owner"),
       same(&Strategy::collective_fusion, "collective_fusion"),
       same(&Strategy::param_bucket_bytes, "param_bucket_bytes"),

@@ -23,14 +23,18 @@ struct Measured {
   std::vector<Seconds> step_times;  ///< every untraced step after warm-up
   Seconds median_step_time;
   std::vector<double> losses;          ///< every step
-  std::vector<double> gradient_norms;  ///< every step, before clipping
-  Timeline timeline;                   ///< traced last step; memory counted as it happened
-  Bytes resident;                      ///< peak RSS of the process
+  std::vector<double> gradient_norms;  ///< every step, unscaled and before clipping
+  /// Dynamic loss scaling only: the scale of every step, and how many of them updated nothing.
+  std::vector<double> loss_scales;
+  std::int64_t skipped_steps = 0;
+  Timeline timeline;  ///< traced last step; memory counted as it happened
+  Bytes resident;     ///< peak RSS of the process
 };
 
 /// The file `planner run` writes: keys are the field names with their unit (`median_step_time_s`,
-/// `resident_bytes`), the timeline as in the plan. A loss or norm that is not finite is null.
-/// Readers throw InputError for anything else than exactly these keys.
+/// `resident_bytes`), the timeline as in the plan; loss_scales and skipped_steps only where there
+/// are any. A loss or norm that is not finite is null. Readers throw InputError for anything else
+/// than exactly these keys.
 Measured read_measured(const std::filesystem::path& path);
 Measured parse_measured(std::string_view text, const std::string& file);
 std::string measured_text(const Measured& measured);

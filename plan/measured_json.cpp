@@ -41,20 +41,25 @@ Json numbers_json(const std::vector<double>& numbers) {
 std::string measured_text(const Measured& measured) {
   Json step_times = Json::array();
   for (Seconds time : measured.step_times) step_times.push_back(time.value());
-  return line_text(Json{{"version", kMeasuredVersion},
-                        {"plan_digest", measured.plan_digest},
-                        {"backend", measured.backend},
-                        {"communicator", measured.communicator},
-                        {"date", measured.date},
-                        {"host_cpu", measured.host_cpu},
-                        {"steps", measured.steps},
-                        {"warm_up_steps", measured.warm_up_steps},
-                        {"median_step_time_s", measured.median_step_time.value()},
-                        {"step_times_s", std::move(step_times)},
-                        {"losses", numbers_json(measured.losses)},
-                        {"gradient_norms", numbers_json(measured.gradient_norms)},
-                        {"resident_bytes", measured.resident.count()},
-                        {"timeline", timeline_json(measured.timeline)}});
+  Json json = {{"version", kMeasuredVersion},
+               {"plan_digest", measured.plan_digest},
+               {"backend", measured.backend},
+               {"communicator", measured.communicator},
+               {"date", measured.date},
+               {"host_cpu", measured.host_cpu},
+               {"steps", measured.steps},
+               {"warm_up_steps", measured.warm_up_steps},
+               {"median_step_time_s", measured.median_step_time.value()},
+               {"step_times_s", std::move(step_times)},
+               {"losses", numbers_json(measured.losses)},
+               {"gradient_norms", numbers_json(measured.gradient_norms)},
+               {"resident_bytes", measured.resident.count()},
+               {"timeline", timeline_json(measured.timeline)}};
+  if (!measured.loss_scales.empty()) {
+    json["loss_scales"] = numbers_json(measured.loss_scales);
+    json["skipped_steps"] = measured.skipped_steps;
+  }
+  return line_text(json);
 }
 
 Measured parse_measured(std::string_view text, const std::string& file) {
@@ -80,6 +85,10 @@ Measured parse_measured(std::string_view text, const std::string& file) {
   }
   measured.losses = numbers_or_null(object, "losses");
   measured.gradient_norms = numbers_or_null(object, "gradient_norms");
+  if (object.has("loss_scales")) {
+    measured.loss_scales = numbers_or_null(object, "loss_scales");
+    measured.skipped_steps = object.integer("skipped_steps", 0, kMostJsonInteger);
+  }
   measured.resident = byte_count(object, "resident_bytes");
   measured.timeline = timeline_from(object.object("timeline"));
   object.finish();

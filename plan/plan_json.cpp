@@ -24,6 +24,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"fused_bias_gelu", &Framework::fused_bias_gelu},
     {"fused_bias_add", &Framework::fused_bias_add},
     {"fused_bias", &Framework::fused_bias},
+    {"squared_norm", &Framework::squared_norm},
     {"flash_attention", &Framework::flash_attention},
     {"sequence_parallel", &Framework::sequence_parallel},
     {"selective_recompute", &Framework::selective_recompute},

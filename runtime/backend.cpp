@@ -10,6 +10,17 @@
 
 namespace plimsoll {
 
+namespace {
+
+/// A tied copy that another stage counts has no share in the norm; its copies are those of any
+/// other tensor that is split like it.
+double copies_of(const Segment& segment, const Grid& grid) {
+  if (segment.norm_weight > 0) return 1 / segment.norm_weight;
+  return segment.split ? 1 : double(grid[Axis::mp]);
+}
+
+}  // namespace
+
 std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at) {
   const bool sharded = program.sharding_degree > 1;
   const std::int64_t part_index = sharded ? at[std::size_t(Axis::sharding)] : 0;
@@ -27,8 +38,14 @@ std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& 
       range.arena_offset = std::max(begin, s->offset);
       range.elements = std::min(end, s->offset + s->elements) - range.arena_offset;
       range.state_offset = state_begin + (range.arena_offset - begin);
-      range.decay = s->decay;
       range.norm_weight = s->norm_weight;
+      range.segment = s - program.segments.begin();
+      range.copies = copies_of(*s, program.grid);
+      range.decay = s->decay;
+      range.weight_decay = s->weight_decay;
+      range.clip = s->clip;
+      range.rate = s->rate;
+      range.group = s->group;
       if (range.elements > 0) ranges.push_back(range);
     }
     state_begin += part;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -34,8 +35,15 @@ struct OwnedRange {
   std::int64_t arena_offset = 0;  ///< elements into the parameter and gradient arenas
   std::int64_t state_offset = 0;  ///< elements into the optimizer-state arenas
   std::int64_t elements = 0;
-  bool decay = false;
   double norm_weight = 1;
+  std::int64_t segment = 0;  ///< index in Program::segments
+  double copies = 1;         ///< ranks that hold, and update, the same elements
+  // Attributes, as in Segment.
+  bool decay = false;
+  std::optional<double> weight_decay;
+  bool clip = true;
+  double rate = 1;
+  std::int64_t group = 0;
 };
 /// Ascending; paddings belong to no segment and are left out.
 std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at);

@@ -183,6 +183,8 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   if (scalars != nullptr) {
     result.loss = scalars[std::size_t(Scalar::loss)];
     result.gradient_norm = scalars[std::size_t(Scalar::gradient_norm)];
+    result.loss_scale = scalars[std::size_t(Scalar::loss_scale)];
+    result.skipped = std::int64_t(scalars[std::size_t(Scalar::skipped)]);
   }
   return result;
 }

@@ -33,9 +33,11 @@ struct ExecutorOptions {
 };
 
 struct StepResult {
-  Picoseconds end;  ///< wall clock at the end of the step, from the epoch
-  float loss = 0;   ///< valid on ranks of the last stage
-  float gradient_norm = 0;
+  Picoseconds end;           ///< wall clock at the end of the step, from the epoch
+  float loss = 0;            ///< valid on ranks of the last stage
+  float gradient_norm = 0;   ///< of unscaled gradients, before clipping
+  float loss_scale = 1;      ///< of this step
+  std::int64_t skipped = 0;  ///< steps without update so far
 };
 
 class Executor {

@@ -75,8 +75,12 @@ class Preparer {
     for (const TensorId id : op.inputs) prepared.inputs.push_back(address(call, id));
     for (const TensorId id : op.outputs) prepared.outputs.push_back(address(call, id));
     for (const std::uint32_t wait : op.waits) {
-      if (communicates(call.routine->ops[wait].kind))
-        prepared.waits.push_back(call.first_op + wait);
+      // A stream runs in order: what comes before the op that is waited for is over with it.
+      for (std::uint32_t earlier = 0; earlier <= wait; ++earlier) {
+        const Op& other = call.routine->ops[earlier];
+        if (communicates(other.kind) && other.stream == call.routine->ops[wait].stream)
+          prepared.waits.push_back(call.first_op + earlier);
+      }
     }
     if (prepared.kernel == nullptr) add_operand(call, prepared);
     result_.ops.push_back(std::move(prepared));
@@ -151,6 +155,12 @@ std::vector<Bytes> needed_bytes(const Program& program, const Coordinates& at, B
       const auto [buffer, offset] = locate(routine, call, TensorId(i), at);
       Bytes& reach = needed[buffer.index()];
       reach = std::max(reach, offset + bytes_of(routine.tensors[i]));
+    }
+    for (std::size_t i = 0; i < routine.slots.size(); ++i) {
+      // A block's parameters are one range, with the padding behind the last.
+      if (routine.slots[i].kind != SlotKind::parameters) continue;
+      Bytes& reach = needed[call.bindings[i].buffer.index()];
+      reach = std::max(reach, slot_offset(call.bindings[i], at) + routine.slots[i].bytes);
     }
   }
   for (std::size_t i = 0; i < needed.size(); ++i) {

@@ -33,6 +33,7 @@ struct Run {
   std::vector<Program> programs;
   std::vector<std::byte> text;
   std::int64_t global_batch = 0, seed = 0;
+  bool scales_loss = false;
   Bytes workspace;
   TrainOptions options;
   Clock::time_point epoch;
@@ -151,6 +152,7 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
   run->text.assign(text.begin(), text.end());
   run->global_batch = job.global_batch;
   run->seed = job.seed;
+  run->scales_loss = job.loss_scale.has_value();
   run->workspace = framework.workspace;
   run->options = options;
   run->epoch = Clock::now();
@@ -341,6 +343,9 @@ Measured measure(Run& run) {
   for (const StepResult& step : run.steps[loss_rank(run)]) {
     measured.losses.push_back(step.loss);
     measured.gradient_norms.push_back(step.gradient_norm);
+    if (!run.scales_loss) continue;
+    measured.loss_scales.push_back(step.loss_scale);
+    measured.skipped_steps = step.skipped;
   }
   measured.timeline = merge(run.traces);
   measured.resident = peak_resident();

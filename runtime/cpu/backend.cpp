@@ -104,10 +104,34 @@ Prepare prepare_function(OpKind kind) {
       return prepare_squared_norm;
     case OpKind::clip_factor:
       return prepare_clip_factor;
+    case OpKind::check_finite:
+      return prepare_check_finite;
+    case OpKind::update_loss_scale:
+      return prepare_update_loss_scale;
+    case OpKind::square:
+      return prepare_square;
+    case OpKind::reduce_sum:
+      return prepare_reduce_sum;
+    case OpKind::square_root:
+      return prepare_square_root;
+    case OpKind::maximum:
+      return prepare_maximum;
+    case OpKind::divide:
+      return prepare_divide;
+    case OpKind::scale:
+      return prepare_scale;
+    case OpKind::coalesce:
+      return prepare_coalesce;
     case OpKind::adamw:
       return prepare_adamw;
     case OpKind::cast_parameters:
       return prepare_cast_parameters;
+    case OpKind::sgd:
+      return prepare_sgd;
+    case OpKind::lamb_norms:
+      return prepare_lamb_norms;
+    case OpKind::lamb:
+      return prepare_lamb;
     case OpKind::flash_attention:
     case OpKind::flash_attention_backward:
     case OpKind::bias_gelu:
@@ -136,6 +160,7 @@ Prepare prepare_function(OpKind kind) {
 int token_input(OpKind kind) {
   switch (kind) {
     case OpKind::embedding:
+    case OpKind::update_loss_scale:
       return 0;
     case OpKind::embedding_backward:
     case OpKind::gather_rows:
@@ -186,7 +211,8 @@ Verdict check_dtypes(const Op& op, std::span<const Tensor> tensors) {
     if (Verdict v = check(op.inputs[i], expected, may_be_f32(op.kind, false, i)); !v) return v;
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    const DType expected = loads ? DType::i32 : output_is_f32(op, i) ? DType::f32 : type;
+    const bool flag = op.kind == OpKind::check_finite && i == 1;
+    const DType expected = loads || flag ? DType::i32 : output_is_f32(op, i) ? DType::f32 : type;
     if (Verdict v = check(op.outputs[i], expected, may_be_f32(op.kind, true, i)); !v) return v;
   }
   return Verdict::yes();

@@ -152,6 +152,8 @@ KernelPointer prepare_fill(const KernelRequest& request) {
 }
 
 KernelPointer prepare_cast(const KernelRequest& request) {
+  if (request.input(0).dtype == DType::i32 || request.output(0).dtype == DType::i32)
+    return prepare_flag_cast(request);
   const RowBlocks blocks = RowBlocks::in_cache(request.output_elements(0), 1);
   Scratch scratch(request);
   const Rows x(request.input(0), blocks, scratch);

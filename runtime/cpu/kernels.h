@@ -112,7 +112,21 @@ KernelPointer prepare_cross_entropy_backward(const KernelRequest& request);
 KernelPointer prepare_begin_step(const KernelRequest& request);
 KernelPointer prepare_squared_norm(const KernelRequest& request);
 KernelPointer prepare_clip_factor(const KernelRequest& request);
+KernelPointer prepare_flag_cast(const KernelRequest& request);  ///< cast of an i32 flag, or to one
+KernelPointer prepare_check_finite(const KernelRequest& request);
+KernelPointer prepare_update_loss_scale(const KernelRequest& request);
+KernelPointer prepare_square(const KernelRequest& request);
+KernelPointer prepare_reduce_sum(const KernelRequest& request);
+KernelPointer prepare_square_root(const KernelRequest& request);
+KernelPointer prepare_maximum(const KernelRequest& request);
+KernelPointer prepare_divide(const KernelRequest& request);
+KernelPointer prepare_scale(const KernelRequest& request);
+KernelPointer prepare_coalesce(const KernelRequest& request);
+// update.cpp
 KernelPointer prepare_adamw(const KernelRequest& request);
+KernelPointer prepare_sgd(const KernelRequest& request);
+KernelPointer prepare_lamb_norms(const KernelRequest& request);
+KernelPointer prepare_lamb(const KernelRequest& request);
 // cast_parameters.cpp
 KernelPointer prepare_cast_parameters(const KernelRequest& request);
 /// An update of masters whose last output is the parameters; `update` does the rest.

@@ -184,7 +184,8 @@ KernelPointer prepare_token_loss(const KernelRequest& request) {
 
 KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
   const LogitColumns shard = logit_columns(request);
-  const auto weight = float(request.params<VocabularyParams>().loss_weight);
+  const auto loss_weight = float(request.params<VocabularyParams>().loss_weight);
+  const bool scales = request.op.inputs.size() > 3;
   Scratch scratch(request);
   const RowBlocks blocks = RowBlocks::in_cache(shard.rows, shard.columns);
   BlockExp block_exp(request, blocks, scratch);
@@ -193,6 +194,7 @@ KernelPointer prepare_cross_entropy_backward(const KernelRequest& request) {
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     const float* log_sum_exp = floats(in, 2);
     const std::int32_t* targets = ids(in, 1);
+    const float weight = scales ? loss_weight * floats(in, 3)[0] : loss_weight;
     const std::int64_t padding = shard.columns - shard.real;
     const auto shift = [&](std::int64_t first, std::int64_t count) {
       const float* logits = logit_rows.read(in[0], first, count);

@@ -1,9 +1,11 @@
-// Once-per-step ops: step scalars, gradient norm and clipping, AdamW (Loshchilov and Hutter 2019,
-// "Decoupled weight decay regularization", algorithm 2). Compiled with -fno-math-errno.
+// Once per step, before the update: step scalars, loss scaling, gradient norm and clipping; as the
+// few ops of the default form, and one by one.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
+#include "runtime/cpu/arena_ranges.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
 
@@ -12,62 +14,34 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kLanes = 16;
+/// Megatron-LM's --min-loss-scale.
+constexpr float kLeastLossScale = 1;
 
-/// Sum of squares, accumulated in float64.
-PLIMSOLL_VECTORIZE double sum_of_squares(const float* values, std::int64_t count) {
+/// Sum of f(value), accumulated in float64.
+template <class Function>
+__attribute__((always_inline)) inline double sum_in_lanes(const float* values, std::int64_t count,
+                                                          Function f) {
   std::array<double, kLanes> lanes = {};
   std::int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
 #pragma omp simd
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      lanes[lane] += value * value;
-    }
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += f(double(values[i + lane]));
   }
   double result = 0;
   for (double lane : lanes) result += lane;
-  for (; i < count; ++i) result += double(values[i]) * double(values[i]);
+  for (; i < count; ++i) result += f(double(values[i]));
   return result;
 }
 
-/// What one step's update multiplies by; the bias corrections are folded in.
-struct AdamFactors {
-  float clip;
-  float beta1, one_minus_beta1, beta2, one_minus_beta2;
-  float step_size;        ///< learning rate / (1 - beta1^step)
-  float root_correction;  ///< 1 / sqrt(1 - beta2^step)
-  float epsilon;
-  float keep;  ///< 1 - learning rate * weight decay, or 1
-};
-
-AdamFactors adam_factors(const AdamParams& params, const float* scalars) {
-  const double step = scalars[std::size_t(Scalar::step)];
-  AdamFactors f;
-  f.clip = scalars[std::size_t(Scalar::clip)];
-  f.beta1 = float(params.beta1);
-  f.one_minus_beta1 = float(1 - params.beta1);
-  f.beta2 = float(params.beta2);
-  f.one_minus_beta2 = float(1 - params.beta2);
-  f.step_size = float(params.learning_rate / (1 - std::pow(params.beta1, step)));
-  f.root_correction = float(1 / std::sqrt(1 - std::pow(params.beta2, step)));
-  f.epsilon = float(params.epsilon);
-  f.keep = 1;
-  return f;
+PLIMSOLL_VECTORIZE double sum_of_squares(const float* values, std::int64_t count) {
+  return sum_in_lanes(values, count, [](double value) { return value * value; });
 }
-
-PLIMSOLL_VECTORIZE void update(float* __restrict parameters, const float* __restrict gradients,
-                               float* __restrict first, float* __restrict second,
-                               std::int64_t count, const AdamFactors f) {
+PLIMSOLL_VECTORIZE double sum_of(const float* values, std::int64_t count) {
+  return sum_in_lanes(values, count, [](double value) { return value; });
+}
+PLIMSOLL_VECTORIZE void multiply(const float* x, float factor, float* y, std::int64_t count) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float g = gradients[i] * f.clip;
-    const float m = f.beta1 * first[i] + f.one_minus_beta1 * g;
-    const float v = f.beta2 * second[i] + f.one_minus_beta2 * (g * g);
-    const float denominator = __builtin_sqrtf(v) * f.root_correction + f.epsilon;
-    first[i] = m;
-    second[i] = v;
-    parameters[i] = f.keep * parameters[i] - f.step_size * (m / denominator);
-  }
+  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor;
 }
 
 /// Scalars are one state tensor; its output is its input unless a caller keeps two copies.
@@ -77,72 +51,206 @@ float* scalars_of(Addresses in, std::size_t input, Addresses out) {
   return scalars;
 }
 
-/// In place, like scalars_of: with separate outputs the whole arena is copied first.
-float* state_of(Addresses in, std::size_t input, Addresses out, std::size_t output,
-                std::int64_t count) {
-  float* state = floats_out(out, output);
-  if (in[input] != out[output]) std::copy_n(floats(in, input), count, state);
-  return state;
+float& at(float* scalars, Scalar which) { return scalars[std::size_t(which)]; }
+
+/// A skipped step does not count.
+void note_overflow(float* scalars, bool found) {
+  at(scalars, Scalar::found) = found ? 1.0f : 0.0f;
+  at(scalars, Scalar::good_steps) = found ? 0.0f : at(scalars, Scalar::good_steps) + 1;
+  if (!found) return;
+  at(scalars, Scalar::step) -= 1;
+  at(scalars, Scalar::skipped) += 1;
 }
 
-std::vector<OwnedRange> ranges_of(const KernelRequest& request) {
-  INVARIANT(request.context.program != nullptr, "arena ops need a program");
-  return owned_ranges(*request.context.program, request.context.at);
+/// The rule of dynamic loss scaling: DynamicGradScaler of Megatron-LM
+/// (megatron/core/optimizer/grad_scaler.py) with a hysteresis of 1.
+void adjust_loss_scale(float* scalars, const StepParams& rule) {
+  float& scale = at(scalars, Scalar::loss_scale);
+  if (scale == 0) {  // before the first step; the rule never makes it less than 1
+    scale = float(rule.loss_scale);
+  } else if (at(scalars, Scalar::found) != 0) {
+    scale = std::max(kLeastLossScale, float(double(scale) * rule.backoff));
+  } else if (rule.growth_interval > 0 &&
+             at(scalars, Scalar::good_steps) >= float(rule.growth_interval)) {
+    at(scalars, Scalar::good_steps) = 0;
+    scale = std::min(std::numeric_limits<float>::max(), float(double(scale) * rule.growth));
+  }
+  at(scalars, Scalar::found) = 0;
 }
 
 }  // namespace
 
-KernelPointer prepare_begin_step(const KernelRequest&) {
-  return make_kernel([](Addresses in, Addresses out, const RunPosition&) {
+std::vector<OwnedRange> ranges_of(const KernelRequest& request, std::size_t operand,
+                                  std::optional<std::int64_t> group) {
+  const Tensor& tensor = request.input(operand);
+  if (!tensor.arena) {
+    OwnedRange whole;
+    whole.elements = elements(tensor.shape);
+    whole.decay = true;
+    return {whole};
+  }
+  INVARIANT(request.context.program != nullptr, "arena ops need a program");
+  std::vector<OwnedRange> ranges = owned_ranges(*request.context.program, request.context.at);
+  if (group) std::erase_if(ranges, [&](const OwnedRange& range) { return range.group != *group; });
+  return ranges;
+}
+
+KernelPointer prepare_begin_step(const KernelRequest& request) {
+  const StepParams params = request.params<StepParams>();
+  return make_kernel([params](Addresses in, Addresses out, const RunPosition&) {
     float* scalars = scalars_of(in, 0, out);
-    scalars[std::size_t(Scalar::step)] += 1;
-    scalars[std::size_t(Scalar::loss)] = 0;
+    at(scalars, Scalar::step) += 1;
+    at(scalars, Scalar::loss) = 0;
+    adjust_loss_scale(scalars, params);
   });
 }
 
 KernelPointer prepare_squared_norm(const KernelRequest& request) {
-  return make_kernel([ranges = ranges_of(request)](Addresses in, Addresses out,
-                                                   const RunPosition&) {
+  const FlatParams params = request.params<FlatParams>();
+  return make_kernel([params, ranges = ranges_of(request, 0, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
     double sum = 0;
     for (const OwnedRange& range : ranges) {
       if (range.norm_weight == 0) continue;
-      sum += range.norm_weight * sum_of_squares(floats(in, 0) + range.arena_offset, range.elements);
+      const double squares = sum_of_squares(floats(in, 0) + range.arena_offset, range.elements);
+      // What is not clipped does not count, but shows when it is not finite.
+      if (range.clip || !std::isfinite(squares)) sum += params.weight * range.norm_weight * squares;
     }
     floats_out(out, 0)[0] = float(sum);
   });
 }
 
 KernelPointer prepare_clip_factor(const KernelRequest& request) {
-  const double limit = request.params<ClipParams>().limit;
-  return make_kernel([limit](Addresses in, Addresses out, const RunPosition&) {
-    const double norm = std::sqrt(double(floats(in, 0)[0]));
+  const ClipParams params = request.params<ClipParams>();
+  return make_kernel([params](Addresses in, Addresses out, const RunPosition&) {
+    const double sum = floats(in, 0)[0];
     float* scalars = scalars_of(in, 1, out);
-    scalars[std::size_t(Scalar::gradient_norm)] = float(norm);
+    const double scale = at(scalars, Scalar::loss_scale);
+    const double norm = std::sqrt(sum) / scale;
+    at(scalars, Scalar::gradient_norm) = float(norm);
     // A norm that is not a number stays visible: it makes the factor one too.
-    const bool clips = limit > 0 && !(norm <= limit);
-    scalars[std::size_t(Scalar::clip)] = clips ? float(limit / norm) : 1.0f;
+    const bool clips = params.limit > 0 && !(norm <= params.limit);
+    at(scalars, Scalar::clip) = float((clips ? params.limit / norm : 1.0) / scale);
+    if (params.loss_scaling) note_overflow(scalars, !std::isfinite(sum));
   });
 }
 
-KernelPointer prepare_adamw(const KernelRequest& request) {
-  const AdamParams params = request.params<AdamParams>();
-  const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
-  const bool masters = request.input(0).role == TensorRole::master_parameter;
+// ---- one by one ----
+
+KernelPointer prepare_check_finite(const KernelRequest& request) {
   return make_kernel(
-      [=, ranges = ranges_of(request)](Addresses in, Addresses out, const RunPosition&) {
-        AdamFactors factors = adam_factors(params, floats(in, 4));
-        const auto kept_with_decay = float(1 - params.learning_rate * params.weight_decay);
-        float* parameters = state_of(in, 0, out, 0, arena);
-        const float* gradients = floats(in, 1);
-        float* first = state_of(in, 2, out, 1, owned);
-        float* second = state_of(in, 3, out, 2, owned);
+      [ranges = ranges_of(request, 0, {})](Addresses in, Addresses out, const RunPosition&) {
+        const float unscale = 1 / floats(in, 1)[std::size_t(Scalar::loss_scale)];
+        bool finite = true;
         for (const OwnedRange& range : ranges) {
-          factors.keep = range.decay ? kept_with_decay : 1.0f;
-          const std::int64_t at = masters ? range.state_offset : range.arena_offset;
-          update(parameters + at, gradients + range.arena_offset, first + range.state_offset,
-                 second + range.state_offset, range.elements, factors);
+          const float* x = floats(in, 0) + range.arena_offset;
+          finite = finite && std::isfinite(sum_of_squares(x, range.elements));
+          multiply(x, unscale, floats_out(out, 0) + range.arena_offset, range.elements);
         }
+        *reinterpret_cast<std::int32_t*>(out[1]) = finite ? 0 : 1;
       });
+}
+
+KernelPointer prepare_flag_cast(const KernelRequest& request) {
+  const bool from_flag = request.input(0).dtype == DType::i32;
+  return make_kernel([from_flag](Addresses in, Addresses out, const RunPosition&) {
+    if (from_flag) {
+      floats_out(out, 0)[0] = float(ids(in, 0)[0]);
+    } else {
+      *reinterpret_cast<std::int32_t*>(out[0]) = std::int32_t(floats(in, 0)[0]);
+    }
+  });
+}
+
+KernelPointer prepare_update_loss_scale(const KernelRequest&) {
+  return make_kernel([](Addresses in, Addresses out, const RunPosition&) {
+    note_overflow(scalars_of(in, 1, out), ids(in, 0)[0] != 0);
+  });
+}
+
+KernelPointer prepare_square(const KernelRequest& request) {
+  const FlatParams params = request.params<FlatParams>();
+  return make_kernel([ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
+                                                                    const RunPosition&) {
+    for (const OwnedRange& range : ranges) {
+      const float* x = floats(in, 0) + range.arena_offset;
+      float* y = floats_out(out, 0) + range.arena_offset;
+      for (std::int64_t i = 0; i < range.elements; ++i) y[i] = x[i] * x[i];
+    }
+  });
+}
+
+KernelPointer prepare_reduce_sum(const KernelRequest& request) {
+  const FlatParams params = request.params<FlatParams>();
+  std::vector<std::int64_t> more;  // elements of the inputs after the first, all of which count
+  for (std::size_t i = 1; i < request.op.inputs.size(); ++i)
+    more.push_back(request.input_elements(i));
+  std::vector<OwnedRange> ranges(1);
+  ranges[0].elements = request.input_elements(0);
+  if (params.group) ranges = ranges_of(request, 0, params.group);  // else a plain list
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    double sum = 0;
+    for (const OwnedRange& range : ranges) {
+      if (range.norm_weight == 0) continue;
+      sum += range.norm_weight * sum_of(floats(in, 0) + range.arena_offset, range.elements);
+    }
+    for (std::size_t i = 0; i < more.size(); ++i) sum += sum_of(floats(in, i + 1), more[i]);
+    floats_out(out, 0)[0] = float(params.weight * sum);
+  });
+}
+
+KernelPointer prepare_coalesce(const KernelRequest& request) {
+  const FlatParams params = request.params<FlatParams>();
+  return make_kernel([ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
+                                                                    const RunPosition&) {
+    std::array<float, 1024> block;
+    for (const OwnedRange& range : ranges) {
+      for (std::int64_t done = 0; done < range.elements; done += std::ssize(block)) {
+        const std::int64_t at = range.arena_offset + done;
+        const std::int64_t count = std::min(range.elements - done, std::ssize(block));
+        std::copy_n(floats(in, 0) + at, count, block.data());
+        std::copy_n(block.data(), count, floats_out(out, 0) + at);
+      }
+    }
+  });
+}
+
+KernelPointer prepare_square_root(const KernelRequest& request) {
+  const std::int64_t count = request.output_elements(0);
+  return make_kernel([count](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t i = 0; i < count; ++i) floats_out(out, 0)[i] = std::sqrt(floats(in, 0)[i]);
+  });
+}
+
+KernelPointer prepare_maximum(const KernelRequest& request) {
+  const std::int64_t count = request.output_elements(0);
+  return make_kernel([count](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float a = floats(in, 0)[i], b = floats(in, 1)[i];
+      floats_out(out, 0)[i] = a >= b || std::isnan(a) ? a : b;  // not a number stays one
+    }
+  });
+}
+
+KernelPointer prepare_divide(const KernelRequest& request) {
+  const std::int64_t count = request.output_elements(0);
+  return make_kernel([count](Addresses in, Addresses out, const RunPosition&) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      floats_out(out, 0)[i] = floats(in, 0)[i] / floats(in, 1)[i];
+    }
+  });
+}
+
+KernelPointer prepare_scale(const KernelRequest& request) {
+  const FlatParams params = request.params<FlatParams>();
+  return make_kernel([ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
+                                                                    const RunPosition&) {
+    const float factor = floats(in, 1)[0];
+    for (const OwnedRange& range : ranges) {
+      multiply(floats(in, 0) + range.arena_offset, factor, floats_out(out, 0) + range.arena_offset,
+               range.elements);
+    }
+  });
 }
 
 }  // namespace plimsoll

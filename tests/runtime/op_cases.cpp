@@ -9,6 +9,7 @@
 #include "graph/op_types.h"
 #include "runtime/half.h"
 #include "tests/runtime/op_reference.h"
+#include "tests/runtime/optimizer_cases.h"
 
 namespace plimsoll {
 
@@ -28,16 +29,6 @@ Operand token_ids(std::string name, std::int64_t count, std::int64_t below, std:
     operand.values.push_back(double(random() % std::uint64_t(below)));
   }
   return operand;
-}
-
-/// The values as a tensor of the type holds them.
-std::vector<double> rounded(const std::vector<double>& values, DType type) {
-  std::vector<float> floats(values.begin(), values.end());
-  const auto count = std::int64_t(floats.size());
-  std::vector<std::byte> stored(floats.size() * sizeof(float));
-  from_f32(type, floats.data(), stored.data(), count);
-  to_f32(type, stored.data(), floats.data(), count);
-  return {floats.begin(), floats.end()};
 }
 
 Operand scalars(double step, double loss, double clip) {
@@ -204,6 +195,10 @@ void add_loss_chain(Cases& cases, const OpSizes& z, const std::string& suffix,
   cases.push_back(
       place(make_case("cross_entropy_backward" + suffix, OpKind::cross_entropy_backward, params,
                       {logits, targets, result(loss, 0)}, {blank("dlogits", {n, columns})})));
+  cases.push_back(
+      place(make_case("cross_entropy_backward/scaled" + suffix, OpKind::cross_entropy_backward,
+                      params, {logits, targets, result(loss, 0), {"loss_scale", {1}, {4096}}},
+                      {blank("dlogits", {n, columns})})));
 }
 
 void add_loss_cases(Cases& cases, const OpSizes& z) {
@@ -242,79 +237,17 @@ void add_data_cases(Cases& cases, const OpSizes& z) {
   }
 }
 
-/// Four segments with gaps between them in two buckets: whole, and shard 1 of 2.
-Program optimizer_program(std::int64_t arena, std::int64_t degree) {
-  Program program;
-  program.sharding_degree = degree;
-  program.grid.degree[std::size_t(Axis::sharding)] = degree;
-  const std::int64_t quarter = arena / 4;
-  for (std::int64_t i = 0; i < 4; ++i) {
-    Segment segment;
-    segment.parameter = "p" + std::to_string(i);
-    segment.offset = i * quarter;
-    segment.elements = quarter - 3 - i;
-    segment.shape = {segment.elements};
-    segment.decay = i % 2 == 0;
-    segment.norm_weight = i == 3 ? 0 : i == 1 ? 0.5 : 1;
-    program.segments.push_back(segment);
-  }
-  const std::int64_t first = arena / 3 / degree * degree;
-  program.buckets = {{0, first}, {first, arena - first}};
-  return program;
-}
-
-void add_optimizer_cases(Cases& cases, const OpSizes& z) {
-  const std::int64_t arena = z.arena_elements;
-  const Operand state = scalars(6, 0.75, 0.8);
-  cases.push_back(make_case("begin_step", OpKind::begin_step, {}, {state}, {state}));
-  for (const auto& [name, limit] :
-       {std::pair{"clips", 1.5}, {"below_limit", 10.0}, {"no_limit", 0.0}}) {
-    const Operand sum{"sum", {1}, {9}};
-    cases.push_back(make_case(std::string("clip_factor/") + name, OpKind::clip_factor,
-                              ClipParams{limit}, {sum, state}, {state}));
-  }
-  for (std::int64_t degree : {1, 2}) {
-    const std::string suffix = degree == 1 ? "" : "/sharded";
-    const Program program = optimizer_program(arena, degree);
-    const auto place = [&](OpCase c) {
-      c.program = program;
-      c.at[std::size_t(Axis::sharding)] = degree - 1;
-      return c;
-    };
-    cases.push_back(
-        place(make_case("squared_norm" + suffix, OpKind::squared_norm, FlatParams{degree},
-                        {normal("gradients", {arena}, 1)}, {blank("sum", {1})})));
-    Operand second = normal("v", {arena / degree}, 4, 0.01);
-    for (double& value : second.values) value = std::abs(value);
-    const std::vector<Operand> inputs = {normal("parameters", {arena}, 1),
-                                         normal("gradients", {arena}, 2),
-                                         normal("m", {arena / degree}, 3, 0.1), second, state};
-    cases.push_back(
-        place(make_case("adamw" + suffix, OpKind::adamw, AdamParams{1e-2, 0.9, 0.95, 1e-8, 0.1},
-                        inputs, {inputs[0], inputs[2], inputs[3]})));
-    Operand masters = normal("masters", {arena / degree}, 5);
-    masters.role = TensorRole::master_parameter;
-    for (DType type : {DType::bf16, DType::f16}) {
-      // What other ranks own stays as it is.
-      Operand parameters = normal("parameters", {arena}, 6);
-      parameters.dtype = type;
-      parameters.values = rounded(parameters.values, type);
-      const std::string name = suffix + "/" + std::string(to_text(type));
-      const auto place_arena = [&](OpCase c) {
-        c.tensors[c.op.inputs[0].index()].arena = true;
-        return place(std::move(c));
-      };
-      cases.push_back(place_arena(make_case("cast_parameters" + name, OpKind::cast_parameters, {},
-                                            {masters}, {parameters})));
-      cases.push_back(place_arena(make_case("adamw/masters" + name, OpKind::adamw,
-                                            AdamParams{1e-2, 0.9, 0.95, 1e-8, 0.1},
-                                            {masters, inputs[1], inputs[2], inputs[3], state},
-                                            {masters, inputs[2], inputs[3], parameters})));
-    }
-  }
-}
-
 }  // namespace
+
+/// The values as a tensor of the type holds them.
+std::vector<double> rounded(const std::vector<double>& values, DType type) {
+  std::vector<float> floats(values.begin(), values.end());
+  const auto count = std::int64_t(floats.size());
+  std::vector<std::byte> stored(floats.size() * sizeof(float));
+  from_f32(type, floats.data(), stored.data(), count);
+  to_f32(type, stored.data(), floats.data(), count);
+  return {floats.begin(), floats.end()};
+}
 
 Operand normal(std::string name, Shape shape, std::uint64_t seed, double deviation) {
   const std::int64_t count = elements(shape);
@@ -354,6 +287,7 @@ OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vect
     tensor.dtype = operand.dtype;
     tensor.shape = operand.shape;
     tensor.role = operand.role;
+    tensor.arena = operand.arena;
     c.tensors.push_back(tensor);
     c.before.push_back(operand.values);
     if (operand.values.empty()) {
@@ -396,7 +330,7 @@ std::vector<OpCase> op_cases(const OpSizes& sizes) {
   add_linear_cases(cases, sizes);
   add_attention_cases(cases, sizes);
   add_loss_cases(cases, sizes);
-  add_optimizer_cases(cases, sizes);
+  for (OpCase& c : optimizer_cases(sizes)) cases.push_back(std::move(c));
   add_family_cases(cases, sizes);
   return cases;
 }

@@ -59,6 +59,7 @@ struct Operand {
   std::vector<double> values;  ///< empty: NaN
   DType dtype = DType::f32;
   TensorRole role = TensorRole::activation;
+  bool arena = false;
 };
 Operand normal(std::string name, Shape shape, std::uint64_t seed, double deviation = 1);
 Operand blank(std::string name, Shape shape);
@@ -69,6 +70,9 @@ OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vect
 
 /// Cases of the ops that only some model families have.
 void add_family_cases(std::vector<OpCase>& cases, const OpSizes& sizes);
+
+/// Values as they are stored in a type.
+std::vector<double> rounded(const std::vector<double>& values, DType type);
 
 /// Normal deviates, rounded to f32; the same for the same seed.
 std::vector<double> normal_values(std::int64_t count, std::uint64_t seed, double deviation = 1);

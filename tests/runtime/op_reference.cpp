@@ -7,6 +7,7 @@
 
 #include "graph/op_table.h"
 #include "tests/runtime/op_operands.h"
+#include "tests/runtime/optimizer_cases.h"
 
 namespace plimsoll {
 
@@ -229,7 +230,8 @@ void token_loss(const Operands& o) {
 
 void cross_entropy_backward(const Operands& o) {
   const std::size_t n = o.in_dim(0, 0), v = o.in_dim(0, 1);
-  const double weight = o.params<VocabularyParams>().loss_weight;
+  const bool scales = o.c.op.inputs.size() == 4;
+  const double weight = o.params<VocabularyParams>().loss_weight * (scales ? o.in(3)[0] : 1);
   const Numbers logits = o.in(0);
   std::fill(o.out(0).begin(), o.out(0).end(), 0.0);
   for (std::size_t i = 0; i < n; ++i) {
@@ -238,62 +240,6 @@ void cross_entropy_backward(const Operands& o) {
       o.out(0)[i * v + j] = weight * (std::exp(logits[i * v + j] - o.in(2)[i]) - hit);
     });
   }
-}
-
-/// Calls visit(arena index, state index, segment) for every element this rank owns, one by one.
-template <class Visit>
-void for_each_owned(const OpCase& c, Visit visit) {
-  std::int64_t state = 0;
-  for (const Bucket& bucket : c.program.buckets) {
-    const std::int64_t part = bucket.elements / c.program.sharding_degree;
-    for (std::int64_t e = bucket.begin; e < bucket.begin + bucket.elements; ++e) {
-      const std::int64_t owner = (e - bucket.begin) / part;
-      if (c.program.sharding_degree > 1 && owner != c.at[std::size_t(Axis::sharding)]) continue;
-      for (const Segment& s : c.program.segments) {
-        if (e >= s.offset && e < s.offset + s.elements)
-          visit(std::size_t(e), std::size_t(state), s);
-      }
-      ++state;
-    }
-  }
-}
-
-void squared_norm(const Operands& o) {
-  double sum = 0;
-  for_each_owned(o.c, [&](std::size_t e, std::size_t, const Segment& segment) {
-    sum += segment.norm_weight * o.in(0)[e] * o.in(0)[e];
-  });
-  o.out(0)[0] = sum;
-}
-
-void clip_factor(const Operands& o) {
-  const double norm = std::sqrt(o.in(0)[0]), limit = o.params<ClipParams>().limit;
-  o.out(0)[std::size_t(Scalar::gradient_norm)] = norm;
-  o.out(0)[std::size_t(Scalar::clip)] = limit == 0 ? 1 : std::min(1.0, limit / norm);
-}
-
-void adamw(const Operands& o) {
-  const auto& a = o.params<AdamParams>();
-  const Numbers scalars = o.in(4);
-  const double step = scalars[std::size_t(Scalar::step)], clip = scalars[std::size_t(Scalar::clip)];
-  const bool masters = o.c.input(0).role == TensorRole::master_parameter;
-  for_each_owned(o.c, [&](std::size_t e, std::size_t state, const Segment& segment) {
-    const double g = clip * o.in(1)[e];
-    double &p = o.out(0)[masters ? state : e], &m = o.out(1)[state], &v = o.out(2)[state];
-    m = a.beta1 * m + (1 - a.beta1) * g;
-    v = a.beta2 * v + (1 - a.beta2) * g * g;
-    const double corrected_m = m / (1 - std::pow(a.beta1, step));
-    const double corrected_v = v / (1 - std::pow(a.beta2, step));
-    const double decay = segment.decay ? a.weight_decay * p : 0;
-    p -= a.learning_rate * (corrected_m / (std::sqrt(corrected_v) + a.epsilon) + decay);
-    if (o.c.op.outputs.size() == 4) o.out(3)[e] = p;
-  });
-}
-
-void cast_parameters(const Operands& o) {
-  for_each_owned(o.c, [&](std::size_t e, std::size_t state, const Segment&) {
-    o.out(0)[e] = o.in(0)[state];
-  });
 }
 
 /// out(0)[i] = f(i), or += where the op accumulates.
@@ -310,6 +256,7 @@ void sum_over_rows(const Operands& o) {
 }  // namespace
 
 void run_reference(const OpCase& c, Values& values) {
+  if (run_optimizer_reference(c, values)) return;
   const Operands o{c, values};
   switch (c.op.kind) {
     case OpKind::load_tokens:
@@ -363,22 +310,10 @@ void run_reference(const OpCase& c, Values& values) {
       return token_loss(o);
     case OpKind::cross_entropy_backward:
       return cross_entropy_backward(o);
-    case OpKind::begin_step:
-      o.out(0)[std::size_t(Scalar::step)] += 1;
-      o.out(0)[std::size_t(Scalar::loss)] = 0;
-      return;
     case OpKind::cast:
       return each(o, [&](std::size_t i) { return o.in(0)[i]; });
-    case OpKind::cast_parameters:
-      return cast_parameters(o);
     case OpKind::fill:
       return each(o, [&](std::size_t) { return o.params<FillParams>().value; });
-    case OpKind::squared_norm:
-      return squared_norm(o);
-    case OpKind::clip_factor:
-      return clip_factor(o);
-    case OpKind::adamw:
-      return adamw(o);
     default:
       INVARIANT(run_family_reference(o), "no reference for " + std::string(to_text(c.op.kind)));
   }

@@ -46,6 +46,16 @@ void draw_family(Random& random, Job& job) {
   }
 }
 
+void draw_optimizer(Random& random, Job& job) {
+  Optimizer& optimizer = job.optimizer;
+  optimizer.kind = one_of(random, {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lamb});
+  optimizer.learning_rate = optimizer.kind == OptimizerKind::adamw ? 1e-3 : 1e-2;
+  job.clip_norm = one_of(random, {0.0, 0.5, 1.0});
+  if (coin(random)) optimizer.groups.push_back({"bias", {}, coin(random), 0.5});
+  if (coin(random)) optimizer.groups.push_back({"embedding", 0.01, coin(random), {}});
+  if (coin(random)) job.loss_scale = LossScale{1024, 2, 0.5, 2};
+}
+
 Job draw_job(Random& random) {
   Job job;
   job.name = "drawn";
@@ -59,8 +69,7 @@ Job draw_job(Random& random) {
   job.dropout = one_of(random, {0.0, 0.0, 0.2});
   draw_family(random, job);
   job.global_batch = one_of<std::int64_t>(random, {8, 12, 16, 24});
-  job.optimizer.learning_rate = 1e-3;
-  job.clip_norm = one_of(random, {0.0, 0.5, 1.0});
+  draw_optimizer(random, job);
   job.seed = std::int64_t(random() % 1000);
   job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16});
   check_job(job, "drawn job");
@@ -144,6 +153,11 @@ const Switch kSwitches[] = {
      [](Random& random, Draw& draw) {
        draw.strategy.cast_placement = one_of(
            random, {CastPlacement::fused, CastPlacement::after_update, CastPlacement::every_use});
+     }},
+    {"flatten",
+     [](Random& random, Draw& draw) {
+       draw.strategy.flatten =
+           one_of(random, {Flatten::fused, Flatten::fused, Flatten::coalesced, Flatten::none});
      }},
     {"layer_split",
      [](Random& random, Draw& draw) {

@@ -43,8 +43,8 @@ struct Tolerance {
   double loss, norm, gradient;
 };
 Tolerance tolerance(const Job& job) {
-  // Values that one rank keeps in f32 inside a product or a sum are rounded where it is split: by up
-  // to 2^-8 of themselves in bf16, and the errors of some thousand elements mostly cancel.
+  // Values that one rank keeps in f32 inside a product or a sum are rounded where it is split: by
+  // up to 2^-8 of themselves in bf16, and the errors of some thousand elements mostly cancel.
   if (job.precision == DType::bf16) return {0x1p-8, 0x1p-5, 0x1p-4};
   return {1e-4, 1e-4, 1e-4};
 }
@@ -79,6 +79,25 @@ void drop_padding(std::vector<float>& gradient, std::size_t real) {
   gradient.resize(std::min(real, gradient.size()));
 }
 
+/// Gradients as backward left them: the fused update leaves them scaled with the loss, the other
+/// forms unscale them, and without flattening they are clipped where they lie.
+void undo_update(const std::vector<Program>& programs, const Job& job, const Strategy& strategy,
+                 double norm, std::vector<std::vector<float>>& gradients) {
+  const bool fused = strategy.flatten == Flatten::fused, none = strategy.flatten == Flatten::none;
+  const double unscale = fused && job.loss_scale ? 1 / job.loss_scale->initial : 1;
+  const double unclip = none && job.clip_norm > 0 ? std::max(1.0, norm / job.clip_norm) : 1;
+  const Grid& grid = programs[0].grid;
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    const auto stage = std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)]);
+    for (const Segment& segment : programs[stage].segments) {
+      for (std::int64_t i = 0; i < segment.elements; ++i) {
+        gradients[std::size_t(rank)][std::size_t(segment.offset + i)] *=
+            float(segment.clip ? unscale * unclip : unscale);
+      }
+    }
+  }
+}
+
 TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   const Draw drawn = draw(GetParam());
   SCOPED_TRACE(describe(drawn));
@@ -88,9 +107,9 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   options.keep_gradients = true;
   const Tolerance within = tolerance(drawn.job);
   const auto one = lowered(drawn.job, serial(drawn.job));
-  const TrainResult expected = train_nano(one, options, drawn.job);
+  TrainResult expected = train_nano(one, options, drawn.job);
   const auto many = lowered(drawn.job, drawn.strategy);
-  const TrainResult found = train_nano(many, options, drawn.job);
+  TrainResult found = train_nano(many, options, drawn.job);
 
   expect_predicted_bytes(many, found.measured);
   ASSERT_EQ(found.measured.losses.size(), kSteps);
@@ -102,6 +121,9 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
     EXPECT_NEAR(found.measured.losses[step], loss, within.loss * loss) << step;
     EXPECT_NEAR(found.measured.gradient_norms[step], norm, within.norm * norm) << step;
   }
+  const double first_norm = expected.measured.gradient_norms[0];
+  undo_update(one, drawn.job, serial(drawn.job), first_norm, expected.gradients);
+  undo_update(many, drawn.job, drawn.strategy, first_norm, found.gradients);
   const WholeTensors serial_gradients = put_together(one, expected.gradients, true, 0);
   WholeTensors gradients = put_together(many, found.gradients, true, within.gradient);
   EXPECT_EQ(gradients.size(), serial_gradients.size());
@@ -180,6 +202,7 @@ TEST(Draws, CoverTheSwitches) {
   EXPECT_GE(values["micro_batch"].size(), 4u);
   EXPECT_GE(values["grad_bucket_bytes"].size(), 8u);
   EXPECT_GE(values["send_slots"].size(), 3u);
+  EXPECT_TRUE(values["flatten"].contains("none") && values["flatten"].contains("coalesced"));
   EXPECT_GE(values["layer_split"].size(), 8u);
   EXPECT_GE(values["recompute_layers"].size(), 3u);
   EXPECT_GE(values["recompute_list"].size(), 8u);

@@ -1,0 +1,246 @@
+// The updates: AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization",
+// algorithm 2), SGD with momentum (Sutskever et al. 2013, section 2, in the form of PyTorch's
+// torch.optim.SGD with dampening 0) and LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2 with
+// phi the identity). All of them leave everything as it is in a step where Scalar::found is set.
+// Compiled with -fno-math-errno.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "runtime/cpu/arena_ranges.h"
+#include "runtime/cpu/kernels.h"
+#include "runtime/cpu/vectorize.h"
+
+namespace plimsoll {
+
+namespace {
+
+float scalar(const float* scalars, Scalar which) { return scalars[std::size_t(which)]; }
+
+/// What the gradients of a range are multiplied by: clip factor and unscaling, or unscaling alone.
+float gradient_factor(const OwnedRange& range, bool clipped, const float* scalars) {
+  if (clipped) return 1;
+  return range.clip ? scalar(scalars, Scalar::clip) : 1 / scalar(scalars, Scalar::loss_scale);
+}
+
+/// Of a whole tensor's op the parameters are final; an arena's segments have their own.
+double weight_decay_of(const OwnedRange& range, double optimizer) {
+  return range.weight_decay.value_or(range.decay ? optimizer : 0);
+}
+
+/// First and second moment, bias corrected: what AdamW and LAMB have in common.
+struct Moments {
+  float factor;  ///< of the gradient
+  float beta1, one_minus_beta1, beta2, one_minus_beta2;
+  float correction;       ///< 1 / (1 - beta1^step)
+  float root_correction;  ///< 1 / sqrt(1 - beta2^step)
+  float epsilon;
+};
+
+template <class Params>
+Moments moments_of(const Params& params, const float* scalars) {
+  const double step = scalar(scalars, Scalar::step);
+  Moments m;
+  m.factor = 1;
+  m.beta1 = float(params.beta1);
+  m.one_minus_beta1 = float(1 - params.beta1);
+  m.beta2 = float(params.beta2);
+  m.one_minus_beta2 = float(1 - params.beta2);
+  m.correction = float(1 / (1 - std::pow(params.beta1, step)));
+  m.root_correction = float(1 / std::sqrt(1 - std::pow(params.beta2, step)));
+  m.epsilon = float(params.epsilon);
+  return m;
+}
+
+/// `step_size`: learning rate / (1 - beta1^step). `keep`: 1 - learning rate * weight decay.
+PLIMSOLL_VECTORIZE void update_adamw(float* __restrict parameters,
+                                     const float* __restrict gradients, float* __restrict first,
+                                     float* __restrict second, std::int64_t count, const Moments f,
+                                     float step_size, float keep) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = gradients[i] * f.factor;
+    const float m = f.beta1 * first[i] + f.one_minus_beta1 * g;
+    const float v = f.beta2 * second[i] + f.one_minus_beta2 * (g * g);
+    const float denominator = __builtin_sqrtf(v) * f.root_correction + f.epsilon;
+    first[i] = m;
+    second[i] = v;
+    parameters[i] = keep * parameters[i] - step_size * (m / denominator);
+  }
+}
+
+PLIMSOLL_VECTORIZE void update_sgd(float* __restrict parameters, const float* __restrict gradients,
+                                   float* __restrict velocity, std::int64_t count, float factor,
+                                   float momentum, float rate, float decay) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = gradients[i] * factor + decay * parameters[i];
+    const float v = momentum * velocity[i] + g;
+    velocity[i] = v;
+    parameters[i] -= rate * v;
+  }
+}
+
+constexpr std::int64_t kLanes = 16;
+
+/// Sums of p^2 and u^2, u being the direction of the update.
+struct LambSums {
+  double parameter = 0, direction = 0;
+};
+
+/// Updates the moments and adds up the squares of parameters and direction, in float64.
+PLIMSOLL_VECTORIZE LambSums lamb_moments(const float* __restrict parameters,
+                                         const float* __restrict gradients, float* __restrict first,
+                                         float* __restrict second, std::int64_t count,
+                                         const Moments f, float decay) {
+  std::array<double, kLanes> p_lanes = {}, u_lanes = {};
+  const auto step = [&](std::int64_t i, std::int64_t lane) {
+    const float g = gradients[i] * f.factor;
+    const float m = f.beta1 * first[i] + f.one_minus_beta1 * g;
+    const float v = f.beta2 * second[i] + f.one_minus_beta2 * (g * g);
+    first[i] = m;
+    second[i] = v;
+    const double p = parameters[i];
+    const double u = m * f.correction / (__builtin_sqrtf(v) * f.root_correction + f.epsilon) +
+                     decay * parameters[i];
+    p_lanes[std::size_t(lane)] += p * p;
+    u_lanes[std::size_t(lane)] += u * u;
+  };
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) step(i + lane, lane);
+  }
+  for (std::int64_t lane = 0; i < count; ++i, ++lane) step(i, lane);
+  LambSums sums;
+  for (const double lane : p_lanes) sums.parameter += lane;
+  for (const double lane : u_lanes) sums.direction += lane;
+  return sums;
+}
+
+PLIMSOLL_VECTORIZE void update_lamb(float* __restrict parameters, const float* __restrict first,
+                                    const float* __restrict second, std::int64_t count,
+                                    const Moments f, float rate, float decay) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float denominator = __builtin_sqrtf(second[i]) * f.root_correction + f.epsilon;
+    const float direction = first[i] * f.correction / denominator + decay * parameters[i];
+    parameters[i] -= rate * direction;
+  }
+}
+
+/// In place, unless a caller keeps two copies: then the whole tensor is copied first.
+float* state_of(Addresses in, std::size_t input, Addresses out, std::size_t output,
+                std::int64_t count) {
+  float* state = floats_out(out, output);
+  if (in[input] != out[output]) std::copy_n(floats(in, input), count, state);
+  return state;
+}
+
+}  // namespace
+
+KernelPointer prepare_adamw(const KernelRequest& request) {
+  const auto params = request.params<AdamParams>();
+  const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
+  const bool masters = request.input(0).role == TensorRole::master_parameter;
+  return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
+                                                                       const RunPosition&) {
+    const float* scalars = floats(in, 4);
+    float* parameters = state_of(in, 0, out, 0, arena);
+    float* first = state_of(in, 2, out, 1, owned);
+    float* second = state_of(in, 3, out, 2, owned);
+    if (scalar(scalars, Scalar::found) != 0) return;
+    const double step = scalar(scalars, Scalar::step);
+    const double correction = 1 - std::pow(params.beta1, step);
+    Moments factors = moments_of(params, scalars);
+    for (const OwnedRange& range : ranges) {
+      const double rate = params.learning_rate * range.rate;
+      const double decay = weight_decay_of(range, params.weight_decay);
+      factors.factor = gradient_factor(range, params.clipped, scalars);
+      const std::int64_t at = masters ? range.state_offset : range.arena_offset;
+      update_adamw(parameters + at, floats(in, 1) + range.arena_offset, first + range.state_offset,
+                   second + range.state_offset, range.elements, factors, float(rate / correction),
+                   float(1 - rate * decay));
+    }
+  });
+}
+
+KernelPointer prepare_sgd(const KernelRequest& request) {
+  const auto params = request.params<SgdParams>();
+  const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
+  const bool masters = request.input(0).role == TensorRole::master_parameter;
+  return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
+                                                                       const RunPosition&) {
+    const float* scalars = floats(in, 3);
+    float* parameters = state_of(in, 0, out, 0, arena);
+    float* velocity = state_of(in, 2, out, 1, owned);
+    if (scalar(scalars, Scalar::found) != 0) return;
+    for (const OwnedRange& range : ranges) {
+      const std::int64_t at = masters ? range.state_offset : range.arena_offset;
+      update_sgd(parameters + at, floats(in, 1) + range.arena_offset, velocity + range.state_offset,
+                 range.elements, gradient_factor(range, params.clipped, scalars),
+                 float(params.momentum), float(params.learning_rate * range.rate),
+                 float(weight_decay_of(range, params.weight_decay)));
+    }
+  });
+}
+
+KernelPointer prepare_lamb_norms(const KernelRequest& request) {
+  const auto params = request.params<LambParams>();
+  const std::int64_t owned = request.output_elements(0), norms = request.output_elements(2);
+  const bool masters = request.input(0).role == TensorRole::master_parameter;
+  return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
+                                                                       const RunPosition&) {
+    const float* scalars = floats(in, 4);
+    float* first = state_of(in, 2, out, 0, owned);
+    float* second = state_of(in, 3, out, 1, owned);
+    float* sums = floats_out(out, 2);
+    std::fill_n(sums, norms, 0.0f);
+    if (scalar(scalars, Scalar::found) != 0) return;
+    Moments factors = moments_of(params, scalars);
+    for (std::size_t i = 0; i < ranges.size();) {
+      // A segment may be cut at bucket borders; its parts follow each other.
+      LambSums total;
+      const std::int64_t segment = ranges[i].segment;
+      const double copies = ranges[i].copies;
+      for (; i < ranges.size() && ranges[i].segment == segment; ++i) {
+        const OwnedRange& range = ranges[i];
+        factors.factor = gradient_factor(range, params.clipped, scalars);
+        const std::int64_t at = masters ? range.state_offset : range.arena_offset;
+        const LambSums part =
+            lamb_moments(floats(in, 0) + at, floats(in, 1) + range.arena_offset,
+                         first + range.state_offset, second + range.state_offset, range.elements,
+                         factors, float(weight_decay_of(range, params.weight_decay)));
+        total.parameter += part.parameter;
+        total.direction += part.direction;
+      }
+      sums[2 * segment] = float(total.parameter / copies);
+      sums[2 * segment + 1] = float(total.direction / copies);
+    }
+  });
+}
+
+KernelPointer prepare_lamb(const KernelRequest& request) {
+  const auto params = request.params<LambParams>();
+  const std::int64_t arena = request.output_elements(0);
+  const bool masters = request.input(0).role == TensorRole::master_parameter;
+  return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
+                                                                       const RunPosition&) {
+    const float* scalars = floats(in, 4);
+    float* parameters = state_of(in, 0, out, 0, arena);
+    if (scalar(scalars, Scalar::found) != 0) return;
+    const Moments factors = moments_of(params, scalars);
+    for (const OwnedRange& range : ranges) {
+      const float* sums = floats(in, 3) + 2 * range.segment;
+      // A tensor of zeros moves by the learning rate alone, and so does one without a direction.
+      const bool trusted = sums[0] > 0 && sums[1] > 0;
+      const double trust = trusted ? std::sqrt(double(sums[0]) / double(sums[1])) : 1;
+      const std::int64_t at = masters ? range.state_offset : range.arena_offset;
+      update_lamb(parameters + at, floats(in, 1) + range.state_offset,
+                  floats(in, 2) + range.state_offset, range.elements, factors,
+                  float(params.learning_rate * range.rate * trust),
+                  float(weight_decay_of(range, params.weight_decay)));
+    }
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,241 @@
+// The op cases of the once-per-step ops: arenas whole, sharded and by attribute group; single
+// tensors; steps that are skipped.
+#include "tests/runtime/optimizer_cases.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+
+namespace plimsoll {
+
+namespace {
+
+using Cases = std::vector<OpCase>;
+
+Operand normal(std::string name, std::int64_t count, std::uint64_t seed, double deviation = 1) {
+  return {std::move(name), {count}, normal_values(count, seed, deviation)};
+}
+Operand blank(std::string name, std::int64_t count) { return {std::move(name), {count}, {}}; }
+
+struct State {
+  double step = 6, loss = 0.75, clip = 0.8, loss_scale = 1, found = 0, good_steps = 0, skipped = 0;
+};
+Operand scalars(const State& s) {
+  const std::vector<double> values = {
+      s.step, s.loss, 0, double(float(s.clip)), s.loss_scale, s.found, s.good_steps, s.skipped};
+  return {"scalars", {kScalars}, values, DType::f32, TensorRole::scalar};
+}
+
+/// Four segments with gaps between them in two buckets: whole, or shard 1 of 2. Two attribute
+/// groups; the last segment is not clipped and moves slower.
+Program optimizer_program(std::int64_t arena, std::int64_t degree) {
+  Program program;
+  program.sharding_degree = degree;
+  program.grid.degree[std::size_t(Axis::sharding)] = degree;
+  program.grid.degree[std::size_t(Axis::mp)] = 2;
+  const std::int64_t quarter = arena / 4;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    Segment segment;
+    segment.parameter = "p" + std::to_string(i);
+    segment.offset = i * quarter;
+    segment.elements = quarter - 3 - i;
+    segment.shape = {segment.elements};
+    segment.decay = i % 2 == 0;
+    if (i == 2) segment.weight_decay = 0.03;
+    segment.norm_weight = i == 3 ? 0 : i == 1 ? 0.5 : 1;
+    if (i != 1) segment.split = Split{0, Axis::mp, 2};
+    segment.clip = i != 2;
+    segment.rate = i == 2 ? 0.25 : 1;
+    segment.group = i == 2 ? 1 : 0;
+    program.segments.push_back(segment);
+  }
+  const std::int64_t first = arena / 3 / degree * degree;
+  program.buckets = {{0, first}, {first, arena - first}};
+  return program;
+}
+
+/// Operands of an update over arenas, in the order p, g, m, v.
+struct Arenas {
+  Operand parameters, gradients, first, second;
+};
+Arenas arenas(std::int64_t count, std::int64_t degree, bool flat) {
+  Arenas a{normal("parameters", count, 1), normal("gradients", count, 2),
+           normal("m", count / degree, 3, 0.1), normal("v", count / degree, 4, 0.01)};
+  for (double& value : a.second.values) value = std::abs(value);
+  for (Operand* operand : {&a.parameters, &a.gradients, &a.first, &a.second}) operand->arena = flat;
+  return a;
+}
+
+void add_scalar_cases(Cases& cases) {
+  const Operand state = scalars({});
+  cases.push_back(make_case("begin_step", OpKind::begin_step, StepParams{}, {state}, {state}));
+  const auto begin = [&](const char* name, const State& at) {
+    const Operand now = scalars(at);
+    cases.push_back(make_case(std::string("begin_step/") + name, OpKind::begin_step,
+                              StepParams{4096, 2, 0.5, 3}, {now}, {now}));
+  };
+  begin("first", {.step = 0, .loss_scale = 0});
+  begin("same_scale", {.loss_scale = 64, .good_steps = 2});
+  begin("grows", {.loss_scale = 64, .good_steps = 3});
+  begin("backs_off", {.loss_scale = 64, .found = 1});
+  begin("least_scale", {.loss_scale = 1.5, .found = 1});
+  const Operand sum{"sum", {1}, {9}};
+  const auto clip = [&](const char* name, ClipParams params, Operand from, const State& at) {
+    const Operand now = scalars(at);
+    cases.push_back(make_case(std::string("clip_factor/") + name, OpKind::clip_factor, params,
+                              {std::move(from), now}, {now}));
+  };
+  clip("clips", {1.5}, sum, {});
+  clip("below_limit", {10}, sum, {});
+  clip("no_limit", {0}, sum, {});
+  ClipParams scaling{1.5};
+  scaling.loss_scaling = true;
+  const double infinity = std::numeric_limits<double>::infinity();
+  clip("unscales", scaling, {"sum", {1}, {9.0 * 64 * 64}}, {.loss_scale = 64, .good_steps = 1});
+  clip("skips", scaling, {"sum", {1}, {infinity}}, {.loss_scale = 64, .good_steps = 3});
+  for (const bool found : {false, true}) {
+    const Operand now = scalars({.loss_scale = 64, .found = found ? 0.0 : 1.0, .good_steps = 2});
+    cases.push_back(make_case(found ? "update_loss_scale/found" : "update_loss_scale/good",
+                              OpKind::update_loss_scale, {},
+                              {{"found", {1}, {found ? 1.0 : 0.0}, DType::i32}, now}, {now}));
+  }
+}
+
+/// The pieces that a framework without a fused norm runs one by one.
+void add_piece_cases(Cases& cases, std::int64_t count) {
+  const Operand x = normal("x", count, 1), factor{"factor", {1}, {0.375}};
+  const auto add = [&](std::string name, OpKind kind, OpParams params, std::vector<Operand> in,
+                       std::vector<Operand> out) {
+    cases.push_back(make_case(std::move(name), kind, std::move(params), in, out));
+  };
+  FlatParams half;
+  half.weight = 0.5;
+  add("square", OpKind::square, FlatParams{}, {x}, {blank("y", count)});
+  add("squared_norm/tensor", OpKind::squared_norm, half, {x}, {blank("sum", 1)});
+  add("reduce_sum", OpKind::reduce_sum, half, {x}, {blank("sum", 1)});
+  add("reduce_sum/several", OpKind::reduce_sum, FlatParams{}, {x, factor, normal("z", 7, 3)},
+      {blank("sum", 1)});
+  add("square_root", OpKind::square_root, {}, {{"x", {3}, {9, 0, 2}}}, {blank("y", 3)});
+  add("maximum", OpKind::maximum, {}, {{"a", {3}, {1, 5, -2}}, {"b", {3}, {2, 4, -3}}},
+      {blank("y", 3)});
+  add("divide", OpKind::divide, {}, {{"a", {2}, {1, 5}}, {"b", {2}, {3, -4}}}, {blank("y", 2)});
+  add("scale", OpKind::scale, FlatParams{}, {x, factor}, {blank("y", count)});
+  add("scale/in_place", OpKind::scale, FlatParams{}, {x, factor}, {x});
+  add("coalesce", OpKind::coalesce, FlatParams{}, {x}, {x});
+  add("cast/from_flag", OpKind::cast, {}, {{"flag", {1}, {1}, DType::i32}}, {blank("x", 1)});
+  add("cast/to_flag", OpKind::cast, {}, {{"x", {1}, {1}}}, {{"flag", {1}, {}, DType::i32}});
+  for (const bool finite : {true, false}) {
+    Operand gradients = normal("gradients", count, 2);
+    if (!finite) gradients.values[std::size_t(count / 2)] = std::numeric_limits<double>::infinity();
+    add(finite ? "check_finite" : "check_finite/infinity", OpKind::check_finite, {},
+        {gradients, scalars({.loss_scale = 64})}, {gradients, {"found", {1}, {}, DType::i32}});
+  }
+}
+
+void add_update_cases(Cases& cases, const std::string& suffix, const Arenas& a, const State& at,
+                      bool clipped, std::optional<std::int64_t> group,
+                      const std::function<OpCase(OpCase)>& place) {
+  const Operand state = scalars(at);
+  const auto with = [&](auto params) {
+    params.clipped = clipped;
+    params.group = group;
+    return params;
+  };
+  const AdamParams adam{1e-2, 0.9, 0.95, 1e-8, 0.1};
+  const LambParams lamb{1e-2, 0.9, 0.95, 1e-8, 0.1};
+  const std::vector<Operand> inputs = {a.parameters, a.gradients, a.first, a.second, state};
+  cases.push_back(place(make_case("adamw" + suffix, OpKind::adamw, with(adam), inputs,
+                                  {a.parameters, a.first, a.second})));
+  cases.push_back(
+      place(make_case("sgd" + suffix, OpKind::sgd, with(SgdParams{1e-2, 0.9, 0.1}),
+                      {a.parameters, a.gradients, a.first, state}, {a.parameters, a.first})));
+  const std::int64_t tensors = a.parameters.arena ? 4 : 1;
+  Operand norms = blank("norms", 2 * tensors);
+  norms.arena = a.parameters.arena;
+  cases.push_back(place(make_case("lamb_norms" + suffix, OpKind::lamb_norms, with(lamb), inputs,
+                                  {a.first, a.second, norms})));
+  norms.values = {4, 9, 0, 2, 3, 0, 1, 8};
+  norms.values.resize(std::size_t(2 * tensors));
+  cases.push_back(
+      place(make_case("lamb" + suffix, OpKind::lamb, with(lamb),
+                      {a.parameters, a.first, a.second, norms, state}, {a.parameters})));
+}
+
+/// Updates of masters, which also write the parameters in the type that is computed in; and the
+/// cast that does it alone. What other ranks own stays as it is.
+void add_master_cases(Cases& cases, const std::string& suffix, const Arenas& a,
+                      const std::function<OpCase(OpCase)>& place) {
+  const Operand state = scalars({});
+  Operand masters = normal("masters", a.first.shape[0], 5);
+  masters.role = TensorRole::master_parameter;
+  masters.arena = true;
+  for (const DType type : {DType::bf16, DType::f16}) {
+    Operand written = normal("parameters", a.parameters.shape[0], 6);
+    written.dtype = type;
+    written.values = rounded(written.values, type);
+    const std::string name = suffix + "/" + std::string(to_text(type));
+    cases.push_back(place(
+        make_case("cast_parameters" + name, OpKind::cast_parameters, {}, {masters}, {written})));
+    const std::vector<Operand> inputs = {masters, a.gradients, a.first, a.second, state};
+    cases.push_back(place(make_case("adamw/masters" + name, OpKind::adamw,
+                                    AdamParams{1e-2, 0.9, 0.95, 1e-8, 0.1}, inputs,
+                                    {masters, a.first, a.second, written})));
+    cases.push_back(
+        place(make_case("sgd/masters" + name, OpKind::sgd, SgdParams{1e-2, 0.9, 0.1},
+                        {masters, a.gradients, a.first, state}, {masters, a.first, written})));
+    Operand norms{"norms", {8}, {4, 9, 0, 2, 3, 0, 1, 8}};
+    norms.arena = true;
+    cases.push_back(
+        place(make_case("lamb/masters" + name, OpKind::lamb, LambParams{1e-2, 0.9, 0.95, 1e-8, 0.1},
+                        {masters, a.first, a.second, norms, state}, {masters, written})));
+  }
+}
+
+void add_arena_cases(Cases& cases, std::int64_t count) {
+  for (const std::int64_t degree : {1, 2}) {
+    const std::string suffix = degree == 1 ? "" : "/sharded";
+    const auto place = [&](OpCase c) {
+      c.program = optimizer_program(count, degree);
+      c.at[std::size_t(Axis::sharding)] = degree - 1;
+      return c;
+    };
+    const Arenas a = arenas(count, degree, true);
+    FlatParams flat;
+    flat.shards = degree;
+    const auto norm = [&](const std::string& name, const Operand& gradients) {
+      cases.push_back(place(
+          make_case(name + suffix, OpKind::squared_norm, flat, {gradients}, {blank("sum", 1)})));
+    };
+    norm("squared_norm", a.gradients);
+    // What is not clipped counts only when it is not finite; padding never does.
+    Operand poisoned = a.gradients;
+    poisoned.values[std::size_t(2 * (count / 4) + 20)] = std::numeric_limits<double>::infinity();
+    norm("squared_norm/unclipped_not_finite", poisoned);
+    Operand padding = a.gradients;
+    for (std::int64_t i = 0; i < 4; ++i)
+      padding.values[std::size_t(i * (count / 4) + count / 4 - 1)] =
+          std::numeric_limits<double>::infinity();
+    norm("squared_norm/padding_not_finite", padding);
+    add_update_cases(cases, suffix, a, {}, false, {}, place);
+    add_update_cases(cases, "/scaled" + suffix, a, {.clip = 0.02, .loss_scale = 32}, false, {},
+                     place);
+    add_update_cases(cases, "/skipped" + suffix, a, {.found = 1}, false, {}, place);
+    add_update_cases(cases, "/group" + suffix, a, {}, true, 1, place);
+    add_master_cases(cases, suffix, a, place);
+  }
+  const auto as_is = [](OpCase c) { return c; };
+  add_update_cases(cases, "/tensor", arenas(count, 1, false), {}, true, {}, as_is);
+}
+
+}  // namespace
+
+std::vector<OpCase> optimizer_cases(const OpSizes& z) {
+  Cases cases;
+  add_scalar_cases(cases);
+  add_piece_cases(cases, z.arena_elements);
+  add_arena_cases(cases, z.arena_elements);
+  return cases;
+}
+
+}  // namespace plimsoll

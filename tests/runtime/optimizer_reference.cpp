@@ -1,0 +1,251 @@
+// The float64 references of the once-per-step ops.
+#include <algorithm>
+#include <cmath>
+
+#include "tests/runtime/op_operands.h"
+#include "tests/runtime/optimizer_cases.h"
+
+namespace plimsoll {
+
+namespace {
+
+double of(const Numbers& scalars, Scalar which) { return scalars[std::size_t(which)]; }
+double& of(Numbers& scalars, Scalar which) { return scalars[std::size_t(which)]; }
+
+/// Calls visit(arena index, state index, segment, its index) for every element this rank works on,
+/// one by one. A single tensor is one segment that decays as the op says.
+template <class Visit>
+void for_each_owned(const OpCase& c, bool arena, std::optional<std::int64_t> group, Visit visit) {
+  if (!arena) {
+    Segment whole;
+    whole.decay = true;
+    for (std::size_t e = 0; e < c.before[c.op.inputs[0].index()].size(); ++e) visit(e, e, whole, 0);
+    return;
+  }
+  std::int64_t state = 0;
+  for (const Bucket& bucket : c.program.buckets) {
+    const std::int64_t part = bucket.elements / c.program.sharding_degree;
+    for (std::int64_t e = bucket.begin; e < bucket.begin + bucket.elements; ++e) {
+      const std::int64_t owner = (e - bucket.begin) / part;
+      if (c.program.sharding_degree > 1 && owner != c.at[std::size_t(Axis::sharding)]) continue;
+      for (std::size_t s = 0; s < c.program.segments.size(); ++s) {
+        const Segment& segment = c.program.segments[s];
+        if (group && segment.group != *group) continue;
+        if (e >= segment.offset && e < segment.offset + segment.elements)
+          visit(std::size_t(e), std::size_t(state), segment, s);
+      }
+      ++state;
+    }
+  }
+}
+
+template <class Params, class Visit>
+void for_each_updated(const Operands& o, Visit visit) {
+  const auto& params = o.params<Params>();
+  const Numbers scalars = o.in(o.c.op.inputs.size() - 1);
+  if (of(scalars, Scalar::found) != 0) return;
+  for_each_owned(o.c, o.c.input(0).arena, params.group,
+                 [&](std::size_t e, std::size_t state, const Segment& segment, std::size_t s) {
+                   const double unscale = 1 / of(scalars, Scalar::loss_scale);
+                   const double factor = params.clipped ? 1
+                                         : segment.clip ? of(scalars, Scalar::clip)
+                                                        : unscale;
+                   const double decay =
+                       segment.weight_decay.value_or(segment.decay ? params.weight_decay : 0);
+                   visit(e, state, s, factor, decay, params.learning_rate * segment.rate);
+                 });
+}
+
+/// Masters lie as the state does, parameters as the gradients do.
+std::size_t place(const Operands& o, std::size_t e, std::size_t state) {
+  return o.c.input(0).role == TensorRole::master_parameter ? state : e;
+}
+
+void cast_parameters(const Operands& o) {
+  for_each_owned(o.c, o.c.input(0).arena, {},
+                 [&](std::size_t e, std::size_t state, const Segment&, std::size_t) {
+                   o.out(0)[e] = o.in(0)[state];
+                 });
+}
+
+double corrected(double moment, double beta, const Numbers& scalars) {
+  return moment / (1 - std::pow(beta, of(scalars, Scalar::step)));
+}
+
+void adamw(const Operands& o) {
+  const auto& a = o.params<AdamParams>();
+  const Numbers scalars = o.in(4);
+  for_each_updated<AdamParams>(o, [&](std::size_t e, std::size_t state, std::size_t, double factor,
+                                      double decay, double rate) {
+    const double g = factor * o.in(1)[e];
+    double &p = o.out(0)[place(o, e, state)], &m = o.out(1)[state], &v = o.out(2)[state];
+    m = a.beta1 * m + (1 - a.beta1) * g;
+    v = a.beta2 * v + (1 - a.beta2) * g * g;
+    const double direction =
+        corrected(m, a.beta1, scalars) / (std::sqrt(corrected(v, a.beta2, scalars)) + a.epsilon);
+    p -= rate * (direction + decay * p);
+    if (o.c.op.outputs.size() == 4) o.out(3)[e] = p;
+  });
+}
+
+void sgd(const Operands& o) {
+  const auto& a = o.params<SgdParams>();
+  for_each_updated<SgdParams>(o, [&](std::size_t e, std::size_t state, std::size_t, double factor,
+                                     double decay, double rate) {
+    double &p = o.out(0)[place(o, e, state)], &velocity = o.out(1)[state];
+    velocity = a.momentum * velocity + factor * o.in(1)[e] + decay * p;
+    p -= rate * velocity;
+    if (o.c.op.outputs.size() == 3) o.out(2)[e] = p;
+  });
+}
+
+void lamb_norms(const Operands& o) {
+  const auto& a = o.params<LambParams>();
+  const Numbers scalars = o.in(4);
+  std::fill(o.out(2).begin(), o.out(2).end(), 0.0);
+  for_each_updated<LambParams>(
+      o, [&](std::size_t e, std::size_t state, std::size_t s, double factor, double decay, double) {
+        const double g = factor * o.in(1)[e], p = o.in(0)[place(o, e, state)];
+        double &m = o.out(0)[state], &v = o.out(1)[state];
+        m = a.beta1 * m + (1 - a.beta1) * g;
+        v = a.beta2 * v + (1 - a.beta2) * g * g;
+        const double u = corrected(m, a.beta1, scalars) /
+                             (std::sqrt(corrected(v, a.beta2, scalars)) + a.epsilon) +
+                         decay * p;
+        const bool replicated = o.c.input(0).arena && !o.c.program.segments[s].split;
+        const double copies = replicated ? 2 : 1;  // on the mp ranks of optimizer_program
+        o.out(2)[2 * s] += p * p / copies;
+        o.out(2)[2 * s + 1] += u * u / copies;
+      });
+}
+
+void lamb(const Operands& o) {
+  const auto& a = o.params<LambParams>();
+  const Numbers scalars = o.in(4);
+  for_each_updated<LambParams>(
+      o, [&](std::size_t e, std::size_t state, std::size_t s, double, double decay, double rate) {
+        double& p = o.out(0)[place(o, e, state)];
+        const double u = corrected(o.in(1)[state], a.beta1, scalars) /
+                             (std::sqrt(corrected(o.in(2)[state], a.beta2, scalars)) + a.epsilon) +
+                         decay * p;
+        const double parameter = o.in(3)[2 * s], direction = o.in(3)[2 * s + 1];
+        const double trust =
+            parameter > 0 && direction > 0 ? std::sqrt(parameter) / std::sqrt(direction) : 1;
+        p -= rate * trust * u;
+        if (o.c.op.outputs.size() == 2) o.out(1)[e] = p;
+      });
+}
+
+void squared_norm(const Operands& o) {
+  const auto& params = o.params<FlatParams>();
+  double sum = 0;
+  for_each_owned(o.c, o.c.input(0).arena, params.group,
+                 [&](std::size_t e, std::size_t, const Segment& segment, std::size_t) {
+                   const double g = o.in(0)[e];
+                   if (segment.norm_weight == 0 || (!segment.clip && std::isfinite(g))) return;
+                   sum += params.weight * segment.norm_weight * g * g;
+                 });
+  o.out(0)[0] = sum;
+}
+
+void note(Numbers& scalars, bool found) {
+  of(scalars, Scalar::found) = found;
+  of(scalars, Scalar::step) -= found;
+  of(scalars, Scalar::skipped) += found;
+  of(scalars, Scalar::good_steps) = found ? 0 : of(scalars, Scalar::good_steps) + 1;
+}
+
+void clip_factor(const Operands& o) {
+  const auto& params = o.params<ClipParams>();
+  Numbers& scalars = o.out(0);
+  const double sum = o.in(0)[0], scale = of(scalars, Scalar::loss_scale);
+  const double norm = std::sqrt(sum) / scale;
+  of(scalars, Scalar::gradient_norm) = norm;
+  of(scalars, Scalar::clip) = (params.limit == 0 ? 1 : std::min(1.0, params.limit / norm)) / scale;
+  if (params.loss_scaling) note(scalars, !std::isfinite(sum));
+}
+
+void begin_step(const Operands& o) {
+  Numbers& scalars = o.out(0);
+  of(scalars, Scalar::step) += 1;
+  of(scalars, Scalar::loss) = 0;
+  const auto& rule = o.params<StepParams>();
+  const bool found = of(scalars, Scalar::found) != 0;
+  const bool grows =
+      rule.growth_interval > 0 && of(scalars, Scalar::good_steps) >= double(rule.growth_interval);
+  double& scale = of(scalars, Scalar::loss_scale);
+  scale = scale == 0 ? rule.loss_scale
+          : found    ? std::max(1.0, rule.backoff * scale)
+          : grows    ? rule.growth * scale
+                     : scale;
+  if (grows && !found) of(scalars, Scalar::good_steps) = 0;
+  of(scalars, Scalar::found) = 0;
+}
+
+void check_finite(const Operands& o) {
+  const Numbers gradients = o.in(0);
+  const double scale = of(o.in(1), Scalar::loss_scale);
+  const auto finite = [](double g) { return std::isfinite(g); };
+  o.out(1)[0] = std::all_of(gradients.begin(), gradients.end(), finite) ? 0 : 1;
+  for (std::size_t i = 0; i < gradients.size(); ++i) o.out(0)[i] = gradients[i] / scale;
+}
+
+void reduce_sum(const Operands& o) {
+  double sum = 0;
+  for (std::size_t i = 0; i < o.c.op.inputs.size(); ++i) {
+    for (const double value : o.in(i)) sum += value;
+  }
+  o.out(0)[0] = o.params<FlatParams>().weight * sum;
+}
+
+/// out(0)[i] = f(i).
+template <class Function>
+void each(const Operands& o, Function f) {
+  for (std::size_t i = 0; i < o.out(0).size(); ++i) o.out(0)[i] = f(i);
+}
+
+}  // namespace
+
+bool run_optimizer_reference(const OpCase& c, Values& values) {
+  const Operands o{c, values};
+  switch (c.op.kind) {
+    case OpKind::begin_step:
+      return begin_step(o), true;
+    case OpKind::squared_norm:
+      return squared_norm(o), true;
+    case OpKind::clip_factor:
+      return clip_factor(o), true;
+    case OpKind::update_loss_scale:
+      return note(o.out(0), o.in(0)[0] != 0), true;
+    case OpKind::check_finite:
+      return check_finite(o), true;
+    case OpKind::square:
+      return each(o, [&](std::size_t i) { return o.in(0)[i] * o.in(0)[i]; }), true;
+    case OpKind::reduce_sum:
+      return reduce_sum(o), true;
+    case OpKind::square_root:
+      return each(o, [&](std::size_t i) { return std::sqrt(o.in(0)[i]); }), true;
+    case OpKind::maximum:
+      return each(o, [&](std::size_t i) { return std::max(o.in(0)[i], o.in(1)[i]); }), true;
+    case OpKind::divide:
+      return each(o, [&](std::size_t i) { return o.in(0)[i] / o.in(1)[i]; }), true;
+    case OpKind::scale:
+      return each(o, [&](std::size_t i) { return o.in(0)[i] * o.in(1)[0]; }), true;
+    case OpKind::coalesce:
+      return true;
+    case OpKind::cast_parameters:
+      return cast_parameters(o), true;
+    case OpKind::adamw:
+      return adamw(o), true;
+    case OpKind::sgd:
+      return sgd(o), true;
+    case OpKind::lamb_norms:
+      return lamb_norms(o), true;
+    case OpKind::lamb:
+      return lamb(o), true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace plimsoll
