@@ -121,9 +121,9 @@ Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
                                    strategy.virtual_stages, kMostDegree));
   }
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;
-  if (parts > job.layers) {
+  if (parts > layers) {
     return Verdict::no(fmt::format("pp {} x virtual_stages {} is more than the {} layers",
-                                   strategy.pp, strategy.virtual_stages, job.layers));
+                                   strategy.pp, strategy.virtual_stages, layers));
   }
   const auto& split = strategy.layer_split;
   if (split.empty()) return Verdict::yes();
