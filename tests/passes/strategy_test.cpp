@@ -55,6 +55,8 @@ TEST(Strategy, Rules) {
       {"grad_bucket_bytes=4095", 1, "grad_bucket_bytes is 4095; it must be at least 4096"},
       {"send_slots=1", 1, ""},
       {"mp=2,sequence_parallel=true", 2, ""},
+      {"mp=2,sequence_parallel=true,schedule=zb_h1", 2, ""},
+      {"mp=2,sequence_parallel=true,schedule=zb_h1,recompute=full", 2, "not supported yet"},
       {"pp=2,sequence_parallel=true", 2, "sequence_parallel splits tokens over mp, which is 1"},
       {"mp=2,pp=2,split_boundary=true", 4, ""},
       {"pp=2,split_boundary=true", 2, "split_boundary splits what mp ranks send; mp is 1"},
