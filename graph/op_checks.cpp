@@ -197,10 +197,11 @@ Verdict check_update(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
   const bool masters = in(op, tensors, 0).role == TensorRole::master_parameter;
   if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
-  if (!masters && count(0) != count(1))
+  // Of either, a rank has the whole or its part, which has the moments' size.
+  if (!masters && count(0) != count(1) && count(0) != count(2) && count(1) != count(2))
     return Verdict::no("parameters and gradients differ in size");
   const std::size_t state = op.inputs.size() - 3;  // moments: between gradients and scalars
-  if (count(2) != count(1 + state) || count(2) > count(1))
+  if (count(2) != count(1 + state) || count(2) > count(1) || count(2) > count(0))
     return Verdict::no("moments are not one part of the parameters");
   if (op.kind == OpKind::lamb_norms && elements(out(op, tensors, 2).shape) % 2 != 0)
     return Verdict::no("norms are not two for every tensor");

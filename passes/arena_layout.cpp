@@ -78,12 +78,35 @@ std::optional<TensorId> tied_owner(const Graph& graph) {
   return std::nullopt;
 }
 
-void cut_buckets(ArenaLayout& layout, const std::vector<std::int64_t>& ends,
-                 std::optional<TensorId> tied, std::int64_t limit) {
+bool reduces_per_micro_batch(const Strategy& strategy) {
+  return shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
+}
+
+/// Whether segment i may be in the bucket of the one before it.
+bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& strategy,
+              std::optional<TensorId> alone, std::size_t i) {
+  if (i == 0) return false;
+  const auto is_alone = [&](std::size_t s) { return alone && layout.parameter[s] == *alone; };
+  if (is_alone(i) || is_alone(i - 1)) return false;
+  const bool same_bundle = layout.producer[i] == layout.producer[i - 1];
+  if (reduces_per_micro_batch(strategy) && !same_bundle) return false;
+  if (!shards_parameters(strategy)) return true;
+  const Instance& instance = layout.instances[layout.producer[i]];
+  if (layout.segments[i].offset == instance.base + instance.gathered) return false;
+  if (strategy.gather == ParameterGather::layer) return true;
+  // Bundles are in reverse order of creation: a bias lies before its weight.
+  return strategy.gather == ParameterGather::module &&
+         graph.at(layout.parameter[i - 1]).init == Init::zeros;
+}
+
+void cut_buckets(const Graph& graph, ArenaLayout& layout, const std::vector<std::int64_t>& ends,
+                 const Strategy& strategy, std::optional<TensorId> tied, std::int64_t limit) {
+  const bool shared = strategy.pp > 1;  // by two stages
+  const bool alone = shared || reduces_per_micro_batch(strategy);
   for (std::size_t i = 0; i < layout.segments.size(); ++i) {
     const std::int64_t begin = i == 0 ? 0 : ends[i - 1], elements = ends[i] - begin;
-    const bool is_tied = tied && layout.parameter[i] == *tied;
-    const bool open = !layout.buckets.empty() && !is_tied && !layout.tied_bucket.back();
+    const bool is_tied = shared && tied && layout.parameter[i] == *tied;
+    const bool open = may_join(graph, layout, strategy, alone ? tied : std::nullopt, i);
     if (open && layout.buckets.back().elements + elements <= limit) {
       layout.buckets.back().elements += elements;
     } else {
@@ -94,6 +117,22 @@ void cut_buckets(ArenaLayout& layout, const std::vector<std::int64_t>& ends,
 }
 
 }  // namespace
+
+bool shards_gradients(const Strategy& strategy) { return strategy.sharding_stage >= 2; }
+
+bool shards_parameters(const Strategy& strategy) { return strategy.sharding_stage == 3; }
+
+std::int64_t resident_limit(const Strategy& strategy) {
+  return shards_parameters(strategy) ? strategy.persistence_threshold : 0;
+}
+
+bool overlaps_grad_reduce(const PassContext& context) {
+  return context.framework.overlap_grad_reduce && context.strategy.overlap_grad_reduce;
+}
+
+bool overlaps_param_gather(const PassContext& context) {
+  return context.framework.overlap_param_gather && context.strategy.overlap_param_gather;
+}
 
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
                            std::int64_t stage, std::int64_t alignment) {
@@ -114,7 +153,10 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
     layout.producer.push_back(instance);
     layout.parameter.push_back(id);
     ends.push_back(offset + padded(layout.segments.back().elements, alignment));
-    if (tied == id) layout.tied_base = offset;
+    if (tied == id) {
+      layout.tied_base = offset;
+      layout.tied_elements = ends.back() - offset;
+    }
   };
   for (std::size_t i = layout.instances.size(); i-- > 0;) {
     Instance& instance = layout.instances[i];
@@ -122,18 +164,28 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
     const CutBlock& block = cut.blocks[instance.block.index()];
     for (const BundleEntry& entry : block.bundle)
       add(entry.parameter, i, instance.base + entry.offset, 1);
-    layout.elements += block.bundle_elements;
+    instance.elements = block.bundle_elements;
+    instance.gathered = block.gathered_elements;
+    instance.resident_base = layout.resident_elements;
+    layout.resident_elements += instance.elements - instance.gathered;
+    const std::int64_t resident_begin = instance.base + instance.gathered;
+    const bool owns_tied = layout.tied_base && *layout.tied_base >= instance.base;
+    if (owns_tied && *layout.tied_base >= resident_begin && !layout.tied_instance) {
+      layout.tied_instance = i;
+      layout.tied_resident = instance.resident_base + *layout.tied_base - resident_begin;
+    }
+    layout.elements += instance.elements;
   }
   if (tied && !layout.tied_base && stage == strategy.pp - 1) {
     // The last stage keeps a copy; the first one counts it in the norm.
     add(*tied, layout.instances.size() - 1, layout.elements, 0);
     layout.elements = ends.back();
   }
+  const bool limited = overlaps_grad_reduce(context) && !shards_parameters(strategy);
   const std::int64_t limit =
-      context.framework.overlap_grad_reduce
-          ? strategy.grad_bucket_bytes.count() / bytes_of(kGradientType).count()
-          : layout.elements;
-  cut_buckets(layout, ends, strategy.pp > 1 ? tied : std::nullopt, limit);
+      limited ? strategy.grad_bucket_bytes.count() / bytes_of(kGradientType).count()
+              : layout.elements;
+  cut_buckets(graph, layout, ends, strategy, tied, limit);
   return layout;
 }
 

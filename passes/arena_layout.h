@@ -15,8 +15,11 @@ namespace plimsoll {
 /// One instance of a block on a stage.
 struct Instance {
   BlockId block;
-  std::int64_t layer = 0;  ///< index of the instance within its block, over the whole model
-  std::int64_t base = 0;   ///< elements from the start of the arenas to its bundle
+  std::int64_t layer = 0;          ///< index of the instance within its block, over the whole model
+  std::int64_t base = 0;           ///< elements from the start of the arenas to its bundle
+  std::int64_t elements = 0;       ///< of the bundle
+  std::int64_t gathered = 0;       ///< of these, the first ones; the others stay whole in stage 3
+  std::int64_t resident_base = 0;  ///< elements into the memory of what stays whole
 };
 
 struct ArenaLayout {
@@ -31,14 +34,34 @@ struct ArenaLayout {
   std::vector<bool> tied_bucket;  ///< holds the parameter that first and last stage share
   /// Elements to the parameter that `tied_parameters` slots bind to, if there is one.
   std::optional<std::int64_t> tied_base;
-  std::int64_t elements = 0;  ///< of the arenas, with padding
+  std::int64_t tied_elements = 0;  ///< its room
+  /// Where it stays whole in stage 3: the instance that owns it, and elements into that memory.
+  std::optional<std::size_t> tied_instance;
+  std::optional<std::int64_t> tied_resident;
+  std::int64_t resident_elements = 0;  ///< that stay whole in stage 3
+  std::int64_t elements = 0;           ///< of the arenas, with padding
   DType parameter_type = DType::f32;
 };
+
+/// Sharding stages 2 and 3 keep gradients as shards and reduce them in every micro-batch.
+bool shards_gradients(const Strategy& strategy);
+/// Stage 3 keeps parameters as shards and gathers them where they are used.
+bool shards_parameters(const Strategy& strategy);
+/// What cut_blocks needs to know of the strategy: elements up to which parameters stay whole.
+std::int64_t resident_limit(const Strategy& strategy);
+/// What the strategy asks for and the framework can do.
+bool overlaps_grad_reduce(const PassContext& context);
+bool overlaps_param_gather(const PassContext& context);
 
 /// Bundles in reverse order of the instances, so that gradients become complete from front to back
 /// and buckets are contiguous. A bucket closes before it would exceed `limit`; a larger parameter
 /// is alone (as in DeepSpeed and PyTorch DDP). A framework that does not overlap reductions with
 /// backward has one bucket, and beside it that of a parameter that two stages share.
+/// From sharding stage 2 on, and where gradients are reduced in every micro-batch, a bucket is one
+/// bundle or part of one. In stage 3 a bucket is what is gathered at once, whatever
+/// grad_bucket_bytes is: a rank owns an equal part of each, so that gathers and reductions work on
+/// contiguous ranges. A module there is a parameter with those after it that start as zeros
+/// (biases).
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
                            std::int64_t stage, std::int64_t alignment);
 

@@ -119,8 +119,11 @@ class RoutineBuilder {
       if (graph_.at(parameter).tied_to) {
         return Home{gradient ? SlotKind::tied_gradients : SlotKind::tied_parameters, {}};
       }
-      return Home{gradient ? SlotKind::gradients : SlotKind::parameters,
-                  bundle_offset(parameter, tensor.dtype)};
+      const Bytes offset = bundle_offset(parameter, tensor.dtype);
+      const Bytes gathered = bundle_->gathered_elements * bytes_of(tensor.dtype);
+      if (gradient) return Home{SlotKind::gradients, offset};
+      if (offset < gathered) return Home{SlotKind::parameters, offset};
+      return Home{SlotKind::resident_parameters, offset - gathered};
     }
     if (!block_) return std::nullopt;
     const Block& block = graph_.at(*block_);
@@ -184,9 +187,12 @@ class RoutineBuilder {
   Bytes slot_bytes(SlotKind kind, TensorId global) const {
     if (kind == SlotKind::scalars) return kScalars * bytes_of(DType::f32);
     if (one_tensor_) return bytes_of(routine_.tensors[local_.at(global).index()]);
-    if (kind == SlotKind::parameters || kind == SlotKind::gradients) {
-      return bundle_->bundle_elements * bytes_of(graph_.at(global).dtype);
-    }
+    const std::int64_t all = bundle_ == nullptr ? 0 : bundle_->bundle_elements;
+    const std::int64_t gathered = bundle_ == nullptr ? 0 : bundle_->gathered_elements;
+    const Bytes element = bytes_of(graph_.at(global).dtype);
+    if (kind == SlotKind::gradients) return all * element;
+    if (kind == SlotKind::parameters) return gathered * element;
+    if (kind == SlotKind::resident_parameters) return (all - gathered) * element;
     if (const std::vector<TensorId>* list = crossing_.of(kind)) {
       Bytes total;
       for (TensorId id : *list) total += aligned(bytes_of(graph_.at(id)));
@@ -320,22 +326,26 @@ class RoutineBuilder {
   std::vector<bool> in_frame_;        // by local index
 };
 
-/// Those with partial gradients last, by group: what is summed together lies together.
-void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment, CutBlock& cut) {
-  std::map<std::optional<Group>, std::vector<TensorId>> by_group;
+/// Parameters that stay whole in stage 3 last; of either kind, those with partial gradients last,
+/// by group: what is summed together lies together.
+void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
+                    std::int64_t resident, CutBlock& cut) {
+  std::map<std::pair<bool, std::optional<Group>>, std::vector<TensorId>> by_group;
   for (std::size_t i = graph.tensors.size(); i-- > 0;) {
     const Tensor& tensor = graph.tensors[i];
     if (tensor.role != TensorRole::parameter || tensor.arena || tensor.tied_to ||
         tensor.block != block)
       continue;
-    by_group[tensor.gradient_group].push_back(TensorId(i));
+    const bool stays = elements(tensor.shape) <= resident;
+    by_group[{stays, tensor.gradient_group}].push_back(TensorId(i));
   }
-  for (const auto& [group, parameters] : by_group) {
+  for (const auto& [key, parameters] : by_group) {
     for (TensorId id : parameters) {
       const std::int64_t count = elements(graph.at(id).shape);
       cut.bundle.push_back({id, cut.bundle_elements, count});
       cut.bundle_elements += padded(count, alignment);
     }
+    if (!key.first) cut.gathered_elements = cut.bundle_elements;
   }
 }
 
@@ -372,13 +382,15 @@ BackwardCut backward_cut(const Strategy& strategy) {
   return strategy.schedule == Schedule::zb_h1 ? BackwardCut::split : BackwardCut::whole;
 }
 
-CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut backward_cut) {
+CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut backward_cut,
+                    std::int64_t resident) {
   CutGraph cut;
   cut.blocks.resize(graph.blocks.size());
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
     const BlockId block(b);
     CutBlock& target = cut.blocks[b];
-    lay_out_bundle(graph, graph.blocks[b].variant_of.value_or(block), alignment, target);
+    const BlockId home = graph.blocks[b].variant_of.value_or(block);
+    lay_out_bundle(graph, home, alignment, resident, target);
     std::vector<Op> forward;
     BackwardParts backward;
     for (const Op& op : graph.ops) {

@@ -34,9 +34,11 @@ struct CutBlock {
   Routine forward;
   Routine backward;         ///< split: the gradient of its input; may have no ops
   Routine weight_gradient;  ///< split: the rest; else without ops
-  /// Reverse creation order, which is the order of backward; those with a gradient_group last.
+  /// Reverse creation order, which is the order of backward; parameters that stay whole in sharding
+  /// stage 3 last; of either kind, those with a gradient_group last.
   std::vector<BundleEntry> bundle;
-  std::int64_t bundle_elements = 0;  ///< a multiple of the alignment
+  std::int64_t bundle_elements = 0;    ///< a multiple of the alignment
+  std::int64_t gathered_elements = 0;  ///< without those that stay whole
 };
 
 /// What the update does with one parameter of every instance of its block.
@@ -58,9 +60,10 @@ struct CutGraph {
 };
 
 /// `alignment`: every parameter starts at, and is padded to, a multiple of this many elements, so
-/// that any run of parameters splits evenly into aligned shards.
+/// that any run of parameters splits evenly into aligned shards. Parameters of up to `resident`
+/// elements get a slot of their own, resident_parameters: in sharding stage 3 they stay whole.
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
-                    BackwardCut backward = BackwardCut::whole);
+                    BackwardCut backward = BackwardCut::whole, std::int64_t resident = 0);
 /// What a strategy's schedule needs.
 BackwardCut backward_cut(const Strategy& strategy);
 

@@ -6,6 +6,7 @@
 #include "base/parallel.h"
 #include "graph/text.h"
 #include "graph/verify.h"
+#include "passes/arena_layout.h"
 #include "passes/cut_blocks.h"
 #include "passes/passes.h"
 #include "passes/plan_memory.h"
@@ -112,7 +113,8 @@ Graph lower_graph(const PassContext& context, const StageObserver& observer) {
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer, Proof proof) {
   const Graph graph = lower_graph(context, observer);
   const std::int64_t alignment = arena_alignment(context.job, context.strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, backward_cut(context.strategy));
+  const CutGraph cut = cut_blocks(graph, alignment, backward_cut(context.strategy),
+                                  resident_limit(context.strategy));
   if (observer) observer("cut_blocks", [&](std::optional<std::int64_t>) { return print(cut); });
   std::vector<Program> programs;
   for (std::int64_t stage = 0; stage < context.strategy.pp; ++stage) {

@@ -49,6 +49,10 @@ class CastMover {
     for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
       if (moved_[i]) graph_.tensors[i].dtype = type_;
     }
+    for (const Op& op : graph_.ops) {  // into memory of its own, in stage 3
+      if (op.kind == OpKind::all_gather && !op.block && moved_[op.inputs[0].index()])
+        graph_.at(op.outputs[0]).dtype = type_;
+    }
     keep_masters();
     remove_unused_tensors(graph_);
     return true;

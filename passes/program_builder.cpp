@@ -9,6 +9,14 @@ RoutineId ProgramBuilder::add_routine(const Routine& routine) {
   return RoutineId(program.routines.size() - 1);
 }
 
+RoutineId ProgramBuilder::shared_routine(const Routine& routine) {
+  Bytes bytes;
+  for (const Slot& slot : routine.slots) bytes += slot.bytes;
+  const auto [found, fresh] =
+      payload_routines_.try_emplace({routine.name, bytes}, RoutineId(program.routines.size()));
+  return fresh ? add_routine(routine) : found->second;
+}
+
 RoutineId ProgramBuilder::payload_routine(const std::string& name, OpKind kind, Phase phase,
                                           Stream stream, TensorRole role, DType type, Bytes bytes,
                                           OpParams params) {

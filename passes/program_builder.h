@@ -23,6 +23,8 @@ class ProgramBuilder {
   Buffer& buffer(BufferId id) { return program.buffers[id.index()]; }
 
   RoutineId add_routine(const Routine& routine);
+  /// The same; an equal name with slots of equal size is the same routine.
+  RoutineId shared_routine(const Routine& routine);
   /// A routine of one communication op on its payload slot; equal name and size are shared.
   RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
                             TensorRole role, DType type, Bytes bytes, OpParams params);

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "passes/gradient_reductions.h"
+#include "passes/parameter_gathers.h"
 #include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
 #include "passes/stage_transfers.h"
@@ -36,6 +38,8 @@ class StageScheduler {
         stage_(stage),
         layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
         collectives_(graph, context, layout_, arenas_, build_),
+        reductions_(graph, context, layout_, arenas_, build_),
+        gathers_(graph, context, layout_, arenas_, build_),
         transfers_(context, build_),
         updates_(cut, layout_, arenas_, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
@@ -53,9 +57,14 @@ class StageScheduler {
     add_persistent_buffers();
     for (const Instance& instance : layout_.instances) add_routines(instance);
     last_compute_ = updates_.begin_step();
+    const std::vector<Action> actions =
+        pipeline_order(context_.strategy.schedule, context_.strategy.pp, stage_,
+                       context_.strategy.virtual_stages, program_.micro_batches);
     collectives_.begin_step(last_compute_);
-    run_actions();
-    update(collectives_.finish_gradients(last_compute_));
+    if (gathers_.active()) gathers_.begin_step(last_compute_, parameter_uses(actions));
+    run_actions(actions);
+    update(reductions_.active() ? reductions_.finish()
+                                : collectives_.finish_gradients(last_compute_));
     transfers_.finish();
     return build_.finish();
   }
@@ -70,15 +79,22 @@ class StageScheduler {
 
   void add_persistent_buffers() {
     const Bytes element = bytes_of(kGradientType);
-    const Bytes state = state_elements() * element;
-    arenas_.parameters = build_.add_persistent("parameters", TensorRole::parameter,
-                                               layout_.elements * bytes_of(layout_.parameter_type));
+    const std::int64_t owned = state_elements();
+    const Bytes state = owned * element, parameter = bytes_of(layout_.parameter_type);
+    arenas_.parameters = build_.add_persistent(
+        "parameters", TensorRole::parameter,
+        (shards_parameters(context_.strategy) ? owned : layout_.elements) * parameter);
+    if (layout_.resident_elements > 0) {
+      arenas_.resident = build_.add_persistent("resident_parameters", TensorRole::parameter,
+                                               layout_.resident_elements * parameter);
+    }
     if (layout_.parameter_type != kGradientType) {
       arenas_.masters =
           build_.add_persistent("master_parameters", TensorRole::master_parameter, state);
     }
-    arenas_.gradients =
-        build_.add_persistent("gradients", TensorRole::gradient, layout_.elements * element);
+    arenas_.gradients = build_.add_persistent(
+        "gradients", TensorRole::gradient,
+        shards_gradients(context_.strategy) ? state : layout_.elements * element);
     arenas_.first_moment =
         build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
     if (context_.job.optimizer.kind != OptimizerKind::sgd) {
@@ -100,16 +116,66 @@ class StageScheduler {
 
   /// Before the call: may add calls of its own (gathers); what this one waits for.
   std::vector<Wait> before(const Use& use) {
+    if (gathers_.active()) {
+      // Gathers come first: they wait for computation up to the call before.
+      const bool tied = has_slot(use.routine, SlotKind::tied_parameters);
+      std::vector<Wait> waits;
+      if (parameter_use(use)) waits = gathers_.before_use(last_compute_);
+      append(waits, gathers_.resident_waits(use.instance, tied));
+      prepare_gradients(use);
+      return waits;
+    }
+    prepare_gradients(use);
     const bool first = use.action.kind == ActionKind::forward && use.action.micro_batch == 0;
     if (!first) return {};
     return collectives_.parameter_waits(use.instance,
                                         has_slot(use.routine, SlotKind::tied_parameters));
   }
 
+  void prepare_gradients(const Use& use) {
+    if (!reductions_.active()) return;
+    reductions_.before_call(use.instance, use.routine, use.action.micro_batch);
+  }
+
+  /// What a call reads of parameters that have to be gathered, if it reads any.
+  std::optional<ParameterUse> parameter_use(const Use& use) const {
+    ParameterUse parameters;
+    parameters.instance = use.instance;
+    parameters.own = has_slot(use.routine, SlotKind::parameters);
+    parameters.tied = has_slot(use.routine, SlotKind::tied_parameters) && !layout_.tied_resident;
+    if (!parameters.own && !parameters.tied) return std::nullopt;
+    parameters.phase = use.action.kind == ActionKind::forward ? Phase::forward : Phase::backward;
+    parameters.micro_batch = use.action.micro_batch;
+    return parameters;
+  }
+
+  std::vector<ParameterUse> parameter_uses(const std::vector<Action>& actions) const {
+    std::vector<ParameterUse> uses;
+    for (const Action& action : actions) {
+      const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+      for (std::size_t i = 0; i < end - begin; ++i) {
+        const bool forward = action.kind == ActionKind::forward;
+        const std::size_t index = forward ? begin + i : end - 1 - i;
+        const Instance& instance = layout_.instances[index];
+        if (!routine_of(action.kind, instance)) continue;
+        const auto use = parameter_use({action, index, routine(action.kind, instance)});
+        if (use) uses.push_back(*use);
+      }
+    }
+    return uses;
+  }
+
   /// Memory of a slot that lives longer than a micro-batch's forward and backward.
   Binding bind_slot(SlotKind kind, const Use& use) const {
     const Instance& instance = layout_.instances[use.instance];
     const Bytes parameter = bytes_of(layout_.parameter_type), gradient = bytes_of(kGradientType);
+    const bool of_parameters = kind == SlotKind::parameters || kind == SlotKind::tied_parameters ||
+                               kind == SlotKind::resident_parameters;
+    if (of_parameters && gathers_.active()) return gathers_.binding(kind, use.instance);
+    const bool of_gradients = kind == SlotKind::gradients || kind == SlotKind::tied_gradients;
+    if (of_gradients && reductions_.active()) {
+      return reductions_.binding(kind, use.instance, use.action.micro_batch);
+    }
     switch (kind) {
       case SlotKind::parameters:
         return {arenas_.parameters, instance.base * parameter, {}};
@@ -131,9 +197,16 @@ class StageScheduler {
     const Instance& instance = layout_.instances[use.instance];
     const bool forward = use.action.kind == ActionKind::forward;
     if (forward && graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
+    if (gathers_.active() && parameter_use(use)) gathers_.after_use(call);
     if (!forward) {
       const bool last = --gradient_calls_left_[use.instance] == 0;
-      collectives_.wrote_gradients(use.instance, use.action.kind, call, last);
+      if (reductions_.active()) {
+        const bool more = use.action.kind == ActionKind::input_gradient &&
+                          routine_of(ActionKind::weight_gradient, instance);
+        reductions_.after_call(use.instance, use.action.micro_batch, call, !more, last);
+      } else {
+        collectives_.wrote_gradients(use.instance, use.action.kind, call, last);
+      }
     }
   }
 
@@ -170,10 +243,7 @@ class StageScheduler {
     return found == routines.end() ? std::nullopt : std::optional(found->second);
   }
 
-  void run_actions() {
-    const Strategy& strategy = context_.strategy;
-    const std::vector<Action> actions = pipeline_order(
-        strategy.schedule, strategy.pp, stage_, strategy.virtual_stages, program_.micro_batches);
+  void run_actions(const std::vector<Action>& actions) {
     gradient_calls_left_.resize(layout_.instances.size());
     for (const Action& action : actions) {
       if (action.kind == ActionKind::forward) continue;
@@ -377,6 +447,8 @@ class StageScheduler {
   Program& program_ = build_.program;
   StageArenas arenas_;
   StepCollectives collectives_;
+  GradientReductions reductions_;
+  ParameterGathers gathers_;
   StageTransfers transfers_;
   UpdateCalls updates_;
   using BlockRoutines = std::map<ActionKind, RoutineId>;

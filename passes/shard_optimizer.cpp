@@ -1,5 +1,6 @@
 // Both ways to combine the gradients of ranks that saw different sequences: data_parallel and
-// shard_optimizer.
+// shard_optimizer. Of an arena collective the phase says how often it runs: `optimizer`, once per
+// step; `backward` and `forward`, in every micro-batch where its part of the arena is used.
 #include <algorithm>
 
 #include "base/error.h"
@@ -38,6 +39,39 @@ void insert_at(Graph& graph, std::size_t index, Op op) {
   graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(index), std::move(op));
 }
 
+/// An arena of its own beside the persistent one.
+TensorId add_beside(Graph& graph, TensorId arena, const char* name, TensorRole role,
+                    std::int64_t elements) {
+  Tensor tensor = graph.at(arena);
+  tensor.name = name;
+  tensor.role = role;
+  tensor.shape = {elements};
+  return graph.add(std::move(tensor));
+}
+
+/// Gradients of one micro-batch, reduced while backward runs; what the rank keeps of the sum is
+/// added to the gradient arena.
+Op reduced_in_every_micro_batch(Graph& graph, OpKind kind, TensorId gradients, Axis axis,
+                                std::int64_t elements) {
+  Op op = arena_collective(kind, gradients, axis);
+  op.phase = Phase::backward;
+  op.inputs = op.outputs = {
+      add_beside(graph, gradients, "micro_batch_gradients", TensorRole::gradient, elements)};
+  return op;
+}
+
+/// Sharding stage 3: a part of the parameters persists, the whole is gathered where it is used.
+void gather_where_used(Graph& graph, TensorId parameters, std::int64_t degree) {
+  Tensor& kept = graph.at(parameters);
+  kept.shape[0] = (kept.shape[0] + degree - 1) / degree;
+  const std::int64_t whole = kept.shape[0] * degree;
+  Op op = arena_collective(OpKind::all_gather, parameters, Axis::sharding);
+  op.phase = Phase::forward;
+  op.outputs = {
+      add_beside(graph, parameters, "gathered_parameters", TensorRole::communication, whole)};
+  insert_at(graph, 0, std::move(op));
+}
+
 }  // namespace
 
 bool data_parallel(Graph& graph, const PassContext& context) {
@@ -45,8 +79,14 @@ bool data_parallel(Graph& graph, const PassContext& context) {
   graph.grid.degree[std::size_t(Axis::dp)] = context.strategy.dp;
   const auto gradients = gradient_arena(graph);
   INVARIANT(gradients, "replicas have gradients to sum");
-  insert_at(graph, after_zeroing(graph),
-            arena_collective(OpKind::all_reduce, *gradients, Axis::dp));
+  const bool unsharded = context.strategy.sharding_stage == 0;
+  const bool at_once = context.strategy.grad_reduction == GradReduction::at_end;
+  Op reduce = arena_collective(OpKind::all_reduce, *gradients, Axis::dp);
+  if (unsharded && !at_once) {
+    reduce = reduced_in_every_micro_batch(graph, OpKind::all_reduce, *gradients, Axis::dp,
+                                          graph.at(*gradients).shape[0]);
+  }
+  insert_at(graph, after_zeroing(graph), std::move(reduce));
   return true;
 }
 
@@ -56,20 +96,32 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
   graph.grid.degree[std::size_t(Axis::sharding)] = degree;
   const auto gradients = gradient_arena(graph);
   INVARIANT(gradients, "shards have gradients to scatter");
+  const auto part_of = [&](std::int64_t elements) { return (elements + degree - 1) / degree; };
+  const bool parts = context.strategy.sharding_stage >= 2;  // what persists of the gradients
   // Each rank sums the squares of its own part only, and cuts go through tensors.
   reduce_norms_over(graph, Axis::sharding);
   reduce_tensor_norms_over(graph, Axis::sharding);
-  std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards = degree;
+  std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards =
+      parts ? 1 : degree;
+  Op scatter = arena_collective(OpKind::reduce_scatter, *gradients, Axis::sharding);
+  if (parts) {
+    const std::int64_t part = part_of(graph.at(*gradients).shape[0]);
+    graph.at(*gradients).shape[0] = part;
+    scatter = reduced_in_every_micro_batch(graph, OpKind::reduce_scatter, *gradients,
+                                           Axis::sharding, part * degree);
+  }
   // Scatter before the outer all-reduce, so that only a part travels there.
-  insert_at(graph, after_zeroing(graph),
-            arena_collective(OpKind::reduce_scatter, *gradients, Axis::sharding));
+  insert_at(graph, after_zeroing(graph), std::move(scatter));
   for (Tensor& owned : graph.tensors) {
     if (owned.role != TensorRole::optimizer_state) continue;
-    owned.shape[0] = (owned.shape[0] + degree - 1) / degree;
+    owned.shape[0] = part_of(owned.shape[0]);
   }
-  // After the update, which comes last.
-  graph.ops.push_back(
-      arena_collective(OpKind::all_gather, graph.ops.back().outputs[0], Axis::sharding));
+  const TensorId parameters = graph.ops.back().outputs[0];  // of the update, which comes last
+  if (context.strategy.sharding_stage == 3) {
+    gather_where_used(graph, parameters, degree);
+  } else {
+    graph.ops.push_back(arena_collective(OpKind::all_gather, parameters, Axis::sharding));
+  }
   return true;
 }
 

@@ -9,7 +9,8 @@ namespace plimsoll {
 /// The Graph's collective of this kind over an arena, if its passes asked for one.
 const Op* StepCollectives::arena_collective(OpKind kind) const {
   for (const Op& op : graph_.ops) {
-    if (!op.block && op.stream == Stream::data && op.kind == kind) return &op;
+    const bool once_per_step = !op.block && op.phase == Phase::optimizer;
+    if (once_per_step && op.stream == Stream::data && op.kind == kind) return &op;
   }
   return nullptr;
 }
@@ -39,7 +40,7 @@ std::size_t StepCollectives::gather(const Op& op, const Bucket& bucket, std::siz
 
 void StepCollectives::begin_step(std::size_t begin) {
   const Op* op = arena_collective(OpKind::all_gather);
-  if (op == nullptr || !context_.framework.overlap_param_gather) return;
+  if (op == nullptr || !overlaps_param_gather(context_)) return;
   gathers_.resize(layout_.buckets.size());
   // The arenas are in reverse chain order.
   for (std::size_t i = gathers_.size(); i-- > 0;) {
@@ -64,7 +65,7 @@ std::vector<Wait> StepCollectives::parameter_waits(std::size_t instance, bool re
 
 void StepCollectives::end_step(std::size_t update) {
   const Op* op = arena_collective(OpKind::all_gather);
-  if (op == nullptr || context_.framework.overlap_param_gather) return;
+  if (op == nullptr || overlaps_param_gather(context_)) return;
   for (const Bucket& bucket : layout_.buckets) gather(*op, bucket, update);
 }
 
@@ -94,9 +95,9 @@ void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind, std
   gradient_calls_[instance][kind] = call;
   if (!last) return;
   complete_.insert(instance);
-  if (context_.framework.overlap_grad_reduce) sum_partial(instance);
+  if (overlaps_grad_reduce(context_)) sum_partial(instance);
   const Op* op = first_reduction();
-  if (op == nullptr || !context_.framework.overlap_grad_reduce) return;
+  if (op == nullptr || !overlaps_grad_reduce(context_)) return;
   while (next_bucket_ < layout_.buckets.size() && !layout_.tied_bucket[next_bucket_] &&
          complete(layout_.buckets[next_bucket_])) {
     reduce_bucket(*op, next_bucket_, gradient_waits(layout_.buckets[next_bucket_]));
@@ -175,7 +176,7 @@ void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector
 }
 
 std::vector<std::size_t> StepCollectives::finish_gradients(std::size_t last_compute) {
-  if (!context_.framework.overlap_grad_reduce) {
+  if (!overlaps_grad_reduce(context_)) {
     for (std::size_t i = layout_.instances.size(); i-- > 0;) sum_partial(i);
   }
   if (const Op* op = first_reduction(); op != nullptr) {

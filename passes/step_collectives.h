@@ -17,6 +17,7 @@ namespace plimsoll {
 /// The persistent buffers of a stage.
 struct StageArenas {
   BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
+  BufferId resident;  ///< sharding stage 3: parameters that stay whole, where there are any
 };
 
 /// Adds the calls of one stage's collectives to its Program while the schedule issues the others.

@@ -196,14 +196,33 @@ Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
-Verdict sharding_is_legal(const Strategy& strategy) {
-  if (strategy.sharding_stage != 0 && strategy.sharding_stage != 1) {
+Verdict gathers_are_legal(const Strategy& strategy) {
+  const bool broadcasts =
+      strategy.gather == ParameterGather::use || strategy.gather == ParameterGather::segment;
+  if (broadcasts && strategy.sharding_owner == ShardingOwner::elements) {
     return Verdict::no(
-        fmt::format("sharding_stage is {}; 0 and 1 are supported", strategy.sharding_stage));
+        "gather use and segment are broadcasts of whole tensors from their owners: "
+        "they need another sharding_owner than elements");
   }
-  if ((strategy.sharding_stage == 1) != (strategy.sharding_degree > 1)) {
+  if (strategy.sharding_stage > 1 && strategy.sharding_owner != ShardingOwner::elements) {
+    return Verdict::no(fmt::format(
+        "sharding_stage {} with owners of whole tensors: only elements is supported so far",
+        strategy.sharding_stage));
+  }
+  if (strategy.prefetch_depth < 0 || strategy.persistence_threshold < 0) {
+    return Verdict::no("prefetch_depth and persistence_threshold must not be negative");
+  }
+  return Verdict::yes();
+}
+
+Verdict sharding_is_legal(const Strategy& strategy) {
+  if (strategy.sharding_stage < 0 || strategy.sharding_stage > 3) {
     return Verdict::no(
-        fmt::format("sharding_stage {} with sharding_degree {}: stage 1 goes with a "
+        fmt::format("sharding_stage is {}; it must be from 0 to 3", strategy.sharding_stage));
+  }
+  if ((strategy.sharding_stage > 0) != (strategy.sharding_degree > 1)) {
+    return Verdict::no(
+        fmt::format("sharding_stage {} with sharding_degree {}: stages 1 to 3 go with a "
                     "degree above 1, stage 0 with degree 1",
                     strategy.sharding_stage, strategy.sharding_degree));
   }
@@ -213,7 +232,10 @@ Verdict sharding_is_legal(const Strategy& strategy) {
         "flatten is not fused; ranges of elements cut through tensors, which only the fused form "
         "updates in parts");
   }
-  return Verdict::yes();
+  if (strategy.grad_reduction == GradReduction::per_micro_batch && strategy.sharding_stage == 1) {
+    return Verdict::no("grad_reduction is per_micro_batch with sharding_stage 1: that is stage 2");
+  }
+  return gathers_are_legal(strategy);
 }
 
 Verdict buffers_are_legal(const Strategy& strategy) {
@@ -238,15 +260,6 @@ Verdict is_lowered(const Strategy& strategy) {
       same(&Strategy::sharding_owner, "sharding_owner"),
       same(&Strategy::collective_fusion, "collective_fusion"),
       same(&Strategy::param_bucket_bytes, "param_bucket_bytes"),
-      same(&Strategy::grad_reduction, "grad_reduction"),
-      same(&Strategy::overlap_grad_reduce, "overlap_grad_reduce"),
-      same(&Strategy::overlap_param_gather, "overlap_param_gather"),
-      same(&Strategy::gather, "gather"),
-      same(&Strategy::prefetch_depth, "prefetch_depth"),
-      same(&Strategy::max_live_bytes, "max_live_bytes"),
-      same(&Strategy::reuse_distance_bytes, "reuse_distance_bytes"),
-      same(&Strategy::persistence_threshold, "persistence_threshold"),
-      same(&Strategy::keep_gathered, "keep_gathered"),
       same(&Strategy::segment_broadcast_bytes, "segment_broadcast_bytes"),
   };
   for (const Verdict& verdict : verdicts) {

@@ -67,9 +67,10 @@ Finding layers_cover(const CheckContext& context) {
 
 Finding sharding_stage(const CheckContext& context) {
   const Strategy& s = context.plan.strategy;
-  if (s.sharding_stage == (s.sharding_degree > 1 ? 1 : 0)) return std::nullopt;
+  const bool known = s.sharding_stage >= 0 && s.sharding_stage <= 3;
+  if (known && (s.sharding_stage > 0) == (s.sharding_degree > 1)) return std::nullopt;
   return fmt::format(
-      "sharding_stage {} with sharding_degree {}: stage 1 exactly where the degree "
+      "sharding_stage {} with sharding_degree {}: stages 1 to 3 exactly where the degree "
       "is above 1",
       s.sharding_stage, s.sharding_degree);
 }
@@ -94,7 +95,7 @@ constexpr CheckRule kRules[] = {
       "A stated layer split has one entry per stage, or per chunk of layers, and covers every "
       "layer once."},
      layers_cover},
-    {{"sharding-stage", "Sharding stage 1 exactly where the sharding degree is above 1."},
+    {{"sharding-stage", "Sharding stages 1 to 3 exactly where the sharding degree is above 1."},
      sharding_stage},
     {{"strategy-legal", "The strategy is legal for the job on these devices."}, strategy_legal},
 };

@@ -58,7 +58,13 @@ Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& cost
 
 std::shared_ptr<const Bounds::Degrees> Bounds::degrees(const Strategy& strategy) const {
   const Strategy plain = as_plain_pipeline(job_, strategy);
-  const Key key{plain.mp, plain.pp, plain.dp, plain.sharding_degree, plain.layer_split};
+  const Key key{plain.mp,
+                plain.pp,
+                plain.dp,
+                plain.sharding_degree,
+                plain.layer_split,
+                plain.sharding_stage,
+                plain.persistence_threshold};
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = degrees_.find(key); found != degrees_.end()) return found->second;
@@ -92,12 +98,16 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
 
 Picoseconds Bounds::pipeline(const Strategy& strategy) const {
   if (!is_plain_pipeline(job_, strategy)) return bottleneck(strategy);
+  // Gathers and reductions inside the micro-batches are on no path that is followed here.
+  if (shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch) {
+    return bottleneck(strategy);
+  }
   const std::vector<StageKind> kinds = stage_kinds(job_, strategy);
   const Job small = one_micro_batch(job_, strategy);
   const PassContext context{small, strategy, framework_};
   const Graph graph = lower_graph(context);
   const std::int64_t alignment = arena_alignment(job_, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment);
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy));
   std::vector<StepTail> tails;
   for (const StageKind& kind : kinds) {
     tails.push_back(step_tail(schedule_stage(graph, cut, context, kind.first, alignment), costs_));
@@ -113,7 +123,7 @@ std::vector<std::int64_t> Bounds::bucket_layout(const Strategy& strategy) const 
   const PassContext context{small, strategy, framework_};
   const Graph graph = lower_graph(context);
   const std::int64_t alignment = arena_alignment(job_, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment);
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy));
   std::vector<std::int64_t> layout;
   // Chunks make stages of equal blocks differ.
   std::vector<std::int64_t> stages;

@@ -50,8 +50,8 @@ class Bounds {
   LeastCosts costs_;
   FactsCache facts_;
   /// mp, pp, dp, sharding degree, layer split.
-  using Key =
-      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::vector<std::int64_t>>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                         std::vector<std::int64_t>, std::int64_t, std::int64_t>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const Degrees>> degrees_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "passes/arena_layout.h"
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
 #include "passes/schedule.h"
@@ -112,7 +113,7 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
   const PassContext context{small, plain, framework};
   const Graph graph = lower_graph(context);
   const std::int64_t alignment = arena_alignment(job, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment);
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy));
   std::vector<Bytes> totals;
   for (const StageKind& kind : stage_kinds(job, strategy)) {
     const Program program = schedule_stage(graph, cut, context, kind.first, alignment);

@@ -66,11 +66,7 @@ void initialize(const Program& program, const Arena& arena, const Coordinates& a
   from_f32(type, values.data(), arena.at(*persistent_of(program, TensorRole::parameter)),
            std::int64_t(values.size()));
   const std::span<float> masters = floats(program, arena, TensorRole::master_parameter);
-  if (masters.empty()) return;
-  for (const OwnedRange& range : owned_ranges(program, at)) {
-    std::copy_n(values.begin() + range.arena_offset, range.elements,
-                masters.begin() + range.state_offset);
-  }
+  if (!masters.empty()) initialize_parameters(program, at, seed, masters);
 }
 
 const float* find_scalars(const Program& program, const Arena& arena, const Coordinates& at) {

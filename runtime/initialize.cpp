@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "runtime/backend.h"
 
 namespace plimsoll {
 namespace {
@@ -42,20 +43,39 @@ double normal_at(std::uint64_t key, std::int64_t layer, std::int64_t index) {
   return index % 2 == 0 ? even : odd;
 }
 
-void fill_normal(const Segment& segment, const Coordinates& at, std::int64_t seed,
-                 std::span<float> values) {
+/// `values`: elements of the segment from `first` on.
+void fill_normal(const Segment& segment, std::int64_t first, const Coordinates& at,
+                 std::int64_t seed, std::span<float> values) {
   const std::uint64_t key = key_of(seed, segment.parameter);
-  for (std::int64_t i = 0; i < segment.elements; ++i) {
-    const std::int64_t index = global_index(segment.shape, segment.split, at, i);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::int64_t local = first + std::int64_t(i);
+    const std::int64_t index = global_index(segment.shape, segment.split, at, local);
     // Neighbours share a pair: most of the time both lie in this part.
-    if (index % 2 == 0 && i + 1 < segment.elements &&
-        global_index(segment.shape, segment.split, at, i + 1) == index + 1) {
+    if (index % 2 == 0 && i + 1 < values.size() &&
+        global_index(segment.shape, segment.split, at, local + 1) == index + 1) {
       const auto [even, odd] = normal_pair(key, segment.layer, index / 2);
-      values[std::size_t(i)] = float(segment.init_stddev * even);
-      values[std::size_t(++i)] = float(segment.init_stddev * odd);
+      values[i] = float(segment.init_stddev * even);
+      values[++i] = float(segment.init_stddev * odd);
     } else {
-      values[std::size_t(i)] = float(segment.init_stddev * normal_at(key, segment.layer, index));
+      values[i] = float(segment.init_stddev * normal_at(key, segment.layer, index));
     }
+  }
+}
+
+void fill(const Segment& segment, std::int64_t first, const Coordinates& at, std::int64_t seed,
+          std::span<float> values) {
+  switch (segment.init) {
+    case Init::none:
+      break;
+    case Init::zeros:
+      std::fill(values.begin(), values.end(), 0.0f);
+      break;
+    case Init::ones:
+      std::fill(values.begin(), values.end(), 1.0f);
+      break;
+    case Init::normal:
+      fill_normal(segment, first, at, seed, values);
+      break;
   }
 }
 
@@ -88,23 +108,21 @@ DType parameter_type(const Program& program) {
 
 void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
                            std::span<float> arena) {
+  const bool part =
+      program.sharding_degree > 1 && std::int64_t(arena.size()) == owned_elements(program);
+  if (part) {
+    for (const OwnedRange& range : owned_ranges(program, at)) {
+      const Segment& segment = program.segments[std::size_t(range.segment)];
+      fill(segment, range.arena_offset - segment.offset, at, seed,
+           arena.subspan(std::size_t(range.state_offset), std::size_t(range.elements)));
+    }
+    return;
+  }
   for (const Segment& segment : program.segments) {
     INVARIANT(segment.offset >= 0 && std::size_t(segment.offset + segment.elements) <= arena.size(),
               "segment " + segment.parameter + " lies outside the parameter arena");
-    const auto values = arena.subspan(std::size_t(segment.offset), std::size_t(segment.elements));
-    switch (segment.init) {
-      case Init::none:
-        break;
-      case Init::zeros:
-        std::fill(values.begin(), values.end(), 0.0f);
-        break;
-      case Init::ones:
-        std::fill(values.begin(), values.end(), 1.0f);
-        break;
-      case Init::normal:
-        fill_normal(segment, at, seed, values);
-        break;
-    }
+    fill(segment, 0, at, seed,
+         arena.subspan(std::size_t(segment.offset), std::size_t(segment.elements)));
   }
 }
 

@@ -27,6 +27,8 @@ DType parameter_type(const Program& program);
 
 /// Fills the segments of an arena of f32; what lies between segments stays as it is. Parameters of
 /// other types are these values rounded, and masters are these values.
+/// The arena is whole, or the parts of it that this rank owns, one after the other (masters under
+/// sharding, parameters in stage 3).
 void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
                            std::span<float> arena);
 

@@ -15,4 +15,11 @@ namespace plimsoll {
 std::vector<OwnedRange> ranges_of(const KernelRequest& request, std::size_t operand,
                                   std::optional<std::int64_t> group);
 
+/// Whether input `operand` is an arena of which the rank keeps only what it owns (gradients from
+/// sharding stage 2 on, parameters in stage 3, masters): ranges lie there as in the state.
+bool keeps_part(const KernelRequest& request, std::size_t operand);
+inline std::int64_t offset_in(const OwnedRange& range, bool part) {
+  return part ? range.state_offset : range.arena_offset;
+}
+
 }  // namespace plimsoll

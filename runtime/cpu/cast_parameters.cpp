@@ -11,7 +11,7 @@ namespace {
 class MasterCast {
  public:
   MasterCast(const KernelRequest& request, const Tensor& masters, const Tensor& parameters)
-      : type_(parameters.dtype) {
+      : type_(parameters.dtype), part_(elements(parameters.shape) == elements(masters.shape)) {
     if (masters.arena) {
       INVARIANT(request.context.program != nullptr, "arena ops need a program");
       ranges_ = owned_ranges(*request.context.program, request.context.at);
@@ -24,13 +24,15 @@ class MasterCast {
   void run(const std::byte* masters, std::byte* parameters) const {
     const auto* values = reinterpret_cast<const float*>(masters);
     for (const OwnedRange& range : ranges_) {
-      from_f32(type_, values + range.state_offset,
-               parameters + range.arena_offset * element_bytes(type_), range.elements);
+      const std::int64_t at = part_ ? range.state_offset : range.arena_offset;
+      from_f32(type_, values + range.state_offset, parameters + at * element_bytes(type_),
+               range.elements);
     }
   }
 
  private:
   DType type_;
+  bool part_;  ///< only what this rank updates is there (sharding stage 3)
   std::vector<OwnedRange> ranges_;
 };
 

@@ -95,6 +95,13 @@ std::vector<OwnedRange> ranges_of(const KernelRequest& request, std::size_t oper
   return ranges;
 }
 
+bool keeps_part(const KernelRequest& request, std::size_t operand) {
+  const Tensor& tensor = request.input(operand);
+  if (!tensor.arena) return false;
+  INVARIANT(request.context.program != nullptr, "arena ops need a program");
+  return elements(tensor.shape) == owned_elements(*request.context.program);
+}
+
 KernelPointer prepare_begin_step(const KernelRequest& request) {
   const StepParams params = request.params<StepParams>();
   return make_kernel([params](Addresses in, Addresses out, const RunPosition&) {
@@ -107,12 +114,14 @@ KernelPointer prepare_begin_step(const KernelRequest& request) {
 
 KernelPointer prepare_squared_norm(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
-  return make_kernel([params, ranges = ranges_of(request, 0, params.group)](
+  const bool part = keeps_part(request, 0);
+  return make_kernel([params, part, ranges = ranges_of(request, 0, params.group)](
                          Addresses in, Addresses out, const RunPosition&) {
     double sum = 0;
     for (const OwnedRange& range : ranges) {
       if (range.norm_weight == 0) continue;
-      const double squares = sum_of_squares(floats(in, 0) + range.arena_offset, range.elements);
+      const float* gradients = floats(in, 0) + offset_in(range, part);
+      const double squares = sum_of_squares(gradients, range.elements);
       // What is not clipped does not count, but shows when it is not finite.
       if (range.clip || !std::isfinite(squares)) sum += params.weight * range.norm_weight * squares;
     }

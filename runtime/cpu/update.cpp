@@ -141,7 +141,7 @@ float* state_of(Addresses in, std::size_t input, Addresses out, std::size_t outp
 KernelPointer prepare_adamw(const KernelRequest& request) {
   const auto params = request.params<AdamParams>();
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
-  const bool masters = request.input(0).role == TensorRole::master_parameter;
+  const bool part = keeps_part(request, 0), gradient_part = keeps_part(request, 1);
   return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
                                                                        const RunPosition&) {
     const float* scalars = floats(in, 4);
@@ -156,10 +156,10 @@ KernelPointer prepare_adamw(const KernelRequest& request) {
       const double rate = params.learning_rate * range.rate;
       const double decay = weight_decay_of(range, params.weight_decay);
       factors.factor = gradient_factor(range, params.clipped, scalars);
-      const std::int64_t at = masters ? range.state_offset : range.arena_offset;
-      update_adamw(parameters + at, floats(in, 1) + range.arena_offset, first + range.state_offset,
-                   second + range.state_offset, range.elements, factors, float(rate / correction),
-                   float(1 - rate * decay));
+      const std::int64_t at = offset_in(range, part);
+      update_adamw(parameters + at, floats(in, 1) + offset_in(range, gradient_part),
+                   first + range.state_offset, second + range.state_offset, range.elements, factors,
+                   float(rate / correction), float(1 - rate * decay));
     }
   });
 }
@@ -167,7 +167,7 @@ KernelPointer prepare_adamw(const KernelRequest& request) {
 KernelPointer prepare_sgd(const KernelRequest& request) {
   const auto params = request.params<SgdParams>();
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
-  const bool masters = request.input(0).role == TensorRole::master_parameter;
+  const bool part = keeps_part(request, 0), gradient_part = keeps_part(request, 1);
   return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
                                                                        const RunPosition&) {
     const float* scalars = floats(in, 3);
@@ -175,10 +175,11 @@ KernelPointer prepare_sgd(const KernelRequest& request) {
     float* velocity = state_of(in, 2, out, 1, owned);
     if (scalar(scalars, Scalar::found) != 0) return;
     for (const OwnedRange& range : ranges) {
-      const std::int64_t at = masters ? range.state_offset : range.arena_offset;
-      update_sgd(parameters + at, floats(in, 1) + range.arena_offset, velocity + range.state_offset,
-                 range.elements, gradient_factor(range, params.clipped, scalars),
-                 float(params.momentum), float(params.learning_rate * range.rate),
+      const std::int64_t at = offset_in(range, part);
+      update_sgd(parameters + at, floats(in, 1) + offset_in(range, gradient_part),
+                 velocity + range.state_offset, range.elements,
+                 gradient_factor(range, params.clipped, scalars), float(params.momentum),
+                 float(params.learning_rate * range.rate),
                  float(weight_decay_of(range, params.weight_decay)));
     }
   });
@@ -187,7 +188,7 @@ KernelPointer prepare_sgd(const KernelRequest& request) {
 KernelPointer prepare_lamb_norms(const KernelRequest& request) {
   const auto params = request.params<LambParams>();
   const std::int64_t owned = request.output_elements(0), norms = request.output_elements(2);
-  const bool masters = request.input(0).role == TensorRole::master_parameter;
+  const bool part = keeps_part(request, 0), gradient_part = keeps_part(request, 1);
   return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
                                                                        const RunPosition&) {
     const float* scalars = floats(in, 4);
@@ -205,13 +206,13 @@ KernelPointer prepare_lamb_norms(const KernelRequest& request) {
       for (; i < ranges.size() && ranges[i].segment == segment; ++i) {
         const OwnedRange& range = ranges[i];
         factors.factor = gradient_factor(range, params.clipped, scalars);
-        const std::int64_t at = masters ? range.state_offset : range.arena_offset;
-        const LambSums part =
-            lamb_moments(floats(in, 0) + at, floats(in, 1) + range.arena_offset,
+        const std::int64_t at = offset_in(range, part);
+        const LambSums sum =
+            lamb_moments(floats(in, 0) + at, floats(in, 1) + offset_in(range, gradient_part),
                          first + range.state_offset, second + range.state_offset, range.elements,
                          factors, float(weight_decay_of(range, params.weight_decay)));
-        total.parameter += part.parameter;
-        total.direction += part.direction;
+        total.parameter += sum.parameter;
+        total.direction += sum.direction;
       }
       sums[2 * segment] = float(total.parameter / copies);
       sums[2 * segment + 1] = float(total.direction / copies);
@@ -222,7 +223,7 @@ KernelPointer prepare_lamb_norms(const KernelRequest& request) {
 KernelPointer prepare_lamb(const KernelRequest& request) {
   const auto params = request.params<LambParams>();
   const std::int64_t arena = request.output_elements(0);
-  const bool masters = request.input(0).role == TensorRole::master_parameter;
+  const bool part = keeps_part(request, 0);
   return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
                                                                        const RunPosition&) {
     const float* scalars = floats(in, 4);
@@ -234,7 +235,7 @@ KernelPointer prepare_lamb(const KernelRequest& request) {
       // A tensor of zeros moves by the learning rate alone, and so does one without a direction.
       const bool trusted = sums[0] > 0 && sums[1] > 0;
       const double trust = trusted ? std::sqrt(double(sums[0]) / double(sums[1])) : 1;
-      const std::int64_t at = masters ? range.state_offset : range.arena_offset;
+      const std::int64_t at = offset_in(range, part);
       update_lamb(parameters + at, floats(in, 1) + range.state_offset,
                   floats(in, 2) + range.state_offset, range.elements, factors,
                   float(params.learning_rate * range.rate * trust),

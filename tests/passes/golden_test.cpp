@@ -9,6 +9,7 @@
 
 #include "graph/text.h"
 #include "graph/verify.h"
+#include "passes/arena_layout.h"
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
 
@@ -78,7 +79,8 @@ TEST_P(PassGolden, RewritesInputToOutput) {
   const Verdict before = verify(graph);
   ASSERT_TRUE(before) << before.reason();
   if (golden.pass == "cut_blocks") {
-    const std::string text = print(cut_blocks(graph, 16, backward_cut(strategy)));
+    const std::string text =
+        print(cut_blocks(graph, 16, backward_cut(strategy), resident_limit(strategy)));
     if (std::getenv("PLIMSOLL_UPDATE_GOLDEN") != nullptr) {
       Golden updated = golden;
       updated.output = text;

@@ -51,6 +51,12 @@ TEST(Strategy, Rules) {
       {"sharding_degree=2,sharding_stage=1", 2, ""},
       {"sharding_degree=2,sharding_stage=0", 2, "sharding_stage 0 with sharding_degree 2"},
       {"sharding_degree=1,sharding_stage=1", 1, "sharding_stage 1 with sharding_degree 1"},
+      {"sharding_degree=2,sharding_stage=2", 2, ""},
+      {"sharding_degree=2,sharding_stage=3,gather=tensor,prefetch_depth=0", 2, ""},
+      {"sharding_stage=3", 1, "sharding_stage 3 with sharding_degree 1"},
+      {"dp=2,grad_reduction=per_micro_batch", 2, ""},
+      {"sharding_degree=2,grad_reduction=per_micro_batch", 2, "that is stage 2"},
+      {"sharding_degree=2,sharding_stage=3,gather=use", 2, "another sharding_owner than elements"},
       {"grad_bucket_bytes=4096", 1, ""},
       {"grad_bucket_bytes=4095", 1, "grad_bucket_bytes is 4095; it must be at least 4096"},
       {"send_slots=1", 1, ""},
@@ -223,8 +229,10 @@ TEST(Strategy, RulesForFieldsThatTextRefuses) {
             "micro_batch is 0; it must be at least 1");
   EXPECT_EQ(reason([](Strategy& s) { s.send_slots = 0; }),
             "send_slots is 0; it must be at least 1");
-  EXPECT_EQ(reason([](Strategy& s) { s.sharding_stage = 2; }),
-            "sharding_stage is 2; 0 and 1 are supported");
+  EXPECT_EQ(reason([](Strategy& s) { s.sharding_stage = 4; }),
+            "sharding_stage is 4; it must be from 0 to 3");
+  EXPECT_EQ(reason([](Strategy& s) { s.prefetch_depth = -1; }),
+            "prefetch_depth and persistence_threshold must not be negative");
   EXPECT_EQ(reason([](Strategy& s) { s.layer_split = {0}; }), "layer_split gives a stage no layer");
 }
 

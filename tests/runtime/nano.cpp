@@ -27,6 +27,21 @@ std::vector<bool> owned(const Program& program, const Coordinates& at, std::size
 
 }  // namespace
 
+std::vector<float> at_its_place(const Program& program, const Coordinates& at,
+                                const std::vector<float>& arena) {
+  const std::int64_t kept = owned_elements(program);
+  if (program.sharding_degree == 1 || std::int64_t(arena.size()) != kept) return arena;
+  std::vector<float> whole(std::size_t(kept * program.sharding_degree));
+  auto from = arena.begin();
+  for (const Bucket& bucket : program.buckets) {
+    const std::int64_t part = bucket.elements / program.sharding_degree;
+    const std::int64_t begin = bucket.begin + part * at[std::size_t(Axis::sharding)];
+    std::copy_n(from, part, whole.begin() + begin);
+    from += part;
+  }
+  return whole;
+}
+
 Job nano_job() {
   return read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" / "gpt-nano.json");
 }
@@ -76,7 +91,7 @@ WholeTensors put_together(const std::vector<Program>& programs,
   for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
     const Coordinates at = grid.coordinates(rank);
     const Program& program = programs[std::size_t(at[std::size_t(Axis::pp)])];
-    const std::vector<float>& arena = by_rank[std::size_t(rank)];
+    const std::vector<float> arena = at_its_place(program, at, by_rank[std::size_t(rank)]);
     const std::vector<bool> counts =
         owned_parts ? owned(program, at, arena.size()) : std::vector<bool>(arena.size(), true);
     for (const Segment& segment : program.segments) {

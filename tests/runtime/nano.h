@@ -25,6 +25,11 @@ std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = na
 TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options,
                        const Job& job = nano_job());
 
+/// What a rank holds of an arena, at its place in the whole: from sharding stage 2 on it keeps only
+/// the parts that it owns, one after the other.
+std::vector<float> at_its_place(const Program& program, const Coordinates& at,
+                                const std::vector<float>& arena);
+
 /// Whole tensors put together from what every rank holds of them, by (parameter, layer). With
 /// `owned_parts` a rank's arena counts only where it owns it (gradients under sharding). Copies
 /// that ranks hold of the same elements must agree to `tolerance` relative to the tensor's largest.

@@ -159,6 +159,45 @@ const Switch kSwitches[] = {
        draw.strategy.flatten =
            one_of(random, {Flatten::fused, Flatten::fused, Flatten::coalesced, Flatten::none});
      }},
+    {"sharding_stage",
+     [](Random& random, Draw& draw) {
+       if (draw.strategy.sharding_degree > 1)
+         draw.strategy.sharding_stage = one_of<std::int64_t>(random, {1, 2, 3, 3});
+     }},
+    {"grad_reduction",
+     [](Random& random, Draw& draw) {
+       draw.strategy.grad_reduction =
+           one_of(random, {GradReduction::at_end, GradReduction::per_micro_batch});
+     }},
+    {"overlap_grad_reduce",
+     [](Random& random, Draw& draw) { draw.strategy.overlap_grad_reduce = coin(random); }},
+    {"overlap_param_gather",
+     [](Random& random, Draw& draw) { draw.strategy.overlap_param_gather = coin(random); }},
+    {"gather",
+     [](Random& random, Draw& draw) {
+       draw.strategy.gather = one_of(
+           random, {ParameterGather::layer, ParameterGather::module, ParameterGather::tensor});
+     }},
+    {"prefetch_depth",
+     [](Random& random, Draw& draw) {
+       draw.strategy.prefetch_depth = one_of<std::int64_t>(random, {0, 1, 1, 2, 5});
+     }},
+    {"max_live_bytes",
+     [](Random& random, Draw& draw) {
+       if (coin(random)) draw.strategy.max_live_bytes = Bytes(std::int64_t{1024} << random() % 8);
+     }},
+    {"reuse_distance_bytes",
+     [](Random& random, Draw& draw) {
+       if (coin(random))
+         draw.strategy.reuse_distance_bytes = Bytes(std::int64_t{1024} << random() % 9);
+     }},
+    {"persistence_threshold",
+     [](Random& random, Draw& draw) {
+       draw.strategy.persistence_threshold =
+           one_of<std::int64_t>(random, {0, 0, 100, 1000, 100000});
+     }},
+    {"keep_gathered",
+     [](Random& random, Draw& draw) { draw.strategy.keep_gathered = coin(random); }},
     {"layer_split",
      [](Random& random, Draw& draw) {
        draw.strategy.layer_split.clear();

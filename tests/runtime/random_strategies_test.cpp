@@ -89,10 +89,11 @@ void undo_update(const std::vector<Program>& programs, const Job& job, const Str
   const Grid& grid = programs[0].grid;
   for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
     const auto stage = std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)]);
+    std::vector<float>& arena = gradients[std::size_t(rank)];
+    arena = at_its_place(programs[stage], grid.coordinates(rank), arena);
     for (const Segment& segment : programs[stage].segments) {
       for (std::int64_t i = 0; i < segment.elements; ++i) {
-        gradients[std::size_t(rank)][std::size_t(segment.offset + i)] *=
-            float(segment.clip ? unscale * unclip : unscale);
+        arena[std::size_t(segment.offset + i)] *= float(segment.clip ? unscale * unclip : unscale);
       }
     }
   }

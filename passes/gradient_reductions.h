@@ -1,0 +1,89 @@
+// Gradients that are reduced in every micro-batch: sharding stages 2 and 3, and grad_reduction =
+// per_micro_batch. What a call adds goes to a buffer of its own, is reduced over the ranks that saw
+// other sequences, and only what this rank keeps of it is added to the persistent arena (ZeRO,
+// Rajbhandari et al. 2019, arXiv 1910.02054, P_os+g; PyTorch FSDP's sharded gradients).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "passes/arena_layout.h"
+#include "passes/pipeline.h"
+#include "passes/program_builder.h"
+#include "passes/step_collectives.h"
+
+namespace plimsoll {
+
+/// Adds the calls of one stage to its Program while the schedule issues the others. Per call that
+/// writes gradients: fill, the call itself, a reduction per bucket as soon as its ports fire, and
+/// an add per bucket. The adds come when the buffer's place is needed: with overlapping reductions
+/// that is two such calls later, so that reductions run under the next one; else at the next one.
+class GradientReductions {
+ public:
+  GradientReductions(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
+                     const StageArenas& arenas, ProgramBuilder& build);
+
+  /// Whether gradients are reduced in every micro-batch: the Graph has such a collective.
+  bool active() const { return op_ != nullptr; }
+
+  /// Before a call of `instance` that adds to gradients: zeroed memory for them. Calls of one
+  /// micro-batch that share an instance's gradients (split backwards) share the buffer.
+  void before_call(std::size_t instance, const Routine& routine, std::int64_t micro_batch);
+  Binding binding(SlotKind kind, std::size_t instance, std::int64_t micro_batch) const;
+  /// The call is issued. `complete`: no further call adds to these gradients in this micro-batch;
+  /// `last`: nor in this step.
+  void after_call(std::size_t instance, std::int64_t micro_batch, std::size_t call, bool complete,
+                  bool last);
+  /// All backwards are issued: adds what is left, then reduces over both ends of the pipeline
+  /// (tied embeddings) and over replicas of shards. Returns what the update waits for.
+  std::vector<std::size_t> finish();
+
+ private:
+  /// Buckets [first, end) whose gradients lie in one buffer, from element `base` of the arenas on.
+  struct Part {
+    SlotKind kind = SlotKind::gradients;
+    BufferId buffer;
+    std::int64_t base = 0;
+    std::size_t first = 0, end = 0;
+  };
+  struct Contribution {
+    std::vector<Part> parts;
+    std::vector<std::size_t> calls;       ///< that wrote it
+    std::vector<std::size_t> reductions;  ///< of its buckets, in order
+    bool last = false;
+  };
+
+  Part make_part(SlotKind kind, std::int64_t begin, std::int64_t end, std::int64_t micro_batch);
+  void zero(const Part& part, std::int64_t micro_batch);
+  void reduce(Contribution& contribution, std::int64_t micro_batch);
+  /// Gradients of which other ranks computed parts are summed first: ranges and calls.
+  using Sums = std::vector<std::pair<Bucket, std::size_t>>;
+  Sums sum_partial(const Contribution& contribution, const Part& part, std::int64_t micro_batch);
+  std::size_t reduce_range(const Op& op, const Part& part, const Bucket& range,
+                           std::int64_t micro_batch, std::vector<Wait> waits);
+  std::vector<Wait> writers(const Contribution& contribution, const Part& part,
+                            const Bucket& bucket) const;
+  void add_oldest();
+  std::size_t add(const Part& part, std::size_t bucket, std::size_t reduction);
+  void reduce_kept(std::size_t bucket, const Op& op, std::vector<Wait> waits);
+  void reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits);
+
+  const Graph& graph_;
+  const PassContext& context_;
+  const ArenaLayout& layout_;
+  const StageArenas& arenas_;
+  ProgramBuilder& build_;
+  const Op* op_ = nullptr;             ///< in every micro-batch
+  const Op* replicas_ = nullptr;       ///< once per step, of what is kept
+  std::vector<std::int64_t> kept_at_;  ///< by bucket: elements into the persistent arena
+  std::map<std::pair<std::int64_t, std::size_t>, Contribution> open_;  ///< micro-batch, instance
+  std::deque<Contribution> pending_;  ///< reductions posted, not added yet
+  std::vector<std::size_t> added_;    ///< by bucket: the latest add
+  std::vector<bool> finished_;        ///< by bucket: reduced over replicas
+  std::vector<std::size_t> reductions_;
+};
+
+}  // namespace plimsoll
