@@ -26,6 +26,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"fused_bias", &Framework::fused_bias},
     {"squared_norm", &Framework::squared_norm},
     {"flash_attention", &Framework::flash_attention},
+    {"stores_dropout_masks", &Framework::stores_dropout_masks},
     {"sequence_parallel", &Framework::sequence_parallel},
     {"selective_recompute", &Framework::selective_recompute},
     {"recompute_repeats_all", &Framework::recompute_repeats_all},

@@ -64,6 +64,14 @@ TEST(PlanFile, ReadsBackEveryField) {
   EXPECT_EQ(read.pareto[1].peak, plan.pareto[1].peak);
 }
 
+TEST(PlanFile, ReadsBackEveryFramework) {
+  for (const Framework& framework : framework_presets()) {
+    Plan plan = example_plan();
+    plan.framework = framework;
+    EXPECT_EQ(parse_plan(plan_text(plan), "FILE").framework, framework) << framework.name;
+  }
+}
+
 TEST(PlanFile, BeginsWithItsVersion) {
   EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 1,");
 }
