@@ -329,34 +329,18 @@ BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
   return result;
 }
 
-bool runs_on_16_bits(OpKind kind) {
+/// Has values of the type, and is neither the loss, which is computed in f32, nor the zeroing of
+/// gradients, which are f32.
+bool runs_on(DType dtype, OpKind kind) {
   switch (kind) {
-    case OpKind::load_tokens:
-    case OpKind::load_targets:
     case OpKind::logits_max:
     case OpKind::logits_sum_exp:
-    case OpKind::token_loss:
     case OpKind::cross_entropy_backward:
-    case OpKind::begin_step:
     case OpKind::fill:
-    case OpKind::squared_norm:
-    case OpKind::clip_factor:
-    case OpKind::check_finite:
-    case OpKind::update_loss_scale:
-    case OpKind::square:
-    case OpKind::reduce_sum:
-    case OpKind::square_root:
-    case OpKind::maximum:
-    case OpKind::divide:
-    case OpKind::scale:
-    case OpKind::coalesce:
-    case OpKind::adamw:
-    case OpKind::sgd:
-    case OpKind::lamb_norms:
-    case OpKind::lamb:
       return false;
     default:
-      return true;
+      const BenchCase made = in_type(sized_case(kind, kSequence, kHeadWidth), dtype);
+      return compute_dtype(made.op, made.tensors) == dtype;
   }
 }
 
@@ -376,7 +360,7 @@ std::vector<OpKind> memory_bound_kinds(DType dtype) {
       continue;
     }
     if (row(kind).op_class != OpClass::memory_bound) continue;
-    if (dtype == DType::f32 || runs_on_16_bits(kind)) kinds.push_back(kind);
+    if (dtype == DType::f32 || runs_on(dtype, kind)) kinds.push_back(kind);
   }
   return kinds;
 }

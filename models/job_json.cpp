@@ -214,13 +214,6 @@ void check_job(const Job& job, const std::string& file) {
   check_attention(job, file);
   check_branch(job, file);
   check_masked(job, file);
-  // fp16 needs loss scaling and steps that are skipped, which no pass adds.
-  if (job.precision != DType::f32 && job.precision != DType::bf16) {
-    refuse(
-        file, "/precision",
-        fmt::format("found {}; \"fp32\" and \"bf16\" are supported: loss scaling is not there yet",
-                    precision_text(job.precision)));
-  }
   if (!(job.dropout >= 0 && job.dropout < 1)) {
     refuse(file, "/dropout",
            fmt::format("found {}; a number from 0 to below 1 is required", job.dropout));

@@ -45,18 +45,24 @@ TEST(Sweep, MemoryCasesMoveAboutWhatIsAskedFor) {
   }
 }
 
-TEST(Sweep, EveryCaseIsLegalAndSupported) {
+TEST(Sweep, EveryCaseIsLegalAndSupportedInItsType) {
   const auto backend = make_backend("cpu");
-  for (const OpPoint& point : memory_sweep(SweepSize::full)) {
-    const BenchCase bench = memory_case(point.kind, point.moved, point.row);
-    const Verdict verdict = backend->supports(bench.op, bench.tensors);
-    EXPECT_TRUE(bool(verdict)) << to_text(point.kind) << ": " << verdict.reason();
-  }
-  for (const MatmulPoint& point : matmul_sweep(SweepSize::full)) {
-    const BenchCase bench = matmul_case(point.shape, point);
-    const Verdict verdict = backend->supports(bench.op, bench.tensors);
-    EXPECT_TRUE(bool(verdict)) << verdict.reason();
-    EXPECT_EQ(matmul_shape(bench.op, bench.tensors), point.shape);
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const OpPoint& point : memory_sweep(SweepSize::full, dtype)) {
+      const BenchCase bench = memory_case(point.kind, point.moved, point.row, point.dtype);
+      const Verdict verdict = backend->supports(bench.op, bench.tensors);
+      EXPECT_TRUE(bool(verdict)) << to_text(point.kind) << ": " << verdict.reason();
+      if (dtype != DType::f32) {
+        EXPECT_EQ(compute_dtype(bench.op, bench.tensors), dtype) << to_text(point.kind);
+      }
+    }
+    for (const MatmulPoint& point : matmul_sweep(SweepSize::full, dtype)) {
+      const BenchCase bench = matmul_case(point.shape, point);
+      const Verdict verdict = backend->supports(bench.op, bench.tensors);
+      EXPECT_TRUE(bool(verdict)) << verdict.reason();
+      EXPECT_EQ(matmul_shape(bench.op, bench.tensors), point.shape);
+      EXPECT_EQ(compute_dtype(bench.op, bench.tensors), dtype);
+    }
   }
 }
 

@@ -178,8 +178,6 @@ TEST(Job, Refusals) {
       {"\"seed\": 1", "\"seed\": 1, \"rotary_base\": 1e4", "f: at /rotary_base: unknown key"},
       {"\"family\": \"gpt\"", "\"family\": \"gtp\"", "f: at /family: found \"gtp\""},
       {"\"precision\": \"fp32\"", "\"precision\": \"f32\"", "did you mean \"fp32\"?"},
-      {"\"precision\": \"fp32\"", "\"precision\": \"fp16\"",
-       "f: at /precision: found fp16; \"fp32\" and \"bf16\" are supported"},
       {"\"beta1\": 0.9", "\"beta1\": 1", "f: at /optimizer/beta1: must be less than 1"},
       {"\"beta1\": 0.9", "\"beta\": 0.9", "f: at /optimizer/beta: unknown key"},
       {"\"clip_norm\": 1.0", "\"clip_norm\": -1", "f: at /clip_norm: found -1"},

@@ -71,7 +71,8 @@ Job draw_job(Random& random) {
   job.global_batch = one_of<std::int64_t>(random, {8, 12, 16, 24});
   draw_optimizer(random, job);
   job.seed = std::int64_t(random() % 1000);
-  job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16});
+  job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16, DType::f16});
+  if (job.precision == DType::f16 && !job.loss_scale) job.loss_scale = LossScale{1024, 2, 0.5, 2};
   check_job(job, "drawn job");
   return job;
 }
