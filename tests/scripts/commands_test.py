@@ -108,8 +108,8 @@ def bad_command_lines(cases):
     cases.refuses("--fix without value", NANO, USAGE, "KEY=VALUE", arguments=("--fix", "mp"))
     cases.refuses("--fix twice", NANO, USAGE, "mp", "twice",
                   arguments=("--fix", "mp=1", "--fix", "mp=2"))
-    cases.refuses("a sharding stage that there is none", NANO, USAGE, "sharding_stage", "0 to 1",
-                  arguments=("--fix", "sharding_stage=2"))
+    cases.refuses("a sharding stage that there is none", NANO, USAGE, "sharding_stage", "0 to 3",
+                  arguments=("--fix", "sharding_stage=4"))
     for devices in (0, -1, "two", 2**22 + 1, 10**12, 10**20 - 1):
         cases.refuses(f"{devices} devices", NANO, USAGE, "--devices", str(devices), "from 1 to 4194304",
                       devices=devices)
