@@ -98,15 +98,19 @@ void GradientReductions::before_call(std::size_t instance, const Routine& routin
   const bool own = writes(SlotKind::gradients), tied = writes(SlotKind::tied_gradients);
   if (!own && !tied) return;
   const auto [found, fresh] = open_.try_emplace({micro_batch, instance});
-  if (!fresh) return;
   const std::size_t places = overlaps_grad_reduce(context_) ? 2 : 1;
-  while (pending_.size() >= places) add_oldest();
-  const Instance& at = layout_.instances[instance];
+  while (fresh && pending_.size() >= places) add_oldest();
   std::vector<Part>& parts = found->second.parts;
-  if (own) {
+  // Where backward is split, the call for the inputs may write less than that for the weights.
+  const auto lacks = [&](SlotKind kind) {
+    return std::none_of(parts.begin(), parts.end(),
+                        [&](const Part& part) { return part.kind == kind; });
+  };
+  const Instance& at = layout_.instances[instance];
+  if (own && lacks(SlotKind::gradients)) {
     parts.push_back(make_part(SlotKind::gradients, at.base, at.base + at.elements, micro_batch));
   }
-  if (tied) {
+  if (tied && lacks(SlotKind::tied_gradients)) {
     const std::int64_t base = *layout_.tied_base;
     parts.push_back(
         make_part(SlotKind::tied_gradients, base, base + layout_.tied_elements, micro_batch));

@@ -111,11 +111,12 @@ Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors) con
     return {std::max(flops(op, tensors) / rate, memory), Seconds(0), Provenance::datasheet};
   }
   const bool backward = op.kind == OpKind::flash_attention_backward;
-  const Shape& qkv = tensors[op.inputs.at(backward ? 1 : 0).index()].shape;  // [n,3,a,d]
+  const Shape& qkv =
+      tensors[op.inputs.at(backward ? 1 : 0).index()].shape;  // [n,3,a,d] or [n,1,a,d]
   const std::int64_t tiles = (qkv[0] + kAttentionTileRows - 1) / kAttentionTileRows * qkv[2];
   const Efficiency& efficiency = *cluster_.efficiency;
   return efficient_attention(
-      flops(op, tensors), tiles, rate,
+      flops(op, tensors), std::get<AttentionParams>(op.params).causal, tiles, rate,
       backward ? efficiency.attention_backward : efficiency.attention_forward,
       efficiency.matmul.units);
 }

@@ -64,12 +64,15 @@ Estimate efficient_matmul(const MatmulShape& shape, Bytes moved, DType dtype, Fl
   return estimate;
 }
 
-Estimate efficient_attention(Flops work, std::int64_t tiles, FlopsPerSecond peak,
+Estimate efficient_attention(Flops work, bool causal, std::int64_t tiles, FlopsPerSecond peak,
                              const AttentionEfficiency& attention, std::int64_t units) {
+  const double computed = causal ? 0.5 : 1;
   const double lost = double(units) / double(std::max<std::int64_t>(tiles, 1));
   const FlopsPerSecond rate(peak.value() * attention.peak_fraction);
-  const Seconds time = attention.fixed_time + work / rate * (0.5 + 0.5 * lost);
-  return fitted_estimate(time, work, attention.fitted);
+  const Seconds time = attention.fixed_time + work / rate * (computed + 0.5 * lost);
+  Estimate estimate = fitted_estimate(time, work, attention.fitted);
+  if (!causal && attention.fitted) estimate.provenance = Provenance::extrapolated;
+  return estimate;
 }
 
 Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory) {

@@ -23,10 +23,11 @@ namespace plimsoll {
 Estimate efficient_matmul(const MatmulShape& shape, Bytes moved, DType dtype, FlopsPerSecond peak,
                           const Device& device, const Efficiency& efficiency);
 
-/// Causal attention in one kernel: `work` counts all scores. Half are computed, in tiles of 128
-/// query rows of one head (`tiles`); on average half of a longest tile is lost on each unit at the
-/// end. Memory traffic stays hidden.
-Estimate efficient_attention(Flops work, std::int64_t tiles, FlopsPerSecond peak,
+/// Attention in one kernel: `work` counts all scores. Where it is `causal` half are computed, else
+/// all, in tiles of 128 query rows of one head (`tiles`); on average half of a longest tile is lost
+/// on each unit at the end. Memory traffic stays hidden. Fits are of causal attention: without the
+/// mask the estimate is extrapolated.
+Estimate efficient_attention(Flops work, bool causal, std::int64_t tiles, FlopsPerSecond peak,
                              const AttentionEfficiency& attention, std::int64_t units);
 inline constexpr std::int64_t kAttentionTileRows = 128;
 

@@ -154,6 +154,8 @@ TEST(Schedules, TrainTheSerialModelInThePredictedBytes) {
       {"pp=2,mp=2,schedule=zb_h1,recompute=full", 4, 4},
       {"pp=2,schedule=zb_h1,sharding_degree=2,sharding_stage=1", 3, 8, true},
       {"pp=3,schedule=zb_h1,recompute=selective", 4, 2, true},
+      {"schedule=zb_h1,sharding_degree=2,sharding_stage=3", 2, 4, true},
+      {"pp=2,schedule=zb_h1,dp=2,grad_reduction=per_micro_batch", 3, 4, true},
       {"pp=2,virtual_stages=2", 4, 4},
       {"pp=4,virtual_stages=2,send_slots=1", 8, 8, true},
       {"pp=2,virtual_stages=3,mp=2,recompute=full", 6, 4},

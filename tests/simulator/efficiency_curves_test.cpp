@@ -98,12 +98,21 @@ TEST(EfficientMatmul, SaysHowItIsKnown) {
 TEST(EfficientAttention, HalfTheScoresAndHalfATileLostPerUnit) {
   AttentionEfficiency attention{0.5, Seconds(5e-6), FitRange<Flops>{Flops(1e6), Flops(1e9), 0.05}};
   // 1e8 operations in 40 tiles: half of them, and 4 units lose half of a tile of 1/40.
-  const Estimate estimate = efficient_attention(Flops(1e8), 40, kPeak, attention, 4);
+  const Estimate estimate = efficient_attention(Flops(1e8), true, 40, kPeak, attention, 4);
   EXPECT_NEAR(estimate.time.value() * 1e6, 200 * (0.5 + 0.5 * 4 / 40) + 5, 1e-9);
   EXPECT_EQ(estimate.provenance, Provenance::interpolated);
   attention.fitted.reset();
-  EXPECT_EQ(efficient_attention(Flops(1e8), 40, kPeak, attention, 4).provenance,
+  EXPECT_EQ(efficient_attention(Flops(1e8), true, 40, kPeak, attention, 4).provenance,
             Provenance::datasheet);
+}
+
+// BERT's: every score is computed.
+TEST(EfficientAttention, WithoutTheCausalMaskAllScores) {
+  const AttentionEfficiency attention{0.5, Seconds(5e-6),
+                                      FitRange<Flops>{Flops(1e6), Flops(1e9), 0.05}};
+  const Estimate estimate = efficient_attention(Flops(1e8), false, 40, kPeak, attention, 4);
+  EXPECT_NEAR(estimate.time.value() * 1e6, 200 * (1 + 0.5 * 4 / 40) + 5, 1e-9);
+  EXPECT_EQ(estimate.provenance, Provenance::extrapolated);
 }
 
 TEST(EfficientMove, FractionOfBandwidthAndFixedTime) {
