@@ -136,11 +136,11 @@ Bytes parameters_written(const Op& op, Tensors tensors) {
   return elements(in(op, tensors, 0).shape) * bytes_of(tensors[op.outputs.back().index()].dtype);
 }
 
-/// Elements of a group of segments, or of everything that input `i` holds.
+/// Elements of a group of segments, or of those a rank owns, or of everything that input `i` holds.
 template <class Params>
 std::int64_t worked_on(const Op& op, Tensors tensors, std::size_t i) {
   const auto& params = std::get<Params>(op.params);
-  return params.group ? params.elements : elements(in(op, tensors, i).shape);
+  return params.group || params.elements > 0 ? params.elements : elements(in(op, tensors, i).shape);
 }
 
 std::int64_t total_bytes(const std::vector<TensorId>& ids, Tensors tensors) {

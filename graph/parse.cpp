@@ -388,7 +388,9 @@ void parse_routine_line(Line line, Routine& routine) {
     line.expect("slot");
     const std::string kind = line.word("slot kind");
     line.attributes();
-    routine.slots.push_back({line.known(slot_kind_from(kind), kind), line.need_bytes("bytes")});
+    Slot slot{line.known(slot_kind_from(kind), kind), line.need_bytes("bytes"), {}};
+    if (const auto text = line.take("entry")) slot.entry = line.index(*text);
+    routine.slots.push_back(slot);
     line.finish();
   } else if (line.starts_with("tensor")) {
     routine.tensors.push_back(parse_tensor(line, routine.tensors.size()));
@@ -454,7 +456,9 @@ Program parse_program(std::string_view text, const std::string& file) {
     } else if (line.starts_with("bucket")) {
       line.expect("bucket");
       line.attributes();
-      program.buckets.push_back({line.need_integer("begin"), line.need_integer("elements")});
+      Bucket bucket{line.need_integer("begin"), line.need_integer("elements"), {}};
+      if (const auto text = line.take("owner")) bucket.owner = line.integer(*text);
+      program.buckets.push_back(bucket);
       line.finish();
     } else if (line.starts_with("buffer")) {
       program.buffers.push_back(parse_buffer(line, program.buffers.size()));

@@ -132,7 +132,8 @@ std::string print(const Routine& routine, std::size_t id) {
   std::string text = fmt::format("\nroutine {} {} {} frame_bytes={}\n", id, routine.name,
                                  to_text(routine.phase), routine.frame_bytes.count());
   for (const Slot& slot : routine.slots) {
-    text += fmt::format("slot {} bytes={}\n", to_text(slot.kind), slot.bytes.count());
+    text += fmt::format("slot {} bytes={}{}\n", to_text(slot.kind), slot.bytes.count(),
+                        slot.entry ? fmt::format(" entry={}", *slot.entry) : "");
   }
   for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
     const Place& place = routine.places[i];
@@ -185,7 +186,8 @@ std::string print(const Program& program) {
                     s.owner ? fmt::format(" owner={}", *s.owner) : "");
   }
   for (const Bucket& b : program.buckets) {
-    text += fmt::format("bucket begin={} elements={}\n", b.begin, b.elements);
+    text += fmt::format("bucket begin={} elements={}{}\n", b.begin, b.elements,
+                        b.owner ? fmt::format(" owner={}", *b.owner) : "");
   }
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& b = program.buffers[i];

@@ -58,12 +58,45 @@ MemoryPeak memory_peak(const Program& program) {
 
 std::int64_t owned_elements(const Program& program) {
   std::int64_t owned = 0;
-  for (const Bucket& bucket : program.buckets) owned += bucket.elements / program.sharding_degree;
+  for (const Bucket& bucket : program.buckets) {
+    if (bucket.owner == program.owner) owned += bucket.elements / program.sharding_degree;
+  }
   return owned;
 }
 
 Bytes reach(const Program& program, const Binding& binding, Bytes bytes) {
   return binding.offset + binding.shard_stride * (program.grid[binding.stride_axis] - 1) + bytes;
+}
+
+Bucket owned_part(const Program& program, const Bucket& bucket, const Coordinates& at) {
+  const std::int64_t index = at[std::size_t(Axis::sharding)];
+  if (bucket.owner)
+    return {bucket.begin, bucket.owner == index ? bucket.elements : 0, bucket.owner};
+  const std::int64_t part = bucket.elements / program.sharding_degree;
+  return {bucket.begin + (program.sharding_degree > 1 ? index * part : 0), part, {}};
+}
+
+std::size_t class_of(const Grid& grid, bool by_owner, const Coordinates& at) {
+  const auto stage = std::size_t(at[std::size_t(Axis::pp)]);
+  if (!by_owner) return stage;
+  return stage * std::size_t(grid[Axis::sharding]) + std::size_t(at[std::size_t(Axis::sharding)]);
+}
+
+std::size_t class_of(std::span<const Program> programs, const Coordinates& at) {
+  const Program& first = programs.front();
+  const std::size_t index = class_of(first.grid, first.owner.has_value(), at);
+  INVARIANT(index < programs.size(), "no Program for a class of ranks");
+  return index;
+}
+
+std::int64_t ranks_per_class(std::span<const Program> programs) {
+  return programs.front().grid.world_size() / std::int64_t(programs.size());
+}
+
+std::string class_name(const Program& program) {
+  std::string name = "stage " + std::to_string(program.stage);
+  if (program.owner) name += " owner " + std::to_string(*program.owner);
+  return name;
 }
 
 std::string_view to_text(SlotKind kind) { return kSlotKinds[std::size_t(kind)]; }

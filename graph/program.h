@@ -9,6 +9,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,9 @@ enum class SlotKind : std::uint8_t {
 struct Slot {
   SlotKind kind = SlotKind::saved;
   Bytes bytes;
+  /// parameters and gradients of a block whose tensors do not lie together: which one is here, by
+  /// its place in the block's bundle. Then there is a slot for each.
+  std::optional<std::size_t> entry{};
   bool operator==(const Slot&) const = default;
 };
 
@@ -147,9 +151,11 @@ struct Segment {
 };
 
 /// A contiguous range of the arenas that is reduced and gathered in one call. With sharding each
-/// rank owns the range [begin + i*part, begin + (i+1)*part), part = elements / degree.
+/// rank owns the range [begin + i*part, begin + (i+1)*part), part = elements / degree; in owner
+/// mode one rank of the sharding group owns all of it.
 struct Bucket {
   std::int64_t begin = 0, elements = 0;  ///< in elements; elements is a multiple of the degree
+  std::optional<std::int64_t> owner{};  ///< owner mode: the sharding coordinate
   bool operator==(const Bucket&) const = default;
 };
 
@@ -182,11 +188,23 @@ struct MemoryPeak {
 };
 MemoryPeak memory_peak(const Program& program);
 
+/// The elements of a bucket that the rank at `at` updates; 0 where another owns it.
+Bucket owned_part(const Program& program, const Bucket& bucket, const Coordinates& at);
 /// Memory that a rank owns in the optimizer: elements of the arenas it updates.
 std::int64_t owned_elements(const Program& program);
 
 /// Bytes of a buffer, from its start, that a binding of `bytes` may reach on any rank.
 Bytes reach(const Program& program, const Binding& binding, Bytes bytes);
+
+/// The class of the rank at these coordinates: classes are ordered by stage, in owner mode
+/// (`by_owner`) by stage and sharding coordinate. The one place that knows classes of ranks.
+std::size_t class_of(const Grid& grid, bool by_owner, const Coordinates& at);
+/// The Program that the rank at these coordinates runs: index into those of a job.
+std::size_t class_of(std::span<const Program> programs, const Coordinates& at);
+/// Ranks that run each Program of a job; classes are of one size.
+std::int64_t ranks_per_class(std::span<const Program> programs);
+/// "stage 1", in owner mode "stage 1 owner 0".
+std::string class_name(const Program& program);
 
 std::string_view to_text(SlotKind kind);
 std::optional<SlotKind> slot_kind_from(std::string_view text);

@@ -22,7 +22,7 @@ Verdict verify(const Program& program);
 /// a tensor or only an address. Order comes from streams and waits, not from the issue order.
 Verdict verify_memory_order(const Program& program);
 
-/// All classes of one job together (programs[i].stage == i): collectives and transfers pair up, and
+/// All classes of one job together (in the order of class_of): collectives and transfers pair up, and
 /// the happens-before graph over representative ranks (stream order, waits, one node per
 /// collective, one per send/receive pair) has no cycle, so no execution can deadlock.
 Verdict verify_together(std::span<const Program> programs);

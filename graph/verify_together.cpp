@@ -17,7 +17,8 @@ namespace {
 struct MeetingKey {
   std::int64_t from = 0, to = 0;  ///< a transfer's stages; a collective's first and last stage
   bool transfer = false;
-  bool backward = false;  ///< a transfer to an earlier stage, which may be the same pair of ranks
+  std::int64_t owner = 0;  ///< of all that take part, in owner mode, unless they differ in it
+  bool backward = false;   ///< a transfer to an earlier stage, which may be the same pair of ranks
   Group group;
   std::size_t count = 0;
   auto operator<=>(const MeetingKey&) const = default;
@@ -32,17 +33,22 @@ struct Meeting {
   std::int64_t expected = 0;
 };
 
-/// Builds the happens-before graph of one representative rank per stage. The host is the strictest
+/// Builds the happens-before graph of one representative rank per class. The host is the strictest
 /// executor: it runs local ops itself in issue order and blocks where it waits.
 class HappensBefore {
  public:
-  explicit HappensBefore(std::span<const Program> programs) : programs_(programs) {}
+  explicit HappensBefore(std::span<const Program> programs)
+      : programs_(programs), owners_(programs[0].owner ? programs[0].grid[Axis::sharding] : 1) {}
 
   Verdict build() {
-    for (std::size_t stage = 0; stage < programs_.size(); ++stage) {
-      if (programs_[stage].stage != std::int64_t(stage))
-        return Verdict::no("programs are not in order of stage");
-      if (Verdict verdict = add_stage(programs_[stage]); !verdict) return verdict;
+    for (std::size_t i = 0; i < programs_.size(); ++i) {
+      const Program& program = programs_[i];
+      const auto index = std::int64_t(i);
+      const bool in_order = program.owner.has_value() == programs_[0].owner.has_value() &&
+                            program.stage == index / owners_ &&
+                            program.owner.value_or(0) == index % owners_;
+      if (!in_order) return Verdict::no("programs are not in order of stage and owner");
+      if (Verdict verdict = add_class(program); !verdict) return verdict;
     }
     for (const auto& [key, meeting] : meetings_) {
       if (std::int64_t(meeting.stages.size()) != meeting.expected) {
@@ -68,7 +74,7 @@ class HappensBefore {
   }
 
  private:
-  Verdict add_stage(const Program& program) {
+  Verdict add_class(const Program& program) {
     std::map<MeetingKey, std::size_t> counts;
     std::vector<std::vector<std::size_t>> done(
         program.calls.size());  // [call][op]: node that ends it
@@ -139,8 +145,9 @@ class HappensBefore {
 
   Verdict meet(const Program& program, const Op& op, std::span<const Tensor> tensors,
                std::size_t posted, std::map<MeetingKey, std::size_t>& counts, std::size_t& node) {
-    const auto stages = std::int64_t(programs_.size());
+    const std::int64_t stages = std::int64_t(programs_.size()) / owners_;
     MeetingKey key;
+    key.owner = program.owner.value_or(0);
     std::int64_t expected = 1;
     OpKind kind = op.kind;
     if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {
@@ -159,6 +166,10 @@ class HappensBefore {
       key.from = across ? 0 : program.stage;
       key.to = across ? stages - 1 : program.stage;
       if (across) expected = key.group.pipeline_ends ? std::min<std::int64_t>(2, stages) : stages;
+      if (key.group.axes.has(Axis::sharding)) {
+        key.owner = 0;
+        expected *= owners_;
+      }
     }
     key.count = 0;
     key.count = counts[key]++;
@@ -187,6 +198,7 @@ class HappensBefore {
   }
 
   std::span<const Program> programs_;
+  const std::int64_t owners_;  ///< classes per stage
   std::map<MeetingKey, Meeting> meetings_;
   std::map<const Routine*, std::vector<std::uint32_t>> communications_;  // looked up only
   std::vector<std::pair<std::size_t, std::size_t>> edges_;

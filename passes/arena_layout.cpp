@@ -1,9 +1,11 @@
 #include "passes/arena_layout.h"
 
+#include <algorithm>
 #include <numeric>
 #include <span>
 
 #include "passes/attribute_groups.h"
+#include "passes/ownership.h"
 #include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
 #include "passes/stage_blocks.h"
@@ -99,21 +101,116 @@ bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& str
          graph.at(layout.parameter[i - 1]).init == Init::zeros;
 }
 
-void cut_buckets(const Graph& graph, ArenaLayout& layout, const std::vector<std::int64_t>& ends,
-                 const Strategy& strategy, std::optional<TensorId> tied, std::int64_t limit) {
-  const bool shared = strategy.pp > 1;  // by two stages
-  const bool alone = shared || reduces_per_micro_batch(strategy);
-  for (std::size_t i = 0; i < layout.segments.size(); ++i) {
-    const std::int64_t begin = i == 0 ? 0 : ends[i - 1], elements = ends[i] - begin;
-    const bool is_tied = shared && tied && layout.parameter[i] == *tied;
-    const bool open = may_join(graph, layout, strategy, alone ? tied : std::nullopt, i);
-    if (open && layout.buckets.back().elements + elements <= limit) {
-      layout.buckets.back().elements += elements;
-    } else {
-      layout.buckets.push_back({begin, elements});
-      layout.tied_bucket.push_back(is_tied);
+/// A parameter and the instance that produces its gradient, before it has a place.
+struct Placement {
+  TensorId parameter;
+  std::size_t instance = 0;
+  std::optional<std::size_t> entry;  ///< of the bundle; absent for a tied copy
+  double norm_share = 1;
+  std::int64_t room = 0;  ///< elements with padding
+  std::int64_t owner = 0;
+  std::size_t completed = 0;  ///< place in the order in which backward completes gradients
+};
+
+/// In the order in which backward completes their gradients.
+std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
+                                  const ArenaLayout& layout, std::optional<TensorId> tied,
+                                  bool keeps_tied_copy, std::int64_t alignment) {
+  std::vector<Placement> all;
+  const auto add = [&](TensorId id, std::size_t instance, std::optional<std::size_t> entry,
+                       double norm_share) {
+    const std::int64_t room = padded(elements(graph.at(id).shape), alignment);
+    all.push_back({id, instance, entry, norm_share, room, 0, all.size()});
+  };
+  for (std::size_t i = layout.instances.size(); i-- > 0;) {
+    const auto& bundle = cut.blocks[layout.instances[i].block.index()].bundle;
+    for (std::size_t e = 0; e < bundle.size(); ++e) add(bundle[e].parameter, i, e, 1);
+  }
+  // The last stage keeps a copy; the first one counts it in the norm.
+  const auto is_tied = [&](const Placement& p) { return tied == p.parameter; };
+  if (keeps_tied_copy && std::none_of(all.begin(), all.end(), is_tied)) {
+    add(*tied, layout.instances.size() - 1, {}, 0);
+  }
+  return all;
+}
+
+/// Owners of whole tensors, decided in the order of the model; an owner's tensors come together.
+void assign_owners(const Graph& graph, const Strategy& strategy, std::vector<Placement>& all) {
+  std::vector<std::int64_t> sizes;
+  for (auto p = all.rbegin(); p != all.rend(); ++p) {
+    sizes.push_back(elements(graph.at(p->parameter).shape));
+  }
+  const auto owners_of = [&] {
+    switch (strategy.sharding_owner) {
+      case ShardingOwner::prefix:
+        return prefix_owners(sizes, strategy.sharding_degree);
+      case ShardingOwner::greedy:
+        return greedy_owners(sizes, strategy.sharding_degree);
+      default:
+        return sorted_greedy_owners(sizes, strategy.sharding_degree);
+    }
+  };
+  const std::vector<std::int64_t> owners = owners_of();
+  for (std::size_t i = 0; i < all.size(); ++i) all[i].owner = owners[all.size() - 1 - i];
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
+}
+
+/// Buckets of at most `limit` elements; the tied parameter has its own, and some begin one.
+std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
+                                std::int64_t limit, bool owned,
+                                const std::vector<bool>& begins = {}) {
+  std::vector<FusionMember> members;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Placement& p = all[i];
+    members.push_back({p.room, kGradientType, p.owner, tied == p.parameter});
+    members.back().begins = !begins.empty() && begins[i];
+  }
+  std::vector<Bucket> buckets;
+  std::int64_t end = 0;
+  for (const std::vector<std::size_t>& group : fuse_below(members, limit)) {
+    Bucket bucket{end, 0, {}};
+    if (owned) bucket.owner = all[group[0]].owner;
+    for (const std::size_t i : group) bucket.elements += all[i].room;
+    end += bucket.elements;
+    buckets.push_back(bucket);
+  }
+  return buckets;
+}
+
+/// Rooms of the instances' bundles, and what of them stays whole in stage 3.
+void place_bundles(const CutGraph& cut, ArenaLayout& layout) {
+  for (std::size_t i = layout.instances.size(); i-- > 0;) {
+    Instance& instance = layout.instances[i];
+    const CutBlock& block = cut.blocks[instance.block.index()];
+    instance.elements = block.bundle_elements;
+    instance.gathered = block.gathered_elements;
+    instance.resident_base = layout.resident_elements;
+    layout.resident_elements += instance.elements - instance.gathered;
+    const std::int64_t resident_begin = instance.base + instance.gathered;
+    const std::int64_t end = instance.base + instance.elements;
+    if (layout.tied_base && *layout.tied_base >= resident_begin && *layout.tied_base < end) {
+      layout.tied_instance = i;
+      layout.tied_resident = instance.resident_base + *layout.tied_base - resident_begin;
     }
   }
+}
+
+void add_gradient_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
+                          ArenaLayout& layout) {
+  std::vector<std::size_t> last;  // by bucket: when its last gradient is complete
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < layout.buckets.size(); ++i) {
+    const Bucket& bucket = layout.buckets[i];
+    layout.completion.push_back(i);
+    layout.tied_bucket.push_back(tied == all[next].parameter);
+    last.push_back(0);
+    for (std::int64_t taken = 0; taken < bucket.elements; taken += all[next++].room) {
+      last[i] = std::max(last[i], all[next].completed);
+    }
+  }
+  std::stable_sort(layout.completion.begin(), layout.completion.end(),
+                   [&](std::size_t a, std::size_t b) { return last[a] < last[b]; });
 }
 
 }  // namespace
@@ -143,49 +240,54 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
   }
   add_instances(graph, context, stage, layout);
   const std::optional<TensorId> tied = tied_owner(graph);
+  std::vector<Placement> all =
+      placements(graph, cut, layout, tied, tied && stage == strategy.pp - 1, alignment);
+  const bool owned = classes_by_owner(strategy);
+  if (owned) assign_owners(graph, strategy, all);
+  layout.entries.resize(layout.instances.size());
   const auto groups = attribute_groups(graph, context.job.optimizer);
-  std::vector<std::int64_t> ends;  // of each segment, padding included
-  const auto add = [&](TensorId id, std::size_t instance, std::int64_t offset, double norm_share) {
-    layout.segments.push_back(
-        segment_of(graph, id, layout.instances[instance].layer, offset, strategy));
-    layout.segments.back().group = attribute_group(groups, graph.at(id), context.job.optimizer);
-    layout.segments.back().norm_weight *= norm_share;
-    layout.producer.push_back(instance);
-    layout.parameter.push_back(id);
-    ends.push_back(offset + padded(layout.segments.back().elements, alignment));
-    if (tied == id) {
-      layout.tied_base = offset;
-      layout.tied_elements = ends.back() - offset;
+  for (const Placement& p : all) {
+    Segment segment = segment_of(graph, p.parameter, layout.instances[p.instance].layer,
+                                 layout.elements, strategy);
+    segment.group = attribute_group(groups, graph.at(p.parameter), context.job.optimizer);
+    segment.norm_weight *= p.norm_share;
+    if (owned) segment.owner = p.owner;
+    layout.segments.push_back(std::move(segment));
+    layout.producer.push_back(p.instance);
+    layout.parameter.push_back(p.parameter);
+    layout.entry.push_back(p.entry);
+    if (tied == p.parameter) {
+      layout.tied_base = layout.elements;
+      layout.tied_elements = p.room;
     }
+    if (p.entry) {
+      auto& entries = layout.entries[p.instance];
+      entries.resize(std::max(entries.size(), *p.entry + 1));
+      entries[*p.entry] = layout.elements;
+      if (*p.entry == 0) layout.instances[p.instance].base = layout.elements;
+    }
+    layout.elements += p.room;
+  }
+  place_bundles(cut, layout);
+  const std::optional<TensorId> shared = strategy.pp > 1 ? tied : std::nullopt;
+  const bool limited = owned || (overlaps_grad_reduce(context) && !shards_parameters(strategy));
+  const auto limit = [&](Bytes bytes, DType type) {
+    if (owned && strategy.collective_fusion == CollectiveFusion::none) return std::int64_t{0};
+    return limited ? bytes.count() / bytes_of(type).count() : layout.elements;
   };
-  for (std::size_t i = layout.instances.size(); i-- > 0;) {
-    Instance& instance = layout.instances[i];
-    instance.base = layout.elements;
-    const CutBlock& block = cut.blocks[instance.block.index()];
-    for (const BundleEntry& entry : block.bundle)
-      add(entry.parameter, i, instance.base + entry.offset, 1);
-    instance.elements = block.bundle_elements;
-    instance.gathered = block.gathered_elements;
-    instance.resident_base = layout.resident_elements;
-    layout.resident_elements += instance.elements - instance.gathered;
-    const std::int64_t resident_begin = instance.base + instance.gathered;
-    const bool owns_tied = layout.tied_base && *layout.tied_base >= instance.base;
-    if (owns_tied && *layout.tied_base >= resident_begin && !layout.tied_instance) {
-      layout.tied_instance = i;
-      layout.tied_resident = instance.resident_base + *layout.tied_base - resident_begin;
-    }
-    layout.elements += instance.elements;
+  std::vector<bool> begins;
+  const bool alone = strategy.pp > 1 || reduces_per_micro_batch(strategy);
+  for (std::size_t i = 0; i < all.size() && !owned; ++i) {
+    begins.push_back(!may_join(graph, layout, strategy, alone ? tied : std::nullopt, i));
   }
-  if (tied && !layout.tied_base && stage == strategy.pp - 1) {
-    // The last stage keeps a copy; the first one counts it in the norm.
-    add(*tied, layout.instances.size() - 1, layout.elements, 0);
-    layout.elements = ends.back();
+  layout.buckets =
+      cut_buckets(all, shared, limit(strategy.grad_bucket_bytes, kGradientType), owned, begins);
+  add_gradient_buckets(all, shared, layout);
+  layout.gathers = layout.buckets;
+  if (owned) {
+    layout.gathers =
+        cut_buckets(all, {}, limit(strategy.param_bucket_bytes, layout.parameter_type), true);
   }
-  const bool limited = overlaps_grad_reduce(context) && !shards_parameters(strategy);
-  const std::int64_t limit =
-      limited ? strategy.grad_bucket_bytes.count() / bytes_of(kGradientType).count()
-              : layout.elements;
-  cut_buckets(graph, layout, ends, strategy, tied, limit);
   return layout;
 }
 

@@ -30,8 +30,13 @@ struct ArenaLayout {
   /// Instance that produces the gradient of each segment (index into instances) and its parameter.
   std::vector<std::size_t> producer;
   std::vector<TensorId> parameter;
+  std::vector<std::optional<std::size_t>> entry;  ///< of the block's bundle; none for a tied copy
   std::vector<Bucket> buckets;
-  std::vector<bool> tied_bucket;  ///< holds the parameter that first and last stage share
+  std::vector<bool> tied_bucket;        ///< holds the parameter that first and last stage share
+  std::vector<std::size_t> completion;  ///< buckets in the order in which backward completes them
+  std::vector<Bucket> gathers;  ///< what parameters travel in; buckets, unless tensors are owned
+  /// By instance and entry of its block's bundle: elements to the tensor.
+  std::vector<std::vector<std::int64_t>> entries;
   /// Elements to the parameter that `tied_parameters` slots bind to, if there is one.
   std::optional<std::int64_t> tied_base;
   std::int64_t tied_elements = 0;  ///< its room
@@ -62,6 +67,10 @@ bool overlaps_param_gather(const PassContext& context);
 /// grad_bucket_bytes is: a rank owns an equal part of each, so that gathers and reductions work on
 /// contiguous ranges. A module there is a parameter with those after it that start as zeros
 /// (biases).
+///
+/// Where whole tensors are owned, those of an owner lie together, the last owner's first, each in
+/// the order above: with prefix ownership that is the same order. Buckets then end where the owner
+/// changes, and gradients and parameters have limits of their own (passes/ownership.h).
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
                            std::int64_t stage, std::int64_t alignment);
 

@@ -37,8 +37,12 @@ struct Crossing {
 class RoutineBuilder {
  public:
   RoutineBuilder(const Graph& graph, const CutBlock* bundle, std::optional<BlockId> block,
-                 Crossing crossing = {})
-      : graph_(graph), bundle_(bundle), block_(block), crossing_(std::move(crossing)) {}
+                 Crossing crossing = {}, bool scattered = false)
+      : graph_(graph),
+        bundle_(bundle),
+        block_(block),
+        crossing_(std::move(crossing)),
+        scattered_(scattered) {}
   /// Of once-per-step ops on one tensor: each operand is a slot of its own.
   static RoutineBuilder of_one_tensor(const Graph& graph) {
     RoutineBuilder builder(graph, nullptr, {});
@@ -102,6 +106,8 @@ class RoutineBuilder {
   struct Home {
     SlotKind kind;
     Bytes offset;
+    std::optional<std::size_t> entry{};  ///< of the bundle, where its tensors are scattered
+    bool operator==(const Home&) const = default;
   };
 
   /// The slot a tensor belongs to by what it is, or nothing for a frame temporary.
@@ -119,7 +125,11 @@ class RoutineBuilder {
       if (graph_.at(parameter).tied_to) {
         return Home{gradient ? SlotKind::tied_gradients : SlotKind::tied_parameters, {}};
       }
-      const Bytes offset = bundle_offset(parameter, tensor.dtype);
+      const std::size_t entry = bundle_entry(parameter);
+      if (scattered_) {
+        return Home{gradient ? SlotKind::gradients : SlotKind::parameters, {}, entry};
+      }
+      const Bytes offset = bundle_->bundle[entry].offset * bytes_of(tensor.dtype);
       const Bytes gathered = bundle_->gathered_elements * bytes_of(tensor.dtype);
       if (gradient) return Home{SlotKind::gradients, offset};
       if (offset < gathered) return Home{SlotKind::parameters, offset};
@@ -168,9 +178,9 @@ class RoutineBuilder {
            tensor.role == TensorRole::master_parameter;
   }
 
-  Bytes bundle_offset(TensorId parameter, DType type) const {
-    for (const BundleEntry& entry : bundle_->bundle) {
-      if (entry.parameter == parameter) return entry.offset * bytes_of(type);
+  std::size_t bundle_entry(TensorId parameter) const {
+    for (std::size_t i = 0; i < bundle_->bundle.size(); ++i) {
+      if (bundle_->bundle[i].parameter == parameter) return i;
     }
     INVARIANT(false, graph_.at(parameter).name + " is not in its block's bundle");
   }
@@ -187,6 +197,9 @@ class RoutineBuilder {
   Bytes slot_bytes(SlotKind kind, TensorId global) const {
     if (kind == SlotKind::scalars) return kScalars * bytes_of(DType::f32);
     if (one_tensor_) return bytes_of(routine_.tensors[local_.at(global).index()]);
+    if (scattered_ && (kind == SlotKind::parameters || kind == SlotKind::gradients)) {
+      return bytes_of(graph_.at(global));
+    }
     const std::int64_t all = bundle_ == nullptr ? 0 : bundle_->bundle_elements;
     const std::int64_t gathered = bundle_ == nullptr ? 0 : bundle_->gathered_elements;
     const Bytes element = bytes_of(graph_.at(global).dtype);
@@ -202,25 +215,27 @@ class RoutineBuilder {
   }
 
   void find_slots() {
-    std::map<SlotKind, Bytes> kinds;  // in order of SlotKind
+    using Key = std::pair<SlotKind, std::optional<std::size_t>>;
+    std::map<Key, Bytes> kinds;  // in order of SlotKind
     std::vector<std::optional<Home>> homes(routine_.tensors.size());
     for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
       const auto found = home(global_[i]);
       if (!found) continue;
-      kinds.emplace(found->kind, slot_bytes(found->kind, global_[i]));
+      kinds.emplace(Key{found->kind, found->entry}, slot_bytes(found->kind, global_[i]));
       auto& shared = homes[storage_[i]];
-      INVARIANT(!shared || (shared->kind == found->kind && shared->offset == found->offset),
+      INVARIANT(!shared || *shared == *found,
                 routine_.tensors[i].name + " would have to be in two places");
       shared = found;
     }
-    for (const auto& [kind, bytes] : kinds) routine_.slots.push_back({kind, bytes});
+    for (const auto& [key, bytes] : kinds) routine_.slots.push_back({key.first, bytes, key.second});
     in_frame_.resize(routine_.tensors.size());
     for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
       const auto& shared = homes[storage_[i]];
       in_frame_[i] = !shared;
       if (!shared) continue;
       routine_.places[i].offset = shared->offset;
-      routine_.places[i].slot = std::size_t(std::distance(kinds.begin(), kinds.find(shared->kind)));
+      const auto slot = kinds.find({shared->kind, shared->entry});
+      routine_.places[i].slot = std::size_t(std::distance(kinds.begin(), slot));
     }
   }
 
@@ -319,6 +334,7 @@ class RoutineBuilder {
   std::optional<BlockId> block_;
   const Crossing crossing_;
   bool one_tensor_ = false;
+  bool scattered_ = false;
   Routine routine_;
   std::map<TensorId, TensorId> local_;
   std::vector<TensorId> global_;      // by local index
@@ -371,7 +387,7 @@ Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& bac
 
 std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
   const std::int64_t per_block = kBlockAlignment.count() / bytes_of(job.precision).count();
-  return per_block * strategy.sharding_degree;
+  return classes_by_owner(strategy) ? per_block : per_block * strategy.sharding_degree;
 }
 
 std::int64_t padded(std::int64_t elements, std::int64_t alignment) {
@@ -382,8 +398,12 @@ BackwardCut backward_cut(const Strategy& strategy) {
   return strategy.schedule == Schedule::zb_h1 ? BackwardCut::split : BackwardCut::whole;
 }
 
+bool scatters_bundles(const Strategy& strategy) {
+  return classes_by_owner(strategy) && strategy.sharding_owner != ShardingOwner::prefix;
+}
+
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut backward_cut,
-                    std::int64_t resident) {
+                    std::int64_t resident, bool scattered) {
   CutGraph cut;
   cut.blocks.resize(graph.blocks.size());
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
@@ -403,7 +423,8 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut back
     const std::string name = graph.blocks[b].name;
     const Crossing crossing = crossing_of(graph, block, backward);
     const auto build = [&](const char* role, Phase phase, const std::vector<Op>& ops) {
-      return RoutineBuilder(graph, &target, block, crossing).build(name + role, phase, ops);
+      return RoutineBuilder(graph, &target, block, crossing, scattered)
+          .build(name + role, phase, ops);
     };
     target.forward = build(".forward", Phase::forward, forward);
     target.backward = build(".backward", Phase::backward, backward.input);

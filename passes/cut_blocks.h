@@ -62,10 +62,16 @@ struct CutGraph {
 /// `alignment`: every parameter starts at, and is padded to, a multiple of this many elements, so
 /// that any run of parameters splits evenly into aligned shards. Parameters of up to `resident`
 /// elements get a slot of their own, resident_parameters: in sharding stage 3 they stay whole.
+/// `scattered`: the parameters of a block do not lie together, so each has a slot of its own, and
+/// its gradient too.
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
-                    BackwardCut backward = BackwardCut::whole, std::int64_t resident = 0);
+                    BackwardCut backward = BackwardCut::whole, std::int64_t resident = 0,
+                    bool scattered = false);
 /// What a strategy's schedule needs.
 BackwardCut backward_cut(const Strategy& strategy);
+/// Whether a strategy scatters them: owned tensors lie in the order of their owners, which is that
+/// of the model only if owners were given out in it.
+bool scatters_bundles(const Strategy& strategy);
 
 /// The routines as text, with each block's bundle.
 std::string print(const CutGraph& cut);

@@ -62,10 +62,7 @@ void observe(const StageObserver& observer, std::string_view stage,
   }
   if (!observer) return;
   observer(stage, [&](std::optional<std::int64_t> rank) {
-    if (rank) {
-      const Coordinates at = programs[0].grid.coordinates(*rank);
-      return print(programs[std::size_t(at[std::size_t(Axis::pp)])]);
-    }
+    if (rank) return print(programs[class_of(programs, programs[0].grid.coordinates(*rank))]);
     std::string text;
     for (const Program& program : programs) text += print(program);
     return text;
@@ -113,12 +110,19 @@ Graph lower_graph(const PassContext& context, const StageObserver& observer) {
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer, Proof proof) {
   const Graph graph = lower_graph(context, observer);
   const std::int64_t alignment = arena_alignment(context.job, context.strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, backward_cut(context.strategy),
-                                  resident_limit(context.strategy));
+  const CutGraph cut =
+      cut_blocks(graph, alignment, backward_cut(context.strategy), resident_limit(context.strategy),
+                 scatters_bundles(context.strategy));
   if (observer) observer("cut_blocks", [&](std::optional<std::int64_t>) { return print(cut); });
   std::vector<Program> programs;
   for (std::int64_t stage = 0; stage < context.strategy.pp; ++stage) {
-    programs.push_back(schedule_stage(graph, cut, context, stage, alignment));
+    if (!classes_by_owner(context.strategy)) {
+      programs.push_back(schedule_stage(graph, cut, context, stage, alignment));
+      continue;
+    }
+    for (std::int64_t owner = 0; owner < context.strategy.sharding_degree; ++owner) {
+      programs.push_back(schedule_stage(graph, cut, context, stage, alignment, owner));
+    }
   }
   observe(observer, "schedule", programs, proof);
   for (Program& program : programs) plan_memory(program);

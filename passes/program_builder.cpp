@@ -77,12 +77,14 @@ std::size_t ProgramBuilder::add_call(RoutineId routine, std::optional<std::int64
   return index;
 }
 
-std::optional<std::size_t> ProgramBuilder::find_port(std::size_t call, SlotKind kind,
-                                                     Bytes offset) const {
+std::optional<std::size_t> ProgramBuilder::find_port(std::size_t call, SlotKind kind, Bytes offset,
+                                                     std::optional<std::size_t> entry) const {
   const Routine& routine = program.at(program.calls[call].routine);
   for (std::size_t i = 0; i < routine.ports.size(); ++i) {
     const Place& place = routine.places[routine.ports[i].tensor.index()];
-    if (place.slot && routine.slots[*place.slot].kind == kind && place.offset == offset) return i;
+    if (!place.slot || place.offset != offset) continue;
+    const Slot& slot = routine.slots[*place.slot];
+    if (slot.kind == kind && slot.entry == entry) return i;
   }
   return std::nullopt;
 }

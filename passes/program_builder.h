@@ -41,8 +41,10 @@ class ProgramBuilder {
                        std::optional<std::int64_t> micro_batch, std::vector<Binding> bindings,
                        std::vector<Wait> waits);
 
-  /// The port of `call` whose tensor lies at `offset` of the slot of this kind, if it has one.
-  std::optional<std::size_t> find_port(std::size_t call, SlotKind kind, Bytes offset) const;
+  /// The port of `call` whose tensor lies at `offset` of the slot of this kind (and entry, where
+  /// each has its own), if it has one.
+  std::optional<std::size_t> find_port(std::size_t call, SlotKind kind, Bytes offset,
+                                       std::optional<std::size_t> entry = {}) const;
   /// The same; it must have one.
   std::size_t port_of(std::size_t call, SlotKind kind, Bytes offset = Bytes(0)) const;
 

@@ -31,7 +31,7 @@ struct Use {
 class StageScheduler {
  public:
   StageScheduler(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                 std::int64_t stage, std::int64_t alignment)
+                 std::int64_t stage, std::int64_t alignment, std::optional<std::int64_t> owner)
       : graph_(graph),
         cut_(cut),
         context_(context),
@@ -45,8 +45,10 @@ class StageScheduler {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
     program_.stage = stage;
+    program_.owner = owner;
+    if (owner) program_.name += fmt::format(".owner{}", *owner);
     program_.sharding_degree =
-        context.strategy.sharding_stage > 0 ? context.strategy.sharding_degree : 1;
+        context.strategy.sharding_stage > 0 && !owner ? context.strategy.sharding_degree : 1;
     program_.micro_batch = context.strategy.micro_batch;
     program_.micro_batches = micro_batches(context.job, context.strategy);
     program_.segments = layout_.segments;
@@ -72,14 +74,18 @@ class StageScheduler {
  private:
   /// What this rank updates. Tensor by tensor nothing reaches into the padding behind the last.
   std::int64_t state_elements() const {
-    if (context_.strategy.flatten != Flatten::none || layout_.segments.empty())
-      return owned_elements(program_);
-    return layout_.segments.back().offset + layout_.segments.back().elements;
+    const std::int64_t owned = owned_elements(program_);
+    if (context_.strategy.flatten != Flatten::none || owned == 0) return owned;
+    const auto is_own = [&](const auto& one) { return one.owner == program_.owner; };
+    const auto bucket = std::find_if(layout_.buckets.rbegin(), layout_.buckets.rend(), is_own);
+    const auto segment = std::find_if(layout_.segments.rbegin(), layout_.segments.rend(), is_own);
+    return owned - (bucket->begin + bucket->elements - segment->offset - segment->elements);
   }
 
   void add_persistent_buffers() {
     const Bytes element = bytes_of(kGradientType);
     const std::int64_t owned = state_elements();
+    const bool owns = owned > 0;
     const Bytes state = owned * element, parameter = bytes_of(layout_.parameter_type);
     arenas_.parameters = build_.add_persistent(
         "parameters", TensorRole::parameter,
@@ -88,16 +94,18 @@ class StageScheduler {
       arenas_.resident = build_.add_persistent("resident_parameters", TensorRole::parameter,
                                                layout_.resident_elements * parameter);
     }
-    if (layout_.parameter_type != kGradientType) {
+    if (layout_.parameter_type != kGradientType && owns) {
       arenas_.masters =
           build_.add_persistent("master_parameters", TensorRole::master_parameter, state);
     }
     arenas_.gradients = build_.add_persistent(
         "gradients", TensorRole::gradient,
         shards_gradients(context_.strategy) ? state : layout_.elements * element);
-    arenas_.first_moment =
-        build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
-    if (context_.job.optimizer.kind != OptimizerKind::sgd) {
+    if (owns) {
+      arenas_.first_moment =
+          build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
+    }
+    if (owns && context_.job.optimizer.kind != OptimizerKind::sgd) {
       arenas_.second_moment =
           build_.add_persistent("second_moment", TensorRole::optimizer_state, state);
     }
@@ -166,9 +174,11 @@ class StageScheduler {
   }
 
   /// Memory of a slot that lives longer than a micro-batch's forward and backward.
-  Binding bind_slot(SlotKind kind, const Use& use) const {
-    const Instance& instance = layout_.instances[use.instance];
+  Binding bind_slot(const Slot& slot, const Use& use) const {
+    const std::int64_t base = slot.entry ? layout_.entries[use.instance][*slot.entry]
+                                         : layout_.instances[use.instance].base;
     const Bytes parameter = bytes_of(layout_.parameter_type), gradient = bytes_of(kGradientType);
+    const SlotKind kind = slot.kind;
     const bool of_parameters = kind == SlotKind::parameters || kind == SlotKind::tied_parameters ||
                                kind == SlotKind::resident_parameters;
     if (of_parameters && gathers_.active()) return gathers_.binding(kind, use.instance);
@@ -178,9 +188,9 @@ class StageScheduler {
     }
     switch (kind) {
       case SlotKind::parameters:
-        return {arenas_.parameters, instance.base * parameter, {}};
+        return {arenas_.parameters, base * parameter, {}};
       case SlotKind::gradients:
-        return {arenas_.gradients, instance.base * gradient, {}};
+        return {arenas_.gradients, base * gradient, {}};
       case SlotKind::tied_parameters:
         return {arenas_.parameters, *layout_.tied_base * parameter, {}};
       case SlotKind::tied_gradients:
@@ -188,7 +198,7 @@ class StageScheduler {
       case SlotKind::scalars:
         return {arenas_.scalars, {}, {}};
       default:
-        INVARIANT(false, "slot " + std::string(to_text(kind)) + " is bound by the schedule");
+        INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is bound by the schedule");
     }
   }
 
@@ -352,7 +362,7 @@ class StageScheduler {
     std::vector<BufferId> used;
     for (const Slot& slot : use.routine.slots) {
       if (!crosses_calls(slot.kind)) {
-        bindings.push_back(bind_slot(slot.kind, use));
+        bindings.push_back(bind_slot(slot, use));
         continue;
       }
       const auto [found, fresh] = kept.try_emplace(slot.kind);
@@ -463,8 +473,9 @@ class StageScheduler {
 }  // namespace
 
 Program schedule_stage(const Graph& graph, const CutGraph& cut, const PassContext& context,
-                       std::int64_t stage, std::int64_t alignment) {
-  return StageScheduler(graph, cut, context, stage, alignment).run();
+                       std::int64_t stage, std::int64_t alignment,
+                       std::optional<std::int64_t> owner) {
+  return StageScheduler(graph, cut, context, stage, alignment, owner).run();
 }
 
 }  // namespace plimsoll

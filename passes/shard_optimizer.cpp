@@ -95,32 +95,38 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
   const std::int64_t degree = context.strategy.sharding_degree;
   graph.grid.degree[std::size_t(Axis::sharding)] = degree;
   const auto gradients = gradient_arena(graph);
-  INVARIANT(gradients, "shards have gradients to scatter");
+  const auto parameters = parameter_arena(graph);
+  INVARIANT(gradients && parameters, "shards have gradients to scatter");
   const auto part_of = [&](std::int64_t elements) { return (elements + degree - 1) / degree; };
   const bool parts = context.strategy.sharding_stage >= 2;  // what persists of the gradients
-  // Each rank sums the squares of its own part only, and cuts go through tensors.
+  // Equal parts of the elements, which cut through tensors, or, bucket by bucket, whole tensors.
+  const bool whole = classes_by_owner(context.strategy);
+  // Each rank sums the squares of its own part only.
   reduce_norms_over(graph, Axis::sharding);
-  reduce_tensor_norms_over(graph, Axis::sharding);
-  std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards =
-      parts ? 1 : degree;
-  Op scatter = arena_collective(OpKind::reduce_scatter, *gradients, Axis::sharding);
+  if (!whole) {
+    reduce_tensor_norms_over(graph, Axis::sharding);
+    std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards =
+        parts ? 1 : degree;
+  }
+  Op scatter =
+      arena_collective(whole ? OpKind::reduce : OpKind::reduce_scatter, *gradients, Axis::sharding);
   if (parts) {
     const std::int64_t part = part_of(graph.at(*gradients).shape[0]);
     graph.at(*gradients).shape[0] = part;
     scatter = reduced_in_every_micro_batch(graph, OpKind::reduce_scatter, *gradients,
                                            Axis::sharding, part * degree);
   }
-  // Scatter before the outer all-reduce, so that only a part travels there.
+  // Before the outer all-reduce, so that only what a rank updates travels there.
   insert_at(graph, after_zeroing(graph), std::move(scatter));
   for (Tensor& owned : graph.tensors) {
-    if (owned.role != TensorRole::optimizer_state) continue;
+    if (!owned.arena || owned.role != TensorRole::optimizer_state) continue;
     owned.shape[0] = part_of(owned.shape[0]);
   }
-  const TensorId parameters = graph.ops.back().outputs[0];  // of the update, which comes last
   if (context.strategy.sharding_stage == 3) {
-    gather_where_used(graph, parameters, degree);
-  } else {
-    graph.ops.push_back(arena_collective(OpKind::all_gather, parameters, Axis::sharding));
+    gather_where_used(graph, *parameters, degree);
+  } else {  // after the update, which comes last
+    graph.ops.push_back(arena_collective(whole ? OpKind::broadcast : OpKind::all_gather,
+                                         *parameters, Axis::sharding));
   }
   return true;
 }

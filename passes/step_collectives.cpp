@@ -16,20 +16,48 @@ const Op* StepCollectives::arena_collective(OpKind kind) const {
 }
 
 const Op* StepCollectives::first_reduction() const {
-  const Op* scatter = arena_collective(OpKind::reduce_scatter);
-  return scatter != nullptr ? scatter : arena_collective(OpKind::all_reduce);
+  for (OpKind kind : {OpKind::reduce_scatter, OpKind::reduce, OpKind::all_reduce}) {
+    if (const Op* op = arena_collective(kind); op != nullptr) return op;
+  }
+  return nullptr;
+}
+
+/// What completes the parameters after the update.
+const Op* StepCollectives::parameter_collective() const {
+  const Op* gather = arena_collective(OpKind::all_gather);
+  return gather != nullptr ? gather : arena_collective(OpKind::broadcast);
 }
 
 std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, BufferId arena,
                                          DType type, bool own_part, std::vector<Wait> waits) {
   const std::int64_t parts = own_part ? build_.program.sharding_degree : 1;
   const Bytes bytes = bucket.elements / parts * bytes_of(type);
-  const Group& group = std::get<CollectiveParams>(op.params).group;
-  const RoutineId routine = build_.payload_routine(
-      fmt::format("{}.{}", to_text(op.kind), to_text(group)), op.kind, Phase::optimizer, op.stream,
-      build_.buffer(arena).role, type, bytes, op.params);
+  CollectiveParams params = std::get<CollectiveParams>(op.params);
+  std::string name = fmt::format("{}.{}", to_text(op.kind), to_text(params.group));
+  if (op.kind == OpKind::reduce || op.kind == OpKind::broadcast) {
+    // The group is the sharding axis: a rank's index in it is its coordinate there.
+    params.root = *bucket.owner;
+    name += fmt::format(".root{}", params.root);
+  }
+  const RoutineId routine = build_.payload_routine(name, op.kind, Phase::optimizer, op.stream,
+                                                   build_.buffer(arena).role, type, bytes, params);
   const Binding binding{arena, bucket.begin * bytes_of(type), own_part ? bytes : Bytes(0)};
+  if (is_coalesced(op, bucket)) {
+    const RoutineId copy = build_.payload_routine(
+        fmt::format("coalesce.{}", to_text(build_.buffer(arena).role)), OpKind::coalesce,
+        Phase::optimizer, Stream::compute, build_.buffer(arena).role, type, bytes, FlatParams{});
+    waits = {{build_.add_call(copy, {}, {}, {binding}, std::move(waits)), {}}};
+  }
   return build_.add_call(routine, {}, {}, {binding}, std::move(waits));
+}
+
+/// Owned tensors are copied together before they travel, unless one travels alone. Their members
+/// point into the fused buffer once that exists, so the copy is onto itself.
+bool StepCollectives::is_coalesced(const Op& op, const Bucket& bucket) const {
+  const bool rooted = op.kind == OpKind::reduce || op.kind == OpKind::broadcast;
+  const auto [first, end] = segments_in(bucket);
+  return context_.strategy.collective_fusion == CollectiveFusion::coalesced && rooted &&
+         end - first > 1;
 }
 
 // ---- parameters ----
@@ -38,35 +66,54 @@ std::size_t StepCollectives::gather(const Op& op, const Bucket& bucket, std::siz
   return bucket_call(op, bucket, arenas_.parameters, layout_.parameter_type, false, {{after, {}}});
 }
 
-void StepCollectives::begin_step(std::size_t begin) {
-  const Op* op = arena_collective(OpKind::all_gather);
-  if (op == nullptr || !overlaps_param_gather(context_)) return;
-  gathers_.resize(layout_.buckets.size());
-  // The arenas are in reverse chain order.
-  for (std::size_t i = gathers_.size(); i-- > 0;) {
-    gathers_[i] = gather(*op, layout_.buckets[i], begin);
+/// In the order in which forward reads what they bring; the arenas are in reverse chain order.
+std::vector<std::size_t> StepCollectives::gather_order() const {
+  const std::vector<Bucket>& gathers = layout_.gathers;
+  std::vector<std::size_t> order, first_read(gathers.size(), layout_.instances.size());
+  for (std::size_t i = gathers.size(); i-- > 0;) {
+    order.push_back(i);
+    const auto [begin, end] = segments_in(gathers[i]);
+    for (std::size_t s = begin; s < end; ++s) {
+      first_read[i] = std::min(first_read[i], layout_.producer[s]);
+    }
   }
+  if (!build_.program.owner) return order;
+  // Buckets of different owners overlap in what they bring.
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return first_read[a] < first_read[b]; });
+  return order;
 }
 
-std::size_t StepCollectives::bucket_of(std::int64_t element) const {
+void StepCollectives::begin_step(std::size_t begin) {
+  const Op* op = parameter_collective();
+  if (op == nullptr || !overlaps_param_gather(context_)) return;
+  gathers_.resize(layout_.gathers.size());
+  for (const std::size_t i : gather_order()) gathers_[i] = gather(*op, layout_.gathers[i], begin);
+}
+
+std::size_t StepCollectives::gather_of(std::int64_t element) const {
   const auto after =
-      std::upper_bound(layout_.buckets.begin(), layout_.buckets.end(), element,
+      std::upper_bound(layout_.gathers.begin(), layout_.gathers.end(), element,
                        [](std::int64_t at, const Bucket& bucket) { return at < bucket.begin; });
-  return std::size_t(after - layout_.buckets.begin()) - 1;
+  return std::size_t(after - layout_.gathers.begin()) - 1;
 }
 
 std::vector<Wait> StepCollectives::parameter_waits(std::size_t instance, bool reads_tied) const {
-  if (gathers_.empty()) return {};
-  // Gathers are one stream in order of descending buckets: the lowest bucket comes last.
-  std::size_t last = bucket_of(layout_.instances[instance].base);
-  if (reads_tied) last = std::min(last, bucket_of(*layout_.tied_base));
-  return {{gathers_[last], {}}};
+  if (gathers_.empty() || layout_.entries[instance].empty()) return {};
+  // Gathers are one stream in order of their calls.
+  std::size_t last = 0;
+  const auto reads = [&](std::int64_t element) {
+    last = std::max(last, gathers_[gather_of(element)]);
+  };
+  for (const std::int64_t offset : layout_.entries[instance]) reads(offset);
+  if (reads_tied) reads(*layout_.tied_base);
+  return {{last, {}}};
 }
 
 void StepCollectives::end_step(std::size_t update) {
-  const Op* op = arena_collective(OpKind::all_gather);
+  const Op* op = parameter_collective();
   if (op == nullptr || overlaps_param_gather(context_)) return;
-  for (const Bucket& bucket : layout_.buckets) gather(*op, bucket, update);
+  for (const Bucket& bucket : layout_.gathers) gather(*op, bucket, update);
 }
 
 // ---- gradients ----
@@ -98,10 +145,10 @@ void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind, std
   if (overlaps_grad_reduce(context_)) sum_partial(instance);
   const Op* op = first_reduction();
   if (op == nullptr || !overlaps_grad_reduce(context_)) return;
-  while (next_bucket_ < layout_.buckets.size() && !layout_.tied_bucket[next_bucket_] &&
-         complete(layout_.buckets[next_bucket_])) {
-    reduce_bucket(*op, next_bucket_, gradient_waits(layout_.buckets[next_bucket_]));
-    ++next_bucket_;
+  for (; next_bucket_ < layout_.completion.size(); ++next_bucket_) {
+    const std::size_t i = layout_.completion[next_bucket_];
+    if (layout_.tied_bucket[i] || !complete(layout_.buckets[i])) return;
+    reduce_bucket(*op, i, gradient_waits(layout_.buckets[i]));
   }
 }
 
@@ -160,10 +207,13 @@ Wait StepCollectives::gradient_wait(std::size_t segment) const {
   const Instance& instance = layout_.instances[layout_.producer[segment]];
   const BlockId home = graph_.at(instance.block).variant_of.value_or(instance.block);
   const bool tied = graph_.at(layout_.parameter[segment]).block != home;
+  // Where tensors are scattered, each has a port on a slot of its own.
+  const std::optional<std::size_t> entry = layout_.entry[segment];
   const std::int64_t offset = tied ? 0 : layout_.segments[segment].offset - instance.base;
   for (const auto& [kind, call] : gradient_calls_.at(layout_.producer[segment])) {
     const SlotKind slot = tied ? SlotKind::tied_gradients : SlotKind::gradients;
-    const auto port = build_.find_port(call, slot, offset * bytes_of(kGradientType));
+    auto port = build_.find_port(call, slot, offset * bytes_of(kGradientType));
+    if (!port && !tied) port = build_.find_port(call, slot, Bytes(), entry);
     if (port) return {call, port};
   }
   INVARIANT(false, "nobody writes the gradient of " + layout_.segments[segment].parameter);
@@ -180,15 +230,16 @@ std::vector<std::size_t> StepCollectives::finish_gradients(std::size_t last_comp
     for (std::size_t i = layout_.instances.size(); i-- > 0;) sum_partial(i);
   }
   if (const Op* op = first_reduction(); op != nullptr) {
-    for (; next_bucket_ < layout_.buckets.size(); ++next_bucket_) {
-      if (layout_.tied_bucket[next_bucket_]) continue;
+    for (; next_bucket_ < layout_.completion.size(); ++next_bucket_) {
+      const std::size_t i = layout_.completion[next_bucket_];
+      if (layout_.tied_bucket[i]) continue;
       std::vector<Wait> waits = {{last_compute, {}}};
-      const auto [first, end] = segments_in(layout_.buckets[next_bucket_]);
+      const auto [first, end] = segments_in(layout_.buckets[i]);
       for (const auto& [segment, sum] : partial_sums_) {
         const Wait wait{sum, {}};
         if (segment >= first && segment < end && waits.back() != wait) waits.push_back(wait);
       }
-      reduce_bucket(*op, next_bucket_, std::move(waits));
+      reduce_bucket(*op, i, std::move(waits));
     }
   }
   reduce_tied();
@@ -221,14 +272,19 @@ void StepCollectives::reduce_tied() {
   }
 }
 
-/// With replicas beside shards, each rank's part is summed over dp after it was scattered.
+/// With replicas beside shards, what each rank owns is summed over dp after it was scattered, or
+/// reduced to it.
 void StepCollectives::reduce_sharded_over_replicas() {
-  if (arena_collective(OpKind::reduce_scatter) == nullptr) return;
+  const Op* first = first_reduction();
+  if (first == nullptr || first->kind == OpKind::all_reduce) return;
   const Op* op = arena_collective(OpKind::all_reduce);
   if (op == nullptr) return;
-  for (const auto& [bucket, scatter] : bucket_reduction_) {
-    reductions_.push_back(bucket_call(*op, layout_.buckets[bucket], arenas_.gradients,
-                                      kGradientType, true, {{scatter, {}}}));
+  const bool parts = first->kind == OpKind::reduce_scatter;
+  for (const auto& [index, reduction] : bucket_reduction_) {
+    const Bucket& bucket = layout_.buckets[index];
+    if (!parts && bucket.owner != build_.program.owner) continue;
+    reductions_.push_back(
+        bucket_call(*op, bucket, arenas_.gradients, kGradientType, parts, {{reduction, {}}}));
   }
 }
 

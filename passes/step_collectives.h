@@ -51,8 +51,11 @@ class StepCollectives {
  private:
   const Op* arena_collective(OpKind kind) const;
   const Op* first_reduction() const;
+  const Op* parameter_collective() const;
+  std::vector<std::size_t> gather_order() const;
   std::size_t bucket_call(const Op& op, const Bucket& bucket, BufferId arena, DType type,
                           bool own_part, std::vector<Wait> waits);
+  bool is_coalesced(const Op& op, const Bucket& bucket) const;
   std::size_t gather(const Op& op, const Bucket& bucket, std::size_t after);
   std::pair<std::size_t, std::size_t> segments_in(const Bucket& bucket) const;
   bool complete(const Bucket& bucket) const;
@@ -63,7 +66,7 @@ class StepCollectives {
   void reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits);
   void reduce_tied();
   void reduce_sharded_over_replicas();
-  std::size_t bucket_of(std::int64_t element) const;
+  std::size_t gather_of(std::int64_t element) const;
 
   const Graph& graph_;
   const PassContext& context_;
@@ -75,8 +78,8 @@ class StepCollectives {
   std::set<std::size_t> complete_;                       // instances
   std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
   std::map<std::size_t, std::size_t> partial_sums_;      // call, by segment
-  std::vector<std::size_t> gathers_;                     // that overlap, by bucket
-  std::size_t next_bucket_ = 0;
+  std::vector<std::size_t> gathers_;                     // that overlap, by ArenaLayout::gathers
+  std::size_t next_bucket_ = 0;                          // in ArenaLayout::completion
   std::vector<std::size_t> reductions_;
 };
 

@@ -238,6 +238,30 @@ Verdict sharding_is_legal(const Strategy& strategy) {
   return gathers_are_legal(strategy);
 }
 
+/// Whole tensors are owned where there is something to share out; only then is there a choice of
+/// what travels together.
+Verdict ownership_is_legal(const Job& job, const Strategy& strategy) {
+  if (strategy.param_bucket_bytes < kLeastBucket) {
+    return Verdict::no(fmt::format("param_bucket_bytes is {}; it must be at least {}",
+                                   strategy.param_bucket_bytes.count(), kLeastBucket.count()));
+  }
+  const bool owned = strategy.sharding_owner != ShardingOwner::elements;
+  if (owned && strategy.sharding_stage != 1) {
+    return Verdict::no("sharding_owner other than elements goes with sharding_stage 1");
+  }
+  if (strategy.collective_fusion == CollectiveFusion::coalesced && job.precision != DType::f32) {
+    return Verdict::no("collective_fusion coalesced needs fp32: other types have no kernel for it");
+  }
+  const Strategy usual;
+  if (!owned && strategy.collective_fusion != usual.collective_fusion) {
+    return Verdict::no("collective_fusion is for tensors that are owned whole (sharding_owner)");
+  }
+  if (!owned && strategy.param_bucket_bytes != usual.param_bucket_bytes) {
+    return Verdict::no("param_bucket_bytes is for tensors that are owned whole (sharding_owner)");
+  }
+  return Verdict::yes();
+}
+
 Verdict buffers_are_legal(const Strategy& strategy) {
   if (strategy.send_slots < 1) {
     return Verdict::no(fmt::format("send_slots is {}; it must be at least 1", strategy.send_slots));
@@ -257,9 +281,6 @@ Verdict is_lowered(const Strategy& strategy) {
     return Verdict::no(fmt::format("{}: only the default is supported so far", key));
   };
   const Verdict verdicts[] = {
-      same(&Strategy::sharding_owner, "sharding_owner"),
-      same(&Strategy::collective_fusion, "collective_fusion"),
-      same(&Strategy::param_bucket_bytes, "param_bucket_bytes"),
       same(&Strategy::segment_broadcast_bytes, "segment_broadcast_bytes"),
   };
   for (const Verdict& verdict : verdicts) {
@@ -277,6 +298,14 @@ Grid grid_of(const Strategy& strategy) {
   grid.degree[static_cast<std::size_t>(Axis::dp)] = strategy.dp;
   grid.degree[static_cast<std::size_t>(Axis::pp)] = strategy.pp;
   return grid;
+}
+
+bool classes_by_owner(const Strategy& strategy) {
+  return strategy.sharding_stage > 0 && strategy.sharding_owner != ShardingOwner::elements;
+}
+
+std::int64_t rank_classes(const Strategy& strategy) {
+  return strategy.pp * (classes_by_owner(strategy) ? strategy.sharding_degree : 1);
 }
 
 std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
@@ -320,6 +349,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
+  if (Verdict verdict = ownership_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = is_lowered(strategy); !verdict) return verdict;

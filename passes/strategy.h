@@ -109,6 +109,10 @@ struct Strategy {
 std::string_view to_text(Recompute recompute);
 
 Grid grid_of(const Strategy& strategy);
+/// Ranks of one stage run different Programs: whole tensors are owned.
+bool classes_by_owner(const Strategy& strategy);
+/// Different Programs of a job, in the order of class_of (graph/program.h).
+std::int64_t rank_classes(const Strategy& strategy);
 /// micro-batches per step; legal strategies divide exactly.
 std::int64_t micro_batches(const Job& job, const Strategy& strategy);
 /// Layers of each part of the model, from its front: one part per chunk of each stage, pp x

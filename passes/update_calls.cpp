@@ -1,6 +1,7 @@
 #include "passes/update_calls.h"
 
 #include <algorithm>
+#include <map>
 #include <type_traits>
 #include <variant>
 
@@ -17,8 +18,73 @@ bool has_slot(const Routine& routine, SlotKind kind) {
 
 const Bytes kState = bytes_of(kGradientType);
 
-/// Where the state of a segment starts in the arenas of state.
-std::int64_t state_offset(const Program&, const Segment& segment) { return segment.offset; }
+/// Where the state of a segment starts in the arenas of state, which hold what the rank owns.
+std::int64_t state_offset(const Program& program, const Segment& segment) {
+  std::int64_t before = 0;
+  for (const Bucket& bucket : program.buckets) {
+    if (bucket.owner != program.owner) continue;
+    if (segment.offset < bucket.begin + bucket.elements) {
+      return before + segment.offset - bucket.begin;
+    }
+    before += bucket.elements;
+  }
+  INVARIANT(false, segment.parameter + " is updated by another rank");
+}
+
+/// Whether an op reads or writes what only owners of tensors have.
+bool uses_state(const Routine& routine, const Op& op) {
+  const auto is_state = [&](TensorId id) {
+    const auto& slot = routine.places[id.index()].slot;
+    if (!slot) return false;
+    const SlotKind kind = routine.slots[*slot].kind;
+    return kind == SlotKind::first_moment_arena || kind == SlotKind::second_moment_arena ||
+           kind == SlotKind::master_parameter_arena || kind == SlotKind::tensor_norms;
+  };
+  return std::any_of(op.inputs.begin(), op.inputs.end(), is_state) ||
+         std::any_of(op.outputs.begin(), op.outputs.end(), is_state);
+}
+
+/// The update of a rank that owns nothing: its share of the norm is 0, and there is nothing to
+/// update.
+Routine without_update(const Routine& routine) {
+  Routine rest;
+  rest.name = routine.name;
+  rest.phase = routine.phase;
+  std::map<TensorId, TensorId> ids;
+  std::map<std::size_t, std::size_t> slots;
+  const auto keep = [&](TensorId& id) {
+    const auto [found, fresh] = ids.try_emplace(id, TensorId(rest.tensors.size()));
+    if (fresh) {
+      Place place = routine.places[id.index()];
+      if (place.slot) {
+        const auto [slot, added] = slots.try_emplace(*place.slot, rest.slots.size());
+        if (added) rest.slots.push_back(routine.slots[*place.slot]);
+        place.slot = slot->second;
+      }
+      rest.tensors.push_back(routine.tensors[id.index()]);
+      rest.places.push_back(place);
+    }
+    id = found->second;
+  };
+  std::map<std::uint32_t, std::uint32_t> kept;
+  for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
+    Op op = routine.ops[i];
+    if (uses_state(routine, op)) continue;
+    if (op.kind == OpKind::squared_norm) {
+      op.kind = OpKind::fill;
+      op.inputs.clear();
+      op.params = FillParams{0};
+    }
+    for (auto* operands : {&op.inputs, &op.outputs}) {
+      for (TensorId& id : *operands) keep(id);
+    }
+    for (std::uint32_t& wait : op.waits) wait = kept.at(wait);
+    kept[i] = std::uint32_t(rest.ops.size());
+    rest.ops.push_back(std::move(op));
+  }
+  rest.frame_bytes = routine.frame_bytes;
+  return rest;
+}
 
 }  // namespace
 
@@ -40,6 +106,8 @@ std::size_t UpdateCalls::update(const std::vector<std::size_t>& reductions) {
 
 /// A routine on arenas: they get this stage's sizes.
 std::size_t UpdateCalls::arena_call(Routine routine) {
+  if (owned_elements(build_.program) == 0) routine = without_update(routine);
+  if (routine.ops.empty()) return build_.next_call() - 1;
   std::vector<Binding> bindings;
   for (Slot& slot : routine.slots) {
     bindings.push_back(arena_binding(slot.kind));
@@ -162,7 +230,7 @@ std::int64_t UpdateCalls::counted_segments() const {
   });
 }
 
-/// What an op of one attribute group works on, for its cost.
+/// What an op of one attribute group, or on owned tensors, works on, for its cost.
 void UpdateCalls::set_elements(Op& op) const {
   std::visit(
       [&](auto& params) {
@@ -170,10 +238,10 @@ void UpdateCalls::set_elements(Op& op) const {
                         params.group;
                         params.elements;
                       }) {
-          if (!params.group) return;
+          if (!params.group && !build_.program.owner) return;
           for (const Segment& segment : layout_.segments) {
-            if (segment.group == *params.group && updates(segment))
-              params.elements += segment.elements;
+            const bool in_group = !params.group || segment.group == *params.group;
+            if (in_group && updates(segment)) params.elements += segment.elements;
           }
         }
       },

@@ -34,7 +34,7 @@ double recomputed_flops(const CheckContext& context) {
         if (op.phase == Phase::recompute) per_rank += flops(op, routine.tensors).value();
       }
     }
-    total += per_rank * static_cast<double>(program.grid.world_size() / program.grid[Axis::pp]);
+    total += per_rank * static_cast<double>(ranks_per_class(context.programs));
   }
   return total;
 }

@@ -54,12 +54,13 @@ Finding framework_on_device(const CheckContext& context) {
 Finding stage_count(const CheckContext& context) {
   const Plan& plan = context.plan;
   const auto& stages = plan.prediction.stages;
-  if (std::int64_t(stages.size()) != plan.strategy.pp) {
-    return fmt::format("{} stages are predicted, pp is {}", stages.size(), plan.strategy.pp);
+  if (std::int64_t(stages.size()) != rank_classes(plan.strategy)) {
+    return fmt::format("{} stages are predicted, the strategy has {} classes of ranks",
+                       stages.size(), rank_classes(plan.strategy));
   }
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    if (stages[i].stage != std::int64_t(i)) {
-      return fmt::format("stage {} stands at place {}", stages[i].stage, i);
+    if (!is_class(stages[i], plan.strategy, i)) {
+      return fmt::format("{} stands at place {}", name_of(stages[i]), i);
     }
   }
   if (plan.program_digests.size() != stages.size()) {
@@ -73,8 +74,8 @@ Finding program_digests(const CheckContext& context) {
   for (std::size_t i = 0; i < std::min(stated.size(), context.programs.size()); ++i) {
     const std::string rebuilt = digest(print(context.programs[i]));
     if (rebuilt != stated[i]) {
-      return fmt::format("stage {}: the rebuilt program has digest {}, the plan states {}", i,
-                         rebuilt, stated[i]);
+      return fmt::format("{}: the rebuilt program has digest {}, the plan states {}",
+                         class_name(context.programs[i]), rebuilt, stated[i]);
     }
   }
   return std::nullopt;
@@ -84,8 +85,9 @@ Finding peak_bytes(const CheckContext& context) {
   for (std::size_t i = 0; i < common_stages(context); ++i) {
     const Bytes stated = context.plan.prediction.stages[i].peak;
     if (stated != context.memory[i].peak) {
-      return fmt::format("stage {}: peak of {} bytes stated, its program peaks at {}", i,
-                         stated.count(), context.memory[i].peak.count());
+      return fmt::format("{}: peak of {} bytes stated, its program peaks at {}",
+                         class_name(context.programs[i]), stated.count(),
+                         context.memory[i].peak.count());
     }
   }
   return std::nullopt;
@@ -97,8 +99,9 @@ Finding peak_by_class(const CheckContext& context) {
     const BytesByRole& rebuilt = context.memory[i].by_role;
     for (std::size_t role = 0; role < kTensorRoles; ++role) {
       if (stated[role] == rebuilt[role]) continue;
-      return fmt::format("stage {}: {} bytes of class {} stated at the peak, its program has {}", i,
-                         stated[role].count(), to_text(TensorRole(role)), rebuilt[role].count());
+      return fmt::format("{}: {} bytes of class {} stated at the peak, its program has {}",
+                         class_name(context.programs[i]), stated[role].count(),
+                         to_text(TensorRole(role)), rebuilt[role].count());
     }
   }
   return std::nullopt;
@@ -108,7 +111,7 @@ Finding classes_sum(const CheckContext& context) {
   for (const StagePrediction& stage : context.plan.prediction.stages) {
     const Bytes sum = std::accumulate(stage.by_role.begin(), stage.by_role.end(), Bytes());
     if (sum != stage.peak) {
-      return fmt::format("stage {}: the classes sum to {} bytes, the peak is {}", stage.stage,
+      return fmt::format("{}: the classes sum to {} bytes, the peak is {}", name_of(stage),
                          sum.count(), stage.peak.count());
     }
   }
@@ -119,8 +122,9 @@ Finding arena_bytes(const CheckContext& context) {
   for (std::size_t i = 0; i < common_stages(context); ++i) {
     const StagePrediction& stage = context.plan.prediction.stages[i];
     if (stage.arena != context.programs[i].arena_bytes) {
-      return fmt::format("stage {}: arena of {} bytes stated, its program lays out {}", i,
-                         stage.arena.count(), context.programs[i].arena_bytes.count());
+      return fmt::format("{}: arena of {} bytes stated, its program lays out {}",
+                         class_name(context.programs[i]), stage.arena.count(),
+                         context.programs[i].arena_bytes.count());
     }
   }
   return std::nullopt;
@@ -129,7 +133,7 @@ Finding arena_bytes(const CheckContext& context) {
 Finding arena_holds_peak(const CheckContext& context) {
   for (const StagePrediction& stage : context.plan.prediction.stages) {
     if (stage.arena < stage.peak) {
-      return fmt::format("stage {}: an arena of {} bytes cannot hold a peak of {}", stage.stage,
+      return fmt::format("{}: an arena of {} bytes cannot hold a peak of {}", name_of(stage),
                          stage.arena.count(), stage.peak.count());
     }
   }
@@ -143,9 +147,9 @@ Finding fits_capacity(const CheckContext& context) {
   for (const StagePrediction& stage : plan.prediction.stages) {
     if (stage.capacity - outside < stage.arena) {
       return fmt::format(
-          "stage {}: an arena of {} bytes and {} of context and communicators do not "
+          "{}: an arena of {} bytes and {} of context and communicators do not "
           "fit the device's {}",
-          stage.stage, stage.arena.count(), outside.count(), stage.capacity.count());
+          name_of(stage), stage.arena.count(), outside.count(), stage.capacity.count());
     }
   }
   return std::nullopt;
@@ -171,7 +175,7 @@ constexpr CheckRule kRules[] = {
     {{"framework-known", "The framework is the preset of its name."}, framework_known},
     {{"framework-on-device", "The bundled runtime is planned for CPU cores only."},
      framework_on_device},
-    {{"stage-count", "One prediction and one program for every pipeline stage, in order."},
+    {{"stage-count", "One prediction and one program for every class of ranks, in order."},
      stage_count},
     {{"program-digests", "The passes rebuild the very programs the plan was predicted for."},
      program_digests},

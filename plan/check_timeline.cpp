@@ -19,11 +19,11 @@ std::string name_of(const Interval& interval) {
                      interval.begin.count());
 }
 
-/// The pipeline stage of a rank; absent for ranks the plan does not have.
-std::optional<std::size_t> stage_of(const Plan& plan, std::int64_t rank) {
+/// The class of a rank; absent for ranks the plan does not have.
+std::optional<std::size_t> class_of_rank(const Plan& plan, std::int64_t rank) {
   const Grid grid = grid_of(plan.strategy);
   if (rank < 0 || rank >= grid.world_size()) return std::nullopt;
-  return std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)]);
+  return class_of(grid, classes_by_owner(plan.strategy), grid.coordinates(rank));
 }
 
 Finding timeline_ranks(const CheckContext& context) {
@@ -32,13 +32,14 @@ Finding timeline_ranks(const CheckContext& context) {
   std::set<std::int64_t> known;
   std::set<std::size_t> stages;
   for (const RankMemory& memory : plan.timeline.memory) {
-    const auto stage = stage_of(plan, memory.rank);
+    const auto stage = class_of_rank(plan, memory.rank);
     if (!stage) return fmt::format("memory of rank {} of {}", memory.rank, plan.devices);
     if (!known.insert(memory.rank).second) return fmt::format("rank {} appears twice", memory.rank);
     stages.insert(*stage);
   }
-  if (std::int64_t(stages.size()) != plan.strategy.pp) {
-    return fmt::format("ranks of {} stages are shown, pp is {}", stages.size(), plan.strategy.pp);
+  if (std::int64_t(stages.size()) != rank_classes(plan.strategy)) {
+    return fmt::format("ranks of {} classes are shown, the strategy has {}", stages.size(),
+                       rank_classes(plan.strategy));
   }
   for (const Interval& interval : plan.timeline.intervals) {
     if (!known.contains(interval.rank)) return name_of(interval) + ": the rank has no memory curve";
@@ -93,7 +94,7 @@ std::size_t issued(const Program& program, bool calls) {
 Finding timeline_level(const CheckContext& context) {
   const Plan& plan = context.plan;
   for (const Interval& interval : plan.timeline.intervals) {
-    const auto stage = stage_of(plan, interval.rank);
+    const auto stage = class_of_rank(plan, interval.rank);
     if (!stage || *stage >= context.programs.size()) continue;
     const auto& routines = context.programs[*stage].routines;
     const auto routine = std::find_if(routines.begin(), routines.end(), [&](const Routine& known) {
@@ -114,7 +115,7 @@ Finding timeline_complete(const CheckContext& context) {
   std::map<std::int64_t, std::size_t> shown;
   for (const Interval& interval : plan.timeline.intervals) ++shown[interval.rank];
   for (const RankMemory& memory : plan.timeline.memory) {
-    const auto stage = stage_of(plan, memory.rank);
+    const auto stage = class_of_rank(plan, memory.rank);
     if (!stage || *stage >= context.programs.size()) continue;
     const bool calls = shows_calls(plan.devices);
     const std::size_t all = issued(context.programs[*stage], calls);
@@ -173,7 +174,7 @@ Finding timeline_routines(const CheckContext& context) {
     for (const Routine& routine : program.routines) names.insert(routine.name);
   }
   for (const Interval& interval : context.plan.timeline.intervals) {
-    const auto stage = stage_of(context.plan, interval.rank);
+    const auto stage = class_of_rank(context.plan, interval.rank);
     if (!stage || *stage >= routines.size()) continue;
     if (!routines[*stage].contains(interval.routine)) {
       return fmt::format("{}: the program of stage {} has no such routine", name_of(interval),
@@ -186,7 +187,7 @@ Finding timeline_routines(const CheckContext& context) {
 Finding timeline_memory(const CheckContext& context) {
   const auto& stages = context.plan.prediction.stages;
   for (const RankMemory& memory : context.plan.timeline.memory) {
-    const auto stage = stage_of(context.plan, memory.rank);
+    const auto stage = class_of_rank(context.plan, memory.rank);
     if (!stage || *stage >= stages.size()) continue;
     const StagePrediction& stated = stages[*stage];
     if (memory.peak != stated.peak || memory.by_role != stated.by_role ||

@@ -43,13 +43,21 @@ struct Breakdown {
   Seconds dispatch;           ///< the rest: host time between ops
 };
 
+/// Of one class of ranks: a pipeline stage, in owner mode the ranks of it that own the same
+/// tensors.
 struct StagePrediction {
   std::int64_t stage = 0;
   Bytes peak;
   BytesByRole by_role;  ///< at the first peak
   Bytes arena;
-  Bytes capacity;  ///< device memory
+  Bytes capacity;                       ///< device memory
+  std::optional<std::int64_t> owner{};  ///< owner mode: their sharding coordinate
 };
+
+/// "stage 1", in owner mode "stage 1 owner 0".
+std::string name_of(const StagePrediction& stage);
+/// Whether it is the index-th class of a strategy's ranks.
+bool is_class(const StagePrediction& stage, const Strategy& strategy, std::size_t index);
 
 struct Prediction {
   Seconds step_time;
@@ -58,7 +66,7 @@ struct Prediction {
   FlopsPerSecond peak_flops;  ///< per device, the peak MFU is relative to
   std::string peak_source;
   Breakdown breakdown;
-  std::vector<StagePrediction> stages;
+  std::vector<StagePrediction> stages;  ///< one per class of ranks, in order of class_of
   Provenance worst = Provenance::datasheet;
   std::array<double, 4> share_by_provenance = {};  ///< of the step's op time, by Provenance
 };
@@ -111,7 +119,7 @@ struct Plan {
   DeviceKind device_kind = DeviceKind::gpu;
   bool oversubscribed = false;  ///< more CPU ranks than cores: no timing claim
   Prediction prediction;
-  std::vector<std::string> program_digests;  ///< of the text form, by stage
+  std::vector<std::string> program_digests;  ///< of the text form, by class
   SearchSummary search;
   std::vector<RunnerUp> runners_up;
   std::vector<ParetoPlan> pareto;  ///< by step time; the chosen plan is the first

@@ -202,6 +202,19 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   return plan;
 }
 
+std::string name_of(const StagePrediction& stage) {
+  std::string name = fmt::format("stage {}", stage.stage);
+  if (stage.owner) name += fmt::format(" owner {}", *stage.owner);
+  return name;
+}
+
+bool is_class(const StagePrediction& stage, const Strategy& strategy, std::size_t index) {
+  const std::int64_t owners = classes_by_owner(strategy) ? strategy.sharding_degree : 1;
+  const auto place = std::int64_t(index);
+  if (stage.stage != place / owners) return false;
+  return classes_by_owner(strategy) ? stage.owner == place % owners : !stage.owner;
+}
+
 Plan read_plan(const std::filesystem::path& path) {
   return parse_plan(read_file(path), path.string());
 }
@@ -211,15 +224,20 @@ void check_legal(const Plan& plan, const std::string& file) {
     throw InputError(file, "/strategy", verdict.reason());
   }
   const auto stages = plan.prediction.stages.size();
-  if (std::int64_t(stages) != plan.strategy.pp) {
-    throw InputError(file, "/prediction/stages",
-                     fmt::format("found {} stages; pp is {}", stages, plan.strategy.pp));
+  if (std::int64_t(stages) != rank_classes(plan.strategy)) {
+    throw InputError(
+        file, "/prediction/stages",
+        fmt::format("found {} stages; pp is {}{}", stages, plan.strategy.pp,
+                    classes_by_owner(plan.strategy)
+                        ? fmt::format(", with {} owners each", plan.strategy.sharding_degree)
+                        : ""));
   }
   for (std::size_t i = 0; i < stages; ++i) {
-    const std::int64_t stage = plan.prediction.stages[i].stage;
-    if (stage == std::int64_t(i)) continue;
+    const StagePrediction& stage = plan.prediction.stages[i];
+    if (is_class(stage, plan.strategy, i)) continue;
     throw InputError(file, fmt::format("/prediction/stages/{}/stage", i),
-                     fmt::format("found {}; stages stand in order", stage));
+                     fmt::format("found {}; stages stand in order",
+                                 stage.owner ? name_of(stage) : std::to_string(stage.stage)));
   }
   const auto check_rank = [&](std::int64_t rank, const char* list, std::size_t index) {
     if (rank < plan.devices) return;

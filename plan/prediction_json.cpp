@@ -58,16 +58,19 @@ Breakdown breakdown_from(JsonObject object) {
 }
 
 Json stage_json(const StagePrediction& stage) {
-  return {{"stage", stage.stage},
-          {"peak_bytes", stage.peak.count()},
-          {"by_class", by_role_json(stage.by_role)},
-          {"arena_bytes", stage.arena.count()},
-          {"capacity_bytes", stage.capacity.count()}};
+  Json json = {{"stage", stage.stage}};
+  if (stage.owner) json["owner"] = *stage.owner;
+  json["peak_bytes"] = stage.peak.count();
+  json["by_class"] = by_role_json(stage.by_role);
+  json["arena_bytes"] = stage.arena.count();
+  json["capacity_bytes"] = stage.capacity.count();
+  return json;
 }
 
 StagePrediction stage_from(JsonObject object) {
   StagePrediction stage;
   stage.stage = count(object, "stage");
+  if (object.has("owner")) stage.owner = count(object, "owner");
   stage.peak = byte_count(object, "peak_bytes");
   stage.by_role = by_role_from(object.object("by_class"));
   stage.arena = byte_count(object, "arena_bytes");

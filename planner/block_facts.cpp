@@ -130,6 +130,7 @@ MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
   Strategy plain = as_plain_pipeline(job_, strategy);
   plain.dp = plain.sharding_degree = 1;
   plain.sharding_stage = 0;
+  plain.sharding_owner = ShardingOwner::elements;
   plain.pp = std::min<std::int64_t>(2, total_layers(job_));
   plain.layer_split.clear();
   const Job job = one_micro_batch(job_, plain);

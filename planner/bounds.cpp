@@ -107,10 +107,15 @@ Picoseconds Bounds::pipeline(const Strategy& strategy) const {
   const PassContext context{small, strategy, framework_};
   const Graph graph = lower_graph(context);
   const std::int64_t alignment = arena_alignment(job_, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy));
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy),
+                                  scatters_bundles(strategy));
+  // Ranks of the first owner on every stage: what others do only adds.
+  const std::optional<std::int64_t> owner =
+      classes_by_owner(strategy) ? std::optional<std::int64_t>(0) : std::nullopt;
   std::vector<StepTail> tails;
   for (const StageKind& kind : kinds) {
-    tails.push_back(step_tail(schedule_stage(graph, cut, context, kind.first, alignment), costs_));
+    tails.push_back(
+        step_tail(schedule_stage(graph, cut, context, kind.first, alignment, owner), costs_));
   }
   std::vector<const StepTail*> by_stage;
   for (std::size_t kind : kind_of_stages(job_, strategy, kinds)) by_stage.push_back(&tails[kind]);
@@ -123,7 +128,8 @@ std::vector<std::int64_t> Bounds::bucket_layout(const Strategy& strategy) const 
   const PassContext context{small, strategy, framework_};
   const Graph graph = lower_graph(context);
   const std::int64_t alignment = arena_alignment(job_, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy));
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy),
+                                  scatters_bundles(strategy));
   std::vector<std::int64_t> layout;
   // Chunks make stages of equal blocks differ.
   std::vector<std::int64_t> stages;

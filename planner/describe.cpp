@@ -79,7 +79,8 @@ void describe_memory(Out out, const Prediction& p) {
     }
     const double share = 100.0 * double(most.peak.count()) / double(most.capacity.count());
     const std::string stages =
-        last == i ? fmt::format("stage {}", i) : fmt::format("stages {}-{}", i, last);
+        last == i ? name_of(p.stages[i])
+                  : fmt::format("stages {}-{}", p.stages[i].stage, p.stages[last].stage);
     fmt::format_to(out, "    {:<13} peak {:>10} ({} bytes), arena {}, of {} ({:.1f} %)\n", stages,
                    to_text(most.peak), most.peak.count(), to_text(most.arena),
                    to_text(most.capacity), share);

@@ -34,8 +34,7 @@ Flops recomputed_flops(std::span<const Program> programs) {
     }
     Flops of_rank;
     for (const Call& call : program.calls) of_rank += by_routine[call.routine.index()];
-    const std::int64_t ranks = program.grid.world_size() / program.grid[Axis::pp];
-    total += of_rank * static_cast<double>(ranks);
+    total += of_rank * static_cast<double>(ranks_per_class(programs));
   }
   return total;
 }
@@ -58,7 +57,7 @@ void fill_rates(Prediction& prediction, const Job& job, std::span<const Program>
 
 StagePrediction predict_stage(const Program& program, Bytes capacity) {
   const MemoryPeak memory = memory_peak(program);
-  return {program.stage, memory.peak, memory.by_role, program.arena_bytes, capacity};
+  return {program.stage, memory.peak, memory.by_role, program.arena_bytes, capacity, program.owner};
 }
 
 void fill_provenance(Prediction& prediction, const Simulation& simulation) {

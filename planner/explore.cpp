@@ -422,10 +422,10 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
   const Bytes outside = need.bytes - need.footprint.arena;
   throw InfeasibleError(fmt::format(
       "{} does not fit on {} devices: of {} legal strategies the one that needs least ({}) "
-      "still needs {} ({} bytes) on stage {}, with {} outside its tensors and {} of reserve, and a "
+      "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
       "device has {} ({} bytes)",
       request.job.name, request.devices, space.legal.size(), who, to_text(tightest->arena),
-      tightest->arena.count(), tightest->stage, to_text(outside), to_text(request.reserve),
+      tightest->arena.count(), name_of(*tightest), to_text(outside), to_text(request.reserve),
       to_text(tightest->capacity), tightest->capacity.count()));
 }
 

@@ -113,15 +113,27 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
   const PassContext context{small, plain, framework};
   const Graph graph = lower_graph(context);
   const std::int64_t alignment = arena_alignment(job, strategy);
-  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy));
-  std::vector<Bytes> totals;
-  for (const StageKind& kind : stage_kinds(job, strategy)) {
-    const Program program = schedule_stage(graph, cut, context, kind.first, alignment);
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy),
+                                  scatters_bundles(strategy));
+  const auto bytes_of_class = [&](std::int64_t stage, std::optional<std::int64_t> owner) {
+    const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
     Bytes total;
     for (const Buffer& buffer : program.buffers) {
       if (buffer.persistent) total += round_up(buffer.bytes, kBlockAlignment);
     }
-    totals.push_back(total);
+    return total;
+  };
+  std::vector<Bytes> totals;
+  for (const StageKind& kind : stage_kinds(job, strategy)) {
+    if (!classes_by_owner(strategy)) {
+      totals.push_back(bytes_of_class(kind.first, {}));
+      continue;
+    }
+    Bytes most;  // of the owners of a stage
+    for (std::int64_t owner = 0; owner < strategy.sharding_degree; ++owner) {
+      most = std::max(most, bytes_of_class(kind.first, owner));
+    }
+    totals.push_back(most);
   }
   return totals;
 }

@@ -8,20 +8,25 @@
 #include <map>
 
 #include "base/file.h"
+#include "graph/program.h"
 #include "reports/numbers.h"
 
 namespace plimsoll {
 namespace {
 
-/// A plan's timeline shows one rank per class; all ranks of a stage are of one class.
-std::map<std::int64_t, const RankMemory*> predicted_by_stage(const Plan& plan) {
+std::size_t class_of_rank(const Plan& plan, const Grid& grid, std::int64_t rank) {
+  return class_of(grid, classes_by_owner(plan.strategy), grid.coordinates(rank));
+}
+
+/// A plan's timeline shows one rank per class.
+std::map<std::size_t, const RankMemory*> predicted_by_class(const Plan& plan) {
   const Grid grid = grid_of(plan.strategy);
-  std::map<std::int64_t, const RankMemory*> by_stage;
+  std::map<std::size_t, const RankMemory*> by_class;
   for (const RankMemory& memory : plan.timeline.memory) {
     if (memory.rank >= grid.world_size()) continue;
-    by_stage.emplace(grid.coordinates(memory.rank)[std::size_t(Axis::pp)], &memory);
+    by_class.emplace(class_of_rank(plan, grid, memory.rank), &memory);
   }
-  return by_stage;
+  return by_class;
 }
 
 void check_same_plan(const Plan& plan, const Measured& measured, const ComparedFiles& files) {
@@ -50,14 +55,15 @@ void check_same_plan(const Plan& plan, const Measured& measured, const ComparedF
 std::vector<RankComparison> compare_ranks(const Plan& plan, const Measured& measured,
                                           const ComparedFiles& files) {
   const Grid grid = grid_of(plan.strategy);
-  const auto by_stage = predicted_by_stage(plan);
+  const auto by_class = predicted_by_class(plan);
   std::vector<RankComparison> ranks;
   for (const RankMemory& memory : measured.timeline.memory) {
-    const std::int64_t stage = grid.coordinates(memory.rank)[std::size_t(Axis::pp)];
-    const auto predicted = by_stage.find(stage);
-    if (predicted == by_stage.end()) {
+    const std::size_t of_rank = class_of_rank(plan, grid, memory.rank);
+    const auto predicted = by_class.find(of_rank);
+    if (predicted == by_class.end()) {
       throw InputError(files.plan, "/timeline/memory",
-                       fmt::format("found no rank of stage {}; every stage is required", stage));
+                       fmt::format("found no rank of {}; every stage is required",
+                                   name_of(plan.prediction.stages.at(of_rank))));
     }
     RankComparison comparison;
     comparison.rank = memory.rank;
@@ -94,7 +100,7 @@ RankMeans means_over(const Timeline& timeline, const std::vector<std::int64_t>& 
 
 void compare_times(const Plan& plan, const Measured& measured, Comparison& comparison) {
   std::vector<std::int64_t> representatives, ranks;
-  for (const auto& [stage, memory] : predicted_by_stage(plan))
+  for (const auto& [of_class, memory] : predicted_by_class(plan))
     representatives.push_back(memory->rank);
   for (const RankMemory& memory : measured.timeline.memory) ranks.push_back(memory.rank);
   const RankMeans predicted = means_over(plan.timeline, representatives);

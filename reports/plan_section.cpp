@@ -156,10 +156,11 @@ std::string stages_table(const Plan& plan) {
   std::vector<std::vector<Cell>> rows;
   for (std::size_t i = 0; i < plan.prediction.stages.size(); ++i) {
     const StagePrediction& stage = plan.prediction.stages[i];
+    const auto of_stage = std::size_t(stage.stage);
     const double share = static_cast<double>(stage.peak.count()) /
                          std::max(1.0, static_cast<double>(stage.capacity.count()));
-    rows.push_back({heading_cell(fmt::format("stage {}", stage.stage)),
-                    number_cell(i < layers.size() ? grouped(layers[i]) : ""),
+    rows.push_back({heading_cell(name_of(stage)),
+                    number_cell(of_stage < layers.size() ? grouped(layers[of_stage]) : ""),
                     number_cell(to_text(stage.peak)), number_cell(to_text(stage.arena)),
                     number_cell(to_text(stage.capacity)), number_cell(percent(share))});
   }

@@ -22,16 +22,16 @@ double copies_of(const Segment& segment, const Grid& grid) {
 }  // namespace
 
 std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at) {
-  const bool sharded = program.sharding_degree > 1;
-  const std::int64_t part_index = sharded ? at[std::size_t(Axis::sharding)] : 0;
   std::vector<OwnedRange> ranges;
   std::int64_t state_begin = 0;  // state arenas are this rank's parts, one after the other
   auto segment = program.segments.begin();
   for (const Bucket& bucket : program.buckets) {
-    const std::int64_t part = bucket.elements / program.sharding_degree;
-    const std::int64_t begin = bucket.begin + part_index * part;
+    const auto [begin, part, owner] = owned_part(program, bucket, at);
+    if (part == 0) continue;
     const std::int64_t end = begin + part;
-    const auto ends_before = [&](const Segment& s) { return s.offset + s.elements <= begin; };
+    const auto ends_before = [first = begin](const Segment& s) {
+      return s.offset + s.elements <= first;
+    };
     segment = std::find_if_not(segment, program.segments.end(), ends_before);
     for (auto s = segment; s != program.segments.end() && s->offset < end; ++s) {
       OwnedRange range;

@@ -158,11 +158,13 @@ struct Executor::State {
   const char* routine = "";
   Timeline* trace = nullptr;
   std::vector<MemoryPoint> curve;
+  std::vector<Traffic> traffic;  ///< of the last traced step
 };
 
 StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   step = index;
   trace = into;
+  if (trace != nullptr) traffic.clear();
   last_on_stream.fill(kNone);
   record_memory();
   for (const PreparedCall& call : prepared.calls) issue(call);
@@ -227,6 +229,7 @@ void Executor::State::post(std::uint32_t index) {
   const CommunicationLabel label{step, routine, last == kNone ? 0 : tickets[last]};
   last = index;
   for (const BufferId id : op.buffers) ++reading[id.index()];
+  if (trace != nullptr) add(traffic, op.traffic);
   if (const auto* transfer = std::get_if<TransferParams>(&op.op->params)) {
     const Bytes size = bytes_of(op.operand.dtype) * op.operand.elements;
     std::byte* const data = op.operand.whole;
@@ -323,6 +326,8 @@ StepResult Executor::step(std::int64_t index, Timeline* trace) {
 }
 
 RankMemory Executor::memory() const { return state_->memory(); }
+
+const std::vector<Traffic>& Executor::traffic() const { return state_->traffic; }
 
 std::vector<float> Executor::gradients() const {
   const auto values = floats(state_->program, state_->arena, TensorRole::gradient);

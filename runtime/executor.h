@@ -9,6 +9,7 @@
 
 #include "graph/program.h"
 #include "graph/timeline.h"
+#include "graph/traffic.h"
 #include "runtime/backend.h"
 #include "runtime/communicator.h"
 
@@ -60,6 +61,8 @@ class Executor {
   /// Counted from acquire and release since construction, in the sizes that the bound tensors
   /// need. `arena` is the end of the farthest block that was acquired. Without a curve.
   RankMemory memory() const;
+  /// What was posted in the last traced step, as it happened.
+  const std::vector<Traffic>& traffic() const;
   /// Copies of arenas, for tests that compare strategies.
   std::vector<float> gradients() const;
   std::vector<float> parameters() const;

@@ -109,6 +109,8 @@ class Preparer {
         }
       }
     }
+    prepared.traffic = traffic_of(program_.grid, program_.grid.rank(context_.at), op,
+                                  prepared.operand.elements, bytes_of(prepared.operand.dtype));
     result_.communications.push_back(std::uint32_t(result_.ops.size()));
   }
 

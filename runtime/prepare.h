@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "graph/traffic.h"
 #include "runtime/arena.h"
 #include "runtime/backend.h"
 #include "runtime/communicator.h"
@@ -23,6 +24,7 @@ struct PreparedOp {
   // Communications only: the operand.
   CollectiveOperand operand;      ///< of transfers: what is sent or received is the whole
   std::vector<BufferId> buffers;  ///< that it lies in
+  Traffic traffic;                ///< of one execution
 };
 
 struct PreparedCall {

@@ -57,9 +57,10 @@ struct Run {
   std::vector<std::vector<StepResult>> steps;
   std::vector<Timeline> traces;
   std::vector<std::vector<float>> gradients, parameters;
+  std::vector<std::vector<Traffic>> traffic;
 
   const Program& program_of(std::int64_t rank) const {
-    return programs[std::size_t(programs[0].grid.coordinates(rank)[std::size_t(Axis::pp)])];
+    return programs[class_of(programs, programs[0].grid.coordinates(rank))];
   }
   std::int64_t world() const { return std::int64_t(communicators.size()); }
 
@@ -101,6 +102,7 @@ void run_steps(Run& run, std::int64_t rank, Executor& executor) {
     run.steps[std::size_t(rank)].push_back(result);
     run.changed.notify_all();
   }
+  run.traffic[std::size_t(rank)] = executor.traffic();
   if (options.keep_parameters) run.parameters[std::size_t(rank)] = executor.parameters();
 }
 
@@ -146,7 +148,9 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
                               const Framework& framework, std::span<const std::byte> text,
                               const TrainOptions& options) {
   INVARIANT(!programs.empty() && options.steps >= 1, "something to run");
-  INVARIANT(std::int64_t(programs.size()) == programs[0].grid[Axis::pp], "one Program per stage");
+  INVARIANT(
+      ranks_per_class(programs) * std::int64_t(programs.size()) == programs[0].grid.world_size(),
+      "one Program per class of ranks");
   auto run = std::make_shared<Run>();
   run->programs.assign(programs.begin(), programs.end());
   run->text.assign(text.begin(), text.end());
@@ -169,6 +173,7 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
   run->traces.resize(world);
   run->gradients.resize(world);
   run->parameters.resize(world);
+  run->traffic.resize(world);
   return run;
 }
 
@@ -190,7 +195,7 @@ std::vector<std::thread> start_ranks(const std::shared_ptr<Run>& run) {
 /// The lowest rank of the last stage: its loss is that of the whole batch.
 std::size_t loss_rank(const Run& run) {
   for (std::int64_t rank = 0; rank < run.world(); ++rank) {
-    if (&run.program_of(rank) == &run.programs.back()) return std::size_t(rank);
+    if (run.program_of(rank).stage == run.programs.back().stage) return std::size_t(rank);
   }
   return 0;
 }
@@ -365,6 +370,7 @@ TrainResult train(std::span<const Program> programs, const Job& job, const Frame
   result.measured = measure(*run);
   result.gradients = std::move(run->gradients);
   result.parameters = std::move(run->parameters);
+  result.traffic = std::move(run->traffic);
   return result;
 }
 

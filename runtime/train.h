@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "graph/traffic.h"
 #include "models/framework.h"
 #include "models/job.h"
 #include "plan/measured.h"
@@ -33,9 +34,10 @@ struct TrainOptions {
 struct TrainResult {
   Measured measured;                                      ///< plan_digest left empty
   std::vector<std::vector<float>> gradients, parameters;  ///< by rank, when kept
+  std::vector<std::vector<Traffic>> traffic;              ///< by rank: sent in the last step
 };
 
-/// programs[i] is the class of stage i. Throws EnvironmentError (deadline) or std::runtime_error (a
+/// `programs` are all classes of a job. Throws EnvironmentError (deadline) or std::runtime_error (a
 /// rank threw), naming rank, communication and step. A rank that has not stopped one more deadline
 /// after the failure is left behind on its thread, which holds copies of all it can reach.
 ///

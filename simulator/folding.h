@@ -25,14 +25,14 @@ struct GroupInstance {
 
 /// The real grid of ranks with every link resolved.
 struct Topology {
-  std::vector<std::int64_t> stage;           ///< by rank
+  std::vector<std::size_t> program;          ///< by rank: which one it runs
   std::vector<std::vector<RankLink>> links;  ///< [rank][link of its Program]
   std::vector<GroupInstance> instances;
   /// What the ops of one link cost, in order of Expansion::link_ops; equal costs are one entry.
   std::vector<std::vector<Estimate>> costs;
 };
 
-/// expansions[i] is of stage i.
+/// expansions[i] is of the i-th Program of a job.
 Topology resolve_links(std::span<const Expansion> expansions, const CostModel& costs);
 
 /// Class of each rank, numbered by lowest rank: the coarsest partition in which ranks of one class

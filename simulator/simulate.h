@@ -39,7 +39,7 @@ struct Simulation {
   std::array<Seconds, 4> by_provenance;
 };
 
-/// programs[i] is the class of stage i. Steps are simulated one after the other, each rank starting
+/// `programs` are all classes of a job. Steps are simulated one after the other, each rank starting
 /// the next when all it issued has ended, until a step begins as an earlier one did
 /// (steady_state.h) or the period repeats, at most 8; then the last two count. The last step is the
 /// result. Throws InfeasibleError for a step longer than kLongestStep.

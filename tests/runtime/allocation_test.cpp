@@ -168,7 +168,7 @@ void run_watched(const std::vector<Program>& programs, std::int64_t steps,
       backend->enter_thread();
       ExecutorOptions mine = options;
       mine.rank = rank;
-      const auto stage = std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)]);
+      const std::size_t stage = class_of(programs, grid.coordinates(rank));
       Executor executor(programs[stage], *backend, *communicators[std::size_t(rank)],
                         {nano_text(), job.global_batch}, mine);
       Timeline trace;

@@ -15,12 +15,10 @@ namespace {
 
 /// By element of the arena: whether the rank at `at` owns it.
 std::vector<bool> owned(const Program& program, const Coordinates& at, std::size_t elements) {
-  if (program.sharding_degree == 1) return std::vector<bool>(elements, true);
   std::vector<bool> result(elements, false);
   for (const Bucket& bucket : program.buckets) {
-    const std::int64_t part = bucket.elements / program.sharding_degree;
-    const std::int64_t begin = bucket.begin + part * at[std::size_t(Axis::sharding)];
-    std::fill_n(result.begin() + begin, part, true);
+    const Bucket part = owned_part(program, bucket, at);
+    std::fill_n(result.begin() + part.begin, part.elements, true);
   }
   return result;
 }
@@ -90,7 +88,7 @@ WholeTensors put_together(const std::vector<Program>& programs,
   const Grid& grid = programs[0].grid;
   for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
     const Coordinates at = grid.coordinates(rank);
-    const Program& program = programs[std::size_t(at[std::size_t(Axis::pp)])];
+    const Program& program = programs[class_of(programs, at)];
     const std::vector<float> arena = at_its_place(program, at, by_rank[std::size_t(rank)]);
     const std::vector<bool> counts =
         owned_parts ? owned(program, at, arena.size()) : std::vector<bool>(arena.size(), true);

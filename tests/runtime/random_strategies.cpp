@@ -199,6 +199,15 @@ const Switch kSwitches[] = {
      }},
     {"keep_gathered",
      [](Random& random, Draw& draw) { draw.strategy.keep_gathered = coin(random); }},
+    {"sharding_owner",
+     [](Random& random, Draw& draw) {
+       if (draw.strategy.sharding_degree == 1 || coin(random)) return;
+       draw.strategy.sharding_owner = one_of(
+           random, {ShardingOwner::prefix, ShardingOwner::greedy, ShardingOwner::sorted_greedy});
+       draw.strategy.collective_fusion = one_of(
+           random, {CollectiveFusion::arena, CollectiveFusion::coalesced, CollectiveFusion::none});
+       draw.strategy.param_bucket_bytes = Bytes(std::int64_t{4096} << random() % 8);
+     }},
     {"layer_split",
      [](Random& random, Draw& draw) {
        draw.strategy.layer_split.clear();

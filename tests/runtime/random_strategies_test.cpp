@@ -62,8 +62,7 @@ void expect_predicted_bytes(const std::vector<Program>& programs, const Measured
   const Grid& grid = programs[0].grid;
   ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());
   for (const RankMemory& counted : measured.timeline.memory) {
-    const Program& program =
-        programs[std::size_t(grid.coordinates(counted.rank)[std::size_t(Axis::pp)])];
+    const Program& program = programs[class_of(programs, grid.coordinates(counted.rank))];
     const MemoryPeak predicted = memory_peak(program);
     EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
     EXPECT_EQ(counted.arena, program.arena_bytes) << "rank " << counted.rank;
@@ -89,7 +88,7 @@ void undo_update(const std::vector<Program>& programs, const Job& job, const Str
   const double unclip = none && job.clip_norm > 0 ? std::max(1.0, norm / job.clip_norm) : 1;
   const Grid& grid = programs[0].grid;
   for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
-    const auto stage = std::size_t(grid.coordinates(rank)[std::size_t(Axis::pp)]);
+    const std::size_t stage = class_of(programs, grid.coordinates(rank));
     std::vector<float>& arena = gradients[std::size_t(rank)];
     arena = at_its_place(programs[stage], grid.coordinates(rank), arena);
     for (const Segment& segment : programs[stage].segments) {
@@ -114,6 +113,12 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   TrainResult found = train_nano(many, options, drawn.job);
 
   expect_predicted_bytes(many, found.measured);
+  for (std::int64_t rank = 0; rank < drawn.devices; ++rank) {
+    const Grid& grid = many[0].grid;
+    EXPECT_EQ(found.traffic[std::size_t(rank)],
+              step_traffic(many[class_of(many, grid.coordinates(rank))], rank))
+        << "rank " << rank;
+  }
   ASSERT_EQ(found.measured.losses.size(), kSteps);
   for (std::size_t step = 0; step < kSteps; ++step) {
     const double loss = expected.measured.losses[step];

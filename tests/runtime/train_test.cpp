@@ -49,7 +49,7 @@ void expect_predicted_bytes(const std::vector<Program>& programs, const Measured
   const Grid& grid = programs[0].grid;
   ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());
   for (const RankMemory& counted : measured.timeline.memory) {
-    const auto stage = std::size_t(grid.coordinates(counted.rank)[std::size_t(Axis::pp)]);
+    const std::size_t stage = class_of(programs, grid.coordinates(counted.rank));
     const MemoryPeak predicted = memory_peak(programs[stage]);
     EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
     for (std::size_t role = 0; role < kTensorRoles; ++role) {
@@ -180,6 +180,45 @@ TEST(SameModel, WithReplicasOfShards) {
   const auto serial = nano_programs(nano_strategy("", 1, Recompute::none));
   const Strategy strategy = nano_strategy("dp=2,sharding_degree=2", 2, Recompute::none);
   expect_same_model(serial, nano_programs(strategy), nano_job());
+}
+
+const std::vector<std::string> kOwned = {
+    "sharding_degree=2,sharding_owner=prefix",
+    "sharding_degree=2,sharding_owner=greedy,param_bucket_bytes=8KiB",
+    "sharding_degree=4,sharding_owner=sorted_greedy,collective_fusion=none",
+    "dp=2,sharding_degree=2,sharding_owner=prefix,collective_fusion=none",
+    "dp=2,sharding_degree=2,sharding_owner=sorted_greedy",
+    "mp=2,pp=2,sharding_degree=2,sharding_owner=greedy"};
+
+TEST(SameModel, WithTensorsOwnedWhole) {
+  for (const bool tied : {false, true}) {
+    Job job = nano_job();
+    job.tied_embeddings = tied;
+    const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
+    for (const std::string& fields : kOwned) {
+      const Strategy strategy = nano_strategy(fields, 2, Recompute::none);
+      SCOPED_TRACE(label(strategy) + (tied ? " tied" : ""));
+      const auto programs = nano_programs(strategy, job);
+      expect_same_model(serial, programs, job);
+      expect_predicted_bytes(programs, train_nano(programs, steps_of(2), job).measured, false);
+    }
+  }
+}
+
+// A7: more ranks than the last stage has tensors to own. Its empty ranks count 0 in the norm,
+// update nothing, and still take part in every reduction and broadcast.
+TEST(SameModel, A7WithRanksThatOwnNothing) {
+  const auto serial = nano_programs(nano_strategy("", 1, Recompute::none));
+  const Strategy strategy =
+      nano_strategy("sharding_degree=16,sharding_owner=prefix", 1, Recompute::none);
+  const auto programs = nano_programs(strategy);
+  std::int64_t empty = 0;
+  for (const Program& program : programs) {
+    empty += owned_elements(program) == 0;
+    for (const Buffer& buffer : program.buffers) EXPECT_GT(buffer.bytes, Bytes(0));
+  }
+  EXPECT_GT(empty, 0);
+  expect_same_model(serial, programs, nano_job());
 }
 
 TEST(SameModel, WithTiedEmbeddingsOnTwoStages) {

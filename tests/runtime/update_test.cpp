@@ -28,7 +28,7 @@ TrainOptions options_of(std::int64_t steps) {
 void expect_predicted_bytes(const std::vector<Program>& programs, const Measured& measured) {
   const Grid& grid = programs[0].grid;
   for (const RankMemory& counted : measured.timeline.memory) {
-    const auto stage = std::size_t(grid.coordinates(counted.rank)[std::size_t(Axis::pp)]);
+    const std::size_t stage = class_of(programs, grid.coordinates(counted.rank));
     const MemoryPeak predicted = memory_peak(programs[stage]);
     EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
     EXPECT_EQ(counted.by_role, predicted.by_role) << "rank " << counted.rank;

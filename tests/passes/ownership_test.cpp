@@ -1,0 +1,179 @@
+// The acceptance cases of the reference's sections 7.A (A1, A8), 7.B and 7.E, by their numbers.
+#include "passes/ownership.h"
+
+#include <gtest/gtest.h>
+
+#include "graph/text.h"
+
+namespace plimsoll {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+using Groups = FusionGroups;
+
+std::vector<FusionMember> members(const Sizes& sizes, DType dtype = DType::f32) {
+  std::vector<FusionMember> result;
+  for (const std::int64_t size : sizes) result.push_back({size, dtype});
+  return result;
+}
+
+Sizes loads(const Sizes& sizes, const Sizes& owners, std::int64_t ranks) {
+  Sizes sums(std::size_t(ranks), 0);
+  for (std::size_t i = 0; i < sizes.size(); ++i) sums[std::size_t(owners[i])] += sizes[i];
+  return sums;
+}
+
+TEST(Ownership, A1PrefixOfTheTinyPipeline) {
+  // w3 b3 w4 b4 w5 b5 w6 b6: three FC 64 x 64 and one 64 x 2, with biases.
+  const Sizes sizes = {4096, 64, 4096, 64, 4096, 64, 128, 2};
+  const Sizes owners = prefix_owners(sizes, 2);
+  EXPECT_EQ(owners, (Sizes{0, 0, 0, 1, 1, 1, 1, 1}));
+  EXPECT_EQ(loads(sizes, owners, 2), (Sizes{8256, 4354}));
+}
+
+TEST(Ownership, B1EqualTensors) {
+  EXPECT_EQ(prefix_owners(Sizes{4, 4, 4, 4}, 2), (Sizes{0, 0, 0, 1}));
+  EXPECT_EQ(greedy_owners(Sizes{4, 4, 4, 4}, 2), (Sizes{0, 1, 0, 1}));
+}
+
+TEST(Ownership, B2PrefixLeavesRanksEmpty) {
+  EXPECT_EQ(prefix_owners(Sizes{5, 5, 90}, 3), (Sizes{0, 0, 0}));
+  EXPECT_EQ(prefix_owners(Sizes{90, 5, 5}, 3), (Sizes{0, 1, 2}));
+  EXPECT_EQ(greedy_owners(Sizes{5, 5, 90}, 3), (Sizes{0, 1, 2}));
+}
+
+TEST(Ownership, B3SortingBalances) {
+  const Sizes sizes = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(prefix_owners(sizes, 3), (Sizes{0, 0, 0, 0, 1, 2}));
+  EXPECT_EQ(loads(sizes, prefix_owners(sizes, 3), 3), (Sizes{10, 5, 6}));
+  EXPECT_EQ(greedy_owners(sizes, 3), (Sizes{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(loads(sizes, greedy_owners(sizes, 3), 3), (Sizes{5, 7, 9}));
+  EXPECT_EQ(sorted_greedy_owners(sizes, 3), (Sizes{0, 1, 2, 2, 1, 0}));
+  EXPECT_EQ(loads(sizes, sorted_greedy_owners(sizes, 3), 3), (Sizes{7, 7, 7}));
+}
+
+TEST(Fusion, B4ClosesBeforeTheLimit) {
+  EXPECT_EQ(fuse_below(members({10, 10, 10, 10, 40, 1}), 32), (Groups{{0, 1, 2}, {3}, {4}, {5}}));
+}
+
+TEST(Fusion, B5ChangesOfTypeCloseUnlessSorted) {
+  std::vector<FusionMember> mixed = members({10, 5, 10});
+  mixed[1].dtype = DType::f16;
+  EXPECT_EQ(fuse_below(mixed, 32), (Groups{{0}, {1}, {2}}));
+  EXPECT_EQ(fuse_sorted(mixed, 32), (Groups{{1}, {0, 2}}));
+}
+
+TEST(Fusion, B6ClosesOnceTheLimitIsReached) {
+  EXPECT_EQ(fuse_until(members({10, 10, 10, 10}), 32), (Groups{{0, 1, 2, 3}}));
+  std::vector<FusionMember> mixed = members({10, 20, 10, 20, 10});
+  mixed[1].dtype = mixed[3].dtype = DType::f16;
+  EXPECT_EQ(fuse_until(mixed, 30), (Groups{{0, 2, 4}, {1, 3}}));
+}
+
+TEST(Fusion, OwnersAndMembersThatStayAloneClose) {
+  std::vector<FusionMember> owned = members({1, 1, 1, 1});
+  owned[2].owner = owned[3].owner = 1;
+  EXPECT_EQ(fuse_below(owned, 32), (Groups{{0, 1}, {2, 3}}));
+  owned[1].alone = true;
+  EXPECT_EQ(fuse_below(owned, 32), (Groups{{0}, {1}, {2, 3}}));
+  EXPECT_EQ(fuse_until(owned, 32), (Groups{{0}, {1}, {2, 3}}));
+}
+
+TEST(Coalesce, B7PadsMembersToTheAlignment) {
+  const Sizes elements = {10, 100, 64};
+  const CoalescedLayout single = coalesced_layout(elements, Bytes(4), Bytes(256));
+  EXPECT_EQ(single, (CoalescedLayout{{0, 64, 192}, {64, 128, 64}, 256}));
+  const CoalescedLayout half = coalesced_layout(elements, Bytes(2), Bytes(256));
+  EXPECT_EQ(half.lengths, (Sizes{128, 128, 128}));
+  EXPECT_EQ(half.elements, 384);  // merged gradients: in the f32 buffer too
+}
+
+TEST(Chunks, B8EqualChunksPadTheLast) {
+  EXPECT_EQ(chunked(10, 4), (ChunkedTensor{3, 12}));
+  Sizes real;
+  for (std::int64_t rank = 0; rank < 4; ++rank) real.push_back(chunk_elements(10, 4, rank));
+  EXPECT_EQ(real, (Sizes{3, 3, 3, 1}));
+  EXPECT_EQ(chunk_elements(2, 4, 3), 0);
+  EXPECT_EQ(coalesced_chunks(Sizes{10, 8}, 4), (CoalescedLayout{{0, 3}, {3, 2}, 20}));
+}
+
+TEST(Megatron, B9BucketsInReverseOrder) {
+  EXPECT_EQ(megatron_layout(Sizes{100, 50}, 2, 40'000'000), (MegatronLayout{{64, 0}, {256}}));
+  EXPECT_EQ(megatron_layout(Sizes{100, 50}, 2, 50), (MegatronLayout{{128, 0}, {128, 256}}));
+  EXPECT_EQ(megatron_layout(Sizes{100}, 3, 1, true).bucket_ends, (Sizes{3 << 16}));
+}
+
+// ---- 7.E ----
+
+/// a: cast only, twice; b: cast and an f32 use; c: no cast; u: unused.
+const char* const kUses = R"(graph uses
+tensor %0 a f32[4,4] parameter
+tensor %1 b f32[4,4] parameter
+tensor %2 c f32[4,4] parameter
+tensor %3 u f32[4,4] parameter
+tensor %4 a16 f16[4,4] activation
+tensor %5 b16 f16[4,4] activation
+tensor %6 x f32[4,4] activation
+tensor %7 x16 f16[4,4] activation
+tensor %8 y16 f16[4,4] activation
+tensor %9 y f32[4,4] activation
+tensor %10 z f32[4,4] activation
+tensor %11 a16.again f16[4,4] activation
+tensor %12 w16 f16[4,4] activation
+tensor %13 dz f32[4,4] activation
+tensor %14 dx f32[4,4] activation
+op cast forward (%0) -> (%4)
+op cast forward (%1) -> (%5)
+op matmul forward (%7, %4) -> (%8)
+op matmul forward (%8, %5) -> (%12)
+op matmul forward (%6, %1) -> (%9)
+op matmul forward (%9, %2) -> (%10)
+op cast recompute (%0) -> (%11)
+op matmul backward (%13, %2) -> (%14)
+)";
+
+TEST(BroadcastParameters, ECastOnesAreReceivedInTheirTwinsType) {
+  const Graph graph = parse_graph(kUses, "case");
+  const std::vector<BroadcastParameter> found = find_broadcast_parameters(graph);
+  ASSERT_EQ(found.size(), 3u);                                             // u is not sent
+  EXPECT_EQ(found[0], (BroadcastParameter{TensorId(0), TensorId(4), 0}));  // a16
+  EXPECT_EQ(found[1], (BroadcastParameter{TensorId(1), TensorId(5), 1}));  // b16 and b
+  EXPECT_FALSE(found[0].receives_parameter());
+  EXPECT_TRUE(found[1].receives_parameter());
+  EXPECT_EQ(found[2], (BroadcastParameter{TensorId(2), {}, 2}));  // c, forward and backward
+}
+
+TEST(BroadcastParameters, EEveryUseIsABroadcastOfItsOwn) {
+  const Graph graph = parse_graph(kUses, "case");
+  std::size_t of_c = 0;
+  for (const UseBroadcast& broadcast : broadcasts_by_use(graph)) {
+    of_c += broadcast.tensor == TensorId(2);
+    EXPECT_EQ(broadcast.first, broadcast.last);
+  }
+  EXPECT_EQ(of_c, 2u);
+}
+
+TEST(BroadcastParameters, ETiedUsesAreFourOrOnePerSegment) {
+  const Graph graph = parse_graph(R"(graph tied
+tensor %0 w f32[4,4] parameter
+tensor %1 head f32[4,4] parameter tied_to=%0
+tensor %2 x f32[4,4] activation
+tensor %3 y f32[4,4] activation
+tensor %4 z f32[4,4] activation
+tensor %5 dy f32[4,4] activation
+tensor %6 dx f32[4,4] activation
+op matmul forward (%2, %0) -> (%3)
+op matmul forward (%3, %1) -> (%4)
+op matmul backward (%4, %1) -> (%5)
+op matmul backward (%5, %0) -> (%6)
+)",
+                                  "case");
+  EXPECT_EQ(broadcasts_by_use(graph).size(), 4u);
+  EXPECT_EQ(broadcasts_by_segment(graph, Bytes(1024)),
+            (std::vector<UseBroadcast>{{TensorId(0), 0, 3}}));
+  // 64 bytes close a segment: one for every op.
+  EXPECT_EQ(broadcasts_by_segment(graph, Bytes(64)).size(), 4u);
+}
+
+}  // namespace
+}  // namespace plimsoll
