@@ -91,15 +91,16 @@ const std::vector<ChoiceField> kChoices = {
     choice_field<&Strategy::gather>("gather", {"layer", "module", "tensor", "use", "segment"}),
 };
 
-/// A list of integers joined by +; `none` is the word for an empty one.
+/// A list of integers joined by +; `none` is the word for an empty one, `example` a legal one.
 struct ListField {
   std::string_view key;
   std::vector<std::int64_t> Strategy::*member;
   std::int64_t least;
   std::string_view none;
+  std::string_view example;
 };
-constexpr ListField kLists[] = {{"layer_split", &Strategy::layer_split, 1, "even"},
-                                {"recompute_list", &Strategy::recompute_list, 0, "all"}};
+constexpr ListField kLists[] = {{"layer_split", &Strategy::layer_split, 1, "even", "3+3+2"},
+                                {"recompute_list", &Strategy::recompute_list, 0, "all", "0+3"}};
 
 /// In the order of summaries and files.
 constexpr std::string_view kKeys[] = {"mp",
@@ -181,9 +182,9 @@ std::vector<std::int64_t> list_from(const ListField& field, std::string_view val
     const std::size_t end = std::min(value.find('+', begin), value.size());
     const auto number = integer_from(value.substr(begin, end - begin));
     if (!number || *number < field.least) {
-      refuse(
-          field.key, value,
-          fmt::format("\"{}\" or integers of at least {} such as 3+3+2", field.none, field.least));
+      refuse(field.key, value,
+             fmt::format("\"{}\" or integers of at least {} such as {}", field.none, field.least,
+                         field.example));
     }
     list.push_back(*number);
     begin = end + 1;

@@ -285,6 +285,21 @@ TEST(Strategy, FieldsFromText) {
   EXPECT_EQ(strategy.recompute, Recompute::full);
 }
 
+TEST(Strategy, RefusedListsShowOneThatIsAllowed) {
+  for (const auto& [key, example] :
+       {std::pair{"layer_split", "3+3+2"}, {"recompute_list", "0+3"}}) {
+    Strategy strategy;
+    set_field(strategy, key, example);
+    try {
+      set_field(strategy, key, "1,2");
+      FAIL() << key;
+    } catch (const UsageError& error) {
+      const std::string allowed = std::string("such as ") + example + " is required";
+      EXPECT_TRUE(std::string(error.what()).ends_with(allowed)) << error.what();
+    }
+  }
+}
+
 TEST(Strategy, BadTextIsAUsageError) {
   for (const char* text : {"mp=0",
                            "mp=-1",
