@@ -386,7 +386,10 @@ Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& bac
 }  // namespace
 
 std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
-  const std::int64_t per_block = kBlockAlignment.count() / bytes_of(job.precision).count();
+  // Where every use casts, parameters stay f32.
+  const bool cast_by_uses = strategy.cast_placement == CastPlacement::every_use;
+  const DType smallest = cast_by_uses ? DType::f32 : job.precision;
+  const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
   return classes_by_owner(strategy) ? per_block : per_block * strategy.sharding_degree;
 }
 
