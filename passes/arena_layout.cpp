@@ -213,6 +213,33 @@ void add_gradient_buckets(const std::vector<Placement>& all, std::optional<Tenso
                    [&](std::size_t a, std::size_t b) { return last[a] < last[b]; });
 }
 
+/// Ranges that are reduced at once, and those that are gathered at once.
+void add_buckets(const Graph& graph, const PassContext& context, const std::vector<Placement>& all,
+                 std::optional<TensorId> tied, ArenaLayout& layout) {
+  const Strategy& strategy = context.strategy;
+  const bool owned = classes_by_owner(strategy);
+  std::optional<TensorId> shared;
+  if (tied && strategy.pp > 1) shared = *tied;
+  const bool limited = owned || (overlaps_grad_reduce(context) && !shards_parameters(strategy));
+  const auto limit = [&](Bytes bytes, DType type) {
+    if (owned && strategy.collective_fusion == CollectiveFusion::none) return std::int64_t{0};
+    return limited ? bytes.count() / bytes_of(type).count() : layout.elements;
+  };
+  std::vector<bool> begins;
+  const bool alone = strategy.pp > 1 || reduces_per_micro_batch(strategy);
+  for (std::size_t i = 0; i < all.size() && !owned; ++i) {
+    begins.push_back(!may_join(graph, layout, strategy, alone ? tied : std::nullopt, i));
+  }
+  layout.buckets =
+      cut_buckets(all, shared, limit(strategy.grad_bucket_bytes, kGradientType), owned, begins);
+  add_gradient_buckets(all, shared, layout);
+  layout.gathers = layout.buckets;
+  if (owned) {
+    layout.gathers =
+        cut_buckets(all, {}, limit(strategy.param_bucket_bytes, layout.parameter_type), true);
+  }
+}
+
 }  // namespace
 
 bool shards_gradients(const Strategy& strategy) { return strategy.sharding_stage >= 2; }
@@ -269,25 +296,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
     layout.elements += p.room;
   }
   place_bundles(cut, layout);
-  const std::optional<TensorId> shared = strategy.pp > 1 ? tied : std::nullopt;
-  const bool limited = owned || (overlaps_grad_reduce(context) && !shards_parameters(strategy));
-  const auto limit = [&](Bytes bytes, DType type) {
-    if (owned && strategy.collective_fusion == CollectiveFusion::none) return std::int64_t{0};
-    return limited ? bytes.count() / bytes_of(type).count() : layout.elements;
-  };
-  std::vector<bool> begins;
-  const bool alone = strategy.pp > 1 || reduces_per_micro_batch(strategy);
-  for (std::size_t i = 0; i < all.size() && !owned; ++i) {
-    begins.push_back(!may_join(graph, layout, strategy, alone ? tied : std::nullopt, i));
-  }
-  layout.buckets =
-      cut_buckets(all, shared, limit(strategy.grad_bucket_bytes, kGradientType), owned, begins);
-  add_gradient_buckets(all, shared, layout);
-  layout.gathers = layout.buckets;
-  if (owned) {
-    layout.gathers =
-        cut_buckets(all, {}, limit(strategy.param_bucket_bytes, layout.parameter_type), true);
-  }
+  add_buckets(graph, context, all, tied, layout);
   return layout;
 }
 

@@ -112,12 +112,13 @@ def fix_text(value):
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return "+".join(map(str, value)) if value else "even"
+        return "+".join(map(str, value))
     return str(value)
 
 
 def fixes(strategy):
-    return [word for key, value in strategy.items() for word in ("--fix", f"{key}={fix_text(value)}")]
+    return [word for key, value in strategy.items() if value != []
+            for word in ("--fix", f"{key}={fix_text(value)}")]
 
 
 def calibrate(planner, options, folder):
