@@ -38,11 +38,11 @@ struct Optimizer {
   bool operator==(const Optimizer&) const = default;
 };
 
-/// Dynamic loss scaling of fp16 training. Defaults as Megatron-LM's --initial-loss-scale,
-/// --loss-scale-window and DynamicGradScaler (megatron/core/optimizer/grad_scaler.py).
+/// Dynamic loss scaling of fp16 training. Defaults as torch.amp.GradScaler's; from Megatron-LM's
+/// 2^32 the first dozen or more steps would be skipped.
 struct LossScale {
-  double initial = 4294967296.0, growth = 2, backoff = 0.5;
-  std::int64_t growth_interval = 1000;  ///< steps in a row without overflow
+  double initial = 65536, growth = 2, backoff = 0.5;
+  std::int64_t growth_interval = 2000;  ///< steps in a row without overflow
   bool operator==(const LossScale&) const = default;
 };
 
@@ -87,9 +87,8 @@ void apply_parameter_groups(Graph& graph, const Job& job);
 /// If a group matches no parameter of this graph could have: the matches that it has.
 std::optional<std::string> unmatched_group(const Graph& graph, const ParameterGroup& group);
 
-/// Rules inside the file: sizes within the limits of docs/formats.md, heads divide hidden, and what
-/// is not supported yet (kv_heads other than heads, dropout, precision fp16). Throws
-/// InputError at `file`.
+/// Rules inside the file: sizes within the limits of docs/formats.md, heads divide hidden, kv_heads
+/// divide heads, and which fields a family has. Throws InputError at `file`.
 void check_job(const Job& job, const std::string& file);
 
 /// The forward pass of one micro-batch of `micro_batch` sequences, with abstract ops (linear,

@@ -46,7 +46,7 @@ enum class CollectiveFusion : std::uint8_t {
 enum class CastPlacement : std::uint8_t {
   fused,         ///< the update writes it
   after_update,  ///< a cast of its own, once per step (Paddle PR 34965)
-  every_use,     ///< a cast in every forward, recompute and backward
+  every_use,     ///< a cast in every forward and recompute; backward reads its copy
 };
 enum class Flatten : std::uint8_t {
   fused,      ///< one norm and one update over the arenas, with a table of segments
@@ -83,7 +83,7 @@ struct Strategy {
 
   // Layers.
   bool sequence_parallel = false;
-  std::int64_t recompute_layers = 0;         ///< the first ones of each stage; 0 = all
+  std::int64_t recompute_layers = 0;         ///< the first ones of each chunk; 0 = all
   std::vector<std::int64_t> recompute_list;  ///< just these, counted over the model
 
   // Optimizer and its collectives.
@@ -131,7 +131,7 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// pp x virtual_stages at most the layers; layer_split one count >= 1 per part, summing to the
 /// layers; virtual stages only in 1F1B, with pp above 1 that divides the micro-batches; published
 /// send lifetimes only in plain 1F1B with at least pp micro-batches; sharding
-/// stage 1 exactly when its degree is above 1; global batch divisible by micro_batch x dp x
+/// stages 1 to 3 exactly when its degree is above 1; global batch divisible by micro_batch x dp x
 /// sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// The rules a framework adds: sharding_degree above 1 only where it has a distributed optimizer;

@@ -93,8 +93,14 @@ std::string summary(const Plan& plan, const Measured& measured) {
                   strategy_summary(plan.strategy), plan.devices, measured.backend, measured.steps);
   text += "  step        loss   gradient norm\n";
   for (std::size_t step = 0; step < measured.losses.size(); ++step) {
-    text += fmt::format("{:6}  {:10.6f}  {:14.6f}\n", step + 1, measured.losses[step],
-                        measured.gradient_norms[step]);
+    const double norm = measured.gradient_norms[step];
+    const bool skipped = !measured.loss_scales.empty() && !std::isfinite(norm);
+    text += fmt::format("{:6}  {:10.6f}  {:>14}\n", step + 1, measured.losses[step],
+                        skipped ? "skipped" : fmt::format("{:.6f}", norm));
+  }
+  if (measured.skipped_steps > 0) {
+    text += fmt::format("{} of {} steps skipped: gradients overflowed at their loss scale\n",
+                        measured.skipped_steps, measured.steps);
   }
   text += "  rank      peak bytes\n";
   for (const RankMemory& memory : measured.timeline.memory) {
