@@ -108,10 +108,13 @@ DType parameter_type(const Program& program) {
 
 void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
                            std::span<float> arena) {
-  const bool part =
-      program.sharding_degree > 1 && std::int64_t(arena.size()) == owned_elements(program);
-  if (part) {
+  if (program.segments.empty()) return;
+  const Segment& last = program.segments.back();
+  const bool whole = last.offset + last.elements <= std::int64_t(arena.size());
+  if (!whole) {  // this rank's parts, one after the other
     for (const OwnedRange& range : owned_ranges(program, at)) {
+      INVARIANT(std::size_t(range.state_offset + range.elements) <= arena.size(),
+                "a part of the parameters lies outside their arena");
       const Segment& segment = program.segments[std::size_t(range.segment)];
       fill(segment, range.arena_offset - segment.offset, at, seed,
            arena.subspan(std::size_t(range.state_offset), std::size_t(range.elements)));
@@ -119,8 +122,6 @@ void initialize_parameters(const Program& program, const Coordinates& at, std::i
     return;
   }
   for (const Segment& segment : program.segments) {
-    INVARIANT(segment.offset >= 0 && std::size_t(segment.offset + segment.elements) <= arena.size(),
-              "segment " + segment.parameter + " lies outside the parameter arena");
     fill(segment, 0, at, seed,
          arena.subspan(std::size_t(segment.offset), std::size_t(segment.elements)));
   }
