@@ -240,7 +240,7 @@ Verdict sharding_is_legal(const Strategy& strategy) {
 
 /// Whole tensors are owned where there is something to share out; only then is there a choice of
 /// what travels together.
-Verdict ownership_is_legal(const Job& job, const Strategy& strategy) {
+Verdict ownership_is_legal(const Strategy& strategy) {
   if (strategy.param_bucket_bytes < kLeastBucket) {
     return Verdict::no(fmt::format("param_bucket_bytes is {}; it must be at least {}",
                                    strategy.param_bucket_bytes.count(), kLeastBucket.count()));
@@ -248,9 +248,6 @@ Verdict ownership_is_legal(const Job& job, const Strategy& strategy) {
   const bool owned = strategy.sharding_owner != ShardingOwner::elements;
   if (owned && strategy.sharding_stage != 1) {
     return Verdict::no("sharding_owner other than elements goes with sharding_stage 1");
-  }
-  if (strategy.collective_fusion == CollectiveFusion::coalesced && job.precision != DType::f32) {
-    return Verdict::no("collective_fusion coalesced needs fp32: other types have no kernel for it");
   }
   const Strategy usual;
   if (!owned && strategy.collective_fusion != usual.collective_fusion) {
@@ -349,7 +346,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
-  if (Verdict verdict = ownership_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = is_lowered(strategy); !verdict) return verdict;

@@ -8,6 +8,7 @@
 #include "runtime/cpu/arena_ranges.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
+#include "runtime/half.h"
 
 namespace plimsoll {
 
@@ -210,15 +211,16 @@ KernelPointer prepare_reduce_sum(const KernelRequest& request) {
 
 KernelPointer prepare_coalesce(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
-  return make_kernel([ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
-                                                                    const RunPosition&) {
-    std::array<float, 1024> block;
+  const std::int64_t element = element_bytes(request.input(0).dtype);
+  return make_kernel([element, ranges = ranges_of(request, 0, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
+    std::array<std::byte, 4096> block;
     for (const OwnedRange& range : ranges) {
-      for (std::int64_t done = 0; done < range.elements; done += std::ssize(block)) {
-        const std::int64_t at = range.arena_offset + done;
-        const std::int64_t count = std::min(range.elements - done, std::ssize(block));
-        std::copy_n(floats(in, 0) + at, count, block.data());
-        std::copy_n(block.data(), count, floats_out(out, 0) + at);
+      const std::int64_t begin = range.arena_offset * element, bytes = range.elements * element;
+      for (std::int64_t done = 0; done < bytes; done += std::ssize(block)) {
+        const std::int64_t count = std::min(bytes - done, std::ssize(block));
+        std::copy_n(in[0] + begin + done, count, block.data());
+        std::copy_n(block.data(), count, out[0] + begin + done);
       }
     }
   });

@@ -225,6 +225,31 @@ TEST(CastCounts, AfterTheUpdateOneCastOfWhatTheRankOwns) {
   }
 }
 
+// Without flattening one cast for each tensor that the rank owns: n / d in the mean, 6 N / d bytes.
+TEST(CastCounts, AfterTheUpdateTensorByTensor) {
+  const Job job = mixed_job(DType::bf16);
+  for (const std::int64_t degree : {2, 4}) {
+    const auto programs =
+        programs_of("sharding_owner=greedy,flatten=none,sharding_degree=" + std::to_string(degree),
+                    CastPlacement::after_update, job, Recompute::full, 2);
+    const Measured measured = run_bf16(programs);
+    Casts all;
+    for (std::int64_t rank = 0; rank < degree; ++rank) {
+      const Program& program = programs[std::size_t(rank)];
+      const auto owned = std::count_if(program.segments.begin(), program.segments.end(),
+                                       [&](const Segment& one) { return one.owner == rank; });
+      const Casts casts = parameter_casts(program);
+      EXPECT_EQ(casts.count, owned);
+      EXPECT_EQ(executed(measured, rank, OpKind::cast_parameters), owned);
+      EXPECT_EQ(executed(measured, rank, OpKind::cast), 2 * program.micro_batches);  // of logits
+      all.count += casts.count;
+      all.bytes += casts.bytes;
+    }
+    EXPECT_EQ(all.count, std::int64_t(programs[0].segments.size()));
+    EXPECT_EQ(all.bytes, Bytes(6 * elements_of(programs[0])));
+  }
+}
+
 // Persistent bytes per element: 16 with casts in every use, 18 with masters beside the parameters;
 // over d shards 8 + 8/d and 6 + 12/d: equal at d = 2.
 TEST(CastBytes, PersistentBytesPerParameter) {
