@@ -47,7 +47,7 @@ Bytes ParameterGathers::bytes_of_item(const Item& item) const {
   return item.elements * bytes_of(layout_.parameter_type);
 }
 
-void ParameterGathers::begin_step(std::size_t begin, std::vector<ParameterUse> uses) {
+void ParameterGathers::begin_step(std::vector<ParameterUse> uses) {
   uses_ = std::move(uses);
   Bytes before;
   for (std::size_t k = 0; k < uses_.size(); ++k) {
@@ -69,7 +69,7 @@ void ParameterGathers::begin_step(std::size_t begin, std::vector<ParameterUse> u
                             bucket.begin < instance.base + instance.elements;
       if (!resident) continue;
       const std::int64_t base = instance.base + instance.gathered - instance.resident_base;
-      resident_gather_[i] = gather(b, Phase::forward, {}, arenas_.resident, base, begin);
+      resident_gather_[i] = gather(b, Phase::forward, {}, arenas_.resident, base);
     }
   }
 }
@@ -77,7 +77,7 @@ void ParameterGathers::begin_step(std::size_t begin, std::vector<ParameterUse> u
 /// Gathers one bucket to where it lies in a buffer that starts at element `base` of the arenas.
 std::size_t ParameterGathers::gather(std::size_t bucket, Phase phase,
                                      std::optional<std::int64_t> micro_batch, BufferId into,
-                                     std::int64_t base, std::size_t after) {
+                                     std::int64_t base) {
   const Bucket& range = layout_.buckets[bucket];
   const DType type = layout_.parameter_type;
   const std::int64_t kept = range.elements / context_.strategy.sharding_degree;
@@ -106,18 +106,17 @@ std::size_t ParameterGathers::gather(std::size_t bucket, Phase phase,
   return build_.add_call(build_.shared_routine(routine), {}, micro_batch,
                          {{arenas_.parameters, kept_at_[bucket] * element, {}},
                           {into, (range.begin - base) * element, {}}},
-                         {{after, {}}});
+                         {{build_.last_compute(), {}}});
 }
 
-void ParameterGathers::gather_item(Item& item, const ParameterUse& use, std::size_t last_compute) {
+void ParameterGathers::gather_item(Item& item, const ParameterUse& use) {
   item.buffer = build_.add_buffer("gathered_parameters", TensorRole::communication,
                                   bytes_of_item(item), build_.next_call());
   item.gathers.clear();
   for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
     const Bucket& bucket = layout_.buckets[b];
     if (bucket.begin < item.base || bucket.begin >= item.base + item.elements) continue;
-    item.gathers.push_back(
-        gather(b, use.phase, use.micro_batch, item.buffer, item.base, last_compute));
+    item.gathers.push_back(gather(b, use.phase, use.micro_batch, item.buffer, item.base));
   }
   item.live = true;
   item.used = false;
@@ -144,7 +143,7 @@ void ParameterGathers::release(Item& item) {
   live_ -= bytes_of_item(item);
 }
 
-std::vector<Wait> ParameterGathers::before_use(std::size_t last_compute) {
+std::vector<Wait> ParameterGathers::before_use() {
   const Bytes limit = context_.strategy.max_live_bytes;
   const std::size_t window = std::size_t(context_.strategy.prefetch_depth);
   std::vector<Wait> waits;
@@ -159,7 +158,7 @@ std::vector<Wait> ParameterGathers::before_use(std::size_t last_compute) {
           ahead = false;
           break;
         }
-        gather_item(item, uses_[k], last_compute);
+        gather_item(item, uses_[k]);
       }
       // Later uses come after the first one, on the same stream.
       if (k > now_ || item.used) continue;

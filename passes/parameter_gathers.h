@@ -40,10 +40,9 @@ class ParameterGathers {
 
   /// What stays whole is gathered once per step, when it begins. `uses`: those of the step that
   /// read gathered parameters, in issue order.
-  void begin_step(std::size_t begin, std::vector<ParameterUse> uses);
-  /// Before the call of the next use: what it waits for. Memory for gathers may have been that of
-  /// computation up to `last_compute`.
-  std::vector<Wait> before_use(std::size_t last_compute);
+  void begin_step(std::vector<ParameterUse> uses);
+  /// Before the call of the next use: what it waits for.
+  std::vector<Wait> before_use();
   /// What a call of this instance waits for that reads parameters which stay whole.
   std::vector<Wait> resident_waits(std::size_t instance, bool tied) const;
   Binding binding(SlotKind kind, std::size_t instance) const;
@@ -68,8 +67,8 @@ class ParameterGathers {
   std::vector<std::size_t> items_of(const ParameterUse& use) const;
   Bytes bytes_of_item(const Item& item) const;
   std::size_t gather(std::size_t bucket, Phase phase, std::optional<std::int64_t> micro_batch,
-                     BufferId into, std::int64_t base, std::size_t after);
-  void gather_item(Item& item, const ParameterUse& use, std::size_t last_compute);
+                     BufferId into, std::int64_t base);
+  void gather_item(Item& item, const ParameterUse& use);
   void make_room(Bytes bytes);
   void release(Item& item);
   bool keeps(const Item& item) const;

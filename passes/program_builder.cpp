@@ -74,6 +74,9 @@ std::size_t ProgramBuilder::add_call(RoutineId routine, std::optional<std::int64
         add_buffer("frame", TensorRole::activation, definition.frame_bytes, index, index + 1);
   }
   program.calls.push_back(std::move(call));
+  const bool computes = std::any_of(definition.ops.begin(), definition.ops.end(),
+                                    [](const Op& op) { return op.stream == Stream::compute; });
+  if (computes) last_compute_ = index;
   return index;
 }
 

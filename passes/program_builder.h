@@ -20,6 +20,9 @@ class ProgramBuilder {
   Program program;
 
   std::size_t next_call() const { return program.calls.size(); }
+  /// The latest call with ops on the compute stream. Whatever another stream writes into memory
+  /// that is acquired later waits for it: what was released before may be that memory.
+  std::size_t last_compute() const { return last_compute_; }
   Buffer& buffer(BufferId id) { return program.buffers[id.index()]; }
 
   RoutineId add_routine(const Routine& routine);
@@ -53,6 +56,7 @@ class ProgramBuilder {
 
  private:
   std::map<std::pair<std::string, Bytes>, RoutineId> payload_routines_;
+  std::size_t last_compute_ = 0;
 };
 
 }  // namespace plimsoll

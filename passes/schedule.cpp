@@ -58,15 +58,14 @@ class StageScheduler {
   Program run() {
     add_persistent_buffers();
     for (const Instance& instance : layout_.instances) add_routines(instance);
-    last_compute_ = updates_.begin_step();
+    updates_.begin_step();
     const std::vector<Action> actions =
         pipeline_order(context_.strategy.schedule, context_.strategy.pp, stage_,
                        context_.strategy.virtual_stages, program_.micro_batches);
-    collectives_.begin_step(last_compute_);
-    if (gathers_.active()) gathers_.begin_step(last_compute_, parameter_uses(actions));
+    collectives_.begin_step();
+    if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
     run_actions(actions);
-    update(reductions_.active() ? reductions_.finish()
-                                : collectives_.finish_gradients(last_compute_));
+    update(reductions_.active() ? reductions_.finish() : collectives_.finish_gradients());
     transfers_.finish();
     return build_.finish();
   }
@@ -128,7 +127,7 @@ class StageScheduler {
       // Gathers come first: they wait for computation up to the call before.
       const bool tied = has_slot(use.routine, SlotKind::tied_parameters);
       std::vector<Wait> waits;
-      if (parameter_use(use)) waits = gathers_.before_use(last_compute_);
+      if (parameter_use(use)) waits = gathers_.before_use();
       append(waits, gathers_.resident_waits(use.instance, tied));
       prepare_gradients(use);
       return waits;
@@ -291,8 +290,7 @@ class StageScheduler {
     std::vector<Wait> waits;
     if (!is_first_part(action)) {
       const Bytes bytes = bytes_of(graph_.at(*block_of(begin).input));
-      const auto received =
-          transfers_.receive(Direction::activation, bytes, action.micro_batch, last_compute_);
+      const auto received = transfers_.receive(Direction::activation, bytes, action.micro_batch);
       kept[0][SlotKind::input] = received.payload;
       waits = {received.arrived};
     }
@@ -315,8 +313,7 @@ class StageScheduler {
     if (passes_on) transfers_.before_backward(action, after_forward);
     if (passes_on && !is_last_part(action)) {
       const Bytes bytes = bytes_of(graph_.at(*block_of(end - 1).output));
-      const auto received =
-          transfers_.receive(Direction::gradient, bytes, action.micro_batch, last_compute_);
+      const auto received = transfers_.receive(Direction::gradient, bytes, action.micro_batch);
       kept.back()[SlotKind::output_gradient] = received.payload;
       waits.push_back(received.arrived);
       transfers_.gradient_is_received(action);
@@ -370,10 +367,9 @@ class StageScheduler {
       used.push_back(found->second);
       bindings.push_back({found->second, {}, {}});
     }
-    if (begins_elsewhere(*id)) waits.push_back({last_compute_, {}});
+    if (begins_elsewhere(*id)) waits.push_back({build_.last_compute(), {}});
     const std::size_t call = build_.add_call(*id, instance.layer, action.micro_batch,
                                              std::move(bindings), std::move(waits));
-    last_compute_ = call;
     for (BufferId buffer : used) build_.extend(buffer, call + 1);
     const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
     if (sends) {
@@ -466,7 +462,6 @@ class StageScheduler {
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
   std::map<RoutineId, bool> begins_elsewhere_;
   std::vector<std::size_t> gradient_calls_left_;  // by instance
-  std::size_t last_compute_ = 0;                  // call that used the compute stream last
   std::optional<std::size_t> last_head_;
 };
 

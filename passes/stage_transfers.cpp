@@ -24,7 +24,7 @@ RoutineId StageTransfers::routine(OpKind kind, Direction direction, Bytes bytes)
 }
 
 StageTransfers::Received StageTransfers::receive(Direction direction, Bytes bytes,
-                                                 std::int64_t micro_batch, std::size_t after) {
+                                                 std::int64_t micro_batch) {
   const char* name =
       direction == Direction::activation ? "received_activation" : "received_gradient";
   const BufferId payload =
@@ -32,7 +32,7 @@ StageTransfers::Received StageTransfers::receive(Direction direction, Bytes byte
   const Binding part = sent_part(payload);
   const std::size_t received =
       build_.add_call(routine(OpKind::recv, direction, sent_bytes(payload)), {}, micro_batch,
-                      {part}, {{after, {}}});
+                      {part}, {{build_.last_compute(), {}}});
   if (!context_.strategy.split_boundary) return {payload, {received, {}}};
   const RoutineId gather = build_.payload_routine(
       "all_gather.boundary", OpKind::all_gather, phase_of(direction), Stream::mp,

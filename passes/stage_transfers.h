@@ -27,8 +27,7 @@ class StageTransfers {
     Wait arrived;
   };
   /// Posts a receive, with split_boundary of this rank's part, and the gather that completes it.
-  /// Its memory may have been that of computation issued before, which is over with call `after`.
-  Received receive(Direction direction, Bytes bytes, std::int64_t micro_batch, std::size_t after);
+  Received receive(Direction direction, Bytes bytes, std::int64_t micro_batch);
 
   /// The next call of an instance writes a tensor to be sent. SendLifetime::event: the tensor that
   /// used its slot is due.

@@ -84,11 +84,13 @@ std::vector<std::size_t> StepCollectives::gather_order() const {
   return order;
 }
 
-void StepCollectives::begin_step(std::size_t begin) {
+void StepCollectives::begin_step() {
   const Op* op = parameter_collective();
   if (op == nullptr || !overlaps_param_gather(context_)) return;
   gathers_.resize(layout_.gathers.size());
-  for (const std::size_t i : gather_order()) gathers_[i] = gather(*op, layout_.gathers[i], begin);
+  for (const std::size_t i : gather_order()) {
+    gathers_[i] = gather(*op, layout_.gathers[i], build_.last_compute());
+  }
 }
 
 std::size_t StepCollectives::gather_of(std::int64_t element) const {
@@ -225,7 +227,7 @@ void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector
   bucket_reduction_[index] = reductions_.back();
 }
 
-std::vector<std::size_t> StepCollectives::finish_gradients(std::size_t last_compute) {
+std::vector<std::size_t> StepCollectives::finish_gradients() {
   if (!overlaps_grad_reduce(context_)) {
     for (std::size_t i = layout_.instances.size(); i-- > 0;) sum_partial(i);
   }
@@ -233,7 +235,7 @@ std::vector<std::size_t> StepCollectives::finish_gradients(std::size_t last_comp
     for (; next_bucket_ < layout_.completion.size(); ++next_bucket_) {
       const std::size_t i = layout_.completion[next_bucket_];
       if (layout_.tied_bucket[i]) continue;
-      std::vector<Wait> waits = {{last_compute, {}}};
+      std::vector<Wait> waits = {{build_.last_compute(), {}}};
       const auto [first, end] = segments_in(layout_.buckets[i]);
       for (const auto& [segment, sum] : partial_sums_) {
         const Wait wait{sum, {}};

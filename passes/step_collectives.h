@@ -30,8 +30,8 @@ class StepCollectives {
       : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {}
 
   /// Gathers that overlap: of what the last step updated, in the order in which forward reads it.
-  /// `begin` is ordered after that update.
-  void begin_step(std::size_t begin);
+  /// They wait for the computation that begins the step, which is ordered after that update.
+  void begin_step();
   /// What the first micro-batch's forward of an instance waits for: the gather that completes its
   /// parameters.
   std::vector<Wait> parameter_waits(std::size_t instance, bool reads_tied) const;
@@ -39,9 +39,8 @@ class StepCollectives {
   /// A call that adds to gradients of an instance is issued. If it is the `last` of the step, posts
   /// the buckets that it completed.
   void wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call, bool last);
-  /// Backward is issued up to `last_compute`: posts what is left. Returns all reductions: what the
-  /// update waits for.
-  std::vector<std::size_t> finish_gradients(std::size_t last_compute);
+  /// Backward is issued: posts what is left. Returns all reductions: what the update waits for.
+  std::vector<std::size_t> finish_gradients();
   /// Gathers that do not overlap, after the update.
   void end_step(std::size_t update);
 

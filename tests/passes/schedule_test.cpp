@@ -125,6 +125,30 @@ TEST(Schedule, ZeroBubblePostsBucketsAtTheLastWeightGradients) {
   }
 }
 
+// Backward begins with a gather of tokens into its frame, which may lie where an add of the
+// schedule between the two calls still reads.
+TEST(Schedule, CallsThatBeginWithACommunicationWaitForAllComputationBefore) {
+  const Program program =
+      lowered("mp=2,dp=2,sequence_parallel=true,grad_reduction=per_micro_batch")[0];
+  std::size_t last_compute = 0, begin_elsewhere = 0, after_adds = 0;
+  for (std::size_t i = 0; i < program.calls.size(); ++i) {
+    const Routine& routine = program.at(program.calls[i].routine);
+    const Op& first = routine.ops[0];
+    if (routine.frame_bytes > Bytes(0) && first.stream != Stream::compute) {
+      ++begin_elsewhere;
+      const std::string& before = program.at(program.calls[last_compute].routine).name;
+      after_adds += before == "add_gradients" || before == "zero_gradients" ? 1 : 0;
+      const std::vector<Wait>& waits = program.calls[i].waits;
+      EXPECT_EQ(std::count(waits.begin(), waits.end(), Wait{last_compute, {}}), 1) << i;
+    }
+    const bool computes = std::any_of(routine.ops.begin(), routine.ops.end(),
+                                      [](const Op& op) { return op.stream == Stream::compute; });
+    if (computes) last_compute = i;
+  }
+  EXPECT_GT(begin_elsewhere, 0u);
+  EXPECT_GT(after_adds, 0u);
+}
+
 TEST(Schedule, BucketsCoverEveryParameterOnceAndSplitEvenly) {
   for (const char* strategy : {"sharding_degree=4,grad_bucket_bytes=4KiB",
                                "mp=2,sharding_degree=2,dp=2,grad_bucket_bytes=64KiB"}) {
