@@ -22,11 +22,12 @@ std::vector<bool> ancestors(const std::vector<Op>& ops, std::set<TensorId>& need
 }
 
 /// The outputs of an op that reads what an op of `input` overwrites, but is not in it.
-std::vector<TensorId> overtaken(const std::vector<Op>& ops, const std::vector<bool>& input) {
+std::vector<TensorId> overtaken(const Graph& graph, const std::vector<Op>& ops,
+                                const std::vector<bool>& input) {
   std::set<TensorId> overwritten;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    const int in_place = row(ops[i].kind).in_place;
-    if (input[i] && in_place >= 0) overwritten.insert(ops[i].inputs[std::size_t(in_place)]);
+    const int reused = in_place(ops[i], graph.tensors);
+    if (input[i] && reused >= 0) overwritten.insert(ops[i].inputs[std::size_t(reused)]);
   }
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (input[i]) continue;
@@ -43,8 +44,9 @@ BackwardParts split_backward(const Graph& graph, BlockId block, const std::vecto
   std::set<TensorId> needed;
   if (const auto gradient = graph.at(block).input_gradient) needed.insert(*gradient);
   std::vector<bool> input = ancestors(backward, needed);
-  for (auto more = overtaken(backward, input); !more.empty(); more = overtaken(backward, input)) {
-    needed.insert(more.begin(), more.end());
+  const auto more = [&] { return overtaken(graph, backward, input); };
+  for (auto outputs = more(); !outputs.empty(); outputs = more()) {
+    needed.insert(outputs.begin(), outputs.end());
     input = ancestors(backward, needed);
   }
   BackwardParts parts;

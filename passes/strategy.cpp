@@ -68,10 +68,6 @@ Verdict tensors_divide(const Job& job, const Strategy& strategy) {
 
 Verdict tokens_divide(const Job& job, const Strategy& strategy) {
   if (!strategy.sequence_parallel) return Verdict::yes();
-  if (strategy.schedule == Schedule::zb_h1 && strategy.recompute != Recompute::none) {
-    return Verdict::no(
-        "sequence_parallel: with schedule zb_h1 layers that recompute are not supported yet");
-  }
   if (strategy.mp == 1) return Verdict::no("sequence_parallel splits tokens over mp, which is 1");
   if (job.sequence % strategy.mp != 0) {
     return Verdict::no(fmt::format("sequence_parallel: mp {} does not divide the sequence of {}",

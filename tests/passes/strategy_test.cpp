@@ -62,7 +62,7 @@ TEST(Strategy, Rules) {
       {"send_slots=1", 1, ""},
       {"mp=2,sequence_parallel=true", 2, ""},
       {"mp=2,sequence_parallel=true,schedule=zb_h1", 2, ""},
-      {"mp=2,sequence_parallel=true,schedule=zb_h1,recompute=full", 2, "not supported yet"},
+      {"mp=2,sequence_parallel=true,schedule=zb_h1,recompute=full", 2, ""},
       {"pp=2,sequence_parallel=true", 2, "sequence_parallel splits tokens over mp, which is 1"},
       {"mp=2,pp=2,split_boundary=true", 4, ""},
       {"pp=2,split_boundary=true", 2, "split_boundary splits what mp ranks send; mp is 1"},
