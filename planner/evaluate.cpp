@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/file.h"
-#include "graph/op_table.h"
+#include "graph/step_flops.h"
 #include "graph/text.h"
 #include "passes/pipeline.h"
 #include "planner/breakdown.h"
@@ -24,16 +24,7 @@ std::string_view precision_of(DType dtype) {
 Flops recomputed_flops(std::span<const Program> programs) {
   Flops total;
   for (const Program& program : programs) {
-    std::vector<Flops> by_routine;
-    for (const Routine& routine : program.routines) {
-      Flops sum;
-      for (const Op& op : routine.ops) {
-        if (op.phase == Phase::recompute) sum += flops(op, routine.tensors);
-      }
-      by_routine.push_back(sum);
-    }
-    Flops of_rank;
-    for (const Call& call : program.calls) of_rank += by_routine[call.routine.index()];
+    const Flops of_rank = step_flops(program)[std::size_t(Phase::recompute)];
     total += of_rank * static_cast<double>(ranks_per_class(programs));
   }
   return total;

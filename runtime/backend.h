@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "graph/grid.h"
 #include "graph/op.h"
 #include "graph/program.h"
@@ -62,6 +63,9 @@ class Kernel {
   /// Addresses in the order of the op's inputs and outputs. Must not allocate more than 4 KiB.
   virtual void run(std::span<std::byte* const> inputs, std::span<std::byte* const> outputs,
                    const RunPosition& position) = 0;
+  /// What one run computes in products, read off the shapes that it multiplies. Kernels that only
+  /// move or add values have none.
+  virtual Flops flops() const { return Flops(0); }
 };
 
 /// One rank's device.

@@ -159,12 +159,16 @@ struct Executor::State {
   Timeline* trace = nullptr;
   std::vector<MemoryPoint> curve;
   std::vector<Traffic> traffic;  ///< of the last traced step
+  PhaseFlops flops;              ///< of the same
 };
 
 StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   step = index;
   trace = into;
-  if (trace != nullptr) traffic.clear();
+  if (trace != nullptr) {
+    traffic.clear();
+    flops = {};
+  }
   last_on_stream.fill(kNone);
   record_memory();
   for (const PreparedCall& call : prepared.calls) issue(call);
@@ -219,6 +223,7 @@ void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
   }
   const Picoseconds begin = now();
   op.kernel->run(op.inputs, op.outputs, position);
+  flops[std::size_t(op.op->phase)] += op.kernel->flops();
   record(call, *op.op, {begin, begin, now()});
 }
 
@@ -328,6 +333,8 @@ StepResult Executor::step(std::int64_t index, Timeline* trace) {
 RankMemory Executor::memory() const { return state_->memory(); }
 
 const std::vector<Traffic>& Executor::traffic() const { return state_->traffic; }
+
+const PhaseFlops& Executor::flops() const { return state_->flops; }
 
 std::vector<float> Executor::gradients() const {
   const auto values = floats(state_->program, state_->arena, TensorRole::gradient);

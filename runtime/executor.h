@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "graph/step_flops.h"
 #include "graph/timeline.h"
 #include "graph/traffic.h"
 #include "runtime/backend.h"
@@ -63,6 +64,8 @@ class Executor {
   RankMemory memory() const;
   /// What was posted in the last traced step, as it happened.
   const std::vector<Traffic>& traffic() const;
+  /// What the kernels multiplied in it.
+  const PhaseFlops& flops() const;
   /// Copies of arenas, for tests that compare strategies.
   std::vector<float> gradients() const;
   std::vector<float> parameters() const;

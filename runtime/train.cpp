@@ -58,6 +58,7 @@ struct Run {
   std::vector<Timeline> traces;
   std::vector<std::vector<float>> gradients, parameters;
   std::vector<std::vector<Traffic>> traffic;
+  std::vector<PhaseFlops> flops;
 
   const Program& program_of(std::int64_t rank) const {
     return programs[class_of(programs, programs[0].grid.coordinates(rank))];
@@ -103,6 +104,7 @@ void run_steps(Run& run, std::int64_t rank, Executor& executor) {
     run.changed.notify_all();
   }
   run.traffic[std::size_t(rank)] = executor.traffic();
+  run.flops[std::size_t(rank)] = executor.flops();
   if (options.keep_parameters) run.parameters[std::size_t(rank)] = executor.parameters();
 }
 
@@ -174,6 +176,7 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
   run->gradients.resize(world);
   run->parameters.resize(world);
   run->traffic.resize(world);
+  run->flops.resize(world);
   return run;
 }
 
@@ -371,6 +374,7 @@ TrainResult train(std::span<const Program> programs, const Job& job, const Frame
   result.gradients = std::move(run->gradients);
   result.parameters = std::move(run->parameters);
   result.traffic = std::move(run->traffic);
+  result.flops = std::move(run->flops);
   return result;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "graph/step_flops.h"
 #include "graph/traffic.h"
 #include "models/framework.h"
 #include "models/job.h"
@@ -35,6 +36,7 @@ struct TrainResult {
   Measured measured;                                      ///< plan_digest left empty
   std::vector<std::vector<float>> gradients, parameters;  ///< by rank, when kept
   std::vector<std::vector<Traffic>> traffic;              ///< by rank: sent in the last step
+  std::vector<PhaseFlops> flops;                          ///< by rank: multiplied in it
 };
 
 /// `programs` are all classes of a job. Throws EnvironmentError (deadline) or std::runtime_error (a

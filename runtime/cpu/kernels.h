@@ -59,18 +59,21 @@ inline const std::int32_t* ids(Addresses from, std::size_t i) {
 
 /// A kernel whose run is `function(inputs, outputs, position)`.
 template <class Function>
-std::unique_ptr<Kernel> make_kernel(Function function) {
+std::unique_ptr<Kernel> make_kernel(Function function, Flops flops = Flops(0)) {
   class FunctionKernel final : public Kernel {
    public:
-    explicit FunctionKernel(Function function) : function_(std::move(function)) {}
+    FunctionKernel(Function function, Flops flops)
+        : function_(std::move(function)), flops_(flops) {}
     void run(Addresses inputs, Addresses outputs, const RunPosition& position) override {
       function_(inputs, outputs, position);
     }
+    Flops flops() const override { return flops_; }
 
    private:
     Function function_;
+    Flops flops_;
   };
-  return std::make_unique<FunctionKernel>(std::move(function));
+  return std::make_unique<FunctionKernel>(std::move(function), flops);
 }
 
 using KernelPointer = std::unique_ptr<Kernel>;

@@ -81,6 +81,13 @@ MatmulDescriptor describe_matmul(const Op& op, std::span<const Tensor> tensors,
                          engine);
 }
 
+/// A multiplication and an addition for each element of the inner dimension and of the result.
+Flops flops_of(const dnnl::matmul::primitive_desc& product) {
+  double result = 2 * double(product.src_desc().dims().back());
+  for (const memory::dim dim : product.dst_desc().dims()) result *= double(dim);
+  return Flops(result);
+}
+
 }  // namespace
 
 KernelPointer prepare_matmul(const KernelRequest& request) {
@@ -96,13 +103,15 @@ KernelPointer prepare_matmul(const KernelRequest& request) {
   product.declare(DNNL_ARG_DST, d.c);
   const int bias = d.bias_argument;
   if (bias != 0) product.declare(bias, d.bias);
-  return make_kernel([product, bias](Addresses in, Addresses out, const RunPosition&) mutable {
-    product.set(DNNL_ARG_SRC, in[0]);
-    product.set(DNNL_ARG_WEIGHTS, in[1]);
-    product.set(DNNL_ARG_DST, out[0]);
-    if (bias != 0) product.set(bias, in[2]);
-    product.execute();
-  });
+  return make_kernel(
+      [product, bias](Addresses in, Addresses out, const RunPosition&) mutable {
+        product.set(DNNL_ARG_SRC, in[0]);
+        product.set(DNNL_ARG_WEIGHTS, in[1]);
+        product.set(DNNL_ARG_DST, out[0]);
+        if (bias != 0) product.set(bias, in[2]);
+        product.execute();
+      },
+      flops_of(d.primitive));
 }
 
 // A row of ones times dY: oneDNN's reduction primitive is its reference code here, 100x slower.

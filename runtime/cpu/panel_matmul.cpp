@@ -66,6 +66,11 @@ class PanelMatmul final : public Kernel {
     }
   }
 
+  /// Without the zeros that fill up the last panels.
+  Flops flops() const override {
+    return Flops(2.0 * double(shape_.batch * shape_.m) * double(shape_.n) * double(shape_.k));
+  }
+
  private:
   PanelMatmul(const KernelRequest& request, Scratch scratch)
       : shape_(matmul_shape(request.op, request.tensors)),

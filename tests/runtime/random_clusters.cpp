@@ -1,0 +1,47 @@
+#include "tests/runtime/random_clusters.h"
+
+#include <string>
+
+#include "tests/runtime/random_values.h"
+
+namespace plimsoll {
+namespace {
+
+Level draw_level(Random& random, std::size_t index, std::int64_t devices, double bandwidth) {
+  Level level;
+  level.name = "level" + std::to_string(index);
+  level.devices = devices;
+  level.bandwidth = BytesPerSecond(bandwidth);
+  level.latency = Seconds(spread(random, 1e-7, 2));
+  if (random() % 4 == 0)
+    level.peer_bandwidth = BytesPerSecond(bandwidth / double(2 + random() % 6));
+  return level;
+}
+
+}  // namespace
+
+Cluster draw_cluster(std::uint64_t seed) {
+  Random random(seed);
+  Cluster cluster;
+  cluster.name = "drawn";
+  cluster.devices_per_node = std::int64_t(1 + random() % 8);
+  cluster.device.kind = coin(random) ? DeviceKind::gpu : DeviceKind::cpu_core;
+  cluster.device.name = "device";
+  cluster.device.memory = Bytes(std::int64_t{1} << 40);
+  cluster.device.memory_bandwidth = BytesPerSecond(spread(random, 1e9, 3));
+  cluster.device.peak_fp32 = FlopsPerSecond(spread(random, 1e9, 4));
+  cluster.device.peak_bf16 = cluster.device.peak_fp16 = cluster.device.peak_fp32;
+  const std::size_t levels = 1 + random() % 3;
+  std::int64_t devices = cluster.devices_per_node;
+  double bandwidth = spread(random, 1e8, 3);
+  for (std::size_t i = 0; i < levels; ++i) {
+    cluster.levels.push_back(draw_level(random, i, i + 1 == levels ? 0 : devices, bandwidth));
+    devices *= 2;
+    bandwidth /= double(1 + random() % 8);  // the switch above carries less than what hangs on it
+  }
+  if (cluster.devices_per_node > 1) cluster.levels.front().reduces_in_switch = random() % 4 == 0;
+  cluster.source = "drawn at random";
+  return cluster;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,14 @@
+// Clusters drawn at random, to place drawn strategies on.
+#pragma once
+
+#include <cstdint>
+
+#include "models/cluster.h"
+
+namespace plimsoll {
+
+/// 1 to 8 devices per node, of either kind; one to three levels of which the outer ones may be
+/// oversubscribed; latencies and rates over orders of magnitude.
+Cluster draw_cluster(std::uint64_t seed);
+
+}  // namespace plimsoll
