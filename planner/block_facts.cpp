@@ -4,6 +4,7 @@
 
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
+#include "passes/program_builder.h"
 #include "passes/schedule.h"
 
 namespace plimsoll {
@@ -39,10 +40,6 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   CallPath path(costed, Picoseconds(), kLongAgo);
   path.run(call);
   facts.span = path.now();
-  const auto& durations = costed.durations[costed.program->calls[call].routine.index()];
-  for (std::size_t op = 0; op < routine.ops.size(); ++op) {
-    if (routine.ops[op].stream == Stream::compute) facts.compute += durations[op];
-  }
   facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
   return facts;
 }
@@ -55,45 +52,58 @@ Routine resized(Routine transfer, Bytes bytes) {
   return transfer;
 }
 
+/// The only op of a routine that communicates, of one kind on one stream.
+bool is_just(const Routine& routine, OpKind kind, Stream stream) {
+  return routine.ops.size() == 1 && routine.ops[0].kind == kind && routine.ops[0].stream == stream;
+}
+
 /// The sends of the first of two stages, and of the second one, for the borders of every block.
 void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
                     MicroBatchFacts& facts) {
+  const std::int64_t parts = context.strategy.split_boundary ? context.strategy.mp : 1;
   for (std::int64_t stage : {0, 1}) {
     const Program program =
         schedule_stage(graph, cut, context, stage, arena_alignment(context.job, context.strategy));
+    const Stream stream = stage == 0 ? Stream::send_next : Stream::send_previous;
+    const Routine *send = nullptr, *gather = nullptr;
     for (const Routine& routine : program.routines) {
-      if (routine.ops.size() != 1 || routine.ops[0].kind != OpKind::send) continue;
-      const auto sent = [&](TensorId border) {
-        const Strategy& strategy = context.strategy;
-        const std::int64_t parts = strategy.split_boundary ? strategy.mp : 1;
-        return resized(routine, Bytes(bytes_of(graph.at(border)).count() / parts));
-      };
-      for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
-        const Block& block = graph.blocks[b];
-        if (stage == 0 && block.output) {
-          facts.blocks[b].send_output = sent(*block.output);
-        } else if (stage == 1 && block.input_gradient) {
-          facts.blocks[b].send_input_gradient = sent(*block.input_gradient);
-        }
+      if (is_just(routine, OpKind::send, stream)) send = &routine;
+      if (parts > 1 && is_just(routine, OpKind::all_gather, Stream::mp)) gather = &routine;
+    }
+    INVARIANT(send != nullptr, "a stage of two sends");
+    const auto transfer = [&](TensorId border) {
+      const Bytes bytes = bytes_of(graph.at(border));
+      BorderTransfer transfer{resized(*send, Bytes(bytes.count() / parts)), {}};
+      if (gather != nullptr) transfer.gather = resized(*gather, bytes);
+      return transfer;
+    };
+    for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
+      const Block& block = graph.blocks[b];
+      if (stage == 0 && block.output) {
+        facts.blocks[b].send_output = transfer(*block.output);
+      } else if (stage == 1 && block.input_gradient) {
+        facts.blocks[b].send_input_gradient = transfer(*block.input_gradient);
       }
     }
   }
 }
 
-void take_least(CallFacts& facts, const CallFacts& other) {
-  facts.span = std::min(facts.span, other.span);
-  facts.compute = std::min(facts.compute, other.compute);
-  facts.dispatch = std::min(facts.dispatch, other.dispatch);
-  facts.sends = std::min(facts.sends, other.sends);
-  facts.frame = std::min(facts.frame, other.frame);
-}
-
-/// A layer runs the block or a variant of it: what both cost at least. Borders are the same.
-void take_least(BlockFacts& facts, const BlockFacts& variant) {
-  take_least(facts.forward, variant.forward);
-  take_least(facts.backward, variant.backward);
-  facts.saved = std::min(facts.saved, variant.saved);
-  facts.keeps_input = facts.keeps_input && variant.keeps_input;
+/// Bytes of what a block's routines leave for each other.
+void find_bytes(const CutBlock& cut, BlockFacts& block) {
+  const Routine &forward = cut.forward, &backward = cut.backward, &weights = cut.weight_gradient;
+  block.input = slot_bytes(forward, SlotKind::input);
+  block.output = slot_bytes(forward, SlotKind::output);
+  block.input_gradient = slot_bytes(backward, SlotKind::input_gradient);
+  block.output_gradient = slot_bytes(backward, SlotKind::output_gradient);
+  block.saved =
+      slot_bytes(forward, SlotKind::saved) + slot_bytes(forward, SlotKind::saved_for_weights);
+  const bool again = has_slot(backward, SlotKind::input) || has_slot(weights, SlotKind::input);
+  block.kept = block.saved + (again ? block.input : Bytes());
+  block.deferred = slot_bytes(backward, SlotKind::deferred);
+  for (SlotKind kind : {SlotKind::saved, SlotKind::saved_for_weights, SlotKind::deferred,
+                        SlotKind::input, SlotKind::output_gradient}) {
+    block.remains += slot_bytes(weights, kind);
+  }
 }
 
 }  // namespace
@@ -107,16 +117,22 @@ Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
   return plain;
 }
 
-Job one_micro_batch(const Job& job, const Strategy& strategy) {
+Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
   Job result = job;
   result.global_batch = strategy.micro_batch * strategy.dp * strategy.sharding_degree;
+  if (strategy.virtual_stages > 1) result.global_batch *= strategy.pp;
   return result;
 }
 
 std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) const {
   const bool some_layers = strategy.recompute_layers > 0 || !strategy.recompute_list.empty();
-  const Key key{strategy.mp, strategy.micro_batch,       strategy.recompute,
-                some_layers, strategy.sequence_parallel, strategy.split_boundary};
+  const Key key{strategy.mp,
+                strategy.micro_batch,
+                strategy.recompute,
+                some_layers,
+                strategy.sequence_parallel,
+                strategy.split_boundary,
+                backward_cut(strategy) == BackwardCut::split};
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = known_.find(key); found != known_.end()) return found->second;
@@ -128,21 +144,22 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) 
 
 MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
   Strategy plain = as_plain_pipeline(job_, strategy);
+  plain.schedule = strategy.schedule;
   plain.dp = plain.sharding_degree = 1;
   plain.sharding_stage = 0;
   plain.sharding_owner = ShardingOwner::elements;
   plain.pp = std::min<std::int64_t>(2, total_layers(job_));
   plain.layer_split.clear();
-  const Job job = one_micro_batch(job_, plain);
+  const Job job = fewest_micro_batches(job_, plain);
   const PassContext context{job, plain, framework_};
   const Graph graph = lower_graph(context);
-  const CutGraph cut = cut_blocks(graph, arena_alignment(job, plain));
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, plain), backward_cut(plain));
 
   Program program;  // every routine, called once
   program.grid.degree[std::size_t(Axis::mp)] = strategy.mp;
   program.grid.degree[std::size_t(Axis::dp)] = devices_ / strategy.mp;
   for (const CutBlock& block : cut.blocks) {
-    for (const Routine* routine : {&block.forward, &block.backward}) {
+    for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
       Call call;
       call.routine = RoutineId(program.routines.size());
       program.routines.push_back(*routine);
@@ -152,23 +169,22 @@ MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
   const CostedProgram costed = cost_of(program, costs_);
 
   MicroBatchFacts facts;
+  const std::vector<BlockShape> shapes = block_shapes(graph);
+  const auto is_parameter = [](const Tensor& t) { return t.role == TensorRole::parameter; };
+  const Bytes parameter =
+      bytes_of(std::find_if(graph.tensors.begin(), graph.tensors.end(), is_parameter)->dtype);
   for (std::size_t b = 0; b < cut.blocks.size(); ++b) {
-    const Routine &forward = cut.blocks[b].forward, &backward = cut.blocks[b].backward;
     BlockFacts block;
-    block.kind = graph.blocks[b].kind;
-    block.forward = call_facts(costed, 2 * b, SlotKind::output);
-    block.backward = call_facts(costed, 2 * b + 1, SlotKind::input_gradient);
-    block.saved = slot_bytes(forward, SlotKind::saved);
-    block.input = slot_bytes(forward, SlotKind::input);
-    block.output = slot_bytes(forward, SlotKind::output);
-    block.keeps_input = has_slot(backward, SlotKind::input);
-    block.input_gradient = slot_bytes(backward, SlotKind::input_gradient);
-    block.output_gradient = slot_bytes(backward, SlotKind::output_gradient);
-    if (graph.blocks[b].variant_of) {
-      take_least(facts.blocks[graph.blocks[b].variant_of->index()], block);
-    } else {
-      facts.blocks.push_back(block);
-    }
+    block.shape = shapes[b];
+    block.forward = call_facts(costed, 3 * b, SlotKind::output);
+    block.backward = call_facts(costed, 3 * b + 1, SlotKind::input_gradient);
+    block.weights = call_facts(costed, 3 * b + 2, SlotKind::gradients);
+    block.has_weights = !cut.blocks[b].weight_gradient.ops.empty();
+    find_bytes(cut.blocks[b], block);
+    block.parameters = cut.blocks[b].bundle_elements * parameter;
+    block.gradients = cut.blocks[b].bundle_elements * bytes_of(kGradientType);
+    facts.blocks.push_back(std::move(block));
+    if (const auto& of = graph.blocks[b].variant_of) facts.blocks[of->index()].recomputing = b;
   }
   if (plain.pp > 1) find_transfers(graph, cut, context, facts);
   return facts;

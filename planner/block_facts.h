@@ -11,39 +11,51 @@
 
 #include "models/framework.h"
 #include "models/job.h"
+#include "passes/stage_blocks.h"
 #include "passes/strategy.h"
 #include "planner/call_path.h"
 
 namespace plimsoll {
 
-/// One call of a block's routine.
+/// One call of a block's routine; nothing where it has none.
 struct CallFacts {
   /// From the begin of its first op on the compute stream to the end of the last one, or the host's
   /// time: calls follow each other there, so these add up.
   Picoseconds span;
-  Picoseconds compute;   ///< of its ops on the compute stream alone
   Picoseconds dispatch;  ///< host time to issue it
   /// Until what it sends on (border, or its gradient) is written, from the same begin.
   Picoseconds sends;
   Bytes frame;
 };
 
+/// The transfer of a border to another stage, with what completes it there (split_boundary).
+struct BorderTransfer {
+  Routine send;
+  std::optional<Routine> gather;
+};
+
 /// Of one micro-batch; bytes rounded up to blocks.
 struct BlockFacts {
-  BlockKind kind = BlockKind::layer;
-  CallFacts forward, backward;
-  Bytes saved;               ///< between its forward and its backward
-  Bytes input, output;       ///< borders; 0 where it has none
-  bool keeps_input = false;  ///< backward reads its input
+  BlockShape shape;
+  std::optional<std::size_t> recomputing;  ///< the variant that layers run which recompute
+  CallFacts forward, backward;             ///< schedule zb_h1: backward is that of its input
+  CallFacts weights;                       ///< schedule zb_h1: of its parameters
+  bool has_weights = false;
+  Bytes input, output;  ///< borders; 0 where it has none
   Bytes input_gradient, output_gradient;
-  /// The transfer of its output to the next stage, where it is the last block of one, and of the
-  /// gradient of its input back, where it is the first; absent where the job has a single layer.
-  std::optional<Routine> send_output, send_input_gradient;
+  Bytes saved;                  ///< its forward leaves for its backward, without borders
+  Bytes kept;                   ///< the same with its input, where that is read again
+  Bytes deferred;               ///< backward leaves for weights
+  Bytes remains;                ///< between backward and weights, borders included
+  Bytes parameters, gradients;  ///< its bundle, in the types of the arenas
+  /// Of its output to the next stage, where it is the last block of one, and of the gradient of its
+  /// input back, where it is the first; absent where the job has a single layer.
+  std::optional<BorderTransfer> send_output, send_input_gradient;
 };
 
 /// Everything below `micro_batch` that does not depend on how many there are.
 struct MicroBatchFacts {
-  std::vector<BlockFacts> blocks;  ///< in chain order
+  std::vector<BlockFacts> blocks;  ///< as the Graph's: in chain order, then variants
 };
 
 /// Cached. Safe to share between threads.
@@ -61,17 +73,18 @@ class FactsCache {
   const Framework& framework_;
   const LeastCosts& costs_;
   std::int64_t devices_;
-  /// mp, micro-batch, recompute, of some layers only, sequence_parallel, split_boundary.
-  using Key = std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, bool>;
+  /// mp, micro-batch, recompute, of some layers only, sequence_parallel, split_boundary, split
+  /// backward.
+  using Key = std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, bool, bool>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const MicroBatchFacts>> known_;
 };
 
-/// As many layers on every stage in plain 1F1B with sends freed by events: blocks cost the same, and
-/// what lives between steps is the same where all layers are of one block.
+/// As many layers on every stage in plain 1F1B with sends freed by events: what lives between steps
+/// is the same where all layers are of one block.
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy);
-/// The job with as many sequences as make one micro-batch per replica: its Programs have every kind
-/// of call of the real ones, once.
-Job one_micro_batch(const Job& job, const Strategy& strategy);
+/// The job with as few sequences as make every kind of call of the real Programs: one micro-batch
+/// per replica, or a group of them where stages have several chunks.
+Job fewest_micro_batches(const Job& job, const Strategy& strategy);
 
 }  // namespace plimsoll

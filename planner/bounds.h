@@ -5,11 +5,9 @@
 //   persistent   degrees                        bytes that live between steps
 //   memory       + micro-batch, recompute       and what micro-batches in flight keep
 //   bottleneck   + micro-batch, recompute       time of the slowest stage between fill and drain
-//   pipeline     + gradient bucket bytes        time of 1F1B by whole micro-batches, and the tail
+//   pipeline     + gradient bucket bytes        time of the order by whole actions, and the tail
 //
-// memory_bound.h and time_bound.h say why each holds. They follow plain 1F1B with sends freed by
-// events. For other schedules and lifetimes memory is bounded by what is persistent, and time by
-// what the busiest stage computes; the search does not choose them by itself (space.h).
+// memory_bound.h and time_bound.h say why each holds. They follow the order of every schedule.
 #pragma once
 
 #include <map>
@@ -39,21 +37,18 @@ class Bounds {
   std::vector<std::int64_t> bucket_layout(const Strategy& strategy) const;
 
  private:
-  struct Degrees {
-    std::vector<StageKind> kinds;
-    std::vector<Bytes> persistent;  ///< parallel to kinds
-  };
-  std::shared_ptr<const Degrees> degrees(const Strategy& strategy) const;
+  using Persistent = std::vector<Bytes>;  ///< by stage
+  std::shared_ptr<const Persistent> degrees(const Strategy& strategy) const;
 
   const Job& job_;
   const Framework& framework_;
   LeastCosts costs_;
   FactsCache facts_;
-  /// mp, pp, dp, sharding degree, layer split.
+  /// mp, pp, dp, sharding degree, layers per stage, sharding stage, persistence threshold.
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t,
                          std::vector<std::int64_t>, std::int64_t, std::int64_t>;
   mutable std::mutex mutex_;
-  mutable std::map<Key, std::shared_ptr<const Degrees>> degrees_;
+  mutable std::map<Key, std::shared_ptr<const Persistent>> degrees_;
 };
 
 }  // namespace plimsoll

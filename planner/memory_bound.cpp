@@ -5,111 +5,211 @@
 #include "passes/arena_layout.h"
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
+#include "passes/pipeline_order.h"
 #include "passes/schedule.h"
 #include "passes/stage_blocks.h"
 
 namespace plimsoll {
 namespace {
 
-/// The blocks of a stage in chain order, with how many micro-batches it keeps.
-class StageMemory {
+/// The most that one action holds by itself in any of its calls.
+struct ActionMemory {
+  Bytes live, peak;  ///< without and with the frame of the call
+  void add(Bytes own, Bytes frame) {
+    live = std::max(live, own);
+    peak = std::max(peak, own + frame);
+  }
+};
+
+/// Of one kind of action on one chunk: its call that writes into a send slot, which counts there,
+/// and its others.
+struct ActionCalls {
+  ActionMemory others, sending;
+  Bytes sent;  ///< 0 where it sends nothing
+};
+
+/// One chunk of a stage.
+struct ChunkMemory {
+  Bytes kept;     ///< between forward and backward
+  Bytes remains;  ///< between backward and weight gradients
+  ActionCalls forward, backward, weights;
+};
+
+/// What is alive beside block i of a chunk, by the calls that came before.
+class ChunkCalls {
  public:
-  StageMemory(const Strategy& strategy, const StageKind& kind, std::int64_t micro_batches,
-              const MicroBatchFacts& facts, Bytes persistent)
-      : persistent_(persistent),
-        in_flight_(std::min(micro_batches, strategy.pp - kind.first)),
-        receives_(kind.first > 0),
-        sends_(kind.first + 1 < strategy.pp) {
-    for (std::size_t b = 0; b < facts.blocks.size(); ++b)
-      chain_.insert(chain_.end(), std::size_t(kind.instances[b]), &facts.blocks[b]);
+  ChunkCalls(const PassContext& context, const MicroBatchFacts& facts, const Chunk& chunk)
+      : context_(context) {
+    for (const BlockRun& run : chunk) {
+      chain_.insert(chain_.end(), std::size_t(run.count), &facts.blocks[run.block]);
+    }
     kept_before_.push_back(Bytes());
-    for (const BlockFacts* block : chain_)
-      kept_before_.push_back(kept_before_.back() + kept(*block));
-    // Gradients are sent once backwards have begun; with all micro-batches in flight that is so
-    // after the first of those that follow.
-    gradients_sent_ = receives_ ? std::min(strategy.send_slots, micro_batches - in_flight_) : 0;
-    slots_ = strategy.send_slots;
+    for (const BlockFacts* block : chain_) {
+      kept_before_.push_back(kept_before_.back() + block->kept);
+      all_remain_ += block->remains;
+    }
   }
 
-  MemoryBound bound() const {
-    MemoryBound bound;
-    Bytes most, largest_frame;
-    const auto at = [&](Bytes live, Bytes frame) {
-      bound.peak = std::max(bound.peak, live + frame);
-      most = std::max(most, live);
-      largest_frame = std::max(largest_frame, frame);
-    };
+  ChunkMemory memory(bool first_part, bool last_part) const {
+    ChunkMemory memory;
+    memory.kept = kept_before_.back();
+    memory.remains = all_remain_;
+    if (!last_part) memory.forward.sent = chain_.back()->output;
+    if (!first_part) memory.backward.sent = chain_.front()->input_gradient;
+    Bytes before;  // remaining of the blocks before this one
     for (std::size_t i = 0; i < chain_.size(); ++i) {
-      at(forward_live(i), chain_[i]->forward.frame);
-      at(backward_live(i), chain_[i]->backward.frame);
+      const BlockFacts& block = *chain_[i];
+      const bool sends_on = !last_part && i + 1 == chain_.size();
+      (sends_on ? memory.forward.sending : memory.forward.others)
+          .add(forward_live(i, sends_on), block.forward.frame);
+      const Bytes behind = all_remain_ - before - block.remains;
+      const bool sends_back = !first_part && i == 0;
+      (sends_back ? memory.backward.sending : memory.backward.others)
+          .add(backward_live(i, sends_back) + behind, block.backward.frame);
+      before += block.remains;
+      if (block.has_weights) {
+        memory.weights.others.add(before + gradients(i), block.weights.frame);
+      }
     }
-    bound.arena = std::max(bound.peak, most + largest_frame);
-    return bound;
+    return memory;
   }
 
  private:
-  static Bytes kept(const BlockFacts& block) {
-    return block.saved + (block.keeps_input ? block.input : Bytes());
-  }
-  Bytes activation_slots(std::int64_t sent) const {
-    return sends_ ? std::min(slots_, sent) * chain_.back()->output : Bytes();
-  }
-  Bytes gradient_slots() const {
-    return receives_ ? gradients_sent_ * chain_.front()->input_gradient : Bytes();
+  Bytes forward_live(std::size_t i, bool sends) const {
+    const BlockFacts& block = *chain_[i];
+    return kept_before_[i] + block.saved + block.input + (sends ? Bytes() : block.output) +
+           gathered(i, i + 1);
   }
 
-  /// While block i runs forward for the last micro-batch that comes into flight.
-  Bytes forward_live(std::size_t i) const {
+  Bytes backward_live(std::size_t i, bool sends) const {
     const BlockFacts& block = *chain_[i];
-    const bool sent_on = sends_ && i + 1 == chain_.size();
-    return persistent_ + (in_flight_ - 1) * kept_before_.back() + kept_before_[i] + block.saved +
-           block.input + (sent_on ? Bytes() : block.output) +
-           activation_slots(in_flight_ - (sent_on ? 0 : 1)) + gradient_slots();
+    const bool whole = backward_cut(context_.strategy) == BackwardCut::whole;
+    return kept_before_[i] + block.kept + block.output_gradient + block.deferred +
+           (sends ? Bytes() : block.input_gradient) + gathered(i, i - 1) +
+           (whole ? gradients(i) : Bytes());
   }
 
-  /// While block i runs backward for the oldest micro-batch.
-  Bytes backward_live(std::size_t i) const {
-    const BlockFacts& block = *chain_[i];
-    const bool sent_on = receives_ && i == 0;
-    const Bytes own = kept(block) + block.output_gradient;
-    const Bytes written = sent_on ? Bytes() : block.input_gradient;
-    Bytes gradients = gradient_slots();
-    if (sent_on) {  // its own slot among them
-      gradients = std::min(slots_, gradients_sent_ + 1) * block.input_gradient;
+  /// Parameters gathered for the call of block i and for that of its neighbour, which comes next.
+  Bytes gathered(std::size_t i, std::size_t next) const {
+    const Strategy& strategy = context_.strategy;
+    if (!shards_parameters(strategy) || strategy.gather != ParameterGather::layer ||
+        strategy.persistence_threshold > 0) {
+      return {};
     }
-    return persistent_ + (in_flight_ - 1) * kept_before_.back() + kept_before_[i] + own + written +
-           activation_slots(in_flight_) + gradients;
+    const bool ahead =
+        strategy.prefetch_depth > 0 && strategy.max_live_bytes == Bytes() && next < chain_.size();
+    return chain_[i]->parameters + (ahead ? chain_[next]->parameters : Bytes());
   }
 
-  Bytes persistent_;
-  std::int64_t in_flight_;
-  bool receives_, sends_;
-  std::int64_t slots_ = 0, gradients_sent_ = 0;
+  /// Gradients of a micro-batch that are written, and those that are still being reduced.
+  Bytes gradients(std::size_t i) const {
+    if (!shards_gradients(context_.strategy)) return {};
+    const bool overlaps = overlaps_grad_reduce(context_) && i + 1 < chain_.size();
+    return chain_[i]->gradients + (overlaps ? chain_[i + 1]->gradients : Bytes());
+  }
+
+  const PassContext& context_;
   std::vector<const BlockFacts*> chain_;
-  std::vector<Bytes> kept_before_;  // by block: of one micro-batch, in the blocks before it
+  std::vector<Bytes> kept_before_;  // by block: of the blocks before it
+  Bytes all_remain_;
 };
 
-}  // namespace
+/// Bytes of the tensors sent last, of which as many live as there are slots.
+class SendSlots {
+ public:
+  explicit SendSlots(const Strategy& strategy)
+      : slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots)
+                                                             : 0) {}
+  void send(Bytes bytes) { sent_.push_back(bytes); }
+  Bytes live() const { return last(slots_); }
+  /// While the next one is written.
+  Bytes live_with(Bytes bytes) const { return bytes + (slots_ > 0 ? last(slots_ - 1) : Bytes()); }
 
-std::vector<StageKind> stage_kinds(const Job& job, const Strategy& strategy) {
-  const auto instances = instances_per_stage(job, strategy);
-  std::vector<StageKind> kinds;
-  for (std::int64_t stage = 0; stage < strategy.pp; ++stage) {
-    const std::vector<std::int64_t>& own = instances[std::size_t(stage)];
-    const bool known = std::any_of(kinds.begin(), kinds.end(),
-                                   [&](const StageKind& other) { return other.instances == own; });
-    if (!known) kinds.push_back({stage, own});
+ private:
+  Bytes last(std::size_t count) const {
+    Bytes sum;
+    for (std::size_t i = sent_.size(); i > 0 && count > 0; --count) sum += sent_[--i];
+    return sum;
   }
-  return kinds;
+  std::size_t slots_;
+  std::vector<Bytes> sent_;
+};
+
+/// The order of a stage, as far as memory can grow along it: until groups of micro-batches follow
+/// each other alike.
+std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std::int64_t stage) {
+  std::int64_t m = micro_batches(job, strategy);
+  if (strategy.schedule != Schedule::gpipe) {
+    m = std::min(m, strategy.pp * (3 + strategy.send_slots / strategy.pp + 1));
+  }
+  return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages, m);
 }
+
+/// What a stage holds beside what is persistent.
+MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts,
+                        const StageChunks& chunks, std::int64_t stage) {
+  const Strategy& strategy = context.strategy;
+  std::vector<ChunkMemory> memory;
+  Bytes largest_frame;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const bool first_part = stage == 0 && c == 0;
+    const bool last_part = stage + 1 == strategy.pp && c + 1 == chunks.size();
+    memory.push_back(ChunkCalls(context, facts, chunks[c]).memory(first_part, last_part));
+    for (const BlockRun& run : chunks[c]) {
+      const BlockFacts& block = facts.blocks[run.block];
+      largest_frame =
+          std::max({largest_frame, block.forward.frame, block.backward.frame, block.weights.frame});
+    }
+  }
+  const bool split = backward_cut(strategy) == BackwardCut::split;
+  SendSlots activations(strategy), gradients(strategy);
+  Bytes held, most;  // of micro-batches between their actions
+  MemoryBound bound;
+  const auto count = [&](const ActionMemory& memory, Bytes slots) {
+    if (memory.live == Bytes()) return;  // no such call
+    most = std::max(most, held + slots + memory.live);
+    bound.peak = std::max(bound.peak, held + slots + memory.peak);
+  };
+  const auto run = [&](const ActionCalls& calls, SendSlots& own, const SendSlots& others) {
+    count(calls.others, own.live() + others.live());
+    if (calls.sent == Bytes()) return;
+    count(calls.sending, own.live_with(calls.sent) + others.live());
+    own.send(calls.sent);
+  };
+  for (const Action& action : growing_order(context.job, strategy, stage)) {
+    const ChunkMemory& chunk = memory[std::size_t(action.chunk)];
+    switch (action.kind) {
+      case ActionKind::forward:
+        run(chunk.forward, activations, gradients);
+        held += chunk.kept;
+        break;
+      case ActionKind::backward:
+      case ActionKind::input_gradient:
+        held = held - chunk.kept;
+        run(chunk.backward, gradients, activations);
+        if (split) held += chunk.remains;
+        break;
+      case ActionKind::weight_gradient:
+        held = held - chunk.remains;
+        run(chunk.weights, gradients, activations);
+        break;
+    }
+  }
+  bound.arena = std::max(bound.peak, most + largest_frame);
+  return bound;
+}
+
+}  // namespace
 
 std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
                                     const Framework& framework) {
   Strategy plain = strategy;
   plain.micro_batch = 1;
   plain.recompute = Recompute::none;
+  plain.recompute_layers = 0;
+  plain.recompute_list.clear();
   plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
-  const Job small = one_micro_batch(job, plain);
+  const Job small = fewest_micro_batches(job, plain);
   const PassContext context{small, plain, framework};
   const Graph graph = lower_graph(context);
   const std::int64_t alignment = arena_alignment(job, strategy);
@@ -123,29 +223,38 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
     }
     return total;
   };
+  const auto instances = instances_per_stage(job, strategy);
   std::vector<Bytes> totals;
-  for (const StageKind& kind : stage_kinds(job, strategy)) {
-    if (!classes_by_owner(strategy)) {
-      totals.push_back(bytes_of_class(kind.first, {}));
-      continue;
+  for (std::size_t stage = 0; stage < instances.size(); ++stage) {
+    const auto alike = std::find(instances.begin(), instances.end(), instances[stage]);
+    if (alike < instances.begin() + std::ptrdiff_t(stage)) {
+      totals.push_back(totals[std::size_t(alike - instances.begin())]);
+    } else if (!classes_by_owner(strategy)) {
+      totals.push_back(bytes_of_class(std::int64_t(stage), {}));
+    } else {
+      totals.emplace_back();  // the most of the owners of a stage
+      for (std::int64_t owner = 0; owner < strategy.sharding_degree; ++owner) {
+        totals.back() = std::max(totals.back(), bytes_of_class(std::int64_t(stage), owner));
+      }
     }
-    Bytes most;  // of the owners of a stage
-    for (std::int64_t owner = 0; owner < strategy.sharding_degree; ++owner) {
-      most = std::max(most, bytes_of_class(kind.first, owner));
-    }
-    totals.push_back(most);
   }
   return totals;
 }
 
-MemoryBound memory_bound(const Job& job, const Strategy& strategy, const MicroBatchFacts& facts,
-                         std::span<const StageKind> kinds, std::span<const Bytes> persistent) {
+MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
+                         const MicroBatchFacts& facts, std::span<const StageKind> kinds,
+                         std::span<const Bytes> persistent) {
+  const PassContext context{job, strategy, framework};
   MemoryBound most;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    const MemoryBound bound =
-        StageMemory(strategy, kinds[i], micro_batches(job, strategy), facts, persistent[i]).bound();
-    most.peak = std::max(most.peak, bound.peak);
-    most.arena = std::max(most.arena, bound.arena);
+  const auto look_at = [&](const StageKind& kind, std::int64_t stage) {
+    const MemoryBound bound = stage_bound(context, facts, kind.chunks, stage);
+    most.peak = std::max(most.peak, persistent[std::size_t(stage)] + bound.peak);
+    most.arena = std::max(most.arena, persistent[std::size_t(stage)] + bound.arena);
+  };
+  for (const StageKind& kind : kinds) {
+    // The first of a kind has the most micro-batches in flight, unless weight gradients wait.
+    look_at(kind, kind.first);
+    if (strategy.schedule == Schedule::zb_h1 && kind.last != kind.first) look_at(kind, kind.last);
   }
   return most;
 }

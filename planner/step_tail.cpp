@@ -16,29 +16,24 @@ Picoseconds path_or_none(Picoseconds time) {
   return time < kHardlyLongAgo ? kLongAgo : std::max(time, Picoseconds());
 }
 
-bool computes(const Routine& routine) {
-  return std::any_of(routine.ops.begin(), routine.ops.end(),
-                     [](const Op& op) { return !communicates(op.kind); });
-}
-
 const Op* meeting_of(const Routine& routine) {
   const auto found = std::find_if(routine.ops.begin(), routine.ops.end(), crosses_stages);
   return found == routine.ops.end() ? nullptr : &*found;
 }
 
-/// The parts of a Program of one micro-batch.
+/// The parts of a Program: calls of blocks are those of a layer.
 struct Parts {
-  std::size_t first_forward = 0, first_backward = 0;
+  std::size_t first_forward = 0, last_action = 0;
 };
 
-Parts parts_of(const Program& program) {
+Parts parts_of(const Program& program, std::int64_t last_calls) {
   Parts parts;
-  const auto is_at = [&](std::size_t call, Phase phase) {
-    const Routine& routine = program.at(program.calls[call].routine);
-    return program.calls[call].micro_batch && routine.phase == phase && computes(routine);
-  };
   while (!program.calls[parts.first_forward].micro_batch) ++parts.first_forward;
-  while (!is_at(parts.first_backward, Phase::backward)) ++parts.first_backward;
+  parts.last_action = program.calls.size();
+  for (std::int64_t left = last_calls; left > 0;) {
+    const Call& call = program.calls[--parts.last_action];
+    if (call.layer && call.micro_batch) --left;
+  }
   return parts;
 }
 
@@ -58,20 +53,19 @@ void follow(const CostedProgram& costed, std::size_t first, std::size_t source, 
 
 }  // namespace
 
-StepTail step_tail(const Program& one_micro_batch, const LeastCosts& costs) {
-  const CostedProgram costed = cost_of(one_micro_batch, costs);
-  const Parts parts = parts_of(one_micro_batch);
+StepTail step_tail(const Program& program, std::int64_t last_calls, const LeastCosts& costs) {
+  const CostedProgram costed = cost_of(program, costs);
+  const Parts parts = parts_of(program, last_calls);
   StepTail tail;
   CallPath begin(costed, Picoseconds(), Picoseconds());
   for (std::size_t call = 0; call < parts.first_forward; ++call) {
     begin.run(call);
-    tail.begins_dispatch +=
-        dispatch_of(costed, one_micro_batch.at(one_micro_batch.calls[call].routine));
+    tail.begins_dispatch += dispatch_of(costed, program.at(program.calls[call].routine));
   }
   tail.begins = begin.now();
-  for (std::size_t call = parts.first_backward; call < one_micro_batch.calls.size(); ++call) {
-    const RoutineId id = one_micro_batch.calls[call].routine;
-    const Routine& routine = one_micro_batch.at(id);
+  for (std::size_t call = parts.last_action; call < program.calls.size(); ++call) {
+    const RoutineId id = program.calls[call].routine;
+    const Routine& routine = program.at(id);
     tail.dispatch += dispatch_of(costed, routine);
     const Op* op = meeting_of(routine);
     if (op == nullptr) continue;
@@ -81,7 +75,7 @@ StepTail step_tail(const Program& one_micro_batch, const LeastCosts& costs) {
                              {}});
   }
   for (std::size_t source = 0; source <= tail.meetings.size(); ++source) {
-    follow(costed, parts.first_backward, source, tail);
+    follow(costed, parts.last_action, source, tail);
   }
   return tail;
 }

@@ -10,37 +10,52 @@
 #include <span>
 #include <vector>
 
-#include "planner/block_facts.h"
-#include "planner/memory_bound.h"
+#include "planner/stage_chunks.h"
 #include "planner/step_tail.h"
 
 namespace plimsoll {
 
-/// One stage's calls for one micro-batch, in a row.
+/// One action on one chunk of a stage: its calls for one micro-batch, in a row.
+struct ActionSpans {
+  Picoseconds span;      ///< compute stream, or host
+  Picoseconds last;      ///< of the call that sends on
+  Picoseconds sent;      ///< within that call
+  Picoseconds dispatch;  ///< host time, with the receive before them
+  Picoseconds send_dispatch;
+  bool receives = false, sends = false;
+  Picoseconds transfer;  ///< into this chunk
+  Picoseconds complete;  ///< from its arrival until calls may begin (split_boundary)
+  /// All of it where nobody keeps it waiting.
+  Picoseconds whole() const { return transfer + complete + span; }
+};
+
+struct ChunkSpans {
+  ActionSpans forward, backward;  ///< schedule zb_h1: backward is that of inputs
+  ActionSpans weights;
+};
+
 struct StageSpans {
-  Picoseconds forward, backward;                    ///< compute stream, or host
-  Picoseconds last_forward, last_backward;          ///< of the calls that send on
-  Picoseconds activation_sent, gradient_sent;       ///< within those calls
-  Picoseconds forward_dispatch, backward_dispatch;  ///< host time, with the receive before them
-  Picoseconds send_activation_dispatch, send_gradient_dispatch;
-  Picoseconds receive_activation, receive_gradient;  ///< transfers into this stage; 0 at the ends
+  std::vector<ChunkSpans> chunks;
   Picoseconds post;  ///< host time that posting a transfer takes from the ops; 0 on streams
 };
 
 /// By stage.
-std::vector<StageSpans> stage_spans(const Job& job, const Strategy& strategy,
-                                    const MicroBatchFacts& facts, const LeastCosts& costs);
+std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFacts& facts,
+                                    std::span<const StageChunks> stages, const LeastCosts& costs);
 
-/// The first micro-batch reaches stage s through the forwards before it, then s runs all its
-/// forwards and backwards one after the other, receiving each before it can start (a receive is
+/// The first micro-batch reaches stage s through the forwards of the first chunks before it, then s
+/// runs all its actions one after the other, receiving each before it can start (a receive is
 /// posted when the call before it is over), then the last gradient goes back to stage 0 through the
-/// backwards there. The longest such way over all s; or the host's time to issue all of it.
-Picoseconds bottleneck_bound(std::span<const StageSpans> stages, std::int64_t micro_batches);
+/// backwards of the first chunks there. The longest such way over all s; or the host's time to
+/// issue all of it.
+Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpans> stages,
+                             std::int64_t micro_batches);
 
-/// Runs 1F1B with a whole micro-batch per stage as one piece, then each stage's tail: gradient
-/// buckets as its last backward completes them, meetings of stages, update, parameter gathers. Two
-/// steps, the second from where the first ended; the least advance of any stage.
-Picoseconds pipeline_bound(std::span<const StageSpans> stages, std::int64_t micro_batches,
-                           std::int64_t send_slots, std::span<const StepTail* const> tails);
+/// Runs the order of the pipeline with a whole chunk and micro-batch as one piece, then each
+/// stage's tail: gradient buckets as its last action completes them, meetings of stages, update,
+/// parameter gathers. Two steps, the second from where the first ended; the least advance of any
+/// stage.
+Picoseconds pipeline_bound(const Strategy& strategy, std::span<const StageSpans> stages,
+                           std::int64_t micro_batches, std::span<const StepTail* const> tails);
 
 }  // namespace plimsoll

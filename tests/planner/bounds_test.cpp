@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "planner/evaluate.h"
@@ -25,6 +26,13 @@ struct Slack {
   }
   double mean() const { return count == 0 ? 0 : sum / double(count); }
 };
+
+void show(const std::string& name, const Slack& slack) {
+  testing::Test::RecordProperty(
+      name, fmt::format("mean {:.4f} %, worst {:.3f} %", 100 * slack.mean(), 100 * slack.worst));
+  fmt::print("{:<22} below evaluate by {:.4f} % in the mean, {:.3f} % at worst ({})\n", name,
+             100 * slack.mean(), 100 * slack.worst, slack.count);
+}
 
 TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   std::mt19937_64 random(1);
@@ -64,12 +72,6 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   EXPECT_LT(arena.mean(), 0.02);
   // Clusters drawn at random are odd: steps bound by latencies, groups that lie differently.
   EXPECT_LT(pipeline_gpu.mean(), 0.08);
-  const auto show = [&](const char* name, const Slack& slack) {
-    RecordProperty(
-        name, fmt::format("mean {:.4f} %, worst {:.3f} %", 100 * slack.mean(), 100 * slack.worst));
-    fmt::print("{:<22} below evaluate by {:.4f} % in the mean, {:.3f} % at worst ({})\n", name,
-               100 * slack.mean(), 100 * slack.worst, slack.count);
-  };
   show("bottleneck", bottleneck);
   show("pipeline, GPUs", pipeline_gpu);
   show("pipeline, CPU cores", pipeline_cpu);
@@ -99,6 +101,7 @@ Strategy with_other_schedule(const Problem& problem, Strategy strategy, std::mt1
 
 TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
   std::mt19937_64 random(2);
+  std::map<std::string, Slack> slack;
   std::int64_t checked = 0;
   while (checked < 1'000) {
     const Problem problem = random_problem(random);
@@ -120,11 +123,19 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
       const double step = score.prediction.step_time.value();
       const double low = bounds.bottleneck(strategy).seconds().value();
       ASSERT_LE(low, step) << who;
-      ASSERT_LE(low, bounds.pipeline(strategy).seconds().value()) << who;
-      ASSERT_LE(bounds.pipeline(strategy).seconds().value(), step) << who;
+      const double sharp = bounds.pipeline(strategy).seconds().value();
+      ASSERT_LE(sharp, step) << who;
       ++checked;
+      const std::string kind = strategy.virtual_stages > 1            ? "interleaved"
+                               : strategy.schedule == Schedule::gpipe ? "gpipe"
+                               : strategy.schedule == Schedule::zb_h1 ? "zb_h1"
+                                                                      : "lifetimes";
+      slack[kind].add(std::max(low, sharp), step);
+      slack[kind + ", peak"].add(double(memory.peak.count()), double(score.peak.count()));
+      slack[kind + ", arena"].add(double(memory.arena.count()), double(score.arena.count()));
     }
   }
+  for (const auto& [name, of] : slack) show(name, of);
 }
 
 }  // namespace

@@ -1,0 +1,148 @@
+#include "planner/pipeline_step.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+constexpr Picoseconds kNotYet{-1};
+constexpr std::size_t kActivations = 0, kGradients = 1;
+
+}  // namespace
+
+PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
+                           std::int64_t micro_batches, std::span<const StepTail* const> tails)
+    : stages_(stages),
+      m_(micro_batches),
+      parts_(strategy.pp * strategy.virtual_stages),
+      slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots) : 0),
+      tails_(tails) {
+  for (std::int64_t s = 0; s < strategy.pp; ++s) {
+    orders_.push_back(
+        pipeline_order(strategy.schedule, strategy.pp, s, strategy.virtual_stages, micro_batches));
+  }
+}
+
+std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& starts) {
+  states_.assign(stages_.size(), {});
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    State& state = states_[s];
+    state.clock = starts[s] + tails_[s]->begins;
+    state.issued = starts[s] + tails_[s]->begins_dispatch;
+    for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
+  }
+  for (Border& border : borders_) {
+    border.written.assign(std::size_t(parts_ * m_), kNotYet);
+    border.arrived.assign(std::size_t(parts_ * m_), kNotYet);
+  }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t s = 0; s < states_.size(); ++s) moved = advance(s) || moved;
+  }
+  return ends();
+}
+
+bool PipelineStep::advance(std::size_t s) {
+  bool moved = false;
+  State& state = states_[s];
+  while (state.next < orders_[s].size() && act(s, orders_[s][state.next])) {
+    ++state.next;
+    moved = true;
+  }
+  return moved;
+}
+
+const ActionSpans& PipelineStep::spans_of(std::size_t s, const Action& action) const {
+  const ChunkSpans& chunk = stages_[s].chunks[std::size_t(action.chunk)];
+  if (action.kind == ActionKind::forward) return chunk.forward;
+  return action.kind == ActionKind::weight_gradient ? chunk.weights : chunk.backward;
+}
+
+/// When the slot that the next tensor of a stage is sent from is free; kNotYet where that is not
+/// known.
+Picoseconds PipelineStep::slot_free(std::size_t s, std::size_t direction) const {
+  const std::vector<std::size_t>& sent = states_[s].transfers[direction].sent;
+  if (slots_ == 0 || sent.size() < slots_) return kLongAgo;
+  return borders_[direction].arrived[sent[sent.size() - slots_]];
+}
+
+bool PipelineStep::act(std::size_t s, const Action& action) {
+  State& state = states_[s];
+  const ActionSpans& spans = spans_of(s, action);
+  const Picoseconds post = stages_[s].post;
+  const bool forward = action.kind == ActionKind::forward;
+  const std::size_t direction = forward ? kActivations : kGradients;
+  const std::int64_t part = part_of(std::int64_t(stages_.size()), std::int64_t(s), action.chunk);
+  Border& border = borders_[direction];
+  const Picoseconds slot = spans.sends ? slot_free(s, direction) : kLongAgo;
+  if (slot == kNotYet) return false;
+  Picoseconds begin = state.clock;
+  if (spans.receives) {
+    const std::size_t from = index(forward ? part - 1 : part + 1, action.micro_batch);
+    const Picoseconds written = border.written[from];
+    if (written == kNotYet) return false;
+    begin += post;
+    // Posted by both, behind the transfer before it on the same streams.
+    Picoseconds& received = state.transfers[direction].received;
+    received = std::max({written, begin, received}) + spans.transfer;
+    border.arrived[from] = received;
+    begin = std::max(begin, received + spans.complete);
+  }
+  state.last_began = begin;
+  const Picoseconds end = std::max(begin + spans.span, slot + spans.last);
+  state.issued += spans.dispatch;
+  state.clock = std::max(end, state.issued);
+  if (!spans.sends) return true;
+  const std::size_t to = index(part, action.micro_batch);
+  border.written[to] = post > Picoseconds() ? state.clock + post : end - spans.last + spans.sent;
+  state.transfers[direction].sent.push_back(to);
+  state.issued += spans.send_dispatch;
+  state.clock += post;
+  return true;
+}
+
+PipelineStep::MeetingEnds PipelineStep::meeting_ends() const {
+  MeetingEnds over;
+  // A meeting depends on those before it: after as many rounds as there are, all are known.
+  for (std::size_t round = 0; round < tails_.front()->meetings.size(); ++round) {
+    MeetingEnds next;
+    for (std::size_t s = 0; s < states_.size(); ++s) {
+      const std::vector<Picoseconds> known = sources(s, over);
+      std::array<std::size_t, 2> count = {};
+      for (const Meeting& meeting : tails_[s]->meetings) {
+        std::vector<Picoseconds>& ends = next[meeting.pipeline_ends];
+        const std::size_t k = count[meeting.pipeline_ends]++;
+        if (k == ends.size()) ends.push_back(kLongAgo);
+        ends[k] = std::max(ends[k], latest(meeting.posted, known) + meeting.duration);
+      }
+    }
+    over = std::move(next);
+  }
+  return over;
+}
+
+std::vector<Picoseconds> PipelineStep::ends() const {
+  const MeetingEnds over = meeting_ends();
+  std::vector<Picoseconds> ends;
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    const ActionSpans& last = spans_of(s, orders_[s].back());
+    const Picoseconds issued =
+        states_[s].issued + tails_[s]->dispatch - last.dispatch - last.send_dispatch;
+    ends.push_back(std::max({latest(tails_[s]->ends, sources(s, over)), states_[s].clock, issued}));
+  }
+  return ends;
+}
+
+/// Begin of the last action, then the ends of the stage's meetings.
+std::vector<Picoseconds> PipelineStep::sources(std::size_t s, const MeetingEnds& over) const {
+  std::vector<Picoseconds> times = {states_[s].last_began};
+  std::array<std::size_t, 2> count = {};
+  for (const Meeting& meeting : tails_[s]->meetings) {
+    const std::vector<Picoseconds>& ends = over[meeting.pipeline_ends];
+    const std::size_t k = count[meeting.pipeline_ends]++;
+    times.push_back(k < ends.size() ? ends[k] : kLongAgo);
+  }
+  return times;
+}
+
+}  // namespace plimsoll
