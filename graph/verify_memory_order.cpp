@@ -109,9 +109,18 @@ class MemoryOrder {
       if (Verdict verdict = visit(call, op, id, known, sequence, false); !verdict) return verdict;
     }
     for (TensorId id : op.outputs) {
+      if (is_root(op)) break;
       if (Verdict verdict = visit(call, op, id, known, sequence, true); !verdict) return verdict;
     }
     return Verdict::yes();
+  }
+
+  /// The root of a broadcast leaves its memory as it is.
+  bool is_root(const Op& op) const {
+    if (op.kind != OpKind::broadcast || !program_.owner) return false;
+    const auto& params = std::get<CollectiveParams>(op.params);
+    const Group sharding{{Axis::sharding}, false};  // where a rank's index is its coordinate
+    return params.group == sharding && params.root == *program_.owner && op.inputs == op.outputs;
   }
 
   Verdict visit(std::size_t call_index, const Op& op, TensorId id, const Clock& known,

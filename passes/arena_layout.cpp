@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 
+#include "base/error.h"
 #include "passes/attribute_groups.h"
 #include "passes/ownership.h"
 #include "passes/pipeline_order.h"
@@ -84,21 +85,25 @@ bool reduces_per_micro_batch(const Strategy& strategy) {
   return shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
 }
 
-/// Whether segment i may be in the bucket of the one before it.
+/// Whether segment i may be in the bucket of the one before it; of gradients, unless
+/// `of_parameters` or they are the same.
 bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& strategy,
-              std::optional<TensorId> alone, std::size_t i) {
+              std::optional<TensorId> alone, std::size_t i, bool of_parameters) {
   if (i == 0) return false;
   const auto is_alone = [&](std::size_t s) { return alone && layout.parameter[s] == *alone; };
   if (is_alone(i) || is_alone(i - 1)) return false;
   const bool same_bundle = layout.producer[i] == layout.producer[i - 1];
   if (reduces_per_micro_batch(strategy) && !same_bundle) return false;
-  if (!shards_parameters(strategy)) return true;
-  const Instance& instance = layout.instances[layout.producer[i]];
-  if (layout.segments[i].offset == instance.base + instance.gathered) return false;
-  if (strategy.gather == ParameterGather::layer) return true;
+  if (!shards_parameters(strategy) || !of_parameters) return true;
+  const auto stays = [&](std::size_t s) {
+    return layout.segments[s].elements <= resident_limit(strategy);
+  };
+  if (stays(i) != stays(i - 1)) return false;
+  if (strategy.gather == ParameterGather::tensor) return false;
+  if (strategy.gather != ParameterGather::module) return true;
   // Bundles are in reverse order of creation: a bias lies before its weight.
-  return strategy.gather == ParameterGather::module &&
-         graph.at(layout.parameter[i - 1]).init == Init::zeros;
+  const bool next = *layout.entry[i] == *layout.entry[i - 1] + 1;
+  return next && graph.at(layout.parameter[i - 1]).init == Init::zeros;
 }
 
 /// A parameter and the instance that produces its gradient, before it has a place.
@@ -134,24 +139,55 @@ std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
   return all;
 }
 
-/// Owners of whole tensors, decided in the order of the model; an owner's tensors come together.
-void assign_owners(const Graph& graph, const Strategy& strategy, std::vector<Placement>& all) {
-  std::vector<std::int64_t> sizes;
+/// Owners of whole tensors, decided in the order of the model. `fixed`: a tensor whose owner is
+/// decided elsewhere.
+void choose_owners(const Graph& graph, const Strategy& strategy, std::vector<Placement>& all,
+                   std::optional<std::pair<TensorId, std::int64_t>> fixed = {}) {
+  std::vector<std::int64_t> sizes, held(std::size_t(strategy.sharding_degree));
+  const auto is_fixed = [&](const Placement& p) { return fixed && p.parameter == fixed->first; };
   for (auto p = all.rbegin(); p != all.rend(); ++p) {
-    sizes.push_back(elements(graph.at(p->parameter).shape));
+    const std::int64_t size = elements(graph.at(p->parameter).shape);
+    if (is_fixed(*p)) {
+      held[std::size_t(fixed->second)] += size;
+    } else {
+      sizes.push_back(size);
+    }
   }
   const auto owners_of = [&] {
     switch (strategy.sharding_owner) {
       case ShardingOwner::prefix:
         return prefix_owners(sizes, strategy.sharding_degree);
       case ShardingOwner::greedy:
-        return greedy_owners(sizes, strategy.sharding_degree);
+        return greedy_owners(sizes, strategy.sharding_degree, held);
       default:
-        return sorted_greedy_owners(sizes, strategy.sharding_degree);
+        return sorted_greedy_owners(sizes, strategy.sharding_degree, held);
     }
   };
   const std::vector<std::int64_t> owners = owners_of();
-  for (std::size_t i = 0; i < all.size(); ++i) all[i].owner = owners[all.size() - 1 - i];
+  auto next = owners.begin();
+  for (auto p = all.rbegin(); p != all.rend(); ++p) {
+    p->owner = is_fixed(*p) ? fixed->second : *next++;
+  }
+}
+
+/// Of this stage's placements. An owner's tensors come together. From stage 2 on only its owner
+/// keeps the gradient of the parameter that two stages share, so it has one on both: the first
+/// stage's.
+void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                   std::int64_t stage, std::optional<TensorId> tied, std::int64_t alignment,
+                   std::vector<Placement>& all) {
+  const Strategy& strategy = context.strategy;
+  std::optional<std::pair<TensorId, std::int64_t>> fixed;
+  if (tied && shards_gradients(strategy) && stage > 0 && stage + 1 == strategy.pp) {
+    ArenaLayout first;
+    add_instances(graph, context, 0, first);
+    std::vector<Placement> before = placements(graph, cut, first, tied, false, alignment);
+    choose_owners(graph, strategy, before);
+    const auto found = std::find_if(before.begin(), before.end(),
+                                    [&](const Placement& p) { return p.parameter == *tied; });
+    fixed.emplace(*tied, found->owner);
+  }
+  choose_owners(graph, strategy, all, fixed);
   std::stable_sort(all.begin(), all.end(),
                    [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
 }
@@ -176,24 +212,6 @@ std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional
     buckets.push_back(bucket);
   }
   return buckets;
-}
-
-/// Rooms of the instances' bundles, and what of them stays whole in stage 3.
-void place_bundles(const CutGraph& cut, ArenaLayout& layout) {
-  for (std::size_t i = layout.instances.size(); i-- > 0;) {
-    Instance& instance = layout.instances[i];
-    const CutBlock& block = cut.blocks[instance.block.index()];
-    instance.elements = block.bundle_elements;
-    instance.gathered = block.gathered_elements;
-    instance.resident_base = layout.resident_elements;
-    layout.resident_elements += instance.elements - instance.gathered;
-    const std::int64_t resident_begin = instance.base + instance.gathered;
-    const std::int64_t end = instance.base + instance.elements;
-    if (layout.tied_base && *layout.tied_base >= resident_begin && *layout.tied_base < end) {
-      layout.tied_instance = i;
-      layout.tied_resident = instance.resident_base + *layout.tied_base - resident_begin;
-    }
-  }
 }
 
 void add_gradient_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
@@ -225,18 +243,24 @@ void add_buckets(const Graph& graph, const PassContext& context, const std::vect
     if (owned && strategy.collective_fusion == CollectiveFusion::none) return std::int64_t{0};
     return limited ? bytes.count() / bytes_of(type).count() : layout.elements;
   };
-  std::vector<bool> begins;
   const bool alone = strategy.pp > 1 || reduces_per_micro_batch(strategy);
-  for (std::size_t i = 0; i < all.size() && !owned; ++i) {
-    begins.push_back(!may_join(graph, layout, strategy, alone ? tied : std::nullopt, i));
-  }
-  layout.buckets =
-      cut_buckets(all, shared, limit(strategy.grad_bucket_bytes, kGradientType), owned, begins);
+  const auto begins = [&](bool of_parameters) {
+    std::vector<bool> result;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      result.push_back(
+          !may_join(graph, layout, strategy, alone ? tied : std::nullopt, i, of_parameters));
+    }
+    return result;
+  };
+  const bool once_per_step = owned && !reduces_per_micro_batch(strategy);
+  layout.buckets = cut_buckets(all, shared, limit(strategy.grad_bucket_bytes, kGradientType), owned,
+                               once_per_step ? std::vector<bool>{} : begins(!owned));
   add_gradient_buckets(all, shared, layout);
   layout.gathers = layout.buckets;
   if (owned) {
     layout.gathers =
-        cut_buckets(all, {}, limit(strategy.param_bucket_bytes, layout.parameter_type), true);
+        cut_buckets(all, {}, limit(strategy.param_bucket_bytes, layout.parameter_type), true,
+                    shards_parameters(strategy) ? begins(true) : std::vector<bool>{});
   }
 }
 
@@ -248,6 +272,36 @@ bool shards_parameters(const Strategy& strategy) { return strategy.sharding_stag
 
 std::int64_t resident_limit(const Strategy& strategy) {
   return shards_parameters(strategy) ? strategy.persistence_threshold : 0;
+}
+
+std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket) {
+  const auto first_at = [&](std::int64_t offset) {
+    const auto found = std::lower_bound(
+        layout.segments.begin(), layout.segments.end(), offset,
+        [](const Segment& segment, std::int64_t at) { return segment.offset < at; });
+    return std::size_t(found - layout.segments.begin());
+  };
+  return {first_at(bucket.begin), first_at(bucket.begin + bucket.elements)};
+}
+
+std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element) {
+  const auto after =
+      std::upper_bound(buckets.begin(), buckets.end(), element,
+                       [](std::int64_t at, const Bucket& bucket) { return at < bucket.begin; });
+  return std::size_t(after - buckets.begin()) - 1;
+}
+
+std::int64_t owner_begin(const ArenaLayout& layout, std::int64_t owner) {
+  for (const Bucket& bucket : layout.buckets) {
+    if (bucket.owner == owner) return bucket.begin;
+  }
+  INVARIANT(false, "a rank that owns nothing has no range");
+}
+
+bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Bucket& bucket) {
+  const auto [first, end] = segments_in(layout, bucket);
+  return strategy.collective_fusion == CollectiveFusion::coalesced && bucket.owner &&
+         end - first > 1;
 }
 
 bool overlaps_grad_reduce(const PassContext& context) {
@@ -270,7 +324,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
   std::vector<Placement> all =
       placements(graph, cut, layout, tied, tied && stage == strategy.pp - 1, alignment);
   const bool owned = classes_by_owner(strategy);
-  if (owned) assign_owners(graph, strategy, all);
+  if (owned) assign_owners(graph, cut, context, stage, tied, alignment, all);
   layout.entries.resize(layout.instances.size());
   const auto groups = attribute_groups(graph, context.job.optimizer);
   for (const Placement& p : all) {
@@ -295,7 +349,6 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
     }
     layout.elements += p.room;
   }
-  place_bundles(cut, layout);
   add_buckets(graph, context, all, tied, layout);
   return layout;
 }

@@ -15,11 +15,9 @@ namespace plimsoll {
 /// One instance of a block on a stage.
 struct Instance {
   BlockId block;
-  std::int64_t layer = 0;          ///< index of the instance within its block, over the whole model
-  std::int64_t base = 0;           ///< elements from the start of the arenas to its bundle
-  std::int64_t elements = 0;       ///< of the bundle
-  std::int64_t gathered = 0;       ///< of these, the first ones; the others stay whole in stage 3
-  std::int64_t resident_base = 0;  ///< elements into the memory of what stays whole
+  std::int64_t layer = 0;     ///< index of the instance within its block, over the whole model
+  std::int64_t base = 0;      ///< elements from the start of the arenas to its bundle
+  std::int64_t elements = 0;  ///< of the bundle
 };
 
 struct ArenaLayout {
@@ -40,11 +38,7 @@ struct ArenaLayout {
   /// Elements to the parameter that `tied_parameters` slots bind to, if there is one.
   std::optional<std::int64_t> tied_base;
   std::int64_t tied_elements = 0;  ///< its room
-  /// Where it stays whole in stage 3: the instance that owns it, and elements into that memory.
-  std::optional<std::size_t> tied_instance;
-  std::optional<std::int64_t> tied_resident;
-  std::int64_t resident_elements = 0;  ///< that stay whole in stage 3
-  std::int64_t elements = 0;           ///< of the arenas, with padding
+  std::int64_t elements = 0;       ///< of the arenas, with padding
   DType parameter_type = DType::f32;
 };
 
@@ -54,6 +48,15 @@ bool shards_gradients(const Strategy& strategy);
 bool shards_parameters(const Strategy& strategy);
 /// What cut_blocks needs to know of the strategy: elements up to which parameters stay whole.
 std::int64_t resident_limit(const Strategy& strategy);
+/// First and one past the last of the segments that lie in a bucket.
+std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket);
+/// The bucket of a list that an element lies in: index.
+std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element);
+/// Where the tensors of an owner begin, in elements; they lie together.
+std::int64_t owner_begin(const ArenaLayout& layout, std::int64_t owner);
+/// Whether tensors of an owner that travel together are copied together first: not where one
+/// travels alone. Members point into the fused buffer once that exists, so the copy is onto itself.
+bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Bucket& bucket);
 /// What the strategy asks for and the framework can do.
 bool overlaps_grad_reduce(const PassContext& context);
 bool overlaps_param_gather(const PassContext& context);
@@ -70,7 +73,9 @@ bool overlaps_param_gather(const PassContext& context);
 ///
 /// Where whole tensors are owned, those of an owner lie together, the last owner's first, each in
 /// the order above: with prefix ownership that is the same order. Buckets then end where the owner
-/// changes, and gradients and parameters have limits of their own (passes/ownership.h).
+/// changes, and gradients and parameters have limits of their own (passes/ownership.h). From stage
+/// 2 on both end at bundles, too. The parameter that first and last stage share then has one owner
+/// on both, the first stage's, since only owners keep its gradient.
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
                            std::int64_t stage, std::int64_t alignment);
 

@@ -66,34 +66,41 @@ std::vector<BroadcastParameter> find_broadcast_parameters(const Graph& graph) {
 std::vector<UseBroadcast> broadcasts_by_use(const Graph& graph) {
   std::vector<UseBroadcast> broadcasts;
   for (const auto& [op, tensors] : readers(graph)) {
-    for (const TensorId tensor : tensors) broadcasts.push_back({tensor, op, op});
+    for (const TensorId tensor : tensors) broadcasts.push_back({tensor.index(), op, op});
   }
   return broadcasts;
 }
 
-std::vector<UseBroadcast> broadcasts_by_segment(const Graph& graph, Bytes limit) {
-  const auto uses = readers(graph);
-  std::vector<UseBroadcast> broadcasts;
-  std::map<TensorId, std::size_t> segment;  // of the open one: index into broadcasts
+std::vector<std::vector<UseBroadcast>> broadcasts_by_segment(
+    std::span<const UseBroadcast> by_use, const std::function<Bytes(std::size_t)>& size,
+    Bytes limit) {
+  std::vector<std::vector<UseBroadcast>> segments;  // the last first
   Bytes collected;
-  for (auto use = uses.rbegin(); use != uses.rend(); ++use) {
-    if (collected >= limit) {
-      segment.clear();
+  for (std::size_t i = by_use.size(); i-- > 0;) {
+    const UseBroadcast& use = by_use[i];
+    const bool next_place = i + 1 == by_use.size() || use.first != by_use[i + 1].first;
+    if (next_place && (segments.empty() || collected >= limit)) {
+      segments.emplace_back();
       collected = Bytes();
     }
-    for (const TensorId tensor : use->second) {
-      const auto [at, fresh] = segment.try_emplace(tensor, broadcasts.size());
-      if (fresh) {
-        broadcasts.push_back({tensor, use->first, use->first});
-        collected += bytes_of(graph.at(tensor));
-      }
-      broadcasts[at->second].first = use->first;
+    std::vector<UseBroadcast>& open = segments.back();
+    const auto same = std::find_if(open.begin(), open.end(), [&](const UseBroadcast& other) {
+      return other.value == use.value;
+    });
+    if (same != open.end()) {
+      same->first = use.first;
+    } else {
+      open.push_back(use);
+      collected += size(use.value);
     }
   }
-  std::sort(broadcasts.begin(), broadcasts.end(), [](const auto& a, const auto& b) {
-    return std::pair(a.first, a.tensor) < std::pair(b.first, b.tensor);
-  });
-  return broadcasts;
+  std::reverse(segments.begin(), segments.end());
+  for (std::vector<UseBroadcast>& segment : segments) {
+    std::sort(segment.begin(), segment.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.first, a.value) < std::pair(b.first, b.value);
+    });
+  }
+  return segments;
 }
 
 }  // namespace plimsoll

@@ -402,7 +402,8 @@ BackwardCut backward_cut(const Strategy& strategy) {
 }
 
 bool scatters_bundles(const Strategy& strategy) {
-  return classes_by_owner(strategy) && strategy.sharding_owner != ShardingOwner::prefix;
+  if (!classes_by_owner(strategy)) return false;
+  return strategy.sharding_owner != ShardingOwner::prefix || strategy.sharding_stage > 1;
 }
 
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut backward_cut,

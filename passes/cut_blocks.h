@@ -70,7 +70,8 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
 /// What a strategy's schedule needs.
 BackwardCut backward_cut(const Strategy& strategy);
 /// Whether a strategy scatters them: owned tensors lie in the order of their owners, which is that
-/// of the model only if owners were given out in it.
+/// of the model only if owners were given out in it; from stage 2 on what a rank owns of a block
+/// lies elsewhere than the rest.
 bool scatters_bundles(const Strategy& strategy);
 
 /// The routines as text, with each block's bundle.

@@ -21,6 +21,8 @@ namespace plimsoll {
 /// writes gradients: fill, the call itself, a reduction per bucket as soon as its ports fire, and
 /// an add per bucket. The adds come when the buffer's place is needed: with overlapping reductions
 /// that is two such calls later, so that reductions run under the next one; else at the next one.
+/// In owner mode a bucket is reduced to its owner, and only the owner adds; others free their
+/// buffer where the next call that needs memory waits for its reductions.
 class GradientReductions {
  public:
   GradientReductions(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
@@ -32,7 +34,7 @@ class GradientReductions {
   /// Before a call of `instance` that adds to gradients: zeroed memory for them. Calls of one
   /// micro-batch that share an instance's gradients (split backwards) share the buffer.
   void before_call(std::size_t instance, const Routine& routine, std::int64_t micro_batch);
-  Binding binding(SlotKind kind, std::size_t instance, std::int64_t micro_batch) const;
+  Binding binding(const Slot& slot, std::size_t instance, std::int64_t micro_batch) const;
   /// The call is issued. `complete`: no further call adds to these gradients in this micro-batch;
   /// `last`: nor in this step.
   void after_call(std::size_t instance, std::int64_t micro_batch, std::size_t call, bool complete,
@@ -42,32 +44,47 @@ class GradientReductions {
   std::vector<std::size_t> finish();
 
  private:
-  /// Buckets [first, end) whose gradients lie in one buffer, from element `base` of the arenas on.
+  /// Buckets whose gradients lie in one buffer, one after another.
   struct Part {
     SlotKind kind = SlotKind::gradients;
+    std::size_t instance = 0;
     BufferId buffer;
-    std::int64_t base = 0;
-    std::size_t first = 0, end = 0;
+    std::vector<std::size_t> buckets;  ///< ascending
+    std::int64_t elements = 0;
   };
   struct Contribution {
     std::vector<Part> parts;
     std::vector<std::size_t> calls;       ///< that wrote it
     std::vector<std::size_t> reductions;  ///< of its buckets, in order
+    std::int64_t micro_batch = 0;
     bool last = false;
   };
 
-  Part make_part(SlotKind kind, std::int64_t begin, std::int64_t end, std::int64_t micro_batch);
+  bool is_kept(std::size_t bucket) const;
+  std::int64_t kept_elements(std::size_t bucket) const;
+  std::int64_t kept_at(std::size_t bucket);
+  std::optional<std::int64_t> place_in(const Part& part, std::int64_t element) const;
+  Part make_part(SlotKind kind, std::size_t instance, std::vector<std::size_t> buckets,
+                 std::int64_t micro_batch);
   void zero(const Part& part, std::int64_t micro_batch);
   void reduce(Contribution& contribution, std::int64_t micro_batch);
+  /// Elements of a part's buffer.
+  struct Range {
+    std::int64_t begin = 0, elements = 0;
+  };
   /// Gradients of which other ranks computed parts are summed first: ranges and calls.
-  using Sums = std::vector<std::pair<Bucket, std::size_t>>;
+  using Sums = std::vector<std::pair<Range, std::size_t>>;
   Sums sum_partial(const Contribution& contribution, const Part& part, std::int64_t micro_batch);
-  std::size_t reduce_range(const Op& op, const Part& part, const Bucket& range,
-                           std::int64_t micro_batch, std::vector<Wait> waits);
+  std::size_t reduce_range(const Op& op, const Part& part, const Range& range,
+                           std::int64_t micro_batch, std::vector<Wait> waits,
+                           std::optional<std::int64_t> root = {});
+  std::size_t copy_together(const Part& part, const Range& range, std::int64_t micro_batch,
+                            std::vector<Wait> waits);
   std::vector<Wait> writers(const Contribution& contribution, const Part& part,
-                            const Bucket& bucket) const;
+                            const Range& range) const;
   void add_oldest();
-  std::size_t add(const Part& part, std::size_t bucket, std::size_t reduction);
+  std::size_t add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
+                  std::int64_t micro_batch);
   void reduce_kept(std::size_t bucket, const Op& op, std::vector<Wait> waits);
   void reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits);
 
@@ -76,13 +93,16 @@ class GradientReductions {
   const ArenaLayout& layout_;
   const StageArenas& arenas_;
   ProgramBuilder& build_;
-  const Op* op_ = nullptr;             ///< in every micro-batch
-  const Op* replicas_ = nullptr;       ///< once per step, of what is kept
-  std::vector<std::int64_t> kept_at_;  ///< by bucket: elements into the persistent arena
+  const Op* op_ = nullptr;                         ///< in every micro-batch
+  const Op* replicas_ = nullptr;                   ///< once per step, of what is kept
+  std::vector<std::int64_t> kept_at_;              ///< by bucket, of those asked for
+  std::vector<std::vector<std::size_t>> bundles_;  ///< by instance: buckets
   std::map<std::pair<std::int64_t, std::size_t>, Contribution> open_;  ///< micro-batch, instance
   std::deque<Contribution> pending_;  ///< reductions posted, not added yet
-  std::vector<std::size_t> added_;    ///< by bucket: the latest add
-  std::vector<bool> finished_;        ///< by bucket: reduced over replicas
+  std::vector<BufferId> given_up_;    ///< freed by the next call that waits for `given_up_waits_`
+  std::vector<Wait> given_up_waits_;
+  std::vector<std::size_t> added_;  ///< by bucket: the latest add
+  std::vector<bool> finished_;      ///< by bucket: reduced over replicas
   std::vector<std::size_t> reductions_;
 };
 

@@ -21,8 +21,10 @@ std::vector<std::size_t> in_order(std::size_t count) {
 }
 
 std::vector<std::int64_t> least_loaded(std::span<const std::int64_t> sizes,
-                                       std::span<const std::size_t> order, std::int64_t ranks) {
-  std::vector<std::int64_t> loads(std::size_t(ranks), 0), owners(sizes.size());
+                                       std::span<const std::size_t> order, std::int64_t ranks,
+                                       std::span<const std::int64_t> held) {
+  std::vector<std::int64_t> loads(held.begin(), held.end()), owners(sizes.size());
+  loads.resize(std::size_t(ranks), 0);
   for (const std::size_t i : order) {
     const auto least = std::min_element(loads.begin(), loads.end());
     owners[i] = least - loads.begin();
@@ -68,16 +70,18 @@ std::vector<std::int64_t> prefix_owners(std::span<const std::int64_t> sizes, std
   return owners;
 }
 
-std::vector<std::int64_t> greedy_owners(std::span<const std::int64_t> sizes, std::int64_t ranks) {
-  return least_loaded(sizes, in_order(sizes.size()), ranks);
+std::vector<std::int64_t> greedy_owners(std::span<const std::int64_t> sizes, std::int64_t ranks,
+                                        std::span<const std::int64_t> held) {
+  return least_loaded(sizes, in_order(sizes.size()), ranks, held);
 }
 
 std::vector<std::int64_t> sorted_greedy_owners(std::span<const std::int64_t> sizes,
-                                               std::int64_t ranks) {
+                                               std::int64_t ranks,
+                                               std::span<const std::int64_t> held) {
   std::vector<std::size_t> order = in_order(sizes.size());
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return sizes[a] > sizes[b]; });
-  return least_loaded(sizes, order, ranks);
+  return least_loaded(sizes, order, ranks, held);
 }
 
 FusionGroups fuse_below(std::span<const FusionMember> members, std::int64_t limit) {

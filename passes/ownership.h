@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -18,12 +19,14 @@ namespace plimsoll {
 /// large tensor may own nothing (Paddle fleet, meta_optimizers/sharding/shard.py, PR 35593).
 std::vector<std::int64_t> prefix_owners(std::span<const std::int64_t> sizes, std::int64_t ranks);
 /// Each tensor in order to the least loaded rank, the lowest on ties (Paddle
-/// auto_parallel_sharding, partition_algor "greedy_even").
-std::vector<std::int64_t> greedy_owners(std::span<const std::int64_t> sizes, std::int64_t ranks);
+/// auto_parallel_sharding, partition_algor "greedy_even"). `held`: what each rank has before.
+std::vector<std::int64_t> greedy_owners(std::span<const std::int64_t> sizes, std::int64_t ranks,
+                                        std::span<const std::int64_t> held = {});
 /// The same from the largest tensor to the smallest, equal ones in order (Paddle's dygraph sharding
 /// stage 1; longest-processing-time rule, Graham 1969).
 std::vector<std::int64_t> sorted_greedy_owners(std::span<const std::int64_t> sizes,
-                                               std::int64_t ranks);
+                                               std::int64_t ranks,
+                                               std::span<const std::int64_t> held = {});
 
 // ---- what travels together ----
 
@@ -106,19 +109,23 @@ struct BroadcastParameter {
 /// sent. (find_broadcast_vars and optimize_cast of Paddle fleet, PR 35878.)
 std::vector<BroadcastParameter> find_broadcast_parameters(const Graph& graph);
 
-/// One broadcast of stage 3 in owner mode: before the first of the ops it serves, into memory that
-/// is freed after the last.
+/// One broadcast of stage 3 in owner mode: before the first of what it serves, into memory that is
+/// freed after the last.
 struct UseBroadcast {
-  TensorId tensor;                  ///< the parameter or its twin
-  std::size_t first = 0, last = 0;  ///< ops of the Graph
+  std::size_t value = 0;            ///< what is received: a tensor, or several that travel together
+  std::size_t first = 0, last = 0;  ///< places in an order: ops of a Graph, calls of a Program
   bool operator==(const UseBroadcast&) const = default;
 };
-/// One for every op that reads what is received, in order of the ops (Paddle's stage 3 pass:
-/// non-owners receive into a temporary for each, and give it up after the op). Copies of recompute
-/// and backward count.
+/// One for every op that reads what is received, in order of the ops; values are tensors, the
+/// parameter or its twin (Paddle's stage 3 pass: non-owners receive into a temporary for each, and
+/// give it up after the op). Copies of recompute and backward count.
 std::vector<UseBroadcast> broadcasts_by_use(const Graph& graph);
-/// Once per segment: ops are walked backwards, and a segment opens when what it broadcasts has
-/// reached `limit` (Paddle fleet's ShardingOptimizer, segment_broadcast_MB).
-std::vector<UseBroadcast> broadcasts_by_segment(const Graph& graph, Bytes limit);
+/// Once per segment what segments cover: the places of `by_use` are walked backwards, and a segment
+/// opens when what it broadcasts has reached `limit` (Paddle fleet's ShardingOptimizer,
+/// segment_broadcast_MB). `size`: bytes of a value. Segments in order, in each its broadcasts by
+/// their first places.
+std::vector<std::vector<UseBroadcast>> broadcasts_by_segment(
+    std::span<const UseBroadcast> by_use, const std::function<Bytes(std::size_t)>& size,
+    Bytes limit);
 
 }  // namespace plimsoll

@@ -50,7 +50,7 @@ class CastMover {
       if (moved_[i]) graph_.tensors[i].dtype = type_;
     }
     for (const Op& op : graph_.ops) {  // into memory of its own, in stage 3
-      if (op.kind == OpKind::all_gather && !op.block && moved_[op.inputs[0].index()])
+      if (communicates(op.kind) && !op.block && moved_[op.inputs[0].index()])
         graph_.at(op.outputs[0]).dtype = type_;
     }
     keep_masters();

@@ -41,7 +41,7 @@ class StageScheduler {
         reductions_(graph, context, layout_, arenas_, build_),
         gathers_(graph, context, layout_, arenas_, build_),
         transfers_(context, build_),
-        updates_(cut, layout_, arenas_, build_) {
+        updates_(cut, context.strategy, layout_, arenas_, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
     program_.stage = stage;
@@ -83,15 +83,15 @@ class StageScheduler {
 
   void add_persistent_buffers() {
     const Bytes element = bytes_of(kGradientType);
-    const std::int64_t owned = state_elements();
+    const std::int64_t owned = owned_elements(program_);
     const bool owns = owned > 0;
-    const Bytes state = owned * element, parameter = bytes_of(layout_.parameter_type);
+    const Bytes state = state_elements() * element, parameter = bytes_of(layout_.parameter_type);
     arenas_.parameters = build_.add_persistent(
         "parameters", TensorRole::parameter,
         (shards_parameters(context_.strategy) ? owned : layout_.elements) * parameter);
-    if (layout_.resident_elements > 0) {
-      arenas_.resident = build_.add_persistent("resident_parameters", TensorRole::parameter,
-                                               layout_.resident_elements * parameter);
+    if (const std::int64_t resident = gathers_.resident_elements(); resident > 0) {
+      arenas_.resident =
+          build_.add_persistent("resident_parameters", TensorRole::parameter, resident * parameter);
     }
     if (layout_.parameter_type != kGradientType && owns) {
       arenas_.masters =
@@ -99,7 +99,7 @@ class StageScheduler {
     }
     arenas_.gradients = build_.add_persistent(
         "gradients", TensorRole::gradient,
-        shards_gradients(context_.strategy) ? state : layout_.elements * element);
+        (shards_gradients(context_.strategy) ? owned : layout_.elements) * element);
     if (owns) {
       arenas_.first_moment =
           build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
@@ -148,8 +148,12 @@ class StageScheduler {
   std::optional<ParameterUse> parameter_use(const Use& use) const {
     ParameterUse parameters;
     parameters.instance = use.instance;
-    parameters.own = has_slot(use.routine, SlotKind::parameters);
-    parameters.tied = has_slot(use.routine, SlotKind::tied_parameters) && !layout_.tied_resident;
+    for (const Slot& slot : use.routine.slots) {
+      if (!gathers_.is_gathered(slot, use.instance)) continue;
+      const bool tied = slot.kind == SlotKind::tied_parameters;
+      (tied ? parameters.tied : parameters.own) = true;
+      if (slot.entry) parameters.entries.push_back(*slot.entry);
+    }
     if (!parameters.own && !parameters.tied) return std::nullopt;
     parameters.phase = use.action.kind == ActionKind::forward ? Phase::forward : Phase::backward;
     parameters.micro_batch = use.action.micro_batch;
@@ -180,10 +184,10 @@ class StageScheduler {
     const SlotKind kind = slot.kind;
     const bool of_parameters = kind == SlotKind::parameters || kind == SlotKind::tied_parameters ||
                                kind == SlotKind::resident_parameters;
-    if (of_parameters && gathers_.active()) return gathers_.binding(kind, use.instance);
+    if (of_parameters && gathers_.active()) return gathers_.binding(slot, use.instance);
     const bool of_gradients = kind == SlotKind::gradients || kind == SlotKind::tied_gradients;
     if (of_gradients && reductions_.active()) {
-      return reductions_.binding(kind, use.instance, use.action.micro_batch);
+      return reductions_.binding(slot, use.instance, use.action.micro_batch);
     }
     switch (kind) {
       case SlotKind::parameters:

@@ -60,15 +60,18 @@ Op reduced_in_every_micro_batch(Graph& graph, OpKind kind, TensorId gradients, A
   return op;
 }
 
-/// Sharding stage 3: a part of the parameters persists, the whole is gathered where it is used.
-void gather_where_used(Graph& graph, TensorId parameters, std::int64_t degree) {
+/// Sharding stage 3: a part of the parameters persists, the whole is gathered where it is used; or
+/// what others own is broadcast into memory of its own.
+void gather_where_used(Graph& graph, OpKind kind, TensorId parameters, std::int64_t degree) {
   Tensor& kept = graph.at(parameters);
   kept.shape[0] = (kept.shape[0] + degree - 1) / degree;
   const std::int64_t whole = kept.shape[0] * degree;
-  Op op = arena_collective(OpKind::all_gather, parameters, Axis::sharding);
+  Op op = arena_collective(kind, parameters, Axis::sharding);
   op.phase = Phase::forward;
-  op.outputs = {
-      add_beside(graph, parameters, "gathered_parameters", TensorRole::communication, whole)};
+  if (kind == OpKind::all_gather) {
+    op.outputs = {
+        add_beside(graph, parameters, "gathered_parameters", TensorRole::communication, whole)};
+  }
   insert_at(graph, 0, std::move(op));
 }
 
@@ -108,13 +111,19 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
     std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards =
         parts ? 1 : degree;
   }
-  Op scatter =
-      arena_collective(whole ? OpKind::reduce : OpKind::reduce_scatter, *gradients, Axis::sharding);
+  const OpKind to_owners = whole ? OpKind::reduce : OpKind::reduce_scatter;
+  const OpKind from_owners = whole ? OpKind::broadcast : OpKind::all_gather;
+  Op scatter = arena_collective(to_owners, *gradients, Axis::sharding);
   if (parts) {
-    const std::int64_t part = part_of(graph.at(*gradients).shape[0]);
-    graph.at(*gradients).shape[0] = part;
-    scatter = reduced_in_every_micro_batch(graph, OpKind::reduce_scatter, *gradients,
-                                           Axis::sharding, part * degree);
+    const Shape whole_arena = graph.at(*gradients).shape;
+    const std::int64_t part = part_of(whole_arena[0]);
+    for (Tensor& tensor : graph.tensors) {  // gradients, and what the update makes of them
+      const bool of_gradients =
+          tensor.role == TensorRole::gradient || tensor.role == TensorRole::activation;
+      if (tensor.arena && of_gradients && tensor.shape == whole_arena) tensor.shape[0] = part;
+    }
+    scatter =
+        reduced_in_every_micro_batch(graph, to_owners, *gradients, Axis::sharding, part * degree);
   }
   // Before the outer all-reduce, so that only what a rank updates travels there.
   insert_at(graph, after_zeroing(graph), std::move(scatter));
@@ -123,10 +132,9 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
     owned.shape[0] = part_of(owned.shape[0]);
   }
   if (context.strategy.sharding_stage == 3) {
-    gather_where_used(graph, *parameters, degree);
+    gather_where_used(graph, from_owners, *parameters, degree);
   } else {  // after the update, which comes last
-    graph.ops.push_back(arena_collective(whole ? OpKind::broadcast : OpKind::all_gather,
-                                         *parameters, Axis::sharding));
+    graph.ops.push_back(arena_collective(from_owners, *parameters, Axis::sharding));
   }
   return true;
 }

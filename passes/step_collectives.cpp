@@ -42,22 +42,14 @@ std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, Buf
   const RoutineId routine = build_.payload_routine(name, op.kind, Phase::optimizer, op.stream,
                                                    build_.buffer(arena).role, type, bytes, params);
   const Binding binding{arena, bucket.begin * bytes_of(type), own_part ? bytes : Bytes(0)};
-  if (is_coalesced(op, bucket)) {
+  const bool rooted = op.kind == OpKind::reduce || op.kind == OpKind::broadcast;
+  if (rooted && is_coalesced(context_.strategy, layout_, bucket)) {
     const RoutineId copy = build_.payload_routine(
         fmt::format("coalesce.{}", to_text(build_.buffer(arena).role)), OpKind::coalesce,
         Phase::optimizer, Stream::compute, build_.buffer(arena).role, type, bytes, FlatParams{});
     waits = {{build_.add_call(copy, {}, {}, {binding}, std::move(waits)), {}}};
   }
   return build_.add_call(routine, {}, {}, {binding}, std::move(waits));
-}
-
-/// Owned tensors are copied together before they travel, unless one travels alone. Their members
-/// point into the fused buffer once that exists, so the copy is onto itself.
-bool StepCollectives::is_coalesced(const Op& op, const Bucket& bucket) const {
-  const bool rooted = op.kind == OpKind::reduce || op.kind == OpKind::broadcast;
-  const auto [first, end] = segments_in(bucket);
-  return context_.strategy.collective_fusion == CollectiveFusion::coalesced && rooted &&
-         end - first > 1;
 }
 
 // ---- parameters ----
@@ -72,7 +64,7 @@ std::vector<std::size_t> StepCollectives::gather_order() const {
   std::vector<std::size_t> order, first_read(gathers.size(), layout_.instances.size());
   for (std::size_t i = gathers.size(); i-- > 0;) {
     order.push_back(i);
-    const auto [begin, end] = segments_in(gathers[i]);
+    const auto [begin, end] = segments_in(layout_, gathers[i]);
     for (std::size_t s = begin; s < end; ++s) {
       first_read[i] = std::min(first_read[i], layout_.producer[s]);
     }
@@ -93,19 +85,12 @@ void StepCollectives::begin_step() {
   }
 }
 
-std::size_t StepCollectives::gather_of(std::int64_t element) const {
-  const auto after =
-      std::upper_bound(layout_.gathers.begin(), layout_.gathers.end(), element,
-                       [](std::int64_t at, const Bucket& bucket) { return at < bucket.begin; });
-  return std::size_t(after - layout_.gathers.begin()) - 1;
-}
-
 std::vector<Wait> StepCollectives::parameter_waits(std::size_t instance, bool reads_tied) const {
   if (gathers_.empty() || layout_.entries[instance].empty()) return {};
   // Gathers are one stream in order of their calls.
   std::size_t last = 0;
   const auto reads = [&](std::int64_t element) {
-    last = std::max(last, gathers_[gather_of(element)]);
+    last = std::max(last, gathers_[bucket_at(layout_.gathers, element)]);
   };
   for (const std::int64_t offset : layout_.entries[instance]) reads(offset);
   if (reads_tied) reads(*layout_.tied_base);
@@ -120,19 +105,8 @@ void StepCollectives::end_step(std::size_t update) {
 
 // ---- gradients ----
 
-/// First and one past the last of the segments that lie in a bucket.
-std::pair<std::size_t, std::size_t> StepCollectives::segments_in(const Bucket& bucket) const {
-  const auto first_at = [&](std::int64_t offset) {
-    const auto found = std::lower_bound(
-        layout_.segments.begin(), layout_.segments.end(), offset,
-        [](const Segment& segment, std::int64_t at) { return segment.offset < at; });
-    return std::size_t(found - layout_.segments.begin());
-  };
-  return {first_at(bucket.begin), first_at(bucket.begin + bucket.elements)};
-}
-
 bool StepCollectives::complete(const Bucket& bucket) const {
-  const auto [first, end] = segments_in(bucket);
+  const auto [first, end] = segments_in(layout_, bucket);
   for (std::size_t s = first; s < end; ++s) {
     if (!complete_.contains(layout_.producer[s])) return false;
   }
@@ -174,7 +148,7 @@ std::vector<Wait> StepCollectives::gradient_waits(std::size_t first, std::size_t
 }
 
 std::vector<Wait> StepCollectives::gradient_waits(const Bucket& bucket) const {
-  const auto [first, end] = segments_in(bucket);
+  const auto [first, end] = segments_in(layout_, bucket);
   return gradient_waits(first, end);
 }
 
@@ -236,7 +210,7 @@ std::vector<std::size_t> StepCollectives::finish_gradients() {
       const std::size_t i = layout_.completion[next_bucket_];
       if (layout_.tied_bucket[i]) continue;
       std::vector<Wait> waits = {{build_.last_compute(), {}}};
-      const auto [first, end] = segments_in(layout_.buckets[i]);
+      const auto [first, end] = segments_in(layout_, layout_.buckets[i]);
       for (const auto& [segment, sum] : partial_sums_) {
         const Wait wait{sum, {}};
         if (segment >= first && segment < end && waits.back() != wait) waits.push_back(wait);

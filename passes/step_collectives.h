@@ -54,9 +54,7 @@ class StepCollectives {
   std::vector<std::size_t> gather_order() const;
   std::size_t bucket_call(const Op& op, const Bucket& bucket, BufferId arena, DType type,
                           bool own_part, std::vector<Wait> waits);
-  bool is_coalesced(const Op& op, const Bucket& bucket) const;
   std::size_t gather(const Op& op, const Bucket& bucket, std::size_t after);
-  std::pair<std::size_t, std::size_t> segments_in(const Bucket& bucket) const;
   bool complete(const Bucket& bucket) const;
   std::vector<Wait> gradient_waits(const Bucket& bucket) const;
   std::vector<Wait> gradient_waits(std::size_t first, std::size_t end) const;
@@ -65,7 +63,6 @@ class StepCollectives {
   void reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits);
   void reduce_tied();
   void reduce_sharded_over_replicas();
-  std::size_t gather_of(std::int64_t element) const;
 
   const Graph& graph_;
   const PassContext& context_;

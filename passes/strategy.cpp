@@ -200,13 +200,14 @@ Verdict gathers_are_legal(const Strategy& strategy) {
         "gather use and segment are broadcasts of whole tensors from their owners: "
         "they need another sharding_owner than elements");
   }
-  if (strategy.sharding_stage > 1 && strategy.sharding_owner != ShardingOwner::elements) {
-    return Verdict::no(fmt::format(
-        "sharding_stage {} with owners of whole tensors: only elements is supported so far",
-        strategy.sharding_stage));
+  if (strategy.sharding_stage == 3 && strategy.gather == ParameterGather::use) {
+    return Verdict::no("gather use is not supported yet");
   }
   if (strategy.prefetch_depth < 0 || strategy.persistence_threshold < 0) {
     return Verdict::no("prefetch_depth and persistence_threshold must not be negative");
+  }
+  if (strategy.segment_broadcast_bytes <= Bytes(0)) {
+    return Verdict::no("segment_broadcast_bytes must be positive");
   }
   return Verdict::yes();
 }
@@ -242,8 +243,8 @@ Verdict ownership_is_legal(const Strategy& strategy) {
                                    strategy.param_bucket_bytes.count(), kLeastBucket.count()));
   }
   const bool owned = strategy.sharding_owner != ShardingOwner::elements;
-  if (owned && strategy.sharding_stage != 1) {
-    return Verdict::no("sharding_owner other than elements goes with sharding_stage 1");
+  if (owned && strategy.sharding_stage == 0) {
+    return Verdict::no("sharding_owner other than elements goes with sharding_degree above 1");
   }
   const Strategy usual;
   if (!owned && strategy.collective_fusion != usual.collective_fusion) {
@@ -262,22 +263,6 @@ Verdict buffers_are_legal(const Strategy& strategy) {
   if (strategy.grad_bucket_bytes < kLeastBucket) {
     return Verdict::no(fmt::format("grad_bucket_bytes is {}; it must be at least {}",
                                    strategy.grad_bucket_bytes.count(), kLeastBucket.count()));
-  }
-  return Verdict::yes();
-}
-
-/// Choices that no pass makes yet.
-Verdict is_lowered(const Strategy& strategy) {
-  const Strategy usual;
-  const auto same = [&](auto member, const char* key) {
-    if (strategy.*member == usual.*member) return Verdict::yes();
-    return Verdict::no(fmt::format("{}: only the default is supported so far", key));
-  };
-  const Verdict verdicts[] = {
-      same(&Strategy::segment_broadcast_bytes, "segment_broadcast_bytes"),
-  };
-  for (const Verdict& verdict : verdicts) {
-    if (!verdict) return verdict;
   }
   return Verdict::yes();
 }
@@ -345,7 +330,6 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
-  if (Verdict verdict = is_lowered(strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }
 

@@ -187,12 +187,15 @@ Binding UpdateCalls::arena_binding(SlotKind kind) {
 }
 
 Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
-  const Bytes state = state_offset(build_.program, segment) * kState;
+  const std::int64_t own = state_offset(build_.program, segment);
+  const Bytes state = own * kState;
   switch (kind) {
-    case SlotKind::parameters:
-      return {arenas_.parameters, segment.offset * bytes_of(layout_.parameter_type), {}};
+    case SlotKind::parameters: {
+      const std::int64_t at = shards_parameters(strategy_) ? own : segment.offset;
+      return {arenas_.parameters, at * bytes_of(layout_.parameter_type), {}};
+    }
     case SlotKind::gradients:
-      return {arenas_.gradients, segment.offset * kState, {}};
+      return {arenas_.gradients, (shards_gradients(strategy_) ? own : segment.offset) * kState, {}};
     case SlotKind::master_parameter_arena:
       return {arenas_.masters, state, {}};
     case SlotKind::first_moment_arena:
@@ -212,7 +215,9 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
 BufferId UpdateCalls::transient(SlotKind kind) {
   const auto found = transients_.find(kind);
   if (found != transients_.end()) return found->second;
-  std::int64_t count = layout_.elements;
+  // What gradients become is as large as they are.
+  std::int64_t count =
+      shards_gradients(strategy_) ? owned_elements(build_.program) : layout_.elements;
   if (kind == SlotKind::squared_norms) count = std::max<std::int64_t>(counted_segments(), 1);
   if (kind == SlotKind::tensor_norms) count = 2 * std::int64_t(layout_.segments.size());
   const BufferId id = build_.add_buffer(std::string(to_text(kind)), TensorRole::activation,

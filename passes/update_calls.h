@@ -17,9 +17,9 @@ namespace plimsoll {
 /// segment that this class of ranks updates, in the order of the arenas.
 class UpdateCalls {
  public:
-  UpdateCalls(const CutGraph& cut, const ArenaLayout& layout, const StageArenas& arenas,
-              ProgramBuilder& build)
-      : cut_(cut), layout_(layout), arenas_(arenas), build_(build) {}
+  UpdateCalls(const CutGraph& cut, const Strategy& strategy, const ArenaLayout& layout,
+              const StageArenas& arenas, ProgramBuilder& build)
+      : cut_(cut), strategy_(strategy), layout_(layout), arenas_(arenas), build_(build) {}
 
   /// Scalars and zeroed gradients. Returns the call.
   std::size_t begin_step();
@@ -39,6 +39,7 @@ class UpdateCalls {
   std::int64_t counted_segments() const;
 
   const CutGraph& cut_;
+  const Strategy& strategy_;
   const ArenaLayout& layout_;
   const StageArenas& arenas_;
   ProgramBuilder& build_;

@@ -148,17 +148,18 @@ KernelPointer prepare_clip_factor(const KernelRequest& request) {
 // ---- one by one ----
 
 KernelPointer prepare_check_finite(const KernelRequest& request) {
-  return make_kernel(
-      [ranges = ranges_of(request, 0, {})](Addresses in, Addresses out, const RunPosition&) {
-        const float unscale = 1 / floats(in, 1)[std::size_t(Scalar::loss_scale)];
-        bool finite = true;
-        for (const OwnedRange& range : ranges) {
-          const float* x = floats(in, 0) + range.arena_offset;
-          finite = finite && std::isfinite(sum_of_squares(x, range.elements));
-          multiply(x, unscale, floats_out(out, 0) + range.arena_offset, range.elements);
-        }
-        *reinterpret_cast<std::int32_t*>(out[1]) = finite ? 0 : 1;
-      });
+  return make_kernel([part = keeps_part(request, 0), ranges = ranges_of(request, 0, {})](
+                         Addresses in, Addresses out, const RunPosition&) {
+    const float unscale = 1 / floats(in, 1)[std::size_t(Scalar::loss_scale)];
+    bool finite = true;
+    for (const OwnedRange& range : ranges) {
+      const std::int64_t at = offset_in(range, part);
+      const float* x = floats(in, 0) + at;
+      finite = finite && std::isfinite(sum_of_squares(x, range.elements));
+      multiply(x, unscale, floats_out(out, 0) + at, range.elements);
+    }
+    *reinterpret_cast<std::int32_t*>(out[1]) = finite ? 0 : 1;
+  });
 }
 
 KernelPointer prepare_flag_cast(const KernelRequest& request) {
@@ -180,11 +181,11 @@ KernelPointer prepare_update_loss_scale(const KernelRequest&) {
 
 KernelPointer prepare_square(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
-  return make_kernel([ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
-                                                                    const RunPosition&) {
+  return make_kernel([part = keeps_part(request, 0), ranges = ranges_of(request, 0, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
     for (const OwnedRange& range : ranges) {
-      const float* x = floats(in, 0) + range.arena_offset;
-      float* y = floats_out(out, 0) + range.arena_offset;
+      const float* x = floats(in, 0) + offset_in(range, part);
+      float* y = floats_out(out, 0) + offset_in(range, part);
       for (std::int64_t i = 0; i < range.elements; ++i) y[i] = x[i] * x[i];
     }
   });
@@ -198,11 +199,12 @@ KernelPointer prepare_reduce_sum(const KernelRequest& request) {
   std::vector<OwnedRange> ranges(1);
   ranges[0].elements = request.input_elements(0);
   if (params.group) ranges = ranges_of(request, 0, params.group);  // else a plain list
+  const bool part = params.group && keeps_part(request, 0);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     double sum = 0;
     for (const OwnedRange& range : ranges) {
       if (range.norm_weight == 0) continue;
-      sum += range.norm_weight * sum_of(floats(in, 0) + range.arena_offset, range.elements);
+      sum += range.norm_weight * sum_of(floats(in, 0) + offset_in(range, part), range.elements);
     }
     for (std::size_t i = 0; i < more.size(); ++i) sum += sum_of(floats(in, i + 1), more[i]);
     floats_out(out, 0)[0] = float(params.weight * sum);
@@ -212,18 +214,20 @@ KernelPointer prepare_reduce_sum(const KernelRequest& request) {
 KernelPointer prepare_coalesce(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
   const std::int64_t element = element_bytes(request.input(0).dtype);
-  return make_kernel([element, ranges = ranges_of(request, 0, params.group)](
-                         Addresses in, Addresses out, const RunPosition&) {
-    std::array<std::byte, 4096> block;
-    for (const OwnedRange& range : ranges) {
-      const std::int64_t begin = range.arena_offset * element, bytes = range.elements * element;
-      for (std::int64_t done = 0; done < bytes; done += std::ssize(block)) {
-        const std::int64_t count = std::min(bytes - done, std::ssize(block));
-        std::copy_n(in[0] + begin + done, count, block.data());
-        std::copy_n(block.data(), count, out[0] + begin + done);
-      }
-    }
-  });
+  return make_kernel(
+      [element, part = keeps_part(request, 0), ranges = ranges_of(request, 0, params.group)](
+          Addresses in, Addresses out, const RunPosition&) {
+        std::array<std::byte, 4096> block;
+        for (const OwnedRange& range : ranges) {
+          const std::int64_t begin = offset_in(range, part) * element;
+          const std::int64_t bytes = range.elements * element;
+          for (std::int64_t done = 0; done < bytes; done += std::ssize(block)) {
+            const std::int64_t count = std::min(bytes - done, std::ssize(block));
+            std::copy_n(in[0] + begin + done, count, block.data());
+            std::copy_n(block.data(), count, out[0] + begin + done);
+          }
+        }
+      });
 }
 
 KernelPointer prepare_square_root(const KernelRequest& request) {
@@ -254,12 +258,12 @@ KernelPointer prepare_divide(const KernelRequest& request) {
 
 KernelPointer prepare_scale(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
-  return make_kernel([ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
-                                                                    const RunPosition&) {
+  return make_kernel([part = keeps_part(request, 0), ranges = ranges_of(request, 0, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
     const float factor = floats(in, 1)[0];
     for (const OwnedRange& range : ranges) {
-      multiply(floats(in, 0) + range.arena_offset, factor, floats_out(out, 0) + range.arena_offset,
-               range.elements);
+      const std::int64_t at = offset_in(range, part);
+      multiply(floats(in, 0) + at, factor, floats_out(out, 0) + at, range.elements);
     }
   });
 }

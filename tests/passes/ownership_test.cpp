@@ -147,7 +147,7 @@ TEST(BroadcastParameters, EEveryUseIsABroadcastOfItsOwn) {
   const Graph graph = parse_graph(kUses, "case");
   std::size_t of_c = 0;
   for (const UseBroadcast& broadcast : broadcasts_by_use(graph)) {
-    of_c += broadcast.tensor == TensorId(2);
+    of_c += broadcast.value == 2;
     EXPECT_EQ(broadcast.first, broadcast.last);
   }
   EXPECT_EQ(of_c, 2u);
@@ -168,11 +168,16 @@ op matmul backward (%4, %1) -> (%5)
 op matmul backward (%5, %0) -> (%6)
 )",
                                   "case");
-  EXPECT_EQ(broadcasts_by_use(graph).size(), 4u);
-  EXPECT_EQ(broadcasts_by_segment(graph, Bytes(1024)),
-            (std::vector<UseBroadcast>{{TensorId(0), 0, 3}}));
+  const std::vector<UseBroadcast> by_use = broadcasts_by_use(graph);
+  EXPECT_EQ(by_use.size(), 4u);
+  const auto segments = [&](Bytes limit) {
+    const auto size = [&](std::size_t tensor) { return bytes_of(graph.at(TensorId(tensor))); };
+    return broadcasts_by_segment(by_use, size, limit);
+  };
+  using Segments = std::vector<std::vector<UseBroadcast>>;
+  EXPECT_EQ(segments(Bytes(1024)), (Segments{{{0, 0, 3}}}));
   // 64 bytes close a segment: one for every op.
-  EXPECT_EQ(broadcasts_by_segment(graph, Bytes(64)).size(), 4u);
+  EXPECT_EQ(segments(Bytes(64)), (Segments{{{0, 0, 0}}, {{0, 1, 1}}, {{0, 2, 2}}, {{0, 3, 3}}}));
 }
 
 }  // namespace

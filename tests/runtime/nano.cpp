@@ -27,15 +27,14 @@ std::vector<bool> owned(const Program& program, const Coordinates& at, std::size
 
 std::vector<float> at_its_place(const Program& program, const Coordinates& at,
                                 const std::vector<float>& arena) {
-  const std::int64_t kept = owned_elements(program);
-  if (program.sharding_degree == 1 || std::int64_t(arena.size()) != kept) return arena;
-  std::vector<float> whole(std::size_t(kept * program.sharding_degree));
+  if (std::int64_t(arena.size()) != owned_elements(program)) return arena;
+  const Bucket& last = program.buckets.back();
+  std::vector<float> whole(std::size_t(last.begin + last.elements));
   auto from = arena.begin();
   for (const Bucket& bucket : program.buckets) {
-    const std::int64_t part = bucket.elements / program.sharding_degree;
-    const std::int64_t begin = bucket.begin + part * at[std::size_t(Axis::sharding)];
-    std::copy_n(from, part, whole.begin() + begin);
-    from += part;
+    const Bucket part = owned_part(program, bucket, at);
+    std::copy_n(from, part.elements, whole.begin() + part.begin);
+    from += part.elements;
   }
   return whole;
 }

@@ -165,8 +165,13 @@ const Switch kSwitches[] = {
      [](Random& random, Draw& draw) { draw.strategy.overlap_param_gather = coin(random); }},
     {"gather",
      [](Random& random, Draw& draw) {
-       draw.strategy.gather = one_of(
-           random, {ParameterGather::layer, ParameterGather::module, ParameterGather::tensor});
+       draw.strategy.gather =
+           one_of(random, {ParameterGather::layer, ParameterGather::module, ParameterGather::tensor,
+                           ParameterGather::use, ParameterGather::segment});
+     }},
+    {"segment_broadcast_bytes",
+     [](Random& random, Draw& draw) {
+       draw.strategy.segment_broadcast_bytes = Bytes(std::int64_t{512} << random() % 10);
      }},
     {"prefetch_depth",
      [](Random& random, Draw& draw) {
