@@ -31,6 +31,11 @@ struct CommunicationLabel {
   /// Ticket of the previous communication on the same stream: this one does not begin before that
   /// one has completed. 0: none, or already waited for.
   std::uint64_t after = 0;
+  Stream stream = Stream::compute;
+  /// Communicators of processes exchange what each posted and when it got there before data moves:
+  /// in the first step, where they compare it, and in the traced one, whose `begin` is exact then.
+  /// Else `begin` is when this rank got there. The same on all ranks.
+  bool described = false;
 };
 
 /// What one rank gives to a collective and gets from it.

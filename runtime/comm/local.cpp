@@ -13,25 +13,13 @@
 
 #include "base/error.h"
 #include "runtime/comm/exchange.h"
+#include "runtime/comm/pause.h"
 #include "runtime/communicator.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 namespace plimsoll {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Tells the core that this is a loop of looks.
-void pause_core() {
-#if defined(__x86_64__)
-  _mm_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 /// What the ranks share. One lock guards the bookkeeping; data moves outside it.
 struct Hub {

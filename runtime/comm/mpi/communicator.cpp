@@ -1,0 +1,415 @@
+#include "runtime/comm/mpi/communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "graph/op_table.h"
+#include "runtime/comm/mpi/flight.h"
+#include "runtime/comm/pause.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kFailureTag = 1;
+constexpr int kForwardTag = 2, kBackwardTag = 3;
+constexpr std::int64_t kMostCount = std::numeric_limits<int>::max();
+
+/// Every group and stream that some Program communicates over, in one order on all processes.
+std::set<std::pair<Group, Stream>> groups_of(std::span<const Program> programs) {
+  std::set<std::pair<Group, Stream>> groups;
+  for (const Program& program : programs) {
+    for (const Routine& routine : program.routines) {
+      for (const Op& op : routine.ops) {
+        const auto* params = std::get_if<CollectiveParams>(&op.params);
+        if (params != nullptr) groups.emplace(params->group, op.stream);
+      }
+    }
+  }
+  return groups;
+}
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(MpiWorld& world, std::span<const Program> programs,
+                  std::chrono::milliseconds deadline);
+  ~MpiCommunicator() override;
+
+  std::string_view name() const override { return "mpi"; }
+  Ticket post_collective(OpKind kind, const CollectiveParams& params,
+                         const CollectiveOperand& operand,
+                         const CommunicationLabel& label) override;
+  Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
+                   const CommunicationLabel& label) override {
+    return post_transfer(OpKind::send, stage_offset, size, const_cast<std::byte*>(data), label);
+  }
+  Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
+                   const CommunicationLabel& label) override {
+    return post_transfer(OpKind::recv, stage_offset, size, data, label);
+  }
+  CommunicationTimes wait(Ticket ticket) override;
+  void abort(const std::string& reason) override;
+
+ private:
+  Picoseconds now() const {
+    const auto elapsed = Clock::now() - world_.epoch();
+    return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count() *
+                       std::int64_t{1000});
+  }
+  void make_group(const Group& group, Stream stream);
+  Ticket post_transfer(OpKind kind, std::int64_t stage_offset, Bytes size, std::byte* data,
+                       const CommunicationLabel& label);
+  Flight& free_flight();
+  Ticket launch(Flight& flight, const CommunicationLabel& label);
+  Flight* flight_of(Ticket ticket);
+
+  // Under the lock.
+  void progress();
+  void begin(Flight& flight);
+  void advance(Flight& flight);
+  void look_for_failure();
+  void fail(const std::string& reason);
+  void throw_if_failed() const {
+    if (error_) std::rethrow_exception(error_);
+    if (failure_) throw RankFailure(*failure_);
+  }
+
+  void look_after();
+  [[noreturn]] void give_up(std::unique_lock<std::mutex>& guard, const Flight& flight);
+
+  MpiWorld& world_;
+  const Grid grid_;
+  const std::chrono::milliseconds deadline_;
+  const bool core_each_;  ///< no rank on this host needs the core that another waits on
+  MPI_Comm transfers_ = MPI_COMM_NULL, failures_ = MPI_COMM_NULL;
+  std::vector<std::unique_ptr<MpiGroup>> groups_;
+
+  std::vector<std::unique_ptr<Flight>> flights_;  ///< by ticket index
+  std::vector<std::uint32_t> free_;
+  std::vector<Flight*> moving_;  ///< meeting or moving
+  std::vector<Flight*> queued_;  ///< their stream has not got there
+  std::optional<std::string> failure_;
+  std::exception_ptr error_;  ///< of this rank, met by the progress thread
+  std::array<char, 1024> notice_ = {};  ///< of another rank's failure
+  MPI_Request notice_request_ = MPI_REQUEST_NULL;
+
+  bool waiting_ = false;  ///< the rank looks after its flights itself
+  bool stopping_ = false;
+  std::condition_variable launched_;
+  std::thread progress_;
+};
+
+MpiCommunicator::MpiCommunicator(MpiWorld& world, std::span<const Program> programs,
+                                 std::chrono::milliseconds deadline)
+    : world_(world),
+      grid_(programs[0].grid),
+      deadline_(deadline),
+      core_each_(std::count(world.hosts().begin(), world.hosts().end(),
+                            world.hosts()[std::size_t(world.index())]) <= available_cores()) {
+  INVARIANT(grid_.world_size() == world.size(), "one process per rank");
+  const std::lock_guard guard(world_.lock());
+  check_mpi(MPI_Comm_dup(world.comm(), &transfers_), "copy a communicator");
+  check_mpi(MPI_Comm_dup(world.comm(), &failures_), "copy a communicator");
+  for (const auto& [group, stream] : groups_of(programs)) make_group(group, stream);
+  check_mpi(MPI_Irecv(notice_.data(), int(notice_.size()), MPI_CHAR, MPI_ANY_SOURCE, kFailureTag,
+                      failures_, &notice_request_),
+            "listen for failures");
+  progress_ = std::thread([this] { look_after(); });
+}
+
+MpiCommunicator::~MpiCommunicator() {
+  {
+    const std::lock_guard guard(world_.lock());
+    stopping_ = true;
+  }
+  launched_.notify_all();
+  progress_.join();
+  if (failure_) return;  // the process leaves without finalising
+  const std::lock_guard guard(world_.lock());
+  MPI_Cancel(&notice_request_);
+  MPI_Wait(&notice_request_, MPI_STATUS_IGNORE);
+  for (const auto& group : groups_) {
+    if (group->comm != MPI_COMM_NULL) MPI_Comm_free(&group->comm);
+  }
+  MPI_Comm_free(&transfers_);
+  MPI_Comm_free(&failures_);
+}
+
+/// All processes split together; those that are in no such group stay out.
+void MpiCommunicator::make_group(const Group& group, Stream stream) {
+  auto made = std::make_unique<MpiGroup>();
+  made->group = group;
+  made->stream = stream;
+  const std::int64_t rank = world_.index();
+  const std::int64_t stages = grid_[Axis::pp];
+  const std::int64_t stage = grid_.coordinates(rank)[std::size_t(Axis::pp)];
+  const bool inside = !group.pipeline_ends || stage == 0 || stage == stages - 1;
+  if (inside) made->ranks = members(grid_, group, rank);
+  const int color = inside ? int(made->ranks.front()) : MPI_UNDEFINED;
+  check_mpi(MPI_Comm_split(world_.comm(), color, int(rank), &made->comm), "split the processes");
+  if (!inside) return;
+  check_mpi(MPI_Comm_set_errhandler(made->comm, MPI_ERRORS_RETURN), "report errors");
+  check_mpi(MPI_Comm_size(made->comm, &made->size), "count a group");
+  check_mpi(MPI_Comm_rank(made->comm, &made->index), "number a group");
+  INVARIANT(std::size_t(made->size) == made->ranks.size(), "a group has its members");
+  for (auto* counts : {&made->counts, &made->displacements, &made->even, &made->starts})
+    counts->resize(std::size_t(made->size));
+  made->parts.resize(std::size_t(made->size));
+  groups_.push_back(std::move(made));
+}
+
+Flight& MpiCommunicator::free_flight() {
+  if (free_.empty()) {
+    free_.push_back(std::uint32_t(flights_.size()));
+    flights_.push_back(std::make_unique<Flight>());
+  }
+  Flight& flight = *flights_[free_.back()];
+  flight.group = nullptr;
+  flight.moved = flight.piece = 0;
+  flight.round = 0;
+  return flight;
+}
+
+Communicator::Ticket MpiCommunicator::post_collective(OpKind kind, const CollectiveParams& params,
+                                                      const CollectiveOperand& operand,
+                                                      const CommunicationLabel& label) {
+  const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const auto& group) {
+    return group->group == params.group && group->stream == label.stream;
+  });
+  INVARIANT(found != groups_.end(), "a collective over a group that no Program names");
+  MpiGroup& group = **found;
+  const bool parts = kind == OpKind::reduce_scatter || kind == OpKind::all_gather;
+  INVARIANT(!parts || operand.elements % group.size == 0,
+            "the operand does not divide into one part per member");
+  if (operand.elements > kMostCount) {
+    throw EnvironmentError(fmt::format("MPI counts up to {} elements; {} has {}", kMostCount,
+                                       to_text(kind), operand.elements));
+  }
+  const std::lock_guard guard(world_.lock());
+  throw_if_failed();
+  Flight& flight = free_flight();
+  flight.request = {kind, params, operand.dtype, operand.elements, Bytes(0)};
+  flight.group = &group;
+  flight.data = {operand.whole, operand.part};
+  if (flight.data.part == nullptr) {
+    const std::int64_t before = operand.elements / group.size * group.index;
+    flight.data.part = operand.whole + (bytes_of(operand.dtype) * before).count();
+  }
+  return launch(flight, label);
+}
+
+Communicator::Ticket MpiCommunicator::post_transfer(OpKind kind, std::int64_t stage_offset,
+                                                    Bytes size, std::byte* data,
+                                                    const CommunicationLabel& label) {
+  if (size.count() > kMostCount) {
+    throw EnvironmentError(fmt::format("MPI counts up to {} bytes; {} has {}", kMostCount,
+                                       to_text(kind), size.count()));
+  }
+  const bool backward = kind == OpKind::send ? stage_offset < 0 : stage_offset > 0;
+  const std::lock_guard guard(world_.lock());
+  throw_if_failed();
+  Flight& flight = free_flight();
+  flight.request = {kind, {}, DType::f32, 0, size};
+  flight.data = {data, nullptr};
+  flight.pair = transfers_;
+  flight.peer = int(pipeline_peer(grid_, world_.index(), stage_offset));
+  flight.tag = backward ? kBackwardTag : kForwardTag;
+  return launch(flight, label);
+}
+
+Communicator::Ticket MpiCommunicator::launch(Flight& flight, const CommunicationLabel& label) {
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  flight.label = label;
+  flight.posted = now();
+  ++flight.generation;
+  const Flight* before = flight_of(label.after);
+  if (before != nullptr && before->state != FlightState::done) {
+    flight.state = FlightState::queued;
+    queued_.push_back(&flight);
+  } else {
+    begin(flight);
+  }
+  launched_.notify_all();
+  return (Ticket(flight.generation) << 32) | (index + 1);
+}
+
+Flight* MpiCommunicator::flight_of(Ticket ticket) {
+  const std::uint64_t index = ticket & 0xffff'ffff;
+  if (index == 0 || index > flights_.size()) return nullptr;
+  Flight& flight = *flights_[index - 1];
+  return flight.generation == ticket >> 32 && flight.state != FlightState::free ? &flight : nullptr;
+}
+
+void MpiCommunicator::begin(Flight& flight) {
+  flight.begin = now();
+  moving_.push_back(&flight);
+  if (flight.label.described) {
+    flight.state = FlightState::meeting;
+    meet_members(flight, flight.begin);
+    return;
+  }
+  flight.state = FlightState::moving;
+  advance(flight);
+}
+
+/// Its MPI operations so far are complete.
+void MpiCommunicator::advance(Flight& flight) {
+  if (flight.state == FlightState::meeting) {
+    check_members(flight, world_.index());
+    flight.state = FlightState::moving;
+  }
+  if (move_on(flight)) return;
+  flight.end = now();
+  flight.begin = std::min(flight.begin, flight.end);  // clocks of hosts differ a little
+  flight.state = FlightState::done;
+}
+
+void MpiCommunicator::progress() {
+  if (failure_) return;
+  look_for_failure();
+  for (std::size_t i = 0; i < moving_.size(); ++i) {
+    Flight& flight = *moving_[i];
+    for (int complete = 1; complete != 0 && flight.state != FlightState::done;) {
+      check_mpi(MPI_Testall(2, flight.requests.data(), &complete, MPI_STATUSES_IGNORE),
+                "carry a communication");
+      if (complete != 0) advance(flight);
+    }
+  }
+  std::erase_if(moving_, [](const Flight* flight) { return flight->state == FlightState::done; });
+  for (std::size_t i = 0; i < queued_.size();) {
+    Flight& flight = *queued_[i];
+    const Flight* before = flight_of(flight.label.after);
+    if (before != nullptr && before->state != FlightState::done) {
+      ++i;
+      continue;
+    }
+    queued_.erase(queued_.begin() + std::ptrdiff_t(i));
+    begin(flight);
+  }
+}
+
+void MpiCommunicator::look_for_failure() {
+  int heard = 0;
+  check_mpi(MPI_Test(&notice_request_, &heard, MPI_STATUS_IGNORE), "listen for failures");
+  if (heard != 0) fail(notice_.data());
+}
+
+void MpiCommunicator::fail(const std::string& reason) {
+  if (!failure_) failure_ = reason;
+}
+
+/// The progress thread: while the rank computes, it carries what is in flight.
+void MpiCommunicator::look_after() {
+  std::unique_lock guard(world_.lock());
+  while (!stopping_) {
+    if (failure_ || (moving_.empty() && queued_.empty())) {
+      launched_.wait(guard);
+      continue;
+    }
+    try {
+      if (!waiting_) progress();
+    } catch (const std::exception& error) {
+      error_ = std::current_exception();
+      fail(error.what());
+    }
+    guard.unlock();
+    std::this_thread::sleep_for(kLookAfter);
+    guard.lock();
+  }
+}
+
+CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
+  constexpr int kYields = 32, kPauses = 64;
+  const Clock::time_point began = Clock::now();
+  std::unique_lock guard(world_.lock());
+  Flight* const flight = flight_of(ticket);
+  INVARIANT(flight != nullptr, "a ticket is waited for once, by the rank that posted");
+  waiting_ = true;
+  for (int look = 0; flight->state != FlightState::done; ++look) {
+    try {
+      progress();
+    } catch (...) {
+      waiting_ = false;
+      throw;
+    }
+    if (flight->state == FlightState::done) break;
+    if (failure_) {
+      waiting_ = false;
+      throw_if_failed();
+    }
+    const auto waited = Clock::now() - began;
+    if (waited > deadline_) give_up(guard, *flight);
+    guard.unlock();
+    if (core_each_ && waited < kLooksBeforeSleep) {
+      for (int pause = 0; pause < kPauses; ++pause) pause_core();
+    } else if (!core_each_ && look < kYields) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+    guard.lock();
+  }
+  waiting_ = false;
+  const CommunicationTimes times{flight->posted, flight->begin, flight->end};
+  flight->state = FlightState::free;
+  free_.push_back(std::uint32_t((ticket & 0xffff'ffff) - 1));
+  return times;
+}
+
+void MpiCommunicator::give_up(std::unique_lock<std::mutex>& guard, const Flight& flight) {
+  waiting_ = false;
+  const char* const why = flight.state == FlightState::queued
+                              ? "its stream is held by an earlier communication"
+                              : "not all have come, or its data is still being moved";
+  const std::string message = fmt::format(
+      "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}: {}",
+      world_.index(), std::chrono::duration<double>(deadline_).count(), flight.label.step + 1,
+      flight.label.routine, to_text(flight.request), why);
+  fail(message);
+  guard.unlock();
+  throw EnvironmentError(message);
+}
+
+// The notices are short, so that MPI sends them at once; a rank that is gone gets none.
+void MpiCommunicator::abort(const std::string& reason) {
+  std::unique_lock guard(world_.lock());
+  fail(reason);
+  std::array<char, std::tuple_size_v<decltype(notice_)>> text = {};
+  std::copy_n(reason.begin(), std::min(reason.size(), text.size() - 1), text.begin());
+  std::vector<MPI_Request> requests;
+  for (int rank = 0; rank < int(world_.size()); ++rank) {
+    if (rank == world_.index()) continue;
+    requests.push_back(MPI_REQUEST_NULL);
+    MPI_Isend(text.data(), int(text.size()), MPI_CHAR, rank, kFailureTag, failures_,
+              &requests.back());
+  }
+  const Clock::time_point until = Clock::now() + std::chrono::seconds(1);
+  for (int sent = 0; sent == 0 && Clock::now() < until;) {
+    MPI_Testall(int(requests.size()), requests.data(), &sent, MPI_STATUSES_IGNORE);
+    guard.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    guard.lock();
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world,
+                                                    std::span<const Program> programs,
+                                                    std::chrono::milliseconds deadline) {
+  return std::make_unique<MpiCommunicator>(world, programs, deadline);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,187 @@
+#include "runtime/comm/mpi/world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <limits>
+#include <thread>
+
+#include "base/error.h"
+#include "runtime/comm/mpi/communicator.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kClockTag = 1;
+constexpr int kRoundTrips = 64;
+
+std::string boot_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(file, id);
+  return id;
+}
+
+std::int64_t nanoseconds(Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
+/// Texts of all ranks, by rank; the same everywhere.
+std::vector<std::string> all_texts(const std::string& mine, MPI_Comm comm, int size) {
+  constexpr int kRoom = 256;
+  std::array<char, kRoom> own = {};
+  std::copy_n(mine.begin(), std::min<std::size_t>(mine.size(), kRoom - 1), own.begin());
+  std::vector<char> all(std::size_t(size) * kRoom);
+  check_mpi(MPI_Allgather(own.data(), kRoom, MPI_CHAR, all.data(), kRoom, MPI_CHAR, comm),
+            "exchange host names");
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size; ++rank)
+    texts.emplace_back(all.data() + std::size_t(rank) * kRoom);
+  return texts;
+}
+
+}  // namespace
+
+void check_mpi(int code, const char* what) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text = {};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw EnvironmentError(fmt::format("MPI cannot {}: {}", what, text.data()));
+}
+
+MpiWorld::MpiWorld(int& argc, char**& argv) {
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided), "start");
+  if (provided < MPI_THREAD_SERIALIZED) {
+    throw EnvironmentError("this MPI does not let the threads of a process take turns");
+  }
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "copy the communicator of all processes");
+  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
+  check_mpi(MPI_Comm_rank(comm_, &index_), "number the processes");
+  check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");
+  find_hosts();
+  agree_on_epoch();
+}
+
+MpiWorld::~MpiWorld() {
+  MPI_Comm_free(&comm_);
+  MPI_Finalize();
+}
+
+void MpiWorld::find_hosts() {
+  std::array<char, MPI_MAX_PROCESSOR_NAME> name = {};
+  int length = 0;
+  check_mpi(MPI_Get_processor_name(name.data(), &length), "name this host");
+  hosts_ = all_texts(name.data(), comm_, size_);
+  kernels_ = all_texts(boot_id(), comm_, size_);
+}
+
+// Process 0 is asked for its time by one after the other; the answer of the shortest round trip is
+// taken to be from its middle.
+void MpiWorld::agree_on_epoch() {
+  std::int64_t start = nanoseconds(Clock::now());
+  check_mpi(MPI_Bcast(&start, 1, MPI_INT64_T, 0, comm_), "agree on a time");
+  std::int64_t offset = 0;  // of this clock, ahead of that of process 0
+  for (int rank = 1; rank < size_; ++rank) {
+    if (kernels_[std::size_t(rank)] == kernels_[0] && !kernels_[0].empty()) continue;
+    if (index_ != 0 && index_ != rank) continue;
+    std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+    for (int trip = 0; trip < kRoundTrips; ++trip) {
+      std::int64_t theirs = 0;
+      if (index_ == 0) {
+        check_mpi(MPI_Recv(nullptr, 0, MPI_BYTE, rank, kClockTag, comm_, MPI_STATUS_IGNORE),
+                  "compare clocks");
+        theirs = nanoseconds(Clock::now());
+        check_mpi(MPI_Send(&theirs, 1, MPI_INT64_T, rank, kClockTag, comm_), "compare clocks");
+        continue;
+      }
+      const std::int64_t asked = nanoseconds(Clock::now());
+      check_mpi(MPI_Send(nullptr, 0, MPI_BYTE, 0, kClockTag, comm_), "compare clocks");
+      check_mpi(MPI_Recv(&theirs, 1, MPI_INT64_T, 0, kClockTag, comm_, MPI_STATUS_IGNORE),
+                "compare clocks");
+      const std::int64_t answered = nanoseconds(Clock::now());
+      if (answered - asked >= shortest) continue;
+      shortest = answered - asked;
+      offset = asked + shortest / 2 - theirs;
+    }
+  }
+  epoch_ = Clock::time_point(std::chrono::nanoseconds(start + offset));
+}
+
+void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, const char* what) {
+  const Clock::time_point until = Clock::now() + deadline;
+  for (int done = 0; done == 0;) {
+    {
+      const std::lock_guard guard(lock_);
+      check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+    }
+    if (done != 0) return;
+    if (Clock::now() > until) {
+      throw EnvironmentError(fmt::format("rank {} waited longer than the deadline of {} s to {}",
+                                         index_, std::chrono::duration<double>(deadline).count(),
+                                         what));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+void MpiWorld::meet(std::chrono::milliseconds deadline) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  {
+    const std::lock_guard guard(lock_);
+    check_mpi(MPI_Ibarrier(comm_, &request), "meet the other ranks");
+  }
+  finish(request, deadline, "meet the other ranks");
+}
+
+std::vector<std::string> MpiWorld::gather(const std::string& bytes,
+                                          std::chrono::milliseconds deadline) {
+  if (bytes.size() > std::size_t(std::numeric_limits<int>::max())) {
+    throw EnvironmentError(
+        fmt::format("rank {} measured {} bytes, more than MPI gathers", index_, bytes.size()));
+  }
+  const char* const what = "gather what was measured";
+  const int length = int(bytes.size());
+  std::vector<int> lengths(std::size_t(size_), 0);
+  MPI_Request request = MPI_REQUEST_NULL;
+  {
+    const std::lock_guard guard(lock_);
+    check_mpi(MPI_Igather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm_, &request),
+              what);
+  }
+  finish(request, deadline, what);
+
+  // One after the other, so that the sum may be longer than an int counts.
+  std::vector<std::string> all;
+  if (index_ != 0) {
+    {
+      const std::lock_guard guard(lock_);
+      check_mpi(MPI_Isend(bytes.data(), length, MPI_CHAR, 0, 0, comm_, &request), what);
+    }
+    finish(request, deadline, what);
+    return all;
+  }
+  all.push_back(bytes);
+  for (int rank = 1; rank < size_; ++rank) {
+    std::string& theirs = all.emplace_back(std::size_t(lengths[std::size_t(rank)]), '\0');
+    {
+      const std::lock_guard guard(lock_);
+      check_mpi(MPI_Irecv(theirs.data(), int(theirs.size()), MPI_CHAR, rank, 0, comm_, &request),
+                what);
+    }
+    finish(request, deadline, what);
+  }
+  return all;
+}
+
+std::unique_ptr<Communicator> MpiWorld::make_communicator(std::span<const Program> programs,
+                                                          std::chrono::milliseconds deadline) {
+  return make_mpi_communicator(*this, programs, deadline);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,59 @@
+// The MPI side of this process: initialisation, errors, and the one lock around all MPI calls.
+#pragma once
+
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/processes.h"
+
+namespace plimsoll {
+
+/// Throws EnvironmentError with MPI's text and what was tried, where `code` is not MPI_SUCCESS.
+void check_mpi(int code, const char* what);
+
+/// Initialises MPI for threads that take turns (MPI_THREAD_SERIALIZED) and finds out who is where.
+/// One per process. Clocks of other hosts are compared by round trips: half of the shortest is the
+/// error (Cristian 1989); processes under one kernel share its monotonic clock.
+class MpiWorld final : public Processes {
+ public:
+  MpiWorld(int& argc, char**& argv);
+  /// Finalises. A process that failed must leave with _Exit instead: others may not come.
+  ~MpiWorld() override;
+  MpiWorld(const MpiWorld&) = delete;
+  MpiWorld& operator=(const MpiWorld&) = delete;
+
+  std::string_view name() const override { return "mpi"; }
+  std::int64_t index() const override { return index_; }
+  std::int64_t size() const override { return size_; }
+  std::chrono::steady_clock::time_point epoch() const override { return epoch_; }
+  const std::vector<std::string>& hosts() const override { return hosts_; }
+  std::unique_ptr<Communicator> make_communicator(std::span<const Program> programs,
+                                                  std::chrono::milliseconds deadline) override;
+  void meet(std::chrono::milliseconds deadline) override;
+  std::vector<std::string> gather(const std::string& bytes,
+                                  std::chrono::milliseconds deadline) override;
+
+  MPI_Comm comm() const { return comm_; }
+  std::mutex& lock() { return lock_; }
+
+ private:
+  void find_hosts();
+  void agree_on_epoch();
+  /// Polls until the request is complete.
+  void finish(MPI_Request& request, std::chrono::milliseconds deadline, const char* what);
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int index_ = 0, size_ = 1;
+  std::chrono::steady_clock::time_point epoch_;
+  std::vector<std::string> hosts_;
+  std::vector<std::string> kernels_;  ///< by rank: boot id of the kernel it runs under
+  std::mutex lock_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,21 @@
+// Looking for something that another thread or process is about to do.
+#pragma once
+
+#include <thread>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace plimsoll {
+
+/// Tells the core that this is a loop of looks.
+inline void pause_core() {
+#if defined(__x86_64__)
+  _mm_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,41 @@
+// Processes: what train() needs when every rank of a job is a process of its own, on one host or on
+// many.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/program.h"
+#include "runtime/communicator.h"
+
+namespace plimsoll {
+
+class Processes {
+ public:
+  virtual ~Processes() = default;
+  virtual std::string_view name() const = 0;  ///< of their communicator: "mpi"
+  virtual std::int64_t index() const = 0;     ///< the rank that this process is
+  virtual std::int64_t size() const = 0;      ///< ranks of the job
+  /// One instant, on the clock of this process.
+  virtual std::chrono::steady_clock::time_point epoch() const = 0;
+  /// Where each rank runs, ascending: the name of its host. The same on all.
+  virtual const std::vector<std::string>& hosts() const = 0;
+
+  /// This process' handle for a job's Programs; collective: every process calls it. No wait of it
+  /// is longer than `deadline`.
+  virtual std::unique_ptr<Communicator> make_communicator(std::span<const Program> programs,
+                                                          std::chrono::milliseconds deadline) = 0;
+  /// Returns when all have called it. Throws EnvironmentError after `deadline`.
+  virtual void meet(std::chrono::milliseconds deadline) = 0;
+  /// What each process passed, by rank, on process 0; elsewhere nothing. Throws EnvironmentError
+  /// after `deadline`.
+  virtual std::vector<std::string> gather(const std::string& bytes,
+                                          std::chrono::milliseconds deadline) = 0;
+};
+
+}  // namespace plimsoll
