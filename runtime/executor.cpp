@@ -231,7 +231,8 @@ void Executor::State::post(std::uint32_t index) {
   const PreparedOp& op = prepared.ops[index];
   // A stream runs its communications in order; the communicator keeps that without blocking.
   std::uint32_t& last = last_on_stream[std::size_t(op.op->stream)];
-  const CommunicationLabel label{step, routine, last == kNone ? 0 : tickets[last]};
+  const CommunicationLabel label{step, routine, last == kNone ? 0 : tickets[last], op.op->stream,
+                                 step == 0 || trace != nullptr};
   last = index;
   for (const BufferId id : op.buffers) ++reading[id.index()];
   if (trace != nullptr) add(traffic, op.traffic);

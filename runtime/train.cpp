@@ -21,11 +21,16 @@
 #include "base/error.h"
 #include "runtime/communicator.h"
 #include "runtime/executor.h"
+#include "runtime/rank_record.h"
 
 namespace plimsoll {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Deadlines of silence: building kernels takes longer than a call; a rank in a call gets one more
+/// than those that wait for it, whose messages say more.
+constexpr int kGetReady = 10, kHang = 2;
 
 /// What the rank threads and the watching thread share. Rank threads own a share of it, so that a
 /// rank that never comes back cannot reach memory that is gone.
@@ -40,7 +45,7 @@ struct Run {
   std::vector<std::unique_ptr<Backend>> backends;
   std::vector<std::unique_ptr<Communicator>> communicators;
 
-  std::vector<Heartbeat> heartbeats;  ///< by rank
+  std::vector<Heartbeat> heartbeats;  ///< by local rank
 
   std::mutex lock;
   std::condition_variable changed;
@@ -51,19 +56,21 @@ struct Run {
   // exception object is shared with a rank that may outlive the call.
   bool environment = false;  ///< an EnvironmentError
   std::string failure;
-  Picoseconds start;  ///< the instant when all ranks were ready
 
-  // By rank; a rank writes its own entries, under the lock where the watcher reads them early.
-  std::vector<std::vector<StepResult>> steps;
-  std::vector<Timeline> traces;
-  std::vector<std::vector<float>> gradients, parameters;
-  std::vector<std::vector<Traffic>> traffic;
-  std::vector<PhaseFlops> flops;
+  // By local rank; a rank writes its own, under the lock where the watcher reads it early.
+  std::vector<RankRecord> records;
 
-  const Program& program_of(std::int64_t rank) const {
-    return programs[class_of(programs, programs[0].grid.coordinates(rank))];
+  /// Ranks of this process: all, or the one that it is.
+  std::int64_t locals() const { return std::int64_t(communicators.size()); }
+  std::int64_t rank_of(std::int64_t local) const { return records[std::size_t(local)].rank; }
+  const Program& program_of(std::int64_t local) const {
+    return programs[class_of(programs, programs[0].grid.coordinates(rank_of(local)))];
   }
-  std::int64_t world() const { return std::int64_t(communicators.size()); }
+  Picoseconds now() const {
+    const auto elapsed = Clock::now() - epoch;
+    return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count() *
+                       std::int64_t{1000});
+  }
 
   void fail(const std::exception& error) {
     const std::lock_guard guard(lock);
@@ -78,39 +85,36 @@ struct Run {
   /// Building executors takes ranks different times; watch() sees to it that it ends.
   void wait_for_all() {
     std::unique_lock guard(lock);
-    if (++ready == world()) {
-      const auto elapsed = Clock::now() - epoch;
-      start = Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count() *
-                          std::int64_t{1000});
-      changed.notify_all();
-    }
-    changed.wait(guard, [&] { return ready == world() || failed; });
-    if (ready != world()) throw RankFailure("another rank failed before the first step");
+    if (++ready == locals()) changed.notify_all();
+    changed.wait(guard, [&] { return ready == locals() || failed; });
+    if (ready != locals()) throw RankFailure("another rank failed before the first step");
   }
 };
 
-void run_steps(Run& run, std::int64_t rank, Executor& executor) {
+void run_steps(Run& run, std::int64_t local, Executor& executor) {
   const TrainOptions& options = run.options;
-  Timeline& trace = run.traces[std::size_t(rank)];
-  executor.reserve_trace(trace);
+  RankRecord& record = run.records[std::size_t(local)];
+  executor.reserve_trace(record.trace);
   run.wait_for_all();
+  if (options.processes != nullptr) options.processes->meet(kGetReady * options.deadline);
+  record.ready = run.now();
   for (std::int64_t step = 0; step < options.steps; ++step) {
-    const StepResult result = executor.step(step, step + 1 == options.steps ? &trace : nullptr);
-    if (step == 0 && options.keep_gradients) {
-      run.gradients[std::size_t(rank)] = executor.gradients();
-    }
+    const bool last = step + 1 == options.steps;
+    const StepResult result = executor.step(step, last ? &record.trace : nullptr);
+    if (step == 0 && options.keep_gradients) record.gradients = executor.gradients();
     const std::lock_guard guard(run.lock);
-    run.steps[std::size_t(rank)].push_back(result);
+    record.steps.push_back(result);
     run.changed.notify_all();
   }
-  run.traffic[std::size_t(rank)] = executor.traffic();
-  run.flops[std::size_t(rank)] = executor.flops();
-  if (options.keep_parameters) run.parameters[std::size_t(rank)] = executor.parameters();
+  record.traffic = executor.traffic();
+  record.flops = executor.flops();
+  if (options.keep_parameters) record.parameters = executor.parameters();
 }
 
-void run_rank(Run& run, std::int64_t rank) {
-  Backend& backend = *run.backends[std::size_t(rank)];
-  Communicator& communicator = *run.communicators[std::size_t(rank)];
+void run_rank(Run& run, std::int64_t local) {
+  Backend& backend = *run.backends[std::size_t(local)];
+  Communicator& communicator = *run.communicators[std::size_t(local)];
+  const std::int64_t rank = run.rank_of(local);
   backend.enter_thread();
   ExecutorOptions options;
   options.rank = rank;
@@ -118,10 +122,10 @@ void run_rank(Run& run, std::int64_t rank) {
   options.workspace = run.workspace;
   options.checking = run.options.checking;
   options.epoch = run.epoch;
-  options.heartbeat = &run.heartbeats[std::size_t(rank)];
+  options.heartbeat = &run.heartbeats[std::size_t(local)];
   std::unique_ptr<Executor> executor;
   try {
-    executor = std::make_unique<Executor>(run.program_of(rank), backend, communicator,
+    executor = std::make_unique<Executor>(run.program_of(local), backend, communicator,
                                           TrainingText{run.text, run.global_batch}, options);
   } catch (const EnvironmentError& error) {
     throw EnvironmentError(fmt::format("rank {} before the first step: {}", rank, error.what()));
@@ -129,17 +133,21 @@ void run_rank(Run& run, std::int64_t rank) {
     throw std::runtime_error(
         fmt::format("rank {} failed before the first step: {}", rank, error.what()));
   }
-  run_steps(run, rank, *executor);
+  run_steps(run, local, *executor);
 }
 
-void thread_of_rank(const std::shared_ptr<Run>& run, std::int64_t rank) {
+void thread_of_rank(const std::shared_ptr<Run>& run, std::int64_t local) {
   try {
-    run_rank(*run, rank);
-  } catch (const RankFailure&) {
-    // The rank that failed by itself reports.
+    run_rank(*run, local);
+  } catch (const RankFailure& failure) {
+    // The rank that failed by itself reports; where it is another process, this one does, too.
+    if (run->options.processes != nullptr) {
+      run->fail(EnvironmentError(fmt::format("rank {} stops, since another failed: {}",
+                                             run->rank_of(local), failure.what())));
+    }
   } catch (const std::exception& error) {
     run->fail(error);
-    run->communicators[std::size_t(rank)]->abort(error.what());
+    run->communicators[std::size_t(local)]->abort(error.what());
   }
   const std::lock_guard guard(run->lock);
   ++run->finished;
@@ -161,64 +169,54 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
   run->scales_loss = job.loss_scale.has_value();
   run->workspace = framework.workspace;
   run->options = options;
-  run->epoch = Clock::now();
   const Grid& grid = programs[0].grid;
-  const auto world = std::size_t(grid.world_size());
-  for (std::size_t rank = 0; rank < world; ++rank) {
-    run->backends.push_back(options.backend_of_rank ? options.backend_of_rank(std::int64_t(rank))
+  Processes* const processes = options.processes;
+  run->epoch = processes != nullptr ? processes->epoch() : Clock::now();
+  run->records.resize(processes != nullptr ? 1 : std::size_t(grid.world_size()));
+  for (std::size_t local = 0; local < run->records.size(); ++local) {
+    RankRecord& record = run->records[local];
+    record.rank = processes != nullptr ? processes->index() : std::int64_t(local);
+    record.stage = run->program_of(std::int64_t(local)).stage;
+    record.steps.reserve(std::size_t(options.steps));
+    run->backends.push_back(options.backend_of_rank ? options.backend_of_rank(record.rank)
                                                     : make_backend(options.backend));
   }
-  run->communicators = make_local_communicators(grid, options.deadline, run->epoch);
-  run->heartbeats = std::vector<Heartbeat>(world);
-  run->steps.resize(world);
-  for (auto& steps : run->steps) steps.reserve(std::size_t(options.steps));
-  run->traces.resize(world);
-  run->gradients.resize(world);
-  run->parameters.resize(world);
-  run->traffic.resize(world);
-  run->flops.resize(world);
+  run->heartbeats = std::vector<Heartbeat>(run->records.size());
+  if (processes != nullptr) {
+    run->communicators.push_back(processes->make_communicator(programs, options.deadline));
+  } else {
+    run->communicators = make_local_communicators(grid, options.deadline, run->epoch);
+  }
   return run;
 }
 
 std::vector<std::thread> start_ranks(const std::shared_ptr<Run>& run) {
   std::vector<std::thread> threads;
   try {
-    for (std::int64_t rank = 0; rank < run->world(); ++rank) {
-      threads.emplace_back([run, rank] { thread_of_rank(run, rank); });
+    for (std::int64_t local = 0; local < run->locals(); ++local) {
+      threads.emplace_back([run, local] { thread_of_rank(run, local); });
     }
   } catch (const std::system_error& error) {
     run->fail(EnvironmentError(
         fmt::format("cannot start the thread of rank {}: {}", threads.size(), error.what())));
     const std::lock_guard guard(run->lock);
-    run->finished += run->world() - std::int64_t(threads.size());
+    run->finished += run->locals() - std::int64_t(threads.size());
   }
   return threads;
 }
 
-/// The lowest rank of the last stage: its loss is that of the whole batch.
-std::size_t loss_rank(const Run& run) {
-  for (std::int64_t rank = 0; rank < run.world(); ++rank) {
-    if (run.program_of(rank).stage == run.programs.back().stage) return std::size_t(rank);
-  }
-  return 0;
-}
-
-/// When the last rank ended a step; before the first, when all were ready.
-Picoseconds end_of(const Run& run, std::int64_t step) {
-  Picoseconds end = run.start;
-  if (step < 0) return end;
-  for (const auto& steps : run.steps) end = std::max(end, steps[std::size_t(step)].end);
-  return end;
+/// The lowest rank of the last stage.
+std::int64_t loss_rank(std::span<const Program> programs) {
+  const Grid& grid = programs[0].grid;
+  std::int64_t rank = 0;
+  while (grid.coordinates(rank)[std::size_t(Axis::pp)] != grid[Axis::pp] - 1) ++rank;
+  return rank;
 }
 
 /// Since when each rank has issued no call. A rank that waits for others fails by its own deadline
 /// and names the communication, so a longer silence means that it hangs in a kernel, or before the
 /// first step in building its executor.
 class Silence {
-  /// Deadlines of silence: building kernels takes longer than a call; a rank in a call gets one
-  /// more than those that wait for it, whose messages say more.
-  static constexpr int kGetReady = 10, kHang = 2;
-
  public:
   explicit Silence(const Run& run)
       : calls_(run.heartbeats.size(), -1), since_(run.heartbeats.size()) {}
@@ -226,17 +224,18 @@ class Silence {
   /// What to report about the rank that is silent for too long, if one is.
   std::optional<std::string> check(const Run& run) {
     const Clock::time_point now = Clock::now();
-    for (std::size_t rank = 0; rank < calls_.size(); ++rank) {
-      const Heartbeat& beat = run.heartbeats[rank];
-      const bool done = std::int64_t(run.steps[rank].size()) == run.options.steps;
-      if (const std::int64_t calls = beat.calls.load(); calls != calls_[rank] || done) {
-        calls_[rank] = calls;
-        since_[rank] = now;
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      const Heartbeat& beat = run.heartbeats[i];
+      const std::int64_t rank = run.records[i].rank;
+      const bool done = std::int64_t(run.records[i].steps.size()) == run.options.steps;
+      if (const std::int64_t calls = beat.calls.load(); calls != calls_[i] || done) {
+        calls_[i] = calls;
+        since_[i] = now;
       }
-      const auto limit = run.options.deadline * (calls_[rank] == 0 ? kGetReady : kHang);
-      if (now - since_[rank] <= limit) continue;
+      const auto limit = run.options.deadline * (calls_[i] == 0 ? kGetReady : kHang);
+      if (now - since_[i] <= limit) continue;
       const double seconds = std::chrono::duration<double>(limit).count();
-      if (calls_[rank] == 0) {
+      if (calls_[i] == 0) {
         return fmt::format(
             "rank {} is not ready for its first step after {} s, {} times the deadline", rank,
             seconds, kGetReady);
@@ -253,17 +252,21 @@ class Silence {
   std::vector<Clock::time_point> since_;
 };
 
-/// Reports steps as all ranks finish them, until all threads are done. After a failure the others
-/// get one more deadline to notice it. Returns whether all threads ended.
+/// Reports steps as all ranks of this process finish them, if the one whose loss is that of the
+/// whole batch is here, until all threads are done. After a failure the others get one more
+/// deadline to notice it. Returns whether all threads ended.
 bool watch(Run& run) {
   std::unique_lock guard(run.lock);
   std::int64_t reported = 0;
+  const bool has_loss =
+      run.options.processes == nullptr || run.options.processes->index() == loss_rank(run.programs);
   const auto reportable = [&] {
-    return run.options.progress && reported < run.options.steps &&
-           std::all_of(run.steps.begin(), run.steps.end(),
-                       [&](const auto& steps) { return std::int64_t(steps.size()) > reported; });
+    return has_loss && run.options.progress && reported < run.options.steps &&
+           std::all_of(run.records.begin(), run.records.end(), [&](const RankRecord& record) {
+             return std::int64_t(record.steps.size()) > reported;
+           });
   };
-  const auto all_ended = [&] { return run.finished == run.world(); };
+  const auto all_ended = [&] { return run.finished == run.locals(); };
   Silence silence(run);
   while (!run.failed) {
     run.changed.wait_for(guard, run.options.deadline / 4,
@@ -274,8 +277,10 @@ bool watch(Run& run) {
       run.changed.notify_all();
     }
     while (!run.failed && reportable()) {
-      const double loss = run.steps[loss_rank(run)][std::size_t(reported)].loss;
-      const Seconds time = (end_of(run, reported) - end_of(run, reported - 1)).seconds();
+      const RankRecord& record = run.records[loss_record(run.records)];
+      const double loss = record.steps[std::size_t(reported)].loss;
+      const Seconds time =
+          (end_of(run.records, reported) - end_of(run.records, reported - 1)).seconds();
       guard.unlock();
       run.options.progress(reported, loss, time);
       guard.lock();
@@ -294,33 +299,6 @@ void rethrow(Run& run) {
   throw std::runtime_error(run.failure);
 }
 
-Timeline merge(std::vector<Timeline>& traces) {
-  Timeline merged;
-  Picoseconds first = traces[0].memory[0].curve[0].time;
-  for (Timeline& trace : traces) {
-    first = std::min(first, trace.memory[0].curve[0].time);
-    std::move(trace.intervals.begin(), trace.intervals.end(), std::back_inserter(merged.intervals));
-    std::move(trace.memory.begin(), trace.memory.end(), std::back_inserter(merged.memory));
-  }
-  for (Interval& interval : merged.intervals) {
-    interval.posted = interval.posted - first;
-    interval.begin = interval.begin - first;
-    interval.end = interval.end - first;
-  }
-  for (RankMemory& memory : merged.memory) {
-    for (MemoryPoint& point : memory.curve) point.time = point.time - first;
-  }
-  sort_intervals(merged);
-  return merged;
-}
-
-Seconds median(std::vector<Seconds> times) {
-  if (times.empty()) return Seconds(0);
-  std::sort(times.begin(), times.end());
-  const std::size_t middle = times.size() / 2;
-  return times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
-}
-
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -336,28 +314,15 @@ Bytes peak_resident() {
   return Bytes(std::int64_t{usage.ru_maxrss} * 1024);  // Linux counts in KiB
 }
 
-Measured measure(Run& run) {
-  Measured measured;
-  measured.backend = run.backends[0]->name();
-  measured.communicator = run.communicators[0]->name();
-  measured.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
-  measured.host_cpu = cpu_name();
-  measured.steps = run.options.steps;
-  measured.warm_up_steps = run.options.warm_up_steps;
-  for (std::int64_t step = run.options.warm_up_steps; step + 1 < run.options.steps; ++step) {
-    measured.step_times.push_back((end_of(run, step) - end_of(run, step - 1)).seconds());
-  }
-  measured.median_step_time = median(measured.step_times);
-  for (const StepResult& step : run.steps[loss_rank(run)]) {
-    measured.losses.push_back(step.loss);
-    measured.gradient_norms.push_back(step.gradient_norm);
-    if (!run.scales_loss) continue;
-    measured.loss_scales.push_back(step.loss_scale);
-    measured.skipped_steps = step.skipped;
-  }
-  measured.timeline = merge(run.traces);
-  measured.resident = peak_resident();
-  return measured;
+/// Of all processes, by rank, on process 0; elsewhere nothing.
+std::vector<RankRecord> all_records(Run& run) {
+  run.records[0].resident = peak_resident();
+  if (run.options.processes == nullptr) return std::move(run.records);
+  std::vector<RankRecord> all;
+  const auto deadline = kGetReady * run.options.deadline;
+  for (const std::string& bytes : run.options.processes->gather(to_bytes(run.records[0]), deadline))
+    all.push_back(record_from(bytes));
+  return all;
 }
 
 }  // namespace
@@ -370,11 +335,19 @@ TrainResult train(std::span<const Program> programs, const Job& job, const Frame
   for (std::thread& thread : threads) ended ? thread.join() : thread.detach();
   rethrow(*run);
   TrainResult result;
-  result.measured = measure(*run);
-  result.gradients = std::move(run->gradients);
-  result.parameters = std::move(run->parameters);
-  result.traffic = std::move(run->traffic);
-  result.flops = std::move(run->flops);
+  std::vector<RankRecord> records = all_records(*run);
+  if (records.empty()) return result;
+  result.measured = measure(records, options.warm_up_steps, run->scales_loss);
+  result.measured.backend = run->backends[0]->name();
+  result.measured.communicator = run->communicators[0]->name();
+  result.measured.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  result.measured.host_cpu = cpu_name();
+  for (RankRecord& record : records) {
+    if (options.keep_gradients) result.gradients.push_back(std::move(record.gradients));
+    if (options.keep_parameters) result.parameters.push_back(std::move(record.parameters));
+    result.traffic.push_back(std::move(record.traffic));
+    result.flops.push_back(record.flops);
+  }
   return result;
 }
 

@@ -1,4 +1,5 @@
-// Train: runs a job's Programs for some steps on threads of this process and measures.
+// Train: runs a job's Programs for some steps, on threads of this process or as one of several
+// processes, and measures.
 #pragma once
 
 #include <chrono>
@@ -15,6 +16,7 @@
 #include "models/job.h"
 #include "plan/measured.h"
 #include "runtime/backend.h"
+#include "runtime/processes.h"
 
 namespace plimsoll {
 
@@ -30,6 +32,9 @@ struct TrainOptions {
   std::function<void(std::int64_t step, double loss, Seconds step_time)> progress;
   /// Instead of make_backend(backend): tests inject ranks that fail.
   std::function<std::unique_ptr<Backend>(std::int64_t rank)> backend_of_rank;
+  /// Where given, this process is one rank of them, and all call train() alike. Else all ranks are
+  /// threads of this process.
+  Processes* processes = nullptr;
 };
 
 struct TrainResult {
@@ -42,6 +47,9 @@ struct TrainResult {
 /// `programs` are all classes of a job. Throws EnvironmentError (deadline) or std::runtime_error (a
 /// rank threw), naming rank, communication and step. A rank that has not stopped one more deadline
 /// after the failure is left behind on its thread, which holds copies of all it can reach.
+///
+/// With processes, the result is on process 0 and empty on the others; `progress` is called on the
+/// process whose rank has the loss.
 ///
 /// Step time k is the time from when the last rank ended step k - 1 to when the last rank ends k.
 TrainResult train(std::span<const Program> programs, const Job& job, const Framework& framework,

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "runtime/comm/mpi/communicator.h"
 #include "runtime/comm/transfer.h"
+#include "runtime/half.h"
 
 namespace plimsoll {
 namespace {

@@ -1,0 +1,18 @@
+// planner-run-mpi: planner-run with one MPI process per rank, started by mpirun or srun.
+#include <cstdlib>
+#include <memory>
+
+#include "base/command_line.h"
+#include "runtime/comm/mpi/world.h"
+#include "runtime/run_command.h"
+
+int main(int argc, char** argv) {
+  using namespace plimsoll;
+  std::unique_ptr<MpiWorld> world;
+  const int code = run_program("planner-run-mpi", [&] {
+    world = std::make_unique<MpiWorld>(argc, argv);
+    return ExitCode::ok;
+  });
+  if (code != int(ExitCode::ok)) std::_Exit(code);
+  return run_and_leave("planner-run-mpi", argc, argv, world.get());
+}
