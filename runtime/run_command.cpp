@@ -18,6 +18,7 @@
 #include "passes/pipeline.h"
 #include "plan/measured.h"
 #include "plan/plan.h"
+#include "runtime/launch.h"
 #include "runtime/train.h"
 
 namespace plimsoll {
@@ -26,6 +27,7 @@ namespace {
 struct Arguments {
   std::string plan, data, output;
   std::string backend = "cpu";
+  std::string launcher = "local";
   std::int64_t steps = 20;
   double deadline = 60;
   bool check = false;
@@ -152,6 +154,11 @@ void add_options(CLI::App& app, Arguments& arguments) {
           [](const std::string& text) { return refuse_integer(text, kLeastSteps, kMostSteps); });
   app.add_option("-o,--output", arguments.output, "file to write the measurement to");
   app.add_option("--backend", arguments.backend, "cpu or null")->capture_default_str();
+  app.add_option(
+         "--launcher", arguments.launcher,
+         "local (ranks are threads of one process), mpirun or srun (a process each; options "
+         "of theirs may follow: \"mpirun --hostfile FILE\")")
+      ->capture_default_str();
   app.add_option("--deadline", arguments.deadline, "seconds a rank waits for others")
       ->capture_default_str()
       ->check([](const std::string& text) {
@@ -160,6 +167,20 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_flag("--check", arguments.check, "guard zones and poisoned memory (slower)");
   app.add_flag("--json", arguments.json, "print the measurement as JSON");
   app.allow_extras();  // refused by refuse_leftovers, which can name the nearest
+}
+
+/// All words but --launcher and its value.
+std::vector<std::string> without_launcher(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--launcher") {
+      ++i;
+    } else if (!word.starts_with("--launcher=")) {
+      words.push_back(word);
+    }
+  }
+  return words;
 }
 
 }  // namespace
@@ -181,6 +202,10 @@ ExitCode run_command(int argc, char** argv, Processes* processes) {
     throw UsageError(error.what());
   }
   refuse_leftovers(app);
+  if (arguments.launcher != "local" && processes == nullptr) {
+    launch(arguments.launcher, read_legal_plan(arguments.plan).devices,
+           without_launcher(argc, argv));
+  }
   run(arguments, processes);
   return ExitCode::ok;
 }

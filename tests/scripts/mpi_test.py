@@ -1,0 +1,116 @@
+"""Ranks as MPI processes: the results of threads bit by bit, and failures that end all of them."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import programs
+
+# Open MPI refuses root, and more processes than cores, unless told otherwise; MPICH does neither.
+ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                   OMPI_MCA_rmaps_base_oversubscribe="1", OMP_NUM_THREADS="1")
+DRAWS = {2: 8, 4: 6, 8: 4}  # by number of processes
+TEXT = programs.SOURCE / "data" / "training-text.txt"
+SKIPPED = 77
+
+
+def run(*command, timeout=300):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          env=ENVIRONMENT, timeout=timeout, check=False)
+
+
+def draws(failures):
+    """The fixed subset of random strategies, over MPI and over threads."""
+    program = programs.BIN.parent / "tests" / "mpi.draws"
+    for processes, count in DRAWS.items():
+        done = run("mpirun", "-n", processes, program, 1, count)
+        if done.returncode != 0 or done.stdout.count("equal: draw") != count:
+            failures.append(f"{processes} processes: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def plan(folder, devices, *fixed):
+    cluster = programs.write_json(folder / "cluster.json", programs.CLUSTER)
+    path = folder / f"plan{devices}.json"
+    done = programs.planner("plan", programs.NANO, "--cluster", cluster, "--devices", devices,
+                            "--global-batch", 8, "-o", path,
+                            *[word for choice in fixed for word in ("--fix", choice)])
+    assert done.returncode == programs.OK, done.stderr
+    return path
+
+
+def losses(path):
+    measured = json.loads(path.read_text())
+    memory = [(rank["rank"], rank["peak_bytes"]) for rank in measured["timeline"]["memory"]]
+    return measured["losses"], memory, measured["communicator"]
+
+
+def launcher(folder, failures):
+    """`planner run --launcher mpirun` measures what `planner run` does."""
+    path = plan(folder, 2, "sharding_degree=2", "sharding_stage=1")
+    found = {}
+    for name in ("local", "mpirun"):
+        output = folder / f"{name}.json"
+        done = run(programs.BIN / "planner", "run", path, "--data", TEXT, "--steps", 5,
+                   "--launcher", name, "-o", output)
+        if done.returncode != programs.OK:
+            failures.append(f"--launcher {name}: exit {done.returncode}\n{done.stderr}")
+            return
+        found[name] = losses(output)
+    if found["local"][:2] != found["mpirun"][:2] or found["mpirun"][2] != "mpi":
+        failures.append(f"threads and processes differ: {found}")
+    done = programs.planner("compare", path, folder / "mpirun.json", "--tolerance", 100)
+    if done.returncode != programs.OK:
+        failures.append(f"compare: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def refusals(folder, failures):
+    path = plan(folder, 2, "mp=2")
+    binary = programs.BIN / "planner-run-mpi"
+    cases = [
+        ("another number of processes", programs.USAGE, "is for 2 devices",
+         ("mpirun", "-n", 4, binary, path, "--data", TEXT)),
+        ("a launcher that is none", programs.USAGE, "mpirun and srun are allowed",
+         (programs.BIN / "planner", "run", path, "--data", TEXT, "--launcher", "sh -c")),
+        ("a deadline that no rank can keep", programs.ENVIRONMENT, "deadline",
+         ("mpirun", "-n", 2, binary, path, "--data", TEXT, "--steps", 2000, "--deadline", 0.001)),
+        ("a missing text", programs.BAD_INPUT, "none.txt",
+         ("mpirun", "-n", 2, binary, path, "--data", folder / "none.txt")),
+    ]
+    for name, code, words, command in cases:
+        done = run(*command, timeout=120)
+        if done.returncode != code or words not in done.stderr:
+            failures.append(f"{name}: exit {done.returncode}, not {code}, or without \"{words}\"\n"
+                            f"{done.stderr}")
+
+
+def killed(folder, failures):
+    """A process that is killed ends the others."""
+    path = plan(folder, 2, "mp=2")
+    script = f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = 1 ] && (sleep 2; kill -9 $$) & exec "$@"'
+    done = run("mpirun", "-n", 2, "sh", "-c", script, "sh", programs.BIN / "planner-run-mpi", path,
+               "--data", TEXT, "--steps", 1_000_000, timeout=60)
+    if done.returncode == programs.OK:
+        failures.append("a killed rank went unnoticed")
+
+
+def main():
+    if not shutil.which("mpirun") or not (programs.BIN / "planner-run-mpi").exists():
+        print("skipped: no MPI on this machine")
+        return SKIPPED
+    failures = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        draws(failures)
+        launcher(folder, failures)
+        refusals(folder, failures)
+        killed(folder, failures)
+    print("\n".join(failures) or "ok")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
