@@ -116,8 +116,12 @@ Verdict check_order(const Graph& graph) {
     if (storage >= 0 && op.inputs[std::size_t(storage)] != op.outputs[0]) {
       overwritten[op.inputs[std::size_t(storage)].index()] = true;
     }
-    for (TensorId id : op.outputs) {
-      if (defined[id.index()] && !may_write_again(op, graph.at(id))) {
+    for (std::size_t o = 0; o < op.outputs.size(); ++o) {
+      const TensorId id = op.outputs[o];
+      const bool adds = accumulates(op, o);
+      if (adds && !defined[id.index()])
+        return at_op(i, op, "adds to " + graph.at(id).name + " before it is written");
+      if (defined[id.index()] && !adds && !may_write_again(op, graph.at(id))) {
         return at_op(i, op, "writes " + graph.at(id).name + " again");
       }
       defined[id.index()] = true;

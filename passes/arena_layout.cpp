@@ -1,6 +1,7 @@
 #include "passes/arena_layout.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <span>
 
@@ -106,6 +107,34 @@ bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& str
   return next && graph.at(layout.parameter[i - 1]).init == Init::zeros;
 }
 
+/// The types that parameters have and that a micro-batch's gradients have where they have arenas of
+/// their own.
+class Types {
+ public:
+  explicit Types(const Graph& graph) : graph_(graph) {
+    for (const Op& op : graph.ops) {
+      if (!op.block && op.phase == Phase::backward && op.stream == Stream::compute) merges_ = true;
+      if (!op.block || op.phase == Phase::optimizer) continue;
+      for (TensorId id : op.outputs) {
+        const Tensor& tensor = graph.at(id);
+        if (tensor.gradient_of) gradients_[*tensor.gradient_of] = tensor.dtype;
+      }
+    }
+  }
+  bool merges() const { return merges_; }
+  DType of_parameter(TensorId parameter) const { return graph_.at(parameter).dtype; }
+  /// That nothing reads: as the parameter.
+  DType of_gradient(TensorId parameter) const {
+    const auto found = gradients_.find(parameter);
+    return found == gradients_.end() ? of_parameter(parameter) : found->second;
+  }
+
+ private:
+  const Graph& graph_;
+  bool merges_ = false;
+  std::map<TensorId, DType> gradients_;
+};
+
 /// A parameter and the instance that produces its gradient, before it has a place.
 struct Placement {
   TensorId parameter;
@@ -192,19 +221,23 @@ void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& c
                    [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
 }
 
-/// Buckets of at most `limit` elements; the tied parameter has its own, and some begin one.
+/// Buckets of at most `limit` bytes in an arena of types `sizes`, whose elements have one of
+/// `types`; the tied parameter has its own, and some begin one.
 std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
-                                std::int64_t limit, bool owned,
-                                const std::vector<bool>& begins = {}) {
+                                const ElementTypes& sizes, const ElementTypes& types, Bytes limit,
+                                bool owned, const std::vector<bool>& begins = {}) {
   std::vector<FusionMember> members;
+  std::int64_t at = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Placement& p = all[i];
-    members.push_back({p.room, kGradientType, p.owner, tied == p.parameter});
+    members.push_back(
+        {sizes.bytes(at, p.room).count(), types.at(at), p.owner, tied == p.parameter});
+    at += p.room;
     members.back().begins = !begins.empty() && begins[i];
   }
   std::vector<Bucket> buckets;
   std::int64_t end = 0;
-  for (const std::vector<std::size_t>& group : fuse_below(members, limit)) {
+  for (const std::vector<std::size_t>& group : fuse_below(members, limit.count())) {
     Bucket bucket{end, 0, {}};
     if (owned) bucket.owner = all[group[0]].owner;
     for (const std::size_t i : group) bucket.elements += all[i].room;
@@ -239,9 +272,9 @@ void add_buckets(const Graph& graph, const PassContext& context, const std::vect
   std::optional<TensorId> shared;
   if (tied && strategy.pp > 1) shared = *tied;
   const bool limited = owned || (overlaps_grad_reduce(context) && !shards_parameters(strategy));
-  const auto limit = [&](Bytes bytes, DType type) {
-    if (owned && strategy.collective_fusion == CollectiveFusion::none) return std::int64_t{0};
-    return limited ? bytes.count() / bytes_of(type).count() : layout.elements;
+  const auto limit = [&](Bytes bytes) {
+    if (owned && strategy.collective_fusion == CollectiveFusion::none) return Bytes(0);
+    return limited ? bytes : layout.gradients.offset(layout.elements);
   };
   const bool alone = strategy.pp > 1 || reduces_per_micro_batch(strategy);
   const auto begins = [&](bool of_parameters) {
@@ -252,15 +285,17 @@ void add_buckets(const Graph& graph, const PassContext& context, const std::vect
     }
     return result;
   };
+  const ElementTypes& types = layout.micro_batch_gradients.value_or(layout.parameters);
   const bool once_per_step = owned && !reduces_per_micro_batch(strategy);
-  layout.buckets = cut_buckets(all, shared, limit(strategy.grad_bucket_bytes, kGradientType), owned,
-                               once_per_step ? std::vector<bool>{} : begins(!owned));
+  layout.buckets =
+      cut_buckets(all, shared, layout.gradients, types, limit(strategy.grad_bucket_bytes), owned,
+                  once_per_step ? std::vector<bool>{} : begins(!owned));
   add_gradient_buckets(all, shared, layout);
   layout.gathers = layout.buckets;
   if (owned) {
-    layout.gathers =
-        cut_buckets(all, {}, limit(strategy.param_bucket_bytes, layout.parameter_type), true,
-                    shards_parameters(strategy) ? begins(true) : std::vector<bool>{});
+    layout.gathers = cut_buckets(all, {}, layout.parameters, layout.parameters,
+                                 limit(strategy.param_bucket_bytes), true,
+                                 shards_parameters(strategy) ? begins(true) : std::vector<bool>{});
   }
 }
 
@@ -316,9 +351,8 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
                            std::int64_t stage, std::int64_t alignment) {
   const Strategy& strategy = context.strategy;
   ArenaLayout layout;
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.role == TensorRole::parameter) layout.parameter_type = tensor.dtype;
-  }
+  const Types types(graph);
+  if (types.merges()) layout.micro_batch_gradients.emplace();
   add_instances(graph, context, stage, layout);
   const std::optional<TensorId> tied = tied_owner(graph);
   std::vector<Placement> all =
@@ -348,6 +382,11 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
       if (*p.entry == 0) layout.instances[p.instance].base = layout.elements;
     }
     layout.elements += p.room;
+    layout.parameters.append(p.room, types.of_parameter(p.parameter));
+    layout.gradients.append(p.room, kGradientType);
+    if (types.merges()) {
+      layout.micro_batch_gradients->append(p.room, types.of_gradient(p.parameter));
+    }
   }
   add_buckets(graph, context, all, tied, layout);
   return layout;

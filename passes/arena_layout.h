@@ -8,6 +8,7 @@
 #include "graph/graph.h"
 #include "graph/program.h"
 #include "passes/cut_blocks.h"
+#include "passes/element_types.h"
 #include "passes/pipeline.h"
 
 namespace plimsoll {
@@ -39,7 +40,10 @@ struct ArenaLayout {
   std::optional<std::int64_t> tied_base;
   std::int64_t tied_elements = 0;  ///< its room
   std::int64_t elements = 0;       ///< of the arenas, with padding
-  DType parameter_type = DType::f32;
+  ElementTypes parameters, gradients;
+  /// Where gradients of a micro-batch have arenas of their own (gradient_merge = fused).
+  std::optional<ElementTypes> micro_batch_gradients;
+  DType parameter_type() const { return parameters.at(0); }  ///< of all of them, in stage 3
 };
 
 /// Sharding stages 2 and 3 keep gradients as shards and reduce them in every micro-batch.

@@ -5,38 +5,9 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "passes/range_routine.h"
 
 namespace plimsoll {
-
-namespace {
-
-/// A routine of one op over f32 ranges of memory, one slot per tensor.
-struct RangeRoutine {
-  Routine routine;
-
-  RangeRoutine(std::string name, OpKind kind) {
-    routine.name = std::move(name);
-    routine.phase = Phase::backward;
-    Op op;
-    op.kind = kind;
-    op.phase = Phase::backward;
-    routine.ops = {op};
-  }
-
-  TensorId range(const char* name, SlotKind slot, std::int64_t elements) {
-    Tensor tensor;
-    tensor.name = name;
-    tensor.role = TensorRole::gradient;
-    tensor.dtype = kGradientType;
-    tensor.shape = {elements};
-    routine.slots.push_back({slot, bytes_of(tensor)});
-    routine.places.push_back({routine.tensors.size(), {}});
-    routine.tensors.push_back(std::move(tensor));
-    return TensorId(routine.tensors.size() - 1);
-  }
-};
-
-}  // namespace
 
 GradientReductions::GradientReductions(const Graph& graph, const PassContext& context,
                                        const ArenaLayout& layout, const StageArenas& arenas,
@@ -98,8 +69,8 @@ GradientReductions::Part GradientReductions::make_part(SlotKind kind, std::size_
 void GradientReductions::zero(const Part& part, std::int64_t micro_batch) {
   const Bytes bytes = build_.buffer(part.buffer).bytes;
   RangeRoutine fill("zero_gradients", OpKind::fill);
-  const TensorId range =
-      fill.range("gradients", SlotKind::gradients, bytes.count() / bytes_of(kGradientType).count());
+  const TensorId range = fill.range("gradients", SlotKind::gradients,
+                                    bytes.count() / bytes_of(kGradientType).count(), kGradientType);
   fill.routine.ops[0].outputs = {range};
   fill.routine.ops[0].params = FillParams{0};
   const std::size_t call = build_.add_call(build_.shared_routine(fill.routine), {}, micro_batch,
@@ -295,8 +266,8 @@ std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::v
   const bool sharded = build_.program.sharding_degree > 1 && shards_gradients(context_.strategy);
   const std::int64_t kept = kept_elements(bucket);
   RangeRoutine sum("add_gradients", OpKind::add);
-  const TensorId total = sum.range("total", SlotKind::gradient_arena, kept);
-  const TensorId reduced = sum.range("reduced", SlotKind::gradients, kept);
+  const TensorId total = sum.range("total", SlotKind::gradient_arena, kept, kGradientType);
+  const TensorId reduced = sum.range("reduced", SlotKind::gradients, kept, kGradientType);
   sum.routine.ops[0].inputs = {total, reduced};
   sum.routine.ops[0].outputs = {total};
   const Binding into{arenas_.gradients, kept_at(bucket) * element, {}};

@@ -50,7 +50,7 @@ bool ParameterGathers::is_own(std::size_t group) const {
 }
 
 Bytes ParameterGathers::bytes_of_group(std::size_t group) const {
-  return layout_.gathers[group].elements * bytes_of(layout_.parameter_type);
+  return layout_.gathers[group].elements * bytes_of(layout_.parameter_type());
 }
 
 /// Elements before a group in memory that holds these groups, but not what this rank owns; none for
@@ -155,7 +155,7 @@ void ParameterGathers::begin_step(const std::vector<ParameterUse>& calls) {
   }
   // In chain order, which is the order of forward.
   resident_gather_.resize(layout_.instances.size());
-  const Bytes element = bytes_of(layout_.parameter_type);
+  const Bytes element = bytes_of(layout_.parameter_type());
   for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
     for (const std::size_t g : resident_) {
       if (groups_[g].instance != i) continue;
@@ -177,7 +177,7 @@ std::size_t ParameterGathers::gather(std::size_t group, const Use& use, Binding 
 std::size_t ParameterGathers::gather_parts(std::size_t bucket, const Use& use, Binding into,
                                            std::optional<std::int64_t> micro_batch) {
   const Bucket& range = layout_.gathers[bucket];
-  const DType type = layout_.parameter_type;
+  const DType type = layout_.parameter_type();
   const std::int64_t kept = range.elements / context_.strategy.sharding_degree;
   const auto& group = std::get<CollectiveParams>(op_->params).group;
   Routine routine;
@@ -209,7 +209,7 @@ std::size_t ParameterGathers::gather_parts(std::size_t bucket, const Use& use, B
 std::size_t ParameterGathers::broadcast(std::size_t group, const Use& use, Binding into,
                                         std::optional<std::int64_t> micro_batch) {
   const Bucket& range = layout_.gathers[group];
-  const DType type = layout_.parameter_type;
+  const DType type = layout_.parameter_type();
   const Bytes bytes = bytes_of_group(group);
   CollectiveParams params = std::get<CollectiveParams>(op_->params);
   params.root = *range.owner;
@@ -247,7 +247,7 @@ void ParameterGathers::gather_item(Item& item, const Use& use) {
   for (const std::size_t g : item.groups) {
     Binding into;
     if (const auto at = place_in(item.groups, g)) {
-      into = {*item.buffer, *at * bytes_of(layout_.parameter_type), {}};
+      into = {*item.buffer, *at * bytes_of(layout_.parameter_type()), {}};
     }
     item.gathers.push_back(gather(g, use, into, use.micro_batch));
   }
@@ -319,7 +319,7 @@ Binding ParameterGathers::owned_binding(std::int64_t element, std::size_t item) 
   const std::size_t g = bucket_at(layout_.gathers, element);
   const std::int64_t within = element - layout_.gathers[g].begin;
   const auto at = [&](BufferId buffer, std::int64_t begin) -> Binding {
-    return {buffer, (begin + within) * bytes_of(layout_.parameter_type), {}};
+    return {buffer, (begin + within) * bytes_of(layout_.parameter_type()), {}};
   };
   if (is_own(g)) return at(arenas_.parameters, kept_at_[g]);
   if (groups_[g].resident) return at(arenas_.resident, *place_in(resident_, g));
@@ -333,7 +333,7 @@ Binding ParameterGathers::binding(const Slot& slot, std::size_t instance) const 
   if (tied && build_.program.owner) return owned_binding(*layout_.tied_base, item);
   if (slot.entry) return owned_binding(layout_.entries[instance][*slot.entry], item);
   const auto resident = [&](std::size_t group) -> Binding {
-    return {arenas_.resident, *place_in(resident_, group) * bytes_of(layout_.parameter_type), {}};
+    return {arenas_.resident, *place_in(resident_, group) * bytes_of(layout_.parameter_type()), {}};
   };
   if (tied && tied_stays()) return resident(*tied_);
   if (slot.kind != SlotKind::resident_parameters) return {*items_[item].buffer, {}, {}};

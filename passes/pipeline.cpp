@@ -16,7 +16,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 12> kPasses = {{
+constexpr std::array<GraphPass, 13> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"tensor_parallel",
@@ -35,6 +35,9 @@ constexpr std::array<GraphPass, 12> kPasses = {{
     {"optimizer_step",
      "Adds zeroing, finite check, global norm, clipping and the update, tensor by tensor.",
      optimizer_step},
+    {"gradient_merge",
+     "Makes gradients of single micro-batches of their own, cast and added, by tensor or fused.",
+     gradient_merge},
     {"flatten_optimizer",
      "Makes these ops of every tensor few ops on flat arenas, or on one for each attribute group.",
      flatten_optimizer},

@@ -12,8 +12,8 @@ RoutineId ProgramBuilder::add_routine(const Routine& routine) {
 RoutineId ProgramBuilder::shared_routine(const Routine& routine) {
   Bytes bytes;
   for (const Slot& slot : routine.slots) bytes += slot.bytes;
-  const auto [found, fresh] =
-      payload_routines_.try_emplace({routine.name, bytes}, RoutineId(program.routines.size()));
+  const auto [found, fresh] = payload_routines_.try_emplace(
+      {routine.name, bytes, routine.tensors.at(0).dtype}, RoutineId(program.routines.size()));
   return fresh ? add_routine(routine) : found->second;
 }
 
@@ -21,7 +21,7 @@ RoutineId ProgramBuilder::payload_routine(const std::string& name, OpKind kind, 
                                           Stream stream, TensorRole role, DType type, Bytes bytes,
                                           OpParams params) {
   const auto [found, fresh] =
-      payload_routines_.try_emplace({name, bytes}, RoutineId(program.routines.size()));
+      payload_routines_.try_emplace({name, bytes, type}, RoutineId(program.routines.size()));
   if (!fresh) return found->second;
   Routine routine;
   routine.name = name;

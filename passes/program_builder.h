@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ class ProgramBuilder {
   Buffer& buffer(BufferId id) { return program.buffers[id.index()]; }
 
   RoutineId add_routine(const Routine& routine);
-  /// The same; an equal name with slots of equal size is the same routine.
+  /// The same; an equal name with slots of equal size and type is the same routine.
   RoutineId shared_routine(const Routine& routine);
   /// A routine of one communication op on its payload slot; equal name and size are shared.
   RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
@@ -55,7 +56,7 @@ class ProgramBuilder {
   Program finish();
 
  private:
-  std::map<std::pair<std::string, Bytes>, RoutineId> payload_routines_;
+  std::map<std::tuple<std::string, Bytes, DType>, RoutineId> payload_routines_;
   std::size_t last_compute_ = 0;
 };
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "passes/gradient_reductions.h"
+#include "passes/merged_gradients.h"
 #include "passes/parameter_gathers.h"
 #include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
@@ -39,6 +40,7 @@ class StageScheduler {
         layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
         collectives_(graph, context, layout_, arenas_, build_),
         reductions_(graph, context, layout_, arenas_, build_),
+        merges_(context, layout_, arenas_, build_),
         gathers_(graph, context, layout_, arenas_, build_),
         transfers_(context, build_),
         updates_(cut, context.strategy, layout_, arenas_, build_) {
@@ -85,21 +87,24 @@ class StageScheduler {
     const Bytes element = bytes_of(kGradientType);
     const std::int64_t owned = owned_elements(program_);
     const bool owns = owned > 0;
-    const Bytes state = state_elements() * element, parameter = bytes_of(layout_.parameter_type);
-    arenas_.parameters = build_.add_persistent(
-        "parameters", TensorRole::parameter,
-        (shards_parameters(context_.strategy) ? owned : layout_.elements) * parameter);
+    const Bytes state = state_elements() * element;
+    const DType type = layout_.parameter_type();
+    arenas_.parameters = build_.add_persistent("parameters", TensorRole::parameter,
+                                               shards_parameters(context_.strategy)
+                                                   ? owned * bytes_of(type)
+                                                   : layout_.parameters.offset(layout_.elements));
     if (const std::int64_t resident = gathers_.resident_elements(); resident > 0) {
-      arenas_.resident =
-          build_.add_persistent("resident_parameters", TensorRole::parameter, resident * parameter);
+      arenas_.resident = build_.add_persistent("resident_parameters", TensorRole::parameter,
+                                               resident * bytes_of(type));
     }
-    if (layout_.parameter_type != kGradientType && owns) {
+    if (type != kGradientType && owns) {
       arenas_.masters =
           build_.add_persistent("master_parameters", TensorRole::master_parameter, state);
     }
     arenas_.gradients = build_.add_persistent(
         "gradients", TensorRole::gradient,
         (shards_gradients(context_.strategy) ? owned : layout_.elements) * element);
+    merges_.add_persistent_buffer(arenas_);
     if (owns) {
       arenas_.first_moment =
           build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
@@ -180,7 +185,6 @@ class StageScheduler {
   Binding bind_slot(const Slot& slot, const Use& use) const {
     const std::int64_t base = slot.entry ? layout_.entries[use.instance][*slot.entry]
                                          : layout_.instances[use.instance].base;
-    const Bytes parameter = bytes_of(layout_.parameter_type), gradient = bytes_of(kGradientType);
     const SlotKind kind = slot.kind;
     const bool of_parameters = kind == SlotKind::parameters || kind == SlotKind::tied_parameters ||
                                kind == SlotKind::resident_parameters;
@@ -189,15 +193,16 @@ class StageScheduler {
     if (of_gradients && reductions_.active()) {
       return reductions_.binding(slot, use.instance, use.action.micro_batch);
     }
+    const bool tied = kind == SlotKind::tied_parameters || kind == SlotKind::tied_gradients;
+    const std::int64_t element = tied ? *layout_.tied_base : base;
+    if (of_gradients && merges_.active()) return merges_.binding(element);
     switch (kind) {
       case SlotKind::parameters:
-        return {arenas_.parameters, base * parameter, {}};
-      case SlotKind::gradients:
-        return {arenas_.gradients, base * gradient, {}};
       case SlotKind::tied_parameters:
-        return {arenas_.parameters, *layout_.tied_base * parameter, {}};
+        return {arenas_.parameters, layout_.parameters.offset(element), {}};
+      case SlotKind::gradients:
       case SlotKind::tied_gradients:
-        return {arenas_.gradients, *layout_.tied_base * gradient, {}};
+        return {arenas_.gradients, layout_.gradients.offset(element), {}};
       case SlotKind::scalars:
         return {arenas_.scalars, {}, {}};
       default:
@@ -217,7 +222,7 @@ class StageScheduler {
         const bool more = use.action.kind == ActionKind::input_gradient &&
                           routine_of(ActionKind::weight_gradient, instance);
         reductions_.after_call(use.instance, use.action.micro_batch, call, !more, last);
-      } else {
+      } else if (!merges_.active()) {
         collectives_.wrote_gradients(use.instance, use.action.kind, call, last);
       }
     }
@@ -260,6 +265,7 @@ class StageScheduler {
     gradient_calls_left_.resize(layout_.instances.size());
     for (const Action& action : actions) {
       if (action.kind == ActionKind::forward) continue;
+      last_backward_ = action.micro_batch;
       const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
       for (std::size_t i = begin; i < end; ++i) {
         if (routine_of(action.kind, layout_.instances[i])) ++gradient_calls_left_[i];
@@ -315,6 +321,7 @@ class StageScheduler {
     const bool passes_on = action.kind != ActionKind::weight_gradient;
     std::vector<Wait> waits;
     if (passes_on) transfers_.before_backward(action, after_forward);
+    if (merges_.active()) merges_.before_backward(action.micro_batch);
     if (passes_on && !is_last_part(action)) {
       const Bytes bytes = bytes_of(graph_.at(*block_of(end - 1).output));
       const auto received = transfers_.receive(Direction::gradient, bytes, action.micro_batch);
@@ -329,6 +336,10 @@ class StageScheduler {
       if (passes_on && i > begin) {
         kept[i - 1 - begin][SlotKind::output_gradient] = own[SlotKind::input_gradient];
       }
+    }
+    if (merges_.active()) {
+      const std::vector<std::size_t> merged = merges_.after_backward(action.micro_batch);
+      if (action.micro_batch == last_backward_) collectives_.merged_gradients(merged);
     }
     if (action.kind != ActionKind::input_gradient) {
       kept_.erase({action.chunk, action.micro_batch});
@@ -458,6 +469,7 @@ class StageScheduler {
   StageArenas arenas_;
   StepCollectives collectives_;
   GradientReductions reductions_;
+  MergedGradients merges_;
   ParameterGathers gathers_;
   StageTransfers transfers_;
   UpdateCalls updates_;
@@ -466,6 +478,7 @@ class StageScheduler {
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
   std::map<RoutineId, bool> begins_elsewhere_;
   std::vector<std::size_t> gradient_calls_left_;  // by instance
+  std::int64_t last_backward_ = 0;                // micro-batch of the step's last one
   std::optional<std::size_t> last_head_;
 };
 

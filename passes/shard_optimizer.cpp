@@ -11,9 +11,11 @@ namespace plimsoll {
 
 namespace {
 
+/// The first of the ops that run once per step.
 std::size_t find(const Graph& graph, OpKind kind) {
-  const auto found = std::find_if(graph.ops.begin(), graph.ops.end(),
-                                  [&](const Op& op) { return op.kind == kind; });
+  const auto found = std::find_if(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
+    return op.kind == kind && op.phase == Phase::optimizer;
+  });
   INVARIANT(found != graph.ops.end(), "no " + std::string(to_text(kind)) + " in the graph");
   return std::size_t(found - graph.ops.begin());
 }

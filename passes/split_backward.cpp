@@ -16,7 +16,11 @@ std::vector<bool> ancestors(const std::vector<Op>& ops, std::set<TensorId>& need
     const Op& op = ops[i];
     found[i] = std::any_of(op.outputs.begin(), op.outputs.end(),
                            [&](TensorId id) { return needed.contains(id); });
-    if (found[i]) needed.insert(op.inputs.begin(), op.inputs.end());
+    if (!found[i]) continue;
+    needed.insert(op.inputs.begin(), op.inputs.end());
+    for (std::size_t o = 0; o < op.outputs.size(); ++o) {
+      if (accumulates(op, o)) needed.insert(op.outputs[o]);  // what it adds to
+    }
   }
   return found;
 }

@@ -29,8 +29,10 @@ const Op* StepCollectives::parameter_collective() const {
 }
 
 std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, BufferId arena,
-                                         DType type, bool own_part, std::vector<Wait> waits) {
+                                         const ElementTypes& types, bool own_part,
+                                         std::vector<Wait> waits) {
   const std::int64_t parts = own_part ? build_.program.sharding_degree : 1;
+  const DType type = types.at(bucket.begin);
   const Bytes bytes = bucket.elements / parts * bytes_of(type);
   CollectiveParams params = std::get<CollectiveParams>(op.params);
   std::string name = fmt::format("{}.{}", to_text(op.kind), to_text(params.group));
@@ -41,8 +43,10 @@ std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, Buf
   }
   const RoutineId routine = build_.payload_routine(name, op.kind, Phase::optimizer, op.stream,
                                                    build_.buffer(arena).role, type, bytes, params);
-  const Binding binding{arena, bucket.begin * bytes_of(type), own_part ? bytes : Bytes(0)};
-  const bool rooted = op.kind == OpKind::reduce || op.kind == OpKind::broadcast;
+  const Binding binding{arena, types.offset(bucket.begin), own_part ? bytes : Bytes(0)};
+  // A fused merge has copied gradients together already.
+  const bool reduces = op.kind == OpKind::reduce && !layout_.micro_batch_gradients;
+  const bool rooted = reduces || op.kind == OpKind::broadcast;
   if (rooted && is_coalesced(context_.strategy, layout_, bucket)) {
     const RoutineId copy = build_.payload_routine(
         fmt::format("coalesce.{}", to_text(build_.buffer(arena).role)), OpKind::coalesce,
@@ -55,7 +59,7 @@ std::size_t StepCollectives::bucket_call(const Op& op, const Bucket& bucket, Buf
 // ---- parameters ----
 
 std::size_t StepCollectives::gather(const Op& op, const Bucket& bucket, std::size_t after) {
-  return bucket_call(op, bucket, arenas_.parameters, layout_.parameter_type, false, {{after, {}}});
+  return bucket_call(op, bucket, arenas_.parameters, layout_.parameters, false, {{after, {}}});
 }
 
 /// In the order in which forward reads what they bring; the arenas are in reverse chain order.
@@ -133,7 +137,7 @@ void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind, std
 std::vector<Wait> StepCollectives::gradient_waits(std::size_t first, std::size_t end) const {
   std::map<std::size_t, std::optional<std::size_t>> last_port;  // by call
   for (std::size_t s = first; s < end; ++s) {
-    if (const auto sum = partial_sums_.find(s); sum != partial_sums_.end()) {
+    if (const auto sum = sums_.find(s); sum != sums_.end()) {
       last_port[sum->second] = std::nullopt;
       continue;
     }
@@ -150,6 +154,16 @@ std::vector<Wait> StepCollectives::gradient_waits(std::size_t first, std::size_t
 std::vector<Wait> StepCollectives::gradient_waits(const Bucket& bucket) const {
   const auto [first, end] = segments_in(layout_, bucket);
   return gradient_waits(first, end);
+}
+
+void StepCollectives::merged_gradients(const std::vector<std::size_t>& calls) {
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const auto [first, end] = segments_in(layout_, layout_.buckets[i]);
+    for (std::size_t s = first; s < end; ++s) sums_[s] = calls[i];
+  }
+  for (std::size_t i = layout_.instances.size(); i-- > 0;) {
+    wrote_gradients(i, ActionKind::backward, calls.back(), true);
+  }
 }
 
 /// Gradients of which the ranks of a group computed parts: one sum for each run of an instance's.
@@ -169,9 +183,9 @@ void StepCollectives::sum_partial(std::size_t instance) {
       if (s == first) continue;
       const Segment &begin = layout_.segments[first], &last = layout_.segments[s - 1];
       const Bucket run{begin.offset, last.offset + last.elements - begin.offset};
-      const std::size_t sum =
-          bucket_call(op, run, arenas_.gradients, kGradientType, false, gradient_waits(first, s));
-      for (std::size_t i = first; i < s; ++i) partial_sums_[i] = sum;
+      const std::size_t sum = bucket_call(op, run, arenas_.gradients, layout_.gradients, false,
+                                          gradient_waits(first, s));
+      for (std::size_t i = first; i < s; ++i) sums_[i] = sum;
       reductions_.push_back(sum);
     }
   }
@@ -196,8 +210,8 @@ Wait StepCollectives::gradient_wait(std::size_t segment) const {
 }
 
 void StepCollectives::reduce_bucket(const Op& op, std::size_t index, std::vector<Wait> waits) {
-  reductions_.push_back(bucket_call(op, layout_.buckets[index], arenas_.gradients, kGradientType,
-                                    false, std::move(waits)));
+  reductions_.push_back(bucket_call(op, layout_.buckets[index], arenas_.gradients,
+                                    layout_.gradients, false, std::move(waits)));
   bucket_reduction_[index] = reductions_.back();
 }
 
@@ -211,7 +225,7 @@ std::vector<std::size_t> StepCollectives::finish_gradients() {
       if (layout_.tied_bucket[i]) continue;
       std::vector<Wait> waits = {{build_.last_compute(), {}}};
       const auto [first, end] = segments_in(layout_, layout_.buckets[i]);
-      for (const auto& [segment, sum] : partial_sums_) {
+      for (const auto& [segment, sum] : sums_) {
         const Wait wait{sum, {}};
         if (segment >= first && segment < end && waits.back() != wait) waits.push_back(wait);
       }
@@ -238,8 +252,8 @@ void StepCollectives::reduce_tied() {
       tied.kind = OpKind::all_reduce;
       tied.stream = Stream::world;
       tied.params = CollectiveParams{Group{{Axis::pp}, true}, Reduction::sum};
-      reductions_.push_back(
-          bucket_call(tied, layout_.buckets[i], arenas_.gradients, kGradientType, false, ports));
+      reductions_.push_back(bucket_call(tied, layout_.buckets[i], arenas_.gradients,
+                                        layout_.gradients, false, ports));
       waits = {{reductions_.back(), {}}};
     }
     if (op == nullptr) continue;
@@ -260,7 +274,7 @@ void StepCollectives::reduce_sharded_over_replicas() {
     const Bucket& bucket = layout_.buckets[index];
     if (!parts && bucket.owner != build_.program.owner) continue;
     reductions_.push_back(
-        bucket_call(*op, bucket, arenas_.gradients, kGradientType, parts, {{reduction, {}}}));
+        bucket_call(*op, bucket, arenas_.gradients, layout_.gradients, parts, {{reduction, {}}}));
   }
 }
 

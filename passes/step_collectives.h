@@ -17,6 +17,7 @@ namespace plimsoll {
 /// The persistent buffers of a stage.
 struct StageArenas {
   BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
+  BufferId micro_batch_gradients;  ///< fused merges
   BufferId resident;  ///< sharding stage 3: parameters that stay whole, where there are any
 };
 
@@ -39,6 +40,8 @@ class StepCollectives {
   /// A call that adds to gradients of an instance is issued. If it is the `last` of the step, posts
   /// the buckets that it completed.
   void wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call, bool last);
+  /// Of fused merges: the last calls that add to each bucket are issued.
+  void merged_gradients(const std::vector<std::size_t>& calls);
   /// Backward is issued: posts what is left. Returns all reductions: what the update waits for.
   std::vector<std::size_t> finish_gradients();
   /// Gathers that do not overlap, after the update.
@@ -52,8 +55,8 @@ class StepCollectives {
   const Op* first_reduction() const;
   const Op* parameter_collective() const;
   std::vector<std::size_t> gather_order() const;
-  std::size_t bucket_call(const Op& op, const Bucket& bucket, BufferId arena, DType type,
-                          bool own_part, std::vector<Wait> waits);
+  std::size_t bucket_call(const Op& op, const Bucket& bucket, BufferId arena,
+                          const ElementTypes& types, bool own_part, std::vector<Wait> waits);
   std::size_t gather(const Op& op, const Bucket& bucket, std::size_t after);
   bool complete(const Bucket& bucket) const;
   std::vector<Wait> gradient_waits(const Bucket& bucket) const;
@@ -73,7 +76,7 @@ class StepCollectives {
   std::map<std::size_t, std::map<ActionKind, std::size_t>> gradient_calls_;
   std::set<std::size_t> complete_;                       // instances
   std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
-  std::map<std::size_t, std::size_t> partial_sums_;      // call, by segment
+  std::map<std::size_t, std::size_t> sums_;              // call that ends a gradient, by segment
   std::vector<std::size_t> gathers_;                     // that overlap, by ArenaLayout::gathers
   std::size_t next_bucket_ = 0;                          // in ArenaLayout::completion
   std::vector<std::size_t> reductions_;

@@ -256,6 +256,22 @@ Verdict ownership_is_legal(const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// Fused buffers hold the gradients of one micro-batch, all of them.
+Verdict merge_is_legal(const Strategy& strategy) {
+  if (strategy.gradient_merge != GradientMerge::fused) return Verdict::yes();
+  if (strategy.virtual_stages > 1 || strategy.schedule == Schedule::zb_h1) {
+    return Verdict::no(
+        "gradient_merge is fused: its buffers hold one micro-batch; with virtual_stages and "
+        "zb_h1 several are under way in backward");
+  }
+  if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
+    return Verdict::no(
+        "gradient_merge is fused: sharding stages 2 and 3 and grad_reduction per_micro_batch "
+        "reduce what each micro-batch gives before it is merged");
+  }
+  return Verdict::yes();
+}
+
 Verdict buffers_are_legal(const Strategy& strategy) {
   if (strategy.send_slots < 1) {
     return Verdict::no(fmt::format("send_slots is {}; it must be at least 1", strategy.send_slots));
@@ -330,6 +346,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = merge_is_legal(strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }
 

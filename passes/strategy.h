@@ -54,6 +54,13 @@ enum class Flatten : std::uint8_t {
   none,       ///< ops of their own for every tensor
 };
 enum class GradReduction : std::uint8_t { at_end, per_micro_batch };
+/// How the gradients of micro-batches become the step's, which are f32.
+enum class GradientMerge : std::uint8_t {
+  direct,  ///< backward adds to them (Megatron-LM's gradient accumulation fusion)
+  fused,   ///< backward writes buffers of the type computed in: a cast and an add for each group of
+           ///< tensors and micro-batch (Paddle's fuse_grad_merge, PR 35070)
+  tensor,  ///< a cast and an add for each tensor and micro-batch (Paddle before it)
+};
 /// What is gathered at once in sharding stage 3; in owner mode, broadcast.
 enum class ParameterGather : std::uint8_t {
   layer,
@@ -93,6 +100,7 @@ struct Strategy {
   CollectiveFusion collective_fusion = CollectiveFusion::arena;
   Bytes param_bucket_bytes{std::int64_t{4} << 20};
   GradReduction grad_reduction = GradReduction::at_end;
+  GradientMerge gradient_merge = GradientMerge::direct;
   bool overlap_grad_reduce = true, overlap_param_gather = true;  ///< where the framework can
 
   // Sharding stage 3.

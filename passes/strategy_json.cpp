@@ -88,6 +88,7 @@ const std::vector<ChoiceField> kChoices = {
                                             {"elements", "prefix", "greedy", "sorted_greedy"}),
     choice_field<&Strategy::collective_fusion>("collective_fusion", {"arena", "coalesced", "none"}),
     choice_field<&Strategy::grad_reduction>("grad_reduction", {"at_end", "per_micro_batch"}),
+    choice_field<&Strategy::gradient_merge>("gradient_merge", {"direct", "fused", "tensor"}),
     choice_field<&Strategy::gather>("gather", {"layer", "module", "tensor", "use", "segment"}),
 };
 
@@ -126,6 +127,7 @@ constexpr std::string_view kKeys[] = {"mp",
                                       "collective_fusion",
                                       "param_bucket_bytes",
                                       "grad_reduction",
+                                      "gradient_merge",
                                       "overlap_grad_reduce",
                                       "overlap_param_gather",
                                       "gather",

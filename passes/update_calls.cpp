@@ -190,10 +190,11 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
   const std::int64_t own = state_offset(build_.program, segment);
   const Bytes state = own * kState;
   switch (kind) {
-    case SlotKind::parameters: {
-      const std::int64_t at = shards_parameters(strategy_) ? own : segment.offset;
-      return {arenas_.parameters, at * bytes_of(layout_.parameter_type), {}};
-    }
+    case SlotKind::parameters:
+      if (shards_parameters(strategy_)) {
+        return {arenas_.parameters, own * bytes_of(layout_.parameter_type()), {}};
+      }
+      return {arenas_.parameters, layout_.parameters.offset(segment.offset), {}};
     case SlotKind::gradients:
       return {arenas_.gradients, (shards_gradients(strategy_) ? own : segment.offset) * kState, {}};
     case SlotKind::master_parameter_arena:

@@ -67,6 +67,7 @@ class Cutter {
 }  // namespace
 
 bool begins_step(const Graph& graph, const Op& op) {
+  if (op.phase != Phase::optimizer) return false;
   return op.kind == OpKind::begin_step ||
          (op.kind == OpKind::fill && graph.at(op.outputs[0]).role == TensorRole::gradient);
 }

@@ -186,9 +186,11 @@ DType value_type(const Op& op, std::span<const Tensor> tensors) {
   return DType::f32;
 }
 
-/// A product's bias and result may be f32 beside 16-bit operands: both are summed in f32 anyway.
-bool may_be_f32(OpKind kind, bool output, std::size_t i) {
-  return kind == OpKind::matmul && (output || i == 2);
+/// A product's bias and result may be f32 beside 16-bit operands: both are summed in f32 anyway. So
+/// may gradients of parameters, which an op adds to.
+bool may_be_f32(const Op& op, bool output, std::size_t i) {
+  if (output && accumulates(op, i)) return true;
+  return op.kind == OpKind::matmul && (output || i == 2);
 }
 
 Verdict check_dtypes(const Op& op, std::span<const Tensor> tensors) {
@@ -208,12 +210,13 @@ Verdict check_dtypes(const Op& op, std::span<const Tensor> tensors) {
     const DType expected = int(i) == token_input(op.kind) ? DType::i32
                            : input_is_f32(op, i)          ? DType::f32
                                                           : type;
-    if (Verdict v = check(op.inputs[i], expected, may_be_f32(op.kind, false, i)); !v) return v;
+    if (Verdict v = check(op.inputs[i], expected, may_be_f32(op, false, i)); !v) return v;
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
     const bool flag = op.kind == OpKind::check_finite && i == 1;
-    const DType expected = loads || flag ? DType::i32 : output_is_f32(op, i) ? DType::f32 : type;
-    if (Verdict v = check(op.outputs[i], expected, may_be_f32(op.kind, true, i)); !v) return v;
+    const bool f32 = output_is_f32(op, i) && !accumulates(op, i);
+    const DType expected = loads || flag ? DType::i32 : f32 ? DType::f32 : type;
+    if (Verdict v = check(op.outputs[i], expected, may_be_f32(op, true, i)); !v) return v;
   }
   return Verdict::yes();
 }

@@ -49,6 +49,11 @@ PLIMSOLL_VECTORIZE void fill_floats(float* values, std::int64_t count, float val
   for (std::int64_t i = 0; i < count; ++i) values[i] = value;
 }
 
+PLIMSOLL_VECTORIZE void add_rows(const float* a, const float* b, float* sum, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
 KernelPointer prepare_gelu(const KernelRequest& request) {
   const RowBlocks blocks = elements_of(request);
   Scratch scratch(request);

@@ -9,11 +9,6 @@ namespace plimsoll {
 
 namespace {
 
-PLIMSOLL_VECTORIZE void add_rows(const float* a, const float* b, float* sum, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
-}
-
 /// This rank's rows of a vocabulary that may be split over mp.
 struct TableRows {
   std::int64_t first, rows, columns;
@@ -53,13 +48,13 @@ KernelPointer prepare_embedding_backward(const KernelRequest& request) {
   const TableRows rows = table_rows(request, request.output(0));
   const std::int64_t tokens = request.input_elements(1);
   Scratch scratch(request);
-  const Rows dx(request.input(0), {tokens, rows.columns, 1}, scratch);
-  return make_kernel([rows, tokens, dx](Addresses in, Addresses out, const RunPosition&) {
+  const Rows dx(request.input(0), {tokens, rows.columns, 1}, scratch),
+      gradient(request.output(0), {rows.rows, rows.columns, 1}, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t i = 0; i < tokens; ++i) {
       const std::int64_t row = rows.local(ids(in, 1)[i]);
       if (row < 0) continue;
-      float* gradient = floats_out(out, 0) + row * rows.columns;
-      add_rows(gradient, dx.read(in[0], i, 1), gradient, rows.columns);
+      gradient.add(out[0], row, dx.read(in[0], i, 1), 1);
     }
   });
 }
@@ -104,12 +99,11 @@ KernelPointer prepare_position_add(const KernelRequest& request) {
 KernelPointer prepare_position_add_backward(const KernelRequest& request) {
   const Positions positions(request.input(0), request.output(0));
   Scratch scratch(request);
-  const Rows dy(request.input(0), positions.blocks, scratch);
+  const Rows dy(request.input(0), positions.blocks, scratch),
+      gradient(request.output(0), positions.blocks, scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
-    const std::int64_t columns = positions.blocks.columns;
     positions.each([&](std::int64_t row, std::int64_t position, std::int64_t count) {
-      float* gradient = floats_out(out, 0) + position * columns;
-      add_rows(gradient, dy.read(in[0], row, count), gradient, count * columns);
+      gradient.add(out[0], position, dy.read(in[0], row, count), count);
     });
   });
 }

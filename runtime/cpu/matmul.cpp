@@ -120,7 +120,7 @@ KernelPointer prepare_bias_gradient(const KernelRequest& request) {
   const RowBlocks blocks =
       RowBlocks::of(request.input(0).dtype, request.input_elements(0) / columns, columns);
   Scratch scratch(request);
-  const Rows dy(request.input(0), blocks, scratch);
+  const Rows dy(request.input(0), blocks, scratch), sum = whole_row(request.output(0), scratch);
   float* ones = scratch.take_floats(blocks.block);
   BlockPrimitive product(blocks, [&](std::int64_t rows) {
     const MatmulShape shape{1, 1, columns, rows};
@@ -136,12 +136,14 @@ KernelPointer prepare_bias_gradient(const KernelRequest& request) {
   });
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     fill_floats(ones, blocks.block, 1);  // the workspace is shared with the rank's other kernels
-    product.set(DNNL_ARG_DST, out[0]);
+    sum.read(out[0], 0, 1);
+    product.set(DNNL_ARG_DST, sum.target(out[0], 0));
     blocks.each([&](std::int64_t first, std::int64_t count) {
       Primitive& block = product.of(count);
       block.set(DNNL_ARG_WEIGHTS, dy.read(in[0], first, count));
       block.execute();
     });
+    sum.store(out[0], 0, 1);
   });
 }
 

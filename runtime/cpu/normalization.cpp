@@ -30,11 +30,6 @@ dnnl::layer_normalization_forward::primitive_desc describe_forward(const KernelR
           request.library.engine};
 }
 
-PLIMSOLL_VECTORIZE void add_to(float* sum, const float* more, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) sum[i] += more[i];
-}
-
 }  // namespace
 
 KernelPointer prepare_layer_norm(const KernelRequest& request) {
@@ -79,7 +74,9 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
   const auto epsilon = float(request.params<NormParams>().epsilon);
   Scratch scratch(request);
   const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
-      gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch);
+      gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch),
+      scale_sum = whole_row(request.output(1), scratch),
+      shift_sum = whole_row(request.output(2), scratch);
   // oneDNN overwrites what the op adds to, so these two go through scratch memory.
   float* dgamma = scratch.take_floats(blocks.columns);
   float* dbeta = scratch.take_floats(blocks.columns);
@@ -108,6 +105,8 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
     for (std::int64_t i = 0; i < blocks.rows; ++i)
       variance[i] = 1.0f / (rstd[i] * rstd[i]) - epsilon;
     norm.set(DNNL_ARG_SCALE, gamma.read(in[2], 0, 1));
+    scale_sum.read(out[1], 0, 1);
+    shift_sum.read(out[2], 0, 1);
     blocks.each([&](std::int64_t first, std::int64_t count) {
       Primitive& block = norm.of(count);
       block.set(DNNL_ARG_DIFF_DST, dy.read(in[0], first, count));
@@ -117,9 +116,11 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
       block.set(DNNL_ARG_DIFF_SRC, dx.target(out[0], first));
       block.execute();
       dx.store(out[0], first, count);
-      add_to(floats_out(out, 1), dgamma, blocks.columns);
-      add_to(floats_out(out, 2), dbeta, blocks.columns);
+      add_rows(scale_sum.target(out[1], 0), dgamma, scale_sum.target(out[1], 0), blocks.columns);
+      add_rows(shift_sum.target(out[2], 0), dbeta, shift_sum.target(out[2], 0), blocks.columns);
     });
+    scale_sum.store(out[1], 0, 1);
+    shift_sum.store(out[2], 0, 1);
   });
 }
 

@@ -86,19 +86,22 @@ KernelPointer prepare_rms_norm_backward(const KernelRequest& request) {
   const RowBlocks blocks{request.input(1).shape[0], request.input(1).shape[1], 1};
   Scratch scratch(request);
   const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
-      gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch);
+      gamma = whole_row(request.input(2), scratch), dx(request.output(0), blocks, scratch),
+      dgamma = whole_row(request.output(1), scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     const std::int64_t columns = blocks.columns;
     const float* scale = gamma.read(in[2], 0, 1);
+    dgamma.read(out[1], 0, 1);
     for (std::int64_t row = 0; row < blocks.rows; ++row) {
       const float *slopes = dy.read(in[0], row, 1), *values = x.read(in[1], row, 1);
       const float rstd = floats(in, 3)[row];
       const float slope =
           rstd * rstd * rstd * dot3(slopes, scale, values, columns) / float(columns);
-      differentiate(slopes, values, scale, rstd, slope, dx.target(out[0], row), floats_out(out, 1),
-                    columns);
+      differentiate(slopes, values, scale, rstd, slope, dx.target(out[0], row),
+                    dgamma.target(out[1], 0), columns);
       dx.store(out[0], row, 1);
     }
+    dgamma.store(out[1], 0, 1);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "graph/tensor.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/onednn.h"
+#include "runtime/cpu/vectorize.h"
 #include "runtime/half.h"
 
 namespace plimsoll {
@@ -60,6 +61,11 @@ class Rows {
   void store(std::byte* base, std::int64_t first, std::int64_t count) const {
     if (type_ == DType::f32) return;
     from_f32(type_, block_, base + first * columns_ * element_bytes(type_), count * columns_);
+  }
+  /// Adds to rows [first, first + count) where they lie.
+  void add(std::byte* base, std::int64_t first, const float* more, std::int64_t count) const {
+    add_rows(read(base, first, count), more, target(base, first), count * columns_);
+    store(base, first, count);
   }
 
  private:

@@ -7,11 +7,6 @@ namespace plimsoll {
 
 namespace {
 
-PLIMSOLL_VECTORIZE void add_row(const float* a, const float* b, float* sum, std::int64_t count) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
-}
-
 struct TypedRows {
   std::int64_t rows, columns, sequence, types;
   std::int64_t type_of(std::int64_t row) const { return row % sequence * types / sequence; }
@@ -33,8 +28,8 @@ KernelPointer prepare_token_type_add(const KernelRequest& request) {
       y(request.output(0), shape.blocks(), scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t row = 0; row < shape.rows; ++row) {
-      add_row(x.read(in[0], row, 1), table.read(in[1], shape.type_of(row), 1),
-              y.target(out[0], row), shape.columns);
+      add_rows(x.read(in[0], row, 1), table.read(in[1], shape.type_of(row), 1),
+               y.target(out[0], row), shape.columns);
       y.store(out[0], row, 1);
     }
   });
@@ -43,11 +38,11 @@ KernelPointer prepare_token_type_add(const KernelRequest& request) {
 KernelPointer prepare_token_type_add_backward(const KernelRequest& request) {
   const TypedRows shape = typed_rows(request, request.output(0));
   Scratch scratch(request);
-  const Rows dy(request.input(0), shape.blocks(), scratch);
+  const Rows dy(request.input(0), shape.blocks(), scratch),
+      gradient(request.output(0), shape.blocks(), scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t row = 0; row < shape.rows; ++row) {
-      float* gradient = floats_out(out, 0) + shape.type_of(row) * shape.columns;
-      add_row(gradient, dy.read(in[0], row, 1), gradient, shape.columns);
+      gradient.add(out[0], shape.type_of(row), dy.read(in[0], row, 1), 1);
     }
   });
 }

@@ -16,5 +16,7 @@ namespace plimsoll {
 
 /// std::fill at -O2 stores one element at a time.
 void fill_floats(float* values, std::int64_t count, float value);
+/// sum = a + b; may be one of them.
+void add_rows(const float* a, const float* b, float* sum, std::int64_t count);
 
 }  // namespace plimsoll

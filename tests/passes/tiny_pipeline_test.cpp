@@ -140,6 +140,69 @@ TEST(TinyPipeline, A4LossScalingAndGlobalClipping) {
   EXPECT_EQ(waits_for_reductions(programs[1]), 1u);
 }
 
+/// Per micro-batch: what backward does beside the blocks' routines, on the compute stream.
+std::vector<std::string> merge_list(const Program& program, std::int64_t micro_batch) {
+  Program merges = program;
+  std::erase_if(merges.calls, [&](const Call& call) {
+    const Op& op = program.at(call.routine).ops[0];
+    return call.layer || call.micro_batch != micro_batch || op.stream != Stream::compute;
+  });
+  return op_list(merges, {Phase::backward});
+}
+
+// The update as in A4, without its copies before the reductions: merged gradients lie together
+// already. In every micro-batch two copies of either owner's group, and a cast and an add for each;
+// our kernels add to what is there, so each group is also zeroed.
+TEST(TinyPipeline, A5FusedGradientMerge) {
+  Job job = amp_job();
+  job.global_batch = 8;
+  const std::string fields = kOwners + "flatten=none,collective_fusion=coalesced," + kLimits;
+  const auto merged = last_stage(job, tiny_net(job), fields + ",gradient_merge=fused");
+  const auto direct = last_stage(job, tiny_net(job), fields);
+  for (const std::size_t owner : {0, 1}) {
+    const Program& program = merged[owner];
+    EXPECT_EQ(program.micro_batches, 4);
+    for (std::int64_t micro_batch = 0; micro_batch < 4; ++micro_batch) {
+      EXPECT_EQ(merge_list(program, micro_batch),
+                (std::vector<std::string>{"coalesce x4", "fill x2", "cast", "add", "cast", "add"}));
+      EXPECT_TRUE(merge_list(direct[owner], micro_batch).empty());
+    }
+    std::vector<std::string> update = op_list(direct[owner], {Phase::optimizer});
+    EXPECT_EQ(update[0], "coalesce");
+    EXPECT_EQ(update[2], "coalesce");
+    update[0] = "reduce.sharding x2";
+    update.erase(update.begin() + 1, update.begin() + 4);
+    EXPECT_EQ(op_list(program, {Phase::optimizer}), update);
+    EXPECT_EQ(waits_for_reductions(program), 1u);
+  }
+  // Arenas that persist: the same without copies.
+  const auto arena =
+      last_stage(job, tiny_net(job), kOwners + "flatten=none,gradient_merge=fused," + kLimits);
+  EXPECT_EQ(merge_list(arena[1], 0),
+            (std::vector<std::string>{"fill x2", "cast", "add", "cast", "add"}));
+}
+
+// Tensor by tensor, 1.2c: a cast and an add for each of the 8; products overwrite, biases are
+// added to zeros.
+TEST(TinyPipeline, A5MergedTensorByTensor) {
+  const Job job = amp_job();
+  const auto count = [&](const std::string& fields) {
+    const Program program = last_stage(job, tiny_net(job), kOwners + "flatten=none" + fields)[1];
+    std::map<OpKind, std::int64_t> kinds;
+    for (const Call& call : program.calls) {
+      const Routine& routine = program.at(call.routine);
+      if (routine.name != "last.backward" || call.micro_batch != 0) continue;
+      for (const Op& op : routine.ops) ++kinds[op.kind];
+    }
+    return kinds;
+  };
+  auto merged = count(",gradient_merge=tensor"), direct = count("");
+  EXPECT_EQ(merged[OpKind::cast] - direct[OpKind::cast], 8);
+  EXPECT_EQ(merged[OpKind::add] - direct[OpKind::add], 8);
+  EXPECT_EQ(merged[OpKind::fill] - direct[OpKind::fill], 4);
+  EXPECT_EQ(merged[OpKind::matmul], direct[OpKind::matmul]);
+}
+
 /// Casts of parameters in a step's calls.
 std::int64_t parameter_casts(const Program& program) {
   std::int64_t count = 0;

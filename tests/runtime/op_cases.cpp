@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "graph/op_table.h"
 #include "graph/op_types.h"
 #include "runtime/half.h"
 #include "tests/runtime/op_reference.h"
@@ -301,16 +302,20 @@ OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vect
   return c;
 }
 
-std::optional<OpCase> in_type(const OpCase& c, DType type) {
+std::optional<OpCase> in_type(const OpCase& c, DType type, bool gradients) {
   OpCase result = c;
-  result.name += "/" + std::string(to_text(type));
+  result.name += "/" + std::string(to_text(type)) + (gradients ? "/gradients" : "");
   std::vector<bool> stays(c.tensors.size());
+  bool any = false;
   for (std::size_t i = 0; i < c.op.inputs.size(); ++i) {
     if (input_is_f32(c.op, i)) stays[c.op.inputs[i].index()] = true;
   }
   for (std::size_t i = 0; i < c.op.outputs.size(); ++i) {
-    if (output_is_f32(c.op, i)) stays[c.op.outputs[i].index()] = true;
+    const bool gradient = accumulates(c.op, i);
+    if (gradients && gradient) any = true;
+    if (output_is_f32(c.op, i) && !(gradients && gradient)) stays[c.op.outputs[i].index()] = true;
   }
+  if (gradients && !any) return std::nullopt;
   bool changed = false;
   for (std::size_t i = 0; i < c.tensors.size(); ++i) {
     if (stays[i] || c.tensors[i].dtype != DType::f32) continue;

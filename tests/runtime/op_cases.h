@@ -49,8 +49,9 @@ inline constexpr OpSizes kBenchSizes{4, 256, 6, 64, 1536, 256, 4'000'000};
 std::vector<OpCase> op_cases(const OpSizes& sizes);
 
 /// The case with its values in another type, rounded to it; what is f32 by rule stays. Nothing for
-/// ops without values of that kind.
-std::optional<OpCase> in_type(const OpCase& c, DType type);
+/// ops without values of that kind. `gradients`: what the op adds to has that type, too; nothing
+/// for ops that add to nothing.
+std::optional<OpCase> in_type(const OpCase& c, DType type, bool gradients = false);
 
 /// One operand of a case to be made. Outputs named like an input are the same tensor.
 struct Operand {

@@ -52,6 +52,7 @@ std::vector<OpCase> cases_of_all_types() {
       const bool typed = kind == OpKind::cast || may_write_parameters(kind);
       if (typed || kind == OpKind::cast_parameters) continue;  // have cases of their own
       if (auto c = in_type(cases[i], type)) cases.push_back(*std::move(c));
+      if (auto c = in_type(cases[i], type, true)) cases.push_back(*std::move(c));
     }
   }
   return cases;

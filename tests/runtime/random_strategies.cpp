@@ -159,6 +159,11 @@ const Switch kSwitches[] = {
        draw.strategy.grad_reduction =
            one_of(random, {GradReduction::at_end, GradReduction::per_micro_batch});
      }},
+    {"gradient_merge",
+     [](Random& random, Draw& draw) {
+       draw.strategy.gradient_merge = one_of(random, {GradientMerge::direct, GradientMerge::direct,
+                                                      GradientMerge::fused, GradientMerge::tensor});
+     }},
     {"overlap_grad_reduce",
      [](Random& random, Draw& draw) { draw.strategy.overlap_grad_reduce = coin(random); }},
     {"overlap_param_gather",
