@@ -62,8 +62,7 @@ bool matters(const std::string& key, const Draw& draw) {
 
 /// Not legal yet for any job, with the reason that `legal` gives.
 const std::map<std::string, std::set<std::string>> kRefused = {
-    {"gather", {"use", "segment"}},
-    {"segment_broadcast_bytes", {"*"}},
+    {"gather", {"use"}},
 };
 
 /// Values of a switch as its file says them.
