@@ -42,7 +42,7 @@ Framework megatron_lm() {
   framework.fused_bias = true;
   framework.flash_attention = true;
   framework.selective_recompute = true;
-  framework.distributed_optimizer = true;
+  framework.most_sharding_stage = 1;
   framework.overlap_grad_reduce = true;
   framework.overlap_param_gather = true;
   framework.sources.kernels =
@@ -53,7 +53,8 @@ Framework megatron_lm() {
   framework.sources.parallelism =
       "Megatron-LM core/distributed/distributed_data_parallel_config.py: overlap_grad_reduce, "
       "overlap_param_gather and use_distributed_optimizer, all switched on (their defaults are "
-      "off)";
+      "off); that optimizer shards states, gradients and parameters stay whole: "
+      "core/optimizer/distrib_optimizer.py";
   return framework;
 }
 
@@ -72,7 +73,7 @@ Framework megatron_lm_2021() {
   framework.flash_attention = false;
   framework.sequence_parallel = false;
   framework.selective_recompute = false;
-  framework.distributed_optimizer = false;
+  framework.most_sharding_stage = 0;
   framework.overlap_grad_reduce = false;
   framework.overlap_param_gather = false;
   framework.sources.kernels =
@@ -91,7 +92,7 @@ Framework megatron_lm_2022() {
   framework.name = "megatron-lm-2022";
   framework.sequence_parallel = true;
   framework.selective_recompute = true;
-  framework.distributed_optimizer = true;
+  framework.most_sharding_stage = 1;
   framework.sources.parallelism =
       "sequence parallelism and selective recompute: Korthikanti et al. 2022, arXiv 2205.05198, "
       "sections 4.2.2 and 5; distributed "
@@ -107,8 +108,9 @@ Framework bundled_framework() {
   framework.name = "bundled";
   framework.fused_bias = true;
   framework.selective_recompute = true;
-  framework.distributed_optimizer = true;
+  framework.most_sharding_stage = 3;
   framework.overlap_grad_reduce = true;
+  framework.overlap_param_gather = true;
   // One oneDNN primitive execution takes 0.26 us, plus the walk to it.
   framework.dispatch_op = Seconds(0.3e-6);
   // oneDNN 2.6 brgemm scratch of weight gradients stops growing at 1681 KiB (hidden 64 to 1024,

@@ -1,6 +1,7 @@
 // Framework: how an executor runs ops. The passes lower for it, the cost model charges for it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -14,7 +15,7 @@ namespace plimsoll {
 struct FrameworkSources {
   std::string kernels;  ///< fused_*, flash_attention, stores_dropout_masks
   std::string
-      parallelism;  ///< sequence_parallel, selective_recompute, distributed_optimizer, overlap_*
+      parallelism;       ///< sequence_parallel, selective_recompute, most_sharding_stage, overlap_*
   std::string dispatch;  ///< dispatch_op
   std::string memory;    ///< workspace, context_memory, communicator_memory
   bool operator==(const FrameworkSources&) const = default;
@@ -47,7 +48,8 @@ struct Framework {
   /// What is recomputed is repeated whole, as by torch.utils.checkpoint; else only as far as
   /// backward reads it.
   bool recompute_repeats_all = false;
-  bool distributed_optimizer = true;  ///< can run sharding_degree > 1
+  /// The most of ZeRO that it has (Strategy::sharding_stage); 0: no sharding_degree > 1.
+  std::int64_t most_sharding_stage = 0;
   /// Gradient buckets are reduced while the last micro-batch's backward still runs. Else all
   /// gradients are reduced after it, as one buffer: grad_bucket_bytes changes nothing.
   bool overlap_grad_reduce = true;

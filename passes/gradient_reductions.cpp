@@ -27,6 +27,10 @@ GradientReductions::GradientReductions(const Graph& graph, const PassContext& co
   finished_.resize(layout.buckets.size());
 }
 
+bool GradientReductions::overlap(const Range& a, const Range& b) {
+  return a.begin < b.begin + b.elements && b.begin < a.begin + a.elements;
+}
+
 /// Whether this rank keeps some of a bucket's sum: its part, or all of what it owns.
 bool GradientReductions::is_kept(std::size_t bucket) const {
   return layout_.buckets[bucket].owner == build_.program.owner;
@@ -181,33 +185,52 @@ std::size_t GradientReductions::copy_together(const Part& part, const Range& ran
                          std::move(waits));
 }
 
+std::vector<GradientReductions::PartialRun> GradientReductions::partial_runs(
+    const Part& part) const {
+  std::vector<PartialRun> runs;
+  for (const Op& op : graph_.ops) {
+    if (op.block || op.stream != Stream::mp) continue;
+    const Group& group = std::get<CollectiveParams>(op.params).group;
+    bool open = false;
+    for (std::size_t s = 0; s < layout_.segments.size(); ++s) {
+      const auto at = place_in(part, layout_.segments[s].offset);
+      if (!at) continue;
+      const bool joins = graph_.at(layout_.parameter[s]).gradient_group == group;
+      if (joins && !open) runs.push_back({&op, Range{*at, 0}});
+      open = joins;
+      if (open)
+        runs.back().range.elements = *at + layout_.segments[s].elements - runs.back().range.begin;
+    }
+  }
+  return runs;
+}
+
+bool GradientReductions::sums_partial_at_once() const {
+  return shards_gradients(context_.strategy);
+}
+
 GradientReductions::Sums GradientReductions::sum_partial(const Contribution& contribution,
                                                          const Part& part,
                                                          std::int64_t micro_batch) {
   Sums sums;
-  for (const Op& op : graph_.ops) {
-    if (op.block || op.stream != Stream::mp) continue;
-    const Group& group = std::get<CollectiveParams>(op.params).group;
-    std::optional<Range> run;
-    const auto close = [&] {
-      if (!run) return;
-      sums.emplace_back(
-          *run, reduce_range(op, part, *run, micro_batch, writers(contribution, part, *run)));
-      run.reset();
-    };
-    for (std::size_t s = 0; s < layout_.segments.size(); ++s) {
-      const auto at = place_in(part, layout_.segments[s].offset);
-      if (!at) continue;
-      if (graph_.at(layout_.parameter[s]).gradient_group != group) {
-        close();
-        continue;
-      }
-      if (!run) run = Range{*at, 0};
-      run->elements = *at + layout_.segments[s].elements - run->begin;
-    }
-    close();
+  if (!sums_partial_at_once()) return sums;
+  for (const auto& [op, range] : partial_runs(part)) {
+    sums.emplace_back(
+        range, reduce_range(*op, part, range, micro_batch, writers(contribution, part, range)));
   }
   return sums;
+}
+
+/// Of a part that is kept whole: all of its gradients of this step are added.
+void GradientReductions::sum_kept_partial(const Part& part) {
+  for (const auto& [op, range] : partial_runs(part)) {
+    std::vector<Wait> waits;
+    for (const std::size_t b : part.buckets) {
+      const Range bucket{*place_in(part, layout_.buckets[b].begin), layout_.buckets[b].elements};
+      if (overlap(range, bucket)) waits.push_back({added_[b], {}});
+    }
+    reduce_kept(*op, kept_at(part.buckets.front()) + range.begin, range.elements, std::move(waits));
+  }
 }
 
 void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_batch) {
@@ -218,9 +241,7 @@ void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_b
       const Range range{*place_in(part, bucket.begin), bucket.elements};
       std::vector<Wait> waits = writers(contribution, part, range);
       for (const auto& [sum, call] : sums) {
-        const bool apart =
-            sum.begin + sum.elements <= range.begin || range.begin + range.elements <= sum.begin;
-        if (!apart) waits.push_back({call, {}});
+        if (overlap(sum, range)) waits.push_back({call, {}});
       }
       if (is_coalesced(context_.strategy, layout_, bucket)) {
         waits = {{copy_together(part, range, micro_batch, std::move(waits)), {}}};
@@ -256,6 +277,7 @@ void GradientReductions::add_oldest() {
       given_up_.push_back(part.buffer);
       given_up_waits_.insert(given_up_waits_.end(), sent.begin(), sent.end());
     }
+    if (contribution.last && !sums_partial_at_once()) sum_kept_partial(part);
   }
 }
 
@@ -287,20 +309,26 @@ std::int64_t GradientReductions::kept_at(std::size_t bucket) {
   return kept_at_[bucket];
 }
 
-void GradientReductions::reduce_kept(std::size_t bucket, const Op& op, std::vector<Wait> waits) {
+void GradientReductions::reduce_kept(const Op& op, std::int64_t begin, std::int64_t elements,
+                                     std::vector<Wait> waits) {
   const Bytes element = bytes_of(kGradientType);
-  const Bytes bytes = kept_elements(bucket) * element;
   const Group& group = std::get<CollectiveParams>(op.params).group;
   const RoutineId routine = build_.payload_routine(
       fmt::format("{}.kept.{}", to_text(op.kind), to_text(group)), op.kind, Phase::optimizer,
-      op.stream, TensorRole::gradient, kGradientType, bytes, op.params);
-  reductions_.push_back(build_.add_call(
-      routine, {}, {}, {{arenas_.gradients, kept_at(bucket) * element, {}}}, std::move(waits)));
+      op.stream, TensorRole::gradient, kGradientType, elements * element, op.params);
+  reductions_.push_back(build_.add_call(routine, {}, {}, {{arenas_.gradients, begin * element, {}}},
+                                        std::move(waits)));
+}
+
+/// All that this rank keeps of a bucket.
+void GradientReductions::reduce_kept_bucket(std::size_t bucket, const Op& op,
+                                            std::vector<Wait> waits) {
+  reduce_kept(op, kept_at(bucket), kept_elements(bucket), std::move(waits));
 }
 
 void GradientReductions::reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits) {
   finished_[bucket] = true;
-  if (replicas_ != nullptr) reduce_kept(bucket, *replicas_, std::move(waits));
+  if (replicas_ != nullptr) reduce_kept_bucket(bucket, *replicas_, std::move(waits));
 }
 
 std::vector<std::size_t> GradientReductions::finish() {
@@ -319,7 +347,7 @@ std::vector<std::size_t> GradientReductions::finish() {
       tied.kind = OpKind::all_reduce;
       tied.stream = Stream::world;
       tied.params = CollectiveParams{Group{{Axis::pp}, true}, Reduction::sum};
-      reduce_kept(b, tied, waits);
+      reduce_kept_bucket(b, tied, waits);
       waits = {{reductions_.back(), {}}};
     }
     reduce_over_replicas(b, std::move(waits));

@@ -72,8 +72,18 @@ class GradientReductions {
   struct Range {
     std::int64_t begin = 0, elements = 0;
   };
-  /// Gradients of which other ranks computed parts are summed first: ranges and calls.
-  using Sums = std::vector<std::pair<Range, std::size_t>>;
+  static bool overlap(const Range& a, const Range& b);
+  /// Gradients of which other mp ranks computed parts, and the collective that sums them.
+  struct PartialRun {
+    const Op* op;
+    Range range;
+  };
+  std::vector<PartialRun> partial_runs(const Part& part) const;
+  /// Whether partial gradients are summed in every micro-batch, before they are scattered: what a
+  /// rank keeps of a bucket may begin within a run of them, for each rank elsewhere, and all ranks
+  /// have one Program. Where everything is kept, once per step.
+  bool sums_partial_at_once() const;
+  using Sums = std::vector<std::pair<Range, std::size_t>>;  ///< ranges and calls
   Sums sum_partial(const Contribution& contribution, const Part& part, std::int64_t micro_batch);
   std::size_t reduce_range(const Op& op, const Part& part, const Range& range,
                            std::int64_t micro_batch, std::vector<Wait> waits,
@@ -85,7 +95,11 @@ class GradientReductions {
   void add_oldest();
   std::size_t add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
                   std::int64_t micro_batch);
-  void reduce_kept(std::size_t bucket, const Op& op, std::vector<Wait> waits);
+  void sum_kept_partial(const Part& part);
+  /// Elements of the persistent arena.
+  void reduce_kept(const Op& op, std::int64_t begin, std::int64_t elements,
+                   std::vector<Wait> waits);
+  void reduce_kept_bucket(std::size_t bucket, const Op& op, std::vector<Wait> waits);
   void reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits);
 
   const Graph& graph_;

@@ -212,6 +212,29 @@ Verdict gathers_are_legal(const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// Choices about gathers where parameters are used.
+Verdict stage_three_is_meant(const Strategy& strategy) {
+  if (strategy.sharding_stage == 3) return Verdict::yes();
+  const Strategy usual;
+  const auto usual_is = [&](auto member) { return strategy.*member == usual.*member; };
+  const std::pair<const char*, bool> choices[] = {
+      {"gather", usual_is(&Strategy::gather)},
+      {"segment_broadcast_bytes", usual_is(&Strategy::segment_broadcast_bytes)},
+      {"prefetch_depth", usual_is(&Strategy::prefetch_depth)},
+      {"max_live_bytes", usual_is(&Strategy::max_live_bytes)},
+      {"reuse_distance_bytes", usual_is(&Strategy::reuse_distance_bytes)},
+      {"persistence_threshold", usual_is(&Strategy::persistence_threshold)},
+      {"keep_gathered", usual_is(&Strategy::keep_gathered)},
+  };
+  for (const auto& [key, is_usual] : choices) {
+    if (is_usual) continue;
+    return Verdict::no(fmt::format(
+        "{} is for sharding_stage 3, where parameters are gathered for their uses; the stage is {}",
+        key, strategy.sharding_stage));
+  }
+  return Verdict::yes();
+}
+
 Verdict sharding_is_legal(const Strategy& strategy) {
   if (strategy.sharding_stage < 0 || strategy.sharding_stage > 3) {
     return Verdict::no(
@@ -232,7 +255,8 @@ Verdict sharding_is_legal(const Strategy& strategy) {
   if (strategy.grad_reduction == GradReduction::per_micro_batch && strategy.sharding_stage == 1) {
     return Verdict::no("grad_reduction is per_micro_batch with sharding_stage 1: that is stage 2");
   }
-  return gathers_are_legal(strategy);
+  if (Verdict verdict = gathers_are_legal(strategy); !verdict) return verdict;
+  return stage_three_is_meant(strategy);
 }
 
 /// Whole tensors are owned where there is something to share out; only then is there a choice of
@@ -251,7 +275,11 @@ Verdict ownership_is_legal(const Strategy& strategy) {
     return Verdict::no("collective_fusion is for tensors that are owned whole (sharding_owner)");
   }
   if (!owned && strategy.param_bucket_bytes != usual.param_bucket_bytes) {
-    return Verdict::no("param_bucket_bytes is for tensors that are owned whole (sharding_owner)");
+    return Verdict::no(
+        "param_bucket_bytes is for tensors that are owned whole (sharding_owner): of equal element "
+        "ranges each rank owns a part of every gradient bucket, so that a gather of any other "
+        "range "
+        "would need copies; grad_bucket_bytes sets both");
   }
   return Verdict::yes();
 }
@@ -351,9 +379,14 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
 }
 
 Verdict legal(const Framework& framework, const Strategy& strategy) {
-  if (strategy.sharding_degree > 1 && !framework.distributed_optimizer) {
+  if (strategy.sharding_degree > 1 && framework.most_sharding_stage == 0) {
     return Verdict::no(fmt::format("sharding_degree is {}; {} has no distributed optimizer",
                                    strategy.sharding_degree, framework.name));
+  }
+  if (strategy.sharding_stage > framework.most_sharding_stage) {
+    return Verdict::no(fmt::format("sharding_stage is {}; {} has stages up to {}",
+                                   strategy.sharding_stage, framework.name,
+                                   framework.most_sharding_stage));
   }
   if (strategy.sequence_parallel && !framework.sequence_parallel) {
     return Verdict::no(fmt::format("sequence_parallel; {} does not split tokens", framework.name));

@@ -139,10 +139,11 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// pp x virtual_stages at most the layers; layer_split one count >= 1 per part, summing to the
 /// layers; virtual stages only in 1F1B, with pp above 1 that divides the micro-batches; published
 /// send lifetimes only in plain 1F1B with at least pp micro-batches; sharding
-/// stages 1 to 3 exactly when its degree is above 1; global batch divisible by micro_batch x dp x
-/// sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
+/// stages 1 to 3 exactly when its degree is above 1, choices about gathers in stage 3 only; global
+/// batch divisible by micro_batch x dp x sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4
+/// KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
-/// The rules a framework adds: sharding_degree above 1 only where it has a distributed optimizer;
+/// The rules a framework adds: sharding stages up to its most;
 /// sequence_parallel only where it has it;
 /// selective recompute only where it has it, and keeps scores that could be dropped.
 Verdict legal(const Framework& framework, const Strategy& strategy);

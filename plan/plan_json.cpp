@@ -30,7 +30,6 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"sequence_parallel", &Framework::sequence_parallel},
     {"selective_recompute", &Framework::selective_recompute},
     {"recompute_repeats_all", &Framework::recompute_repeats_all},
-    {"distributed_optimizer", &Framework::distributed_optimizer},
     {"overlap_grad_reduce", &Framework::overlap_grad_reduce},
     {"overlap_param_gather", &Framework::overlap_param_gather},
 };
@@ -60,6 +59,7 @@ constexpr FrameworkSource kFrameworkSources[] = {
 Json framework_json(const Framework& framework) {
   Json json = {{"name", framework.name}};
   for (const FrameworkFlag& flag : kFrameworkFlags) json[flag.key] = framework.*flag.member;
+  json["most_sharding_stage"] = framework.most_sharding_stage;
   json["dispatch_op_s"] = framework.dispatch_op.value();
   for (const FrameworkBytes& bytes : kFrameworkBytes) {
     json[bytes.key] = (framework.*bytes.member).count();
@@ -78,6 +78,7 @@ Framework framework_from(JsonObject object) {
   for (const FrameworkFlag& flag : kFrameworkFlags) {
     framework.*flag.member = object.boolean(flag.key);
   }
+  framework.most_sharding_stage = object.integer("most_sharding_stage", 0, 3);
   framework.dispatch_op = Seconds(object.number("dispatch_op_s", 0, 1));
   for (const FrameworkBytes& bytes : kFrameworkBytes) {
     framework.*bytes.member = byte_count(object, bytes.key);

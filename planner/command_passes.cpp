@@ -62,10 +62,10 @@ std::string list() {
 }
 
 /// Every stage with what it did to this job: whether the text changed, and how long it is.
-std::string overview(const PassContext& context, std::optional<std::int64_t> rank) {
+std::string overview(const PassContext& context) {
   std::string lines_of_all, before;
   lower(context, [&](std::string_view stage, const StageText& text) {
-    std::string after = text(rank);
+    std::string after = text(std::nullopt);
     const auto lines = std::count(after.begin(), after.end(), '\n');
     lines_of_all +=
         fmt::format("{:<20} {:<9} {:>6} lines  {}\n", stage,
@@ -92,6 +92,11 @@ ExitCode run_passes(const PassesOptions& options) {
     print_result(list());
     return ExitCode::ok;
   }
+  if (options.rank && stage.empty()) {
+    throw UsageError(fmt::format(
+        "--rank {}: it picks the Program of a stage; --before or --after says which stage",
+        *options.rank));
+  }
   const Job job = load_job(options.target);
   const Framework framework = load_framework(options.target);
   const std::int64_t devices = device_count(parse_strategy(options.strategy));
@@ -101,10 +106,12 @@ ExitCode run_passes(const PassesOptions& options) {
         fmt::format("--rank {}: the strategy has ranks 0 to {}", *options.rank, devices - 1));
   }
   const PassContext context{job, strategy, framework};
+  const std::string chosen =
+      options.before.empty() ? "after " + options.after : "before " + options.before;
   const std::string headline =
       fmt::format("# {} as {}; framework {}", job.name, strategy_summary(strategy), framework.name);
-  print_result(stage.empty() ? fmt::format("{}\n{}", headline, overview(context, options.rank))
-                             : fmt::format("{}; after {}\n{}", headline, stage,
+  print_result(stage.empty() ? fmt::format("{}\n{}", headline, overview(context))
+                             : fmt::format("{}; {}\n{}", headline, chosen,
                                            text_of(context, stage, options.rank)));
   return ExitCode::ok;
 }

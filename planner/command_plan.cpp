@@ -101,8 +101,8 @@ ExitCode run_space(const SpaceOptions& options) {
   print_result(options.json ? space_json(job, devices, summary, options.list)
                             : describe(summary, options.list));
   if (!summary.space.legal.empty()) return ExitCode::ok;
-  throw InfeasibleError(fmt::format("no legal strategy for {} on {} devices: {}", job.name, devices,
-                                    summary.space.reason));
+  throw InfeasibleError(fmt::format("no legal strategy for {} on {}: {}", job.name,
+                                    devices_text(devices), summary.space.reason));
 }
 
 }  // namespace plimsoll

@@ -410,9 +410,9 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
   const std::string who = strategy_summary(space.legal[need.index]);
   if (need.footprint.fits) {
     throw InfeasibleError(
-        fmt::format("{} takes too long on {} devices: of {} legal strategies some fit ({}), but no "
+        fmt::format("{} takes too long on {}: of {} legal strategies some fit ({}), but no "
                     "step of those is shorter than the {} that a plan's timeline can show",
-                    request.job.name, request.devices, space.legal.size(), who,
+                    request.job.name, devices_text(request.devices), space.legal.size(), who,
                     to_text(kLongestTimeline.seconds())));
   }
   const auto& stages = need.footprint.stages;
@@ -421,12 +421,12 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
       [](const StagePrediction& a, const StagePrediction& b) { return a.arena < b.arena; });
   const Bytes outside = need.bytes - need.footprint.arena;
   throw InfeasibleError(fmt::format(
-      "{} does not fit on {} devices: of {} legal strategies the one that needs least ({}) "
+      "{} does not fit on {}: of {} legal strategies the one that needs least ({}) "
       "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
       "device has {} ({} bytes)",
-      request.job.name, request.devices, space.legal.size(), who, to_text(tightest->arena),
-      tightest->arena.count(), name_of(*tightest), to_text(outside), to_text(request.reserve),
-      to_text(tightest->capacity), tightest->capacity.count()));
+      request.job.name, devices_text(request.devices), space.legal.size(), who,
+      to_text(tightest->arena), tightest->arena.count(), name_of(*tightest), to_text(outside),
+      to_text(request.reserve), to_text(tightest->capacity), tightest->capacity.count()));
 }
 
 }  // namespace plimsoll

@@ -13,8 +13,8 @@ namespace plimsoll {
 namespace {
 
 [[noreturn]] void nothing_legal(const SearchRequest& request, const Space& space) {
-  std::string message = fmt::format("no legal strategy for {} on {} devices: {}", request.job.name,
-                                    request.devices, space.reason);
+  std::string message = fmt::format("no legal strategy for {} on {}: {}", request.job.name,
+                                    devices_text(request.devices), space.reason);
   if (space.rejected.size() > 1) {
     message += fmt::format(" (of {} candidates", space.enumerated);
     for (const Pruned& pruned : space.rejected) {
@@ -124,6 +124,10 @@ void check_mfu(const Plan& plan, const Cluster& cluster) {
 }
 
 }  // namespace
+
+std::string devices_text(std::int64_t devices) {
+  return fmt::format("{} device{}", devices, devices == 1 ? "" : "s");
+}
 
 bool check_devices(const Cluster& cluster, std::int64_t devices) {
   if (!cluster.nodes) return false;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <stdexcept>
+#include <string>
 
 #include "planner/evaluate.h"
 #include "planner/space.h"
@@ -49,6 +50,9 @@ class NothingFoundYet : public std::runtime_error {
 /// kLongestTimeline), NothingFoundYet, and InputError where the plan would exceed the device's
 /// stated peak.
 Plan search(const SearchRequest& request, const CostModel& costs);
+
+/// "1 device", "8 devices".
+std::string devices_text(std::int64_t devices);
 
 /// Whether `devices` exceed what the cluster has: allowed and labelled for CPU cores, refused with
 /// InfeasibleError for GPUs.

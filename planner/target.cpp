@@ -92,7 +92,7 @@ CostModel cost_model(const Target& target) {
 }
 
 std::string headline(const Target& target, std::int64_t devices, bool oversubscribed) {
-  return fmt::format("{} on {} devices of {}{}; framework {}; {}", target.job.name, devices,
+  return fmt::format("{} on {} of {}{}; framework {}; {}", target.job.name, devices_text(devices),
                      target.cluster.name,
                      oversubscribed ? " (oversubscribed: makes no timing claim)" : "",
                      target.framework.name, calibration_provenance(target));

@@ -18,8 +18,8 @@ std::string report_html(const Plan& plan, const std::optional<Measured>& measure
       "'unsafe-inline'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta name=\"color-scheme\" content=\"light dark\">\n"
-      "<title>{} on {} devices - Plimsoll</title>\n<style>\n",
-      escaped(plan.job.name), plan.devices);
+      "<title>{} on {} {} - Plimsoll</title>\n<style>\n",
+      escaped(plan.job.name), plan.devices, plan.devices == 1 ? "device" : "devices");
   html += report_style();
   html += "</style>\n</head>\n<body>\n" + header_html(input) + "<main>\n";
   for (auto section : {plan_section, comparison_section, timeline_section, memory_section,

@@ -128,6 +128,7 @@ struct Executor::State {
   }
 
   StepResult run_step(std::int64_t index, Timeline* into);
+  void gather_parameters();
   void issue(const PreparedCall& call);
   void run_local(const PreparedCall& call, PreparedOp& op);
   void post(std::uint32_t index);
@@ -189,6 +190,22 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
     result.skipped = std::int64_t(scalars[std::size_t(Scalar::skipped)]);
   }
   return result;
+}
+
+/// The collectives that complete persistent parameters, wherever in the step they are.
+void Executor::State::gather_parameters() {
+  trace = nullptr;
+  last_on_stream.fill(kNone);
+  for (const std::uint32_t index : prepared.communications) {
+    const PreparedCall& call = prepared.calls[owners[index]];
+    const Op& op = *prepared.ops[index].op;
+    const bool gathers = op.kind == OpKind::all_gather || op.kind == OpKind::broadcast;
+    const bool whole_step = !call.call->micro_batch && op.phase == Phase::optimizer;
+    if (!gathers || !whole_step) continue;
+    routine = call.routine->name.c_str();
+    post(index);
+  }
+  for (const std::uint32_t index : prepared.communications) wait(index);
 }
 
 void Executor::State::issue(const PreparedCall& call) {
@@ -314,9 +331,10 @@ void Executor::reserve_trace(Timeline& trace) {
   state_->curve.reserve(state_->prepared.calls.size() + 2);
 }
 
-StepResult Executor::step(std::int64_t index, Timeline* trace) {
+template <class Work>
+auto Executor::reporting(std::int64_t step, const Work& work) {
   try {
-    return state_->run_step(index, trace);
+    return work();
   } catch (const RankFailure&) {
     throw;
   } catch (const EnvironmentError& error) {
@@ -324,11 +342,19 @@ StepResult Executor::step(std::int64_t index, Timeline* trace) {
     throw;
   } catch (const std::exception& error) {
     const std::string reason =
-        fmt::format("rank {} failed in step {}, routine {}: {}", state_->options.rank, index + 1,
+        fmt::format("rank {} failed in step {}, routine {}: {}", state_->options.rank, step + 1,
                     state_->routine, error.what());
     state_->communicator.abort(reason);
     throw std::runtime_error(reason);
   }
+}
+
+StepResult Executor::step(std::int64_t index, Timeline* trace) {
+  return reporting(index, [&] { return state_->run_step(index, trace); });
+}
+
+void Executor::gather_parameters() {
+  reporting(state_->step, [&] { state_->gather_parameters(); });
 }
 
 RankMemory Executor::memory() const { return state_->memory(); }

@@ -59,6 +59,10 @@ class Executor {
   /// (RankFailure when it was another rank that failed); the executor cannot go on after that.
   StepResult step(std::int64_t index, Timeline* trace = nullptr);
 
+  /// Where parameters are gathered when a step begins, they are whole only then: gathers them once
+  /// more, after the last step. Every rank calls it; it throws as step() does.
+  void gather_parameters();
+
   /// Counted from acquire and release since construction, in the sizes that the bound tensors
   /// need. `arena` is the end of the farthest block that was acquired. Without a curve.
   RankMemory memory() const;
@@ -72,6 +76,9 @@ class Executor {
 
  private:
   struct State;
+  /// Runs `work`; what it throws becomes what step() throws, and the other ranks are told.
+  template <class Work>
+  auto reporting(std::int64_t step, const Work& work);
   std::unique_ptr<State> state_;
 };
 

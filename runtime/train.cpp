@@ -108,7 +108,9 @@ void run_steps(Run& run, std::int64_t local, Executor& executor) {
   }
   record.traffic = executor.traffic();
   record.flops = executor.flops();
-  if (options.keep_parameters) record.parameters = executor.parameters();
+  if (!options.keep_parameters) return;
+  executor.gather_parameters();
+  record.parameters = executor.parameters();
 }
 
 void run_rank(Run& run, std::int64_t local) {

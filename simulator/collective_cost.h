@@ -30,9 +30,10 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
 /// at once.
 ///
 /// Ring: each rank sends S (n-1)/n bytes per round (two rounds for an all-reduce; S to or from one
-/// root, where the ring is a chain), and so does each unit, over the links of its own ranks of the group. Per round n - 1 steps, of which as many
-/// cross a level as it joins units, less one. Tree, all-reduce only: what crosses a level was
-/// reduced inside first, so that a level joining g units carries S (g-1)/g per round and unit.
+/// root, where the ring is a chain), and so does each unit, over the links of its own ranks of the
+/// group. Per round n - 1 steps, of which as many cross a level as it joins units, less one. Tree,
+/// all-reduce only: what crosses a level was reduced inside first, so that a level joining g units
+/// carries S (g-1)/g per round and unit.
 /// Steps per round: g - 1 in the innermost level, log2 g beyond. A level that reduces in its switch
 /// carries S (1 + 1/g) for both rounds together.
 ///

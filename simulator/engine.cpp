@@ -45,7 +45,8 @@ EngineResult run_engine(std::span<const std::vector<Item>> ranks, Execution exec
                         std::span<const Picoseconds> starts, const Waking& waking) {
   const std::vector<Picoseconds> zero(ranks.size());
   if (starts.empty()) starts = zero;
-  return execution == Execution::host ? HostEngine(ranks, waking).run(starts) : run_streams(ranks, starts);
+  return execution == Execution::host ? HostEngine(ranks, waking).run(starts)
+                                      : run_streams(ranks, starts);
 }
 
 }  // namespace plimsoll

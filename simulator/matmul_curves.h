@@ -23,9 +23,9 @@ struct MatmulForm {
 /// An exact hit is the measured time. Otherwise the roofline time of the shape (its operations at
 /// the best measured rate, plus its operands at the memory bandwidth) is multiplied by the factor
 /// that measured over roofline shows nearby: a weighted quadratic fit of its logarithm over
-/// log(batch, m, n, k), kept within the range of the nearest points. Left out one at a time, the 607
-/// points of a full sweep on an idle two-core machine (2026-11-20) come out within 4.0 % (median)
-/// and 15 % (90th percentile) of their measured times.
+/// log(batch, m, n, k), kept within the range of the nearest points. Left out one at a time, the
+/// 607 points of a full sweep on an idle two-core machine (2026-11-20) come out within 4.0 %
+/// (median) and 15 % (90th percentile) of their measured times.
 class MatmulCurves {
  public:
   explicit MatmulCurves(BytesPerSecond memory_bandwidth) : memory_bandwidth_(memory_bandwidth) {}

@@ -98,6 +98,27 @@ TEST(StepCollectives, GathersThatOverlapBeginTheStepInForwardOrder) {
   }
 }
 
+/// Calls of the routine of this name.
+std::int64_t calls_named(const Program& program, const std::string& name) {
+  return std::count_if(program.calls.begin(), program.calls.end(),
+                       [&](const Call& call) { return program.at(call.routine).name == name; });
+}
+
+// Of 4 layers and the head, norms and biases behind row-parallel layers.
+TEST(GradientReductions, PartialGradientsAreSummedOnceWhereAllOfThemIsKept) {
+  const std::string fields = "mp=2,sequence_parallel=true,micro_batch=2,";
+  const Framework framework = bundled_framework();
+  const Program kept = lowered(framework, fields + "dp=2,grad_reduction=per_micro_batch")[0];
+  ASSERT_EQ(kept.micro_batches, 4);
+  EXPECT_EQ(calls_named(kept, "all_reduce.kept.mp"), 5);
+  EXPECT_EQ(calls_named(kept, "all_reduce.mp"), 0);
+  EXPECT_EQ(calls_named(kept, "all_reduce.dp"), 4 * std::int64_t(kept.buckets.size()));
+  // Parts of a bucket begin elsewhere on every rank.
+  const Program parts = lowered(framework, fields + "sharding_degree=2,sharding_stage=2")[0];
+  EXPECT_EQ(calls_named(parts, "all_reduce.kept.mp"), 0);
+  EXPECT_EQ(calls_named(parts, "all_reduce.mp"), 4 * 5);
+}
+
 TEST(StepCollectives, OverlapsMoveNoBytes) {
   Framework framework = framework_by_name("megatron-lm");
   const auto peaks = [&] {

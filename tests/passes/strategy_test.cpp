@@ -54,6 +54,13 @@ TEST(Strategy, Rules) {
       {"sharding_degree=2,sharding_stage=2", 2, ""},
       {"sharding_degree=2,sharding_stage=3,gather=tensor,prefetch_depth=0", 2, ""},
       {"sharding_stage=3", 1, "sharding_stage 3 with sharding_degree 1"},
+      {"sharding_degree=2,gather=module", 2, "gather is for sharding_stage 3"},
+      {"prefetch_depth=2", 1, "prefetch_depth is for sharding_stage 3"},
+      {"sharding_degree=2,sharding_stage=2,max_live_bytes=1MiB", 2, "the stage is 2"},
+      {"sharding_degree=2,reuse_distance_bytes=1MiB", 2, "reuse_distance_bytes is for"},
+      {"dp=2,persistence_threshold=100", 2, "persistence_threshold is for sharding_stage 3"},
+      {"dp=2,keep_gathered=true", 2, "keep_gathered is for sharding_stage 3"},
+      {"sharding_degree=2,param_bucket_bytes=8KiB", 2, "would need copies"},
       {"dp=2,grad_reduction=per_micro_batch", 2, ""},
       {"sharding_degree=2,grad_reduction=per_micro_batch", 2, "that is stage 2"},
       {"sharding_degree=2,sharding_stage=3,gather=use", 2, "another sharding_owner than elements"},
@@ -99,6 +106,10 @@ TEST(Strategy, RulesOfAFramework) {
             "sharding_degree is 2; megatron-lm-2021 has no distributed optimizer");
   EXPECT_TRUE(legal(framework_by_name("megatron-lm"), sharded));
   EXPECT_TRUE(legal(bundled_framework(), sharded));
+  const Strategy third = parse_strategy("sharding_degree=2,sharding_stage=3");
+  EXPECT_TRUE(legal(bundled_framework(), third));
+  EXPECT_EQ(legal(framework_by_name("megatron-lm"), third).reason(),
+            "sharding_stage is 3; megatron-lm has stages up to 1");
 }
 
 TEST(Strategy, TokensAreSplitWhereTheyDivideAndTheFrameworkCan) {

@@ -246,11 +246,16 @@ Draw draw(std::uint64_t seed) {
     draw_degrees(random, drawn);
     if (random() % 64 == 0) drawn.devices = 1;  // this job cannot be split over so many
   } while (!is_legal(drawn));
-  // In random order, so that no switch always yields to the same other.
+  // In random order, so that no switch always yields to the same other; but first the stage, which
+  // some need.
   std::vector<const Switch*> order;
   for (const Switch& one : kSwitches) {
+    if (one.field == "sharding_stage") continue;
     order.insert(order.begin() + std::ptrdiff_t(random() % (order.size() + 1)), &one);
   }
+  const auto stage = std::find_if(std::begin(kSwitches), std::end(kSwitches),
+                                  [](const Switch& one) { return one.field == "sharding_stage"; });
+  order.insert(order.begin(), stage);
   for (const Switch* one : order) {
     const Draw before = drawn;
     one->draw(random, drawn);

@@ -237,6 +237,55 @@ TEST(ShardingStages, ReplicasOfShardsAreSummedOncePerStep) {
   }
 }
 
+// ---- parameters gathered beside the next forward, or at the end of the step ----
+
+/// When rank 0 posts the first gather of parameters in the traced step, and its first forward op.
+std::pair<Picoseconds, Picoseconds> gather_and_forward(const Timeline& timeline) {
+  constexpr Picoseconds kNever{std::int64_t{1} << 60};
+  Picoseconds gather = kNever, forward = kNever;
+  for (const Interval& interval : timeline.intervals) {
+    if (interval.rank != 0) continue;
+    const bool completes =
+        interval.kind == OpKind::all_gather || interval.kind == OpKind::broadcast;
+    if (completes && interval.phase == Phase::optimizer) {
+      gather = std::min(gather, interval.posted);
+    }
+    const bool computes = interval.stream == Stream::compute && interval.phase == Phase::forward;
+    if (computes) forward = std::min(forward, interval.begin);
+  }
+  EXPECT_LT(gather, kNever);
+  EXPECT_LT(forward, kNever);
+  return {gather, forward};
+}
+
+TEST(ParameterGathers, BesideTheNextForwardTrainTheSameModel) {
+  for (const std::string fields :
+       {"sharding_degree=2", "sharding_degree=2,sharding_stage=2", "mp=2,pp=2,sharding_degree=2",
+        "dp=2,sharding_degree=2,sharding_owner=greedy,param_bucket_bytes=64KiB"}) {
+    SCOPED_TRACE(fields);
+    Strategy strategy = nano_strategy(fields, 2, Recompute::none);
+    TrainOptions options;
+    options.steps = 4;
+    options.warm_up_steps = 0;
+    options.keep_parameters = true;
+    const TrainResult beside = train_nano(nano_programs(strategy), options);
+    strategy.overlap_param_gather = false;
+    const TrainResult after = train_nano(nano_programs(strategy), options);
+    EXPECT_EQ(beside.measured.losses, after.measured.losses);
+    EXPECT_EQ(beside.measured.gradient_norms, after.measured.gradient_norms);
+    EXPECT_EQ(beside.parameters, after.parameters) << "whole after the last step, too";
+    EXPECT_EQ(beside.traffic, after.traffic);
+    for (std::size_t rank = 0; rank < after.measured.timeline.memory.size(); ++rank) {
+      EXPECT_EQ(beside.measured.timeline.memory[rank].peak,
+                after.measured.timeline.memory[rank].peak);
+    }
+    const auto [early, before] = gather_and_forward(beside.measured.timeline);
+    EXPECT_LT(early, before);
+    const auto [late, forward] = gather_and_forward(after.measured.timeline);
+    EXPECT_GT(late, forward);
+  }
+}
+
 // ---- where parameters are gathered anew ----
 
 std::int64_t gathers(const std::string& fields, std::int64_t micro_batches) {

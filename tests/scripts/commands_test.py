@@ -167,8 +167,10 @@ def bad_command_lines(cases):
     cases.judge("two stages", planner("passes", NANO, "mp=1", "--before", "backward", "--after",
                                       "backward"), USAGE, ["--before", "--after"])
     for rank in (2, -1, "x"):
-        cases.judge(f"rank {rank}", planner("passes", NANO, "mp=2", "--rank", rank), USAGE,
-                    ["--rank", str(rank)])
+        cases.judge(f"rank {rank}", planner("passes", NANO, "mp=2", "--after", "schedule", "--rank",
+                                            rank), USAGE, ["--rank", str(rank)])
+    cases.judge("rank of no stage", planner("passes", NANO, "mp=2", "--rank", 1), USAGE,
+                ["--rank 1", "--before", "--after"])
 
 
 def other_commands(cases):

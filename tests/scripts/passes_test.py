@@ -33,8 +33,10 @@ def overview_names_every_stage(names):
 def before_is_after_the_one_before(names):
     for earlier, later in zip(names, names[1:]):
         after, text = passes("mp=2", "--after", earlier)
-        assert (after, text) == passes("mp=2", "--before", later), later
+        before, same = passes("mp=2", "--before", later)
+        assert text == same, later
         assert after.endswith(f"; after {earlier}"), after
+        assert before.endswith(f"; before {later}"), before
     changed = passes("mp=2", "--after", "tensor_parallel")[1]
     assert changed != passes("mp=2", "--before", "tensor_parallel")[1]
     assert "copy_to_group" in changed
