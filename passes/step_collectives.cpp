@@ -90,15 +90,16 @@ void StepCollectives::begin_step() {
 }
 
 std::vector<Wait> StepCollectives::parameter_waits(std::size_t instance, bool reads_tied) const {
-  if (gathers_.empty() || layout_.entries[instance].empty()) return {};
+  if (gathers_.empty()) return {};
   // Gathers are one stream in order of their calls.
-  std::size_t last = 0;
+  std::optional<std::size_t> last;
   const auto reads = [&](std::int64_t element) {
-    last = std::max(last, gathers_[bucket_at(layout_.gathers, element)]);
+    last = std::max(last, std::optional(gathers_[bucket_at(layout_.gathers, element)]));
   };
   for (const std::int64_t offset : layout_.entries[instance]) reads(offset);
   if (reads_tied) reads(*layout_.tied_base);
-  return {{last, {}}};
+  if (!last) return {};
+  return {{*last, {}}};
 }
 
 void StepCollectives::end_step(std::size_t update) {

@@ -98,6 +98,24 @@ TEST(StepCollectives, GathersThatOverlapBeginTheStepInForwardOrder) {
   }
 }
 
+// BERT's head without a pooler has no parameters but the embedding's.
+TEST(StepCollectives, AHeadWithNothingButTheTiedParameterWaitsForItsGather) {
+  Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/bert-nano.json");
+  job.tied_embeddings = true;
+  job.pooler = false;
+  const Strategy strategy = parse_strategy("pp=2,sharding_degree=2");
+  const Framework framework = bundled_framework();
+  const Program program = lower({job, strategy, framework})[1];
+  const auto gathers = calls_of(program, OpKind::all_gather);
+  const auto heads = calls_in(program, Phase::forward, "head");
+  ASSERT_FALSE(gathers.empty());
+  ASSERT_FALSE(heads.empty());
+  const auto& waits = program.calls[heads[0]].waits;
+  EXPECT_TRUE(std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) {
+    return std::find(gathers.begin(), gathers.end(), wait.call) != gathers.end();
+  }));
+}
+
 /// Calls of the routine of this name.
 std::int64_t calls_named(const Program& program, const std::string& name) {
   return std::count_if(program.calls.begin(), program.calls.end(),

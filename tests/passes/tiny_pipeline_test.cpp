@@ -12,7 +12,8 @@
 namespace plimsoll {
 namespace {
 
-const std::string kOwners = "sharding_degree=2,sharding_owner=prefix,";
+// Broadcasts follow the update, as in Paddle.
+const std::string kOwners = "sharding_degree=2,sharding_owner=prefix,overlap_param_gather=false,";
 const std::string kLimits = "grad_bucket_bytes=32MiB,param_bucket_bytes=32MiB";
 
 std::vector<Program> tiny_stage(const std::string& fields) {
