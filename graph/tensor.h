@@ -46,6 +46,9 @@ struct Split {
   Axis axis = Axis::mp;
   std::int64_t degree = 1;
   std::int64_t copies = 1;  ///< consecutive ranks of the axis that hold the same part
+  /// How many of the whole's last indices along `dim` are padding: zeros, and never read. Of
+  /// parameters, where `dim` is 0.
+  std::int64_t padding = 0;
   bool operator==(const Split&) const = default;
 };
 

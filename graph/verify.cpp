@@ -59,6 +59,10 @@ Verdict check_tensor(const Tensor& tensor) {
        tensor.split->degree < 1 || tensor.split->copies < 1)) {
     return Verdict::no("tensor " + tensor.name + " is split along a dimension it does not have");
   }
+  if (tensor.split && (tensor.split->padding < 0 || tensor.split->padding >= tensor.split->degree ||
+                       (tensor.split->padding > 0 && tensor.split->dim != 0))) {
+    return Verdict::no("tensor " + tensor.name + " is padded by more than its split asks for");
+  }
   return Verdict::yes();
 }
 

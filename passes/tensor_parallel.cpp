@@ -32,7 +32,9 @@ class Splitter {
     const std::int64_t dim = parameter.split->dim;
     std::int64_t& extent = parameter.shape[std::size_t(dim)];
     parameter.split = split_along(dim, extent, dim > 0);
-    extent = (extent + parameter.split->degree - 1) / parameter.split->degree;
+    const std::int64_t part = (extent + parameter.split->degree - 1) / parameter.split->degree;
+    parameter.split->padding = part * parameter.split->degree - extent;
+    extent = part;
     if (parameter.split->copies == 1) return;
     parameter.gradient_group = Group{{Axis::mp}};
     if (parameter.split->copies < degree_) {

@@ -43,16 +43,29 @@ double normal_at(std::uint64_t key, std::int64_t layer, std::int64_t index) {
   return index % 2 == 0 ? even : odd;
 }
 
-/// `values`: elements of the segment from `first` on.
+/// Of the whole tensor, without its padding: these come first.
+std::int64_t real_elements(const Shape& local, const std::optional<Split>& split) {
+  const std::int64_t all = elements(local);
+  return split ? all * split->degree - all / local[0] * split->padding : all;
+}
+
+/// `values`: elements of the segment from `first` on. Padding is zero, so that norms of whole
+/// tensors do not depend on the split.
 void fill_normal(const Segment& segment, std::int64_t first, const Coordinates& at,
                  std::int64_t seed, std::span<float> values) {
   const std::uint64_t key = key_of(seed, segment.parameter);
+  const std::int64_t real = real_elements(segment.shape, segment.split);
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::int64_t local = first + std::int64_t(i);
     const std::int64_t index = global_index(segment.shape, segment.split, at, local);
+    if (index >= real) {
+      values[i] = 0;
+      continue;
+    }
     // Neighbours share a pair: most of the time both lie in this part.
     if (index % 2 == 0 && i + 1 < values.size() &&
-        global_index(segment.shape, segment.split, at, local + 1) == index + 1) {
+        global_index(segment.shape, segment.split, at, local + 1) == index + 1 &&
+        index + 1 < real) {
       const auto [even, odd] = normal_pair(key, segment.layer, index / 2);
       values[i] = float(segment.init_stddev * even);
       values[++i] = float(segment.init_stddev * odd);

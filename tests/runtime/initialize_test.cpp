@@ -81,6 +81,22 @@ TEST(InitializeParameters, EverySplitHoldsItsPartOfTheSameValues) {
   EXPECT_EQ(whole[29], float(0.02 * standard_normal(9, "weight", 2, 29)));
 }
 
+TEST(InitializeParameters, PaddingIsZero) {
+  // 7 x 3 as two parts of 4 x 3: the last row is padding; 21 elements end in the middle of a pair.
+  std::vector<float> whole(21), padded;
+  initialize_parameters(one_segment({7, 3}, std::nullopt, Init::normal, 0), {}, 9, whole);
+  for (std::int64_t part = 0; part < 2; ++part) {
+    Coordinates at = {};
+    at[std::size_t(Axis::mp)] = part;
+    std::vector<float> values(12, 7);
+    initialize_parameters(one_segment({4, 3}, Split{0, Axis::mp, 2, 1, 1}, Init::normal, 0), at, 9,
+                          values);
+    padded.insert(padded.end(), values.begin(), values.end());
+  }
+  whole.resize(24, 0);
+  EXPECT_EQ(padded, whole);
+}
+
 TEST(InitializeParameters, FillsOnlyItsSegments) {
   std::vector<float> arena(8, 7);
   initialize_parameters(one_segment({3}, std::nullopt, Init::ones, 2), {}, 1, arena);

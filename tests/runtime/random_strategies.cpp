@@ -66,9 +66,6 @@ Job draw_job(Random& random) {
 // ---- strategies ----
 
 bool is_legal(const Draw& draw) {
-  // Padding rows start as rows that LAMB counts in the norm of their table.
-  const bool padded = draw.job.vocab % draw.strategy.mp != 0;
-  if (padded && draw.job.optimizer.kind == OptimizerKind::lamb) return false;
   return bool(legal(draw.job, draw.strategy, draw.devices)) &&
          bool(legal(bundled_framework(), draw.strategy));
 }
