@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "graph/timeline.h"
+#include "graph/traffic.h"
 
 namespace plimsoll {
 
@@ -28,7 +29,9 @@ struct Measured {
   std::vector<double> loss_scales;
   std::int64_t skipped_steps = 0;
   Timeline timeline;  ///< traced last step; memory counted as it happened
-  Bytes resident;     ///< peak RSS of the process
+  /// Sent in it, counted as it was posted; by rank.
+  std::vector<std::vector<Traffic>> traffic;
+  Bytes resident;  ///< peak RSS of the process
 };
 
 /// The file `planner run` writes: keys are the field names with their unit (`median_step_time_s`,

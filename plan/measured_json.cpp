@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "graph/op_table.h"
 #include "plan/json_layout.h"
 #include "plan/measured.h"
 #include "plan/timeline_json.h"
@@ -36,6 +37,46 @@ Json numbers_json(const std::vector<double>& numbers) {
   return json;
 }
 
+Json traffic_json(const std::vector<std::vector<Traffic>>& by_rank) {
+  Json json = Json::array();
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    for (const Traffic& one : by_rank[rank]) {
+      json.push_back({{"rank", rank},
+                      {"kind", to_text(one.kind)},
+                      {"group", to_text(one.group)},
+                      {"count", one.count},
+                      {"sent_bytes", one.sent.count()}});
+    }
+  }
+  return json;
+}
+
+Traffic traffic_from(JsonObject& object) {
+  Traffic one;
+  const std::string kind = object.text("kind"), group = object.text("group");
+  const auto known_kind = op_kind_from(kind);
+  if (!known_kind || !communicates(*known_kind)) {
+    object.fail("kind", "a kind of communication is required");
+  }
+  const auto known_group = group_from(group);
+  if (!known_group) object.fail("group", "axes such as mp or sharding,dp are required");
+  one.kind = *known_kind;
+  one.group = *known_group;
+  one.count = object.integer("count", 1, kMostJsonInteger);
+  one.sent = byte_count(object, "sent_bytes");
+  object.finish();
+  return one;
+}
+
+std::vector<std::vector<Traffic>> all_traffic_from(JsonObject& object, std::size_t ranks) {
+  std::vector<std::vector<Traffic>> by_rank(ranks);
+  for (JsonObject& entry : object.objects("traffic")) {
+    const std::int64_t rank = entry.integer("rank", 0, std::int64_t(ranks) - 1);
+    by_rank[std::size_t(rank)].push_back(traffic_from(entry));
+  }
+  return by_rank;
+}
+
 }  // namespace
 
 std::string measured_text(const Measured& measured) {
@@ -54,6 +95,7 @@ std::string measured_text(const Measured& measured) {
                {"losses", numbers_json(measured.losses)},
                {"gradient_norms", numbers_json(measured.gradient_norms)},
                {"resident_bytes", measured.resident.count()},
+               {"traffic", traffic_json(measured.traffic)},
                {"timeline", timeline_json(measured.timeline)}};
   if (!measured.loss_scales.empty()) {
     json["loss_scales"] = numbers_json(measured.loss_scales);
@@ -91,6 +133,7 @@ Measured parse_measured(std::string_view text, const std::string& file) {
   }
   measured.resident = byte_count(object, "resident_bytes");
   measured.timeline = timeline_from(object.object("timeline"));
+  measured.traffic = all_traffic_from(object, measured.timeline.memory.size());
   object.finish();
   return measured;
 }

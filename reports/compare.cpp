@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "base/file.h"
 #include "graph/program.h"
+#include "graph/traffic.h"
+#include "passes/pipeline.h"
 #include "reports/numbers.h"
 
 namespace plimsoll {
@@ -76,6 +79,32 @@ std::vector<RankComparison> compare_ranks(const Plan& plan, const Measured& meas
   return ranks;
 }
 
+std::map<Group, Bytes> sent_by_group(const std::vector<Traffic>& traffic) {
+  std::map<Group, Bytes> sent;
+  for (const Traffic& one : traffic) sent[one.group] += one.sent;
+  return sent;
+}
+
+/// Predicted: by the Programs that the plan stands for.
+std::vector<TrafficComparison> compare_traffic(const Plan& plan, const Measured& measured) {
+  const std::vector<Program> programs =
+      lower({plan.job, plan.strategy, plan.framework}, {}, Proof::none);
+  const Grid& grid = programs[0].grid;
+  std::vector<TrafficComparison> comparisons;
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    const Program& program = programs[class_of(programs, grid.coordinates(rank))];
+    std::map<Group, BytesPair> by_group;
+    for (const auto& [group, sent] : sent_by_group(step_traffic(program, rank))) {
+      by_group[group].predicted = sent;
+    }
+    for (const auto& [group, sent] : sent_by_group(measured.traffic.at(std::size_t(rank)))) {
+      by_group[group].measured = sent;
+    }
+    for (const auto& [group, sent] : by_group) comparisons.push_back({rank, group, sent});
+  }
+  return comparisons;
+}
+
 /// Per step, mean over ranks.
 struct RankMeans {
   std::array<double, kOpKinds> by_kind = {};
@@ -127,11 +156,23 @@ bool equal(const RankComparison& rank) {
                                          [](const BytesPair& pair) { return equal(pair); });
 }
 
+/// The first that differs, if one does.
+std::optional<std::string> traffic_sentence(const Comparison& comparison) {
+  for (const TrafficComparison& one : comparison.traffic) {
+    if (equal(one.sent)) continue;
+    return fmt::format("bytes sent differ, first on rank {}: over {} {} predicted, {} measured",
+                       one.rank, to_text(one.group), grouped(one.sent.predicted.count()),
+                       grouped(one.sent.measured.count()));
+  }
+  return std::nullopt;
+}
+
 std::string bytes_sentence(const Comparison& comparison) {
   const auto& ranks = comparison.ranks;
   const auto differing = std::count_if(ranks.begin(), ranks.end(),
                                        [](const RankComparison& rank) { return !equal(rank); });
   if (differing == 0) {
+    if (const auto differs = traffic_sentence(comparison)) return *differs;
     if (ranks.size() == 1) return "peak bytes are equal in every class on the one rank";
     return fmt::format("peak bytes are equal in every class on all {} ranks", ranks.size());
   }
@@ -190,7 +231,9 @@ Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
   comparison.time_error = prediction_error(comparison.step_time);
   comparison.ranks = compare_ranks(plan, measured, files);
   compare_times(plan, measured, comparison);
-  comparison.bytes_equal = std::all_of(comparison.ranks.begin(), comparison.ranks.end(),
+  comparison.traffic = compare_traffic(plan, measured);
+  comparison.bytes_equal = !traffic_sentence(comparison) &&
+                           std::all_of(comparison.ranks.begin(), comparison.ranks.end(),
                                        [](const RankComparison& rank) { return equal(rank); });
   comparison.makes_timing_claim = !plan.oversubscribed;
   comparison.time_within = !comparison.makes_timing_claim || comparison.time_error <= tolerance;

@@ -23,6 +23,13 @@ struct RankComparison {
   std::array<BytesPair, kTensorRoles> by_role;
 };
 
+/// What a rank sends in a step over one group of ranks, all kinds of communication together.
+struct TrafficComparison {
+  std::int64_t rank = 0;
+  Group group;
+  BytesPair sent;
+};
+
 struct KindComparison {
   OpKind kind;
   TimePair time;  ///< per step, mean over ranks
@@ -35,16 +42,18 @@ struct Comparison {
   TimePair step_time;
   double time_error = 0;  ///< |predicted - measured| / measured
   std::vector<RankComparison> ranks;
+  std::vector<TrafficComparison> traffic;   ///< by rank and group
   std::vector<KindComparison> ops;          ///< kinds that occur on either side
   TimePair exposed_wait, exposed_transfer;  ///< per step, mean over ranks
-  bool bytes_equal = false;                 ///< peak and every class, on every rank
+  /// Peak and every class, and what is sent over each group, on every rank.
+  bool bytes_equal = false;
   bool time_within = false;  ///< time_error <= tolerance; true when the plan makes no timing claim
   bool makes_timing_claim = true;
   double tolerance = 0.30;
   /// The plan kept only the beginning of its timeline: predicted ops and exposed times fall short.
   bool timeline_truncated = false;
   bool timeline_calls = false;  ///< the plan shows whole calls, no ops inside them
-  std::string verdict;  ///< one sentence, also shown by the report
+  std::string verdict;          ///< one sentence, also shown by the report
 };
 
 /// What messages call the two inputs.

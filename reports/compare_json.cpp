@@ -26,7 +26,11 @@ Json rank_json(const RankComparison& rank) {
 }  // namespace
 
 std::string comparison_json(const Comparison& comparison) {
-  Json ranks = Json::array(), ops = Json::array();
+  Json ranks = Json::array(), ops = Json::array(), traffic = Json::array();
+  for (const TrafficComparison& one : comparison.traffic) {
+    traffic.push_back(
+        {{"rank", one.rank}, {"group", to_text(one.group)}, {"sent_bytes", bytes_json(one.sent)}});
+  }
   for (const RankComparison& rank : comparison.ranks) ranks.push_back(rank_json(rank));
   for (const KindComparison& op : comparison.ops) {
     ops.push_back({{"kind", to_text(op.kind)},
@@ -46,7 +50,8 @@ std::string comparison_json(const Comparison& comparison) {
                          {{"wait_s", seconds_json(comparison.exposed_wait)},
                           {"transfer_s", seconds_json(comparison.exposed_transfer)}}},
                         {"ops", std::move(ops)},
-                        {"ranks", std::move(ranks)}});
+                        {"ranks", std::move(ranks)},
+                        {"traffic", std::move(traffic)}});
 }
 
 }  // namespace plimsoll

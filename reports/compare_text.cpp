@@ -49,11 +49,25 @@ std::string bytes_table(const Comparison& comparison) {
   return text;
 }
 
+std::string traffic_table(const Comparison& comparison) {
+  if (comparison.traffic.empty()) return "";
+  std::string text = fmt::format("\n{:<8}{:<22}{:>18}{:>18}\n", "Rank", "Bytes sent per step over",
+                                 "predicted", "measured");
+  std::int64_t before = -1;
+  for (const TrafficComparison& one : comparison.traffic) {
+    const std::string rank = one.rank == before ? "" : fmt::format("{}", one.rank);
+    text += bytes_row(rank, to_text(one.group), one.sent);
+    before = one.rank;
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string comparison_text(const Comparison& comparison) {
   std::string text = comparison.verdict + "\n\n" + times_table(comparison) + "\n" +
-                     ops_table(comparison) + "\n" + bytes_table(comparison);
+                     ops_table(comparison) + "\n" + bytes_table(comparison) +
+                     traffic_table(comparison);
   if (!comparison.makes_timing_claim) {
     text += "\nMore ranks than cores: times are shown, not judged.\n";
   }

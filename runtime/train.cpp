@@ -350,6 +350,7 @@ TrainResult train(std::span<const Program> programs, const Job& job, const Frame
     result.traffic.push_back(std::move(record.traffic));
     result.flops.push_back(record.flops);
   }
+  result.measured.traffic = result.traffic;
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "passes/pipeline.h"
 #include "plan/measured.h"
 #include "plan/plan.h"
 
@@ -172,6 +173,17 @@ inline Plan example_plan() {
   return plan;
 }
 
+/// What each rank of the plan sends in a step.
+inline std::vector<std::vector<Traffic>> example_traffic(const Plan& plan) {
+  const auto programs = lower({plan.job, plan.strategy, plan.framework}, {}, Proof::none);
+  const Grid& grid = programs[0].grid;
+  std::vector<std::vector<Traffic>> traffic;
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    traffic.push_back(step_traffic(programs[class_of(programs, grid.coordinates(rank))], rank));
+  }
+  return traffic;
+}
+
 /// All four ranks, a twentieth slower than predicted; bytes as predicted.
 inline Measured example_measured(const Plan& plan) {
   Measured measured;
@@ -191,6 +203,7 @@ inline Measured example_measured(const Plan& plan) {
   }
   sort_intervals(measured.timeline);
   measured.resident = Bytes(50'000'000);
+  measured.traffic = example_traffic(plan);
   return measured;
 }
 

@@ -45,6 +45,30 @@ TEST(Compare, SeesOneByteInOneClassOfOneRank) {
   EXPECT_FALSE(compare(plan, measured, 0.30).bytes_equal);
 }
 
+TEST(Compare, SeesOneByteSentMore) {
+  const Plan plan = example_plan();
+  Measured measured = example_measured(plan);
+  const Comparison equal = compare(plan, measured, 0.30);
+  // Two replicas of two stages: gradients go over dp, boundary tensors and the norm over pp.
+  ASSERT_EQ(equal.traffic.size(), 4u * 2);
+  for (const TrafficComparison& one : equal.traffic) {
+    EXPECT_EQ(one.sent.predicted, one.sent.measured) << one.rank << to_text(one.group);
+  }
+  const TrafficComparison& pipeline = equal.traffic[1];
+  EXPECT_EQ(to_text(pipeline.group), "pp");
+  // Two micro-batches of 4 sequences of 32 tokens, 64 wide, in f32. The one element of the norm is
+  // this rank's own part, of which it sends nothing.
+  EXPECT_EQ(pipeline.sent.measured, Bytes(2 * 4 * 32 * 64 * 4));
+  const std::string text = comparison_text(equal), json = comparison_json(equal);
+  EXPECT_NE(text.find("Bytes sent per step over"), std::string::npos);
+  EXPECT_NE(json.find("\"group\": \"pp\""), std::string::npos) << json;
+  measured.traffic[2].front().sent += Bytes(1);
+  const Comparison comparison = compare(plan, measured, 0.30);
+  EXPECT_FALSE(comparison.bytes_equal);
+  EXPECT_NE(comparison.verdict.find("bytes sent differ, first on rank 2: over "), std::string::npos)
+      << comparison.verdict;
+}
+
 TEST(Compare, MissesOutsideTheTolerance) {
   const Plan plan = example_plan();
   const Comparison comparison = compare(plan, example_measured(plan), 0.02);
