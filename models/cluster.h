@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,14 @@ struct Source {
   bool operator==(const Source&) const = default;
 };
 
+/// Nodes whose devices are of another kind than the cluster's.
+struct OtherDevices {
+  std::int64_t first_node = 0, nodes = 0;  ///< which, from 0
+  Device device;
+  std::optional<Efficiency> efficiency;  ///< of its kernels: `levels` is empty
+  bool operator==(const OtherDevices&) const = default;
+};
+
 struct Cluster {
   std::string name;
   std::optional<std::int64_t> nodes;  ///< null: the user's --devices decides
@@ -62,6 +71,8 @@ struct Cluster {
   std::vector<Level> levels;  ///< empty: the devices of one node, which share its memory
   /// Absent: peak rates and bandwidths as stated, no kernel or step costs more.
   std::optional<Efficiency> efficiency;
+  /// Ascending, without overlap; of the same DeviceKind as `device`, which all other nodes have.
+  std::vector<OtherDevices> other_devices;
   /// Where the numbers come from: one text for all (document, table or page, date; or "measured"
   /// with date), else empty and a source for each number.
   std::string source;
@@ -72,6 +83,15 @@ struct Cluster {
 Cluster read_cluster(const std::filesystem::path& path);
 Cluster parse_cluster(std::string_view text, const std::string& file);
 std::string cluster_text(const Cluster& cluster);
+
+/// Of the device that `rank` runs on (rank r is the r-th device, nodes fill in order): 0 for the
+/// cluster's `device`, i + 1 for other_devices[i]; equal ones count as the first of them.
+std::size_t device_kind(const Cluster& cluster, std::int64_t rank);
+/// How many of the first `ranks` devices are of each kind that occurs among them.
+std::map<std::size_t, std::int64_t> devices_by_kind(const Cluster& cluster, std::int64_t ranks);
+const Device& device_of(const Cluster& cluster, std::size_t kind);
+/// JSON pointer of it within the cluster file.
+std::string pointer_of_device(std::size_t kind);
 
 /// In words, the source that covers `pointer` most closely: "document, where, date".
 std::string source_of(const Cluster& cluster, std::string_view pointer);

@@ -14,6 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
 constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;
 constexpr std::int64_t kMostDevicesPerNode = std::int64_t{1} << 12;
+constexpr std::size_t kMostOtherDevices = 64;
 constexpr std::int64_t kMostDevices = kMostNodes * kMostDevicesPerNode;
 
 // Slower than any machine ever trained on and faster than any that will be: what lies outside is a
@@ -116,6 +117,50 @@ std::vector<Level> levels_from(JsonObject& cluster, std::optional<std::int64_t> 
   return levels;
 }
 
+/// Whole nodes of the cluster, behind those of the entry before.
+OtherDevices others_from(JsonObject& object, const Cluster& cluster) {
+  OtherDevices others;
+  const std::vector<std::int64_t> range = object.integers("nodes", 0, kMostNodes);
+  if (range.size() != 2 || range[1] < 1) {
+    object.fail("nodes", "[first, count] is required, the first node being 0 and the count above");
+  }
+  others.first_node = range[0];
+  others.nodes = range[1];
+  const auto& before = cluster.other_devices;
+  if (!before.empty() && others.first_node < before.back().first_node + before.back().nodes) {
+    object.fail("nodes", "nodes behind those of the entry before are required");
+  }
+  if (cluster.nodes && others.first_node + others.nodes > *cluster.nodes) {
+    object.fail("nodes", fmt::format("{} nodes from node {} on; the cluster has {}", others.nodes,
+                                     others.first_node, *cluster.nodes));
+  }
+  others.device = device_from(object.object("device"));
+  if (others.device.kind != cluster.device.kind) {
+    object.fail("device", fmt::format("kind must be {}, as that of the cluster's device",
+                                      kDeviceKinds[std::size_t(cluster.device.kind)]));
+  }
+  if (object.has("efficiency")) {
+    others.efficiency = efficiency_from(object.object("efficiency"), std::nullopt);
+  }
+  object.finish();
+  return others;
+}
+
+void read_other_devices(JsonObject& object, Cluster& cluster) {
+  std::vector<JsonObject> entries = object.objects("other_devices");
+  if (entries.size() > kMostOtherDevices) {
+    object.fail("other_devices", fmt::format("at most {} are allowed", kMostOtherDevices));
+  }
+  std::int64_t nodes = 0;
+  for (JsonObject& entry : entries) {
+    cluster.other_devices.push_back(others_from(entry, cluster));
+    nodes += cluster.other_devices.back().nodes;
+  }
+  if (cluster.nodes == nodes) {
+    object.fail("other_devices", "at least one node must have the cluster's device");
+  }
+}
+
 Json device_json(const Device& device) {
   Json peaks = Json::object();
   if (device.peak_fp32) peaks["fp32"] = exact_text(*device.peak_fp32);
@@ -126,6 +171,16 @@ Json device_json(const Device& device) {
           {"memory", exact_text(device.memory)},
           {"memory_bandwidth", exact_text(device.memory_bandwidth)},
           {"peak", peaks}};
+}
+
+Json others_json(const OtherDevices& others) {
+  Json json = {{"nodes", {others.first_node, others.nodes}},
+               {"device", device_json(others.device)}};
+  if (others.efficiency) {
+    json["efficiency"] = efficiency_json(*others.efficiency);
+    json["efficiency"].erase("levels");  // those of the cluster hold for all devices
+  }
+  return json;
 }
 
 Json level_json(const Level& level) {
@@ -153,6 +208,7 @@ Cluster parse_cluster(std::string_view text, const std::string& file) {
   if (object.has("efficiency")) {
     cluster.efficiency = efficiency_from(object.object("efficiency"), cluster.levels.size());
   }
+  if (object.has("other_devices")) read_other_devices(object, cluster);
   object.has("source");
   object.finish();  // an unknown key has no source either: say first that it is unknown
   read_sources(object, value, cluster);
@@ -172,6 +228,9 @@ std::string cluster_text(const Cluster& cluster) {
                {"device", device_json(cluster.device)},
                {"levels", levels}};
   if (cluster.efficiency) json["efficiency"] = efficiency_json(*cluster.efficiency);
+  for (const OtherDevices& others : cluster.other_devices) {
+    json["other_devices"].push_back(others_json(others));
+  }
   json["source"] = sources_json(cluster);
   return json_text(json);
 }

@@ -137,17 +137,19 @@ bool is_date(const std::string& text) {
 
 }  // namespace
 
-Efficiency efficiency_from(JsonObject object, std::size_t levels) {
+Efficiency efficiency_from(JsonObject object, std::optional<std::size_t> levels) {
   Efficiency efficiency;
   efficiency.matmul = matmul_from(object.object("matmul"));
   efficiency.attention_forward = attention_from(object.object("attention_forward"));
   efficiency.attention_backward = attention_from(object.object("attention_backward"));
   efficiency.memory = memory_from(object.object("memory"));
-  std::vector<JsonObject> objects = object.objects("levels");
-  if (objects.size() != levels) {
-    object.fail("levels", fmt::format("one for each of the {} levels is required", levels));
+  if (levels) {
+    std::vector<JsonObject> objects = object.objects("levels");
+    if (objects.size() != *levels) {
+      object.fail("levels", fmt::format("one for each of the {} levels is required", *levels));
+    }
+    for (JsonObject& level : objects) efficiency.levels.push_back(level_from(level));
   }
-  for (JsonObject& level : objects) efficiency.levels.push_back(level_from(level));
   object.finish();
   return efficiency;
 }
@@ -223,11 +225,18 @@ std::string fits_of(const Cluster& cluster) {
     return fitted ? fmt::format("{} fitted to {:.0f} %", name, 100 * fitted->error)
                   : fmt::format("{} datasheet", name);
   };
-  std::string text = fmt::format("{}, {}, {}", part("matmul", efficiency.matmul.fitted),
-                                 part("attention", efficiency.attention_forward.fitted),
-                                 part("memory", efficiency.memory.fitted));
+  const auto kernels = [&](const Efficiency& of) {
+    return fmt::format("{}, {}, {}", part("matmul", of.matmul.fitted),
+                       part("attention", of.attention_forward.fitted),
+                       part("memory", of.memory.fitted));
+  };
+  std::string text = kernels(efficiency);
   for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
     text += ", " + part(cluster.levels[l].name, efficiency.levels[l].fitted);
+  }
+  for (const OtherDevices& other : cluster.other_devices) {
+    text += fmt::format("; {}: {}", printable(other.device.name),
+                        other.efficiency ? kernels(*other.efficiency) : "datasheet rates");
   }
   return text;
 }

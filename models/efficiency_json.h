@@ -1,6 +1,7 @@
 // The `efficiency` member of a cluster file, and the sources of its numbers.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,8 @@
 
 namespace plimsoll {
 
-/// `levels` is how many levels the cluster has.
-Efficiency efficiency_from(JsonObject object, std::size_t levels);
+/// `levels` is how many levels the cluster has; nothing: of a device alone, without them.
+Efficiency efficiency_from(JsonObject object, std::optional<std::size_t> levels);
 Json efficiency_json(const Efficiency& efficiency);
 
 /// The member `source` of `cluster` into source or sources. Where it is an object, each number of

@@ -157,6 +157,7 @@ Finding fits_capacity(const CheckContext& context) {
 
 Finding one_capacity(const CheckContext& context) {
   const auto& stages = context.plan.prediction.stages;
+  if (context.plan.mixed_devices) return std::nullopt;
   for (const StagePrediction& stage : stages) {
     if (stage.capacity != stages.front().capacity) {
       return fmt::format(
@@ -188,7 +189,9 @@ constexpr CheckRule kRules[] = {
     {{"fits-capacity",
       "Every stage's arena, and what the framework holds beside it, fit its device."},
      fits_capacity},
-    {{"one-capacity", "All stages state the same device memory."}, one_capacity},
+    {{"one-capacity",
+      "All stages state the same device memory, unless devices are of several kinds."},
+     one_capacity},
 };
 
 }  // namespace

@@ -97,11 +97,12 @@ Finding runners_up_legal(const CheckContext& context) {
 
 Finding runners_up_fit(const CheckContext& context) {
   if (context.plan.prediction.stages.empty()) return std::nullopt;
+  const bool mixed = context.plan.mixed_devices;  // then the plan does not say whose they are
   const Bytes capacity = context.plan.prediction.stages.front().capacity;
   for (const RunnerUp& runner_up : context.plan.runners_up) {
     const std::string who = strategy_summary(runner_up.strategy);
     if (runner_up.peak <= Bytes()) return fmt::format("{} needs no memory", who);
-    if (runner_up.peak <= capacity) continue;
+    if (mixed || runner_up.peak <= capacity) continue;
     return fmt::format("{} peaks at {} bytes of the device's {}", who, runner_up.peak.count(),
                        capacity.count());
   }

@@ -117,6 +117,7 @@ struct Plan {
   std::string cluster_name, cluster_digest;
   std::string calibration_digest;  ///< empty: none was given
   DeviceKind device_kind = DeviceKind::gpu;
+  bool mixed_devices = false;   ///< they are of several kinds, so stages may differ in memory
   bool oversubscribed = false;  ///< more CPU ranks than cores: no timing claim
   Prediction prediction;
   std::vector<std::string> program_digests;  ///< of the text form, by class

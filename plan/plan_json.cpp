@@ -114,23 +114,25 @@ Json pareto_json(const Plan& plan) {
 }
 
 Json plan_json(const Plan& plan) {
-  return {{"version", kPlanVersion},
-          {"devices", plan.devices},
-          {"device_kind", kDeviceKinds[std::size_t(plan.device_kind)]},
-          {"oversubscribed", plan.oversubscribed},
-          {"cluster_name", plan.cluster_name},
-          {"cluster_digest", plan.cluster_digest},
-          {"calibration_digest", digest_json(plan.calibration_digest)},
-          {"job", parse_json(job_text(plan.job), "job")},
-          {"framework", framework_json(plan.framework)},
-          {"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
-          {"prediction", prediction_json(plan.prediction)},
-          {"programs", plan.program_digests},
-          {"search", search_json(plan.search)},
-          {"runners_up", runners_up_json(plan)},
-          {"pareto", pareto_json(plan)},
-          {"timeline_truncated", plan.timeline_truncated},
-          {"timeline", timeline_json(plan.timeline)}};
+  Json json = {{"version", kPlanVersion},
+               {"devices", plan.devices},
+               {"device_kind", kDeviceKinds[std::size_t(plan.device_kind)]},
+               {"oversubscribed", plan.oversubscribed},
+               {"cluster_name", plan.cluster_name},
+               {"cluster_digest", plan.cluster_digest},
+               {"calibration_digest", digest_json(plan.calibration_digest)},
+               {"job", parse_json(job_text(plan.job), "job")},
+               {"framework", framework_json(plan.framework)},
+               {"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
+               {"prediction", prediction_json(plan.prediction)},
+               {"programs", plan.program_digests},
+               {"search", search_json(plan.search)},
+               {"runners_up", runners_up_json(plan)},
+               {"pareto", pareto_json(plan)},
+               {"timeline_truncated", plan.timeline_truncated},
+               {"timeline", timeline_json(plan.timeline)}};
+  if (plan.mixed_devices) json["mixed_devices"] = true;
+  return json;
 }
 
 }  // namespace
@@ -181,6 +183,7 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   Plan plan;
   plan.devices = object.integer("devices", 1, kMostJsonInteger);
   plan.device_kind = static_cast<DeviceKind>(object.choice("device_kind", kDeviceKinds));
+  if (object.has("mixed_devices")) plan.mixed_devices = object.boolean("mixed_devices");
   plan.oversubscribed = object.boolean("oversubscribed");
   plan.cluster_name = object.text("cluster_name");
   plan.cluster_digest = object.text("cluster_digest");

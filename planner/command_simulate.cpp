@@ -26,7 +26,8 @@ ExitCode run_simulate(const SimulateOptions& options) {
                         describe(evaluation.score.prediction, !oversubscribed),
                         describe_outside_program({target.job, strategy, target.framework})));
   if (evaluation.score.fits) return ExitCode::ok;
-  const Bytes arena = evaluation.score.arena, capacity = target.cluster.device.memory;
+  const StagePrediction& tightest = tightest_of(evaluation.score.prediction.stages);
+  const Bytes arena = tightest.arena, capacity = tightest.capacity;
   const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
   throw InfeasibleError(
       fmt::format("does not fit: the largest arena is {} ({} bytes), with {} ({} bytes) of context "

@@ -30,8 +30,22 @@ Flops recomputed_flops(std::span<const Program> programs) {
   return total;
 }
 
+std::string peak_source(const Cluster& cluster, DType dtype, std::int64_t devices) {
+  const auto by_kind = devices_by_kind(cluster, devices);
+  std::string text;
+  for (const auto& [kind, count] : by_kind) {
+    if (by_kind.size() > 1) {
+      text += fmt::format("{}{} x ", text.empty() ? "mean of " : "; ", count);
+    }
+    text += fmt::format("{} {}, {}", device_of(cluster, kind).name, precision_of(dtype),
+                        source_of(cluster, pointer_of_device(kind) + "/peak"));
+  }
+  return text;
+}
+
 void fill_rates(Prediction& prediction, const Job& job, std::span<const Program> programs,
-                const Cluster& cluster, FlopsPerSecond rate, std::int64_t devices) {
+                const Cluster& cluster, std::int64_t devices) {
+  const FlopsPerSecond rate = peak_rate(cluster, job.precision, devices);
   const double step = prediction.step_time.value();
   const auto sequences = static_cast<double>(job.global_batch);
   const double available = step * static_cast<double>(devices) * rate.value();
@@ -41,9 +55,22 @@ void fill_rates(Prediction& prediction, const Job& job, std::span<const Program>
   prediction.mfu = model / available;
   prediction.hfu = (model + recomputed_flops(programs).value()) / available;
   prediction.peak_flops = rate;
-  prediction.peak_source =
-      fmt::format("{} {}, {}", cluster.device.name, precision_of(job.precision),
-                  source_of(cluster, "/device/peak"));
+  prediction.peak_source = peak_source(cluster, job.precision, devices);
+}
+
+/// By Program: the least memory of the devices that run it.
+std::vector<Bytes> capacities(std::span<const Program> programs, const Cluster& cluster) {
+  std::vector<Bytes> least(programs.size(), cluster.device.memory);
+  if (cluster.other_devices.empty()) return least;
+  const Grid& grid = programs[0].grid;
+  std::vector<bool> known(programs.size());
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    const std::size_t c = class_of(programs, grid.coordinates(rank));
+    const Bytes memory = device_of(cluster, device_kind(cluster, rank)).memory;
+    least[c] = known[c] ? std::min(least[c], memory) : memory;
+    known[c] = true;
+  }
+  return least;
 }
 
 StagePrediction predict_stage(const Program& program, Bytes capacity) {
@@ -62,28 +89,39 @@ void fill_provenance(Prediction& prediction, const Simulation& simulation) {
 
 }  // namespace
 
-FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, const std::string& file) {
-  const std::optional<FlopsPerSecond> rate = peak(cluster.device, dtype);
-  if (!rate) {
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
+                         const std::string& file) {
+  const auto by_kind = devices_by_kind(cluster, devices);
+  FlopsPerSecond sum;
+  for (const auto& [kind, count] : by_kind) {
+    const Device& device = device_of(cluster, kind);
+    const std::optional<FlopsPerSecond> rate = peak(device, dtype);
+    if (rate && by_kind.size() == 1) return *rate;
+    if (rate) {
+      sum += *rate * double(count);
+      continue;
+    }
     std::string stated;
     for (const DType other : {DType::f32, DType::bf16, DType::f16}) {
-      if (!peak(cluster.device, other)) continue;
+      if (!peak(device, other)) continue;
       stated += fmt::format("{}{}", stated.empty() ? "" : ", ", precision_of(other));
     }
-    throw InputError(file.empty() ? "cluster " + cluster.name : file, "/device/peak",
+    throw InputError(file.empty() ? "cluster " + cluster.name : file,
+                     pointer_of_device(kind) + "/peak",
                      fmt::format("found {}; the job asks for {}", stated, precision_of(dtype)));
   }
-  return *rate;
+  return sum / double(devices);
 }
 
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
-                  const Device& device, Bytes reserve, Proof proof) {
+                  const Cluster& cluster, Bytes reserve, Proof proof) {
   Footprint footprint;
   footprint.programs = lower({job, strategy, framework}, {}, proof);
   footprint.fits = true;
   const Bytes beside = memory_outside_program(job, strategy, framework) + reserve;
+  const std::vector<Bytes> memory = capacities(footprint.programs, cluster);
   for (const Program& program : footprint.programs) {
-    footprint.stages.push_back(predict_stage(program, device.memory));
+    footprint.stages.push_back(predict_stage(program, memory[footprint.stages.size()]));
     const StagePrediction& stage = footprint.stages.back();
     footprint.peak = std::max(footprint.peak, stage.peak);
     footprint.arena = std::max(footprint.arena, stage.arena);
@@ -91,6 +129,13 @@ Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& fra
     if (stage.arena + beside > stage.capacity) footprint.fits = false;
   }
   return footprint;
+}
+
+const StagePrediction& tightest_of(std::span<const StagePrediction> stages) {
+  return *std::max_element(stages.begin(), stages.end(),
+                           [](const StagePrediction& a, const StagePrediction& b) {
+                             return a.arena - a.capacity < b.arena - b.capacity;
+                           });
 }
 
 std::vector<std::string> digests_of(std::span<const Program> programs) {
@@ -102,7 +147,7 @@ std::vector<std::string> digests_of(std::span<const Program> programs) {
 Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
                    const CostModel& costs, std::int64_t devices, Folding folding, Detail detail) {
   // First: the cost model takes it for granted that the device can compute in this dtype.
-  const FlopsPerSecond rate = peak_rate(costs.cluster(), job.precision);
+  peak_rate(costs.cluster(), job.precision, devices);
   Simulation simulation = simulate(footprint.programs, costs, folding, detail);
   Evaluation evaluation;
   evaluation.score = {{}, footprint.arena, footprint.peak, footprint.fits};
@@ -113,15 +158,15 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
     prediction.breakdown = break_down(simulation.critical, simulation.step_time, strategy.pp > 1);
   }
   fill_provenance(prediction, simulation);
-  fill_rates(prediction, job, footprint.programs, costs.cluster(), rate, devices);
+  fill_rates(prediction, job, footprint.programs, costs.cluster(), devices);
   evaluation.timeline = std::move(simulation.timeline);
   return evaluation;
 }
 
 Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
                     const CostModel& costs, std::int64_t devices, Bytes reserve, Folding folding) {
-  const Device& device = costs.cluster().device;
-  const Footprint footprint = lay_out(job, strategy, framework, device, reserve, Proof::order);
+  const Footprint footprint =
+      lay_out(job, strategy, framework, costs.cluster(), reserve, Proof::order);
   try {
     const Detail detail = shows_calls(devices) ? Detail::calls : Detail::ops;
     Evaluation evaluation = predict(job, strategy, footprint, costs, devices, folding, detail);
@@ -129,12 +174,13 @@ Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& f
     return evaluation;
   } catch (const InfeasibleError& too_long) {
     if (footprint.fits) throw;
+    const StagePrediction& tightest = tightest_of(footprint.stages);
     throw InfeasibleError(
         fmt::format("{}; nor does it fit: a device would need {} ({} bytes) with {} of context and "
                     "communicators and {} of reserve, and has {} ({} bytes)",
-                    too_long.what(), to_text(footprint.arena), footprint.arena.count(),
+                    too_long.what(), to_text(tightest.arena), tightest.arena.count(),
                     to_text(memory_outside_program(job, strategy, framework)), to_text(reserve),
-                    to_text(device.memory), device.memory.count()));
+                    to_text(tightest.capacity), tightest.capacity.count()));
   }
 }
 

@@ -20,7 +20,7 @@ struct Score {
   Bytes arena;  ///< largest over stages: what is allocated
   Bytes peak;   ///< largest over stages
   /// Every stage's arena, what the framework takes outside it (memory_outside_program) and the
-  /// reserve are within the device.
+  /// reserve are within the smallest of its devices.
   bool fits = false;
 };
 
@@ -38,12 +38,16 @@ struct Footprint {
   bool fits = false;  ///< as Score's
 };
 
-/// The dense peak that MFU is relative to. Throws InputError where the cluster states none, with
+/// The dense peak that MFU is relative to, per device: where devices are of several kinds, the mean
+/// over the first `devices`. Throws InputError where the cluster states none for one of these, with
 /// `file` if it is known.
-FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, const std::string& file = "");
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
+                         const std::string& file = "");
 /// The strategy must be legal(). Costs far less than simulating, least without a proof of order.
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
-                  const Device& device, Bytes reserve, Proof proof);
+                  const Cluster& cluster, Bytes reserve, Proof proof);
+/// The one that has least room left, or lacks most.
+const StagePrediction& tightest_of(std::span<const StagePrediction> stages);
 /// SHA-256 of each Program's text form.
 std::vector<std::string> digests_of(std::span<const Program> programs);
 /// Simulates; program_digests stay empty, the breakdown too with Detail::none. Throws

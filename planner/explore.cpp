@@ -102,13 +102,23 @@ class Incumbents {
   std::vector<const Candidate*> feasible_;
 };
 
+/// No stage can use more, whichever devices it is on.
+Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
+  Bytes largest;
+  for (const auto& [kind, count] : devices_by_kind(cluster, devices)) {
+    largest = std::max(largest, device_of(cluster, kind).memory);
+  }
+  return largest;
+}
+
 class Explorer {
  public:
   Explorer(const SearchRequest& request, const CostModel& costs, const Space& space)
       : request_(request),
         costs_(costs),
         legal_(space.legal),
-        bounds_(request.job, request.framework, costs, request.devices) {
+        bounds_(request.job, request.framework, costs, request.devices),
+        capacity_(largest_memory(costs.cluster(), request.devices)) {
     if (request.time_limit) {
       deadline_ = std::chrono::steady_clock::now() +
                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -162,7 +172,7 @@ class Explorer {
   bool fits(Bytes arena, const Strategy& strategy) const {
     return arena + memory_outside_program(request_.job, strategy, request_.framework) +
                request_.reserve <=
-           costs_.cluster().device.memory;
+           capacity_;
   }
 
   void cut(Reason reason, std::int64_t count) { cut_[reason] += count; }
@@ -319,6 +329,7 @@ class Explorer {
   const CostModel& costs_;
   const std::vector<Strategy>& legal_;
   const Bounds bounds_;
+  const Bytes capacity_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::set<Node> queue_;
   std::vector<Node> choices_, leaves_;  ///< of this round
@@ -331,8 +342,8 @@ class Explorer {
 
 Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
                  std::size_t index) {
-  const Footprint footprint = lay_out(request.job, strategy, request.framework,
-                                      costs.cluster().device, request.reserve, Proof::none);
+  const Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
+                                      request.reserve, Proof::none);
   Candidate candidate{index, strategy, {{}, footprint.arena, footprint.peak, footprint.fits}};
   candidate.score.prediction.stages = footprint.stages;
   if (!footprint.fits) return candidate;
@@ -393,7 +404,7 @@ Need least_need(const SearchRequest& request, const CostModel& costs, const Spac
   for (const auto& [bound, index] : order) {
     if (least && bound > least->bytes) break;
     Footprint footprint = lay_out(request.job, space.legal[index], request.framework,
-                                  costs.cluster().device, request.reserve, Proof::none);
+                                  costs.cluster(), request.reserve, Proof::none);
     const Bytes bytes = footprint.arena + outside(index);
     if (!least || std::pair(bytes, index) < std::pair(least->bytes, least->index)) {
       footprint.programs.clear();
@@ -415,18 +426,15 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
                     request.job.name, devices_text(request.devices), space.legal.size(), who,
                     to_text(kLongestTimeline.seconds())));
   }
-  const auto& stages = need.footprint.stages;
-  const auto tightest = std::max_element(
-      stages.begin(), stages.end(),
-      [](const StagePrediction& a, const StagePrediction& b) { return a.arena < b.arena; });
+  const StagePrediction& tightest = tightest_of(need.footprint.stages);
   const Bytes outside = need.bytes - need.footprint.arena;
   throw InfeasibleError(fmt::format(
       "{} does not fit on {}: of {} legal strategies the one that needs least ({}) "
       "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
       "device has {} ({} bytes)",
       request.job.name, devices_text(request.devices), space.legal.size(), who,
-      to_text(tightest->arena), tightest->arena.count(), name_of(*tightest), to_text(outside),
-      to_text(request.reserve), to_text(tightest->capacity), tightest->capacity.count()));
+      to_text(tightest.arena), tightest.arena.count(), name_of(tightest), to_text(outside),
+      to_text(request.reserve), to_text(tightest.capacity), tightest.capacity.count()));
 }
 
 }  // namespace plimsoll

@@ -27,9 +27,19 @@ std::vector<Picoseconds> LeastCosts::of(const Routine& routine, const Grid& grid
   durations.reserve(routine.ops.size());
   for (const Op& op : routine.ops) {
     durations.push_back(communicates(op.kind) ? communication(op, routine.tensors, grid, stage)
-                                              : clamped(costs_.local(op, routine.tensors).time));
+                                              : local(op, routine.tensors, grid));
   }
   return durations;
+}
+
+Picoseconds LeastCosts::local(const Op& op, std::span<const Tensor> tensors,
+                              const Grid& grid) const {
+  if (costs_.device_kinds() == 1) return clamped(costs_.local(op, tensors).time);
+  Picoseconds least = kLongEnough;
+  for (const auto& [kind, count] : devices_by_kind(costs_.cluster(), grid.world_size())) {
+    least = std::min(least, clamped(costs_.local(op, tensors, kind).time));
+  }
+  return least;
 }
 
 Picoseconds LeastCosts::communication(const Op& op, std::span<const Tensor> tensors,

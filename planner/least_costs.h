@@ -17,14 +17,15 @@ class LeastCosts {
  public:
   explicit LeastCosts(const CostModel& costs) : costs_(costs) {}
 
-  /// By op, rounded as the simulator rounds; a time beyond 2^54 ps counts as that. A collective: of
-  /// the cheapest instance of its group on the grid. A transfer: of the cheapest pair of ranks of
-  /// `stage` and its peer stage.
+  /// By op, rounded as the simulator rounds; a time beyond 2^54 ps counts as that. A local op: on
+  /// the fastest device. A collective: of the cheapest instance of its group on the grid. A
+  /// transfer: of the cheapest pair of ranks of `stage` and its peer stage.
   std::vector<Picoseconds> of(const Routine& routine, const Grid& grid, std::int64_t stage) const;
   const CostModel& model() const { return costs_; }
 
  private:
   using Degrees = std::array<std::int64_t, kAxes>;
+  Picoseconds local(const Op& op, std::span<const Tensor> tensors, const Grid& grid) const;
   Picoseconds communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
                             std::int64_t stage) const;
   std::vector<GroupSpread> group_spreads(const Grid& grid, const Group& group) const;

@@ -48,6 +48,7 @@ Plan make_plan(const SearchRequest& request, const CostModel& costs, const Strat
   plan.cluster_digest = request.cluster_digest;
   plan.calibration_digest = request.calibration_digest;
   plan.device_kind = costs.cluster().device.kind;
+  plan.mixed_devices = devices_by_kind(costs.cluster(), request.devices).size() > 1;
   plan.prediction = std::move(evaluation.score.prediction);
   plan.program_digests = std::move(evaluation.program_digests);
   plan.timeline = std::move(evaluation.timeline);
@@ -89,8 +90,8 @@ Plan show(const SearchRequest& request, const CostModel& costs,
       plan = make_plan(request, costs, strategy);
       return;
     }
-    const Footprint footprint = lay_out(request.job, strategy, request.framework,
-                                        costs.cluster().device, request.reserve, Proof::none);
+    const Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
+                                        request.reserve, Proof::none);
     scores[i] = predict(request.job, strategy, footprint, costs, request.devices, Folding::folded,
                         Detail::critical)
                     .score;
@@ -147,7 +148,7 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
         "another framework",
         costs.cluster().name));
   }
-  peak_rate(costs.cluster(), request.job.precision);
+  peak_rate(costs.cluster(), request.job.precision, request.devices);
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
   const Space space = enumerate(request.job, request.framework, request.devices, request.fixed);
   if (space.legal.empty()) nothing_legal(request, space);

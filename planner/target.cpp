@@ -68,8 +68,15 @@ Target load_target(const TargetOptions& options) {
     target.calibration = parse_calibration(calibration, options.calibration);
     target.calibration_digest = digest(calibration);
     check_same_device(*target.calibration, target.cluster, options);
+    if (!target.cluster.other_devices.empty()) {
+      throw InputError(
+          options.calibration, "/device",
+          fmt::format("{} has devices of other kinds, too, and nothing was measured on "
+                      "them: plan without a calibration",
+                      options.cluster));
+    }
   }
-  peak_rate(target.cluster, target.job.precision, options.cluster);
+  peak_rate(target.cluster, target.job.precision, options.devices, options.cluster);
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                : framework_by_name(options.framework);
   return target;

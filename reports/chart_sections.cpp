@@ -49,6 +49,14 @@ std::int64_t stage_of(const Plan& plan, std::int64_t rank) {
   return rank < grid.world_size() ? grid.coordinates(rank)[std::size_t(Axis::pp)] : -1;
 }
 
+/// Of the devices that a stage is on.
+Bytes capacity_of(const Plan& plan, std::int64_t stage) {
+  for (const StagePrediction& predicted : plan.prediction.stages) {
+    if (predicted.stage == stage) return predicted.capacity;
+  }
+  return {};
+}
+
 /// What the byte axis reaches: a little above the peaks, or the capacity where it is near.
 Bytes byte_axis(const ReportInput& input, Bytes capacity) {
   Bytes most;
@@ -171,8 +179,7 @@ std::string memory_section(const ReportInput& input) {
   for (const RankMemory& memory : plan.timeline.memory) {
     predicted.emplace(stage_of(plan, memory.rank), &memory);
   }
-  const Bytes capacity =
-      plan.prediction.stages.empty() ? Bytes() : plan.prediction.stages[0].capacity;
+  const Bytes capacity = capacity_of(plan, 0);
   std::string content = memory_legend(plan.timeline);
   if (input.measured) {
     const auto& ranks = input.measured->timeline.memory;
@@ -181,7 +188,7 @@ std::string memory_section(const ReportInput& input) {
       const std::int64_t stage = stage_of(plan, memory.rank);
       if (!predicted.contains(stage)) continue;
       if (ranks.size() > kMostMemoryCharts && std::exchange(shown[stage], true)) continue;
-      content += memory_row(input, *predicted.at(stage), &memory, capacity);
+      content += memory_row(input, *predicted.at(stage), &memory, capacity_of(plan, stage));
     }
     if (ranks.size() > kMostMemoryCharts) {
       content +=
@@ -190,11 +197,11 @@ std::string memory_section(const ReportInput& input) {
     }
   } else {
     for (const auto& [stage, memory] : predicted)
-      content += memory_row(input, *memory, nullptr, capacity);
+      content += memory_row(input, *memory, nullptr, capacity_of(plan, stage));
   }
   content += fmt::format(
       "<p class=\"note\">Live bytes over the step; the dot is the first peak. {}</p>\n",
-      capacity > byte_axis(input, capacity)
+      capacity > byte_axis(input, capacity) && !plan.mixed_devices
           ? fmt::format("A device has {}, far above these axes.", escaped(to_text(capacity)))
           : std::string("The dashed line is the memory of a device."));
   return section("memory", "Memory", content);

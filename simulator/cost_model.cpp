@@ -63,6 +63,7 @@ CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Fr
       framework_(std::move(framework)),
       matmuls_(cluster_.device.memory_bandwidth) {
   if (!calibration_) return;
+  INVARIANT(cluster_.other_devices.empty(), "a calibration is of one kind of device");
   for (const MatmulPoint& point : calibration_->matmuls) matmuls_.add(point);
   for (const OpPoint& point : calibration_->ops) {
     ops_[{point.kind, point.dtype}][point.row].add(point.moved, point.time);
@@ -72,20 +73,28 @@ CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Fr
   }
 }
 
-Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors) const {
+CostModel::Kernels CostModel::kernels(std::size_t kind) const {
+  if (kind == 0) return {cluster_.device, cluster_.efficiency};
+  const OtherDevices& others = cluster_.other_devices.at(kind - 1);
+  return {others.device, others.efficiency};
+}
+
+Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors, std::size_t kind) const {
+  const Kernels own = kernels(kind);
   switch (row(op.kind).op_class) {
     case OpClass::matmul:
-      return matmul(op, tensors);
+      return matmul(op, tensors, own);
     case OpClass::attention:
-      return attention(op, tensors);
+      return attention(op, tensors, own);
     case OpClass::memory_bound:
-      return memory_bound(op, tensors);
+      return memory_bound(op, tensors, own);
     default:
       INVARIANT(false, std::string(to_text(op.kind)) + " is not a local op");
   }
 }
 
-Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const {
+Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
+                           const Kernels& own) const {
   const DType dtype = compute_dtype(op, tensors);
   if (matmuls_.covers(dtype)) {
     const auto& params = std::get<MatmulParams>(op.params);
@@ -94,41 +103,42 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors) const 
                           op.inputs.size() > 2, shape.batch > 1,    dtype};
     return matmuls_.at(shape, form);
   }
-  const FlopsPerSecond rate = peak_or_fp32(cluster_.device, dtype);
-  if (cluster_.efficiency) {
+  const FlopsPerSecond rate = peak_or_fp32(own.device, dtype);
+  if (own.efficiency) {
     return efficient_matmul(matmul_shape(op, tensors), bytes_moved(op, tensors), dtype, rate,
-                            cluster_.device, *cluster_.efficiency);
+                            own.device, *own.efficiency);
   }
   const Seconds compute = flops(op, tensors) / rate;
-  const Seconds memory = bytes_moved(op, tensors) / cluster_.device.memory_bandwidth;
+  const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;
   return {std::max(compute, memory), Seconds(0), Provenance::datasheet};
 }
 
-Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors) const {
-  const FlopsPerSecond rate = peak_or_fp32(cluster_.device, compute_dtype(op, tensors));
-  if (!cluster_.efficiency) {
-    const Seconds memory = bytes_moved(op, tensors) / cluster_.device.memory_bandwidth;
+Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own) {
+  const FlopsPerSecond rate = peak_or_fp32(own.device, compute_dtype(op, tensors));
+  if (!own.efficiency) {
+    const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;
     return {std::max(flops(op, tensors) / rate, memory), Seconds(0), Provenance::datasheet};
   }
   const bool backward = op.kind == OpKind::flash_attention_backward;
   const Shape& qkv =
       tensors[op.inputs.at(backward ? 1 : 0).index()].shape;  // [n,3,a,d] or [n,1,a,d]
   const std::int64_t tiles = (qkv[0] + kAttentionTileRows - 1) / kAttentionTileRows * qkv[2];
-  const Efficiency& efficiency = *cluster_.efficiency;
+  const Efficiency& efficiency = *own.efficiency;
   return efficient_attention(
       flops(op, tensors), std::get<AttentionParams>(op.params).causal, tiles, rate,
       backward ? efficiency.attention_backward : efficiency.attention_forward,
       efficiency.matmul.units);
 }
 
-Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors) const {
+Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
+                                 const Kernels& own) const {
   const Bytes moved = bytes_moved(op, tensors);
   const auto found = ops_.find({op.kind, compute_dtype(op, tensors)});
   if (found == ops_.end()) {
-    if (cluster_.efficiency) {
-      return efficient_move(moved, cluster_.device, cluster_.efficiency->memory);
+    if (own.efficiency) {
+      return efficient_move(moved, own.device, own.efficiency->memory);
     }
-    return {moved / cluster_.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
+    return {moved / own.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
   }
   Estimate estimate = at_row(found->second, row_length(op, tensors), moved);
   if (!of_one_dtype(op, tensors)) {

@@ -27,10 +27,18 @@ class CostModel {
   /// without these either, a roofline from its rates, labelled datasheet.
   CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework);
 
-  /// A local op: calibrated curve of its kind and compute_dtype() by shape (log-space
-  /// interpolation; where operands are of several types, extrapolated), else efficiency parameters,
-  /// else roofline.
-  Estimate local(const Op& op, std::span<const Tensor> tensors) const;
+  /// Kinds of devices that the cluster has: what local() and the dispatch times differ by. A
+  /// calibration is of one kind, so there must be only one then.
+  std::size_t device_kinds() const { return 1 + cluster_.other_devices.size(); }
+  /// Of the device that a rank runs on.
+  std::size_t device_kind(std::int64_t rank) const {
+    return cluster_.other_devices.empty() ? 0 : plimsoll::device_kind(cluster_, rank);
+  }
+
+  /// A local op on a device of `kind`: calibrated curve of its kind and compute_dtype() by shape
+  /// (log-space interpolation; where operands are of several types, extrapolated), else efficiency
+  /// parameters, else roofline.
+  Estimate local(const Op& op, std::span<const Tensor> tensors, std::size_t kind = 0) const;
   /// A collective or a transfer between ranks that lie like this, from the last arrival to
   /// completion: calibrated curve within a node, else a model.
   Estimate communication(const Op& op, std::span<const Tensor> tensors,
@@ -50,9 +58,15 @@ class CostModel {
   const Framework& framework() const { return framework_; }
 
  private:
-  Estimate matmul(const Op& op, std::span<const Tensor> tensors) const;
-  Estimate attention(const Op& op, std::span<const Tensor> tensors) const;
-  Estimate memory_bound(const Op& op, std::span<const Tensor> tensors) const;
+  /// What answers for the kernels of one kind of device where nothing was measured.
+  struct Kernels {
+    const Device& device;
+    const std::optional<Efficiency>& efficiency;
+  };
+  Kernels kernels(std::size_t kind) const;
+  Estimate matmul(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
+  static Estimate attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own);
+  Estimate memory_bound(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   static Estimate at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
                          Bytes moved);
   std::optional<Estimate> measured_communication(OpKind kind, Bytes payload,

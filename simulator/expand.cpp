@@ -25,7 +25,7 @@ Link link_of(const Op& op) {
 /// Stages call the same blocks: what their ops cost is computed once.
 class LocalCosts {
  public:
-  explicit LocalCosts(const CostModel& costs) : costs_(costs) {}
+  LocalCosts(const CostModel& costs, std::size_t kind) : costs_(costs), kind_(kind) {}
 
   std::vector<Estimate> of(const Routine& routine) {
     auto& known = known_[routine.name];
@@ -35,7 +35,7 @@ class LocalCosts {
     std::vector<Estimate> estimates(routine.ops.size());
     for (std::size_t i = 0; i < routine.ops.size(); ++i) {
       if (communicates(routine.ops[i].kind)) continue;
-      estimates[i] = costs_.local(routine.ops[i], routine.tensors);
+      estimates[i] = costs_.local(routine.ops[i], routine.tensors, kind_);
     }
     known.emplace_back(&routine, estimates);
     return estimates;
@@ -43,6 +43,7 @@ class LocalCosts {
 
  private:
   const CostModel& costs_;
+  std::size_t kind_;
   std::map<std::string, std::vector<std::pair<const Routine*, std::vector<Estimate>>>> known_;
 };
 
@@ -83,20 +84,27 @@ RoutineFacts facts_of(const Routine& routine, RoutineId id, bool host_executes,
 }  // namespace
 
 std::vector<Expansion> expand(std::span<const Program> programs, const CostModel& costs) {
-  LocalCosts local_costs(costs);
+  const auto devices = devices_by_kind(costs.cluster(), programs[0].grid.world_size());
   std::vector<Expansion> expansions;
-  for (const Program& program : programs) {
-    Expansion& result = expansions.emplace_back();
-    result.program = &program;
-    result.dispatch_op = costs.dispatch_op();
-    result.dispatch_call = costs.dispatch_call();
-    std::vector<bool> called(program.routines.size());
-    for (const Call& call : program.calls) called[call.routine.index()] = true;
-    result.routines.resize(program.routines.size());
-    for (std::size_t i = 0; i < program.routines.size(); ++i) {
-      if (!called[i]) continue;
-      result.routines[i] =
-          facts_of(program.routines[i], RoutineId(i), costs.host_executes(), local_costs, result);
+  for (std::size_t kind = 0; kind < costs.device_kinds(); ++kind) {
+    if (!devices.contains(kind)) {
+      expansions.resize(expansions.size() + programs.size());
+      continue;
+    }
+    LocalCosts local_costs(costs, kind);
+    for (const Program& program : programs) {
+      Expansion& result = expansions.emplace_back();
+      result.program = &program;
+      result.dispatch_op = costs.dispatch_op();
+      result.dispatch_call = costs.dispatch_call();
+      std::vector<bool> called(program.routines.size());
+      for (const Call& call : program.calls) called[call.routine.index()] = true;
+      result.routines.resize(program.routines.size());
+      for (std::size_t i = 0; i < program.routines.size(); ++i) {
+        if (!called[i]) continue;
+        result.routines[i] =
+            facts_of(program.routines[i], RoutineId(i), costs.host_executes(), local_costs, result);
+      }
     }
   }
   return expansions;

@@ -40,6 +40,7 @@ struct RoutineFacts {
   std::vector<std::uint32_t> last_ops;
 };
 
+/// A Program on devices of one kind.
 struct Expansion {
   const Program* program = nullptr;
   std::vector<RoutineFacts> routines;  ///< parallel to the Program's
@@ -48,7 +49,9 @@ struct Expansion {
   Picoseconds dispatch_op, dispatch_call;
 };
 
-/// By Program. Costs of equal routines are asked for once.
+/// By Program, for every kind of device of the cluster: those on kind k begin at k times the number
+/// of Programs, and are empty where no rank has such a device. Costs of equal routines are asked
+/// for once.
 std::vector<Expansion> expand(std::span<const Program> programs, const CostModel& costs);
 
 /// Ops of the calls in issue order, without rendezvous ids and without durations of

@@ -26,16 +26,17 @@ class Numbering {
   std::map<Value, std::uint32_t> numbers_;
 };
 
-/// Costs of the ops of one link of one Program by how the ranks lie; computed once per combination.
+/// Costs of the ops of one link of one Expansion by how the ranks lie; computed once per
+/// combination.
 class LinkCosts {
  public:
   LinkCosts(std::span<const Expansion> expansions, const CostModel& costs, Topology& topology)
       : expansions_(expansions), costs_(costs), topology_(topology) {}
 
-  std::uint32_t of(std::size_t program, std::uint32_t link, const GroupSpread& spread) {
-    const auto [at, added] = known_.try_emplace({program, link, spread}, 0);
+  std::uint32_t of(std::size_t of, std::uint32_t link, const GroupSpread& spread) {
+    const auto [at, added] = known_.try_emplace({of, link, spread}, 0);
     if (!added) return at->second;
-    const Expansion& expansion = expansions_[program];
+    const Expansion& expansion = expansions_[of];
     std::vector<Estimate> estimates;
     std::vector<double> times;
     for (const LinkOp& link_op : expansion.link_ops) {
@@ -63,7 +64,7 @@ std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t ran
                           const CostModel& costs,
                           std::map<Group, std::vector<std::uint32_t>>& known, Topology& topology) {
   std::vector<std::uint32_t>& by_rank = known[group];
-  by_rank.resize(topology.program.size(), kUnset);
+  by_rank.resize(topology.expansion.size(), kUnset);
   if (by_rank[std::size_t(rank)] == kUnset) {
     const auto index = std::uint32_t(topology.instances.size());
     std::vector<std::int64_t> ranks = members(grid, group, rank);
@@ -80,31 +81,35 @@ std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t ran
 
 Topology resolve_links(std::span<const Expansion> expansions, const CostModel& costs) {
   Topology topology;
-  const Grid& grid = expansions.front().program->grid;
-  const std::span programs(expansions.front().program, expansions.size());  // as they were given
+  const Expansion& first = *std::find_if(expansions.begin(), expansions.end(),
+                                         [](const Expansion& e) { return e.program != nullptr; });
+  const Grid& grid = first.program->grid;
+  const std::size_t count = expansions.size() / costs.device_kinds();
+  const std::span programs(first.program, count);  // as they were given
   const std::int64_t ranks = grid.world_size();
   INVARIANT(ranks_per_class(programs) * std::int64_t(programs.size()) == ranks,
             "one Program per class of ranks");
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    topology.program.push_back(class_of(programs, grid.coordinates(rank)));
+    topology.expansion.push_back(costs.device_kind(rank) * count +
+                                 class_of(programs, grid.coordinates(rank)));
   }
   LinkCosts link_costs(expansions, costs, topology);
   std::map<Group, std::vector<std::uint32_t>> known;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
-    const std::size_t program = topology.program[std::size_t(rank)];
+    const std::size_t own = topology.expansion[std::size_t(rank)];
     std::vector<RankLink>& links = topology.links.emplace_back();
-    for (std::uint32_t l = 0; l < expansions[program].links.size(); ++l) {
-      const Link& link = expansions[program].links[l];
+    for (std::uint32_t l = 0; l < expansions[own].links.size(); ++l) {
+      const Link& link = expansions[own].links[l];
       RankLink resolved;
       if (link.group) {
         resolved.grouped = true;
         resolved.instance = instance_of(grid, *link.group, rank, costs, known, topology);
-        resolved.cost = link_costs.of(program, l, topology.instances[resolved.instance].spread);
+        resolved.cost = link_costs.of(own, l, topology.instances[resolved.instance].spread);
       } else {
         resolved.peer = pipeline_peer(grid, rank, link.stage_offset);
         const std::array<std::int64_t, 2> pair = {std::min(rank, resolved.peer),
                                                   std::max(rank, resolved.peer)};
-        resolved.cost = link_costs.of(program, l, costs.spread(pair));
+        resolved.cost = link_costs.of(own, l, costs.spread(pair));
       }
       links.push_back(resolved);
     }
@@ -122,7 +127,7 @@ std::vector<std::uint32_t> classes_in(const GroupInstance& instance,
 }
 
 std::vector<std::uint32_t> behaviour_classes(const Topology& topology) {
-  std::vector<std::uint32_t> classes(topology.program.begin(), topology.program.end());
+  std::vector<std::uint32_t> classes(topology.expansion.begin(), topology.expansion.end());
   std::size_t count = 0;
   while (true) {
     // Which classes meet in each group.

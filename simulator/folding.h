@@ -25,18 +25,20 @@ struct GroupInstance {
 
 /// The real grid of ranks with every link resolved.
 struct Topology {
-  std::vector<std::size_t> program;          ///< by rank: which one it runs
+  /// By rank: the Program that it runs and the kind of its device, as an Expansion of both.
+  std::vector<std::size_t> expansion;
   std::vector<std::vector<RankLink>> links;  ///< [rank][link of its Program]
   std::vector<GroupInstance> instances;
   /// What the ops of one link cost, in order of Expansion::link_ops; equal costs are one entry.
   std::vector<std::vector<Estimate>> costs;
 };
 
-/// expansions[i] is of the i-th Program of a job.
+/// `expansions` are of all Programs of a job (expand).
 Topology resolve_links(std::span<const Expansion> expansions, const CostModel& costs);
 
 /// Class of each rank, numbered by lowest rank: the coarsest partition in which ranks of one class
-/// run the same Program, over links that cost the same, with groups and peers of the same classes.
+/// run the same Program on devices of one kind, over links that cost the same, with groups and
+/// peers of the same classes.
 std::vector<std::uint32_t> behaviour_classes(const Topology& topology);
 
 /// The classes that meet in a group, ascending.

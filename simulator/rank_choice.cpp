@@ -7,7 +7,7 @@ RankChoice choose_ranks(const Topology& topology, Folding folding) {
   if (folding == Folding::folded) {
     choice.class_of = behaviour_classes(topology);
   } else {
-    for (std::size_t rank = 0; rank < topology.program.size(); ++rank) {
+    for (std::size_t rank = 0; rank < topology.expansion.size(); ++rank) {
       choice.class_of.push_back(std::uint32_t(rank));
     }
   }

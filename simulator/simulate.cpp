@@ -52,7 +52,7 @@ class Step {
     Channels channels;
     std::vector<std::vector<Item>> ranks;
     for (std::int64_t rank : choice.representatives) {
-      const Expansion& expansion = expansions[topology.program[std::size_t(rank)]];
+      const Expansion& expansion = expansions[topology.expansion[std::size_t(rank)]];
       const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
       const RankChannels own = channels_of(expansion, topology, choice, rank, channels);
       std::vector<std::uint64_t> issued(links.size());
@@ -225,7 +225,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
     simulation.represented_by.push_back(choice.representatives[c]);
   }
   const auto expansion_of = [&](std::int64_t rank) -> const Expansion& {
-    return expansions[topology.program[std::size_t(rank)]];
+    return expansions[topology.expansion[std::size_t(rank)]];
   };
   Picoseconds longest(-1);
   for (std::int64_t rank : choice.representatives) {

@@ -33,8 +33,7 @@ StreamRanks::StreamRanks(std::span<const Expansion> expansions, const Topology& 
                          const RankChoice& choice) {
   Channels channels;
   for (std::int64_t rank : choice.representatives) {
-    add_rank(expansions[topology.program[std::size_t(rank)]], topology, choice, rank,
-             channels);
+    add_rank(expansions[topology.expansion[std::size_t(rank)]], topology, choice, rank, channels);
   }
 }
 

@@ -13,7 +13,7 @@ namespace plimsoll {
 
 class StreamRanks {
  public:
-  /// expansions[i] is of the i-th Program of a job; all arguments must outlive this.
+  /// `expansions` are of all Programs of a job; all arguments must outlive this.
   StreamRanks(std::span<const Expansion> expansions, const Topology& topology,
               const RankChoice& choice);
 

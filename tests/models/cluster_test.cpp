@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/error.h"
 
 namespace plimsoll {
@@ -94,6 +96,69 @@ TEST(Cluster, Refusals) {
       ADD_FAILURE() << "accepted " << change.to;
     } catch (const InputError& error) {
       EXPECT_NE(std::string(error.what()).find(change.message), std::string::npos) << error.what();
+    }
+  }
+}
+
+/// The text with a node whose devices are others.
+std::string mixed(const std::string& others) {
+  std::string text = kText;
+  text.insert(text.rfind("\n}"), ",\n  \"other_devices\": [" + others + "]");
+  return text;
+}
+constexpr const char* kOther = R"({"nodes": [1, 1], "device": {
+    "name": "older", "kind": "gpu", "memory": "32 GiB", "memory_bandwidth": "900 GB/s",
+    "peak": {"fp32": "15 TFLOP/s", "fp16": "125 TFLOP/s"}}})";
+
+TEST(Cluster, NodesMayHaveOtherDevices) {
+  const Cluster cluster = parse_cluster(mixed(kOther), "f");
+  ASSERT_EQ(cluster.other_devices.size(), 1u);
+  EXPECT_EQ(device_kind(cluster, 7), 0u);
+  EXPECT_EQ(device_kind(cluster, 8), 1u);
+  EXPECT_EQ(device_of(cluster, 1).memory, Bytes(std::int64_t{32} << 30));
+  EXPECT_EQ(devices_by_kind(cluster, 8), (std::map<std::size_t, std::int64_t>{{0, 8}}));
+  EXPECT_EQ(devices_by_kind(cluster, 11), (std::map<std::size_t, std::int64_t>{{0, 8}, {1, 3}}));
+  EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
+  Cluster fitted = cluster;
+  fitted.other_devices[0].efficiency = Efficiency{};
+  fitted.other_devices[0].efficiency->matmul.peak_fraction = 0.75;
+  EXPECT_EQ(parse_cluster(cluster_text(fitted), "again"), fitted);
+}
+
+TEST(Cluster, EqualDevicesAreOfOneKind) {
+  Cluster cluster = parse_cluster(kText, "f");
+  cluster.nodes = 6;
+  Device older = cluster.device;
+  older.name = "older";
+  cluster.other_devices = {{1, 1, older, {}}, {3, 2, cluster.device, {}}, {5, 1, older, {}}};
+  EXPECT_EQ(device_kind(cluster, 8), 1u);
+  EXPECT_EQ(device_kind(cluster, 24), 0u) << "as the cluster's own";
+  EXPECT_EQ(device_kind(cluster, 40), 1u);
+  EXPECT_EQ(devices_by_kind(cluster, 48), (std::map<std::size_t, std::int64_t>{{0, 32}, {1, 16}}));
+}
+
+TEST(Cluster, OtherDevicesAreRefusedWhereTheyCannotBe) {
+  const std::string other = kOther;
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = other;
+    changed.replace(changed.find(from), from.size(), to);
+    return changed;
+  };
+  const std::pair<std::string, const char*> refused[] = {
+      {with("[1, 1]", "[1, 2]"), "2 nodes from node 1 on; the cluster has 2"},
+      {with("[1, 1]", "[1]"),
+       "f: at /other_devices/0/nodes: found an array of 1 elements; [first, count] is"},
+      {with("[1, 1]", "[0, 2]"), "at least one node must have the cluster's device"},
+      {with("\"gpu\"", "\"cpu_core\""), "kind must be gpu, as that of the cluster's device"},
+      {with("\"nodes\"", "\"node\""), "f: at /other_devices/0/nodes: the key is missing"},
+      {other + ", " + other, "nodes behind those of the entry before are required"},
+  };
+  for (const auto& [others, message] : refused) {
+    try {
+      parse_cluster(mixed(others), "f");
+      ADD_FAILURE() << "accepted " << others;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
     }
   }
 }

@@ -43,8 +43,8 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
     const CostModel costs(problem.cluster, problem.calibration, problem.framework);
     const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
     for (const Strategy& strategy : random_strategies(problem, random, 40)) {
-      const Footprint footprint = lay_out(problem.job, strategy, problem.framework,
-                                          problem.cluster.device, Bytes(0), Proof::structure);
+      const Footprint footprint = lay_out(problem.job, strategy, problem.framework, problem.cluster,
+                                          Bytes(0), Proof::structure);
       const Score score = predict(problem.job, strategy, footprint, costs, problem.devices,
                                   Folding::folded, Detail::none)
                               .score;
@@ -110,8 +110,8 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
     for (const Strategy& drawn : random_strategies(problem, random, 20)) {
       const Strategy strategy = with_other_schedule(problem, drawn, random);
       if (strategy == drawn) continue;
-      const Footprint footprint = lay_out(problem.job, strategy, problem.framework,
-                                          problem.cluster.device, Bytes(0), Proof::structure);
+      const Footprint footprint = lay_out(problem.job, strategy, problem.framework, problem.cluster,
+                                          Bytes(0), Proof::structure);
       const Score score = predict(problem.job, strategy, footprint, costs, problem.devices,
                                   Folding::folded, Detail::none)
                               .score;

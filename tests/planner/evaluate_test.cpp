@@ -110,6 +110,59 @@ TEST(Evaluate, ContextAndCommunicatorsTakeOfTheDeviceToo) {
   EXPECT_FALSE(of(room - Bytes(110)).fits);
 }
 
+/// Two nodes of one core each; the second has half the rate and a quarter of the memory.
+Cluster two_kinds() {
+  Cluster cluster = small_cluster();
+  cluster.nodes = 2;
+  cluster.devices_per_node = 1;
+  OtherDevices others{1, 1, cluster.device, {}};
+  others.device.name = "other-core";
+  others.device.memory = Bytes(std::int64_t{1} << 30);
+  others.device.peak_fp32 = FlopsPerSecond(50e9);
+  cluster.other_devices.push_back(others);
+  return cluster;
+}
+
+TEST(Evaluate, EachStageHasTheMemoryOfItsDevicesAndThePeakIsTheirMean) {
+  const CostModel costs = small_costs(two_kinds());
+  const auto of = [&](const char* strategy, Bytes reserve) {
+    return evaluate(nano_job(), parse_strategy(strategy), bundled_framework(), costs, 2, reserve)
+        .score;
+  };
+  const Score piped = of("pp=2", Bytes(0));
+  EXPECT_EQ(piped.prediction.stages[0].capacity, Bytes(std::int64_t{4} << 30));
+  EXPECT_EQ(piped.prediction.stages[1].capacity, Bytes(std::int64_t{1} << 30));
+  EXPECT_DOUBLE_EQ(piped.prediction.peak_flops.value(), 75e9);
+  EXPECT_EQ(piped.prediction.peak_source,
+            "mean of 1 x test-core fp32, chosen for tests, not measured; 1 x other-core fp32, "
+            "chosen for tests, not measured");
+  // Replicas of a stage on both: the smaller decides.
+  const Score wide = of("dp=2", Bytes(0));
+  EXPECT_EQ(wide.prediction.stages[0].capacity, Bytes(std::int64_t{1} << 30));
+  const Bytes room = Bytes(std::int64_t{1} << 30) - wide.arena;
+  EXPECT_TRUE(of("dp=2", room).fits);
+  EXPECT_FALSE(of("dp=2", room + Bytes(1)).fits);
+  // One device alone is the cluster's own.
+  const Score one = evaluate(nano_job(), Strategy(), bundled_framework(), costs, 1, Bytes(0)).score;
+  EXPECT_DOUBLE_EQ(one.prediction.peak_flops.value(), 100e9);
+}
+
+TEST(Evaluate, APeakThatAnotherDeviceLacksIsNamed) {
+  Cluster cluster = two_kinds();
+  cluster.other_devices[0].device.peak_fp32.reset();
+  cluster.other_devices[0].device.peak_fp16 = FlopsPerSecond(1e12);
+  const CostModel costs = small_costs(cluster);
+  EXPECT_NO_THROW(evaluate(nano_job(), Strategy(), bundled_framework(), costs, 1, Bytes(0)));
+  try {
+    evaluate(nano_job(), parse_strategy("dp=2"), bundled_framework(), costs, 2, Bytes(0));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "cluster test-cpu: at /other_devices/0/device/peak: found fp16; the job asks for "
+                 "fp32");
+  }
+}
+
 TEST(Evaluate, UnfoldedPredictsTheSame) {
   const Strategy strategy = parse_strategy("dp=2,micro_batch=2");
   const CostModel costs = small_costs(small_cluster());

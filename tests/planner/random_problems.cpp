@@ -109,6 +109,19 @@ Cluster random_cluster(std::mt19937_64& random) {
   return cluster;
 }
 
+/// Nodes with faster or slower devices.
+void draw_other_devices(std::mt19937_64& random, Cluster& cluster) {
+  OtherDevices others;
+  others.first_node = std::int64_t(random() % 3);
+  others.nodes = std::int64_t(1 + random() % 3);
+  others.device = cluster.device;
+  others.device.memory_bandwidth = BytesPerSecond(spread(random, 1e9, 3));
+  others.device.peak_fp32 = FlopsPerSecond(spread(random, 1e9, 4));
+  others.device.peak_bf16 = others.device.peak_fp16 = others.device.peak_fp32;
+  if (random() % 2 == 0) others.efficiency = random_efficiency(random, 0);
+  cluster.other_devices.push_back(others);
+}
+
 /// Switches that the space does not hold, each where it is legal.
 void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Strategy& strategy) {
   const auto keep_if_legal = [&](const auto& change) {
@@ -133,7 +146,11 @@ Problem random_problem(std::mt19937_64& random) {
   Problem problem;
   problem.job = random_job(random);
   problem.cluster = random_cluster(random);
-  if (random() % 3 == 0) problem.calibration = random_calibration(random);
+  if (random() % 3 == 0) {
+    problem.calibration = random_calibration(random);
+  } else if (random() % 3 == 0) {
+    draw_other_devices(random, problem.cluster);
+  }
   const std::vector<Framework> frameworks = framework_presets();
   problem.framework = frameworks[random() % frameworks.size()];
   problem.framework.dispatch_op = Seconds(spread(random, 1e-9, 4));

@@ -64,11 +64,11 @@ BENCHMARK(Pipeline)->Unit(benchmark::kMillisecond);
 void Candidates(benchmark::State& state) {
   const Case gpt3;
   const std::vector<Strategy> strategies = gpt3.strategies(32);
-  const Device& device = gpt3.costs.cluster().device;
+  const Cluster& cluster = gpt3.costs.cluster();
   for (auto _ : state) {
     for (const Strategy& strategy : strategies) {
       const Footprint footprint =
-          lay_out(gpt3.job, strategy, gpt3.framework, device, Bytes(0), Proof::structure);
+          lay_out(gpt3.job, strategy, gpt3.framework, cluster, Bytes(0), Proof::structure);
       benchmark::DoNotOptimize(predict(gpt3.job, strategy, footprint, gpt3.costs, kDevices,
                                        Folding::folded, Detail::none));
     }

@@ -149,12 +149,15 @@ TEST(Search, EqualsBruteForceOnTwoHundredRandomProblems) {
     if (i % 2 == 1 && !space.legal.empty()) {
       // Memory decides: capacity near what some strategy needs, or a bit below all.
       const Strategy& strategy = space.legal[random() % space.legal.size()];
-      const Bytes arena = lay_out(request.job, strategy, request.framework, problem.cluster.device,
+      const Bytes arena = lay_out(request.job, strategy, request.framework, problem.cluster,
                                   Bytes(), Proof::structure)
                               .arena;
       problem.cluster.device.memory =
           arena + memory_outside_program(request.job, strategy, request.framework) -
           Bytes(i % 3 == 0 ? 64 : 0);
+      for (OtherDevices& others : problem.cluster.other_devices) {
+        others.device.memory = Bytes(problem.cluster.device.memory.count() / (1 + i % 4) * 2);
+      }
     }
     const CostModel costs(problem.cluster, problem.calibration, problem.framework);
     const std::string expected = outcome(request, costs, SearchMethod::brute_force);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "tests/runtime/random_clusters.h"
 #include "tests/runtime/random_strategies.h"
 
 namespace plimsoll {
@@ -152,6 +153,27 @@ TEST(RandomCoverage, EveryKindOfJobIsDrawn) {
   EXPECT_EQ(precisions, (std::set<DType>{DType::f32, DType::bf16, DType::f16}));
   EXPECT_EQ(optimizers.size(), 3u);
   for (const auto& [name, found] : flags) EXPECT_EQ(found.size(), 2u) << name;
+}
+
+TEST(RandomCoverage, EveryKindOfClusterIsDrawn) {
+  std::map<std::string, std::set<bool>> flags;
+  std::set<std::int64_t> devices_per_node;
+  int mixed = 0;
+  for (std::uint64_t seed = 4; seed < 4 * (kFixedDraws + 1); ++seed) {
+    const Cluster cluster = draw_cluster(seed);
+    const std::int64_t devices = draw(seed / 4).devices;
+    mixed += devices_by_kind(cluster, devices).size() > 1 ? 1 : 0;
+    devices_per_node.insert(cluster.devices_per_node);
+    flags["GPUs"].insert(cluster.device.kind == DeviceKind::gpu);
+    flags["reduced in the switch"].insert(cluster.levels.front().reduces_in_switch);
+    flags["wired peers"].insert(cluster.levels.front().peer_bandwidth.has_value());
+    for (std::size_t l = 1; l < cluster.levels.size(); ++l) {
+      flags["oversubscribed"].insert(cluster.levels[l].bandwidth < cluster.levels[l - 1].bandwidth);
+    }
+  }
+  EXPECT_EQ(devices_per_node.size(), 8u);
+  for (const auto& [name, found] : flags) EXPECT_EQ(found.size(), 2u) << name;
+  EXPECT_GE(mixed, int(kFixedDraws) / 2) << "of " << 4 * kFixedDraws;
 }
 
 }  // namespace

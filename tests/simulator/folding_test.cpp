@@ -99,6 +99,51 @@ TEST(FoldedLowered, OneRankPerStageIsEnoughOnRegularNodes) {
   EXPECT_EQ(simulated_ranks(simulate(programs, costs)), 4u);
 }
 
+/// One node has devices that move half as much.
+Cluster with_slow_node(Cluster cluster, std::int64_t node) {
+  OtherDevices slow{node, 1, cluster.device, {}};
+  slow.device.memory_bandwidth = BytesPerSecond(cluster.device.memory_bandwidth.value() / 2);
+  cluster.other_devices.push_back(slow);
+  return cluster;
+}
+
+/// Time that a rank computes.
+Picoseconds busy(const Simulation& simulation, std::int64_t rank) {
+  Picoseconds sum;
+  for (const Interval& interval : simulation.timeline.intervals) {
+    const bool own = interval.rank == rank && interval.stream == Stream::compute;
+    if (own) sum += interval.end - interval.begin;
+  }
+  return sum;
+}
+
+TEST(Folded, RanksStartFromTheKindOfTheirDevice) {
+  HandJob job;
+  job.grid.degree[std::size_t(Axis::dp)] = 4;
+  job.layers = {3};
+  const auto programs = hand_pipeline(job);
+  for (const DeviceKind kind : {DeviceKind::gpu, DeviceKind::cpu_core}) {
+    const Cluster fast = hand_cluster(kind, 1), mixed = with_slow_node(fast, 2);
+    Cluster slow = fast;
+    slow.device = mixed.other_devices[0].device;
+    const auto run = [&](const Cluster& cluster, Folding folding) {
+      return simulate(programs, CostModel(cluster, std::nullopt, Framework{}), folding);
+    };
+    const Simulation folded = run(mixed, Folding::folded), unfolded = run(mixed, Folding::unfolded);
+    EXPECT_EQ(folded.represented_by, (std::vector<std::int64_t>{0, 0, 2, 0}));
+    EXPECT_EQ(folded.critical_rank, 2);
+    EXPECT_EQ(folded.step_time, unfolded.step_time);
+    EXPECT_EQ(outcomes(folded), outcomes(unfolded));
+    // All wait for the slow one, whose own ops take as long as if all were slow.
+    const Simulation all_fast = run(fast, Folding::folded), all_slow = run(slow, Folding::folded);
+    EXPECT_GT(folded.step_time, all_fast.step_time);
+    EXPECT_EQ(folded.step_time, all_slow.step_time);
+    EXPECT_EQ(busy(folded, 2), busy(all_slow, 0));
+    EXPECT_EQ(busy(folded, 0), busy(all_fast, 0));
+    EXPECT_GT(busy(folded, 2), busy(folded, 0));
+  }
+}
+
 RC_GTEST_PROP(FoldedRandom, EqualsUnfolded, ()) {
   HandJob job;
   const std::int64_t stages = *rc::gen::inRange(1, 5);
@@ -110,7 +155,9 @@ RC_GTEST_PROP(FoldedRandom, EqualsUnfolded, ()) {
   job.micro_batches = *rc::gen::inRange(1, 6);
   const auto programs = hand_pipeline(job);
   const DeviceKind kind = *rc::gen::element(DeviceKind::gpu, DeviceKind::cpu_core);
-  const CostModel costs(hand_cluster(kind, *rc::gen::inRange(1, 9)), std::nullopt, Framework{});
+  Cluster cluster = hand_cluster(kind, *rc::gen::inRange(1, 9));
+  if (*rc::gen::arbitrary<bool>()) cluster = with_slow_node(cluster, *rc::gen::inRange(0, 4));
+  const CostModel costs(cluster, std::nullopt, Framework{});
   const Simulation folded = simulate(programs, costs, Folding::folded);
   const Simulation unfolded = simulate(programs, costs, Folding::unfolded);
   RC_ASSERT(folded.step_time.value() == unfolded.step_time.value());

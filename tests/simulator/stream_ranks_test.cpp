@@ -24,7 +24,7 @@ EngineResult op_by_op(std::span<const Expansion> expansions, const Topology& top
   Channels channels;
   std::vector<std::vector<Item>> ranks;
   for (std::int64_t rank : choice.representatives) {
-    const Expansion& expansion = expansions[topology.program[std::size_t(rank)]];
+    const Expansion& expansion = expansions[topology.expansion[std::size_t(rank)]];
     const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
     const RankChannels own = channels_of(expansion, topology, choice, rank, channels);
     std::vector<std::uint64_t> issued(links.size());
