@@ -1,0 +1,97 @@
+"""Emulated hosts: two hosts on a link of 1 Gbit/s train what one process trains."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import programs
+
+TEXT = programs.SOURCE / "data" / "training-text.txt"
+HOSTS = programs.SOURCE / "scripts" / "hosts"
+STEPS = 6
+SKIPPED = 77
+
+
+def run(*command, timeout=240):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True,
+                          env=dict(os.environ, OMP_NUM_THREADS="1"), timeout=timeout, check=False)
+
+
+def measure(folder, name, plan, *launcher):
+    output = folder / f"{name}.json"
+    done = run(*launcher, plan, "--data", TEXT, "--steps", STEPS, "-o", output)
+    assert done.returncode == programs.OK, f"{name}: exit {done.returncode}\n{done.stderr}"
+    return json.loads(output.read_text())
+
+
+def results(measured):
+    memory = [(rank["rank"], rank["peak_bytes"]) for rank in measured["timeline"]["memory"]]
+    return measured["losses"], measured["gradient_norms"], memory
+
+
+def plan(folder, devices, *fixed):
+    cluster = programs.write_json(folder / "cluster.json", programs.CLUSTER)
+    path = folder / f"plan{devices}.json"
+    done = programs.planner("plan", programs.NANO, "--cluster", cluster, "--devices", devices,
+                            "--global-batch", 8, "-o", path,
+                            *[word for choice in fixed for word in ("--fix", choice)])
+    assert done.returncode == programs.OK, done.stderr
+    return path
+
+
+def across(folder, failures):
+    """Results do not depend on where ranks are."""
+    binary = programs.BIN / "planner-run-mpi"
+    for slots, fixed in ((1, ["dp=2"]), (2, ["mp=2", "sharding_degree=2"])):
+        ranks = 2 * slots
+        path = plan(folder, ranks, *fixed)
+        threads = measure(folder, "threads", path, programs.BIN / "planner-run")
+        hosts = measure(folder, "hosts", path, HOSTS, "--slots", slots, "mpirun", "-n", ranks, binary)
+        if results(hosts) != results(threads):
+            failures.append(f"{ranks} ranks on two hosts do not train what threads train")
+
+
+def shapes(failures):
+    """Both ends of a link are as slow as asked for, and hosts have names of their own."""
+    done = run(HOSTS, "--bandwidth", "50mbit", "sh", "-c",
+               "tc qdisc show dev eth0; mpirun -n 2 sh -c 'hostname'")
+    for words in ("tbf", "rate 50Mbit", "host0", "host1"):
+        if words not in done.stdout:
+            failures.append(f"{words} is missing in:\n{done.stdout}{done.stderr}")
+
+
+def leaves_nothing(failures):
+    before = run("ip", "netns", "list").stdout
+    done = run(HOSTS, "--count", 3, "sh", "-c", "exit 5")
+    if done.returncode != 5:
+        failures.append(f"exit {done.returncode} for a command that ended with 5\n{done.stderr}")
+    if run("ip", "netns", "list").stdout != before:
+        failures.append("namespaces are left behind")
+    for arguments in (("--count", "x", "true"), ("--nodes", "2", "true"), ()):
+        if run(HOSTS, *arguments).returncode != programs.USAGE:
+            failures.append(f"accepted: {arguments}")
+
+
+def main():
+    if not shutil.which("mpirun") or not (programs.BIN / "planner-run-mpi").exists():
+        print("skipped: no MPI on this machine")
+        return SKIPPED
+    done = run(HOSTS, "true")
+    if done.returncode == programs.ENVIRONMENT:
+        print(f"skipped: {done.stderr.strip()}")
+        return SKIPPED
+    failures = []
+    with tempfile.TemporaryDirectory() as name:
+        leaves_nothing(failures)
+        shapes(failures)
+        across(pathlib.Path(name), failures)
+    print("\n".join(failures) or "ok")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
