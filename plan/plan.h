@@ -114,6 +114,7 @@ struct Plan {
   Framework framework;
   Strategy strategy;
   std::int64_t devices = 0;
+  std::int64_t devices_per_node = 1;  ///< of the cluster; ranks fill nodes in order
   std::string cluster_name, cluster_digest;
   std::string calibration_digest;  ///< empty: none was given
   DeviceKind device_kind = DeviceKind::gpu;

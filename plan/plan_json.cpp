@@ -116,6 +116,7 @@ Json pareto_json(const Plan& plan) {
 Json plan_json(const Plan& plan) {
   Json json = {{"version", kPlanVersion},
                {"devices", plan.devices},
+               {"devices_per_node", plan.devices_per_node},
                {"device_kind", kDeviceKinds[std::size_t(plan.device_kind)]},
                {"oversubscribed", plan.oversubscribed},
                {"cluster_name", plan.cluster_name},
@@ -182,6 +183,7 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   }
   Plan plan;
   plan.devices = object.integer("devices", 1, kMostJsonInteger);
+  plan.devices_per_node = object.integer("devices_per_node", 1, kMostJsonInteger);
   plan.device_kind = static_cast<DeviceKind>(object.choice("device_kind", kDeviceKinds));
   if (object.has("mixed_devices")) plan.mixed_devices = object.boolean("mixed_devices");
   plan.oversubscribed = object.boolean("oversubscribed");

@@ -12,6 +12,7 @@
 #include "models/cluster.h"
 #include "models/framework.h"
 #include "models/job.h"
+#include "plan/plan.h"
 #include "planner/space.h"
 #include "simulator/cost_model.h"
 
@@ -112,6 +113,18 @@ struct ReportOptions {
   bool json = false;
 };
 ExitCode run_report(const ReportOptions& options);
+
+struct ExportOptions {
+  std::string plan, data;
+  std::string measured;  ///< empty: PLAN's name with .measured.json, where the job was submitted
+  std::string time;      ///< as Slurm writes it; empty: the partition's
+  std::string output;    ///< empty: stdout
+  std::int64_t steps = 20;
+};
+/// The job script that trains by the plan: one task per rank, `program` being planner-run-mpi.
+std::string slurm_script(const Plan& plan, const ExportOptions& options,
+                         const std::string& program);
+ExitCode run_export(const ExportOptions& options);
 
 /// Replaces this process by `program`, found beside the running executable, with `arguments` passed
 /// on. Returns only by throwing EnvironmentError.

@@ -163,6 +163,25 @@ void add_report(CLI::App& app, ReportOptions& options, Action& action) {
   command.callback([&] { action = [&] { return run_report(options); }; });
 }
 
+void add_export(CLI::App& app, ExportOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("export", "a plan as a job script");
+  command.add_option("PLAN", options.plan, "plan file")->required();
+  command.add_option("--to", "slurm")->required()->check(CLI::IsMember({"slurm"}));
+  command.add_option("--data", options.data, "file whose bytes are trained on")->required();
+  command.add_option("--steps", options.steps, "training steps, the last one traced")
+      ->capture_default_str()
+      ->check(integers(4, 1'000'000));
+  command.add_option("--measured", options.measured,
+                     "file that the job writes; default: PLAN's name with .measured.json");
+  command.add_option("--time", options.time, "limit, as sbatch takes it: \"30\", \"1:00:00\"")
+      ->check([](const std::string& text) {
+        const bool fits = !text.empty() && text.find_first_not_of("0123456789:-") == text.npos;
+        return fits ? "" : "found \"" + text + "\"; minutes, h:m:s or days-hours are allowed";
+      });
+  command.add_option("-o,--output", options.output, "write the script here instead of to stdout");
+  command.callback([&] { action = [&] { return run_export(options); }; });
+}
+
 /// Options of every command; they must outlive the parse.
 struct AllOptions {
   PlanOptions plan;
@@ -172,6 +191,7 @@ struct AllOptions {
   CheckOptions check;
   CompareOptions compare;
   ReportOptions report;
+  ExportOptions exported;
 };
 
 void add_commands(CLI::App& app, AllOptions& options, Action& action) {
@@ -185,6 +205,7 @@ void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   add_space(app, options.space, action);
   add_passes(app, options.passes, action);
   add_check(app, options.check, action);
+  add_export(app, options.exported, action);
   // What they do not know is refused by refuse_unknown, which can name the nearest.
   app.allow_extras();
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {

@@ -162,6 +162,7 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   Plan plan = show(request, costs, explored.candidates, best);
   check_mfu(plan, costs.cluster());
   plan.oversubscribed = oversubscribed;
+  plan.devices_per_node = costs.cluster().devices_per_node;
   plan.search = summarize(request, space, explored, plan.prediction.step_time);
   for (std::size_t i : pareto_front(explored.candidates)) {
     const Candidate& candidate = explored.candidates[i];

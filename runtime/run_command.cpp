@@ -19,6 +19,7 @@
 #include "plan/measured.h"
 #include "plan/plan.h"
 #include "runtime/launch.h"
+#include "runtime/placement.h"
 #include "runtime/train.h"
 
 namespace plimsoll {
@@ -30,6 +31,7 @@ struct Arguments {
   std::string launcher = "local";
   std::int64_t steps = 20;
   double deadline = 60;
+  bool any_hosts = false;
   bool check = false;
   bool json = false;
 };
@@ -121,6 +123,10 @@ void run(const Arguments& arguments, Processes* processes) {
     throw UsageError(fmt::format("{} processes were started; {} is for {} devices",
                                  processes->size(), arguments.plan, plan.devices));
   }
+  if (processes != nullptr && !plan.oversubscribed && !arguments.any_hosts) {
+    const Verdict fits = fits_placement(plan.devices_per_node, processes->hosts());
+    if (!fits) throw UsageError(fits.reason() + "; --any-hosts runs it all the same");
+  }
   const std::string text = read_text(arguments, plan.job);
   const std::vector<Program> programs = rebuild(plan, arguments.plan);
 
@@ -159,6 +165,9 @@ void add_options(CLI::App& app, Arguments& arguments) {
          "local (ranks are threads of one process), mpirun or srun (a process each; options "
          "of theirs may follow: \"mpirun --hostfile FILE\")")
       ->capture_default_str();
+  app.add_flag("--any-hosts", arguments.any_hosts,
+               "processes may be on other hosts than the plan has nodes for; step times then say "
+               "nothing about it");
   app.add_option("--deadline", arguments.deadline, "seconds a rank waits for others")
       ->capture_default_str()
       ->check([](const std::string& text) {

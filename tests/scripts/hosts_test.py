@@ -33,8 +33,12 @@ def results(measured):
     return measured["losses"], measured["gradient_norms"], memory
 
 
-def plan(folder, devices, *fixed):
-    cluster = programs.write_json(folder / "cluster.json", programs.CLUSTER)
+def plan(folder, devices, per_node, *fixed):
+    cluster = dict(programs.CLUSTER, nodes=2, devices_per_node=per_node)
+    network = {"name": "network", "devices": None, "bandwidth": "125 MB/s", "latency": "50 us"}
+    inside = [dict(programs.CLUSTER["levels"][0], devices=per_node)] if per_node > 1 else []
+    cluster["levels"] = [*inside, network]
+    cluster = programs.write_json(folder / "cluster.json", cluster)
     path = folder / f"plan{devices}.json"
     done = programs.planner("plan", programs.NANO, "--cluster", cluster, "--devices", devices,
                             "--global-batch", 8, "-o", path,
@@ -48,11 +52,23 @@ def across(folder, failures):
     binary = programs.BIN / "planner-run-mpi"
     for slots, fixed in ((1, ["dp=2"]), (2, ["mp=2", "sharding_degree=2"])):
         ranks = 2 * slots
-        path = plan(folder, ranks, *fixed)
+        path = plan(folder, ranks, slots, *fixed)
         threads = measure(folder, "threads", path, programs.BIN / "planner-run")
         hosts = measure(folder, "hosts", path, HOSTS, "--slots", slots, "mpirun", "-n", ranks, binary)
         if results(hosts) != results(threads):
             failures.append(f"{ranks} ranks on two hosts do not train what threads train")
+
+
+def refuses(folder, failures):
+    """Ranks where the plan has other nodes."""
+    path = plan(folder, 2, 2, "dp=2")
+    run_it = (HOSTS, "mpirun", "-n", 2, programs.BIN / "planner-run-mpi", path, "--data", TEXT,
+              "--steps", STEPS)
+    done = run(*run_it)
+    if done.returncode != programs.USAGE or "hosts host0 and host1" not in done.stderr:
+        failures.append(f"one node over two hosts: exit {done.returncode}\n{done.stderr}")
+    if run(*run_it, "--any-hosts").returncode != programs.OK:
+        failures.append("--any-hosts: refused")
 
 
 def shapes(failures):
@@ -89,6 +105,7 @@ def main():
         leaves_nothing(failures)
         shapes(failures)
         across(pathlib.Path(name), failures)
+        refuses(pathlib.Path(name), failures)
     print("\n".join(failures) or "ok")
     return 1 if failures else 0
 
