@@ -94,7 +94,7 @@ enum class OpKind : std::uint8_t {
   reduce_scatter,  ///< (x) -> x of which this rank's part is valid, or that part
   all_gather,      ///< (x of which this rank's part is valid, or that part) -> x
   reduce,          ///< (x) -> x, the reduction on the group's root, elsewhere this rank's own value
-  broadcast,       ///< (x, valid on the group's root) -> x
+  broadcast,       ///< (x, valid on the group's root) -> x, in place or not
   send,            ///< (x) -> ()
   recv,            ///< () -> x
   // Once per step. `scalars` is the f32 [kScalars] tensor below; state tensors (scalars, arenas,

@@ -164,6 +164,7 @@ bool communicates(OpKind kind) {
 
 int in_place(const Op& op, Tensors tensors) {
   const int storage = row(op.kind).in_place;
+  if (op.kind == OpKind::broadcast && op.inputs != op.outputs) return -1;
   if (op.kind != OpKind::reduce_scatter && op.kind != OpKind::all_gather) return storage;
   const auto elements_of = [](const Tensor& tensor) { return elements(tensor.shape); };
   const bool whole = elements_of(in(op, tensors, 0)) == elements_of(out(op, tensors, 0));

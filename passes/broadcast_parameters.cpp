@@ -1,9 +1,15 @@
-// Which values of parameters ranks that do not own them receive, and how often.
+// Which values of parameters ranks that do not own them receive, and how often; and the pass that
+// has them received before every use.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 
+#include "base/error.h"
+#include "passes/arena_layout.h"
 #include "passes/ownership.h"
+#include "passes/passes.h"
 
 namespace plimsoll {
 namespace {
@@ -19,13 +25,12 @@ bool casts_parameter(const Graph& graph, const Op& op) {
   return op.kind == OpKind::cast && is_parameter(graph.at(op.inputs[0]));
 }
 
-/// Ops that read a received value: by op, the values. Casts of parameters are the value itself.
-std::map<std::size_t, std::set<TensorId>> readers(const Graph& graph) {
-  std::map<TensorId, TensorId> received;  // a tensor that is read -> what is received for it
-  std::map<TensorId, TensorId> twins;     // by parameter
-  std::map<std::size_t, std::set<TensorId>> found;
-  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
+/// What is received, for each tensor that ops read: a parameter, or the twin for all its casts to
+/// that type.
+std::map<TensorId, TensorId> received_values(const Graph& graph) {
+  std::map<TensorId, TensorId> received;
+  std::map<TensorId, TensorId> twins;  // by parameter
+  for (const Op& op : graph.ops) {
     if (op.phase == Phase::optimizer) continue;
     if (casts_parameter(graph, op)) {
       const TensorId parameter = owner_of(graph, op.inputs[0]);
@@ -35,11 +40,16 @@ std::map<std::size_t, std::set<TensorId>> readers(const Graph& graph) {
       continue;
     }
     for (const TensorId id : op.inputs) {
-      if (const auto of = received.find(id); of != received.end()) found[i].insert(of->second);
-      if (is_parameter(graph.at(id))) found[i].insert(owner_of(graph, id));
+      if (is_parameter(graph.at(id))) received[id] = owner_of(graph, id);
     }
   }
-  return found;
+  return received;
+}
+
+/// An op does not receive what it broadcasts or casts: that is the value itself.
+bool reads_values(const Graph& graph, const Op& op) {
+  return op.phase != Phase::optimizer && op.kind != OpKind::broadcast &&
+         !casts_parameter(graph, op);
 }
 
 }  // namespace
@@ -63,10 +73,25 @@ std::vector<BroadcastParameter> find_broadcast_parameters(const Graph& graph) {
   return result;
 }
 
+std::optional<TensorId> parameter_of(const Graph& graph, TensorId id) {
+  if (is_parameter(graph.at(id))) return owner_of(graph, id);
+  for (const Op& op : graph.ops) {
+    if (casts_parameter(graph, op) && op.outputs[0] == id) return owner_of(graph, op.inputs[0]);
+  }
+  return std::nullopt;
+}
+
 std::vector<UseBroadcast> broadcasts_by_use(const Graph& graph) {
+  const std::map<TensorId, TensorId> received = received_values(graph);
   std::vector<UseBroadcast> broadcasts;
-  for (const auto& [op, tensors] : readers(graph)) {
-    for (const TensorId tensor : tensors) broadcasts.push_back({tensor.index(), op, op});
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op& op = graph.ops[i];
+    if (!reads_values(graph, op)) continue;
+    std::set<TensorId> values;
+    for (const TensorId id : op.inputs) {
+      if (const auto of = received.find(id); of != received.end()) values.insert(of->second);
+    }
+    for (const TensorId value : values) broadcasts.push_back({value.index(), i, i});
   }
   return broadcasts;
 }
@@ -101,6 +126,57 @@ std::vector<std::vector<UseBroadcast>> broadcasts_by_segment(
     });
   }
   return segments;
+}
+
+bool broadcast_parameters(Graph& graph, const PassContext& context) {
+  const Strategy& strategy = context.strategy;
+  const bool by_use = strategy.gather == ParameterGather::use;
+  if (!shards_parameters(strategy) || !classes_by_owner(strategy) || !by_use) return false;
+  const std::map<TensorId, TensorId> received = received_values(graph);
+  std::map<std::size_t, std::vector<Op>> before;  // by op
+  for (const UseBroadcast& use : broadcasts_by_use(graph)) {
+    const TensorId parameter = *parameter_of(graph, TensorId(use.value));
+    if (elements(graph.at(parameter).shape) <= resident_limit(strategy)) continue;
+    Op& reader = graph.ops[use.first];
+    std::optional<TensorId> read, copy;
+    for (TensorId& id : reader.inputs) {
+      const auto value = received.find(id);
+      if (value == received.end() || value->second.index() != use.value) continue;
+      if (!copy) {
+        read = id;
+        Tensor tensor = graph.at(id);
+        tensor.name = fmt::format("{}.received{}", graph.at(parameter).name, graph.tensors.size());
+        tensor.role = TensorRole::communication;
+        tensor.block = reader.block;
+        tensor.tied_to.reset();
+        copy = graph.add(std::move(tensor));
+      }
+      INVARIANT(id == *read, "an op reads two casts of " + graph.at(parameter).name);
+      id = *copy;
+    }
+    Op op;
+    op.kind = OpKind::broadcast;
+    op.phase = reader.phase;
+    op.stream = Stream::data;
+    op.block = reader.block;
+    op.inputs = {*read};
+    op.outputs = {*copy};
+    op.params = CollectiveParams{Group{{Axis::sharding}, false}, Reduction::sum};
+    before[use.first].push_back(std::move(op));
+  }
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    // All of them at once only where some stay whole.
+    const Op& op = graph.ops[i];
+    const bool whole = op.kind == OpKind::broadcast && !op.block && op.phase == Phase::forward;
+    if (whole && resident_limit(strategy) == 0) continue;
+    if (const auto found = before.find(i); found != before.end()) {
+      ops.insert(ops.end(), found->second.begin(), found->second.end());
+    }
+    ops.push_back(op);
+  }
+  graph.ops = std::move(ops);
+  return true;
 }
 
 }  // namespace plimsoll

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
-#include "graph/text.h"
 #include "passes/place_lifetimes.h"
 #include "passes/program_builder.h"
 #include "passes/split_backward.h"
@@ -239,9 +238,15 @@ class RoutineBuilder {
     }
   }
 
+  bool is_fresh(const Op& op, const std::vector<std::optional<std::size_t>>& producer) const {
+    const std::size_t output = op.outputs[0].index();
+    return in_frame_[output] && !producer[storage_[output]];
+  }
+
   /// An op waits for the producers of its inputs that run on other streams, unless an earlier op of
-  /// its own stream did already. A communication into memory of its own also waits for the
-  /// computation issued before it, which may have used that memory.
+  /// its own stream did already. A communication into memory of its own, or of the frame where
+  /// nothing is yet, also waits for the computation issued before it, which may have used that
+  /// memory.
   void add_waits() {
     std::vector<std::optional<std::size_t>> producer(routine_.tensors.size());
     std::array<std::array<std::int64_t, kStreams>, kStreams> waited;
@@ -260,7 +265,7 @@ class RoutineBuilder {
       }
       if (op.stream == Stream::compute) {
         last_compute = std::int64_t(i);
-      } else if (in_place(op, routine_.tensors) < 0) {
+      } else if (in_place(op, routine_.tensors) < 0 || is_fresh(op, producer)) {
         latest[std::size_t(Stream::compute)] = last_compute;
       }
       for (std::size_t stream = 0; stream < kStreams; ++stream) {
@@ -406,34 +411,50 @@ bool scatters_bundles(const Strategy& strategy) {
   return strategy.sharding_owner != ShardingOwner::prefix || strategy.sharding_stage > 1;
 }
 
+CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
+                   BackwardCut backward_cut, std::int64_t resident, bool scattered,
+                   const std::function<std::vector<Op>(std::vector<Op>)>& rewrite) {
+  CutBlock target;
+  const BlockId home = graph.at(block).variant_of.value_or(block);
+  lay_out_bundle(graph, home, alignment, resident, target);
+  std::vector<Op> forward;
+  BackwardParts backward;
+  for (const Op& op : graph.ops) {
+    if (op.block != block || op.phase == Phase::optimizer) continue;
+    (op.phase == Phase::forward ? forward : backward.input).push_back(op);
+  }
+  if (backward_cut == BackwardCut::split) backward = split_backward(graph, block, backward.input);
+  Crossing crossing = crossing_of(graph, block, backward);
+  if (rewrite) {
+    std::set<TensorId> named;
+    for (std::vector<Op>* ops : {&forward, &backward.input, &backward.weight}) {
+      *ops = rewrite(std::move(*ops));
+      for (const Op& op : *ops) {
+        named.insert(op.inputs.begin(), op.inputs.end());
+        named.insert(op.outputs.begin(), op.outputs.end());
+      }
+    }
+    for (auto* list : {&crossing.saved, &crossing.saved_for_weights, &crossing.deferred}) {
+      std::erase_if(*list, [&](TensorId id) { return !named.contains(id); });
+    }
+  }
+  const auto build = [&](const char* role, Phase phase, const std::vector<Op>& ops) {
+    return RoutineBuilder(graph, &target, block, crossing, scattered)
+        .build(graph.at(block).name + role, phase, ops);
+  };
+  target.forward = build(".forward", Phase::forward, forward);
+  target.backward = build(".backward", Phase::backward, backward.input);
+  if (backward.weight.empty()) return target;
+  target.weight_gradient = build(".weight_gradient", Phase::backward_weight, backward.weight);
+  return target;
+}
+
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut backward_cut,
                     std::int64_t resident, bool scattered) {
   CutGraph cut;
-  cut.blocks.resize(graph.blocks.size());
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
-    const BlockId block(b);
-    CutBlock& target = cut.blocks[b];
-    const BlockId home = graph.blocks[b].variant_of.value_or(block);
-    lay_out_bundle(graph, home, alignment, resident, target);
-    std::vector<Op> forward;
-    BackwardParts backward;
-    for (const Op& op : graph.ops) {
-      if (op.block != block || op.phase == Phase::optimizer) continue;
-      (op.phase == Phase::forward ? forward : backward.input).push_back(op);
-    }
-    if (backward_cut == BackwardCut::split) {
-      backward = split_backward(graph, block, backward.input);
-    }
-    const std::string name = graph.blocks[b].name;
-    const Crossing crossing = crossing_of(graph, block, backward);
-    const auto build = [&](const char* role, Phase phase, const std::vector<Op>& ops) {
-      return RoutineBuilder(graph, &target, block, crossing, scattered)
-          .build(name + role, phase, ops);
-    };
-    target.forward = build(".forward", Phase::forward, forward);
-    target.backward = build(".backward", Phase::backward, backward.input);
-    if (backward.weight.empty()) continue;
-    target.weight_gradient = build(".weight_gradient", Phase::backward_weight, backward.weight);
+    cut.blocks.push_back(
+        cut_block(graph, BlockId(b), alignment, backward_cut, resident, scattered));
   }
   std::vector<Op> begin;
   for (const Op& op : graph.ops) {
@@ -455,29 +476,6 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut back
     }
   }
   return cut;
-}
-
-std::string print(const CutGraph& cut) {
-  std::string text;
-  std::size_t index = 0;
-  for (const CutBlock& block : cut.blocks) {
-    text += fmt::format("bundle elements={}", block.bundle_elements);
-    for (const BundleEntry& entry : block.bundle) {
-      text += fmt::format(" %{}:{}+{}", entry.parameter.index(), entry.offset, entry.elements);
-    }
-    text += "\n";
-    for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
-      if (routine == &block.weight_gradient && routine->ops.empty()) continue;
-      text += print(*routine, index++);
-    }
-    text += "\n";
-  }
-  text += print(cut.begin_step, index++);
-  for (const UpdatePart& part : cut.update) {
-    if (part.each.empty()) text += print(part.routine, index++);
-    for (const ParameterRoutine& each : part.each) text += print(each.routine, index++);
-  }
-  return text;
 }
 
 }  // namespace plimsoll

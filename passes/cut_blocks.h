@@ -3,6 +3,7 @@
 // or in the frame, and the layout of each block's parameter bundle.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,11 @@ struct CutGraph {
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
                     BackwardCut backward = BackwardCut::whole, std::int64_t resident = 0,
                     bool scattered = false);
+/// One block of it. `rewrite` changes the ops of a routine before they are cut; saved tensors that
+/// no op then names are left out.
+CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment, BackwardCut backward,
+                   std::int64_t resident, bool scattered,
+                   const std::function<std::vector<Op>(std::vector<Op>)>& rewrite = {});
 /// What a strategy's schedule needs.
 BackwardCut backward_cut(const Strategy& strategy);
 /// Whether a strategy scatters them: owned tensors lie in the order of their owners, which is that

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -108,6 +109,9 @@ struct BroadcastParameter {
 /// Parameters that ops outside the optimizer read, in order of their ids; what nothing reads is not
 /// sent. (find_broadcast_vars and optimize_cast of Paddle fleet, PR 35878.)
 std::vector<BroadcastParameter> find_broadcast_parameters(const Graph& graph);
+
+/// The parameter that a tensor is, or is a cast of, if any.
+std::optional<TensorId> parameter_of(const Graph& graph, TensorId id);
 
 /// One broadcast of stage 3 in owner mode: before the first of what it serves, into memory that is
 /// freed after the last.

@@ -24,7 +24,7 @@ ParameterGathers::ParameterGathers(const Graph& graph, const PassContext& contex
     : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {
   if (!shards_parameters(context.strategy)) return;
   for (const Op& op : graph.ops) {
-    if (!op.block && op.stream == Stream::data && op.phase == Phase::forward) op_ = &op;
+    if (op.stream == Stream::data && op.phase == Phase::forward) op_ = &op;
   }
   const bool owned = classes_by_owner(context.strategy);
   std::int64_t kept = 0;
@@ -36,8 +36,9 @@ ParameterGathers::ParameterGathers(const Graph& graph, const PassContext& contex
     Group group;
     group.instance = layout.producer[first];
     group.copy = !layout.entry[first];
-    group.resident =
-        !group.copy && layout.segments[first].elements <= resident_limit(context.strategy);
+    // Ranges of elements of a copy are gathered for every use.
+    group.resident = (owned || !group.copy) &&
+                     layout.segments[first].elements <= resident_limit(context.strategy);
     groups_.push_back(group);
     if (group.resident) resident_.push_back(g);
   }

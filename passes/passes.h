@@ -75,4 +75,9 @@ bool shard_optimizer(Graph& graph, const PassContext& context);
 /// reads stays f32, and so does an arena that holds one.
 bool place_casts(Graph& graph, const PassContext& context);
 
+/// Sharding stage 3 with owners and gather = use: before every op that reads a parameter it is
+/// broadcast from its owner into a temporary of that op (Paddle fleet's stage 3 pass). What is only
+/// cast is broadcast as what it is cast to. Other forms of stage 3 the schedule adds.
+bool broadcast_parameters(Graph& graph, const PassContext& context);
+
 }  // namespace plimsoll

@@ -16,7 +16,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 13> kPasses = {{
+constexpr std::array<GraphPass, 14> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"tensor_parallel",
@@ -47,6 +47,9 @@ constexpr std::array<GraphPass, 13> kPasses = {{
      shard_optimizer},
     {"place_casts", "Moves casts of parameters into the update, which then keeps f32 masters.",
      place_casts},
+    {"broadcast_parameters",
+     "Broadcasts parameters from their owners before every op that reads them.",
+     broadcast_parameters},
 }};
 
 void observe(const StageObserver& observer, std::string_view stage, const Graph& graph) {

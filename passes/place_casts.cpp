@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "passes/ownership.h"
 #include "passes/passes.h"
 
 namespace plimsoll {
@@ -16,26 +17,22 @@ bool once_per_step(const Op& op) { return op.phase == Phase::optimizer; }
 /// shares its storage, so all of them must be.
 class CastOnly {
  public:
-  CastOnly(const Graph& graph, DType type) : graph_(graph), only_(graph.tensors.size(), true) {
-    for (const Op& op : graph.ops) {
-      if (once_per_step(op)) continue;
-      for (TensorId id : op.inputs) {
-        const bool moves = op.kind == OpKind::cast && graph.at(op.outputs[0]).dtype == type;
-        if (!moves) only_[storage(id).index()] = false;
-      }
+  CastOnly(const Graph& graph, DType type) : graph_(graph) {
+    for (const BroadcastParameter& found : find_broadcast_parameters(graph)) {
+      const bool to_type = found.twin && graph.at(*found.twin).dtype == type;
+      if (!to_type || found.receives_parameter()) read_.insert(found.parameter);
     }
   }
 
   bool contains(TensorId id) const {
-    return graph_.at(id).role == TensorRole::parameter && !graph_.at(id).arena &&
-           only_[storage(id).index()];
+    const Tensor& tensor = graph_.at(id);
+    return tensor.role == TensorRole::parameter && !tensor.arena &&
+           !read_.contains(tensor.tied_to.value_or(id));
   }
 
  private:
-  TensorId storage(TensorId id) const { return graph_.at(id).tied_to.value_or(id); }
-
   const Graph& graph_;
-  std::vector<bool> only_;  // by tensor that holds the storage
+  std::set<TensorId> read_;  // as they are
 };
 
 class CastMover {

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "passes/gradient_reductions.h"
 #include "passes/merged_gradients.h"
+#include "passes/owned_cuts.h"
 #include "passes/parameter_gathers.h"
 #include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
@@ -34,7 +35,6 @@ class StageScheduler {
   StageScheduler(const Graph& graph, const CutGraph& cut, const PassContext& context,
                  std::int64_t stage, std::int64_t alignment, std::optional<std::int64_t> owner)
       : graph_(graph),
-        cut_(cut),
         context_(context),
         stage_(stage),
         layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
@@ -43,6 +43,7 @@ class StageScheduler {
         merges_(context, layout_, arenas_, build_),
         gathers_(graph, context, layout_, arenas_, build_),
         transfers_(context, build_),
+        cuts_(graph, cut, context, layout_, alignment, owner),
         updates_(cut, context.strategy, layout_, arenas_, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
@@ -123,7 +124,7 @@ class StageScheduler {
 
   /// The routines that an instance runs.
   const CutBlock& cut_of(const Instance& instance) const {
-    return cut_.blocks[instance.block.index()];
+    return cuts_.of(std::size_t(&instance - layout_.instances.data()));
   }
 
   /// Before the call: may add calls of its own (gathers); what this one waits for.
@@ -244,7 +245,7 @@ class StageScheduler {
   }
 
   void add_routines(const Instance& instance) {
-    const auto [found, fresh] = routines_.try_emplace(instance.block);
+    const auto [found, fresh] = routines_.try_emplace(&cut_of(instance));
     if (!fresh) return;
     for (ActionKind kind :
          {ActionKind::forward, ActionKind::backward, ActionKind::weight_gradient}) {
@@ -255,7 +256,7 @@ class StageScheduler {
 
   /// The routine of an instance in an action; none where that action has nothing to do.
   std::optional<RoutineId> routine_of(ActionKind kind, const Instance& instance) const {
-    const BlockRoutines& routines = routines_.at(instance.block);
+    const BlockRoutines& routines = routines_.at(&cut_of(instance));
     const auto found =
         routines.find(kind == ActionKind::input_gradient ? ActionKind::backward : kind);
     return found == routines.end() ? std::nullopt : std::optional(found->second);
@@ -460,7 +461,6 @@ class StageScheduler {
   }
 
   const Graph& graph_;
-  const CutGraph& cut_;
   const PassContext& context_;
   const std::int64_t stage_;
   const ArenaLayout layout_;
@@ -472,9 +472,10 @@ class StageScheduler {
   MergedGradients merges_;
   ParameterGathers gathers_;
   StageTransfers transfers_;
+  OwnedCuts cuts_;
   UpdateCalls updates_;
   using BlockRoutines = std::map<ActionKind, RoutineId>;
-  std::map<BlockId, BlockRoutines> routines_;
+  std::map<const CutBlock*, BlockRoutines> routines_;                        // looked up only
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
   std::map<RoutineId, bool> begins_elsewhere_;
   std::vector<std::size_t> gradient_calls_left_;  // by instance

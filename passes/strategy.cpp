@@ -200,9 +200,6 @@ Verdict gathers_are_legal(const Strategy& strategy) {
         "gather use and segment are broadcasts of whole tensors from their owners: "
         "they need another sharding_owner than elements");
   }
-  if (strategy.sharding_stage == 3 && strategy.gather == ParameterGather::use) {
-    return Verdict::no("gather use is not supported yet");
-  }
   if (strategy.prefetch_depth < 0 || strategy.persistence_threshold < 0) {
     return Verdict::no("prefetch_depth and persistence_threshold must not be negative");
   }

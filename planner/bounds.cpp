@@ -46,6 +46,13 @@ struct Lowered {
                        scatters_bundles(strategy))) {}
 };
 
+/// A rank casts, and keeps for backward, only what it owns: less than the facts of blocks say.
+bool owners_cast(const Strategy& strategy) {
+  return shards_parameters(strategy) && classes_by_owner(strategy) &&
+         strategy.gather == ParameterGather::use &&
+         strategy.cast_placement == CastPlacement::every_use;
+}
+
 }  // namespace
 
 Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& costs,
@@ -79,6 +86,7 @@ Bytes Bounds::persistent(const Strategy& strategy) const {
 }
 
 MemoryBound Bounds::memory(const Strategy& strategy) const {
+  if (owners_cast(strategy)) return {persistent(strategy), persistent(strategy)};
   const auto facts = facts_.of(strategy);
   const std::vector<StageKind> kinds = stage_kinds(stage_chunks(job_, strategy, *facts));
   if (!stages_stay(job_, strategy)) {
@@ -89,6 +97,7 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
 }
 
 Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
+  if (owners_cast(strategy)) return {};
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(job_, strategy, *facts);
   return bottleneck_bound(strategy, stage_spans(strategy, *facts, chunks, costs_),

@@ -93,8 +93,8 @@ class ChunkCalls {
   Bytes gathered(std::size_t i, std::size_t next) const {
     const Strategy& strategy = context_.strategy;
     if (!shards_parameters(strategy) || strategy.gather != ParameterGather::layer ||
-        strategy.persistence_threshold > 0) {
-      return {};
+        strategy.persistence_threshold > 0 || classes_by_owner(strategy)) {
+      return {};  // owners receive what others own only
     }
     const bool ahead =
         strategy.prefetch_depth > 0 && strategy.max_live_bytes == Bytes() && next < chain_.size();

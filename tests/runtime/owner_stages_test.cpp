@@ -185,10 +185,74 @@ TEST(OwnerStages, SegmentsComeAheadAndGo) {
   }
 }
 
+// ---- gather = use ----
+
+struct InRoutines {
+  std::int64_t broadcasts = 0, tied = 0, temporaries = 0;
+};
+
+InRoutines in_routines(const Program& program) {
+  InRoutines found;
+  for (const Call& call : program.calls) {
+    const Routine& routine = program.at(call.routine);
+    for (const Op& op : routine.ops) {
+      if (op.kind != OpKind::broadcast) continue;
+      const Tensor& tensor = routine.tensors[op.outputs[0].index()];
+      ++found.broadcasts;
+      found.tied += tensor.name.starts_with("embedding.word") || tensor.name.starts_with("head.w");
+      found.temporaries += !routine.places[op.outputs[0].index()].slot;
+    }
+  }
+  return found;
+}
+
+// 5.4: one before every op that reads it. The temporary of a rank that does not own it dies after
+// that op: it is of the routine's frame.
+TEST(OwnerStages, EveryUseIsABroadcast) {
+  const std::int64_t L = nano_job().layers, all = 12 * L + 2 + 3 + 6 * L + 2;
+  const Strategy strategy = owned("sharding_stage=3,gather=use");
+  EXPECT_EQ(executed(strategy, OpKind::broadcast).count, kMicroBatches * all);
+  Strategy again = strategy;  // recompute repeats what backward reads of the layers' forward
+  again.recompute = Recompute::full;
+  EXPECT_GT(executed(again, OpKind::broadcast).count, kMicroBatches * (all + 6 * L));
+  EXPECT_LE(executed(again, OpKind::broadcast).count, kMicroBatches * (all + 12 * L));
+
+  Job tied = nano_job();
+  tied.tied_embeddings = true;
+  std::int64_t temporaries = 0;
+  const auto programs = nano_programs(strategy, tied);
+  for (const Program& program : programs) {
+    const InRoutines found = in_routines(program);
+    EXPECT_EQ(found.broadcasts, kMicroBatches * all);
+    EXPECT_EQ(found.tied, kMicroBatches * 3);  // embedding, head, the head's backward
+    temporaries += found.temporaries;
+  }
+  EXPECT_EQ(temporaries, kMicroBatches * all);  // each on one of two ranks
+  EXPECT_EQ(executed(strategy, OpKind::broadcast, tied).count, kMicroBatches * all);
+}
+
+// A frame has a temporary for the largest parameter, not for the layer.
+TEST(OwnerStages, TemporariesDieAfterTheirOp) {
+  const auto frame = [](const char* fields) {
+    Bytes largest;
+    for (const Program& program : nano_programs(owned(fields))) {
+      for (const Routine& routine : program.routines) {
+        if (routine.name == "layer.forward") largest = std::max(largest, routine.frame_bytes);
+      }
+    }
+    return largest;
+  };
+  const Job job = nano_job();
+  const Bytes weight = 4 * Bytes(job.hidden * job.ffn_hidden);
+  const Bytes biases = 4 * Bytes(job.ffn_hidden + 64);
+  EXPECT_LE(frame("sharding_stage=3,gather=use"),
+            frame("sharding_stage=3,gather=layer") + weight + biases);
+}
+
 // What every use casts travels as what it is cast to.
 TEST(OwnerStages, CastParametersTravelInTheSmallType) {
   Job job = nano_job();
-  const Strategy strategy = owned("sharding_stage=3,gather=layer");
+  Strategy strategy = owned("sharding_stage=3,gather=layer");
   const auto bytes = [&](DType precision) {
     job.precision = precision;
     const auto programs = nano_programs(strategy, job);
@@ -198,6 +262,22 @@ TEST(OwnerStages, CastParametersTravelInTheSmallType) {
     return sent(ranks, OpKind::broadcast).bytes;
   };
   EXPECT_EQ(2 * bytes(DType::bf16), bytes(DType::f32));
+  // Also where casts stay with the uses: the owner's cast is what travels, others cast nothing.
+  strategy = owned("sharding_stage=3,gather=use,cast_placement=every_use");
+  EXPECT_EQ(2 * bytes(DType::bf16), bytes(DType::f32));
+  job.precision = DType::bf16;
+  std::int64_t casts = 0;
+  const auto programs = nano_programs(strategy, job);
+  for (const Program& program : programs) {
+    for (const Call& call : program.calls) {
+      const Routine& routine = program.at(call.routine);
+      casts += std::count_if(routine.ops.begin(), routine.ops.end(), [&](const Op& op) {
+        if (op.kind != OpKind::cast) return false;
+        return routine.tensors[op.inputs[0].index()].role == TensorRole::parameter;
+      });
+    }
+  }
+  EXPECT_EQ(casts, kMicroBatches * (12 * nano_job().layers + 2 + 3));
 }
 
 }  // namespace
