@@ -1,0 +1,56 @@
+"""docs/switches.md: every field of a strategy has a row, and the script that prints it runs."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from programs import BIN, CLUSTER, NANO, OK, SOURCE, planner, write_json
+
+sys.path.insert(0, str(SOURCE / "scripts"))
+import switch_rows  # noqa: E402  (the script under test)
+import switches  # noqa: E402
+
+
+def every_field_of_a_strategy_has_a_row(scratch):
+    cluster = write_json(scratch / "cluster.json", CLUSTER)
+    done = planner("simulate", NANO, "mp=1", "--cluster", cluster, "--devices", 1, "--json")
+    assert done.returncode == OK, done.stderr
+    named = set().union(*(switches.keys_of(row) for row in switch_rows.ROWS))
+    missing = set(json.loads(done.stdout)["strategy"]) - named
+    assert not missing, missing
+
+
+def the_page_has_the_rows_of_the_script():
+    page = (SOURCE / "docs" / "switches.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| ([^|]*) \| ([^|]*) \|", page, re.MULTILINE)
+    assert rows == [(row.switch, row.published) for row in switch_rows.ROWS], rows
+    for row in switch_rows.ROWS:
+        for variant in row.variants + row.small_variants:
+            assert f"`{variant}`" in page, variant
+
+
+def a_row_is_simulated_and_executed():
+    script = [sys.executable, "-B", SOURCE / "scripts" / "switches.py", "--bin", BIN, "--only",
+              "grad_reduction"]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300)
+    assert done.returncode == OK, done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.startswith("| 1 |"))
+    assert re.search(r"step [0-9,.]+ m?s → ", row), row
+    # Gradients of 4 micro-batches are sent each, instead of their sum.
+    sent = re.search(r"; sent ([0-9,]+) → ([0-9,]+) B;", row)
+    once, each = (int(text.replace(",", "")) for text in sent.groups())
+    assert each > 3 * once, row
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        every_field_of_a_strategy_has_a_row(pathlib.Path(folder))
+    the_page_has_the_rows_of_the_script()
+    a_row_is_simulated_and_executed()
+
+
+if __name__ == "__main__":
+    main()
