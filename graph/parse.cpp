@@ -292,6 +292,7 @@ Segment parse_segment(Line line) {
   line.attributes();
   segment.layer = line.need_integer("layer");
   segment.shape = parse_shape(line, line.need("shape"));
+  if (const auto text = line.take("type")) segment.dtype = line.known(dtype_from(*text), *text);
   parse_layout(line, segment);
   segment.offset = line.need_integer("offset");
   segment.elements = line.need_integer("elements");

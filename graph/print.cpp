@@ -180,11 +180,12 @@ std::string print(const Program& program) {
   for (std::size_t i = 0; i < program.routines.size(); ++i) text += print(program.routines[i], i);
   text += "\n";
   for (const Segment& s : program.segments) {
-    text +=
-        fmt::format("segment {} layer={} shape={}{} offset={} elements={} norm_weight={}{}{}\n",
-                    s.parameter, s.layer, shape_text(s.shape), layout_text(s), s.offset, s.elements,
-                    s.norm_weight, s.group != 0 ? fmt::format(" group={}", s.group) : "",
-                    s.owner ? fmt::format(" owner={}", *s.owner) : "");
+    text += fmt::format(
+        "segment {} layer={} shape={}{}{} offset={} elements={} norm_weight={}{}{}\n", s.parameter,
+        s.layer, shape_text(s.shape),
+        s.dtype == DType::f32 ? "" : fmt::format(" type={}", to_text(s.dtype)), layout_text(s),
+        s.offset, s.elements, s.norm_weight, s.group != 0 ? fmt::format(" group={}", s.group) : "",
+        s.owner ? fmt::format(" owner={}", *s.owner) : "");
   }
   for (const Bucket& b : program.buckets) {
     text += fmt::format("bucket begin={} elements={}{}\n", b.begin, b.elements,

@@ -129,9 +129,10 @@ struct Call {
 
 /// One parameter tensor of one block instance within the flat arenas of this class of ranks.
 struct Segment {
-  std::string parameter;   ///< name in the Graph
-  std::int64_t layer = 0;  ///< global index of the block instance within its block
-  Shape shape;             ///< local shape
+  std::string parameter;     ///< name in the Graph
+  std::int64_t layer = 0;    ///< global index of the block instance within its block
+  Shape shape;               ///< local shape
+  DType dtype = DType::f32;  ///< of the parameter; in a stage they may differ
   std::optional<Split> split;
   Init init = Init::none;
   double init_stddev = 0;
@@ -155,7 +156,7 @@ struct Segment {
 /// mode one rank of the sharding group owns all of it.
 struct Bucket {
   std::int64_t begin = 0, elements = 0;  ///< in elements; elements is a multiple of the degree
-  std::optional<std::int64_t> owner{};  ///< owner mode: the sharding coordinate
+  std::optional<std::int64_t> owner{};   ///< owner mode: the sharding coordinate
   bool operator==(const Bucket&) const = default;
 };
 

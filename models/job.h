@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/graph.h"
 #include "graph/tensor.h"
@@ -62,6 +63,9 @@ struct Job {
   /// What matmuls compute in. bf16: mixed precision, with f32 masters, gradients and optimizer
   /// state.
   DType precision = DType::f32;
+  /// Parameters that stay f32 beside another precision, as an optimizer's groups match them; ops
+  /// that read them compute in f32 (AMP's black list of variables).
+  std::vector<std::string> fp32_parameters = {};
   bool qkv_bias = false;         ///< llama: biases of query, key and value (Qwen2)
   double rotary_base = 10000;    ///< llama
   std::int64_t token_types = 0;  ///< bert, ernie: rows of the token type table
@@ -84,8 +88,11 @@ std::string job_text(const Job& job);  ///< canonical JSON text, ends with a new
 
 /// Sets weight_decay, clip and rate of the parameters that the optimizer's groups match.
 void apply_parameter_groups(Graph& graph, const Job& job);
-/// If a group matches no parameter of this graph could have: the matches that it has.
-std::optional<std::string> unmatched_group(const Graph& graph, const ParameterGroup& group);
+/// By tensor of the Graph, before or after its ops became kernels: whether it is a parameter that a
+/// match of the list says, or is tied to one.
+std::vector<bool> matched_parameters(const Graph& graph, const std::vector<std::string>& matches);
+/// If that matches no parameter of this graph: the matches that it has.
+std::optional<std::string> unmatched_group(const Graph& graph, std::string_view match);
 
 /// Rules inside the file: sizes within the limits of docs/formats.md, heads divide hidden, kv_heads
 /// divide heads, and which fields a family has. Throws InputError at `file`.

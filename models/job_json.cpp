@@ -218,12 +218,17 @@ void check_job(const Job& job, const std::string& file) {
     refuse(file, "/dropout",
            fmt::format("found {}; a number from 0 to below 1 is required", job.dropout));
   }
+  const auto check_match = [&](const std::string& match, const std::string& pointer) {
+    const auto known = unmatched_group(build_forward(job, 1), match);
+    if (known)
+      refuse(file, pointer.c_str(),
+             fmt::format("found \"{}\"; known: {}", printable(match), *known));
+  };
   for (std::size_t i = 0; i < job.optimizer.groups.size(); ++i) {
-    const ParameterGroup& group = job.optimizer.groups[i];
-    const auto known = unmatched_group(build_forward(job, 1), group);
-    if (!known) continue;
-    refuse(file, fmt::format("/optimizer/groups/{}/match", i).c_str(),
-           fmt::format("found \"{}\"; known: {}", printable(group.match), *known));
+    check_match(job.optimizer.groups[i].match, fmt::format("/optimizer/groups/{}/match", i));
+  }
+  for (std::size_t i = 0; i < job.fp32_parameters.size(); ++i) {
+    check_match(job.fp32_parameters[i], fmt::format("/fp32_parameters/{}", i));
   }
 }
 
@@ -245,6 +250,7 @@ Job parse_job(std::string_view text, const std::string& file) {
   read_family(object, job);
   job.global_batch = object.integer("global_batch", 1, kMostBatch);
   job.precision = kPrecisionTypes[object.choice("precision", kPrecisions)];
+  if (object.has("fp32_parameters")) job.fp32_parameters = object.texts("fp32_parameters");
   if (object.has("optimizer")) job.optimizer = optimizer_from(object.object("optimizer"));
   if (object.has("loss_scale")) {
     job.loss_scale = loss_scale_from(object.object("loss_scale"));
@@ -277,6 +283,7 @@ std::string job_text(const Job& job) {
   write_family(job, value);
   value["global_batch"] = job.global_batch;
   value["precision"] = precision_text(job.precision);
+  if (!job.fp32_parameters.empty()) value["fp32_parameters"] = job.fp32_parameters;
   value["optimizer"] = optimizer_json(job.optimizer);
   value["clip_norm"] = job.clip_norm;
   value["dropout"] = job.dropout;

@@ -10,6 +10,21 @@ namespace plimsoll {
 
 namespace {
 
+bool is_bias(OpKind kind, std::size_t input) {
+  switch (kind) {
+    case OpKind::linear:
+    case OpKind::matmul:
+    case OpKind::bias_dropout_add:
+      return input == 2;
+    case OpKind::bias_add:
+    case OpKind::bias_gelu:
+    case OpKind::bias_residual_add:
+      return input == 1;
+    default:
+      return false;
+  }
+}
+
 /// What a parameter is, by the first op that reads it.
 std::map<TensorId, std::string_view> parameter_kinds(const Graph& graph) {
   std::map<TensorId, std::string_view> kinds;
@@ -23,11 +38,21 @@ std::map<TensorId, std::string_view> parameter_kinds(const Graph& graph) {
         kind = "embedding";
       }
       if (op.kind == OpKind::layer_norm || op.kind == OpKind::rms_norm) kind = "norm";
-      if ((op.kind == OpKind::linear && i == 2) || op.kind == OpKind::bias_add) kind = "bias";
+      if (is_bias(op.kind, i)) kind = "bias";
       kinds.try_emplace(tensor.tied_to.value_or(op.inputs[i]), kind);
     }
   }
   return kinds;
+}
+
+using Kinds = std::map<TensorId, std::string_view>;
+
+bool is_matched(const Graph& graph, const Kinds& kinds, TensorId id, std::string_view match) {
+  const Tensor& tensor = graph.at(id);
+  if (tensor.role != TensorRole::parameter || !tensor.block) return false;
+  const auto kind = kinds.find(tensor.tied_to.value_or(id));
+  return tensor.name == match || graph.at(*tensor.block).name == match ||
+         (kind != kinds.end() && kind->second == match);
 }
 
 void apply(const ParameterGroup& group, Tensor& parameter) {
@@ -39,32 +64,38 @@ void apply(const ParameterGroup& group, Tensor& parameter) {
 }  // namespace
 
 void apply_parameter_groups(Graph& graph, const Job& job) {
-  const std::map<TensorId, std::string_view> kinds = parameter_kinds(graph);
+  const Kinds kinds = parameter_kinds(graph);
   for (const ParameterGroup& group : job.optimizer.groups) {
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
-      Tensor& tensor = graph.tensors[i];
-      if (tensor.role != TensorRole::parameter || !tensor.block) continue;
-      const auto kind = kinds.find(tensor.tied_to.value_or(TensorId(i)));
-      const bool matches = tensor.name == group.match ||
-                           graph.at(*tensor.block).name == group.match ||
-                           (kind != kinds.end() && kind->second == group.match);
-      if (matches) apply(group, tensor);
+      if (is_matched(graph, kinds, TensorId(i), group.match)) apply(group, graph.tensors[i]);
     }
   }
 }
 
-std::optional<std::string> unmatched_group(const Graph& graph, const ParameterGroup& group) {
+std::vector<bool> matched_parameters(const Graph& graph, const std::vector<std::string>& matches) {
+  const Kinds kinds = parameter_kinds(graph);
+  std::vector<bool> matched(graph.tensors.size());
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    const TensorId owner = graph.tensors[i].tied_to.value_or(TensorId(i));
+    for (const std::string& match : matches) {
+      if (is_matched(graph, kinds, owner, match)) matched[i] = true;
+    }
+  }
+  return matched;
+}
+
+std::optional<std::string> unmatched_group(const Graph& graph, std::string_view match) {
   std::string known = "weight, bias, norm, embedding";
   for (const std::string_view kind : {"weight", "bias", "norm", "embedding"}) {
-    if (group.match == kind) return std::nullopt;
+    if (match == kind) return std::nullopt;
   }
   for (const Block& block : graph.blocks) {
-    if (group.match == block.name) return std::nullopt;
+    if (match == block.name) return std::nullopt;
     known += ", " + block.name;
   }
   for (const Tensor& tensor : graph.tensors) {
     if (tensor.role != TensorRole::parameter || tensor.tied_to) continue;
-    if (group.match == tensor.name) return std::nullopt;
+    if (match == tensor.name) return std::nullopt;
     known += ", " + tensor.name;
   }
   return known;

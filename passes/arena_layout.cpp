@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <tuple>
 
 #include "base/error.h"
 #include "passes/attribute_groups.h"
@@ -59,6 +60,7 @@ Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int
   segment.parameter = parameter.name;
   segment.layer = layer;
   segment.shape = parameter.shape;
+  segment.dtype = parameter.dtype;
   segment.split = parameter.split;
   if (segment.split && segment.split->degree == 1) segment.split.reset();
   segment.init = parameter.init;
@@ -221,6 +223,17 @@ void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& c
                    [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
 }
 
+/// Of an owner's tensors those of one type come together, f32 last: updates of the others have
+/// masters, which then begin where their other state begins.
+void gather_types(const Types& types, std::vector<Placement>& all) {
+  const auto order = [&](const Placement& p) {
+    const bool wide = types.of_parameter(p.parameter) == DType::f32;
+    return std::tuple(-p.owner, wide, types.of_gradient(p.parameter) == DType::f32);
+  };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Placement& a, const Placement& b) { return order(a) < order(b); });
+}
+
 /// Buckets of at most `limit` bytes in an arena of types `sizes`, whose elements have one of
 /// `types`; the tied parameter has its own, and some begin one.
 std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
@@ -359,6 +372,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
       placements(graph, cut, layout, tied, tied && stage == strategy.pp - 1, alignment);
   const bool owned = classes_by_owner(strategy);
   if (owned) assign_owners(graph, cut, context, stage, tied, alignment, all);
+  gather_types(types, all);
   layout.entries.resize(layout.instances.size());
   const auto groups = attribute_groups(graph, context.job.optimizer);
   for (const Placement& p : all) {

@@ -406,6 +406,20 @@ BackwardCut backward_cut(const Strategy& strategy) {
   return strategy.schedule == Schedule::zb_h1 ? BackwardCut::split : BackwardCut::whole;
 }
 
+bool mixes_types(const Graph& graph) {
+  std::set<DType> parameters, gradients;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role == TensorRole::parameter && !tensor.arena) parameters.insert(tensor.dtype);
+  }
+  for (const Op& op : graph.ops) {
+    if (!op.block || op.phase == Phase::optimizer) continue;
+    for (TensorId id : op.outputs) {
+      if (graph.at(id).gradient_of) gradients.insert(graph.at(id).dtype);
+    }
+  }
+  return parameters.size() > 1 || gradients.size() > 1;
+}
+
 bool scatters_bundles(const Strategy& strategy) {
   if (!classes_by_owner(strategy)) return false;
   return strategy.sharding_owner != ShardingOwner::prefix || strategy.sharding_stage > 1;
@@ -452,6 +466,7 @@ CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment, BackwardCut backward_cut,
                     std::int64_t resident, bool scattered) {
   CutGraph cut;
+  scattered = scattered || mixes_types(graph);
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
     cut.blocks.push_back(
         cut_block(graph, BlockId(b), alignment, backward_cut, resident, scattered));

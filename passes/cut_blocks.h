@@ -64,7 +64,7 @@ struct CutGraph {
 /// that any run of parameters splits evenly into aligned shards. Parameters of up to `resident`
 /// elements get a slot of their own, resident_parameters: in sharding stage 3 they stay whole.
 /// `scattered`: the parameters of a block do not lie together, so each has a slot of its own, and
-/// its gradient too.
+/// its gradient too. They also do not where their types differ.
 CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
                     BackwardCut backward = BackwardCut::whole, std::int64_t resident = 0,
                     bool scattered = false);
@@ -75,6 +75,9 @@ CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment, Ba
                    const std::function<std::vector<Op>(std::vector<Op>)>& rewrite = {});
 /// What a strategy's schedule needs.
 BackwardCut backward_cut(const Strategy& strategy);
+/// Whether parameters, or what micro-batches write of their gradients, are of several types: those
+/// of one type then lie together.
+bool mixes_types(const Graph& graph);
 /// Whether a strategy scatters them: owned tensors lie in the order of their owners, which is that
 /// of the model only if owners were given out in it; from stage 2 on what a rank owns of a block
 /// lies elsewhere than the rest.

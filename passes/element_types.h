@@ -29,7 +29,6 @@ class ElementTypes {
     return offset(begin + count) - offset(begin);
   }
   std::int64_t elements() const { return elements_; }
-  bool mixed() const { return runs_.size() > 1; }
 
  private:
   struct Run {

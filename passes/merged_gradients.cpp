@@ -8,13 +8,6 @@ MergedGradients::MergedGradients(const PassContext& context, const ArenaLayout& 
                                  const StageArenas& arenas, ProgramBuilder& build)
     : context_(context), layout_(layout), arenas_(arenas), build_(build) {}
 
-void MergedGradients::add_persistent_buffer(StageArenas& arenas) {
-  if (!active()) return;
-  arenas.micro_batch_gradients =
-      build_.add_persistent("micro_batch_gradients", TensorRole::gradient,
-                            layout_.micro_batch_gradients->offset(layout_.elements));
-}
-
 Binding MergedGradients::binding(std::int64_t element) const {
   return {arenas_.micro_batch_gradients, layout_.micro_batch_gradients->offset(element), {}};
 }

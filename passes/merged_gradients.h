@@ -25,7 +25,6 @@ class MergedGradients {
 
   /// Whether the Graph merges arenas.
   bool active() const { return layout_.micro_batch_gradients.has_value(); }
-  void add_persistent_buffer(StageArenas& arenas);
   /// Where backward writes gradients from this element of the arenas on.
   Binding binding(std::int64_t element) const;
 

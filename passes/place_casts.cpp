@@ -70,10 +70,18 @@ class CastMover {
     for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
       const Tensor& tensor = graph_.tensors[i];
       if (!tensor.arena || tensor.role != TensorRole::parameter) continue;
-      if (!all) return false;  // an arena has one type
-      moved_[i] = true;
+      if (!all && is_updated(TensorId(i))) return false;  // an op on an arena has one type
+      moved_[i] = any;
     }
     return any;
+  }
+
+  /// Whether the update works on the arena, not tensor by tensor.
+  bool is_updated(TensorId arena) const {
+    return std::any_of(graph_.ops.begin(), graph_.ops.end(), [&](const Op& op) {
+      return once_per_step(op) && !communicates(op.kind) &&
+             std::find(op.outputs.begin(), op.outputs.end(), arena) != op.outputs.end();
+    });
   }
 
   /// Casts of moved parameters go; who read the copies reads the parameters.

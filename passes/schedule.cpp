@@ -13,6 +13,7 @@
 #include "passes/merged_gradients.h"
 #include "passes/owned_cuts.h"
 #include "passes/parameter_gathers.h"
+#include "passes/persistent_buffers.h"
 #include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
 #include "passes/stage_transfers.h"
@@ -59,7 +60,8 @@ class StageScheduler {
   }
 
   Program run() {
-    add_persistent_buffers();
+    arenas_ =
+        add_persistent_buffers(graph_, context_, layout_, gathers_.resident_elements(), build_);
     for (const Instance& instance : layout_.instances) add_routines(instance);
     updates_.begin_step();
     const std::vector<Action> actions =
@@ -74,52 +76,6 @@ class StageScheduler {
   }
 
  private:
-  /// What this rank updates. Tensor by tensor nothing reaches into the padding behind the last.
-  std::int64_t state_elements() const {
-    const std::int64_t owned = owned_elements(program_);
-    if (context_.strategy.flatten != Flatten::none || owned == 0) return owned;
-    const auto is_own = [&](const auto& one) { return one.owner == program_.owner; };
-    const auto bucket = std::find_if(layout_.buckets.rbegin(), layout_.buckets.rend(), is_own);
-    const auto segment = std::find_if(layout_.segments.rbegin(), layout_.segments.rend(), is_own);
-    return owned - (bucket->begin + bucket->elements - segment->offset - segment->elements);
-  }
-
-  void add_persistent_buffers() {
-    const Bytes element = bytes_of(kGradientType);
-    const std::int64_t owned = owned_elements(program_);
-    const bool owns = owned > 0;
-    const Bytes state = state_elements() * element;
-    const DType type = layout_.parameter_type();
-    arenas_.parameters = build_.add_persistent("parameters", TensorRole::parameter,
-                                               shards_parameters(context_.strategy)
-                                                   ? owned * bytes_of(type)
-                                                   : layout_.parameters.offset(layout_.elements));
-    if (const std::int64_t resident = gathers_.resident_elements(); resident > 0) {
-      arenas_.resident = build_.add_persistent("resident_parameters", TensorRole::parameter,
-                                               resident * bytes_of(type));
-    }
-    if (type != kGradientType && owns) {
-      arenas_.masters =
-          build_.add_persistent("master_parameters", TensorRole::master_parameter, state);
-    }
-    arenas_.gradients = build_.add_persistent(
-        "gradients", TensorRole::gradient,
-        (shards_gradients(context_.strategy) ? owned : layout_.elements) * element);
-    merges_.add_persistent_buffer(arenas_);
-    if (owns) {
-      arenas_.first_moment =
-          build_.add_persistent("first_moment", TensorRole::optimizer_state, state);
-    }
-    if (owns && context_.job.optimizer.kind != OptimizerKind::sgd) {
-      arenas_.second_moment =
-          build_.add_persistent("second_moment", TensorRole::optimizer_state, state);
-    }
-    arenas_.scalars = build_.add_persistent("scalars", TensorRole::scalar, kScalars * element);
-    if (context_.framework.workspace > Bytes(0)) {
-      build_.add_persistent("workspace", TensorRole::workspace, context_.framework.workspace);
-    }
-  }
-
   // ---- what other passes decide about a call of an instance ----
 
   /// The routines that an instance runs.

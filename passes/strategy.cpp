@@ -297,6 +297,16 @@ Verdict merge_is_legal(const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// What is gathered or scattered where it is used is of one type.
+Verdict types_are_legal(const Job& job, const Strategy& strategy) {
+  const bool mixed = job.precision != DType::f32 && !job.fp32_parameters.empty();
+  if (!mixed || strategy.sharding_stage < 2) return Verdict::yes();
+  return Verdict::no(
+      fmt::format("sharding_stage is {}; with fp32_parameters beside another precision it must be "
+                  "0 or 1",
+                  strategy.sharding_stage));
+}
+
 Verdict buffers_are_legal(const Strategy& strategy) {
   if (strategy.send_slots < 1) {
     return Verdict::no(fmt::format("send_slots is {}; it must be at least 1", strategy.send_slots));
@@ -372,6 +382,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = merge_is_legal(strategy); !verdict) return verdict;
+  if (Verdict verdict = types_are_legal(job, strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }
 

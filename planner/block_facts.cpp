@@ -170,9 +170,11 @@ MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
 
   MicroBatchFacts facts;
   const std::vector<BlockShape> shapes = block_shapes(graph);
-  const auto is_parameter = [](const Tensor& t) { return t.role == TensorRole::parameter; };
-  const Bytes parameter =
-      bytes_of(std::find_if(graph.tensors.begin(), graph.tensors.end(), is_parameter)->dtype);
+  Bytes parameter = bytes_of(DType::f32);  // at least, of an element
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role == TensorRole::parameter)
+      parameter = std::min(parameter, bytes_of(tensor.dtype));
+  }
   for (std::size_t b = 0; b < cut.blocks.size(); ++b) {
     BlockFacts block;
     block.shape = shapes[b];

@@ -46,25 +46,30 @@ std::span<float> floats(const Program& program, const Arena& arena, TensorRole r
           std::size_t(program.at(*id).bytes.count()) / sizeof(float)};
 }
 
-/// The values of the role's arena, whatever its type.
-std::vector<float> values_of(const Program& program, const Arena& arena, TensorRole role,
-                             DType type) {
-  const auto id = persistent_of(program, role);
+/// The values of the parameter arena, whatever its types.
+std::vector<float> parameter_values(const Program& program, const Arena& arena) {
+  const auto id = persistent_of(program, TensorRole::parameter);
   if (!id) return {};
-  std::vector<float> values(std::size_t(program.at(*id).bytes.count() / element_bytes(type)));
-  to_f32(type, arena.at(*id), values.data(), std::int64_t(values.size()));
+  std::vector<float> values;
+  for (const TypedRange& range : parameter_ranges(program, program.at(*id).bytes)) {
+    values.resize(std::size_t(range.begin + range.elements));
+    to_f32(range.type, arena.at(*id) + range.offset.count(), values.data() + range.begin,
+           range.elements);
+  }
   return values;
 }
 
 /// Masters start as the f32 values of which the parameters are the rounded ones.
 void initialize(const Program& program, const Arena& arena, const Coordinates& at,
                 std::int64_t seed) {
-  const DType type = parameter_type(program);
-  std::vector<float> values = values_of(program, arena, TensorRole::parameter, type);
+  std::vector<float> values = parameter_values(program, arena);
   if (values.empty()) return;
   initialize_parameters(program, at, seed, values);
-  from_f32(type, values.data(), arena.at(*persistent_of(program, TensorRole::parameter)),
-           std::int64_t(values.size()));
+  const BufferId parameters = *persistent_of(program, TensorRole::parameter);
+  for (const TypedRange& range : parameter_ranges(program, program.at(parameters).bytes)) {
+    from_f32(range.type, values.data() + range.begin, arena.at(parameters) + range.offset.count(),
+             range.elements);
+  }
   const std::span<float> masters = floats(program, arena, TensorRole::master_parameter);
   if (!masters.empty()) initialize_parameters(program, at, seed, masters);
 }
@@ -369,8 +374,7 @@ std::vector<float> Executor::gradients() const {
 }
 
 std::vector<float> Executor::parameters() const {
-  return values_of(state_->program, state_->arena, TensorRole::parameter,
-                   parameter_type(state_->program));
+  return parameter_values(state_->program, state_->arena);
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "graph/grid.h"
 #include "graph/program.h"
@@ -22,8 +23,15 @@ double standard_normal(std::int64_t seed, std::string_view parameter, std::int64
 std::int64_t global_index(const Shape& local, const std::optional<Split>& split,
                           const Coordinates& at, std::int64_t index);
 
-/// The type of the parameter arena, as the Program's ops see it.
-DType parameter_type(const Program& program);
+/// A run of elements of one type in the parameter arena: of a segment, with the padding behind it.
+struct TypedRange {
+  std::int64_t begin = 0, elements = 0;
+  DType type = DType::f32;
+  Bytes offset;  ///< into the arena
+};
+/// The whole arena, from its start; of the parts that a rank owns (stage 3) one range of the type
+/// that all have there.
+std::vector<TypedRange> parameter_ranges(const Program& program, Bytes arena);
 
 /// Fills the segments of an arena of f32; what lies between segments stays as it is. Parameters of
 /// other types are these values rounded, and masters are these values.

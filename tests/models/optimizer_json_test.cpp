@@ -33,6 +33,7 @@ TEST(OptimizerJson, EveryKindComesBackAsItWas) {
         R"("optimizer": {"kind": "sgd", "momentum": 0.5})",
         R"("optimizer": {"groups": [{"match": "bias", "clip": false},
             {"match": "layer.fc1.weight", "weight_decay": 0, "learning_rate_factor": 0.5}]})",
+        R"("fp32_parameters": ["norm", "layer.fc1.bias"])",
         R"("loss_scale": {"initial": 1024, "growth_interval": 7, "backoff": 0.25, "growth": 4})"}) {
     const Job job = parse_job(job_with(keys), "job.json");
     EXPECT_EQ(parse_job(job_text(job), "copy.json"), job) << keys;
@@ -53,6 +54,8 @@ TEST(OptimizerJson, RefusesWhatAKindDoesNotHave) {
 
 TEST(ParameterGroups, NameWhatThereIsWhenTheyMatchNothing) {
   expect_refused(R"("optimizer": {"groups": [{"match": "biases"}]})", "/optimizer/groups/0/match",
+                 "known: weight, bias, norm, embedding, embedding");
+  expect_refused(R"("fp32_parameters": ["norm", "norms"])", "/fp32_parameters/1",
                  "known: weight, bias, norm, embedding, embedding");
 }
 

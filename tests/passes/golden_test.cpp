@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Golden {
-  std::string comment, pass, strategy, framework, precision, changed, input, output;
+  std::string comment, pass, strategy, framework, precision, fp32, changed, input, output;
 };
 
 Golden read_golden(const fs::path& path) {
@@ -42,6 +42,7 @@ Golden read_golden(const fs::path& path) {
       if (key == "strategy") golden.strategy = value;
       if (key == "framework") golden.framework = value;
       if (key == "precision") golden.precision = value;
+      if (key == "fp32") golden.fp32 = value;
       if (key == "changed") golden.changed = value;
     }
   }
@@ -53,7 +54,8 @@ void write_golden(const fs::path& path, const Golden& golden) {
                       << golden.strategy << "\n"
                       << (golden.framework.empty() ? "" : "framework " + golden.framework + "\n")
                       << (golden.precision.empty() ? "" : "precision " + golden.precision + "\n")
-                      << "changed " << golden.changed << "\n== input\n"
+                      << (golden.fp32.empty() ? "" : "fp32 " + golden.fp32 + "\n") << "changed "
+                      << golden.changed << "\n== input\n"
                       << golden.input << "== output\n"
                       << golden.output;
 }
@@ -65,6 +67,7 @@ TEST_P(PassGolden, RewritesInputToOutput) {
   const Golden golden = read_golden(path);
   Job job = read_job(fs::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
   if (golden.precision == "bf16") job.precision = DType::bf16;
+  if (!golden.fp32.empty()) job.fp32_parameters = {golden.fp32};
   const Strategy strategy = parse_strategy(golden.strategy);
   Framework framework = bundled_framework();
   if (golden.framework == "separate_bias") {

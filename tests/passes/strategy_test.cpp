@@ -67,6 +67,12 @@ TEST(Strategy, Rules) {
       {"sharding_degree=2,sharding_stage=3,gather=segment,sharding_owner=prefix", 2, ""},
       {"sharding_degree=2,sharding_stage=2,sharding_owner=sorted_greedy", 2, ""},
       {"sharding_owner=greedy", 1, "sharding_owner other than elements goes with"},
+      {"gradient_merge=fused", 1, ""},
+      {"pp=2,virtual_stages=2,gradient_merge=fused", 2, "its buffers hold one micro-batch"},
+      {"schedule=zb_h1,gradient_merge=fused", 1, "its buffers hold one micro-batch"},
+      {"schedule=zb_h1,gradient_merge=tensor", 1, ""},
+      {"sharding_degree=2,sharding_stage=2,gradient_merge=fused", 2, "before it is merged"},
+      {"dp=2,grad_reduction=per_micro_batch,gradient_merge=fused", 2, "before it is merged"},
       {"grad_bucket_bytes=4096", 1, ""},
       {"grad_bucket_bytes=4095", 1, "grad_bucket_bytes is 4095; it must be at least 4096"},
       {"send_slots=1", 1, ""},
@@ -96,6 +102,19 @@ TEST(Strategy, Rules) {
           << c.strategy << ": " << verdict.reason();
     }
   }
+}
+
+TEST(Strategy, MixedParameterTypesStayWholeWhereTheyAreUsed) {
+  Job job = nano();
+  job.precision = DType::bf16;
+  job.fp32_parameters = {"norm"};
+  EXPECT_TRUE(legal(job, parse_strategy("sharding_degree=2"), 2));
+  EXPECT_NE(legal(job, parse_strategy("sharding_degree=2,sharding_stage=2"), 2)
+                .reason()
+                .find("it must be 0 or 1"),
+            std::string::npos);
+  job.precision = DType::f32;
+  EXPECT_TRUE(legal(job, parse_strategy("sharding_degree=2,sharding_stage=2"), 2));
 }
 
 TEST(Strategy, RulesOfAFramework) {

@@ -151,6 +151,20 @@ std::vector<std::string> merge_list(const Program& program, std::int64_t micro_b
   return op_list(merges, {Phase::backward});
 }
 
+/// Casts of parameters in a step's calls.
+std::int64_t parameter_casts(const Program& program) {
+  std::int64_t count = 0;
+  for (const Call& call : program.calls) {
+    const Routine& routine = program.at(call.routine);
+    for (const Op& op : routine.ops) {
+      const bool in_use = op.kind == OpKind::cast &&
+                          routine.tensors[op.inputs[0].index()].role == TensorRole::parameter;
+      count += in_use || op.kind == OpKind::cast_parameters;
+    }
+  }
+  return count;
+}
+
 // The update as in A4, without its copies before the reductions: merged gradients lie together
 // already. In every micro-batch two copies of either owner's group, and a cast and an add for each;
 // our kernels add to what is there, so each group is also zeroed.
@@ -204,18 +218,64 @@ TEST(TinyPipeline, A5MergedTensorByTensor) {
   EXPECT_EQ(merged[OpKind::matmul], direct[OpKind::matmul]);
 }
 
-/// Casts of parameters in a step's calls.
-std::int64_t parameter_casts(const Program& program) {
-  std::int64_t count = 0;
-  for (const Call& call : program.calls) {
-    const Routine& routine = program.at(call.routine);
-    for (const Op& op : routine.ops) {
-      const bool in_use = op.kind == OpKind::cast &&
-                          routine.tensors[op.inputs[0].index()].role == TensorRole::parameter;
-      count += in_use || op.kind == OpKind::cast_parameters;
+/// The list from its first op of the kind on.
+std::vector<std::string> from(const std::vector<std::string>& list, const std::string& kind) {
+  const auto begins = [&](const std::string& op) { return op.starts_with(kind); };
+  return {std::find_if(list.begin(), list.end(), begins), list.end()};
+}
+
+// b6 is on AMP's black list: no master, no cast, a group of its own. Updates are in the order of
+// the arenas, where the reference sorts names. At start-up the reference broadcasts 8 parameters
+// and casts 7; here every rank draws their initial values itself, by counters.
+TEST(TinyPipeline, A6MixedParameterTypes) {
+  Job job = amp_job();
+  job.global_batch = 8;
+  job.fp32_parameters = {"b6"};
+  Framework framework = bundled_framework();
+  framework.recompute_repeats_all = true;
+  const auto programs =
+      last_stage(job, tiny_net(job),
+                 kOwners + "flatten=none,collective_fusion=coalesced,gradient_merge=fused," +
+                     "recompute=full,cast_placement=after_update," + kLimits,
+                 framework);
+  using List = std::vector<std::string>;
+  for (const Program& program : programs) {
+    EXPECT_EQ(program.buckets.size(), 3u);
+    for (std::int64_t micro_batch = 0; micro_batch < 4; ++micro_batch) {
+      EXPECT_EQ(merge_list(program, micro_batch),
+                (List{"coalesce x6", "fill x3", "cast", "add x2", "cast", "add"}));
     }
+    const List list = op_list(program, {Phase::optimizer});
+    EXPECT_EQ(list[0], "reduce.sharding x3");
+    EXPECT_EQ(from(list, "coalesce"),
+              (List{"coalesce", "broadcast.sharding x2", "coalesce", "broadcast.sharding"}));
+    // What is broadcast, by its bytes: owner 1's but b6; b6; owner 0's.
+    List broadcasts;
+    for (const Call& call : program.calls) {
+      const Routine& routine = program.at(call.routine);
+      if (routine.ops[0].kind != OpKind::broadcast) continue;
+      broadcasts.push_back(std::string(to_text(routine.tensors[0].dtype)));
+    }
+    EXPECT_EQ(broadcasts, (List{"f16", "f32", "f16"}));
   }
-  return count;
+  const List two = {"sgd", "cast_parameters", "sgd", "cast_parameters"};
+  List owner1 = two, owner0 = two;
+  owner1.insert(owner1.end(), two.begin(), two.end());
+  owner1.push_back("sgd");
+  owner0.insert(owner0.end(), two.begin(), two.begin() + 2);
+  const auto updates = [&](const Program& program) {
+    List list = from(op_list(program, {Phase::optimizer}), "sgd");
+    list.erase(std::find(list.begin(), list.end(), "coalesce"), list.end());
+    return list;
+  };
+  EXPECT_EQ(updates(programs[0]), owner0);
+  EXPECT_EQ(updates(programs[1]), owner1);
+  // 7 casts after updates, none elsewhere.
+  EXPECT_EQ(parameter_casts(programs[0]), 3);
+  EXPECT_EQ(parameter_casts(programs[1]), 4);
+  for (const Segment& segment : programs[1].segments) {
+    EXPECT_EQ(segment.dtype == DType::f32, segment.parameter == "b6");
+  }
 }
 
 // 100 tensors of one size in a checkpointed segment, 8 micro-batches, 4 owners: 2 n m casts, or

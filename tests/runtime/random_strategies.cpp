@@ -59,6 +59,8 @@ Job draw_job(Random& random) {
   job.seed = std::int64_t(random() % 1000);
   job.precision = one_of(random, {DType::f32, DType::f32, DType::bf16, DType::f16});
   if (job.precision == DType::f16 && !job.loss_scale) job.loss_scale = LossScale{1024, 2, 0.5, 2};
+  if (job.precision != DType::f32 && coin(random))
+    job.fp32_parameters = {one_of<std::string>(random, {"weight", "bias", "norm", "embedding"})};
   check_job(job, "drawn job");
   return job;
 }
