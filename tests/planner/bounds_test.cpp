@@ -70,8 +70,9 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   // Loose bounds would cut nothing.
   EXPECT_LT(peak.mean(), 0.001);
   EXPECT_LT(arena.mean(), 0.02);
-  // Clusters drawn at random are odd: steps bound by latencies, groups that lie differently.
-  EXPECT_LT(pipeline_gpu.mean(), 0.08);
+  // Clusters drawn at random are odd: steps bound by latencies, groups that lie differently, and
+  // devices of several kinds, of which the bound takes the fastest.
+  EXPECT_LT(pipeline_gpu.mean(), 0.09);
   show("bottleneck", bottleneck);
   show("pipeline, GPUs", pipeline_gpu);
   show("pipeline, CPU cores", pipeline_cpu);
