@@ -84,11 +84,17 @@ Finding runners_up_counted(const CheckContext& context) {
   return std::nullopt;
 }
 
+/// As the chosen one must be, for the framework too.
+Verdict legal_in(const Plan& plan, const Strategy& strategy) {
+  Verdict verdict = legal(plan.job, strategy, plan.devices);
+  return verdict ? legal(plan.framework, strategy) : verdict;
+}
+
 Finding runners_up_legal(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (context.programs.empty()) return std::nullopt;
   for (const RunnerUp& runner_up : plan.runners_up) {
-    if (Verdict verdict = legal(plan.job, runner_up.strategy, plan.devices); !verdict) {
+    if (Verdict verdict = legal_in(plan, runner_up.strategy); !verdict) {
       return fmt::format("{}: {}", strategy_summary(runner_up.strategy), verdict.reason());
     }
   }
@@ -169,7 +175,7 @@ Finding pareto_legal(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (context.programs.empty()) return std::nullopt;
   for (const ParetoPlan& point : plan.pareto) {
-    if (Verdict verdict = legal(plan.job, point.strategy, plan.devices); !verdict) {
+    if (Verdict verdict = legal_in(plan, point.strategy); !verdict) {
       return fmt::format("{}: {}", strategy_summary(point.strategy), verdict.reason());
     }
   }
@@ -243,7 +249,7 @@ constexpr CheckRule kRules[] = {
      infeasible_count},
     {{"runners-up-counted", "Every runner-up is one of the evaluated candidates that fit."},
      runners_up_counted},
-    {{"runners-up-legal", "Every runner-up is legal for the job on these devices."},
+    {{"runners-up-legal", "Every runner-up is legal for the job, these devices and the framework."},
      runners_up_legal},
     {{"runners-up-fit", "Every runner-up needs memory, and no more than there is."},
      runners_up_fit},
@@ -252,7 +258,7 @@ constexpr CheckRule kRules[] = {
     {{"runners-up-ordered", "Runners-up come by step time."}, runners_up_ordered},
     {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},
      runners_up_terms},
-    {{"pareto-legal", "Every plan of the Pareto front is legal for the job on these devices."},
+    {{"pareto-legal", "Every plan of the Pareto front is legal for the job, these devices and the framework."},
      pareto_legal},
     {{"pareto-first", "The chosen plan begins the Pareto front."}, pareto_first},
     {{"pareto-falls", "Along the Pareto front steps get longer and peaks smaller."}, pareto_falls},

@@ -97,7 +97,7 @@ constexpr CheckRule kRules[] = {
      layers_cover},
     {{"sharding-stage", "Sharding stages 1 to 3 exactly where the sharding degree is above 1."},
      sharding_stage},
-    {{"strategy-legal", "The strategy is legal for the job on these devices."}, strategy_legal},
+    {{"strategy-legal", "The strategy is legal for the job, these devices and the framework."}, strategy_legal},
 };
 
 }  // namespace

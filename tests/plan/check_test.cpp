@@ -282,6 +282,16 @@ TEST(Check, SeesEverySideOfARule) {
               p.framework.context_memory = stage.capacity - stage.arena + Bytes(1);
             }),
             (Names{"fits-capacity", "framework-known"}));
+  EXPECT_EQ(broken_by([](Plan& p) {  // what the framework has no optimizer for
+              p.framework.most_sharding_stage = 0;
+              for (Strategy* strategy : {&p.runners_up[0].strategy, &p.pareto.back().strategy}) {
+                *strategy = p.strategy;
+                strategy->dp = 1;
+                strategy->sharding_degree = 2;
+                strategy->sharding_stage = 1;
+              }
+            }),
+            (Names{"runners-up-legal", "pareto-legal", "framework-known"}));
   EXPECT_EQ(broken_by([](Plan& p) { p.search.method = "oracle"; }), Names{"search-proven"});
   EXPECT_EQ(broken_by([](Plan& p) { p.search.proven = false; }), Names{"search-proven"});
   EXPECT_EQ(broken_by([](Plan& p) {
