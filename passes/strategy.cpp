@@ -209,25 +209,40 @@ Verdict gathers_are_legal(const Strategy& strategy) {
   return Verdict::yes();
 }
 
-/// Choices about gathers where parameters are used.
+/// Choices about gathers where parameters are used. What is broadcast for one op or one segment has
+/// no later use to stay for, and for one op none ahead of which it could come.
 Verdict stage_three_is_meant(const Strategy& strategy) {
-  if (strategy.sharding_stage == 3) return Verdict::yes();
   const Strategy usual;
   const auto usual_is = [&](auto member) { return strategy.*member == usual.*member; };
-  const std::pair<const char*, bool> choices[] = {
-      {"gather", usual_is(&Strategy::gather)},
-      {"segment_broadcast_bytes", usual_is(&Strategy::segment_broadcast_bytes)},
-      {"prefetch_depth", usual_is(&Strategy::prefetch_depth)},
-      {"max_live_bytes", usual_is(&Strategy::max_live_bytes)},
-      {"reuse_distance_bytes", usual_is(&Strategy::reuse_distance_bytes)},
-      {"persistence_threshold", usual_is(&Strategy::persistence_threshold)},
-      {"keep_gathered", usual_is(&Strategy::keep_gathered)},
+  const bool use = strategy.gather == ParameterGather::use;
+  const bool segment = strategy.gather == ParameterGather::segment;
+  struct Choice {
+    const char* key;
+    bool usual, counts;  ///< in stage 3, as `gather` is
   };
-  for (const auto& [key, is_usual] : choices) {
+  const Choice choices[] = {
+      {"gather", usual_is(&Strategy::gather), true},
+      {"segment_broadcast_bytes", usual_is(&Strategy::segment_broadcast_bytes), segment},
+      {"prefetch_depth", usual_is(&Strategy::prefetch_depth), !use},
+      {"max_live_bytes", usual_is(&Strategy::max_live_bytes), !use},
+      {"reuse_distance_bytes", usual_is(&Strategy::reuse_distance_bytes), !use && !segment},
+      {"persistence_threshold", usual_is(&Strategy::persistence_threshold), true},
+      {"keep_gathered", usual_is(&Strategy::keep_gathered), !use && !segment},
+  };
+  for (const auto& [key, is_usual, counts] : choices) {
     if (is_usual) continue;
-    return Verdict::no(fmt::format(
-        "{} is for sharding_stage 3, where parameters are gathered for their uses; the stage is {}",
-        key, strategy.sharding_stage));
+    if (strategy.sharding_stage != 3) {
+      return Verdict::no(
+          fmt::format("{} is for sharding_stage 3, where parameters are gathered for their uses; "
+                      "the stage is {}",
+                      key, strategy.sharding_stage));
+    }
+    if (!counts) {
+      return Verdict::no(fmt::format("{} changes nothing where gather is {}", key,
+                                     use       ? "use"
+                                     : segment ? "segment"
+                                               : "not segment"));
+    }
   }
   return Verdict::yes();
 }

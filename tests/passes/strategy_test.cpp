@@ -117,6 +117,28 @@ TEST(Strategy, MixedParameterTypesStayWholeWhereTheyAreUsed) {
   EXPECT_TRUE(legal(job, parse_strategy("sharding_degree=2,sharding_stage=2"), 2));
 }
 
+TEST(Strategy, ChoicesThatChangeNothingInAFormOfGatherAreRefused) {
+  const auto reason = [](const std::string& gather) {
+    const std::string owned = "sharding_degree=2,sharding_stage=3,sharding_owner=prefix,";
+    return legal(nano(), parse_strategy(owned + gather), 2).reason();
+  };
+  EXPECT_EQ(reason("gather=segment,segment_broadcast_bytes=1,prefetch_depth=2,max_live_bytes=1MiB"),
+            "");
+  EXPECT_EQ(reason("gather=layer,segment_broadcast_bytes=1"),
+            "segment_broadcast_bytes changes nothing where gather is not segment");
+  for (const std::string key : {"keep_gathered=true", "reuse_distance_bytes=1MiB"}) {
+    EXPECT_EQ(reason("gather=tensor," + key), "");
+    const std::string nothing = key.substr(0, key.find('=')) + " changes nothing where gather is ";
+    EXPECT_EQ(reason("gather=segment," + key), nothing + "segment");
+    EXPECT_EQ(reason("gather=use," + key), nothing + "use");
+  }
+  EXPECT_EQ(reason("gather=use,prefetch_depth=0"),
+            "prefetch_depth changes nothing where gather is use");
+  EXPECT_EQ(reason("gather=use,max_live_bytes=1MiB"),
+            "max_live_bytes changes nothing where gather is use");
+  EXPECT_EQ(reason("gather=use,persistence_threshold=100"), "");
+}
+
 TEST(Strategy, RulesOfAFramework) {
   const Strategy sharded = parse_strategy("sharding_degree=2"), plain = parse_strategy("dp=2");
   const Framework without = framework_by_name("megatron-lm-2021");

@@ -40,19 +40,16 @@ bool matters(const std::string& key, const Draw& draw) {
       "schedule", "send_slots", "layer_split", "virtual_stages", "send_lifetime", "split_boundary"};
   static const std::set<std::string> of_sharding = {"sharding_owner", "collective_fusion",
                                                     "param_bucket_bytes"};
-  static const std::set<std::string> of_gathers = {"gather",
-                                                   "prefetch_depth",
-                                                   "max_live_bytes",
-                                                   "keep_gathered",
-                                                   "reuse_distance_bytes",
-                                                   "persistence_threshold",
-                                                   "segment_broadcast_bytes"};
+  static const std::set<std::string> of_gathers = {
+      "gather",        "prefetch_depth",       "max_live_bytes",
+      "keep_gathered", "reuse_distance_bytes", "persistence_threshold"};
   static const std::set<std::string> of_recompute = {"recompute_layers", "recompute_list"};
   static const std::set<std::string> of_data = {"grad_bucket_bytes", "grad_reduction",
                                                 "overlap_grad_reduce"};
   if (of_pipeline.contains(key)) return s.pp > 1;
   if (of_sharding.contains(key)) return s.sharding_degree > 1;
   if (of_gathers.contains(key)) return s.sharding_stage == 3;
+  if (key == "segment_broadcast_bytes") return s.gather == ParameterGather::segment;
   if (of_recompute.contains(key)) return s.recompute != Recompute::none;
   if (of_data.contains(key)) return s.dp * s.sharding_degree > 1;
   if (key == "sequence_parallel") return s.mp > 1;

@@ -151,7 +151,7 @@ const Switch kSwitches[] = {
     {"sharding_stage",
      [](Random& random, Draw& draw) {
        if (draw.strategy.sharding_degree > 1)
-         draw.strategy.sharding_stage = one_of<std::int64_t>(random, {1, 2, 3, 3});
+         draw.strategy.sharding_stage = one_of<std::int64_t>(random, {1, 2, 3, 3, 3, 3});
      }},
     {"grad_reduction",
      [](Random& random, Draw& draw) {
@@ -169,13 +169,22 @@ const Switch kSwitches[] = {
      [](Random& random, Draw& draw) { draw.strategy.overlap_param_gather = coin(random); }},
     {"gather",
      [](Random& random, Draw& draw) {
-       draw.strategy.gather =
-           one_of(random, {ParameterGather::layer, ParameterGather::module, ParameterGather::tensor,
-                           ParameterGather::use, ParameterGather::segment});
-     }},
-    {"segment_broadcast_bytes",
-     [](Random& random, Draw& draw) {
-       draw.strategy.segment_broadcast_bytes = Bytes(std::int64_t{512} << random() % 10);
+       Strategy& strategy = draw.strategy;
+       strategy.gather = one_of(
+           random, {ParameterGather::layer, ParameterGather::module, ParameterGather::tensor,
+                    ParameterGather::use, ParameterGather::segment, ParameterGather::segment});
+       const Bytes limit(std::int64_t{512} << random() % 10);
+       const auto owner = one_of(
+           random, {ShardingOwner::prefix, ShardingOwner::greedy, ShardingOwner::sorted_greedy});
+       if (strategy.gather < ParameterGather::use) return;
+       const Strategy usual;  // what goes with it
+       if (strategy.sharding_owner == ShardingOwner::elements) strategy.sharding_owner = owner;
+       if (strategy.gather == ParameterGather::segment) strategy.segment_broadcast_bytes = limit;
+       strategy.reuse_distance_bytes = usual.reuse_distance_bytes;
+       strategy.keep_gathered = usual.keep_gathered;
+       if (strategy.gather == ParameterGather::segment) return;
+       strategy.prefetch_depth = usual.prefetch_depth;
+       strategy.max_live_bytes = usual.max_live_bytes;
      }},
     {"prefetch_depth",
      [](Random& random, Draw& draw) {
