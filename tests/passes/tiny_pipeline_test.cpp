@@ -298,5 +298,21 @@ TEST(TinyPipeline, A8CastsTensorByTensor) {
   }
 }
 
+// One parameter on the last stage, two owners: the rank without any takes part in the reduction and
+// the broadcast, counts 0 in the norm and updates nothing. (That such ranks train the same model is
+// in runtime.train.)
+TEST(TinyPipeline, A7RankThatOwnsNothing) {
+  const Job job = amp_job();
+  const Program program =
+      last_stage(job, equal_weights(job, 1), kOwners + "flatten=none," + kLimits)[1];
+  EXPECT_EQ(owned_elements(program), 0);
+  EXPECT_EQ(
+      op_list(program, {Phase::optimizer}),
+      (std::vector<std::string>{"reduce.sharding", "check_finite", "cast", "all_reduce.pp.max",
+                                "all_reduce.sharding.max", "cast", "update_loss_scale", "fill",
+                                "all_reduce.pp", "all_reduce.sharding", "square_root", "fill",
+                                "maximum", "divide", "broadcast.sharding"}));
+}
+
 }  // namespace
 }  // namespace plimsoll
