@@ -106,6 +106,7 @@ Framework megatron_lm_2022() {
 Framework bundled_framework() {
   Framework framework;
   framework.name = "bundled";
+  framework.zero_bubble = true;
   framework.fused_bias = true;
   framework.selective_recompute = true;
   framework.most_sharding_stage = 3;

@@ -50,6 +50,9 @@ struct Framework {
   bool recompute_repeats_all = false;
   /// The most of ZeRO that it has (Strategy::sharding_stage); 0: no sharding_degree > 1.
   std::int64_t most_sharding_stage = 0;
+  /// Splits backward in two, for schedule zb_h1. Only says whether the search tries it: its authors
+  /// run it in a fork of Megatron-LM (arXiv 2401.10241, section 5).
+  bool zero_bubble = false;
   /// Gradient buckets are reduced while the last micro-batch's backward still runs. Else all
   /// gradients are reduced after it, as one buffer: grad_bucket_bytes changes nothing.
   bool overlap_grad_reduce = true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -165,6 +166,12 @@ void set_field(Strategy& strategy, std::string_view key, std::string_view value)
 Strategy parse_strategy(std::string_view text_or_file);
 Strategy strategy_from_json_text(std::string_view json, const std::string& file);
 std::string strategy_text(const Strategy& strategy);  ///< canonical JSON text
+/// Every key, in the order of files.
+std::span<const std::string_view> strategy_keys();
+/// One field as `--fix` takes it.
+std::string field_text(const Strategy& strategy, std::string_view key);
+/// Whether summaries show it whatever its value.
+bool always_shown(std::string_view key);
 /// "mp=2 pp=1 dp=1 ...", one line: the keys down to layer_split, of the others those that differ
 /// from their default.
 std::string strategy_summary(const Strategy& strategy);

@@ -204,6 +204,8 @@ std::string bucket_text(Bytes bytes) {
   return text;
 }
 
+}  // namespace
+
 std::string field_text(const Strategy& strategy, std::string_view key) {
   if (const auto* field = field_of(kIntegers, key)) {
     return fmt::format("{}", strategy.*field->member);
@@ -219,6 +221,15 @@ std::string field_text(const Strategy& strategy, std::string_view key) {
   INVARIANT(field != nullptr, "every key of kKeys has a field");
   return list_text(*field, strategy.*field->member);
 }
+
+std::span<const std::string_view> strategy_keys() { return kKeys; }
+
+bool always_shown(std::string_view key) {
+  const auto end = std::begin(kKeys) + kAlwaysInSummary;
+  return std::find(std::begin(kKeys), end, key) != end;
+}
+
+namespace {
 
 /// Whoever names no stage means the optimizer's.
 std::int64_t implied_stage(const Strategy& strategy) {
@@ -337,10 +348,10 @@ std::string strategy_text(const Strategy& strategy) {
 
 std::string strategy_summary(const Strategy& strategy) {
   std::string summary;
-  for (std::size_t i = 0; i < std::size(kKeys); ++i) {
-    const std::string text = field_text(strategy, kKeys[i]);
-    if (i >= kAlwaysInSummary && text == field_text(Strategy{}, kKeys[i])) continue;
-    summary += fmt::format("{}{}={}", summary.empty() ? "" : " ", kKeys[i], text);
+  for (std::string_view key : kKeys) {
+    const std::string text = field_text(strategy, key);
+    if (!always_shown(key) && text == field_text(Strategy{}, key)) continue;
+    summary += fmt::format("{}{}={}", summary.empty() ? "" : " ", key, text);
   }
   return summary;
 }

@@ -29,6 +29,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"stores_dropout_masks", &Framework::stores_dropout_masks},
     {"sequence_parallel", &Framework::sequence_parallel},
     {"selective_recompute", &Framework::selective_recompute},
+    {"zero_bubble", &Framework::zero_bubble},
     {"recompute_repeats_all", &Framework::recompute_repeats_all},
     {"overlap_grad_reduce", &Framework::overlap_grad_reduce},
     {"overlap_param_gather", &Framework::overlap_param_gather},

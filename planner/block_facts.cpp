@@ -4,7 +4,6 @@
 
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
-#include "passes/program_builder.h"
 #include "passes/schedule.h"
 
 namespace plimsoll {
@@ -100,6 +99,10 @@ void find_bytes(const CutBlock& cut, BlockFacts& block) {
   const bool again = has_slot(backward, SlotKind::input) || has_slot(weights, SlotKind::input);
   block.kept = block.saved + (again ? block.input : Bytes());
   block.deferred = slot_bytes(backward, SlotKind::deferred);
+  block.forward_parameters = slot_bytes(forward, SlotKind::parameters);
+  block.backward_parameters = slot_bytes(backward, SlotKind::parameters);
+  block.gradients =
+      std::max(slot_bytes(backward, SlotKind::gradients), slot_bytes(weights, SlotKind::gradients));
   for (SlotKind kind : {SlotKind::saved, SlotKind::saved_for_weights, SlotKind::deferred,
                         SlotKind::input, SlotKind::output_gradient}) {
     block.remains += slot_bytes(weights, kind);
@@ -170,11 +173,6 @@ MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
 
   MicroBatchFacts facts;
   const std::vector<BlockShape> shapes = block_shapes(graph);
-  Bytes parameter = bytes_of(DType::f32);  // at least, of an element
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.role == TensorRole::parameter)
-      parameter = std::min(parameter, bytes_of(tensor.dtype));
-  }
   for (std::size_t b = 0; b < cut.blocks.size(); ++b) {
     BlockFacts block;
     block.shape = shapes[b];
@@ -183,8 +181,6 @@ MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
     block.weights = call_facts(costed, 3 * b + 2, SlotKind::gradients);
     block.has_weights = !cut.blocks[b].weight_gradient.ops.empty();
     find_bytes(cut.blocks[b], block);
-    block.parameters = cut.blocks[b].bundle_elements * parameter;
-    block.gradients = cut.blocks[b].bundle_elements * bytes_of(kGradientType);
     facts.blocks.push_back(std::move(block));
     if (const auto& of = graph.blocks[b].variant_of) facts.blocks[of->index()].recomputing = b;
   }

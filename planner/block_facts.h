@@ -43,11 +43,12 @@ struct BlockFacts {
   bool has_weights = false;
   Bytes input, output;  ///< borders; 0 where it has none
   Bytes input_gradient, output_gradient;
-  Bytes saved;                  ///< its forward leaves for its backward, without borders
-  Bytes kept;                   ///< the same with its input, where that is read again
-  Bytes deferred;               ///< backward leaves for weights
-  Bytes remains;                ///< between backward and weights, borders included
-  Bytes parameters, gradients;  ///< its bundle, in the types of the arenas
+  Bytes saved;     ///< its forward leaves for its backward, without borders
+  Bytes kept;      ///< the same with its input, where that is read again
+  Bytes deferred;  ///< backward leaves for weights
+  Bytes remains;   ///< between backward and weights, borders included
+  /// Its bundle, in the types of the arenas, where forward and backward read and write it.
+  Bytes forward_parameters, backward_parameters, gradients;
   /// Of its output to the next stage, where it is the last block of one, and of the gradient of its
   /// input back, where it is the first; absent where the job has a single layer.
   std::optional<BorderTransfer> send_output, send_input_gradient;

@@ -8,7 +8,6 @@
 #include <cmath>
 #include <iterator>
 #include <span>
-#include <sstream>
 #include <vector>
 
 namespace plimsoll {
@@ -95,17 +94,12 @@ std::string loss_of(const RunnerUp& loser) {
   return fmt::format("+{} {}", to_text(loser.term_time), loser.term);
 }
 
-std::vector<std::string> words(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
-
 /// The choices of `strategy` that `chosen` makes otherwise: "pp=2 micro_batch=4".
 std::string differences(const Strategy& strategy, const Strategy& chosen) {
-  const std::vector<std::string> usual = words(strategy_summary(chosen));
   std::string text;
-  for (const std::string& word : words(strategy_summary(strategy))) {
-    if (std::find(usual.begin(), usual.end(), word) == usual.end()) text += " " + word;
+  for (const std::string_view key : strategy_keys()) {
+    const std::string value = field_text(strategy, key);
+    if (value != field_text(chosen, key)) text += fmt::format(" {}={}", key, value);
   }
   return text;
 }

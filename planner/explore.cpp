@@ -40,7 +40,8 @@ struct Node {
 };
 
 bool same_degrees(const Strategy& a, const Strategy& b) {
-  return a.mp == b.mp && a.pp == b.pp && a.dp == b.dp && a.sharding_degree == b.sharding_degree;
+  return a.mp == b.mp && a.pp == b.pp && a.dp == b.dp && a.sharding_degree == b.sharding_degree &&
+         a.sharding_stage == b.sharding_stage;
 }
 
 /// Where a property of neighbours changes.

@@ -78,19 +78,19 @@ class ChunkCalls {
   Bytes forward_live(std::size_t i, bool sends) const {
     const BlockFacts& block = *chain_[i];
     return kept_before_[i] + block.saved + block.input + (sends ? Bytes() : block.output) +
-           gathered(i, i + 1);
+           gathered(i, i + 1, &BlockFacts::forward_parameters);
   }
 
   Bytes backward_live(std::size_t i, bool sends) const {
     const BlockFacts& block = *chain_[i];
     const bool whole = backward_cut(context_.strategy) == BackwardCut::whole;
     return kept_before_[i] + block.kept + block.output_gradient + block.deferred +
-           (sends ? Bytes() : block.input_gradient) + gathered(i, i - 1) +
-           (whole ? gradients(i) : Bytes());
+           (sends ? Bytes() : block.input_gradient) +
+           gathered(i, i - 1, &BlockFacts::backward_parameters) + (whole ? gradients(i) : Bytes());
   }
 
   /// Parameters gathered for the call of block i and for that of its neighbour, which comes next.
-  Bytes gathered(std::size_t i, std::size_t next) const {
+  Bytes gathered(std::size_t i, std::size_t next, Bytes BlockFacts::*read) const {
     const Strategy& strategy = context_.strategy;
     if (!shards_parameters(strategy) || strategy.gather != ParameterGather::layer ||
         strategy.persistence_threshold > 0 || classes_by_owner(strategy)) {
@@ -98,7 +98,7 @@ class ChunkCalls {
     }
     const bool ahead =
         strategy.prefetch_depth > 0 && strategy.max_live_bytes == Bytes() && next < chain_.size();
-    return chain_[i]->parameters + (ahead ? chain_[next]->parameters : Bytes());
+    return chain_[i]->*read + (ahead ? chain_[next]->*read : Bytes());
   }
 
   /// Gradients of a micro-batch that are written, and those that are still being reduced.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <sstream>
 
 namespace plimsoll {
 namespace {
@@ -14,6 +13,8 @@ namespace {
 constexpr std::int64_t kGradientBytes = 4;  // f32
 constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
     kMostBucket{std::int64_t{1} << 30};
+/// Eight chunks leave an eighth of 1F1B's bubble; more save less than they add in transfers.
+constexpr std::int64_t kMostVirtualStages = 8;
 
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> low, high;
@@ -90,6 +91,25 @@ class Choices {
     return grids;
   }
 
+  /// All but the ladder of buckets, in canonical order.
+  std::vector<Strategy> before_buckets() const {
+    std::vector<Strategy> all;
+    for (const Strategy& grid : grids()) {
+      for (std::int64_t stage : sharding_stages(grid)) {
+        for (std::int64_t micro_batch : micro_batches(grid)) {
+          for (Recompute recompute : recomputes()) {
+            Strategy strategy = grid;
+            strategy.sharding_stage = stage;
+            strategy.micro_batch = micro_batch;
+            strategy.recompute = recompute;
+            for (Strategy& one : with_switches(strategy)) all.push_back(std::move(one));
+          }
+        }
+      }
+    }
+    return all;
+  }
+
   std::vector<std::int64_t> micro_batches(const Strategy& grid) const {
     if (is_fixed(fixed_, "micro_batch")) return {base_.micro_batch};
     const std::int64_t width = grid.dp * grid.sharding_degree;
@@ -103,14 +123,44 @@ class Choices {
     return {Recompute::none, Recompute::selective, Recompute::full};
   }
 
+  /// Stages 2 and 3 reduce in every micro-batch what a pipeline's stages reduce once: they are for
+  /// those who have no pipeline (DeepSpeed's runtime/pipe/engine.py refuses them there).
+  std::vector<std::int64_t> sharding_stages(const Strategy& grid) const {
+    if (is_fixed(fixed_, "sharding_stage") || grid.sharding_degree == 1) {
+      return {grid.sharding_stage};
+    }
+    std::vector<std::int64_t> stages = {1};
+    for (std::int64_t stage = 2; grid.pp == 1 && stage <= framework_.most_sharding_stage; ++stage) {
+      stages.push_back(stage);
+    }
+    return stages;
+  }
+
+  /// The strategy itself first, then with each combination of the switches that splits tokens over
+  /// mp, orders the pipeline otherwise, or repeats fewer layers. Only the first may be illegal.
+  std::vector<Strategy> with_switches(const Strategy& strategy) const {
+    std::vector<Strategy> all = {strategy};
+    if (!is_legal(strategy)) return all;
+    multiply(all, [&](const Strategy& s) { return with_tokens_split(s); });
+    multiply(all, [&](const Strategy& s) { return with_orders(s); });
+    multiply(all, [&](const Strategy& s) { return with_fewer_recomputed(s); });
+    return all;
+  }
+
   /// Bucket bytes matter only where gradients are reduced between ranks, in buckets. Elsewhere
   /// every value gives the same plan, so only the default is kept.
-  std::vector<Bytes> grad_buckets(const Strategy& grid) const {
+  std::vector<Bytes> grad_buckets(const Strategy& strategy) const {
     if (is_fixed(fixed_, "grad_bucket_bytes")) return {base_.grad_bucket_bytes};
-    if (grid.dp * grid.sharding_degree == 1 || !framework_.overlap_grad_reduce) {
+    const bool in_buckets = framework_.overlap_grad_reduce && strategy.sharding_stage < 3;
+    if (strategy.dp * strategy.sharding_degree == 1 || !in_buckets) {
       return {base_.grad_bucket_bytes};
     }
     return ladder_;
+  }
+
+  Verdict verdict(const Strategy& strategy) const {
+    Verdict verdict = legal(job_, strategy, devices_);
+    return verdict ? legal(framework_, strategy) : verdict;
   }
 
  private:
@@ -120,6 +170,67 @@ class Choices {
     if (!is_fixed(fixed_, key)) return divisors(rest);
     if (base_value < 1 || rest % base_value != 0) return {};
     return {base_value};
+  }
+
+  bool is_legal(const Strategy& strategy) const { return bool(verdict(strategy)); }
+
+  /// Puts after each strategy the legal ones that `more` makes of it.
+  template <class More>
+  void multiply(std::vector<Strategy>& strategies, More more) const {
+    std::vector<Strategy> all;
+    for (const Strategy& strategy : strategies) {
+      all.push_back(strategy);
+      for (Strategy& other : more(strategy)) {
+        if (is_legal(other)) all.push_back(std::move(other));
+      }
+    }
+    strategies = std::move(all);
+  }
+
+  std::vector<Strategy> with_tokens_split(const Strategy& strategy) const {
+    std::vector<Strategy> others;
+    if (strategy.mp == 1) return others;
+    if (!is_fixed(fixed_, "sequence_parallel") && framework_.sequence_parallel) {
+      others.push_back(strategy);
+      others.back().sequence_parallel = true;
+    }
+    if (!is_fixed(fixed_, "split_boundary") && strategy.pp > 1) {
+      others.push_back(strategy);
+      others.back().split_boundary = true;
+    }
+    return others;
+  }
+
+  /// Interleaved 1F1B in chunks of equally many layers, and ZB-H1.
+  std::vector<Strategy> with_orders(const Strategy& strategy) const {
+    std::vector<Strategy> others;
+    if (strategy.pp == 1) return others;
+    const bool free = !is_fixed(fixed_, "virtual_stages") && strategy.layer_split.empty();
+    const std::int64_t layers = total_layers(job_);
+    for (std::int64_t v = 2; free && v <= kMostVirtualStages; ++v) {
+      if (layers % (strategy.pp * v) != 0) continue;
+      others.push_back(strategy);
+      others.back().virtual_stages = v;
+    }
+    if (!is_fixed(fixed_, "schedule") && framework_.zero_bubble) {
+      others.push_back(strategy);
+      others.back().schedule = Schedule::zb_h1;
+    }
+    return others;
+  }
+
+  /// Half of each stage's layers, or of each of its chunks'.
+  std::vector<Strategy> with_fewer_recomputed(const Strategy& strategy) const {
+    if (strategy.recompute != Recompute::full || is_fixed(fixed_, "recompute_layers") ||
+        is_fixed(fixed_, "recompute_list")) {
+      return {};
+    }
+    const std::vector<std::int64_t> layers = layers_per_part(job_, strategy);
+    const std::int64_t most = *std::max_element(layers.begin(), layers.end());
+    if (most == 1) return {};
+    Strategy half = strategy;
+    half.recompute_layers = (most + 1) / 2;
+    return {half};
   }
 
   Strategy with_degrees(std::int64_t mp, std::int64_t pp, std::int64_t dp,
@@ -152,17 +263,6 @@ void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
   }
 }
 
-/// "mp=2" to {"mp", "2"}; every choice of a strategy, in the order of strategy_summary.
-std::vector<std::pair<std::string, std::string>> choices_of(const Strategy& strategy) {
-  std::vector<std::pair<std::string, std::string>> choices;
-  std::istringstream words(strategy_summary(strategy));
-  for (std::string word; words >> word;) {
-    const std::size_t equals = word.find('=');
-    choices.emplace_back(word.substr(0, equals), word.substr(equals + 1));
-  }
-  return choices;
-}
-
 /// Numbers by value, then texts as they come.
 bool comes_before(const std::string& a, const std::string& b) {
   const auto is_number = [](const std::string& text) {
@@ -192,25 +292,21 @@ Space enumerate(const Job& job, const Framework& framework, std::int64_t devices
   const Choices choices(job, framework, devices, fixed);
   Space space;
   std::vector<std::string> examples;  // by rule, as space.rejected
-  for (const Strategy& grid : choices.grids()) {
-    for (std::int64_t micro_batch : choices.micro_batches(grid)) {
-      for (Recompute recompute : choices.recomputes()) {
-        for (Bytes bucket : choices.grad_buckets(grid)) {
-          Strategy strategy = grid;
-          strategy.micro_batch = micro_batch;
-          strategy.recompute = recompute;
-          strategy.grad_bucket_bytes = bucket;
-          ++space.enumerated;
-          Verdict verdict = legal(job, strategy, devices);
-          if (verdict) verdict = legal(framework, strategy);
-          if (verdict) {
-            space.legal.push_back(strategy);
-          } else {
-            count_rejection(space.rejected, verdict.reason());
-            if (examples.size() < space.rejected.size()) examples.push_back(verdict.reason());
-          }
-        }
-      }
+  const auto add = [&](const Strategy& strategy) {
+    ++space.enumerated;
+    const Verdict verdict = choices.verdict(strategy);
+    if (verdict) {
+      space.legal.push_back(strategy);
+      return;
+    }
+    count_rejection(space.rejected, verdict.reason());
+    if (examples.size() < space.rejected.size()) examples.push_back(verdict.reason());
+  };
+  for (const Strategy& choice : choices.before_buckets()) {
+    for (Bytes bucket : choices.grad_buckets(choice)) {
+      Strategy strategy = choice;
+      strategy.grad_bucket_bytes = bucket;
+      add(strategy);
     }
   }
   if (!examples.empty()) {
@@ -224,22 +320,22 @@ Space enumerate(const Job& job, const Framework& framework, std::int64_t devices
 
 std::vector<Dimension> dimensions(const Space& space) {
   std::vector<Dimension> found;
-  for (const Strategy& strategy : space.legal) {
-    const auto choices = choices_of(strategy);
-    if (found.empty()) {
-      for (const auto& [key, value] : choices) found.push_back({key, {}});
-    }
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      auto& values = found[i].values;
-      const auto at = std::find_if(values.begin(), values.end(), [&](const auto& known) {
-        return known.first == choices[i].second;
-      });
-      if (at != values.end()) {
+  for (const std::string_view key : strategy_keys()) {
+    Dimension dimension{std::string(key), {}};
+    for (const Strategy& strategy : space.legal) {
+      const std::string value = field_text(strategy, key);
+      const auto at = std::find_if(dimension.values.begin(), dimension.values.end(),
+                                   [&](const auto& known) { return known.first == value; });
+      if (at != dimension.values.end()) {
         ++at->second;
       } else {
-        values.emplace_back(choices[i].second, 1);
+        dimension.values.emplace_back(value, 1);
       }
     }
+    const bool chosen = dimension.values.size() > 1 || always_shown(key) ||
+                        (dimension.values.size() == 1 &&
+                         dimension.values.front().first != field_text(Strategy(), key));
+    if (chosen) found.push_back(std::move(dimension));
   }
   for (Dimension& dimension : found) {
     if (dimension.key == "grad_bucket_bytes") continue;  // a ladder, in its own order

@@ -26,8 +26,10 @@ struct Space {
   std::string reason;  ///< of the commonest rule, with the numbers of its first candidate
 };
 
-/// mp, pp, dp, sharding degree (stage 1 when > 1), micro-batch: all divisors; recompute: what the
-/// framework can; gradient bucket bytes: a ladder where gradients cross ranks (batch width > 1) in
+/// mp, pp, dp, sharding degree, micro-batch: all divisors; recompute: what the framework can, also
+/// of half the layers; sharding stages 2 and 3 without pipeline; tokens or borders split over mp;
+/// interleaved and zero-bubble pipelines (docs/formats.md has the whole list and what is left out,
+/// and why); gradient bucket bytes: a ladder where gradients cross ranks (batch width > 1) in
 /// buckets, else the default alone. Fields of `fixed` take only that value. Throws UsageError for
 /// devices outside 1 to kMostDevices, an unknown key (naming the nearest) or a bad value.
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,

@@ -132,8 +132,9 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
       strategy = changed;
     }
   };
-  keep_if_legal([](Strategy& s) { s.sequence_parallel = true; });
-  keep_if_legal([](Strategy& s) { s.split_boundary = true; });
+  keep_if_legal([](Strategy& s) { s.schedule = Schedule::gpipe; });
+  keep_if_legal([](Strategy& s) { s.grad_reduction = GradReduction::per_micro_batch; });
+  keep_if_legal([&](Strategy& s) { s.sharding_stage = std::int64_t(1 + random() % 3); });
   keep_if_legal([&](Strategy& s) { s.recompute_layers = std::int64_t(1 + random() % 2); });
   keep_if_legal([&](Strategy& s) {
     s.recompute_list = {std::int64_t(random() % std::uint64_t(problem.job.layers))};
@@ -168,8 +169,9 @@ std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64&
     if (random() % 2 == 0) strategy.grad_bucket_bytes = Bytes(std::int64_t{4096} << random() % 6);
     if (random() % 4 == 0 && strategy.pp > 1) {
       std::int64_t left = problem.job.layers;
-      for (std::int64_t stage = 0; stage < strategy.pp; ++stage) {
-        const std::int64_t others = strategy.pp - stage - 1;
+      const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+      for (std::int64_t part = 0; part < parts; ++part) {
+        const std::int64_t others = parts - part - 1;
         const std::int64_t layers =
             others == 0 ? left : 1 + std::int64_t(random() % std::uint64_t(left - others));
         strategy.layer_split.push_back(layers);

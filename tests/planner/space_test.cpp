@@ -12,18 +12,69 @@ namespace plimsoll {
 namespace {
 
 TEST(Space, OneDeviceHasMicroBatchesTimesRecompute) {
-  // Divisors of 16: 1 2 4 8 16; no gradient crosses ranks, so one bucket size.
+  // Divisors of 16: 1 2 4 8 16; recompute none, selective, full, full of half the 4 layers; no
+  // gradient crosses ranks, so one bucket size.
   const Space space = enumerate(nano_job(), bundled_framework(), 1, {});
-  EXPECT_EQ(space.enumerated, 5 * 3);
-  EXPECT_EQ(space.legal.size(), 15u);
+  EXPECT_EQ(space.enumerated, 5 * 4);
+  EXPECT_EQ(space.legal.size(), 20u);
   EXPECT_TRUE(space.rejected.empty());
 }
 
 TEST(Space, TwoDevicesCountByHand) {
-  // mp2 and pp2: batch width 1, 5 micro-batches x 3. dp2 and sharding2: divisors of 8 (4) x 3 x 4.
+  // mp2: batch width 1, 5 micro-batches x 4, with and without sequence parallelism. pp2: 1f1b and
+  // zb_h1 of 5 x 4, and two chunks of one layer each, which has no half, where 2 divides the number
+  // of micro-batches. dp2: divisors of 8 (4) x 4 x 4 buckets; sharding2: the same in stages 1 and
+  // 2, and without buckets in stage 3.
   const Space space = enumerate(nano_job(), bundled_framework(), 2, {});
-  EXPECT_EQ(space.enumerated, 2 * (5 * 3) + 2 * (4 * 3 * 4));
+  EXPECT_EQ(space.enumerated,
+            2 * (5 * 4) + (2 * (5 * 4) + 4 * 3) + 4 * 4 * 4 + 4 * 4 * (4 + 4 + 1));
   EXPECT_EQ(std::int64_t(space.legal.size()), space.enumerated);
+}
+
+TEST(Space, SwitchesAreTriedWhereTheyCanWin) {
+  const Space space = enumerate(nano_job(), bundled_framework(), 4, {});
+  std::set<std::string> seen;
+  for (const Strategy& s : space.legal) {
+    if (s.sequence_parallel) seen.insert("sequence_parallel");
+    if (s.split_boundary) seen.insert("split_boundary");
+    if (s.virtual_stages > 1) seen.insert("virtual_stages");
+    if (s.schedule == Schedule::zb_h1) seen.insert("zb_h1");
+    if (s.recompute_layers > 0) seen.insert("recompute_layers");
+    if (s.sharding_stage > 1) seen.insert("sharding_stage");
+    EXPECT_TRUE(s.mp > 1 || !(s.sequence_parallel || s.split_boundary));
+    EXPECT_TRUE(s.pp > 1 || (s.virtual_stages == 1 && s.schedule == Schedule::one_f_one_b));
+    EXPECT_TRUE(s.pp == 1 || s.sharding_stage <= 1);
+  }
+  EXPECT_EQ(seen.size(), 6u);
+}
+
+TEST(Space, SwitchesThatAFrameworkLacksAreNotTried) {
+  const Framework old = framework_by_name("megatron-lm-2021");
+  bool interleaves = false, splits = false;
+  for (const Strategy& s : enumerate(nano_job(), old, 4, {}).legal) {
+    EXPECT_FALSE(s.sequence_parallel);
+    EXPECT_EQ(s.schedule, Schedule::one_f_one_b);
+    interleaves |= s.virtual_stages > 1;
+    splits |= s.split_boundary;
+  }
+  EXPECT_TRUE(interleaves);
+  EXPECT_TRUE(splits);
+}
+
+TEST(Space, FixedSwitchesStay) {
+  const Space space = enumerate(nano_job(), bundled_framework(), 4,
+                                {{"pp", "2"},
+                                 {"mp", "2"},
+                                 {"virtual_stages", "1"},
+                                 {"sequence_parallel", "true"},
+                                 {"recompute_layers", "0"},
+                                 {"schedule", "1f1b"}});
+  // 5 micro-batches x 3: nothing is left to choose.
+  EXPECT_EQ(space.enumerated, 5 * 3);
+  for (const Strategy& s : space.legal) {
+    EXPECT_TRUE(s.sequence_parallel);
+    EXPECT_EQ(s.virtual_stages, 1);
+  }
 }
 
 TEST(Space, EveryStrategyIsLegalAndDistinct) {
@@ -32,7 +83,7 @@ TEST(Space, EveryStrategyIsLegalAndDistinct) {
   for (const Strategy& strategy : space.legal) {
     EXPECT_TRUE(legal(nano_job(), strategy, 4)) << strategy_summary(strategy);
     EXPECT_TRUE(seen.insert(strategy_summary(strategy)).second) << strategy_summary(strategy);
-    EXPECT_EQ(strategy.sharding_stage, strategy.sharding_degree > 1 ? 1 : 0);
+    EXPECT_EQ(strategy.sharding_stage > 0, strategy.sharding_degree > 1);
   }
 }
 
@@ -54,7 +105,7 @@ TEST(Space, FixedFieldsTakeOnlyThatValue) {
 TEST(Space, FixedBucketBytesReplaceTheLadder) {
   const Space space =
       enumerate(nano_job(), bundled_framework(), 2, {{"dp", "2"}, {"grad_bucket_bytes", "65536"}});
-  EXPECT_EQ(space.enumerated, 4 * 3);
+  EXPECT_EQ(space.enumerated, 4 * 4);
   for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(65536));
 }
 
@@ -92,8 +143,8 @@ TEST(Space, ImpossibleFixedDegreesLeaveTheReason) {
 TEST(Space, RulesOfAFrameworkAreCounted) {
   const Framework flash = framework_by_name("megatron-lm");
   const Space space = enumerate(nano_job(), flash, 1, {});
-  EXPECT_EQ(space.enumerated, 5 * 3);
-  EXPECT_EQ(space.legal.size(), 10u);
+  EXPECT_EQ(space.enumerated, 5 * 4);
+  EXPECT_EQ(space.legal.size(), 15u);
   ASSERT_EQ(space.rejected.size(), 1u);
   EXPECT_EQ(space.rejected[0].count, 5);
   EXPECT_NE(space.rejected[0].reason.find("flash attention"), std::string::npos);
@@ -138,9 +189,11 @@ TEST(Space, DeviceCountsHaveLimits) {
 TEST(Space, LargeCountsWithManyDivisorsAreEnumerated) {
   // 3603600 = 2^4 3^2 5^2 7 11 13 is a product of four ordered factors in C(7,3) C(5,3)^2 C(4,3)^3
   // = 224000 ways. With micro_batch, recompute and bucket fixed each is one candidate.
-  const Space space =
-      enumerate(nano_job(), bundled_framework(), 3'603'600,
-                {{"micro_batch", "1"}, {"recompute", "none"}, {"grad_bucket_bytes", "4 MiB"}});
+  const Space space = enumerate(nano_job(), bundled_framework(), 3'603'600,
+                                {{"micro_batch", "1"},
+                                 {"recompute", "none"},
+                                 {"grad_bucket_bytes", "4 MiB"},
+                                 {"sharding_stage", "1"}});
   EXPECT_EQ(space.enumerated, 224'000);
 }
 
@@ -156,6 +209,23 @@ TEST(Space, DimensionsCountEveryLegalStrategyOncePerChoice) {
       EXPECT_EQ(dimension.values[2].first, "4");
     }
   }
+}
+
+TEST(Space, DimensionsShowSwitchesThatAreTried) {
+  std::set<std::string> keys;
+  for (const Dimension& dimension :
+       dimensions(enumerate(nano_job(), bundled_framework(), 4, {{"send_slots", "3"}}))) {
+    EXPECT_TRUE(keys.insert(dimension.key).second);
+    if (dimension.key == "virtual_stages") {
+      ASSERT_EQ(dimension.values.size(), 2u);
+      EXPECT_EQ(dimension.values[1].first, "2");
+    }
+  }
+  for (const char* key : {"mp", "send_slots", "virtual_stages", "sequence_parallel",
+                          "split_boundary", "recompute_layers", "layer_split"}) {
+    EXPECT_TRUE(keys.contains(key)) << key;
+  }
+  EXPECT_FALSE(keys.contains("cast_placement"));
 }
 
 TEST(Space, LargeModelsHaveALongerBucketLadder) {
