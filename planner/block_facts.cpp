@@ -127,40 +127,52 @@ Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
   return result;
 }
 
-std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) const {
-  const bool some_layers = strategy.recompute_layers > 0 || !strategy.recompute_list.empty();
-  const Key key{strategy.mp,
-                strategy.micro_batch,
-                strategy.recompute,
-                some_layers,
-                strategy.sequence_parallel,
-                strategy.split_boundary,
-                backward_cut(strategy) == BackwardCut::split};
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  }
-  auto facts = std::make_shared<const MicroBatchFacts>(find(strategy));
-  const std::lock_guard lock(mutex_);
-  return known_.try_emplace(key, std::move(facts)).first->second;
-}
-
-MicroBatchFacts FactsCache::find(const Strategy& strategy) const {
+/// One for all that differ in nothing that matters here.
+Strategy FactsCache::alike(const Strategy& strategy) const {
   Strategy plain = as_plain_pipeline(job_, strategy);
-  plain.schedule = strategy.schedule;
+  if (backward_cut(strategy) == BackwardCut::split) plain.schedule = Schedule::zb_h1;
   plain.dp = plain.sharding_degree = 1;
   plain.sharding_stage = 0;
   plain.sharding_owner = ShardingOwner::elements;
   plain.pp = std::min<std::int64_t>(2, total_layers(job_));
   plain.layer_split.clear();
+  plain.send_slots = 2;
+  plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;
+  // Layers that recompute and others are both there, whichever they are.
+  if (plain.recompute_layers > 0 || !plain.recompute_list.empty()) plain.recompute_layers = 1;
+  plain.recompute_list.clear();
+  return plain;
+}
+
+std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) const {
+  const Strategy plain = alike(strategy);
+  const Key key{plain.mp, plain.micro_batch};
+  const auto known = [&]() -> std::shared_ptr<const MicroBatchFacts> {
+    for (const auto& [of, facts] : known_[key]) {
+      if (of == plain) return facts;
+    }
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto facts = known()) return facts;
+  }
+  auto facts = std::make_shared<const MicroBatchFacts>(find(plain));
+  const std::lock_guard lock(mutex_);
+  if (auto earlier = known()) return earlier;
+  known_[key].emplace_back(plain, facts);
+  return facts;
+}
+
+MicroBatchFacts FactsCache::find(const Strategy& plain) const {
   const Job job = fewest_micro_batches(job_, plain);
   const PassContext context{job, plain, framework_};
   const Graph graph = lower_graph(context);
   const CutGraph cut = cut_blocks(graph, arena_alignment(job, plain), backward_cut(plain));
 
   Program program;  // every routine, called once
-  program.grid.degree[std::size_t(Axis::mp)] = strategy.mp;
-  program.grid.degree[std::size_t(Axis::dp)] = devices_ / strategy.mp;
+  program.grid.degree[std::size_t(Axis::mp)] = plain.mp;
+  program.grid.degree[std::size_t(Axis::dp)] = devices_ / plain.mp;
   for (const CutBlock& block : cut.blocks) {
     for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
       Call call;

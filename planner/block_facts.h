@@ -68,17 +68,18 @@ class FactsCache {
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const;
 
  private:
-  MicroBatchFacts find(const Strategy& strategy) const;
+  Strategy alike(const Strategy& strategy) const;
+  MicroBatchFacts find(const Strategy& plain) const;
 
   const Job& job_;
   const Framework& framework_;
   const LeastCosts& costs_;
   std::int64_t devices_;
-  /// mp, micro-batch, recompute, of some layers only, sequence_parallel, split_boundary, split
-  /// backward.
-  using Key = std::tuple<std::int64_t, std::int64_t, Recompute, bool, bool, bool, bool>;
+  using Key = std::tuple<std::int64_t, std::int64_t>;  ///< mp, micro-batch
   mutable std::mutex mutex_;
-  mutable std::map<Key, std::shared_ptr<const MicroBatchFacts>> known_;
+  /// By key, then by all else that it depends on.
+  mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchFacts>>>>
+      known_;
 };
 
 /// As many layers on every stage in plain 1F1B with sends freed by events: what lives between steps

@@ -1,6 +1,9 @@
 #include "planner/bounds.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
 
 #include "passes/arena_layout.h"
 #include "passes/cut_blocks.h"
@@ -33,14 +36,12 @@ std::int64_t last_calls(const MicroBatchFacts& facts, const Strategy& strategy,
 /// What all stages and all bucket sizes of a strategy have in common.
 struct Lowered {
   Job job;
-  PassContext context;
   Graph graph;
   std::int64_t alignment;
   CutGraph cut;
   Lowered(const Job& of, const Strategy& strategy, const Framework& framework)
       : job(fewest_micro_batches(of, strategy)),
-        context{job, strategy, framework},
-        graph(lower_graph(context)),
+        graph(lower_graph({job, strategy, framework})),
         alignment(arena_alignment(of, strategy)),
         cut(cut_blocks(graph, alignment, backward_cut(strategy), resident_limit(strategy),
                        scatters_bundles(strategy))) {}
@@ -53,6 +54,30 @@ bool owners_cast(const Strategy& strategy) {
          strategy.cast_placement == CastPlacement::every_use;
 }
 
+/// Buckets of every kind of stage, in a form that is equal exactly where Programs of strategies
+/// that differ in grad_bucket_bytes only are equal.
+std::vector<std::int64_t> bucket_layout(const Lowered& lowered, const PassContext& context,
+                                        std::span<const StageKind> kinds) {
+  std::vector<std::int64_t> layout;
+  for (const StageKind& kind : kinds) {
+    const ArenaLayout arenas =
+        lay_out_arenas(lowered.graph, lowered.cut, context, kind.first, lowered.alignment);
+    for (const Bucket& bucket : arenas.buckets) layout.push_back(bucket.elements);
+    layout.push_back(0);
+  }
+  return layout;
+}
+
+StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_t stage,
+                 std::int64_t last_calls, const LeastCosts& costs) {
+  // Ranks of the first owner on every stage: what others do only adds.
+  const std::optional<std::int64_t> owner =
+      classes_by_owner(context.strategy) ? std::optional<std::int64_t>(0) : std::nullopt;
+  const Program program =
+      schedule_stage(lowered.graph, lowered.cut, context, stage, lowered.alignment, owner);
+  return step_tail(program, last_calls, costs);
+}
+
 }  // namespace
 
 Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& costs,
@@ -62,21 +87,30 @@ Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& cost
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
   Strategy plain = as_plain_pipeline(job_, strategy);
   plain.layer_split = layers_per_stage(job_, strategy);
-  plain.sequence_parallel = plain.split_boundary = false;
-  const Key key{plain.mp,
-                plain.pp,
-                plain.dp,
-                plain.sharding_degree,
-                plain.layer_split,
-                plain.sharding_stage,
-                plain.persistence_threshold};
+  plain.split_boundary = false;
+  // Splitting tokens changes in which order parameters lie, and so who owns what.
+  if (!classes_by_owner(strategy)) plain.sequence_parallel = false;
+  plain.micro_batch = 1;
+  plain.recompute = Recompute::none;
+  plain.recompute_layers = 0;
+  plain.recompute_list.clear();
+  plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+  const Key key{plain.mp, plain.pp, plain.dp, plain.sharding_degree};
+  const auto known = [&]() -> std::shared_ptr<const Persistent> {
+    for (const auto& [of, bytes] : degrees_[key]) {
+      if (of == plain) return bytes;
+    }
+    return nullptr;
+  };
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = degrees_.find(key); found != degrees_.end()) return found->second;
+    if (auto bytes = known()) return bytes;
   }
   auto bytes = std::make_shared<const Persistent>(persistent_bytes(job_, plain, framework_));
   const std::lock_guard lock(mutex_);
-  return degrees_.try_emplace(key, std::move(bytes)).first->second;
+  if (auto earlier = known()) return earlier;
+  degrees_[key].emplace_back(plain, bytes);
+  return bytes;
 }
 
 Bytes Bounds::persistent(const Strategy& strategy) const {
@@ -96,53 +130,84 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
   return memory_bound(job_, strategy, framework_, *facts, kinds, *degrees(strategy));
 }
 
+MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
+  Strategy alike = strategy;
+  alike.micro_batch = 1;
+  alike.recompute = Recompute::none;
+  alike.recompute_layers = 0;
+  alike.recompute_list.clear();
+  const std::int64_t m = micro_batches(job_, strategy);
+  const std::string key =
+      fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3));
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = traffic_.find(key); found != traffic_.end()) return found->second;
+  }
+  const MicroBatchTraffic traffic = micro_batch_traffic(job_, strategy, framework_, costs_);
+  const std::lock_guard lock(mutex_);
+  return traffic_.try_emplace(key, traffic).first->second;
+}
+
 Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
   if (owners_cast(strategy)) return {};
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(job_, strategy, *facts);
-  return bottleneck_bound(strategy, stage_spans(strategy, *facts, chunks, costs_),
-                          micro_batches(job_, strategy));
+  const std::int64_t m = micro_batches(job_, strategy);
+  const Picoseconds bound =
+      bottleneck_bound(strategy, stage_spans(strategy, *facts, chunks, costs_), m);
+  // This bound is asked for all bucket sizes at once; those of stage 3 are what it gathers.
+  if (!has_micro_batch_traffic(strategy) || !shards_parameters(strategy)) return bound;
+  return std::max(bound, traffic(strategy).step(m));
 }
 
 Picoseconds Bounds::pipeline(const Strategy& strategy) const {
-  // Gathers and reductions inside the micro-batches are on no path that is followed here.
-  if (shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch) {
-    return bottleneck(strategy);
-  }
-  const Lowered lowered(job_, strategy, framework_);
-  const auto facts = facts_.of(strategy);
-  const std::vector<StageChunks> chunks = stage_chunks(job_, strategy, *facts);
-  const std::vector<StageKind> kinds = stage_kinds(chunks);
-  // Ranks of the first owner on every stage: what others do only adds.
-  const std::optional<std::int64_t> owner =
-      classes_by_owner(strategy) ? std::optional<std::int64_t>(0) : std::nullopt;
-  std::vector<StepTail> tails;
-  for (const StageKind& kind : kinds) {
-    const Program program = schedule_stage(lowered.graph, lowered.cut, lowered.context, kind.first,
-                                           lowered.alignment, owner);
-    tails.push_back(step_tail(program, last_calls(*facts, strategy, kind.chunks.front()), costs_));
-  }
-  std::vector<const StepTail*> by_stage;
-  for (const StageChunks& stage : chunks) {
-    const auto kind = std::find_if(kinds.begin(), kinds.end(),
-                                   [&](const StageKind& k) { return k.chunks == stage; });
-    by_stage.push_back(&tails[std::size_t(kind - kinds.begin())]);
-  }
-  return pipeline_bound(strategy, stage_spans(strategy, *facts, chunks, costs_),
-                        micro_batches(job_, strategy), by_stage);
+  return *pipelines({&strategy, 1}).front();
 }
 
-std::vector<std::int64_t> Bounds::bucket_layout(const Strategy& strategy) const {
-  const Lowered lowered(job_, strategy, framework_);
-  std::vector<std::int64_t> layout;
-  const auto facts = facts_.of(strategy);
-  for (const StageKind& kind : stage_kinds(stage_chunks(job_, strategy, *facts))) {
-    const ArenaLayout arenas =
-        lay_out_arenas(lowered.graph, lowered.cut, lowered.context, kind.first, lowered.alignment);
-    for (const Bucket& bucket : arenas.buckets) layout.push_back(bucket.elements);
-    layout.push_back(0);
+std::vector<std::optional<Picoseconds>> Bounds::pipelines(
+    std::span<const Strategy> strategies) const {
+  if (owners_cast(strategies.front())) {
+    return std::vector<std::optional<Picoseconds>>(strategies.size(), Picoseconds());
   }
-  return layout;
+  const Lowered lowered(job_, strategies.front(), framework_);
+  const auto facts = facts_.of(strategies.front());
+  const std::vector<StageChunks> chunks = stage_chunks(job_, strategies.front(), *facts);
+  const std::vector<StageKind> kinds = stage_kinds(chunks);
+  const std::vector<StageSpans> spans = stage_spans(strategies.front(), *facts, chunks, costs_);
+  std::vector<std::optional<Picoseconds>> bounds;
+  std::set<std::vector<std::int64_t>> layouts;
+  for (const Strategy& strategy : strategies) {
+    const PassContext context{lowered.job, strategy, framework_};
+    bounds.emplace_back();
+    if (strategies.size() > 1 && !layouts.insert(bucket_layout(lowered, context, kinds)).second) {
+      continue;
+    }
+    std::vector<StepTail> tails;
+    for (const StageKind& kind : kinds) {
+      const std::int64_t calls = last_calls(*facts, strategy, kind.chunks.front());
+      tails.push_back(tail_of(lowered, context, kind.first, calls, costs_));
+    }
+    std::vector<const StepTail*> by_stage;
+    for (const StageChunks& stage : chunks) {
+      const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                     [&](const StageKind& k) { return k.chunks == stage; });
+      by_stage.push_back(&tails[std::size_t(kind - kinds.begin())]);
+    }
+    bounds.back() = with_traffic(strategy, spans, by_stage);
+  }
+  return bounds;
+}
+
+Picoseconds Bounds::with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
+                                 std::span<const StepTail* const> tails) const {
+  const std::int64_t m = micro_batches(job_, strategy);
+  if (!has_micro_batch_traffic(strategy)) return pipeline_bound(strategy, spans, m, tails);
+  const MicroBatchTraffic more = traffic(strategy);
+  // Gradients may be added up to two micro-batches later: of those, none are counted.
+  const std::int64_t counted = std::max<std::int64_t>(m - 2, 0);
+  spans.front().chunks.front().backward.span +=
+      Picoseconds(repeated(more.compute, counted).count() / m);
+  return std::max(more.step(m), pipeline_bound(strategy, spans, m, tails));
 }
 
 }  // namespace plimsoll

@@ -13,10 +13,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
 #include "planner/memory_bound.h"
+#include "planner/micro_batch_traffic.h"
 #include "planner/time_bound.h"
 
 namespace plimsoll {
@@ -32,23 +36,27 @@ class Bounds {
   MemoryBound memory(const Strategy& strategy) const;
   Picoseconds bottleneck(const Strategy& strategy) const;
   Picoseconds pipeline(const Strategy& strategy) const;
-  /// Buckets of every stage, in a form that is equal exactly where Programs of strategies that
-  /// differ in grad_bucket_bytes only are equal.
-  std::vector<std::int64_t> bucket_layout(const Strategy& strategy) const;
+  /// Of strategies that differ in grad_bucket_bytes only; none where Programs come out as those of
+  /// an earlier one.
+  std::vector<std::optional<Picoseconds>> pipelines(std::span<const Strategy> strategies) const;
 
  private:
   using Persistent = std::vector<Bytes>;  ///< by stage
   std::shared_ptr<const Persistent> degrees(const Strategy& strategy) const;
+  MicroBatchTraffic traffic(const Strategy& strategy) const;
+  Picoseconds with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
+                           std::span<const StepTail* const> tails) const;
 
   const Job& job_;
   const Framework& framework_;
   LeastCosts costs_;
   FactsCache facts_;
-  /// mp, pp, dp, sharding degree, layers per stage, sharding stage, persistence threshold.
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                         std::vector<std::int64_t>, std::int64_t, std::int64_t>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;  ///< degrees
   mutable std::mutex mutex_;
-  mutable std::map<Key, std::shared_ptr<const Persistent>> degrees_;
+  /// By degrees, then by all else that it depends on.
+  mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const Persistent>>>>
+      degrees_;
+  mutable std::map<std::string, MicroBatchTraffic> traffic_;  ///< by strategy, without micro-batch
 };
 
 }  // namespace plimsoll

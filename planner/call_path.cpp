@@ -79,8 +79,8 @@ Picoseconds CallPath::end_of_op(const Op& op, Picoseconds ready, Picoseconds dur
   }
   Picoseconds end = begin + duration;
   if (crosses_stages(op)) {
-    posted_ = begin;
-    end = std::max(end, floor_);
+    if (floor_ && floor_->first == posted_.size()) end = std::max(end, floor_->second);
+    posted_.push_back(begin);
   }
   if (!costed_.host_executes || !communication) {
     (costed_.host_executes ? host : stream) = end;
@@ -97,6 +97,7 @@ void CallPath::run(std::size_t index) {
   const Picoseconds call_ready = awaited(call);
   std::array<bool, kStreams> entered = {};
   Times times;
+  posted_.clear();
   if (costed_.host_executes) {
     clocks_[std::size_t(Stream::compute)] += costed_.dispatch_call;
   } else {
@@ -113,7 +114,7 @@ void CallPath::run(std::size_t index) {
     times.all = std::max(times.all, end);
   }
   ended_ = std::max(ended_, times.all);
-  floor_ = kLongAgo;
+  floor_.reset();
   calls_[index] = std::move(times);
 }
 

@@ -41,16 +41,16 @@ class CallPath {
 
   /// The call at `index`; those it waits for that were not run here are over long ago.
   void run(std::size_t index);
-  /// Of the next call run, collectives that other stages take part in: over at `end` at the
-  /// earliest.
-  void stages_meet_until(Picoseconds end) { floor_ = end; }
+  /// Of the next call run, the collective at `which` of those that other stages take part in: over
+  /// at `end` at the earliest.
+  void stages_meet_until(std::size_t which, Picoseconds end) { floor_ = {which, end}; }
 
   Picoseconds now() const { return clocks_[std::size_t(Stream::compute)]; }  ///< compute is free
   Picoseconds everything_ended() const;  ///< all calls run, and the host has issued them
   /// When an op of a call that was run here ended.
   Picoseconds end_of(std::size_t call, std::size_t op) const { return calls_.at(call).ops[op]; }
-  /// When the last collective that other stages take part in was posted.
-  Picoseconds posted() const { return posted_; }
+  /// When the collectives of the last call that other stages take part in were posted.
+  const std::vector<Picoseconds>& posted() const { return posted_; }
 
  private:
   struct Times {
@@ -62,7 +62,9 @@ class CallPath {
 
   const CostedProgram& costed_;
   std::array<Picoseconds, kStreams> clocks_;
-  Picoseconds issued_, floor_ = kLongAgo, posted_ = kLongAgo, ended_ = kLongAgo;
+  Picoseconds issued_, ended_ = kLongAgo;
+  std::optional<std::pair<std::size_t, Picoseconds>> floor_;
+  std::vector<Picoseconds> posted_;
   std::map<std::size_t, Times> calls_;
 };
 

@@ -210,8 +210,8 @@ class Explorer {
       const Strategy& strategy = legal_[choices[i].first];
       const MemoryBound memory = bounds_.memory(strategy);
       if (!fits(memory.arena, strategy)) return;
-      nodes[i] = Node{time_bound([&] { return bounds_.bottleneck(strategy); }), choices[i].first,
-                      choices[i].second, memory.peak, false};
+      nodes[i] =
+          Node{bottleneck(strategy), choices[i].first, choices[i].second, memory.peak, false};
     });
     for (std::size_t i = 0; i < choices.size(); ++i) {
       if (nodes[i]) {
@@ -223,12 +223,22 @@ class Explorer {
   }
 
   /// What the clock cannot hold is longer than any plan's step.
-  template <class Bound>
-  static Picoseconds time_bound(const Bound& bound) {
+  Picoseconds bottleneck(const Strategy& strategy) const {
     try {
-      return std::min(bound(), kLongestStep);
+      return std::min(bounds_.bottleneck(strategy), kLongestStep);
     } catch (const InfeasibleError&) {
       return kLongestStep;
+    }
+  }
+  std::vector<std::optional<Picoseconds>> pipeline_bounds(const Node& choice) const {
+    try {
+      auto bounds = bounds_.pipelines({&legal_[choice.first], choice.last - choice.first});
+      for (auto& bound : bounds) {
+        if (bound) bound = std::min(*bound, kLongestStep);
+      }
+      return bounds;
+    } catch (const InfeasibleError&) {
+      return std::vector<std::optional<Picoseconds>>(choice.last - choice.first, kLongestStep);
     }
   }
 
@@ -263,15 +273,11 @@ class Explorer {
     for_each_index(choices_.size(), request_.threads, [&](std::size_t i) {
       if (passed()) return;
       const Node& choice = choices_[i];
-      std::vector<std::vector<std::int64_t>> layouts;
+      const auto bounds = pipeline_bounds(choice);
       for (std::size_t leaf = choice.first; leaf < choice.last; ++leaf) {
-        if (choice.count() > 1) {
-          std::vector<std::int64_t> layout = bounds_.bucket_layout(legal_[leaf]);
-          if (std::find(layouts.begin(), layouts.end(), layout) != layouts.end()) continue;
-          layouts.push_back(std::move(layout));
-        }
-        const Picoseconds bound = time_bound([&] { return bounds_.pipeline(legal_[leaf]); });
-        leaves[i].push_back({std::max(choice.bound, bound), leaf, leaf + 1, choice.peak, true});
+        const std::optional<Picoseconds>& bound = bounds[leaf - choice.first];
+        if (!bound) continue;
+        leaves[i].push_back({std::max(choice.bound, *bound), leaf, leaf + 1, choice.peak, true});
       }
     });
     std::vector<Node> left;

@@ -103,7 +103,7 @@ class ChunkCalls {
 
   /// Gradients of a micro-batch that are written, and those that are still being reduced.
   Bytes gradients(std::size_t i) const {
-    if (!shards_gradients(context_.strategy)) return {};
+    if (!shards_gradients(context_.strategy) || classes_by_owner(context_.strategy)) return {};
     const bool overlaps = overlaps_grad_reduce(context_) && i + 1 < chain_.size();
     return chain_[i]->gradients + (overlaps ? chain_[i + 1]->gradients : Bytes());
   }
@@ -203,14 +203,8 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
 
 std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
                                     const Framework& framework) {
-  Strategy plain = strategy;
-  plain.micro_batch = 1;
-  plain.recompute = Recompute::none;
-  plain.recompute_layers = 0;
-  plain.recompute_list.clear();
-  plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
-  const Job small = fewest_micro_batches(job, plain);
-  const PassContext context{small, plain, framework};
+  const Job small = fewest_micro_batches(job, strategy);
+  const PassContext context{small, strategy, framework};
   const Graph graph = lower_graph(context);
   const std::int64_t alignment = arena_alignment(job, strategy);
   const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy),

@@ -16,9 +16,13 @@ Picoseconds path_or_none(Picoseconds time) {
   return time < kHardlyLongAgo ? kLongAgo : std::max(time, Picoseconds());
 }
 
-const Op* meeting_of(const Routine& routine) {
-  const auto found = std::find_if(routine.ops.begin(), routine.ops.end(), crosses_stages);
-  return found == routine.ops.end() ? nullptr : &*found;
+/// Ops of a routine that ranks of several stages take part in.
+std::vector<std::size_t> meetings_of(const Routine& routine) {
+  std::vector<std::size_t> ops;
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    if (crosses_stages(routine.ops[i])) ops.push_back(i);
+  }
+  return ops;
 }
 
 /// The parts of a Program: calls of blocks are those of a layer.
@@ -41,12 +45,17 @@ Parts parts_of(const Program& program, std::int64_t last_calls) {
 void follow(const CostedProgram& costed, std::size_t first, std::size_t source, StepTail& tail) {
   const Program& program = *costed.program;
   CallPath path(costed, source == 0 ? Picoseconds() : kLongAgo, kLongAgo);
-  std::size_t meeting = 0;
+  std::size_t meeting = 0;  // the first one of a call
   for (std::size_t call = first; call < program.calls.size(); ++call) {
-    const bool meets = meeting_of(program.at(program.calls[call].routine)) != nullptr;
-    if (meets && ++meeting == source) path.stages_meet_until(Picoseconds());
+    const std::size_t count = meetings_of(program.at(program.calls[call].routine)).size();
+    if (source > meeting && source <= meeting + count) {
+      path.stages_meet_until(source - meeting - 1, Picoseconds());
+    }
     path.run(call);
-    if (meets) tail.meetings[meeting - 1].posted.push_back(path_or_none(path.posted()));
+    for (std::size_t i = 0; i < count; ++i) {
+      tail.meetings[meeting + i].posted.push_back(path_or_none(path.posted()[i]));
+    }
+    meeting += count;
   }
   tail.ends.push_back(path_or_none(path.everything_ended()));
 }
@@ -67,12 +76,10 @@ StepTail step_tail(const Program& program, std::int64_t last_calls, const LeastC
     const RoutineId id = program.calls[call].routine;
     const Routine& routine = program.at(id);
     tail.dispatch += dispatch_of(costed, routine);
-    const Op* op = meeting_of(routine);
-    if (op == nullptr) continue;
-    const auto& group = std::get<CollectiveParams>(op->params).group;
-    tail.meetings.push_back({group.pipeline_ends,
-                             costed.durations[id.index()][std::size_t(op - routine.ops.data())],
-                             {}});
+    for (std::size_t i : meetings_of(routine)) {
+      const auto& group = std::get<CollectiveParams>(routine.ops[i].params).group;
+      tail.meetings.push_back({group.pipeline_ends, costed.durations[id.index()][i], {}});
+    }
   }
   for (std::size_t source = 0; source <= tail.meetings.size(); ++source) {
     follow(costed, parts.last_action, source, tail);

@@ -30,7 +30,7 @@ Job random_job(std::mt19937_64& random) {
   job.tied_embeddings = random() % 2 == 0;
   job.global_batch = one_of<std::int64_t>(random, {4, 6, 8, 12, 16, 24, 32});
   job.clip_norm = one_of(random, {0.0, 1.0});
-  job.precision = one_of(random, {DType::f32, DType::bf16});
+  job.precision = one_of(random, {DType::f32, DType::bf16, DType::f16});
   job.name = "random";
   check_job(job, "random job");
   return job;
@@ -134,6 +134,12 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
   };
   keep_if_legal([](Strategy& s) { s.schedule = Schedule::gpipe; });
   keep_if_legal([](Strategy& s) { s.grad_reduction = GradReduction::per_micro_batch; });
+  keep_if_legal([&](Strategy& s) {
+    s.flatten = one_of(random, {Flatten::coalesced, Flatten::none});
+  });
+  keep_if_legal([&](Strategy& s) {
+    s.sharding_owner = one_of(random, {ShardingOwner::prefix, ShardingOwner::greedy});
+  });
   keep_if_legal([&](Strategy& s) { s.sharding_stage = std::int64_t(1 + random() % 3); });
   keep_if_legal([&](Strategy& s) { s.recompute_layers = std::int64_t(1 + random() % 2); });
   keep_if_legal([&](Strategy& s) {

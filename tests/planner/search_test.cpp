@@ -184,8 +184,8 @@ TEST(Search, EqualsBruteForceOnTwoHundredRandomProblems) {
       std::optional<Bytes> least;
       for (int draw = 0; draw < (i % 3 == 0 ? 12 : 1); ++draw) {
         const Strategy& strategy = space.legal[random() % space.legal.size()];
-        const Bytes arena = lay_out(request.job, strategy, request.framework,
-                                    problem.cluster, Bytes(), Proof::structure)
+        const Bytes arena = lay_out(request.job, strategy, request.framework, problem.cluster,
+                                    Bytes(), Proof::structure)
                                 .arena +
                             memory_outside_program(request.job, strategy, request.framework);
         least = least ? std::min(*least, arena) : arena;
