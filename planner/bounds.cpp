@@ -88,8 +88,11 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
   Strategy plain = as_plain_pipeline(job_, strategy);
   plain.layer_split = layers_per_stage(job_, strategy);
   plain.split_boundary = false;
-  // Splitting tokens changes in which order parameters lie, and so who owns what.
-  if (!classes_by_owner(strategy)) plain.sequence_parallel = false;
+  // Splitting tokens changes in which order parameters lie: who owns what, and the padding between
+  // tensors that are updated one by one.
+  if (!classes_by_owner(strategy) && strategy.flatten == Flatten::fused) {
+    plain.sequence_parallel = false;
+  }
   plain.micro_batch = 1;
   plain.recompute = Recompute::none;
   plain.recompute_layers = 0;

@@ -154,5 +154,36 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
   for (const auto& [name, of] : slack) show(name, of);
 }
 
+TEST(Bounds, FollowThePaddingOfTensorsThatAreUpdatedOneByOne) {
+  Problem problem;
+  problem.job.name = "padded";
+  problem.job.layers = 6;
+  problem.job.hidden = problem.job.ffn_hidden = 16;
+  problem.job.heads = problem.job.kv_heads = 2;
+  problem.job.vocab = 257;
+  problem.job.sequence = 8;
+  problem.job.tied_embeddings = true;
+  problem.job.global_batch = 8;
+  problem.job.precision = DType::bf16;
+  problem.job.fp32_parameters = {"bias"};
+  problem.job.optimizer.groups = {{"bias", {}, true, 0.5}, {"embedding", 0.01, false, {}}};
+  problem.framework = bundled_framework();
+  problem.devices = 2;
+  std::mt19937_64 random(3);
+  problem.cluster = random_problem(random).cluster;
+  problem.cluster.other_devices.clear();
+  const CostModel costs(problem.cluster, {}, problem.framework);
+  const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+  for (const char* text : {"mp=2,flatten=none,sequence_parallel=true,recompute=selective",
+                           "mp=2,flatten=none,recompute=selective"}) {
+    const Strategy strategy = parse_strategy(text);
+    ASSERT_TRUE(legal(problem.job, strategy, 2)) << text;
+    const Footprint footprint = lay_out(problem.job, strategy, problem.framework, problem.cluster,
+                                        Bytes(0), Proof::structure);
+    EXPECT_LE(bounds.memory(strategy).peak, footprint.peak) << text;
+    EXPECT_LE(bounds.memory(strategy).arena, footprint.arena) << text;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
