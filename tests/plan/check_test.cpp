@@ -38,7 +38,13 @@ Plan planned(const Fixed& fixed, std::int64_t devices) {
 }
 
 const Plan& valid_plan() {
-  static const Plan plan = planned({{"pp", "2"}, {"dp", "2"}, {"recompute", "full"}}, 4);
+  static const Plan plan = planned({{"pp", "2"},
+                                    {"dp", "2"},
+                                    {"recompute", "full"},
+                                    {"recompute_layers", "0"},
+                                    {"schedule", "1f1b"},
+                                    {"virtual_stages", "1"}},
+                                   4);
   return plan;
 }
 
