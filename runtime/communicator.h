@@ -70,8 +70,8 @@ class Communicator {
   /// Blocks until done; every ticket is waited for exactly once. Throws EnvironmentError naming
   /// rank, communication and step when the deadline passes, RankFailure when another rank failed.
   virtual CommunicationTimes wait(Ticket ticket) = 0;
-  /// Tells the other ranks that this one failed; their waits and posts throw. When it returns,
-  /// nobody reads or writes this rank's memory any more.
+  /// Tells the other ranks that this one failed; their waits and posts throw. When it returns, no
+  /// thread of this process reads or writes this rank's memory any more.
   virtual void abort(const std::string& reason) = 0;
 };
 

@@ -87,7 +87,7 @@ def leaves_nothing(failures):
         failures.append(f"exit {done.returncode} for a command that ended with 5\n{done.stderr}")
     if run("ip", "netns", "list").stdout != before:
         failures.append("namespaces are left behind")
-    for arguments in (("--count", "x", "true"), ("--nodes", "2", "true"), ()):
+    for arguments in (("--count", "x", "true"), ("--nodes", "2", "true"), ("--bandwidth",), ()):
         if run(HOSTS, *arguments).returncode != programs.USAGE:
             failures.append(f"accepted: {arguments}")
 

@@ -254,14 +254,14 @@ Flight* MpiCommunicator::flight_of(Ticket ticket) {
 
 void MpiCommunicator::begin(Flight& flight) {
   flight.begin = now();
-  moving_.push_back(&flight);
   if (flight.label.described) {
     flight.state = FlightState::meeting;
     meet_members(flight, flight.begin);
-    return;
+  } else {
+    flight.state = FlightState::moving;
+    advance(flight);
   }
-  flight.state = FlightState::moving;
-  advance(flight);
+  if (flight.state != FlightState::done) moving_.push_back(&flight);
 }
 
 /// Its MPI operations so far are complete.
