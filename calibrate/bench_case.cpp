@@ -157,6 +157,7 @@ bool add_update_ops(BenchCase& into, std::int64_t n) {
       input(into, {n}), input(into, {n}), output(into, {n});
       return true;
     case OpKind::check_finite:
+      into.op.params = FlatParams{};
       input(into, {n}), scalars(into), written(0), output(into, {1}, DType::i32);
       return true;
     case OpKind::update_loss_scale:

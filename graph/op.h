@@ -227,7 +227,7 @@ struct FillParams {
   double value = 0;
   bool operator==(const FillParams&) const = default;
 };
-struct FlatParams {         // squared_norm, square, reduce_sum, scale, coalesce
+struct FlatParams {         // squared_norm, square, reduce_sum, scale, coalesce, check_finite
   std::int64_t shards = 1;  ///< each rank owns 1/shards of the arena
   double weight = 1;        ///< of the sum: 1/mp where mp ranks hold equal copies of the tensor
   std::optional<std::int64_t> group =

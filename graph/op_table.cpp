@@ -114,7 +114,7 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {fill, memory_bound, 0, 0, 1, 1, kFill, -1, 0, fine},
     {squared_norm, memory_bound, 1, 1, 1, 1, kFlat, -1, 0, check_squared_norm},
     {clip_factor, memory_bound, 2, 2, 1, 1, kClip, -1, 0, check_clip},
-    {check_finite, memory_bound, 2, 2, 2, 2, kNone, -1, 0, check_check_finite},
+    {check_finite, memory_bound, 2, 2, 2, 2, kFlat, -1, 0, check_check_finite},
     {update_loss_scale, memory_bound, 2, 2, 1, 1, kNone, -1, 0, check_update_loss_scale},
     {square, memory_bound, 1, 1, 1, 1, kFlat, -1, 0, check_flat},
     {reduce_sum, memory_bound, 1, kMostSummands, 1, 1, kFlat, -1, 0, check_squared_norm},
@@ -137,6 +137,7 @@ Bytes parameters_written(const Op& op, Tensors tensors) {
 }
 
 /// Elements of a group of segments, or of those a rank owns, or of everything that input `i` holds.
+/// A rank that owns nothing has no such op without a group (passes/update_calls.cpp).
 template <class Params>
 std::int64_t worked_on(const Op& op, Tensors tensors, std::size_t i) {
   const auto& params = std::get<Params>(op.params);
@@ -237,7 +238,8 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
       break;
     case OpKind::square:
     case OpKind::scale:
-    case OpKind::coalesce:  // read and written
+    case OpKind::coalesce:
+    case OpKind::check_finite:  // read and written
       return 2 * worked_on<FlatParams>(op, tensors, 0) * bytes_of(in(op, tensors, 0).dtype);
     // Of updates, owned elements only: parameters and state read and written, gradients read.
     case OpKind::adamw:

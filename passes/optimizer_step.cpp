@@ -61,7 +61,7 @@ class StepBuilder {
   void check_finite() {
     if (!job_.loss_scale) return;
     const TensorId flag = add_value("not_finite", DType::i32);
-    push(OpKind::check_finite, {gradient_arena_, scalars_}, {gradient_arena_, flag});
+    push(OpKind::check_finite, {gradient_arena_, scalars_}, {gradient_arena_, flag}, FlatParams{});
     TensorId found = flag;
     if (const auto axes = split_axes(); !axes.empty() || context_.strategy.sharding_degree > 1) {
       const TensorId number = add_value("not_finite.f32", DType::f32);

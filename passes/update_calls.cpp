@@ -44,8 +44,8 @@ bool uses_state(const Routine& routine, const Op& op) {
          std::any_of(op.outputs.begin(), op.outputs.end(), is_state);
 }
 
-/// The update of a rank that owns nothing: its share of the norm is 0, and there is nothing to
-/// update.
+/// The update of a rank that owns nothing: its share of the norm is 0, nothing of it is not finite,
+/// and there is nothing to update.
 Routine without_update(const Routine& routine) {
   Routine rest;
   rest.name = routine.name;
@@ -70,9 +70,10 @@ Routine without_update(const Routine& routine) {
   for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
     Op op = routine.ops[i];
     if (uses_state(routine, op)) continue;
-    if (op.kind == OpKind::squared_norm) {
+    if (op.kind == OpKind::squared_norm || op.kind == OpKind::check_finite) {
       op.kind = OpKind::fill;
       op.inputs.clear();
+      op.outputs = {op.outputs.back()};
       op.params = FillParams{0};
     }
     for (auto* operands : {&op.inputs, &op.outputs}) {

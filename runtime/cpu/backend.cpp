@@ -197,7 +197,9 @@ Verdict check_dtypes(const Op& op, std::span<const Tensor> tensors) {
   const bool loads = std::holds_alternative<DataParams>(op.params) && op.inputs.empty();
   if (op.kind == OpKind::cast || op.kind == OpKind::cast_parameters) return Verdict::yes();
   const DType type = value_type(op, tensors);
-  if (type == DType::i32 && !loads) {
+  const auto* fill = std::get_if<FillParams>(&op.params);
+  const bool zeroes = fill != nullptr && fill->value == 0;  // of any type
+  if (type == DType::i32 && !loads && !zeroes) {
     return Verdict::no(fmt::format("the cpu backend computes no {} of i32", to_text(op.kind)));
   }
   const auto check = [&](TensorId id, DType expected, bool or_f32) {

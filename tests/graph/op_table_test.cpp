@@ -135,6 +135,16 @@ TEST(OpTable, AdamReadsFourArenasAndWritesThreeOfTheOwnedElements) {
   EXPECT_EQ(bytes_moved(c.op(), c.graph.tensors), Bytes(7 * 4 * 3));
 }
 
+TEST(OpTable, FiniteChecksReadAndWriteWhatARankOwns) {
+  const std::string tensors =
+      "tensor %0 g f32[12] gradient arena\ntensor %1 s f32[8] scalar\n"
+      "tensor %2 flag i32[1] activation\n";
+  const std::string op = "check_finite optimizer (%0, %1) -> (%0, %2)";
+  const Case whole = parse(tensors, op), owned = parse(tensors, op + " elements=5");
+  EXPECT_EQ(bytes_moved(whole.op(), whole.graph.tensors), Bytes(2 * 4 * 12));
+  EXPECT_EQ(bytes_moved(owned.op(), owned.graph.tensors), Bytes(2 * 4 * 5));
+}
+
 TEST(OpTable, IllegalShapesNameTheProblem) {
   const Case c = parse(
       "tensor %0 a f32[3,5] activation\ntensor %1 b f32[6,7] activation\ntensor %2 c f32[3,7] "

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "graph/op_table.h"
 #include "passes/strategy.h"
 #include "tests/passes/tiny_net.h"
 
@@ -104,6 +105,18 @@ TEST(TinyPipeline, A3FusedBelow32MiB) {
   EXPECT_EQ(optimizer_ops(arena[1]), repeated({{2, reduce}, {5, sgd}, {2, broadcast}}));
 }
 
+/// Moved by finite checks in a step.
+Bytes bytes_checked(const Program& program) {
+  Bytes bytes;
+  for (const Call& call : program.calls) {
+    const Routine& routine = program.at(call.routine);
+    for (const Op& op : routine.ops) {
+      if (op.kind == OpKind::check_finite) bytes += bytes_moved(op, routine.tensors);
+    }
+  }
+  return bytes;
+}
+
 // The reference's lists are of a rank that checks, norms and updates 5 tensors. Our names: the
 // constant is `fill`, maximum and divide make the clip factor from it.
 TEST(TinyPipeline, A4LossScalingAndGlobalClipping) {
@@ -138,6 +151,9 @@ TEST(TinyPipeline, A4LossScalingAndGlobalClipping) {
   };
   EXPECT_EQ(op_list(programs[1], {Phase::optimizer}), list(" x5"));
   EXPECT_EQ(op_list(programs[0], {Phase::optimizer}), list(" x3"));
+  // What is checked and unscaled, read and written: an owner's gradients alone.
+  EXPECT_EQ(bytes_checked(programs[0]), Bytes(2 * 4 * 8256));
+  EXPECT_EQ(bytes_checked(programs[1]), Bytes(2 * 4 * 4354));
   EXPECT_EQ(waits_for_reductions(programs[1]), 1u);
 }
 
@@ -299,19 +315,18 @@ TEST(TinyPipeline, A8CastsTensorByTensor) {
 }
 
 // One parameter on the last stage, two owners: the rank without any takes part in the reduction and
-// the broadcast, counts 0 in the norm and updates nothing. (That such ranks train the same model is
-// in runtime.train.)
+// the broadcast, checks nothing (the flag is the first constant), counts 0 in the norm (the second)
+// and updates nothing. (That such ranks train the same model is in runtime.train.)
 TEST(TinyPipeline, A7RankThatOwnsNothing) {
   const Job job = amp_job();
   const Program program =
       last_stage(job, equal_weights(job, 1), kOwners + "flatten=none," + kLimits)[1];
   EXPECT_EQ(owned_elements(program), 0);
-  EXPECT_EQ(
-      op_list(program, {Phase::optimizer}),
-      (std::vector<std::string>{"reduce.sharding", "check_finite", "cast", "all_reduce.pp.max",
-                                "all_reduce.sharding.max", "cast", "update_loss_scale", "fill",
-                                "all_reduce.pp", "all_reduce.sharding", "square_root", "fill",
-                                "maximum", "divide", "broadcast.sharding"}));
+  EXPECT_EQ(op_list(program, {Phase::optimizer}),
+            (std::vector<std::string>{"reduce.sharding", "fill", "cast", "all_reduce.pp.max",
+                                      "all_reduce.sharding.max", "cast", "update_loss_scale",
+                                      "fill", "all_reduce.pp", "all_reduce.sharding", "square_root",
+                                      "fill", "maximum", "divide", "broadcast.sharding"}));
 }
 
 }  // namespace

@@ -129,6 +129,8 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
   cases.back().tensors[1].split = Split{0, Axis::mp, 3};
   cases.back().at[std::size_t(Axis::mp)] = 1;
   cases.push_back(make_case("fill/zero", OpKind::fill, FillParams{0}, {}, {blank("x", wide)}));
+  cases.push_back(
+      make_case("fill/flag", OpKind::fill, FillParams{0}, {}, {{"flag", {1}, {1}, DType::i32}}));
   cases.push_back(make_case("fill/value", OpKind::fill, FillParams{-2.5}, {}, {blank("x", wide)}));
 }
 

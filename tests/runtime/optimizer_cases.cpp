@@ -128,7 +128,7 @@ void add_piece_cases(Cases& cases, std::int64_t count) {
   for (const bool finite : {true, false}) {
     Operand gradients = normal("gradients", count, 2);
     if (!finite) gradients.values[std::size_t(count / 2)] = std::numeric_limits<double>::infinity();
-    add(finite ? "check_finite" : "check_finite/infinity", OpKind::check_finite, {},
+    add(finite ? "check_finite" : "check_finite/infinity", OpKind::check_finite, FlatParams{},
         {gradients, scalars({.loss_scale = 64})}, {gradients, {"found", {1}, {}, DType::i32}});
   }
 }

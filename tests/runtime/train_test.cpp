@@ -219,6 +219,15 @@ TEST(SameModel, A7WithRanksThatOwnNothing) {
   }
   EXPECT_GT(empty, 0);
   expect_same_model(serial, programs, nano_job());
+  // With a finite check of its own, which has nothing to read there. Clipping would show in the
+  // gradients.
+  Job job = nano_job();
+  job.clip_norm = 0;
+  const auto unclipped = nano_programs(nano_strategy("", 1, Recompute::none), job);
+  job.loss_scale = LossScale{};
+  Strategy scaled = strategy;
+  scaled.flatten = Flatten::none;
+  expect_same_model(unclipped, nano_programs(scaled, job), job);
 }
 
 TEST(SameModel, WithTiedEmbeddingsOnTwoStages) {

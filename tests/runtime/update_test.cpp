@@ -298,7 +298,7 @@ TEST(SeedsD, D4_PaddingThatIsNotANumberDoesNotReachTheNorm) {
       "scalars", {kScalars}, {1, 0, 0, 0, 2, 0, 0, 0}, DType::f32, TensorRole::scalar};
   Operand gradients{"gradients", {8}, {2, 4, nan, nan, 6, 8, 10, nan}};
   gradients.arena = true;
-  OpCase check = make_case("check", OpKind::check_finite, {}, {gradients, scalars},
+  OpCase check = make_case("check", OpKind::check_finite, FlatParams{}, {gradients, scalars},
                            {gradients, {"flag", {1}, {}, DType::i32}});
   check.program = c.program;
   const Values values = run_case(*backend, check);
