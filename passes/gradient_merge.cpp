@@ -125,6 +125,7 @@ class Merger {
       types.insert(tensor.dtype = type_of(written));
       found->second = graph_.add(std::move(tensor));
     }
+    overwrite();
     for (Op& op : graph_.ops) {
       for (TensorId& id : op.outputs) {
         if (is_gradient(op, id)) id = own.at(id);
@@ -137,7 +138,25 @@ class Merger {
     graph_.ops.insert(step, ops.begin(), ops.end());
   }
 
-  /// As large as the step's in the Graph; a Program has the elements that are of this type.
+  /// A product that writes a gradient first overwrites it, as in `begin`; but not where another
+  /// block adds to the same gradient (a tied table), since either may come first on its stage.
+  void overwrite() {
+    std::map<TensorId, std::set<BlockId>> homes;
+    for (const auto& [written, last] : last_) {
+      homes[written.second].insert(graph_.at(written.first).variant_of.value_or(written.first));
+    }
+    std::set<Written> begun;
+    for (Op& op : graph_.ops) {
+      for (const TensorId id : op.outputs) {
+        if (!is_gradient(op, id) || !begun.insert({*op.block, id}).second) continue;
+        auto* params = std::get_if<MatmulParams>(&op.params);
+        if (params && homes.at(id).size() == 1) params->accumulate = false;
+      }
+    }
+  }
+
+  /// As large as the step's in the Graph; a Program has the elements that are of this type, and
+  /// zeroes those only that are not overwritten (passes/merged_gradients.h).
   void merge_arena(DType type, TensorId merged, std::vector<Op>& ops) {
     const std::int64_t count = graph_.at(merged).shape[0];
     const DType wide = graph_.at(merged).dtype;

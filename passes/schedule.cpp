@@ -41,7 +41,7 @@ class StageScheduler {
         layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
         collectives_(graph, context, layout_, arenas_, build_),
         reductions_(graph, context, layout_, arenas_, build_),
-        merges_(context, layout_, arenas_, build_),
+        merges_(graph, context, layout_, arenas_, build_),
         gathers_(graph, context, layout_, arenas_, build_),
         transfers_(context, build_),
         cuts_(graph, cut, context, layout_, alignment, owner),
@@ -181,6 +181,11 @@ class StageScheduler {
         reductions_.after_call(use.instance, use.action.micro_batch, call, !more, last);
       } else if (!merges_.active()) {
         collectives_.wrote_gradients(use.instance, use.action.kind, call, last);
+      } else if (last) {
+        for (const auto& [bucket, add] :
+             merges_.after_instance(use.instance, use.action.micro_batch)) {
+          collectives_.merged_gradients(bucket, add);
+        }
       }
     }
   }
@@ -295,8 +300,9 @@ class StageScheduler {
       }
     }
     if (merges_.active()) {
-      const std::vector<std::size_t> merged = merges_.after_backward(action.micro_batch);
-      if (action.micro_batch == last_backward_) collectives_.merged_gradients(merged);
+      for (const auto& [bucket, add] : merges_.after_backward(action.micro_batch)) {
+        if (action.micro_batch == last_backward_) collectives_.merged_gradients(bucket, add);
+      }
     }
     if (action.kind != ActionKind::input_gradient) {
       kept_.erase({action.chunk, action.micro_batch});

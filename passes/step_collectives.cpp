@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 namespace plimsoll {
 
@@ -157,13 +158,21 @@ std::vector<Wait> StepCollectives::gradient_waits(const Bucket& bucket) const {
   return gradient_waits(first, end);
 }
 
-void StepCollectives::merged_gradients(const std::vector<std::size_t>& calls) {
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const auto [first, end] = segments_in(layout_, layout_.buckets[i]);
-    for (std::size_t s = first; s < end; ++s) sums_[s] = calls[i];
+void StepCollectives::merged_gradients(std::size_t bucket, std::size_t call) {
+  const auto [first, end] = segments_in(layout_, layout_.buckets[bucket]);
+  std::set<std::size_t, std::greater<>> instances;  // in the order of backward
+  for (std::size_t s = first; s < end; ++s) {
+    sums_[s] = call;
+    instances.insert(layout_.producer[s]);
   }
-  for (std::size_t i = layout_.instances.size(); i-- > 0;) {
-    wrote_gradients(i, ActionKind::backward, calls.back(), true);
+  const auto is_merged = [&](std::size_t instance) {
+    for (std::size_t s = 0; s < layout_.segments.size(); ++s) {
+      if (layout_.producer[s] == instance && !sums_.contains(s)) return false;
+    }
+    return true;
+  };
+  for (const std::size_t i : instances) {
+    if (is_merged(i)) wrote_gradients(i, ActionKind::backward, call, true);
   }
 }
 

@@ -40,8 +40,8 @@ class StepCollectives {
   /// A call that adds to gradients of an instance is issued. If it is the `last` of the step, posts
   /// the buckets that it completed.
   void wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call, bool last);
-  /// Of fused merges: the last calls that add to each bucket are issued.
-  void merged_gradients(const std::vector<std::size_t>& calls);
+  /// Of fused merges: the last call that adds to a bucket is issued. Posts what it completed.
+  void merged_gradients(std::size_t bucket, std::size_t call);
   /// Backward is issued: posts what is left. Returns all reductions: what the update waits for.
   std::vector<std::size_t> finish_gradients();
   /// Gathers that do not overlap, after the update.

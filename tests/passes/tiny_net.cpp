@@ -106,13 +106,13 @@ Job tiny_job() {
   return job;
 }
 
-Graph tiny_net(const Job& job) {
-  Net net(job, 64);
+Graph tiny_net(const Job& job, std::int64_t width) {
+  Net net(job, width);
   net.begin("first", BlockKind::layer);
-  for (const char* number : {"1", "2"}) net.layer(number, 64);
+  for (const char* number : {"1", "2"}) net.layer(number, width);
   net.end();
   net.begin("last", BlockKind::layer);
-  for (const char* number : {"3", "4", "5"}) net.layer(number, 64);
+  for (const char* number : {"3", "4", "5"}) net.layer(number, width);
   net.layer("6", 2);
   net.end();
   return net.with_loss();

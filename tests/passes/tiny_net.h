@@ -15,8 +15,8 @@ namespace plimsoll {
 Job tiny_job();
 
 /// Forward ops in f32: parameters w1, b1, w2, b2 | w3, b3, w4, b4, w5, b5 (64 x 64 and 64) and w6,
-/// b6 (64 x 2 and 2).
-Graph tiny_net(const Job& job);
+/// b6 (64 x 2 and 2); or of another width.
+Graph tiny_net(const Job& job, std::int64_t width = 64);
 
 /// A table, then a layer of nothing but `tensors` weights of 8 x 8 on either stage.
 Graph equal_weights(const Job& job, std::int64_t tensors);

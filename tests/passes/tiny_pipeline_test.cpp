@@ -183,7 +183,7 @@ std::int64_t parameter_casts(const Program& program) {
 
 // The update as in A4, without its copies before the reductions: merged gradients lie together
 // already. In every micro-batch two copies of either owner's group, and a cast and an add for each;
-// our kernels add to what is there, so each group is also zeroed.
+// biases are added to what is there, so these are zeroed, with the small weights between them.
 TEST(TinyPipeline, A5FusedGradientMerge) {
   Job job = amp_job();
   job.global_batch = 8;
@@ -211,6 +211,26 @@ TEST(TinyPipeline, A5FusedGradientMerge) {
       last_stage(job, tiny_net(job), kOwners + "flatten=none,gradient_merge=fused," + kLimits);
   EXPECT_EQ(merge_list(arena[1], 0),
             (std::vector<std::string>{"fill x2", "cast", "add", "cast", "add"}));
+}
+
+// Products overwrite: weights are zeroed only where they are small and lie between biases, and
+// nothing is where there are no biases.
+TEST(TinyPipeline, FusedGradientMergeZeroesWhatIsAddedTo) {
+  const Job job = amp_job();
+  const std::string fields = "flatten=none,grad_bucket_bytes=1GiB,gradient_merge=fused";
+  const auto weights = last_stage(job, equal_weights(job, 3), fields);
+  EXPECT_EQ(merge_list(weights[0], 0), (std::vector<std::string>{"cast", "add"}));
+  // Three weights of 8 MiB: b3, b4, and b5 with w6 and b6, which has room for 32 elements.
+  const std::int64_t width = 2048;
+  const Program wide = last_stage(job, tiny_net(job, width), fields)[0];
+  EXPECT_EQ(merge_list(wide, 0), (std::vector<std::string>{"fill x3", "cast", "add"}));
+  std::int64_t zeroed = 0;
+  for (const Call& call : wide.calls) {
+    const Routine& routine = wide.at(call.routine);
+    if (routine.name != "zero_gradients" || call.micro_batch != 0) continue;
+    zeroed += elements(routine.tensors[0].shape);
+  }
+  EXPECT_EQ(zeroed, 3 * width + 2 * width + 32);
 }
 
 // Tensor by tensor, 1.2c: a cast and an add for each of the 8; products overwrite, biases are
