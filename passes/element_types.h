@@ -28,7 +28,6 @@ class ElementTypes {
   Bytes bytes(std::int64_t begin, std::int64_t count) const {
     return offset(begin + count) - offset(begin);
   }
-  std::int64_t elements() const { return elements_; }
 
  private:
   struct Run {

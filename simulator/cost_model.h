@@ -27,7 +27,7 @@ class CostModel {
   /// without these either, a roofline from its rates, labelled datasheet.
   CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework);
 
-  /// Kinds of devices that the cluster has: what local() and the dispatch times differ by. A
+  /// Kinds of devices that the cluster has: what local() differs by. A
   /// calibration is of one kind, so there must be only one then.
   std::size_t device_kinds() const { return 1 + cluster_.other_devices.size(); }
   /// Of the device that a rank runs on.
