@@ -48,6 +48,8 @@ std::vector<float> pattern() {
   return values;
 }
 
+}  // namespace
+
 void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at) {
   static const std::vector<float> values = pattern();
   std::int64_t left = elements(tensor.shape);
@@ -58,6 +60,12 @@ void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at) {
     }
     return;
   }
+  if (tensor.role == TensorRole::scalar) {
+    std::vector<float> scalars(values.begin(), values.begin() + left);
+    scalars[std::size_t(Scalar::found)] = 0;
+    std::memcpy(at, scalars.data(), scalars.size() * sizeof(float));
+    return;
+  }
   while (left > 0) {
     const std::int64_t part = std::min(left, std::int64_t(values.size()));
     from_f32(tensor.dtype, values.data(), at, part);
@@ -65,8 +73,6 @@ void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at) {
     left -= part;
   }
 }
-
-}  // namespace
 
 struct OpBench::Member {
   std::unique_ptr<Backend> backend;

@@ -11,6 +11,10 @@
 
 namespace plimsoll {
 
+/// Writes values that keep every kind finite and away from denormals (0.1 to 1; i32: ids). Scalars
+/// are those of a step whose gradients are finite: updates do their work.
+void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at);
+
 /// Memory, workspace and backend of every core, kept for all measurements.
 class OpBench {
  public:

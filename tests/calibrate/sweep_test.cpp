@@ -7,6 +7,7 @@
 #include <set>
 
 #include "calibrate/bench_case.h"
+#include "calibrate/op_bench.h"
 #include "runtime/backend.h"
 #include "simulator/cost_model.h"
 
@@ -42,6 +43,31 @@ TEST(Sweep, MemoryCasesMoveAboutWhatIsAskedFor) {
     EXPECT_GT(ratio, 0.6) << to_text(point.kind) << " row " << point.row;
     // One softmax matrix of 512 x 512 is 1 MiB, three times.
     EXPECT_LT(ratio, 3.1) << to_text(point.kind) << " row " << point.row;
+  }
+}
+
+/// What an op writes of `bench` before and after one run on operands as they are timed.
+bool writes_something(Backend& backend, const BenchCase& bench) {
+  RankContext context;
+  context.program = &bench.program;
+  const auto kernel = backend.prepare(bench.op, bench.tensors, context);
+  std::vector<std::vector<std::byte>> memory;
+  for (const Tensor& tensor : bench.tensors) {
+    memory.emplace_back(std::size_t(bytes_of(tensor).count()));
+    fill_operand(tensor, bench.ids, memory.back().data());
+  }
+  const auto before = memory;
+  std::vector<std::byte*> inputs, outputs;
+  for (TensorId id : bench.op.inputs) inputs.push_back(memory[id.index()].data());
+  for (TensorId id : bench.op.outputs) outputs.push_back(memory[id.index()].data());
+  kernel->run(inputs, outputs, RunPosition{});
+  return memory != before;
+}
+
+TEST(Sweep, UpdatesAreTimedAtWork) {
+  const auto backend = make_backend("cpu");
+  for (OpKind kind : {OpKind::adamw, OpKind::sgd, OpKind::lamb_norms, OpKind::lamb}) {
+    EXPECT_TRUE(writes_something(*backend, memory_case(kind, Bytes(1 << 16), 0))) << to_text(kind);
   }
 }
 
