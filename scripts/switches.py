@@ -16,6 +16,9 @@ import tempfile
 import switch_rows
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Switches that `planner plan` tries, and their defaults.
+SEARCHED = {"schedule": "1f1b", "virtual_stages": "1", "sequence_parallel": "false",
+            "split_boundary": "false", "recompute": "none", "recompute_layers": "0"}
 STEPS = 4  # the fewest that planner run takes
 MIB = 2**20
 # Bytes and counts are taken from runs on this cluster, no time: its rates decide nothing.
@@ -83,7 +86,11 @@ class Planner:
     def run(self, small, strategy):
         """Counts of an executed run."""
         plan, measured = self.scratch / "plan.json", self.scratch / "measured.json"
-        fixes = [word for pair in strategy.split(",") for word in ("--fix", pair)]
+        chosen = dict(pair.split("=", 1) for pair in strategy.split(","))
+        if "sharding_degree" in chosen:
+            chosen.setdefault("sharding_stage", "1")
+        # What the search would choose by itself stays at its default.
+        fixes = [word for pair in {**SEARCHED, **chosen}.items() for word in ("--fix", "=".join(pair))]
         done = self.call("planner", "plan", self.job(small.job, small.changes), "--cluster",
                          self.cores, "--devices", small.devices, "--framework", "bundled",
                          "--reserve", "0 B", "-o", plan, *fixes)
