@@ -1,7 +1,8 @@
 # One INTERFACE target carries language and warnings; warnings are errors everywhere.
 add_library(plimsoll_options INTERFACE)
 target_compile_features(plimsoll_options INTERFACE cxx_std_20)
-target_compile_options(plimsoll_options INTERFACE -Wall -Wextra -Werror -ffp-contract=off)
+target_compile_options(plimsoll_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-ffp-contract=off>")
 target_include_directories(plimsoll_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/plimsoll>)
 if(PLIMSOLL_SANITIZER)

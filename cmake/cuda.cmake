@@ -1,0 +1,38 @@
+# CUDA is optional: without a toolkit everything else builds. Kernels are compiled for data-centre
+# GPUs from Ampere on (8.0, 9.0, 10.0), newer ones by PTX of the last.
+option(PLIMSOLL_CUDA "Build the CUDA backend where a toolkit is found" ON)
+set(PLIMSOLL_CUDA_FOUND FALSE)
+if(PLIMSOLL_CUDA AND NOT PLIMSOLL_SANITIZER)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 100-virtual)
+    endif()
+    # The CUDA runtime is linked statically and cuBLASLt and NCCL are opened when first used
+    # (runtime/cuda/library.h): programs start where neither toolkit nor driver is installed.
+    set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
+    set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
+    if(CCACHE)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
+    endif()
+    find_package(CUDAToolkit REQUIRED)
+    set(PLIMSOLL_CUDA_FOUND TRUE)
+  endif()
+endif()
+
+# add_cuda_library(NAME FOLDER PATH DEPENDS ...): static library of every .cpp and .cu in PATH.
+function(add_cuda_library name)
+  cmake_parse_arguments(arg "" "FOLDER" "DEPENDS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS
+    ${PROJECT_SOURCE_DIR}/${arg_FOLDER}/*.cpp ${PROJECT_SOURCE_DIR}/${arg_FOLDER}/*.cu)
+  add_library(${name} STATIC ${sources})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_compile_options(${name} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Wall,-Wextra,-Werror>")
+  target_link_libraries(${name} PUBLIC ${arg_DEPENDS} CUDA::cudart_static)
+endfunction()
