@@ -125,6 +125,7 @@ CollectivePoint measure_collective(OpKind kind, std::int64_t ranks, Bytes payloa
   point.kind = kind;
   point.ranks = ranks;
   point.payload = payload;
+  point.groups_per_node = grid_for(kind, ranks)[Axis::mp];
   point.time = summarize(timings_of(kind, ranks, payload, footprint, samples));
   if (point.time.unsteady) {
     const Sample second = summarize(timings_of(kind, ranks, payload, footprint, samples));

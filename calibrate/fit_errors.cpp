@@ -89,7 +89,11 @@ LeftOutErrors left_out_errors(const std::vector<OpPoint>& points) {
 
 LeftOutErrors left_out_errors(const std::vector<CollectivePoint>& points) {
   return along_curves(
-      points, [](const CollectivePoint& point) { return std::pair(point.kind, point.ranks); },
+      points,
+      [](const CollectivePoint& point) {
+        return std::tuple(point.kind, point.ranks, point.nodes, point.groups_per_node,
+                          point.communicator);
+      },
       [](const CollectivePoint& point) { return point.payload; });
 }
 
@@ -105,7 +109,7 @@ std::vector<FitError> fit_errors(const Calibration& calibration, BytesPerSecond 
   const LeftOutErrors collectives = left_out_errors(calibration.collectives);
   for (std::size_t i = 0; i < collectives.size(); ++i) {
     const CollectivePoint& point = calibration.collectives[i];
-    collector.add(fmt::format("{} of {}", to_text(point.kind), point.ranks), collectives[i]);
+    collector.add(describe(point), collectives[i]);
   }
   return collector.result();
 }

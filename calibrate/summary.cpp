@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "calibrate/calibrate.h"
 #include "calibrate/fit_errors.h"
@@ -58,8 +61,7 @@ std::string unsteady_points(const Calibration& calibration) {
     return fmt::format("{} of {}", to_text(point.kind), to_text(point.moved));
   };
   const auto collective = [](const CollectivePoint& point) {
-    return fmt::format("{} of {}, {} ranks", to_text(point.kind), to_text(point.payload),
-                       point.ranks);
+    return fmt::format("{}, {}", describe(point), to_text(point.payload));
   };
   add_unsteady(calibration.matmuls, matmul, points);
   add_unsteady(calibration.ops, op, points);
@@ -101,14 +103,13 @@ std::string calibration_summary(const MachineCalibration& machine) {
     kinds[point.kind].add((point.moved / point.time.median).value(), point.time.unsteady);
   }
   for (const auto& [kind, range] : kinds) text += line<BytesPerSecond>(to_text(kind), range);
-  std::map<std::pair<OpKind, std::int64_t>, Range> collectives;
+  std::vector<std::pair<std::string, Range>> collectives;
   for (const CollectivePoint& point : calibration.collectives) {
-    collectives[{point.kind, point.ranks}].add((point.payload / point.time.median).value(),
-                                               point.time.unsteady);
+    const std::string what = describe(point);
+    if (collectives.empty() || collectives.back().first != what) collectives.push_back({what, {}});
+    collectives.back().second.add((point.payload / point.time.median).value(), point.time.unsteady);
   }
-  for (const auto& [key, range] : collectives) {
-    text += line<BytesPerSecond>(fmt::format("{} of {}", to_text(key.first), key.second), range);
-  }
+  for (const auto& [what, range] : collectives) text += line<BytesPerSecond>(what, range);
   text += fit_error_lines(machine) + unsteady_points(calibration);
   text += fmt::format("dispatch: {} per op, {} per call\n", to_text(calibration.dispatch_op.median),
                       to_text(calibration.dispatch_call.median));

@@ -1,5 +1,7 @@
 #include "models/calibration.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace plimsoll {
@@ -35,6 +37,14 @@ std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
   std::for_each(op.inputs.begin(), op.inputs.end(), consider);
   std::for_each(op.outputs.begin(), op.outputs.end(), consider);
   return widest->shape.empty() ? 1 : widest->shape.back();
+}
+
+std::string describe(const CollectivePoint& point) {
+  std::string text = fmt::format("{} of {}", to_text(point.kind), point.ranks);
+  if (point.communicator == CommunicatorKind::local) return text;
+  if (point.nodes > 1) text += fmt::format(" over {} nodes", point.nodes);
+  if (point.groups_per_node > 1) text += fmt::format(", {} groups per node", point.groups_per_node);
+  return text;
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,13 +52,74 @@ bool has_rows(OpKind kind);
 /// The `row` an op is looked up by: the innermost extent of its largest operand, 0 without rows.
 std::int64_t row_length(const Op& op, std::span<const Tensor> tensors);
 
-/// One collective (or send, whose group size is 2) at one payload size.
+/// What moves the bytes of a collective or a transfer.
+enum class CommunicatorKind : std::uint8_t {
+  local,  ///< threads of one process, through its memory
+  mpi,    ///< one process per rank; a thread of each looks after what is in flight
+  nccl,   ///< streams of the GPUs
+};
+std::string_view to_text(CommunicatorKind kind);
+
+/// A file that a point was read from, instead of being measured with the rest.
+struct ImportedFrom {
+  std::string file;
+  std::string date;  ///< ISO date of that measurement
+  bool operator==(const ImportedFrom&) const = default;
+};
+
+/// One collective (or send, whose group size is 2) at one payload size, over one group shape:
+/// `ranks` on `nodes` nodes, as many on each.
 struct CollectivePoint {
   OpKind kind = OpKind::all_reduce;
   std::int64_t ranks = 0;  ///< in the group
   Bytes payload;           ///< bytes_moved() of the op: the full buffer on one rank
   Sample time;             ///< from the last arrival to completion
+  std::int64_t nodes = 1;  ///< that the group spans; divides `ranks`
+  /// How many such groups communicated at once on each of its nodes, this one included: what they
+  /// share there (cores, links) is in the time.
+  std::int64_t groups_per_node = 1;
+  CommunicatorKind communicator = CommunicatorKind::local;
+  std::optional<ImportedFrom> imported = std::nullopt;  ///< absent: measured with the rest
   bool operator==(const CollectivePoint&) const = default;
+};
+
+/// "all_reduce of 4", "send of 2 over 2 nodes, 2 groups per node": all but size and time.
+std::string describe(const CollectivePoint& point);
+
+/// How a local op and a communication slow each other while both run: time beside the other over
+/// time alone. On CPU cores it includes what the thread that looks after communications takes.
+struct OverlapPoint {
+  OpKind compute = OpKind::matmul;  ///< a local op
+  OpKind communication = OpKind::all_reduce;
+  CommunicatorKind communicator = CommunicatorKind::mpi;
+  std::int64_t nodes = 1;             ///< that the communication spans
+  double compute_slowdown = 1;        ///< 1: not slowed
+  double communication_slowdown = 1;  ///< 1: not slowed
+  std::int64_t samples = 0;           ///< >= 7 pairs of timings; the slowdowns are medians
+  double compute_spread = 0;          ///< interquartile range of the slowdown
+  double communication_spread = 0;
+  bool operator==(const OverlapPoint&) const = default;
+};
+
+/// What one communicator over a group keeps of its rank's memory, outside the program's buffers: of
+/// the device (nccl), of the process (mpi).
+struct CommunicatorMemory {
+  CommunicatorKind communicator = CommunicatorKind::mpi;
+  std::int64_t ranks = 0;  ///< in the group
+  Bytes held;
+  bool operator==(const CommunicatorMemory&) const = default;
+};
+
+enum class CopyDirection : std::uint8_t { to_device, to_host, on_device };
+std::string_view to_text(CopyDirection direction);
+
+/// One copy between host and device memory, or within the device's.
+struct CopyPoint {
+  CopyDirection direction = CopyDirection::to_device;
+  bool pinned = true;  ///< the host's pages; on_device: true
+  Bytes size;
+  Sample time;
+  bool operator==(const CopyPoint&) const = default;
 };
 
 struct Calibration {
@@ -74,6 +136,14 @@ struct Calibration {
   std::vector<MatmulPoint> matmuls;
   std::vector<OpPoint> ops;
   std::vector<CollectivePoint> collectives;
+  /// What the ranks communicate through, and with it how they run: points of other communicators
+  /// are kept but not asked.
+  CommunicatorKind communicator = CommunicatorKind::local;
+  std::vector<OverlapPoint> overlaps;
+  std::vector<CommunicatorMemory> communicator_memory;
+  std::optional<Bytes> context_memory;  ///< of the device, that its driver's context takes
+  std::optional<Sample> launch;         ///< host time to launch one kernel
+  std::vector<CopyPoint> copies;
   bool operator==(const Calibration&) const = default;
 };
 

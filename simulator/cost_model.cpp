@@ -69,6 +69,7 @@ CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Fr
     ops_[{point.kind, point.dtype}][point.row].add(point.moved, point.time);
   }
   for (const CollectivePoint& point : calibration_->collectives) {
+    if (point.communicator != calibration_->communicator || point.nodes > 1) continue;
     collectives_[point.kind][point.ranks].add(point.payload, point.time);
   }
 }

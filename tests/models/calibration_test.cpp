@@ -27,7 +27,16 @@ Calibration example() {
                       {.shape = {1, 1, 1, 1}, .transpose_b = true, .bias = true, .time = sample}},
           .ops = {{OpKind::layer_norm, DType::f32, Bytes(4096), 384, sample}},
           .collectives = {{OpKind::all_reduce, 4, Bytes(1 << 20), sample},
-                          {OpKind::send, 2, Bytes(64), sample}}};
+                          {OpKind::send, 2, Bytes(64), sample},
+                          {OpKind::all_gather, 8, Bytes(1 << 20), sample, 4, 2,
+                           CommunicatorKind::nccl, ImportedFrom{"tests.log", "2026-10-01"}}},
+          .communicator = CommunicatorKind::mpi,
+          .overlaps = {{OpKind::matmul, OpKind::all_reduce, CommunicatorKind::mpi, 2, 1.25, 1.5, 9,
+                        0.01, 0.02}},
+          .communicator_memory = {{CommunicatorKind::nccl, 8, Bytes(1 << 24)}},
+          .context_memory = Bytes(1 << 28),
+          .launch = sample,
+          .copies = {{CopyDirection::to_host, false, Bytes(4096), sample}}};
 }
 
 TEST(Calibration, RoundTripsExactly) {
@@ -37,6 +46,25 @@ TEST(Calibration, RoundTripsExactly) {
   empty.date = "2026-11-20T10:11:12Z";
   empty.dispatch_op = empty.dispatch_call = empty.wake_up = calibration.dispatch_op;
   EXPECT_EQ(parse_calibration(calibration_text(empty), "f"), empty);
+}
+
+TEST(Calibration, FilesFromBeforeGroupShapesMeanThreadsOfOneNode) {
+  const Calibration old = parse_calibration(R"({
+    "device": "a core", "backend": "cpu", "date": "2026-11-20", "versions": [], "busy_cores": 2,
+    "dispatch_op": {"median_s": 0, "spread_s": 0, "samples": 7, "unsteady": false},
+    "dispatch_call": {"median_s": 0, "spread_s": 0, "samples": 7, "unsteady": false},
+    "wake_up": {"median_s": 0, "spread_s": 0, "samples": 7, "unsteady": false},
+    "sleeps_after_s": 0, "matmuls": [], "ops": [], "collectives": [
+      {"kind": "send", "ranks": 2, "payload_bytes": 64,
+       "median_s": 1e-6, "spread_s": 0, "samples": 7, "unsteady": false}]})",
+                                            "f");
+  EXPECT_EQ(old.communicator, CommunicatorKind::local);
+  EXPECT_EQ(old.collectives.at(0).nodes, 1);
+  EXPECT_EQ(old.collectives.at(0).groups_per_node, 1);
+  EXPECT_EQ(old.collectives.at(0).communicator, CommunicatorKind::local);
+  EXPECT_FALSE(old.collectives.at(0).imported);
+  EXPECT_TRUE(old.overlaps.empty() && old.copies.empty() && old.communicator_memory.empty());
+  EXPECT_FALSE(old.launch || old.context_memory);
 }
 
 TEST(Calibration, PointsAreOneLineEachAndKeysCarryUnits) {
@@ -102,6 +130,37 @@ TEST(Calibration, Refusals) {
   undated.date = "yesterday";
   EXPECT_NE(refusal(undated).find("f: at /date: found \"yesterday\"; an ISO date"),
             std::string::npos);
+}
+
+TEST(Calibration, RefusesImpossibleShapesAndOverlaps) {
+  Calibration shape = example();
+  shape.collectives[2].nodes = 3;
+  EXPECT_NE(refusal(shape).find("/collectives/2/nodes: found 3; a divisor of ranks (8)"),
+            std::string::npos)
+      << refusal(shape);
+  shape = example();
+  shape.collectives[2].groups_per_node = 0;
+  EXPECT_NE(refusal(shape).find("/collectives/2/groups_per_node: found 0"), std::string::npos);
+  shape = example();
+  shape.collectives[2].imported->date = "long ago";
+  EXPECT_NE(refusal(shape).find("/collectives/2/imported/date: found \"long ago\"; an ISO date"),
+            std::string::npos);
+  Calibration overlap = example();
+  overlap.overlaps[0].compute_slowdown = 0;
+  EXPECT_NE(refusal(overlap).find("/overlaps/0/compute_slowdown: found 0"), std::string::npos);
+  overlap = example();
+  overlap.overlaps[0].compute = OpKind::send;
+  EXPECT_NE(refusal(overlap).find("/overlaps/0/compute: found \"send\"; a local op"),
+            std::string::npos);
+  overlap = example();
+  overlap.overlaps[0].communication = OpKind::gelu;
+  EXPECT_NE(refusal(overlap).find("/overlaps/0/communication: found \"gelu\""), std::string::npos);
+  Calibration copy = example();
+  copy.copies[0].size = Bytes(0);
+  EXPECT_NE(refusal(copy).find("/copies/0/bytes: found 0"), std::string::npos);
+  std::string text = calibration_text(example());
+  text.replace(text.find("\"communicator\": \"mpi\""), 21, "\"communicator\": \"tcp\"");
+  EXPECT_THROW(parse_calibration(text, "f"), InputError);
 }
 
 TEST(Calibration, UnknownOpsAreRefused) {

@@ -251,6 +251,15 @@ TEST(Communication, PointsHoldWithinANodeOnly) {
   expect(communication(split, reduce, both), 1, Provenance::measured);
 }
 
+TEST(Communication, PointsOfOtherCommunicatorsAreNotAsked) {
+  Calibration c = calibration();
+  const Case reduce = collective(OpKind::all_reduce, 250);
+  for (CollectivePoint& point : c.collectives) point.communicator = CommunicatorKind::nccl;
+  expect(communication(calibrated(c), reduce, {2, 0}), 10 + 0.2, Provenance::datasheet);
+  c.communicator = CommunicatorKind::nccl;
+  expect(communication(calibrated(c), reduce, {2, 0}), 1, Provenance::measured);
+}
+
 TEST(Communication, WithoutCalibrationRingsOverTheLevel) {
   // 4,000 bytes at 0.1 byte/ns within the node and 0.01 beyond; 0.1 and 1 us for each step.
   const CostModel costs = datasheet(DeviceKind::gpu);
