@@ -13,28 +13,66 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kPoison = 0xFF;  // every float is NaN, every index -1
+constexpr std::byte kPoison{0xFF};  // every float is NaN, every index -1
 constexpr std::byte kGuardByte{0xA5};
 constexpr std::size_t kPage = 4096;
 
-}  // namespace
+// The last block's guard zone lies behind the extent of the blocks.
+Bytes size_of(const Program& program) {
+  return round_up(program.arena_bytes + kGuard, Bytes(kPage));
+}
 
-void Arena::Free::operator()(std::byte* memory) const { std::free(memory); }
-
-Arena::Arena(const Program& program, bool checking) : program_(program), checking_(checking) {
-  // The last block's guard zone lies behind the extent of the blocks.
-  const Bytes size = round_up(program.arena_bytes + kGuard, Bytes(kPage));
-  memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, std::size_t(size.count()))));
-  if (memory_ == nullptr) {
+// Zeroed; of the host it also touches every page now, on the thread that will use it.
+std::byte* allocate(Bytes size, RankDevice* device) {
+  if (device != nullptr) return device->allocate(size);
+  auto* const memory =
+      static_cast<std::byte*>(std::aligned_alloc(kPage, std::size_t(size.count())));
+  if (memory == nullptr) {
     throw EnvironmentError(fmt::format("cannot allocate the arena of {} bytes", size.count()));
   }
-  // Also touches every page now, on the thread that will use it.
-  std::memset(memory_.get(), 0, std::size_t(size.count()));
+  std::memset(memory, 0, std::size_t(size.count()));
+  return memory;
+}
+
+}  // namespace
+
+void Arena::Free::operator()(std::byte* memory) const {
+  device != nullptr ? device->free(memory) : std::free(memory);
+}
+
+Arena::Arena(const Program& program, bool checking, RankDevice* device)
+    : program_(program),
+      checking_(checking),
+      device_(device),
+      memory_(allocate(size_of(program), device), Free{device}) {
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& buffer = program.buffers[i];
     INVARIANT(buffer.offset >= Bytes(0) && buffer.offset + buffer.bytes <= program.arena_bytes,
               "buffer " + buffer.name + " lies outside the arena");
   }
+}
+
+void Arena::set(std::byte* begin, std::byte value, std::byte* end) {
+  if (device_ != nullptr) {
+    device_->fill(begin, int(value), Bytes(end - begin));
+  } else {
+    std::fill(begin, end, value);
+  }
+}
+
+const std::byte* Arena::on_host(BufferId id, std::vector<std::byte>& copy) const {
+  if (device_ == nullptr) return at(id);
+  copy.resize(std::size_t(program_.at(id).bytes.count()));
+  device_->read(at(id), copy);
+  return copy.data();
+}
+
+void Arena::change(BufferId id, const std::function<void(std::byte* stored)>& work) {
+  if (device_ == nullptr) return work(at(id));
+  std::vector<std::byte> copy;
+  on_host(id, copy);
+  work(copy.data());
+  device_->write(at(id), copy);
 }
 
 std::byte* Arena::at(BufferId id) const { return base() + program_.at(id).offset.count(); }
@@ -45,23 +83,29 @@ void Arena::acquire(BufferId id) {
   const Buffer& buffer = program_.at(id);
   std::byte* const begin = at(id);
   std::byte* const end = begin + buffer.bytes.count();
-  if (!buffer.persistent) std::memset(begin, kPoison, std::size_t(end - begin));
+  if (!buffer.persistent) set(begin, kPoison, end);
   std::byte* const guard_end = begin + (round_up(buffer.bytes, kBlockAlignment) + kGuard).count();
-  std::fill(end, guard_end, kGuardByte);
+  set(end, kGuardByte, guard_end);
 }
 
 void Arena::release(BufferId id) {
   if (!checking_) return;
   verify_guard(id);
   const Buffer& buffer = program_.at(id);
-  if (!buffer.persistent) std::memset(at(id), kPoison, std::size_t(buffer.bytes.count()));
+  if (!buffer.persistent) set(at(id), kPoison, at(id) + buffer.bytes.count());
 }
 
 void Arena::verify_guard(BufferId id) const {
   const Buffer& buffer = program_.at(id);
-  const std::byte* const end = at(id) + buffer.bytes.count();
-  const std::byte* const guard_end =
-      at(id) + (round_up(buffer.bytes, kBlockAlignment) + kGuard).count();
+  const std::byte* end = at(id) + buffer.bytes.count();
+  const Bytes zone = round_up(buffer.bytes, kBlockAlignment) + kGuard - buffer.bytes;
+  std::vector<std::byte> copy;
+  if (device_ != nullptr) {
+    copy.resize(std::size_t(zone.count()));
+    device_->read(end, copy);
+    end = copy.data();
+  }
+  const std::byte* const guard_end = end + zone.count();
   const auto* const broken =
       std::find_if(end, guard_end, [](std::byte value) { return value != kGuardByte; });
   if (broken == guard_end) return;

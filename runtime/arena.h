@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "graph/program.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 
@@ -15,11 +18,19 @@ inline constexpr Bytes kGuard{64};
 class Arena {
  public:
   /// Zeroed memory for the buffers of `program`, which must outlive it. With `checking` the layout
-  /// must leave kGuard bytes after each block. Throws EnvironmentError when there is no memory.
-  Arena(const Program& program, bool checking);
+  /// must leave kGuard bytes after each block. On `device`, which must outlive it, or where there
+  /// is none in host memory. Throws EnvironmentError when there is no memory.
+  Arena(const Program& program, bool checking, RankDevice* device = nullptr);
 
+  /// Addresses where the kernels run: of device memory the host may only compute with them.
   std::byte* base() const { return memory_.get(); }
   std::byte* at(BufferId id) const;
+
+  /// What a buffer holds, where the host can read it: in place, or in `copy`.
+  const std::byte* on_host(BufferId id, std::vector<std::byte>& copy) const;
+  /// Changes what a buffer holds: `work` gets its bytes, in place or as a copy that is stored
+  /// after.
+  void change(BufferId id, const std::function<void(std::byte* stored)>& work);
 
   /// Checking: fills the guard zone after the block, and the block itself with NaN unless it lives
   /// between steps.
@@ -31,12 +42,15 @@ class Arena {
 
  private:
   struct Free {
+    RankDevice* device;
     void operator()(std::byte* memory) const;
   };
+  void set(std::byte* begin, std::byte value, std::byte* end);
   void verify_guard(BufferId id) const;
 
   const Program& program_;
   const bool checking_;
+  RankDevice* const device_;  ///< null: host memory
   std::unique_ptr<std::byte[], Free> memory_;
 };
 

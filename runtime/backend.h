@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -13,6 +14,7 @@
 #include "graph/grid.h"
 #include "graph/op.h"
 #include "graph/program.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 
@@ -79,9 +81,17 @@ class Backend {
                                           const RankContext& context) = 0;
   /// Called once on the thread that will run this rank's kernels.
   virtual void enter_thread() {}
+  /// Where the tensors lie and run() only enqueues; null: in host memory, and a kernel is over when
+  /// run() returns.
+  virtual RankDevice* device() { return nullptr; }
 };
 
-/// By name: "null", "cpu". Throws UsageError naming those built in.
-std::unique_ptr<Backend> make_backend(std::string_view name);
+/// By name: "null", "cpu" and those that were added. `local_rank` counts the ranks of this host:
+/// backends with several devices share them out by it. Throws UsageError naming those there are.
+std::unique_ptr<Backend> make_backend(std::string_view name, std::int64_t local_rank = 0);
+/// A backend that is a library of its own, before any is made: a program that links it calls this.
+void add_backend(std::string_view name, std::unique_ptr<Backend> (*make)(std::int64_t local_rank));
+/// For messages and help: "null, cpu".
+std::string backend_names();
 
 }  // namespace plimsoll

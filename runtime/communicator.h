@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "graph/grid.h"
 #include "graph/op.h"
 #include "graph/tensor.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 
@@ -90,8 +92,11 @@ std::int64_t available_cores();
 
 /// Ranks as threads of this process. Reductions add in ascending rank order, so results are
 /// bitwise reproducible; the last rank to arrive does the work. handles[r] is for rank r's thread.
+/// `devices` by rank, which must outlive the handles: then operands are device memory that all the
+/// devices reach, posting waits for what the rank's device has still to do, and the device of the
+/// last rank to arrive does the work. Empty: host memory.
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
     const Grid& grid, std::chrono::milliseconds deadline,
-    std::chrono::steady_clock::time_point epoch);
+    std::chrono::steady_clock::time_point epoch, std::span<RankDevice* const> devices = {});
 
 }  // namespace plimsoll

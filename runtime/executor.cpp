@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -14,8 +13,7 @@
 #include "base/error.h"
 #include "passes/plan_memory.h"
 #include "runtime/arena.h"
-#include "runtime/half.h"
-#include "runtime/initialize.h"
+#include "runtime/arena_values.h"
 #include "runtime/memory_account.h"
 #include "runtime/prepare.h"
 
@@ -31,61 +29,16 @@ Program with_layout(const Program& program, bool checking) {
   return copy;
 }
 
-/// The one buffer of a role that lives between steps.
-std::optional<BufferId> persistent_of(const Program& program, TensorRole role) {
-  for (std::size_t i = 0; i < program.buffers.size(); ++i) {
-    if (program.buffers[i].persistent && program.buffers[i].role == role) return BufferId(i);
-  }
-  return std::nullopt;
-}
-
-std::span<float> floats(const Program& program, const Arena& arena, TensorRole role) {
-  const auto id = persistent_of(program, role);
-  if (!id) return {};
-  return {reinterpret_cast<float*>(arena.at(*id)),
-          std::size_t(program.at(*id).bytes.count()) / sizeof(float)};
-}
-
-/// The values of the parameter arena, whatever its types.
-std::vector<float> parameter_values(const Program& program, const Arena& arena) {
-  const auto id = persistent_of(program, TensorRole::parameter);
-  if (!id) return {};
-  std::vector<float> values;
-  for (const TypedRange& range : parameter_ranges(program, program.at(*id).bytes)) {
-    values.resize(std::size_t(range.begin + range.elements));
-    to_f32(range.type, arena.at(*id) + range.offset.count(), values.data() + range.begin,
-           range.elements);
-  }
-  return values;
-}
-
-/// Masters start as the f32 values of which the parameters are the rounded ones.
-void initialize(const Program& program, const Arena& arena, const Coordinates& at,
-                std::int64_t seed) {
-  std::vector<float> values = parameter_values(program, arena);
-  if (values.empty()) return;
-  initialize_parameters(program, at, seed, values);
-  const BufferId parameters = *persistent_of(program, TensorRole::parameter);
-  for (const TypedRange& range : parameter_ranges(program, program.at(parameters).bytes)) {
-    from_f32(range.type, values.data() + range.begin, arena.at(parameters) + range.offset.count(),
-             range.elements);
-  }
-  const std::span<float> masters = floats(program, arena, TensorRole::master_parameter);
-  if (!masters.empty()) initialize_parameters(program, at, seed, masters);
-}
-
-const float* find_scalars(const Program& program, const Arena& arena, const Coordinates& at) {
-  for (const Call& call : program.calls) {
-    const auto& slots = program.at(call.routine).slots;
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      if (slots[i].kind != SlotKind::scalars) continue;
-      const Binding& binding = call.bindings[i];
-      return reinterpret_cast<const float*>(arena.at(binding.buffer) +
-                                            slot_offset(binding, at).count());
-    }
-  }
-  return nullptr;
-}
+/// Intervals and points of the memory curve whose times a device knows, once it is done.
+struct DeviceTimes {
+  struct Kernel {
+    std::size_t interval;
+    std::uint32_t begin, end;  ///< marks
+  };
+  Picoseconds first;                 ///< when mark 0 was reached
+  std::vector<Kernel> kernels;       ///< in the order of their intervals
+  std::vector<std::uint32_t> curve;  ///< by point: its mark
+};
 
 }  // namespace
 
@@ -95,7 +48,8 @@ struct Executor::State {
       : options(settings),
         communicator(ranks),
         program(with_layout(planned, settings.checking)),
-        arena(program, settings.checking),
+        device(backend.device()),
+        arena(program, settings.checking, device),
         context(make_context(text)),
         needed(needed_bytes(program, context.at, settings.workspace)),
         prepared(prepare_program(program, arena, backend, context)),
@@ -110,7 +64,7 @@ struct Executor::State {
     last_on_stream.fill(kNone);
     curve.reserve(prepared.calls.size() + 2);
     for (const BufferId id : prepared.persistent) acquire(id);
-    initialize(program, arena, context.at, options.seed);
+    initialize_arena(program, arena, context.at, options.seed);
   }
 
   RankContext make_context(TrainingText text) const {
@@ -136,6 +90,12 @@ struct Executor::State {
   void gather_parameters();
   void issue(const PreparedCall& call);
   void run_local(const PreparedCall& call, PreparedOp& op);
+  void issue_on_device(const PreparedCall& call);
+  void run_sequence(const PreparedCall& call, std::uint32_t first, std::uint32_t end);
+  void begin_device_trace();
+  void end_device_trace();
+  RunPosition position_of(const PreparedCall& call) const;
+  void read_scalars(StepResult& result) const;
   void post(std::uint32_t index);
   void wait(std::uint32_t index);
   void acquire(BufferId id);
@@ -147,11 +107,12 @@ struct Executor::State {
   const ExecutorOptions options;
   Communicator& communicator;
   const Program program;
+  RankDevice* const device;  ///< null: kernels are over when they return
   Arena arena;
   const RankContext context;
   const std::vector<Bytes> needed;  ///< by buffer
   PreparedProgram prepared;
-  const float* const scalars;
+  const std::byte* const scalars;
   MemoryAccount account;
   Bytes extent;  ///< end of the farthest block acquired so far
 
@@ -164,6 +125,7 @@ struct Executor::State {
   const char* routine = "";
   Timeline* trace = nullptr;
   std::vector<MemoryPoint> curve;
+  DeviceTimes device_times;      ///< of the traced step
   std::vector<Traffic> traffic;  ///< of the last traced step
   PhaseFlops flops;              ///< of the same
 };
@@ -174,6 +136,7 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   if (trace != nullptr) {
     traffic.clear();
     flops = {};
+    if (device != nullptr) begin_device_trace();
   }
   last_on_stream.fill(kNone);
   record_memory();
@@ -181,20 +144,30 @@ StepResult Executor::State::run_step(std::int64_t index, Timeline* into) {
   for (const std::uint32_t op : prepared.communications) wait(op);
   for (const BufferId id : prepared.last_releases) release(id);
   record_memory();
+  if (device != nullptr) device->finish(options.deadline, "the kernels of the step");
   arena.verify_persistent();
   if (trace != nullptr) {
+    if (device != nullptr) end_device_trace();
     trace->memory.push_back(memory());
     trace->memory.back().curve = std::exchange(curve, {});
   }
   StepResult result;
   result.end = now();
-  if (scalars != nullptr) {
-    result.loss = scalars[std::size_t(Scalar::loss)];
-    result.gradient_norm = scalars[std::size_t(Scalar::gradient_norm)];
-    result.loss_scale = scalars[std::size_t(Scalar::loss_scale)];
-    result.skipped = std::int64_t(scalars[std::size_t(Scalar::skipped)]);
-  }
+  if (scalars != nullptr) read_scalars(result);
   return result;
+}
+
+void Executor::State::read_scalars(StepResult& result) const {
+  Scalars values;
+  if (device != nullptr) {
+    device->read(scalars, std::as_writable_bytes(std::span(values)));
+  } else {
+    std::memcpy(values.data(), scalars, sizeof(values));
+  }
+  result.loss = values[std::size_t(Scalar::loss)];
+  result.gradient_norm = values[std::size_t(Scalar::gradient_norm)];
+  result.loss_scale = values[std::size_t(Scalar::loss_scale)];
+  result.skipped = std::int64_t(values[std::size_t(Scalar::skipped)]);
 }
 
 /// The collectives that complete persistent parameters, wherever in the step they are.
@@ -211,6 +184,7 @@ void Executor::State::gather_parameters() {
     post(index);
   }
   for (const std::uint32_t index : prepared.communications) wait(index);
+  if (device != nullptr) device->finish(options.deadline, "the last gather of the parameters");
 }
 
 void Executor::State::issue(const PreparedCall& call) {
@@ -224,6 +198,7 @@ void Executor::State::issue(const PreparedCall& call) {
   for (const BufferId id : call.releases) release(id);
   for (const BufferId id : call.acquires) acquire(id);
   if (!call.releases.empty() || !call.acquires.empty()) record_memory();
+  if (device != nullptr) return issue_on_device(call);
   for (std::size_t i = 0; i < call.routine->ops.size(); ++i) {
     const auto index = call.first_op + std::uint32_t(i);
     PreparedOp& op = prepared.ops[index];
@@ -236,9 +211,71 @@ void Executor::State::issue(const PreparedCall& call) {
   }
 }
 
+/// Kernels up to the next communication, or wait for one, are one sequence.
+void Executor::State::issue_on_device(const PreparedCall& call) {
+  const auto end = call.first_op + std::uint32_t(call.routine->ops.size());
+  for (std::uint32_t index = call.first_op; index < end;) {
+    for (const std::uint32_t earlier : prepared.ops[index].waits) wait(earlier);
+    if (prepared.ops[index].kernel == nullptr) {
+      post(index++);
+      continue;
+    }
+    const std::uint32_t first = index++;
+    const auto continues = [](const PreparedOp& op) {
+      return op.kernel != nullptr && op.waits.empty();
+    };
+    while (index < end && continues(prepared.ops[index])) ++index;
+    run_sequence(call, first, index);
+  }
+}
+
+void Executor::State::run_sequence(const PreparedCall& call, std::uint32_t first,
+                                   std::uint32_t end) {
+  const RunPosition position = position_of(call);
+  if (!device->begin(first, position, options.replay && trace == nullptr)) return;
+  std::uint32_t began = trace != nullptr ? device->mark() : 0;
+  for (std::uint32_t index = first; index < end; ++index) {
+    PreparedOp& op = prepared.ops[index];
+    op.kernel->run(op.inputs, op.outputs, position);
+    if (trace == nullptr) continue;
+    flops[std::size_t(op.op->phase)] += op.kernel->flops();
+    const std::uint32_t ended = device->mark();
+    device_times.kernels.push_back({trace->intervals.size(), began, ended});
+    record(call, *op.op, {});
+    began = ended;
+  }
+  device->end();
+}
+
+/// What runs before is over, so that the host's clock and the device's marks have one instant in
+/// common.
+void Executor::State::begin_device_trace() {
+  device->finish(options.deadline, "the kernels before the traced step");
+  device->forget_marks();
+  device_times = {};
+  device->mark();
+  device->finish(options.deadline, "the traced step's first mark");
+  device_times.first = now();
+}
+
+void Executor::State::end_device_trace() {
+  const auto at = [&](std::uint32_t mark) { return device_times.first + device->time_of(mark); };
+  for (const DeviceTimes::Kernel& kernel : device_times.kernels) {
+    Interval& interval = trace->intervals[kernel.interval];
+    interval.posted = interval.begin = at(kernel.begin);
+    interval.end = at(kernel.end);
+  }
+  for (std::size_t i = 0; i < device_times.curve.size(); ++i) {
+    curve[i].time = at(device_times.curve[i]);
+  }
+}
+
+RunPosition Executor::State::position_of(const PreparedCall& call) const {
+  return {step, call.call->micro_batch.value_or(0), call.call->layer.value_or(0)};
+}
+
 void Executor::State::run_local(const PreparedCall& call, PreparedOp& op) {
-  const RunPosition position{step, call.call->micro_batch.value_or(0),
-                             call.call->layer.value_or(0)};
+  const RunPosition position = position_of(call);
   if (trace == nullptr) {
     op.kernel->run(op.inputs, op.outputs, position);
     return;
@@ -297,7 +334,9 @@ void Executor::State::release(BufferId id) {
 }
 
 void Executor::State::record_memory() {
-  if (trace != nullptr) curve.push_back({now(), account.by_role()});
+  if (trace == nullptr) return;
+  curve.push_back({now(), account.by_role()});
+  if (device != nullptr) device_times.curve.push_back(device->mark());
 }
 
 void Executor::State::record(const PreparedCall& call, const Op& op,
@@ -369,8 +408,7 @@ const std::vector<Traffic>& Executor::traffic() const { return state_->traffic; 
 const PhaseFlops& Executor::flops() const { return state_->flops; }
 
 std::vector<float> Executor::gradients() const {
-  const auto values = floats(state_->program, state_->arena, TensorRole::gradient);
-  return {values.begin(), values.end()};
+  return f32_values(state_->program, state_->arena, TensorRole::gradient);
 }
 
 std::vector<float> Executor::parameters() const {

@@ -31,6 +31,9 @@ struct ExecutorOptions {
   /// layout is then the executor's own; sizes and lifetimes stay the Program's.
   bool checking = false;
   std::chrono::steady_clock::time_point epoch;
+  /// Devices only: how long a step's kernels may take after the last was enqueued.
+  std::chrono::milliseconds deadline{60'000};
+  bool replay = true;              ///< devices may replay kernels as they captured them
   Heartbeat* heartbeat = nullptr;  ///< updated at every call, when given
 };
 

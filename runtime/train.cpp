@@ -124,6 +124,8 @@ void run_rank(Run& run, std::int64_t local) {
   options.workspace = run.workspace;
   options.checking = run.options.checking;
   options.epoch = run.epoch;
+  options.deadline = run.options.deadline;
+  options.replay = run.options.replay;
   options.heartbeat = &run.heartbeats[std::size_t(local)];
   std::unique_ptr<Executor> executor;
   try {
@@ -181,13 +183,15 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
     record.stage = run->program_of(std::int64_t(local)).stage;
     record.steps.reserve(std::size_t(options.steps));
     run->backends.push_back(options.backend_of_rank ? options.backend_of_rank(record.rank)
-                                                    : make_backend(options.backend));
+                                                    : make_backend(options.backend, local));
   }
   run->heartbeats = std::vector<Heartbeat>(run->records.size());
   if (processes != nullptr) {
     run->communicators.push_back(processes->make_communicator(programs, options.deadline));
   } else {
-    run->communicators = make_local_communicators(grid, options.deadline, run->epoch);
+    std::vector<RankDevice*> devices;
+    for (const auto& backend : run->backends) devices.push_back(backend->device());
+    run->communicators = make_local_communicators(grid, options.deadline, run->epoch, devices);
   }
   return run;
 }

@@ -26,6 +26,7 @@ struct TrainOptions {
   std::int64_t warm_up_steps = 2;  ///< not in step_times
   std::chrono::milliseconds deadline{60'000};
   bool checking = false;
+  bool replay = true;            ///< devices may replay kernels as they captured them
   bool keep_gradients = false;   ///< copy every rank's gradient arena after the first step
   bool keep_parameters = false;  ///< ... and parameter arena after the last
   /// Called on the calling thread, in order, once all ranks have finished a step.

@@ -70,19 +70,25 @@ void Channel::recycle(Exchange& exchange) {
   spare.push_back(&exchange);
 }
 
-void perform(const Exchange& exchange) {
+void perform(const Exchange& exchange, RankDevice* device) {
   const auto& participants = exchange.participants;
   const Request& request = participants[0].request;
   if (is_transfer(request.kind)) {
     // Members of a transfer's channel are {sender, receiver}.
-    std::memcpy(participants[1].data.whole, participants[0].data.whole,
-                std::size_t(request.bytes.count()));
+    std::byte* const to = participants[1].data.whole;
+    const std::byte* const from = participants[0].data.whole;
+    if (device != nullptr) return device->copy(to, from, request.bytes);
+    std::memcpy(to, from, std::size_t(request.bytes.count()));
     return;
   }
   constexpr std::size_t kFew = 64;
   const auto run = [&](std::span<MemberData> members) {
     for (std::size_t i = 0; i < members.size(); ++i) members[i] = participants[i].data;
-    move_collective(request.kind, request.params, request.dtype, request.elements, members);
+    if (device != nullptr) {
+      device->move(request.kind, request.params, request.dtype, request.elements, members);
+    } else {
+      move_collective(request.kind, request.params, request.dtype, request.elements, members);
+    }
   };
   if (participants.size() <= kFew) {
     std::array<MemberData, kFew> few;

@@ -15,6 +15,7 @@
 #include "graph/op.h"
 #include "graph/tensor.h"
 #include "runtime/comm/transfer.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 
@@ -72,7 +73,8 @@ struct Channel {
   void recycle(Exchange& exchange);
 };
 
-/// Moves the data of an exchange at which all have arrived.
-void perform(const Exchange& exchange);
+/// Moves the data of an exchange at which all have arrived; on `device`, where one is given, it is
+/// only enqueued.
+void perform(const Exchange& exchange, RankDevice* device);
 
 }  // namespace plimsoll

@@ -60,8 +60,8 @@ struct Hub {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<Hub> hub, std::int64_t rank)
-      : hub_(std::move(hub)), rank_(rank) {
+  LocalCommunicator(std::shared_ptr<Hub> hub, std::int64_t rank, RankDevice* device)
+      : hub_(std::move(hub)), rank_(rank), device_(device) {
     ready_.reserve(16);
   }
 
@@ -130,6 +130,7 @@ class LocalCommunicator final : public Communicator {
   void join(std::unique_lock<std::mutex>& guard, Exchange& exchange, std::size_t member);
   void arrive(std::unique_lock<std::mutex>& guard, Exchange& exchange);
   void run_ready(std::unique_lock<std::mutex>& guard);
+  void move(std::unique_lock<std::mutex>& guard, const Exchange& exchange);
   void look_for(const Exchange& exchange, Clock::time_point began) const;
   Exchange* exchange_of(Ticket ticket);
   Ticket seat_pending(Exchange& exchange, std::size_t member, Picoseconds posted);
@@ -148,6 +149,7 @@ class LocalCommunicator final : public Communicator {
 
   std::shared_ptr<Hub> hub_;
   const std::int64_t rank_;
+  RankDevice* const device_;      ///< of this rank; null: operands are host memory
   std::vector<Seat> seats_;       ///< of collectives, found once per group
   std::vector<Pending> pending_;  ///< by ticket index; this thread only
   std::vector<std::uint32_t> free_;
@@ -182,6 +184,8 @@ LocalCommunicator::Seat LocalCommunicator::transfer_seat(std::int64_t sender, st
 Communicator::Ticket LocalCommunicator::post(Seat& seat, const Request& request,
                                              const MemberData& data,
                                              const CommunicationLabel& label) {
+  // What computes the operand, and what still uses the memory that it goes to.
+  if (device_ != nullptr) device_->finish(hub_->deadline, "the kernels before " + to_text(request));
   const Picoseconds posted = hub_->now();
   std::unique_lock guard(hub_->lock);
   throw_if_failed(guard);
@@ -249,7 +253,7 @@ void LocalCommunicator::run_ready(std::unique_lock<std::mutex>& guard) {
     exchange.begin = hub_->now();
     ++hub_->moving;
     guard.unlock();
-    perform(exchange);
+    move(guard, exchange);
     const Picoseconds end = hub_->now();
     guard.lock();
     exchange.end = end;
@@ -262,6 +266,21 @@ void LocalCommunicator::run_ready(std::unique_lock<std::mutex>& guard) {
     for (const std::int64_t rank : exchange.channel->members) {
       if (rank != rank_) hub_->woken[std::size_t(rank)].notify_one();
     }
+  }
+}
+
+/// Called without the lock. Host memory cannot fail; a device can.
+void LocalCommunicator::move(std::unique_lock<std::mutex>& guard, const Exchange& exchange) {
+  try {
+    perform(exchange, device_);
+    if (device_ != nullptr) {
+      device_->finish(hub_->deadline, to_text(exchange.participants[0].request));
+    }
+  } catch (const std::exception& error) {
+    guard.lock();
+    if (--hub_->moving == 0) hub_->idle.notify_all();
+    fail(guard, error.what());
+    throw;
   }
 }
 
@@ -361,11 +380,13 @@ std::int64_t available_cores() {
 }
 
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
-    const Grid& grid, std::chrono::milliseconds deadline, Clock::time_point epoch) {
+    const Grid& grid, std::chrono::milliseconds deadline, Clock::time_point epoch,
+    std::span<RankDevice* const> devices) {
   auto hub = std::make_shared<Hub>(grid, deadline, epoch);
   std::vector<std::unique_ptr<Communicator>> handles;
   for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
-    handles.push_back(std::make_unique<LocalCommunicator>(hub, rank));
+    RankDevice* const device = devices.empty() ? nullptr : devices[std::size_t(rank)];
+    handles.push_back(std::make_unique<LocalCommunicator>(hub, rank, device));
   }
   return handles;
 }

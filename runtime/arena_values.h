@@ -1,0 +1,32 @@
+// What a rank's arena holds between steps, as values of the host: initial parameters are written,
+// parameters, gradients and scalars are read.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "graph/program.h"
+#include "runtime/arena.h"
+
+namespace plimsoll {
+
+/// The one buffer of a role that lives between steps.
+std::optional<BufferId> persistent_of(const Program& program, TensorRole role);
+
+/// Parameters and masters; masters start as the f32 values of which the parameters are the rounded
+/// ones.
+void initialize_arena(const Program& program, Arena& arena, const Coordinates& at,
+                      std::int64_t seed);
+
+/// The values of the parameter arena, whatever its types.
+std::vector<float> parameter_values(const Program& program, const Arena& arena);
+/// Of an arena of f32.
+std::vector<float> f32_values(const Program& program, const Arena& arena, TensorRole role);
+
+using Scalars = std::array<float, std::size_t(kScalars)>;
+/// Where the step's scalars lie; null in a Program without any.
+const std::byte* find_scalars(const Program& program, const Arena& arena, const Coordinates& at);
+
+}  // namespace plimsoll

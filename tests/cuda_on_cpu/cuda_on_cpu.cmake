@@ -1,0 +1,15 @@
+# The device side of the emulation comes with the kernels.
+if(NOT EXISTS ${CMAKE_CURRENT_LIST_DIR}/include/device_emulation.h)
+  return()
+endif()
+
+# The sources of runtime/cuda compiled as C++ against headers that stand in for CUDA's and do its
+# work on the CPU. What opens libraries of the vendor's (library.cpp) has no counterpart.
+file(GLOB cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cu)
+file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cpp)
+file(GLOB emulation CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/*.cpp)
+list(FILTER cuda_host EXCLUDE REGEX "/library\\.cpp$")
+set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
+add_library(cuda_on_cpu STATIC ${cuda_kernels} ${cuda_host} ${emulation})
+target_include_directories(cuda_on_cpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/include)
+target_link_libraries(cuda_on_cpu PUBLIC plimsoll_runtime)
