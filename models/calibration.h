@@ -128,9 +128,11 @@ struct Calibration {
   std::string date;                   ///< ISO date of the measurement
   std::vector<std::string> versions;  ///< "oneDNN 2.6.3", compiler, ...
   std::int64_t busy_cores = 0;        ///< cores that ran the same op at once while measuring
-  Sample dispatch_op;                 ///< host time per op of a real Program on the null backend
-  Sample dispatch_call;               ///< host time per call on top
-  /// From the completion of a communication to the return of a rank that slept while it waited.
+  /// Host time per op of a real Program on the null backend, and per call on top. Of no samples: not
+  /// measured (a calibration of imported collectives alone); the framework's counts.
+  Sample dispatch_op, dispatch_call;
+  /// From the completion of a communication to the return of a rank that slept while it waited. Of
+  /// no samples: not measured, and no rank sleeps.
   Sample wake_up;
   Seconds sleeps_after;  ///< ranks that wait for less than this do not sleep
   std::vector<MatmulPoint> matmuls;
@@ -146,6 +148,9 @@ struct Calibration {
   std::vector<CopyPoint> copies;
   bool operator==(const Calibration&) const = default;
 };
+
+/// "2026-11-20", with or without a time of day behind it ("T10:11:12Z").
+bool is_date(std::string_view text);
 
 Calibration read_calibration(const std::filesystem::path& path);
 Calibration parse_calibration(std::string_view text, const std::string& file);

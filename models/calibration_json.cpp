@@ -26,7 +26,8 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
 // One op: below a picosecond nothing was measured, above an hour nobody waited.
 constexpr double kLeastSeconds = 1e-12, kMostSeconds = 3600;
 
-/// "2026-11-20", with or without a time of day behind it.
+}  // namespace
+
 bool is_date(std::string_view text) {
   constexpr std::string_view kForm = "0000-00-00";
   if (text.size() < kForm.size()) return false;
@@ -259,13 +260,23 @@ Json points_json(const std::vector<Point>& points, To to) {
 /// them costs nothing on top; a runtime may not sleep.
 Sample host_time_from(JsonObject object) { return sample_from(object, 0); }
 
+/// Dispatch and sleeping: each pair is there, or was not measured (imported collectives alone).
+void read_host_times(JsonObject& object, Calibration& calibration) {
+  if (object.has("dispatch_op") || object.has("dispatch_call")) {
+    calibration.dispatch_op = host_time_from(object.object("dispatch_op"));
+    calibration.dispatch_call = host_time_from(object.object("dispatch_call"));
+  }
+  if (object.has("wake_up") || object.has("sleeps_after_s")) {
+    calibration.wake_up = host_time_from(object.object("wake_up"));
+    calibration.sleeps_after = Seconds(object.number("sleeps_after_s", 0, kMostSeconds));
+  }
+}
+
 Json host_time_json(const Sample& sample) {
   Json object = Json::object();
   add_sample(object, sample);
   return object;
 }
-
-}  // namespace
 
 std::string_view to_text(Provenance provenance) {
   return kProvenances[static_cast<std::size_t>(provenance)];
@@ -284,10 +295,7 @@ Calibration parse_calibration(std::string_view text, const std::string& file) {
   if (!is_date(calibration.date)) object.fail("date", kDateRequired);
   calibration.versions = object.texts("versions");
   calibration.busy_cores = object.integer("busy_cores", 0, std::int64_t{1} << 20);
-  calibration.dispatch_op = host_time_from(object.object("dispatch_op"));
-  calibration.dispatch_call = host_time_from(object.object("dispatch_call"));
-  calibration.wake_up = host_time_from(object.object("wake_up"));
-  calibration.sleeps_after = Seconds(object.number("sleeps_after_s", 0, kMostSeconds));
+  read_host_times(object, calibration);
   calibration.matmuls = points_from<MatmulPoint>(object, "matmuls", matmul_from);
   calibration.ops = points_from<OpPoint>(object, "ops", op_from);
   calibration.collectives = points_from<CollectivePoint>(object, "collectives", collective_from);
@@ -314,11 +322,15 @@ std::string calibration_text(const Calibration& calibration) {
                  {"communicator", to_text(calibration.communicator)},
                  {"date", calibration.date},
                  {"versions", calibration.versions},
-                 {"busy_cores", calibration.busy_cores},
-                 {"dispatch_op", host_time_json(calibration.dispatch_op)},
-                 {"dispatch_call", host_time_json(calibration.dispatch_call)},
-                 {"wake_up", host_time_json(calibration.wake_up)},
-                 {"sleeps_after_s", calibration.sleeps_after.value()}};
+                 {"busy_cores", calibration.busy_cores}};
+  if (calibration.dispatch_op.samples > 0) {
+    object["dispatch_op"] = host_time_json(calibration.dispatch_op);
+    object["dispatch_call"] = host_time_json(calibration.dispatch_call);
+  }
+  if (calibration.wake_up.samples > 0) {
+    object["wake_up"] = host_time_json(calibration.wake_up);
+    object["sleeps_after_s"] = calibration.sleeps_after.value();
+  }
   if (calibration.launch) object["launch"] = host_time_json(*calibration.launch);
   if (calibration.context_memory) {
     object["context_memory_bytes"] = calibration.context_memory->count();

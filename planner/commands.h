@@ -12,6 +12,7 @@
 #include "models/cluster.h"
 #include "models/framework.h"
 #include "models/job.h"
+#include "models/nccl_tests.h"
 #include "plan/plan.h"
 #include "planner/space.h"
 #include "simulator/cost_model.h"
@@ -125,6 +126,16 @@ struct ExportOptions {
 std::string slurm_script(const Plan& plan, const ExportOptions& options,
                          const std::string& program);
 ExitCode run_export(const ExportOptions& options);
+
+struct ImportNcclOptions {
+  std::vector<std::string> files;  ///< text or JSON of nccl-tests
+  std::string cluster;             ///< whose devices were measured
+  std::string calibration;         ///< that the points join; empty: a new one of them alone
+  std::string output;              ///< calibration file; empty: none is written
+  NcclGiven given;
+  bool json = false;
+};
+ExitCode run_import_nccl(const ImportNcclOptions& options);
 
 /// Replaces this process by `program`, found beside the running executable, with `arguments` passed
 /// on. Returns only by throwing EnvironmentError.

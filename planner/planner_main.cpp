@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/command_line.h"
+#include "models/nccl_rows.h"
 #include "planner/commands.h"
 
 namespace plimsoll {
@@ -182,6 +183,41 @@ void add_export(CLI::App& app, ExportOptions& options, Action& action) {
   command.callback([&] { action = [&] { return run_export(options); }; });
 }
 
+void add_import_nccl(CLI::App& imports, ImportNcclOptions& options, Action& action) {
+  CLI::App& command = *imports.add_subcommand("nccl-tests", "collectives that nccl-tests measured");
+  command.add_option("FILE", options.files, "what its programs printed, or wrote with -J")
+      ->required();
+  command.add_option("--cluster", options.cluster, "cluster file of the machine")->required();
+  command.add_option("--calibration", options.calibration,
+                     "calibration that the points join; default: a new one of them alone");
+  command.add_option("-o,--output", options.output, "write the calibration here");
+  command.add_option("--collective", options.given.collective, "where a file does not name it")
+      ->check([](const std::string& text) -> std::string {
+        const auto names = nccl_collectives();
+        if (std::find(names.begin(), names.end(), text) != names.end()) return "";
+        return fmt::format("found \"{}\"; {} are allowed", text, fmt::join(names, ", "));
+      });
+  CLI::Option* ranks =
+      command.add_option("--ranks", options.given.ranks, "where a file does not list its devices")
+          ->check(integers(2, kMostDevices));
+  command.add_option("--ranks-per-node", options.given.ranks_per_node, "default: all")
+      ->check(integers(1, 4096))
+      ->needs(ranks);
+  command.add_option("--date", options.given.date, "of the measurement, as 2026-11-20")
+      ->check([](const std::string& text) -> std::string {
+        const bool fits = is_date(text) && text.size() == 10;
+        return fits ? "" : "found \"" + text + "\"; a date as 2026-11-20 is allowed";
+      });
+  add_json(command, options.json);
+  command.callback([&] { action = [&] { return run_import_nccl(options); }; });
+}
+
+void add_import(CLI::App& app, ImportNcclOptions& nccl, Action& action) {
+  CLI::App& imports = *app.add_subcommand("import", "files of other tools");
+  imports.require_subcommand(1);
+  add_import_nccl(imports, nccl, action);
+}
+
 /// Options of every command; they must outlive the parse.
 struct AllOptions {
   PlanOptions plan;
@@ -192,7 +228,12 @@ struct AllOptions {
   CompareOptions compare;
   ReportOptions report;
   ExportOptions exported;
+  ImportNcclOptions nccl;
 };
+
+std::vector<CLI::App*> commands_of(CLI::App& app) {
+  return app.get_subcommands([](CLI::App*) { return true; });
+}
 
 void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   // These two are other executables, started before this command line is parsed.
@@ -206,21 +247,21 @@ void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   add_passes(app, options.passes, action);
   add_check(app, options.check, action);
   add_export(app, options.exported, action);
+  add_import(app, options.nccl, action);
   // What they do not know is refused by refuse_unknown, which can name the nearest.
   app.allow_extras();
-  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+  for (CLI::App* command : commands_of(app)) {
     command->allow_extras();
+    for (CLI::App* one : commands_of(*command)) one->allow_extras();
   }
 }
 
 /// Throws UsageError for the first word that nobody knows, or an empty value.
 void refuse_unknown(CLI::App& app) {
   std::vector<std::string> commands;
-  for (const CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
-    commands.push_back(command->get_name());
-  }
+  for (const CLI::App* command : commands_of(app)) commands.push_back(command->get_name());
   refuse_leftovers(app, commands);
-  for (const CLI::App* command : app.get_subcommands()) refuse_leftovers(*command);
+  for (CLI::App* command : app.get_subcommands()) refuse_unknown(*command);
 }
 
 /// Parses and runs; CLI11's own errors become UsageError.

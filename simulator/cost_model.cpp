@@ -221,7 +221,8 @@ std::optional<Estimate> CostModel::measured_communication(OpKind kind, Bytes pay
 }
 
 Picoseconds CostModel::dispatch_op() const {
-  const Seconds time = calibration_ ? calibration_->dispatch_op.median : framework_.dispatch_op;
+  const bool measured = calibration_ && calibration_->dispatch_op.samples > 0;
+  const Seconds time = measured ? calibration_->dispatch_op.median : framework_.dispatch_op;
   return std::max(Picoseconds(1), to_picoseconds(time));
 }
 

@@ -24,8 +24,8 @@ Grid grid_of(std::int64_t mp, std::int64_t dp, std::int64_t pp) {
 
 Calibration dispatch_only(double op_ns, double call_ns) {
   Calibration calibration;
-  calibration.dispatch_op.median = Seconds(op_ns * 1e-9);
-  calibration.dispatch_call.median = Seconds(call_ns * 1e-9);
+  calibration.dispatch_op = {Seconds(op_ns * 1e-9), Seconds(0), 7, false};
+  calibration.dispatch_call = {Seconds(call_ns * 1e-9), Seconds(0), 7, false};
   return calibration;
 }
 

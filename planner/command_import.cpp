@@ -1,0 +1,193 @@
+// `planner import nccl-tests`: what other tools measured, as points of a calibration.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "base/command_line.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "models/nccl_tests.h"
+#include "planner/commands.h"
+
+namespace plimsoll {
+namespace {
+
+/// The first word of a device's name that is letters and digits, as "H100" of "NVIDIA H100 80GB
+/// HBM3"; empty: there is none.
+std::string model_of(const std::string& name) {
+  std::string word;
+  for (std::size_t i = 0; i <= name.size(); ++i) {
+    const unsigned char c = i < name.size() ? static_cast<unsigned char>(name[i]) : ' ';
+    if (std::isalnum(c)) {
+      word += char(c);
+      continue;
+    }
+    const bool model = word.size() > 2 && std::isupper(static_cast<unsigned char>(word[0])) &&
+                       std::isdigit(static_cast<unsigned char>(word.back())) &&
+                       std::count_if(word.begin(), word.end(),
+                                     [](unsigned char d) { return std::isdigit(d) != 0; }) >= 2;
+    if (model) return word;
+    word.clear();
+  }
+  return "";
+}
+
+/// The runs must be of the cluster that they are imported for.
+void check_cluster(const NcclRun& run, const Cluster& cluster, const std::string& file) {
+  const std::string found = model_of(run.device), wanted = model_of(cluster.device.name);
+  if (!found.empty() && !wanted.empty() && found != wanted) {
+    throw InputError(run.file, run.where,
+                     fmt::format("measured on \"{}\"; the device of {} is \"{}\"", run.device, file,
+                                 printable(cluster.device.name)));
+  }
+  if (run.ranks / run.nodes * run.groups > cluster.devices_per_node) {
+    throw InputError(
+        run.file, run.where,
+        fmt::format("{} ranks on a node; {} has {} devices on each",
+                    run.ranks / run.nodes * run.groups, file, cluster.devices_per_node));
+  }
+  if (cluster.nodes && run.nodes > *cluster.nodes) {
+    throw InputError(run.file, run.where,
+                     fmt::format("{} nodes; {} has {}", run.nodes, file, *cluster.nodes));
+  }
+}
+
+/// Where a point of `calibration` is the same but for what it says, it is replaced.
+void merge(Calibration& calibration, const std::vector<CollectivePoint>& points) {
+  auto& known = calibration.collectives;
+  const auto same = [](const CollectivePoint& a, const CollectivePoint& b) {
+    return a.kind == b.kind && a.ranks == b.ranks && a.payload == b.payload && a.nodes == b.nodes &&
+           a.groups_per_node == b.groups_per_node && a.communicator == b.communicator;
+  };
+  const auto replaced = [&](const CollectivePoint& old) {
+    return std::any_of(points.begin(), points.end(),
+                       [&](const CollectivePoint& point) { return same(old, point); });
+  };
+  known.erase(std::remove_if(known.begin(), known.end(), replaced), known.end());
+  known.insert(known.end(), points.begin(), points.end());
+  calibration.communicator = CommunicatorKind::nccl;
+}
+
+/// A calibration that holds nothing but what was imported, or `options.calibration`'s.
+Calibration base_calibration(const ImportNcclOptions& options, const Cluster& cluster) {
+  Calibration calibration;
+  if (options.calibration.empty()) {
+    calibration.device = cluster.device.name;
+    calibration.backend = "cuda";
+    return calibration;
+  }
+  calibration = read_calibration(options.calibration);
+  if (calibration.device != cluster.device.name) {
+    throw InputError(
+        options.calibration, "/device",
+        fmt::format("found \"{}\"; the device of {} is \"{}\"", printable(calibration.device),
+                    options.cluster, printable(cluster.device.name)));
+  }
+  return calibration;
+}
+
+void add_versions(Calibration& calibration, const std::vector<NcclRun>& runs) {
+  for (const NcclRun& run : runs) {
+    for (const std::string& version : run.versions) {
+      auto& known = calibration.versions;
+      if (std::find(known.begin(), known.end(), version) == known.end()) known.push_back(version);
+    }
+  }
+}
+
+std::string shape_of(const NcclRun& run) {
+  std::string text = fmt::format("{} of {}", run.collective, run.ranks);
+  if (run.nodes > 1) text += fmt::format(" over {} nodes", run.nodes);
+  if (run.groups > 1) text += fmt::format(", {} groups per node", run.groups);
+  return text;
+}
+
+std::string import_text(const std::vector<NcclRun>& runs,
+                        const std::vector<CollectivePoint>& points) {
+  std::string text;
+  for (const NcclRun& run : runs) {
+    text += fmt::format("{}: {}: {}, {} rows", printable(run.file), run.where, shape_of(run),
+                        run.rows.size());
+    if (!run.device.empty()) text += fmt::format(", {}", run.device);
+    if (!run.date.empty()) text += fmt::format(", {}", run.date);
+    text += '\n';
+    for (const std::string& note : run.notes) text += fmt::format("  {}\n", note);
+  }
+  text +=
+      fmt::format("\n{:<40}{:>14}{:>14}{:>16}\n", "collective", "payload", "median", "payload/s");
+  for (const CollectivePoint& point : points) {
+    text += fmt::format("{:<40}{:>14}{:>14}{:>16}\n", describe(point), to_text(point.payload),
+                        to_text(point.time.median), to_text(point.payload / point.time.median));
+  }
+  return text;
+}
+
+std::string import_json(const std::vector<NcclRun>& runs,
+                        const std::vector<CollectivePoint>& points, const std::string& output) {
+  Json list = Json::array();
+  for (const NcclRun& run : runs) {
+    list.push_back({{"file", run.file},
+                    {"where", run.where},
+                    {"collective", run.collective},
+                    {"ranks", run.ranks},
+                    {"nodes", run.nodes},
+                    {"groups_per_node", run.groups},
+                    {"host_time", run.host_time},
+                    {"device", run.device},
+                    {"date", run.date},
+                    {"versions", run.versions},
+                    {"rows", run.rows.size()},
+                    {"notes", run.notes}});
+  }
+  return json_text({{"runs", list},
+                    {"points", points.size()},
+                    {"output", output.empty() ? Json(nullptr) : Json(output)}});
+}
+
+}  // namespace
+
+ExitCode run_import_nccl(const ImportNcclOptions& options) {
+  std::vector<std::string> inputs = options.files;
+  inputs.push_back(options.cluster);
+  check_output("-o", options.output, inputs);
+  const Cluster cluster = read_cluster(options.cluster);
+  if (cluster.device.kind != DeviceKind::gpu) {
+    throw InputError(options.cluster, "/device/kind",
+                     "found \"cpu_core\"; nccl-tests measure clusters of GPUs");
+  }
+  Calibration calibration = base_calibration(options, cluster);
+  std::vector<NcclRun> runs;
+  for (const std::string& file : options.files) {
+    for (NcclRun& run : read_nccl_tests(file, options.given)) runs.push_back(std::move(run));
+  }
+  for (const NcclRun& run : runs) check_cluster(run, cluster, options.cluster);
+  const std::vector<CollectivePoint> points = nccl_points(runs);
+  if (!options.output.empty()) {
+    if (points.empty()) {
+      std::string reasons;
+      for (const NcclRun& run : runs) {
+        for (const std::string& note : run.notes) reasons += "; " + note;
+      }
+      throw InputError(options.files.front(), "", "nothing to import" + reasons);
+    }
+    for (const NcclRun& run : runs) {
+      if (run.date.empty()) {
+        throw InputError(run.file, run.where,
+                         "the file does not say when this was measured: --date can");
+      }
+      calibration.date = std::max(calibration.date, run.date);
+    }
+    merge(calibration, points);
+    add_versions(calibration, runs);
+    const std::string text = calibration_text(calibration);
+    parse_calibration(text, options.output);  // what is written can be read
+    write_file_atomically(options.output, text);
+  }
+  print_result(options.json ? import_json(runs, points, options.output)
+                            : import_text(runs, points));
+  if (!options.output.empty()) print_note(fmt::format("wrote {}\n", options.output));
+  return ExitCode::ok;
+}
+
+}  // namespace plimsoll

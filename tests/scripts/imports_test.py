@@ -1,0 +1,106 @@
+"""planner import: what other tools wrote becomes a calibration that planner plans with."""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+from programs import BAD_INPUT, ENVIRONMENT, OK, SOURCE, USAGE, planner
+
+SAMPLES = SOURCE / "tests" / "models" / "nccl-tests"
+H100 = SOURCE / "models" / "presets" / "clusters" / "dgx-h100-80gb.json"
+JOB = SOURCE / "models" / "presets" / "jobs" / "gpt3-1.3b.json"
+
+
+def refused(what, code, *words, command):
+    """One line that holds every word, the documented code, nothing on stdout."""
+    done = planner("import", *command)
+    assert done.returncode == code, (what, done)
+    assert not done.stdout and len(done.stderr.splitlines()) == 1, (what, done)
+    for word in words:
+        assert word in done.stderr, (what, word, done.stderr)
+
+
+def nccl_tests(folder):
+    output = folder / "calibration.json"
+    files = [SAMPLES / name for name in ("current.txt", "two-runs.txt", "all-gather.json")]
+    command = ("nccl-tests", *files, "--cluster", H100)
+    refused("no date", BAD_INPUT, "current.txt", "--date", command=(*command, "-o", output))
+    assert not output.exists()
+    command = (*command, "--date", "2026-07-09")
+    done = planner("import", *command, "-o", output, "--json")
+    assert done.returncode == OK, done.stderr
+    said = json.loads(done.stdout)
+    assert [run["collective"] for run in said["runs"]] == [
+        "all_reduce", "all_gather", "reduce_scatter", "all_gather"], said
+    assert said["runs"][0]["versions"] == ["nccl-tests 2.18.3", "NCCL 2.28.9"], said
+
+    calibration = json.loads(output.read_text())
+    assert calibration["device"] == "NVIDIA H100 SXM5 80GB", calibration["device"]
+    assert calibration["communicator"] == "nccl" and "dispatch_op" not in calibration
+    assert "API_TOKEN" not in output.read_text()
+    points = calibration["collectives"]
+    assert len(points) == said["points"] == 8, points
+    largest = [p for p in points if p["kind"] == "all_reduce"][-1]
+    expected = {"ranks": 16, "nodes": 2, "payload_bytes": 8589934592, "median_s": 43001.2 / 1e6,
+                "communicator": "nccl", "samples": 20}
+    assert expected.items() <= largest.items(), largest
+    assert largest["imported"] == {"file": "current.txt", "date": "2026-07-09"}, largest
+
+    # The same bytes again, and on top of a calibration that has other points.
+    first = output.read_bytes()
+    assert planner("import", *command, "-o", output).returncode == OK
+    assert output.read_bytes() == first
+    more = folder / "more.json"
+    done = planner("import", "nccl-tests", SAMPLES / "per-iteration.txt", "--cluster", H100,
+                   "--calibration", output, "-o", more)
+    assert done.returncode == OK, done.stderr
+    assert len(json.loads(more.read_text())["collectives"]) == 10
+    done = planner("simulate", JOB, "mp=8", "--cluster", H100, "--devices", 8, "--calibration", more)
+    assert done.returncode == OK, done.stderr
+
+
+def nccl_refusals(folder):
+    output = folder / "none.json"
+    good = SAMPLES / "current.txt"
+    cluster = json.loads(H100.read_text())
+    small = folder / "small.json"
+    cluster["nodes"] = 1
+    cluster["source"]["/nodes"] = {"document": "none", "where": "chosen", "date": "2026"}
+    small.write_text(json.dumps(cluster))
+    a100 = SOURCE / "models" / "presets" / "clusters" / "dgx-a100-80gb.json"
+    cpu = SOURCE / "tests" / "gpt-nano.json"
+    date = ("--date", "2026-07-09")
+    for what, code, words, command in (
+            ("another device", BAD_INPUT, ("H100", "A100"), (good, "--cluster", a100)),
+            ("too many nodes", BAD_INPUT, ("2 nodes", "small.json"), (good, "--cluster", small)),
+            ("a job as cluster", BAD_INPUT, ("gpt-nano.json",), (good, "--cluster", cpu)),
+            ("missing file", BAD_INPUT, ("nowhere",), (folder / "nowhere", "--cluster", H100)),
+            ("nothing to import", BAD_INPUT, ("nothing", "host"),
+             (SAMPLES / "cpu-time.txt", "--cluster", H100, *date)),
+            ("old", BAD_INPUT, ("--collective",),
+             (SAMPLES / "old-all-gather.txt", "--cluster", H100)),
+            ("bad date", USAGE, ("--date", "yesterday"),
+             (good, "--cluster", H100, "--date", "yesterday")),
+            ("bad name", USAGE, ("--collective", "all_produce"),
+             (good, "--cluster", H100, "--collective", "all_produce")),
+            ("misspelt flag", USAGE, ("--clutser", "--cluster?"), (good, "--clutser", H100)),
+            ("input as output", USAGE, ("current.txt",), (good, "--cluster", H100, "-o", good)),
+            ("no such folder", ENVIRONMENT, ("nowhere",),
+             (good, "--cluster", H100, "-o", folder / "nowhere" / "c.json"))):
+        rest = () if "-o" in command else ("-o", output)
+        refused(what, code, *words, command=("nccl-tests", *command, *rest))
+        assert not output.exists(), what
+    refused("what it is not for", USAGE, "nccl-tets", command=("nccl-tets", good))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        nccl_tests(pathlib.Path(name))
+        nccl_refusals(pathlib.Path(name))
+    print("imports as documented")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
