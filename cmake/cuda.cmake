@@ -13,9 +13,9 @@ if(PLIMSOLL_CUDA AND NOT PLIMSOLL_SANITIZER)
     # (runtime/cuda/library.h): programs start where neither toolkit nor driver is installed.
     set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
     enable_language(CUDA)
-    set(CMAKE_CUDA_STANDARD 20)
-    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-    set(CMAKE_CUDA_EXTENSIONS OFF)
+    # CMake 3.25 does not know nvcc's flags for C++20.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA_FLAGS_RELEASE "-O3")
     if(CCACHE)
       set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE})
