@@ -1,17 +1,11 @@
 // The order of measurements, the budget, and the cluster that they describe.
 #include "calibrate/calibrate.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <ctime>
-#include <fstream>
 #include <iterator>
-#include <numeric>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -19,10 +13,10 @@
 #include "calibrate/crew.h"
 #include "calibrate/dispatch.h"
 #include "calibrate/fit_errors.h"
+#include "calibrate/machine.h"
 #include "calibrate/op_bench.h"
 #include "graph/op_table.h"
 #include "runtime/communicator.h"
-#include "runtime/cpu/backend.h"
 
 namespace plimsoll {
 namespace {
@@ -39,16 +33,6 @@ constexpr double kMatmulsAgain = 0.6, kMemoryAgain = 0.85;
 /// Error of a fit, or spread, up to which nothing hints at a disturbance.
 constexpr double kNoDoubt = 0.10;
 
-/// 0..count-1 in an order in which every prefix is spread over the whole range: multiples of a
-/// stride near the golden section that is coprime to count.
-std::vector<std::size_t> spread_order(std::size_t count) {
-  auto stride = std::max<std::size_t>(1, std::size_t(double(count) * 0.618));
-  while (std::gcd(stride, count) != 1) ++stride;
-  std::vector<std::size_t> order(count);
-  for (std::size_t i = 0; i < count; ++i) order[i] = i * stride % count;
-  return order;
-}
-
 /// Runs the parts of a calibration against the clock.
 class Session {
  public:
@@ -58,7 +42,8 @@ class Session {
   MachineCalibration run() {
     MachineCalibration machine;
     Calibration& calibration = machine.calibration;
-    describe(calibration);
+    describe_machine(calibration, request_.backend);
+    calibration.busy_cores = cores_;
     auto collectives = collective_sweep(request_.size);
     auto memory = memory_sweep(request_.size);
     auto matmuls = matmul_sweep(request_.size);
@@ -135,14 +120,6 @@ class Session {
     points.erase(std::unique(points.begin(), points.end(), same), points.end());
   }
 
-  void describe(Calibration& calibration) const {
-    calibration.device = cpu_name() + " core";
-    calibration.backend = request_.backend;
-    calibration.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-    calibration.versions = {onednn_version(), std::string("g++ ") + __VERSION__};
-    calibration.busy_cores = cores_;
-  }
-
   /// Measures points in spread order until `end` of the budget has passed; the others are dropped,
   /// except that `essential` points are measured whatever the clock says.
   template <class Point, class Essential, class Measure>
@@ -195,22 +172,7 @@ class Session {
     return to_text(point.kind);
   }
 
-  /// Its operands come from memory.
-  static OpPoint largest_add(const std::vector<OpPoint>& points) {
-    OpPoint largest;
-    for (const OpPoint& point : points) {
-      const bool counts = point.kind == OpKind::add && point.dtype == DType::f32;
-      if (counts && point.moved > largest.moved) largest = point;
-    }
-    return largest;
-  }
-  static BytesPerSecond memory_bandwidth(const std::vector<OpPoint>& points) {
-    const OpPoint add = largest_add(points);
-    return add.moved / add.time.median;
-  }
-
   Cluster cluster_of(const Calibration& calibration) const;
-  static std::string cpu_name();
 
   Seconds elapsed() const {
     return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
@@ -226,69 +188,27 @@ class Session {
   std::size_t done_ = 0, total_ = 0, left_out_ = 0;
 };
 
-std::string Session::cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown CPU";
-}
-
-/// The highest of `rate` over points.
-template <class Point, class Rate>
-double best(const std::vector<Point>& points, Rate rate) {
-  double result = 0;
-  for (const Point& point : points) result = std::max(result, rate(point));
-  return result;
-}
-
 Cluster Session::cluster_of(const Calibration& calibration) const {
   Cluster cluster;
   cluster.name = fmt::format("{} x {}", calibration.device, cores_);
   cluster.nodes = 1;
   cluster.devices_per_node = cores_;
-  cluster.device.name = calibration.device;
-  cluster.device.kind = DeviceKind::cpu_core;
-  const auto pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
-  if (pages <= 0 || page <= 0) throw EnvironmentError("cannot find out the memory of this machine");
-  cluster.device.memory = Bytes(std::int64_t{pages} * page / cores_);
-
-  const auto peak_of = [&](DType dtype) {
-    return best(calibration.matmuls, [&](const MatmulPoint& point) {
-      return point.dtype == dtype ? (flops_of(point.shape) / point.time.median).value() : 0;
-    });
-  };
-  const double peak = peak_of(DType::f32);
-  const OpPoint largest_add = Session::largest_add(calibration.ops);
-  CollectivePoint smallest, largest;
+  cluster.device =
+      measured_device(calibration, request_.precision, Bytes(memory_of_machine().count() / cores_));
+  SendRange sends;
   for (const CollectivePoint& point : calibration.collectives) {
     if (point.kind != OpKind::send) continue;
-    if (smallest.ranks == 0 || point.payload < smallest.payload) smallest = point;
-    if (point.payload > largest.payload) largest = point;
+    if (sends.smallest.ranks == 0 || point.payload < sends.smallest.payload) sends.smallest = point;
+    if (point.payload > sends.largest.payload) sends.largest = point;
   }
-  INVARIANT(peak > 0 && largest_add.moved > Bytes(0) && largest.payload > Bytes(0),
-            "every part of a calibration measures something");
-  // Through their text: the file spells quantities with units, and should do so in three digits.
-  const auto rate = [](Bytes bytes, const Sample& time) {
-    return parse_bytes_per_second(to_text(bytes / time.median));
-  };
-  const auto flops_rate = [](double value) {
-    return parse_flops_per_second(to_text(FlopsPerSecond(value)));
-  };
-  cluster.device.peak_fp32 = flops_rate(peak);
-  if (request_.precision == DType::bf16)
-    cluster.device.peak_bf16 = flops_rate(peak_of(DType::bf16));
-  if (request_.precision == DType::f16) cluster.device.peak_fp16 = flops_rate(peak_of(DType::f16));
-  cluster.device.memory_bandwidth = rate(largest_add.moved, largest_add.time);
-  cluster.levels = {{"shared memory", 0, rate(largest.payload, largest.time),
-                     parse_seconds(to_text(smallest.time.median))}};
+  INVARIANT(sends.largest.payload > Bytes(0), "every part of a calibration measures something");
+  cluster.levels = {measured_level("shared memory", 0, sends)};
   cluster.source = fmt::format(
       "measured on {} by planner calibrate, {} cores busy: peaks are the best matmul rates, "
       "memory bandwidth that of an add of {}, the level a send between two ranks of {} "
       "(bandwidth) and {} (latency); memory is the machine's divided by its cores",
-      calibration.date, cores_, to_text(largest_add.moved), to_text(largest.payload),
-      to_text(smallest.payload));
+      calibration.date, cores_, to_text(largest_add(calibration.ops).moved),
+      to_text(sends.largest.payload), to_text(sends.smallest.payload));
   return cluster;
 }
 

@@ -3,11 +3,13 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/units.h"
 #include "calibrate/sweep.h"
 #include "models/calibration.h"
 #include "models/cluster.h"
+#include "runtime/processes.h"
 
 namespace plimsoll {
 
@@ -30,10 +32,16 @@ struct MachineCalibration {
   Calibration calibration;
   Cluster cluster;
   std::size_t left_out = 0;  ///< points that the budget did not reach
+  /// Hosts and ranks that were slower than the others, in words.
+  std::vector<std::string> outliers;
 };
 
 /// Throws EnvironmentError where the machine does not say what it is.
 MachineCalibration calibrate(const CalibrationRequest& request);
+
+/// The same of a cluster's processes, which all call it; the result is process 0's, and empty on
+/// the others. What every rank measures (ops, matmuls) is the median rank's.
+MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes);
 
 /// A table for people: range of rates per kind, errors of the fits, dispatch, unsteady points.
 std::string calibration_summary(const MachineCalibration& machine);

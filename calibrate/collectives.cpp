@@ -1,16 +1,21 @@
 // Ranks as threads that post the same communication again and again.
 #include "calibrate/collectives.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <barrier>
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
+#include "calibrate/comm_operands.h"
 #include "calibrate/crew.h"
 #include "calibrate/statistics.h"
+#include "graph/op_table.h"
 #include "runtime/communicator.h"
 
 namespace plimsoll {
@@ -18,62 +23,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDeadline{60'000};
-constexpr std::int64_t kMostSets = 64;
-
-/// The op that produces an operand touches more than that: a linear layer reads an input of up to
-/// four times its output (ffn_hidden = 4 x hidden), and a weight matrix of a few MiB. So most of
-/// the operand has left the core's own cache when the communication begins.
-constexpr std::int64_t kInputsPerOutput = 4;
-constexpr Bytes kWeights{std::int64_t{2} << 20};
-
 /// Groups side by side, as many as there are cores for: the inner ranks.
 Grid grid_for(OpKind kind, std::int64_t ranks) {
   Grid grid;
   grid.degree[std::size_t(Axis::mp)] = std::max(std::int64_t{1}, available_cores() / ranks);
   grid.degree[std::size_t(kind == OpKind::send ? Axis::pp : Axis::dp)] = ranks;
   return grid;
-}
-
-/// What one rank works on: its operands, and the other memory that producing them touches.
-class Operands {
- public:
-  Operands(Bytes payload, Bytes footprint)
-      : payload_(payload),
-        sets_(std::clamp(footprint.count() / payload.count(), std::int64_t{1}, kMostSets)),
-        beside_(std::min(payload * kInputsPerOutput + kWeights, footprint)),
-        pool_(payload * sets_),
-        other_(beside_) {
-    std::fill_n(floats(other_), count(beside_), 0.25f);
-  }
-
-  /// The i-th operand, freshly written.
-  std::byte* produce(std::int64_t i) {
-    std::byte* data = pool_.memory().data() + i % sets_ * payload_.count();
-    std::fill_n(reinterpret_cast<float*>(data), count(payload_), 0.5f);
-    for (float* at = floats(other_); at < floats(other_) + count(beside_); ++at) *at = -*at;
-    return data;
-  }
-
- private:
-  static float* floats(const Pool& pool) { return reinterpret_cast<float*>(pool.memory().data()); }
-  static std::int64_t count(Bytes bytes) { return bytes.count() / std::int64_t(sizeof(float)); }
-
-  Bytes payload_;
-  std::int64_t sets_;
-  Bytes beside_;
-  Pool pool_, other_;
-};
-
-Communicator::Ticket post(Communicator& communicator, OpKind kind, bool sends, Bytes payload,
-                          std::byte* data) {
-  const CommunicationLabel label{0, "calibrate", 0};
-  if (kind == OpKind::send) {
-    return sends ? communicator.post_send(1, payload, data, label)
-                 : communicator.post_recv(-1, payload, data, label);
-  }
-  const std::int64_t elements = payload.count() / bytes_of(DType::f32).count();
-  const CollectiveParams params{Group{{Axis::dp}, false}};
-  return communicator.post_collective(kind, params, {DType::f32, elements, data}, label);
 }
 
 /// Runs `work` on one thread per rank of the grid; a failure reaches the others and the caller.
@@ -99,13 +54,18 @@ std::vector<Seconds> timings_of(OpKind kind, std::int64_t ranks, Bytes payload, 
   std::barrier<> together(grid.world_size());
   std::vector<std::vector<Seconds>> timings{std::size_t(groups)};
   run_ranks(communicators, together, [&](Communicator& communicator, std::int64_t rank) {
-    Operands operands(payload, footprint);
-    const bool first = rank < groups;              // of its group: mp is the inner axis
+    CommOperands operands(payload, footprint);
+    const std::int64_t index = rank / groups;  // in its group: mp is the inner axis
+    const bool first = index == 0;
     for (std::int64_t i = -2; i < samples; ++i) {  // two for warm-up
-      std::byte* data = operands.produce(i + 2);
+      const std::span<float> operand = operands.produce(i + 2, index);
       together.arrive_and_wait();
       const CommunicationTimes times =
-          communicator.wait(post(communicator, kind, first, payload, data));
+          communicator.wait(post_bench(communicator, kind, index, operand));
+      if (!arrived(kind, index, ranks, operand)) {
+        throw EnvironmentError(fmt::format("rank {} of {} got wrong data from {} of {}", index,
+                                           ranks, to_text(kind), to_text(payload)));
+      }
       if (first && i >= 0)
         timings[std::size_t(rank)].push_back((times.end - times.begin).seconds());
     }
@@ -147,8 +107,6 @@ Sample measure_wake_up(std::int64_t samples) {
   std::vector<Seconds> delays;
   run_ranks(communicators, together, [&](Communicator& communicator, std::int64_t rank) {
     float value = 0;
-    const Bytes size{std::int64_t{sizeof(value)}};
-    auto* data = reinterpret_cast<std::byte*>(&value);
     for (std::int64_t i = -1; i < samples; ++i) {
       together.arrive_and_wait();
       const Clock::time_point began = Clock::now();
@@ -156,7 +114,7 @@ Sample measure_wake_up(std::int64_t samples) {
       while (rank == 0 && Clock::now() - began < 3 * kLooksBeforeSleep) {
       }
       const CommunicationTimes times =
-          communicator.wait(post(communicator, OpKind::send, rank == 0, size, data));
+          communicator.wait(post_bench(communicator, OpKind::send, rank, {&value, 1}));
       const Picoseconds returned = now();
       if (rank == 1 && i >= 0) delays.push_back((returned - times.end).seconds());
     }

@@ -26,6 +26,8 @@ class OpBench {
 
   /// All cores run the op at once, each on its own operands.
   Sample measure(const BenchCase& bench_case, const Effort& effort);
+  /// The op on the calling thread, as one core runs it; no other measurement meanwhile.
+  TimedWork work(const BenchCase& bench_case) { return prepare(*members_.front(), bench_case); }
   std::int64_t cores() const { return std::int64_t(members_.size()); }
 
  private:

@@ -117,6 +117,13 @@ std::string calibration_summary(const MachineCalibration& machine) {
                       to_text(calibration.sleeps_after), to_text(calibration.wake_up.median));
   text += fmt::format("peak {}, memory {} per core\n", to_text(*machine.cluster.device.peak_fp32),
                       to_text(machine.cluster.device.memory_bandwidth));
+  for (const OverlapPoint& point : calibration.overlaps) {
+    text +=
+        fmt::format("{} beside {} of {} over {} nodes: slowed {:.2f} and {:.2f} times\n",
+                    to_text(point.compute), to_text(point.communication), to_text(point.payload),
+                    point.nodes, point.compute_slowdown, point.communication_slowdown);
+  }
+  for (const std::string& outlier : machine.outliers) text += outlier + "\n";
   if (machine.left_out > 0) {
     text += fmt::format("{} points were left out: the budget ended\n", machine.left_out);
   }

@@ -2,6 +2,7 @@
 #include "calibrate/sweep.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "calibrate/bench_case.h"
 #include "runtime/communicator.h"
@@ -107,6 +108,26 @@ std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype) {
     }
   }
   return points;
+}
+
+std::vector<std::int64_t> communication_payloads(SweepSize size) {
+  if (size == SweepSize::quick) return {kKiB, 64 * kKiB};
+  Sizes sizes;
+  for (std::int64_t bytes = 256; bytes <= 64 * kMiB; bytes *= 4) sizes.push_back(bytes);
+  return sizes;
+}
+
+std::vector<std::int64_t> overlap_payloads(SweepSize size) {
+  if (size == SweepSize::quick) return {64 * kKiB};
+  return {4 * kKiB, 64 * kKiB, kMiB, 8 * kMiB};
+}
+
+std::vector<std::size_t> spread_order(std::size_t count) {
+  auto stride = std::max<std::size_t>(1, std::size_t(double(count) * 0.618));
+  while (std::gcd(stride, count) != 1) ++stride;
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) order[i] = i * stride % count;
+  return order;
 }
 
 std::vector<CollectivePoint> collective_sweep(SweepSize size) {

@@ -25,6 +25,14 @@ std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype = DType::f32);
 /// Collectives among 2 and 4 ranks, and 8 and 16 where there are as many cores; and sends.
 std::vector<CollectivePoint> collective_sweep(SweepSize size);
 
+/// Payloads of one collective or transfer, ascending; and those that are measured beside compute.
+std::vector<std::int64_t> communication_payloads(SweepSize size);
+std::vector<std::int64_t> overlap_payloads(SweepSize size);
+
+/// 0..count-1 in an order in which every prefix is spread over the whole range: multiples of a
+/// stride near the golden section that is coprime to count.
+std::vector<std::size_t> spread_order(std::size_t count);
+
 Flops flops_of(const MatmulShape& shape);
 
 }  // namespace plimsoll

@@ -2,6 +2,6 @@
 include(GNUInstallDirs)
 install(TARGETS planner planner-run planner-calibrate RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(TARGET planner-run-mpi)
-  install(TARGETS planner-run-mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS planner-run-mpi planner-calibrate-mpi RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(DIRECTORY models/presets DESTINATION ${CMAKE_INSTALL_DATADIR}/plimsoll)

@@ -93,6 +93,7 @@ struct OverlapPoint {
   OpKind communication = OpKind::all_reduce;
   CommunicatorKind communicator = CommunicatorKind::mpi;
   std::int64_t nodes = 1;             ///< that the communication spans
+  Bytes payload;                      ///< of the communication, as in CollectivePoint
   double compute_slowdown = 1;        ///< 1: not slowed
   double communication_slowdown = 1;  ///< 1: not slowed
   std::int64_t samples = 0;           ///< >= 7 pairs of timings; the slowdowns are medians

@@ -182,6 +182,7 @@ OverlapPoint overlap_from(JsonObject& object) {
   point.communication = communication_from(object, "communication");
   point.communicator = communicator_or(object, CommunicatorKind::mpi);
   point.nodes = object.integer("nodes", 1, kMostRanks);
+  point.payload = Bytes(object.integer("payload_bytes", 1, kMostBytes));
   point.compute_slowdown = object.number("compute_slowdown", kLeastSlowdown, kMostSlowdown);
   point.compute_spread = object.number("compute_spread", 0, kMostSlowdown);
   point.communication_slowdown =
@@ -197,6 +198,7 @@ Json overlap_json(const OverlapPoint& point) {
           {"communication", to_text(point.communication)},
           {"communicator", to_text(point.communicator)},
           {"nodes", point.nodes},
+          {"payload_bytes", point.payload.count()},
           {"compute_slowdown", point.compute_slowdown},
           {"compute_spread", point.compute_spread},
           {"communication_slowdown", point.communication_slowdown},

@@ -32,12 +32,12 @@ std::vector<std::string> launch_command(const std::string& launcher, std::int64_
   return command;
 }
 
-void launch(const std::string& launcher, std::int64_t ranks,
+void launch(const std::string& launcher, std::int64_t ranks, const std::string& name,
             const std::vector<std::string>& arguments) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
   if (error) throw EnvironmentError("cannot find the running executable: " + error.message());
-  const std::string program = (self.parent_path() / "planner-run-mpi").string();
+  const std::string program = (self.parent_path() / name).string();
   const std::vector<std::string> command = launch_command(launcher, ranks, program, arguments);
   if (!std::filesystem::exists(program)) {
     throw EnvironmentError(program + " is missing: this build found no MPI");
@@ -47,6 +47,19 @@ void launch(const std::string& launcher, std::int64_t ranks,
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
   throw EnvironmentError(fmt::format("cannot start {}: {}", command[0], std::strerror(errno)));
+}
+
+std::vector<std::string> without_launcher(int argc, char** argv) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--launcher") {
+      ++i;
+    } else if (!word.starts_with("--launcher=")) {
+      words.push_back(word);
+    }
+  }
+  return words;
 }
 
 }  // namespace plimsoll

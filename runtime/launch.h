@@ -14,9 +14,12 @@ std::vector<std::string> launch_command(const std::string& launcher, std::int64_
                                         const std::string& program,
                                         const std::vector<std::string>& arguments);
 
-/// Replaces this process by planner-run-mpi, which lies beside it, under the launcher. `arguments`
-/// are those of planner-run without the launcher. Throws EnvironmentError when it cannot.
+/// Replaces this process by `program` (planner-run-mpi), which lies beside it, under the launcher.
+/// `arguments` are this program's without the launcher. Throws EnvironmentError when it cannot.
 [[noreturn]] void launch(const std::string& launcher, std::int64_t ranks,
-                         const std::vector<std::string>& arguments);
+                         const std::string& program, const std::vector<std::string>& arguments);
+
+/// All words of a command line but its name, --launcher and its value.
+std::vector<std::string> without_launcher(int argc, char** argv);
 
 }  // namespace plimsoll

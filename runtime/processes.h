@@ -19,6 +19,7 @@ class Processes {
  public:
   virtual ~Processes() = default;
   virtual std::string_view name() const = 0;  ///< of their communicator: "mpi"
+  virtual std::string version() const = 0;    ///< of the library: "Open MPI v4.1.4"
   virtual std::int64_t index() const = 0;     ///< the rank that this process is
   virtual std::int64_t size() const = 0;      ///< ranks of the job
   /// One instant, on the clock of this process.
@@ -36,6 +37,11 @@ class Processes {
   /// after `deadline`.
   virtual std::vector<std::string> gather(const std::string& bytes,
                                           std::chrono::milliseconds deadline) = 0;
+  /// What process 0 passed, on all. Throws EnvironmentError after `deadline`.
+  virtual std::string share(const std::string& bytes, std::chrono::milliseconds deadline) = 0;
+  /// The first `size` of these processes, as a job of their own; null on the others. Every process
+  /// calls it; these must outlive it.
+  virtual std::unique_ptr<Processes> first(std::int64_t size) = 0;
 };
 
 }  // namespace plimsoll

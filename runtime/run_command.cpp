@@ -178,20 +178,6 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.allow_extras();  // refused by refuse_leftovers, which can name the nearest
 }
 
-/// All words but --launcher and its value.
-std::vector<std::string> without_launcher(int argc, char** argv) {
-  std::vector<std::string> words;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    if (word == "--launcher") {
-      ++i;
-    } else if (!word.starts_with("--launcher=")) {
-      words.push_back(word);
-    }
-  }
-  return words;
-}
-
 }  // namespace
 
 ExitCode run_command(int argc, char** argv, Processes* processes) {
@@ -212,7 +198,7 @@ ExitCode run_command(int argc, char** argv, Processes* processes) {
   }
   refuse_leftovers(app);
   if (arguments.launcher != "local" && processes == nullptr) {
-    launch(arguments.launcher, read_legal_plan(arguments.plan).devices,
+    launch(arguments.launcher, read_legal_plan(arguments.plan).devices, "planner-run-mpi",
            without_launcher(argc, argv));
   }
   run(arguments, processes);

@@ -67,6 +67,39 @@ def launcher(folder, failures):
         failures.append(f"compare: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
+def calibration(folder, failures):
+    """Processes of one host measure every group shape there; the planner reads what they write."""
+    output, cluster = folder / "calibration.json", folder / "measured-cluster.json"
+    done = run(programs.BIN / "planner", "calibrate", "--launcher", "mpirun", "--devices", 4,
+               "--quick", "--budget", 1, "-o", output, "--cluster-out", cluster)
+    if done.returncode != programs.OK:
+        failures.append(f"calibrate: exit {done.returncode}\n{done.stderr}")
+        return
+    measured = json.loads(output.read_text())
+    shapes = {(point["kind"], point["ranks"], point["nodes"], point["groups_per_node"])
+              for point in measured["collectives"] if point["communicator"] == "mpi"}
+    kinds = ("all_reduce", "reduce_scatter", "all_gather")
+    wanted = {(kind, *shape) for kind in kinds for shape in ((2, 1, 1), (2, 1, 2), (4, 1, 1))}
+    wanted |= {("send", 2, 1, 1), ("send", 2, 1, 2)}
+    if shapes != wanted or measured["communicator"] != "mpi" or measured["busy_cores"] != 4:
+        failures.append(f"shapes measured: {sorted(shapes)}")
+    pairs = {(point["compute"], point["communication"]) for point in measured["overlaps"]}
+    if not {("matmul", kind) for kind in (*kinds, "send")} <= pairs:
+        failures.append(f"overlaps measured: {sorted(pairs)}")
+    if {point["ranks"] for point in measured["communicator_memory"]} != {2, 4}:
+        failures.append("memory of communicators: not of 2 and 4 ranks")
+    done = programs.planner("plan", programs.NANO, "--cluster", cluster, "--calibration", output,
+                            "--devices", 4, "--global-batch", 8)
+    if done.returncode != programs.OK:
+        failures.append(f"plan with it: exit {done.returncode}\n{done.stderr}")
+    done = run("mpirun", "-n", 1, programs.BIN / "planner-calibrate-mpi", "--quick")
+    if done.returncode != programs.USAGE or "two processes" not in done.stderr:
+        failures.append(f"one process: exit {done.returncode}\n{done.stderr}")
+    done = programs.planner("calibrate", "--launcher", "mpirun", "--quick")
+    if done.returncode != programs.USAGE or "--devices" not in done.stderr:
+        failures.append(f"no --devices: exit {done.returncode}\n{done.stderr}")
+
+
 def refusals(folder, failures):
     path = plan(folder, 2, "mp=2")
     binary = programs.BIN / "planner-run-mpi"
@@ -106,6 +139,7 @@ def main():
         folder = pathlib.Path(name)
         draws(failures)
         launcher(folder, failures)
+        calibration(folder, failures)
         refusals(folder, failures)
         killed(folder, failures)
     print("\n".join(failures) or "ok")

@@ -54,7 +54,7 @@ void check_mpi(int code, const char* what) {
   throw EnvironmentError(fmt::format("MPI cannot {}: {}", what, text.data()));
 }
 
-MpiWorld::MpiWorld(int& argc, char**& argv) {
+MpiWorld::MpiWorld(int& argc, char**& argv) : lock_(std::make_shared<std::mutex>()) {
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided), "start");
   if (provided < MPI_THREAD_SERIALIZED) {
@@ -68,9 +68,44 @@ MpiWorld::MpiWorld(int& argc, char**& argv) {
   agree_on_epoch();
 }
 
+MpiWorld::MpiWorld(const MpiWorld& whole, MPI_Comm comm)
+    : comm_(comm),
+      index_(whole.index_),
+      epoch_(whole.epoch_),
+      hosts_(whole.hosts_),
+      kernels_(whole.kernels_),
+      lock_(whole.lock_),
+      whole_(false) {
+  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "report errors");
+  check_mpi(MPI_Comm_size(comm_, &size_), "count the processes");
+  hosts_.resize(std::size_t(size_));
+  kernels_.resize(std::size_t(size_));
+}
+
 MpiWorld::~MpiWorld() {
-  MPI_Comm_free(&comm_);
-  MPI_Finalize();
+  {
+    const std::lock_guard guard(*lock_);
+    MPI_Comm_free(&comm_);
+  }
+  if (whole_) MPI_Finalize();
+}
+
+std::unique_ptr<Processes> MpiWorld::first(std::int64_t size) {
+  INVARIANT(size >= 1 && size <= size_, "some of these processes");
+  MPI_Comm comm = MPI_COMM_NULL;
+  const std::lock_guard guard(*lock_);
+  check_mpi(MPI_Comm_split(comm_, index_ < size ? 0 : MPI_UNDEFINED, index_, &comm),
+            "split the processes");
+  if (comm == MPI_COMM_NULL) return nullptr;
+  return std::unique_ptr<Processes>(new MpiWorld(*this, comm));
+}
+
+std::string MpiWorld::version() const {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text = {};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "name its version");
+  const std::string all = text.data();
+  return all.substr(0, all.find_first_of(",\n"));
 }
 
 void MpiWorld::find_hosts() {
@@ -117,7 +152,7 @@ void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, 
   const Clock::time_point until = Clock::now() + deadline;
   for (int done = 0; done == 0;) {
     {
-      const std::lock_guard guard(lock_);
+      const std::lock_guard guard(*lock_);
       check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
     }
     if (done != 0) return;
@@ -133,7 +168,7 @@ void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, 
 void MpiWorld::meet(std::chrono::milliseconds deadline) {
   MPI_Request request = MPI_REQUEST_NULL;
   {
-    const std::lock_guard guard(lock_);
+    const std::lock_guard guard(*lock_);
     check_mpi(MPI_Ibarrier(comm_, &request), "meet the other ranks");
   }
   finish(request, deadline, "meet the other ranks");
@@ -150,7 +185,7 @@ std::vector<std::string> MpiWorld::gather(const std::string& bytes,
   std::vector<int> lengths(std::size_t(size_), 0);
   MPI_Request request = MPI_REQUEST_NULL;
   {
-    const std::lock_guard guard(lock_);
+    const std::lock_guard guard(*lock_);
     check_mpi(MPI_Igather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, comm_, &request),
               what);
   }
@@ -160,7 +195,7 @@ std::vector<std::string> MpiWorld::gather(const std::string& bytes,
   std::vector<std::string> all;
   if (index_ != 0) {
     {
-      const std::lock_guard guard(lock_);
+      const std::lock_guard guard(*lock_);
       check_mpi(MPI_Isend(bytes.data(), length, MPI_CHAR, 0, 0, comm_, &request), what);
     }
     finish(request, deadline, what);
@@ -170,12 +205,34 @@ std::vector<std::string> MpiWorld::gather(const std::string& bytes,
   for (int rank = 1; rank < size_; ++rank) {
     std::string& theirs = all.emplace_back(std::size_t(lengths[std::size_t(rank)]), '\0');
     {
-      const std::lock_guard guard(lock_);
+      const std::lock_guard guard(*lock_);
       check_mpi(MPI_Irecv(theirs.data(), int(theirs.size()), MPI_CHAR, rank, 0, comm_, &request),
                 what);
     }
     finish(request, deadline, what);
   }
+  return all;
+}
+
+std::string MpiWorld::share(const std::string& bytes, std::chrono::milliseconds deadline) {
+  if (bytes.size() > std::size_t(std::numeric_limits<int>::max())) {
+    throw EnvironmentError(fmt::format("{} bytes are more than MPI shares", bytes.size()));
+  }
+  const char* const what = "share what process 0 decided";
+  std::string all = index_ == 0 ? bytes : std::string();
+  int length = int(all.size());
+  MPI_Request request = MPI_REQUEST_NULL;
+  {
+    const std::lock_guard guard(*lock_);
+    check_mpi(MPI_Ibcast(&length, 1, MPI_INT, 0, comm_, &request), what);
+  }
+  finish(request, deadline, what);
+  all.resize(std::size_t(length));
+  {
+    const std::lock_guard guard(*lock_);
+    check_mpi(MPI_Ibcast(all.data(), length, MPI_CHAR, 0, comm_, &request), what);
+  }
+  finish(request, deadline, what);
   return all;
 }
 

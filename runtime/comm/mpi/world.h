@@ -29,6 +29,7 @@ class MpiWorld final : public Processes {
   MpiWorld& operator=(const MpiWorld&) = delete;
 
   std::string_view name() const override { return "mpi"; }
+  std::string version() const override;
   std::int64_t index() const override { return index_; }
   std::int64_t size() const override { return size_; }
   std::chrono::steady_clock::time_point epoch() const override { return epoch_; }
@@ -39,10 +40,15 @@ class MpiWorld final : public Processes {
   std::vector<std::string> gather(const std::string& bytes,
                                   std::chrono::milliseconds deadline) override;
 
+  std::string share(const std::string& bytes, std::chrono::milliseconds deadline) override;
+  std::unique_ptr<Processes> first(std::int64_t size) override;
+
   MPI_Comm comm() const { return comm_; }
-  std::mutex& lock() { return lock_; }
+  std::mutex& lock() { return *lock_; }
 
  private:
+  /// The processes of `comm`, which are the first of `whole`.
+  MpiWorld(const MpiWorld& whole, MPI_Comm comm);
   void find_hosts();
   void agree_on_epoch();
   /// Polls until the request is complete.
@@ -53,7 +59,8 @@ class MpiWorld final : public Processes {
   std::chrono::steady_clock::time_point epoch_;
   std::vector<std::string> hosts_;
   std::vector<std::string> kernels_;  ///< by rank: boot id of the kernel it runs under
-  std::mutex lock_;
+  std::shared_ptr<std::mutex> lock_;  ///< of all worlds of this process
+  bool whole_ = true;                 ///< has initialised MPI
 };
 
 }  // namespace plimsoll
