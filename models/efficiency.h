@@ -28,6 +28,9 @@ struct MatmulEfficiency {
   double added_depth = 0;    ///< start and end of a tile, as that many steps of the inner dimension
   double half_rate_reuse = 0;  ///< tile m n / (m + n) at which half of the rate is lost to loads
   Seconds fixed_time;          ///< per kernel
+  /// Rate of 16-bit operands whose rows start at odd elements, relative to rows that start at
+  /// multiples of 16 bytes; between, by powers: multiples of 4 elements lose a third of that.
+  double unaligned_rate = 1;
   std::optional<FitRange<Flops>> fitted;
   bool operator==(const MatmulEfficiency&) const = default;
 };

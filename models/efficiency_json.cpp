@@ -51,6 +51,8 @@ MatmulEfficiency matmul_from(JsonObject object) {
   matmul.added_depth = object.number("added_depth", 0, kMostDepth);
   matmul.half_rate_reuse = object.number("half_rate_reuse", 0, kMostDepth);
   matmul.fixed_time = fixed_time(object);
+  if (object.has("unaligned_rate"))
+    matmul.unaligned_rate = object.number("unaligned_rate", kLeastFraction, 1);
   matmul.fitted = fitted_flops(object);
   object.finish();
   return matmul;
@@ -161,6 +163,7 @@ Json efficiency_json(const Efficiency& efficiency) {
                       {"added_depth", matmul.added_depth},
                       {"half_rate_reuse", matmul.half_rate_reuse},
                       {"fixed_time", exact_text(matmul.fixed_time)}};
+  if (matmul.unaligned_rate != 1) matmul_json["unaligned_rate"] = matmul.unaligned_rate;
   if (matmul.fitted) matmul_json["fitted"] = flops_json(*matmul.fitted);
   const auto moving = [](double fraction, Seconds fixed, const auto& fitted) {
     Json json = {{"bandwidth_fraction", fraction}, {"fixed_time", exact_text(fixed)}};

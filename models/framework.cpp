@@ -101,6 +101,26 @@ Framework megatron_lm_2022() {
   return framework;
 }
 
+/// PyTorch FSDP (fully sharded data parallel) over transformers with flash attention.
+Framework pytorch_fsdp() {
+  Framework framework = pytorch_on_gpu();
+  framework.name = "pytorch-fsdp";
+  framework.fused_bias = true;
+  framework.flash_attention = true;
+  framework.stores_dropout_masks = true;
+  framework.selective_recompute = false;
+  framework.most_sharding_stage = 3;
+  framework.overlap_grad_reduce = true;
+  framework.overlap_param_gather = true;
+  framework.sources.kernels =
+      "torch.nn.functional.linear adds the bias in the matmul (addmm); GELU and residual add are "
+      "kernels of their own; flash attention";
+  framework.sources.parallelism =
+      "Zhao et al. 2023, arXiv 2304.11277: parameters gathered layer by layer with prefetch, "
+      "gradients reduce-scattered beside backward";
+  return framework;
+}
+
 }  // namespace
 
 Framework bundled_framework() {
@@ -127,7 +147,8 @@ Framework bundled_framework() {
 }
 
 std::vector<Framework> framework_presets() {
-  return {bundled_framework(), megatron_lm(), megatron_lm_2022(), megatron_lm_2021()};
+  return {bundled_framework(), megatron_lm(), megatron_lm_2022(), megatron_lm_2021(),
+          pytorch_fsdp()};
 }
 
 Framework framework_by_name(std::string_view name) {

@@ -86,6 +86,12 @@ struct SimulateOptions {
 };
 ExitCode run_simulate(const SimulateOptions& options);
 
+struct ValidateOptions {
+  std::vector<std::string> cases;  ///< files of published runs
+  bool json = false;
+};
+ExitCode run_validate(const ValidateOptions& options);
+
 struct PassesOptions {
   TargetOptions target;  ///< without calibration; without cluster the framework is the bundled one
   std::string strategy;

@@ -110,6 +110,13 @@ void add_simulate(CLI::App& app, SimulateOptions& options, Action& action) {
   command.callback([&] { action = [&] { return run_simulate(options); }; });
 }
 
+void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("validate", "predict published runs: how far off");
+  command.add_option("CASES", options.cases, "files of published runs")->required();
+  add_json(command, options.json);
+  command.callback([&] { action = [&] { return run_validate(options); }; });
+}
+
 void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("passes", "show what each pass makes of a job");
   add_job(command, options.target, false);
@@ -222,6 +229,7 @@ void add_import(CLI::App& app, ImportNcclOptions& nccl, Action& action) {
 struct AllOptions {
   PlanOptions plan;
   SpaceOptions space;
+  ValidateOptions validate;
   SimulateOptions simulate;
   PassesOptions passes;
   CheckOptions check;
@@ -244,6 +252,7 @@ void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   add_report(app, options.report, action);
   add_simulate(app, options.simulate, action);
   add_space(app, options.space, action);
+  add_validate(app, options.validate, action);
   add_passes(app, options.passes, action);
   add_check(app, options.check, action);
   add_export(app, options.exported, action);

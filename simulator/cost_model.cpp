@@ -106,8 +106,10 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
   }
   const FlopsPerSecond rate = peak_or_fp32(own.device, dtype);
   if (own.efficiency) {
-    return efficient_matmul(matmul_shape(op, tensors), bytes_moved(op, tensors), dtype, rate,
-                            own.device, *own.efficiency);
+    const auto& params = std::get<MatmulParams>(op.params);
+    const MatmulShape shape = matmul_shape(op, tensors);
+    return efficient_matmul(shape, matmul_alignment(shape, params.transpose_a, params.transpose_b),
+                            bytes_moved(op, tensors), dtype, rate, own.device, *own.efficiency);
   }
   const Seconds compute = flops(op, tensors) / rate;
   const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;

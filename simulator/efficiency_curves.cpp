@@ -35,12 +35,25 @@ Bytes split_traffic(const MatmulShape& shape, std::int64_t parts) {
 
 }  // namespace
 
-Estimate efficient_matmul(const MatmulShape& shape, Bytes moved, DType dtype, FlopsPerSecond peak,
-                          const Device& device, const Efficiency& efficiency) {
+std::int64_t matmul_alignment(const MatmulShape& shape, bool transpose_a, bool transpose_b) {
+  std::int64_t rows = 8;
+  for (const std::int64_t length :
+       {transpose_a ? shape.m : shape.k, transpose_b ? shape.k : shape.n, shape.n}) {
+    while (length % rows != 0) rows /= 2;
+  }
+  return rows;
+}
+
+Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Bytes moved,
+                          DType dtype, FlopsPerSecond peak, const Device& device,
+                          const Efficiency& efficiency) {
   const MatmulEfficiency& matmul = efficiency.matmul;
   const BytesPerSecond bandwidth(device.memory_bandwidth.value() *
                                  efficiency.memory.bandwidth_fraction);
-  const FlopsPerSecond unit_rate(peak.value() * matmul.peak_fraction / double(matmul.units));
+  // From 1 for eight 16-bit elements, the widest load, down to unaligned_rate for one.
+  const double unaligned = dtype == DType::f32 ? 0 : 1 - std::log2(double(alignment)) / 3;
+  const FlopsPerSecond unit_rate(peak.value() * matmul.peak_fraction / double(matmul.units) *
+                                 std::pow(matmul.unaligned_rate, unaligned));
   Seconds compute(std::numeric_limits<double>::infinity());
   for (const Tile& tile : kTiles) {
     const FlopsPerSecond rate(unit_rate.value() * relative_rate(tile, matmul.half_rate_reuse));

@@ -18,10 +18,17 @@ namespace plimsoll {
 /// media/docs/efficient_gemm.md; NVIDIA, Matrix Multiplication Background User's Guide, 2023.)
 /// Arithmetic and memory overlap in part: their times are added as squares.
 ///
+/// Rows of 16-bit operands that do not start at multiples of 16 bytes are loaded in narrower
+/// pieces: `alignment` of 8, 4, 2 or 1 elements (CUTLASS, media/docs/functionality.md: alignment of
+/// device kernels).
+///
 /// In the fitted range the estimate is interpolated, beyond it or in f32 extrapolated: fits are of
 /// 16-bit matmuls.
-Estimate efficient_matmul(const MatmulShape& shape, Bytes moved, DType dtype, FlopsPerSecond peak,
-                          const Device& device, const Efficiency& efficiency);
+Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Bytes moved,
+                          DType dtype, FlopsPerSecond peak, const Device& device,
+                          const Efficiency& efficiency);
+/// Elements, up to 8, that the row lengths of both operands and of the result are multiples of.
+std::int64_t matmul_alignment(const MatmulShape& shape, bool transpose_a, bool transpose_b);
 
 /// Attention in one kernel: `work` counts all scores. Where it is `causal` half are computed, else
 /// all, in tiles of 128 query rows of one head (`tiles`); on average half of a longest tile is lost

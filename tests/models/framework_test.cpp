@@ -31,7 +31,7 @@ TEST(Framework, UnknownNameListsTheKnownOnes) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "no framework is called \"megatron\"; known: bundled, megatron-lm, "
-                 "megatron-lm-2022, megatron-lm-2021");
+                 "megatron-lm-2022, megatron-lm-2021, pytorch-fsdp");
   }
 }
 

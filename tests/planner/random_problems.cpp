@@ -45,6 +45,7 @@ Efficiency random_efficiency(std::mt19937_64& random, std::size_t levels) {
                        double(random() % 200),
                        double(random() % 100),
                        fixed(),
+                       fraction(),
                        {}};
   efficiency.attention_forward = {fraction(), fixed(), {}};
   efficiency.attention_backward = {fraction(), fixed(), {}};

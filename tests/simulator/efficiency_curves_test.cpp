@@ -27,7 +27,7 @@ Efficiency four_units() {
 
 double microseconds(const MatmulShape& shape, const Efficiency& efficiency,
                     const Device& on = device(), Bytes moved = Bytes(0)) {
-  return 1e6 * efficient_matmul(shape, moved, DType::bf16, kPeak, on, efficiency).time.value();
+  return 1e6 * efficient_matmul(shape, 8, moved, DType::bf16, kPeak, on, efficiency).time.value();
 }
 
 double ideal(const MatmulShape& s) {
@@ -80,11 +80,28 @@ TEST(EfficientMatmul, MemoryIsPartlyHidden) {
               std::sqrt(compute * compute + 500.0 * 500.0), 1e-6);
 }
 
+TEST(EfficientMatmul, RowsThatAreNotAlignedLoseRate) {
+  Efficiency efficiency = four_units();
+  efficiency.matmul.unaligned_rate = 0.125;
+  const MatmulShape whole{1, 512, 256, 1000};
+  const auto time = [&](std::int64_t alignment, DType dtype) {
+    return 1e6 * efficient_matmul(whole, alignment, Bytes(0), dtype, kPeak, device(), efficiency)
+                     .time.value();
+  };
+  EXPECT_NEAR(time(8, DType::bf16), ideal(whole), 1e-6);
+  EXPECT_NEAR(time(4, DType::bf16), 2 * ideal(whole), 1e-6);
+  EXPECT_NEAR(time(1, DType::bf16), 8 * ideal(whole), 1e-6);
+  EXPECT_NEAR(time(1, DType::f32), ideal(whole), 1e-6);
+  EXPECT_EQ(matmul_alignment({1, 64, 50257, 1024}, false, false), 1);
+  EXPECT_EQ(matmul_alignment({1, 64, 64, 150}, false, true), 2);
+  EXPECT_EQ(matmul_alignment({1, 50257, 64, 64}, false, false), 8);  // rows of a are k long
+}
+
 TEST(EfficientMatmul, SaysHowItIsKnown) {
   Efficiency efficiency = four_units();
   const MatmulShape shape{1, 512, 256, 1000};
   const auto estimate = [&](DType dtype) {
-    return efficient_matmul(shape, Bytes(0), dtype, kPeak, device(), efficiency);
+    return efficient_matmul(shape, 8, Bytes(0), dtype, kPeak, device(), efficiency);
   };
   EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::datasheet);
   efficiency.matmul.fitted = {Flops(1e6), Flops(1e9), 0.04};

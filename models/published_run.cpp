@@ -1,0 +1,167 @@
+#include "models/published_run.h"
+
+#include <cmath>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kMost = std::int64_t{1} << 40;
+
+std::optional<std::int64_t> maybe_integer(JsonObject& row, std::string_view key) {
+  if (!row.has(key)) return std::nullopt;
+  return row.integer(key, 0, kMost);
+}
+
+std::optional<double> maybe_number(JsonObject& row, std::string_view key) {
+  if (!row.has(key)) return std::nullopt;
+  return row.number(key, 0, 1e30);
+}
+
+std::optional<bool> maybe_boolean(JsonObject& row, std::string_view key) {
+  if (!row.has(key)) return std::nullopt;
+  return row.boolean(key);
+}
+
+std::string maybe_text(JsonObject& row, std::string_view key) {
+  return row.has(key) ? row.text(key) : "";
+}
+
+void read_hardware(JsonObject hardware, PublishedRun& run) {
+  run.gpu = hardware.text("gpu");
+  run.interconnect = maybe_text(hardware, "interconnect");
+  run.gpu_memory_gb = maybe_number(hardware, "gpu_mem_gb");
+  run.gpus = maybe_integer(hardware, "gpus").value_or(0);
+  run.gpus_per_node = maybe_integer(hardware, "gpus_per_node");
+}
+
+void read_model(JsonObject model, PublishedRun& run) {
+  run.model = model.text("name");
+  run.hidden = maybe_integer(model, "hidden");
+  run.layers = maybe_integer(model, "layers");
+  run.heads = maybe_integer(model, "heads");
+  run.kv_heads = maybe_integer(model, "kv_heads");
+  run.ffn_hidden = maybe_integer(model, "ffn_hidden");
+  run.vocab = maybe_integer(model, "vocab");
+  run.sequence = maybe_integer(model, "seq_len");
+}
+
+std::int64_t degree(JsonObject& parallel, std::string_view key) {
+  return parallel.has(key) ? parallel.integer(key, 1, kMost) : 1;
+}
+
+void read_parallel(JsonObject parallel, PublishedRun& run) {
+  run.tp = degree(parallel, "tp");
+  run.pp = degree(parallel, "pp");
+  run.dp = degree(parallel, "dp");
+  run.cp = degree(parallel, "cp");
+  run.virtual_stages = maybe_integer(parallel, "vpp");
+  run.zero_stage = maybe_integer(parallel, "zero_stage");
+  run.sequence_parallel = maybe_boolean(parallel, "sequence_parallel");
+}
+
+void read_batch(JsonObject batch, PublishedRun& run) {
+  run.micro_batch = maybe_integer(batch, "micro");
+  run.global_batch = maybe_integer(batch, "global");
+  run.accumulation = maybe_integer(batch, "grad_accum");
+}
+
+/// GB as torchtitan prints them are GiB; allocators' bytes / 1e9 and nvidia-smi's are not told
+/// apart from these by the row, so `peak_mem_gb` is read as the source's framework prints it.
+Bytes gigabytes(double count, bool binary) {
+  return Bytes(std::llround(count * (binary ? 1073741824.0 : 1e9)));
+}
+
+void read_measured(JsonObject& row, PublishedRun& run) {
+  JsonObject measured = row.object("measured");
+  if (const auto time = maybe_number(measured, "step_time_s")) run.step_time = Seconds(*time);
+  if (const auto derived = maybe_number(row, "derived_step_time_s"); derived && !run.step_time) {
+    run.step_time = Seconds(*derived);
+    run.step_time_derived = true;
+  }
+  const bool binary = run.framework == "torchtitan";
+  if (const auto peak = maybe_number(measured, "peak_mem_gb")) {
+    const std::string kind = maybe_text(measured, "peak_mem_kind");
+    const Bytes bytes = gigabytes(*peak, binary);
+    if (kind == "allocated") run.memory_allocated = bytes;
+    if (kind == "reserved") run.memory_reserved = bytes;
+    if (kind == "device") run.memory_device = bytes;
+  }
+  if (const auto peak = maybe_number(measured, "peak_mem_allocated_gib"))
+    run.memory_allocated = gigabytes(*peak, true);
+  if (const auto peak = maybe_number(measured, "peak_mem_reserved_gib"))
+    run.memory_reserved = gigabytes(*peak, true);
+  run.out_of_memory = maybe_boolean(row, "oom").value_or(false);
+}
+
+/// Whether the value stands with the measurement, not in some configuration file beside it: rows
+/// say so in their notes, as "precision, recompute and vocabulary taken from ..., not printed with
+/// the measurement".
+bool printed(JsonObject& row, std::string_view key) {
+  const std::string notes = maybe_text(row, "notes");
+  const std::size_t end = notes.find("not printed with the measurement");
+  return end == std::string::npos || notes.rfind(key, end) == std::string::npos;
+}
+
+PublishedRun read_row(JsonObject row) {
+  PublishedRun run;
+  run.id = row.text("id");
+  run.use = maybe_text(row, "use");
+  JsonObject source = row.object("source");
+  run.source = source.text("repo_or_doc") + ", " + source.text("path_or_issue");
+  read_hardware(row.object("hardware"), run);
+  read_model(row.object("model"), run);
+  read_parallel(row.object("parallel"), run);
+  if (run.gpus == 0) run.gpus = run.tp * run.pp * run.dp * run.cp;
+  read_batch(row.object("batch"), run);
+  run.gated_ffn = maybe_boolean(row, "swiglu");
+  run.overlap_grad_reduce = maybe_boolean(row, "overlap_grad_reduce");
+  run.overlap_param_gather = maybe_boolean(row, "overlap_param_gather");
+  run.precision = row.text("precision");
+  run.recompute = printed(row, "recompute") ? row.text("recompute") : "unknown";
+  run.attention = row.text("attention");
+  run.framework = maybe_text(row, "framework");
+  run.framework_version = maybe_text(row, "framework_version");
+  run.compiled = maybe_boolean(row, "compile");
+  run.async_tp = maybe_boolean(row, "async_tp");
+  run.reduce_dtype = maybe_text(row, "reduce_dtype");
+  run.finetuning = maybe_text(row, "finetuning");
+  if (row.has("needs")) run.needs = row.texts("needs");
+  read_measured(row, run);
+  return run;
+}
+
+}  // namespace
+
+std::string_view to_text(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::allocated:
+      return "allocated";
+    case MemoryKind::reserved:
+      return "reserved";
+    case MemoryKind::device:
+      return "device";
+  }
+  INVARIANT(false, "a kind of memory");
+}
+
+std::vector<PublishedRun> parse_published_runs(std::string_view text, const std::string& file) {
+  // Wrapped, so that the checked getters reach the rows with their pointers.
+  Json document = parse_json(text, file);
+  if (!document.is_array()) {
+    throw InputError(file, "", "expected an array of rows, each one published run");
+  }
+  std::vector<PublishedRun> runs;
+  for (std::size_t i = 0; i < document.size(); ++i) {
+    runs.push_back(read_row(JsonObject(document[i], file, "/" + std::to_string(i))));
+  }
+  return runs;
+}
+
+std::vector<PublishedRun> read_published_runs(const std::filesystem::path& path) {
+  return parse_published_runs(read_file(path.string()), path.string());
+}
+
+}  // namespace plimsoll

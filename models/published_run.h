@@ -1,0 +1,67 @@
+// Published run: one measured training step that somebody published, as a row of a cases file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace plimsoll {
+
+/// What a source counts as memory.
+enum class MemoryKind : std::uint8_t {
+  allocated,  ///< live bytes in the framework's allocator
+  reserved,   ///< what that allocator holds
+  device,     ///< what the driver shows as used
+};
+std::string_view to_text(MemoryKind kind);
+
+/// Facts as the source states them; absent = not stated there. Nothing is derived here.
+struct PublishedRun {
+  std::string id, use, source;  ///< source: "repository or document, place in it"
+
+  // Hardware.
+  std::string gpu, interconnect;  ///< free text: "A100-80GB SXM", "8x100 Gb/s between nodes"
+  std::optional<double> gpu_memory_gb;
+  std::int64_t gpus = 0;
+  std::optional<std::int64_t> gpus_per_node;
+
+  // Model.
+  std::string model;
+  std::optional<std::int64_t> hidden, layers, heads, kv_heads, ffn_hidden, vocab, sequence;
+  std::optional<bool> gated_ffn;  ///< SwiGLU, where the row says
+
+  // Parallelism.
+  std::int64_t tp = 1, pp = 1, dp = 1, cp = 1;
+  std::optional<std::int64_t> virtual_stages, zero_stage;
+  std::optional<bool> sequence_parallel;
+  std::optional<bool> overlap_grad_reduce, overlap_param_gather;
+
+  // Batch, in sequences.
+  std::optional<std::int64_t> micro_batch, global_batch, accumulation;
+
+  /// "unknown" too where the notes say that it was not printed with the measurement.
+  std::string precision, recompute, attention;  ///< "fp16", "full", "flash", ... or "unknown"
+  std::string framework, framework_version;     ///< empty: not stated
+  std::optional<bool> compiled, async_tp;
+  std::string reduce_dtype, finetuning;
+  /// What a predictor must support to be judged on the row, and facts that the source lacks.
+  std::vector<std::string> needs;
+
+  // Measured.
+  std::optional<Seconds> step_time;  ///< printed by the source, else derived from its throughput
+  bool step_time_derived = false;
+  std::optional<Bytes> memory_allocated, memory_reserved, memory_device;
+  bool out_of_memory = false;
+};
+
+/// Rows of a cases file: a JSON array of objects, of which other keys are ignored, since rows carry
+/// notes in the words of their sources. Throws InputError with file and pointer.
+std::vector<PublishedRun> read_published_runs(const std::filesystem::path& path);
+std::vector<PublishedRun> parse_published_runs(std::string_view text, const std::string& file);
+
+}  // namespace plimsoll

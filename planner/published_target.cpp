@@ -1,0 +1,203 @@
+#include "planner/published_target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <regex>
+
+#include "models/presets.h"
+
+namespace plimsoll {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+Cluster preset(std::string_view name) {
+  for (const Preset& known : cluster_presets()) {
+    if (known.name == name) return parse_cluster(known.text, std::string(name));
+  }
+  INVARIANT(false, "a preset of that name");
+}
+
+/// Empty where no preset is of that GPU.
+std::string preset_of(const PublishedRun& run) {
+  const std::string gpu = lower(run.gpu);
+  if (gpu.starts_with("unknown")) return "";
+  if (contains(gpu, "a100")) {
+    return contains(gpu, "40gb") || run.gpu_memory_gb == 40.0 ? "dgx-a100-40gb" : "dgx-a100-80gb";
+  }
+  if (contains(gpu, "h100")) return "dgx-h100-80gb";
+  if (contains(gpu, "h200")) return "hgx-h200";
+  if (contains(gpu, "v100")) return "dgx1-v100-32gb";
+  return "";
+}
+
+Cluster cluster_of(const PublishedRun& run, const std::string& name) {
+  Cluster cluster = preset(name);
+  const std::int64_t per_node =
+      std::min(run.gpus_per_node.value_or(cluster.devices_per_node), run.gpus);
+  cluster.devices_per_node = per_node;
+  cluster.levels[0].devices = per_node;
+  if (const auto network = stated_network(run.interconnect, run.gpus_per_node.value_or(8)))
+    cluster.levels.back().bandwidth = *network;
+  return cluster;
+}
+
+std::optional<DType> precision_of(const PublishedRun& run) {
+  const std::string text = lower(run.precision);
+  if (contains(text, "fp8")) return std::nullopt;
+  if (text.starts_with("bf16")) return DType::bf16;
+  if (text.starts_with("fp16")) return DType::f16;
+  if (text.starts_with("fp32")) return DType::f32;
+  if (text.starts_with("unknown")) return DType::bf16;
+  return std::nullopt;
+}
+
+Family family_of(const PublishedRun& run) {
+  const std::string name = lower(run.model);
+  if (contains(name, "bert")) return Family::bert;
+  const bool gated = run.gated_ffn.value_or(contains(name, "llama") || contains(name, "mistral"));
+  return gated ? Family::llama : Family::gpt;
+}
+
+/// What a predictor of this kind needs of a row; empty: all there.
+std::string missing_of(const PublishedRun& run) {
+  for (const std::string& need : run.needs) return need;
+  if (!run.hidden || !run.layers || !run.heads) return "model size";
+  if (!run.vocab) return "vocabulary";
+  if (!run.sequence) return "sequence";
+  if (contains(lower(run.model), "t5")) return "encoder-decoder";
+  if (run.cp > 1) return "cp";
+  if (!run.finetuning.empty()) return "finetuning";
+  if (!precision_of(run)) return "precision " + run.precision;
+  return "";
+}
+
+Job job_of(const PublishedRun& run, std::int64_t global_batch) {
+  Job job;
+  job.name = "published";
+  job.family = family_of(run);
+  job.layers = *run.layers;
+  job.hidden = *run.hidden;
+  job.heads = *run.heads;
+  job.kv_heads = run.kv_heads.value_or(job.heads);
+  job.ffn_hidden = run.ffn_hidden.value_or(4 * job.hidden);
+  job.vocab = *run.vocab;
+  // Megatron-LM pads the table to a multiple of 128 x tp (--make-vocab-size-divisible-by). The
+  // published times without tensor parallelism show logits of unpadded rows.
+  if (run.tp > 1) job.vocab = (job.vocab + 128 * run.tp - 1) / (128 * run.tp) * (128 * run.tp);
+  job.sequence = *run.sequence;
+  job.global_batch = global_batch;
+  job.precision = *precision_of(run);
+  job.tied_embeddings = job.family != Family::llama;
+  if (job.precision == DType::f16) job.loss_scale = LossScale{};
+  return job;
+}
+
+std::string framework_of(const PublishedRun& run) {
+  const std::string name = lower(run.framework);
+  if (contains(name, "fsdp") || contains(name, "torchtitan") || name == "pytorch")
+    return "pytorch-fsdp";
+  if (run.attention == "flash" || contains(name, "core") || contains(name, "nemo") ||
+      contains(name, "bridge") || run.framework_version.starts_with("2024"))
+    return "megatron-lm";
+  if (run.recompute == "selective" || run.sequence_parallel.value_or(false) ||
+      run.zero_stage.value_or(0) > 0)
+    return "megatron-lm-2022";
+  return "megatron-lm-2021";
+}
+
+std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& framework) {
+  const Recompute some = framework.selective_recompute && !framework.flash_attention
+                             ? Recompute::selective
+                             : Recompute::none;
+  if (run.recompute == "full") return {Recompute::full};
+  if (run.recompute == "none") return {Recompute::none};
+  if (run.recompute.starts_with("selective")) return {some};
+  return {some, Recompute::full};
+}
+
+std::vector<std::int64_t> micro_batches_of(const PublishedRun& run) {
+  if (run.micro_batch) return {*run.micro_batch};
+  if (run.global_batch && run.accumulation && *run.accumulation > 0)
+    return {*run.global_batch / (run.dp * *run.accumulation)};
+  return {1, 2, 4, 8, 16};
+}
+
+Strategy strategy_of(const PublishedRun& run) {
+  Strategy strategy;
+  strategy.mp = run.tp;
+  strategy.pp = run.pp;
+  strategy.virtual_stages = std::max<std::int64_t>(1, run.virtual_stages.value_or(1));
+  const std::int64_t stage = run.zero_stage.value_or(0);
+  if (stage > 0 && run.dp > 1) {
+    strategy.sharding_degree = run.dp;
+    strategy.sharding_stage = stage;
+  } else {
+    strategy.dp = run.dp;
+  }
+  strategy.sequence_parallel = run.sequence_parallel.value_or(false) && run.tp > 1;
+  return strategy;
+}
+
+}  // namespace
+
+std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
+                                             std::int64_t devices_per_node) {
+  static const std::regex rate(R"((?:(\d+)\s?x\s?[A-Za-z ]{0,12})?(\d+)\s?Gb(?:/s|ps))");
+  std::match_results<std::string_view::const_iterator> found;
+  if (!std::regex_search(interconnect.begin(), interconnect.end(), found, rate))
+    return std::nullopt;
+  double gigabits = std::stod(found[2].str());
+  if (found[1].matched) gigabits *= std::stod(found[1].str());
+  const bool per_device = contains(interconnect, "per GPU");
+  return BytesPerSecond(gigabits * 1e9 / 8 / double(per_device ? 1 : devices_per_node));
+}
+
+PublishedTarget published_target(const PublishedRun& run) {
+  PublishedTarget target;
+  target.missing = missing_of(run);
+  if (!target.missing.empty()) return target;
+  const std::string preset = preset_of(run);
+  if (preset.empty()) {
+    target.missing = "gpu " + run.gpu;
+    return target;
+  }
+  target.devices = run.gpus;
+  target.cluster = cluster_of(run, preset);
+  target.framework = framework_by_name(framework_of(run));
+  const std::vector<std::int64_t> micro_batches = micro_batches_of(run);
+  std::int64_t global = run.global_batch.value_or(0);
+  if (global == 0 && run.accumulation) global = micro_batches.front() * run.dp * *run.accumulation;
+  if (global == 0) {
+    target.missing = "global batch";
+    return target;
+  }
+  target.job = job_of(run, global);
+  for (const Recompute recompute : recomputes_of(run, target.framework)) {
+    for (const std::int64_t micro_batch : micro_batches) {
+      Strategy strategy = strategy_of(run);
+      strategy.recompute = recompute;
+      strategy.micro_batch = micro_batch;
+      Verdict verdict = legal(target.job, strategy, target.devices);
+      if (verdict) verdict = legal(target.framework, strategy);
+      if (verdict) {
+        target.strategies.push_back(strategy);
+      } else if (target.missing.empty()) {
+        target.missing = verdict.reason();
+      }
+    }
+  }
+  if (!target.strategies.empty()) target.missing.clear();
+  return target;
+}
+
+}  // namespace plimsoll

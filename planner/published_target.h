@@ -1,0 +1,40 @@
+// Published target: what a published run was, in the words of this program.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/cluster.h"
+#include "models/framework.h"
+#include "models/job.h"
+#include "models/published_run.h"
+#include "passes/strategy.h"
+
+namespace plimsoll {
+
+/// Job, machine and strategy of a published run.
+struct PublishedTarget {
+  Job job;
+  Cluster cluster;
+  Framework framework;
+  std::int64_t devices = 0;
+  /// More than one where the source does not say what its authors chose (micro-batch, recompute):
+  /// the fastest that fits counts, as one assumes of them.
+  std::vector<Strategy> strategies;
+  /// Why it cannot be predicted: the field that is missing or what the predictor lacks. Empty:
+  /// everything above is there.
+  std::string missing;
+};
+
+/// Facts that the source does not state and that do not change the outcome much are filled in:
+/// docs/accuracy.md lists them.
+PublishedTarget published_target(const PublishedRun& run);
+
+/// Bandwidth per device between nodes that a description states: "8x100 Gb/s", "1600 Gbps
+/// node-node", "400 Gb/s RDMA per GPU" (per node unless it says per GPU); nothing where there is no
+/// number.
+std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
+                                             std::int64_t devices_per_node);
+
+}  // namespace plimsoll

@@ -1,0 +1,154 @@
+#include "planner/validate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "planner/evaluate.h"
+
+namespace plimsoll {
+namespace {
+
+std::optional<Bytes> measured_memory(const PublishedRun& run, MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::allocated:
+      return run.memory_allocated;
+    case MemoryKind::reserved:
+      return run.memory_reserved;
+    case MemoryKind::device:
+      return run.memory_device;
+  }
+  return std::nullopt;
+}
+
+RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strategy,
+                            const CostModel& costs) {
+  const Evaluation evaluation =
+      evaluate(target.job, strategy, target.framework, costs, target.devices, Bytes(0));
+  RunPrediction predicted;
+  predicted.step_time = evaluation.score.prediction.step_time;
+  predicted.fits = evaluation.score.fits;
+  predicted.strategy = strategy;
+  predicted.breakdown = evaluation.score.prediction.breakdown;
+  const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
+  predicted.memory[std::size_t(MemoryKind::allocated)] = evaluation.score.peak;
+  predicted.memory[std::size_t(MemoryKind::reserved)] = evaluation.score.arena;
+  predicted.memory[std::size_t(MemoryKind::device)] = evaluation.score.arena + outside;
+  return predicted;
+}
+
+std::vector<double> ranks_of(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  std::vector<double> ranks(values.size());
+  for (std::size_t i = 0; i < order.size();) {
+    std::size_t end = i;
+    while (end < order.size() && values[order[end]] == values[order[i]]) ++end;
+    for (std::size_t j = i; j < end; ++j) ranks[order[j]] = double(i + end - 1) / 2;
+    i = end;
+  }
+  return ranks;
+}
+
+std::optional<double> spearman_of(const ErrorPairs& pairs) {
+  if (pairs.size() < 3) return std::nullopt;
+  std::vector<double> predicted, measured;
+  for (const auto& [p, m] : pairs) predicted.push_back(p), measured.push_back(m);
+  const std::vector<double> a = ranks_of(predicted), b = ranks_of(measured);
+  const double mean = double(pairs.size() - 1) / 2;
+  double ab = 0, aa = 0, bb = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ab += (a[i] - mean) * (b[i] - mean);
+    aa += (a[i] - mean) * (a[i] - mean);
+    bb += (b[i] - mean) * (b[i] - mean);
+  }
+  if (aa == 0 || bb == 0) return std::nullopt;
+  return ab / std::sqrt(aa * bb);
+}
+
+/// Of ascending values, between neighbours.
+double quantile(const std::vector<double>& sorted, double share) {
+  const double at = share * double(sorted.size() - 1);
+  const auto below = std::size_t(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (sorted[above] - sorted[below]) * (at - double(below));
+}
+
+}  // namespace
+
+RunPrediction predict_published(const PublishedTarget& target) {
+  const CostModel costs(target.cluster, std::nullopt, target.framework);
+  std::optional<RunPrediction> best;
+  for (const Strategy& strategy : target.strategies) {
+    const RunPrediction next = prediction_of(target, strategy, costs);
+    const bool better = !best || (next.fits && !best->fits) ||
+                        (next.fits == best->fits && next.step_time < best->step_time);
+    if (better) best = next;
+  }
+  INVARIANT(best.has_value(), "a target has at least one strategy");
+  return *best;
+}
+
+ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs) {
+  ValidatedFamily family;
+  family.name = name;
+  for (const PublishedRun& run : runs) {
+    ValidatedRun& validated = family.runs.emplace_back();
+    validated.run = run;
+    const PublishedTarget target = published_target(run);
+    validated.missing = target.missing;
+    if (!target.missing.empty()) continue;
+    try {
+      validated.predicted = predict_published(target);
+    } catch (const InfeasibleError& error) {
+      validated.missing = error.what();
+    } catch (const InputError& error) {
+      validated.missing = error.what();
+    }
+  }
+  return family;
+}
+
+ErrorPairs time_pairs(const ValidatedFamily& family) {
+  ErrorPairs pairs;
+  for (const ValidatedRun& run : family.runs) {
+    if (!run.predicted || !run.run.step_time || run.run.out_of_memory) continue;
+    if (run.run.use.find("memory_only") == 0) continue;
+    pairs.emplace_back(run.predicted->step_time.value(), run.run.step_time->value());
+  }
+  return pairs;
+}
+
+ErrorPairs memory_pairs(const ValidatedFamily& family, MemoryKind kind) {
+  ErrorPairs pairs;
+  for (const ValidatedRun& run : family.runs) {
+    const auto measured = measured_memory(run.run, kind);
+    if (!run.predicted || !measured || run.run.out_of_memory) continue;
+    pairs.emplace_back(double(run.predicted->memory[std::size_t(kind)].count()),
+                       double(measured->count()));
+  }
+  return pairs;
+}
+
+std::optional<ErrorStatistics> statistics(const ErrorPairs& pairs) {
+  if (pairs.empty()) return std::nullopt;
+  ErrorStatistics result;
+  result.count = pairs.size();
+  std::vector<double> errors;
+  for (const auto& [predicted, measured] : pairs) {
+    const double error = (predicted - measured) / measured;
+    result.mean_signed += error / double(pairs.size());
+    errors.push_back(std::abs(error));
+    result.mean_abs += errors.back() / double(pairs.size());
+  }
+  std::sort(errors.begin(), errors.end());
+  result.median_abs = quantile(errors, 0.5);
+  result.p90_abs = quantile(errors, 0.9);
+  result.max_abs = errors.back();
+  result.spearman = spearman_of(pairs);
+  return result;
+}
+
+}  // namespace plimsoll

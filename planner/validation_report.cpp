@@ -1,0 +1,124 @@
+// Validations as text and JSON.
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "planner/validate.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array kKinds = {MemoryKind::allocated, MemoryKind::reserved, MemoryKind::device};
+
+Json statistics_json(const std::optional<ErrorStatistics>& statistics) {
+  if (!statistics) return nullptr;
+  Json json;
+  json["count"] = statistics->count;
+  json["mean_signed_pct"] = 100 * statistics->mean_signed;
+  json["mean_abs_pct"] = 100 * statistics->mean_abs;
+  json["median_abs_pct"] = 100 * statistics->median_abs;
+  json["p90_abs_pct"] = 100 * statistics->p90_abs;
+  json["max_abs_pct"] = 100 * statistics->max_abs;
+  json["spearman"] = statistics->spearman ? Json(*statistics->spearman) : Json(nullptr);
+  return json;
+}
+
+Json breakdown_json(const Breakdown& breakdown) {
+  Json json;
+  json["forward_s"] = breakdown.forward.value();
+  json["recompute_s"] = breakdown.recompute.value();
+  json["backward_s"] = breakdown.backward.value();
+  json["optimizer_s"] = breakdown.optimizer.value();
+  json["exposed_communication_s"] = breakdown.exposed_communication.value();
+  json["bubble_s"] = breakdown.bubble.value();
+  json["dispatch_s"] = breakdown.dispatch.value();
+  return json;
+}
+
+Json row_json(const ValidatedRun& row) {
+  Json json;
+  json["id"] = row.run.id;
+  if (!row.predicted) {
+    json["missing"] = row.missing;
+    return json;
+  }
+  Json predicted, measured;
+  predicted["step_time_s"] = row.predicted->step_time.value();
+  for (const MemoryKind kind : kKinds) {
+    predicted[fmt::format("memory_{}_bytes", to_text(kind))] =
+        row.predicted->memory[std::size_t(kind)].count();
+  }
+  predicted["fits"] = row.predicted->fits;
+  predicted["strategy"] = strategy_summary(row.predicted->strategy);
+  predicted["breakdown"] = breakdown_json(row.predicted->breakdown);
+  measured["step_time_s"] = row.run.step_time ? Json(row.run.step_time->value()) : Json(nullptr);
+  const auto bytes = [](const std::optional<Bytes>& value) {
+    return value ? Json(value->count()) : Json(nullptr);
+  };
+  measured["memory_allocated_bytes"] = bytes(row.run.memory_allocated);
+  measured["memory_reserved_bytes"] = bytes(row.run.memory_reserved);
+  measured["memory_device_bytes"] = bytes(row.run.memory_device);
+  measured["oom"] = row.run.out_of_memory;
+  json["predicted"] = predicted;
+  json["measured"] = measured;
+  if (row.run.step_time && !row.run.out_of_memory) {
+    json["time_error_pct"] = 100 * (row.predicted->step_time / *row.run.step_time - 1);
+  }
+  return json;
+}
+
+std::string line(const std::string& what, const std::optional<ErrorStatistics>& statistics) {
+  if (!statistics) return "";
+  return fmt::format(
+      "  {:17} {:4} rows  mean |error| {:5.1f} %  median {:5.1f} %  p90 {:5.1f} %  max {:5.1f} %  "
+      "bias {:+5.1f} %  {}\n",
+      what, statistics->count, 100 * statistics->mean_abs, 100 * statistics->median_abs,
+      100 * statistics->p90_abs, 100 * statistics->max_abs, 100 * statistics->mean_signed,
+      statistics->spearman ? fmt::format("Spearman {:.3f}", *statistics->spearman) : "");
+}
+
+}  // namespace
+
+std::string validation_text(std::span<const ValidatedFamily> families) {
+  std::string text;
+  for (const ValidatedFamily& family : families) {
+    std::size_t skipped = 0;
+    for (const ValidatedRun& run : family.runs) skipped += run.predicted ? 0 : 1;
+    text += fmt::format("{}: {} rows, {} skipped\n", family.name, family.runs.size(), skipped);
+    text += line("step time", statistics(time_pairs(family)));
+    for (const MemoryKind kind : kKinds) {
+      text += line(fmt::format("memory {}", to_text(kind)), statistics(memory_pairs(family, kind)));
+    }
+  }
+  return text;
+}
+
+std::string validation_json(std::span<const ValidatedFamily> families) {
+  Json json;
+  json["families"] = Json::array();
+  json["rows"] = Json::array();
+  std::size_t oom = 0, predicted_oom = 0, false_oom = 0;
+  for (const ValidatedFamily& family : families) {
+    std::size_t skipped = 0;
+    for (const ValidatedRun& run : family.runs) {
+      skipped += run.predicted ? 0 : 1;
+      json["rows"].push_back(row_json(run));
+      if (!run.predicted) continue;
+      if (run.run.out_of_memory) ++oom, predicted_oom += run.predicted->fits ? 0 : 1;
+      if (!run.run.out_of_memory) false_oom += run.predicted->fits ? 0 : 1;
+    }
+    Json entry;
+    entry["name"] = family.name;
+    entry["rows"] = family.runs.size();
+    entry["skipped"] = skipped;
+    entry["time"] = statistics_json(statistics(time_pairs(family)));
+    for (const MemoryKind kind : kKinds) {
+      entry[fmt::format("memory_{}", to_text(kind))] =
+          statistics_json(statistics(memory_pairs(family, kind)));
+    }
+    json["families"].push_back(entry);
+  }
+  json["oom"] = {{"rows", oom}, {"predicted_oom", predicted_oom}, {"false_oom", false_oom}};
+  return json_text(json);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,85 @@
+// Rows of published measurements: what is read, and what is refused where.
+#include "models/published_run.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+const std::string kRow = R"({
+  "id": "a/1", "use": "public", "source": {"repo_or_doc": "arXiv 1", "path_or_issue": "Table 5"},
+  "hardware": {"gpu": "A100-80GB", "gpu_mem_gb": 80, "gpus": 16, "gpus_per_node": 8,
+               "interconnect": null},
+  "model": {"name": "m", "hidden": 64, "layers": 4, "heads": 4, "kv_heads": null,
+            "ffn_hidden": 256, "vocab": 100, "seq_len": 32, "params": 1e6},
+  "parallel": {"tp": 2, "pp": 4, "dp": 2, "vpp": null, "zero_stage": 1, "sequence_parallel": false},
+  "batch": {"micro": 1, "global": 8}, "precision": "fp16", "recompute": "full",
+  "attention": "unfused", "measured": {"step_time_s": null, "peak_mem_gb": 12.5,
+  "peak_mem_kind": "device"}, "derived_step_time_s": 2.5, "notes": "NOTES", "oom": false,
+  "needs": ["fp8"]})";
+
+std::vector<PublishedRun> parse(const std::string& row) {
+  return parse_published_runs("[" + row + "]", "cases.json");
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(PublishedRun, IsReadAsStated) {
+  const PublishedRun run = parse(kRow).at(0);
+  EXPECT_EQ(run.id, "a/1");
+  EXPECT_EQ(run.source, "arXiv 1, Table 5");
+  EXPECT_EQ(run.gpus, 16);
+  EXPECT_EQ(run.kv_heads, std::nullopt);
+  EXPECT_EQ(run.pp, 4);
+  EXPECT_EQ(run.cp, 1);
+  EXPECT_EQ(run.virtual_stages, std::nullopt);
+  EXPECT_EQ(run.recompute, "full");
+  EXPECT_EQ(run.step_time, Seconds(2.5));
+  EXPECT_TRUE(run.step_time_derived);
+  EXPECT_EQ(run.memory_device, Bytes(12'500'000'000));
+  EXPECT_EQ(run.memory_allocated, std::nullopt);
+  EXPECT_EQ(run.needs, std::vector<std::string>{"fp8"});
+}
+
+TEST(PublishedRun, WhatWasNotPrintedWithTheMeasurementIsUnknown) {
+  const std::string notes =
+      "precision, recompute and vocabulary taken from a configuration, not printed with the "
+      "measurement";
+  EXPECT_EQ(parse(replaced(kRow, "NOTES", notes)).at(0).recompute, "unknown");
+}
+
+TEST(PublishedRun, GpusFollowFromTheDegreesWhereNotStated) {
+  EXPECT_EQ(parse(replaced(kRow, "\"gpus\": 16", "\"gpus\": null")).at(0).gpus, 16);
+}
+
+TEST(PublishedRun, TorchtitanPrintsGibibytes) {
+  const std::string row =
+      replaced(replaced(kRow, "\"peak_mem_kind\": \"device\"", "\"peak_mem_kind\": \"reserved\""),
+               "\"oom\": false", "\"oom\": false, \"framework\": \"torchtitan\"");
+  EXPECT_EQ(parse(row).at(0).memory_reserved, Bytes(13'421'772'800));
+}
+
+TEST(PublishedRun, BadRowsAreRefusedWithTheirPlace) {
+  const auto refused = [](const std::string& text, const std::string& place) {
+    try {
+      parse_published_runs(text, "cases.json");
+      ADD_FAILURE() << "accepted: " << text.substr(0, 60);
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(place), std::string::npos) << error.what();
+    }
+  };
+  refused("{}", "array");
+  refused("[1]", "/0");
+  refused("[" + replaced(kRow, "\"tp\": 2", "\"tp\": -2") + "]", "/0/parallel/tp");
+  refused("[" + replaced(kRow, "\"id\": \"a/1\",", "") + "]", "/0");
+  refused("[" + replaced(kRow, "\"gpus\": 16", "\"gpus\": 1.5") + "]", "/0/hardware/gpus");
+  refused("[" + replaced(kRow, "2.5, \"notes\"", "\"soon\", \"notes\"") + "]",
+          "/0/derived_step_time_s");
+}
+
+}  // namespace
+}  // namespace plimsoll

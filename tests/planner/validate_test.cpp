@@ -1,0 +1,137 @@
+// Published runs: how they are understood, and statistics of their errors by hand.
+#include "planner/validate.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+
+namespace plimsoll {
+namespace {
+
+PublishedRun megatron() {
+  PublishedRun run;
+  run.id = "test/1";
+  run.gpu = "A100-80GB SXM";
+  run.gpus = 16;
+  run.gpus_per_node = 8;
+  run.model = "GPT";
+  run.hidden = 1024;
+  run.layers = 4;
+  run.heads = 16;
+  run.vocab = 50257;
+  run.sequence = 256;
+  run.tp = 2;
+  run.pp = 2;
+  run.dp = 4;
+  run.micro_batch = 2;
+  run.global_batch = 32;
+  run.precision = "fp16";
+  run.recompute = "full";
+  run.attention = "unfused";
+  run.framework = "megatron-lm";
+  run.step_time = Seconds(1);
+  return run;
+}
+
+TEST(PublishedTarget, TakesWhatTheRowStates) {
+  PublishedRun run = megatron();
+  run.interconnect = "NVSwitch; 8x100 Gb/s (800 Gb/s) between nodes";
+  const PublishedTarget target = published_target(run);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.framework.name, "megatron-lm-2021");
+  EXPECT_EQ(target.cluster.name, "dgx-a100-80gb");
+  EXPECT_DOUBLE_EQ(target.cluster.levels.back().bandwidth.value(), 12.5e9);
+  EXPECT_EQ(target.job.vocab, 50432);  // a multiple of 128 x tp
+  EXPECT_EQ(target.job.ffn_hidden, 4096);
+  ASSERT_EQ(target.strategies.size(), 1u);
+  EXPECT_EQ(strategy_summary(target.strategies[0]).substr(0, 19), "mp=2 pp=2 dp=4 shar");
+  EXPECT_EQ(target.strategies[0].recompute, Recompute::full);
+}
+
+TEST(PublishedTarget, FullyShardedDataParallelIsStageThree) {
+  PublishedRun run = megatron();
+  run.framework = "pytorch-fsdp";
+  run.attention = "flash";
+  run.recompute = "none";
+  run.tp = run.pp = 1;
+  run.dp = 16;
+  run.zero_stage = 3;
+  const PublishedTarget target = published_target(run);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.strategies[0].sharding_degree, 16);
+  EXPECT_EQ(target.strategies[0].sharding_stage, 3);
+  EXPECT_EQ(target.framework.name, "pytorch-fsdp");
+}
+
+TEST(PublishedTarget, SaysWhatIsMissing) {
+  const auto missing = [](auto change) {
+    PublishedRun run = megatron();
+    change(run);
+    return published_target(run).missing;
+  };
+  EXPECT_EQ(missing([](PublishedRun& run) { run.vocab.reset(); }), "vocabulary");
+  EXPECT_EQ(missing([](PublishedRun& run) { run.gpu = "unknown"; }), "gpu unknown");
+  EXPECT_EQ(missing([](PublishedRun& run) { run.precision = "fp8"; }), "precision fp8");
+  EXPECT_EQ(missing([](PublishedRun& run) { run.needs = {"moe"}; }), "moe");
+  EXPECT_NE(missing([](PublishedRun& run) { run.dp = 3; }), "");
+}
+
+TEST(PublishedTarget, ReadsNetworks) {
+  const auto gigabits = [](std::string_view text) {
+    const auto found = stated_network(text, 8);
+    return found ? found->value() * 8 / 1e9 : -1;
+  };
+  EXPECT_DOUBLE_EQ(gigabits("8x100 Gb/s (800 Gb/s) between nodes"), 100);
+  EXPECT_DOUBLE_EQ(gigabits("Selene: 8x HDR IB 200Gb/s per node"), 200);
+  EXPECT_DOUBLE_EQ(gigabits("NVLink3 intra-node; 1600 Gbps node-node RoCE"), 200);
+  EXPECT_DOUBLE_EQ(gigabits("NVLink intra-node; 400 Gb/s RDMA per GPU"), 400);
+  EXPECT_DOUBLE_EQ(gigabits("NVSwitch"), -1);
+}
+
+TEST(Validate, UnknownMicroBatchIsTheFastestThatFits) {
+  PublishedRun run = megatron();
+  run.micro_batch.reset();
+  const PublishedTarget target = published_target(run);
+  EXPECT_EQ(target.strategies.size(), 4u);  // 1, 2, 4, 8 divide 32 / 4
+  const RunPrediction best = predict_published(target);
+  for (const Strategy& strategy : target.strategies) {
+    PublishedTarget one = target;
+    one.strategies = {strategy};
+    EXPECT_LE(best.step_time, predict_published(one).step_time);
+  }
+}
+
+TEST(Validate, StatisticsByHand) {
+  EXPECT_FALSE(statistics({}).has_value());
+  const auto found = statistics({{1.1, 1.0}, {1.8, 2.0}, {3.0, 3.0}});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->count, 3u);
+  EXPECT_NEAR(found->mean_signed, 0, 1e-12);
+  EXPECT_NEAR(found->mean_abs, 0.2 / 3, 1e-12);
+  EXPECT_NEAR(found->median_abs, 0.1, 1e-12);
+  EXPECT_NEAR(found->max_abs, 0.1, 1e-12);
+  EXPECT_NEAR(found->spearman.value(), 1, 1e-12);
+  // Ranks 0 1 2 3 against 1 0 2.5 2.5: sums of products of deviations 4 / sqrt(5 x 4.5).
+  const auto tied = statistics({{1, 2}, {2, 1}, {3, 5}, {4, 5}});
+  EXPECT_NEAR(tied->spearman.value(), 3.5 / std::sqrt(5 * 4.5), 1e-12);
+}
+
+TEST(Validate, FamiliesCountWhatRanAndWhatWasSkipped) {
+  PublishedRun skipped = megatron(), oom = megatron();
+  skipped.vocab.reset();
+  oom.out_of_memory = true;
+  const std::vector<PublishedRun> runs = {megatron(), skipped, oom};
+  const std::array families = {validate("family", runs)};
+  const Json json = parse_json(validation_json(families), "validation");
+  EXPECT_EQ(json["families"][0]["rows"], 3);
+  EXPECT_EQ(json["families"][0]["skipped"], 1);
+  EXPECT_EQ(json["families"][0]["time"]["count"], 1);
+  EXPECT_TRUE(json["families"][0]["memory_device"].is_null());
+  EXPECT_EQ(json["rows"][1]["missing"], "vocabulary");
+  EXPECT_EQ(json["oom"]["rows"], 1);
+  EXPECT_EQ(json["oom"]["predicted_oom"], 0);
+  EXPECT_NE(validation_text(families).find("family: 3 rows, 1 skipped"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace plimsoll
