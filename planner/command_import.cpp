@@ -1,13 +1,18 @@
-// `planner import nccl-tests`: what other tools measured, as points of a calibration.
+// `planner import`: what other tools measured, as points of a calibration, and what they know of a
+// node, as a cluster.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <filesystem>
+#include <stdexcept>
 
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "models/nccl_tests.h"
+#include "models/topology.h"
 #include "planner/commands.h"
 
 namespace plimsoll {
@@ -145,7 +150,47 @@ std::string import_json(const std::vector<NcclRun>& runs,
                     {"output", output.empty() ? Json(nullptr) : Json(output)}});
 }
 
+/// What a flag states; none where it was not given.
+std::optional<BytesPerSecond> stated(const char* flag, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  try {
+    return parse_bytes_per_second(text);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("{}: {}", flag, error.what()));
+  }
+}
+
 }  // namespace
+
+ExitCode run_import_topology(const ImportTopologyOptions& options) {
+  check_output("-o", options.output, std::array{options.file, options.device});
+  TopologyGiven given;
+  given.name =
+      options.name.empty() ? std::filesystem::path(options.file).stem().string() : options.name;
+  given.date = options.date;
+  given.nodes = options.nodes;
+  given.nic_bandwidth = stated("--nic-bandwidth", options.nic_bandwidth);
+  given.link_bandwidth = stated("--nvlink-bandwidth", options.nvlink_bandwidth);
+  given.pcie_bandwidth = stated("--pcie-bandwidth", options.pcie_bandwidth);
+  given.socket_bandwidth = stated("--socket-bandwidth", options.socket_bandwidth);
+  const Topology topology = read_topology(options.file);
+  const Cluster like = read_cluster(options.device);
+  if (like.device.kind != DeviceKind::gpu) {
+    throw InputError(options.device, "/device/kind", "found \"cpu_core\"; a GPU is required");
+  }
+  std::vector<std::string> notes;
+  const Cluster cluster = cluster_from(topology, like, options.device, given, notes);
+  const std::string text = cluster_text(cluster);
+  parse_cluster(text, options.file);  // what is written can be read
+  for (const std::string& note : notes) print_note(note + "\n");
+  if (options.output.empty()) {
+    print_result(text);
+  } else {
+    write_file_atomically(options.output, text);
+    print_note(fmt::format("wrote {}\n", options.output));
+  }
+  return ExitCode::ok;
+}
 
 ExitCode run_import_nccl(const ImportNcclOptions& options) {
   std::vector<std::string> inputs = options.files;

@@ -143,6 +143,17 @@ struct ImportNcclOptions {
 };
 ExitCode run_import_nccl(const ImportNcclOptions& options);
 
+struct ImportTopologyOptions {
+  std::string file;    ///< nvidia-smi topo -m, or NCCL's dump
+  std::string device;  ///< cluster file that has the device
+  std::string name;    ///< of the cluster; empty: of the file
+  std::string date;
+  std::optional<std::int64_t> nodes;
+  std::string nic_bandwidth, nvlink_bandwidth, pcie_bandwidth, socket_bandwidth;  ///< "25 GB/s"
+  std::string output;  ///< cluster file; empty: stdout
+};
+ExitCode run_import_topology(const ImportTopologyOptions& options);
+
 /// Replaces this process by `program`, found beside the running executable, with `arguments` passed
 /// on. Returns only by throwing EnvironmentError.
 [[noreturn]] void exec_beside(const std::string& program,

@@ -190,6 +190,14 @@ void add_export(CLI::App& app, ExportOptions& options, Action& action) {
   command.callback([&] { action = [&] { return run_export(options); }; });
 }
 
+CLI::Option* add_date(CLI::App& command, std::string& date) {
+  return command.add_option("--date", date, "of the measurement, as 2026-11-20")
+      ->check([](const std::string& text) -> std::string {
+        const bool fits = is_date(text) && text.size() == 10;
+        return fits ? "" : "found \"" + text + "\"; a date as 2026-11-20 is allowed";
+      });
+}
+
 void add_import_nccl(CLI::App& imports, ImportNcclOptions& options, Action& action) {
   CLI::App& command = *imports.add_subcommand("nccl-tests", "collectives that nccl-tests measured");
   command.add_option("FILE", options.files, "what its programs printed, or wrote with -J")
@@ -210,19 +218,38 @@ void add_import_nccl(CLI::App& imports, ImportNcclOptions& options, Action& acti
   command.add_option("--ranks-per-node", options.given.ranks_per_node, "default: all")
       ->check(integers(1, 4096))
       ->needs(ranks);
-  command.add_option("--date", options.given.date, "of the measurement, as 2026-11-20")
-      ->check([](const std::string& text) -> std::string {
-        const bool fits = is_date(text) && text.size() == 10;
-        return fits ? "" : "found \"" + text + "\"; a date as 2026-11-20 is allowed";
-      });
+  add_date(command, options.given.date);
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_import_nccl(options); }; });
 }
 
-void add_import(CLI::App& app, ImportNcclOptions& nccl, Action& action) {
+void add_import_topology(CLI::App& imports, ImportTopologyOptions& options, Action& action) {
+  CLI::App& command = *imports.add_subcommand("topology", "how a node is wired, as a cluster file");
+  command
+      .add_option("FILE", options.file,
+                  "what nvidia-smi topo -m printed, or NCCL wrote to NCCL_TOPO_DUMP_FILE")
+      ->required();
+  command.add_option("--device", options.device, "cluster file with the same device (presets)")
+      ->required();
+  add_date(command, options.date)->required();
+  command.add_option("--name", options.name, "of the cluster; default: of the file");
+  command.add_option("--nodes", options.nodes, "default: as many as --devices needs")
+      ->check(integers(1, std::int64_t{1} << 20));
+  command.add_option("--nic-bandwidth", options.nic_bandwidth, "of each NIC: \"400 Gbit/s\"");
+  command.add_option("--nvlink-bandwidth", options.nvlink_bandwidth, "of one NVLink: \"25 GB/s\"");
+  command.add_option("--pcie-bandwidth", options.pcie_bandwidth, "of a GPU: \"31.5 GB/s\"");
+  command.add_option("--socket-bandwidth", options.socket_bandwidth,
+                     "of a GPU to those of other NUMA nodes");
+  command.add_option("-o,--output", options.output, "write the cluster here instead of to stdout");
+  command.callback([&] { action = [&] { return run_import_topology(options); }; });
+}
+
+void add_import(CLI::App& app, ImportNcclOptions& nccl, ImportTopologyOptions& topology,
+                Action& action) {
   CLI::App& imports = *app.add_subcommand("import", "files of other tools");
   imports.require_subcommand(1);
   add_import_nccl(imports, nccl, action);
+  add_import_topology(imports, topology, action);
 }
 
 /// Options of every command; they must outlive the parse.
@@ -237,6 +264,7 @@ struct AllOptions {
   ReportOptions report;
   ExportOptions exported;
   ImportNcclOptions nccl;
+  ImportTopologyOptions topology;
 };
 
 std::vector<CLI::App*> commands_of(CLI::App& app) {
@@ -256,7 +284,7 @@ void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   add_passes(app, options.passes, action);
   add_check(app, options.check, action);
   add_export(app, options.exported, action);
-  add_import(app, options.nccl, action);
+  add_import(app, options.nccl, options.topology, action);
   // What they do not know is refused by refuse_unknown, which can name the nearest.
   app.allow_extras();
   for (CLI::App* command : commands_of(app)) {

@@ -94,10 +94,40 @@ def nccl_refusals(folder):
     refused("what it is not for", USAGE, "nccl-tets", command=("nccl-tets", good))
 
 
+def topology(folder):
+    """A node's wiring becomes a cluster that planner plans for; what is missing is named."""
+    dump = SOURCE / "tests" / "models" / "topology" / "hgx-h100.xml"
+    matrix = dump.with_suffix(".txt")
+    rest = ("--device", H100, "--date", "2026-11-20")
+    done = planner("import", "topology", dump, *rest)
+    assert done.returncode == OK, done.stderr
+    cluster = json.loads(done.stdout)
+    assert [level["bandwidth"] for level in cluster["levels"]] == ["450 GB/s", "50 GB/s"], cluster
+    assert cluster["name"] == "hgx-h100", cluster
+    output = folder / "cluster.json"
+    done = planner("import", "topology", matrix, *rest, "--nic-bandwidth", "400 Gbit/s", "-o", output)
+    assert done.returncode == OK and not done.stdout, done
+    again = json.loads(output.read_text())
+    assert again["levels"] == cluster["levels"], again["levels"]
+    done = planner("simulate", JOB, "mp=8,dp=2", "--cluster", output, "--devices", 16)
+    assert done.returncode == OK, done.stderr
+
+    for what, code, words, command in (
+            ("no rate", BAD_INPUT, ("--nic-bandwidth", "mlx5_0"), (matrix, *rest)),
+            ("bad rate", USAGE, ("--nic-bandwidth", "fast"),
+             (matrix, *rest, "--nic-bandwidth", "fast")),
+            ("no device", USAGE, ("--device",), (matrix, "--date", "2026-11-20")),
+            ("no date", USAGE, ("--date",), (matrix, "--device", H100)),
+            ("a cluster as topology", BAD_INPUT, ("dgx-h100-80gb.json", "no matrix"), (H100, *rest)),
+            ("input as output", USAGE, ("hgx-h100.xml",), (dump, *rest, "-o", dump))):
+        refused(what, code, *words, command=("topology", *command))
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         nccl_tests(pathlib.Path(name))
         nccl_refusals(pathlib.Path(name))
+        topology(pathlib.Path(name))
     print("imports as documented")
     return 0
 

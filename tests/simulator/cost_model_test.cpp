@@ -292,6 +292,7 @@ TEST(Dispatch, IsMeasuredWhereCalibrated) {
   EXPECT_EQ(CostModel(cluster, std::nullopt, framework).dispatch_op().count(), 4'000'000);
   EXPECT_EQ(CostModel(cluster, calibration(), framework).dispatch_op().count(), 500'000);
   EXPECT_EQ(datasheet().dispatch_call().count(), 0);
+  EXPECT_EQ(CostModel(cluster, Calibration(), framework).dispatch_op().count(), 4'000'000);
   Calibration nothing;
   EXPECT_EQ(calibrated(nothing).dispatch_op().count(), 1);  // an engine item takes some time
 }
