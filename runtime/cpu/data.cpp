@@ -1,27 +1,16 @@
 // Tokens and targets from the bytes of the training text: one byte, one token.
-#include <fmt/format.h>
-
-#include "runtime/cpu/batch_place.h"
+#include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
-#include "runtime/cpu/sequence_reader.h"
+#include "runtime/sequence_reader.h"
 
 namespace plimsoll {
-
-SequenceReader::SequenceReader(const KernelRequest& request)
-    : text_(request.context.text), sequence_(request.params<DataParams>().sequence) {
-  starts_ = std::int64_t(text_.bytes.size()) - sequence_ - 1;
-  if (starts_ > 0) return;
-  throw InputError("training text", "",
-                   fmt::format("found {} bytes; a sequence of {} needs at least {}",
-                               text_.bytes.size(), sequence_, sequence_ + 2));
-}
 
 KernelPointer prepare_load(const KernelRequest& request) {
   const BatchPlace place(request.context);
   const std::int64_t sequence = request.params<DataParams>().sequence;
   INVARIANT(place.micro_batch * sequence == request.output_elements(0),
             "tokens are not a micro-batch of sequences");
-  const SequenceReader reader(request);
+  const SequenceReader reader(request.context.text, sequence);
   const std::int64_t shift = request.op.kind == OpKind::load_targets ? 1 : 0;
   return make_kernel(
       [place, reader, sequence, shift](Addresses, Addresses out, const RunPosition& position) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/cpu/batch_place.h"
+#include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/cpu/vectorize.h"
@@ -15,28 +15,6 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kChunk = 256;  // elements drawn for at a time
-
-/// The elements of a tensor as runs that are contiguous in the tensor of the global batch.
-struct GlobalRuns {
-  std::int64_t run, runs;      ///< elements of each, how many
-  std::int64_t first, stride;  ///< global index of run 0 within the micro-batch, between runs
-  std::int64_t per_sequence;   ///< elements of one sequence, over all ranks
-};
-
-GlobalRuns global_runs(const Tensor& tensor, const Coordinates& at, std::int64_t micro_batch) {
-  const std::int64_t count = elements(tensor.shape);
-  GlobalRuns runs{count, 1, 0, 0, count / micro_batch};
-  if (!tensor.split || tensor.split->degree == 1) return runs;
-  runs.run = 1;
-  for (std::size_t d = std::size_t(tensor.split->dim); d < tensor.shape.size(); ++d) {
-    runs.run *= tensor.shape[d];
-  }
-  runs.runs = count / runs.run;
-  runs.first = at[std::size_t(tensor.split->axis)] * runs.run;
-  runs.stride = runs.run * tensor.split->degree;
-  runs.per_sequence = count * tensor.split->degree / micro_batch;
-  return runs;
-}
 
 PLIMSOLL_VECTORIZE void keep(const float* x, const std::uint32_t* words, std::uint32_t threshold,
                              float scale, float* y, std::int64_t count) {

@@ -3,11 +3,11 @@
 // token, 10 % a random one, 10 % stay. Drawn by Philox from seed, step, sequence and position.
 #include <cstring>
 
-#include "runtime/cpu/batch_place.h"
+#include "runtime/batch_place.h"
 #include "runtime/cpu/kernels.h"
-#include "runtime/cpu/sequence_reader.h"
 #include "runtime/cpu/storage.h"
 #include "runtime/philox.h"
+#include "runtime/sequence_reader.h"
 
 namespace plimsoll {
 
@@ -42,7 +42,7 @@ KernelPointer prepare_load_masked(const KernelRequest& request) {
   const BatchPlace place(request.context);
   const DataParams params = request.params<DataParams>();
   const OpKind kind = request.op.kind;
-  const SequenceReader reader(request);
+  const SequenceReader reader(request.context.text, params.sequence);
   return make_kernel([=](Addresses, Addresses out, const RunPosition& position) {
     auto* values = reinterpret_cast<std::int32_t*>(out[0]);
     const PhiloxKey key = philox_key(params.seed, position.step, kSite);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/cpu/arena_ranges.h"
+#include "runtime/arena_ranges.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
 #include "runtime/half.h"
@@ -81,28 +81,6 @@ void adjust_loss_scale(float* scalars, const StepParams& rule) {
 
 }  // namespace
 
-std::vector<OwnedRange> ranges_of(const KernelRequest& request, std::size_t operand,
-                                  std::optional<std::int64_t> group) {
-  const Tensor& tensor = request.input(operand);
-  if (!tensor.arena) {
-    OwnedRange whole;
-    whole.elements = elements(tensor.shape);
-    whole.decay = true;
-    return {whole};
-  }
-  INVARIANT(request.context.program != nullptr, "arena ops need a program");
-  std::vector<OwnedRange> ranges = owned_ranges(*request.context.program, request.context.at);
-  if (group) std::erase_if(ranges, [&](const OwnedRange& range) { return range.group != *group; });
-  return ranges;
-}
-
-bool keeps_part(const KernelRequest& request, std::size_t operand) {
-  const Tensor& tensor = request.input(operand);
-  if (!tensor.arena) return false;
-  INVARIANT(request.context.program != nullptr, "arena ops need a program");
-  return elements(tensor.shape) == owned_elements(*request.context.program);
-}
-
 KernelPointer prepare_begin_step(const KernelRequest& request) {
   const StepParams params = request.params<StepParams>();
   return make_kernel([params](Addresses in, Addresses out, const RunPosition&) {
@@ -115,19 +93,21 @@ KernelPointer prepare_begin_step(const KernelRequest& request) {
 
 KernelPointer prepare_squared_norm(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
-  const bool part = keeps_part(request, 0);
-  return make_kernel([params, part, ranges = ranges_of(request, 0, params.group)](
-                         Addresses in, Addresses out, const RunPosition&) {
-    double sum = 0;
-    for (const OwnedRange& range : ranges) {
-      if (range.norm_weight == 0) continue;
-      const float* gradients = floats(in, 0) + offset_in(range, part);
-      const double squares = sum_of_squares(gradients, range.elements);
-      // What is not clipped does not count, but shows when it is not finite.
-      if (range.clip || !std::isfinite(squares)) sum += params.weight * range.norm_weight * squares;
-    }
-    floats_out(out, 0)[0] = float(sum);
-  });
+  const bool part = keeps_part(request.input(0), request.context);
+  return make_kernel(
+      [params, part, ranges = ranges_of(request.input(0), request.context, params.group)](
+          Addresses in, Addresses out, const RunPosition&) {
+        double sum = 0;
+        for (const OwnedRange& range : ranges) {
+          if (range.norm_weight == 0) continue;
+          const float* gradients = floats(in, 0) + offset_in(range, part);
+          const double squares = sum_of_squares(gradients, range.elements);
+          // What is not clipped does not count, but shows when it is not finite.
+          if (range.clip || !std::isfinite(squares))
+            sum += params.weight * range.norm_weight * squares;
+        }
+        floats_out(out, 0)[0] = float(sum);
+      });
 }
 
 KernelPointer prepare_clip_factor(const KernelRequest& request) {
@@ -148,7 +128,8 @@ KernelPointer prepare_clip_factor(const KernelRequest& request) {
 // ---- one by one ----
 
 KernelPointer prepare_check_finite(const KernelRequest& request) {
-  return make_kernel([part = keeps_part(request, 0), ranges = ranges_of(request, 0, {})](
+  return make_kernel([part = keeps_part(request.input(0), request.context),
+                      ranges = ranges_of(request.input(0), request.context, {})](
                          Addresses in, Addresses out, const RunPosition&) {
     const float unscale = 1 / floats(in, 1)[std::size_t(Scalar::loss_scale)];
     bool finite = true;
@@ -181,7 +162,8 @@ KernelPointer prepare_update_loss_scale(const KernelRequest&) {
 
 KernelPointer prepare_square(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
-  return make_kernel([part = keeps_part(request, 0), ranges = ranges_of(request, 0, params.group)](
+  return make_kernel([part = keeps_part(request.input(0), request.context),
+                      ranges = ranges_of(request.input(0), request.context, params.group)](
                          Addresses in, Addresses out, const RunPosition&) {
     for (const OwnedRange& range : ranges) {
       const float* x = floats(in, 0) + offset_in(range, part);
@@ -198,8 +180,9 @@ KernelPointer prepare_reduce_sum(const KernelRequest& request) {
     more.push_back(request.input_elements(i));
   std::vector<OwnedRange> ranges(1);
   ranges[0].elements = request.input_elements(0);
-  if (params.group) ranges = ranges_of(request, 0, params.group);  // else a plain list
-  const bool part = params.group && keeps_part(request, 0);
+  if (params.group)
+    ranges = ranges_of(request.input(0), request.context, params.group);  // else a plain list
+  const bool part = params.group && keeps_part(request.input(0), request.context);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     double sum = 0;
     for (const OwnedRange& range : ranges) {
@@ -214,20 +197,20 @@ KernelPointer prepare_reduce_sum(const KernelRequest& request) {
 KernelPointer prepare_coalesce(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
   const std::int64_t element = element_bytes(request.input(0).dtype);
-  return make_kernel(
-      [element, part = keeps_part(request, 0), ranges = ranges_of(request, 0, params.group)](
-          Addresses in, Addresses out, const RunPosition&) {
-        std::array<std::byte, 4096> block;
-        for (const OwnedRange& range : ranges) {
-          const std::int64_t begin = offset_in(range, part) * element;
-          const std::int64_t bytes = range.elements * element;
-          for (std::int64_t done = 0; done < bytes; done += std::ssize(block)) {
-            const std::int64_t count = std::min(bytes - done, std::ssize(block));
-            std::copy_n(in[0] + begin + done, count, block.data());
-            std::copy_n(block.data(), count, out[0] + begin + done);
-          }
-        }
-      });
+  return make_kernel([element, part = keeps_part(request.input(0), request.context),
+                      ranges = ranges_of(request.input(0), request.context, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
+    std::array<std::byte, 4096> block;
+    for (const OwnedRange& range : ranges) {
+      const std::int64_t begin = offset_in(range, part) * element;
+      const std::int64_t bytes = range.elements * element;
+      for (std::int64_t done = 0; done < bytes; done += std::ssize(block)) {
+        const std::int64_t count = std::min(bytes - done, std::ssize(block));
+        std::copy_n(in[0] + begin + done, count, block.data());
+        std::copy_n(block.data(), count, out[0] + begin + done);
+      }
+    }
+  });
 }
 
 KernelPointer prepare_square_root(const KernelRequest& request) {
@@ -258,7 +241,8 @@ KernelPointer prepare_divide(const KernelRequest& request) {
 
 KernelPointer prepare_scale(const KernelRequest& request) {
   const FlatParams params = request.params<FlatParams>();
-  return make_kernel([part = keeps_part(request, 0), ranges = ranges_of(request, 0, params.group)](
+  return make_kernel([part = keeps_part(request.input(0), request.context),
+                      ranges = ranges_of(request.input(0), request.context, params.group)](
                          Addresses in, Addresses out, const RunPosition&) {
     const float factor = floats(in, 1)[0];
     for (const OwnedRange& range : ranges) {

@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "runtime/cpu/arena_ranges.h"
+#include "runtime/arena_ranges.h"
 #include "runtime/cpu/kernels.h"
 #include "runtime/cpu/vectorize.h"
 
@@ -21,11 +21,6 @@ float scalar(const float* scalars, Scalar which) { return scalars[std::size_t(wh
 float gradient_factor(const OwnedRange& range, bool clipped, const float* scalars) {
   if (clipped) return 1;
   return range.clip ? scalar(scalars, Scalar::clip) : 1 / scalar(scalars, Scalar::loss_scale);
-}
-
-/// Of a whole tensor's op the parameters are final; an arena's segments have their own.
-double weight_decay_of(const OwnedRange& range, double optimizer) {
-  return range.weight_decay.value_or(range.decay ? optimizer : 0);
 }
 
 /// First and second moment, bias corrected: what AdamW and LAMB have in common.
@@ -141,9 +136,10 @@ float* state_of(Addresses in, std::size_t input, Addresses out, std::size_t outp
 KernelPointer prepare_adamw(const KernelRequest& request) {
   const auto params = request.params<AdamParams>();
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
-  const bool part = keeps_part(request, 0), gradient_part = keeps_part(request, 1);
-  return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
-                                                                       const RunPosition&) {
+  const bool part = keeps_part(request.input(0), request.context),
+             gradient_part = keeps_part(request.input(1), request.context);
+  return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
     const float* scalars = floats(in, 4);
     float* parameters = state_of(in, 0, out, 0, arena);
     float* first = state_of(in, 2, out, 1, owned);
@@ -167,9 +163,10 @@ KernelPointer prepare_adamw(const KernelRequest& request) {
 KernelPointer prepare_sgd(const KernelRequest& request) {
   const auto params = request.params<SgdParams>();
   const std::int64_t arena = request.output_elements(0), owned = request.output_elements(1);
-  const bool part = keeps_part(request, 0), gradient_part = keeps_part(request, 1);
-  return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
-                                                                       const RunPosition&) {
+  const bool part = keeps_part(request.input(0), request.context),
+             gradient_part = keeps_part(request.input(1), request.context);
+  return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
     const float* scalars = floats(in, 3);
     float* parameters = state_of(in, 0, out, 0, arena);
     float* velocity = state_of(in, 2, out, 1, owned);
@@ -188,9 +185,10 @@ KernelPointer prepare_sgd(const KernelRequest& request) {
 KernelPointer prepare_lamb_norms(const KernelRequest& request) {
   const auto params = request.params<LambParams>();
   const std::int64_t owned = request.output_elements(0), norms = request.output_elements(2);
-  const bool part = keeps_part(request, 0), gradient_part = keeps_part(request, 1);
-  return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
-                                                                       const RunPosition&) {
+  const bool part = keeps_part(request.input(0), request.context),
+             gradient_part = keeps_part(request.input(1), request.context);
+  return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
     const float* scalars = floats(in, 4);
     float* first = state_of(in, 2, out, 0, owned);
     float* second = state_of(in, 3, out, 1, owned);
@@ -223,9 +221,9 @@ KernelPointer prepare_lamb_norms(const KernelRequest& request) {
 KernelPointer prepare_lamb(const KernelRequest& request) {
   const auto params = request.params<LambParams>();
   const std::int64_t arena = request.output_elements(0);
-  const bool part = keeps_part(request, 0);
-  return make_kernel([=, ranges = ranges_of(request, 0, params.group)](Addresses in, Addresses out,
-                                                                       const RunPosition&) {
+  const bool part = keeps_part(request.input(0), request.context);
+  return make_kernel([=, ranges = ranges_of(request.input(0), request.context, params.group)](
+                         Addresses in, Addresses out, const RunPosition&) {
     const float* scalars = floats(in, 4);
     float* parameters = state_of(in, 0, out, 0, arena);
     if (scalar(scalars, Scalar::found) != 0) return;

@@ -1,0 +1,128 @@
+#include <vector>
+
+#include "runtime/cuda/column_sums.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/storage.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr int kLanes = 32, kRowsAtOnce = 8;           // a block: 32 packs of columns x 8 rows
+constexpr std::int64_t kLeastRows = 4 * kRowsAtOnce;  // of a group: fewer are not worth a block
+
+/// Sums group blockIdx.y of the rows. One group: added to the target; several: to partial.
+template <int kCount, class T>
+__global__ void sum_columns(SummedRows rows, std::int64_t columns, const T* x, float* partial,
+                            DType target_type, void* target) {
+  const int lane = int(threadIdx.x) % kLanes, member = int(threadIdx.x) / kLanes;
+  const std::int64_t column = (std::int64_t(blockIdx.x) * kLanes + lane) * kCount;
+  float sums[kCount] = {};
+  if (column < columns) {
+    const std::int64_t step = std::int64_t(gridDim.y) * kRowsAtOnce;
+#pragma unroll 4
+    for (std::int64_t j = std::int64_t(blockIdx.y) * kRowsAtOnce + member; j < rows.count;
+         j += step) {
+      const std::int64_t row = rows.begin + j / rows.run * rows.stride + j % rows.run;
+      float values[kCount];
+      load(x + row * columns + column, values);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) sums[i] += values[i];
+    }
+  }
+  __shared__ float of_members[kRowsAtOnce][kLanes * kCount];
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) of_members[member][lane * kCount + i] = sums[i];
+  __syncthreads();
+  const std::int64_t first = std::int64_t(blockIdx.x) * kLanes * kCount;
+  for (int i = int(threadIdx.x); i < kLanes * kCount && first + i < columns; i += int(blockDim.x)) {
+    float sum = 0;
+#pragma unroll
+    for (int other = 0; other < kRowsAtOnce; ++other) sum += of_members[other][i];
+    if (gridDim.y > 1) {
+      partial[blockIdx.y * columns + first + i] = sum;
+    } else {
+      store_any(target_type, target, first + i, load_any(target_type, target, first + i) + sum);
+    }
+  }
+}
+
+template <int kCount>
+unsigned column_blocks(std::int64_t columns) {
+  return unsigned((columns + kLanes * kCount - 1) / (kLanes * kCount));
+}
+
+}  // namespace
+
+ColumnSums::ColumnSums(const CudaDevice& device, const SummedRows& rows, std::int64_t columns,
+                       DType type, DType target, DeviceScratch& scratch)
+    : device_(&device), rows_(rows), columns_(columns), type_(type), target_(target) {
+  const std::int64_t pack = type == DType::f32 ? 4 : 8;
+  const std::int64_t across = (columns + kLanes * pack - 1) / (kLanes * pack);
+  const std::int64_t wanted = (8 * device.multiprocessors + across - 1) / across;
+  const std::int64_t fitting = scratch.left() / (columns * std::int64_t(sizeof(float)) + 256);
+  groups_ = std::min({wanted, fitting, rows.count / kLeastRows, std::int64_t{256}});
+  groups_ = std::max<std::int64_t>(groups_, 1);
+  if (groups_ > 1) partial_ = scratch.take_values<float>(groups_ * columns);
+}
+
+void ColumnSums::run(const std::byte* x, std::byte* target) const {
+  with_type(type_, [&](auto zero) {
+    using T = decltype(zero);
+    const bool wide = aligned({x}, columns_ * std::int64_t(sizeof(T)));
+    const dim3 grid(wide ? column_blocks<kPack<T>>(columns_) : column_blocks<1>(columns_),
+                    unsigned(groups_));
+    launch(device_->stream, grid, kLanes * kRowsAtOnce, 0,
+           wide ? sum_columns<kPack<T>, T> : sum_columns<1, T>, rows_, columns_,
+           reinterpret_cast<const T*>(x), partial_, target_, static_cast<void*>(target));
+  });
+  if (groups_ > 1) add_partial_sums(*device_, partial_, groups_, columns_, target_, target);
+}
+
+void add_partial_sums(const CudaDevice& device, const float* partial, std::int64_t groups,
+                      std::int64_t columns, DType target_type, std::byte* target) {
+  launch(device.stream, dim3(column_blocks<1>(columns), 1), kLanes * kRowsAtOnce, 0,
+         sum_columns<1, float>, SummedRows::all(groups), columns, partial,
+         static_cast<float*>(nullptr), target_type, static_cast<void*>(target));
+}
+
+CudaKernelPointer prepare_bias_gradient(const CudaRequest& request) {
+  const std::int64_t columns = request.output_elements(0);
+  DeviceScratch scratch(request);
+  const ColumnSums sums(request.device, SummedRows::all(request.input_elements(0) / columns),
+                        columns, request.input(0).dtype, request.output(0).dtype, scratch);
+  return make_cuda_kernel(
+      [sums](DeviceAddresses in, DeviceAddresses out) { sums.run(in[0], out[0]); });
+}
+
+// Sequences are rows of all their positions.
+CudaKernelPointer prepare_position_add_backward(const CudaRequest& request) {
+  return prepare_bias_gradient(request);
+}
+
+CudaKernelPointer prepare_token_type_add_backward(const CudaRequest& request) {
+  const Shape &dy = request.input(0).shape, &table = request.output(0).shape;
+  const std::int64_t rows = dy[0], columns = dy[1], types = table[0];
+  const std::int64_t sequence = request.params<DataParams>().sequence;
+  DeviceScratch scratch(request);
+  std::vector<ColumnSums> sums;
+  for (std::int64_t type = 0; type < types; ++type) {
+    // The rows of a sequence with row * types / sequence == type.
+    const auto first = [&](std::int64_t of) { return (of * sequence + types - 1) / types; };
+    SummedRows of_type;
+    of_type.begin = first(type);
+    of_type.run = std::max<std::int64_t>(first(type + 1) - first(type), 1);
+    of_type.stride = sequence;
+    of_type.count = rows / sequence * (first(type + 1) - first(type));
+    DeviceScratch own = scratch;  // they run one after the other
+    sums.emplace_back(request.device, of_type, columns, request.input(0).dtype,
+                      request.output(0).dtype, own);
+  }
+  const std::int64_t row_bytes = columns * bytes_of(request.output(0).dtype).count();
+  return make_cuda_kernel([sums, row_bytes](DeviceAddresses in, DeviceAddresses out) {
+    for (std::size_t type = 0; type < sums.size(); ++type)
+      sums[type].run(in[0], out[0] + std::int64_t(type) * row_bytes);
+  });
+}
+
+}  // namespace plimsoll

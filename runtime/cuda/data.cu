@@ -1,0 +1,128 @@
+// Tokens and targets from the bytes of the training text, and the masked language model (Devlin et
+// al. 2019, arXiv 1810.04805, appendix A.1): the same ids as runtime/cpu/masked_tokens.cpp makes.
+#include <memory>
+
+#include "runtime/batch_place.h"
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/philox.h"
+#include "runtime/cuda/storage.h"
+#include "runtime/sequence_reader.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Where this rank's sequences lie, for kernels that know the step and the micro-batch.
+struct TextPlace {
+  const std::uint8_t* text;
+  std::int64_t global_batch, sequence, starts;
+  std::int64_t first_micro_batch, micro_batch;  ///< of the rank; sequences per micro-batch
+
+  __device__ std::int64_t first(const RunPosition& position) const {
+    return (first_micro_batch + position.micro_batch) * micro_batch;
+  }
+  __device__ const std::uint8_t* at(std::int64_t step, std::int64_t index) const {
+    return text + (step * global_batch + index) * sequence % starts;
+  }
+};
+
+__global__ void load_text(TextPlace place, const RunPosition* position, std::int64_t shift,
+                          std::int32_t* ids) {
+  const std::int64_t sequence = blockIdx.x;
+  const std::uint8_t* from = place.at(position->step, place.first(*position) + sequence) + shift;
+  for (std::int64_t j = threadIdx.x; j < place.sequence; j += blockDim.x)
+    ids[sequence * place.sequence + j] = std::int32_t(from[j]);
+}
+
+enum class Masked { tokens, positions, targets };
+
+struct MaskedParams {
+  std::int64_t predicted, vocabulary, seed;
+};
+
+__device__ __forceinline__ std::int64_t below(std::uint32_t word, std::int64_t limit) {
+  return std::int64_t((std::uint64_t{word} * std::uint64_t(limit)) >> 32);
+}
+
+/// A block per sequence. One thread chooses: selection sampling (Knuth, The Art of Computer
+/// Programming 3.4.2, algorithm S) goes from position to position.
+__global__ void load_masked(TextPlace place, MaskedParams params, const RunPosition* position,
+                            Masked what, std::int32_t* ids) {
+  constexpr std::int64_t kSite = -1;  // no op of a Graph has it
+  constexpr std::uint32_t kMasked = 3435973836u, kReplaced = 3865470566u;  // of 2^32: 0.8, 0.9
+  const std::int64_t i = blockIdx.x, sequence = place.first(*position) + i;
+  const std::uint8_t* text = place.at(position->step, sequence);
+  std::int32_t* values = ids + i * (what == Masked::tokens ? place.sequence : params.predicted);
+  if (what == Masked::tokens) {
+    for (std::int64_t j = threadIdx.x; j < place.sequence; j += blockDim.x)
+      values[j] = std::int32_t(text[j]);
+    __syncthreads();
+  }
+  if (threadIdx.x != 0) return;
+  const std::uint64_t key = device_philox_key(params.seed, position->step, kSite);
+  std::int64_t missing = params.predicted;
+  for (std::int64_t at = 0; at < place.sequence && missing > 0; ++at) {
+    const auto index = std::uint64_t(sequence * place.sequence + at);
+    const PhiloxWords drawn = device_philox(std::uint32_t(index), std::uint32_t(index >> 32), 0, 0,
+                                            std::uint32_t(key), std::uint32_t(key >> 32));
+    if (below(drawn.words[0], place.sequence - at) >= missing) continue;
+    --missing;
+    if (what == Masked::tokens) {
+      if (drawn.words[1] < kMasked) {
+        values[at] = std::int32_t(params.vocabulary - 1);
+      } else if (drawn.words[1] < kReplaced) {
+        values[at] = std::int32_t(below(drawn.words[2], params.vocabulary));
+      }
+    } else {
+      *values++ =
+          what == Masked::targets ? std::int32_t(text[at]) : std::int32_t(i * place.sequence + at);
+    }
+  }
+}
+
+/// The text in device memory, and where the rank reads it.
+struct DeviceText {
+  DeviceMemory memory;
+  TextPlace place;
+
+  DeviceText(const CudaRequest& request, std::int64_t sequence) {
+    const TrainingText& text = request.context.text;
+    const SequenceReader reader(text, sequence);
+    const BatchPlace batch(request.context);
+    memory = upload(text.bytes);
+    place = {memory.as<const std::uint8_t>(),         text.global_batch, sequence, reader.starts(),
+             batch.batch_index * batch.micro_batches, batch.micro_batch};
+  }
+};
+
+}  // namespace
+
+CudaKernelPointer prepare_load(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t sequence = request.params<DataParams>().sequence;
+  const auto text = std::make_shared<const DeviceText>(request, sequence);
+  INVARIANT(text->place.micro_batch * sequence == request.output_elements(0),
+            "tokens are not a micro-batch of sequences");
+  const std::int64_t shift = request.op.kind == OpKind::load_targets ? 1 : 0;
+  return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
+    launch(device.stream, unsigned(text->place.micro_batch), kThreads, 0, load_text, text->place,
+           device.position, shift, output_at<std::int32_t>(out, 0));
+  });
+}
+
+CudaKernelPointer prepare_load_masked(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto& data = request.params<DataParams>();
+  const MaskedParams params{data.predicted, data.vocabulary, data.seed};
+  const auto text = std::make_shared<const DeviceText>(request, data.sequence);
+  const Masked what = request.op.kind == OpKind::load_masked_tokens      ? Masked::tokens
+                      : request.op.kind == OpKind::load_masked_positions ? Masked::positions
+                                                                         : Masked::targets;
+  return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
+    launch(device.stream, unsigned(text->place.micro_batch), kThreads, 0, load_masked, text->place,
+           params, device.position, what, output_at<std::int32_t>(out, 0));
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,222 @@
+// What works on each element alone: GELU, add, cast, fill and the small scalar ops. Bound by
+// memory: a thread loads and stores 16 bytes at a time.
+#include <utility>
+
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/reduce.h"
+#include "runtime/cuda/storage.h"
+#include "runtime/half.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// 1 / (1 + exp(-x)); 0 and 1 far out.
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+
+constexpr float kGeluInner = 0.7978845608f;  // sqrt(2 / pi)
+constexpr float kGeluCubic = 0.044715f;
+
+/// The tanh approximation (Hendrycks and Gimpel 2016, arXiv 1606.08415, section 2), as
+/// x sigmoid(2 u): 0.5 (1 + tanh(u)) = sigmoid(2 u).
+struct Gelu {
+  __device__ float operator()(float x) const {
+    const float u = kGeluInner * (x + kGeluCubic * x * x * x);
+    return x * sigmoid(2 * u);
+  }
+};
+struct GeluSlope {
+  __device__ float operator()(float dy, float x) const {
+    const float u = kGeluInner * (x + kGeluCubic * x * x * x);
+    const float du = kGeluInner * (1 + 3 * kGeluCubic * x * x);
+    const float s = sigmoid(2 * u);
+    return dy * (s + 2 * x * s * (1 - s) * du);
+  }
+};
+struct Sum {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
+struct Larger {
+  __device__ float operator()(float a, float b) const { return larger(a, b); }
+};
+struct Quotient {
+  __device__ float operator()(float a, float b) const { return a / b; }
+};
+struct SquareRoot {
+  __device__ float operator()(float x) const { return sqrtf(x); }
+};
+struct Same {
+  __device__ float operator()(float x) const { return x; }
+};
+
+/// y = f(x). May work in place.
+template <int kCount, class Function, class X, class Y>
+__global__ void map(std::int64_t count, const X* x, Y* y) {
+  const std::int64_t packs = count / kCount;
+  for (std::int64_t i = global_thread(); i < packs; i += global_threads()) {
+    float values[kCount];
+    load(x + i * kCount, values);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) values[j] = Function()(values[j]);
+    store(y + i * kCount, values);
+  }
+  for (std::int64_t i = packs * kCount + global_thread(); i < count; i += global_threads())
+    y[i] = from_float<Y>(Function()(to_float(x[i])));
+}
+
+/// y = f(a, b).
+template <int kCount, class Function, class T>
+__global__ void map2(std::int64_t count, const T* a, const T* b, T* y) {
+  const std::int64_t packs = count / kCount;
+  for (std::int64_t i = global_thread(); i < packs; i += global_threads()) {
+    float left[kCount], right[kCount];
+    load(a + i * kCount, left);
+    load(b + i * kCount, right);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) left[j] = Function()(left[j], right[j]);
+    store(y + i * kCount, left);
+  }
+  for (std::int64_t i = packs * kCount + global_thread(); i < count; i += global_threads())
+    y[i] = from_float<T>(Function()(to_float(a[i]), to_float(b[i])));
+}
+
+template <class Function, class X, class Y>
+void launch_map(const CudaDevice& device, std::int64_t count, const X* x, Y* y) {
+  constexpr int kWide = int(16 / std::min(sizeof(X), sizeof(Y)));
+  if (aligned({x, y})) {
+    launch(device.stream, blocks_for(device, count / kWide + 1), kThreads, 0,
+           map<kWide, Function, X, Y>, count, x, y);
+  } else {
+    launch(device.stream, blocks_for(device, count), kThreads, 0, map<1, Function, X, Y>, count, x,
+           y);
+  }
+}
+
+template <class Function>
+CudaKernelPointer prepare_map2(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t count = request.output_elements(0);
+  const DType type = request.output(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      const T *a = input_at<T>(in, 0), *b = input_at<T>(in, 1);
+      T* y = output_at<T>(out, 0);
+      if (aligned({a, b, y})) {
+        launch(device.stream, blocks_for(device, count / kPack<T> + 1), kThreads, 0,
+               map2<kPack<T>, Function, T>, count, a, b, y);
+      } else {
+        launch(device.stream, blocks_for(device, count), kThreads, 0, map2<1, Function, T>, count,
+               a, b, y);
+      }
+    });
+  });
+}
+
+/// `bits` is the value as it is stored.
+template <class Word>
+__global__ void fill_with(std::int64_t count, Word bits, Word* x) {
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) x[i] = bits;
+}
+
+__global__ void flag_to_float(const std::int32_t* flag, float* x) { *x = float(*flag); }
+__global__ void float_to_flag(const float* x, std::int32_t* flag) { *flag = std::int32_t(*x); }
+
+}  // namespace
+
+CudaKernelPointer prepare_gelu(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t count = request.output_elements(0);
+  const DType type = request.output(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      launch_map<Gelu>(device, count, input_at<T>(in, 0), output_at<T>(out, 0));
+    });
+  });
+}
+
+CudaKernelPointer prepare_gelu_backward(const CudaRequest& request) {
+  return prepare_map2<GeluSlope>(request);
+}
+CudaKernelPointer prepare_add(const CudaRequest& request) { return prepare_map2<Sum>(request); }
+CudaKernelPointer prepare_maximum(const CudaRequest& request) {
+  return prepare_map2<Larger>(request);
+}
+CudaKernelPointer prepare_divide(const CudaRequest& request) {
+  return prepare_map2<Quotient>(request);
+}
+
+CudaKernelPointer prepare_square_root(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t count = request.output_elements(0);
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    launch_map<SquareRoot>(device, count, input_at<float>(in, 0), output_at<float>(out, 0));
+  });
+}
+
+CudaKernelPointer prepare_cast(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const DType from = request.input(0).dtype, to = request.output(0).dtype;
+  if (from == DType::i32) {
+    return make_cuda_kernel([&device](DeviceAddresses in, DeviceAddresses out) {
+      launch(device.stream, 1, 1, 0, flag_to_float, input_at<std::int32_t>(in, 0),
+             output_at<float>(out, 0));
+    });
+  }
+  if (to == DType::i32) {
+    return make_cuda_kernel([&device](DeviceAddresses in, DeviceAddresses out) {
+      launch(device.stream, 1, 1, 0, float_to_flag, input_at<float>(in, 0),
+             output_at<std::int32_t>(out, 0));
+    });
+  }
+  const std::int64_t count = request.output_elements(0);
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(from, [&](auto zero) {
+      using X = decltype(zero);
+      with_type(to, [&](auto rounded) {
+        using Y = decltype(rounded);
+        launch_map<Same>(device, count, input_at<X>(in, 0), output_at<Y>(out, 0));
+      });
+    });
+  });
+}
+
+CudaKernelPointer prepare_fill(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t count = request.output_elements(0);
+  const auto value = float(request.params<FillParams>().value);
+  const DType type = request.output(0).dtype;
+  const auto bytes = std::size_t(bytes_of(request.output(0)).count());
+  if (value == 0) {  // the common case: gradients, at the speed of memset
+    return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
+      check(cudaMemsetAsync(out[0], 0, bytes, device.stream), "fill");
+    });
+  }
+  std::uint32_t word = 0;
+  from_f32(type, &value, reinterpret_cast<std::byte*>(&word), 1);
+  return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
+    const unsigned blocks = blocks_for(device, count);
+    if (type == DType::f32) {
+      launch(device.stream, blocks, kThreads, 0, fill_with<std::uint32_t>, count, word,
+             output_at<std::uint32_t>(out, 0));
+    } else {
+      launch(device.stream, blocks, kThreads, 0, fill_with<std::uint16_t>, count,
+             std::uint16_t(word), output_at<std::uint16_t>(out, 0));
+    }
+  });
+}
+
+CudaKernelPointer prepare_own_part(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const Tensor& part = request.output(0);
+  const auto bytes = std::size_t(bytes_of(part).count());
+  const std::size_t begin = bytes * std::size_t(part_index(*part.split, request.context.at));
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    check(cudaMemcpyAsync(out[0], in[0] + begin, bytes, cudaMemcpyDeviceToDevice, device.stream),
+          "own_part");
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,187 @@
+// Copies between [n,parts,a,d] and [b,a,s,d], and rotary position embeddings.
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/storage.h"
+
+namespace plimsoll {
+
+namespace {
+
+struct alignas(16) Word16 {
+  std::uint32_t words[4];
+};
+
+/// Sizes of heads [b,a,s,d], or of grouped ones [b,kv,g*s,d], the same memory with a = kv*g.
+struct Heads {
+  std::int64_t batch, heads, sequence, row_bytes;
+  Heads(const Tensor& tensor, std::int64_t sequence)
+      : batch(tensor.shape[0]),
+        heads(tensor.shape[1] * tensor.shape[2] / sequence),
+        sequence(sequence),
+        row_bytes(tensor.shape[3] * bytes_of(tensor.dtype).count()) {}
+};
+
+constexpr std::size_t kMostParts = 3;
+struct Parts {
+  std::byte* at[kMostParts];
+};
+
+/// Tokens [b,s,parts,a,d] to or from `parts` tensors [b,a,s,d]; in words of which a row of a head
+/// has `words`.
+template <class Word, bool kToHeads>
+__global__ void exchange_heads(std::int64_t count, std::int64_t words, std::int64_t heads,
+                               std::int64_t parts, std::int64_t sequence, Word* tokens,
+                               Parts in_heads) {
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    // The index in tokens, taken apart.
+    const std::int64_t word = i % words, row = i / words;
+    const std::int64_t head = row % heads, rest = row / heads;
+    const std::int64_t part = rest % parts, token = rest / parts;
+    const std::int64_t position = token % sequence, batch = token / sequence;
+    std::byte* other = part == 0 ? in_heads.at[0] : part == 1 ? in_heads.at[1] : in_heads.at[2];
+    Word& there = reinterpret_cast<Word*>(
+        other)[((batch * heads + head) * sequence + position) * words + word];
+    if (kToHeads) {
+      there = tokens[i];
+    } else {
+      tokens[i] = there;
+    }
+  }
+}
+
+template <bool kToHeads>
+void launch_exchange(const CudaDevice& device, const Heads& shape, std::byte* tokens,
+                     std::span<std::byte* const> heads) {
+  Parts parts = {};
+  std::copy(heads.begin(), heads.end(), parts.at);
+  bool wide = aligned({tokens}, shape.row_bytes);
+  for (const std::byte* part : heads) wide = wide && aligned({part});
+  const auto start = [&](auto word) {
+    using Word = decltype(word);
+    const std::int64_t words = shape.row_bytes / std::int64_t(sizeof(Word));
+    const std::int64_t rows = shape.batch * shape.heads * shape.sequence;
+    const std::int64_t count = rows * std::int64_t(heads.size()) * words;
+    launch(device.stream, blocks_for(device, count), kThreads, 0, exchange_heads<Word, kToHeads>,
+           count, words, shape.heads, std::int64_t(heads.size()), shape.sequence,
+           reinterpret_cast<Word*>(tokens), parts);
+  };
+  if (wide) {
+    start(Word16{});
+  } else {
+    start(std::uint16_t{});
+  }
+}
+
+/// Cosines and sines by position [sequence, d/2]: made when the kernel is prepared.
+struct Turns {
+  DeviceMemory cosine, sine;
+
+  Turns(const RotaryParams& params, std::int64_t depth, double direction) {
+    std::vector<float> cosines, sines;
+    for (std::int64_t position = 0; position < params.sequence; ++position) {
+      for (std::int64_t i = 0; i < depth / 2; ++i) {
+        const double frequency = std::pow(params.base, -2.0 * double(i) / double(depth));
+        const double angle = double(position) * frequency;
+        cosines.push_back(float(std::cos(angle)));
+        sines.push_back(float(direction * std::sin(angle)));
+      }
+    }
+    cosine = upload_values(cosines);
+    sine = upload_values(sines);
+  }
+};
+
+struct RotaryShape {
+  std::int64_t rows, width;  ///< of x: tokens, elements of each
+  std::int64_t turned;       ///< leading elements of a row that are turned
+  std::int64_t half;         ///< of a head
+  std::int64_t sequence;
+};
+
+/// Elements i and i + half of a head are turned by position * base^(-2i/d) (Su et al. 2021, arXiv
+/// 2104.09864; the pairing of GPT-NeoX). Blocks walk over rows; a thread turns pairs of packs.
+template <int kCount, class T>
+__global__ void turn(RotaryShape shape, const float* cosine, const float* sine, const T* x, T* y) {
+  const std::int64_t packs = shape.half / kCount, pairs = shape.turned / 2 / kCount;
+  for (std::int64_t row = blockIdx.x; row < shape.rows; row += gridDim.x) {
+    const std::int64_t angles = row % shape.sequence * shape.half;
+    const T* from = x + row * shape.width;
+    T* to = y + row * shape.width;
+    for (std::int64_t i = threadIdx.x; i < pairs; i += blockDim.x) {
+      const std::int64_t head = i / packs, within = i % packs * kCount;
+      const std::int64_t at = head * 2 * shape.half + within;
+      float first[kCount], second[kCount], c[kCount], s[kCount];
+      load(from + at, first);
+      load(from + at + shape.half, second);
+      load(cosine + angles + within, c);
+      load(sine + angles + within, s);
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) {
+        const float a = first[j], b = second[j];
+        first[j] = a * c[j] - b * s[j];
+        second[j] = b * c[j] + a * s[j];
+      }
+      store(to + at, first);
+      store(to + at + shape.half, second);
+    }
+    if (from == to) continue;
+    for (std::int64_t i = shape.turned + threadIdx.x; i < shape.width; i += blockDim.x)
+      to[i] = from[i];
+  }
+}
+
+}  // namespace
+
+CudaKernelPointer prepare_split_heads(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const Heads shape(request.output(0), request.params<AttentionParams>().sequence);
+  return make_cuda_kernel([shape, &device](DeviceAddresses in, DeviceAddresses out) {
+    launch_exchange<true>(device, shape, in[0], out);
+  });
+}
+
+CudaKernelPointer prepare_split_heads_backward(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const Heads shape(request.input(0), request.params<AttentionParams>().sequence);
+  return make_cuda_kernel([shape, &device](DeviceAddresses in, DeviceAddresses out) {
+    launch_exchange<false>(device, shape, out[0], in);
+  });
+}
+
+CudaKernelPointer prepare_merge_heads(const CudaRequest& request) {
+  return prepare_split_heads_backward(request);  // of one part
+}
+
+CudaKernelPointer prepare_merge_heads_backward(const CudaRequest& request) {
+  return prepare_split_heads(request);
+}
+
+CudaKernelPointer prepare_rotary(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const auto& params = request.params<RotaryParams>();
+  const Shape& x = request.input(0).shape;  // [n, parts, heads, d]
+  const DType type = request.input(0).dtype;
+  const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3], x[3] / 2,
+                          params.sequence};
+  const double direction = request.op.kind == OpKind::rotary_backward ? -1 : 1;
+  const auto turns = std::make_shared<const Turns>(params, x[3], direction);
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      const T* from = input_at<T>(in, 0);
+      T* to = output_at<T>(out, 0);
+      const bool wide = aligned({from, to}, shape.half * std::int64_t(sizeof(T)));
+      const std::int64_t pairs = shape.turned / 2 / (wide ? kPack<T> : 1);
+      const int threads = int(std::clamp<std::int64_t>((pairs + 31) / 32 * 32, 32, kThreads));
+      launch(device.stream, blocks_for(device, shape.rows * threads, threads), threads, 0,
+             wide ? turn<kPack<T>, T> : turn<1, T>, shape, turns->cosine.as<const float>(),
+             turns->sine.as<const float>(), from, to);
+    });
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,90 @@
+// SwiGLU (Shazeer 2020, arXiv 2002.05202): y = silu(gate) up with silu(g) = g / (1 + exp(-g)).
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/storage.h"
+
+namespace plimsoll {
+
+namespace {
+
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0f, 1.0f + __expf(-x)); }
+
+/// x: rows of `columns` gates and as many ups. A block works on one row at a time.
+template <int kCount, class T>
+__global__ void swiglu(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const T* gates = x + row * 2 * columns;
+    for (std::int64_t at = threadIdx.x * kCount; at < columns; at += blockDim.x * kCount) {
+      float gate[kCount], up[kCount];
+      load(gates + at, gate);
+      load(gates + columns + at, up);
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) up[j] *= gate[j] * sigmoid(gate[j]);
+      store(y + row * columns + at, up);
+    }
+  }
+}
+
+/// d silu(g) / dg = s (1 + g (1 - s)) with s = 1 / (1 + exp(-g)).
+template <int kCount, class T>
+__global__ void swiglu_backward(std::int64_t rows, std::int64_t columns, const T* dy, const T* x,
+                                T* dx) {
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const std::int64_t gates = row * 2 * columns;
+    for (std::int64_t at = threadIdx.x * kCount; at < columns; at += blockDim.x * kCount) {
+      float gate[kCount], up[kCount], slope[kCount];
+      load(x + gates + at, gate);
+      load(x + gates + columns + at, up);
+      load(dy + row * columns + at, slope);
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) {
+        const float g = gate[j], s = sigmoid(g);
+        gate[j] = slope[j] * up[j] * s * (1 + g * (1 - s));
+        up[j] = slope[j] * g * s;
+      }
+      store(dx + gates + at, gate);
+      store(dx + gates + columns + at, up);
+    }
+  }
+}
+
+/// Enough blocks for all rows at once, or to fill the GPU.
+unsigned row_blocks(const CudaDevice& device, std::int64_t rows) {
+  return blocks_for(device, rows * kThreads);
+}
+
+}  // namespace
+
+CudaKernelPointer prepare_swiglu(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t rows = request.output(0).shape[0], columns = request.output(0).shape[1];
+  const DType type = request.output(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      const T* x = input_at<T>(in, 0);
+      T* y = output_at<T>(out, 0);
+      const bool wide = aligned({x, y}, columns * std::int64_t(sizeof(T)));
+      launch(device.stream, row_blocks(device, rows), kThreads, 0,
+             wide ? swiglu<kPack<T>, T> : swiglu<1, T>, rows, columns, x, y);
+    });
+  });
+}
+
+CudaKernelPointer prepare_swiglu_backward(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t rows = request.input(0).shape[0], columns = request.input(0).shape[1];
+  const DType type = request.output(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      const T *dy = input_at<T>(in, 0), *x = input_at<T>(in, 1);
+      T* dx = output_at<T>(out, 0);
+      const bool wide = aligned({dy, x, dx}, columns * std::int64_t(sizeof(T)));
+      launch(device.stream, row_blocks(device, rows), kThreads, 0,
+             wide ? swiglu_backward<kPack<T>, T> : swiglu_backward<1, T>, rows, columns, dy, x, dx);
+    });
+  });
+}
+
+}  // namespace plimsoll
