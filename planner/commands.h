@@ -154,6 +154,12 @@ struct ImportTopologyOptions {
 };
 ExitCode run_import_topology(const ImportTopologyOptions& options);
 
+struct DoctorOptions {
+  bool json = false;
+};
+/// Exit 6 where something does not work here.
+ExitCode run_doctor(const DoctorOptions& options);
+
 /// Replaces this process by `program`, found beside the running executable, with `arguments` passed
 /// on. Returns only by throwing EnvironmentError.
 [[noreturn]] void exec_beside(const std::string& program,

@@ -252,6 +252,12 @@ void add_import(CLI::App& app, ImportNcclOptions& nccl, ImportTopologyOptions& t
   add_import_topology(imports, topology, action);
 }
 
+void add_doctor(CLI::App& app, DoctorOptions& options, Action& action) {
+  CLI::App& command = *app.add_subcommand("doctor", "whether this machine can measure and train");
+  add_json(command, options.json);
+  command.callback([&] { action = [&] { return run_doctor(options); }; });
+}
+
 /// Options of every command; they must outlive the parse.
 struct AllOptions {
   PlanOptions plan;
@@ -265,6 +271,7 @@ struct AllOptions {
   ExportOptions exported;
   ImportNcclOptions nccl;
   ImportTopologyOptions topology;
+  DoctorOptions doctor;
 };
 
 std::vector<CLI::App*> commands_of(CLI::App& app) {
@@ -285,6 +292,7 @@ void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   add_check(app, options.check, action);
   add_export(app, options.exported, action);
   add_import(app, options.nccl, options.topology, action);
+  add_doctor(app, options.doctor, action);
   // What they do not know is refused by refuse_unknown, which can name the nearest.
   app.allow_extras();
   for (CLI::App* command : commands_of(app)) {
