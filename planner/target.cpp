@@ -25,8 +25,13 @@ std::string calibration_provenance(const Target& target) {
     }
     return "no calibration, datasheet rates";
   }
-  return fmt::format("calibration measured on {} ({} backend), digest {}",
-                     target.calibration->device, target.calibration->backend,
+  const CommunicatorKind communicator = target.calibration->communicator;
+  const std::string_view ranks = communicator == CommunicatorKind::local ? "ranks are threads"
+                                 : communicator == CommunicatorKind::mpi
+                                     ? "ranks are processes over MPI"
+                                     : "ranks over NCCL";
+  return fmt::format("calibration measured on {} ({} backend, {}), digest {}",
+                     target.calibration->device, target.calibration->backend, ranks,
                      target.calibration_digest.substr(0, 12));
 }
 

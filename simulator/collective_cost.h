@@ -19,6 +19,9 @@ struct GroupSpread {
   /// For each level inside that one: how many of its units hold some of the ranks, and the fewest
   /// ranks in any of these. Beyond: 0.
   std::array<std::int64_t, kMostLevels> units{}, fewest{};
+  /// Nodes that hold some of the ranks, and how many groups like this one communicate at once on
+  /// one of them, this one included (CollectivePoint::groups_per_node).
+  std::int64_t nodes = 1, at_once = 1;
   auto operator<=>(const GroupSpread&) const = default;
 };
 

@@ -69,8 +69,15 @@ CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Fr
     ops_[{point.kind, point.dtype}][point.row].add(point.moved, point.time);
   }
   for (const CollectivePoint& point : calibration_->collectives) {
-    if (point.communicator != calibration_->communicator || point.nodes > 1) continue;
-    collectives_[point.kind][point.ranks].add(point.payload, point.time);
+    if (point.communicator != calibration_->communicator) continue;
+    if (point.communicator != CommunicatorKind::local) {
+      shapes_.add(point);
+    } else if (point.nodes == 1) {
+      collectives_[point.kind][point.ranks].add(point.payload, point.time);
+    }
+  }
+  for (const OverlapPoint& point : calibration_->overlaps) {
+    if (point.communicator == calibration_->communicator) overlaps_.add(point);
   }
 }
 
@@ -175,9 +182,7 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
                                   const GroupSpread& spread) const {
   if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
   const Bytes payload = bytes_moved(op, tensors);
-  std::optional<Estimate> measured;
-  if (within_a_node(cluster_, spread))
-    measured = measured_communication(measured_as(op.kind), payload, spread.ranks);
+  std::optional<Estimate> measured = measured_communication(measured_as(op.kind), payload, spread);
   if (!measured) return modelled_communication(op.kind, payload, cluster_, spread);
   const bool reduces = op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter;
   const bool otherwise = op.kind == OpKind::reduce || op.kind == OpKind::broadcast;
@@ -200,11 +205,55 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
 }
 
 GroupSpread CostModel::spread(std::span<const std::int64_t> ranks) const {
-  return spread_over(cluster_.levels, ranks);
+  GroupSpread spread = spread_over(cluster_.levels, ranks);
+  if (cluster_.nodes == 1) return spread;  // more ranks than cores share them
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    spread.nodes +=
+        ranks[i] / cluster_.devices_per_node != ranks[i - 1] / cluster_.devices_per_node;
+  }
+  return spread;
+}
+
+Execution CostModel::execution() const {
+  if (cluster_.device.kind != DeviceKind::cpu_core) return Execution::streams;
+  const bool processes = calibration_ && calibration_->communicator != CommunicatorKind::local;
+  return processes ? Execution::processes : Execution::host;
+}
+
+Beside CostModel::beside(const Op& op, std::span<const Tensor> tensors,
+                         const GroupSpread& spread) const {
+  Beside beside;
+  if (spread.ranks <= 1) return beside;
+  const OpKind kind = measured_as(op.kind);
+  const Bytes payload = bytes_moved(op, tensors);
+  const auto speed = [](double slowdown) {
+    return std::max(std::int64_t{1}, std::int64_t(double(kFullSpeed) / slowdown));
+  };
+  for (const Work work : {Work::matmul, Work::memory}) {
+    const auto slowdowns = overlaps_.at(kind, spread.nodes > 1, work == Work::matmul, payload);
+    beside.communication[std::size_t(work)] = speed(slowdowns.communication);
+    beside.compute[std::size_t(work)] = speed(slowdowns.compute);
+  }
+  // Latency: what the smallest that was measured takes.
+  if (const auto smallest = measured_communication(kind, Bytes(1), spread)) {
+    beside.latency = to_picoseconds(smallest->time);
+  }
+  beside.sends = spread.nodes > 1 && op.kind != OpKind::recv;
+  beside.receives = spread.nodes > 1 && op.kind != OpKind::send;
+  return beside;
 }
 
 std::optional<Estimate> CostModel::measured_communication(OpKind kind, Bytes payload,
-                                                          std::int64_t ranks) const {
+                                                          const GroupSpread& spread) const {
+  if (calibration_ && calibration_->communicator != CommunicatorKind::local) {
+    return shapes_.at(kind, payload, spread);
+  }
+  if (!within_a_node(cluster_, spread)) return std::nullopt;
+  return between_threads(kind, payload, spread.ranks);
+}
+
+std::optional<Estimate> CostModel::between_threads(OpKind kind, Bytes payload,
+                                                   std::int64_t ranks) const {
   const auto found = collectives_.find(kind);
   if (found == collectives_.end()) return std::nullopt;
   const std::map<std::int64_t, SizeCurve>& by_ranks = found->second;

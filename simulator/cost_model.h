@@ -17,6 +17,7 @@
 #include "simulator/engine.h"
 #include "simulator/estimate.h"
 #include "simulator/matmul_curves.h"
+#include "simulator/shape_curves.h"
 #include "simulator/size_curve.h"
 
 namespace plimsoll {
@@ -46,14 +47,22 @@ class CostModel {
   /// ... over the instance of its group that `rank` is in, or between `rank` and its peer.
   Estimate communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
                          std::int64_t rank = 0) const;
-  /// Of a group: its ranks ascend.
+  /// How it and local ops slow each other (Execution::processes); `sends`, `receives`: which ways
+  /// this rank's data goes.
+  Beside beside(const Op& op, std::span<const Tensor> tensors, const GroupSpread& spread) const;
+  /// Whether communications that go on at once on a node slow each other in what was measured, so
+  /// that GroupSpread::at_once matters.
+  bool has_contention() const { return shapes_.has_contention(); }
+  /// Of a group: its ranks ascend. Other groups of the same kind are left out: at_once is 1.
   GroupSpread spread(std::span<const std::int64_t> ranks) const;
 
   Picoseconds dispatch_op() const;    ///< host time to issue one op, at least 1 ps
   Picoseconds dispatch_call() const;  ///< host time on top for each call
   Waking waking() const;              ///< what sleeping while it waits costs a host
-  /// True when the host runs the ops itself and a transfer runs on the core of the last arriver.
-  bool host_executes() const { return cluster_.device.kind == DeviceKind::cpu_core; }
+  /// Who does the work: CPU cores run ops themselves, and communicate as the calibration says that
+  /// its ranks did.
+  Execution execution() const;
+  bool host_executes() const { return execution() != Execution::streams; }
   const Cluster& cluster() const { return cluster_; }
   const Framework& framework() const { return framework_; }
 
@@ -70,14 +79,17 @@ class CostModel {
   static Estimate at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
                          Bytes moved);
   std::optional<Estimate> measured_communication(OpKind kind, Bytes payload,
-                                                 std::int64_t ranks) const;
+                                                 const GroupSpread& spread) const;
+  std::optional<Estimate> between_threads(OpKind kind, Bytes payload, std::int64_t ranks) const;
 
   Cluster cluster_;
   std::optional<Calibration> calibration_;
   Framework framework_;
   MatmulCurves matmuls_;
   std::map<std::pair<OpKind, DType>, std::map<std::int64_t, SizeCurve>> ops_;  // then by row length
-  std::map<OpKind, std::map<std::int64_t, SizeCurve>> collectives_;            // then by ranks
+  std::map<OpKind, std::map<std::int64_t, SizeCurve>> collectives_;  // of threads; then by ranks
+  ShapeCurves shapes_;                                               // of processes and devices
+  OverlapCurves overlaps_;
 };
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "simulator/host_engine.h"
+#include "simulator/process_run.h"
 #include "simulator/stream_engine.h"
 
 namespace plimsoll {
@@ -42,11 +43,13 @@ EngineResult run_streams(std::span<const std::vector<Item>> ranks,
 }  // namespace
 
 EngineResult run_engine(std::span<const std::vector<Item>> ranks, Execution execution,
-                        std::span<const Picoseconds> starts, const Waking& waking) {
+                        std::span<const Picoseconds> starts, const Waking& waking,
+                        std::span<const Beside> besides) {
   const std::vector<Picoseconds> zero(ranks.size());
   if (starts.empty()) starts = zero;
-  return execution == Execution::host ? HostEngine(ranks, waking).run(starts)
-                                      : run_streams(ranks, starts);
+  if (execution == Execution::streams) return run_streams(ranks, starts);
+  const HostEngine engine(ranks, waking, besides);
+  return execution == Execution::host ? engine.run(starts) : run_processes(engine, starts);
 }
 
 }  // namespace plimsoll

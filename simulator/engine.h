@@ -3,6 +3,7 @@
 // host_engine.h and stream_engine.h hold the two rules for who does the work.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,6 +12,25 @@
 #include "base/units.h"
 
 namespace plimsoll {
+
+/// Kinds of local items that slow, and are slowed by, communications differently.
+enum class Work : std::uint8_t { matmul, memory };
+inline constexpr std::size_t kWorks = 2;
+
+/// Speeds are counted in parts of this one, so that arithmetic stays exact.
+inline constexpr std::int64_t kFullSpeed = std::int64_t{1} << 16;
+
+/// Execution::processes: what a rendezvous and the local items of its ranks make of each other.
+struct Beside {
+  /// Of the rendezvous while some participant's host runs such work; of several the slowest counts.
+  std::array<std::int64_t, kWorks> communication = {kFullSpeed, kFullSpeed};
+  /// Of such work on a participant while the rendezvous is under way.
+  std::array<std::int64_t, kWorks> compute = {kFullSpeed, kFullSpeed};
+  Picoseconds latency;  ///< the part of its duration that takes nothing from the links
+  /// Which ends of the node's link this participant's data passes, if it leaves the node.
+  bool sends = false, receives = false;
+  bool operator==(const Beside&) const = default;
+};
 
 /// Something a rank's host issues. Items of a rank are issued in order.
 struct Item {
@@ -21,9 +41,11 @@ struct Item {
   /// Where ranks give different durations for one rendezvous, the largest counts.
   std::optional<std::uint64_t> rendezvous;
   std::vector<std::uint32_t> waits;  ///< earlier items of the same rank that must have finished
+  Work work = Work::memory;          ///< of a local item (Execution::processes)
+  std::uint32_t beside = 0;          ///< of a rendezvous (Execution::processes): which Beside
 };
 
-/// What waiting costs a host that sleeps (Execution::host).
+/// What waiting costs a host that sleeps (not Execution::streams).
 struct Waking {
   Picoseconds delay;  ///< from the end of what it waited for until it goes on
   Picoseconds after;  ///< waits that are shorter cost nothing
@@ -42,6 +64,11 @@ enum class Execution : std::uint8_t {
   /// that arrive at the same instant, each is charged (which keeps folded and unfolded simulations
   /// equal).
   host,
+  /// The host runs local items itself, as above, and beside it a rendezvous goes on: it begins when
+  /// all have arrived, as above, and takes its duration at full speed. Both slow each other as
+  /// Beside says; a host that waits slows nothing. Of the rendezvous of one rank that are under way
+  /// at once, those that send (or receive) over its node's link share it evenly.
+  processes,
 };
 
 struct ItemTimes {
@@ -59,6 +86,7 @@ struct EngineResult {
 /// One run. starts[r]: when rank r's host begins; empty: all at 0. Every rank that issues
 /// rendezvous id is a participant of it; one that never completes breaks an invariant.
 EngineResult run_engine(std::span<const std::vector<Item>> ranks, Execution execution,
-                        std::span<const Picoseconds> starts = {}, const Waking& waking = {});
+                        std::span<const Picoseconds> starts = {}, const Waking& waking = {},
+                        std::span<const Beside> besides = {});
 
 }  // namespace plimsoll

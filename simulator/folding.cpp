@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
 #include "base/error.h"
 
@@ -37,7 +39,9 @@ class LinkCosts {
     const auto [at, added] = known_.try_emplace({of, link, spread}, 0);
     if (!added) return at->second;
     const Expansion& expansion = expansions_[of];
+    const bool processes = costs_.execution() == Execution::processes;
     std::vector<Estimate> estimates;
+    std::vector<Beside> besides;
     std::vector<double> times;
     for (const LinkOp& link_op : expansion.link_ops) {
       if (link_op.link != link) continue;
@@ -45,19 +49,71 @@ class LinkCosts {
       estimates.push_back(costs_.communication(routine.ops[link_op.op], routine.tensors, spread));
       times.push_back(estimates.back().time.value());
       times.push_back(double(estimates.back().provenance));
+      if (!processes) continue;
+      besides.push_back(costs_.beside(routine.ops[link_op.op], routine.tensors, spread));
+      add_numbers(besides.back(), times);
     }
     at->second = numbers_(times);
-    if (at->second == topology_.costs.size()) topology_.costs.push_back(std::move(estimates));
+    if (at->second == topology_.costs.size()) {
+      topology_.costs.push_back(std::move(estimates));
+      if (processes) topology_.besides.push_back(std::move(besides));
+    }
     return at->second;
   }
 
  private:
+  static void add_numbers(const Beside& beside, std::vector<double>& to) {
+    for (const auto* speeds : {&beside.communication, &beside.compute}) {
+      to.insert(to.end(), speeds->begin(), speeds->end());
+    }
+    to.push_back(double(beside.latency.count()));
+    to.push_back(beside.sends + 2 * beside.receives);
+  }
+
   std::span<const Expansion> expansions_;
   const CostModel& costs_;
   Topology& topology_;
   std::map<std::tuple<std::size_t, std::uint32_t, GroupSpread>, std::uint32_t> known_;
   Numbering<std::vector<double>> numbers_;
 };
+
+/// On the node of one of `ranks` that has most of them: instances of the group whose members there
+/// are of the same stages, which do the same at the same time.
+std::int64_t at_once(const Grid& grid, const Group& group, std::span<const std::int64_t> ranks,
+                     std::int64_t per_node) {
+  std::int64_t most = 1;
+  std::int64_t seen = -1;
+  for (std::int64_t member : ranks) {
+    const std::int64_t node = member / per_node;
+    if (std::exchange(seen, node) == node) continue;
+    const auto stage = [&](std::int64_t rank) {
+      return grid.coordinates(rank)[std::size_t(Axis::pp)];
+    };
+    std::set<std::int64_t> instances;
+    const std::int64_t end = std::min((node + 1) * per_node, grid.world_size());
+    for (std::int64_t rank = node * per_node; rank < end; ++rank) {
+      if (stage(rank) == stage(member)) instances.insert(members(grid, group, rank).front());
+    }
+    most = std::max(most, std::int64_t(instances.size()));
+  }
+  return most;
+}
+
+/// The same of transfers: ranks of one stage on a node.
+std::int64_t transfers_at_once(const Grid& grid, std::span<const std::int64_t> pair,
+                               std::int64_t per_node) {
+  std::int64_t most = 1;
+  for (std::int64_t member : pair) {
+    const std::int64_t stage = grid.coordinates(member)[std::size_t(Axis::pp)];
+    const std::int64_t first = member / per_node * per_node;
+    std::int64_t count = 0;
+    for (std::int64_t r = first; r < std::min(first + per_node, grid.world_size()); ++r) {
+      count += grid.coordinates(r)[std::size_t(Axis::pp)] == stage;
+    }
+    most = std::max(most, count);
+  }
+  return most;
+}
 
 /// The instance of `group` that `rank` is in, found or made.
 std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t rank,
@@ -68,7 +124,10 @@ std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t ran
   if (by_rank[std::size_t(rank)] == kUnset) {
     const auto index = std::uint32_t(topology.instances.size());
     std::vector<std::int64_t> ranks = members(grid, group, rank);
-    const GroupSpread spread = costs.spread(ranks);
+    GroupSpread spread = costs.spread(ranks);
+    if (costs.has_contention()) {
+      spread.at_once = at_once(grid, group, ranks, costs.cluster().devices_per_node);
+    }
     topology.instances.push_back({group, std::move(ranks), spread});
     for (std::int64_t member : topology.instances.back().members) {
       by_rank[std::size_t(member)] = index;
@@ -109,7 +168,11 @@ Topology resolve_links(std::span<const Expansion> expansions, const CostModel& c
         resolved.peer = pipeline_peer(grid, rank, link.stage_offset);
         const std::array<std::int64_t, 2> pair = {std::min(rank, resolved.peer),
                                                   std::max(rank, resolved.peer)};
-        resolved.cost = link_costs.of(own, l, costs.spread(pair));
+        GroupSpread spread = costs.spread(pair);
+        if (costs.has_contention()) {
+          spread.at_once = transfers_at_once(grid, pair, costs.cluster().devices_per_node);
+        }
+        resolved.cost = link_costs.of(own, l, spread);
       }
       links.push_back(resolved);
     }

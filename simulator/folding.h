@@ -31,6 +31,8 @@ struct Topology {
   std::vector<GroupInstance> instances;
   /// What the ops of one link cost, in order of Expansion::link_ops; equal costs are one entry.
   std::vector<std::vector<Estimate>> costs;
+  /// The same of how they and local ops slow each other; empty but for Execution::processes.
+  std::vector<std::vector<Beside>> besides;
 };
 
 /// `expansions` are of all Programs of a job (expand).

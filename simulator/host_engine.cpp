@@ -39,7 +39,8 @@ struct HostEngine::Building {
   std::vector<std::uint32_t> last_rendezvous;                   // by stream
 };
 
-HostEngine::HostEngine(std::span<const std::vector<Item>> ranks, const Waking& waking)
+HostEngine::HostEngine(std::span<const std::vector<Item>> ranks, const Waking& waking,
+                       std::span<const Beside> besides)
     : waking_(waking) {
   std::size_t count = 0;
   for (const std::vector<Item>& items : ranks) count += items.size();
@@ -47,10 +48,24 @@ HostEngine::HostEngine(std::span<const std::vector<Item>> ranks, const Waking& w
   items_.reserve(count);
   first_item_.push_back(0);
   Building building;
-  for (const std::vector<Item>& items : ranks) add_rank(items, building);
+  for (const std::vector<Item>& items : ranks) add_rank(items, besides, building);
 }
 
-void HostEngine::add_rank(const std::vector<Item>& items, Building& building) {
+namespace {
+
+/// What several participants say of one rendezvous.
+void slow_down(Beside& slowest, const Beside& other) {
+  for (std::size_t work = 0; work < kWorks; ++work) {
+    slowest.communication[work] = std::min(slowest.communication[work], other.communication[work]);
+    slowest.compute[work] = std::min(slowest.compute[work], other.compute[work]);
+  }
+  slowest.latency = std::max(slowest.latency, other.latency);
+}
+
+}  // namespace
+
+void HostEngine::add_rank(const std::vector<Item>& items, std::span<const Beside> besides,
+                          Building& building) {
   const std::uint32_t base = first_item_.back();
   const auto rank = std::uint32_t(first_item_.size() - 1);
   building.last_rendezvous.assign(building.last_rendezvous.size(), kNone);
@@ -61,6 +76,7 @@ void HostEngine::add_rank(const std::vector<Item>& items, Building& building) {
     flat.dispatch = item.dispatch;
     flat.duration = item.duration;
     flat.rank = rank;
+    flat.work = item.work;
     flat.rendezvous = flat.before = flat.after = kNone;
     flat.first_wait = std::uint32_t(waits_.size());
     for (std::uint32_t wait : item.waits) {
@@ -75,6 +91,12 @@ void HostEngine::add_rank(const std::vector<Item>& items, Building& building) {
       Meeting& meeting = meetings_[at->second];
       ++meeting.participants;
       meeting.duration = std::max(meeting.duration, item.duration);
+      if (!besides.empty()) {
+        const Beside& beside = besides[item.beside];
+        slow_down(meeting.beside, beside);
+        flat.sends = beside.sends;
+        flat.receives = beside.receives;
+      }
       flat.rendezvous = at->second;
       if (item.stream >= building.last_rendezvous.size()) {
         building.last_rendezvous.resize(item.stream + 1, kNone);
@@ -260,23 +282,13 @@ class HostRun {
   }
 
   EngineResult result() const {
-    EngineResult result;
-    for (std::size_t rank = 0; rank < hosts_.size(); ++rank) {
-      const std::uint32_t first = engine_.first_item_[rank], last = engine_.first_item_[rank + 1];
-      INVARIANT(hosts_[rank].next_item == last, "rank " + std::to_string(rank) +
-                                                    " never gets past its item " +
-                                                    std::to_string(hosts_[rank].next_item - first));
-      result.host_end.push_back(hosts_[rank].clock);
-      result.times.emplace_back(times_.begin() + first, times_.begin() + last);
-      Picoseconds end = result.host_end.back();
-      for (const ItemTimes& times : result.times.back()) {
-        INVARIANT(times.end != kUnknown,
-                  "a rendezvous of rank " + std::to_string(rank) + " never completes");
-        end = std::max(end, times.end);
-      }
-      result.rank_end.push_back(end);
+    std::vector<std::uint32_t> next;
+    std::vector<Picoseconds> clocks;
+    for (const HostState& host : hosts_) {
+      next.push_back(host.next_item);
+      clocks.push_back(host.clock);
     }
-    return result;
+    return engine_.result(times_, next, clocks);
   }
 
   const HostEngine& engine_;
@@ -288,6 +300,28 @@ class HostRun {
   std::vector<std::uint32_t> runnable_;
   std::vector<Event> heap_;
 };
+
+EngineResult HostEngine::result(const std::vector<ItemTimes>& times,
+                                std::span<const std::uint32_t> next_item,
+                                std::span<const Picoseconds> clock) const {
+  EngineResult result;
+  for (std::size_t rank = 0; rank < clock.size(); ++rank) {
+    const std::uint32_t first = first_item_[rank], last = first_item_[rank + 1];
+    INVARIANT(next_item[rank] == last, "rank " + std::to_string(rank) +
+                                           " never gets past its item " +
+                                           std::to_string(next_item[rank] - first));
+    result.host_end.push_back(clock[rank]);
+    result.times.emplace_back(times.begin() + first, times.begin() + last);
+    Picoseconds end = clock[rank];
+    for (const ItemTimes& item : result.times.back()) {
+      INVARIANT(item.end != kUnknown,
+                "a rendezvous of rank " + std::to_string(rank) + " never completes");
+      end = std::max(end, item.end);
+    }
+    result.rank_end.push_back(end);
+  }
+  return result;
+}
 
 EngineResult HostEngine::run(std::span<const Picoseconds> starts) const {
   INVARIANT(starts.size() + 1 == first_item_.size(), "one start per rank");

@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "base/error.h"
+#include "graph/op_table.h"
 #include "simulator/expand.h"
 #include "simulator/host_engine.h"
+#include "simulator/process_run.h"
 #include "simulator/steady_state.h"
 #include "simulator/stream_ranks.h"
 
@@ -23,7 +25,10 @@ class Step {
   Step(std::span<const Expansion> expansions, const Topology& topology, const RankChoice& choice,
        const CostModel& costs) {
     if (costs.host_executes()) {
-      host_.emplace(host_items(expansions, topology, choice), costs.waking());
+      processes_ = costs.execution() == Execution::processes;
+      std::vector<Beside> besides;
+      const auto items = host_items(expansions, topology, choice, besides);
+      host_.emplace(items, costs.waking(), besides);
     } else {
       streams_.emplace(expansions, topology, choice);
     }
@@ -32,7 +37,7 @@ class Step {
   /// When each rank has finished.
   const std::vector<Picoseconds>& run(const std::vector<Picoseconds>& starts) {
     if (host_) {
-      host_result_ = host_->run(starts);
+      host_result_ = processes_ ? run_processes(*host_, starts) : host_->run(starts);
       return host_result_.rank_end;
     }
     stream_result_ = streams_->engine().run(starts);
@@ -48,7 +53,13 @@ class Step {
   /// Rendezvous ids and the cost of communications complete the items.
   static std::vector<std::vector<Item>> host_items(std::span<const Expansion> expansions,
                                                    const Topology& topology,
-                                                   const RankChoice& choice) {
+                                                   const RankChoice& choice,
+                                                   std::vector<Beside>& besides) {
+    std::vector<std::uint32_t> first_beside;  // by cost
+    for (const std::vector<Beside>& of_cost : topology.besides) {
+      first_beside.push_back(std::uint32_t(besides.size()));
+      besides.insert(besides.end(), of_cost.begin(), of_cost.end());
+    }
     Channels channels;
     std::vector<std::vector<Item>> ranks;
     for (std::int64_t rank : choice.representatives) {
@@ -59,20 +70,32 @@ class Step {
       std::vector<Item>& items = ranks.emplace_back(unroll(expansion));
       std::size_t i = 0;
       for (const Call& call : expansion.program->calls) {
-        for (std::uint32_t index : expansion.routines[call.routine.index()].link_op) {
+        const std::vector<Op>& ops = expansion.program->at(call.routine).ops;
+        const std::vector<std::uint32_t>& link_ops =
+            expansion.routines[call.routine.index()].link_op;
+        for (std::size_t op = 0; op < ops.size(); ++op) {
           Item& item = items[i++];
-          if (index == RoutineFacts::kLocal) continue;
-          const LinkOp& link_op = expansion.link_ops[index];
+          if (link_ops[op] == RoutineFacts::kLocal) {
+            item.work = work_of(ops[op].kind);
+            continue;
+          }
+          const LinkOp& link_op = expansion.link_ops[link_ops[op]];
+          const std::uint32_t cost = links[link_op.link].cost;
           item.rendezvous = own.channel[link_op.link] << 32 | issued[link_op.link]++;
-          item.duration =
-              to_picoseconds(topology.costs[links[link_op.link].cost][link_op.position].time);
+          item.duration = to_picoseconds(topology.costs[cost][link_op.position].time);
+          if (!first_beside.empty()) item.beside = first_beside[cost] + link_op.position;
         }
       }
     }
     return ranks;
   }
 
+  static Work work_of(OpKind kind) {
+    return row(kind).op_class == OpClass::memory_bound ? Work::memory : Work::matmul;
+  }
+
   std::optional<HostEngine> host_;
+  bool processes_ = false;
   std::optional<StreamRanks> streams_;
   EngineResult host_result_;
   StreamEngine::Result stream_result_;

@@ -54,6 +54,26 @@ Efficiency random_efficiency(std::mt19937_64& random, std::size_t levels) {
   return efficiency;
 }
 
+/// Some slow nothing, some sevenfold.
+void add_overlaps(std::mt19937_64& random, Calibration& calibration) {
+  const auto slowdown = [&] { return 0.5 + double(random() % 1000) / 150; };
+  for (OpKind communication :
+       {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::send}) {
+    for (OpKind compute : {OpKind::matmul, OpKind::add}) {
+      for (std::int64_t bytes : {256, 4096}) {
+        OverlapPoint point;
+        point.compute = compute;
+        point.communication = communication;
+        point.nodes = 1 + std::int64_t(random() % 2);
+        point.payload = Bytes(bytes);
+        point.compute_slowdown = slowdown();
+        point.communication_slowdown = slowdown();
+        calibration.overlaps.push_back(point);
+      }
+    }
+  }
+}
+
 /// Times that no machine has: larger is not slower, more ranks are not either.
 Calibration random_calibration(std::mt19937_64& random) {
   Calibration calibration;
@@ -67,16 +87,24 @@ Calibration random_calibration(std::mt19937_64& random) {
       calibration.ops.push_back({kind, DType::f32, Bytes(bytes), 0, time()});
     }
   }
+  const auto add = [&](OpKind kind, std::int64_t ranks, std::int64_t nodes, std::int64_t at_once) {
+    for (std::int64_t bytes = 64; bytes < 1 << 20; bytes *= 8) {
+      calibration.collectives.push_back(
+          {kind, ranks, Bytes(bytes), time(), nodes, at_once, calibration.communicator});
+    }
+  };
+  if (random() % 2 == 0) calibration.communicator = CommunicatorKind::mpi;
+  const bool processes = calibration.communicator == CommunicatorKind::mpi;
   for (OpKind kind : {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather}) {
     for (std::int64_t ranks : {2, 4}) {
-      for (std::int64_t bytes = 64; bytes < 1 << 20; bytes *= 8) {
-        calibration.collectives.push_back({kind, ranks, Bytes(bytes), time()});
-      }
+      add(kind, ranks, 1, 1);
+      if (processes) add(kind, ranks, 1, 2), add(kind, 2 * ranks, ranks, 1);
+      if (processes && random() % 2 == 0) add(kind, ranks, ranks, 4);
     }
   }
-  for (std::int64_t bytes = 64; bytes < 1 << 20; bytes *= 8) {
-    calibration.collectives.push_back({OpKind::send, 2, Bytes(bytes), time()});
-  }
+  add(OpKind::send, 2, 1, 1);
+  if (processes) add(OpKind::send, 2, 2, 1), add(OpKind::send, 2, 2, 3);
+  if (processes && random() % 2 == 0) add_overlaps(random, calibration);
   return calibration;
 }
 

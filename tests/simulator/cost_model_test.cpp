@@ -260,6 +260,47 @@ TEST(Communication, PointsOfOtherCommunicatorsAreNotAsked) {
   expect(communication(calibrated(c), reduce, {2, 0}), 1, Provenance::measured);
 }
 
+TEST(Communication, OfProcessesIsMeasuredAcrossNodesToo) {
+  Calibration c = calibration();
+  c.communicator = CommunicatorKind::mpi;
+  for (CollectivePoint& point : c.collectives) point.communicator = CommunicatorKind::mpi;
+  c.collectives.push_back(
+      {OpKind::all_reduce, 2, Bytes(1'000), sample(80), 2, 1, CommunicatorKind::mpi});
+  const CostModel costs = calibrated(c);
+  EXPECT_EQ(costs.execution(), Execution::processes);
+  EXPECT_EQ(calibrated().execution(), Execution::host);
+  const Case reduce = collective(OpKind::all_reduce, 250);
+  const GroupSpread inside = costs.spread(std::vector<std::int64_t>{0, 1});
+  const GroupSpread apart = costs.spread(std::vector<std::int64_t>{3, 4});
+  EXPECT_EQ(inside.nodes, 1);
+  EXPECT_EQ(apart.nodes, 2);
+  expect(communication(costs, reduce, inside), 1, Provenance::measured);
+  expect(communication(costs, reduce, apart), 80, Provenance::measured);
+}
+
+TEST(Communication, BesideOpsOfProcesses) {
+  Calibration c;
+  c.communicator = CommunicatorKind::mpi;
+  c.collectives = {{OpKind::all_reduce, 2, Bytes(100), sample(3), 2, 1, CommunicatorKind::mpi},
+                   {OpKind::send, 2, Bytes(100), sample(2), 2, 1, CommunicatorKind::mpi}};
+  c.overlaps = {
+      {OpKind::matmul, OpKind::all_reduce, CommunicatorKind::mpi, 2, Bytes(1'000), 2, 4, 7, 0, 0},
+      {OpKind::add, OpKind::all_reduce, CommunicatorKind::mpi, 2, Bytes(1'000), 0.5, 1, 7, 0, 0}};
+  const CostModel costs = calibrated(c);
+  const GroupSpread apart = costs.spread(std::vector<std::int64_t>{3, 4});
+  const Case reduce = collective(OpKind::all_reduce, 250);
+  const Beside beside = costs.beside(reduce.op, reduce.tensors, apart);
+  EXPECT_EQ(beside.compute, (std::array{kFullSpeed / 2, kFullSpeed}));
+  EXPECT_EQ(beside.communication, (std::array{kFullSpeed / 4, kFullSpeed}));
+  EXPECT_EQ(beside.latency, to_picoseconds(Seconds(3e-6)));
+  EXPECT_TRUE(beside.sends && beside.receives);
+  const Case send = collective(OpKind::send, 250);
+  const Beside sends = costs.beside(send.op, send.tensors, apart);
+  EXPECT_TRUE(sends.sends && !sends.receives);
+  const GroupSpread inside = costs.spread(std::vector<std::int64_t>{0, 1});
+  EXPECT_FALSE(costs.beside(send.op, send.tensors, inside).sends);
+}
+
 TEST(Communication, WithoutCalibrationRingsOverTheLevel) {
   // 4,000 bytes at 0.1 byte/ns within the node and 0.01 beyond; 0.1 and 1 us for each step.
   const CostModel costs = datasheet(DeviceKind::gpu);

@@ -164,5 +164,58 @@ RC_GTEST_PROP(FoldedRandom, EqualsUnfolded, ()) {
   RC_ASSERT(outcomes(folded) == outcomes(unfolded));
 }
 
+/// Processes that share links and slow their kernels, at every size alike.
+Calibration random_processes() {
+  Calibration calibration;
+  calibration.communicator = CommunicatorKind::mpi;
+  const auto number = [](int most) { return double(*rc::gen::inRange(1, most)); };
+  calibration.dispatch_op.median = Seconds(number(9) * 1e-9);
+  calibration.wake_up.median = Seconds(number(99) * 1e-9);
+  calibration.sleeps_after = Seconds(number(999) * 1e-9);
+  const auto add = [&](OpKind kind, std::int64_t ranks, std::int64_t nodes, std::int64_t at_once) {
+    for (std::int64_t bytes : {64, 4096}) {
+      calibration.collectives.push_back({kind,
+                                         ranks,
+                                         Bytes(bytes),
+                                         {Seconds(number(9999) * 1e-9), Seconds(0), 7, false},
+                                         nodes,
+                                         at_once,
+                                         CommunicatorKind::mpi});
+    }
+  };
+  for (std::int64_t ranks : {2, 4}) {
+    add(OpKind::all_reduce, ranks, 1, 1);
+    add(OpKind::all_reduce, ranks, 1, 2);
+    add(OpKind::all_reduce, ranks, 2, 1);
+    add(OpKind::all_reduce, ranks, 2, 3);
+  }
+  add(OpKind::send, 2, 1, 1);
+  add(OpKind::send, 2, 2, 1);
+  add(OpKind::send, 2, 2, 2);
+  for (OpKind kind : {OpKind::all_reduce, OpKind::send}) {
+    for (OpKind compute : {OpKind::matmul, OpKind::add}) {
+      calibration.overlaps.push_back({compute, kind, CommunicatorKind::mpi, 2, Bytes(100),
+                                      number(30) / 10, number(30) / 10, 7, 0, 0});
+    }
+  }
+  return calibration;
+}
+
+RC_GTEST_PROP(FoldedRandom, EqualsUnfoldedForProcesses, ()) {
+  HandJob job;
+  const std::int64_t stages = *rc::gen::inRange(1, 4);
+  job.grid.degree = {*rc::gen::inRange(1, 4), 1, 1, *rc::gen::inRange(1, 5), stages};
+  for (std::int64_t i = 0; i < stages; ++i) job.layers.push_back(*rc::gen::inRange(1, 4));
+  job.micro_batches = *rc::gen::inRange(1, 6);
+  const auto programs = hand_pipeline(job);
+  Cluster cluster = hand_cluster(DeviceKind::cpu_core, *rc::gen::inRange(1, 6));
+  const CostModel costs(cluster, random_processes(), Framework{});
+  RC_ASSERT(costs.execution() == Execution::processes);
+  const Simulation folded = simulate(programs, costs, Folding::folded);
+  const Simulation unfolded = simulate(programs, costs, Folding::unfolded);
+  RC_ASSERT(folded.step_time.value() == unfolded.step_time.value());
+  RC_ASSERT(outcomes(folded) == outcomes(unfolded));
+}
+
 }  // namespace
 }  // namespace plimsoll

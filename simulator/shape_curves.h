@@ -1,0 +1,53 @@
+// Shape curves: measured communications of processes and devices, by kind and group shape.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <tuple>
+
+#include "models/calibration.h"
+#include "simulator/collective_cost.h"
+#include "simulator/estimate.h"
+#include "simulator/size_curve.h"
+
+namespace plimsoll {
+
+class ShapeCurves {
+ public:
+  void add(const CollectivePoint& point);
+  /// From the last arrival to completion, for a group that lies like this: the curve of its shape;
+  /// between two numbers of nodes (inside a node: of ranks), or beyond them, by their logarithms.
+  /// Where no group with as many ranks on each node was measured, the nearest stands for it. Of
+  /// groups at once as many count as were measured, up to those asked for, and the slowest of them:
+  /// more at once are never faster. Beyond the most that were measured time grows in proportion.
+  /// Nothing where no group was measured inside a node, or across nodes, as this one lies.
+  std::optional<Estimate> at(OpKind kind, Bytes payload, const GroupSpread& spread) const;
+  /// Whether groups_per_node matters to any.
+  bool has_contention() const { return has_contention_; }
+
+ private:
+  using AtOnce = std::map<std::int64_t, SizeCurve>;    // by groups per node
+  using Sizes = std::map<std::int64_t, AtOnce>;        // by nodes; inside a node by ranks
+  using PerNode = std::map<std::int64_t, Sizes>;       // by ranks on each node; inside: 1
+  std::map<std::pair<OpKind, bool>, PerNode> curves_;  // across nodes or not
+  bool has_contention_ = false;
+};
+
+/// What measured overlaps say of a communication and of what runs beside it.
+class OverlapCurves {
+ public:
+  struct Slowdowns {
+    double compute = 1, communication = 1;
+  };
+  void add(const OverlapPoint& point);
+  /// Beside matmuls, or beside memory-bound ops: interpolated over the payload's logarithm, as at
+  /// the nearest payload beyond them; at least 1. Nothing measured, or only inside a node what is
+  /// asked for across nodes (or the reverse): what is there of the other, else 1.
+  Slowdowns at(OpKind communication, bool across_nodes, bool matmul, Bytes payload) const;
+
+ private:
+  using Key = std::tuple<OpKind, bool, bool>;                // communication, across nodes, matmul
+  std::map<Key, std::map<std::int64_t, Slowdowns>> curves_;  // then by payload
+};
+
+}  // namespace plimsoll
