@@ -32,7 +32,7 @@ class Numbering {
 /// combination.
 class LinkCosts {
  public:
-  LinkCosts(std::span<const Expansion> expansions, const CostModel& costs, Topology& topology)
+  LinkCosts(std::span<const Expansion> expansions, const CostModel& costs, LinkTopology& topology)
       : expansions_(expansions), costs_(costs), topology_(topology) {}
 
   std::uint32_t of(std::size_t of, std::uint32_t link, const GroupSpread& spread) {
@@ -72,7 +72,7 @@ class LinkCosts {
 
   std::span<const Expansion> expansions_;
   const CostModel& costs_;
-  Topology& topology_;
+  LinkTopology& topology_;
   std::map<std::tuple<std::size_t, std::uint32_t, GroupSpread>, std::uint32_t> known_;
   Numbering<std::vector<double>> numbers_;
 };
@@ -118,7 +118,8 @@ std::int64_t transfers_at_once(const Grid& grid, std::span<const std::int64_t> p
 /// The instance of `group` that `rank` is in, found or made.
 std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t rank,
                           const CostModel& costs,
-                          std::map<Group, std::vector<std::uint32_t>>& known, Topology& topology) {
+                          std::map<Group, std::vector<std::uint32_t>>& known,
+                          LinkTopology& topology) {
   std::vector<std::uint32_t>& by_rank = known[group];
   by_rank.resize(topology.expansion.size(), kUnset);
   if (by_rank[std::size_t(rank)] == kUnset) {
@@ -138,8 +139,8 @@ std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t ran
 
 }  // namespace
 
-Topology resolve_links(std::span<const Expansion> expansions, const CostModel& costs) {
-  Topology topology;
+LinkTopology resolve_links(std::span<const Expansion> expansions, const CostModel& costs) {
+  LinkTopology topology;
   const Expansion& first = *std::find_if(expansions.begin(), expansions.end(),
                                          [](const Expansion& e) { return e.program != nullptr; });
   const Grid& grid = first.program->grid;
@@ -189,7 +190,7 @@ std::vector<std::uint32_t> classes_in(const GroupInstance& instance,
   return result;
 }
 
-std::vector<std::uint32_t> behaviour_classes(const Topology& topology) {
+std::vector<std::uint32_t> behaviour_classes(const LinkTopology& topology) {
   std::vector<std::uint32_t> classes(topology.expansion.begin(), topology.expansion.end());
   std::size_t count = 0;
   while (true) {

@@ -12,9 +12,9 @@ namespace plimsoll {
 /// The communication of one rank over one link of its Program.
 struct RankLink {
   bool grouped = false;        ///< over a group, else a transfer
-  std::uint32_t instance = 0;  ///< of a group: index into Topology::instances
+  std::uint32_t instance = 0;  ///< of a group: index into LinkTopology::instances
   std::int64_t peer = 0;       ///< of a transfer
-  std::uint32_t cost = 0;      ///< index into Topology::costs
+  std::uint32_t cost = 0;      ///< index into LinkTopology::costs
 };
 
 struct GroupInstance {
@@ -24,7 +24,7 @@ struct GroupInstance {
 };
 
 /// The real grid of ranks with every link resolved.
-struct Topology {
+struct LinkTopology {
   /// By rank: the Program that it runs and the kind of its device, as an Expansion of both.
   std::vector<std::size_t> expansion;
   std::vector<std::vector<RankLink>> links;  ///< [rank][link of its Program]
@@ -36,12 +36,12 @@ struct Topology {
 };
 
 /// `expansions` are of all Programs of a job (expand).
-Topology resolve_links(std::span<const Expansion> expansions, const CostModel& costs);
+LinkTopology resolve_links(std::span<const Expansion> expansions, const CostModel& costs);
 
 /// Class of each rank, numbered by lowest rank: the coarsest partition in which ranks of one class
 /// run the same Program on devices of one kind, over links that cost the same, with groups and
 /// peers of the same classes.
-std::vector<std::uint32_t> behaviour_classes(const Topology& topology);
+std::vector<std::uint32_t> behaviour_classes(const LinkTopology& topology);
 
 /// The classes that meet in a group, ascending.
 std::vector<std::uint32_t> classes_in(const GroupInstance& instance,

@@ -2,7 +2,7 @@
 
 namespace plimsoll {
 
-RankChoice choose_ranks(const Topology& topology, Folding folding) {
+RankChoice choose_ranks(const LinkTopology& topology, Folding folding) {
   RankChoice choice;
   if (folding == Folding::folded) {
     choice.class_of = behaviour_classes(topology);
@@ -32,7 +32,7 @@ std::uint32_t Channels::number(Key key) {
   return numbers_.try_emplace(std::move(key), std::uint32_t(numbers_.size())).first->second;
 }
 
-RankChannels channels_of(const Expansion& expansion, const Topology& topology,
+RankChannels channels_of(const Expansion& expansion, const LinkTopology& topology,
                          const RankChoice& choice, std::int64_t rank, Channels& channels) {
   const std::uint32_t own = choice.class_of[std::size_t(rank)];
   const std::vector<RankLink>& links = topology.links[std::size_t(rank)];

@@ -21,7 +21,7 @@ struct RankChoice {
   std::vector<std::int64_t> representatives;  ///< by class: its lowest rank
 };
 
-RankChoice choose_ranks(const Topology& topology, Folding folding);
+RankChoice choose_ranks(const LinkTopology& topology, Folding folding);
 
 /// Numbers the channels over which classes meet: the k-th meetings on one channel are one
 /// rendezvous.
@@ -42,7 +42,7 @@ struct RankChannels {
   std::vector<std::uint64_t> channel;
   std::vector<bool> alone;  ///< nobody of another class takes part
 };
-RankChannels channels_of(const Expansion& expansion, const Topology& topology,
+RankChannels channels_of(const Expansion& expansion, const LinkTopology& topology,
                          const RankChoice& choice, std::int64_t rank, Channels& channels);
 
 }  // namespace plimsoll

@@ -22,8 +22,8 @@ constexpr std::size_t kMostSteps = 8;
 /// One run of the chosen ranks' step, on the engine that their devices ask for.
 class Step {
  public:
-  Step(std::span<const Expansion> expansions, const Topology& topology, const RankChoice& choice,
-       const CostModel& costs) {
+  Step(std::span<const Expansion> expansions, const LinkTopology& topology,
+       const RankChoice& choice, const CostModel& costs) {
     if (costs.host_executes()) {
       processes_ = costs.execution() == Execution::processes;
       std::vector<Beside> besides;
@@ -52,7 +52,7 @@ class Step {
  private:
   /// Rendezvous ids and the cost of communications complete the items.
   static std::vector<std::vector<Item>> host_items(std::span<const Expansion> expansions,
-                                                   const Topology& topology,
+                                                   const LinkTopology& topology,
                                                    const RankChoice& choice,
                                                    std::vector<Beside>& besides) {
     std::vector<std::uint32_t> first_beside;  // by cost
@@ -133,7 +133,7 @@ struct Account {
 };
 
 Account account_for(const Expansion& expansion, const std::vector<RankLink>& links,
-                    const Topology& topology) {
+                    const LinkTopology& topology) {
   std::vector<std::int64_t> calls(expansion.routines.size());
   for (const Call& call : expansion.program->calls) ++calls[call.routine.index()];
   Account account;
@@ -237,7 +237,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
                     Detail detail) {
   INVARIANT(!programs.empty(), "no Program to simulate");
   const std::vector<Expansion> expansions = expand(programs, costs);
-  const Topology topology = resolve_links(expansions, costs);
+  const LinkTopology topology = resolve_links(expansions, costs);
   const RankChoice choice = choose_ranks(topology, folding);
   Step step(expansions, topology, choice, costs);
   const SteadyState steady = run_to_steady_state(step, choice.representatives.size());

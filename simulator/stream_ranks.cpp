@@ -29,7 +29,7 @@ bool meets(const RoutineFacts& facts, const Expansion& expansion, const RankChan
 
 }  // namespace
 
-StreamRanks::StreamRanks(std::span<const Expansion> expansions, const Topology& topology,
+StreamRanks::StreamRanks(std::span<const Expansion> expansions, const LinkTopology& topology,
                          const RankChoice& choice) {
   Channels channels;
   for (std::int64_t rank : choice.representatives) {
@@ -37,7 +37,7 @@ StreamRanks::StreamRanks(std::span<const Expansion> expansions, const Topology& 
   }
 }
 
-void StreamRanks::add_rank(const Expansion& expansion, const Topology& topology,
+void StreamRanks::add_rank(const Expansion& expansion, const LinkTopology& topology,
                            const RankChoice& choice, std::int64_t number, Channels& channels) {
   const RankChannels own = channels_of(expansion, topology, choice, number, channels);
   const std::vector<RankLink>& links = topology.links[std::size_t(number)];

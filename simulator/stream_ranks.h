@@ -14,7 +14,7 @@ namespace plimsoll {
 class StreamRanks {
  public:
   /// `expansions` are of all Programs of a job; all arguments must outlive this.
-  StreamRanks(std::span<const Expansion> expansions, const Topology& topology,
+  StreamRanks(std::span<const Expansion> expansions, const LinkTopology& topology,
               const RankChoice& choice);
 
   const StreamEngine& engine() const { return engine_; }
@@ -34,7 +34,7 @@ class StreamRanks {
     std::vector<RankRoutine> routines;
     std::vector<StreamEngine::Event> first_event;  ///< by call
   };
-  void add_rank(const Expansion& expansion, const Topology& topology, const RankChoice& choice,
+  void add_rank(const Expansion& expansion, const LinkTopology& topology, const RankChoice& choice,
                 std::int64_t rank, Channels& channels);
   /// Chooses the routines that become maps; lane of each stream.
   std::vector<std::uint32_t> compose_routines(SimulatedRank& rank, const RankChannels& channels);

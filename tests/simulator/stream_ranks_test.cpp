@@ -19,7 +19,7 @@ Job eight_layers(DType precision) {
 }
 
 /// The chosen ranks op by op; nothing is composed, every communication is a rendezvous.
-EngineResult op_by_op(std::span<const Expansion> expansions, const Topology& topology,
+EngineResult op_by_op(std::span<const Expansion> expansions, const LinkTopology& topology,
                       const RankChoice& choice, std::span<const Picoseconds> starts) {
   Channels channels;
   std::vector<std::vector<Item>> ranks;
@@ -58,7 +58,7 @@ void expect_same_times(const Framework& framework, const char* text, std::int64_
   cluster.device.peak_bf16 = cluster.device.peak_fp32;
   const CostModel costs(cluster, std::nullopt, framework);
   const std::vector<Expansion> expansions = expand(programs, costs);
-  const Topology topology = resolve_links(expansions, costs);
+  const LinkTopology topology = resolve_links(expansions, costs);
   for (Folding folding : {Folding::folded, Folding::unfolded}) {
     const RankChoice choice = choose_ranks(topology, folding);
     const StreamRanks ranks(expansions, topology, choice);
