@@ -1,0 +1,29 @@
+// Libraries of the vendor, opened when first used: programs start, and say what is missing, where
+// they are not installed.
+#pragma once
+
+#include <cublasLt.h>
+
+namespace plimsoll {
+
+/// What is used of cuBLASLt, by the names of its manual.
+struct CublasLt {
+  decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtDestroy) destroy = nullptr;
+  decltype(&cublasLtMatmulDescCreate) matmul_desc_create = nullptr;
+  decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set = nullptr;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = nullptr;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
+  decltype(&cublasLtMatmul) matmul = nullptr;
+};
+
+/// Throws EnvironmentError naming what was looked for.
+const CublasLt& cublaslt();
+
+}  // namespace plimsoll

@@ -1,0 +1,212 @@
+// A rank's stream: what is enqueued, captured, marked and waited for.
+#include "runtime/cuda/queue.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/backend.h"
+#include "runtime/cuda/movement.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Copies between host and device, which nothing else waits for.
+constexpr std::chrono::milliseconds kCopyDeadline{60'000};
+
+/// Ranks of one process on several GPUs exchange data by kernels that read each other's memory.
+/// Whether they can.
+bool reach_other_devices(int index, int count) {
+  bool all = true;
+  for (int other = 0; other < count; ++other) {
+    if (other == index) continue;
+    int can = 0;
+    check(cudaDeviceCanAccessPeer(&can, index, other), "peer access");
+    if (can == 0) {
+      all = false;
+      continue;
+    }
+    const cudaError_t result = cudaDeviceEnablePeerAccess(other, 0);
+    if (result == cudaErrorPeerAccessAlreadyEnabled) {
+      static_cast<void>(cudaGetLastError());
+    } else {
+      check(result, "peer access");
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+CudaQueue::CudaQueue(int index) : device_(open_device(index)) {
+  reaches_others_ = reach_other_devices(index, device_count());
+  check(cudaStreamCreateWithFlags(&device_.stream, cudaStreamNonBlocking), "a stream");
+  position_ = DeviceMemory(Bytes(sizeof(RunPosition)));
+  device_.position = position_.as<RunPosition>();
+}
+
+// Nobody is left to tell what fails here.
+CudaQueue::~CudaQueue() {
+  static_cast<void>(cudaSetDevice(device_.index));
+  for (const auto& [number, sequence] : sequences_) {
+    if (sequence.graph != nullptr) static_cast<void>(cudaGraphExecDestroy(sequence.graph));
+  }
+  for (cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
+  if (device_.stream != nullptr) static_cast<void>(cudaStreamDestroy(device_.stream));
+}
+
+void CudaQueue::use() const { check(cudaSetDevice(device_.index), "the rank's GPU"); }
+
+std::byte* CudaQueue::allocate(Bytes size) {
+  void* memory = nullptr;
+  const cudaError_t result = cudaMalloc(&memory, std::size_t(size.count()));
+  if (result != cudaSuccess) {
+    check(result, fmt::format("cannot allocate {} bytes on GPU {}, where {} are in use",
+                              size.count(), device_.index, memory_used().count()));
+  }
+  fill(static_cast<std::byte*>(memory), 0, size);
+  return static_cast<std::byte*>(memory);
+}
+
+void CudaQueue::free(std::byte* memory) noexcept { static_cast<void>(cudaFree(memory)); }
+
+void CudaQueue::fill(std::byte* to, int value, Bytes size) {
+  if (size == Bytes(0)) return;
+  check(cudaMemsetAsync(to, value, std::size_t(size.count()), device_.stream), "filling memory");
+}
+
+void CudaQueue::write(std::byte* to, std::span<const std::byte> values) {
+  check(cudaMemcpyAsync(to, values.data(), values.size(), cudaMemcpyHostToDevice, device_.stream),
+        "copying to the GPU");
+  finish(kCopyDeadline, "copying to the GPU");
+}
+
+void CudaQueue::read(const std::byte* from, std::span<std::byte> values) {
+  check(cudaMemcpyAsync(values.data(), from, values.size(), cudaMemcpyDeviceToHost, device_.stream),
+        "copying from the GPU");
+  finish(kCopyDeadline, "copying from the GPU");
+}
+
+void CudaQueue::finish(std::chrono::milliseconds deadline, std::string_view what) {
+  plimsoll::finish(device_.stream, deadline, what);
+}
+
+bool CudaQueue::begin(std::uint32_t number, const RunPosition& position, bool may_replay) {
+  if (position.step != step_) set_step(device_, position_.as<RunPosition>(), position.step);
+  step_ = position.step;
+  Sequence& sequence = sequences_[number];
+  if (may_replay && sequence.graph != nullptr) {
+    check(cudaGraphLaunch(sequence.graph, device_.stream), "replaying kernels");
+    return false;
+  }
+  if (may_replay && sequence.has_run) {
+    // Other ranks' threads share the process, and go on allocating.
+    check(cudaStreamBeginCapture(device_.stream, cudaStreamCaptureModeThreadLocal),
+          "capturing kernels");
+    capturing_ = &sequence;
+  }
+  sequence.has_run = true;
+  set_call(device_, position_.as<RunPosition>(), position.micro_batch, position.layer);
+  return true;
+}
+
+void CudaQueue::end() {
+  if (capturing_ == nullptr) return;
+  Sequence& sequence = *std::exchange(capturing_, nullptr);
+  cudaGraph_t graph = nullptr;
+  check(cudaStreamEndCapture(device_.stream, &graph), "capturing kernels");
+  const cudaError_t result = cudaGraphInstantiate(&sequence.graph, graph, 0);
+  static_cast<void>(cudaGraphDestroy(graph));
+  check(result, "making a graph of captured kernels");
+  check(cudaGraphLaunch(sequence.graph, device_.stream), "replaying kernels");
+}
+
+std::uint32_t CudaQueue::mark() {
+  if (marks_ == events_.size()) {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreateWithFlags(&event, cudaEventDefault), "an event");
+    events_.push_back(event);
+  }
+  check(cudaEventRecord(events_[marks_], device_.stream), "recording an event");
+  return marks_++;
+}
+
+Picoseconds CudaQueue::time_of(std::uint32_t mark) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, events_[0], events_[mark]), "the time of an event");
+  return Picoseconds(std::llround(double(milliseconds) * 1e9));
+}
+
+void CudaQueue::gather(Bytes part, std::span<const MemberData> members) {
+  for (std::size_t from = 0; from < members.size(); ++from) {
+    for (const MemberData& member : members) {
+      std::byte* to = member.whole + (part * std::int64_t(from)).count();
+      if (to != members[from].part) copy(to, members[from].part, part);
+    }
+  }
+}
+
+void CudaQueue::move(OpKind kind, const CollectiveParams& params, DType dtype,
+                     std::int64_t elements, std::span<const MemberData> members) {
+  const auto count = std::int64_t(members.size());
+  if (elements == 0 || (count == 1 && members[0].part == members[0].whole)) return;
+  if (!reaches_others_) {
+    throw EnvironmentError(
+        "GPUs of this host cannot read each other's memory; start a process per rank (--launcher "
+        "mpirun)");
+  }
+  if (count > std::int64_t(kMostLocalMembers)) {
+    throw EnvironmentError(
+        fmt::format("at most {} ranks can share a GPU, not {}", kMostLocalMembers, count));
+  }
+  const MemberData& root = members[std::size_t(params.root)];
+  const Bytes whole = bytes_of(dtype) * elements, part = bytes_of(dtype) * (elements / count);
+  std::array<const std::byte*, kMostLocalMembers> sources;
+  std::array<std::byte*, kMostLocalMembers> wholes;
+  const auto reduce = [&](Bytes offset, std::int64_t length, std::span<std::byte* const> targets) {
+    for (std::size_t i = 0; i < members.size(); ++i) sources[i] = members[i].whole + offset.count();
+    reduce_in_order(device_, params.reduction, dtype, length, std::span(sources).first(count),
+                    targets);
+  };
+  for (std::size_t i = 0; i < members.size(); ++i) wholes[i] = members[i].whole;
+  switch (kind) {
+    case OpKind::all_reduce:
+      return reduce(Bytes(0), elements, std::span(wholes).first(count));
+    case OpKind::reduce:
+      return reduce(Bytes(0), elements, std::array{root.whole});
+    case OpKind::reduce_scatter:
+      for (std::int64_t i = 0; i < count; ++i)
+        reduce(part * i, elements / count, std::array{members[std::size_t(i)].part});
+      return;
+    case OpKind::all_gather:
+      return gather(part, members);
+    case OpKind::broadcast:
+      for (const MemberData& member : members) {
+        if (member.whole != root.whole) copy(member.whole, root.whole, whole);
+      }
+      return;
+    default:
+      INVARIANT(false, "not a collective");
+  }
+}
+
+void CudaQueue::copy(std::byte* to, const std::byte* from, Bytes size) {
+  check(cudaMemcpyAsync(to, from, std::size_t(size.count()), cudaMemcpyDefault, device_.stream),
+        "copying between ranks");
+}
+
+std::string CudaQueue::description() const {
+  return fmt::format("{}, driver for CUDA {}", device_name(device_.index), driver_version());
+}
+
+Bytes CudaQueue::memory_used() const {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "memory of the GPU");
+  return Bytes(std::int64_t(total - free));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,63 @@
+// What one rank uses of a GPU: a stream, device memory, captured graphs and events.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "runtime/cuda/device.h"
+#include "runtime/rank_device.h"
+
+namespace plimsoll {
+
+class CudaQueue final : public RankDevice {
+ public:
+  /// On the calling thread's device from now on; other threads that use it call use().
+  explicit CudaQueue(int index);
+  ~CudaQueue() override;
+  CudaQueue(const CudaQueue&) = delete;
+  CudaQueue& operator=(const CudaQueue&) = delete;
+
+  void use() const;
+  const CudaDevice& device() const { return device_; }
+  void set_workspace(std::span<std::byte> workspace) { device_.workspace = workspace; }
+
+  std::byte* allocate(Bytes size) override;
+  void free(std::byte* memory) noexcept override;
+  void fill(std::byte* to, int value, Bytes size) override;
+  void write(std::byte* to, std::span<const std::byte> values) override;
+  void read(const std::byte* from, std::span<std::byte> values) override;
+  void finish(std::chrono::milliseconds deadline, std::string_view what) override;
+  bool begin(std::uint32_t sequence, const RunPosition& position, bool may_replay) override;
+  void end() override;
+  std::uint32_t mark() override;
+  void forget_marks() override { marks_ = 0; }
+  Picoseconds time_of(std::uint32_t mark) override;
+  void move(OpKind kind, const CollectiveParams& params, DType dtype, std::int64_t elements,
+            std::span<const MemberData> members) override;
+  void copy(std::byte* to, const std::byte* from, Bytes size) override;
+  std::string description() const override;
+  Bytes memory_used() const override;
+
+ private:
+  /// Kernels that are enqueued together: one by one in their first step, when the driver may still
+  /// load them, captured in their second, replayed from then on.
+  struct Sequence {
+    bool has_run = false;
+    cudaGraphExec_t graph = nullptr;
+  };
+  void gather(Bytes part, std::span<const MemberData> members);
+
+  CudaDevice device_;
+  bool reaches_others_ = true;  ///< reads the memory of all GPUs of the host
+  DeviceMemory position_;
+  std::int64_t step_ = -1;  ///< that position_ holds
+  std::map<std::uint32_t, Sequence> sequences_;
+  Sequence* capturing_ = nullptr;
+  std::vector<cudaEvent_t> events_;
+  std::uint32_t marks_ = 0;
+};
+
+}  // namespace plimsoll
