@@ -73,8 +73,12 @@ struct Framework {
   bool operator==(const Framework&) const = default;
 };
 
-/// The bundled runtime (planner run).
+/// The bundled runtime (planner run) on CPU cores. Its Programs run on every backend.
 Framework bundled_framework();
+/// The bundled runtime with the kernels of its cuda backend.
+Framework bundled_cuda_framework();
+/// Whether planner run can execute what is lowered for it.
+bool runs_here(const Framework& framework);
 /// By preset name; throws UsageError naming the known ones.
 Framework framework_by_name(std::string_view name);
 /// All presets, in the order in which they are listed to users.

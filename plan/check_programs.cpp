@@ -45,10 +45,14 @@ Finding framework_known(const CheckContext& context) {
 
 Finding framework_on_device(const CheckContext& context) {
   const Plan& plan = context.plan;
-  if (plan.device_kind == DeviceKind::cpu_core || plan.framework.name != bundled_framework().name) {
-    return std::nullopt;
+  const bool gpu = plan.device_kind != DeviceKind::cpu_core;
+  if (plan.framework.name == bundled_framework().name && gpu) {
+    return "the bundled runtime's framework for CPU cores, the devices are GPUs";
   }
-  return "the bundled runtime runs on CPU cores, the devices are GPUs";
+  if (plan.framework.name == bundled_cuda_framework().name && !gpu) {
+    return "the bundled runtime's framework for GPUs, the devices are CPU cores";
+  }
+  return std::nullopt;
 }
 
 Finding stage_count(const CheckContext& context) {

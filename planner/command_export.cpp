@@ -63,9 +63,10 @@ std::string slurm_script(const Plan& plan, const ExportOptions& options,
   script += "export OMP_NUM_THREADS=1\n";
   // Ranks fill nodes in order: what the plan's groups of ranks count on.
   script += fmt::format(
-      "exec srun --distribution=block --kill-on-bad-exit=1 {} {} --data {} --steps {} -o {}\n",
+      "exec srun --distribution=block --kill-on-bad-exit=1 {} {} --data {} --steps {}{} -o {}\n",
       quoted(in_one_line("planner-run-mpi", program)), quoted(in_one_line("PLAN", options.plan)),
       quoted(in_one_line("--data", options.data)), options.steps,
+      plan.framework == bundled_cuda_framework() ? " --backend cuda" : "",
       quoted(in_one_line("--measured", measured)));
   return script;
 }
@@ -73,7 +74,7 @@ std::string slurm_script(const Plan& plan, const ExportOptions& options,
 ExitCode run_export(const ExportOptions& options) {
   check_output("-o", options.output, std::array{options.plan, options.data});
   const Plan plan = read_legal_plan(options.plan);
-  if (plan.framework.name != bundled_framework().name) {
+  if (!runs_here(plan.framework)) {
     throw InputError(options.plan, "/framework/name",
                      fmt::format("found \"{}\"; only plans for the bundled runtime can run",
                                  plan.framework.name));

@@ -124,6 +124,22 @@ void check_mfu(const Plan& plan, const Cluster& cluster) {
                                plan.prediction.mfu));
 }
 
+/// The bundled runtime comes in two forms, of the kernels that a kind of device has.
+void check_framework(const Framework& framework, const Cluster& cluster) {
+  const bool gpu = cluster.device.kind == DeviceKind::gpu;
+  if (framework.name == bundled_framework().name && gpu) {
+    throw InfeasibleError(fmt::format(
+        "framework {} is the bundled runtime on CPU cores, and the devices of cluster {} are GPUs: "
+        "plan for {} or another framework",
+        framework.name, cluster.name, bundled_cuda_framework().name));
+  }
+  if (framework.name == bundled_cuda_framework().name && !gpu) {
+    throw InfeasibleError(fmt::format(
+        "framework {} is the bundled runtime on GPUs, and the devices of cluster {} are CPU cores",
+        framework.name, cluster.name));
+  }
+}
+
 }  // namespace
 
 std::string devices_text(std::int64_t devices) {
@@ -141,13 +157,7 @@ bool check_devices(const Cluster& cluster, std::int64_t devices) {
 }
 
 Plan search(const SearchRequest& request, const CostModel& costs) {
-  if (costs.cluster().device.kind == DeviceKind::gpu &&
-      request.framework.name == bundled_framework().name) {
-    throw InfeasibleError(fmt::format(
-        "the bundled runtime runs on CPU cores, and the devices of cluster {} are GPUs: plan for "
-        "another framework",
-        costs.cluster().name));
-  }
+  check_framework(request.framework, costs.cluster());
   peak_rate(costs.cluster(), request.job.precision, request.devices);
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
   const Space space = enumerate(request.job, request.framework, request.devices, request.fixed);

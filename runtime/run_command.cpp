@@ -33,6 +33,7 @@ struct Arguments {
   double deadline = 60;
   bool any_hosts = false;
   bool check = false;
+  bool no_graphs = false;
   bool json = false;
 };
 
@@ -43,15 +44,26 @@ constexpr std::int64_t kLeastSteps = kWarmUpSteps + 2;
 constexpr std::int64_t kMostSteps = 1'000'000;
 constexpr double kLeastDeadline = 1e-3, kMostDeadline = 1e6;  // seconds
 
+/// What is lowered for CPU cores runs everywhere; what is lowered for GPUs has kernels there only.
+void check_framework(const Plan& plan, const Arguments& arguments) {
+  const Framework& framework = plan.framework;
+  if (framework != bundled_framework() && framework != bundled_cuda_framework()) {
+    throw InputError(arguments.plan, "/framework/name",
+                     fmt::format("found \"{}\"; only plans for the bundled runtime can run here, "
+                                 "others are simulated",
+                                 framework.name));
+  }
+  if (framework == bundled_cuda_framework() && arguments.backend == "cpu") {
+    throw UsageError(
+        fmt::format("the plan is for framework {}, whose kernels GPUs have; run it "
+                    "with --backend cuda",
+                    framework.name));
+  }
+}
+
 /// The plan's Programs, rebuilt; another version of the passes would run something else than what
 /// was predicted, so their digests must agree.
 std::vector<Program> rebuild(const Plan& plan, const std::string& file) {
-  if (plan.framework != bundled_framework()) {
-    throw InputError(file, "/framework/name",
-                     fmt::format("found \"{}\"; only plans for the bundled runtime can run here, "
-                                 "others are simulated",
-                                 plan.framework.name));
-  }
   std::vector<Program> programs = lower({plan.job, plan.strategy, plan.framework});
   bool same = programs.size() == plan.program_digests.size();
   for (std::size_t i = 0; same && i < programs.size(); ++i) {
@@ -127,6 +139,7 @@ void run(const Arguments& arguments, Processes* processes) {
     const Verdict fits = fits_placement(plan.devices_per_node, processes->hosts());
     if (!fits) throw UsageError(fits.reason() + "; --any-hosts runs it all the same");
   }
+  check_framework(plan, arguments);
   const std::string text = read_text(arguments, plan.job);
   const std::vector<Program> programs = rebuild(plan, arguments.plan);
 
@@ -136,6 +149,7 @@ void run(const Arguments& arguments, Processes* processes) {
   options.warm_up_steps = kWarmUpSteps;
   options.deadline = deadline;
   options.checking = arguments.check;
+  options.replay = !arguments.no_graphs;
   options.progress = [&](std::int64_t step, double loss, Seconds time) {
     print_note(fmt::format("step {}/{}  loss {:.4f}  {}\n", step + 1, arguments.steps, loss,
                            to_text(time)));
@@ -159,7 +173,9 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check(
           [](const std::string& text) { return refuse_integer(text, kLeastSteps, kMostSteps); });
   app.add_option("-o,--output", arguments.output, "file to write the measurement to");
-  app.add_option("--backend", arguments.backend, "cpu or null")->capture_default_str();
+  app.add_option("--backend", arguments.backend,
+                 fmt::format("where ops run: {} (null computes nothing)", backend_names()))
+      ->capture_default_str();
   app.add_option(
          "--launcher", arguments.launcher,
          "local (ranks are threads of one process), mpirun or srun (a process each; options "
@@ -173,6 +189,9 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->check([](const std::string& text) {
         return refuse_number(text, kLeastDeadline, kMostDeadline);
       });
+  app.add_flag("--no-graphs", arguments.no_graphs,
+               "cuda: launch kernels one by one in every step; else they are captured once and "
+               "replayed");
   app.add_flag("--check", arguments.check, "guard zones and poisoned memory (slower)");
   app.add_flag("--json", arguments.json, "print the measurement as JSON");
   app.allow_extras();  // refused by refuse_leftovers, which can name the nearest

@@ -5,9 +5,15 @@
 #include "base/command_line.h"
 #include "runtime/comm/mpi/world.h"
 #include "runtime/run_command.h"
+#ifdef PLIMSOLL_CUDA
+#include "runtime/cuda/backend.h"
+#endif
 
 int main(int argc, char** argv) {
   using namespace plimsoll;
+#ifdef PLIMSOLL_CUDA
+  add_cuda_backend();
+#endif
   std::unique_ptr<MpiWorld> world;
   const int code = run_program("planner-run-mpi", [&] {
     world = std::make_unique<MpiWorld>(argc, argv);

@@ -30,8 +30,8 @@ TEST(Framework, UnknownNameListsTheKnownOnes) {
     FAIL() << "accepted";
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "no framework is called \"megatron\"; known: bundled, megatron-lm, "
-                 "megatron-lm-2022, megatron-lm-2021, pytorch-fsdp");
+                 "no framework is called \"megatron\"; known: bundled, bundled-cuda, "
+                 "megatron-lm, megatron-lm-2022, megatron-lm-2021, pytorch-fsdp");
   }
 }
 

@@ -1,0 +1,152 @@
+// Whole training runs on the sources of the cuda backend, emulated on the CPU: losses as on the cpu
+// backend, bytes as predicted, graphs replayed, a trace with the device's times. What this says of
+// GPUs is that the sources compute what they should; nothing ran on one here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "base/error.h"
+#include "host_emulation.h"
+#include "passes/pipeline.h"
+#include "runtime/cuda/backend.h"
+#include "tests/runtime/nano.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kSteps = 4;  // one by one, captured, replayed, traced
+
+struct Case {
+  std::string name, model, strategy;
+  DType precision = DType::f32;
+  bool flash = false;  ///< lowered for GPUs
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+Job job_of(const Case& c) {
+  Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" / (c.model + ".json"));
+  job.global_batch = 4;
+  job.precision = c.precision;
+  return job;
+}
+
+Strategy strategy_of(const Case& c) {
+  Strategy strategy = c.strategy.empty() ? Strategy{} : parse_strategy(c.strategy);
+  strategy.grad_bucket_bytes = Bytes(64 << 10);
+  strategy.micro_batch = 4 / (strategy.dp * strategy.sharding_degree * 2);
+  return strategy;
+}
+
+TrainResult run(const Case& c, const Framework& framework, bool on_cuda, bool replay = true) {
+  TrainOptions options;
+  options.steps = kSteps;
+  options.warm_up_steps = 0;
+  options.checking = true;
+  options.replay = replay;
+  if (on_cuda) options.backend_of_rank = make_cuda_backend;
+  const Job job = job_of(c);
+  return train(lower({job, strategy_of(c), framework}), job, framework, nano_text(), options);
+}
+
+Framework framework_of(const Case& c) {
+  return c.flash ? bundled_cuda_framework() : bundled_framework();
+}
+
+TrainResult run_on_cuda(const Case& c, bool replay = true) {
+  return run(c, framework_of(c), true, replay);
+}
+
+class CudaTraining : public testing::TestWithParam<Case> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Strategies, CudaTraining,
+    testing::Values(Case{"Serial", "gpt-nano", ""}, Case{"Mp", "gpt-nano", "mp=2"},
+                    Case{"Pp", "gpt-nano", "pp=2"}, Case{"Dp", "gpt-nano", "dp=2"},
+                    Case{"Sharding3", "gpt-nano", "sharding_degree=2,sharding_stage=3"},
+                    Case{"Sequence", "gpt-nano", "mp=2,sequence_parallel=true"},
+                    Case{"Llama", "llama-nano", ""}, Case{"LlamaMpPp", "llama-nano", "mp=2,pp=2"},
+                    Case{"Bf16", "gpt-nano", "", DType::bf16},
+                    Case{"LlamaBf16Mp", "llama-nano", "mp=2", DType::bf16}),
+    [](const auto& info) { return info.param.name; });
+
+// Sums are taken in another order, and a few functions are other approximations: losses of f32
+// agree to a few roundings of single values. In bf16 each op rounds its result, differently for
+// single values; a loss is a mean over many.
+TEST_P(CudaTraining, LosesAsTheCpuBackendDoesInThePredictedBytes) {
+  const Case& c = GetParam();
+  const TrainResult cpu = run(c, bundled_framework(), false);
+  const TrainResult cuda = run_on_cuda(c);
+  const double tolerance = c.precision == DType::f32 ? 1e-5 : 0x1p-8;
+  ASSERT_EQ(cuda.measured.losses.size(), std::size_t(kSteps));
+  for (std::size_t step = 0; step < std::size_t(kSteps); ++step) {
+    const double expected = cpu.measured.losses[step];
+    EXPECT_NEAR(cuda.measured.losses[step], expected, tolerance * expected) << "step " << step;
+    EXPECT_NEAR(cuda.measured.gradient_norms[step], cpu.measured.gradient_norms[step],
+                100 * tolerance * cpu.measured.gradient_norms[step])
+        << "step " << step;
+  }
+  EXPECT_EQ(cuda.measured.backend, "cuda");
+  const auto programs = lower({job_of(c), strategy_of(c), framework_of(c)});
+  for (const RankMemory& counted : cuda.measured.timeline.memory) {
+    const Coordinates at = programs[0].grid.coordinates(counted.rank);
+    const Program& program = programs[class_of(programs, at)];
+    EXPECT_EQ(counted.peak, memory_peak(program).peak) << "rank " << counted.rank;
+  }
+}
+
+TEST(CudaGraphs, ReplayedKernelsComputeWhatSingleOnesDo) {
+  const Case c{"", "gpt-nano", "mp=2"};
+  const std::int64_t before = cuda_on_cpu::graph_launches();
+  const TrainResult single = run_on_cuda(c, false);
+  EXPECT_EQ(cuda_on_cpu::graph_launches(), before);
+  const TrainResult replayed = run_on_cuda(c);
+  EXPECT_GT(cuda_on_cpu::graph_launches(), before);
+  EXPECT_EQ(replayed.measured.losses, single.measured.losses);
+  EXPECT_EQ(replayed.measured.gradient_norms, single.measured.gradient_norms);
+}
+
+TEST(CudaTrace, IntervalsAreInOrderAndWithinTheStep) {
+  const Timeline timeline = run_on_cuda({"", "gpt-nano", ""}).measured.timeline;
+  ASSERT_GT(timeline.intervals.size(), 50u);
+  Picoseconds last;
+  for (const Interval& interval : timeline.intervals) {
+    EXPECT_GE(interval.begin, last);
+    EXPECT_GE(interval.end, interval.begin);
+    last = interval.end;
+  }
+  const auto& curve = timeline.memory[0].curve;
+  EXPECT_TRUE(std::is_sorted(curve.begin(), curve.end(),
+                             [](const auto& a, const auto& b) { return a.time < b.time; }));
+}
+
+TEST(CudaBackend, SaysWhyThereIsNoGpu) {
+  cuda_on_cpu::set_device_count(0);
+  try {
+    make_cuda_backend(0);
+    ADD_FAILURE() << "made a backend";
+  } catch (const EnvironmentError& error) {
+    EXPECT_STREQ(error.what(),
+                 "no GPU can be used: no CUDA-capable device is detected (cudaErrorNoDevice)");
+  }
+  cuda_on_cpu::set_device_count(1);
+}
+
+TEST(CudaBackend, SaysHowManyBytesDoNotFit) {
+  const auto backend = make_cuda_backend(0);
+  const auto bytes = std::int64_t(2 * cuda_on_cpu::kDeviceMemory);
+  try {
+    backend->device()->allocate(Bytes(bytes));
+    ADD_FAILURE() << "allocated";
+  } catch (const EnvironmentError& error) {
+    const std::string message = error.what();
+    EXPECT_TRUE(message.starts_with("cannot allocate 8589934592 bytes on GPU 0, where "))
+        << message;
+    EXPECT_TRUE(message.ends_with("out of memory (cudaErrorMemoryAllocation)")) << message;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
