@@ -165,7 +165,7 @@ GroupBench::Groups& GroupBench::groups_for(const CollectivePoint& shape) {
     groups_->part = processes_.first(layout.grid.world_size());
     const std::vector<Program> programs = {program_of(layout.grid)};
     if (groups_->part) {
-      groups_->communicator = groups_->part->make_communicator(programs, deadline_);
+      groups_->communicator = groups_->part->make_communicator(programs, deadline_, nullptr);
     }
   }
   groups_->index.reset();

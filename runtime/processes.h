@@ -28,9 +28,11 @@ class Processes {
   virtual const std::vector<std::string>& hosts() const = 0;
 
   /// This process' handle for a job's Programs; collective: every process calls it. No wait of it
-  /// is longer than `deadline`.
+  /// is longer than `deadline`. Operands lie in the memory of `device`, or of the host where it is
+  /// null; throws EnvironmentError where nothing can exchange them.
   virtual std::unique_ptr<Communicator> make_communicator(std::span<const Program> programs,
-                                                          std::chrono::milliseconds deadline) = 0;
+                                                          std::chrono::milliseconds deadline,
+                                                          RankDevice* device) = 0;
   /// Returns when all have called it. Throws EnvironmentError after `deadline`.
   virtual void meet(std::chrono::milliseconds deadline) = 0;
   /// What each process passed, by rank, on process 0; elsewhere nothing. Throws EnvironmentError

@@ -8,6 +8,9 @@
 #ifdef PLIMSOLL_CUDA
 #include "runtime/cuda/backend.h"
 #endif
+#ifdef PLIMSOLL_NCCL
+#include "runtime/comm/nccl/communicator.h"
+#endif
 
 int main(int argc, char** argv) {
   using namespace plimsoll;
@@ -17,6 +20,9 @@ int main(int argc, char** argv) {
   std::unique_ptr<MpiWorld> world;
   const int code = run_program("planner-run-mpi", [&] {
     world = std::make_unique<MpiWorld>(argc, argv);
+#ifdef PLIMSOLL_NCCL
+    world->set_device_communicator(make_nccl_communicator);
+#endif
     return ExitCode::ok;
   });
   if (code != int(ExitCode::ok)) std::_Exit(code);

@@ -158,6 +158,13 @@ void thread_of_rank(const std::shared_ptr<Run>& run, std::int64_t local) {
   run->changed.notify_all();
 }
 
+/// Ranks before this one on its host.
+std::int64_t local_rank(std::int64_t rank, const Processes* processes) {
+  if (processes == nullptr) return rank;
+  const auto& hosts = processes->hosts();
+  return std::count(hosts.begin(), hosts.begin() + rank, hosts[std::size_t(rank)]);
+}
+
 std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
                               const Framework& framework, std::span<const std::byte> text,
                               const TrainOptions& options) {
@@ -182,12 +189,15 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
     record.rank = processes != nullptr ? processes->index() : std::int64_t(local);
     record.stage = run->program_of(std::int64_t(local)).stage;
     record.steps.reserve(std::size_t(options.steps));
-    run->backends.push_back(options.backend_of_rank ? options.backend_of_rank(record.rank)
-                                                    : make_backend(options.backend, local));
+    run->backends.push_back(
+        options.backend_of_rank
+            ? options.backend_of_rank(record.rank)
+            : make_backend(options.backend, local_rank(run->records[local].rank, processes)));
   }
   run->heartbeats = std::vector<Heartbeat>(run->records.size());
   if (processes != nullptr) {
-    run->communicators.push_back(processes->make_communicator(programs, options.deadline));
+    run->communicators.push_back(
+        processes->make_communicator(programs, options.deadline, run->backends[0]->device()));
   } else {
     std::vector<RankDevice*> devices;
     for (const auto& backend : run->backends) devices.push_back(backend->device());

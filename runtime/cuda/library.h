@@ -1,5 +1,4 @@
-// Libraries of the vendor, opened when first used: programs start, and say what is missing, where
-// they are not installed.
+// cuBLASLt, opened when first used.
 #pragma once
 
 #include <cublasLt.h>

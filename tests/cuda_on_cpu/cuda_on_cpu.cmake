@@ -4,11 +4,11 @@ if(NOT EXISTS ${CMAKE_CURRENT_LIST_DIR}/include/device_emulation.h)
 endif()
 
 # The sources of runtime/cuda compiled as C++ against headers that stand in for CUDA's and do its
-# work on the CPU. What opens libraries of the vendor's (library.cpp) has no counterpart.
+# work on the CPU. What opens libraries of the vendor's has no counterpart.
 file(GLOB cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cu)
 file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cpp)
 file(GLOB emulation CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/*.cpp)
-list(FILTER cuda_host EXCLUDE REGEX "/library\\.cpp$")
+list(FILTER cuda_host EXCLUDE REGEX "/(open_)?library\\.cpp$")
 set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
 add_library(cuda_on_cpu STATIC ${cuda_kernels} ${cuda_host} ${emulation})
 target_include_directories(cuda_on_cpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/include)

@@ -237,7 +237,16 @@ std::string MpiWorld::share(const std::string& bytes, std::chrono::milliseconds 
 }
 
 std::unique_ptr<Communicator> MpiWorld::make_communicator(std::span<const Program> programs,
-                                                          std::chrono::milliseconds deadline) {
+                                                          std::chrono::milliseconds deadline,
+                                                          RankDevice* device) {
+  if (device != nullptr) {
+    if (device_communicator_ == nullptr) {
+      throw EnvironmentError(
+          "ranks of several processes exchange device memory by NCCL, without "
+          "which this program was built");
+    }
+    return device_communicator_(*this, programs, deadline, *device);
+  }
   return make_mpi_communicator(*this, programs, deadline);
 }
 

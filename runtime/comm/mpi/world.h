@@ -35,13 +35,21 @@ class MpiWorld final : public Processes {
   std::chrono::steady_clock::time_point epoch() const override { return epoch_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
   std::unique_ptr<Communicator> make_communicator(std::span<const Program> programs,
-                                                  std::chrono::milliseconds deadline) override;
+                                                  std::chrono::milliseconds deadline,
+                                                  RankDevice* device) override;
   void meet(std::chrono::milliseconds deadline) override;
   std::vector<std::string> gather(const std::string& bytes,
                                   std::chrono::milliseconds deadline) override;
 
   std::string share(const std::string& bytes, std::chrono::milliseconds deadline) override;
   std::unique_ptr<Processes> first(std::int64_t size) override;
+
+  /// Who exchanges operands in device memory; without one, nobody does.
+  using DeviceCommunicator = std::unique_ptr<Communicator> (*)(Processes& processes,
+                                                               std::span<const Program> programs,
+                                                               std::chrono::milliseconds deadline,
+                                                               RankDevice& device);
+  void set_device_communicator(DeviceCommunicator make) { device_communicator_ = make; }
 
   MPI_Comm comm() const { return comm_; }
   std::mutex& lock() { return *lock_; }
@@ -54,6 +62,7 @@ class MpiWorld final : public Processes {
   /// Polls until the request is complete.
   void finish(MPI_Request& request, std::chrono::milliseconds deadline, const char* what);
 
+  DeviceCommunicator device_communicator_ = nullptr;
   MPI_Comm comm_ = MPI_COMM_NULL;
   int index_ = 0, size_ = 1;
   std::chrono::steady_clock::time_point epoch_;

@@ -1,0 +1,64 @@
+#include "runtime/comm/nccl/groups.h"
+
+#include "graph/grid.h"
+#include "graph/op.h"
+#include "graph/op_table.h"
+
+namespace plimsoll {
+
+namespace {
+
+template <class Work>
+void for_each_op(std::span<const Program> programs, const Work& work) {
+  for (const Program& program : programs) {
+    for (const Routine& routine : program.routines) {
+      for (const Op& op : routine.ops) work(program, op);
+    }
+  }
+}
+
+std::int64_t stage_of(const Grid& grid, std::int64_t rank) {
+  return grid.coordinates(rank)[std::size_t(Axis::pp)];
+}
+
+}  // namespace
+
+std::set<std::pair<Group, Stream>> groups_of(std::span<const Program> programs) {
+  std::set<std::pair<Group, Stream>> groups;
+  for_each_op(programs, [&](const Program&, const Op& op) {
+    const auto* params = std::get_if<CollectiveParams>(&op.params);
+    if (params != nullptr && communicates(op.kind)) groups.emplace(params->group, op.stream);
+  });
+  return groups;
+}
+
+std::vector<std::int64_t> part_of(const Grid& grid, const Group& group, std::int64_t rank) {
+  const std::int64_t stage = stage_of(grid, rank);
+  const bool inside = !group.pipeline_ends || stage == 0 || stage == grid[Axis::pp] - 1;
+  return inside ? members(grid, group, rank) : std::vector<std::int64_t>();
+}
+
+std::set<Link> links_of(std::span<const Program> programs) {
+  std::set<Link> links;
+  for_each_op(programs, [&](const Program& program, const Op& op) {
+    const auto* params = std::get_if<TransferParams>(&op.params);
+    if (params == nullptr) return;
+    const std::int64_t stages = program.grid[Axis::pp], offset = params->stage_offset;
+    const auto further = [&](std::int64_t by) {
+      return ((program.stage + by) % stages + stages) % stages;
+    };
+    // A receive names where its data comes from: it is the sender's transfer the other way.
+    links.insert(op.kind == OpKind::send ? Link{program.stage, offset}
+                                         : Link{further(offset), -offset});
+  });
+  return links;
+}
+
+std::vector<std::int64_t> ends_of(const Grid& grid, const Link& link, std::int64_t rank) {
+  if (stage_of(grid, rank) == link.stage) return {rank, pipeline_peer(grid, rank, link.offset)};
+  const std::int64_t sender = pipeline_peer(grid, rank, -link.offset);
+  if (stage_of(grid, sender) == link.stage) return {sender, rank};
+  return {};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,39 @@
+// NCCL, opened when first used.
+#pragma once
+
+#include <nccl.h>
+
+#include <string_view>
+
+namespace plimsoll {
+
+/// What is used of NCCL, by the names of its manual.
+struct Nccl {
+  decltype(&ncclGetErrorString) error_string = nullptr;
+  decltype(&ncclGetLastError) last_error = nullptr;
+  decltype(&ncclGetUniqueId) unique_id = nullptr;
+  decltype(&ncclCommInitRankConfig) init = nullptr;
+  decltype(&ncclCommSplit) split = nullptr;
+  decltype(&ncclCommFinalize) finalize = nullptr;
+  decltype(&ncclCommDestroy) destroy = nullptr;
+  decltype(&ncclCommAbort) abort = nullptr;
+  decltype(&ncclCommGetAsyncError) async_error = nullptr;
+  decltype(&ncclGroupStart) group_start = nullptr;
+  decltype(&ncclGroupEnd) group_end = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclReduce) reduce = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) recv = nullptr;
+};
+
+/// Throws EnvironmentError naming what was looked for.
+const Nccl& nccl();
+
+/// Throws EnvironmentError: "NCCL cannot WHAT: its reason", with what it last complained about.
+/// ncclInProgress is no failure.
+void check_nccl(ncclResult_t result, std::string_view what);
+
+}  // namespace plimsoll
