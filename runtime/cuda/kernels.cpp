@@ -118,6 +118,7 @@ CudaPrepare cuda_prepare_function(OpKind kind) {
     case OpKind::lamb:
       return prepare_lamb;
     case OpKind::matmul:
+      return prepare_matmul;
     case OpKind::flash_attention:
     case OpKind::flash_attention_backward:
     case OpKind::bias_gelu:

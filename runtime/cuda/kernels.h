@@ -90,6 +90,8 @@ CudaPrepare cuda_prepare_function(OpKind kind);
 Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors);
 
 using CudaKernelPointer = std::unique_ptr<Kernel>;
+// matmul.cpp
+CudaKernelPointer prepare_matmul(const CudaRequest& request);
 // data.cu
 CudaKernelPointer prepare_load(const CudaRequest& request);         ///< load_tokens, load_targets
 CudaKernelPointer prepare_load_masked(const CudaRequest& request);  ///< the three load_masked_*
