@@ -32,6 +32,10 @@ struct Measured {
   /// Sent in it, counted as it was posted; by rank.
   std::vector<std::vector<Traffic>> traffic;
   Bytes resident;  ///< peak RSS of the process
+  /// Accelerators only: the device of rank 0, and what of its memory was taken by whomever before
+  /// any rank's arena was made (contexts, other processes) and when the last step was over.
+  std::string device;
+  Bytes device_memory_before, device_memory;
 };
 
 /// The file `planner run` writes: keys are the field names with their unit (`median_step_time_s`,

@@ -101,6 +101,11 @@ std::string measured_text(const Measured& measured) {
     json["loss_scales"] = numbers_json(measured.loss_scales);
     json["skipped_steps"] = measured.skipped_steps;
   }
+  if (!measured.device.empty()) {
+    json["device"] = measured.device;
+    json["device_memory_before_bytes"] = measured.device_memory_before.count();
+    json["device_memory_bytes"] = measured.device_memory.count();
+  }
   return line_text(json);
 }
 
@@ -132,6 +137,11 @@ Measured parse_measured(std::string_view text, const std::string& file) {
     measured.skipped_steps = object.integer("skipped_steps", 0, kMostJsonInteger);
   }
   measured.resident = byte_count(object, "resident_bytes");
+  if (object.has("device")) {
+    measured.device = object.text("device");
+    measured.device_memory_before = byte_count(object, "device_memory_before_bytes");
+    measured.device_memory = byte_count(object, "device_memory_bytes");
+  }
   measured.timeline = timeline_from(object.object("timeline"));
   measured.traffic = all_traffic_from(object, measured.timeline.memory.size());
   object.finish();

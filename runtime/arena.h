@@ -26,6 +26,8 @@ class Arena {
   std::byte* base() const { return memory_.get(); }
   std::byte* at(BufferId id) const;
 
+  /// Whether the host reaches it: then every rank has a core of its own, and the values there.
+  bool in_host_memory() const { return device_ == nullptr; }
   /// What a buffer holds, where the host can read it: in place, or in `copy`.
   const std::byte* on_host(BufferId id, std::vector<std::byte>& copy) const;
   /// Changes what a buffer holds: `work` gets its bytes, in place or as a copy that is stored

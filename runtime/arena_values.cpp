@@ -1,5 +1,6 @@
 #include "runtime/arena_values.h"
 
+#include "base/parallel.h"
 #include "graph/op.h"
 #include "runtime/half.h"
 #include "runtime/initialize.h"
@@ -31,7 +32,8 @@ void initialize_arena(const Program& program, Arena& arena, const Coordinates& a
                       std::int64_t seed) {
   std::vector<float> values = parameter_values(program, arena);
   if (values.empty()) return;
-  initialize_parameters(program, at, seed, values);
+  const std::int64_t threads = arena.in_host_memory() ? 1 : resolve_threads(0);
+  initialize_parameters(program, at, seed, values, threads);
   const BufferId parameters = *persistent_of(program, TensorRole::parameter);
   arena.change(parameters, [&](std::byte* stored) {
     for (const TypedRange& range : parameter_ranges(program, program.at(parameters).bytes)) {
@@ -43,7 +45,7 @@ void initialize_arena(const Program& program, Arena& arena, const Coordinates& a
   if (!masters) return;
   const std::size_t count = std::size_t(program.at(*masters).bytes.count()) / sizeof(float);
   arena.change(*masters, [&](std::byte* stored) {
-    initialize_parameters(program, at, seed, {reinterpret_cast<float*>(stored), count});
+    initialize_parameters(program, at, seed, {reinterpret_cast<float*>(stored), count}, threads);
   });
 }
 

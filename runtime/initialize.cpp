@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/parallel.h"
 #include "runtime/backend.h"
 
 namespace plimsoll {
@@ -133,26 +134,29 @@ std::vector<TypedRange> parameter_ranges(const Program& program, Bytes arena) {
 }
 
 void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
-                           std::span<float> arena) {
+                           std::span<float> arena, std::int64_t threads) {
   if (program.segments.empty()) return;
   const Segment& last = program.segments.back();
   const bool whole = last.offset + last.elements <= std::int64_t(arena.size());
   if (!whole) {  // this rank's parts, one after the other
-    for (const OwnedRange& range : owned_ranges(program, at)) {
+    const std::vector<OwnedRange> ranges = owned_ranges(program, at);
+    for_each_index(ranges.size(), threads, [&](std::size_t i) {
+      const OwnedRange& range = ranges[i];
       const Segment& segment = program.segments[std::size_t(range.segment)];
       const bool inside = std::size_t(range.state_offset + range.elements) <= arena.size();
       // Beside others f32 parameters come last, and have no masters.
-      if (!inside && segment.dtype == DType::f32) continue;
+      if (!inside && segment.dtype == DType::f32) return;
       INVARIANT(inside, "a part of the parameters lies outside their arena");
       fill(segment, range.arena_offset - segment.offset, at, seed,
            arena.subspan(std::size_t(range.state_offset), std::size_t(range.elements)));
-    }
+    });
     return;
   }
-  for (const Segment& segment : program.segments) {
+  for_each_index(program.segments.size(), threads, [&](std::size_t i) {
+    const Segment& segment = program.segments[i];
     fill(segment, 0, at, seed,
          arena.subspan(std::size_t(segment.offset), std::size_t(segment.elements)));
-  }
+  });
 }
 
 }  // namespace plimsoll

@@ -36,8 +36,8 @@ std::vector<TypedRange> parameter_ranges(const Program& program, Bytes arena);
 /// Fills the segments of an arena of f32; what lies between segments stays as it is. Parameters of
 /// other types are these values rounded, and masters are these values.
 /// The arena is whole, or the parts of it that this rank owns, one after the other (masters under
-/// sharding, parameters in stage 3).
+/// sharding, parameters in stage 3). The values do not depend on `threads` (0: all cores).
 void initialize_parameters(const Program& program, const Coordinates& at, std::int64_t seed,
-                           std::span<float> arena);
+                           std::span<float> arena, std::int64_t threads = 1);
 
 }  // namespace plimsoll

@@ -56,7 +56,7 @@ class RankDevice {
   /// Enqueued.
   virtual void copy(std::byte* to, const std::byte* from, Bytes size) = 0;
 
-  /// E.g. "NVIDIA H200, driver for CUDA 13.0".
+  /// E.g. "NVIDIA H200 (GPU 0), driver for CUDA 13.0".
   virtual std::string description() const = 0;
   /// Memory of the whole device that is taken, by whomever.
   virtual Bytes memory_used() const = 0;

@@ -109,6 +109,9 @@ std::string to_bytes(const RankRecord& record) {
   writer.values(record.traffic.data(), record.traffic.size());
   writer.value(record.flops);
   writer.value(record.resident);
+  writer.values(record.device.data(), record.device.size());
+  writer.value(record.device_memory_before);
+  writer.value(record.device_memory);
   return std::move(writer.bytes);
 }
 
@@ -127,6 +130,9 @@ RankRecord record_from(const std::string& bytes) {
   record.traffic = reader.values<std::vector<Traffic>>();
   record.flops = reader.value<PhaseFlops>();
   record.resident = reader.value<Bytes>();
+  record.device = reader.values<std::string>();
+  record.device_memory_before = reader.value<Bytes>();
+  record.device_memory = reader.value<Bytes>();
   reader.finish();
   return record;
 }
@@ -163,6 +169,13 @@ Measured measure(std::vector<RankRecord>& records, std::int64_t warm_up_steps, b
     measured.skipped_steps = step.skipped;
   }
   for (const RankRecord& record : records) measured.resident += record.resident;
+  // Ranks that share the device may have left when others look: the most is what all took.
+  measured.device = records[0].device;
+  measured.device_memory_before = records[0].device_memory_before;
+  for (const RankRecord& record : records) {
+    if (record.device == measured.device)
+      measured.device_memory = std::max(measured.device_memory, record.device_memory);
+  }
   measured.timeline = merge(records);
   return measured;
 }

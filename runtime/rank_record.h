@@ -23,6 +23,8 @@ struct RankRecord {
   std::vector<Traffic> traffic;              ///< of the last step
   PhaseFlops flops = {};                     ///< of the last step
   Bytes resident;                            ///< of its process; 0 where another rank counts it
+  std::string device;                        ///< accelerators only, as in Measured
+  Bytes device_memory_before, device_memory;
 };
 
 /// For another process of the same program. `record_from` throws std::runtime_error for bytes that
@@ -36,7 +38,8 @@ Picoseconds end_of(const std::vector<RankRecord>& records, std::int64_t step);
 std::size_t loss_record(const std::vector<RankRecord>& records);
 
 /// The measurement of a run of `steps` steps, from the records of all ranks in ascending order,
-/// whose traces it takes. Backend, communicator and what is about the machine is left to the caller.
+/// whose traces it takes. Backend, communicator and what is about the machine is left to the
+/// caller.
 Measured measure(std::vector<RankRecord>& records, std::int64_t warm_up_steps, bool scales_loss);
 
 }  // namespace plimsoll

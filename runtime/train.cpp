@@ -106,6 +106,9 @@ void run_steps(Run& run, std::int64_t local, Executor& executor) {
     record.steps.push_back(result);
     run.changed.notify_all();
   }
+  if (const RankDevice* device = run.backends[std::size_t(local)]->device()) {
+    record.device_memory = device->memory_used();
+  }
   record.traffic = executor.traffic();
   record.flops = executor.flops();
   if (!options.keep_parameters) return;
@@ -193,6 +196,12 @@ std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
         options.backend_of_rank
             ? options.backend_of_rank(record.rank)
             : make_backend(options.backend, local_rank(run->records[local].rank, processes)));
+  }
+  for (std::size_t local = 0; local < run->records.size(); ++local) {
+    if (const RankDevice* device = run->backends[local]->device()) {
+      run->records[local].device = device->description();
+      run->records[local].device_memory_before = device->memory_used();
+    }
   }
   run->heartbeats = std::vector<Heartbeat>(run->records.size());
   if (processes != nullptr) {

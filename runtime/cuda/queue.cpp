@@ -200,11 +200,13 @@ void CudaQueue::copy(std::byte* to, const std::byte* from, Bytes size) {
 }
 
 std::string CudaQueue::description() const {
-  return fmt::format("{}, driver for CUDA {}", device_name(device_.index), driver_version());
+  return fmt::format("{} (GPU {}), driver for CUDA {}", device_name(device_.index), device_.index,
+                     driver_version());
 }
 
 Bytes CudaQueue::memory_used() const {
   std::size_t free = 0, total = 0;
+  use();
   check(cudaMemGetInfo(&free, &total), "memory of the GPU");
   return Bytes(std::int64_t(total - free));
 }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <cstdlib>
 
 #include "passes/pipeline.h"
 #include "runtime/initialize.h"
@@ -39,9 +39,12 @@ std::vector<float> at_its_place(const Program& program, const Coordinates& at,
   return whole;
 }
 
-Job nano_job() {
-  return read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" / "gpt-nano.json");
+std::filesystem::path tests_folder() {
+  const char* const set = std::getenv("PLIMSOLL_SOURCE_DIR");
+  return std::filesystem::path(set != nullptr ? set : PLIMSOLL_SOURCE_DIR) / "tests";
 }
+
+Job nano_job() { return read_job(tests_folder() / "gpt-nano.json"); }
 
 const std::vector<std::byte>& nano_text() {
   static const std::vector<std::byte> text = [] {

@@ -1,6 +1,7 @@
 // gpt-nano under different strategies: the job, the text, runs and what they are compared by.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <utility>
@@ -14,6 +15,9 @@
 
 namespace plimsoll {
 
+/// Where tests/*.json lie: environment PLIMSOLL_SOURCE_DIR (programs that were copied elsewhere),
+/// else this source tree.
+std::filesystem::path tests_folder();
 Job nano_job();
 /// 4096 bytes with some structure, the same every time.
 const std::vector<std::byte>& nano_text();
