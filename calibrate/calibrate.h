@@ -1,6 +1,7 @@
 // Calibrate: measures this machine through a backend and the local communicator.
 #pragma once
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ struct CalibrationRequest {
   /// in time, and the faster is kept, since other processes and other virtual machines only ever
   /// add time.
   Seconds budget{50};
+  /// Of a cluster's processes: where each finished test is written at once (process 0 only); empty:
+  /// nowhere. With `resume` what an earlier run has finished there is taken over.
+  std::filesystem::path journal;
+  bool resume = false;
   /// Called after each point: what is being measured, points done, of how many (both passes).
   std::function<void(const std::string& what, std::size_t done, std::size_t of)> progress;
 };
@@ -32,7 +37,8 @@ struct MachineCalibration {
   Calibration calibration;
   Cluster cluster;
   std::size_t left_out = 0;  ///< points that the budget did not reach
-  /// Hosts and ranks that were slower than the others, in words.
+  std::size_t restored = 0;  ///< tests that an earlier run had finished
+  /// Hosts and ranks that were slower than the others, and whether clocks fell, in words.
   std::vector<std::string> outliers;
 };
 

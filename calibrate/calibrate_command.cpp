@@ -10,7 +10,10 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "calibrate/calibrate.h"
+#include "calibrate/journal.h"
+#include "calibrate/schedule_cost.h"
 #include "runtime/launch.h"
 
 namespace plimsoll {
@@ -20,10 +23,13 @@ struct Arguments {
   std::string backend = "cpu";
   std::string output, cluster_output;
   std::string precision = "fp32";
-  double budget = 50;
+  std::string budget = "50 s";
   std::string launcher = "local";
   std::int64_t devices = 0;
-  bool quick = false, json = false;
+  bool quick = false, json = false, resume = false;
+  // Of a schedule that is shown, and not run.
+  std::int64_t schedule = 0, ranks_per_node = 0;
+  std::string cluster;
 };
 
 constexpr std::int64_t kMostDevices = std::int64_t{1} << 22;
@@ -33,6 +39,53 @@ DType precision_from(const std::string& text) {
   if (text == "bf16") return DType::bf16;
   if (text == "fp16") return DType::f16;
   throw UsageError(fmt::format("--precision {}: known are fp32, bf16, fp16", text));
+}
+
+/// "300", "90 s", "5m", "5 min", "2 h".
+Seconds budget_from(const std::string& text) {
+  const std::size_t end = text.find_last_of("0123456789.");
+  const std::string number = text.substr(0, end == text.npos ? 0 : end + 1);
+  std::string unit = text.substr(number.size());
+  unit.erase(0, unit.find_first_not_of(' '));
+  const double factor = unit.empty() || unit == "s"    ? 1
+                        : unit == "m" || unit == "min" ? 60
+                        : unit == "h"                  ? 3600
+                                                       : 0;
+  const std::string wrong = refuse_number(number, 1e-6, 1e5);
+  const double seconds = wrong.empty() ? std::stod(number) * factor : 0;
+  if (!(seconds >= 0.001 && seconds <= 1e5)) {
+    throw UsageError(fmt::format(
+        "--budget: found \"{}\"; 0.001 s to 1e5 s, as \"90 s\", \"5m\", \"2 h\"", printable(text)));
+  }
+  return Seconds(seconds);
+}
+
+/// `--schedule`: nothing is measured.
+void show_schedule(const Arguments& arguments) {
+  if (arguments.ranks_per_node == 0 || arguments.cluster.empty()) {
+    throw UsageError("--schedule: --ranks-per-node and --cluster are required");
+  }
+  if (arguments.schedule % arguments.ranks_per_node != 0) {
+    throw UsageError(fmt::format("--schedule {}: not a multiple of --ranks-per-node {}",
+                                 arguments.schedule, arguments.ranks_per_node));
+  }
+  const ClusterShape shape{arguments.schedule / arguments.ranks_per_node, arguments.ranks_per_node};
+  Cluster cluster = read_cluster(arguments.cluster);
+  if (shape.ranks_per_node > cluster.devices_per_node) {
+    throw InputError(arguments.cluster, "/devices_per_node",
+                     fmt::format("found {}; fewer than --ranks-per-node {}",
+                                 cluster.devices_per_node, shape.ranks_per_node));
+  }
+  if (shape.nodes > cluster.nodes.value_or(shape.nodes)) {
+    throw InputError(arguments.cluster, "/nodes",
+                     fmt::format("found {}; {} are asked for", *cluster.nodes, shape.nodes));
+  }
+  cluster.nodes = shape.nodes;
+  const SweepSize size = arguments.quick ? SweepSize::quick : SweepSize::full;
+  const DType precision = precision_from(arguments.precision);
+  const Seconds budget = budget_from(arguments.budget);
+  print_result(arguments.json ? schedule_json(shape, cluster, size, precision, budget)
+                              : schedule_text(shape, cluster, size, precision, budget));
 }
 
 void run(const Arguments& arguments, Processes* processes) {
@@ -47,7 +100,14 @@ void run(const Arguments& arguments, Processes* processes) {
   CalibrationRequest request;
   request.backend = arguments.backend;
   request.size = arguments.quick ? SweepSize::quick : SweepSize::full;
-  request.budget = Seconds(arguments.budget);
+  request.budget = budget_from(arguments.budget);
+  if (processes != nullptr && !arguments.output.empty()) {
+    request.journal = journal_of(arguments.output);
+  } else if (arguments.resume) {
+    throw UsageError(
+        "--resume: only a calibration with -o and --launcher mpirun or srun is resumed");
+  }
+  request.resume = arguments.resume;
   request.precision = precision_from(arguments.precision);
   const bool terminal = isatty(STDERR_FILENO) != 0;
   request.progress = [&](const std::string& what, std::size_t done, std::size_t of) {
@@ -62,7 +122,11 @@ void run(const Arguments& arguments, Processes* processes) {
       processes == nullptr ? calibrate(request) : calibrate_processes(request, *processes);
   if (!reports) return;
   const std::string text = calibration_text(machine.calibration);
-  if (!arguments.output.empty()) write_file_atomically(arguments.output, text);
+  if (!arguments.output.empty()) {
+    write_file_atomically(arguments.output, text);
+    std::error_code gone;  // what it held is in the calibration
+    std::filesystem::remove(request.journal, gone);
+  }
   if (!arguments.cluster_output.empty()) {
     write_file_atomically(arguments.cluster_output, cluster_text(machine.cluster));
   }
@@ -75,9 +139,20 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("-o,--output", arguments.output, "file to write the calibration to");
   app.add_option("--cluster-out", arguments.cluster_output,
                  "file to write this machine's cluster description to");
-  app.add_option("--budget", arguments.budget, "seconds to spend at most, roughly")
-      ->capture_default_str()
-      ->check([](const std::string& text) { return refuse_number(text, 0.001, 1e5); });
+  app.add_option("--budget", arguments.budget,
+                 "time to spend at most, roughly: \"90 s\", \"5 min\"")
+      ->capture_default_str();
+  app.add_flag("--resume", arguments.resume,
+               "with a launcher: go on where an earlier run with the same -o was ended");
+  CLI::Option* schedule =
+      app.add_option("--schedule", arguments.schedule,
+                     "show what would be measured with so many ranks, and for how long, and leave")
+          ->check([](const std::string& text) { return refuse_integer(text, 2, kMostDevices); });
+  app.add_option("--ranks-per-node", arguments.ranks_per_node, "with --schedule")
+      ->check([](const std::string& text) { return refuse_integer(text, 1, 4096); })
+      ->needs(schedule);
+  app.add_option("--cluster", arguments.cluster, "with --schedule: cluster file, for its rates")
+      ->needs(schedule);
   app.add_option("--precision", arguments.precision,
                  "fp32, or bf16 or fp16: what jobs of that precision run, beside fp32")
       ->capture_default_str();
@@ -112,6 +187,10 @@ ExitCode calibrate_command(int argc, char** argv, Processes* processes) {
     throw UsageError(error.what());
   }
   refuse_leftovers(app);
+  if (arguments.schedule > 0) {
+    show_schedule(arguments);
+    return ExitCode::ok;
+  }
   if (arguments.launcher != "local" && processes == nullptr) {
     if (arguments.devices == 0)
       throw UsageError("--launcher: --devices must say how many to start");

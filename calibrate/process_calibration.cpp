@@ -10,10 +10,12 @@
 
 #include "base/error.h"
 #include "calibrate/calibrate.h"
+#include "calibrate/choice.h"
 #include "calibrate/contributions.h"
 #include "calibrate/crew.h"
 #include "calibrate/dispatch.h"
 #include "calibrate/group_bench.h"
+#include "calibrate/journal.h"
 #include "calibrate/machine.h"
 #include "calibrate/op_bench.h"
 #include "calibrate/schedule.h"
@@ -31,63 +33,42 @@ constexpr Bytes kFootprint{std::int64_t{32} << 20};
 constexpr std::chrono::milliseconds kDeadline{120'000};
 constexpr std::int64_t kLeast = Effort::kLeast;
 
-/// Shares of the budget, by TestSubject: dispatch and memory take what they take.
-constexpr std::array<double, std::variant_size_v<TestSubject>> kShares = {1,   1,    0.3,
-                                                                          0.2, 0.25, 0.25};
+/// Times that one communication is measured anew until its median is known well enough.
+constexpr int kMostRounds = 4;
 
-/// The test that process 0 chooses next.
-class Choice {
- public:
-  Choice(const std::vector<CalibrationTest>& tests, Seconds budget)
-      : tests_(tests), budget_(budget), times_(tests.size()), start_(Clock::now()) {}
+/// What one test found.
+using Found = std::variant<std::monostate, CollectivePoint, OverlapPoint, OpPoint, MatmulPoint,
+                           CommunicatorMemory, DispatchCost>;
 
-  /// Essential ones, then of the kind that has spent least of its share. When all are measured,
-  /// those that were unsteady again, and then all once more. Nothing when the time is up.
-  std::optional<std::size_t> next() {
-    began_ = Clock::now();
-    for (; essential_ < tests_.size(); ++essential_) {
-      if (tests_[essential_].essential) return chosen(essential_++);
-    }
-    if (elapsed(start_) > budget_) return std::nullopt;
-    std::optional<std::size_t> best;
-    for (std::size_t i = 0; i < tests_.size(); ++i) {
-      if (times_[i] > 0 || (best && part(i) == part(*best))) continue;
-      if (!best || spent_[part(i)] / kShares[part(i)] < spent_[part(*best)] / kShares[part(*best)])
-        best = i;
-    }
-    if (best) return chosen(*best);
-    for (const bool unsteady : {true, false}) {
-      for (std::size_t i = 0; i < tests_.size(); ++i) {
-        if (times_[i] == 1 && (!unsteady || unsteady_[i])) return chosen(i);
-      }
-    }
-    return std::nullopt;
-  }
-  void measured(std::size_t i, bool unsteady) {
-    ++times_[i];
-    unsteady_[i] = unsteady;
-    spent_[part(i)] += elapsed(began_).value();
-  }
-  std::size_t left_out() const { return std::size_t(std::count(times_.begin(), times_.end(), 0)); }
+Calibration as_calibration(const Found& found, const std::string& date) {
+  Calibration only;
+  only.date = date;
+  std::visit(
+      [&](const auto& one) {
+        using Point = std::decay_t<decltype(one)>;
+        if constexpr (std::is_same_v<Point, CollectivePoint>) only.collectives = {one};
+        if constexpr (std::is_same_v<Point, OverlapPoint>) only.overlaps = {one};
+        if constexpr (std::is_same_v<Point, OpPoint>) only.ops = {one};
+        if constexpr (std::is_same_v<Point, MatmulPoint>) only.matmuls = {one};
+        if constexpr (std::is_same_v<Point, CommunicatorMemory>) only.communicator_memory = {one};
+        if constexpr (std::is_same_v<Point, DispatchCost>) {
+          only.dispatch_op = one.op;
+          only.dispatch_call = one.call;
+        }
+      },
+      found);
+  return only;
+}
 
- private:
-  static Seconds elapsed(Clock::time_point since) {
-    return Seconds(std::chrono::duration<double>(Clock::now() - since).count());
-  }
-  std::size_t part(std::size_t i) const { return tests_[i].subject.index(); }
-  std::size_t chosen(std::size_t i) {
-    unsteady_.resize(tests_.size());
-    return i;
-  }
-
-  const std::vector<CalibrationTest>& tests_;
-  Seconds budget_;
-  std::vector<int> times_;
-  std::vector<bool> unsteady_;
-  std::array<double, std::variant_size_v<TestSubject>> spent_ = {};
-  std::size_t essential_ = 0;
-  Clock::time_point start_, began_;
-};
+Found found_in(const Calibration& only) {
+  if (!only.collectives.empty()) return only.collectives.front();
+  if (!only.overlaps.empty()) return only.overlaps.front();
+  if (!only.ops.empty()) return only.ops.front();
+  if (!only.matmuls.empty()) return only.matmuls.front();
+  if (!only.communicator_memory.empty()) return only.communicator_memory.front();
+  if (only.dispatch_op.samples > 0) return DispatchCost{only.dispatch_op, only.dispatch_call};
+  return std::monostate();
+}
 
 /// Measures tests; what comes of them is kept on process 0.
 class ProcessSession {
@@ -107,20 +88,37 @@ class ProcessSession {
     const std::vector<CalibrationTest> tests = schedule(shape_, request_.size, request_.precision);
     Choice choice(tests, request_.budget);
     points_.resize(tests.size());
-    std::size_t done = 0;
-    while (const auto i = agreed(choice)) {
+    if (leads()) open_journal(tests, choice);
+    std::size_t done = restored_;
+    for (std::string word; (word = agreed(choice)) != kOver;) {
+      if (word == kReference) {
+        measure_reference(choice);
+        continue;
+      }
+      const std::size_t i = std::stoull(word);
+      const Seconds began = elapsed();
       bool unsteady = false;
-      std::visit([&](const auto& subject) { unsteady = measure(*i, subject); }, tests[*i].subject);
+      std::visit([&](const auto& subject) { unsteady = measure(i, subject); }, tests[i].subject);
       if (!leads()) continue;
-      choice.measured(*i, unsteady);
+      const Seconds took = elapsed() - began;
+      choice.measured(i, unsteady, time_of(i), took);
+      drift_.tested(i);
+      if (journal_) {
+        journal_->add(
+            {tests[i].key, as_calibration(points_[i], calibration_.date), unsteady, took});
+      }
       if (request_.progress && ++done <= tests.size()) {
-        request_.progress(tests[*i].key, done, tests.size());
+        request_.progress(tests[i].key, done, tests.size());
       }
     }
     if (!leads()) return {};
     MachineCalibration machine = collected();
     machine.left_out = choice.left_out();
+    machine.restored = restored_;
     machine.outliers = outliers_.named();
+    if (const std::string drift = drift_.summary(); !drift.empty()) {
+      machine.outliers.push_back(drift);
+    }
     return machine;
   }
 
@@ -131,15 +129,64 @@ class ProcessSession {
     return payload <= Bytes(1 << 20) && !quick() ? 4 * kLeast : kLeast;
   }
 
-  /// The same on all.
-  std::optional<std::size_t> agreed(Choice& choice) {
-    std::string word = "-";
-    if (leads()) {
-      if (const auto next = choice.next()) word = std::to_string(*next);
+  Seconds elapsed() const {
+    return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
+  }
+
+  /// Takes over what an earlier run over the same cluster shape has finished.
+  void open_journal(const std::vector<CalibrationTest>& tests, Choice& choice) {
+    describe_machine(calibration_, request_.backend);
+    if (request_.journal.empty()) return;
+    const std::string settings =
+        fmt::format("{} {} nodes={} ranks_per_node={} device={} precision={} size={}",
+                    request_.backend, processes_.version(), shape_.nodes, shape_.ranks_per_node,
+                    calibration_.device, to_text(request_.precision), quick() ? "quick" : "full");
+    journal_.emplace(request_.journal, settings, request_.resume);
+    for (const JournalEntry& entry : journal_->finished()) {
+      const auto test = std::find_if(tests.begin(), tests.end(), [&](const CalibrationTest& one) {
+        return one.key == entry.test;
+      });
+      Found found = found_in(entry.measured);
+      if (test == tests.end() || std::holds_alternative<std::monostate>(found)) continue;
+      const auto i = std::size_t(test - tests.begin());
+      restored_ += std::holds_alternative<std::monostate>(points_[i]);
+      points_[i] = std::move(found);
+      choice.restored(i, entry.unsteady, time_of(i));
     }
-    word = processes_.share(word, kDeadline);
-    if (word == "-") return std::nullopt;
-    return std::stoull(word);
+  }
+
+  std::optional<Seconds> time_of(std::size_t i) const {
+    const auto* point = std::get_if<CollectivePoint>(&points_[i]);
+    return point == nullptr ? std::nullopt : std::optional(point->time.median);
+  }
+
+  // What is next, besides the number of a test.
+  static constexpr const char* kOver = "-";
+  static constexpr const char* kReference = "reference";
+
+  /// The same on all.
+  std::string agreed(Choice& choice) {
+    std::string word;
+    if (leads()) {
+      const auto next = choice.next(elapsed());
+      word = !next ? kOver : drift_.due(elapsed()) ? kReference : std::to_string(*next);
+    }
+    return processes_.share(word, kDeadline);
+  }
+
+  /// A matmul that is timed between the tests: of the median rank, at its fastest.
+  void measure_reference(Choice& choice) {
+    processes_.meet(kDeadline);
+    const TimedWork work = bench_.work(reference_);
+    double fastest = work(0).value();
+    for (std::int64_t run = 1; run < 16; ++run) fastest = std::min(fastest, work(run).value());
+    const Sample own{Seconds(fastest), Seconds(0), kLeast, false};
+    const std::vector<Contribution> all = contributions(own);
+    if (!leads()) return;
+    for (std::size_t i : drift_.look_at(merged(all).median, elapsed())) {
+      points_[i] = std::monostate();
+      choice.forget(i);
+    }
   }
 
   std::string name_of(std::int64_t rank) const {
@@ -178,28 +225,41 @@ class ProcessSession {
     return std::get<Point>(kept).time.unsteady;
   }
 
-  bool measure(std::size_t, const DispatchTest&) {
+  bool measure(std::size_t i, const DispatchTest&) {
     const DispatchCost own = measure_dispatch(quick() ? kLeast : 25);
     const auto op = merge(contributions(own.op));
     const auto call = merge(contributions(own.call));
-    if (leads()) calibration_.dispatch_op = *op, calibration_.dispatch_call = *call;
+    if (leads()) points_[i] = DispatchCost{*op, *call};
     return false;
   }
 
-  bool measure(std::size_t, const CommunicatorMemoryTest& test) {
+  bool measure(std::size_t i, const CommunicatorMemoryTest& test) {
     std::vector<double> bytes;
     for (Bytes grown : groups_.measure_memory(test.shape)) bytes.push_back(double(grown.count()));
     if (!leads()) return false;
     CommunicatorMemory memory;
     memory.ranks = test.shape.ranks;
     memory.held = Bytes(std::int64_t(quantile(bytes, 0.5)));
-    calibration_.communicator_memory.push_back(memory);
+    points_[i] = memory;
     return false;
   }
 
+  /// Until the median of the median group is known well enough.
   bool measure(std::size_t i, const CollectivePoint& point) {
+    std::vector<GroupTimings> groups;
+    for (int round = 0; round < (quick() ? 1 : kMostRounds); ++round) {
+      std::vector<GroupTimings> more = groups_.measure(point, samples_of(point.payload));
+      for (std::size_t g = 0; g < more.size(); ++g) {
+        if (groups.size() < more.size()) groups.push_back({more[g].ranks, {}});
+        auto& timings = groups[g].timings;
+        timings.insert(timings.end(), more[g].timings.begin(), more[g].timings.end());
+      }
+      std::string word;
+      if (leads()) word = is_known(groups) ? "known" : "again";
+      if (quick() || processes_.share(word, kDeadline) == "known") break;
+    }
     std::vector<Contribution> all;
-    for (const GroupTimings& group : groups_.measure(point, samples_of(point.payload))) {
+    for (const GroupTimings& group : groups) {
       std::string who = "ranks";
       for (std::int64_t rank : {group.ranks.front(), group.ranks.back()}) {
         who += fmt::format(" {} on {}", rank, processes_.hosts()[std::size_t(rank)]);
@@ -207,6 +267,12 @@ class ProcessSession {
       all.push_back({std::move(who), summarize(group.timings)});
     }
     return keep(i, point, merge(all));
+  }
+
+  static bool is_known(const std::vector<GroupTimings>& groups) {
+    std::vector<double> errors;
+    for (const GroupTimings& group : groups) errors.push_back(median_error(group.timings));
+    return quantile(errors, 0.5) <= kMedianKnown;
   }
 
   bool measure(std::size_t i, const OverlapTest& test) {
@@ -255,7 +321,6 @@ class ProcessSession {
   /// All that was measured.
   MachineCalibration collected() {
     Calibration& calibration = calibration_;
-    describe_machine(calibration, request_.backend);
     calibration.versions.push_back(processes_.version());
     calibration.communicator = CommunicatorKind::mpi;
     calibration.busy_cores = shape_.ranks_per_node;
@@ -273,6 +338,11 @@ class ProcessSession {
               calibration.ops.push_back(kept);
             } else if constexpr (std::is_same_v<Point, MatmulPoint>) {
               calibration.matmuls.push_back(kept);
+            } else if constexpr (std::is_same_v<Point, CommunicatorMemory>) {
+              calibration.communicator_memory.push_back(kept);
+            } else if constexpr (std::is_same_v<Point, DispatchCost>) {
+              calibration.dispatch_op = kept.op;
+              calibration.dispatch_call = kept.call;
             }
           },
           point);
@@ -355,8 +425,12 @@ class ProcessSession {
   OpBench bench_;
   Outliers outliers_;
   Calibration calibration_;
-  std::vector<std::variant<std::monostate, CollectivePoint, OverlapPoint, OpPoint, MatmulPoint>>
-      points_;  ///< by test
+  std::vector<Found> points_;  ///< by test
+  std::optional<Journal> journal_;
+  std::size_t restored_ = 0;
+  Drift drift_;
+  const BenchCase reference_ = matmul_case({1, 256, 256, 256}, {});
+  Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace

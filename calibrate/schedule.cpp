@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <tuple>
 
 #include "graph/op_table.h"
@@ -198,6 +199,9 @@ std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize siz
   append_ops<MatmulPoint>(tests, std::move(matmuls), [](const MatmulPoint& point) {
     return point.shape.m == 128 && point.dtype == DType::f32;
   });
+  // Sweeps name an op of few sizes more than once.
+  std::set<std::string> known;
+  std::erase_if(tests, [&](const CalibrationTest& one) { return !known.insert(one.key).second; });
   return tests;
 }
 

@@ -41,4 +41,14 @@ Sample summarize(const std::vector<Seconds>& timings) {
   return sample;
 }
 
+double median_error(std::vector<Seconds> timings) {
+  INVARIANT(!timings.empty(), "a median of something");
+  std::sort(timings.begin(), timings.end());
+  const auto count = double(timings.size());
+  const double reach = 0.98 * std::sqrt(count);
+  const auto low = std::size_t(std::max(0.0, std::floor(count / 2 - reach)));
+  const auto high = std::size_t(std::min(count - 1, std::ceil(count / 2 + reach)));
+  return (timings[high] - timings[low]) / quantile(timings, 0.5) / 2;
+}
+
 }  // namespace plimsoll

@@ -19,4 +19,12 @@ double quantile(std::vector<double> values, double part);
 /// Median and interquartile range of at least kLeastSamples timings; `unsteady` as above.
 Sample summarize(const std::vector<Seconds>& timings);
 
+/// Half the width of the distribution-free 95 % confidence interval of the median, relative to the
+/// median: between the order statistics n/2 -+ 0.98 sqrt(n) (Le Boudec, Performance Evaluation of
+/// Computer and Communication Systems, 2010, section 2.2.2; Hunold and Carpen-Amarie, Reproducible
+/// MPI Benchmarking Is Still Not As Easy As You Think, IEEE TPDS 2016, section 5).
+double median_error(std::vector<Seconds> timings);
+/// Below which no more timings are taken.
+inline constexpr double kMedianKnown = 0.05;
+
 }  // namespace plimsoll

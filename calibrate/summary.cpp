@@ -124,6 +124,9 @@ std::string calibration_summary(const MachineCalibration& machine) {
                     point.nodes, point.compute_slowdown, point.communication_slowdown);
   }
   for (const std::string& outlier : machine.outliers) text += outlier + "\n";
+  if (machine.restored > 0) {
+    text += fmt::format("{} tests were taken from an earlier run\n", machine.restored);
+  }
   if (machine.left_out > 0) {
     text += fmt::format("{} points were left out: the budget ended\n", machine.left_out);
   }

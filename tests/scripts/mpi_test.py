@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 import programs
 
@@ -100,6 +101,47 @@ def calibration(folder, failures):
         failures.append(f"no --devices: exit {done.returncode}\n{done.stderr}")
 
 
+def resumed(folder, failures):
+    """Ranks are killed while they calibrate; the next run keeps what was finished."""
+    output = folder / "resumed.json"
+    journal = pathlib.Path(f"{output}.journal")
+    command = ("mpirun", "-n", "2", str(programs.BIN / "planner-calibrate-mpi"), "--budget", "5m",
+               "-o", str(output))
+    started = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while time.monotonic() < end and started.poll() is None:
+        if journal.exists() and journal.read_bytes().count(b"\n") > 20:
+            break
+        time.sleep(0.05)
+    started.kill()
+    started.wait()
+    with open(journal, "ab") as file:
+        file.write(b'{"test": "half a li')
+    if output.exists():
+        failures.append("a killed calibration wrote its file")
+    for _ in range(60):  # until the ranks have noticed that they are alone
+        done = run(*command[:4], "--quick", "--resume", "-o", output)
+        if "another calibration" not in done.stderr:
+            break
+        time.sleep(0.5)
+    if done.returncode != programs.BAD_INPUT or "--resume" not in done.stderr:
+        failures.append(f"the journal of another calibration: exit {done.returncode}\n{done.stderr}")
+    lines = [json.loads(line) for line in journal.read_bytes().split(b"\n")[1:-1]]
+    done = run(*command[:4], "--budget", 0.001, "--resume", "-o", output)
+    if done.returncode != programs.OK or "taken from an earlier run" not in done.stdout:
+        failures.append(f"--resume: exit {done.returncode}\n{done.stdout}{done.stderr}")
+        return
+    measured = json.loads(output.read_text())
+    kept = [(kind, point) for line in lines for kind in ("collectives", "ops", "matmuls", "overlaps")
+            for point in line["measured"][kind]]
+    lost = [point for kind, point in kept if point not in measured[kind]]
+    if len(kept) < 10 or lost:
+        failures.append(f"of {len(kept)} points these were lost: {lost}")
+    if journal.exists():
+        failures.append("the journal is left behind")
+
+
 def refusals(folder, failures):
     path = plan(folder, 2, "mp=2")
     binary = programs.BIN / "planner-run-mpi"
@@ -140,6 +182,7 @@ def main():
         draws(failures)
         launcher(folder, failures)
         calibration(folder, failures)
+        resumed(folder, failures)
         refusals(folder, failures)
         killed(folder, failures)
     print("\n".join(failures) or "ok")
