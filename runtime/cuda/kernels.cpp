@@ -47,6 +47,8 @@ CudaPrepare cuda_prepare_function(OpKind kind) {
       return prepare_position_add;
     case OpKind::position_add_backward:
       return prepare_position_add_backward;
+    case OpKind::matmul:
+      return prepare_matmul;
     case OpKind::bias_add:
       return prepare_bias_add;
     case OpKind::bias_gradient:
@@ -71,6 +73,10 @@ CudaPrepare cuda_prepare_function(OpKind kind) {
       return prepare_softmax;
     case OpKind::softmax_backward:
       return prepare_softmax_backward;
+    case OpKind::flash_attention:
+      return prepare_flash_attention;
+    case OpKind::flash_attention_backward:
+      return prepare_flash_attention_backward;
     case OpKind::logits_max:
       return prepare_logits_max;
     case OpKind::logits_sum_exp:
@@ -117,10 +123,6 @@ CudaPrepare cuda_prepare_function(OpKind kind) {
       return prepare_lamb_norms;
     case OpKind::lamb:
       return prepare_lamb;
-    case OpKind::matmul:
-      return prepare_matmul;
-    case OpKind::flash_attention:
-    case OpKind::flash_attention_backward:
     case OpKind::bias_gelu:
     case OpKind::bias_gelu_backward:
     case OpKind::bias_residual_add:

@@ -135,6 +135,9 @@ CudaKernelPointer prepare_rotary(const CudaRequest& request);  ///< forward and 
 // softmax.cu
 CudaKernelPointer prepare_softmax(const CudaRequest& request);
 CudaKernelPointer prepare_softmax_backward(const CudaRequest& request);
+// attention.cu
+CudaKernelPointer prepare_flash_attention(const CudaRequest& request);
+CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request);
 // loss.cu
 CudaKernelPointer prepare_logits_max(const CudaRequest& request);
 CudaKernelPointer prepare_logits_sum_exp(const CudaRequest& request);

@@ -9,7 +9,8 @@ file(GLOB cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cu
 file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cpp)
 file(GLOB emulation CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/*.cpp)
 list(FILTER cuda_host EXCLUDE REGEX "/(open_)?library\\.cpp$")
-set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++;-Wno-unknown-pragmas")
+set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
 add_library(cuda_on_cpu STATIC ${cuda_kernels} ${cuda_host} ${emulation})
 target_include_directories(cuda_on_cpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/include)
 target_link_libraries(cuda_on_cpu PUBLIC plimsoll_runtime)
+target_compile_options(cuda_on_cpu PUBLIC -Wno-unknown-pragmas)  # unroll

@@ -10,6 +10,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device_emulation.h"
@@ -32,10 +33,18 @@ struct Fiber {
   bool started = false;
 };
 
+struct Copy {
+  void* to;
+  const void* from;
+  std::size_t bytes;
+  bool committed;
+};
+
 struct Thread {
   State state = State::not_started;
   Fiber* fiber = nullptr;
   unsigned mask = 0;  ///< of the warp operation it waits in
+  std::vector<Copy> copies;
 };
 
 struct Warp {
@@ -178,7 +187,8 @@ std::string divergence() {
   return "block (" + std::to_string(blockIdx.x) + ", " + std::to_string(blockIdx.y) + ", " +
          std::to_string(blockIdx.z) + "): of " + std::to_string(block.count) + " threads " +
          std::to_string(block.done) + " are over, " + std::to_string(at_block) +
-         " wait in __syncthreads and " + std::to_string(at_warp) + " in a warp operation";
+         " wait in __syncthreads and " + std::to_string(at_warp) + " in a warp operation" +
+         block.error;
 }
 
 void run_block() {
@@ -201,13 +211,15 @@ void run_block() {
       resume(thread.fiber);
       ran = true;
     }
-    if (ran || release_barriers()) continue;
+    if (block.error.empty() && (ran || release_barriers())) continue;
     // Suspended stacks are given up with what they hold.
     const std::string message = divergence();
+    block.error.clear();
     block.fibers.clear();
     block.idle.clear();
     throw std::logic_error(message);
   }
+  if (!block.error.empty()) throw std::logic_error(std::exchange(block.error, {}));
   const auto* guard = reinterpret_cast<const float*>(block.shared.data() + block.shared_bytes);
   for (std::size_t i = 0; i < kGuardBytes / sizeof(float); ++i) {
     if (std::isnan(guard[i])) continue;
@@ -248,6 +260,31 @@ void run_grid(dim3 grid, dim3 size, std::size_t shared_bytes, const std::functio
 std::byte* dynamic_shared() { return block.shared.data(); }
 std::size_t dynamic_shared_bytes() { return block.shared_bytes; }
 
+void defer_copy(void* to, const void* from, std::size_t bytes) {
+  const auto misaligned = [&](const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % bytes != 0;
+  };
+  if (misaligned(to) || misaligned(from)) block.error = "; a copy of 16 bytes is not aligned";
+  block.threads[block.current].copies.push_back({to, from, bytes, false});
+}
+
+void commit_copies() {
+  for (Copy& copy : block.threads[block.current].copies) copy.committed = true;
+}
+
+void finish_copies() {
+  std::vector<Copy>& copies = block.threads[block.current].copies;
+  for (const Copy& copy : copies) {
+    if (!copy.committed) continue;
+    if (copy.from != nullptr) {
+      std::memcpy(copy.to, copy.from, copy.bytes);
+    } else {
+      std::memset(copy.to, 0, copy.bytes);
+    }
+  }
+  std::erase_if(copies, [](const Copy& copy) { return copy.committed; });
+}
+
 unsigned lane() { return block.current % kWarp; }
 
 const std::byte* meet_warp(unsigned mask, const void* value, std::size_t bytes) {
@@ -255,6 +292,7 @@ const std::byte* meet_warp(unsigned mask, const void* value, std::size_t bytes) 
   auto& values = warp.values[warp.meeting % 2];
   if (bytes > 0) std::memcpy(values.data() + lane() * kHandOver, value, bytes);
   Thread& thread = block.threads[block.current];
+  if (mask != 0xffffffffu) block.error = "; a warp operation of some lanes only";
   thread.mask = mask;
   thread.state = State::at_warp_barrier;
   leave_fiber();

@@ -30,5 +30,7 @@ struct Operands {
 
 /// The reference of ops that only some model families have; false for any other.
 bool run_family_reference(const Operands& o);
+/// The reference of flash attention; false for any other.
+bool run_attention_reference(const Operands& o);
 
 }  // namespace plimsoll

@@ -258,6 +258,7 @@ void sum_over_rows(const Operands& o) {
 void run_reference(const OpCase& c, Values& values) {
   if (run_optimizer_reference(c, values)) return;
   const Operands o{c, values};
+  if (run_attention_reference(o)) return;
   switch (c.op.kind) {
     case OpKind::load_tokens:
       return load_ids(o, 0);

@@ -2,26 +2,50 @@
 #include "tests/runtime/op_runner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "graph/op_table.h"
 #include "runtime/half.h"
+#include "runtime/rank_device.h"
 
 namespace plimsoll {
 
 namespace {
 
-struct AlignedFree {
-  void operator()(std::byte* data) const { ::operator delete[](data, std::align_val_t(64)); }
-};
-using Memory = std::unique_ptr<std::byte[], AlignedFree>;
+/// One block where the backend's tensors lie.
+class Memory {
+ public:
+  Memory(RankDevice* device, Bytes size)
+      : device_(device), bytes_(std::size_t(round_up(size, kBlockAlignment).count())) {
+    data_ = device != nullptr ? device->allocate(Bytes(std::int64_t(bytes_)))
+                              : new (std::align_val_t(64)) std::byte[bytes_];
+  }
+  ~Memory() {
+    if (data_ == nullptr) return;
+    if (device_ != nullptr) {
+      device_->free(data_);
+    } else {
+      ::operator delete[](data_, std::align_val_t(64));
+    }
+  }
+  Memory(Memory&& other) noexcept
+      : device_(other.device_), bytes_(other.bytes_), data_(std::exchange(other.data_, nullptr)) {}
+  Memory& operator=(Memory&&) = delete;
 
-Memory allocate(Bytes size) {
-  const auto bytes = std::size_t(round_up(size, kBlockAlignment).count());
-  return Memory(new (std::align_val_t(64)) std::byte[bytes]);
-}
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  RankDevice* device_;
+  std::size_t bytes_;
+  std::byte* data_ = nullptr;
+};
+
+std::size_t stored_bytes(const Tensor& tensor) { return std::size_t(bytes_of(tensor).count()); }
 
 void store(const std::vector<double>& values, DType dtype, std::byte* to) {
   if (dtype == DType::i32) {
@@ -51,10 +75,10 @@ std::vector<double> load(const Tensor& tensor, const std::byte* from) {
 
 struct PreparedCase::State {
   const OpCase& c;
+  RankDevice* device;
   RankContext context;
-  std::size_t workspace_bytes;
   Memory workspace;
-  std::vector<Memory> blocks;         ///< by tensor; null where it shares another's
+  std::vector<Memory> blocks;         ///< by tensor
   std::vector<std::byte*> addresses;  ///< by tensor
   std::vector<std::byte*> inputs, outputs;
   std::unique_ptr<Kernel> kernel;
@@ -62,11 +86,12 @@ struct PreparedCase::State {
 
 PreparedCase::PreparedCase(Backend& backend, const OpCase& c, Bytes workspace)
     : state_(new State{
-          c, {}, std::size_t(workspace.count()), allocate(workspace), {}, {}, {}, {}, {}}) {
+          c, backend.device(), {}, Memory(backend.device(), workspace), {}, {}, {}, {}, {}}) {
   State& s = *state_;
+  backend.enter_thread();
   for (const Tensor& tensor : c.tensors) {
-    s.blocks.push_back(allocate(bytes_of(tensor)));
-    s.addresses.push_back(s.blocks.back().get());
+    s.blocks.emplace_back(s.device, bytes_of(tensor));
+    s.addresses.push_back(s.blocks.back().data());
   }
   if (const int in_place = row(c.op.kind).in_place; in_place >= 0) {
     s.addresses[c.op.outputs[0].index()] = s.addresses[c.op.inputs[std::size_t(in_place)].index()];
@@ -76,8 +101,7 @@ PreparedCase::PreparedCase(Backend& backend, const OpCase& c, Bytes workspace)
   s.context.program = &c.program;
   s.context.at = c.at;
   s.context.text = {c.text, c.global_batch};
-  s.context.workspace = {s.workspace.get(), s.workspace_bytes};
-  backend.enter_thread();
+  s.context.workspace = {s.workspace.data(), std::size_t(workspace.count())};
   s.kernel = backend.prepare(c.op, c.tensors, s.context);
   reset();
 }
@@ -86,22 +110,43 @@ PreparedCase::~PreparedCase() = default;
 
 void PreparedCase::reset() {
   State& s = *state_;
-  std::fill_n(reinterpret_cast<float*>(s.workspace.get()), s.workspace_bytes / sizeof(float),
-              std::numeric_limits<float>::quiet_NaN());
+  const std::vector<float> nothing(s.workspace.bytes() / sizeof(float),
+                                   std::numeric_limits<float>::quiet_NaN());
+  const auto write = [&](std::byte* to, std::span<const std::byte> values) {
+    if (s.device != nullptr) {
+      s.device->write(to, values);
+    } else {
+      std::copy(values.begin(), values.end(), to);
+    }
+  };
+  write(s.workspace.data(), std::as_bytes(std::span(nothing)));
   // Backwards, so that where an output shares an input's memory the input's contents stay.
   for (std::size_t i = s.c.tensors.size(); i-- > 0;) {
-    store(s.c.before[i], s.c.tensors[i].dtype, s.addresses[i]);
+    std::vector<std::byte> stored(stored_bytes(s.c.tensors[i]));
+    store(s.c.before[i], s.c.tensors[i].dtype, stored.data());
+    write(s.addresses[i], stored);
   }
 }
 
 void PreparedCase::run() {
-  state_->kernel->run(state_->inputs, state_->outputs, state_->c.position);
+  State& s = *state_;
+  if (s.device != nullptr) s.device->begin(0, s.c.position, false);
+  s.kernel->run(s.inputs, s.outputs, s.c.position);
+  if (s.device != nullptr) s.device->end();
 }
 
 Values PreparedCase::values() const {
+  const State& s = *state_;
+  if (s.device != nullptr) s.device->finish(std::chrono::seconds(60), s.c.name);
   Values result;
-  for (std::size_t i = 0; i < state_->c.tensors.size(); ++i) {
-    result.push_back(load(state_->c.tensors[i], state_->addresses[i]));
+  for (std::size_t i = 0; i < s.c.tensors.size(); ++i) {
+    std::vector<std::byte> stored(stored_bytes(s.c.tensors[i]));
+    if (s.device != nullptr) {
+      s.device->read(s.addresses[i], stored);
+    } else {
+      std::copy_n(s.addresses[i], stored.size(), stored.begin());
+    }
+    result.push_back(load(s.c.tensors[i], stored.data()));
   }
   return result;
 }

@@ -1,106 +1,27 @@
 // Every op of the CPU backend against the float64 reference, and the edges of the backends.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <set>
 
 #include "graph/op_table.h"
 #include "runtime/backend.h"
 #include "tests/runtime/op_cases.h"
-#include "tests/runtime/op_reference.h"
+#include "tests/runtime/op_expectations.h"
 #include "tests/runtime/op_runner.h"
 
 namespace plimsoll {
 namespace {
 
-/// Largest difference relative to the largest expected magnitude; infinite unless equal infinities
-/// meet, and for anything that is not a number.
-double relative_difference(const std::vector<double>& got, const std::vector<double>& expected) {
-  double largest = 1e-30, difference = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (got[i] == expected[i]) continue;
-    if (!std::isfinite(got[i]) || !std::isfinite(expected[i])) return HUGE_VAL;
-    difference = std::max(difference, std::abs(got[i] - expected[i]));
-  }
-  for (double value : expected) {
-    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
-  }
-  return difference / largest;
-}
-
-/// The unit roundoff of the type (2^-8 with the 8 bits of bf16), and what f32 arithmetic adds.
-double tolerance(DType type) {
-  constexpr double kArithmetic = 3e-6;
-  switch (type) {
-    case DType::bf16:
-      return 0x1p-8 + kArithmetic;
-    case DType::f16:
-      return 0x1p-11 + kArithmetic;
-    default:
-      return kArithmetic;
-  }
-}
-
-/// The table in f32, then every case that has values in the other types.
-std::vector<OpCase> cases_of_all_types() {
-  std::vector<OpCase> cases = op_cases(kTestSizes);
-  const std::size_t count = cases.size();
-  for (DType type : {DType::bf16, DType::f16}) {
-    for (std::size_t i = 0; i < count; ++i) {
-      const OpKind kind = cases[i].op.kind;
-      const bool typed = kind == OpKind::cast || may_write_parameters(kind);
-      if (typed || kind == OpKind::cast_parameters) continue;  // have cases of their own
-      if (auto c = in_type(cases[i], type)) cases.push_back(*std::move(c));
-      if (auto c = in_type(cases[i], type, true)) cases.push_back(*std::move(c));
-    }
-  }
-  return cases;
-}
-
 class CpuOp : public testing::TestWithParam<OpCase> {};
 
-TEST_P(CpuOp, EqualsFloat64Reference) {
-  const OpCase& c = GetParam();
-  const auto backend = make_backend("cpu");
-  const Verdict verdict = backend->supports(c.op, c.tensors);
-  ASSERT_TRUE(bool(verdict)) << verdict.reason();
-  Values expected = c.before;
-  run_reference(c, expected);
-  const Values got = run_case(*backend, c);
-  for (TensorId id : c.op.outputs) {
-    EXPECT_LE(relative_difference(got[id.index()], expected[id.index()]),
-              tolerance(c.tensors[id.index()].dtype))
-        << c.tensors[id.index()].name;
-  }
-}
+TEST_P(CpuOp, EqualsFloat64Reference) { expect_reference(*make_backend("cpu"), GetParam()); }
 
 TEST_P(CpuOp, LeavesInputsAloneAndRepeatsBitForBit) {
-  const OpCase& c = GetParam();
-  const auto backend = make_backend("cpu");
-  PreparedCase prepared(*backend, c);
-  prepared.run();
-  const Values first = prepared.values();
-  prepared.reset();
-  prepared.run();
-  const Values second = prepared.values();
-  const int in_place = row(c.op.kind).in_place;
-  for (std::size_t i = 0; i < c.op.inputs.size(); ++i) {
-    const TensorId id = c.op.inputs[i];
-    const bool written =
-        int(i) == in_place || std::count(c.op.outputs.begin(), c.op.outputs.end(), id) > 0;
-    if (written) continue;
-    EXPECT_EQ(first[id.index()], c.before[id.index()]) << c.tensors[id.index()].name;
-  }
-  for (TensorId id : c.op.outputs) EXPECT_EQ(first[id.index()], second[id.index()]);
+  expect_repeats(*make_backend("cpu"), GetParam());
 }
 
-std::string case_name(const testing::TestParamInfo<OpCase>& info) {
-  std::string name = info.param.name;
-  std::replace(name.begin(), name.end(), '/', '_');
-  return name;
-}
-INSTANTIATE_TEST_SUITE_P(Table, CpuOp, testing::ValuesIn(cases_of_all_types()), case_name);
+INSTANTIATE_TEST_SUITE_P(Table, CpuOp, testing::ValuesIn(cases_of_all_types()), op_case_name);
 
 TEST(OpCases, CoverEveryKindTheCpuBackendHas) {
   const std::set<OpKind> without = {

@@ -63,6 +63,12 @@ constexpr std::size_t kHandOver = 64;
 const std::byte* meet_warp(unsigned mask, const void* value, std::size_t bytes);
 unsigned lane();
 
+/// A copy of the calling thread into shared memory: happens when it waits for those that it has
+/// committed. `from` null: zeros.
+void defer_copy(void* to, const void* from, std::size_t bytes);
+void commit_copies();
+void finish_copies();
+
 template <class T>
 T lane_value(const std::byte* values, unsigned lane) {
   T value;

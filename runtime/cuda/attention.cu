@@ -1,0 +1,290 @@
+// Flash attention forward on tensor cores, and how both ways are prepared.
+#include "graph/op_table.h"
+#include "runtime/cuda/attention.h"
+#include "runtime/cuda/attention_tiles.h"
+#include "runtime/cuda/kernels.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/reduce.h"
+#include "runtime/cuda/storage.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr int kQueries = 128, kKeys = 64;  // rows of the tiles
+
+template <int kDepth>
+constexpr int kForwardElements = (kQueries + 4 * kKeys) * kDepth;
+
+/// A block has 128 queries of one head, a warp 32 of them, and walks over the keys that they see:
+/// tiles of keys and values are copied while the ones before are multiplied.
+template <class T, int kDepth>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_forward(AttentionShape s, const T* q, const T* k, const T* v, T* y,
+                      float* log_sum_exp) {
+  using Queries = Tile<T, kQueries, kDepth>;
+  using Keys = Tile<T, kKeys, kDepth>;
+  constexpr int kTiles = 2, kSteps = kDepth / 16;
+  T* queries = dynamic_shared<T>();
+  const auto keys = [&](int i) {
+    return queries + Queries::kElements + i % 2 * 2 * Keys::kElements;
+  };
+  const auto values = [&](int i) { return keys(i) + Keys::kElements; };
+
+  // The blocks with the most keys first.
+  const int first = int(gridDim.x - 1 - blockIdx.x) * kQueries;
+  const int head = int(blockIdx.y), key_head = head / s.groups, batch = int(blockIdx.z);
+  const int lane = int(threadIdx.x) % 32, own = int(threadIdx.x) / 32 * 32;  // row of the warp
+  const std::int64_t token = std::int64_t(batch) * s.sequence;
+  q += (token + first) * s.query_stride + std::int64_t(head) * s.depth;
+  k += token * s.key_stride + std::int64_t(key_head) * s.depth;
+  v += token * s.key_stride + std::int64_t(key_head) * s.depth;
+  const int end = s.causal && first + kQueries < s.sequence ? first + kQueries : s.sequence;
+  const int rounds = (end + kKeys - 1) / kKeys;
+  const auto start = [&](int i) {
+    const std::int64_t at = std::int64_t(i) * kKeys * s.key_stride;
+    Keys::start(keys(i), k + at, s.key_stride, s.sequence - i * kKeys, s.depth);
+    Keys::start(values(i), v + at, s.key_stride, s.sequence - i * kKeys, s.depth);
+    commit_copies();
+  };
+
+  Queries::start(queries, q, s.query_stride, s.sequence - first, s.depth);
+  start(0);
+  float out[kTiles][kDepth / 8][4] = {};
+  float most[kTiles][2], sum[kTiles][2] = {};
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) most[m][0] = most[m][1] = kMinusInfinity;
+  const float scale = s.scale * kLog2E;
+
+  for (int i = 0; i < rounds; ++i) {
+    wait_for_copies();
+    __syncthreads();  // tile i is there, and nobody reads tile i - 1 any more
+    if (i + 1 < rounds) start(i + 1);
+
+    float scores[kTiles][kKeys / 8][4] = {};
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      std::uint32_t a[kTiles][4];
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) Queries::left(a[m], queries, own + 16 * m, step);
+#pragma unroll
+      for (int n = 0; n < kKeys / 16; ++n) {
+        std::uint32_t b[4];
+        Keys::right_transposed(b, keys(i), 16 * n, step);
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          multiply_add<T>(scores[m][2 * n], a[m], b[0], b[1]);
+          multiply_add<T>(scores[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+
+    const int column = i * kKeys;
+    if (column + kKeys > s.sequence || (s.causal && column + kKeys > first + own)) {
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
+            const int at = column + 8 * n + lane % 4 * 2 + e % 2;
+            if (at >= s.sequence || (s.causal && at > row)) scores[m][n][e] = kMinusInfinity;
+          }
+        }
+      }
+    }
+
+    // The running maximum and sum of each row; what was summed so far shrinks with it.
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float now = most[m][half];
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n)
+          now = fmaxf(now, fmaxf(scores[m][n][2 * half], scores[m][n][2 * half + 1]));
+        now = quad_max(now);
+        const float shrink = fast_exp2((most[m][half] - now) * scale);
+        most[m][half] = now;
+        float total = 0;
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+          for (int e = 2 * half; e < 2 * half + 2; ++e) {
+            scores[m][n][e] = fast_exp2((scores[m][n][e] - now) * scale);
+            total += scores[m][n][e];
+          }
+        }
+        sum[m][half] = sum[m][half] * shrink + total;
+#pragma unroll
+        for (int n = 0; n < kDepth / 8; ++n) {
+          out[m][n][2 * half] *= shrink;
+          out[m][n][2 * half + 1] *= shrink;
+        }
+      }
+    }
+
+#pragma unroll
+    for (int step = 0; step < kKeys / 16; ++step) {
+      std::uint32_t a[kTiles][4];
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m)
+        as_left<T>(a[m], scores[m][2 * step], scores[m][2 * step + 1]);
+#pragma unroll
+      for (int n = 0; n < kDepth / 16; ++n) {
+        std::uint32_t b[4];
+        Keys::right(b, values(i), 16 * step, n);
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          multiply_add<T>(out[m][2 * n], a[m], b[0], b[1]);
+          multiply_add<T>(out[m][2 * n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  y += (token + first) * s.y_stride + std::int64_t(head) * s.depth;
+  log_sum_exp += (std::int64_t(batch) * s.heads + head) * s.sequence + first;
+  const int rows = s.sequence - first;
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) {
+    const float low = quad_sum(sum[m][0]), high = quad_sum(sum[m][1]);
+#pragma unroll
+    for (int n = 0; n < kDepth / 8; ++n) {
+      store_result(y, s.y_stride, rows, s.depth, own + 16 * m, 8 * n, out[m][n], 1 / low, 1 / high);
+    }
+    const int row = own + 16 * m + lane / 4;
+    if (lane % 4 != 0) continue;
+    if (row < rows) log_sum_exp[row] = most[m][0] * s.scale + logf(low);
+    if (row + 8 < rows) log_sum_exp[row + 8] = most[m][1] * s.scale + logf(high);
+  }
+}
+
+template <class Function>
+void with_fast_kernel(DType type, int depth, Function f) {
+  if (type == DType::bf16) {
+    depth <= 64 ? f(bf16{}, attention_forward<bf16, 64>, kForwardElements<64>)
+                : f(bf16{}, attention_forward<bf16, 128>, kForwardElements<128>);
+  } else {
+    depth <= 64 ? f(f16{}, attention_forward<f16, 64>, kForwardElements<64>)
+                : f(f16{}, attention_forward<f16, 128>, kForwardElements<128>);
+  }
+}
+
+/// Of [n,3,a,d], or of [n,1,a,d] and [n,2,kv,d].
+AttentionShape shape_of(const CudaRequest& request, const Tensor& queries, const Tensor* keys) {
+  const auto& params = request.params<AttentionParams>();
+  const Shape& q = queries.shape;
+  AttentionShape s = {};
+  s.sequence = int(params.sequence);
+  s.batch = int(q[0] / params.sequence);
+  s.heads = int(q[2]);
+  s.depth = int(q[3]);
+  s.groups = keys == nullptr ? 1 : int(q[2] / keys->shape[2]);
+  s.query_stride = q[1] * q[2] * q[3];
+  s.key_stride = keys == nullptr ? s.query_stride : 2 * keys->shape[2] * q[3];
+  s.y_stride = q[2] * q[3];
+  s.scale = float(params.scale);
+  s.causal = params.causal;
+  return s;
+}
+
+/// Where queries, keys and values start in one packed operand or two.
+struct Packed {
+  std::byte *q, *k, *v;
+  Packed(std::byte* queries, std::byte* keys, const AttentionShape& s, std::int64_t element) {
+    const std::int64_t width = std::int64_t(s.key_heads()) * s.depth * element;
+    q = queries;
+    k = keys == nullptr ? queries + width : keys;
+    v = k + width;
+  }
+};
+
+}  // namespace
+
+bool attention_is_fast(DType type, int depth) {
+  return (type == DType::bf16 || type == DType::f16) && depth <= 128 && depth % 8 == 0;
+}
+
+void prepare_fast_attention(DType type, int depth) {
+  with_fast_kernel(type, depth, [](auto, auto kernel, int elements) {
+    allow_shared(kernel, std::size_t(elements) * 2);
+  });
+}
+
+void fast_attention(const CudaDevice& device, DType type, const AttentionShape& s,
+                    const AttentionData& data) {
+  with_fast_kernel(type, s.depth, [&](auto zero, auto kernel, int elements) {
+    using T = decltype(zero);
+    const dim3 grid(unsigned((s.sequence + kQueries - 1) / kQueries), unsigned(s.heads),
+                    unsigned(s.batch));
+    launch(device.stream, grid, kAttentionThreads, std::size_t(elements) * 2, kernel, s,
+           static_cast<const T*>(data.q), static_cast<const T*>(data.k),
+           static_cast<const T*>(data.v), static_cast<T*>(data.y), data.log_sum_exp);
+  });
+}
+
+CudaKernelPointer prepare_flash_attention(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const bool split = request.op.inputs.size() > 1;
+  const AttentionShape s = shape_of(request, request.input(0), split ? &request.input(1) : nullptr);
+  const DType type = request.input(0).dtype;
+  const std::int64_t element = bytes_of(type).count();
+  const bool fast = attention_is_fast(type, s.depth);
+  if (fast) prepare_fast_attention(type, s.depth);
+  prepare_plain_attention(type);  // also for addresses that tensor cores cannot read
+  const auto run = [=, &device](DeviceAddresses in, DeviceAddresses out) {
+    const Packed from(in[0], split ? in[1] : nullptr, s, element);
+    AttentionData data = {};
+    data.q = from.q;
+    data.k = from.k;
+    data.v = from.v;
+    data.y = out[0];
+    data.log_sum_exp = output_at<float>(out, 1);
+    if (fast && aligned({data.q, data.k, data.v, data.y})) {
+      fast_attention(device, type, s, data);
+    } else {
+      plain_attention(device, type, s, data);
+    }
+  };
+  return make_cuda_kernel(run, flops(request.op, request.tensors));
+}
+
+CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const bool split = request.op.outputs.size() > 1;
+  const AttentionShape s = shape_of(request, request.input(1), split ? &request.input(2) : nullptr);
+  const DType type = request.input(0).dtype;
+  const std::int64_t element = bytes_of(type).count();
+  const bool fast = attention_is_fast(type, s.depth);
+  if (fast) prepare_fast_attention_backward(type, s.depth);
+  prepare_plain_attention_backward(type);
+  DeviceScratch scratch(request);
+  float* delta = scratch.take_values<float>(std::int64_t(s.batch) * s.heads * s.sequence);
+  const auto run = [=, &device](DeviceAddresses in, DeviceAddresses out) {
+    const Packed from(in[1], split ? in[2] : nullptr, s, element);
+    const Packed to(out[0], split ? out[1] : nullptr, s, element);
+    const std::size_t y = split ? 3 : 2;
+    AttentionData data = {};
+    data.q = from.q;
+    data.k = from.k;
+    data.v = from.v;
+    data.y = in[y];
+    data.log_sum_exp = const_cast<float*>(input_at<float>(in, y + 1));  // only read
+    data.dy = in[0];
+    data.delta = delta;
+    data.dq = to.q;
+    data.dk = to.k;
+    data.dv = to.v;
+    attention_delta(device, type, s, data);
+    if (fast && aligned({data.q, data.k, data.v, data.dy, data.dq, data.dk, data.dv})) {
+      fast_attention_backward(device, type, s, data);
+    } else {
+      plain_attention_backward(device, type, s, data);
+    }
+  };
+  return make_cuda_kernel(run, flops(request.op, request.tensors));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,56 @@
+// Flash attention (Dao et al. 2022, arXiv 2205.14135; Dao 2023, arXiv 2307.08691): scores never
+// reach memory. What its files share.
+#pragma once
+
+#include <cstdint>
+
+#include "graph/tensor.h"
+#include "runtime/cuda/device.h"
+
+namespace plimsoll {
+
+/// Queries [n, ., a, d] and keys and values [n, ., kv, d] of b sequences; strides in elements from
+/// token to token.
+struct AttentionShape {
+  int batch, sequence, heads, groups, depth;  ///< heads of queries; queries per key head; width
+  std::int64_t query_stride, key_stride, y_stride;
+  float scale;
+  bool causal;
+
+  int key_heads() const { return heads / groups; }
+};
+
+/// Forward reads q, k, v and writes y and log_sum_exp [b,a,s]; backward reads all of them and dy,
+/// and writes dq, dk, dv with the strides of q, k, v.
+struct AttentionData {
+  const void *q, *k, *v;
+  void* y;
+  float* log_sum_exp;
+  const void* dy;
+  float* delta;  ///< [b,a,s] scratch: sum over a head of dy y
+  void *dq, *dk, *dv;
+};
+
+/// On tensor cores: bf16 and f16, heads of up to 128 elements, addresses of 16 bytes. attention.cu
+/// and attention_backward.cu.
+bool attention_is_fast(DType type, int depth);
+void prepare_fast_attention(DType type, int depth);
+void prepare_fast_attention_backward(DType type, int depth);
+void fast_attention(const CudaDevice& device, DType type, const AttentionShape& shape,
+                    const AttentionData& data);
+void fast_attention_backward(const CudaDevice& device, DType type, const AttentionShape& shape,
+                             const AttentionData& data);
+
+/// By f32 multiplications: all types, heads of up to 256 elements (attention_plain.cu).
+void prepare_plain_attention(DType type);
+void prepare_plain_attention_backward(DType type);
+void plain_attention(const CudaDevice& device, DType type, const AttentionShape& shape,
+                     const AttentionData& data);
+void plain_attention_backward(const CudaDevice& device, DType type, const AttentionShape& shape,
+                              const AttentionData& data);
+
+/// data.delta from dy and y: the first part of both ways backward.
+void attention_delta(const CudaDevice& device, DType type, const AttentionShape& shape,
+                     const AttentionData& data);
+
+}  // namespace plimsoll

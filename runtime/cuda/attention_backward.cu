@@ -1,0 +1,340 @@
+// Flash attention backward on tensor cores. Scores are made again in two kernels, one by keys and
+// one by queries: no sums are shared between blocks, so equal runs give equal bits.
+#include "runtime/cuda/attention.h"
+#include "runtime/cuda/attention_tiles.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/reduce.h"
+#include "runtime/cuda/storage.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Sizes of the tiles by the width of a head: what accumulates in registers grows with it.
+template <int kDepth>
+struct KeySide {                                       // gradients of keys and values
+  static constexpr int kTiles = kDepth == 64 ? 2 : 1;  // of 16 keys, per warp
+  static constexpr int kKeys = 16 * kTiles * kAttentionWarps;
+  static constexpr int kQueries = kDepth == 64 ? 32 : 64;
+  static constexpr int kElements = (2 * kKeys + 4 * kQueries) * kDepth;
+  static constexpr std::size_t kBytes = kElements * 2 + 4 * kQueries * sizeof(float);
+};
+template <int kDepth>
+struct QuerySide {  // gradients of queries
+  static constexpr int kTiles = 2;
+  static constexpr int kQueries = 16 * kTiles * kAttentionWarps;
+  static constexpr int kKeys = kDepth == 64 ? 64 : 32;
+  static constexpr int kElements = (2 * kQueries + 4 * kKeys) * kDepth;
+  static constexpr std::size_t kBytes = kElements * 2;
+};
+
+template <class T>
+struct Pointers {
+  const T *q, *k, *v, *dy;
+  const float *log_sum_exp, *delta;
+  T *dq, *dk, *dv;
+};
+
+/// A block has some keys of one head, a warp 16 or 32 of them, and walks over the queries of the
+/// heads that share them. With p = exp(scores - log_sum_exp) and ds = p (dp - delta), all of them
+/// transposed here: dv = p dy, dk = ds q scale.
+template <class T, int kDepth>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_key_gradients(AttentionShape s, Pointers<T> a) {
+  using Side = KeySide<kDepth>;
+  using Keys = Tile<T, Side::kKeys, kDepth>;
+  using Queries = Tile<T, Side::kQueries, kDepth>;
+  constexpr int kTiles = Side::kTiles, kQueries = Side::kQueries, kSteps = kDepth / 16;
+  T* keys = dynamic_shared<T>();
+  T* values = keys + Keys::kElements;
+  const auto queries = [&](int i) {
+    return values + Keys::kElements + i % 2 * 2 * Queries::kElements;
+  };
+  const auto slopes = [&](int i) { return queries(i) + Queries::kElements; };
+  auto* statistics = reinterpret_cast<float*>(dynamic_shared<T>() + Side::kElements);
+  const auto log_sums = [&](int i) { return statistics + i % 2 * 2 * kQueries; };
+  const auto deltas = [&](int i) { return log_sums(i) + kQueries; };
+
+  const int first = int(blockIdx.x) * Side::kKeys;  // those with the most queries come first
+  const int key_head = int(blockIdx.y), batch = int(blockIdx.z);
+  const int lane = int(threadIdx.x) % 32, own = int(threadIdx.x) / 32 * 16 * kTiles;
+  const std::int64_t token = std::int64_t(batch) * s.sequence;
+  const std::int64_t at_keys = (token + first) * s.key_stride + std::int64_t(key_head) * s.depth;
+  Keys::start(keys, a.k + at_keys, s.key_stride, s.sequence - first, s.depth);
+  Keys::start(values, a.v + at_keys, s.key_stride, s.sequence - first, s.depth);
+
+  const int skipped = s.causal ? first / kQueries : 0;  // tiles of queries that see none of them
+  const int per_head = (s.sequence + kQueries - 1) / kQueries - skipped;
+  const int rounds = per_head * s.groups;
+  const auto query = [&](int i) { return (i % per_head + skipped) * kQueries; };
+  const auto start = [&](int i) {
+    const int head = key_head * s.groups + i / per_head, at = query(i), rows = s.sequence - at;
+    const std::int64_t width = std::int64_t(head) * s.depth;
+    Queries::start(queries(i), a.q + (token + at) * s.query_stride + width, s.query_stride, rows,
+                   s.depth);
+    Queries::start(slopes(i), a.dy + (token + at) * s.y_stride + width, s.y_stride, rows, s.depth);
+    commit_copies();
+    const std::int64_t row = (std::int64_t(batch) * s.heads + head) * s.sequence + at;
+    if (int(threadIdx.x) < kQueries) {  // behind the end: p = exp(-infinity)
+      const int r = int(threadIdx.x);
+      log_sums(i)[r] = r < rows ? a.log_sum_exp[row + r] * kLog2E : -kMinusInfinity;
+      deltas(i)[r] = r < rows ? a.delta[row + r] : 0;
+    }
+  };
+
+  start(0);
+  float dk[kTiles][kDepth / 8][4] = {}, dv[kTiles][kDepth / 8][4] = {};
+  const float scale = s.scale * kLog2E;
+  for (int i = 0; i < rounds; ++i) {
+    wait_for_copies();
+    __syncthreads();
+    if (i + 1 < rounds) start(i + 1);
+#pragma unroll
+    for (int part = 0; part < kQueries / 32; ++part) {  // 32 queries at a time
+      float p[kTiles][4][4] = {}, dp[kTiles][4][4] = {};
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        std::uint32_t of_keys[kTiles][4], of_values[kTiles][4];
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          Keys::left(of_keys[m], keys, own + 16 * m, step);
+          Keys::left(of_values[m], values, own + 16 * m, step);
+        }
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          std::uint32_t b[4];
+          Queries::right_transposed(b, queries(i), 32 * part + 16 * n, step);
+#pragma unroll
+          for (int m = 0; m < kTiles; ++m) {
+            multiply_add<T>(p[m][2 * n], of_keys[m], b[0], b[1]);
+            multiply_add<T>(p[m][2 * n + 1], of_keys[m], b[2], b[3]);
+          }
+          Queries::right_transposed(b, slopes(i), 32 * part + 16 * n, step);
+#pragma unroll
+          for (int m = 0; m < kTiles; ++m) {
+            multiply_add<T>(dp[m][2 * n], of_values[m], b[0], b[1]);
+            multiply_add<T>(dp[m][2 * n + 1], of_values[m], b[2], b[3]);
+          }
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < 4; ++n) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          const int column = 32 * part + 8 * n + lane % 4 * 2 + e % 2;
+          const float log_sum = log_sums(i)[column], delta = deltas(i)[column];
+#pragma unroll
+          for (int m = 0; m < kTiles; ++m) {
+            const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
+            const bool seen = !s.causal || row <= query(i) + column;
+            const float value = seen ? fast_exp2(p[m][n][e] * scale - log_sum) : 0;
+            p[m][n][e] = value;
+            dp[m][n][e] = value * (dp[m][n][e] - delta);
+          }
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {
+        std::uint32_t of_p[kTiles][4], of_ds[kTiles][4];
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          as_left<T>(of_p[m], p[m][2 * step], p[m][2 * step + 1]);
+          as_left<T>(of_ds[m], dp[m][2 * step], dp[m][2 * step + 1]);
+        }
+#pragma unroll
+        for (int n = 0; n < kDepth / 16; ++n) {
+          std::uint32_t b[4];
+          Queries::right(b, slopes(i), 32 * part + 16 * step, n);
+#pragma unroll
+          for (int m = 0; m < kTiles; ++m) {
+            multiply_add<T>(dv[m][2 * n], of_p[m], b[0], b[1]);
+            multiply_add<T>(dv[m][2 * n + 1], of_p[m], b[2], b[3]);
+          }
+          Queries::right(b, queries(i), 32 * part + 16 * step, n);
+#pragma unroll
+          for (int m = 0; m < kTiles; ++m) {
+            multiply_add<T>(dk[m][2 * n], of_ds[m], b[0], b[1]);
+            multiply_add<T>(dk[m][2 * n + 1], of_ds[m], b[2], b[3]);
+          }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kDepth / 8; ++n) {
+      const int row = own + 16 * m, rows = s.sequence - first;
+      store_result(a.dk + at_keys, s.key_stride, rows, s.depth, row, 8 * n, dk[m][n], s.scale,
+                   s.scale);
+      store_result(a.dv + at_keys, s.key_stride, rows, s.depth, row, 8 * n, dv[m][n], 1.0f, 1.0f);
+    }
+  }
+}
+
+/// A block has 128 queries of one head, a warp 32 of them, and walks over the keys that they see:
+/// dq = ds k scale.
+template <class T, int kDepth>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_query_gradients(AttentionShape s, Pointers<T> a) {
+  using Side = QuerySide<kDepth>;
+  using Queries = Tile<T, Side::kQueries, kDepth>;
+  using Keys = Tile<T, Side::kKeys, kDepth>;
+  constexpr int kTiles = Side::kTiles, kKeys = Side::kKeys, kSteps = kDepth / 16;
+  T* queries = dynamic_shared<T>();
+  T* slopes = queries + Queries::kElements;
+  const auto keys = [&](int i) {
+    return slopes + Queries::kElements + i % 2 * 2 * Keys::kElements;
+  };
+  const auto values = [&](int i) { return keys(i) + Keys::kElements; };
+
+  const int first = int(gridDim.x - 1 - blockIdx.x) * Side::kQueries;
+  const int head = int(blockIdx.y), key_head = head / s.groups, batch = int(blockIdx.z);
+  const int lane = int(threadIdx.x) % 32, own = int(threadIdx.x) / 32 * 16 * kTiles;
+  const std::int64_t token = std::int64_t(batch) * s.sequence;
+  const std::int64_t width = std::int64_t(head) * s.depth;
+  const std::int64_t at_queries = (token + first) * s.query_stride + width;
+  const int rows = s.sequence - first;
+  Queries::start(queries, a.q + at_queries, s.query_stride, rows, s.depth);
+  Queries::start(slopes, a.dy + (token + first) * s.y_stride + width, s.y_stride, rows, s.depth);
+  const std::int64_t at_keys = token * s.key_stride + std::int64_t(key_head) * s.depth;
+  const auto start = [&](int i) {
+    const std::int64_t at = at_keys + std::int64_t(i) * kKeys * s.key_stride;
+    Keys::start(keys(i), a.k + at, s.key_stride, s.sequence - i * kKeys, s.depth);
+    Keys::start(values(i), a.v + at, s.key_stride, s.sequence - i * kKeys, s.depth);
+    commit_copies();
+  };
+  start(0);
+
+  float log_sums[kTiles][2], deltas[kTiles][2];
+  const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.sequence + first;
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = own + 16 * m + lane / 4 + 8 * half;
+      log_sums[m][half] = row < rows ? a.log_sum_exp[statistics + row] * kLog2E : -kMinusInfinity;
+      deltas[m][half] = row < rows ? a.delta[statistics + row] : 0;
+    }
+  }
+  const int end =
+      s.causal && first + Side::kQueries < s.sequence ? first + Side::kQueries : s.sequence;
+  const int rounds = (end + kKeys - 1) / kKeys;
+  float dq[kTiles][kDepth / 8][4] = {};
+  const float scale = s.scale * kLog2E;
+  for (int i = 0; i < rounds; ++i) {
+    wait_for_copies();
+    __syncthreads();
+    if (i + 1 < rounds) start(i + 1);
+#pragma unroll
+    for (int part = 0; part < kKeys / 32; ++part) {  // 32 keys at a time
+      float p[kTiles][4][4] = {}, dp[kTiles][4][4] = {};
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        std::uint32_t of_queries[kTiles][4], of_slopes[kTiles][4];
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) {
+          Queries::left(of_queries[m], queries, own + 16 * m, step);
+          Queries::left(of_slopes[m], slopes, own + 16 * m, step);
+        }
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+          std::uint32_t b[4];
+          Keys::right_transposed(b, keys(i), 32 * part + 16 * n, step);
+#pragma unroll
+          for (int m = 0; m < kTiles; ++m) {
+            multiply_add<T>(p[m][2 * n], of_queries[m], b[0], b[1]);
+            multiply_add<T>(p[m][2 * n + 1], of_queries[m], b[2], b[3]);
+          }
+          Keys::right_transposed(b, values(i), 32 * part + 16 * n, step);
+#pragma unroll
+          for (int m = 0; m < kTiles; ++m) {
+            multiply_add<T>(dp[m][2 * n], of_slopes[m], b[0], b[1]);
+            multiply_add<T>(dp[m][2 * n + 1], of_slopes[m], b[2], b[3]);
+          }
+        }
+      }
+#pragma unroll
+      for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+        for (int n = 0; n < 4; ++n) {
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
+            const int column = i * kKeys + 32 * part + 8 * n + lane % 4 * 2 + e % 2;
+            const bool seen = !s.causal || column <= row;
+            const float value = seen ? fast_exp2(p[m][n][e] * scale - log_sums[m][e / 2]) : 0;
+            dp[m][n][e] = value * (dp[m][n][e] - deltas[m][e / 2]);
+          }
+        }
+      }
+#pragma unroll
+      for (int step = 0; step < 2; ++step) {
+        std::uint32_t of_ds[kTiles][4];
+#pragma unroll
+        for (int m = 0; m < kTiles; ++m) as_left<T>(of_ds[m], dp[m][2 * step], dp[m][2 * step + 1]);
+#pragma unroll
+        for (int n = 0; n < kDepth / 16; ++n) {
+          std::uint32_t b[4];
+          Keys::right(b, keys(i), 32 * part + 16 * step, n);
+#pragma unroll
+          for (int m = 0; m < kTiles; ++m) {
+            multiply_add<T>(dq[m][2 * n], of_ds[m], b[0], b[1]);
+            multiply_add<T>(dq[m][2 * n + 1], of_ds[m], b[2], b[3]);
+          }
+        }
+      }
+    }
+  }
+#pragma unroll
+  for (int m = 0; m < kTiles; ++m) {
+#pragma unroll
+    for (int n = 0; n < kDepth / 8; ++n) {
+      store_result(a.dq + at_queries, s.query_stride, rows, s.depth, own + 16 * m, 8 * n, dq[m][n],
+                   s.scale, s.scale);
+    }
+  }
+}
+
+template <class T, int kDepth>
+void allow() {
+  allow_shared(attention_key_gradients<T, kDepth>, KeySide<kDepth>::kBytes);
+  allow_shared(attention_query_gradients<T, kDepth>, QuerySide<kDepth>::kBytes);
+}
+
+template <class T, int kDepth>
+void start(const CudaDevice& device, const AttentionShape& s, const AttentionData& d) {
+  const Pointers<T> pointers{static_cast<const T*>(d.q),
+                             static_cast<const T*>(d.k),
+                             static_cast<const T*>(d.v),
+                             static_cast<const T*>(d.dy),
+                             d.log_sum_exp,
+                             d.delta,
+                             static_cast<T*>(d.dq),
+                             static_cast<T*>(d.dk),
+                             static_cast<T*>(d.dv)};
+  const auto grid = [&](int rows, int heads) {
+    return dim3(unsigned((s.sequence + rows - 1) / rows), unsigned(heads), unsigned(s.batch));
+  };
+  launch(device.stream, grid(KeySide<kDepth>::kKeys, s.key_heads()), kAttentionThreads,
+         KeySide<kDepth>::kBytes, attention_key_gradients<T, kDepth>, s, pointers);
+  launch(device.stream, grid(QuerySide<kDepth>::kQueries, s.heads), kAttentionThreads,
+         QuerySide<kDepth>::kBytes, attention_query_gradients<T, kDepth>, s, pointers);
+}
+
+}  // namespace
+
+void prepare_fast_attention_backward(DType type, int depth) {
+  if (type == DType::bf16) return depth <= 64 ? allow<bf16, 64>() : allow<bf16, 128>();
+  return depth <= 64 ? allow<f16, 64>() : allow<f16, 128>();
+}
+
+void fast_attention_backward(const CudaDevice& device, DType type, const AttentionShape& s,
+                             const AttentionData& data) {
+  if (type == DType::bf16) {
+    return s.depth <= 64 ? start<bf16, 64>(device, s, data) : start<bf16, 128>(device, s, data);
+  }
+  return s.depth <= 64 ? start<f16, 64>(device, s, data) : start<f16, 128>(device, s, data);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,270 @@
+// Flash attention by f32 multiplications, for f32 and for what tensor cores cannot read: tiles of
+// 16 rows in shared memory, a thread per score. No speed is claimed.
+#include "runtime/cuda/attention.h"
+#include "runtime/cuda/launch.h"
+#include "runtime/cuda/reduce.h"
+#include "runtime/cuda/storage.h"
+
+namespace plimsoll {
+
+namespace {
+
+constexpr int kRows = 16, kMostDepth = 256, kPerThread = kMostDepth / kRows;
+constexpr int kStride = kMostDepth + 1;  // rows start in different banks
+constexpr int kTileFloats = kRows * kStride;
+constexpr int kSquare = kRows * (kRows + 1);
+
+/// 16 rows as f32; zeros from row `rows` on.
+template <class T>
+__device__ void load_tile(float* tile, const T* from, std::int64_t stride, int rows, int depth) {
+  for (int i = int(threadIdx.x); i < kRows * depth; i += int(blockDim.x)) {
+    const int row = i / depth, column = i % depth;
+    tile[row * kStride + column] = row < rows ? to_float(from[row * stride + column]) : 0;
+  }
+}
+
+__device__ float dot(const float* a, const float* b, int depth) {
+  float sum = 0;
+  for (int i = 0; i < depth; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+/// Over the 16 threads of a row.
+__device__ float row_sum(float value) {
+  for (int distance = 8; distance > 0; distance /= 2)
+    value += __shfl_xor_sync(kFullWarp, value, distance);
+  return value;
+}
+__device__ float row_max(float value) {
+  for (int distance = 8; distance > 0; distance /= 2)
+    value = fmaxf(value, __shfl_xor_sync(kFullWarp, value, distance));
+  return value;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    plain_forward(AttentionShape s, const T* q, const T* k, const T* v, T* y, float* log_sum_exp) {
+  float* queries = dynamic_shared<float>();
+  float *keys = queries + kTileFloats, *values = keys + kTileFloats, *p = values + kTileFloats;
+  const int first = int(blockIdx.x) * kRows, head = int(blockIdx.y), batch = int(blockIdx.z);
+  const int r = int(threadIdx.x) / kRows, c = int(threadIdx.x) % kRows, row = first + r;
+  const std::int64_t token = std::int64_t(batch) * s.sequence;
+  const std::int64_t key_width = std::int64_t(head / s.groups) * s.depth;
+  load_tile(queries, q + (token + first) * s.query_stride + std::int64_t(head) * s.depth,
+            s.query_stride, s.sequence - first, s.depth);
+  float out[kPerThread] = {}, most = kMinusInfinity, sum = 0;
+  const int end = s.causal && first + kRows < s.sequence ? first + kRows : s.sequence;
+  for (int at = 0; at < end; at += kRows) {
+    __syncthreads();
+    const std::int64_t from = (token + at) * s.key_stride + key_width;
+    load_tile(keys, k + from, s.key_stride, s.sequence - at, s.depth);
+    load_tile(values, v + from, s.key_stride, s.sequence - at, s.depth);
+    __syncthreads();
+    const bool seen = at + c < s.sequence && (!s.causal || at + c <= row);
+    const float score = dot(queries + r * kStride, keys + c * kStride, s.depth) * s.scale;
+    const float now = fmaxf(most, row_max(seen ? score : kMinusInfinity));
+    const float value = seen ? expf(score - now) : 0, shrink = expf(most - now);
+    p[r * (kRows + 1) + c] = value;
+    sum = sum * shrink + row_sum(value);
+    most = now;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int column = c + kRows * i;
+      if (column >= s.depth) continue;
+      out[i] *= shrink;
+      for (int j = 0; j < kRows; ++j)
+        out[i] += p[r * (kRows + 1) + j] * values[j * kStride + column];
+    }
+  }
+  if (row >= s.sequence) return;
+  T* to = y + (token + row) * s.y_stride + std::int64_t(head) * s.depth;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    if (c + kRows * i < s.depth) to[c + kRows * i] = from_float<T>(out[i] / sum);
+  }
+  if (c == 0)
+    log_sum_exp[(std::int64_t(batch) * s.heads + head) * s.sequence + row] = most + logf(sum);
+}
+
+/// p and ds = p (dp - delta) of query `row` and key `column`, from tiles in which they have these
+/// rows.
+struct Slopes {
+  float p, ds;
+  __device__ Slopes(const AttentionShape& s, const AttentionData& d, std::int64_t statistics,
+                    int row, int column, const float* query, const float* slope, const float* key,
+                    const float* value)
+      : p(0), ds(0) {
+    const bool seen = row < s.sequence && column < s.sequence && (!s.causal || column <= row);
+    if (!seen) return;
+    p = expf(dot(query, key, s.depth) * s.scale - d.log_sum_exp[statistics + row]);
+    ds = p * (dot(slope, value, s.depth) - d.delta[statistics + row]);
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) plain_key_gradients(AttentionShape s, AttentionData d) {
+  float* keys = dynamic_shared<float>();
+  float *values = keys + kTileFloats, *queries = values + kTileFloats;
+  float *slopes = queries + kTileFloats, *p = slopes + kTileFloats, *ds = p + kSquare;
+  const int first = int(blockIdx.x) * kRows, key_head = int(blockIdx.y), batch = int(blockIdx.z);
+  const int r = int(threadIdx.x) / kRows, c = int(threadIdx.x) % kRows;
+  const std::int64_t token = std::int64_t(batch) * s.sequence;
+  const std::int64_t at_keys = (token + first) * s.key_stride + std::int64_t(key_head) * s.depth;
+  load_tile(keys, static_cast<const T*>(d.k) + at_keys, s.key_stride, s.sequence - first, s.depth);
+  load_tile(values, static_cast<const T*>(d.v) + at_keys, s.key_stride, s.sequence - first,
+            s.depth);
+  float dk[kPerThread] = {}, dv[kPerThread] = {};
+  for (int member = 0; member < s.groups; ++member) {
+    const int head = key_head * s.groups + member;
+    const std::int64_t width = std::int64_t(head) * s.depth;
+    const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.sequence;
+    for (int at = s.causal ? first : 0; at < s.sequence; at += kRows) {
+      __syncthreads();
+      load_tile(queries, static_cast<const T*>(d.q) + (token + at) * s.query_stride + width,
+                s.query_stride, s.sequence - at, s.depth);
+      load_tile(slopes, static_cast<const T*>(d.dy) + (token + at) * s.y_stride + width, s.y_stride,
+                s.sequence - at, s.depth);
+      __syncthreads();
+      const Slopes mine(s, d, statistics, at + c, first + r, queries + c * kStride,
+                        slopes + c * kStride, keys + r * kStride, values + r * kStride);
+      p[r * (kRows + 1) + c] = mine.p;
+      ds[r * (kRows + 1) + c] = mine.ds;
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < kPerThread; ++i) {
+        const int column = c + kRows * i;
+        if (column >= s.depth) continue;
+        for (int j = 0; j < kRows; ++j) {
+          dv[i] += p[r * (kRows + 1) + j] * slopes[j * kStride + column];
+          dk[i] += ds[r * (kRows + 1) + j] * queries[j * kStride + column];
+        }
+      }
+    }
+  }
+  if (first + r >= s.sequence) return;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int column = c + kRows * i;
+    if (column >= s.depth) continue;
+    const std::int64_t to = at_keys + r * s.key_stride + column;
+    static_cast<T*>(d.dk)[to] = from_float<T>(dk[i] * s.scale);
+    static_cast<T*>(d.dv)[to] = from_float<T>(dv[i]);
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    plain_query_gradients(AttentionShape s, AttentionData d) {
+  float* queries = dynamic_shared<float>();
+  float *slopes = queries + kTileFloats, *keys = slopes + kTileFloats;
+  float *values = keys + kTileFloats, *ds = values + kTileFloats;
+  const int first = int(blockIdx.x) * kRows, head = int(blockIdx.y), batch = int(blockIdx.z);
+  const int r = int(threadIdx.x) / kRows, c = int(threadIdx.x) % kRows;
+  const std::int64_t token = std::int64_t(batch) * s.sequence;
+  const std::int64_t width = std::int64_t(head) * s.depth;
+  const std::int64_t at_queries = (token + first) * s.query_stride + width;
+  const std::int64_t statistics = (std::int64_t(batch) * s.heads + head) * s.sequence;
+  load_tile(queries, static_cast<const T*>(d.q) + at_queries, s.query_stride, s.sequence - first,
+            s.depth);
+  load_tile(slopes, static_cast<const T*>(d.dy) + (token + first) * s.y_stride + width, s.y_stride,
+            s.sequence - first, s.depth);
+  float dq[kPerThread] = {};
+  const int end = s.causal && first + kRows < s.sequence ? first + kRows : s.sequence;
+  for (int at = 0; at < end; at += kRows) {
+    __syncthreads();
+    const std::int64_t from = (token + at) * s.key_stride + std::int64_t(head / s.groups) * s.depth;
+    load_tile(keys, static_cast<const T*>(d.k) + from, s.key_stride, s.sequence - at, s.depth);
+    load_tile(values, static_cast<const T*>(d.v) + from, s.key_stride, s.sequence - at, s.depth);
+    __syncthreads();
+    const Slopes mine(s, d, statistics, first + r, at + c, queries + r * kStride,
+                      slopes + r * kStride, keys + c * kStride, values + c * kStride);
+    ds[r * (kRows + 1) + c] = mine.ds;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const int column = c + kRows * i;
+      if (column >= s.depth) continue;
+      for (int j = 0; j < kRows; ++j) dq[i] += ds[r * (kRows + 1) + j] * keys[j * kStride + column];
+    }
+  }
+  if (first + r >= s.sequence) return;
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const int column = c + kRows * i;
+    if (column >= s.depth) continue;
+    static_cast<T*>(d.dq)[at_queries + r * s.query_stride + column] =
+        from_float<T>(dq[i] * s.scale);
+  }
+}
+
+/// A warp per token and head.
+template <class T>
+__global__ void sum_delta(AttentionShape s, std::int64_t rows, const T* dy, const T* y,
+                          float* delta) {
+  const int lane = int(threadIdx.x) % 32;
+  for (std::int64_t row = global_thread() / 32; row < rows; row += global_threads() / 32) {
+    const std::int64_t token = row / s.heads, head = row % s.heads;
+    const std::int64_t at = token * s.y_stride + head * s.depth;
+    float sum = 0;
+    for (int i = lane; i < s.depth; i += 32) sum += to_float(dy[at + i]) * to_float(y[at + i]);
+    sum = warp_sum(sum);
+    const std::int64_t batch = token / s.sequence, position = token % s.sequence;
+    if (lane == 0) delta[(batch * s.heads + head) * s.sequence + position] = sum;
+  }
+}
+
+constexpr std::size_t kForwardBytes = (3 * kTileFloats + kSquare) * sizeof(float);
+constexpr std::size_t kBackwardBytes = (4 * kTileFloats + 2 * kSquare) * sizeof(float);
+
+}  // namespace
+
+void prepare_plain_attention(DType type) {
+  with_type(type, [](auto zero) { allow_shared(plain_forward<decltype(zero)>, kForwardBytes); });
+}
+
+void prepare_plain_attention_backward(DType type) {
+  with_type(type, [](auto zero) {
+    using T = decltype(zero);
+    allow_shared(plain_key_gradients<T>, kBackwardBytes);
+    allow_shared(plain_query_gradients<T>, kBackwardBytes);
+  });
+}
+
+void plain_attention(const CudaDevice& device, DType type, const AttentionShape& s,
+                     const AttentionData& data) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    const dim3 grid(unsigned((s.sequence + kRows - 1) / kRows), unsigned(s.heads),
+                    unsigned(s.batch));
+    launch(device.stream, grid, kThreads, kForwardBytes, plain_forward<T>, s,
+           static_cast<const T*>(data.q), static_cast<const T*>(data.k),
+           static_cast<const T*>(data.v), static_cast<T*>(data.y), data.log_sum_exp);
+  });
+}
+
+void plain_attention_backward(const CudaDevice& device, DType type, const AttentionShape& s,
+                              const AttentionData& data) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    const auto grid = [&](int heads) {
+      return dim3(unsigned((s.sequence + kRows - 1) / kRows), unsigned(heads), unsigned(s.batch));
+    };
+    launch(device.stream, grid(s.key_heads()), kThreads, kBackwardBytes, plain_key_gradients<T>, s,
+           data);
+    launch(device.stream, grid(s.heads), kThreads, kBackwardBytes, plain_query_gradients<T>, s,
+           data);
+  });
+}
+
+void attention_delta(const CudaDevice& device, DType type, const AttentionShape& s,
+                     const AttentionData& data) {
+  with_type(type, [&](auto zero) {
+    using T = decltype(zero);
+    const std::int64_t rows = std::int64_t(s.batch) * s.sequence * s.heads;
+    launch(device.stream, blocks_for(device, rows * 32), kThreads, 0, sum_delta<T>, s, rows,
+           static_cast<const T*>(data.dy), static_cast<const T*>(data.y), data.delta);
+  });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,62 @@
+#include "tests/runtime/attention_cases.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+namespace plimsoll {
+
+std::vector<OpCase> flash_attention_cases(const AttentionSizes& z) {
+  const std::int64_t tokens = z.batch * z.sequence;
+  AttentionParams params{.sequence = z.sequence, .scale = 1 / std::sqrt(double(z.depth))};
+  params.causal = z.causal;
+  const std::string suffix = "/s" + std::to_string(z.sequence) + "_a" + std::to_string(z.heads) +
+                             "_kv" + std::to_string(z.key_heads) + "_d" + std::to_string(z.depth) +
+                             (z.causal ? "" : "_both_directions");
+  const bool packed = z.heads == z.key_heads;
+  std::vector<Operand> inputs, gradients;
+  if (packed) {
+    const Shape qkv = {tokens, 3, z.heads, z.depth};
+    inputs = {normal("qkv", qkv, 1)};
+    gradients = {blank("dqkv", qkv)};
+  } else {
+    const Shape q = {tokens, 1, z.heads, z.depth}, kv = {tokens, 2, z.key_heads, z.depth};
+    inputs = {normal("q", q, 1), normal("kv", kv, 2)};
+    gradients = {blank("dq", q), blank("dkv", kv)};
+  }
+  const Shape y = {tokens, z.heads * z.depth};
+  const OpCase forward =
+      make_case("flash_attention" + suffix, OpKind::flash_attention, params, inputs,
+                {blank("y", y), blank("log_sum_exp", {z.batch, z.heads, z.sequence})});
+  std::vector<Operand> backward = {normal("dy", y, 3)};
+  backward.insert(backward.end(), inputs.begin(), inputs.end());
+  backward.push_back(result(forward, 0));
+  backward.push_back(result(forward, 1));
+  return {forward, make_case("flash_attention_backward" + suffix, OpKind::flash_attention_backward,
+                             params, backward, gradients)};
+}
+
+std::vector<OpCase> attention_cases() {
+  std::vector<OpCase> cases;
+  for (const AttentionSizes& sizes : std::vector<AttentionSizes>{
+           {2, 5, 3, 3, 8},
+           {1, 5, 4, 2, 8, false},
+           {1, 150, 2, 2, 64},
+           {1, 150, 2, 1, 64, false},
+           {2, 70, 4, 2, 72},
+           {1, 135, 2, 1, 128},
+           {1, 66, 1, 1, 128, false},
+           {1, 20, 2, 2, 136},
+           {1, 17, 2, 1, 256},
+       }) {
+    for (OpCase& c : flash_attention_cases(sizes)) {
+      for (const DType type : {DType::bf16, DType::f16}) {
+        if (auto rounded = in_type(c, type)) cases.push_back(*std::move(rounded));
+      }
+      cases.push_back(std::move(c));
+    }
+  }
+  return cases;
+}
+
+}  // namespace plimsoll

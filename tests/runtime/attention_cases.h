@@ -1,0 +1,24 @@
+// Cases of flash attention, which only the CUDA backend has kernels for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tests/runtime/op_cases.h"
+
+namespace plimsoll {
+
+struct AttentionSizes {
+  std::int64_t batch, sequence, heads, key_heads, depth;
+  bool causal = true;
+};
+
+/// Forward, then backward fed with what the reference makes of it. Of one packed operand where
+/// there are as many key heads as heads, else of two.
+std::vector<OpCase> flash_attention_cases(const AttentionSizes& sizes);
+
+/// In all types: tiles that are full, cut and empty; heads that fill a tile, and that do not; more
+/// than one query head per key head; heads too wide for tensor cores.
+std::vector<OpCase> attention_cases();
+
+}  // namespace plimsoll

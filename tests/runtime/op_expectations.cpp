@@ -1,0 +1,115 @@
+#include "tests/runtime/op_expectations.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "graph/op_table.h"
+#include "tests/runtime/op_reference.h"
+#include "tests/runtime/op_runner.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Largest difference relative to the largest expected magnitude; infinite unless equal infinities
+/// meet, and for anything that is not a number.
+double relative_difference(const std::vector<double>& got, const std::vector<double>& expected) {
+  double largest = 1e-30, difference = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (got[i] == expected[i]) continue;
+    if (!std::isfinite(got[i]) || !std::isfinite(expected[i])) return HUGE_VAL;
+    difference = std::max(difference, std::abs(got[i] - expected[i]));
+  }
+  for (double value : expected) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  return difference / largest;
+}
+
+/// The unit roundoff of the type (2^-8 with the 8 bits of bf16), and what f32 arithmetic adds.
+double tolerance(DType type) {
+  constexpr double kArithmetic = 3e-6;
+  switch (type) {
+    case DType::bf16:
+      return 0x1p-8 + kArithmetic;
+    case DType::f16:
+      return 0x1p-11 + kArithmetic;
+    default:
+      return kArithmetic;
+  }
+}
+
+}  // namespace
+
+std::vector<OpCase> cases_of_all_types() {
+  std::vector<OpCase> cases = op_cases(kTestSizes);
+  const std::size_t count = cases.size();
+  for (DType type : {DType::bf16, DType::f16}) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const OpKind kind = cases[i].op.kind;
+      const bool typed = kind == OpKind::cast || may_write_parameters(kind);
+      if (typed || kind == OpKind::cast_parameters) continue;  // have cases of their own
+      if (auto c = in_type(cases[i], type)) cases.push_back(*std::move(c));
+      if (auto c = in_type(cases[i], type, true)) cases.push_back(*std::move(c));
+    }
+  }
+  return cases;
+}
+
+std::vector<OpCase> large_cases() {
+  constexpr OpSizes kLarge{2, 72, 9, 64, 1030, 700, 150'000};
+  std::vector<OpCase> cases;
+  for (OpCase& c : op_cases(kLarge)) {
+    if (c.op.kind == OpKind::matmul) continue;
+    const bool typed = c.op.kind == OpKind::cast || may_write_parameters(c.op.kind) ||
+                       c.op.kind == OpKind::cast_parameters;
+    if (!typed) {
+      if (auto rounded = in_type(c, DType::bf16)) cases.push_back(*std::move(rounded));
+    }
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+void expect_reference(Backend& backend, const OpCase& c) {
+  const Verdict verdict = backend.supports(c.op, c.tensors);
+  ASSERT_TRUE(bool(verdict)) << verdict.reason();
+  Values expected = c.before;
+  run_reference(c, expected);
+  const Values got = run_case(backend, c);
+  // Attention rounds its probabilities and their gradients before it multiplies them.
+  const double roundings = row(c.op.kind).op_class == OpClass::attention ? 2 : 1;
+  for (TensorId id : c.op.outputs) {
+    EXPECT_LE(relative_difference(got[id.index()], expected[id.index()]),
+              roundings * tolerance(c.tensors[id.index()].dtype))
+        << c.tensors[id.index()].name;
+  }
+}
+
+void expect_repeats(Backend& backend, const OpCase& c) {
+  PreparedCase prepared(backend, c);
+  prepared.run();
+  const Values first = prepared.values();
+  prepared.reset();
+  prepared.run();
+  const Values second = prepared.values();
+  const int in_place = row(c.op.kind).in_place;
+  for (std::size_t i = 0; i < c.op.inputs.size(); ++i) {
+    const TensorId id = c.op.inputs[i];
+    const bool written =
+        int(i) == in_place || std::count(c.op.outputs.begin(), c.op.outputs.end(), id) > 0;
+    if (written) continue;
+    EXPECT_EQ(first[id.index()], c.before[id.index()]) << c.tensors[id.index()].name;
+  }
+  for (TensorId id : c.op.outputs) EXPECT_EQ(first[id.index()], second[id.index()]);
+}
+
+std::string op_case_name(const testing::TestParamInfo<OpCase>& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '/', '_');
+  return name;
+}
+
+}  // namespace plimsoll
