@@ -1,9 +1,9 @@
-# Writes the cluster presets into a source file, so that programs have them wherever they run:
-# cmake -D FOLDER=models/presets/clusters -D OUTPUT=presets.cpp -P presets.cmake
+# Writes the JSON files of a folder into a source file, so that programs have them wherever they run:
+# cmake -D FOLDER=models/presets/clusters -D NAME=cluster_presets -D OUTPUT=x.cpp -P presets.cmake
 file(GLOB files ${FOLDER}/*.json)
 list(SORT files)
 set(text "// Written by cmake/presets.cmake.\n#include \"models/presets.h\"\n\nnamespace plimsoll {\n\n")
-string(APPEND text "const std::vector<Preset>& cluster_presets() {\n  static const std::vector<Preset> presets = {\n")
+string(APPEND text "const std::vector<Preset>& ${NAME}() {\n  static const std::vector<Preset> presets = {\n")
 foreach(file ${files})
   get_filename_component(name ${file} NAME_WE)
   file(READ ${file} content)

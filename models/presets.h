@@ -13,5 +13,7 @@ struct Preset {
 
 /// models/presets/clusters, by name.
 const std::vector<Preset>& cluster_presets();
+/// models/presets/calibrations: fitted ones (models/fitted_calibration.h), CLUSTER--FRAMEWORK.
+const std::vector<Preset>& calibration_presets();
 
 }  // namespace plimsoll

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "models/calibration.h"
 #include "models/cluster.h"
+#include "models/fitted_calibration.h"
 #include "models/framework.h"
 #include "models/job.h"
 #include "models/nccl_tests.h"
@@ -34,6 +35,8 @@ struct Target {
   Job job;
   Cluster cluster;
   std::optional<Calibration> calibration;
+  /// A fitted calibration instead: `cluster` and `framework` hold its numbers already.
+  std::optional<FittedCalibration> fitted;
   Framework framework;
   std::string cluster_digest, calibration_digest;  ///< of the files; empty where none was given
 };
@@ -91,6 +94,14 @@ struct ValidateOptions {
   bool json = false;
 };
 ExitCode run_validate(const ValidateOptions& options);
+
+struct FitCommandOptions {
+  std::vector<std::string> cases;  ///< files of published runs
+  std::string cluster, framework;  ///< names of presets
+  std::string output;              ///< file; empty: none is written
+  bool json = false;
+};
+ExitCode run_fit(const FitCommandOptions& options);
 
 struct PassesOptions {
   TargetOptions target;  ///< without calibration; without cluster the framework is the bundled one

@@ -117,6 +117,17 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
   command.callback([&] { action = [&] { return run_validate(options); }; });
 }
 
+void add_fit(CLI::App& app, FitCommandOptions& options, Action& action) {
+  CLI::App& command =
+      *app.add_subcommand("fit", "fit a cluster's and a framework's numbers on published runs");
+  command.add_option("CASES", options.cases, "files of published runs")->required();
+  command.add_option("--cluster", options.cluster, "name of a cluster preset")->required();
+  command.add_option("--framework", options.framework, "name of a framework preset")->required();
+  command.add_option("-o,--output", options.output, "write the fitted calibration here");
+  add_json(command, options.json);
+  command.callback([&] { action = [&] { return run_fit(options); }; });
+}
+
 void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("passes", "show what each pass makes of a job");
   add_job(command, options.target, false);
@@ -263,6 +274,7 @@ struct AllOptions {
   PlanOptions plan;
   SpaceOptions space;
   ValidateOptions validate;
+  FitCommandOptions fit;
   SimulateOptions simulate;
   PassesOptions passes;
   CheckOptions check;
@@ -288,6 +300,7 @@ void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   add_simulate(app, options.simulate, action);
   add_space(app, options.space, action);
   add_validate(app, options.validate, action);
+  add_fit(app, options.fit, action);
   add_passes(app, options.passes, action);
   add_check(app, options.check, action);
   add_export(app, options.exported, action);

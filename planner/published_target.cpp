@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <regex>
 
@@ -27,16 +28,40 @@ Cluster preset(std::string_view name) {
   INVARIANT(false, "a preset of that name");
 }
 
+struct KnownGpu {
+  std::string_view gpu;      ///< in the row's words, lower case
+  std::string_view network;  ///< in its interconnect; empty: any
+  std::string_view cluster;
+};
+/// The first that matches; networks that measurements depend on come before the usual ones.
+constexpr std::array kKnownGpus = {
+    KnownGpu{"a100", "Omni-Path", "jean-zay-a100-80gb"},
+    KnownGpu{"a100", "8x100 Gb/s", "a100-80gb-800gbit"},
+    KnownGpu{"a100-pcie", "", "a100-pcie-80gb"},
+    KnownGpu{"a100 pcie", "", "a100-pcie-80gb"},
+    KnownGpu{"a100-80", "", "dgx-a100-80gb"},
+    KnownGpu{"a100 80", "", "dgx-a100-80gb"},
+    KnownGpu{"a100", "", "dgx-a100-40gb"},  // the first that was sold; later ones say 80
+    KnownGpu{"gb200", "", "gb200-nvl4"},
+    KnownGpu{"b200", "", "hgx-b200"},
+    KnownGpu{"h200", "", "hgx-h200"},
+    KnownGpu{"h100 96gb", "", "grand-teton-h100-96gb"},
+    KnownGpu{"h100", "", "dgx-h100-80gb"},
+    KnownGpu{"v100", "Omni-Path", "jean-zay-v100-32gb"},
+    KnownGpu{"v100-16", "", "dgx1-v100-16gb"},
+    KnownGpu{"v100-sxm2-16", "", "dgx1-v100-16gb"},
+    KnownGpu{"v100", "", "dgx1-v100-32gb"},
+    KnownGpu{"t4", "", "g4dn-t4"},
+};
+
 /// Empty where no preset is of that GPU.
 std::string preset_of(const PublishedRun& run) {
   const std::string gpu = lower(run.gpu);
   if (gpu.starts_with("unknown")) return "";
-  if (contains(gpu, "a100")) {
-    return contains(gpu, "40gb") || run.gpu_memory_gb == 40.0 ? "dgx-a100-40gb" : "dgx-a100-80gb";
+  for (const KnownGpu& known : kKnownGpus) {
+    if (contains(gpu, known.gpu) && contains(run.interconnect, known.network))
+      return std::string(known.cluster);
   }
-  if (contains(gpu, "h100")) return "dgx-h100-80gb";
-  if (contains(gpu, "h200")) return "hgx-h200";
-  if (contains(gpu, "v100")) return "dgx1-v100-32gb";
   return "";
 }
 
@@ -46,9 +71,20 @@ Cluster cluster_of(const PublishedRun& run, const std::string& name) {
       std::min(run.gpus_per_node.value_or(cluster.devices_per_node), run.gpus);
   cluster.devices_per_node = per_node;
   cluster.levels[0].devices = per_node;
-  if (const auto network = stated_network(run.interconnect, run.gpus_per_node.value_or(8)))
+  const bool usual = name.starts_with("dgx") || name.starts_with("hgx");
+  if (const auto network = stated_network(run.interconnect, run.gpus_per_node.value_or(8));
+      network && usual)
     cluster.levels.back().bandwidth = *network;
   return cluster;
+}
+
+std::optional<FittedCalibration> calibration_of(const std::string& cluster,
+                                                const std::string& framework) {
+  const std::string name = cluster + "--" + framework;
+  for (const Preset& known : calibration_presets()) {
+    if (known.name == name) return parse_fitted_calibration(known.text, name);
+  }
+  return std::nullopt;
 }
 
 std::optional<DType> precision_of(const PublishedRun& run) {
@@ -162,7 +198,7 @@ std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
   return BytesPerSecond(gigabits * 1e9 / 8 / double(per_device ? 1 : devices_per_node));
 }
 
-PublishedTarget published_target(const PublishedRun& run) {
+PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
   PublishedTarget target;
   target.missing = missing_of(run);
   if (!target.missing.empty()) return target;
@@ -174,6 +210,10 @@ PublishedTarget published_target(const PublishedRun& run) {
   target.devices = run.gpus;
   target.cluster = cluster_of(run, preset);
   target.framework = framework_by_name(framework_of(run));
+  if (calibrated) {
+    target.fitted = calibration_of(preset, target.framework.name);
+    if (target.fitted) apply(*target.fitted, target.cluster, target.framework);
+  }
   const std::vector<std::int64_t> micro_batches = micro_batches_of(run);
   std::int64_t global = run.global_batch.value_or(0);
   if (global == 0 && run.accumulation) global = micro_batches.front() * run.dp * *run.accumulation;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/cluster.h"
+#include "models/fitted_calibration.h"
 #include "models/framework.h"
 #include "models/job.h"
 #include "models/published_run.h"
@@ -18,6 +19,8 @@ struct PublishedTarget {
   Job job;
   Cluster cluster;
   Framework framework;
+  /// What cluster and framework were calibrated with, if anything is built in for the two.
+  std::optional<FittedCalibration> fitted;
   std::int64_t devices = 0;
   /// More than one where the source does not say what its authors chose (micro-batch, recompute):
   /// the fastest that fits counts, as one assumes of them.
@@ -28,8 +31,9 @@ struct PublishedTarget {
 };
 
 /// Facts that the source does not state and that do not change the outcome much are filled in:
-/// docs/accuracy.md lists them.
-PublishedTarget published_target(const PublishedRun& run);
+/// docs/accuracy.md lists them. Not `calibrated`: with the cluster's and the framework's own
+/// numbers.
+PublishedTarget published_target(const PublishedRun& run, bool calibrated = true);
 
 /// Bandwidth per device between nodes that a description states: "8x100 Gb/s", "1600 Gbps
 /// node-node", "400 Gb/s RDMA per GPU" (per node unless it says per GPU); nothing where there is no

@@ -19,6 +19,12 @@ Framework default_framework(DeviceKind kind) {
 }
 
 std::string calibration_provenance(const Target& target) {
+  if (target.fitted) {
+    return fmt::format(
+        "calibration fitted on {} published runs, {:.1f} % off runs left out, digest {}",
+        target.fitted->runs, 100 * target.fitted->cross_validated_mean,
+        target.calibration_digest.substr(0, 12));
+  }
   if (!target.calibration) {
     if (target.cluster.efficiency) {
       return "no calibration, efficiency of the cluster file";
@@ -45,6 +51,40 @@ void check_same_device(const Calibration& calibration, const Cluster& cluster,
                   options.cluster, printable(cluster.device.name)));
 }
 
+/// What was fitted for one cluster and framework says nothing about others.
+void check_same_target(const FittedCalibration& fitted, const Target& target,
+                       const TargetOptions& options) {
+  if (fitted.cluster != target.cluster.name) {
+    throw InputError(options.calibration, "/fitted/cluster",
+                     fmt::format("found \"{}\"; {} is \"{}\"", printable(fitted.cluster),
+                                 options.cluster, printable(target.cluster.name)));
+  }
+  if (fitted.framework != target.framework.name) {
+    throw InputError(options.calibration, "/fitted/framework",
+                     fmt::format("found \"{}\"; the framework is {}", printable(fitted.framework),
+                                 target.framework.name));
+  }
+}
+
+void load_calibration(const TargetOptions& options, Target& target) {
+  const std::string text = read_file(options.calibration);
+  target.calibration_digest = digest(text);
+  if (is_fitted_calibration(text, options.calibration)) {
+    target.fitted = parse_fitted_calibration(text, options.calibration);
+    check_same_target(*target.fitted, target, options);
+    apply(*target.fitted, target.cluster, target.framework);
+    return;
+  }
+  target.calibration = parse_calibration(text, options.calibration);
+  check_same_device(*target.calibration, target.cluster, options);
+  if (!target.cluster.other_devices.empty()) {
+    throw InputError(options.calibration, "/device",
+                     fmt::format("{} has devices of other kinds, too, and nothing was measured on "
+                                 "them: plan without a calibration",
+                                 options.cluster));
+  }
+}
+
 }  // namespace
 
 Job load_job(const TargetOptions& options) {
@@ -68,22 +108,10 @@ Target load_target(const TargetOptions& options) {
   const std::string cluster = read_file(options.cluster);
   target.cluster = parse_cluster(cluster, options.cluster);
   target.cluster_digest = digest(cluster);
-  if (!options.calibration.empty()) {
-    const std::string calibration = read_file(options.calibration);
-    target.calibration = parse_calibration(calibration, options.calibration);
-    target.calibration_digest = digest(calibration);
-    check_same_device(*target.calibration, target.cluster, options);
-    if (!target.cluster.other_devices.empty()) {
-      throw InputError(
-          options.calibration, "/device",
-          fmt::format("{} has devices of other kinds, too, and nothing was measured on "
-                      "them: plan without a calibration",
-                      options.cluster));
-    }
-  }
-  peak_rate(target.cluster, target.job.precision, options.devices, options.cluster);
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                : framework_by_name(options.framework);
+  if (!options.calibration.empty()) load_calibration(options, target);
+  peak_rate(target.cluster, target.job.precision, options.devices, options.cluster);
   return target;
 }
 

@@ -28,6 +28,8 @@ RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strat
   RunPrediction predicted;
   predicted.step_time = evaluation.score.prediction.step_time;
   predicted.fits = evaluation.score.fits;
+  predicted.half_width =
+      target.fitted ? target.fitted->cross_validated_p90 : kUncalibratedHalfWidth;
   predicted.strategy = strategy;
   predicted.breakdown = evaluation.score.prediction.breakdown;
   const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
@@ -66,6 +68,12 @@ std::optional<double> spearman_of(const ErrorPairs& pairs) {
   }
   if (aa == 0 || bb == 0) return std::nullopt;
   return ab / std::sqrt(aa * bb);
+}
+
+/// A step time that was predicted and measured.
+bool has_time(const ValidatedRun& run) {
+  return run.predicted && run.run.step_time && !run.run.out_of_memory &&
+         !run.run.use.starts_with("memory_only");
 }
 
 /// Of ascending values, between neighbours.
@@ -114,11 +122,26 @@ ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> 
 ErrorPairs time_pairs(const ValidatedFamily& family) {
   ErrorPairs pairs;
   for (const ValidatedRun& run : family.runs) {
-    if (!run.predicted || !run.run.step_time || run.run.out_of_memory) continue;
-    if (run.run.use.find("memory_only") == 0) continue;
+    if (!has_time(run)) continue;
     pairs.emplace_back(run.predicted->step_time.value(), run.run.step_time->value());
   }
   return pairs;
+}
+
+std::optional<ErrorStatistics> time_statistics(const ValidatedFamily& family) {
+  std::optional<ErrorStatistics> result = statistics(time_pairs(family));
+  if (!result) return result;
+  double within = 0, width = 0;
+  for (const ValidatedRun& run : family.runs) {
+    if (!has_time(run)) continue;
+    // Relative to the prediction, which is all that a user has.
+    const double off = *run.run.step_time / run.predicted->step_time - 1;
+    within += std::abs(off) <= run.predicted->half_width ? 1 : 0;
+    width += run.predicted->half_width;
+  }
+  result->interval90_coverage = within / double(result->count);
+  result->interval90_half_width = width / double(result->count);
+  return result;
 }
 
 ErrorPairs memory_pairs(const ValidatedFamily& family, MemoryKind kind) {

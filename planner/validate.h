@@ -14,11 +14,17 @@
 namespace plimsoll {
 
 inline constexpr std::size_t kMemoryKinds = 3;
+/// Relative half width of the 90 % interval where nothing was fitted: docs/accuracy.md has what the
+/// datasheet rates give for the runs that were fitted since.
+inline constexpr double kUncalibratedHalfWidth = 0.45;
 
 /// What a row was predicted to be.
 struct RunPrediction {
   Seconds step_time;
   std::array<Bytes, kMemoryKinds> memory;  ///< by MemoryKind: of the rank that has most
+  /// 90 % interval of the step time: that of runs that the calibration's fit had not seen; without
+  /// one, kUncalibratedHalfWidth.
+  double half_width = 0;
   bool fits = false;
   Strategy strategy;
   Breakdown breakdown;
@@ -36,6 +42,8 @@ struct ErrorStatistics {
   double mean_signed = 0;  ///< (predicted - measured) / measured
   double mean_abs = 0, median_abs = 0, p90_abs = 0, max_abs = 0;
   std::optional<double> spearman;  ///< rank correlation; from three rows on
+  /// Share of rows within their 90 % interval, and its mean relative half width; of step times.
+  std::optional<double> interval90_coverage, interval90_half_width;
 };
 
 struct ValidatedFamily {
@@ -53,6 +61,8 @@ using ErrorPairs = std::vector<std::pair<double, double>>;
 ErrorPairs time_pairs(const ValidatedFamily& family);
 ErrorPairs memory_pairs(const ValidatedFamily& family, MemoryKind kind);
 std::optional<ErrorStatistics> statistics(const ErrorPairs& pairs);
+/// Of step times, with their intervals.
+std::optional<ErrorStatistics> time_statistics(const ValidatedFamily& family);
 
 std::string validation_text(std::span<const ValidatedFamily> families);
 std::string validation_json(std::span<const ValidatedFamily> families);

@@ -19,6 +19,12 @@ Json statistics_json(const std::optional<ErrorStatistics>& statistics) {
   json["p90_abs_pct"] = 100 * statistics->p90_abs;
   json["max_abs_pct"] = 100 * statistics->max_abs;
   json["spearman"] = statistics->spearman ? Json(*statistics->spearman) : Json(nullptr);
+  const auto percent = [](const std::optional<double>& share) {
+    return share ? Json(100 * *share) : Json(nullptr);
+  };
+  json["interval90_coverage"] =
+      statistics->interval90_coverage ? Json(*statistics->interval90_coverage) : Json(nullptr);
+  json["interval90_half_width_pct"] = percent(statistics->interval90_half_width);
   return json;
 }
 
@@ -73,7 +79,12 @@ std::string line(const std::string& what, const std::optional<ErrorStatistics>& 
       "bias {:+5.1f} %  {}\n",
       what, statistics->count, 100 * statistics->mean_abs, 100 * statistics->median_abs,
       100 * statistics->p90_abs, 100 * statistics->max_abs, 100 * statistics->mean_signed,
-      statistics->spearman ? fmt::format("Spearman {:.3f}", *statistics->spearman) : "");
+      (statistics->spearman ? fmt::format("Spearman {:.3f}", *statistics->spearman) : "") +
+          (statistics->interval90_coverage
+               ? fmt::format("  90 % interval +-{:.0f} % holds {:.0f} %",
+                             100 * *statistics->interval90_half_width,
+                             100 * *statistics->interval90_coverage)
+               : ""));
 }
 
 }  // namespace
@@ -84,7 +95,7 @@ std::string validation_text(std::span<const ValidatedFamily> families) {
     std::size_t skipped = 0;
     for (const ValidatedRun& run : family.runs) skipped += run.predicted ? 0 : 1;
     text += fmt::format("{}: {} rows, {} skipped\n", family.name, family.runs.size(), skipped);
-    text += line("step time", statistics(time_pairs(family)));
+    text += line("step time", time_statistics(family));
     for (const MemoryKind kind : kKinds) {
       text += line(fmt::format("memory {}", to_text(kind)), statistics(memory_pairs(family, kind)));
     }
@@ -110,7 +121,7 @@ std::string validation_json(std::span<const ValidatedFamily> families) {
     entry["name"] = family.name;
     entry["rows"] = family.runs.size();
     entry["skipped"] = skipped;
-    entry["time"] = statistics_json(statistics(time_pairs(family)));
+    entry["time"] = statistics_json(time_statistics(family));
     for (const MemoryKind kind : kKinds) {
       entry[fmt::format("memory_{}", to_text(kind))] =
           statistics_json(statistics(memory_pairs(family, kind)));

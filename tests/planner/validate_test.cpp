@@ -39,7 +39,7 @@ TEST(PublishedTarget, TakesWhatTheRowStates) {
   const PublishedTarget target = published_target(run);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.framework.name, "megatron-lm-2021");
-  EXPECT_EQ(target.cluster.name, "dgx-a100-80gb");
+  EXPECT_EQ(target.cluster.name, "a100-80gb-800gbit");
   EXPECT_DOUBLE_EQ(target.cluster.levels.back().bandwidth.value(), 12.5e9);
   EXPECT_EQ(target.job.vocab, 50432);  // a multiple of 128 x tp
   EXPECT_EQ(target.job.ffn_hidden, 4096);

@@ -1,0 +1,150 @@
+#include "models/fitted_calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+
+namespace plimsoll {
+namespace {
+
+using C = Cluster&;
+using F = Framework&;
+using L = std::size_t;
+using ConstC = const Cluster&;
+using ConstF = const Framework&;
+
+/// A field of the cluster's efficiency, of kernels.
+#define EFFICIENCY(field)                                            \
+  [](ConstC c, ConstF, L) -> double { return c.efficiency->field; }, \
+      [](C c, F, L, double v) { c.efficiency->field = v; }
+#define EFFICIENCY_TIME(field)                                               \
+  [](ConstC c, ConstF, L) -> double { return c.efficiency->field.value(); }, \
+      [](C c, F, L, double v) { c.efficiency->field = Seconds(v); }
+
+// Spreads: a rate that a datasheet or another card of the kind tells is good to 10 or 15 %;
+// latencies and host times, to a factor of two or more.
+std::vector<FitParameter> kernel_parameters() {
+  return {
+      {"matmul.peak_fraction", 0.1, 0.1, 1, EFFICIENCY(matmul.peak_fraction)},
+      {"matmul.added_depth", 0.5, 1, 2000, EFFICIENCY(matmul.added_depth)},
+      {"matmul.half_rate_reuse", 0.5, 1, 2000, EFFICIENCY(matmul.half_rate_reuse)},
+      {"matmul.fixed_time", 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(matmul.fixed_time)},
+      {"matmul.unaligned_rate", 0.5, 0.02, 1, EFFICIENCY(matmul.unaligned_rate)},
+      {"attention_forward.peak_fraction", 0.3, 0.05, 1,
+       EFFICIENCY(attention_forward.peak_fraction)},
+      {"attention_backward.peak_fraction", 0.3, 0.05, 1,
+       EFFICIENCY(attention_backward.peak_fraction)},
+      {"memory.bandwidth_fraction", 0.15, 0.1, 1, EFFICIENCY(memory.bandwidth_fraction)},
+      {"memory.fixed_time", 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(memory.fixed_time)},
+  };
+}
+#undef EFFICIENCY
+#undef EFFICIENCY_TIME
+
+FitParameter level_bandwidth(std::size_t level) {
+  return {fmt::format("levels.{}.bandwidth_fraction", level),
+          0.25,
+          0.02,
+          1,
+          [](ConstC c, ConstF, L l) { return c.efficiency->levels[l].bandwidth_fraction; },
+          [](C c, F, L l, double v) { c.efficiency->levels[l].bandwidth_fraction = v; },
+          level};
+}
+
+FitParameter level_time(std::size_t level) {
+  return {fmt::format("levels.{}.fixed_time", level),
+          0.7,
+          1e-6,
+          1e-2,
+          [](ConstC c, ConstF, L l) { return c.efficiency->levels[l].fixed_time.value(); },
+          [](C c, F, L l, double v) { c.efficiency->levels[l].fixed_time = Seconds(v); },
+          level};
+}
+
+FittedValue value_from(JsonObject object) {
+  FittedValue value;
+  value.name = object.text("name");
+  value.value = object.number("value", 1e-12, 1e12);
+  value.prior = object.number("prior", 1e-12, 1e12);
+  value.low = object.number("low", 1e-12, value.value);
+  value.high = object.number("high", value.value, 1e12);
+  value.determined = object.boolean("determined");
+  object.finish();
+  return value;
+}
+
+}  // namespace
+
+std::vector<FitParameter> fit_parameters(const Cluster& cluster) {
+  if (!cluster.efficiency) return {};
+  std::vector<FitParameter> all = kernel_parameters();
+  for (std::size_t level = 0; level < cluster.efficiency->levels.size(); ++level) {
+    all.push_back(level_bandwidth(level));
+    all.push_back(level_time(level));
+  }
+  all.push_back({"dispatch_op", 0.4, 1e-7, 1e-3,
+                 [](ConstC, ConstF f, L) { return f.dispatch_op.value(); },
+                 [](C, F f, L, double v) { f.dispatch_op = Seconds(v); }});
+  return all;
+}
+
+void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework) {
+  const std::vector<FitParameter> known = fit_parameters(cluster);
+  for (const FittedValue& value : fitted.values) {
+    const auto parameter = std::find_if(known.begin(), known.end(), [&](const FitParameter& other) {
+      return other.name == value.name;
+    });
+    if (parameter == known.end()) {
+      throw InputError("", "/fitted/values",
+                       fmt::format("found {}, which {} has no such parameter for",
+                                   printable(value.name), printable(cluster.name)));
+    }
+    parameter->set(cluster, framework, parameter->level, value.value);
+  }
+}
+
+bool is_fitted_calibration(std::string_view text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  return json.is_object() && json.contains("fitted");
+}
+
+FittedCalibration parse_fitted_calibration(std::string_view text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject whole(json, file);
+  JsonObject object = whole.object("fitted");
+  FittedCalibration fitted;
+  fitted.cluster = object.text("cluster");
+  fitted.framework = object.text("framework");
+  fitted.sources = object.texts("sources");
+  fitted.runs = object.integer("runs", 1, std::int64_t{1} << 40);
+  fitted.cross_validated_mean = object.number("cross_validated_mean", 0, 1e6);
+  fitted.cross_validated_p90 = object.number("cross_validated_p90", 0, 1e6);
+  for (JsonObject& value : object.objects("values")) fitted.values.push_back(value_from(value));
+  object.finish();
+  whole.finish();
+  return fitted;
+}
+
+std::string fitted_calibration_text(const FittedCalibration& fitted) {
+  Json object;
+  object["cluster"] = fitted.cluster;
+  object["framework"] = fitted.framework;
+  object["sources"] = fitted.sources;
+  object["runs"] = fitted.runs;
+  object["cross_validated_mean"] = fitted.cross_validated_mean;
+  object["cross_validated_p90"] = fitted.cross_validated_p90;
+  object["values"] = Json::array();
+  for (const FittedValue& value : fitted.values) {
+    object["values"].push_back({{"name", value.name},
+                                {"value", value.value},
+                                {"low", value.low},
+                                {"high", value.high},
+                                {"prior", value.prior},
+                                {"determined", value.determined}});
+  }
+  return json_text({{"fitted", object}});
+}
+
+}  // namespace plimsoll

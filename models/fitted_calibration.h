@@ -1,0 +1,61 @@
+// Fitted calibration: a few numbers of a cluster and of a framework, found from published runs or
+// from measured runs, with what is known of their errors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/cluster.h"
+#include "models/framework.h"
+
+namespace plimsoll {
+
+/// One number that a fit may move. What each means stands at its field: models/efficiency.h,
+/// models/framework.h.
+struct FitParameter {
+  std::string name;  ///< "matmul.peak_fraction", "levels.0.fixed_time", "dispatch_op"
+  /// Of the prior: standard deviation of the logarithm, how far a datasheet or another machine's
+  /// value may be off.
+  double spread = 0;
+  double least = 0, most = 0;
+  double (*get)(const Cluster&, const Framework&, std::size_t level) = nullptr;
+  void (*set)(Cluster&, Framework&, std::size_t level, double value) = nullptr;
+  std::size_t level = 0;  ///< of parameters of a level
+};
+
+/// All that there are for a cluster with efficiency parameters, in a fixed order.
+std::vector<FitParameter> fit_parameters(const Cluster& cluster);
+
+struct FittedValue {
+  std::string name;
+  double value = 0, prior = 0;
+  double low = 0, high = 0;  ///< 90 % interval
+  /// False: the runs did not narrow the prior, which the value is.
+  bool determined = false;
+  bool operator==(const FittedValue&) const = default;
+};
+
+struct FittedCalibration {
+  std::string cluster, framework;    ///< names; it says nothing about others
+  std::vector<std::string> sources;  ///< of the runs: "document, place", each once
+  std::int64_t runs = 0;
+  /// Of step times: mean and 90th percentile of |predicted - measured| / measured, over runs each
+  /// predicted by a fit without its layout and model size.
+  double cross_validated_mean = 0, cross_validated_p90 = 0;
+  std::vector<FittedValue> values;  ///< in the order of fit_parameters
+  bool operator==(const FittedCalibration&) const = default;
+};
+
+/// Throws InputError where a name is no parameter of this cluster.
+void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework);
+
+/// Whether a calibration file is of this kind: measured ones have no "fitted".
+bool is_fitted_calibration(std::string_view text, const std::string& file);
+FittedCalibration parse_fitted_calibration(std::string_view text, const std::string& file);
+std::string fitted_calibration_text(const FittedCalibration& fitted);
+
+}  // namespace plimsoll

@@ -1,0 +1,45 @@
+// Fit: few parameters of a cluster and of a framework, found from published runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/fitted_calibration.h"
+#include "models/published_run.h"
+
+namespace plimsoll {
+
+struct FitOptions {
+  std::string cluster, framework;  ///< names: only runs on these count
+  std::size_t most_runs = 200;     ///< of those that can be predicted, evenly spread
+  std::size_t folds = 5;
+  int most_iterations = 6;
+};
+
+struct FitFold {
+  std::size_t runs = 0;
+  std::vector<std::string> layouts;  ///< left out: "GPT s1024 tp 1 pp 2 dp 4"
+  double mean_abs_error = 0;         ///< of these, by a fit that had not seen them
+};
+
+struct Fit {
+  FittedCalibration fitted;
+  double mean_abs_error_before = 0, mean_abs_error = 0;
+  std::vector<FitFold> folds;
+};
+
+/// Least squares of the logarithms of step times, robust against runs that lie far off (Huber 1964,
+/// Annals of Mathematical Statistics 35: linear beyond 1.5 standard deviations, which are taken
+/// from the median), the priors being further measurements. Gauss-Newton: Nocedal and Wright,
+/// Numerical Optimization, 2006, section 10.3. Intervals are those of the linearised problem. Folds
+/// consist of whole layouts of a model size.
+///
+/// A parameter that the runs narrow by less than a tenth stays at its prior and is called not
+/// determined. Throws InfeasibleError where no run is on that cluster and framework.
+Fit fit(std::span<const PublishedRun> runs, const FitOptions& options);
+
+std::string fit_text(const Fit& fit);
+
+}  // namespace plimsoll

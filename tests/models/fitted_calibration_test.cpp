@@ -1,0 +1,98 @@
+// Fitted calibrations: what they set, and their files.
+#include "models/fitted_calibration.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "models/presets.h"
+
+namespace plimsoll {
+namespace {
+
+Cluster preset(std::string_view name) {
+  for (const Preset& known : cluster_presets()) {
+    if (known.name == name) return parse_cluster(known.text, std::string(name));
+  }
+  ADD_FAILURE() << name;
+  return {};
+}
+
+FittedCalibration example() {
+  FittedCalibration fitted;
+  fitted.cluster = "dgx-a100-80gb";
+  fitted.framework = "megatron-lm";
+  fitted.sources = {"arXiv 1, Table 5"};
+  fitted.runs = 12;
+  fitted.cross_validated_mean = 0.04;
+  fitted.cross_validated_p90 = 0.09;
+  fitted.values = {{"matmul.peak_fraction", 0.75, 0.82, 0.7, 0.8, true},
+                   {"levels.1.fixed_time", 2e-5, 4.6e-5, 1e-5, 4e-5, true},
+                   {"dispatch_op", 8e-6, 8e-6, 4e-6, 16e-6, false}};
+  return fitted;
+}
+
+TEST(FittedCalibration, SetsTheNumbersThatItNames) {
+  Cluster cluster = preset("dgx-a100-80gb");
+  Framework framework = framework_by_name("megatron-lm");
+  apply(example(), cluster, framework);
+  EXPECT_DOUBLE_EQ(cluster.efficiency->matmul.peak_fraction, 0.75);
+  EXPECT_DOUBLE_EQ(cluster.efficiency->levels[1].fixed_time.value(), 2e-5);
+  EXPECT_DOUBLE_EQ(framework.dispatch_op.value(), 8e-6);
+}
+
+TEST(FittedCalibration, EveryParameterReadsWhatItSets) {
+  Cluster cluster = preset("dgx-a100-80gb");
+  Framework framework = framework_by_name("megatron-lm");
+  for (const FitParameter& parameter : fit_parameters(cluster)) {
+    const double value = parameter.least * 1.5;
+    parameter.set(cluster, framework, parameter.level, value);
+    EXPECT_DOUBLE_EQ(parameter.get(cluster, framework, parameter.level), value) << parameter.name;
+    EXPECT_GT(parameter.most, parameter.least) << parameter.name;
+  }
+}
+
+TEST(FittedCalibration, FilesReadBackAsWritten) {
+  const std::string text = fitted_calibration_text(example());
+  EXPECT_TRUE(is_fitted_calibration(text, "f.json"));
+  EXPECT_FALSE(is_fitted_calibration("{}", "f.json"));
+  EXPECT_EQ(parse_fitted_calibration(text, "f.json"), example());
+}
+
+TEST(FittedCalibration, BadFilesAreRefusedWithTheirPlace) {
+  const auto refused = [](std::string from, std::string to, const std::string& place) {
+    std::string text = fitted_calibration_text(example());
+    text.replace(text.find(from), from.size(), to);
+    try {
+      parse_fitted_calibration(text, "f.json");
+      ADD_FAILURE() << "accepted: " << to;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(place), std::string::npos) << error.what();
+    }
+  };
+  refused("\"runs\": 12", "\"runs\": 0", "/fitted/runs");
+  refused("\"low\": 0.7", "\"low\": 0.9", "/fitted/values/0/low");
+  refused("\"cluster\"", "\"clusters\"", "/fitted");
+}
+
+TEST(FittedCalibration, UnknownParametersAreRefused) {
+  Cluster cluster = preset("dgx-a100-80gb");
+  Framework framework = framework_by_name("megatron-lm");
+  FittedCalibration fitted = example();
+  fitted.values[0].name = "levels.7.fixed_time";
+  EXPECT_THROW(apply(fitted, cluster, framework), InputError);
+}
+
+TEST(FittedCalibration, BuiltInOnesAreOfPresets) {
+  EXPECT_FALSE(calibration_presets().empty());
+  for (const Preset& known : calibration_presets()) {
+    const FittedCalibration fitted = parse_fitted_calibration(known.text, std::string(known.name));
+    EXPECT_EQ(fitted.cluster + "--" + fitted.framework, known.name);
+    EXPECT_FALSE(fitted.sources.empty()) << known.name;
+    Cluster cluster = preset(fitted.cluster);
+    Framework framework = framework_by_name(fitted.framework);
+    apply(fitted, cluster, framework);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

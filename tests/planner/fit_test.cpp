@@ -1,0 +1,109 @@
+// A fit finds what made-up runs were made with, and says what they do not determine.
+#include "planner/fit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "planner/validate.h"
+
+namespace plimsoll {
+namespace {
+
+const FitOptions kOptions{.cluster = "dgx-a100-80gb", .framework = "megatron-lm-2021"};
+
+PublishedRun layout(std::int64_t hidden, std::int64_t tp, std::int64_t dp, std::int64_t micro) {
+  PublishedRun run;
+  run.id = "made up";
+  run.source = "this test";
+  run.gpu = "A100-80GB";
+  run.gpus = tp * dp;
+  run.gpus_per_node = 8;
+  run.model = "GPT";
+  run.hidden = hidden;
+  run.layers = 2;
+  run.heads = hidden / 64;
+  run.vocab = 51200;
+  run.sequence = 1024;
+  run.tp = tp;
+  run.dp = dp;
+  run.micro_batch = micro;
+  run.global_batch = 2 * micro * dp;
+  run.precision = "fp16";
+  run.recompute = "full";
+  run.attention = "unfused";
+  run.framework = "megatron-lm";
+  return run;
+}
+
+/// Runs whose step times are those of a device that reaches `fraction` of its peak and a host that
+/// needs `dispatch` seconds for an op.
+std::vector<PublishedRun> made_with(double fraction, double dispatch) {
+  FittedCalibration truth;
+  truth.values = {{"matmul.peak_fraction", fraction, 1, 0, 0, true},
+                  {"dispatch_op", dispatch, 1, 0, 0, true}};
+  std::vector<PublishedRun> runs;
+  for (const std::int64_t hidden : {512, 2048, 4096}) {
+    for (const std::int64_t tp : {1, 2}) {
+      for (const std::int64_t dp : {1, 2}) {
+        for (const std::int64_t micro : {1, 8}) {
+          PublishedRun run = layout(hidden, tp, dp, micro);
+          PublishedTarget target = published_target(run, false);
+          EXPECT_EQ(target.missing, "");
+          apply(truth, target.cluster, target.framework);
+          run.step_time = predict_published(target).step_time;
+          runs.push_back(run);
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+const FittedValue& value(const Fit& fit, std::string_view name) {
+  return *std::find_if(fit.fitted.values.begin(), fit.fitted.values.end(),
+                       [&](const FittedValue& other) { return other.name == name; });
+}
+
+TEST(Fit, FindsWhatRunsWereMadeWith) {
+  const Fit found = fit(made_with(0.7, 80e-6), kOptions);
+  EXPECT_LT(found.mean_abs_error, 0.02);
+  EXPECT_GT(found.mean_abs_error_before, 0.1);
+  EXPECT_LT(found.fitted.cross_validated_mean, 0.03);
+  EXPECT_NEAR(value(found, "matmul.peak_fraction").value, 0.7, 0.04);
+  EXPECT_NEAR(value(found, "dispatch_op").value, 80e-6, 3e-6);
+  EXPECT_TRUE(value(found, "dispatch_op").determined);
+  EXPECT_EQ(found.fitted.sources, std::vector<std::string>{"this test"});
+}
+
+TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {
+  const Fit found = fit(made_with(0.7, 80e-6), kOptions);
+  for (const char* name : {"attention_forward.peak_fraction", "levels.1.bandwidth_fraction"}) {
+    EXPECT_FALSE(value(found, name).determined) << name;
+    EXPECT_EQ(value(found, name).value, value(found, name).prior) << name;
+  }
+  EXPECT_NE(fit_text(found).find("not determined, stays"), std::string::npos);
+}
+
+TEST(Fit, ARunThatLiesFarOffMovesLittle) {
+  std::vector<PublishedRun> runs = made_with(0.7, 80e-6);
+  runs[3].step_time = 3.0 * *runs[3].step_time;
+  EXPECT_NEAR(value(fit(runs, kOptions), "dispatch_op").value, 80e-6, 6e-6);
+}
+
+TEST(Fit, SameRunsSameBytes) {
+  const std::vector<PublishedRun> runs = made_with(0.75, 60e-6);
+  EXPECT_EQ(fitted_calibration_text(fit(runs, kOptions).fitted),
+            fitted_calibration_text(fit(runs, kOptions).fitted));
+}
+
+TEST(Fit, RefusesWhereNothingIsOnTheMachine) {
+  FitOptions elsewhere = kOptions;
+  elsewhere.cluster = "hgx-h200";
+  EXPECT_THROW(fit(made_with(0.7, 80e-6), elsewhere), InfeasibleError);
+}
+
+}  // namespace
+}  // namespace plimsoll
