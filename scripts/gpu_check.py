@@ -61,15 +61,18 @@ class Checker:
     def left(self):
         return self.until - time.monotonic()
 
-    def execute(self, *command, **more):
+    def execute(self, *command):
         """Its result; what it printed is in the log."""
         words = [str(word) for word in command]
         if self.left() < 5:
             raise Skipped("out of time")
         began = time.monotonic()
+        environment = dict(os.environ)
+        if words[0].startswith(str(SOURCE)):
+            environment["LD_LIBRARY_PATH"] = os.environ.get("PLIMSOLL_LIBRARY_PATH", "")
         try:
             result = subprocess.run(words, capture_output=True, text=True, timeout=self.left(),
-                                    check=False, **more)
+                                    check=False, env=environment)
         except subprocess.TimeoutExpired as late:
             raise Failed(f"{words[0]} was not done after {late.timeout:.0f} s") from late
         with open(self.out / "log.txt", "a", encoding="utf-8") as log:
@@ -160,7 +163,7 @@ def gtest(checker, program):
 
 
 def small_batch(job, precision):
-    return dict(job, sequence=256, global_batch=2, precision=precision)
+    return dict(job, sequence=min(job["sequence"], 256), global_batch=2, precision=precision)
 
 
 def cpu_losses(checker, name, job):
@@ -327,7 +330,12 @@ def main():
     parser = argparse.ArgumentParser(prog="scripts/gpu-check")
     parser.add_argument("--out", default="gpu-check-out", help="folder for plans, runs and the log")
     parser.add_argument("--time", type=float, default=460, help="seconds in all")
+    parser.add_argument("--small", action="store_true", help="tiny models: tests the script")
     arguments = parser.parse_args()
+    if arguments.small:
+        for job in (GPT2_345M, LLAMA_1B, SMALL):
+            job.update(layers=4, hidden=64, heads=4, kv_heads=4, ffn_hidden=128, vocab=256,
+                       sequence=32, global_batch=8)
     checker = Checker(arguments.out, arguments.time)
     try:
         device = find_gpu(checker)

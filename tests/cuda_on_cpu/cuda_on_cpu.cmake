@@ -14,3 +14,9 @@ add_library(cuda_on_cpu STATIC ${cuda_kernels} ${cuda_host} ${emulation})
 target_include_directories(cuda_on_cpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/include)
 target_link_libraries(cuda_on_cpu PUBLIC plimsoll_runtime)
 target_compile_options(cuda_on_cpu PUBLIC -Wno-unknown-pragmas)  # unroll
+
+# planner-run on the emulation: tests scripts/gpu-check, says nothing of GPUs.
+add_executable(cuda_on_cpu_run EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/runtime/run_main.cpp)
+target_link_libraries(cuda_on_cpu_run PRIVATE cuda_on_cpu)
+target_compile_definitions(cuda_on_cpu_run PRIVATE PLIMSOLL_CUDA=1)
+set_target_properties(cuda_on_cpu_run PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
