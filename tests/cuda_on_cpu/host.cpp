@@ -220,8 +220,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  if (unsafe() || stream->capture != nullptr) return fail(cudaErrorStreamCaptureUnsupported);
-  return cudaSuccess;
+  const bool captured = stream != nullptr && stream->capture != nullptr;
+  return unsafe() || captured ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return cudaStreamQuery(stream); }
 

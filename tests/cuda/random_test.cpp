@@ -1,0 +1,61 @@
+// Strategies drawn over all switches, on the cuda backend: losses of the cpu backend with the same
+// Programs, bytes as predicted. PLIMSOLL_DRAWS=FIRST:COUNT draws others than the few of the suite.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "passes/pipeline.h"
+#include "runtime/cuda/backend.h"
+#include "tests/runtime/nano.h"
+#include "tests/runtime/random_strategies.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<std::uint64_t> seeds() {
+  std::uint64_t first = 1, count = 6;
+  if (const char* draws = std::getenv("PLIMSOLL_DRAWS")) {
+    char* rest = nullptr;
+    first = std::strtoull(draws, &rest, 10);
+    count = *rest == ':' ? std::strtoull(rest + 1, nullptr, 10) : 1;
+  }
+  std::vector<std::uint64_t> seeds;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) seeds.push_back(seed);
+  return seeds;
+}
+
+TrainResult run(const std::vector<Program>& programs, const Job& job, bool on_cuda) {
+  TrainOptions options;
+  options.steps = 4;  // one by one, captured, replayed, traced
+  options.warm_up_steps = 0;
+  options.checking = true;
+  if (on_cuda) options.backend_of_rank = make_cuda_backend;
+  return train_nano(programs, options, job);
+}
+
+class CudaDraw : public testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Random, CudaDraw, testing::ValuesIn(seeds()),
+                         [](const auto& info) { return "seed" + std::to_string(info.param); });
+
+// Of f32 as for random draws against the serial run (tests/runtime). In 16-bit types both backends
+// round, functions are other approximations, and updates of models this small carry that on.
+TEST_P(CudaDraw, TrainsAsTheCpuBackendDoesInThePredictedBytes) {
+  const Draw drawn = draw(GetParam());
+  SCOPED_TRACE(describe(drawn));
+  const auto programs = lower({drawn.job, drawn.strategy, bundled_framework()});
+  const TrainResult cpu = run(programs, drawn.job, false), cuda = run(programs, drawn.job, true);
+  const double tolerance = drawn.job.precision == DType::f32 ? 1e-4 : 0x1p-7;
+  for (std::size_t step = 0; step < cpu.measured.losses.size(); ++step) {
+    const double expected = cpu.measured.losses[step];
+    EXPECT_NEAR(cuda.measured.losses[step], expected, tolerance * std::abs(expected)) << step;
+  }
+  for (const RankMemory& counted : cuda.measured.timeline.memory) {
+    const Coordinates at = programs[0].grid.coordinates(counted.rank);
+    EXPECT_EQ(counted.peak, memory_peak(programs[class_of(programs, at)]).peak);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
