@@ -68,7 +68,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"Sequence", "gpt-nano", "mp=2,sequence_parallel=true"},
                     Case{"Llama", "llama-nano", ""}, Case{"LlamaMpPp", "llama-nano", "mp=2,pp=2"},
                     Case{"Bf16", "gpt-nano", "", DType::bf16},
-                    Case{"LlamaBf16Mp", "llama-nano", "mp=2", DType::bf16}),
+                    Case{"LlamaBf16Mp", "llama-nano", "mp=2", DType::bf16},
+                    Case{"Flash", "gpt-nano", "", DType::f32, true},
+                    Case{"FlashLlama", "llama-nano", "recompute=full", DType::f32, true},
+                    Case{"FlashLlamaBf16Pp", "llama-nano", "pp=2", DType::bf16, true}),
     [](const auto& info) { return info.param.name; });
 
 // Sums are taken in another order, and a few functions are other approximations: losses of f32
