@@ -297,8 +297,10 @@ def check_all(checker):
         return lambda: step_time(*full_run(checker, name, job, micro_batch))
 
     checker.check("kernels: op cases", lambda: gtest(checker, "gpu.ops"))
+    checker.check("kernels: flash attention", lambda: gtest(checker, "gpu.attention"))
     checker.check("exchange on one GPU", lambda: gtest(checker, "gpu.move"))
     checker.check("training of small models", lambda: gtest(checker, "gpu.train"))
+    checker.check("random strategies", lambda: gtest(checker, "gpu.random"))
     for name, job in (("gpt2-345m", GPT2_345M), ("llama-1b", LLAMA_1B)):
         for precision, allowed in (("fp32", F32_TOLERANCE), ("bf16", BF16_TOLERANCE)):
             checker.check(f"{name} {precision} against the CPU backend",
