@@ -59,6 +59,7 @@ enum class CommunicatorKind : std::uint8_t {
   nccl,   ///< streams of the GPUs
 };
 std::string_view to_text(CommunicatorKind kind);
+std::optional<CommunicatorKind> communicator_from(std::string_view text);
 
 /// A file that a point was read from, instead of being measured with the rest.
 struct ImportedFrom {
@@ -129,8 +130,8 @@ struct Calibration {
   std::string date;                   ///< ISO date of the measurement
   std::vector<std::string> versions;  ///< "oneDNN 2.6.3", compiler, ...
   std::int64_t busy_cores = 0;        ///< cores that ran the same op at once while measuring
-  /// Host time per op of a real Program on the null backend, and per call on top. Of no samples: not
-  /// measured (a calibration of imported collectives alone); the framework's counts.
+  /// Host time per op of a real Program on the null backend, and per call on top. Of no samples:
+  /// not measured (a calibration of imported collectives alone); the framework's counts.
   Sample dispatch_op, dispatch_call;
   /// From the completion of a communication to the return of a rank that slept while it waited. Of
   /// no samples: not measured, and no rank sleeps.

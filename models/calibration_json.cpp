@@ -285,6 +285,11 @@ std::string_view to_text(Provenance provenance) {
 }
 
 std::string_view to_text(CommunicatorKind kind) { return kCommunicators[std::size_t(kind)]; }
+std::optional<CommunicatorKind> communicator_from(std::string_view text) {
+  const auto found = std::find(kCommunicators.begin(), kCommunicators.end(), text);
+  if (found == kCommunicators.end()) return std::nullopt;
+  return CommunicatorKind(found - kCommunicators.begin());
+}
 std::string_view to_text(CopyDirection direction) { return kDirections[std::size_t(direction)]; }
 
 Calibration parse_calibration(std::string_view text, const std::string& file) {

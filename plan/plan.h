@@ -117,6 +117,8 @@ struct Plan {
   std::int64_t devices_per_node = 1;  ///< of the cluster; ranks fill nodes in order
   std::string cluster_name, cluster_digest;
   std::string calibration_digest;  ///< empty: none was given
+  /// What its step time holds for: with a calibration what that measured, else `local`.
+  CommunicatorKind communicator = CommunicatorKind::local;
   DeviceKind device_kind = DeviceKind::gpu;
   bool mixed_devices = false;   ///< they are of several kinds, so stages may differ in memory
   bool oversubscribed = false;  ///< more CPU ranks than cores: no timing claim

@@ -133,6 +133,9 @@ Json plan_json(const Plan& plan) {
                {"pareto", pareto_json(plan)},
                {"timeline_truncated", plan.timeline_truncated},
                {"timeline", timeline_json(plan.timeline)}};
+  if (plan.communicator != CommunicatorKind::local) {
+    json["communicator"] = to_text(plan.communicator);
+  }
   if (plan.mixed_devices) json["mixed_devices"] = true;
   return json;
 }
@@ -187,6 +190,11 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   plan.devices_per_node = object.integer("devices_per_node", 1, kMostJsonInteger);
   plan.device_kind = static_cast<DeviceKind>(object.choice("device_kind", kDeviceKinds));
   if (object.has("mixed_devices")) plan.mixed_devices = object.boolean("mixed_devices");
+  if (object.has("communicator")) {
+    const auto kind = communicator_from(object.text("communicator"));
+    if (!kind) object.fail("communicator", "local, mpi or nccl is required");
+    plan.communicator = *kind;
+  }
   plan.oversubscribed = object.boolean("oversubscribed");
   plan.cluster_name = object.text("cluster_name");
   plan.cluster_digest = object.text("cluster_digest");

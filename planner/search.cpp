@@ -47,6 +47,7 @@ Plan make_plan(const SearchRequest& request, const CostModel& costs, const Strat
   plan.cluster_name = costs.cluster().name;
   plan.cluster_digest = request.cluster_digest;
   plan.calibration_digest = request.calibration_digest;
+  plan.communicator = costs.communicator();
   plan.device_kind = costs.cluster().device.kind;
   plan.mixed_devices = devices_by_kind(costs.cluster(), request.devices).size() > 1;
   plan.prediction = std::move(evaluation.score.prediction);

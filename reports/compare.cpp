@@ -211,6 +211,28 @@ std::string verdict_of(const Comparison& comparison) {
                      bytes_sentence(comparison), time_sentence(comparison));
 }
 
+/// "for mpi from calibration 0123456789ab (80 % measured, 20 % interpolated); ..."
+std::string provenance_of(const Plan& plan, const Measured& measured) {
+  std::string shares;
+  const auto& by_provenance = plan.prediction.share_by_provenance;
+  for (std::size_t i = 0; i < by_provenance.size(); ++i) {
+    if (by_provenance[i] < 0.0005) continue;
+    shares += fmt::format("{}{:.1f} % {}", shares.empty() ? "" : ", ", 100 * by_provenance[i],
+                          to_text(Provenance(i)));
+  }
+  const std::string from = plan.calibration_digest.empty()
+                               ? "without a calibration"
+                               : "from calibration " + plan.calibration_digest.substr(0, 12);
+  std::string text = fmt::format(
+      "Predicted for the {} communicator {} ({}); measured with the {} communicator, {} "
+      "backend.",
+      to_text(plan.communicator), from, shares, measured.communicator, measured.backend);
+  if (!plan.calibration_digest.empty() && measured.communicator != to_text(plan.communicator)) {
+    text += " These differ, so the prediction says nothing about the times of this run.";
+  }
+  return text;
+}
+
 }  // namespace
 
 double prediction_error(const TimePair& time) {
@@ -240,6 +262,9 @@ Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
   comparison.timeline_truncated = plan.timeline_truncated;
   comparison.timeline_calls = shows_calls(plan.devices);
   comparison.verdict = verdict_of(comparison);
+  comparison.provenance = provenance_of(plan, measured);
+  comparison.predicted_communicator = to_text(plan.communicator);
+  comparison.measured_communicator = measured.communicator;
   return comparison;
 }
 

@@ -54,6 +54,9 @@ struct Comparison {
   bool timeline_truncated = false;
   bool timeline_calls = false;  ///< the plan shows whole calls, no ops inside them
   std::string verdict;          ///< one sentence, also shown by the report
+  /// Where both sides come from: what was predicted from which costs, what ran.
+  std::string provenance;
+  std::string predicted_communicator, measured_communicator;
 };
 
 /// What messages call the two inputs.

@@ -38,6 +38,10 @@ std::string comparison_json(const Comparison& comparison) {
                    {"measured_s", op.time.measured.value()}});
   }
   return json_text(Json{{"verdict", comparison.verdict},
+                        {"provenance", comparison.provenance},
+                        {"communicator",
+                         {{"predicted", comparison.predicted_communicator},
+                          {"measured", comparison.measured_communicator}}},
                         {"bytes_equal", comparison.bytes_equal},
                         {"time_within", comparison.time_within},
                         {"makes_timing_claim", comparison.makes_timing_claim},

@@ -65,9 +65,9 @@ std::string traffic_table(const Comparison& comparison) {
 }  // namespace
 
 std::string comparison_text(const Comparison& comparison) {
-  std::string text = comparison.verdict + "\n\n" + times_table(comparison) + "\n" +
-                     ops_table(comparison) + "\n" + bytes_table(comparison) +
-                     traffic_table(comparison);
+  std::string text = comparison.verdict + "\n" + comparison.provenance + "\n\n" +
+                     times_table(comparison) + "\n" + ops_table(comparison) + "\n" +
+                     bytes_table(comparison) + traffic_table(comparison);
   if (!comparison.makes_timing_claim) {
     text += "\nMore ranks than cores: times are shown, not judged.\n";
   }

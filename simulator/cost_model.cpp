@@ -216,8 +216,7 @@ GroupSpread CostModel::spread(std::span<const std::int64_t> ranks) const {
 
 Execution CostModel::execution() const {
   if (cluster_.device.kind != DeviceKind::cpu_core) return Execution::streams;
-  const bool processes = calibration_ && calibration_->communicator != CommunicatorKind::local;
-  return processes ? Execution::processes : Execution::host;
+  return communicator() == CommunicatorKind::local ? Execution::host : Execution::processes;
 }
 
 Beside CostModel::beside(const Op& op, std::span<const Tensor> tensors,
@@ -245,7 +244,7 @@ Beside CostModel::beside(const Op& op, std::span<const Tensor> tensors,
 
 std::optional<Estimate> CostModel::measured_communication(OpKind kind, Bytes payload,
                                                           const GroupSpread& spread) const {
-  if (calibration_ && calibration_->communicator != CommunicatorKind::local) {
+  if (communicator() != CommunicatorKind::local) {
     return shapes_.at(kind, payload, spread);
   }
   if (!within_a_node(cluster_, spread)) return std::nullopt;

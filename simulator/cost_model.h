@@ -59,6 +59,10 @@ class CostModel {
   Picoseconds dispatch_op() const;    ///< host time to issue one op, at least 1 ps
   Picoseconds dispatch_call() const;  ///< host time on top for each call
   Waking waking() const;              ///< what sleeping while it waits costs a host
+  /// What communications are measured over; `local` without a calibration.
+  CommunicatorKind communicator() const {
+    return calibration_ ? calibration_->communicator : CommunicatorKind::local;
+  }
   /// Who does the work: CPU cores run ops themselves, and communicate as the calibration says that
   /// its ranks did.
   Execution execution() const;

@@ -103,6 +103,14 @@ TEST(PlanFile, RefusesMissingAndUnknownKeys) {
             "/timeline/intervals/3/shade");
 }
 
+TEST(PlanFile, SaysWhichCommunicatorItsTimesHoldFor) {
+  Plan plan = example_plan();
+  EXPECT_EQ(plan_text(plan).find("\"communicator\""), std::string::npos);  // threads
+  plan.communicator = CommunicatorKind::mpi;
+  EXPECT_EQ(parse_plan(plan_text(plan), "test").communicator, CommunicatorKind::mpi);
+  EXPECT_EQ(plan_refused_at([](Json& json) { json["communicator"] = "tcp"; }), "/communicator");
+}
+
 TEST(PlanFile, RefusesWrongTypes) {
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["version"] = 2; }), "/version");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["devices"] = 2.5; }), "/devices");

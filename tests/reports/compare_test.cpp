@@ -88,6 +88,27 @@ TEST(Compare, ClaimsNoTimeWhenRanksShareCores) {
             "about time, because there are more ranks than cores.");
 }
 
+TEST(Compare, SaysWhereBothSidesComeFrom) {
+  Plan plan = example_plan();
+  plan.calibration_digest = std::string(64, 'a');
+  plan.prediction.share_by_provenance = {0.75, 0.25, 0, 0};
+  plan.communicator = CommunicatorKind::mpi;
+  Measured measured = example_measured(plan);
+  const std::string from =
+      "Predicted for the mpi communicator from calibration aaaaaaaaaaaa (75.0 % measured, 25.0 % "
+      "interpolated); measured with the ";
+  EXPECT_EQ(
+      compare(plan, measured, 0.30).provenance,
+      from +
+          "local communicator, cpu backend. These differ, so the prediction says nothing about "
+          "the times of this run.");
+  measured.communicator = "mpi";
+  const Comparison comparison = compare(plan, measured, 0.30);
+  EXPECT_EQ(comparison.provenance, from + "mpi communicator, cpu backend.");
+  EXPECT_NE(comparison_text(comparison).find(comparison.provenance), std::string::npos);
+  EXPECT_NE(comparison_json(comparison).find("\"measured\": \"mpi\""), std::string::npos);
+}
+
 TEST(Compare, AveragesOpKindsOverRanks) {
   const Plan plan = example_plan();
   const Comparison comparison = compare(plan, example_measured(plan), 0.30);

@@ -59,6 +59,54 @@ def across(folder, failures):
             failures.append(f"{ranks} ranks on two hosts do not train what threads train")
 
 
+def planned(folder, failures):
+    """Two hosts with two ranks each, measured and planned for: no tensor parallelism over the link,
+    and what the plan trains there is what threads train. How fast is not looked at."""
+    calibration, cluster = folder / "calibration.json", folder / "measured-cluster.json"
+    done = run(HOSTS, "--slots", 2, programs.BIN / "planner", "calibrate", "--launcher", "mpirun",
+               "--devices", 4, "--quick", "--budget", 1, "-o", calibration, "--cluster-out", cluster)
+    if done.returncode != programs.OK:
+        failures.append(f"calibrate: exit {done.returncode}\n{done.stderr}")
+        return
+    found = json.loads(calibration.read_text())
+    across = {(point["kind"], point["ranks"], point["groups_per_node"])
+              for point in found["collectives"] if point["nodes"] == 2}
+    kinds = ("all_reduce", "reduce_scatter", "all_gather")
+    wanted = {(kind, *shape) for kind in kinds for shape in ((2, 1), (2, 2), (4, 1))}
+    if across != wanted | {("send", 2, 1), ("send", 2, 2)}:
+        failures.append(f"shapes across hosts: {sorted(across)}")
+    measured = json.loads(cluster.read_text())
+    levels = [level["name"] for level in measured["levels"]]
+    if (measured["nodes"], measured["devices_per_node"], levels) != (2, 2, ["node", "network"]):
+        failures.append(f"cluster: {measured}")
+    path = folder / "chosen.json"
+    done = programs.planner("plan", programs.NANO, "--cluster", cluster, "--calibration", calibration,
+                            "--devices", 4, "--global-batch", 8, "-o", path)
+    assert done.returncode == programs.OK, done.stderr
+    chosen = json.loads(path.read_text())
+    if chosen["strategy"]["mp"] > 2:  # ranks of a host are 0, 1 and 2, 3
+        failures.append(f"tensor parallelism over the link: {chosen['strategy']}")
+    if chosen["communicator"] != "mpi" or "processes over MPI" not in done.stdout:
+        failures.append(f"the plan does not say what its times hold for\n{done.stdout}")
+    threads = measure(folder, "chosen-threads", path, programs.BIN / "planner-run")
+    hosts = measure(folder, "chosen-hosts", path, HOSTS, "--slots", 2, "mpirun", "-n", 4,
+                    programs.BIN / "planner-run-mpi")
+    if results(hosts) != results(threads):
+        failures.append("the chosen plan trains something else on hosts than threads do")
+    done = programs.planner("compare", path, folder / "chosen-hosts.json", "--tolerance", 100)
+    if done.returncode != programs.OK or "measured with the mpi communicator" not in done.stdout:
+        failures.append(f"compare: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def accuracy(folder, failures):
+    """The script that holds predictions against runs, as small as can be and without a goal."""
+    done = run(programs.SOURCE / "scripts" / "hosts-accuracy", "--bin", programs.BIN, "--quick",
+               "--budget", 1, "--job", programs.NANO, "--plan", "dp=2", "--repeats", 1, "--steps", 5,
+               "--out", folder / "accuracy")
+    if done.returncode != programs.OK or "median error" not in done.stdout:
+        failures.append(f"hosts-accuracy: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
 def refuses(folder, failures):
     """Ranks where the plan has other nodes."""
     path = plan(folder, 2, 2, "dp=2")
@@ -105,6 +153,8 @@ def main():
         leaves_nothing(failures)
         shapes(failures)
         across(pathlib.Path(name), failures)
+        planned(pathlib.Path(name), failures)
+        accuracy(pathlib.Path(name), failures)
         refuses(pathlib.Path(name), failures)
     print("\n".join(failures) or "ok")
     return 1 if failures else 0
