@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "calibrate/calibrate.h"
+#include "calibrate/device_calibration.h"
 #include "calibrate/journal.h"
 #include "calibrate/schedule_cost.h"
 #include "runtime/launch.h"
@@ -88,10 +89,25 @@ void show_schedule(const Arguments& arguments) {
                               : schedule_text(shape, cluster, size, precision, budget));
 }
 
-void run(const Arguments& arguments, Processes* processes) {
+/// On this process's device or cores, or on a cluster's.
+MachineCalibration measure(const CalibrationRequest& request, Processes* processes,
+                           FactsOfDevice facts) {
+  if (request.backend == "cpu") {
+    return processes == nullptr ? calibrate(request) : calibrate_processes(request, *processes);
+  }
+  if (processes != nullptr) {
+    throw UsageError(
+        fmt::format("--backend {}: one device is calibrated, by one process", request.backend));
+  }
+  const auto backend = make_backend(request.backend);
+  return calibrate_device(request, *backend, facts(0));
+}
+
+void run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) {
   const bool reports = processes == nullptr || processes->index() == 0;
-  if (arguments.backend != "cpu") {
-    throw UsageError(fmt::format("--backend {}: only cpu can be calibrated", arguments.backend));
+  if (arguments.backend != "cpu" && (facts == nullptr || arguments.backend != "cuda")) {
+    throw UsageError(fmt::format("--backend {}: {} can be calibrated", arguments.backend,
+                                 facts == nullptr ? "only cpu" : "cpu and cuda"));
   }
   if (reports) {
     check_output("-o", arguments.output, std::array{arguments.cluster_output});
@@ -118,8 +134,7 @@ void run(const Arguments& arguments, Processes* processes) {
       print_note(fmt::format("calibrating {}/{} {}\n", done, of, what));
     }
   };
-  const MachineCalibration machine =
-      processes == nullptr ? calibrate(request) : calibrate_processes(request, *processes);
+  const MachineCalibration machine = measure(request, processes, facts);
   if (!reports) return;
   const std::string text = calibration_text(machine.calibration);
   if (!arguments.output.empty()) {
@@ -135,7 +150,9 @@ void run(const Arguments& arguments, Processes* processes) {
 }
 
 void add_options(CLI::App& app, Arguments& arguments) {
-  app.add_option("--backend", arguments.backend, "backend to measure: cpu")->capture_default_str();
+  app.add_option("--backend", arguments.backend,
+                 "backend to measure: cpu, or cuda where it is built in")
+      ->capture_default_str();
   app.add_option("-o,--output", arguments.output, "file to write the calibration to");
   app.add_option("--cluster-out", arguments.cluster_output,
                  "file to write this machine's cluster description to");
@@ -169,7 +186,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
 
 }  // namespace
 
-ExitCode calibrate_command(int argc, char** argv, Processes* processes) {
+ExitCode calibrate_command(int argc, char** argv, Processes* processes, FactsOfDevice facts) {
   Arguments arguments;
   CLI::App app("Measures this machine: matmuls, memory-bound ops, collectives, dispatch.",
                "planner-calibrate");
@@ -197,7 +214,7 @@ ExitCode calibrate_command(int argc, char** argv, Processes* processes) {
     launch(arguments.launcher, arguments.devices, "planner-calibrate-mpi",
            without_launcher(argc, argv));
   }
-  run(arguments, processes);
+  run(arguments, processes, facts);
   return ExitCode::ok;
 }
 

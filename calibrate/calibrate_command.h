@@ -1,13 +1,21 @@
 // The command line of planner-calibrate, for one process and for one process per rank.
 #pragma once
 
+#include <cstdint>
+
 #include "base/error.h"
+#include "runtime/device_facts.h"
 #include "runtime/processes.h"
 
 namespace plimsoll {
 
+/// What an accelerator says of itself, for backends that have one.
+using FactsOfDevice = DeviceFacts (*)(std::int64_t local_rank);
+
 /// Parses the arguments, measures and writes; with `processes` (else null) those of a cluster, and
-/// process 0 writes. Throws the exceptions of base/error.h.
-ExitCode calibrate_command(int argc, char** argv, Processes* processes);
+/// process 0 writes. `facts`: of the device of a backend that was added (runtime/backend.h), null
+/// without one. Throws the exceptions of base/error.h.
+ExitCode calibrate_command(int argc, char** argv, Processes* processes,
+                           FactsOfDevice facts = nullptr);
 
 }  // namespace plimsoll

@@ -1,0 +1,13 @@
+// What a GPU says of itself.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/device_facts.h"
+
+namespace plimsoll {
+
+/// Of the GPU of the `local_rank`-th rank of this host. Throws EnvironmentError where there is none.
+DeviceFacts cuda_device_facts(std::int64_t local_rank);
+
+}  // namespace plimsoll

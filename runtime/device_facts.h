@@ -1,0 +1,18 @@
+// What an accelerator says of itself.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/units.h"
+
+namespace plimsoll {
+
+struct DeviceFacts {
+  std::string name;  ///< e.g. "NVIDIA H200"
+  Bytes memory;      ///< as the driver reports it in total
+  std::int64_t multiprocessors = 0;
+  int compute_capability = 0;  ///< 10 * major + minor
+};
+
+}  // namespace plimsoll
