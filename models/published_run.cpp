@@ -8,11 +8,12 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 40;
+// Beyond what a job file may say (docs/formats.md), so that its own rules speak where they can.
+constexpr std::int64_t kMost = std::int64_t{1} << 24;
 
 std::optional<std::int64_t> maybe_integer(JsonObject& row, std::string_view key) {
   if (!row.has(key)) return std::nullopt;
-  return row.integer(key, 0, kMost);
+  return row.integer(key, 1, kMost);
 }
 
 std::optional<double> maybe_number(JsonObject& row, std::string_view key) {
@@ -58,7 +59,7 @@ void read_parallel(JsonObject parallel, PublishedRun& run) {
   run.dp = degree(parallel, "dp");
   run.cp = degree(parallel, "cp");
   run.virtual_stages = maybe_integer(parallel, "vpp");
-  run.zero_stage = maybe_integer(parallel, "zero_stage");
+  if (parallel.has("zero_stage")) run.zero_stage = parallel.integer("zero_stage", 0, 3);
   run.sequence_parallel = maybe_boolean(parallel, "sequence_parallel");
 }
 
@@ -76,9 +77,13 @@ Bytes gigabytes(double count, bool binary) {
 
 void read_measured(JsonObject& row, PublishedRun& run) {
   JsonObject measured = row.object("measured");
-  if (const auto time = maybe_number(measured, "step_time_s")) run.step_time = Seconds(*time);
-  if (const auto derived = maybe_number(row, "derived_step_time_s"); derived && !run.step_time) {
-    run.step_time = Seconds(*derived);
+  const auto time_of = [](JsonObject& object, std::string_view key) -> std::optional<Seconds> {
+    if (!object.has(key)) return std::nullopt;
+    return Seconds(object.number(key, 1e-9, 1e9));
+  };
+  run.step_time = time_of(measured, "step_time_s");
+  if (const auto derived = time_of(row, "derived_step_time_s"); derived && !run.step_time) {
+    run.step_time = derived;
     run.step_time_derived = true;
   }
   const bool binary = run.framework == "torchtitan";

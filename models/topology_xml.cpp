@@ -213,8 +213,11 @@ class DumpReader {
     if (gpus_.empty() || stack_.size() < 2 || stack_[stack_.size() - 2].name != "gpu") return;
     Gpu::Link link{attribute("target"), integer("count", 0, 64), false};
     const auto kind = stack_.back().attributes.find("tclass");
-    // PCI class of the other end: 0x0680, a bridge, is an NVSwitch; 0x03, a display, a GPU.
-    link.to_switch = kind != stack_.back().attributes.end() && kind->second.starts_with("0x0680");
+    // PCI class of the other end, as NCCL's graph/xml.cc names them: 0x068000 is an NVSwitch,
+    // 0x068001 a CPU, 0x03 a GPU. No GPU reaches another over a link to a CPU.
+    const bool known = kind != stack_.back().attributes.end();
+    if (known && kind->second.starts_with("0x068001")) return;
+    link.to_switch = known && kind->second.starts_with("0x068000");
     gpus_.back().links.push_back(std::move(link));
   }
 

@@ -44,7 +44,9 @@ std::vector<Finding> mpi(const DoctorMachine& machine) {
                         "build where the MPI development files are (libopenmpi-dev)"});
   }
   const bool open_mpi = found.find("Open MPI") != found.npos;
-  if (open_mpi && machine.is_superuser && !machine.environment.contains("OMPI_ALLOW_RUN_AS_ROOT")) {
+  if (open_mpi && machine.is_superuser &&
+      !(machine.environment.contains("OMPI_ALLOW_RUN_AS_ROOT") &&
+        machine.environment.contains("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"))) {
     findings.push_back({"MPI as root", Health::warn, "Open MPI refuses to start as root",
                         "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
   }

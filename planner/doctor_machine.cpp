@@ -197,8 +197,9 @@ DoctorMachine this_machine() {
   std::error_code error;
   machine.programs = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
   machine.output = std::filesystem::current_path(error);
-  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_MCA_hwloc_base_binding_policy",
-                           "SLURM_JOB_ID", "OMP_NUM_THREADS"}) {
+  for (const char* name :
+       {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+        "OMPI_MCA_hwloc_base_binding_policy", "SLURM_JOB_ID", "OMP_NUM_THREADS"}) {
     if (const char* value = std::getenv(name)) machine.environment[name] = value;
   }
   machine.is_superuser = geteuid() == 0;

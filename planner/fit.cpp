@@ -223,13 +223,24 @@ std::vector<FitRun> runs_of(std::span<const PublishedRun> published, const FitOp
   const double stride = std::max(1.0, double(all.size()) / double(options.most_runs));
   for (double i = 0; std::size_t(i) < all.size(); i += stride)
     chosen.push_back(std::move(all[std::size_t(i)]));
+  std::vector<char> usable(chosen.size(), 1);
   in_parallel(chosen.size(), [&](std::size_t i) {
     PublishedTarget& target = chosen[i].target;
-    target.strategies = std::vector{predict_published(target).strategy};
-    chosen[i].footprint = lay_out(target.job, target.strategies[0], target.framework,
-                                  target.cluster, Bytes(0), Proof::none);
+    try {
+      target.strategies = std::vector{predict_published(target).strategy};
+      chosen[i].footprint = lay_out(target.job, target.strategies[0], target.framework,
+                                    target.cluster, Bytes(0), Proof::none);
+    } catch (const InfeasibleError&) {
+      usable[i] = 0;  // `validate` says why
+    } catch (const InputError&) {
+      usable[i] = 0;
+    }
   });
-  return chosen;
+  std::vector<FitRun> laid_out;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    if (usable[i] != 0) laid_out.push_back(std::move(chosen[i]));
+  }
+  return laid_out;
 }
 
 double deviation(const Solution& solution, std::size_t p) {
@@ -274,7 +285,6 @@ std::vector<FitFold> cross_validate(const Model& model, const Values& start,
   for (auto& [layout, fold] : fold_of) fold = next++ % options.folds;
   std::vector<FitFold> folds(std::min(options.folds, fold_of.size()));
   for (const auto& [layout, fold] : fold_of) folds[fold].layouts.push_back(layout);
-  if (folds.size() < 2) return {};
   for (std::size_t fold = 0; fold < folds.size(); ++fold) {
     std::vector<bool> use, left_out;
     for (const FitRun& run : model.runs()) {
@@ -300,6 +310,13 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
     throw InfeasibleError(fmt::format("none of the {} runs is on cluster {} with framework {}",
                                       published.size(), options.cluster, options.framework));
   }
+  if (std::all_of(runs.begin(), runs.end(),
+                  [&](const FitRun& run) { return run.layout == runs[0].layout; })) {
+    throw InfeasibleError(fmt::format(
+        "all {} runs are {}: a fit to one layout says nothing about others, and nothing is left to "
+        "test it on",
+        runs.size(), runs[0].layout));
+  }
   const std::vector<FitParameter> parameters = fit_parameters(runs[0].target.cluster);
   const Model model(std::move(runs), parameters);
   const std::vector<bool> all(model.runs().size(), true);
@@ -313,7 +330,6 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   std::vector<double> known = errors(model, solution.values, all), unseen;
   result.mean_abs_error = mean(known);
   result.folds = cross_validate(model, solution.values, fixed, options, unseen);
-  if (unseen.empty()) unseen = known;
   fitted.cross_validated_mean = mean(unseen);
   fitted.cross_validated_p90 = percentile90(unseen);
   return result;

@@ -216,12 +216,19 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
   }
   const std::vector<std::int64_t> micro_batches = micro_batches_of(run);
   std::int64_t global = run.global_batch.value_or(0);
-  if (global == 0 && run.accumulation) global = micro_batches.front() * run.dp * *run.accumulation;
+  if (global == 0 && run.accumulation && run.micro_batch)
+    global = micro_batches.front() * run.dp * *run.accumulation;
   if (global == 0) {
     target.missing = "global batch";
     return target;
   }
   target.job = job_of(run, global);
+  try {
+    check_job(target.job, run.id);
+  } catch (const InputError& error) {
+    target.missing = error.what();
+    return target;
+  }
   for (const Recompute recompute : recomputes_of(run, target.framework)) {
     for (const std::int64_t micro_batch : micro_batches) {
       Strategy strategy = strategy_of(run);

@@ -36,6 +36,16 @@ std::string calibration_provenance(const Target& target) {
                                  : communicator == CommunicatorKind::mpi
                                      ? "ranks are processes over MPI"
                                      : "ranks over NCCL";
+  const auto& points = target.calibration->collectives;
+  const bool all_imported =
+      !points.empty() && target.calibration->matmuls.empty() && target.calibration->ops.empty() &&
+      std::all_of(points.begin(), points.end(),
+                  [](const CollectivePoint& point) { return point.imported.has_value(); });
+  if (all_imported) {
+    return fmt::format("collectives imported from {} ({}) and nothing else measured, {}, digest {}",
+                       points[0].imported->file, points[0].imported->date, ranks,
+                       target.calibration_digest.substr(0, 12));
+  }
   return fmt::format("calibration measured on {} ({} backend, {}), digest {}",
                      target.calibration->device, target.calibration->backend, ranks,
                      target.calibration_digest.substr(0, 12));

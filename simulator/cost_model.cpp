@@ -182,10 +182,11 @@ Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
                                   const GroupSpread& spread) const {
   if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
   const Bytes payload = bytes_moved(op, tensors);
-  std::optional<Estimate> measured = measured_communication(measured_as(op.kind), payload, spread);
+  std::optional<Estimate> measured = measured_communication(op.kind, payload, spread);
+  const bool otherwise = !measured && (op.kind == OpKind::reduce || op.kind == OpKind::broadcast);
+  if (!measured) measured = measured_communication(measured_as(op.kind), payload, spread);
   if (!measured) return modelled_communication(op.kind, payload, cluster_, spread);
   const bool reduces = op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter;
-  const bool otherwise = op.kind == OpKind::reduce || op.kind == OpKind::broadcast;
   // f32 is what is measured.
   if (otherwise || (reduces && compute_dtype(op, tensors) != DType::f32)) {
     measured->provenance = std::max(measured->provenance, Provenance::extrapolated);

@@ -66,8 +66,14 @@ std::optional<Estimate> ShapeCurves::at(OpKind kind, Bytes payload,
   const auto& [measured_per_node, sizes] = *nearest_entry(found->second, per_node);
   const Provenance worst =
       measured_per_node == per_node ? Provenance::measured : Provenance::extrapolated;
+  // A group sends out of a node over the links of its own ranks there: with fewer of them than the
+  // measured groups had it takes as much longer, while as many such groups beside each other use no
+  // more than one of those did.
+  const std::int64_t fewer =
+      across ? std::max<std::int64_t>(1, measured_per_node / per_node) : std::int64_t{1};
+  const std::int64_t at_once = (spread.at_once + fewer - 1) / fewer;
   const auto time_at = [&](const auto& entry) {
-    return longer(contended(entry.second, spread.at_once, payload), 1, worst);
+    return longer(contended(entry.second, at_once, payload), double(fewer), worst);
   };
   const auto above = sizes.lower_bound(size);
   if (above != sizes.end() && above->first == size) return time_at(*above);

@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
           for (int e = 0; e < 4; ++e) {
             const int row = first + own + 16 * m + lane / 4 + e / 2 * 8;
             const int column = i * kKeys + 32 * part + 8 * n + lane % 4 * 2 + e % 2;
-            const bool seen = !s.causal || column <= row;
+            const bool seen = column < s.sequence && (!s.causal || column <= row);
             const float value = seen ? fast_exp2(p[m][n][e] * scale - log_sums[m][e / 2]) : 0;
             dp[m][n][e] = value * (dp[m][n][e] - deltas[m][e / 2]);
           }

@@ -197,7 +197,9 @@ class MatmulKernel final : public Kernel {
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignments[1]);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignments[0]);
     preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignments[2]);
-    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignments[2]);
+    // The epilogue loads the bias as wide as it stores the result.
+    preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+                   fuses_bias_ ? std::min(alignments[2], alignments[3]) : alignments[2]);
     std::array<cublasLtMatmulHeuristicResult_t, 8> found = {};
     int count = 0;
     check(cublaslt().heuristic(handle(), description_.get(), b_.get(), a_.get(), c_.get(), c_.get(),
