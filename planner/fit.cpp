@@ -4,11 +4,10 @@
 
 #include <Eigen/Dense>
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <map>
-#include <thread>
 
+#include "base/parallel.h"
 #include "planner/evaluate.h"
 #include "planner/published_target.h"
 #include "planner/validate.h"
@@ -35,18 +34,6 @@ struct FitRun {
   std::string layout;
 };
 
-/// work(i) for all i, on all cores.
-template <class Work>
-void in_parallel(std::size_t count, const Work& work) {
-  std::atomic<std::size_t> next{0};
-  std::vector<std::jthread> threads;
-  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t) {
-    threads.emplace_back([&] {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
-    });
-  }
-}
-
 using Values = std::vector<double>;
 
 /// The runs as a function of the parameters.
@@ -67,8 +54,8 @@ class Model {
   /// Logarithms of predicted step times.
   Eigen::VectorXd at(const Values& values) const {
     Eigen::VectorXd all(std::ptrdiff_t(runs_.size()));
-    in_parallel(runs_.size(),
-                [&](std::size_t i) { all[std::ptrdiff_t(i)] = predicted(runs_[i], values); });
+    for_each_index(runs_.size(), resolve_threads(0),
+                   [&](std::size_t i) { all[std::ptrdiff_t(i)] = predicted(runs_[i], values); });
     return all;
   }
 
@@ -224,7 +211,7 @@ std::vector<FitRun> runs_of(std::span<const PublishedRun> published, const FitOp
   for (double i = 0; std::size_t(i) < all.size(); i += stride)
     chosen.push_back(std::move(all[std::size_t(i)]));
   std::vector<char> usable(chosen.size(), 1);
-  in_parallel(chosen.size(), [&](std::size_t i) {
+  for_each_index(chosen.size(), resolve_threads(0), [&](std::size_t i) {
     PublishedTarget& target = chosen[i].target;
     try {
       target.strategies = std::vector{predict_published(target).strategy};
