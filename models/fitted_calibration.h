@@ -3,8 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,7 +42,8 @@ struct FittedCalibration {
   std::vector<std::string> sources;  ///< of the runs: "document, place", each once
   std::int64_t runs = 0;
   /// Of step times: mean and 90th percentile of |predicted - measured| / measured, over runs each
-  /// predicted by a fit without its layout and model size.
+  /// predicted by a fit without its layout and model size. Those fits start from that of all runs
+  /// and move the same parameters.
   double cross_validated_mean = 0, cross_validated_p90 = 0;
   std::vector<FittedValue> values;  ///< in the order of fit_parameters
   bool operator==(const FittedCalibration&) const = default;

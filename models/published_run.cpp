@@ -69,8 +69,7 @@ void read_batch(JsonObject batch, PublishedRun& run) {
   run.accumulation = maybe_integer(batch, "grad_accum");
 }
 
-/// GB as torchtitan prints them are GiB; allocators' bytes / 1e9 and nvidia-smi's are not told
-/// apart from these by the row, so `peak_mem_gb` is read as the source's framework prints it.
+/// What a source prints as GB: 1e9 bytes, or `binary` 2^30, as torchtitan means it.
 Bytes gigabytes(double count, bool binary) {
   return Bytes(std::llround(count * (binary ? 1073741824.0 : 1e9)));
 }
@@ -153,8 +152,7 @@ std::string_view to_text(MemoryKind kind) {
 }
 
 std::vector<PublishedRun> parse_published_runs(std::string_view text, const std::string& file) {
-  // Wrapped, so that the checked getters reach the rows with their pointers.
-  Json document = parse_json(text, file);
+  const Json document = parse_json(text, file);
   if (!document.is_array()) {
     throw InputError(file, "", "expected an array of rows, each one published run");
   }

@@ -21,7 +21,7 @@ struct FitOptions {
 struct FitFold {
   std::size_t runs = 0;
   std::vector<std::string> layouts;  ///< left out: "GPT s1024 tp 1 pp 2 dp 4"
-  double mean_abs_error = 0;         ///< of these, by a fit that had not seen them
+  double mean_abs_error = 0;         ///< of these, by a fit without them
 };
 
 struct Fit {
@@ -34,10 +34,11 @@ struct Fit {
 /// Annals of Mathematical Statistics 35: linear beyond 1.5 standard deviations, which are taken
 /// from the median), the priors being further measurements. Gauss-Newton: Nocedal and Wright,
 /// Numerical Optimization, 2006, section 10.3. Intervals are those of the linearised problem. Folds
-/// consist of whole layouts of a model size.
+/// consist of whole layouts of a model size; their fits start from that of all runs.
 ///
 /// A parameter that the runs narrow by less than a tenth stays at its prior and is called not
-/// determined. Throws InfeasibleError where no run is on that cluster and framework.
+/// determined. Throws InfeasibleError where no run is on that cluster and framework, or all are of
+/// one layout.
 Fit fit(std::span<const PublishedRun> runs, const FitOptions& options);
 
 std::string fit_text(const Fit& fit);

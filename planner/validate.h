@@ -22,7 +22,7 @@ inline constexpr double kUncalibratedHalfWidth = 0.45;
 struct RunPrediction {
   Seconds step_time;
   std::array<Bytes, kMemoryKinds> memory;  ///< by MemoryKind: of the rank that has most
-  /// 90 % interval of the step time: that of runs that the calibration's fit had not seen; without
+  /// 90 % interval of the step time: that of runs left out of the calibration's fit; without
   /// one, kUncalibratedHalfWidth.
   double half_width = 0;
   bool fits = false;

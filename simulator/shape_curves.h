@@ -17,7 +17,8 @@ class ShapeCurves {
   void add(const CollectivePoint& point);
   /// From the last arrival to completion, for a group that lies like this: the curve of its shape;
   /// between two numbers of nodes (inside a node: of ranks), or beyond them, by their logarithms.
-  /// Where no group with as many ranks on each node was measured, the nearest stands for it. Of
+  /// Where no group with as many ranks on each node was measured, the nearest stands for it; a
+  /// group of fewer takes as much longer, since each rank brings a link of its own to its node. Of
   /// groups at once as many count as were measured, up to those asked for, and the slowest of them:
   /// more at once are never faster. Beyond the most that were measured time grows in proportion.
   /// Nothing where no group was measured inside a node, or across nodes, as this one lies.
