@@ -54,12 +54,14 @@ Verdict check_flash_attention(const Op& op, Tensors tensors) {
   } else {
     const Shape& keys = in(op, tensors, first + 1).shape;
     if (queries.size() != 4 || queries[1] != 1) return Verdict::no("q is not [n,1,a,d]");
-    if (keys.size() != 4 || keys[1] != 2 || keys[0] != queries[0] || keys[3] != queries[3] ||
+    // Where keys were gathered from ranks that share a sequence there are more of them.
+    if (keys.size() != 4 || keys[1] != 2 || keys[0] % queries[0] != 0 || keys[3] != queries[3] ||
         queries[2] % keys[2] != 0) {
       return Verdict::no("kv is not [n,2,kv,d] with kv dividing a");
     }
   }
-  if (sequence_of(op) < 1 || queries[0] % sequence_of(op) != 0)
+  const Shape& keys = packed == 1 ? queries : in(op, tensors, first + 1).shape;
+  if (sequence_of(op) < 1 || keys[0] % sequence_of(op) != 0)
     return Verdict::no("qkv is not whole sequences");
   if (elements(y.shape) != queries[0] * queries[2] * queries[3])
     return Verdict::no("y is not [n,a*d]");
@@ -78,6 +80,37 @@ Verdict check_softmax(const Op& op, Tensors tensors) {
     return Verdict::no("scores are not [b,a,s,s]");
   }
   return elementwise(op, tensors);
+}
+
+/// qkv [n,3,a,d], q [n,1,a,d] and kv [n,2,a,d]: the packed one is what is split or joined.
+Verdict check_parts(const Op& op, Tensors tensors) {
+  const bool splits = op.kind == OpKind::split_parts;
+  const Tensor& packed = splits ? in(op, tensors, 0) : out(op, tensors, 0);
+  const std::vector<TensorId>& parts = splits ? op.outputs : op.inputs;
+  Shape joined = packed.shape;
+  if (joined.size() != 4) return Verdict::no("qkv is not [n,3,a,d]");
+  std::int64_t count = 0;
+  for (TensorId id : parts) {
+    const Tensor& part = tensors[id.index()];
+    if (part.shape.size() != 4) return Verdict::no("a part is not [n,parts,a,d]");
+    if (part.dtype != packed.dtype) return Verdict::no("a part and the whole differ in dtype");
+    count += joined[1] = part.shape[1];
+    if (part.shape != joined) return Verdict::no("a part and the whole differ in more than parts");
+  }
+  return count == packed.shape[1] ? Verdict::yes() : Verdict::no("the parts are not all of it");
+}
+
+/// Outputs [n,a*d] and log-sum-exp f32 [b,a,s] of the same queries over different keys.
+Verdict check_merge_attention(const Op& op, Tensors tensors) {
+  const Tensor &y = out(op, tensors, 0), &sums = out(op, tensors, 1);
+  for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+    const Tensor& like = i % 2 == 0 ? y : sums;
+    if (elements(in(op, tensors, i).shape) != elements(like.shape) ||
+        in(op, tensors, i).dtype != like.dtype) {
+      return Verdict::no("input " + std::to_string(i) + " is not like what they are merged into");
+    }
+  }
+  return sums.dtype == DType::f32 ? Verdict::yes() : Verdict::no("log_sum_exp is not f32");
 }
 
 Verdict check_rotary(const Op& op, Tensors tensors) {

@@ -22,6 +22,10 @@ std::int64_t parameter_count(const Graph& graph) {
   return count;
 }
 
+bool runs_once_per_step(const Graph& graph, const Op& op) {
+  return op.block && !op.outputs.empty() && graph.at(op.outputs[0]).role == TensorRole::workspace;
+}
+
 bool is_parameter_value(const Graph& graph, TensorId id) {
   if (graph.at(id).role == TensorRole::parameter) return true;
   return std::any_of(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {

@@ -54,6 +54,9 @@ std::int64_t parameter_count(const Graph& graph);
 /// Drops tensors that no op, border or parameter link names, and renumbers the rest in order.
 /// Parameters, scalars and arenas stay.
 void remove_unused_tensors(Graph& graph);
+/// Whether an op of a block runs before its first micro-batch only: it makes copies of parameters
+/// that last for a step (role workspace).
+bool runs_once_per_step(const Graph& graph, const Op& op);
 /// Whether a value is a parameter, or a cast of one.
 bool is_parameter_value(const Graph& graph, TensorId id);
 

@@ -50,6 +50,12 @@ constexpr std::array<std::string_view, kOpKinds> kKinds = {"load_tokens",
                                                            "masked_dropout",
                                                            "masked_dropout_backward",
                                                            "bias_dropout_add",
+                                                           "absolute_maximum",
+                                                           "quantize",
+                                                           "transpose",
+                                                           "split_parts",
+                                                           "join_parts",
+                                                           "merge_attention",
                                                            "cast",
                                                            "logits_max",
                                                            "logits_sum_exp",
@@ -62,6 +68,8 @@ constexpr std::array<std::string_view, kOpKinds> kKinds = {"load_tokens",
                                                            "all_gather",
                                                            "reduce",
                                                            "broadcast",
+                                                           "ring_shift",
+                                                           "all_to_all",
                                                            "send",
                                                            "recv",
                                                            "begin_step",
@@ -85,7 +93,8 @@ constexpr std::array<std::string_view, kOpKinds> kKinds = {"load_tokens",
 constexpr std::array<std::string_view, 5> kPhases = {"forward", "recompute", "backward",
                                                      "backward_weight", "optimizer"};
 constexpr std::array<std::string_view, kStreams> kStreamNames = {
-    "compute", "mp", "data", "world", "send_next", "send_previous", "recv_next", "recv_previous"};
+    "compute",       "mp",        "data",         "world", "context", "send_next",
+    "send_previous", "recv_next", "recv_previous"};
 constexpr std::array<std::string_view, 2> kReductions = {"sum", "max"};
 }  // namespace
 

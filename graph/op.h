@@ -63,7 +63,7 @@ enum class OpKind : std::uint8_t {
   softmax,           ///< (scores [b,a,s,s]) -> probabilities; causal: 0 above the diagonal, where
                      ///< row r of [b,kv,g*s,s] is position r mod s
   softmax_backward,  ///< (dp, p) -> dscores
-  // Kernels of other frameworks; the bundled runtime has none for them.
+  // Kernels of other frameworks, and of GPUs: the cpu backend has few of them.
   flash_attention,  ///< (qkv [n,3,a,d]) or (q [n,1,a,d], kv [n,2,kv,d]) -> (y [n,a*d], log_sum_exp
                     ///< f32 [b,a,s]); the scores never reach memory (Dao et al. 2022, arXiv
                     ///< 2205.14135)
@@ -78,10 +78,20 @@ enum class OpKind : std::uint8_t {
   bias_dropout_add,  ///< (x [n,m], residual [n,m], bias [m]?) -> (residual + dropout(x + bias),
                      ///< mask
                      ///< u8 [n,m])
-  cast,              ///< (x) -> x in another floating-point type
-  logits_max,        ///< (logits [n,v]) -> max [n] over real vocabulary columns
-  logits_sum_exp,    ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit -
-                     ///< max}
+  // 8-bit floating point: linear layers of other frameworks (passes/fp8_linears.cpp).
+  absolute_maximum,  ///< (x) -> max |x| f32 [1], which dynamic scaling divides by
+  quantize,   ///< (x, maximum f32 [1]?) -> (x8, x8 transposed?) or the latter alone: x scaled
+              ///< and rounded to e4m3 or e5m2
+  transpose,  ///< (x8 [n,m]) -> x8 [m,n]
+  // Context parallelism (passes/context_exchange.cpp).
+  split_parts,      ///< (qkv [n,3,a,d]) -> (q [n,1,a,d], kv [n,2,a,d])
+  join_parts,       ///< (dq, dkv) -> dqkv, the backward of split_parts
+  merge_attention,  ///< (y, log_sum_exp, other y, other log_sum_exp) -> (y, log_sum_exp) over the
+                    ///< keys of both (Liu et al. 2023, arXiv 2310.01889)
+  cast,             ///< (x) -> x in another floating-point type
+  logits_max,       ///< (logits [n,v]) -> max [n] over real vocabulary columns
+  logits_sum_exp,   ///< (logits, max, targets) -> stats [n,2] = {sum exp(l - max), target logit -
+                    ///< max}
   token_loss,  ///< (max, stats, scalars) -> (log_sum_exp [n], scalars with loss += weighted sum)
   cross_entropy_backward,  ///< (logits, targets, log_sum_exp, loss scale [1]?) -> dlogits [n,v]
   // Conjugate pairs of tensor parallelism in a forward Graph; `backward` lowers them.
@@ -95,6 +105,9 @@ enum class OpKind : std::uint8_t {
   all_gather,      ///< (x of which this rank's part is valid, or that part) -> x
   reduce,          ///< (x) -> x, the reduction on the group's root, elsewhere this rank's own value
   broadcast,       ///< (x, valid on the group's root) -> x, in place or not
+  ring_shift,      ///< (x) -> the x of the rank before this one on the group's ring, which goes
+                   ///< either way
+  all_to_all,      ///< (x) -> y of as many elements, 1/size of them from each rank
   send,            ///< (x) -> ()
   recv,            ///< () -> x
   // Once per step. `scalars` is the f32 [kScalars] tensor below; state tensors (scalars, arenas,
@@ -157,12 +170,13 @@ enum class Stream : std::uint8_t {
   mp,
   data,
   world,
+  context,  ///< between the ranks that share a sequence
   send_next,
   send_previous,
   recv_next,
   recv_previous,
 };
-inline constexpr std::size_t kStreams = 8;
+inline constexpr std::size_t kStreams = 9;
 
 enum class Reduction : std::uint8_t { sum, max };
 

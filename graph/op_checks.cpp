@@ -1,5 +1,6 @@
 #include "graph/op_checks.h"
 
+#include <numeric>
 #include <string>
 
 #include "graph/op_table.h"
@@ -122,7 +123,9 @@ Verdict check_position(const Op& op, Tensors tensors) {
   const bool backward = op.kind == OpKind::position_add_backward;
   const Shape& x = in(op, tensors, 0).shape;
   const Shape& table = (backward ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
-  if (x.size() != 2 || table.size() != 2 || x[1] != table[1] || x[0] % table[0] != 0) {
+  // Ranks that share sequences have as many rows of each, whichever share of the table that is.
+  const bool whole = x.size() == 2 && table.size() == 2 && x[1] == table[1];
+  if (!whole || (x[0] % table[0] != 0 && std::gcd(x[0], table[0]) == 1)) {
     return Verdict::no("x is not whole sequences of the table's rows");
   }
   return Verdict::yes();

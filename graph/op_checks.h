@@ -39,6 +39,12 @@ Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
 Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
 Verdict check_softmax(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
+Verdict check_parts(const Op& op, std::span<const Tensor> tensors);
+Verdict check_merge_attention(const Op& op, std::span<const Tensor> tensors);
+// fp8_checks.cpp
+Verdict check_absolute_maximum(const Op& op, std::span<const Tensor> tensors);
+Verdict check_quantize(const Op& op, std::span<const Tensor> tensors);
+Verdict check_transpose(const Op& op, std::span<const Tensor> tensors);
 // family_checks.cpp
 Verdict check_predicted(const Op& op, std::span<const Tensor> tensors);
 Verdict check_token_types(const Op& op, std::span<const Tensor> tensors);

@@ -15,6 +15,10 @@ unsigned f32_inputs(const Op& op) {
       return 0b1000;
     case OpKind::layer_norm_backward:
       return 0b11000;
+    case OpKind::quantize:  // the maximum
+      return op.inputs.size() == 2 ? 0b10 : 0;
+    case OpKind::merge_attention:
+      return 0b1010;
     case OpKind::flash_attention_backward:  // the last input
       return 1u << (op.inputs.size() - 1);
     case OpKind::logits_sum_exp:
@@ -51,7 +55,10 @@ unsigned f32_outputs(OpKind kind) {
       return 0b110;
     case OpKind::rms_norm:
     case OpKind::flash_attention:
+    case OpKind::merge_attention:
       return 0b10;
+    case OpKind::absolute_maximum:
+      return 0b1;
     case OpKind::logits_max:
     case OpKind::logits_sum_exp:
     case OpKind::token_loss:

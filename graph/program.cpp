@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 23> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 24> kSlotKinds = {"parameters",
                                                          "resident_parameters",
                                                          "gradients",
                                                          "tied_parameters",
@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 23> kSlotKinds = {"parameters",
                                                          "saved",
                                                          "saved_for_weights",
                                                          "deferred",
+                                                         "weight_copies",
                                                          "scalars",
                                                          "parameter_arena",
                                                          "master_parameter_arena",
@@ -56,6 +57,16 @@ MemoryPeak memory_peak(const Program& program) {
   return result;
 }
 
+namespace {
+
+/// Which of the ranks that differ in cp and sharding alone: together they own what each replica
+/// updates. As a group's members are ordered where ranks are laid out as usual.
+std::int64_t shard_index(const Grid& grid, const Coordinates& at) {
+  return at[std::size_t(Axis::cp)] + grid[Axis::cp] * at[std::size_t(Axis::sharding)];
+}
+
+}  // namespace
+
 std::int64_t owned_elements(const Program& program) {
   std::int64_t owned = 0;
   for (const Bucket& bucket : program.buckets) {
@@ -65,11 +76,14 @@ std::int64_t owned_elements(const Program& program) {
 }
 
 Bytes reach(const Program& program, const Binding& binding, Bytes bytes) {
-  return binding.offset + binding.shard_stride * (program.grid[binding.stride_axis] - 1) + bytes;
+  const Grid& grid = program.grid;
+  const std::int64_t parts =
+      grid[binding.stride_axis] * (binding.stride_axis == Axis::sharding ? grid[Axis::cp] : 1);
+  return binding.offset + binding.shard_stride * (parts - 1) + bytes;
 }
 
 Bucket owned_part(const Program& program, const Bucket& bucket, const Coordinates& at) {
-  const std::int64_t index = at[std::size_t(Axis::sharding)];
+  const std::int64_t index = shard_index(program.grid, at);
   if (bucket.owner)
     return {bucket.begin, bucket.owner == index ? bucket.elements : 0, bucket.owner};
   const std::int64_t part = bucket.elements / program.sharding_degree;

@@ -46,6 +46,7 @@ enum class SlotKind : std::uint8_t {
   saved,              ///< saved-for-backward bundle
   saved_for_weights,  ///< the part of it that the weight-gradient routine reads, if there is one
   deferred,           ///< what the weight-gradient routine reads of the input-gradient routine
+  weight_copies,      ///< of this block instance's weights, in 8 bits, for the step
   scalars,
   parameter_arena,
   master_parameter_arena,  ///< mixed precision: the f32 parameters this rank updates

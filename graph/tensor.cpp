@@ -6,8 +6,9 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 5> kDTypes = {"f32", "bf16", "f16", "i32", "u8"};
-constexpr std::array<std::int64_t, 5> kDTypeBytes = {4, 2, 2, 4, 1};
+constexpr std::array<std::string_view, 7> kDTypes = {"f32", "bf16", "f16", "i32",
+                                                     "u8",  "e4m3", "e5m2"};
+constexpr std::array<std::int64_t, 7> kDTypeBytes = {4, 2, 2, 4, 1, 1, 1};
 constexpr std::array<std::string_view, kTensorRoles> kRoles = {
     "parameter", "master_parameter", "gradient",      "optimizer_state", "activation",
     "saved",     "workspace",        "communication", "scalar"};

@@ -15,7 +15,8 @@
 
 namespace plimsoll {
 
-enum class DType : std::uint8_t { f32, bf16, f16, i32, u8 };
+/// e4m3 and e5m2 are the 8-bit formats of Micikevicius et al. 2022, arXiv 2209.05433.
+enum class DType : std::uint8_t { f32, bf16, f16, i32, u8, e4m3, e5m2 };
 
 /// Why a tensor's memory exists; the classes of every memory report.
 enum class TensorRole : std::uint8_t {
@@ -87,6 +88,7 @@ struct Tensor {
 };
 
 std::int64_t elements(const Shape& shape);
+inline bool is_fp8(DType dtype) { return dtype == DType::e4m3 || dtype == DType::e5m2; }
 inline bool is_floating(DType dtype) { return dtype != DType::i32 && dtype != DType::u8; }
 Bytes bytes_of(DType dtype);           ///< of one element
 Bytes bytes_of(const Tensor& tensor);  ///< exact, not rounded

@@ -16,8 +16,11 @@ Bytes sent_bytes(OpKind kind, std::int64_t elements, Bytes element, std::int64_t
   switch (kind) {
     case OpKind::all_reduce:
       return 2 * (elements - own) * element;
+    case OpKind::ring_shift:
+      return elements * element;
     case OpKind::reduce_scatter:
     case OpKind::all_gather:
+    case OpKind::all_to_all:
       return (elements - own) * element;
     case OpKind::reduce:
       return index == root ? Bytes() : elements * element;

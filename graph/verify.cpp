@@ -14,7 +14,8 @@ namespace {
 /// Tensors whose value lives across ops of the step and may be written more than once.
 bool is_state(const Tensor& tensor) {
   return tensor.arena || tensor.role == TensorRole::scalar || tensor.gradient_of.has_value() ||
-         tensor.role == TensorRole::optimizer_state || tensor.role == TensorRole::master_parameter;
+         tensor.role == TensorRole::optimizer_state ||
+         tensor.role == TensorRole::master_parameter || tensor.role == TensorRole::workspace;
 }
 
 /// The update writes parameters; nothing else does.

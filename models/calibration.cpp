@@ -39,8 +39,14 @@ std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
   return widest->shape.empty() ? 1 : widest->shape.back();
 }
 
+bool adds_up(OpKind communication) {
+  return communication == OpKind::all_reduce || communication == OpKind::reduce_scatter ||
+         communication == OpKind::reduce;
+}
+
 std::string describe(const CollectivePoint& point) {
   std::string text = fmt::format("{} of {}", to_text(point.kind), point.ranks);
+  if (point.dtype != DType::f32) text += fmt::format(" in {}", to_text(point.dtype));
   if (point.communicator == CommunicatorKind::local) return text;
   if (point.nodes > 1) text += fmt::format(" over {} nodes", point.nodes);
   if (point.groups_per_node > 1) text += fmt::format(", {} groups per node", point.groups_per_node);

@@ -81,8 +81,13 @@ struct CollectivePoint {
   std::int64_t groups_per_node = 1;
   CommunicatorKind communicator = CommunicatorKind::local;
   std::optional<ImportedFrom> imported = std::nullopt;  ///< absent: measured with the rest
+  /// That is added up; of what only moves bytes, f32 whatever they were.
+  DType dtype = DType::f32;
   bool operator==(const CollectivePoint&) const = default;
 };
+
+/// Whether the elements' type matters: whether it adds them up.
+bool adds_up(OpKind communication);
 
 /// "all_reduce of 4", "send of 2 over 2 nodes, 2 groups per node": all but size and time.
 std::string describe(const CollectivePoint& point);

@@ -148,6 +148,13 @@ CollectivePoint collective_from(JsonObject& object) {
   }
   point.groups_per_node = integer_or(object, "groups_per_node", 1, kMostRanks);
   point.communicator = communicator_or(object, CommunicatorKind::local);
+  if (object.has("dtype")) {
+    point.dtype = word(object, "dtype", dtype_from, "a data type (f32, bf16, f16, i32)");
+    if (!adds_up(point.kind) && point.dtype != DType::f32) {
+      object.fail("dtype", fmt::format("{} only moves bytes: no other than f32 is known",
+                                       to_text(point.kind)));
+    }
+  }
   if (object.has("imported")) {
     JsonObject from = object.object("imported");
     point.imported = ImportedFrom{from.text("file"), from.text("date")};
@@ -165,6 +172,7 @@ Json collective_json(const CollectivePoint& point) {
                  {"groups_per_node", point.groups_per_node},
                  {"communicator", to_text(point.communicator)},
                  {"payload_bytes", point.payload.count()}};
+  if (point.dtype != DType::f32) object["dtype"] = to_text(point.dtype);
   if (point.imported) {
     object["imported"] = {{"file", point.imported->file}, {"date", point.imported->date}};
   }

@@ -27,6 +27,7 @@ struct Device {
   BytesPerSecond memory_bandwidth;
   /// Dense peak by compute type; absent = the device has no such units.
   std::optional<FlopsPerSecond> peak_fp32, peak_bf16, peak_fp16;
+  std::optional<FlopsPerSecond> peak_fp8 = std::nullopt;
   bool operator==(const Device&) const = default;
 };
 

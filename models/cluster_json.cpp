@@ -55,6 +55,7 @@ Device device_from(JsonObject object) {
   device.peak_fp32 = optional_rate(peaks, "fp32");
   device.peak_bf16 = optional_rate(peaks, "bf16");
   device.peak_fp16 = optional_rate(peaks, "fp16");
+  device.peak_fp8 = optional_rate(peaks, "fp8");
   peaks.finish();
   if (!device.peak_fp32 && !device.peak_bf16 && !device.peak_fp16) {
     object.fail("peak", "the peak rate of at least one of fp32, bf16, fp16 is required");
@@ -166,6 +167,7 @@ Json device_json(const Device& device) {
   if (device.peak_fp32) peaks["fp32"] = exact_text(*device.peak_fp32);
   if (device.peak_bf16) peaks["bf16"] = exact_text(*device.peak_bf16);
   if (device.peak_fp16) peaks["fp16"] = exact_text(*device.peak_fp16);
+  if (device.peak_fp8) peaks["fp8"] = exact_text(*device.peak_fp8);
   return {{"name", device.name},
           {"kind", kDeviceKinds[static_cast<std::size_t>(device.kind)]},
           {"memory", exact_text(device.memory)},
@@ -243,6 +245,9 @@ std::optional<FlopsPerSecond> peak(const Device& device, DType dtype) {
       return device.peak_bf16;
     case DType::f16:
       return device.peak_fp16;
+    case DType::e4m3:
+    case DType::e5m2:
+      return device.peak_fp8;
     case DType::i32:
     case DType::u8:
       return std::nullopt;

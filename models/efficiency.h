@@ -31,6 +31,8 @@ struct MatmulEfficiency {
   /// Rate of 16-bit operands whose rows start at odd elements, relative to rows that start at
   /// multiples of 16 bytes; between, by powers: multiples of 4 elements lose a third of that.
   double unaligned_rate = 1;
+  /// Of 8-bit operands: what is reached of their peak, relative to peak_fraction.
+  double fp8_rate = 1;
   std::optional<FitRange<Flops>> fitted;
   bool operator==(const MatmulEfficiency&) const = default;
 };

@@ -32,6 +32,7 @@ std::vector<FitParameter> kernel_parameters() {
       {"matmul.half_rate_reuse", 0.5, 1, 2000, EFFICIENCY(matmul.half_rate_reuse)},
       {"matmul.fixed_time", 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(matmul.fixed_time)},
       {"matmul.unaligned_rate", 0.5, 0.02, 1, EFFICIENCY(matmul.unaligned_rate)},
+      {"matmul.fp8_rate", 0.15, 0.1, 1, EFFICIENCY(matmul.fp8_rate)},
       {"attention_forward.peak_fraction", 0.3, 0.05, 1,
        EFFICIENCY(attention_forward.peak_fraction)},
       {"attention_backward.peak_fraction", 0.3, 0.05, 1,
@@ -73,6 +74,20 @@ FittedValue value_from(JsonObject object) {
   value.determined = object.boolean("determined");
   object.finish();
   return value;
+}
+
+LayerPoint layer_from(JsonObject object) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  LayerPoint point;
+  point.shape.tokens = object.integer("tokens", 1, kMost);
+  point.shape.sequence = object.integer("sequence", 1, kMost);
+  point.shape.hidden = object.integer("hidden", 1, kMost);
+  point.shape.mp = object.integer("mp", 1, kMost);
+  point.factor = object.number("factor", 0.01, 100);
+  point.deviation = object.number("deviation", 0, 10);
+  point.runs = object.integer("runs", 1, kMost);
+  object.finish();
+  return point;
 }
 
 }  // namespace
@@ -121,7 +136,10 @@ FittedCalibration parse_fitted_calibration(std::string_view text, const std::str
   fitted.runs = object.integer("runs", 1, std::int64_t{1} << 40);
   fitted.cross_validated_mean = object.number("cross_validated_mean", 0, 1e6);
   fitted.cross_validated_p90 = object.number("cross_validated_p90", 0, 1e6);
+  fitted.run_deviation = object.number("run_deviation", 0, 10);
+  fitted.interval90_deviations = object.number("interval90_deviations", 0, 1e6);
   for (JsonObject& value : object.objects("values")) fitted.values.push_back(value_from(value));
+  for (JsonObject& layer : object.objects("layers")) fitted.layers.push_back(layer_from(layer));
   object.finish();
   whole.finish();
   return fitted;
@@ -135,6 +153,8 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
   object["runs"] = fitted.runs;
   object["cross_validated_mean"] = fitted.cross_validated_mean;
   object["cross_validated_p90"] = fitted.cross_validated_p90;
+  object["run_deviation"] = fitted.run_deviation;
+  object["interval90_deviations"] = fitted.interval90_deviations;
   object["values"] = Json::array();
   for (const FittedValue& value : fitted.values) {
     object["values"].push_back({{"name", value.name},
@@ -143,6 +163,16 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
                                 {"high", value.high},
                                 {"prior", value.prior},
                                 {"determined", value.determined}});
+  }
+  object["layers"] = Json::array();
+  for (const LayerPoint& point : fitted.layers) {
+    object["layers"].push_back({{"tokens", point.shape.tokens},
+                                {"sequence", point.shape.sequence},
+                                {"hidden", point.shape.hidden},
+                                {"mp", point.shape.mp},
+                                {"factor", point.factor},
+                                {"deviation", point.deviation},
+                                {"runs", point.runs}});
   }
   return json_text({{"fitted", object}});
 }

@@ -37,15 +37,36 @@ struct FittedValue {
   bool operator==(const FittedValue&) const = default;
 };
 
+/// What the time of a layer depends on, beside the machine and the kind of layer: tokens of a
+/// micro-batch on one rank, of sequences of this length, hidden size, ranks that share a layer.
+struct LayerShape {
+  std::int64_t tokens = 0, sequence = 0, hidden = 0, mp = 1;
+  auto operator<=>(const LayerShape&) const = default;
+};
+
+/// How far the layers of one shape are off what the values give, in local ops and dispatch_op:
+/// libraries pick kernels by shape, and no formula follows them everywhere.
+struct LayerPoint {
+  LayerShape shape;
+  double factor = 1;     ///< of time
+  double deviation = 0;  ///< standard deviation of its logarithm
+  std::int64_t runs = 0;
+  bool operator==(const LayerPoint&) const = default;
+};
+
 struct FittedCalibration {
   std::string cluster, framework;    ///< names; it says nothing about others
   std::vector<std::string> sources;  ///< of the runs: "document, place", each once
   std::int64_t runs = 0;
   /// Of step times: mean and 90th percentile of |predicted - measured| / measured, over runs each
-  /// predicted by a fit without its layout and model size. Those fits start from that of all runs
-  /// and move the same parameters.
+  /// predicted by a fit without its layout and model size.
   double cross_validated_mean = 0, cross_validated_p90 = 0;
+  /// Standard deviation of the logarithm of one run's step time that values and layers leave open.
+  double run_deviation = 0;
+  /// 90 % of the runs left out lie within this many standard deviations of their prediction.
+  double interval90_deviations = 0;
   std::vector<FittedValue> values;  ///< in the order of fit_parameters
+  std::vector<LayerPoint> layers;   ///< ascending shapes; empty: none fitted
   bool operator==(const FittedCalibration&) const = default;
 };
 

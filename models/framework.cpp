@@ -4,124 +4,10 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "models/calibration.h"
+#include "models/framework_families.h"
 
 namespace plimsoll {
-namespace {
-
-constexpr Bytes mebibytes(std::int64_t count) { return Bytes(count << 20); }
-
-/// What PyTorch on an NVIDIA GPU has in common over the years.
-Framework pytorch_on_gpu() {
-  Framework framework;
-  framework.recompute_repeats_all = true;  // core/tensor_parallel/random.py: CheckpointFunction
-  framework.stores_dropout_masks = true;   // torch.native_dropout, and arXiv 2205.05198 section 4.1
-  framework.dispatch_op = Seconds(8e-6);
-  framework.sources.dispatch =
-      "lower end of the 8 to 15 us per op that removing cast ops saved on hosts of V100 GPUs "
-      "(Paddle "
-      "static graph executor); not measured for PyTorch, whose eager dispatch is of that order";
-  // cuBLAS workspace before Hopper, ":4096:2:16:8" = 2 * 4096 KiB + 8 * 16 KiB.
-  framework.workspace = Bytes(std::int64_t{2 * 4096 + 8 * 16} << 10);
-  framework.context_memory = mebibytes(450);
-  framework.pair_communicator_memory = mebibytes(544);
-  framework.communicator_memory = mebibytes(688);
-  framework.sources.memory =
-      "workspace: PyTorch 2 aten/src/ATen/cuda/CublasHandlePool.cpp; communicators: NCCL issue "
-      "964, "
-      "2023-08-16, 4 A100 with NVLink; context: CUDA 11 on A100, from memory, no document";
-  return framework;
-}
-
-/// Megatron-LM as it is run today: Transformer Engine layers (--transformer-impl
-/// transformer_engine, the default), distributed optimizer with both overlaps.
-Framework megatron_lm() {
-  Framework framework = pytorch_on_gpu();
-  framework.name = "megatron-lm";
-  framework.fused_bias_gelu = true;
-  framework.fused_bias_add = true;
-  framework.fused_bias = true;
-  framework.flash_attention = true;
-  framework.selective_recompute = true;
-  framework.most_sharding_stage = 1;
-  framework.overlap_grad_reduce = true;
-  framework.overlap_param_gather = true;
-  framework.sources.kernels =
-      "Megatron-LM core/fusions/fused_bias_gelu.py and fused_bias_dropout.py; flash attention and "
-      "the bias in the matmul's epilogue: Transformer Engine, "
-      "core/extensions/transformer_engine.py "
-      "(from memory)";
-  framework.sources.parallelism =
-      "Megatron-LM core/distributed/distributed_data_parallel_config.py: overlap_grad_reduce, "
-      "overlap_param_gather and use_distributed_optimizer, all switched on (their defaults are "
-      "off); that optimizer shards states, gradients and parameters stay whole: "
-      "core/optimizer/distrib_optimizer.py";
-  return framework;
-}
-
-/// Megatron-LM of 2021, with which the A100 tables of arXiv 2104.04473 were measured.
-Framework megatron_lm_2021() {
-  Framework framework = pytorch_on_gpu();
-  framework.name = "megatron-lm-2021";
-  framework.dispatch_op = Seconds(57e-6);
-  framework.sources.dispatch =
-      "scripts/fit-efficiency on step times of layers too small to keep an A100 busy, "
-      "github.com/VIA-Research/vTrain data/ground_truth_single.csv (docs/costs.md); an op here "
-      "stands for several of PyTorch and its autograd";
-  framework.fused_bias_gelu = true;
-  framework.fused_bias_add = true;
-  framework.fused_bias = false;
-  framework.flash_attention = false;
-  framework.sequence_parallel = false;
-  framework.selective_recompute = false;
-  framework.most_sharding_stage = 0;
-  framework.overlap_grad_reduce = false;
-  framework.overlap_param_gather = false;
-  framework.sources.kernels =
-      "Narayanan et al. 2021, arXiv 2104.04473, section 4.2 (fused bias + GELU, bias + dropout + "
-      "add, scale + mask + softmax); a bias that no fused kernel takes is output + bias in "
-      "Megatron-LM mpu/layers.py (from memory)";
-  framework.sources.parallelism =
-      "Megatron-LM 2.x: model/distributed.py all-reduces one contiguous buffer after backward; no "
-      "distributed optimizer, activation checkpoints of whole layers (from memory)";
-  return framework;
-}
-
-/// Megatron-LM of 2022: that of 2021 with what arXiv 2205.05198 describes.
-Framework megatron_lm_2022() {
-  Framework framework = megatron_lm_2021();
-  framework.name = "megatron-lm-2022";
-  framework.sequence_parallel = true;
-  framework.selective_recompute = true;
-  framework.most_sharding_stage = 1;
-  framework.sources.parallelism =
-      "sequence parallelism and selective recompute: Korthikanti et al. 2022, arXiv 2205.05198, "
-      "sections 4.2.2 and 5; distributed "
-      "optimizer: Megatron-LM 3.0, optimizer/distrib_optimizer.py, 2022; reductions and gathers "
-      "outside backward and forward (from memory)";
-  return framework;
-}
-
-/// PyTorch FSDP (fully sharded data parallel) over transformers with flash attention.
-Framework pytorch_fsdp() {
-  Framework framework = pytorch_on_gpu();
-  framework.name = "pytorch-fsdp";
-  framework.fused_bias = true;
-  framework.flash_attention = true;
-  framework.stores_dropout_masks = true;
-  framework.selective_recompute = false;
-  framework.most_sharding_stage = 3;
-  framework.overlap_grad_reduce = true;
-  framework.overlap_param_gather = true;
-  framework.sources.kernels =
-      "torch.nn.functional.linear adds the bias in the matmul (addmm); GELU and residual add are "
-      "kernels of their own; flash attention";
-  framework.sources.parallelism =
-      "Zhao et al. 2023, arXiv 2304.11277: parameters gathered layer by layer with prefetch, "
-      "gradients reduce-scattered beside backward";
-  return framework;
-}
-
-}  // namespace
 
 Framework bundled_framework() {
   Framework framework;
@@ -141,7 +27,9 @@ Framework bundled_framework() {
       .kernels = "runtime/cpu: oneDNN matmul with bias; one kernel per op",
       .parallelism = "passes and runtime/executor.cpp",
       .dispatch = "measured on an AVX-512 host; a calibration measures it anew",
+      .waits = "",
       .memory = "runtime/cpu: oneDNN user scratchpad; the local communicator copies between arenas",
+      .allocator = "passes/plan_memory.h; runtime/executor.cpp takes one block for each rank",
   };
   return framework;
 }
@@ -164,9 +52,11 @@ Framework bundled_cuda_framework() {
       .dispatch =
           "assumed, not measured: a kernel launch takes a host of today a few us; replayed "
           "graphs take less",
+      .waits = "",
       .memory =
           "workspace: cuBLAS manual, cublasSetWorkspace, Hopper; communicators and context: " +
           nccl.sources.memory,
+      .allocator = bundled_framework().sources.allocator,
   };
   return framework;
 }
@@ -176,9 +66,59 @@ bool runs_here(const Framework& framework) {
          framework.name == bundled_cuda_framework().name;
 }
 
+Framework with_measured_memory(Framework framework, const Calibration& calibration) {
+  if (!runs_here(framework)) return framework;
+  std::string measured;
+  if (calibration.context_memory) {
+    framework.context_memory = *calibration.context_memory;
+    measured = "context";
+  }
+  const CommunicatorMemory* largest = nullptr;
+  for (const CommunicatorMemory& one : calibration.communicator_memory) {
+    if (one.communicator != calibration.communicator) continue;
+    if (one.ranks == 2) framework.pair_communicator_memory = one.held;
+    if (largest == nullptr || one.ranks > largest->ranks) largest = &one;
+  }
+  if (largest != nullptr) {
+    framework.communicator_memory = largest->held;
+    if (!measured.empty()) measured += " and ";
+    measured += fmt::format("communicators of up to {} ranks", largest->ranks);
+  }
+  if (!measured.empty()) {
+    framework.sources.memory =
+        fmt::format("{}: measured on {} ({} of {}); {}", measured, calibration.date,
+                    calibration.backend, calibration.device, framework.sources.memory);
+  }
+  return framework;
+}
+
+bool lowers_alike(Framework a, const Framework& b) {
+  a.dispatch_op = b.dispatch_op;
+  a.context_memory = b.context_memory;
+  a.pair_communicator_memory = b.pair_communicator_memory;
+  a.communicator_memory = b.communicator_memory;
+  a.sources.dispatch = b.sources.dispatch;
+  a.sources.memory = b.sources.memory;
+  return a == b;
+}
+
 std::vector<Framework> framework_presets() {
-  return {bundled_framework(), bundled_cuda_framework(), megatron_lm(),
-          megatron_lm_2022(),  megatron_lm_2021(),       pytorch_fsdp()};
+  return {bundled_framework(),
+          bundled_cuda_framework(),
+          megatron_lm(),
+          megatron_lm_2022(),
+          megatron_lm_2021(),
+          megatron_deepspeed(),
+          pytorch_fsdp(),
+          torchtitan(),
+          torchtitan_compiled(),
+          deepspeed_zero3(ZeroGather::before),
+          deepspeed_zero3(ZeroGather::list),
+          deepspeed_zero3(ZeroGather::flat),
+          paddle_2_1(),
+          paddle_2_2(),
+          paddle_npu(),
+          megatron_core_deterministic()};
 }
 
 Framework framework_by_name(std::string_view name) {

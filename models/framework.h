@@ -8,17 +8,45 @@
 #include <vector>
 
 #include "base/units.h"
+#include "models/allocator.h"
 
 namespace plimsoll {
 
+struct Calibration;
+
 /// Where each group of fields comes from: document, code or measurement.
 struct FrameworkSources {
-  std::string kernels;  ///< fused_*, flash_attention, stores_dropout_masks
-  std::string
-      parallelism;       ///< sequence_parallel, selective_recompute, most_sharding_stage, overlap_*
-  std::string dispatch;  ///< dispatch_op
-  std::string memory;    ///< workspace, context_memory, communicator_memory
+  std::string kernels;      ///< fused_*, separate_qkv, flash_attention, fp8, stores_dropout_masks
+  std::string parallelism;  ///< sequence_parallel, context_parallel, selective_recompute,
+                            ///< most_sharding_stage, overlap_*
+  std::string dispatch;     ///< dispatch_*, ops_per_kernel
+  std::string waits;        ///< transfers_hold, host_*; empty where it never waits
+  std::string memory;       ///< workspace, context_memory, communicator_memory
+  std::string allocator;    ///< allocator and what it allocates beside the Program's tensors
   bool operator==(const FrameworkSources&) const = default;
+};
+
+/// What a pipeline transfer holds up beside what reads it.
+enum class TransfersHold : std::uint8_t {
+  nothing,  ///< transfers have streams of their own
+  compute,  ///< kernels that are issued after a transfer begin when it has ended
+  host,     ///< the host waits until everything on its device has ended
+};
+
+/// What the loss has beside its f32 logits.
+enum class LossMemory : std::uint8_t {
+  new_gradient,  ///< their gradient, in backward
+  in_place,      ///< nothing: softmax and gradient overwrite them
+  fused,         ///< the same, but forward has a second f32 copy for a while
+};
+
+/// How gradients of the step lie in memory. Programs have them in f32 and in one buffer, and cost
+/// their reductions so.
+enum class GradientMemory : std::uint8_t {
+  one_buffer,
+  /// A tensor for each parameter, of the parameter's type, from the first backward of a step to its
+  /// update. That copies what it owns to a flat tensor of that type and to another in f32.
+  as_computed,
 };
 
 /// Every framework here has layer norm as one kernel, masked softmax as one kernel (the scale is
@@ -32,11 +60,21 @@ struct Framework {
   bool fused_bias_gelu = false;  ///< the GELU after the layer adds it, forward and backward
   bool fused_bias_add = false;   ///< the residual add after the layer adds it
   bool fused_bias = true;        ///< the layer's matmul adds it
+  /// Query, key and value come from three linear layers, where the job has one for all of them and
+  /// no rotary embedding. Not together with flash_attention.
+  bool separate_qkv = false;
   /// A kernel sums the squares of a tensor; else two, with its squares in memory between them.
   bool squared_norm = true;
   /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135); else matmul,
   /// softmax, matmul.
   bool flash_attention = false;
+
+  /// Ranks can share the tokens of a sequence (Strategy::cp), with attention that keeps no scores.
+  /// Simulated only, too.
+  bool context_parallel = false;
+  /// Linear layers can be computed in 8 bits (Strategy::fp8). The bundled runtime has no such
+  /// kernels: it is simulated only.
+  bool fp8 = false;
 
   /// Dropout writes a mask of one byte per element that backward reads (arXiv 2205.05198, section
   /// 4.1); else backward draws it again. Flash attention always draws its own again.
@@ -56,12 +94,37 @@ struct Framework {
   /// Gradient buckets are reduced while the last micro-batch's backward still runs. Else all
   /// gradients are reduced after it, as one buffer: grad_bucket_bytes changes nothing.
   bool overlap_grad_reduce = true;
+  /// The gradient of a column-parallel layer's input is summed over mp while that of its weight is
+  /// computed.
+  bool overlap_tensor_gradients = false;
   /// Parameters are gathered in the next step, while its first forwards run. Else at the end of the
   /// step. Only matters with sharding_degree > 1.
   bool overlap_param_gather = false;
 
   /// Host time to issue one op (a kernel or a communication) where no calibration measured it.
   Seconds dispatch_op;
+  /// The same of a communication, on top.
+  Seconds dispatch_communication;
+  /// Ops that it issues for one kernel of a block's forward, recompute or backward here, where it
+  /// has reshapes, transposes, scales, gradient sums and casts of activations as ops of their own.
+  /// Casts of parameters, merges of gradients, the optimizer and communications count one each.
+  double ops_per_kernel = 1;
+  /// On top, for what gathers parameters in the middle of a step (sharding stage 3).
+  Seconds dispatch_gather;
+  /// On top, for each gradient of a parameter that a micro-batch's backward completes: its hook.
+  Seconds dispatch_gradient;
+
+  // Where the host waits for its device before it issues more, where streams run by themselves.
+  /// Consecutive transfers are one exchange, which holds once. Where stages hold several parts of
+  /// the model only receives hold, since two neighbours exchange at different places in their
+  /// order.
+  TransfersHold transfers_hold = TransfersHold::nothing;
+  /// The host reads the norm of the gradients, and whether they are finite, before it goes on.
+  bool host_reads_norm = false;
+  /// The host waits for each gather of parameters.
+  bool host_waits_for_gathers = false;
+  /// From the end of what the host waited for until it goes on.
+  Seconds host_wait;
 
   /// Scratch memory for library kernels: one buffer on the compute stream.
   Bytes workspace;
@@ -69,9 +132,31 @@ struct Framework {
   /// more ranks.
   Bytes context_memory, pair_communicator_memory, communicator_memory;
 
+  /// Where tensors live. Memory is predicted by replaying the step's allocations through it
+  /// (simulator/allocation_replay.h); an arena is laid out instead.
+  Allocator allocator;
+  /// Optimizer state is made by the first update, from memory that activations have left.
+  bool lazy_optimizer_state = false;
+  /// A matmul adds to the gradient of its weight (apex fused_weight_gradient_mlp_cuda); else each
+  /// gradient of a micro-batch is a tensor until it has been added.
+  bool adds_gradients_in_matmul = true;
+  /// Rotary embeddings make new tensors, beside the product whose parts they turn; else they turn
+  /// them in place.
+  bool copies_rotary = false;
+  LossMemory loss_memory = LossMemory::new_gradient;
+  GradientMemory gradient_memory = GradientMemory::one_buffer;
+
   FrameworkSources sources;
   bool operator==(const Framework&) const = default;
 };
+
+/// The bundled runtime's framework with what a calibration measured of the memory that no tensor
+/// shows: the context, and communicators of two ranks and of the most that were measured. Others
+/// are returned as they are: what was measured is not theirs.
+Framework with_measured_memory(Framework framework, const Calibration& calibration);
+/// Whether they differ at most in what calibrations say of them: host time, and memory that no
+/// tensor shows. They lower to the same Programs.
+bool lowers_alike(Framework a, const Framework& b);
 
 /// The bundled runtime (planner run) on CPU cores. Its Programs run on every backend.
 Framework bundled_framework();

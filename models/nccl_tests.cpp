@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -55,9 +56,18 @@ Sample sample_of(const Rows& rows) {
   return sample;
 }
 
-/// The rows of a run by size; what cannot be used is noted.
-std::map<std::int64_t, Rows> usable_rows(NcclRun& run) {
-  std::map<std::int64_t, Rows> by_size;
+/// What a collective adds up, as tensors have it.
+std::optional<DType> dtype_of(OpKind kind, const std::string& type) {
+  if (!adds_up(kind) || type == "float") return DType::f32;
+  if (type == "half") return DType::f16;
+  if (type == "bfloat16") return DType::bf16;
+  return std::nullopt;
+}
+
+/// The rows of a run by type and size; what cannot be used is noted.
+std::map<std::pair<DType, std::int64_t>, Rows> usable_rows(NcclRun& run) {
+  std::map<std::pair<DType, std::int64_t>, Rows> by_size;
+  std::map<std::string, std::int64_t> foreign;
   std::int64_t wrong = 0, unverified = 0, empty = 0;
   for (const NcclRow& row : run.rows) {
     // Transfers are not verified in place, where they would overwrite what they send.
@@ -73,9 +83,11 @@ std::map<std::int64_t, Rows> usable_rows(NcclRun& run) {
       ++wrong;
       run.notes.push_back(
           fmt::format("{}: {} B had wrong elements: left out", row.where, row.size.count()));
+    } else if (const auto dtype = dtype_of(*kind_of(run), row.dtype); !dtype) {
+      ++foreign[row.dtype];
     } else {
       if (!timing->wrong) ++unverified;
-      Rows& rows = by_size[row.size.count()];
+      Rows& rows = by_size[{*dtype, row.size.count()}];
       rows.times.push_back(timing->time.value());
       if (timing->spread) rows.spreads.push_back(timing->spread->value());
       rows.iterations += run.iterations;
@@ -83,6 +95,10 @@ std::map<std::int64_t, Rows> usable_rows(NcclRun& run) {
   }
   if (empty > 0)
     run.notes.push_back(fmt::format("rows of no bytes or no time: {}, left out", empty));
+  for (const auto& [type, count] : foreign) {
+    run.notes.push_back(
+        fmt::format("rows that add up {}, as no Program does: {}, left out", type, count));
+  }
   if (unverified > 0) {
     run.notes.push_back(fmt::format("rows whose results were not verified: {}", unverified));
   }
@@ -113,7 +129,7 @@ std::vector<NcclRun> read_nccl_tests(const std::filesystem::path& path, const Nc
 }
 
 std::vector<CollectivePoint> nccl_points(std::vector<NcclRun>& runs) {
-  using Key = std::tuple<OpKind, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  using Key = std::tuple<OpKind, std::int64_t, std::int64_t, std::int64_t, DType, std::int64_t>;
   std::map<Key, CollectivePoint> points;
   for (NcclRun& run : runs) {
     if (const std::string reason = unusable(run); !reason.empty()) {
@@ -121,8 +137,10 @@ std::vector<CollectivePoint> nccl_points(std::vector<NcclRun>& runs) {
       continue;
     }
     std::int64_t few = 0;
-    for (const auto& [size, rows] : usable_rows(run)) {
+    for (const auto& [type_and_size, rows] : usable_rows(run)) {
+      const auto [dtype, size] = type_and_size;
       CollectivePoint point;
+      point.dtype = dtype;
       point.kind = *kind_of(run);
       point.ranks = run.ranks;
       point.payload = Bytes(size);
@@ -135,12 +153,12 @@ std::vector<CollectivePoint> nccl_points(std::vector<NcclRun>& runs) {
         ++few;
         continue;
       }
-      const Key key = {point.kind, point.ranks, point.nodes, point.groups_per_node, size};
+      const Key key = {point.kind, point.ranks, point.nodes, point.groups_per_node, dtype, size};
       const auto [at, added] = points.emplace(key, point);
-      if (!added && point.time.median < at->second.time.median) at->second = point;
       if (!added) {
         run.notes.push_back(fmt::format("{} B are there from {} too: the faster counts", size,
                                         printable(at->second.imported->file)));
+        if (point.time.median < at->second.time.median) at->second = point;
       }
     }
     if (few > 0) {

@@ -53,6 +53,17 @@ std::int64_t degree(JsonObject& parallel, std::string_view key) {
   return parallel.has(key) ? parallel.integer(key, 1, kMost) : 1;
 }
 
+/// Without a number of GPUs and of replicas: one node, as many replicas as there is room for;
+/// without a number of GPUs alone, those that the layout needs.
+void fill_in_gpus(bool replicas_stated, PublishedRun& run) {
+  if (run.gpus > 0) return;
+  const std::int64_t of_one = run.tp * run.pp * run.cp;
+  if (!replicas_stated && run.gpus_per_node.value_or(0) % of_one == 0) {
+    run.dp = std::max<std::int64_t>(1, run.gpus_per_node.value_or(0) / of_one);
+  }
+  run.gpus = of_one * run.dp;
+}
+
 void read_parallel(JsonObject parallel, PublishedRun& run) {
   run.tp = degree(parallel, "tp");
   run.pp = degree(parallel, "pp");
@@ -117,8 +128,9 @@ PublishedRun read_row(JsonObject row) {
   run.source = source.text("repo_or_doc") + ", " + source.text("path_or_issue");
   read_hardware(row.object("hardware"), run);
   read_model(row.object("model"), run);
+  const bool replicas_stated = row.object("parallel").has("dp");
   read_parallel(row.object("parallel"), run);
-  if (run.gpus == 0) run.gpus = run.tp * run.pp * run.dp * run.cp;
+  fill_in_gpus(replicas_stated, run);
   read_batch(row.object("batch"), run);
   run.gated_ffn = maybe_boolean(row, "swiglu");
   run.overlap_grad_reduce = maybe_boolean(row, "overlap_grad_reduce");
@@ -164,7 +176,9 @@ std::vector<PublishedRun> parse_published_runs(std::string_view text, const std:
 }
 
 std::vector<PublishedRun> read_published_runs(const std::filesystem::path& path) {
-  return parse_published_runs(read_file(path.string()), path.string());
+  std::vector<PublishedRun> runs = parse_published_runs(read_file(path.string()), path.string());
+  for (PublishedRun& run : runs) run.family = path.stem().string();
+  return runs;
 }
 
 }  // namespace plimsoll

@@ -22,6 +22,7 @@ std::string_view to_text(MemoryKind kind);
 
 /// Facts as the source states them; absent = not stated there. Nothing is derived here.
 struct PublishedRun {
+  std::string family;           ///< name of its file, without .json
   std::string id, use, source;  ///< source: "repository or document, place in it"
 
   // Hardware.

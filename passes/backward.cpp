@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "graph/op_table.h"
 #include "passes/passes.h"
+#include "passes/saved_tensors.h"
 
 namespace plimsoll {
 
@@ -342,22 +343,6 @@ void gather_again(Graph& graph) {
     ops.push_back(std::move(op));
   }
   graph.ops = std::move(ops);
-}
-
-/// Forward values that backward reads are saved; borders are placed by the schedule.
-void mark_saved(Graph& graph) {
-  std::vector<bool> written_forward(graph.tensors.size());
-  for (const Op& op : graph.ops) {
-    for (TensorId id : op.outputs) {
-      if (op.phase == Phase::forward) written_forward[id.index()] = true;
-    }
-    if (op.phase != Phase::backward) continue;
-    for (TensorId id : op.inputs) {
-      Tensor& tensor = graph.at(id);
-      if (written_forward[id.index()] && tensor.role == TensorRole::activation)
-        tensor.role = TensorRole::saved;
-    }
-  }
 }
 
 }  // namespace

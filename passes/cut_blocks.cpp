@@ -116,6 +116,8 @@ class RoutineBuilder {
       return Home{SlotKind::scalars, tensor.element.value_or(0) * bytes_of(tensor.dtype)};
     }
     if (tensor.arena || is_state(tensor)) return Home{arena_slot(global), {}};
+    if (tensor.role == TensorRole::workspace)
+      return Home{SlotKind::weight_copies, *offset_in(weight_copies(), global)};
     if (one_tensor_ && tensor.role == TensorRole::parameter) return Home{SlotKind::parameters, {}};
     if (one_tensor_ && tensor.gradient_of) return Home{SlotKind::gradients, {}};
     const bool gradient = tensor.gradient_of.has_value();
@@ -184,6 +186,24 @@ class RoutineBuilder {
     INVARIANT(false, graph_.at(parameter).name + " is not in its block's bundle");
   }
 
+  /// What lasts for a step beside the parameters of the block, in order.
+  std::vector<TensorId> weight_copies() const {
+    const BlockId home = graph_.at(*block_).variant_of.value_or(*block_);
+    std::vector<TensorId> copies;
+    for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
+      const Tensor& tensor = graph_.tensors[i];
+      if (tensor.role == TensorRole::workspace && tensor.block == home)
+        copies.push_back(TensorId(i));
+    }
+    return copies;
+  }
+
+  Bytes size_of(const std::vector<TensorId>& list) const {
+    Bytes total;
+    for (TensorId id : list) total += aligned(bytes_of(graph_.at(id)));
+    return total;
+  }
+
   std::optional<Bytes> offset_in(const std::vector<TensorId>& list, TensorId global) const {
     Bytes offset;
     for (TensorId id : list) {
@@ -205,11 +225,8 @@ class RoutineBuilder {
     if (kind == SlotKind::gradients) return all * element;
     if (kind == SlotKind::parameters) return gathered * element;
     if (kind == SlotKind::resident_parameters) return (all - gathered) * element;
-    if (const std::vector<TensorId>* list = crossing_.of(kind)) {
-      Bytes total;
-      for (TensorId id : *list) total += aligned(bytes_of(graph_.at(id)));
-      return total;
-    }
+    if (kind == SlotKind::weight_copies) return size_of(weight_copies());
+    if (const std::vector<TensorId>* list = crossing_.of(kind)) return size_of(*list);
     return bytes_of(graph_.at(global));
   }
 
@@ -390,52 +407,21 @@ Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& bac
 
 }  // namespace
 
-std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
-  // Where every use casts, parameters stay f32.
-  const bool cast_by_uses = strategy.cast_placement == CastPlacement::every_use;
-  const DType smallest = cast_by_uses ? DType::f32 : job.precision;
-  const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
-  return classes_by_owner(strategy) ? per_block : per_block * strategy.sharding_degree;
-}
-
-std::int64_t padded(std::int64_t elements, std::int64_t alignment) {
-  return (elements + alignment - 1) / alignment * alignment;
-}
-
-BackwardCut backward_cut(const Strategy& strategy) {
-  return strategy.schedule == Schedule::zb_h1 ? BackwardCut::split : BackwardCut::whole;
-}
-
-bool mixes_types(const Graph& graph) {
-  std::set<DType> parameters, gradients;
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.role == TensorRole::parameter && !tensor.arena) parameters.insert(tensor.dtype);
-  }
-  for (const Op& op : graph.ops) {
-    if (!op.block || op.phase == Phase::optimizer) continue;
-    for (TensorId id : op.outputs) {
-      if (graph.at(id).gradient_of) gradients.insert(graph.at(id).dtype);
-    }
-  }
-  return parameters.size() > 1 || gradients.size() > 1;
-}
-
-bool scatters_bundles(const Strategy& strategy) {
-  if (!classes_by_owner(strategy)) return false;
-  return strategy.sharding_owner != ShardingOwner::prefix || strategy.sharding_stage > 1;
-}
-
 CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
                    BackwardCut backward_cut, std::int64_t resident, bool scattered,
                    const std::function<std::vector<Op>(std::vector<Op>)>& rewrite) {
   CutBlock target;
   const BlockId home = graph.at(block).variant_of.value_or(block);
   lay_out_bundle(graph, home, alignment, resident, target);
-  std::vector<Op> forward;
+  std::vector<Op> forward, copies;
   BackwardParts backward;
   for (const Op& op : graph.ops) {
     if (op.block != block || op.phase == Phase::optimizer) continue;
-    (op.phase == Phase::forward ? forward : backward.input).push_back(op);
+    if (op.phase != Phase::forward) {
+      backward.input.push_back(op);
+    } else {
+      (runs_once_per_step(graph, op) ? copies : forward).push_back(op);
+    }
   }
   if (backward_cut == BackwardCut::split) backward = split_backward(graph, block, backward.input);
   Crossing crossing = crossing_of(graph, block, backward);
@@ -456,6 +442,7 @@ CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment,
     return RoutineBuilder(graph, &target, block, crossing, scattered)
         .build(graph.at(block).name + role, phase, ops);
   };
+  if (!copies.empty()) target.weight_copies = build(".weight_copies", Phase::forward, copies);
   target.forward = build(".forward", Phase::forward, forward);
   target.backward = build(".backward", Phase::backward, backward.input);
   if (backward.weight.empty()) return target;

@@ -35,6 +35,7 @@ struct CutBlock {
   Routine forward;
   Routine backward;         ///< split: the gradient of its input; may have no ops
   Routine weight_gradient;  ///< split: the rest; else without ops
+  Routine weight_copies;    ///< before the first forward of a step; may have no ops
   /// Reverse creation order, which is the order of backward; parameters that stay whole in sharding
   /// stage 3 last; of either kind, those with a gradient_group last.
   std::vector<BundleEntry> bundle;

@@ -136,7 +136,8 @@ bool MergedGradients::complete(std::size_t bucket) const {
 std::vector<std::pair<std::size_t, std::size_t>> MergedGradients::after_instance(
     std::size_t instance, std::int64_t micro_batch) {
   std::vector<std::pair<std::size_t, std::size_t>> calls;
-  const bool reduces = context_.strategy.dp > 1 || context_.strategy.sharding_degree > 1;
+  const bool reduces =
+      context_.strategy.dp > 1 || context_.strategy.sharding_degree > 1 || context_.strategy.cp > 1;
   if (!reduces || !overlaps_grad_reduce(context_)) return calls;
   written_.insert(instance);
   std::set<std::size_t> completed;

@@ -63,7 +63,7 @@ class StepBuilder {
     const TensorId flag = add_value("not_finite", DType::i32);
     push(OpKind::check_finite, {gradient_arena_, scalars_}, {gradient_arena_, flag}, FlatParams{});
     TensorId found = flag;
-    if (const auto axes = split_axes(); !axes.empty() || context_.strategy.sharding_degree > 1) {
+    if (const auto axes = split_axes(); !axes.empty() || optimizer_shards(context_.strategy) > 1) {
       const TensorId number = add_value("not_finite.f32", DType::f32);
       push(OpKind::cast, {flag}, {number});
       TensorId whole = number;

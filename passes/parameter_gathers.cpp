@@ -31,7 +31,7 @@ ParameterGathers::ParameterGathers(const Graph& graph, const PassContext& contex
   for (std::size_t g = 0; g < layout.gathers.size(); ++g) {
     const Bucket& bucket = layout.gathers[g];
     kept_at_.push_back(owned ? bucket.begin - owner_begin(layout, *bucket.owner) : kept);
-    kept += bucket.elements / context.strategy.sharding_degree;
+    kept += bucket.elements / optimizer_shards(context.strategy);
     const std::size_t first = segments_in(layout, bucket).first;
     Group group;
     group.instance = layout.producer[first];
@@ -179,7 +179,7 @@ std::size_t ParameterGathers::gather_parts(std::size_t bucket, const Use& use, B
                                            std::optional<std::int64_t> micro_batch) {
   const Bucket& range = layout_.gathers[bucket];
   const DType type = layout_.parameter_type();
-  const std::int64_t kept = range.elements / context_.strategy.sharding_degree;
+  const std::int64_t kept = range.elements / optimizer_shards(context_.strategy);
   const auto& group = std::get<CollectiveParams>(op_->params).group;
   Routine routine;
   routine.name = fmt::format("all_gather.{}.{}", to_text(group), to_text(use.phase));

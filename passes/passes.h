@@ -7,10 +7,18 @@
 
 namespace plimsoll {
 
+/// One linear layer for query, key and value becomes three (Framework::separate_qkv), where its
+/// result is split into heads at once. Part of select_kernels.
+bool separate_qkv(Graph& graph);
 /// linear -> matmul, its bias added by the kernel that the framework has for that: bias_gelu,
 /// bias_residual_add, the matmul itself, or bias_add. Attention -> matmul, softmax, matmul;
 /// or flash_attention, which takes in splitting and merging heads.
 bool select_kernels(Graph& graph, const PassContext& context);
+
+/// Each of cp ranks has a part of every sequence: activations are 1/cp (context parallelism;
+/// Megatron-LM --context-parallel-size). Attention reads the parts of the others:
+/// context_exchange.
+bool context_parallel(Graph& graph, const PassContext& context);
 
 /// Splits parameters along their declared dimension over mp (column, row and vocabulary parallel;
 /// Shoeybi et al. 2019) and puts the conjugate pairs copy_to_group / reduce_from_group where
@@ -34,6 +42,20 @@ bool mixed_precision(Graph& graph, const PassContext& context);
 /// reads becomes saved; conjugate pairs become all-reduces. Gradients of parameters are f32, and
 /// the weight gradients' matmuls accumulate into them (Megatron-LM's gradient accumulation fusion).
 bool backward(Graph& graph, const PassContext& context);
+
+/// Attention over parts of sequences on other ranks, forward and backward, by Strategy::
+/// context_exchange. passes/context_exchange.cpp names the sources.
+bool context_exchange(Graph& graph, const PassContext& context);
+
+/// Linear layers of the blocks compute with 8-bit operands (Strategy::fp8): casts and transposes of
+/// activations, of gradients and of weights, whose copies last for a step where the library keeps
+/// them (role workspace). passes/fp8_linears.cpp names the sources.
+bool fp8_linears(Graph& graph, const PassContext& context);
+
+/// Behind column-parallel layers the gradient of the input is computed first and summed over mp
+/// beside the gradient of the weight (Framework::overlap_tensor_gradients).
+/// passes/defer_weight_gradients.cpp names the sources.
+bool defer_weight_gradients(Graph& graph, const PassContext& context);
 
 /// Full recompute: layers save their input only and repeat their forward inside backward.
 /// Selective: their attention cores save query, key and value only. With recompute_layers or
@@ -60,10 +82,11 @@ bool flatten_optimizer(Graph& graph, const PassContext& context);
 /// Gradients of which mp ranks computed parts are summed over them (Tensor::gradient_group).
 bool partial_gradients(Graph& graph, const PassContext& context);
 
-/// Gradients summed over the replicas (dp) before the norm.
+/// Gradients summed over the replicas (dp), and over the ranks that share sequences where nothing
+/// is sharded, before the norm.
 bool data_parallel(Graph& graph, const PassContext& context);
 
-/// Stage 1 by equal element ranges: gradients reduce-scattered over the sharding axis, each rank
+/// Stage 1 by equal element ranges: gradients reduce-scattered over sharding and cp, each rank
 /// updates its part of every bucket, parameters gathered (ZeRO, Rajbhandari et al. 2019).
 bool shard_optimizer(Graph& graph, const PassContext& context);
 

@@ -61,7 +61,7 @@ class PersistentBuffers {
     if (shards_parameters(context_.strategy)) return owned_ * bytes_of(layout_.parameter_type());
     // Tensor by tensor and without a collective nobody reads behind the last one.
     const bool one_by_one = scattered_ && context_.strategy.flatten == Flatten::none &&
-                            context_.strategy.sharding_degree == 1;
+                            optimizer_shards(context_.strategy) == 1;
     const Segment& last = layout_.segments.back();
     return layout_.parameters.offset(one_by_one ? last.offset + last.elements : layout_.elements);
   }

@@ -16,9 +16,10 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 14> kPasses = {{
+constexpr std::array<GraphPass, 18> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
+    {"context_parallel", "Gives each of cp ranks a part of every sequence.", context_parallel},
     {"tensor_parallel",
      "Splits weights over mp; adds the conjugate pairs that make the result whole.",
      tensor_parallel},
@@ -30,6 +31,13 @@ constexpr std::array<GraphPass, 14> kPasses = {{
      mixed_precision},
     {"backward", "Adds gradient ops; what they read is saved; conjugate pairs become all-reduces.",
      backward},
+    {"context_exchange", "Exchanges keys and values, or heads, between ranks that share sequences.",
+     context_exchange},
+    {"fp8_linears", "Casts the operands of linear layers to 8 bits, transposed where needed.",
+     fp8_linears},
+    {"defer_weight_gradients",
+     "Puts weight gradients behind the sum of their layer's input gradient over mp.",
+     defer_weight_gradients},
     {"recompute", "Drops what layers, or their attention cores, saved; backward repeats it.",
      recompute},
     {"optimizer_step",

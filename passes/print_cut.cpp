@@ -14,8 +14,10 @@ std::string print(const CutGraph& cut) {
       text += fmt::format(" %{}:{}+{}", entry.parameter.index(), entry.offset, entry.elements);
     }
     text += "\n";
-    for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
-      if (routine == &block.weight_gradient && routine->ops.empty()) continue;
+    for (const Routine* routine :
+         {&block.weight_copies, &block.forward, &block.backward, &block.weight_gradient}) {
+      const bool always = routine == &block.forward || routine == &block.backward;
+      if (!always && routine->ops.empty()) continue;
       text += print(*routine, index++);
     }
     text += "\n";

@@ -40,6 +40,7 @@ std::vector<Op> repeated(const Graph& graph, const BlockOps& ops, Recompute reco
   std::vector<Op> again;
   for (auto op = ops.forward.rbegin(); op != ops.forward.rend(); ++op) {
     if (recompute == Recompute::selective && !in_attention_core(graph, ops.forward, *op)) continue;
+    if (runs_once_per_step(graph, *op)) continue;
     const bool used = std::any_of(op->outputs.begin(), op->outputs.end(), [&](TensorId id) {
       return needed.contains(id) && graph.at(id).role != TensorRole::scalar;
     });
@@ -100,7 +101,9 @@ BlockId add_variant(Graph& graph, BlockId of, const std::string& suffix) {
   const std::size_t count = graph.tensors.size();
   for (std::size_t i = 0; i < count; ++i) {
     Tensor tensor = graph.tensors[i];
-    if (tensor.block != of || tensor.role == TensorRole::parameter || tensor.gradient_of) continue;
+    if (tensor.block != of || tensor.role == TensorRole::parameter || tensor.gradient_of ||
+        tensor.role == TensorRole::workspace)
+      continue;
     tensor.name += suffix;
     tensor.block = variant;
     copies.emplace(TensorId(i), graph.add(std::move(tensor)));

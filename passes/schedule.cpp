@@ -51,8 +51,7 @@ class StageScheduler {
     program_.stage = stage;
     program_.owner = owner;
     if (owner) program_.name += fmt::format(".owner{}", *owner);
-    program_.sharding_degree =
-        context.strategy.sharding_stage > 0 && !owner ? context.strategy.sharding_degree : 1;
+    program_.sharding_degree = owner ? 1 : optimizer_shards(context.strategy);
     program_.micro_batch = context.strategy.micro_batch;
     program_.micro_batches = micro_batches(context.job, context.strategy);
     program_.segments = layout_.segments;
@@ -63,6 +62,7 @@ class StageScheduler {
     arenas_ =
         add_persistent_buffers(graph_, context_, layout_, gathers_.resident_elements(), build_);
     for (const Instance& instance : layout_.instances) add_routines(instance);
+    add_weight_copies();
     updates_.begin_step();
     const std::vector<Action> actions =
         pipeline_order(context_.strategy.schedule, context_.strategy.pp, stage_,
@@ -97,8 +97,34 @@ class StageScheduler {
     prepare_gradients(use);
     const bool first = use.action.kind == ActionKind::forward && use.action.micro_batch == 0;
     if (!first) return {};
-    return collectives_.parameter_waits(use.instance,
-                                        has_slot(use.routine, SlotKind::tied_parameters));
+    const std::vector<Wait> waits = collectives_.parameter_waits(
+        use.instance, has_slot(use.routine, SlotKind::tied_parameters));
+    copy_weights(use, waits);
+    return waits;
+  }
+
+  /// Memory for copies of the weights that the step's first forward of an instance makes.
+  void add_weight_copies() {
+    Bytes total;
+    for (const Instance& instance : layout_.instances) {
+      weight_copies_.push_back(total);
+      for (const Slot& slot : cut_of(instance).weight_copies.slots) {
+        if (slot.kind == SlotKind::weight_copies) total += round_up(slot.bytes, kBlockAlignment);
+      }
+    }
+    if (total == Bytes(0)) return;
+    arenas_.weight_copies = build_.add_persistent("weight_copies", TensorRole::parameter, total);
+  }
+
+  void copy_weights(const Use& use, const std::vector<Wait>& waits) {
+    const Instance& instance = layout_.instances[use.instance];
+    const Routine& copies = cut_of(instance).weight_copies;
+    if (copies.ops.empty()) return;
+    const auto [found, fresh] = weight_routines_.try_emplace(&cut_of(instance));
+    if (fresh) found->second = build_.add_routine(copies);
+    std::vector<Binding> bindings;
+    for (const Slot& slot : copies.slots) bindings.push_back(bind_slot(slot, use));
+    build_.add_call(found->second, {}, use.action.micro_batch, std::move(bindings), waits);
   }
 
   void prepare_gradients(const Use& use) {
@@ -160,6 +186,8 @@ class StageScheduler {
       case SlotKind::gradients:
       case SlotKind::tied_gradients:
         return {arenas_.gradients, layout_.gradients.offset(element), {}};
+      case SlotKind::weight_copies:
+        return {arenas_.weight_copies, weight_copies_[use.instance], {}};
       case SlotKind::scalars:
         return {arenas_.scalars, {}, {}};
       default:
@@ -439,6 +467,8 @@ class StageScheduler {
   using BlockRoutines = std::map<ActionKind, RoutineId>;
   std::map<const CutBlock*, BlockRoutines> routines_;                        // looked up only
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
+  std::vector<Bytes> weight_copies_;                                         // offsets, by instance
+  std::map<const CutBlock*, RoutineId> weight_routines_;                     // looked up only
   std::map<RoutineId, bool> begins_elsewhere_;
   std::vector<std::size_t> gradient_calls_left_;  // by instance
   std::int64_t last_backward_ = 0;                // micro-batch of the step's last one

@@ -221,7 +221,9 @@ class KernelSelector {
 }  // namespace
 
 bool select_kernels(Graph& graph, const PassContext& context) {
-  if (!KernelSelector(graph, context.framework).run()) return false;
+  const bool separates = context.framework.separate_qkv && !context.framework.flash_attention;
+  const bool separated = separates && separate_qkv(graph);
+  if (!KernelSelector(graph, context.framework).run()) return separated;
   if (context.framework.flash_attention) remove_unused_tensors(graph);
   return true;
 }

@@ -20,13 +20,13 @@ std::size_t find(const Graph& graph, OpKind kind) {
   return std::size_t(found - graph.ops.begin());
 }
 
-Op arena_collective(OpKind kind, TensorId arena, Axis axis) {
+Op arena_collective(OpKind kind, TensorId arena, AxisSet axes) {
   Op op;
   op.kind = kind;
   op.phase = Phase::optimizer;
   op.stream = Stream::data;
   op.inputs = op.outputs = {arena};
-  op.params = CollectiveParams{Group{{axis}, false}, Reduction::sum};
+  op.params = CollectiveParams{Group{axes, false}, Reduction::sum};
   return op;
 }
 
@@ -53,9 +53,9 @@ TensorId add_beside(Graph& graph, TensorId arena, const char* name, TensorRole r
 
 /// Gradients of one micro-batch, reduced while backward runs; what the rank keeps of the sum is
 /// added to the gradient arena.
-Op reduced_in_every_micro_batch(Graph& graph, OpKind kind, TensorId gradients, Axis axis,
+Op reduced_in_every_micro_batch(Graph& graph, OpKind kind, TensorId gradients, AxisSet axes,
                                 std::int64_t elements) {
-  Op op = arena_collective(kind, gradients, axis);
+  Op op = arena_collective(kind, gradients, axes);
   op.phase = Phase::backward;
   op.inputs = op.outputs = {
       add_beside(graph, gradients, "micro_batch_gradients", TensorRole::gradient, elements)};
@@ -64,11 +64,12 @@ Op reduced_in_every_micro_batch(Graph& graph, OpKind kind, TensorId gradients, A
 
 /// Sharding stage 3: a part of the parameters persists, the whole is gathered where it is used; or
 /// what others own is broadcast into memory of its own.
-void gather_where_used(Graph& graph, OpKind kind, TensorId parameters, std::int64_t degree) {
+void gather_where_used(Graph& graph, OpKind kind, TensorId parameters, const Strategy& strategy) {
+  const std::int64_t degree = optimizer_shards(strategy);
   Tensor& kept = graph.at(parameters);
   kept.shape[0] = (kept.shape[0] + degree - 1) / degree;
   const std::int64_t whole = kept.shape[0] * degree;
-  Op op = arena_collective(kind, parameters, Axis::sharding);
+  Op op = arena_collective(kind, parameters, shard_axes(strategy));
   op.phase = Phase::forward;
   if (kind == OpKind::all_gather) {
     op.outputs = {
@@ -80,15 +81,19 @@ void gather_where_used(Graph& graph, OpKind kind, TensorId parameters, std::int6
 }  // namespace
 
 bool data_parallel(Graph& graph, const PassContext& context) {
-  if (context.strategy.dp == 1) return false;
+  const Strategy& strategy = context.strategy;
+  const bool unsharded = strategy.sharding_stage == 0;
+  AxisSet axes;  // of cp, too, where that does not share out the update
+  if (unsharded && strategy.cp > 1) axes.add(Axis::cp);
+  if (strategy.dp > 1) axes.add(Axis::dp);
+  if (axes.empty()) return false;
   graph.grid.degree[std::size_t(Axis::dp)] = context.strategy.dp;
   const auto gradients = gradient_arena(graph);
   INVARIANT(gradients, "replicas have gradients to sum");
-  const bool unsharded = context.strategy.sharding_stage == 0;
   const bool at_once = context.strategy.grad_reduction == GradReduction::at_end;
-  Op reduce = arena_collective(OpKind::all_reduce, *gradients, Axis::dp);
+  Op reduce = arena_collective(OpKind::all_reduce, *gradients, axes);
   if (unsharded && !at_once) {
-    reduce = reduced_in_every_micro_batch(graph, OpKind::all_reduce, *gradients, Axis::dp,
+    reduce = reduced_in_every_micro_batch(graph, OpKind::all_reduce, *gradients, axes,
                                           graph.at(*gradients).shape[0]);
   }
   insert_at(graph, after_zeroing(graph), std::move(reduce));
@@ -97,8 +102,9 @@ bool data_parallel(Graph& graph, const PassContext& context) {
 
 bool shard_optimizer(Graph& graph, const PassContext& context) {
   if (context.strategy.sharding_stage == 0) return false;
-  const std::int64_t degree = context.strategy.sharding_degree;
-  graph.grid.degree[std::size_t(Axis::sharding)] = degree;
+  const std::int64_t degree = optimizer_shards(context.strategy);
+  const AxisSet axes = shard_axes(context.strategy);
+  graph.grid.degree[std::size_t(Axis::sharding)] = context.strategy.sharding_degree;
   const auto gradients = gradient_arena(graph);
   const auto parameters = parameter_arena(graph);
   INVARIANT(gradients && parameters, "shards have gradients to scatter");
@@ -107,15 +113,19 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
   // Equal parts of the elements, which cut through tensors, or, bucket by bucket, whole tensors.
   const bool whole = classes_by_owner(context.strategy);
   // Each rank sums the squares of its own part only.
-  reduce_norms_over(graph, Axis::sharding);
+  for (const Axis axis : {Axis::cp, Axis::sharding}) {
+    if (axes.has(axis)) reduce_norms_over(graph, axis);
+  }
   if (!whole) {
-    reduce_tensor_norms_over(graph, Axis::sharding);
+    for (const Axis axis : {Axis::cp, Axis::sharding}) {
+      if (axes.has(axis)) reduce_tensor_norms_over(graph, axis);
+    }
     std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards =
         parts ? 1 : degree;
   }
   const OpKind to_owners = whole ? OpKind::reduce : OpKind::reduce_scatter;
   const OpKind from_owners = whole ? OpKind::broadcast : OpKind::all_gather;
-  Op scatter = arena_collective(to_owners, *gradients, Axis::sharding);
+  Op scatter = arena_collective(to_owners, *gradients, axes);
   if (parts) {
     const Shape whole_arena = graph.at(*gradients).shape;
     const std::int64_t part = part_of(whole_arena[0]);
@@ -124,8 +134,7 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
           tensor.role == TensorRole::gradient || tensor.role == TensorRole::activation;
       if (tensor.arena && of_gradients && tensor.shape == whole_arena) tensor.shape[0] = part;
     }
-    scatter =
-        reduced_in_every_micro_batch(graph, to_owners, *gradients, Axis::sharding, part * degree);
+    scatter = reduced_in_every_micro_batch(graph, to_owners, *gradients, axes, part * degree);
   }
   // Before the outer all-reduce, so that only what a rank updates travels there.
   insert_at(graph, after_zeroing(graph), std::move(scatter));
@@ -134,9 +143,9 @@ bool shard_optimizer(Graph& graph, const PassContext& context) {
     owned.shape[0] = part_of(owned.shape[0]);
   }
   if (context.strategy.sharding_stage == 3) {
-    gather_where_used(graph, from_owners, *parameters, degree);
+    gather_where_used(graph, from_owners, *parameters, context.strategy);
   } else {  // after the update, which comes last
-    graph.ops.push_back(arena_collective(from_owners, *parameters, Axis::sharding));
+    graph.ops.push_back(arena_collective(from_owners, *parameters, axes));
   }
   return true;
 }

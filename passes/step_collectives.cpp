@@ -290,8 +290,9 @@ void StepCollectives::reduce_sharded_over_replicas() {
 
 void StepCollectives::reduce_loss(std::size_t head) {
   const Strategy& strategy = context_.strategy;
-  if (strategy.dp * strategy.sharding_degree == 1) return;
+  if (strategy.cp * strategy.dp * strategy.sharding_degree == 1) return;
   Group group{{}, false};
+  if (strategy.cp > 1) group.axes.add(Axis::cp);
   if (strategy.sharding_degree > 1) group.axes.add(Axis::sharding);
   if (strategy.dp > 1) group.axes.add(Axis::dp);
   const Bytes element = bytes_of(DType::f32);

@@ -18,6 +18,7 @@ namespace plimsoll {
 struct StageArenas {
   BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
   BufferId micro_batch_gradients;  ///< fused merges
+  BufferId weight_copies;          ///< in 8 bits, of the layers' weights, where they last
   BufferId resident;  ///< sharding stage 3: parameters that stay whole, where there are any
 };
 

@@ -22,7 +22,8 @@ Verdict degrees_are_legal(const Strategy& strategy, std::int64_t devices) {
   const Degree degrees[] = {{"mp", strategy.mp},
                             {"pp", strategy.pp},
                             {"dp", strategy.dp},
-                            {"sharding_degree", strategy.sharding_degree}};
+                            {"sharding_degree", strategy.sharding_degree},
+                            {"cp", strategy.cp}};
   Wide product = 1;
   for (const Degree& degree : degrees) {
     if (degree.value < 1 || degree.value > kMostDegree) {
@@ -33,8 +34,9 @@ Verdict degrees_are_legal(const Strategy& strategy, std::int64_t devices) {
   }
   if (product != devices) {
     return Verdict::no(
-        fmt::format("mp {} x pp {} x dp {} x sharding_degree {} is not the number of devices, {}",
-                    strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree, devices));
+        fmt::format("mp {} x pp {} x dp {} x sharding_degree {}{} is not the number of devices, {}",
+                    strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree,
+                    strategy.cp > 1 ? fmt::format(" x cp {}", strategy.cp) : "", devices));
   }
   return Verdict::yes();
 }
@@ -62,6 +64,34 @@ Verdict tensors_divide(const Job& job, const Strategy& strategy) {
   if (job.branch->ffn_hidden % strategy.mp != 0) {
     return Verdict::no(fmt::format("mp {} does not divide the branch's ffn_hidden {}", strategy.mp,
                                    job.branch->ffn_hidden));
+  }
+  return Verdict::yes();
+}
+
+/// Each rank has two of 2 cp chunks of a sequence; heads are exchanged whole.
+Verdict context_is_legal(const Job& job, const Strategy& strategy) {
+  if (strategy.cp == 1) {
+    return strategy.context_exchange == Strategy().context_exchange
+               ? Verdict::yes()
+               : Verdict::no("context_exchange is how cp ranks share sequences; cp is 1");
+  }
+  if (job.family != Family::gpt && job.family != Family::llama) {
+    return Verdict::no("cp: only decoders share sequences between ranks");
+  }
+  const std::int64_t parts = 2 * strategy.cp * (strategy.sequence_parallel ? strategy.mp : 1);
+  if (job.sequence % parts != 0) {
+    return Verdict::no(fmt::format("cp {}: the sequence of {} is not {} equal parts", strategy.cp,
+                                   job.sequence, parts));
+  }
+  const std::int64_t heads = std::max<std::int64_t>(job.kv_heads / strategy.mp, 1);
+  if (strategy.context_exchange == ContextExchange::all_to_all && heads % strategy.cp != 0) {
+    return Verdict::no(
+        fmt::format("context_exchange is all_to_all; cp {} does not divide the {} "
+                    "key and value heads of a rank",
+                    strategy.cp, heads));
+  }
+  if (strategy.sharding_owner != ShardingOwner::elements) {
+    return Verdict::no("cp goes with sharding_owner elements");
   }
   return Verdict::yes();
 }
@@ -252,13 +282,14 @@ Verdict sharding_is_legal(const Strategy& strategy) {
     return Verdict::no(
         fmt::format("sharding_stage is {}; it must be from 0 to 3", strategy.sharding_stage));
   }
-  if ((strategy.sharding_stage > 0) != (strategy.sharding_degree > 1)) {
+  const bool by_context = strategy.cp > 1 && strategy.sharding_degree == 1;  // cp shards alone
+  if (!by_context && (strategy.sharding_stage > 0) != (strategy.sharding_degree > 1)) {
     return Verdict::no(
         fmt::format("sharding_stage {} with sharding_degree {}: stages 1 to 3 go with a "
                     "degree above 1, stage 0 with degree 1",
                     strategy.sharding_stage, strategy.sharding_degree));
   }
-  if (strategy.sharding_degree > 1 && strategy.sharding_owner == ShardingOwner::elements &&
+  if (optimizer_shards(strategy) > 1 && strategy.sharding_owner == ShardingOwner::elements &&
       strategy.flatten != Flatten::fused) {
     return Verdict::no(
         "flatten is not fused; ranges of elements cut through tensors, which only the fused form "
@@ -322,6 +353,25 @@ Verdict types_are_legal(const Job& job, const Strategy& strategy) {
                   strategy.sharding_stage));
 }
 
+/// The 8-bit products of Hopper and Blackwell need rows of whole 16 bytes (cuBLAS manual, "FP8
+/// kernels"; Transformer Engine asserts it).
+Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
+  constexpr std::int64_t kRow = 16;
+  if (strategy.fp8 == Fp8::none) return Verdict::yes();
+  if (job.precision == DType::f32)
+    return Verdict::no("fp8 goes with a job in bf16 or fp16, not fp32");
+  if (!job.fp32_parameters.empty())
+    return Verdict::no("fp8: fp32_parameters keep what they name out of 8 bits and need it in 32");
+  const std::int64_t tokens = strategy.micro_batch * job.sequence / strategy.cp;
+  for (const std::int64_t size :
+       {job.hidden, job.hidden / strategy.mp, job.ffn_hidden / strategy.mp, tokens}) {
+    if (size % kRow == 0) continue;
+    return Verdict::no(fmt::format(
+        "fp8 needs products of multiples of {}; a rank has one of {} in its layers", kRow, size));
+  }
+  return Verdict::yes();
+}
+
 Verdict buffers_are_legal(const Strategy& strategy) {
   if (strategy.send_slots < 1) {
     return Verdict::no(fmt::format("send_slots is {}; it must be at least 1", strategy.send_slots));
@@ -338,10 +388,23 @@ Verdict buffers_are_legal(const Strategy& strategy) {
 Grid grid_of(const Strategy& strategy) {
   Grid grid;
   grid.degree[static_cast<std::size_t>(Axis::mp)] = strategy.mp;
+  grid.degree[static_cast<std::size_t>(Axis::cp)] = strategy.cp;
   grid.degree[static_cast<std::size_t>(Axis::sharding)] = strategy.sharding_degree;
   grid.degree[static_cast<std::size_t>(Axis::dp)] = strategy.dp;
   grid.degree[static_cast<std::size_t>(Axis::pp)] = strategy.pp;
   return grid;
+}
+
+std::int64_t optimizer_shards(const Strategy& strategy) {
+  return strategy.sharding_stage > 0 ? strategy.sharding_degree * strategy.cp : 1;
+}
+
+AxisSet shard_axes(const Strategy& strategy) {
+  AxisSet axes;
+  if (strategy.sharding_stage == 0) return axes;
+  if (strategy.cp > 1) axes.add(Axis::cp);
+  if (strategy.sharding_degree > 1) axes.add(Axis::sharding);
+  return axes;
 }
 
 bool classes_by_owner(const Strategy& strategy) {
@@ -389,6 +452,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = degrees_are_legal(strategy, devices); !verdict) return verdict;
   if (Verdict verdict = tensors_divide(job, strategy); !verdict) return verdict;
   if (Verdict verdict = tokens_divide(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = context_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = recompute_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
@@ -398,55 +462,8 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = merge_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = types_are_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = fp8_is_legal(job, strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
-}
-
-Verdict legal(const Framework& framework, const Strategy& strategy) {
-  if (strategy.sharding_degree > 1 && framework.most_sharding_stage == 0) {
-    return Verdict::no(fmt::format("sharding_degree is {}; {} has no distributed optimizer",
-                                   strategy.sharding_degree, framework.name));
-  }
-  if (strategy.sharding_stage > framework.most_sharding_stage) {
-    return Verdict::no(fmt::format("sharding_stage is {}; {} has stages up to {}",
-                                   strategy.sharding_stage, framework.name,
-                                   framework.most_sharding_stage));
-  }
-  if (strategy.sequence_parallel && !framework.sequence_parallel) {
-    return Verdict::no(fmt::format("sequence_parallel; {} does not split tokens", framework.name));
-  }
-  if (strategy.recompute == Recompute::selective && framework.flash_attention) {
-    return Verdict::no(
-        fmt::format("recompute is selective; {} has flash attention, which keeps no scores to drop",
-                    framework.name));
-  }
-  if (strategy.recompute == Recompute::selective && !framework.selective_recompute) {
-    return Verdict::no(
-        fmt::format("recompute is selective; {} recomputes whole layers only", framework.name));
-  }
-  return Verdict::yes();
-}
-
-Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework) {
-  Bytes total = framework.context_memory;
-  const auto add = [&](std::int64_t ranks) {
-    if (ranks < 2) return;
-    total += ranks == 2 ? framework.pair_communicator_memory : framework.communicator_memory;
-  };
-  add(strategy.mp);
-  // Ranks that share a key and value head, where they are not all of mp.
-  if (job.kv_heads > 1 && strategy.mp > job.kv_heads) add(strategy.mp / job.kv_heads);
-  add(strategy.pp);
-  add(strategy.dp * strategy.sharding_degree);
-  if (strategy.dp > 1 && strategy.sharding_degree > 1) {
-    add(strategy.sharding_degree);
-    add(strategy.dp);
-  }
-  // Over one axis alone the norm is summed by that axis' communicator.
-  const int split_over =
-      int(strategy.mp > 1) + int(strategy.pp > 1) + int(strategy.sharding_degree > 1);
-  if (split_over > 1) add(strategy.mp * strategy.pp * strategy.sharding_degree);
-  if (job.tied_embeddings && strategy.pp > 2) add(2);
-  return total;
 }
 
 }  // namespace plimsoll

@@ -62,6 +62,13 @@ enum class GradientMerge : std::uint8_t {
            ///< tensors and micro-batch (Paddle's fuse_grad_merge, PR 35070)
   tensor,  ///< a cast and an add for each tensor and micro-batch (Paddle before it)
 };
+/// Linear layers of the blocks in 8-bit floating point, by how their operands are scaled: with the
+/// largest value of earlier steps, or with that of the tensor itself, of the tensor or of each row.
+/// The first two as Transformer Engine does it (recipes DelayedScaling and Float8CurrentScaling),
+/// the others as torchao (docs/passes.md). Everything else stays in the job's type.
+enum class Fp8 : std::uint8_t { none, delayed, current, tensorwise, rowwise };
+/// How the ranks that share sequences get at each other's keys and values (docs/passes.md).
+enum class ContextExchange : std::uint8_t { ring, all_gather, all_to_all };
 /// What is gathered at once in sharding stage 3; in owner mode, broadcast.
 enum class ParameterGather : std::uint8_t {
   layer,
@@ -91,6 +98,9 @@ struct Strategy {
 
   // Layers.
   bool sequence_parallel = false;
+  Fp8 fp8 = Fp8::none;
+  std::int64_t cp = 1;  ///< ranks that share the tokens of each sequence
+  ContextExchange context_exchange = ContextExchange::ring;
   std::int64_t recompute_layers = 0;         ///< the first ones of each chunk; 0 = all
   std::vector<std::int64_t> recompute_list;  ///< just these, counted over the model
 
@@ -120,6 +130,11 @@ std::string_view to_text(Recompute recompute);
 Grid grid_of(const Strategy& strategy);
 /// Ranks of one stage run different Programs: whole tensors are owned.
 bool classes_by_owner(const Strategy& strategy);
+/// Ranks that each update a part of the same parameters: those of sharding and cp; 1 where nothing
+/// is sharded.
+std::int64_t optimizer_shards(const Strategy& strategy);
+/// Their axes, those of more than one rank; empty where nothing is sharded.
+AxisSet shard_axes(const Strategy& strategy);
 /// Different Programs of a job, in the order of class_of (graph/program.h).
 std::int64_t rank_classes(const Strategy& strategy);
 /// micro-batches per step; legal strategies divide exactly.
@@ -141,11 +156,11 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// layers; virtual stages only in 1F1B, with pp above 1 that divides the micro-batches; published
 /// send lifetimes only in plain 1F1B with at least pp micro-batches; sharding
 /// stages 1 to 3 exactly when its degree is above 1, choices about gathers in stage 3 only; global
-/// batch divisible by micro_batch x dp x sharding_degree; send_slots >= 1; grad_bucket_bytes >= 4
-/// KiB.
+/// batch divisible by micro_batch x dp x sharding_degree; with fp8 a 16-bit job whose layers' sizes
+/// are multiples of 16; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// The rules a framework adds: sharding stages up to its most;
-/// sequence_parallel only where it has it;
+/// sequence_parallel and fp8 only where it has them;
 /// selective recompute only where it has it, and keeps scores that could be dropped.
 Verdict legal(const Framework& framework, const Strategy& strategy);
 

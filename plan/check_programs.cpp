@@ -35,7 +35,8 @@ Finding framework_known(const CheckContext& context) {
   const Framework& stated = context.plan.framework;
   try {
     const Framework preset = framework_by_name(stated.name);
-    if (stated == preset) return std::nullopt;
+    const bool calibrated = !context.plan.calibration_digest.empty();
+    if (stated == preset || (calibrated && lowers_alike(stated, preset))) return std::nullopt;
     return fmt::format("framework {} differs from the preset of that name in a field or a source",
                        stated.name);
   } catch (const UsageError& error) {
@@ -149,11 +150,53 @@ Finding fits_capacity(const CheckContext& context) {
   if (context.programs.empty()) return std::nullopt;  // the strategy is not legal
   const Bytes outside = memory_outside_program(plan.job, plan.strategy, plan.framework);
   for (const StagePrediction& stage : plan.prediction.stages) {
-    if (stage.capacity - outside < stage.arena) {
+    if (stage.capacity - outside < stage.reserved) {
       return fmt::format(
-          "{}: an arena of {} bytes and {} of context and communicators do not "
+          "{}: {} bytes of tensors and {} of context and communicators do not "
           "fit the device's {}",
-          name_of(stage), stage.arena.count(), outside.count(), stage.capacity.count());
+          name_of(stage), stage.reserved.count(), outside.count(), stage.capacity.count());
+    }
+  }
+  return std::nullopt;
+}
+
+Finding reserved_bytes(const CheckContext& context) {
+  const bool arena = context.plan.framework.allocator.kind == AllocatorKind::arena;
+  for (const StagePrediction& stage : context.plan.prediction.stages) {
+    if (arena && (stage.allocated != stage.peak || stage.reserved != stage.arena)) {
+      return fmt::format(
+          "{}: {} bytes handed out and {} taken of the device, but {} and {} in an "
+          "arena",
+          name_of(stage), stage.allocated.count(), stage.reserved.count(), stage.peak.count(),
+          stage.arena.count());
+    }
+    if (stage.allocated > stage.reserved) {
+      return fmt::format("{}: {} bytes handed out of {}", name_of(stage), stage.allocated.count(),
+                         stage.reserved.count());
+    }
+  }
+  return std::nullopt;
+}
+
+/// What any allocator holds at once at the end of a step: all that lives between steps, but for
+/// gradients where a framework makes new ones in each.
+Bytes least_allocated(const Program& program, const Framework& framework) {
+  const bool fresh_gradients = framework.gradient_memory == GradientMemory::as_computed;
+  Bytes sum;
+  for (const Buffer& buffer : program.buffers) {
+    if (!buffer.persistent || (fresh_gradients && buffer.role == TensorRole::gradient)) continue;
+    sum += buffer.bytes;
+  }
+  return sum;
+}
+
+Finding allocated_bytes(const CheckContext& context) {
+  for (std::size_t i = 0; i < common_stages(context); ++i) {
+    const StagePrediction& stage = context.plan.prediction.stages[i];
+    const Bytes least = least_allocated(context.programs[i], context.plan.framework);
+    if (stage.allocated < least) {
+      return fmt::format("{}: {} bytes handed out, {} of its program live between steps",
+                         name_of(stage), stage.allocated.count(), least.count());
     }
   }
   return std::nullopt;
@@ -177,7 +220,10 @@ Finding one_capacity(const CheckContext& context) {
 constexpr CheckRule kRules[] = {
     {{"input-digests", "Cluster and, where given, calibration are named by their SHA-256."},
      input_digests},
-    {{"framework-known", "The framework is the preset of its name."}, framework_known},
+    {{"framework-known",
+      "The framework is the preset of its name, but for "
+      "host time and memory outside tensors that a calibration measured."},
+     framework_known},
     {{"framework-on-device", "The bundled runtime is planned for CPU cores only."},
      framework_on_device},
     {{"stage-count", "One prediction and one program for every class of ranks, in order."},
@@ -190,8 +236,15 @@ constexpr CheckRule kRules[] = {
     {{"classes-sum", "The classes of a stage sum to its peak."}, classes_sum},
     {{"arena-bytes", "The stated arena of a stage is the one its program lays out."}, arena_bytes},
     {{"arena-holds-peak", "An arena is at least as large as the peak it holds."}, arena_holds_peak},
+    {{"reserved-bytes",
+      "What is taken of the device holds what is handed out; with an arena they are that and the "
+      "peak."},
+     reserved_bytes},
+    {{"allocated-bytes", "What is handed out holds at least what its program keeps between steps."},
+     allocated_bytes},
     {{"fits-capacity",
-      "Every stage's arena, and what the framework holds beside it, fit its device."},
+      "What every stage takes for tensors, and what the framework holds beside it, fit its "
+      "device."},
      fits_capacity},
     {{"one-capacity",
       "All stages state the same device memory, unless devices are of several kinds."},

@@ -20,17 +20,17 @@ Finding job_well_formed(const CheckContext& context) {
 
 Finding devices_product(const CheckContext& context) {
   const Strategy& s = context.plan.strategy;
-  const std::int64_t degrees[] = {s.mp, s.pp, s.dp, s.sharding_degree};
+  const std::int64_t degrees[] = {s.mp, s.pp, s.dp, s.sharding_degree, s.cp};
   if (*std::min_element(std::begin(degrees), std::end(degrees)) < 1) {
-    return fmt::format("mp {}, pp {}, dp {}, sharding_degree {}: a degree is at least 1", s.mp,
-                       s.pp, s.dp, s.sharding_degree);
+    return fmt::format("mp {}, pp {}, dp {}, sharding_degree {}, cp {}: a degree is at least 1",
+                       s.mp, s.pp, s.dp, s.sharding_degree, s.cp);
   }
   // Divided step by step: the product of untrusted degrees could overflow.
   std::int64_t rest = context.plan.devices;
   for (std::int64_t degree : degrees) rest = rest % degree == 0 ? rest / degree : 0;
   if (rest == 1) return std::nullopt;
-  return fmt::format("mp {} x pp {} x dp {} x sharding_degree {} must be the {} devices", s.mp,
-                     s.pp, s.dp, s.sharding_degree, context.plan.devices);
+  return fmt::format("mp {} x pp {} x dp {} x sharding_degree {} x cp {} must be the {} devices",
+                     s.mp, s.pp, s.dp, s.sharding_degree, s.cp, context.plan.devices);
 }
 
 Finding batch_divides(const CheckContext& context) {
@@ -68,10 +68,12 @@ Finding layers_cover(const CheckContext& context) {
 Finding sharding_stage(const CheckContext& context) {
   const Strategy& s = context.plan.strategy;
   const bool known = s.sharding_stage >= 0 && s.sharding_stage <= 3;
-  if (known && (s.sharding_stage > 0) == (s.sharding_degree > 1)) return std::nullopt;
+  const bool by_context = s.cp > 1 && s.sharding_degree == 1;  // cp shards alone, or nothing does
+  if (known && (by_context || (s.sharding_stage > 0) == (s.sharding_degree > 1)))
+    return std::nullopt;
   return fmt::format(
-      "sharding_stage {} with sharding_degree {}: stages 1 to 3 exactly where the degree "
-      "is above 1",
+      "sharding_stage {} with sharding_degree {}: 0 to 3; above 0 exactly where the degree is "
+      "above 1, or either where cp alone is",
       s.sharding_stage, s.sharding_degree);
 }
 
@@ -95,9 +97,12 @@ constexpr CheckRule kRules[] = {
       "A stated layer split has one entry per stage, or per chunk of layers, and covers every "
       "layer once."},
      layers_cover},
-    {{"sharding-stage", "Sharding stages 1 to 3 exactly where the sharding degree is above 1."},
+    {{"sharding-stage",
+      "Sharding stages 1 to 3 exactly where the sharding degree is above 1; with degree 1 and cp "
+      "above 1 stages 0 to 3."},
      sharding_stage},
-    {{"strategy-legal", "The strategy is legal for the job, these devices and the framework."}, strategy_legal},
+    {{"strategy-legal", "The strategy is legal for the job, these devices and the framework."},
+     strategy_legal},
 };
 
 }  // namespace

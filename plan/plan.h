@@ -52,6 +52,9 @@ struct StagePrediction {
   Bytes arena;
   Bytes capacity;                       ///< device memory
   std::optional<std::int64_t> owner{};  ///< owner mode: their sharding coordinate
+  /// Peaks of the framework's allocator (simulator/allocation_replay.h): blocks handed out, and
+  /// what it takes of the device. Of an arena: peak and arena.
+  Bytes allocated{}, reserved{};
 };
 
 /// "stage 1", in owner mode "stage 1 owner 0".
@@ -61,6 +64,8 @@ bool is_class(const StagePrediction& stage, const Strategy& strategy, std::size_
 
 struct Prediction {
   Seconds step_time;
+  /// Relative: with a fitted calibration of its 90 % interval, else what the costs of ops leave open.
+  double step_time_half_width = 0;
   double tokens_per_second = 0;
   double mfu = 0, hfu = 0;
   FlopsPerSecond peak_flops;  ///< per device, the peak MFU is relative to

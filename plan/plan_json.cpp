@@ -24,8 +24,12 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"fused_bias_gelu", &Framework::fused_bias_gelu},
     {"fused_bias_add", &Framework::fused_bias_add},
     {"fused_bias", &Framework::fused_bias},
+    {"separate_qkv", &Framework::separate_qkv},
     {"squared_norm", &Framework::squared_norm},
     {"flash_attention", &Framework::flash_attention},
+    {"context_parallel", &Framework::context_parallel},
+    {"fp8", &Framework::fp8},
+    {"overlap_tensor_gradients", &Framework::overlap_tensor_gradients},
     {"stores_dropout_masks", &Framework::stores_dropout_masks},
     {"sequence_parallel", &Framework::sequence_parallel},
     {"selective_recompute", &Framework::selective_recompute},
@@ -33,7 +37,25 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"recompute_repeats_all", &Framework::recompute_repeats_all},
     {"overlap_grad_reduce", &Framework::overlap_grad_reduce},
     {"overlap_param_gather", &Framework::overlap_param_gather},
+    {"host_reads_norm", &Framework::host_reads_norm},
+    {"host_waits_for_gathers", &Framework::host_waits_for_gathers},
+    {"lazy_optimizer_state", &Framework::lazy_optimizer_state},
+    {"copies_rotary", &Framework::copies_rotary},
+    {"adds_gradients_in_matmul", &Framework::adds_gradients_in_matmul},
 };
+
+struct FrameworkTime {
+  const char* key;
+  Seconds Framework::*member;
+};
+constexpr FrameworkTime kFrameworkTimes[] = {
+    {"dispatch_op_s", &Framework::dispatch_op},
+    {"dispatch_communication_s", &Framework::dispatch_communication},
+    {"dispatch_gather_s", &Framework::dispatch_gather},
+    {"dispatch_gradient_s", &Framework::dispatch_gradient},
+    {"host_wait_s", &Framework::host_wait},
+};
+constexpr std::array<std::string_view, 3> kTransfersHold = {"nothing", "compute", "host"};
 
 struct FrameworkBytes {
   const char* key;
@@ -51,20 +73,66 @@ struct FrameworkSource {
   std::string FrameworkSources::*member;
 };
 constexpr FrameworkSource kFrameworkSources[] = {
-    {"kernels", &FrameworkSources::kernels},
-    {"parallelism", &FrameworkSources::parallelism},
-    {"dispatch", &FrameworkSources::dispatch},
-    {"memory", &FrameworkSources::memory},
+    {"kernels", &FrameworkSources::kernels},   {"parallelism", &FrameworkSources::parallelism},
+    {"dispatch", &FrameworkSources::dispatch}, {"waits", &FrameworkSources::waits},
+    {"memory", &FrameworkSources::memory},     {"allocator", &FrameworkSources::allocator},
 };
+
+constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
+constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused"};
+constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed"};
+
+struct AllocatorBytes {
+  const char* key;
+  Bytes Allocator::*member;
+};
+constexpr AllocatorBytes kAllocatorBytes[] = {
+    {"rounding_bytes", &Allocator::rounding},
+    {"small_request_bytes", &Allocator::small_request},
+    {"small_segment_bytes", &Allocator::small_segment},
+    {"medium_request_bytes", &Allocator::medium_request},
+    {"medium_segment_bytes", &Allocator::medium_segment},
+    {"segment_rounding_bytes", &Allocator::segment_rounding},
+    {"unsplit_rest_bytes", &Allocator::unsplit_rest},
+    {"chunk_header_bytes", &Allocator::chunk_header},
+    {"chunk_rounding_bytes", &Allocator::chunk_rounding},
+};
+
+Json allocator_json(const Allocator& allocator) {
+  Json json = {{"kind", kAllocatorKinds[std::size_t(allocator.kind)]},
+               {"expandable_segments", allocator.expandable_segments}};
+  for (const AllocatorBytes& bytes : kAllocatorBytes) {
+    json[bytes.key] = (allocator.*bytes.member).count();
+  }
+  return json;
+}
+
+Allocator allocator_from(JsonObject object) {
+  Allocator allocator;
+  allocator.kind = static_cast<AllocatorKind>(object.choice("kind", kAllocatorKinds));
+  allocator.expandable_segments = object.boolean("expandable_segments");
+  for (const AllocatorBytes& bytes : kAllocatorBytes) {
+    allocator.*bytes.member = byte_count(object, bytes.key);
+  }
+  object.finish();
+  return allocator;
+}
 
 Json framework_json(const Framework& framework) {
   Json json = {{"name", framework.name}};
   for (const FrameworkFlag& flag : kFrameworkFlags) json[flag.key] = framework.*flag.member;
   json["most_sharding_stage"] = framework.most_sharding_stage;
-  json["dispatch_op_s"] = framework.dispatch_op.value();
+  json["transfers_hold"] = kTransfersHold[std::size_t(framework.transfers_hold)];
+  json["ops_per_kernel"] = framework.ops_per_kernel;
+  for (const FrameworkTime& time : kFrameworkTimes) {
+    json[time.key] = (framework.*time.member).value();
+  }
   for (const FrameworkBytes& bytes : kFrameworkBytes) {
     json[bytes.key] = (framework.*bytes.member).count();
   }
+  json["allocator"] = allocator_json(framework.allocator);
+  json["loss_memory"] = kLossMemories[std::size_t(framework.loss_memory)];
+  json["gradient_memory"] = kGradientMemories[std::size_t(framework.gradient_memory)];
   Json sources = Json::object();
   for (const FrameworkSource& source : kFrameworkSources) {
     sources[source.key] = framework.sources.*source.member;
@@ -80,10 +148,19 @@ Framework framework_from(JsonObject object) {
     framework.*flag.member = object.boolean(flag.key);
   }
   framework.most_sharding_stage = object.integer("most_sharding_stage", 0, 3);
-  framework.dispatch_op = Seconds(object.number("dispatch_op_s", 0, 1));
+  framework.transfers_hold =
+      static_cast<TransfersHold>(object.choice("transfers_hold", kTransfersHold));
+  framework.ops_per_kernel = object.number("ops_per_kernel", 1, 1000);
+  for (const FrameworkTime& time : kFrameworkTimes) {
+    framework.*time.member = Seconds(object.number(time.key, 0, 1));
+  }
   for (const FrameworkBytes& bytes : kFrameworkBytes) {
     framework.*bytes.member = byte_count(object, bytes.key);
   }
+  framework.allocator = allocator_from(object.object("allocator"));
+  framework.loss_memory = static_cast<LossMemory>(object.choice("loss_memory", kLossMemories));
+  framework.gradient_memory =
+      static_cast<GradientMemory>(object.choice("gradient_memory", kGradientMemories));
   JsonObject sources = object.object("sources");
   for (const FrameworkSource& source : kFrameworkSources) {
     framework.sources.*source.member = sources.text(source.key);

@@ -64,6 +64,8 @@ Json stage_json(const StagePrediction& stage) {
   json["by_class"] = by_role_json(stage.by_role);
   json["arena_bytes"] = stage.arena.count();
   json["capacity_bytes"] = stage.capacity.count();
+  json["allocated_bytes"] = stage.allocated.count();
+  json["reserved_bytes"] = stage.reserved.count();
   return json;
 }
 
@@ -75,6 +77,8 @@ StagePrediction stage_from(JsonObject object) {
   stage.by_role = by_role_from(object.object("by_class"));
   stage.arena = byte_count(object, "arena_bytes");
   stage.capacity = byte_count(object, "capacity_bytes");
+  stage.allocated = byte_count(object, "allocated_bytes");
+  stage.reserved = byte_count(object, "reserved_bytes");
   object.finish();
   return stage;
 }
@@ -88,6 +92,7 @@ Json prediction_json(const Prediction& prediction) {
     shares[std::string(provenance_texts()[i])] = prediction.share_by_provenance[i];
   }
   return {{"step_time_s", prediction.step_time.value()},
+          {"step_time_half_width", prediction.step_time_half_width},
           {"tokens_per_s", prediction.tokens_per_second},
           {"mfu", prediction.mfu},
           {"hfu", prediction.hfu},
@@ -102,6 +107,7 @@ Json prediction_json(const Prediction& prediction) {
 Prediction prediction_from(JsonObject object) {
   Prediction prediction;
   prediction.step_time = seconds(object, "step_time_s");
+  prediction.step_time_half_width = object.number("step_time_half_width", 0, 1e9);
   prediction.tokens_per_second = rate(object, "tokens_per_s");
   prediction.mfu = ratio(object, "mfu");
   prediction.hfu = ratio(object, "hfu");

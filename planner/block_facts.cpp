@@ -172,7 +172,8 @@ MicroBatchFacts FactsCache::find(const Strategy& plain) const {
 
   Program program;  // every routine, called once
   program.grid.degree[std::size_t(Axis::mp)] = plain.mp;
-  program.grid.degree[std::size_t(Axis::dp)] = devices_ / plain.mp;
+  program.grid.degree[std::size_t(Axis::cp)] = plain.cp;
+  program.grid.degree[std::size_t(Axis::dp)] = devices_ / (plain.mp * plain.cp);
   for (const CutBlock& block : cut.blocks) {
     for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
       Call call;

@@ -10,6 +10,7 @@
 #include "passes/pipeline.h"
 #include "passes/schedule.h"
 #include "passes/stage_blocks.h"
+#include "simulator/layer_factors.h"
 
 namespace plimsoll {
 namespace {
@@ -82,7 +83,12 @@ StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_
 
 Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& costs,
                std::int64_t devices)
-    : job_(job), framework_(framework), costs_(costs), facts_(job, framework, costs_, devices) {}
+    : job_(job),
+      framework_(framework),
+      least_(costs.fitted() ? costs.with_layer_factor(least_layer_factor(costs.fitted()->layers))
+                            : costs),
+      costs_(least_),
+      facts_(job, framework, costs_, devices) {}
 
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
   Strategy plain = as_plain_pipeline(job_, strategy);
@@ -123,7 +129,8 @@ Bytes Bounds::persistent(const Strategy& strategy) const {
 }
 
 MemoryBound Bounds::memory(const Strategy& strategy) const {
-  if (owners_cast(strategy)) return {persistent(strategy), persistent(strategy)};
+  if (owners_cast(strategy))
+    return {persistent(strategy), persistent(strategy), persistent(strategy)};
   const auto facts = facts_.of(strategy);
   const std::vector<StageKind> kinds = stage_kinds(stage_chunks(job_, strategy, *facts));
   if (!stages_stay(job_, strategy)) {

@@ -31,7 +31,7 @@ class Bounds {
  public:
   Bounds(const Job& job, const Framework& framework, const CostModel& costs, std::int64_t devices);
 
-  /// Of the heaviest stage; a bound of peak and arena alike.
+  /// Of the heaviest stage; a bound of peak, arena and what is reserved alike.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;
   Picoseconds bottleneck(const Strategy& strategy) const;
@@ -49,6 +49,7 @@ class Bounds {
 
   const Job& job_;
   const Framework& framework_;
+  CostModel least_;  ///< by the least layer factor of any shape
   LeastCosts costs_;
   FactsCache facts_;
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;  ///< degrees

@@ -10,6 +10,7 @@
 #include "plan/measured.h"
 #include "plan/plan.h"
 #include "planner/commands.h"
+#include "planner/refit.h"
 #include "planner/summary_json.h"
 #include "reports/compare.h"
 #include "reports/html.h"
@@ -34,12 +35,54 @@ ExitCode run_check(const CheckOptions& options) {
   return ExitCode::bad_input;
 }
 
+namespace {
+
+/// A file that the plan was made with.
+std::string read_same(const char* flag, const std::string& file, const std::string& wanted) {
+  const std::string text = read_file(file);
+  if (digest(text) == wanted) return text;
+  throw InputError(file, "",
+                   fmt::format("found the digest {}; the plan was made with {} {}", digest(text),
+                               flag, wanted.empty() ? "none" : wanted));
+}
+
+Refit refit_of(const CompareOptions& options, const Plan& plan, const Measured& measured) {
+  if (plan.oversubscribed) {
+    throw UsageError("--refit: the plan makes no timing claim: more ranks than cores");
+  }
+  const std::string cluster = read_same("--cluster", options.cluster, plan.cluster_digest);
+  const std::string text = read_same("--calibration", options.calibration, plan.calibration_digest);
+  if (is_fitted_calibration(text, options.calibration)) {
+    throw InputError(options.calibration, "/fitted",
+                     "fitted on published runs; a measured calibration is required");
+  }
+  return refit(plan, measured, parse_cluster(cluster, options.cluster),
+               parse_calibration(text, options.calibration));
+}
+
+}  // namespace
+
 ExitCode run_compare(const CompareOptions& options) {
+  if (options.refit && (options.cluster.empty() || options.calibration.empty())) {
+    throw UsageError(
+        "--refit: --cluster and --calibration that the plan was made with are required");
+  }
+  check_output("-o", options.output,
+               std::array{options.plan, options.measured, options.cluster, options.calibration});
   const Plan plan = read_legal_plan(options.plan);
   const Measured measured = read_measured(options.measured);
   const Comparison comparison =
       compare(plan, measured, options.tolerance, {options.plan, options.measured});
-  print_result(options.json ? comparison_json(comparison) : comparison_text(comparison));
+  std::string text = options.json ? comparison_json(comparison) : comparison_text(comparison);
+  if (options.refit) {
+    const Refit found = refit_of(options, plan, measured);
+    if (!options.output.empty()) {
+      write_file_atomically(options.output, calibration_text(found.calibration));
+      print_note(fmt::format("wrote {}\n", options.output));
+    }
+    text = options.json ? refit_json(text, found, options.output) : text + refit_text(found);
+  }
+  print_result(text);
   if (comparison.bytes_equal && comparison.time_within) return ExitCode::ok;
   print_note(fmt::format("planner: {}\n", comparison.verdict));
   return ExitCode::outside_tolerance;

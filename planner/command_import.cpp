@@ -63,7 +63,8 @@ void merge(Calibration& calibration, const std::vector<CollectivePoint>& points)
   auto& known = calibration.collectives;
   const auto same = [](const CollectivePoint& a, const CollectivePoint& b) {
     return a.kind == b.kind && a.ranks == b.ranks && a.payload == b.payload && a.nodes == b.nodes &&
-           a.groups_per_node == b.groups_per_node && a.communicator == b.communicator;
+           a.groups_per_node == b.groups_per_node && a.communicator == b.communicator &&
+           a.dtype == b.dtype;
   };
   const auto replaced = [&](const CollectivePoint& old) {
     return std::any_of(points.begin(), points.end(),
@@ -221,7 +222,8 @@ ExitCode run_import_nccl(const ImportNcclOptions& options) {
         throw InputError(run.file, run.where,
                          "the file does not say when this was measured: --date can");
       }
-      calibration.date = std::max(calibration.date, run.date);
+      // Points say themselves when they were measured: what is there already keeps its date.
+      if (options.calibration.empty()) calibration.date = std::max(calibration.date, run.date);
     }
     merge(calibration, points);
     add_versions(calibration, runs);

@@ -1,15 +1,21 @@
 // `planner simulate`: one strategy, predicted.
 #include <fmt/format.h>
 
+#include <array>
+
 #include "base/command_line.h"
+#include "base/file.h"
 #include "planner/commands.h"
 #include "planner/describe.h"
 #include "planner/evaluate.h"
 #include "planner/search.h"
 #include "planner/summary_json.h"
+#include "reports/trace.h"
 
 namespace plimsoll {
 ExitCode run_simulate(const SimulateOptions& options) {
+  check_output("--trace", options.trace,
+               std::array{options.target.job, options.target.cluster, options.target.calibration});
   const Bytes reserve = parse_reserve(options.reserve);
   const Target target = load_target(options.target);
   const std::int64_t devices = options.target.devices;
@@ -18,21 +24,26 @@ ExitCode run_simulate(const SimulateOptions& options) {
   const Evaluation evaluation =
       evaluate(target.job, strategy, target.framework, cost_model(target), devices, reserve,
                options.unfolded ? Folding::unfolded : Folding::folded);
-  print_result(
-      options.json
-          ? evaluation_json(target.job, strategy, devices, evaluation)
-          : fmt::format("{}\n{}{}\n{}{}", headline(target, devices, oversubscribed),
-                        efficiency_line(target), strategy_summary(strategy),
-                        describe(evaluation.score.prediction, !oversubscribed),
-                        describe_outside_program({target.job, strategy, target.framework})));
+  const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
+  if (!options.trace.empty()) {
+    write_file_atomically(options.trace, chrome_trace(evaluation.timeline));
+    print_note(fmt::format("wrote {}\n", options.trace));
+  }
+  print_result(options.json
+                   ? evaluation_json(target.job, strategy, devices, evaluation, outside, reserve)
+                   : fmt::format("{}\n{}{}\n{}{}{}{}", headline(target, devices, oversubscribed),
+                                 efficiency_line(target), strategy_summary(strategy),
+                                 describe(evaluation.score.prediction, !oversubscribed),
+                                 describe_outside_program({target.job, strategy, target.framework}),
+                                 describe(evaluation.parts),
+                                 memory_table(evaluation.score.prediction.stages)));
   if (evaluation.score.fits) return ExitCode::ok;
   const StagePrediction& tightest = tightest_of(evaluation.score.prediction.stages);
-  const Bytes arena = tightest.arena, capacity = tightest.capacity;
-  const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
+  const Bytes reserved = tightest.reserved, capacity = tightest.capacity;
   throw InfeasibleError(
-      fmt::format("does not fit: the largest arena is {} ({} bytes), with {} ({} bytes) of context "
+      fmt::format("does not fit: tensors take {} ({} bytes), with {} ({} bytes) of context "
                   "and communicators and {} ({} bytes) of reserve, and a device has {} ({} bytes)",
-                  to_text(arena), arena.count(), to_text(outside), outside.count(),
+                  to_text(reserved), reserved.count(), to_text(outside), outside.count(),
                   to_text(reserve), reserve.count(), to_text(capacity), capacity.count()));
 }
 

@@ -1,10 +1,12 @@
 // `planner validate`: published runs, predicted.
+#include <algorithm>
 #include <filesystem>
 
 #include "base/command_line.h"
 #include "base/file.h"
 #include "planner/commands.h"
 #include "planner/fit.h"
+#include "planner/goals.h"
 #include "planner/validate.h"
 
 namespace plimsoll {
@@ -32,13 +34,21 @@ ExitCode run_fit(const FitCommandOptions& options) {
 }
 
 ExitCode run_validate(const ValidateOptions& options) {
+  std::vector<Goal> goals;
+  if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
   std::vector<ValidatedFamily> families;
   for (const std::string& file : options.cases) {
     families.push_back(
         validate(std::filesystem::path(file).stem().string(), read_published_runs(file)));
   }
-  print_result(options.json ? validation_json(families) : validation_text(families));
-  return ExitCode::ok;
+  std::vector<GoalResult> results;
+  if (!options.goals.empty()) results = check_goals(goals, families, options.goals);
+  print_result(options.json ? validation_json(families, results)
+                            : validation_text(families) +
+                                  (options.goals.empty() ? "" : goals_text(results)));
+  const bool met = std::all_of(results.begin(), results.end(),
+                               [](const GoalResult& result) { return result.met; });
+  return met ? ExitCode::ok : ExitCode::outside_tolerance;
 }
 
 }  // namespace plimsoll

@@ -85,14 +85,17 @@ struct SimulateOptions {
   TargetOptions target;
   std::string strategy;
   std::string reserve = "1 GiB";
+  std::string trace;  ///< file; empty: none is written
   bool unfolded = false, json = false;
 };
 ExitCode run_simulate(const SimulateOptions& options);
 
 struct ValidateOptions {
   std::vector<std::string> cases;  ///< files of published runs
+  std::string goals;               ///< file of bounds; empty: none
   bool json = false;
 };
+/// outside_tolerance where a goal is missed.
 ExitCode run_validate(const ValidateOptions& options);
 
 struct FitCommandOptions {
@@ -122,6 +125,9 @@ struct CompareOptions {
   std::string plan, measured;
   double tolerance = 0.30;
   bool json = false;
+  /// Corrects the calibration that the plan was made with, and writes it to `output` where given.
+  bool refit = false;
+  std::string cluster, calibration, output;
 };
 ExitCode run_compare(const CompareOptions& options);
 

@@ -30,7 +30,9 @@ std::string in_one_line(const std::string& source) {
 
 void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
   fmt::format_to(out, "  step time   {}{}\n", to_text(p.step_time),
-                 makes_timing_claim ? "" : " (oversubscribed: no timing claim)");
+                 makes_timing_claim ? fmt::format(" +- {:.0f} % (what its costs leave open)",
+                                                  100 * p.step_time_half_width)
+                                    : " (oversubscribed: no timing claim)");
   fmt::format_to(out, "  throughput  {:.0f} tokens/s\n", p.tokens_per_second);
   fmt::format_to(out, "  MFU         {:.1f} % (HFU {:.1f} %) of {} per device\n", 100 * p.mfu,
                  100 * p.hfu, to_text(p.peak_flops));
@@ -71,17 +73,18 @@ void describe_memory(Out out, const Prediction& p) {
     std::size_t last = i;
     while (p.stages.size() > kStagesInFull && last + 1 < p.stages.size()) {
       const StagePrediction& next = p.stages[last + 1];
-      const double change = double(next.peak.count() - p.stages[i].peak.count());
-      if (std::abs(change) > kAlike * double(p.stages[i].peak.count())) break;
-      if (next.peak > most.peak) most = next;
+      const double change = double(next.allocated.count() - p.stages[i].allocated.count());
+      if (std::abs(change) > kAlike * double(p.stages[i].allocated.count())) break;
+      if (next.allocated > most.allocated) most = next;
       ++last;
     }
-    const double share = 100.0 * double(most.peak.count()) / double(most.capacity.count());
+    const double share = 100.0 * double(most.allocated.count()) / double(most.capacity.count());
     const std::string stages =
         last == i ? name_of(p.stages[i])
                   : fmt::format("stages {}-{}", p.stages[i].stage, p.stages[last].stage);
-    fmt::format_to(out, "    {:<13} peak {:>10} ({} bytes), arena {}, of {} ({:.1f} %)\n", stages,
-                   to_text(most.peak), most.peak.count(), to_text(most.arena),
+    fmt::format_to(out, "    {:<13} peak {:>10} ({} bytes), {} {}, of {} ({:.1f} %)\n", stages,
+                   to_text(most.allocated), most.allocated.count(),
+                   most.reserved == most.arena ? "arena" : "reserved", to_text(most.reserved),
                    to_text(most.capacity), share);
     i = last + 1;
   }
@@ -156,6 +159,48 @@ std::string describe(const Prediction& prediction, bool makes_timing_claim) {
   describe_rates(out, prediction, makes_timing_claim);
   describe_breakdown(out, prediction);
   describe_memory(out, prediction);
+  return text;
+}
+
+std::string describe(const StepParts& parts) {
+  if (parts.communication.empty()) return "";
+  std::string text =
+      fmt::format("  communication of the critical rank\n    {:<14}{:>18}{:>18}{:>18}\n", "over",
+                  "waits", "exposed transfer", "hidden");
+  for (const GroupTime& time : parts.communication) {
+    text += fmt::format("    {:<14}{:>18}{:>18}{:>18}\n", time.group, to_text(time.wait.seconds()),
+                        to_text(time.transfer.seconds()), to_text(time.hidden.seconds()));
+  }
+  return text;
+}
+
+std::string memory_table(std::span<const StagePrediction> stages) {
+  constexpr std::size_t kMost = 64;
+  std::vector<std::size_t> shown;  // classes of memory that some stage has
+  for (std::size_t role = 0; role < kTensorRoles; ++role) {
+    const auto has = [&](const StagePrediction& stage) { return stage.by_role[role] > Bytes(); };
+    if (std::any_of(stages.begin(), stages.end(), has)) shown.push_back(role);
+  }
+  std::string text = fmt::format("  at each stage's peak, MiB\n    {:<20}", "");
+  std::vector<std::size_t> widths;
+  for (const std::size_t role : shown) {
+    const std::string_view name = to_text(TensorRole(role));
+    widths.push_back(std::max<std::size_t>(name.size(), 8) + 2);
+    text += fmt::format("{:>{}}", name, widths.back());
+  }
+  text += fmt::format("{:>10}\n", "peak");
+  constexpr double kMiB = 1 << 20;
+  for (std::size_t i = 0; i < std::min(stages.size(), kMost); ++i) {
+    text += fmt::format("    {:<20}", name_of(stages[i]));
+    for (std::size_t column = 0; column < shown.size(); ++column) {
+      const double held = double(stages[i].by_role[shown[column]].count()) / kMiB;
+      text += fmt::format("{:>{}.1f}", held, widths[column]);
+    }
+    text += fmt::format("{:>10.1f}\n", double(stages[i].peak.count()) / kMiB);
+  }
+  if (stages.size() > kMost) {
+    text += fmt::format("    and {} more (all with --json)\n", stages.size() - kMost);
+  }
   return text;
 }
 

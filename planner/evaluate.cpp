@@ -10,13 +10,18 @@
 #include "graph/text.h"
 #include "passes/pipeline.h"
 #include "planner/breakdown.h"
+#include "simulator/allocation_replay.h"
+#include "simulator/layer_factors.h"
 
 namespace plimsoll {
 namespace {
 
+constexpr Bytes kNoLimit{std::int64_t{1} << 60};
+
 /// As jobs and clusters say it.
 std::string_view precision_of(DType dtype) {
   if (dtype == DType::f32) return "fp32";
+  if (is_fp8(dtype)) return "fp8";
   return dtype == DType::f16 ? "fp16" : "bf16";
 }
 
@@ -73,9 +78,25 @@ std::vector<Bytes> capacities(std::span<const Program> programs, const Cluster& 
   return least;
 }
 
-StagePrediction predict_stage(const Program& program, Bytes capacity) {
+StagePrediction predict_stage(const Program& program, const Framework& framework, Bytes capacity,
+                              Bytes beside) {
   const MemoryPeak memory = memory_peak(program);
-  return {program.stage, memory.peak, memory.by_role, program.arena_bytes, capacity, program.owner};
+  StagePrediction stage;
+  stage.stage = program.stage;
+  stage.peak = stage.allocated = memory.peak;
+  stage.by_role = memory.by_role;
+  stage.arena = stage.reserved = program.arena_bytes;
+  stage.capacity = capacity;
+  stage.owner = program.owner;
+  if (framework.allocator.kind == AllocatorKind::arena) return stage;
+  AllocatorUse use = replay_allocations(program, framework, kNoLimit);
+  if (use.reserved + beside > capacity && use.allocated + beside <= capacity) {
+    const AllocatorUse pressed = replay_allocations(program, framework, capacity - beside);
+    if (!pressed.out_of_memory) use = pressed;
+  }
+  stage.allocated = use.allocated;
+  stage.reserved = use.reserved;
+  return stage;
 }
 
 void fill_provenance(Prediction& prediction, const Simulation& simulation) {
@@ -85,6 +106,7 @@ void fill_provenance(Prediction& prediction, const Simulation& simulation) {
   for (std::size_t i = 0; i < simulation.by_provenance.size() && op_time.value() > 0; ++i) {
     prediction.share_by_provenance[i] = simulation.by_provenance[i] / op_time;
   }
+  if (op_time.value() > 0) prediction.step_time_half_width = simulation.open / op_time;
 }
 
 }  // namespace
@@ -102,7 +124,7 @@ FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devic
       continue;
     }
     std::string stated;
-    for (const DType other : {DType::f32, DType::bf16, DType::f16}) {
+    for (const DType other : {DType::f32, DType::bf16, DType::f16, DType::e4m3}) {
       if (!peak(device, other)) continue;
       stated += fmt::format("{}{}", stated.empty() ? "" : ", ", precision_of(other));
     }
@@ -113,6 +135,10 @@ FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devic
   return sum / double(devices);
 }
 
+LayerShape layer_shape(const Job& job, const Strategy& strategy) {
+  return {strategy.micro_batch * job.sequence, job.sequence, job.hidden, strategy.mp};
+}
+
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
                   const Cluster& cluster, Bytes reserve, Proof proof) {
   Footprint footprint;
@@ -121,12 +147,15 @@ Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& fra
   const Bytes beside = memory_outside_program(job, strategy, framework) + reserve;
   const std::vector<Bytes> memory = capacities(footprint.programs, cluster);
   for (const Program& program : footprint.programs) {
-    footprint.stages.push_back(predict_stage(program, memory[footprint.stages.size()]));
+    footprint.stages.push_back(
+        predict_stage(program, framework, memory[footprint.stages.size()], beside));
     const StagePrediction& stage = footprint.stages.back();
     footprint.peak = std::max(footprint.peak, stage.peak);
     footprint.arena = std::max(footprint.arena, stage.arena);
-    // What is allocated is the arena, not the live peak within it.
-    if (stage.arena + beside > stage.capacity) footprint.fits = false;
+    footprint.allocated = std::max(footprint.allocated, stage.allocated);
+    footprint.reserved = std::max(footprint.reserved, stage.reserved);
+    // Of an arena: all of it, not the live peak within it.
+    if (stage.reserved + beside > stage.capacity) footprint.fits = false;
   }
   return footprint;
 }
@@ -134,7 +163,7 @@ Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& fra
 const StagePrediction& tightest_of(std::span<const StagePrediction> stages) {
   return *std::max_element(stages.begin(), stages.end(),
                            [](const StagePrediction& a, const StagePrediction& b) {
-                             return a.arena - a.capacity < b.arena - b.capacity;
+                             return a.reserved - a.capacity < b.reserved - b.capacity;
                            });
 }
 
@@ -148,16 +177,26 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
                    const CostModel& costs, std::int64_t devices, Folding folding, Detail detail) {
   // First: the cost model takes it for granted that the device can compute in this dtype.
   peak_rate(costs.cluster(), job.precision, devices);
-  Simulation simulation = simulate(footprint.programs, costs, folding, detail);
+  if (strategy.fp8 != Fp8::none) peak_rate(costs.cluster(), DType::e4m3, devices);
+  const LayerShape shape = layer_shape(job, strategy);
+  const auto& fitted = costs.fitted();
+  std::optional<CostModel> own;
+  if (fitted) own = costs.with_layer_factor(layer_factor(fitted->layers, shape).factor);
+  Simulation simulation = simulate(footprint.programs, own ? *own : costs, folding, detail);
   Evaluation evaluation;
-  evaluation.score = {{}, footprint.arena, footprint.peak, footprint.fits};
+  evaluation.score = {
+      {}, footprint.arena, footprint.peak, footprint.allocated, footprint.reserved, footprint.fits};
   Prediction& prediction = evaluation.score.prediction;
   prediction.step_time = simulation.step_time;
   prediction.stages = footprint.stages;
   if (detail != Detail::none) {
-    prediction.breakdown = break_down(simulation.critical, simulation.step_time, strategy.pp > 1);
+    evaluation.parts = take_apart(simulation.critical, simulation.critical_group, simulation.groups,
+                                  simulation.step_time, strategy.pp > 1);
+    evaluation.critical_rank = simulation.critical_rank;
+    prediction.breakdown = break_down(evaluation.parts, simulation.step_time);
   }
   fill_provenance(prediction, simulation);
+  if (fitted) prediction.step_time_half_width = interval90_half_width(*fitted, shape);
   fill_rates(prediction, job, footprint.programs, costs.cluster(), devices);
   evaluation.timeline = std::move(simulation.timeline);
   return evaluation;
@@ -178,7 +217,7 @@ Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& f
     throw InfeasibleError(
         fmt::format("{}; nor does it fit: a device would need {} ({} bytes) with {} of context and "
                     "communicators and {} of reserve, and has {} ({} bytes)",
-                    too_long.what(), to_text(tightest.arena), tightest.arena.count(),
+                    too_long.what(), to_text(tightest.reserved), tightest.reserved.count(),
                     to_text(memory_outside_program(job, strategy, framework)), to_text(reserve),
                     to_text(tightest.capacity), tightest.capacity.count()));
   }

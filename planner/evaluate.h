@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "models/fitted_calibration.h"
 #include "models/framework.h"
 #include "models/job.h"
 #include "passes/pipeline.h"
 #include "passes/strategy.h"
 #include "plan/plan.h"
+#include "planner/breakdown.h"
 #include "simulator/cost_model.h"
 #include "simulator/simulate.h"
 
@@ -17,10 +19,11 @@ namespace plimsoll {
 
 struct Score {
   Prediction prediction;
-  Bytes arena;  ///< largest over stages: what is allocated
-  Bytes peak;   ///< largest over stages
-  /// Every stage's arena, what the framework takes outside it (memory_outside_program) and the
-  /// reserve are within the smallest of its devices.
+  Bytes arena;                ///< largest over stages
+  Bytes peak;                 ///< largest over stages
+  Bytes allocated, reserved;  ///< largest over stages, as StagePrediction's
+  /// What every stage reserves, what the framework takes outside it (memory_outside_program) and
+  /// the reserve are within the smallest of its devices.
   bool fits = false;
 };
 
@@ -28,13 +31,19 @@ struct Evaluation {
   Score score;
   std::vector<std::string> program_digests;
   Timeline timeline;
+  StepParts parts;  ///< of the critical rank's step
+  std::int64_t critical_rank = 0;
 };
+
+/// What its layers' time depends on.
+LayerShape layer_shape(const Job& job, const Strategy& strategy);
 
 /// A strategy's Programs and their memory: all there is to know before simulating.
 struct Footprint {
   std::vector<Program> programs;  ///< by stage
   std::vector<StagePrediction> stages;
   Bytes arena, peak;  ///< largest over stages
+  Bytes allocated, reserved;
   bool fits = false;  ///< as Score's
 };
 
@@ -44,6 +53,8 @@ struct Footprint {
 FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
                          const std::string& file = "");
 /// The strategy must be legal(). Costs far less than simulating, least without a proof of order.
+/// Frameworks without an arena replay their allocator: where memory is short that gives back what
+/// it keeps; of what does not fit even so, it is what would be taken if there was more memory.
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
                   const Cluster& cluster, Bytes reserve, Proof proof);
 /// The one that has least room left, or lacks most.

@@ -170,8 +170,8 @@ class Explorer {
 
   bool passed() const { return deadline_ && std::chrono::steady_clock::now() >= *deadline_; }
 
-  bool fits(Bytes arena, const Strategy& strategy) const {
-    return arena + memory_outside_program(request_.job, strategy, request_.framework) +
+  bool fits(Bytes reserved, const Strategy& strategy) const {
+    return reserved + memory_outside_program(request_.job, strategy, request_.framework) +
                request_.reserve <=
            capacity_;
   }
@@ -209,7 +209,7 @@ class Explorer {
       }
       const Strategy& strategy = legal_[choices[i].first];
       const MemoryBound memory = bounds_.memory(strategy);
-      if (!fits(memory.arena, strategy)) return;
+      if (!fits(memory.reserved, strategy)) return;
       nodes[i] =
           Node{bottleneck(strategy), choices[i].first, choices[i].second, memory.peak, false};
     });
@@ -351,7 +351,14 @@ Candidate assess(const SearchRequest& request, const CostModel& costs, const Str
                  std::size_t index) {
   const Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
                                       request.reserve, Proof::none);
-  Candidate candidate{index, strategy, {{}, footprint.arena, footprint.peak, footprint.fits}};
+  Candidate candidate{index,
+                      strategy,
+                      {{},
+                       footprint.arena,
+                       footprint.peak,
+                       footprint.allocated,
+                       footprint.reserved,
+                       footprint.fits}};
   candidate.score.prediction.stages = footprint.stages;
   if (!footprint.fits) return candidate;
   try {
@@ -404,7 +411,7 @@ Need least_need(const SearchRequest& request, const CostModel& costs, const Spac
   }
   for_each_index(order.size(), request.threads, [&](std::size_t i) {
     const std::size_t index = order[i].second;
-    order[i].first = bounds.memory(space.legal[index]).arena + outside(index);
+    order[i].first = bounds.memory(space.legal[index]).reserved + outside(index);
   });
   std::sort(order.begin(), order.end());
   std::optional<Need> least;
@@ -412,7 +419,7 @@ Need least_need(const SearchRequest& request, const CostModel& costs, const Spac
     if (least && bound > least->bytes) break;
     Footprint footprint = lay_out(request.job, space.legal[index], request.framework,
                                   costs.cluster(), request.reserve, Proof::none);
-    const Bytes bytes = footprint.arena + outside(index);
+    const Bytes bytes = footprint.reserved + outside(index);
     if (!least || std::pair(bytes, index) < std::pair(least->bytes, least->index)) {
       footprint.programs.clear();
       least = Need{index, std::move(footprint), bytes};
@@ -434,13 +441,13 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
                     to_text(kLongestTimeline.seconds())));
   }
   const StagePrediction& tightest = tightest_of(need.footprint.stages);
-  const Bytes outside = need.bytes - need.footprint.arena;
+  const Bytes outside = need.bytes - need.footprint.reserved;
   throw InfeasibleError(fmt::format(
       "{} does not fit on {}: of {} legal strategies the one that needs least ({}) "
       "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
       "device has {} ({} bytes)",
       request.job.name, devices_text(request.devices), space.legal.size(), who,
-      to_text(tightest.arena), tightest.arena.count(), name_of(tightest), to_text(outside),
+      to_text(tightest.reserved), tightest.reserved.count(), name_of(tightest), to_text(outside),
       to_text(request.reserve), to_text(tightest.capacity), tightest.capacity.count()));
 }
 

@@ -164,6 +164,7 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
   const bool split = backward_cut(strategy) == BackwardCut::split;
   SendSlots activations(strategy), gradients(strategy);
   Bytes held, most;  // of micro-batches between their actions
+  Bytes between;     // the most that is alive while no call runs
   MemoryBound bound;
   const auto count = [&](const ActionMemory& memory, Bytes slots) {
     if (memory.live == Bytes()) return;  // no such call
@@ -194,8 +195,11 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
         run(chunk.weights, gradients, activations);
         break;
     }
+    between = std::max(between, held + activations.live() + gradients.live());
   }
   bound.arena = std::max(bound.peak, most + largest_frame);
+  const bool arena = context.framework.allocator.kind == AllocatorKind::arena;
+  bound.reserved = arena ? bound.arena : between;
   return bound;
 }
 
@@ -213,7 +217,9 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
     const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
     Bytes total;
     for (const Buffer& buffer : program.buffers) {
-      if (buffer.persistent) total += round_up(buffer.bytes, kBlockAlignment);
+      const bool comes_late = buffer.role == TensorRole::gradient &&
+                              framework.gradient_memory == GradientMemory::as_computed;
+      if (buffer.persistent && !comes_late) total += round_up(buffer.bytes, kBlockAlignment);
     }
     return total;
   };
@@ -244,6 +250,7 @@ MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framewo
     const MemoryBound bound = stage_bound(context, facts, kind.chunks, stage);
     most.peak = std::max(most.peak, persistent[std::size_t(stage)] + bound.peak);
     most.arena = std::max(most.arena, persistent[std::size_t(stage)] + bound.arena);
+    most.reserved = std::max(most.reserved, persistent[std::size_t(stage)] + bound.reserved);
   };
   for (const StageKind& kind : kinds) {
     // The first of a kind has the most micro-batches in flight, unless weight gradients wait.

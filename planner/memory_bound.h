@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 struct MemoryBound {
-  Bytes peak, arena;  ///< as Score's
+  Bytes peak, arena, reserved;  ///< as Score's
 };
 
 /// What lives between steps (parameters, gradients, optimizer state, workspace), by stage: read off
@@ -25,7 +25,8 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
 /// overlap, of the one before. All calls of the stage's order are looked at until the order repeats
 /// itself. Each such set of buffers is alive at one call, so the peak is no smaller; the arena
 /// holds them all beside the largest frame, which has a place of its own. Published and held sends
-/// count only while they are written.
+/// count only while they are written. An allocator that is not an arena takes at least what is
+/// alive between two calls.
 MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
                          const MicroBatchFacts& facts, std::span<const StageKind> kinds,
                          std::span<const Bytes> persistent);

@@ -106,6 +106,8 @@ void add_simulate(CLI::App& app, SimulateOptions& options, Action& action) {
   add_machine(command, options.target);
   add_reserve(command, options.reserve);
   command.add_flag("--unfolded", options.unfolded, "simulate every rank, not one per class");
+  command.add_option("--trace", options.trace,
+                     "write the step here, as Chrome's and Perfetto's trace viewers read it");
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_simulate(options); }; });
 }
@@ -113,6 +115,7 @@ void add_simulate(CLI::App& app, SimulateOptions& options, Action& action) {
 void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("validate", "predict published runs: how far off");
   command.add_option("CASES", options.cases, "files of published runs")->required();
+  command.add_option("--goals", options.goals, "file of bounds; exit 7 where one is missed");
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_validate(options); }; });
 }
@@ -168,6 +171,15 @@ void add_compare(CLI::App& app, CompareOptions& options, Action& action) {
   command.add_option("PLAN", options.plan, "plan file")->required();
   command.add_option("MEASURED", options.measured, "what planner run wrote")->required();
   add_tolerance(command, options.tolerance);
+  CLI::Option* refit =
+      command.add_flag("--refit", options.refit,
+                       "correct the calibration by what was measured, and say by how much");
+  command.add_option("--cluster", options.cluster, "with --refit: the plan's cluster file")
+      ->needs(refit);
+  command.add_option("--calibration", options.calibration, "with --refit: the plan's calibration")
+      ->needs(refit);
+  command.add_option("-o,--output", options.output, "with --refit: write the new calibration here")
+      ->needs(refit);
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_compare(options); }; });
 }

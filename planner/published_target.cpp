@@ -89,12 +89,30 @@ std::optional<FittedCalibration> calibration_of(const std::string& cluster,
 
 std::optional<DType> precision_of(const PublishedRun& run) {
   const std::string text = lower(run.precision);
-  if (contains(text, "fp8")) return std::nullopt;
+  if (contains(text, "fp8")) return DType::bf16;  // of everything but the layers' products
   if (text.starts_with("bf16")) return DType::bf16;
   if (text.starts_with("fp16")) return DType::f16;
   if (text.starts_with("fp32")) return DType::f32;
   if (text.starts_with("unknown")) return DType::bf16;
   return std::nullopt;
+}
+
+bool is_torchtitan(const PublishedRun& run) { return contains(lower(run.framework), "torchtitan"); }
+
+/// Transformer Engine scales by what earlier steps saw, unless the row says "CS" (current scaling);
+/// torchtitan by each tensor, or by its rows.
+Fp8 fp8_of(const PublishedRun& run) {
+  const std::string text = lower(run.precision);
+  if (!contains(text, "fp8")) return Fp8::none;
+  if (contains(text, "rowwise")) return Fp8::rowwise;
+  if (is_torchtitan(run)) return Fp8::tensorwise;
+  return contains(text, "fp8-cs") ? Fp8::current : Fp8::delayed;
+}
+
+/// NeMo and its successor: Megatron-LM with the switches of their recipes.
+bool is_nemo(const PublishedRun& run) {
+  const std::string name = lower(run.framework);
+  return contains(name, "nemo") || contains(name, "bridge");
 }
 
 Family family_of(const PublishedRun& run) {
@@ -104,15 +122,23 @@ Family family_of(const PublishedRun& run) {
   return gated ? Family::llama : Family::gpt;
 }
 
+/// Tests of Megatron-LM itself: they leave dropout at its default and switch off what is not
+/// deterministic, so no attention is fused.
+bool is_megatron_test(const PublishedRun& run) {
+  return contains(run.source, "tests/functional_tests");
+}
+
 /// What a predictor of this kind needs of a row; empty: all there.
 std::string missing_of(const PublishedRun& run) {
-  for (const std::string& need : run.needs) return need;
+  for (const std::string& need : run.needs) {
+    if (need != "fp8" && need != "cp") return need;
+  }
   if (!run.hidden || !run.layers || !run.heads) return "model size";
   if (!run.vocab) return "vocabulary";
   if (!run.sequence) return "sequence";
   if (contains(lower(run.model), "t5")) return "encoder-decoder";
-  if (run.cp > 1) return "cp";
   if (!run.finetuning.empty()) return "finetuning";
+  if (contains(run.model, "uneven_pipeline")) return "layers per stage";
   if (!precision_of(run)) return "precision " + run.precision;
   return "";
 }
@@ -140,10 +166,13 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
 
 std::string framework_of(const PublishedRun& run) {
   const std::string name = lower(run.framework);
+  if (contains(name, "deepspeed") && run.zero_stage) return "megatron-deepspeed";
+  if (is_megatron_test(run) && run.attention != "flash" && run.cp == 1)
+    return "megatron-core-deterministic";
   if (contains(name, "fsdp") || contains(name, "torchtitan") || name == "pytorch")
     return "pytorch-fsdp";
-  if (run.attention == "flash" || contains(name, "core") || contains(name, "nemo") ||
-      contains(name, "bridge") || run.framework_version.starts_with("2024"))
+  if (run.attention == "flash" || contains(name, "core") || is_nemo(run) ||
+      run.framework_version.starts_with("2024"))
     return "megatron-lm";
   if (run.recompute == "selective" || run.sequence_parallel.value_or(false) ||
       run.zero_stage.value_or(0) > 0)
@@ -158,14 +187,27 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
   if (run.recompute == "full") return {Recompute::full};
   if (run.recompute == "none") return {Recompute::none};
   if (run.recompute.starts_with("selective")) return {some};
+  if (is_nemo(run)) return {some};  // its recipes for performance repeat no layers
   return {some, Recompute::full};
 }
 
 std::vector<std::int64_t> micro_batches_of(const PublishedRun& run) {
+  // torchtitan's local batch is cut into as many micro-batches as there are stages
+  // (pipeline_parallel_microbatches, whose default is the degree).
+  if (run.micro_batch && is_torchtitan(run) && *run.micro_batch % run.pp == 0)
+    return {*run.micro_batch / run.pp};
   if (run.micro_batch) return {*run.micro_batch};
   if (run.global_batch && run.accumulation && *run.accumulation > 0)
     return {*run.global_batch / (run.dp * *run.accumulation)};
   return {1, 2, 4, 8, 16};
+}
+
+/// torchtitan keeps parameters whole between the stages of a pipeline (fully_shard with
+/// reshard_after_forward = not pp_enabled, parallelize_llama.py).
+std::int64_t zero_stage_of(const PublishedRun& run) {
+  if (run.zero_stage) return *run.zero_stage;
+  if (is_torchtitan(run)) return run.pp > 1 ? 2 : 3;
+  return is_nemo(run) ? 1 : 0;
 }
 
 Strategy strategy_of(const PublishedRun& run) {
@@ -173,15 +215,28 @@ Strategy strategy_of(const PublishedRun& run) {
   strategy.mp = run.tp;
   strategy.pp = run.pp;
   strategy.virtual_stages = std::max<std::int64_t>(1, run.virtual_stages.value_or(1));
-  const std::int64_t stage = run.zero_stage.value_or(0);
-  if (stage > 0 && run.dp > 1) {
+  // NeMo's recipes have the distributed optimizer, and split tokens wherever they split layers
+  // (nemo/collections/llm/recipes: MegatronOptimizerModule with use_distributed_optimizer,
+  // sequence_parallel with tensor_model_parallel_size > 1).
+  const std::int64_t stage = zero_stage_of(run);
+  strategy.cp = run.cp;
+  if (stage > 0 && run.dp * run.cp > 1) {
     strategy.sharding_degree = run.dp;
     strategy.sharding_stage = stage;
   } else {
     strategy.dp = run.dp;
   }
-  strategy.sequence_parallel = run.sequence_parallel.value_or(false) && run.tp > 1;
+  strategy.sequence_parallel = run.sequence_parallel.value_or(is_nemo(run)) && run.tp > 1;
+  strategy.fp8 = fp8_of(run);
   return strategy;
+}
+
+/// torchtitan's selective recompute repeats every second product ("op") or every second layer: as
+/// much work and memory.
+void repeat_half(Strategy& strategy, const PublishedRun& run) {
+  strategy.recompute = Recompute::full;
+  for (std::int64_t layer = 0; layer < *run.layers; layer += 2)
+    strategy.recompute_list.push_back(layer);
 }
 
 }  // namespace
@@ -210,6 +265,9 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
   target.devices = run.gpus;
   target.cluster = cluster_of(run, preset);
   target.framework = framework_by_name(framework_of(run));
+  if (is_nemo(run)) target.framework.most_sharding_stage = 3;  // Megatron FSDP
+  // Their loss is vocab_parallel_cross_entropy, which works in place.
+  if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;
   if (calibrated) {
     target.fitted = calibration_of(preset, target.framework.name);
     if (target.fitted) apply(*target.fitted, target.cluster, target.framework);
@@ -223,6 +281,10 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
     return target;
   }
   target.job = job_of(run, global);
+  target.memory_of_last_rank = is_megatron_test(run);
+  // The default of --hidden-dropout and --attention-dropout.
+  if (is_megatron_test(run) || target.framework.name == "megatron-deepspeed")
+    target.job.dropout = 0.1;
   try {
     check_job(target.job, run.id);
   } catch (const InputError& error) {
@@ -233,6 +295,7 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
     for (const std::int64_t micro_batch : micro_batches) {
       Strategy strategy = strategy_of(run);
       strategy.recompute = recompute;
+      if (is_torchtitan(run) && run.recompute.starts_with("selective")) repeat_half(strategy, run);
       strategy.micro_batch = micro_batch;
       Verdict verdict = legal(target.job, strategy, target.devices);
       if (verdict) verdict = legal(target.framework, strategy);

@@ -22,6 +22,9 @@ struct PublishedTarget {
   /// What cluster and framework were calibrated with, if anything is built in for the two.
   std::optional<FittedCalibration> fitted;
   std::int64_t devices = 0;
+  /// Memory is that of the last rank (which writes Megatron-LM's logs), not of the one that has
+  /// most.
+  bool memory_of_last_rank = false;
   /// More than one where the source does not say what its authors chose (micro-batch, recompute):
   /// the fastest that fits counts, as one assumes of them.
   std::vector<Strategy> strategies;

@@ -73,8 +73,12 @@ class Choices {
   /// product, the base alone: legal() then says so.
   std::vector<Strategy> grids() const {
     std::vector<Strategy> grids;
-    for (std::int64_t mp : degrees("mp", base_.mp, devices_)) {
-      const std::int64_t beside_mp = devices_ / mp;
+    if (devices_ % base_.cp != 0) {
+      return {with_degrees(base_.mp, base_.pp, base_.dp, base_.sharding_degree)};
+    }
+    const std::int64_t beside_cp = devices_ / base_.cp;  // which only --fix sets
+    for (std::int64_t mp : degrees("mp", base_.mp, beside_cp)) {
+      const std::int64_t beside_mp = beside_cp / mp;
       for (std::int64_t pp : degrees("pp", base_.pp, beside_mp)) {
         const std::int64_t width = beside_mp / pp;
         for (std::int64_t dp : degrees("dp", base_.dp, width)) {
@@ -152,7 +156,7 @@ class Choices {
   std::vector<Bytes> grad_buckets(const Strategy& strategy) const {
     if (is_fixed(fixed_, "grad_bucket_bytes")) return {base_.grad_bucket_bytes};
     const bool in_buckets = framework_.overlap_grad_reduce && strategy.sharding_stage < 3;
-    if (strategy.dp * strategy.sharding_degree == 1 || !in_buckets) {
+    if (strategy.cp * strategy.dp * strategy.sharding_degree == 1 || !in_buckets) {
       return {base_.grad_bucket_bytes};
     }
     return ladder_;

@@ -12,6 +12,23 @@ Json strategy_json(const Strategy& strategy) {
   return parse_json(strategy_text(strategy), "strategy");
 }
 
+/// The critical rank's step in whole picoseconds.
+Json step_json(const Evaluation& evaluation) {
+  const StepParts& parts = evaluation.parts;
+  Json communication = Json::array();
+  for (const GroupTime& time : parts.communication) {
+    communication.push_back({{"group", time.group},
+                             {"wait_ps", time.wait.count()},
+                             {"transfer_ps", time.transfer.count()},
+                             {"hidden_ps", time.hidden.count()}});
+  }
+  return {{"rank", evaluation.critical_rank},         {"step_time_ps", parts.step.count()},
+          {"forward_ps", parts.forward.count()},      {"recompute_ps", parts.recompute.count()},
+          {"backward_ps", parts.backward.count()},    {"optimizer_ps", parts.optimizer.count()},
+          {"bubble_ps", parts.bubble.count()},        {"dispatch_ps", parts.dispatch.count()},
+          {"communication", std::move(communication)}};
+}
+
 Json bounds_json(const BoundCounts& bounds) {
   Json slower = Json::array();
   for (const auto& [times, count] : bounds.slower) {
@@ -56,7 +73,7 @@ std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary&
 }
 
 std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64_t devices,
-                            const Evaluation& evaluation) {
+                            const Evaluation& evaluation, Bytes outside, Bytes reserve) {
   Json ranks = Json::array();
   for (const RankMemory& memory : evaluation.timeline.memory) {
     ranks.push_back({{"rank", memory.rank}, {"peak_bytes", memory.peak.count()}});
@@ -66,6 +83,9 @@ std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64
                     {"strategy", strategy_json(strategy)},
                     {"fits", evaluation.score.fits},
                     {"prediction", prediction_json(evaluation.score.prediction)},
+                    {"step", step_json(evaluation)},
+                    {"outside_program_bytes", outside.count()},
+                    {"reserve_bytes", reserve.count()},
                     {"simulated_ranks", ranks},
                     {"program_digests", evaluation.program_digests}});
 }

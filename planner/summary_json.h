@@ -15,9 +15,9 @@ namespace plimsoll {
 /// `planner space --json`; `legal` only where they are listed.
 std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary& summary,
                        bool list);
-/// `planner simulate --json`.
+/// `planner simulate --json`; `outside`: what the framework takes beside the arena.
 std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64_t devices,
-                            const Evaluation& evaluation);
+                            const Evaluation& evaluation, Bytes outside, Bytes reserve);
 /// `planner check --json`: all rules, and those that the plan breaks.
 std::string check_json(std::span<const Violation> violations);
 /// `planner report --json`: where the page is, and its verdict; null without a measurement.

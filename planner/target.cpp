@@ -86,6 +86,7 @@ void load_calibration(const TargetOptions& options, Target& target) {
     return;
   }
   target.calibration = parse_calibration(text, options.calibration);
+  target.framework = with_measured_memory(target.framework, *target.calibration);
   check_same_device(*target.calibration, target.cluster, options);
   if (!target.cluster.other_devices.empty()) {
     throw InputError(options.calibration, "/device",
@@ -138,6 +139,7 @@ Strategy legal_strategy(const Job& job, const Framework& framework, const std::s
 }
 
 CostModel cost_model(const Target& target) {
+  if (target.fitted) return CostModel(target.cluster, target.framework, *target.fitted);
   return CostModel(target.cluster, target.calibration, target.framework);
 }
 

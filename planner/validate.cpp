@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "planner/evaluate.h"
+#include "planner/memory_interval.h"
 
 namespace plimsoll {
 namespace {
@@ -26,16 +27,24 @@ RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strat
   const Evaluation evaluation =
       evaluate(target.job, strategy, target.framework, costs, target.devices, Bytes(0));
   RunPrediction predicted;
+  predicted.cluster = target.cluster.name;
+  predicted.framework = target.framework.name;
   predicted.step_time = evaluation.score.prediction.step_time;
   predicted.fits = evaluation.score.fits;
-  predicted.half_width =
-      target.fitted ? target.fitted->cross_validated_p90 : kUncalibratedHalfWidth;
+  predicted.half_width = evaluation.score.prediction.step_time_half_width;
   predicted.strategy = strategy;
   predicted.breakdown = evaluation.score.prediction.breakdown;
   const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
-  predicted.memory[std::size_t(MemoryKind::allocated)] = evaluation.score.peak;
-  predicted.memory[std::size_t(MemoryKind::reserved)] = evaluation.score.arena;
-  predicted.memory[std::size_t(MemoryKind::device)] = evaluation.score.arena + outside;
+  const StagePrediction& last = evaluation.score.prediction.stages.back();
+  const Bytes allocated = target.memory_of_last_rank ? last.allocated : evaluation.score.allocated;
+  const Bytes reserved = target.memory_of_last_rank ? last.reserved : evaluation.score.reserved;
+  predicted.memory[std::size_t(MemoryKind::allocated)] = allocated;
+  predicted.memory[std::size_t(MemoryKind::reserved)] = reserved;
+  predicted.memory[std::size_t(MemoryKind::device)] = reserved + outside;
+  for (const MemoryKind kind : {MemoryKind::allocated, MemoryKind::reserved, MemoryKind::device}) {
+    predicted.memory_half_width[std::size_t(kind)] =
+        memory_half_width(kind, target.framework, reserved, outside);
+  }
   return predicted;
 }
 
@@ -76,6 +85,26 @@ bool has_time(const ValidatedRun& run) {
          !run.run.use.starts_with("memory_only");
 }
 
+/// Predicted and measured values with the half widths of what was predicted.
+struct Intervals {
+  ErrorPairs pairs;
+  double within = 0, width = 0;
+
+  void add(double predicted, double measured, double half_width) {
+    pairs.emplace_back(predicted, measured);
+    // Relative to the prediction, which is all that a user has.
+    within += std::abs(measured / predicted - 1) <= half_width ? 1 : 0;
+    width += half_width;
+  }
+  std::optional<ErrorStatistics> statistics() const {
+    std::optional<ErrorStatistics> result = plimsoll::statistics(pairs);
+    if (!result) return result;
+    result->interval90_coverage = within / double(pairs.size());
+    result->interval90_half_width = width / double(pairs.size());
+    return result;
+  }
+};
+
 /// Of ascending values, between neighbours.
 double quantile(const std::vector<double>& sorted, double share) {
   const double at = share * double(sorted.size() - 1);
@@ -87,7 +116,9 @@ double quantile(const std::vector<double>& sorted, double share) {
 }  // namespace
 
 RunPrediction predict_published(const PublishedTarget& target) {
-  const CostModel costs(target.cluster, std::nullopt, target.framework);
+  const CostModel costs = target.fitted
+                              ? CostModel(target.cluster, target.framework, *target.fitted)
+                              : CostModel(target.cluster, std::nullopt, target.framework);
   std::optional<RunPrediction> best;
   for (const Strategy& strategy : target.strategies) {
     const RunPrediction next = prediction_of(target, strategy, costs);
@@ -129,30 +160,24 @@ ErrorPairs time_pairs(const ValidatedFamily& family) {
 }
 
 std::optional<ErrorStatistics> time_statistics(const ValidatedFamily& family) {
-  std::optional<ErrorStatistics> result = statistics(time_pairs(family));
-  if (!result) return result;
-  double within = 0, width = 0;
+  Intervals intervals;
   for (const ValidatedRun& run : family.runs) {
     if (!has_time(run)) continue;
-    // Relative to the prediction, which is all that a user has.
-    const double off = *run.run.step_time / run.predicted->step_time - 1;
-    within += std::abs(off) <= run.predicted->half_width ? 1 : 0;
-    width += run.predicted->half_width;
+    intervals.add(run.predicted->step_time.value(), run.run.step_time->value(),
+                  run.predicted->half_width);
   }
-  result->interval90_coverage = within / double(result->count);
-  result->interval90_half_width = width / double(result->count);
-  return result;
+  return intervals.statistics();
 }
 
-ErrorPairs memory_pairs(const ValidatedFamily& family, MemoryKind kind) {
-  ErrorPairs pairs;
+std::optional<ErrorStatistics> memory_statistics(const ValidatedFamily& family, MemoryKind kind) {
+  Intervals intervals;
   for (const ValidatedRun& run : family.runs) {
     const auto measured = measured_memory(run.run, kind);
     if (!run.predicted || !measured || run.run.out_of_memory) continue;
-    pairs.emplace_back(double(run.predicted->memory[std::size_t(kind)].count()),
-                       double(measured->count()));
+    intervals.add(double(run.predicted->memory[std::size_t(kind)].count()),
+                  double(measured->count()), run.predicted->memory_half_width[std::size_t(kind)]);
   }
-  return pairs;
+  return intervals.statistics();
 }
 
 std::optional<ErrorStatistics> statistics(const ErrorPairs& pairs) {

@@ -14,17 +14,14 @@
 namespace plimsoll {
 
 inline constexpr std::size_t kMemoryKinds = 3;
-/// Relative half width of the 90 % interval where nothing was fitted: docs/accuracy.md has what the
-/// datasheet rates give for the runs that were fitted since.
-inline constexpr double kUncalibratedHalfWidth = 0.45;
 
 /// What a row was predicted to be.
 struct RunPrediction {
+  std::string cluster, framework;  ///< presets
   Seconds step_time;
-  std::array<Bytes, kMemoryKinds> memory;  ///< by MemoryKind: of the rank that has most
-  /// 90 % interval of the step time: that of runs left out of the calibration's fit; without
-  /// one, kUncalibratedHalfWidth.
-  double half_width = 0;
+  std::array<Bytes, kMemoryKinds> memory;  ///< by MemoryKind: of the rank that the row prints
+  std::array<double, kMemoryKinds> memory_half_width = {};  ///< memory_half_width()
+  double half_width = 0;                                    ///< Prediction::step_time_half_width
   bool fits = false;
   Strategy strategy;
   Breakdown breakdown;
@@ -42,7 +39,7 @@ struct ErrorStatistics {
   double mean_signed = 0;  ///< (predicted - measured) / measured
   double mean_abs = 0, median_abs = 0, p90_abs = 0, max_abs = 0;
   std::optional<double> spearman;  ///< rank correlation; from three rows on
-  /// Share of rows within their 90 % interval, and its mean relative half width; of step times.
+  /// Share of rows within their 90 % interval, and its mean relative half width.
   std::optional<double> interval90_coverage, interval90_half_width;
 };
 
@@ -59,12 +56,14 @@ ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> 
 /// (predicted, measured) of rows that ran: step times in seconds, or bytes of one kind.
 using ErrorPairs = std::vector<std::pair<double, double>>;
 ErrorPairs time_pairs(const ValidatedFamily& family);
-ErrorPairs memory_pairs(const ValidatedFamily& family, MemoryKind kind);
 std::optional<ErrorStatistics> statistics(const ErrorPairs& pairs);
 /// Of step times, with their intervals.
 std::optional<ErrorStatistics> time_statistics(const ValidatedFamily& family);
+/// Of one kind of memory, with their intervals.
+std::optional<ErrorStatistics> memory_statistics(const ValidatedFamily& family, MemoryKind kind);
+/// In one line, without the count.
+std::string errors_text(const ErrorStatistics& statistics);
 
 std::string validation_text(std::span<const ValidatedFamily> families);
-std::string validation_json(std::span<const ValidatedFamily> families);
 
 }  // namespace plimsoll

@@ -1,7 +1,10 @@
 // Validations as text and JSON.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "base/json.h"
+#include "planner/goals.h"
 #include "planner/validate.h"
 
 namespace plimsoll {
@@ -52,7 +55,10 @@ Json row_json(const ValidatedRun& row) {
   for (const MemoryKind kind : kKinds) {
     predicted[fmt::format("memory_{}_bytes", to_text(kind))] =
         row.predicted->memory[std::size_t(kind)].count();
+    predicted[fmt::format("memory_{}_half_width", to_text(kind))] =
+        row.predicted->memory_half_width[std::size_t(kind)];
   }
+  predicted["step_time_half_width"] = row.predicted->half_width;
   predicted["fits"] = row.predicted->fits;
   predicted["strategy"] = strategy_summary(row.predicted->strategy);
   predicted["breakdown"] = breakdown_json(row.predicted->breakdown);
@@ -64,6 +70,8 @@ Json row_json(const ValidatedRun& row) {
   measured["memory_reserved_bytes"] = bytes(row.run.memory_reserved);
   measured["memory_device_bytes"] = bytes(row.run.memory_device);
   measured["oom"] = row.run.out_of_memory;
+  json["cluster"] = row.predicted->cluster;
+  json["framework"] = row.predicted->framework;
   json["predicted"] = predicted;
   json["measured"] = measured;
   if (row.run.step_time && !row.run.out_of_memory) {
@@ -74,20 +82,24 @@ Json row_json(const ValidatedRun& row) {
 
 std::string line(const std::string& what, const std::optional<ErrorStatistics>& statistics) {
   if (!statistics) return "";
-  return fmt::format(
-      "  {:17} {:4} rows  mean |error| {:5.1f} %  median {:5.1f} %  p90 {:5.1f} %  max {:5.1f} %  "
-      "bias {:+5.1f} %  {}\n",
-      what, statistics->count, 100 * statistics->mean_abs, 100 * statistics->median_abs,
-      100 * statistics->p90_abs, 100 * statistics->max_abs, 100 * statistics->mean_signed,
-      (statistics->spearman ? fmt::format("Spearman {:.3f}", *statistics->spearman) : "") +
-          (statistics->interval90_coverage
-               ? fmt::format("  90 % interval +-{:.0f} % holds {:.0f} %",
-                             100 * *statistics->interval90_half_width,
-                             100 * *statistics->interval90_coverage)
-               : ""));
+  return fmt::format("  {:17} {:4} rows  {}\n", what, statistics->count, errors_text(*statistics));
 }
 
 }  // namespace
+
+std::string errors_text(const ErrorStatistics& statistics) {
+  std::string text = fmt::format(
+      "mean |error| {:5.1f} %  median {:5.1f} %  p90 {:5.1f} %  max {:5.1f} %  bias {:+5.1f} %",
+      100 * statistics.mean_abs, 100 * statistics.median_abs, 100 * statistics.p90_abs,
+      100 * statistics.max_abs, 100 * statistics.mean_signed);
+  if (statistics.spearman) text += fmt::format("  Spearman {:.3f}", *statistics.spearman);
+  if (statistics.interval90_coverage) {
+    text +=
+        fmt::format("  90 % interval +-{:.0f} % holds {:.0f} %",
+                    100 * *statistics.interval90_half_width, 100 * *statistics.interval90_coverage);
+  }
+  return text;
+}
 
 std::string validation_text(std::span<const ValidatedFamily> families) {
   std::string text;
@@ -97,13 +109,14 @@ std::string validation_text(std::span<const ValidatedFamily> families) {
     text += fmt::format("{}: {} rows, {} skipped\n", family.name, family.runs.size(), skipped);
     text += line("step time", time_statistics(family));
     for (const MemoryKind kind : kKinds) {
-      text += line(fmt::format("memory {}", to_text(kind)), statistics(memory_pairs(family, kind)));
+      text += line(fmt::format("memory {}", to_text(kind)), memory_statistics(family, kind));
     }
   }
   return text;
 }
 
-std::string validation_json(std::span<const ValidatedFamily> families) {
+std::string validation_json(std::span<const ValidatedFamily> families,
+                            std::span<const GoalResult> goals) {
   Json json;
   json["families"] = Json::array();
   json["rows"] = Json::array();
@@ -124,11 +137,17 @@ std::string validation_json(std::span<const ValidatedFamily> families) {
     entry["time"] = statistics_json(time_statistics(family));
     for (const MemoryKind kind : kKinds) {
       entry[fmt::format("memory_{}", to_text(kind))] =
-          statistics_json(statistics(memory_pairs(family, kind)));
+          statistics_json(memory_statistics(family, kind));
     }
     json["families"].push_back(entry);
   }
   json["oom"] = {{"rows", oom}, {"predicted_oom", predicted_oom}, {"false_oom", false_oom}};
+  for (const GoalResult& goal : goals) {
+    json["goals"].push_back({{"goal", goal.what},
+                             {"found", std::isnan(goal.found) ? Json(nullptr) : Json(goal.found)},
+                             {"bound", goal.bound},
+                             {"met", goal.met}});
+  }
   return json_text(json);
 }
 

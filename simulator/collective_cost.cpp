@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/error.h"
 #include "simulator/efficiency_curves.h"
@@ -9,19 +10,52 @@
 namespace plimsoll {
 namespace {
 
+/// How ranks hand data on, relative to the plainest of the ways. LL sends a flag with every 4 bytes
+/// and LL128 with every 120, so that the receiver need not be told; steps are shorter, bandwidth is
+/// lost. Constants of NCCL 2.18, src/graph/tuning.cc: hwLat of rings over NVLink and network,
+/// baseLat, the shares of the bandwidth in ncclTopoTuneModel, llMaxBws.
+struct Protocol {
+  double bandwidth;        ///< of what is reached
+  double most_in_node;     ///< of what is stated: 39 of 150, 87.7 of 300, 141 of 450 GB/s
+  double most_in_network;  ///< 20 of 200 GB/s
+  double step_in_node, step_in_network;  ///< latency
+  double fixed_time;
+  bool switch_reduces;  ///< where there is one that can
+};
+constexpr std::array<Protocol, 3> kProtocols = {
+    {{1, 1, 1, 1, 1, 1, true},                                   // Simple
+     {0.92, 1, 1, 1.9 / 3.4, 4.0 / 14, 14 / 8.4, false},         // LL128
+     {0.5, 0.29, 0.1, 0.6 / 3.4, 2.7 / 14, 6.6 / 8.4, false}}};  // LL
+
+/// Those that are chosen from: how a library spends its time is known together with how far it
+/// stays below its links' rates.
+std::span<const Protocol> protocols(const Cluster& cluster) {
+  const bool of_library = cluster.efficiency && cluster.device.kind == DeviceKind::gpu;
+  return std::span(kProtocols).first(of_library ? kProtocols.size() : 1);
+}
+
 /// One level that a group's data crosses.
 struct Crossing {
   const Level* level;
-  BytesPerSecond bandwidth;  ///< out of one of the units it joins, at what is reached of it
-  double units;              ///< joined, over all of the group
-  double joined;             ///< by each of this level's units, on average
+  std::size_t number;  ///< of the level in the cluster
+  bool in_node;
+  BytesPerSecond stated, bandwidth;  ///< out of one of the units it joins: as is, and as reached
+  double units;                      ///< joined, over all of the group
+  double joined;                     ///< by each of this level's units, on average
 };
 
 /// Bytes out of the busiest unit relative to the payload, over the slowest level, and the latency.
 struct Cost {
   Seconds bytes, steps;
+  std::size_t level = 0;  ///< the slowest
   Seconds total() const { return bytes + steps; }
+  void add(Seconds time, const Crossing& crossing);
 };
+
+void Cost::add(Seconds time, const Crossing& crossing) {
+  if (time > bytes) level = crossing.number;
+  bytes = std::max(bytes, time);
+}
 
 double rounds(OpKind kind) { return kind == OpKind::all_reduce ? 2 : 1; }
 
@@ -56,34 +90,88 @@ Crossings crossings(const Cluster& cluster, const GroupSpread& spread) {
     const std::int64_t senders = l == 0 ? 1 : spread.fewest[l - 1];
     const double joined = double(inner) / double(outer);
     const BytesPerSecond rate = reached(cluster, l, std::max(1.0, joined - 1));
-    result.at[result.count++] = {&cluster.levels[l], BytesPerSecond(rate.value() * double(senders)),
-                                 double(inner - outer + 1), joined};
+    const Level& level = cluster.levels[l];
+    result.at[result.count++] = {&level,
+                                 l,
+                                 0 < level.devices && level.devices <= cluster.devices_per_node,
+                                 BytesPerSecond(level.bandwidth.value() * double(senders)),
+                                 BytesPerSecond(rate.value() * double(senders)),
+                                 double(inner - outer + 1),
+                                 joined};
   }
   return result;
 }
 
-Cost ring(OpKind kind, Bytes payload, std::int64_t ranks, const Crossings& crossings) {
+BytesPerSecond rate(const Crossing& crossing, const Protocol& protocol) {
+  const double most = crossing.in_node ? protocol.most_in_node : protocol.most_in_network;
+  return std::min(BytesPerSecond(crossing.bandwidth.value() * protocol.bandwidth),
+                  BytesPerSecond(crossing.stated.value() * most));
+}
+
+Seconds step(const Crossing& crossing, const Protocol& protocol) {
+  const double part = crossing.in_node ? protocol.step_in_node : protocol.step_in_network;
+  return crossing.level->latency * part;
+}
+
+Cost ring(OpKind kind, Bytes payload, std::int64_t ranks, const Crossings& crossings,
+          const Protocol& protocol) {
   const double n = double(ranks);
   Cost cost;
   for (std::size_t i = 0; i < crossings.count; ++i) {
     const Crossing& crossing = crossings.at[i];
-    const Seconds time = payload / crossing.bandwidth * sent(kind, n);
-    cost.bytes = std::max(cost.bytes, time);
-    cost.steps += crossing.level->latency * (rounds(kind) * (crossing.units - 1));
+    const Seconds time = payload / rate(crossing, protocol) * sent(kind, n);
+    cost.add(time, crossing);
+    cost.steps += step(crossing, protocol) * (rounds(kind) * (crossing.units - 1));
   }
   return cost;
 }
 
-Cost tree(Bytes payload, const Crossings& crossings) {
+Cost tree(Bytes payload, const Crossings& crossings, const Protocol& protocol) {
   Cost cost;
   for (std::size_t i = 0; i < crossings.count; ++i) {
     const Crossing& crossing = crossings.at[i];
     const double g = crossing.joined;
-    const double moved = crossing.level->reduces_in_switch ? 1 + 1 / g : 2 * (g - 1) / g;
-    cost.bytes = std::max(cost.bytes, payload / crossing.bandwidth * moved);
-    cost.steps += crossing.level->latency * (2 * (i == 0 ? g - 1 : std::log2(g)));
+    const double moved =
+        crossing.level->reduces_in_switch && protocol.switch_reduces ? 1 + 1 / g : 2 * (g - 1) / g;
+    cost.add(payload / rate(crossing, protocol) * moved, crossing);
+    cost.steps += step(crossing, protocol) * (2 * (i == 0 ? g - 1 : std::log2(g)));
   }
   return cost;
+}
+
+/// Each rank sends 1/n of the payload to every other, over its own links: out of a unit what goes
+/// to ranks outside it. One step for each peer, of the level that the two meet on (pairwise
+/// exchange: Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 5).
+Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, Seconds fixed) {
+  const double n = double(spread.ranks);
+  Cost cost;
+  cost.steps = fixed;
+  for (std::size_t l = 0; l <= spread.level; ++l) {
+    const double inside = l == 0 ? 1 : double(spread.fewest[l - 1]);
+    if (inside >= n) continue;
+    const Seconds time = payload / reached(cluster, l, n - inside) * ((n - inside) / n);
+    if (time > cost.bytes) cost.level = l;
+    cost.bytes = std::max(cost.bytes, time);
+    const double reach = l == spread.level ? n : double(spread.fewest[l]);
+    cost.steps += cluster.levels[l].latency * (reach - inside);
+  }
+  return cost;
+}
+
+/// The fastest algorithm and protocol; `fixed` is what any collective takes beside its steps.
+Cost collective(OpKind kind, Bytes payload, const Cluster& cluster, const GroupSpread& spread,
+                Seconds fixed) {
+  const Crossings levels = crossings(cluster, spread);
+  std::optional<Cost> best;
+  const auto consider = [&](Cost cost, const Protocol& protocol) {
+    cost.steps += fixed * protocol.fixed_time;
+    if (!best || cost.total() < best->total()) best = cost;
+  };
+  for (const Protocol& protocol : protocols(cluster)) {
+    consider(ring(kind, payload, spread.ranks, levels, protocol), protocol);
+    if (kind == OpKind::all_reduce) consider(tree(payload, levels, protocol), protocol);
+  }
+  return *best;
 }
 
 }  // namespace
@@ -106,26 +194,41 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
   return spread;
 }
 
+namespace {
+
+/// Of a cluster with levels.
+Cost cost_over_levels(OpKind kind, Bytes payload, const Cluster& cluster,
+                      const GroupSpread& spread) {
+  const Seconds fixed =
+      cluster.efficiency ? cluster.efficiency->levels[spread.level].fixed_time : Seconds(0);
+  if (kind == OpKind::all_to_all) return exchange(payload, cluster, spread, fixed);
+  if (kind == OpKind::send || kind == OpKind::recv || kind == OpKind::ring_shift) {
+    return {payload / reached(cluster, spread.level, 1),
+            cluster.levels[spread.level].latency + fixed, spread.level};
+  }
+  return collective(kind, payload, cluster, spread, fixed);
+}
+
+}  // namespace
+
 Estimate modelled_communication(OpKind kind, Bytes payload, const Cluster& cluster,
                                 const GroupSpread& spread) {
   if (cluster.levels.empty()) {  // devices that share memory: what crosses is copied through it
     const double n = double(spread.ranks);
-    const bool transfer = kind == OpKind::send || kind == OpKind::recv;
+    const bool transfer =
+        kind == OpKind::send || kind == OpKind::recv || kind == OpKind::ring_shift;
     const double moved = transfer ? 1 : rounds(kind) * (n - 1) / n;
     return {payload / cluster.device.memory_bandwidth * moved, Seconds(0), Provenance::datasheet};
   }
-  Seconds time;
-  const Level& outermost = cluster.levels[spread.level];
-  if (kind == OpKind::send || kind == OpKind::recv) {
-    time = payload / reached(cluster, spread.level, 1) + outermost.latency;
-  } else {
-    const Crossings levels = crossings(cluster, spread);
-    time = ring(kind, payload, spread.ranks, levels).total();
-    if (kind == OpKind::all_reduce) time = std::min(time, tree(payload, levels).total());
-  }
+  const Seconds time = cost_over_levels(kind, payload, cluster, spread).total();
   if (!cluster.efficiency) return {time, Seconds(0), Provenance::datasheet};
-  const LevelEfficiency& efficiency = cluster.efficiency->levels[spread.level];
-  return fitted_estimate(time + efficiency.fixed_time, payload, efficiency.fitted);
+  return fitted_estimate(time, payload, cluster.efficiency->levels[spread.level].fitted);
+}
+
+LinkTime modelled_link_time(OpKind kind, Bytes payload, const Cluster& cluster,
+                            const GroupSpread& spread) {
+  const Cost cost = cost_over_levels(kind, payload, cluster, spread);
+  return {cost.steps, cost.level};
 }
 
 }  // namespace plimsoll

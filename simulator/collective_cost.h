@@ -28,9 +28,10 @@ struct GroupSpread {
 /// `ranks` ascend; device = rank, and units hold consecutive devices.
 GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int64_t> ranks);
 
-/// The faster of two algorithms, as NCCL chooses (src/graph/tuning.cc), each with the time of its
-/// bytes over the slowest level plus the latency of its steps; pieces are pipelined, so levels work
-/// at once.
+/// The fastest of two algorithms and three protocols, as NCCL chooses (src/graph/tuning.cc), each
+/// with the time of its bytes over the slowest level plus the latency of its steps; pieces are
+/// pipelined, so levels work at once. Protocols with short steps and less bandwidth are considered
+/// where the cluster has efficiency parameters: without them levels are taken as stated.
 ///
 /// Ring: each rank sends S (n-1)/n bytes per round (two rounds for an all-reduce; S to or from one
 /// root, where the ring is a chain), and so does each unit, over the links of its own ranks of the
@@ -40,8 +41,19 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
 /// Steps per round: g - 1 in the innermost level, log2 g beyond. A level that reduces in its switch
 /// carries S (1 + 1/g) for both rounds together.
 ///
+/// A ring shift is a transfer at the group's slowest hop. In an all-to-all each rank sends 1/n of S
+/// to each of the others over its own links, at once at all levels.
+///
 /// `payload` is the full buffer on one rank.
 Estimate modelled_communication(OpKind kind, Bytes payload, const Cluster& cluster,
                                 const GroupSpread& spread);
+
+/// What it takes besides its bytes, and the level that these are slowest on.
+struct LinkTime {
+  Seconds latency;
+  std::size_t level = 0;
+};
+LinkTime modelled_link_time(OpKind kind, Bytes payload, const Cluster& cluster,
+                            const GroupSpread& spread);
 
 }  // namespace plimsoll

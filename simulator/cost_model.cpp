@@ -87,8 +87,26 @@ CostModel::Kernels CostModel::kernels(std::size_t kind) const {
   return {others.device, others.efficiency};
 }
 
+CostModel::CostModel(Cluster cluster, Framework framework, FittedCalibration fitted)
+    : CostModel(std::move(cluster), std::nullopt, std::move(framework)) {
+  fitted_ = std::move(fitted);
+}
+
+CostModel CostModel::with_layer_factor(double factor) const {
+  CostModel scaled = *this;
+  scaled.layer_factor_ = factor;
+  return scaled;
+}
+
 Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors, std::size_t kind) const {
-  const Kernels own = kernels(kind);
+  Estimate estimate = unscaled_local(op, tensors, kernels(kind));
+  estimate.time = estimate.time * layer_factor_;
+  estimate.spread = estimate.spread * layer_factor_;
+  return estimate;
+}
+
+Estimate CostModel::unscaled_local(const Op& op, std::span<const Tensor> tensors,
+                                   const Kernels& own) const {
   switch (row(op.kind).op_class) {
     case OpClass::matmul:
       return matmul(op, tensors, own);
@@ -157,6 +175,12 @@ Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
   return estimate;
 }
 
+Picoseconds CostModel::other_ops(std::size_t kind) const {
+  const std::optional<Efficiency>& efficiency = kernels(kind).efficiency;
+  if (!efficiency || calibration_) return {};
+  return to_picoseconds(efficiency->memory.fixed_time * (framework_.ops_per_kernel - 1));
+}
+
 Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
                            Bytes moved) {
   const auto above = by_row.lower_bound(length);
@@ -181,17 +205,8 @@ Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std:
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
                                   const GroupSpread& spread) const {
   if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
-  const Bytes payload = bytes_moved(op, tensors);
-  std::optional<Estimate> measured = measured_communication(op.kind, payload, spread);
-  const bool otherwise = !measured && (op.kind == OpKind::reduce || op.kind == OpKind::broadcast);
-  if (!measured) measured = measured_communication(measured_as(op.kind), payload, spread);
-  if (!measured) return modelled_communication(op.kind, payload, cluster_, spread);
-  const bool reduces = op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter;
-  // f32 is what is measured.
-  if (otherwise || (reduces && compute_dtype(op, tensors) != DType::f32)) {
-    measured->provenance = std::max(measured->provenance, Provenance::extrapolated);
-  }
-  return *measured;
+  if (const auto measured = measured_communication(op, tensors, spread)) return measured->whole;
+  return modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, spread);
 }
 
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
@@ -234,31 +249,60 @@ Beside CostModel::beside(const Op& op, std::span<const Tensor> tensors,
     beside.communication[std::size_t(work)] = speed(slowdowns.communication);
     beside.compute[std::size_t(work)] = speed(slowdowns.compute);
   }
-  // Latency: what the smallest that was measured takes.
-  if (const auto smallest = measured_communication(kind, Bytes(1), spread)) {
-    beside.latency = to_picoseconds(smallest->time);
+  if (const auto measured = measured_communication(op, tensors, spread)) {
+    beside.latency = to_picoseconds(measured->latency);
   }
   beside.sends = spread.nodes > 1 && op.kind != OpKind::recv;
   beside.receives = spread.nodes > 1 && op.kind != OpKind::send;
   return beside;
 }
 
-std::optional<Estimate> CostModel::measured_communication(OpKind kind, Bytes payload,
-                                                          const GroupSpread& spread) const {
-  if (communicator() != CommunicatorKind::local) {
-    return shapes_.at(kind, payload, spread);
-  }
-  if (!within_a_node(cluster_, spread)) return std::nullopt;
-  return between_threads(kind, payload, spread.ranks);
+LinkUse CostModel::link_use(const Op& op, std::span<const Tensor> tensors,
+                            const GroupSpread& spread) const {
+  if (spread.ranks <= 1 || cluster_.levels.empty()) return {};
+  const std::optional<TimeParts> measured = measured_communication(op, tensors, spread);
+  const LinkTime time =
+      measured ? LinkTime{measured->latency, spread.level}
+               : modelled_link_time(op.kind, bytes_moved(op, tensors), cluster_, spread);
+  const std::uint32_t out = op.kind != OpKind::recv, in = op.kind != OpKind::send;
+  return {(out | in << 1) << 2 * time.level, to_picoseconds(time.latency)};
 }
 
-std::optional<Estimate> CostModel::between_threads(OpKind kind, Bytes payload,
-                                                   std::int64_t ranks) const {
+std::optional<TimeParts> CostModel::measured_communication(const Op& op,
+                                                           std::span<const Tensor> tensors,
+                                                           const GroupSpread& spread) const {
+  const Bytes payload = bytes_moved(op, tensors);
+  const DType dtype = compute_dtype(op, tensors);
+  if (const auto own = measured_kind(op.kind, dtype, payload, spread)) return own;
+  if (measured_as(op.kind) == op.kind) return std::nullopt;
+  auto measured = measured_kind(measured_as(op.kind), dtype, payload, spread);
+  if (measured && (op.kind == OpKind::reduce || op.kind == OpKind::broadcast)) {
+    Provenance& provenance = measured->whole.provenance;
+    provenance = std::max(provenance, Provenance::extrapolated);
+  }
+  return measured;
+}
+
+std::optional<TimeParts> CostModel::measured_kind(OpKind kind, DType dtype, Bytes payload,
+                                                  const GroupSpread& spread) const {
+  if (communicator() != CommunicatorKind::local) {
+    return shapes_.at(kind, dtype, payload, spread);
+  }
+  if (!within_a_node(cluster_, spread)) return std::nullopt;
+  std::optional<TimeParts> parts = between_threads(kind, payload, spread.ranks);
+  if (parts && adds_up(kind) && dtype != DType::f32) {  // f32 is what is measured
+    parts->whole.provenance = std::max(parts->whole.provenance, Provenance::extrapolated);
+  }
+  return parts;
+}
+
+std::optional<TimeParts> CostModel::between_threads(OpKind kind, Bytes payload,
+                                                    std::int64_t ranks) const {
   const auto found = collectives_.find(kind);
   if (found == collectives_.end()) return std::nullopt;
   const std::map<std::int64_t, SizeCurve>& by_ranks = found->second;
   if (const auto exact = by_ranks.find(ranks); exact != by_ranks.end()) {
-    return exact->second.at(payload);
+    return exact->second.parts_at(payload);
   }
   const auto nearest =
       std::min_element(by_ranks.begin(), by_ranks.end(), [&](const auto& a, const auto& b) {
@@ -266,19 +310,34 @@ std::optional<Estimate> CostModel::between_threads(OpKind kind, Bytes payload,
                std::abs(std::log(double(b.first) / double(ranks)));
       });
   // One core does the work of all ranks on the local communicator: time grows with their number.
-  Estimate estimate = nearest->second.at(payload);
+  const auto [estimate, latency] = nearest->second.parts_at(payload);
   const double times = double(ranks) / double(nearest->first);
-  return Estimate{estimate.time * times, estimate.spread * times, Provenance::extrapolated};
+  return TimeParts{{estimate.time * times, estimate.spread * times, Provenance::extrapolated},
+                   latency * times};
+}
+
+bool CostModel::dispatch_is_measured() const {
+  return calibration_ && calibration_->dispatch_op.samples > 0;
 }
 
 Picoseconds CostModel::dispatch_op() const {
-  const bool measured = calibration_ && calibration_->dispatch_op.samples > 0;
-  const Seconds time = measured ? calibration_->dispatch_op.median : framework_.dispatch_op;
-  return std::max(Picoseconds(1), to_picoseconds(time));
+  const Seconds time =
+      dispatch_is_measured() ? calibration_->dispatch_op.median : framework_.dispatch_op;
+  return std::max(Picoseconds(1), to_picoseconds(time * layer_factor_));
 }
 
 Picoseconds CostModel::dispatch_call() const {
-  return calibration_ ? to_picoseconds(calibration_->dispatch_call.median) : Picoseconds(0);
+  if (!calibration_) return Picoseconds(0);
+  const bool launches =
+      calibration_->launch && runs_here(framework_) && execution() == Execution::streams;
+  const Seconds launch = launches ? calibration_->launch->median : Seconds(0);
+  return to_picoseconds(calibration_->dispatch_call.median + launch);
+}
+
+/// A calibration's time per op is the mean over all kinds.
+Picoseconds CostModel::dispatch_communication() const {
+  return dispatch_is_measured() ? Picoseconds(0)
+                                : to_picoseconds(framework_.dispatch_communication);
 }
 
 Waking CostModel::waking() const {

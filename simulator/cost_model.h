@@ -12,6 +12,7 @@
 #include "graph/op.h"
 #include "models/calibration.h"
 #include "models/cluster.h"
+#include "models/fitted_calibration.h"
 #include "models/framework.h"
 #include "simulator/collective_cost.h"
 #include "simulator/engine.h"
@@ -27,6 +28,12 @@ class CostModel {
   /// Without a calibration: the cluster's efficiency parameters, labelled as they are sourced;
   /// without these either, a roofline from its rates, labelled datasheet.
   CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework);
+  /// ... of a cluster and a framework that hold a fit's values already.
+  CostModel(Cluster cluster, Framework framework, FittedCalibration fitted);
+
+  /// The same, with local ops and dispatch that take this many times as long.
+  CostModel with_layer_factor(double factor) const;
+  const std::optional<FittedCalibration>& fitted() const { return fitted_; }
 
   /// Kinds of devices that the cluster has: what local() differs by. A
   /// calibration is of one kind, so there must be only one then.
@@ -40,6 +47,9 @@ class CostModel {
   /// (log-space interpolation; where operands are of several types, extrapolated), else efficiency
   /// parameters, else roofline.
   Estimate local(const Op& op, std::span<const Tensor> tensors, std::size_t kind = 0) const;
+  /// What the framework's other ops take the device that it has for one kernel (ops_per_kernel):
+  /// each at least what a memory-bound kernel takes beside its bytes, where that was fitted.
+  Picoseconds other_ops(std::size_t kind = 0) const;
   /// A collective or a transfer between ranks that lie like this, from the last arrival to
   /// completion: calibrated curve within a node, else a model.
   Estimate communication(const Op& op, std::span<const Tensor> tensors,
@@ -50,15 +60,23 @@ class CostModel {
   /// How it and local ops slow each other (Execution::processes); `sends`, `receives`: which ways
   /// this rank's data goes.
   Beside beside(const Op& op, std::span<const Tensor> tensors, const GroupSpread& spread) const;
+  /// Which links it passes (Execution::streams): those of the level that its bytes are slowest on,
+  /// out of the rank unless it only receives, into it unless it only sends.
+  LinkUse link_use(const Op& op, std::span<const Tensor> tensors, const GroupSpread& spread) const;
   /// Whether communications that go on at once on a node slow each other in what was measured, so
   /// that GroupSpread::at_once matters.
   bool has_contention() const { return shapes_.has_contention(); }
   /// Of a group: its ranks ascend. Other groups of the same kind are left out: at_once is 1.
   GroupSpread spread(std::span<const std::int64_t> ranks) const;
 
-  Picoseconds dispatch_op() const;    ///< host time to issue one op, at least 1 ps
-  Picoseconds dispatch_call() const;  ///< host time on top for each call
-  Waking waking() const;              ///< what sleeping while it waits costs a host
+  Picoseconds dispatch_op() const;  ///< host time to issue one op, at least 1 ps
+  /// Host time on top for each call; on streams with what launching its graph takes, where a
+  /// calibration measured launches of the bundled runtime.
+  Picoseconds dispatch_call() const;
+  Picoseconds dispatch_communication() const;  ///< host time on top for each communication
+  /// A calibration measured dispatch_op(); the framework's numbers do not count.
+  bool dispatch_is_measured() const;
+  Waking waking() const;  ///< what sleeping while it waits costs a host
   /// What communications are measured over; `local` without a calibration.
   CommunicatorKind communicator() const {
     return calibration_ ? calibration_->communicator : CommunicatorKind::local;
@@ -82,11 +100,18 @@ class CostModel {
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   static Estimate at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
                          Bytes moved);
-  std::optional<Estimate> measured_communication(OpKind kind, Bytes payload,
-                                                 const GroupSpread& spread) const;
-  std::optional<Estimate> between_threads(OpKind kind, Bytes payload, std::int64_t ranks) const;
+  /// By the curve of its own kind, else by that of the kind it is measured as.
+  std::optional<TimeParts> measured_communication(const Op& op, std::span<const Tensor> tensors,
+                                                  const GroupSpread& spread) const;
+  std::optional<TimeParts> measured_kind(OpKind kind, DType dtype, Bytes payload,
+                                         const GroupSpread& spread) const;
+  std::optional<TimeParts> between_threads(OpKind kind, Bytes payload, std::int64_t ranks) const;
+
+  Estimate unscaled_local(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
 
   Cluster cluster_;
+  std::optional<FittedCalibration> fitted_;
+  double layer_factor_ = 1;
   std::optional<Calibration> calibration_;
   Framework framework_;
   MatmulCurves matmuls_;

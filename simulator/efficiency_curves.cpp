@@ -53,7 +53,8 @@ Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Byte
   // From 1 for eight 16-bit elements, the widest load, down to unaligned_rate for one.
   const double unaligned = dtype == DType::f32 ? 0 : 1 - std::log2(double(alignment)) / 3;
   const FlopsPerSecond unit_rate(peak.value() * matmul.peak_fraction / double(matmul.units) *
-                                 std::pow(matmul.unaligned_rate, unaligned));
+                                 std::pow(matmul.unaligned_rate, unaligned) *
+                                 (is_fp8(dtype) ? matmul.fp8_rate : 1));
   Seconds compute(std::numeric_limits<double>::infinity());
   for (const Tile& tile : kTiles) {
     const FlopsPerSecond rate(unit_rate.value() * relative_rate(tile, matmul.half_rate_reuse));
@@ -73,7 +74,9 @@ Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Byte
   const Seconds time = matmul.fixed_time + Seconds(std::hypot(compute.value(), memory.value()));
   const Flops work(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
   Estimate estimate = fitted_estimate(time, work, matmul.fitted);
-  if (dtype == DType::f32 && matmul.fitted) estimate.provenance = Provenance::extrapolated;
+  // Fits are of 16-bit operands.
+  if ((dtype == DType::f32 || is_fp8(dtype)) && matmul.fitted)
+    estimate.provenance = Provenance::extrapolated;
   return estimate;
 }
 

@@ -12,26 +12,34 @@ namespace {
 EngineResult run_streams(std::span<const std::vector<Item>> ranks,
                          std::span<const Picoseconds> starts) {
   StreamEngine engine;
-  std::vector<StreamEngine::Event> first_event = {0};
+  std::vector<std::vector<StreamEngine::Event>> events;
   for (const std::vector<Item>& items : ranks) {
     std::vector<std::uint32_t> lanes;
     for (const Item& item : items) {
       while (lanes.size() <= item.stream) lanes.push_back(std::uint32_t(lanes.size()));
     }
     engine.add_rank(std::move(lanes));
-    StreamEngine::Event next = first_event.back();
+    std::vector<StreamEngine::Event>& own = events.emplace_back();
+    std::vector<StreamEngine::Event> waits;
+    const auto events_of = [&](const std::vector<std::uint32_t>& awaited) {
+      waits.clear();
+      for (std::uint32_t item : awaited) waits.push_back(own[item]);
+      return std::span<const StreamEngine::Event>(waits);
+    };
     for (const Item& item : items) {
-      std::vector<StreamEngine::Event> waits;
-      for (std::uint32_t wait : item.waits) waits.push_back(first_event.back() + wait);
-      next = 1 + engine.add_op({item.stream, item.dispatch, item.duration, item.rendezvous}, waits);
+      if (!item.host_waits.empty()) {
+        engine.add_host_wait(item.host_wait, events_of(item.host_waits));
+      }
+      own.push_back(
+          engine.add_op({item.stream, item.dispatch, item.duration, item.rendezvous, item.link_use},
+                        events_of(item.waits)));
     }
-    first_event.push_back(next);
   }
   StreamEngine::Result run = engine.run(starts);
   EngineResult result;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     std::vector<ItemTimes>& times = result.times.emplace_back();
-    for (auto event = first_event[rank]; event < first_event[rank + 1]; ++event) {
+    for (const StreamEngine::Event event : events[rank]) {
       times.push_back({run.posted[event], run.begin[event], run.fired[event]});
     }
   }

@@ -32,6 +32,16 @@ struct Beside {
   bool operator==(const Beside&) const = default;
 };
 
+/// Execution::streams: the links of its rank that a communication shares with others (a bit each),
+/// and the first part of its duration, which takes nothing from them. Of ranks that meet the
+/// longest counts.
+struct LinkUse {
+  std::uint32_t links = 0;
+  Picoseconds latency;
+  bool operator==(const LinkUse&) const = default;
+};
+inline constexpr std::uint32_t kMostLinks = 12;  ///< of a rank: of each level, out and in
+
 /// Something a rank's host issues. Items of a rank are issued in order.
 struct Item {
   std::uint32_t stream = 0;
@@ -43,6 +53,11 @@ struct Item {
   std::vector<std::uint32_t> waits;  ///< earlier items of the same rank that must have finished
   Work work = Work::memory;          ///< of a local item (Execution::processes)
   std::uint32_t beside = 0;          ///< of a rendezvous (Execution::processes): which Beside
+  /// Execution::streams: earlier items of the same rank that must have ended before the host turns
+  /// to this one, and how much longer it takes to go on.
+  std::vector<std::uint32_t> host_waits = {};
+  Picoseconds host_wait = {};
+  LinkUse link_use = {};
 };
 
 /// What waiting costs a host that sleeps (not Execution::streams).
@@ -54,15 +69,15 @@ struct Waking {
 /// The device's rule for who does the work.
 enum class Execution : std::uint8_t {
   /// Streams run by themselves; the host only issues (GPUs). An item is ready when it was issued,
-  /// its predecessor on the stream ended and its waits ended.
+  /// its predecessor on the stream ended and its waits ended. Communications that pass the same
+  /// link of some rank at the same time share it (shared_links.h).
   streams,
   /// The host runs every item itself, in issue order, before it issues the next: it blocks until
   /// the waits ended (and a while longer, see Waking), spends the dispatch time, then runs a local
-  /// item. A rendezvous is posted; it
-  /// arrives when the rank's previous rendezvous on that stream ended, and runs on the core of the
-  /// last arriver: the host that posted last, or that ran what a posted one was held by. Of several
-  /// that arrive at the same instant, each is charged (which keeps folded and unfolded simulations
-  /// equal).
+  /// item. A rendezvous is posted; it arrives when the rank's previous rendezvous on that stream
+  /// ended, and runs on the core of the last arriver: the host that posted last, or that ran what a
+  /// posted one was held by. Of several that arrive at the same instant, each is charged (which
+  /// keeps folded and unfolded simulations equal).
   host,
   /// The host runs local items itself, as above, and beside it a rendezvous goes on: it begins when
   /// all have arrived, as above, and takes its duration at full speed. Both slow each other as

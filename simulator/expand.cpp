@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "simulator/framework_waits.h"
+#include "simulator/host_dispatch.h"
 
 namespace plimsoll {
 namespace {
@@ -58,6 +60,25 @@ std::uint32_t add_link_op(const Op& op, RoutineId routine, std::uint32_t index, 
   return std::uint32_t(into.link_ops.size() - 1);
 }
 
+/// Whether the framework's host waits for this op.
+bool host_waits_for(const Op& op, const Framework& framework) {
+  if (op.kind == OpKind::clip_factor || op.kind == OpKind::update_loss_scale) {
+    return framework.host_reads_norm;
+  }
+  if (!framework.host_waits_for_gathers) return false;
+  const bool gathers = op.kind == OpKind::all_gather || op.kind == OpKind::broadcast;
+  return gathers && std::get<CollectiveParams>(op.params).group.axes.has(Axis::sharding);
+}
+
+/// Whether boundary tensors go round the pipeline: only where stages hold several parts.
+bool goes_round(const Program& program) {
+  if (program.stage > 0) return false;
+  return std::any_of(program.calls.begin(), program.calls.end(), [&](const Call& call) {
+    const std::vector<Op>& ops = program.at(call.routine).ops;
+    return !ops.empty() && ops[0].stream == Stream::recv_previous;
+  });
+}
+
 RoutineFacts facts_of(const Routine& routine, RoutineId id, bool host_executes,
                       LocalCosts& local_costs, Expansion& into) {
   RoutineFacts facts;
@@ -81,10 +102,18 @@ RoutineFacts facts_of(const Routine& routine, RoutineId id, bool host_executes,
   return facts;
 }
 
+void add_other_ops(const Routine& routine, Picoseconds time, RoutineFacts& facts) {
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    if (is_kernel(routine, routine.ops[i])) facts.durations[i] += time;
+  }
+}
+
 }  // namespace
 
 std::vector<Expansion> expand(std::span<const Program> programs, const CostModel& costs) {
   const auto devices = devices_by_kind(costs.cluster(), programs[0].grid.world_size());
+  const bool host_executes = costs.host_executes();
+  const bool chunks = std::any_of(programs.begin(), programs.end(), goes_round);
   std::vector<Expansion> expansions;
   for (std::size_t kind = 0; kind < costs.device_kinds(); ++kind) {
     if (!devices.contains(kind)) {
@@ -95,23 +124,36 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
     for (const Program& program : programs) {
       Expansion& result = expansions.emplace_back();
       result.program = &program;
-      result.dispatch_op = costs.dispatch_op();
       result.dispatch_call = costs.dispatch_call();
+      result.host_wait = to_picoseconds(costs.framework().host_wait);
+      if (!host_executes) result.transfers_hold = costs.framework().transfers_hold;
+      result.chunks = chunks;
       std::vector<bool> called(program.routines.size());
       for (const Call& call : program.calls) called[call.routine.index()] = true;
       result.routines.resize(program.routines.size());
       for (std::size_t i = 0; i < program.routines.size(); ++i) {
         if (!called[i]) continue;
         result.routines[i] =
-            facts_of(program.routines[i], RoutineId(i), costs.host_executes(), local_costs, result);
+            facts_of(program.routines[i], RoutineId(i), host_executes, local_costs, result);
+        result.routines[i].dispatch = host_dispatch(program.routines[i], costs);
+        add_other_ops(program.routines[i], costs.other_ops(kind), result.routines[i]);
+        for (const Op& op : program.routines[i].ops) {
+          result.routines[i].host_waits.push_back(!host_executes &&
+                                                  host_waits_for(op, costs.framework()));
+        }
       }
     }
   }
   return expansions;
 }
 
+Picoseconds Expansion::dispatch(const RoutineFacts& facts, std::size_t op) const {
+  return op == 0 ? facts.dispatch[op] + dispatch_call : facts.dispatch[op];
+}
+
 std::vector<Item> unroll(const Expansion& expansion) {
   const Program& program = *expansion.program;
+  FrameworkWaits framework(expansion);
   std::vector<Item> items;
   std::vector<std::uint32_t> first_item;  // of each call
   for (std::uint32_t c = 0; c < program.calls.size(); ++c) {
@@ -120,16 +162,23 @@ std::vector<Item> unroll(const Expansion& expansion) {
     const RoutineFacts& known = expansion.routines[call.routine.index()];
     const auto base = std::uint32_t(items.size());
     first_item.push_back(base);
+    const std::vector<std::uint32_t> held = framework.before_call(routine);
     for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
       const Op& op = routine.ops[i];
       Item item;
       item.stream = std::uint32_t(op.stream);
-      item.dispatch = expansion.dispatch_op;
-      if (i == 0) item.dispatch += expansion.dispatch_call;
+      item.dispatch = expansion.dispatch(known, i);
       item.duration = known.durations[i];
       item.waits.reserve(op.waits.size());
       for (std::uint32_t wait : op.waits) item.waits.push_back(base + wait);
+      item.host_waits = framework.before_op(op);
+      item.host_wait = expansion.host_wait;
+      framework.issued(op, known.host_waits[i], base + i);
       items.push_back(std::move(item));
+    }
+    for (std::uint32_t first : known.first_ops) {
+      std::vector<std::uint32_t>& waits = items[base + first].waits;
+      waits.insert(waits.end(), held.begin(), held.end());
     }
     for (const Wait& wait : call.waits) {
       INVARIANT(wait.call < c, "a call waits for a later one");

@@ -38,6 +38,9 @@ struct RoutineFacts {
   /// Ops whose end is the end of the call: the last of each stream; where the host executes, all
   /// communications (the host is past the rest, and its streams order nothing).
   std::vector<std::uint32_t> last_ops;
+  std::vector<Picoseconds> dispatch;  ///< by op: host time to issue it
+  /// By op: the host waits for its end before it issues more (Framework).
+  std::vector<bool> host_waits;
 };
 
 /// A Program on devices of one kind.
@@ -46,7 +49,12 @@ struct Expansion {
   std::vector<RoutineFacts> routines;  ///< parallel to the Program's
   std::vector<Link> links;
   std::vector<LinkOp> link_ops;
-  Picoseconds dispatch_op, dispatch_call;
+  Picoseconds dispatch_call, host_wait;
+  TransfersHold transfers_hold = TransfersHold::nothing;
+  bool chunks = false;  ///< stages hold several parts of the model each
+
+  /// Host time to issue an op of a call.
+  Picoseconds dispatch(const RoutineFacts& facts, std::size_t op) const;
 };
 
 /// By Program, for every kind of device of the cluster: those on kind k begin at k times the number

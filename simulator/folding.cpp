@@ -40,6 +40,8 @@ class LinkCosts {
     if (!added) return at->second;
     const Expansion& expansion = expansions_[of];
     const bool processes = costs_.execution() == Execution::processes;
+    const bool streams = costs_.execution() == Execution::streams;
+    std::vector<LinkUse> uses;
     std::vector<Estimate> estimates;
     std::vector<Beside> besides;
     std::vector<double> times;
@@ -49,6 +51,11 @@ class LinkCosts {
       estimates.push_back(costs_.communication(routine.ops[link_op.op], routine.tensors, spread));
       times.push_back(estimates.back().time.value());
       times.push_back(double(estimates.back().provenance));
+      if (streams) {
+        uses.push_back(costs_.link_use(routine.ops[link_op.op], routine.tensors, spread));
+        times.push_back(double(uses.back().links));
+        times.push_back(double(uses.back().latency.count()));
+      }
       if (!processes) continue;
       besides.push_back(costs_.beside(routine.ops[link_op.op], routine.tensors, spread));
       add_numbers(besides.back(), times);
@@ -56,6 +63,7 @@ class LinkCosts {
     at->second = numbers_(times);
     if (at->second == topology_.costs.size()) {
       topology_.costs.push_back(std::move(estimates));
+      if (streams) topology_.link_uses.push_back(std::move(uses));
       if (processes) topology_.besides.push_back(std::move(besides));
     }
     return at->second;

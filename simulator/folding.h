@@ -31,6 +31,9 @@ struct LinkTopology {
   std::vector<GroupInstance> instances;
   /// What the ops of one link cost, in order of Expansion::link_ops; equal costs are one entry.
   std::vector<std::vector<Estimate>> costs;
+  /// The same of the links that they pass; empty but for Execution::streams. Ranks share only their
+  /// own links, so they need not be told apart by whom they share with.
+  std::vector<std::vector<LinkUse>> link_uses;
   /// The same of how they and local ops slow each other; empty but for Execution::processes.
   std::vector<std::vector<Beside>> besides;
 };

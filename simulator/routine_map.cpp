@@ -13,6 +13,12 @@ void take_latest(Delays& into, const Delays& other) {
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], other[i]);
 }
 
+void add(Delays& delays, Picoseconds time) {
+  for (auto& delay : delays) {
+    if (delay) *delay += time;
+  }
+}
+
 void add_row(RoutineMap& map, const Delays& delays) {
   for (std::uint32_t i = 0; i < delays.size(); ++i) {
     if (delays[i]) map.terms.push_back({i, *delays[i]});
@@ -30,6 +36,8 @@ RoutineMap compose(std::span<const RoutineOp> ops, std::span<const std::uint32_t
 
   const std::size_t inputs = map.inputs();
   std::vector<Delays> clocks, ends;
+  Delays host(inputs);
+  host[RoutineMap::kIssued] = Picoseconds(0);
   std::vector<bool> used(map.streams.size());
   for (std::size_t s = 0; s < map.streams.size(); ++s) {
     clocks.emplace_back(inputs)[RoutineMap::kClocks + s] = Picoseconds(0);
@@ -38,16 +46,19 @@ RoutineMap compose(std::span<const RoutineOp> ops, std::span<const std::uint32_t
     const auto at = std::lower_bound(map.streams.begin(), map.streams.end(), op.stream);
     const auto s = std::size_t(at - map.streams.begin());
     map.dispatch += op.dispatch;
+    add(host, op.dispatch);
     Delays& clock = clocks[s];
-    clock[RoutineMap::kIssued] = std::max(clock[RoutineMap::kIssued], {map.dispatch});
+    take_latest(clock, host);
     if (!used[s])
       clock[RoutineMap::kAwaited] = std::max(clock[RoutineMap::kAwaited], {Picoseconds(0)});
     used[s] = true;
     for (std::uint32_t wait : op.waits) take_latest(clock, ends[wait]);
-    for (auto& delay : clock) {
-      if (delay) *delay += op.duration;
-    }
+    add(clock, op.duration);
     ends.push_back(clock);
+    if (!op.host_wait) continue;
+    map.host_waits = true;
+    take_latest(host, clock);
+    add(host, *op.host_wait);
   }
   Delays all(inputs);
   for (const Delays& clock : clocks) {
@@ -56,7 +67,8 @@ RoutineMap compose(std::span<const RoutineOp> ops, std::span<const std::uint32_t
   }
   add_row(map, all);
   for (std::uint32_t op : event_ops) add_row(map, ends[op]);
-  map.events = std::uint32_t(1 + event_ops.size());
+  if (map.host_waits) add_row(map, host);
+  map.events = std::uint32_t(1 + event_ops.size() + (map.host_waits ? 1 : 0));
   return map;
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct RoutineOp {
   std::uint32_t stream = 0;
   Picoseconds dispatch, duration;
   std::span<const std::uint32_t> waits;  ///< earlier ops of the routine
+  /// The host waits until it has ended, and that much longer, before it issues the next.
+  std::optional<Picoseconds> host_wait = std::nullopt;
 };
 
 struct RoutineMap {
@@ -31,10 +34,12 @@ struct RoutineMap {
 
   std::vector<std::uint32_t> streams;  ///< ascending
   /// A row is the latest of its terms. Rows: the clocks of `streams` afterwards, then the events:
-  /// all ops have ended, then those ops that were asked for.
+  /// all ops have ended, then those ops that were asked for, then, if the host waits for some op,
+  /// that it is through.
   std::vector<Term> terms;
   std::vector<std::uint32_t> row_end;  ///< into terms
   std::uint32_t events = 0;
+  bool host_waits = false;
   Picoseconds dispatch;  ///< host time to issue all of it
 
   std::size_t inputs() const { return kClocks + streams.size(); }

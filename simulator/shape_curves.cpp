@@ -21,28 +21,59 @@ typename Map::const_iterator nearest_entry(const Map& map, std::int64_t key) {
   return best;
 }
 
-Estimate longer(Estimate estimate, double times, Provenance at_least) {
-  estimate.time = estimate.time * times;
-  estimate.spread = estimate.spread * times;
-  estimate.provenance = std::max(estimate.provenance, at_least);
-  return estimate;
+/// Latency and the rest, so many times each.
+TimeParts longer(TimeParts parts, double latency_times, double bytes_times, Provenance at_least) {
+  const Seconds latency = parts.latency * latency_times;
+  const Seconds time = latency + (parts.whole.time - parts.latency) * bytes_times;
+  const double relative = parts.whole.spread / parts.whole.time;
+  return {{time, time * relative, std::max(parts.whole.provenance, at_least)}, latency};
 }
 
-Estimate contended(const std::map<std::int64_t, SizeCurve>& by_at_once, std::int64_t at_once,
-                   Bytes payload) {
-  const auto [most, last] = *by_at_once.rbegin();
-  if (by_at_once.begin()->first > at_once) {  // only more at once than asked for
-    return longer(by_at_once.begin()->second.at(payload), 1, Provenance::extrapolated);
+/// `part` of the way between two, by their logarithms.
+TimeParts between(const TimeParts& low, const TimeParts& high, double part) {
+  const Estimate &a = low.whole, &b = high.whole;
+  const Seconds time = a.time * std::exp(part * std::log(b.time / a.time));
+  const double relative = std::max(a.spread / a.time, b.spread / b.time);
+  return {{time, time * relative, std::max({a.provenance, b.provenance, Provenance::interpolated})},
+          std::min(time, low.latency + (high.latency - low.latency) * part)};
+}
+
+double log_part(std::int64_t from, std::int64_t at, std::int64_t to) {
+  return std::log(double(at) / double(from)) / std::log(double(to) / double(from));
+}
+
+TimeParts contended(const std::map<std::int64_t, SizeCurve>& by_at_once, std::int64_t at_once,
+                    Bytes payload) {
+  const auto above = by_at_once.upper_bound(at_once);
+  if (above == by_at_once.begin()) {  // only more at once than asked for
+    return longer(above->second.parts_at(payload), 1, 1, Provenance::extrapolated);
   }
-  std::optional<Estimate> slowest;
-  for (const auto& [groups, curve] : by_at_once) {
-    if (groups > at_once) break;
-    const Estimate estimate = curve.at(payload);
-    if (!slowest || estimate.time >= slowest->time) slowest = estimate;
+  // More at once are never faster.
+  std::optional<TimeParts> slowest;
+  const auto look_at = [&](const SizeCurve& curve) {
+    const TimeParts parts = curve.parts_at(payload);
+    if (!slowest || parts.whole.time >= slowest->whole.time) slowest = parts;
+  };
+  for (auto entry = by_at_once.begin(); entry != above; ++entry) look_at(entry->second);
+  const std::int64_t most = std::prev(above)->first;
+  if (most == at_once) return *slowest;
+  if (above == by_at_once.end()) {
+    return longer(*slowest, 1, double(at_once) / double(most), Provenance::extrapolated);
   }
-  if (by_at_once.contains(at_once)) return *slowest;
-  const double beyond = std::max(1.0, double(at_once) / double(most));
-  return longer(*slowest, beyond, Provenance::extrapolated);
+  const TimeParts low = *slowest;
+  look_at(above->second);
+  return between(low, *slowest, log_part(most, at_once, above->first));
+}
+
+/// How much longer latency gets from a group of `m` to one of `n`, of which neither was measured
+/// but the former; `before`: one that is smaller than m, and was.
+double latency_growth(OpKind kind, double n, double m, Seconds at_m,
+                      const std::optional<std::pair<double, Seconds>>& before) {
+  if (before && before->second > Seconds(0) && at_m > Seconds(0)) {
+    const double slope = std::log(at_m / before->second) / std::log(m / before->first);
+    return std::pow(n / m, std::clamp(slope, 0.0, 1.0));
+  }
+  return kind == OpKind::all_reduce ? std::log2(n) / std::log2(m) : (n - 1) / (m - 1);
 }
 
 }  // namespace
@@ -51,48 +82,64 @@ void ShapeCurves::add(const CollectivePoint& point) {
   const bool across = point.nodes > 1;
   const std::int64_t per_node = across ? point.ranks / point.nodes : 1;
   const std::int64_t size = across ? point.nodes : point.ranks;
-  curves_[{point.kind, across}][per_node][size][point.groups_per_node].add(point.payload,
-                                                                           point.time);
+  SizeCurve& curve =
+      curves_[point.kind][point.dtype][across][per_node][size][point.groups_per_node];
+  curve.add(point.payload, point.time,
+            point.imported ? Provenance::interpolated : Provenance::measured);
   has_contention_ = has_contention_ || point.groups_per_node > 1;
 }
 
-std::optional<Estimate> ShapeCurves::at(OpKind kind, Bytes payload,
-                                        const GroupSpread& spread) const {
+std::optional<TimeParts> ShapeCurves::at(OpKind kind, DType dtype, Bytes payload,
+                                         const GroupSpread& spread) const {
   const bool across = spread.nodes > 1;
-  const auto found = curves_.find({kind, across});
-  if (found == curves_.end()) return std::nullopt;
+  const auto by_type = curves_.find(kind);
+  if (by_type == curves_.end()) return std::nullopt;
+  const PerNode* found = nullptr;
+  const DType wanted = adds_up(kind) ? dtype : DType::f32;
+  Provenance worst = Provenance::measured;
+  const auto take = [&](DType type) {
+    const auto curves = by_type->second.find(type);
+    if (found != nullptr || curves == by_type->second.end()) return;
+    const auto lying = curves->second.find(across);
+    if (lying == curves->second.end()) return;
+    found = &lying->second;
+    if (type != wanted) worst = Provenance::extrapolated;
+  };
+  take(wanted);
+  take(DType::f32);
+  for (const auto& [type, unused] : by_type->second) take(type);
+  if (found == nullptr) return std::nullopt;
   const std::int64_t per_node = across ? (spread.ranks + spread.nodes - 1) / spread.nodes : 1;
   const std::int64_t size = across ? spread.nodes : spread.ranks;
-  const auto& [measured_per_node, sizes] = *nearest_entry(found->second, per_node);
-  const Provenance worst =
-      measured_per_node == per_node ? Provenance::measured : Provenance::extrapolated;
+  const auto& [measured_per_node, sizes] = *nearest_entry(*found, per_node);
+  if (measured_per_node != per_node) worst = Provenance::extrapolated;
   // A group sends out of a node over the links of its own ranks there: with fewer of them than the
   // measured groups had it takes as much longer, while as many such groups beside each other use no
   // more than one of those did.
   const std::int64_t fewer =
       across ? std::max<std::int64_t>(1, measured_per_node / per_node) : std::int64_t{1};
   const std::int64_t at_once = (spread.at_once + fewer - 1) / fewer;
-  const auto time_at = [&](const auto& entry) {
-    return longer(contended(entry.second, at_once, payload), double(fewer), worst);
+  const auto parts_at = [&](const auto& entry) {
+    return longer(contended(entry.second, at_once, payload), 1, double(fewer), worst);
   };
   const auto above = sizes.lower_bound(size);
-  if (above != sizes.end() && above->first == size) return time_at(*above);
-  if (above == sizes.begin()) return longer(time_at(*above), 1, Provenance::extrapolated);
-  const Estimate low = time_at(*std::prev(above));
-  if (above == sizes.end()) {
-    // Pieces go round, each 1/n of the payload: n - 1 of them, with a latency each.
-    const double n = double(size), m = double(std::prev(above)->first);
-    const double times = m > 1 ? std::max(1.0, (1 - 1 / n) / (1 - 1 / m)) : 1;
-    return longer(low, times, Provenance::extrapolated);
+  if (above != sizes.end() && above->first == size) return parts_at(*above);
+  if (above == sizes.begin()) {
+    return longer(parts_at(*above), 1, 1, Provenance::extrapolated);
   }
-  const Estimate high = time_at(*above);
-  const auto [from, unused] = *std::prev(above);
-  const double part =
-      std::log(double(size) / double(from)) / std::log(double(above->first) / double(from));
-  const Seconds time = low.time * std::exp(part * std::log(high.time / low.time));
-  const double relative = std::max(low.spread / low.time, high.spread / high.time);
-  return Estimate{time, time * relative,
-                  std::max({low.provenance, high.provenance, Provenance::interpolated})};
+  const auto below = std::prev(above);
+  const TimeParts low = parts_at(*below);
+  if (above != sizes.end()) {
+    return between(low, parts_at(*above), log_part(below->first, size, above->first));
+  }
+  std::optional<std::pair<double, Seconds>> before;
+  if (below != sizes.begin()) {
+    before = std::pair(double(std::prev(below)->first), parts_at(*std::prev(below)).latency);
+  }
+  const double n = double(size), m = double(below->first);
+  const double pieces = (1 - 1 / n) / (1 - 1 / m);
+  return longer(low, latency_growth(kind, n, m, low.latency, before), pieces,
+                Provenance::extrapolated);
 }
 
 void OverlapCurves::add(const OverlapPoint& point) {

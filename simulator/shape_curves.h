@@ -16,21 +16,31 @@ class ShapeCurves {
  public:
   void add(const CollectivePoint& point);
   /// From the last arrival to completion, for a group that lies like this: the curve of its shape;
-  /// between two numbers of nodes (inside a node: of ranks), or beyond them, by their logarithms.
-  /// Where no group with as many ranks on each node was measured, the nearest stands for it; a
-  /// group of fewer takes as much longer, since each rank brings a link of its own to its node. Of
-  /// groups at once as many count as were measured, up to those asked for, and the slowest of them:
-  /// more at once are never faster. Beyond the most that were measured time grows in proportion.
+  /// between two numbers of nodes (inside a node: of ranks), and between two numbers of groups at
+  /// once, by their logarithms; more at once are never faster.
+  ///
+  /// Beyond what was measured a time is taken apart into latency (SizeCurve) and the rest, which is
+  /// bandwidth. Where no group with as many ranks on each node was measured, the nearest stands for
+  /// it; the bandwidth part of a group of fewer is as much longer, since each rank brings a link of
+  /// its own to its node. Over more nodes the bandwidth part grows as pieces of a ring do,
+  /// (n - 1) / n; latency as between the two largest that were measured, by their logarithms, at
+  /// most in proportion; of one alone as the steps of a ring, n - 1, or of a tree, log2 n, for an
+  /// all-reduce. With more groups at once the bandwidth part grows in proportion.
+  ///
+  /// What adds up elements of a type that was not measured is that of f32, or else of another type,
+  /// extrapolated; imported points are at best interpolated, since another machine was measured.
   /// Nothing where no group was measured inside a node, or across nodes, as this one lies.
-  std::optional<Estimate> at(OpKind kind, Bytes payload, const GroupSpread& spread) const;
+  std::optional<TimeParts> at(OpKind kind, DType dtype, Bytes payload,
+                              const GroupSpread& spread) const;
   /// Whether groups_per_node matters to any.
   bool has_contention() const { return has_contention_; }
 
  private:
-  using AtOnce = std::map<std::int64_t, SizeCurve>;    // by groups per node
-  using Sizes = std::map<std::int64_t, AtOnce>;        // by nodes; inside a node by ranks
-  using PerNode = std::map<std::int64_t, Sizes>;       // by ranks on each node; inside: 1
-  std::map<std::pair<OpKind, bool>, PerNode> curves_;  // across nodes or not
+  using AtOnce = std::map<std::int64_t, SizeCurve>;  // by groups per node
+  using Sizes = std::map<std::int64_t, AtOnce>;      // by nodes; inside a node by ranks
+  using PerNode = std::map<std::int64_t, Sizes>;     // by ranks on each node; inside: 1
+  // by element type; then across nodes or not
+  std::map<OpKind, std::map<DType, std::map<bool, PerNode>>> curves_;
   bool has_contention_ = false;
 };
 

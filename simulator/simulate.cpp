@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <variant>
 
 #include "base/error.h"
 #include "graph/op_table.h"
@@ -130,6 +132,7 @@ struct Account {
   std::array<Seconds, 4> by_provenance;
   Provenance worst = Provenance::measured;
   Picoseconds local;
+  Seconds open;
 };
 
 Account account_for(const Expansion& expansion, const std::vector<RankLink>& links,
@@ -148,6 +151,9 @@ Account account_for(const Expansion& expansion, const std::vector<RankLink>& lin
       if (local) account.local += time;
       account.worst = std::max(account.worst, estimate.provenance);
       account.by_provenance[std::size_t(estimate.provenance)] += time.seconds();
+      account.open += estimate.provenance == Provenance::datasheet
+                          ? time.seconds() * kDatasheetHalfWidth
+                          : estimate.spread * double(calls[r]);
     }
   }
   return account;
@@ -188,6 +194,30 @@ void record_ops(const RankRun& run, std::vector<Interval>& into) {
   }
 }
 
+/// "mp", "sharding,dp", "pp" of a transfer; empty of a local op.
+std::string group_of(const Op& op) {
+  if (const auto* params = std::get_if<CollectiveParams>(&op.params)) return to_text(params->group);
+  return std::holds_alternative<TransferParams>(op.params) ? "pp" : "";
+}
+
+/// The groups that the ops of record_ops communicate over, in its order.
+void record_groups(const Program& program, Simulation& simulation) {
+  simulation.groups = {""};
+  std::map<std::uint32_t, std::vector<std::uint16_t>> of_routine;
+  for (const Call& call : program.calls) {
+    const auto [known, added] = of_routine.try_emplace(std::uint32_t(call.routine.index()));
+    for (const Op& op : added ? program.at(call.routine).ops : std::vector<Op>()) {
+      auto& names = simulation.groups;
+      const std::string name = group_of(op);
+      const auto at = std::find(names.begin(), names.end(), name);
+      known->second.push_back(std::uint16_t(at - names.begin()));
+      if (at == names.end()) names.push_back(name);
+    }
+    simulation.critical_group.insert(simulation.critical_group.end(), known->second.begin(),
+                                     known->second.end());
+  }
+}
+
 /// Calls of one op are that op.
 void record_calls(const RankRun& run, std::vector<Interval>& into) {
   const Program& program = *run.expansion.program;
@@ -224,7 +254,10 @@ RankMemory record_memory(const RankRun& run) {
 
 /// What `detail` asks for of one rank.
 void record(const RankRun& run, Detail detail, Simulation& simulation) {
-  if (run.rank == simulation.critical_rank) record_ops(run, simulation.critical);
+  if (run.rank == simulation.critical_rank) {
+    record_ops(run, simulation.critical);
+    record_groups(*run.expansion.program, simulation);
+  }
   if (detail == Detail::critical) return;
   std::vector<Interval>& intervals = simulation.timeline.intervals;
   detail == Detail::calls ? record_calls(run, intervals) : record_ops(run, intervals);
@@ -258,6 +291,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
     if (account.local > longest) {
       longest = account.local;
       simulation.by_provenance = account.by_provenance;
+      simulation.open = account.open;
       simulation.critical_rank = rank;
     }
   }

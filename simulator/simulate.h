@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/units.h"
@@ -32,11 +34,17 @@ struct Simulation {
   /// The rank that computes longest (the lowest of equals), and its part of the step op by op.
   std::int64_t critical_rank = 0;
   std::vector<Interval> critical;
+  /// Of each of these: which of `groups` it communicates over; 0, "", of a local op.
+  std::vector<std::uint16_t> critical_group;
+  std::vector<std::string> groups;  ///< "", then "mp", "sharding,dp", "pp": as they first appear
   /// Which rank of the timeline stands for each rank of the grid (itself when unfolded).
   std::vector<std::int64_t> represented_by;
   Provenance worst = Provenance::measured;  ///< weakest provenance of any op's cost
   /// Seconds of the step by provenance, over the ops of the rank that computes longest.
   std::array<Seconds, 4> by_provenance;
+  /// Of the same ops: what their spreads leave open if all are off the same way; of datasheet
+  /// rates, kDatasheetHalfWidth of their time.
+  Seconds open;
 };
 
 /// `programs` are all classes of a job. Steps are simulated one after the other, each rank starting

@@ -8,11 +8,23 @@
 
 namespace plimsoll {
 
-void SizeCurve::add(Bytes size, const Sample& time) {
+void SizeCurve::add(Bytes size, const Sample& time, Provenance best) {
   const auto place = std::lower_bound(points_.begin(), points_.end(), size,
                                       [](const Point& point, Bytes s) { return point.size < s; });
   if (place != points_.end() && place->size == size) return;
-  points_.insert(place, {size, time});
+  points_.insert(place, {size, time, best});
+}
+
+Seconds SizeCurve::latency() const {
+  INVARIANT(!points_.empty(), "a curve without points");
+  const Point &smallest = points_.front(), &largest = points_.back();
+  const double part = double(smallest.size.count()) / double(largest.size.count());
+  return std::max(Seconds(0), smallest.time.median - largest.time.median * part);
+}
+
+TimeParts SizeCurve::parts_at(Bytes size) const {
+  const Estimate whole = at(size);
+  return {whole, std::min(latency(), whole.time)};
 }
 
 Estimate SizeCurve::at(Bytes size) const {
@@ -20,7 +32,7 @@ Estimate SizeCurve::at(Bytes size) const {
   const auto above = std::lower_bound(points_.begin(), points_.end(), size,
                                       [](const Point& point, Bytes s) { return point.size < s; });
   if (above != points_.end() && above->size == size) {
-    return {above->time.median, above->time.spread / 2, Provenance::measured};
+    return {above->time.median, above->time.spread / 2, above->best};
   }
   if (above == points_.begin()) {
     return {above->time.median, above->time.spread / 2, Provenance::extrapolated};

@@ -7,20 +7,32 @@
 
 namespace plimsoll {
 
+/// A time, and what of it does not grow with the bytes.
+struct TimeParts {
+  Estimate whole;
+  Seconds latency;  ///< at most the whole
+};
+
 /// Piecewise linear in log-log over bytes: the measured time at a measured size, interpolated
 /// between two, constant bandwidth above the largest and constant time below the smallest.
 class SizeCurve {
  public:
-  /// Points come in any order; of several at one size the first counts.
-  void add(Bytes size, const Sample& time);
+  /// Points come in any order; of several at one size the first counts. `best`: what the estimate
+  /// at that size is called.
+  void add(Bytes size, const Sample& time, Provenance best = Provenance::measured);
   bool empty() const { return points_.empty(); }
   /// Some point must have been added.
   Estimate at(Bytes size) const;
+  /// What does not grow with the bytes: the time at the smallest size, less what that is of the
+  /// largest one's at its bandwidth. Of one point nothing.
+  Seconds latency() const;
+  TimeParts parts_at(Bytes size) const;
 
  private:
   struct Point {
     Bytes size;
     Sample time;
+    Provenance best;
   };
   std::vector<Point> points_;  // ascending size
 };

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "simulator/shared_links.h"
 
 namespace plimsoll {
 namespace {
@@ -14,6 +15,7 @@ constexpr Picoseconds kUnknown{-1};  // nothing ends before time 0
 
 void StreamEngine::add_rank(std::vector<std::uint32_t> lane_of_stream) {
   Rank rank;
+  lane_of_stream.push_back(std::uint32_t(lane_of_stream.size()));
   rank.first_clock = clocks_;
   rank.first_lane = std::uint32_t(lanes_.size());
   clocks_ += std::uint32_t(lane_of_stream.size());
@@ -39,6 +41,7 @@ StreamEngine::Task& StreamEngine::add_task(std::uint32_t stream, std::span<const
   task.last_wait = std::uint32_t(waits_.size());
   task.event = events_;
   task.issued = rank.issued;
+  task.since = rank.since;
   return task;
 }
 
@@ -48,24 +51,52 @@ StreamEngine::Event StreamEngine::add_op(const Op& op, std::span<const Event> wa
   task.issued += op.dispatch;
   ranks_.back().issued = task.issued;
   task.duration = op.duration;
-  if (op.rendezvous) {
-    const auto [at, added] =
-        meeting_of_.try_emplace(*op.rendezvous, std::uint32_t(meetings_.size()));
-    if (added) meetings_.emplace_back();
-    Meeting& meeting = meetings_[at->second];
-    ++meeting.participants;
-    meeting.duration = std::max(meeting.duration, op.duration);
-    task.rendezvous = at->second;
-  }
+  if (op.rendezvous || op.link_use.links != 0) task.rendezvous = meeting_of(op);
   return events_++;
+}
+
+/// What shares links is one, too, if it is alone.
+std::uint32_t StreamEngine::meeting_of(const Op& op) {
+  auto number = std::uint32_t(meetings_.size());
+  if (op.rendezvous) number = numbers_.try_emplace(*op.rendezvous, number).first->second;
+  if (number == meetings_.size()) meetings_.emplace_back();
+  Meeting& meeting = meetings_[number];
+  ++meeting.participants;
+  meeting.duration = std::max(meeting.duration, op.duration);
+  meeting.latency = std::max(meeting.latency, op.link_use.latency);
+  for (std::uint32_t bit = 0; bit < kMostLinks; ++bit) {
+    if ((op.link_use.links >> bit & 1) == 0) continue;
+    link_uses_.push_back({std::uint32_t(ranks_.size() - 1) * kMostLinks + bit, meeting.links});
+    meeting.links = std::uint32_t(link_uses_.size() - 1);
+  }
+  return number;
 }
 
 StreamEngine::Event StreamEngine::add_call(const RoutineMap& map, std::span<const Event> waits) {
   Task& task = add_task(map.streams.front(), waits);
   task.map = &map;
-  ranks_.back().issued += map.dispatch;
   events_ += map.events;
+  Rank& rank = ranks_.back();
+  rank.issued += map.dispatch;
+  if (map.host_waits) {
+    rank.since = events_ - 1;
+    rank.issued = {};
+  }
   return task.event;
+}
+
+StreamEngine::Event StreamEngine::add_host_wait(Picoseconds cost, std::span<const Event> waits) {
+  Rank& rank = ranks_.back();
+  add_task(std::uint32_t(rank.lane_of_stream.size() - 1), waits).duration = cost;
+  rank.since = events_;
+  rank.issued = {};
+  return events_++;
+}
+
+StreamEngine::HostTime StreamEngine::host_time() const {
+  const Rank& rank = ranks_.back();
+  if (rank.since == kNone) return {std::nullopt, rank.issued};
+  return {rank.since, rank.issued};
 }
 
 /// The state of one run.
@@ -82,6 +113,7 @@ class StreamRun {
     result_.fired.assign(engine.events_, kUnknown);
     result_.posted.resize(engine.events_);
     result_.begin.resize(engine.events_);
+    if (!engine.link_uses_.empty()) lay_out_links();
   }
 
   StreamEngine::Result run() {
@@ -90,10 +122,10 @@ class StreamRun {
       lanes_[lane].waits_done = first_wait(lanes_[lane].next);
       runnable_.push_back(lane);
     }
-    while (!runnable_.empty()) {
-      const std::uint32_t lane = runnable_.back();
-      runnable_.pop_back();
-      advance(lane);
+    advance_all();
+    while (const auto end = shared_ ? shared_->next() : std::nullopt) {
+      complete(end->communication, end->time);
+      advance_all();
     }
     finish();
     return std::move(result_);
@@ -113,6 +145,14 @@ class StreamRun {
     Picoseconds last;
   };
 
+  void advance_all() {
+    while (!runnable_.empty()) {
+      const std::uint32_t lane = runnable_.back();
+      runnable_.pop_back();
+      advance(lane);
+    }
+  }
+
   std::uint32_t first_wait(std::uint32_t task) const {
     return task == kNone || task == 0 ? 0 : engine_.tasks_[task - 1].last_wait;
   }
@@ -125,7 +165,8 @@ class StreamRun {
       const std::uint32_t index = state.next;
       const StreamEngine::Task& task = engine_.tasks_[index];
       if (!wait_for_all(lane, task)) return;
-      const Picoseconds issued = starts_[rank] + task.issued, awaited = state.awaited;
+      const Picoseconds issued = host_clock(rank, task.since) + task.issued;
+      const Picoseconds awaited = state.awaited;
       state.next = task.next;
       state.waits_done = first_wait(task.next);
       state.awaited = {};
@@ -145,18 +186,27 @@ class StreamRun {
     }
   }
 
+  Picoseconds host_clock(std::size_t rank, StreamEngine::Event since) const {
+    return since == kNone ? starts_[rank] : result_.fired[since];
+  }
+
   bool wait_for_all(std::uint32_t lane, const StreamEngine::Task& task) {
     LaneState& state = lanes_[lane];
+    if (task.since != kNone && result_.fired[task.since] == kUnknown) {
+      return block(lane, task.since);
+    }
     for (; state.waits_done < task.last_wait; ++state.waits_done) {
       const StreamEngine::Event event = engine_.waits_[state.waits_done];
-      if (result_.fired[event] == kUnknown) {
-        state.next_waiter = waiter_[event];
-        waiter_[event] = lane;
-        return false;
-      }
+      if (result_.fired[event] == kUnknown) return block(lane, event);
       state.awaited = std::max(state.awaited, result_.fired[event]);
     }
     return true;
+  }
+
+  bool block(std::uint32_t lane, StreamEngine::Event event) {
+    lanes_[lane].next_waiter = waiter_[event];
+    waiter_[event] = lane;
+    return false;
   }
 
   void run_call(const StreamEngine::Task& task, std::uint32_t first_clock, Picoseconds issued,
@@ -191,7 +241,15 @@ class StreamRun {
     meeting.last = std::max(meeting.last, time);
     const StreamEngine::Meeting& known = engine_.meetings_[task.rendezvous];
     if (++meeting.arrived < known.participants) return;
-    const Picoseconds end = meeting.last + known.duration;
+    if (known.links == kNone) return complete(task.rendezvous, meeting.last + known.duration);
+    const Picoseconds latency = std::min(known.latency, known.duration);
+    shared_->begin(task.rendezvous, meeting.last + latency, known.duration - latency,
+                   links_of(task.rendezvous));
+  }
+
+  /// For all that have arrived.
+  void complete(std::uint32_t number, Picoseconds end) {
+    const MeetingState& meeting = meetings_[number];
     for (std::uint32_t i = meeting.arrivals; i != kNone;
          i = next_arrival_[engine_.tasks_[i].event]) {
       const StreamEngine::Task& arrived = engine_.tasks_[i];
@@ -200,6 +258,22 @@ class StreamRun {
       fire(arrived.event, end);
       runnable_.push_back(lane_of(arrived));
     }
+  }
+
+  std::span<const std::uint32_t> links_of(std::uint32_t meeting) const {
+    return std::span(links_).subspan(first_link_[meeting],
+                                     first_link_[meeting + 1] - first_link_[meeting]);
+  }
+
+  void lay_out_links() {
+    for (const StreamEngine::Meeting& meeting : engine_.meetings_) {
+      first_link_.push_back(std::uint32_t(links_.size()));
+      for (std::uint32_t use = meeting.links; use != kNone; use = engine_.link_uses_[use].next) {
+        links_.push_back(engine_.link_uses_[use].link);
+      }
+    }
+    first_link_.push_back(std::uint32_t(links_.size()));
+    shared_.emplace(engine_.meetings_.size(), engine_.ranks_.size() * kMostLinks);
   }
 
   std::uint32_t lane_of(const StreamEngine::Task& task) const {
@@ -219,7 +293,7 @@ class StreamRun {
     }
     for (std::size_t r = 0; r < engine_.ranks_.size(); ++r) {
       const StreamEngine::Rank& rank = engine_.ranks_[r];
-      Picoseconds end = starts_[r] + rank.issued;
+      Picoseconds end = host_clock(r, rank.since) + rank.issued;
       result_.host_end.push_back(end);
       for (std::size_t s = 0; s < rank.lane_of_stream.size(); ++s) {
         end = std::max(end, clocks_[rank.first_clock + s]);
@@ -239,6 +313,8 @@ class StreamRun {
   std::vector<std::uint32_t> next_arrival_;  // by event: task
   std::vector<LaneState> lanes_;
   std::vector<MeetingState> meetings_;
+  std::optional<SharedLinks> shared_;
+  std::vector<std::uint32_t> links_, first_link_;  // by meeting: which of the ranks' links
   std::vector<std::uint32_t> runnable_;
   std::vector<Picoseconds> inputs_, rows_;
 };

@@ -1,5 +1,7 @@
 // Execution::streams: streams run by themselves, so every time is the latest of some earlier times
-// plus a duration, and no clock is needed to run: whatever is known is worked through.
+// plus a duration, and no clock is needed to run: whatever is known is worked through. Only what
+// shares links is ordered by time (shared_links.h): when nothing else is left to work through, all
+// that can begin before the first of these ends is known.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +30,25 @@ class StreamEngine {
   struct Op {
     std::uint32_t stream = 0;
     Picoseconds dispatch, duration;
-    std::optional<std::uint64_t> rendezvous;  ///< as Item::rendezvous
+    std::optional<std::uint64_t> rendezvous = std::nullopt;  ///< as Item::rendezvous
+    LinkUse link_use = {};
   };
   /// Its event: it has ended. Waits: earlier events of this rank.
   Event add_op(const Op& op, std::span<const Event> waits);
   /// A call; its streams must be of one lane. The first of its events (RoutineMap::row_end).
   /// `map` must outlive the engine.
   Event add_call(const RoutineMap& map, std::span<const Event> waits);
+  /// The host issues what follows only when these events have fired, and `cost` later. Its event:
+  /// the host goes on.
+  Event add_host_wait(Picoseconds cost, std::span<const Event> waits);
+
+  /// An instant of a host that issues: so long after an event of its rank, else after its start.
+  struct HostTime {
+    std::optional<Event> since;
+    Picoseconds issued;
+  };
+  /// From when the host issues what is added to the last rank next.
+  HostTime host_time() const;
 
   struct Result {
     std::vector<Picoseconds> fired;               ///< by event
@@ -53,11 +67,12 @@ class StreamEngine {
     Picoseconds duration;
     std::uint32_t stream = 0;          ///< index into clocks
     std::uint32_t rendezvous = kNone;  ///< index into meetings_
-    Picoseconds issued;                ///< from the start of the rank: of an op, when it is issued;
-                                       ///< of a call, when its host begins to
-    std::uint32_t last_wait = 0;       ///< range of waits_ from the task before
-    Event event = 0;                   ///< the first of its events
-    std::uint32_t next = kNone;        ///< of its lane
+    /// From `since`: of an op, when it is issued; of a call or a wait, when its host comes to it.
+    Picoseconds issued;
+    std::uint32_t last_wait = 0;  ///< range of waits_ from the task before
+    Event event = 0;              ///< the first of its events
+    std::uint32_t next = kNone;   ///< of its lane
+    Event since = kNone;          ///< the host's last wait before it; none: the rank's start
   };
   struct Lane {
     std::uint32_t rank = 0;
@@ -65,13 +80,19 @@ class StreamEngine {
   };
   struct Rank {
     std::uint32_t first_clock = 0, first_lane = 0;
-    std::vector<std::uint32_t> lane_of_stream;
-    Picoseconds issued;  ///< so far
+    std::vector<std::uint32_t> lane_of_stream;  ///< the last one: the host's, for its waits
+    Event since = kNone;                        ///< of the host's last wait
+    Picoseconds issued;                         ///< so far, from then
   };
   struct Meeting {
     std::uint32_t participants = 0;
-    Picoseconds duration;
+    std::uint32_t links = kNone;  ///< head of a list in link_uses_
+    Picoseconds duration, latency;
   };
+  struct LinkOfMeeting {
+    std::uint32_t link = 0, next = kNone;
+  };
+  std::uint32_t meeting_of(const Op& op);
   Task& add_task(std::uint32_t stream, std::span<const Event> waits);
 
   std::vector<Rank> ranks_;
@@ -79,7 +100,8 @@ class StreamEngine {
   std::vector<Task> tasks_;
   std::vector<Event> waits_;
   std::vector<Meeting> meetings_;
-  std::unordered_map<std::uint64_t, std::uint32_t> meeting_of_;  // looked up only, never iterated
+  std::vector<LinkOfMeeting> link_uses_;
+  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // looked up only, never iterated
   std::uint32_t clocks_ = 0;
   Event events_ = 0;
 };

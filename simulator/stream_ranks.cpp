@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "simulator/framework_waits.h"
 
 namespace plimsoll {
 namespace {
@@ -29,6 +30,31 @@ bool meets(const RoutineFacts& facts, const Expansion& expansion, const RankChan
 
 }  // namespace
 
+std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& topology,
+                               std::int64_t rank) {
+  const Program& program = *expansion.program;
+  const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
+  std::vector<LinkUse> uses;
+  std::array<std::uint32_t, kStreams> passes = {};
+  for (const LinkOp& op : expansion.link_ops) {
+    const Routine& routine = program.at(op.routine);
+    LinkUse& use = uses.emplace_back();
+    if (routine.ops.size() > 1) continue;
+    use = topology.link_uses[links[op.link].cost][op.position];
+    passes[std::size_t(routine.ops[0].stream)] |= use.links;
+  }
+  std::uint32_t once = 0, shared = 0;
+  for (std::uint32_t stream : passes) {
+    shared |= once & stream;
+    once |= stream;
+  }
+  for (LinkUse& use : uses) {
+    use.links &= shared;
+    if (use.links == 0) use.latency = {};
+  }
+  return uses;
+}
+
 StreamRanks::StreamRanks(std::span<const Expansion> expansions, const LinkTopology& topology,
                          const RankChoice& choice) {
   Channels channels;
@@ -41,16 +67,21 @@ void StreamRanks::add_rank(const Expansion& expansion, const LinkTopology& topol
                            const RankChoice& choice, std::int64_t number, Channels& channels) {
   const RankChannels own = channels_of(expansion, topology, choice, number, channels);
   const std::vector<RankLink>& links = topology.links[std::size_t(number)];
+  const std::vector<LinkUse> uses = link_uses(expansion, topology, number);
   SimulatedRank& rank = ranks_.emplace_back();
   rank.expansion = &expansion;
   for (const RoutineFacts& facts : expansion.routines) {
     RankRoutine& routine = rank.routines.emplace_back();
     routine.durations = facts.durations;
+    std::uint32_t events = 0;  // a host's wait is one, too
     for (std::size_t op = 0; op < facts.link_op.size(); ++op) {
+      if (op > 0 && facts.host_waits[op - 1]) ++events;
+      routine.op_event.push_back(events++);
       if (facts.link_op[op] == RoutineFacts::kLocal) continue;
       const LinkOp& link_op = expansion.link_ops[facts.link_op[op]];
       routine.durations[op] =
           to_picoseconds(topology.costs[links[link_op.link].cost][link_op.position].time);
+      if (facts.link_op.size() == 1) routine.link_use = uses[facts.link_op[op]];
     }
   }
   engine_.add_rank(compose_routines(rank, own));
@@ -96,10 +127,10 @@ void StreamRanks::compose_routine(const Expansion& expansion, std::size_t index,
   const Routine& routine = expansion.program->routines[index];
   std::vector<RoutineOp> ops;
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
-    Picoseconds dispatch = expansion.dispatch_op;
-    if (i == 0) dispatch += expansion.dispatch_call;
-    ops.push_back(
-        {std::uint32_t(routine.ops[i].stream), dispatch, into.durations[i], routine.ops[i].waits});
+    ops.push_back({std::uint32_t(routine.ops[i].stream),
+                   expansion.dispatch(expansion.routines[index], i), into.durations[i],
+                   routine.ops[i].waits});
+    if (expansion.routines[index].host_waits[i]) ops.back().host_wait = expansion.host_wait;
   }
   std::vector<std::uint32_t> event_ops;
   into.port_event.resize(routine.ports.size());
@@ -112,10 +143,9 @@ void StreamRanks::compose_routine(const Expansion& expansion, std::size_t index,
   into.map = &maps_.back();
 }
 
-std::vector<StreamEngine::Event> StreamRanks::awaited(const SimulatedRank& rank,
-                                                      const Call& call) const {
+void StreamRanks::add_awaited(const SimulatedRank& rank, const Call& call,
+                              std::vector<StreamEngine::Event>& events) const {
   const Program& program = *rank.expansion->program;
-  std::vector<StreamEngine::Event> events;
   for (const Wait& wait : call.waits) {
     INVARIANT(wait.call < rank.first_event.size(), "a call waits for a later one");
     const std::size_t r = program.calls[wait.call].routine.index();
@@ -123,45 +153,63 @@ std::vector<StreamEngine::Event> StreamRanks::awaited(const SimulatedRank& rank,
     if (rank.routines[r].map != nullptr) {
       events.push_back(first + (wait.port ? rank.routines[r].port_event[*wait.port] : 0));
     } else if (wait.port) {
-      events.push_back(first + program.routines[r].ports.at(*wait.port).op);
+      events.push_back(first +
+                       rank.routines[r].op_event[program.routines[r].ports.at(*wait.port).op]);
     } else {
-      for (std::uint32_t last : rank.expansion->routines[r].last_ops)
-        events.push_back(first + last);
+      for (std::uint32_t last : rank.expansion->routines[r].last_ops) {
+        events.push_back(first + rank.routines[r].op_event[last]);
+      }
     }
   }
-  return events;
 }
 
 void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
   const Expansion& expansion = *rank.expansion;
   std::vector<std::uint64_t> issued(channels.channel.size());
   rank.first_event.reserve(expansion.program->calls.size());
-  std::vector<StreamEngine::Event> waits;
+  rank.host.reserve(expansion.program->calls.size());
+  std::vector<StreamEngine::Event> waits, outside;
+  FrameworkWaits framework(expansion);
+  const auto host_waits = [&](const Op& op) {
+    const std::vector<StreamEngine::Event> events = framework.before_op(op);
+    if (!events.empty()) engine_.add_host_wait(expansion.host_wait, events);
+  };
   for (const Call& call : expansion.program->calls) {
-    const std::vector<StreamEngine::Event> outside = awaited(rank, call);
     const std::size_t r = call.routine.index();
+    const Routine& routine = expansion.program->routines[r];
+    const std::vector<Op>& ops = routine.ops;
+    outside.clear();
+    add_awaited(rank, call, outside);
+    const std::vector<StreamEngine::Event> held = framework.before_call(routine);
+    outside.insert(outside.end(), held.begin(), held.end());
+    if (!ops.empty()) host_waits(ops[0]);
+    rank.host.push_back(engine_.host_time());
     if (rank.routines[r].map != nullptr) {
       rank.first_event.push_back(engine_.add_call(*rank.routines[r].map, outside));
+      framework.issued(routine, rank.first_event.back());
       continue;
     }
-    const std::vector<Op>& ops = expansion.program->routines[r].ops;
     const RoutineFacts& facts = expansion.routines[r];
     StreamEngine::Event first = 0;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      StreamEngine::Op op{std::uint32_t(ops[i].stream), expansion.dispatch_op,
-                          rank.routines[r].durations[i], std::nullopt};
-      if (i == 0) op.dispatch += expansion.dispatch_call;
+      if (i > 0) host_waits(ops[i]);
+      StreamEngine::Op op{std::uint32_t(ops[i].stream), expansion.dispatch(facts, i),
+                          rank.routines[r].durations[i]};
+      op.link_use = rank.routines[r].link_use;
       if (meets(facts, expansion, channels, i)) {
         const std::uint32_t link = expansion.link_ops[facts.link_op[i]].link;
         op.rendezvous = channels.channel[link] << 32 | issued[link]++;
       }
       waits.clear();
-      for (std::uint32_t wait : ops[i].waits) waits.push_back(first + wait);
+      for (std::uint32_t wait : ops[i].waits) {
+        waits.push_back(first + rank.routines[r].op_event[wait]);
+      }
       if (std::find(facts.first_ops.begin(), facts.first_ops.end(), i) != facts.first_ops.end()) {
         waits.insert(waits.end(), outside.begin(), outside.end());
       }
       const StreamEngine::Event event = engine_.add_op(op, waits);
       if (i == 0) first = event;
+      framework.issued(ops[i], facts.host_waits[i], event);
     }
     rank.first_event.push_back(first);
   }
@@ -172,23 +220,34 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
   const SimulatedRank& rank = ranks_[c];
   const Expansion& expansion = *rank.expansion;
   std::vector<ItemTimes> times;
+  FrameworkWaits framework(expansion);
+  std::vector<StreamEngine::Event> outside;
   std::array<Picoseconds, kStreams> clocks;
   clocks.fill(start);
-  Picoseconds issued = start;
   for (std::size_t n = 0; n < expansion.program->calls.size(); ++n) {
     const Call& call = expansion.program->calls[n];
     const std::size_t r = call.routine.index();
     const std::vector<Op>& ops = expansion.program->routines[r].ops;
+    const bool composed = rank.routines[r].map != nullptr;
     const std::size_t base = times.size();
+    const StreamEngine::HostTime& host = rank.host[n];
+    Picoseconds issued = host.issued + (host.since ? result.fired[*host.since] : start);
     Picoseconds latest;
-    for (StreamEngine::Event event : awaited(rank, call)) {
+    outside.clear();
+    add_awaited(rank, call, outside);
+    for (StreamEngine::Event event : outside) {
       latest = std::max(latest, result.fired[event]);
     }
+    for (StreamEngine::Event event : framework.before_call(expansion.program->routines[r])) {
+      latest = std::max(latest, result.fired[event]);
+    }
+    if (composed) framework.issued(expansion.program->routines[r], rank.first_event[n]);
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      issued += i == 0 ? expansion.dispatch_op + expansion.dispatch_call : expansion.dispatch_op;
+      issued += expansion.dispatch(expansion.routines[r], i);
       Picoseconds& clock = clocks[std::size_t(ops[i].stream)];
-      if (rank.routines[r].map == nullptr) {
-        const StreamEngine::Event event = rank.first_event[n] + StreamEngine::Event(i);
+      if (!composed) {
+        const StreamEngine::Event event = rank.first_event[n] + rank.routines[r].op_event[i];
+        framework.issued(ops[i], false, event);
         times.push_back({result.posted[event], result.begin[event], result.fired[event]});
         clock = result.fired[event];
         continue;
@@ -200,6 +259,8 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
       for (std::uint32_t wait : ops[i].waits) ready = std::max(ready, times[base + wait].end);
       clock = ready + rank.routines[r].durations[i];
       times.push_back({ready, ready, clock});
+      if (expansion.routines[r].host_waits[i])
+        issued = std::max(issued, clock) + expansion.host_wait;
     }
   }
   return times;

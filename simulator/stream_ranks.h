@@ -11,6 +11,12 @@
 
 namespace plimsoll {
 
+/// What a rank's communications share, by op of Expansion::link_ops. Only what is a call of its own
+/// does, and only a link that several streams of the rank pass: collectives inside blocks are
+/// waited for by the compute stream and go at full speed.
+std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& topology,
+                               std::int64_t rank);
+
 class StreamRanks {
  public:
   /// `expansions` are of all Programs of a job; all arguments must outlive this.
@@ -28,11 +34,14 @@ class StreamRanks {
     std::vector<Picoseconds> durations;     ///< by op
     const RoutineMap* map = nullptr;        ///< absent: op by op
     std::vector<std::uint32_t> port_event;  ///< by port: offset from the call's first event
+    std::vector<std::uint32_t> op_event;    ///< without map, by op: the same
+    LinkUse link_use;                       ///< of a call that is one communication
   };
   struct SimulatedRank {
     const Expansion* expansion = nullptr;
     std::vector<RankRoutine> routines;
     std::vector<StreamEngine::Event> first_event;  ///< by call
+    std::vector<StreamEngine::HostTime> host;      ///< by call: from when it is issued
   };
   void add_rank(const Expansion& expansion, const LinkTopology& topology, const RankChoice& choice,
                 std::int64_t rank, Channels& channels);
@@ -42,7 +51,8 @@ class StreamRanks {
                        const std::vector<bool>& awaited_ports, RankRoutine& into);
   void add_calls(SimulatedRank& rank, const RankChannels& channels);
   /// The events that a call waits for; those of the calls before it are known.
-  std::vector<StreamEngine::Event> awaited(const SimulatedRank& rank, const Call& call) const;
+  void add_awaited(const SimulatedRank& rank, const Call& call,
+                   std::vector<StreamEngine::Event>& events) const;
 
   StreamEngine engine_;
   std::deque<RoutineMap> maps_;

@@ -25,6 +25,9 @@ FittedCalibration example() {
   fitted.runs = 12;
   fitted.cross_validated_mean = 0.04;
   fitted.cross_validated_p90 = 0.09;
+  fitted.run_deviation = 0.03;
+  fitted.interval90_deviations = 1.7;
+  fitted.layers = {{{1024, 1024, 512, 2}, 1.04, 0.02, 3}};
   fitted.values = {{"matmul.peak_fraction", 0.75, 0.82, 0.7, 0.8, true},
                    {"levels.1.fixed_time", 2e-5, 4.6e-5, 1e-5, 4e-5, true},
                    {"dispatch_op", 8e-6, 8e-6, 4e-6, 16e-6, false}};
@@ -71,6 +74,7 @@ TEST(FittedCalibration, BadFilesAreRefusedWithTheirPlace) {
   };
   refused("\"runs\": 12", "\"runs\": 0", "/fitted/runs");
   refused("\"low\": 0.7", "\"low\": 0.9", "/fitted/values/0/low");
+  refused("\"hidden\": 512", "\"hidden\": 0", "/fitted/layers/0/hidden");
   refused("\"cluster\"", "\"clusters\"", "/fitted");
 }
 

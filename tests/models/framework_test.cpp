@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "models/calibration.h"
 
 namespace plimsoll {
 namespace {
@@ -14,10 +15,14 @@ TEST(Framework, PresetsAreFoundByNameAndSourced) {
     EXPECT_GT(framework.dispatch_op, Seconds(0)) << framework.name;
     EXPECT_GT(framework.workspace, Bytes(0)) << framework.name;
     EXPECT_GE(framework.communicator_memory, framework.pair_communicator_memory);
-    for (const std::string* source : {&framework.sources.kernels, &framework.sources.parallelism,
-                                      &framework.sources.dispatch, &framework.sources.memory}) {
+    for (const std::string* source :
+         {&framework.sources.kernels, &framework.sources.parallelism, &framework.sources.dispatch,
+          &framework.sources.memory, &framework.sources.allocator}) {
       EXPECT_FALSE(source->empty()) << framework.name;
     }
+    const bool waits = framework.transfers_hold != TransfersHold::nothing ||
+                       framework.host_reads_norm || framework.host_waits_for_gathers;
+    EXPECT_EQ(waits, !framework.sources.waits.empty()) << framework.name;
     // The gathers that overlap are those of the distributed optimizer.
     EXPECT_TRUE(framework.most_sharding_stage > 0 || !framework.overlap_param_gather)
         << framework.name;
@@ -31,8 +36,37 @@ TEST(Framework, UnknownNameListsTheKnownOnes) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "no framework is called \"megatron\"; known: bundled, bundled-cuda, "
-                 "megatron-lm, megatron-lm-2022, megatron-lm-2021, pytorch-fsdp");
+                 "megatron-lm, megatron-lm-2022, megatron-lm-2021, megatron-deepspeed, "
+                 "pytorch-fsdp, torchtitan, torchtitan-compiled, deepspeed-zero3-2021, "
+                 "deepspeed-zero3-1188, deepspeed-zero3-1188-flat, paddle-2.1, paddle-2.2, "
+                 "paddle-2.1-npu, megatron-core-deterministic");
   }
+}
+
+TEST(MeasuredMemory, ReplacesTheBundledRuntimesAndNoOthers) {
+  Calibration calibration;
+  calibration.date = "2026-11-21";
+  calibration.communicator = CommunicatorKind::nccl;
+  calibration.context_memory = Bytes(500);
+  calibration.communicator_memory = {{CommunicatorKind::nccl, 2, Bytes(20)},
+                                     {CommunicatorKind::nccl, 8, Bytes(80)},
+                                     {CommunicatorKind::nccl, 4, Bytes(40)},
+                                     {CommunicatorKind::mpi, 16, Bytes(1)}};
+  const Framework bundled = bundled_cuda_framework();
+  const Framework measured = with_measured_memory(bundled, calibration);
+  EXPECT_EQ(measured.context_memory, Bytes(500));
+  EXPECT_EQ(measured.pair_communicator_memory, Bytes(20));
+  EXPECT_EQ(measured.communicator_memory, Bytes(80));
+  EXPECT_NE(measured.sources.memory.find("measured on 2026-11-21"), std::string::npos);
+  EXPECT_TRUE(lowers_alike(measured, bundled));
+  EXPECT_FALSE(lowers_alike(measured, bundled_framework()));
+  Framework other = measured;
+  other.workspace = Bytes(1);
+  EXPECT_FALSE(lowers_alike(other, bundled));
+
+  const Framework megatron = framework_by_name("megatron-lm");
+  EXPECT_EQ(with_measured_memory(megatron, calibration), megatron);
+  EXPECT_EQ(with_measured_memory(bundled, Calibration()), bundled);
 }
 
 }  // namespace

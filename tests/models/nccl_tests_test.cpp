@@ -138,6 +138,29 @@ TEST(NcclTests, ReplaysAreInPlaceOnly) {
   EXPECT_EQ(points_of({run}).size(), 1u);
 }
 
+TEST(NcclTests, WhatIsAddedUpHasATypeAndWhatIsMovedHasNone) {
+  NcclRun run = run_of("current.txt");
+  const std::size_t rows = points_of({run}).size();
+  ASSERT_GE(run.rows.size(), 3u);
+  run.rows[0].dtype = "double";
+  run.rows[1].dtype = "half";
+  run.rows[2].dtype = "bfloat16";
+  std::string notes;
+  std::vector<CollectivePoint> points = points_of({run}, &notes);
+  ASSERT_EQ(points.size(), rows - 1);
+  EXPECT_NE(notes.find("add up double, as no Program does: 1"), notes.npos) << notes;
+  const auto count = [&](DType dtype) {
+    return std::count_if(points.begin(), points.end(),
+                         [&](const CollectivePoint& point) { return point.dtype == dtype; });
+  };
+  EXPECT_EQ(count(DType::f16), 1);
+  EXPECT_EQ(count(DType::bf16), 1);
+  run.collective = "all_gather";
+  points = points_of({run});
+  EXPECT_EQ(points.size(), rows);
+  EXPECT_EQ(count(DType::f32), std::ptrdiff_t(rows));
+}
+
 TEST(NcclTests, CyclesAreOneSample) {
   const std::vector<CollectivePoint> points = points_of(runs_of("cycles.txt"));
   ASSERT_EQ(points.size(), 1u);            // the other size has 5 iterations only

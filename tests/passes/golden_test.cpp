@@ -72,6 +72,8 @@ TEST_P(PassGolden, RewritesInputToOutput) {
   Framework framework = bundled_framework();
   if (golden.framework == "separate_bias") {
     framework.fused_bias = false;
+  } else if (golden.framework == "separate_qkv") {
+    framework.separate_qkv = true;
   } else if (golden.framework == "repeats_all") {
     framework.recompute_repeats_all = true;
   } else if (!golden.framework.empty()) {

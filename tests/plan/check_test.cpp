@@ -101,7 +101,7 @@ std::map<std::string, Tampering> tamperings() {
   all["stage-count"] = {[](Plan& p) { p.program_digests.push_back(digest("x")); }};
   all["program-digests"] = {[](Plan& p) { p.program_digests[1] = digest("x"); }};
   all["peak-bytes"] = {[](Plan& p) { p.prediction.stages[0].peak -= Bytes(64); },
-                       {"classes-sum", "timeline-memory", "pareto-first"}};
+                       {"classes-sum", "reserved-bytes", "timeline-memory", "pareto-first"}};
   all["peak-by-class"] = {[](Plan& p) {
                             auto& role = p.prediction.stages[1].by_role;
                             role[std::size_t(TensorRole::gradient)] -= Bytes(64);
@@ -112,9 +112,12 @@ std::map<std::string, Tampering> tamperings() {
       [](Plan& p) { p.prediction.stages[1].by_role[std::size_t(TensorRole::scalar)] += Bytes(64); },
       {"peak-by-class", "timeline-memory"}};
   all["arena-bytes"] = {[](Plan& p) { p.prediction.stages[0].arena += Bytes(64); },
-                        {"timeline-memory"}};
+                        {"reserved-bytes", "timeline-memory"}};
   all["arena-holds-peak"] = {[](Plan& p) { p.prediction.stages[0].arena = Bytes(64); },
-                             {"arena-bytes", "timeline-memory"}};
+                             {"arena-bytes", "reserved-bytes", "timeline-memory"}};
+  all["reserved-bytes"] = {[](Plan& p) { p.prediction.stages[0].allocated += Bytes(64); }};
+  all["allocated-bytes"] = {[](Plan& p) { p.prediction.stages[0].allocated = Bytes(1); },
+                            {"reserved-bytes"}};
   all["fits-capacity"] = {[](Plan& p) {
                             for (auto& stage : p.prediction.stages) stage.capacity = Bytes(1024);
                           },
@@ -288,6 +291,26 @@ TEST(Check, SeesEverySideOfARule) {
               p.framework.context_memory = stage.capacity - stage.arena + Bytes(1);
             }),
             (Names{"fits-capacity", "framework-known"}));
+  EXPECT_EQ(broken_by([](Plan& p) {  // nothing but the programs says what an allocator holds
+              p.framework.allocator = paddle_allocator();
+              p.prediction.stages[1].allocated = p.prediction.stages[1].reserved = Bytes(1);
+            }),
+            (Names{"allocated-bytes", "framework-known"}));
+  EXPECT_EQ(broken_by([](Plan& p) {
+              p.framework.allocator = paddle_allocator();
+              p.prediction.stages[1].reserved = p.prediction.stages[1].allocated - Bytes(1);
+            }),
+            (Names{"reserved-bytes", "framework-known"}));
+  EXPECT_EQ(broken_by([](Plan& p) {  // an allocator may hold less than the program's peak
+              p.framework.allocator = paddle_allocator();
+              p.runners_up[0].peak = p.prediction.stages[0].capacity + Bytes(1);
+            })
+                .count("runners-up-fit"),
+            0u);
+  EXPECT_EQ(broken_by([](Plan& p) {
+              p.runners_up[0].peak = p.prediction.stages[0].capacity + Bytes(1);
+            }).count("runners-up-fit"),
+            1u);
   EXPECT_EQ(broken_by([](Plan& p) {  // what the framework has no optimizer for
               p.framework.most_sharding_stage = 0;
               for (Strategy* strategy : {&p.runners_up[0].strategy, &p.pareto.back().strategy}) {

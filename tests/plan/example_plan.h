@@ -133,7 +133,9 @@ inline Prediction example_prediction() {
   for (std::int64_t stage : {0, 1}) {
     const BytesByRole by_role = example_bytes(stage, stage == 0 ? 2 : 1);
     const Bytes peak = example_total(by_role);
-    prediction.stages.push_back({stage, peak, by_role, peak + Bytes(4096), Bytes(4'000'000'000)});
+    const Bytes arena = peak + Bytes(4096);
+    prediction.stages.push_back(
+        {stage, peak, by_role, arena, Bytes(4'000'000'000), {}, peak, arena});
   }
   return prediction;
 }

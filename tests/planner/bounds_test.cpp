@@ -57,6 +57,7 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
       ASSERT_LE(bounds.persistent(strategy), memory.peak) << who;
       ASSERT_LE(memory.peak, score.peak) << who;
       ASSERT_LE(memory.arena, score.arena) << who;
+      ASSERT_LE(memory.reserved, score.reserved) << who;
       ASSERT_LE(low, step) << who;
       ASSERT_LE(sharp, step) << who;
       ++checked;
@@ -84,8 +85,9 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   EXPECT_LT(peak.mean(), 0.001);
   EXPECT_LT(arena.mean(), 0.02);
   // Clusters drawn at random are odd: steps bound by latencies, groups that lie differently, and
-  // devices of several kinds, of which the bound takes the fastest.
-  EXPECT_LT(pipeline_gpu.mean(), 0.09);
+  // devices of several kinds, of which the bound takes the fastest. What communications that share
+  // links lose to each other no bound counts.
+  EXPECT_LT(pipeline_gpu.mean(), 0.12);
   show("bottleneck", bottleneck);
   show("pipeline, GPUs", pipeline_gpu);
   show("pipeline, CPU cores", pipeline_cpu);
@@ -93,6 +95,44 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   show("arena", arena);
   show("per micro-batch, time", sharded);
   show("per micro-batch, peak", sharded_peak);
+}
+
+// Layers of some shapes faster than the rest of a fit says, of others slower.
+TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
+  std::mt19937_64 random(11);
+  std::int64_t checked = 0, faster = 0;
+  while (checked < 1'000) {
+    const Problem problem = random_problem(random);
+    if (problem.calibration) continue;
+    const std::vector<Strategy> strategies = random_strategies(problem, random, 20);
+    FittedCalibration fitted;
+    for (const Strategy& strategy : strategies) {
+      const LayerShape shape = layer_shape(problem.job, strategy);
+      const bool known = std::any_of(fitted.layers.begin(), fitted.layers.end(),
+                                     [&](const LayerPoint& point) { return point.shape == shape; });
+      if (known || random() % 2 == 0) continue;
+      fitted.layers.push_back({shape, 0.8 + 0.05 * double(random() % 9), 0.01, 1});
+    }
+    const CostModel costs(problem.cluster, problem.framework, fitted);
+    const CostModel plain(problem.cluster, std::nullopt, problem.framework);
+    const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+    for (const Strategy& strategy : strategies) {
+      const Footprint footprint = lay_out(problem.job, strategy, problem.framework, problem.cluster,
+                                          Bytes(0), Proof::structure);
+      const auto step = [&](const CostModel& by) {
+        return predict(problem.job, strategy, footprint, by, problem.devices, Folding::folded,
+                       Detail::none)
+            .score.prediction.step_time;
+      };
+      const Seconds found = step(costs);
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      ASSERT_LE(bounds.bottleneck(strategy).seconds(), found) << who;
+      ASSERT_LE(bounds.pipeline(strategy).seconds(), found) << who;
+      faster += found < step(plain) ? 1 : 0;
+      ++checked;
+    }
+  }
+  EXPECT_GT(faster, 100);
 }
 
 /// Another schedule or lifetime of sends, where it is legal.

@@ -97,6 +97,39 @@ TEST(Breakdown, OverlappingCausesCountOnce) {
   EXPECT_NEAR(sum_us(b), 22, 1e-9);
 }
 
+Picoseconds sum(const StepParts& parts) {
+  Picoseconds sum = parts.forward + parts.recompute + parts.backward + parts.optimizer +
+                    parts.bubble + parts.dispatch;
+  for (const GroupTime& time : parts.communication) sum += time.wait + time.transfer;
+  return sum;
+}
+
+TEST(StepParts, CommunicationByGroupExposedAndHidden) {
+  const std::vector<Interval> critical = {
+      compute(0, Phase::forward, 0, 10),
+      // Waits 5..8 and moves 8..10 beside compute, 10..14 exposed.
+      communication(OpKind::all_gather, Stream::data, 5, 8, 14),
+      // Waits until 16, of which the gather hides 4; moves 16..18.
+      communication(OpKind::all_reduce, Stream::mp, 10, 16, 18),
+      // Bubble 18..20, moves 20..21, into the next step until 40.
+      communication(OpKind::recv, Stream::recv_previous, 18, 20, 21),
+      compute(0, Phase::backward, 21, 29),
+      communication(OpKind::all_gather, Stream::data, 29, 30, 40),
+  };
+  const std::vector<std::uint16_t> group_of = {0, 1, 2, 3, 0, 1};
+  const std::vector<std::string> names = {"", "sharding", "mp", "pp"};
+  const StepParts parts = take_apart(critical, group_of, names, Seconds(35e-6), true);
+  EXPECT_EQ(parts.communication, (std::vector<GroupTime>{{"mp", us(2), us(2), us(0)},
+                                                         {"pp", us(0), us(1), us(0)},
+                                                         {"sharding", us(1), us(9), us(2)}}));
+  EXPECT_EQ(parts.forward, us(10));
+  EXPECT_EQ(parts.backward, us(8));
+  EXPECT_EQ(parts.bubble, us(2));
+  EXPECT_EQ(parts.dispatch, us(0));
+  EXPECT_EQ(sum(parts), parts.step);
+  EXPECT_EQ(parts.step, us(35));
+}
+
 TEST(Breakdown, TheStepBeginsWithTheFirstPost) {
   const std::vector<Interval> critical = {compute(1, Phase::forward, 5, 35)};
   // Its own step begins at 5 us and lasts a period.

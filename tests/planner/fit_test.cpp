@@ -68,7 +68,9 @@ const FittedValue& value(const Fit& fit, std::string_view name) {
 }
 
 TEST(Fit, FindsWhatRunsWereMadeWith) {
-  const Fit found = fit(made_with(0.7, 80e-6), kOptions);
+  FitOptions plain = kOptions;
+  plain.layers = false;
+  const Fit found = fit(made_with(0.7, 80e-6), plain);
   EXPECT_LT(found.mean_abs_error, 0.02);
   EXPECT_GT(found.mean_abs_error_before, 0.1);
   EXPECT_LT(found.fitted.cross_validated_mean, 0.03);
@@ -91,6 +93,25 @@ TEST(Fit, ARunThatLiesFarOffMovesLittle) {
   std::vector<PublishedRun> runs = made_with(0.7, 80e-6);
   runs[3].step_time = 3.0 * *runs[3].step_time;
   EXPECT_NEAR(value(fit(runs, kOptions), "dispatch_op").value, 80e-6, 6e-6);
+}
+
+TEST(Fit, LayersOfAShapeThatAreSlowerAreFoundOut) {
+  std::vector<PublishedRun> runs = made_with(0.7, 80e-6);
+  for (PublishedRun& run : runs) {
+    const bool slower = run.hidden == 2048 && run.tp == 2 && run.micro_batch == 8;
+    if (slower) run.step_time = 1.1 * *run.step_time;
+  }
+  const Fit with = fit(runs, kOptions);
+  FitOptions plain = kOptions;
+  plain.layers = false;
+  const Fit without = fit(runs, plain);
+  EXPECT_TRUE(without.fitted.layers.empty());
+  EXPECT_LT(with.mean_abs_error, without.mean_abs_error);
+  const LayerShape shape{8 * 1024, 1024, 2048, 2};
+  for (const LayerPoint& point : with.fitted.layers) {
+    EXPECT_EQ(point.factor > 1.04, point.shape == shape) << point.factor;
+    EXPECT_EQ(point.runs, 2);
+  }
 }
 
 TEST(Fit, SameRunsSameBytes) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "planner/goals.h"
 
 namespace plimsoll {
 namespace {
@@ -71,7 +72,7 @@ TEST(PublishedTarget, SaysWhatIsMissing) {
   };
   EXPECT_EQ(missing([](PublishedRun& run) { run.vocab.reset(); }), "vocabulary");
   EXPECT_EQ(missing([](PublishedRun& run) { run.gpu = "unknown"; }), "gpu unknown");
-  EXPECT_EQ(missing([](PublishedRun& run) { run.precision = "fp8"; }), "precision fp8");
+  EXPECT_EQ(missing([](PublishedRun& run) { run.precision = "int8"; }), "precision int8");
   EXPECT_EQ(missing([](PublishedRun& run) { run.needs = {"moe"}; }), "moe");
   EXPECT_NE(missing([](PublishedRun& run) { run.dp = 3; }), "");
 }
@@ -122,7 +123,7 @@ TEST(Validate, FamiliesCountWhatRanAndWhatWasSkipped) {
   oom.out_of_memory = true;
   const std::vector<PublishedRun> runs = {megatron(), skipped, oom};
   const std::array families = {validate("family", runs)};
-  const Json json = parse_json(validation_json(families), "validation");
+  const Json json = parse_json(validation_json(families, {}), "validation");
   EXPECT_EQ(json["families"][0]["rows"], 3);
   EXPECT_EQ(json["families"][0]["skipped"], 1);
   EXPECT_EQ(json["families"][0]["time"]["count"], 1);

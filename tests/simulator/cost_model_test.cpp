@@ -281,7 +281,9 @@ TEST(Communication, OfProcessesIsMeasuredAcrossNodesToo) {
 TEST(Communication, BesideOpsOfProcesses) {
   Calibration c;
   c.communicator = CommunicatorKind::mpi;
+  // 0.01 us per byte, and 2 us.
   c.collectives = {{OpKind::all_reduce, 2, Bytes(100), sample(3), 2, 1, CommunicatorKind::mpi},
+                   {OpKind::all_reduce, 2, Bytes(20'000), sample(200), 2, 1, CommunicatorKind::mpi},
                    {OpKind::send, 2, Bytes(100), sample(2), 2, 1, CommunicatorKind::mpi}};
   c.overlaps = {
       {OpKind::matmul, OpKind::all_reduce, CommunicatorKind::mpi, 2, Bytes(1'000), 2, 4, 7, 0, 0},
@@ -292,13 +294,30 @@ TEST(Communication, BesideOpsOfProcesses) {
   const Beside beside = costs.beside(reduce.op, reduce.tensors, apart);
   EXPECT_EQ(beside.compute, (std::array{kFullSpeed / 2, kFullSpeed}));
   EXPECT_EQ(beside.communication, (std::array{kFullSpeed / 4, kFullSpeed}));
-  EXPECT_EQ(beside.latency, to_picoseconds(Seconds(3e-6)));
+  EXPECT_NEAR(beside.latency.seconds().value(), 2e-6, 1e-9);
   EXPECT_TRUE(beside.sends && beside.receives);
   const Case send = collective(OpKind::send, 250);
   const Beside sends = costs.beside(send.op, send.tensors, apart);
   EXPECT_TRUE(sends.sends && !sends.receives);
   const GroupSpread inside = costs.spread(std::vector<std::int64_t>{0, 1});
   EXPECT_FALSE(costs.beside(send.op, send.tensors, inside).sends);
+}
+
+/// The latency that shares no link is that of the curve that says what the communication takes.
+TEST(Communication, LinksAreHeldByTheCurveItIsPredictedBy) {
+  Calibration c = calibration();
+  c.communicator = CommunicatorKind::nccl;
+  const auto add = [&](OpKind kind, std::int64_t bytes, double time) {
+    c.collectives.push_back({kind, 2, Bytes(bytes), sample(time), 1, 1, CommunicatorKind::nccl});
+  };
+  add(OpKind::reduce_scatter, 100, 3), add(OpKind::reduce_scatter, 20'000, 200);
+  const Case reduce = collective(OpKind::reduce, 250);
+  const auto latency = [&] {
+    return calibrated(c).link_use(reduce.op, reduce.tensors, {2, 0}).latency.seconds().value();
+  };
+  EXPECT_NEAR(latency(), 3e-6 - 1e-6, 1e-9);
+  add(OpKind::reduce, 100, 5), add(OpKind::reduce, 20'000, 100);
+  EXPECT_NEAR(latency(), 5e-6 - 0.5e-6, 1e-9);
 }
 
 TEST(Communication, WithoutCalibrationRingsOverTheLevel) {

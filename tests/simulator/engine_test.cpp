@@ -198,6 +198,51 @@ TEST(EngineStreams, PipelineBubbleOfOneForwardOneBackward) {
   EXPECT_EQ(result.rank_end[1].count(), result.rank_end[0].count() - 2000);
 }
 
+/// The host waits for these items, and 5 longer, before it turns to `item`.
+Item after(std::vector<std::uint32_t> awaited, Item item) {
+  item.host_waits = std::move(awaited);
+  item.host_wait = Picoseconds(5);
+  return item;
+}
+
+TEST(EngineStreams, AHostThatWaitsIssuesLater) {
+  // The first ends at 101; the host turns to the third at 106, whose stream has been idle.
+  const std::vector<Rank> ranks = {
+      {local(1, 100), local(1, 20, 1), after({0}, local(1, 20, 2)), local(1, 20, 1)}};
+  const EngineResult result = run_engine(ranks, Execution::streams);
+  expect_times(result.times[0][1], 2, 2, 22);
+  expect_times(result.times[0][2], 107, 107, 127);
+  expect_times(result.times[0][3], 108, 108, 128);
+  EXPECT_EQ(result.host_end[0].count(), 108);
+}
+
+// Two stages, two micro-batches, forward 1000, backward 2000, transfers 1; what is sent and
+// received between two calls is one exchange, after which the host waits for its device.
+TEST(EngineStreams, OneForwardOneBackwardWhoseExchangesHoldTheHost) {
+  enum : std::uint32_t { compute, next, previous };
+  const std::vector<Rank> ranks = {
+      {local(1, 1000), meet(0, 1, 1, next, {0}),                                          // F0
+       after({0, 1}, local(1, 1000)), meet(1, 1, 1, next, {2}), meet(2, 1, 1, previous),  // F1
+       after({2, 3, 4}, local(1, 2000)), meet(3, 1, 1, previous),                         // B0
+       after({5, 6}, local(1, 2000))},                                                    // B1
+      {meet(0, 1, 1, next), after({0}, local(1, 1000)), local(1, 2000),                   // F0 B0
+       meet(2, 1, 1, previous, {2}), meet(1, 1, 1, next), after({2, 3, 4}, local(1, 1000)),
+       local(1, 2000),  // F1 B1
+       meet(3, 1, 1, previous, {6})}};
+  const EngineResult result = run_engine(ranks, Execution::streams);
+  expect_times(result.times[0][1], 1001, 1001, 1002);
+  expect_times(result.times[0][2], 1008, 1008, 2008);  // 1002 + 5 + 1
+  expect_times(result.times[1][1], 1008, 1008, 2008);
+  expect_times(result.times[1][2], 2008, 2008, 4008);
+  // Its activation arrives at 2009, but the exchange ends with the gradient.
+  expect_times(result.times[1][5], 4015, 4015, 5015);
+  expect_times(result.times[0][5], 4015, 4015, 6015);
+  expect_times(result.times[1][7], 7015, 7015, 7016);
+  expect_times(result.times[0][7], 7022, 7022, 9022);
+  EXPECT_EQ(result.rank_end[0].count(), 9022);
+  EXPECT_EQ(result.rank_end[1].count(), 7016);
+}
+
 TEST(Engine, ShiftingAllStartsShiftsAllTimes) {
   const std::vector<Rank> ranks = {
       {meet(1, 1, 30, 1), local(1, 10), local(1, 10, 0, {0})},

@@ -62,6 +62,10 @@ std::vector<Routine> routines(const HandJob& job) {
       routine("forward", Phase::forward, job.elements, {gelu(), reduce(Stream::mp, mp, {0})}));
   result.push_back(routine("backward", Phase::backward, job.elements,
                            {gelu(), reduce(Stream::mp, mp, {0}), gelu()}));
+  if (job.short_backward) {
+    result.back().ops.pop_back();
+    result.back().ports[0].op = 1;
+  }
   const auto transfer = [&](std::string name, Phase phase, OpKind kind, Stream stream,
                             std::int64_t offset) {
     const bool sends = kind == OpKind::send;

@@ -14,6 +14,7 @@ struct HandJob {
   std::vector<std::int64_t> layers;  ///< by stage
   std::int64_t micro_batches = 1;
   std::int64_t elements = 256;  ///< of each activation (f32)
+  bool short_backward = false;  ///< as long as forward, not twice
 };
 
 /// 1F1B: per layer a forward (read and write `elements`, all-reduce over mp) and a backward (twice

@@ -38,6 +38,21 @@ TEST(RoutineMap, TwoStreamsByHand) {
   EXPECT_EQ(rows[1].count(), 315);
 }
 
+TEST(RoutineMap, AHostThatWaitsInsideIssuesTheRestLater) {
+  // 1 to issue and 10 to run, of which the host waits for the first and 4 longer.
+  const std::vector<std::uint32_t> none;
+  const std::vector<RoutineOp> ops = {{0, Picoseconds(1), Picoseconds(10), none, Picoseconds(4)},
+                                      {1, Picoseconds(1), Picoseconds(10), none}};
+  const RoutineMap map = compose(ops, {});
+  EXPECT_TRUE(map.host_waits);
+  std::vector<Picoseconds> rows(4);
+  apply(map, std::vector<Picoseconds>{Picoseconds(100), {}, Picoseconds(200), {}}, rows);
+  EXPECT_EQ(rows[0].count(), 210);
+  EXPECT_EQ(rows[1].count(), 225);
+  EXPECT_EQ(rows[2].count(), 225);  // all
+  EXPECT_EQ(rows[3].count(), 215);  // the host has issued all
+}
+
 RC_GTEST_PROP(RoutineMap, EqualsItsOpsOneByOne, ()) {
   const auto count = *rc::gen::inRange<std::size_t>(1, 12);
   std::vector<std::vector<std::uint32_t>> waits(count);
@@ -48,6 +63,7 @@ RC_GTEST_PROP(RoutineMap, EqualsItsOpsOneByOne, ()) {
     }
     ops.push_back({*rc::gen::inRange<std::uint32_t>(0, 3), Picoseconds(*rc::gen::inRange(1, 20)),
                    Picoseconds(*rc::gen::inRange(0, 30)), waits[i]});
+    if (*rc::gen::inRange(0, 4) == 0) ops.back().host_wait = Picoseconds(*rc::gen::inRange(0, 9));
   }
   const std::vector<std::uint32_t> events = {
       *rc::gen::inRange<std::uint32_t>(0, std::uint32_t(count))};
@@ -64,17 +80,18 @@ RC_GTEST_PROP(RoutineMap, EqualsItsOpsOneByOne, ()) {
     last_whole = whole.add_call(map, outside);
     if (call == 0) awaited_whole = last_whole + 1;
     std::array<bool, 3> used = {};
-    StreamEngine::Event base = 0;
+    std::vector<StreamEngine::Event> own;
     for (std::uint32_t i = 0; i < count; ++i) {
       std::vector<StreamEngine::Event> all;
-      for (std::uint32_t wait : waits[i]) all.push_back(base + wait);
+      for (std::uint32_t wait : waits[i]) all.push_back(own[wait]);
       if (call == 2 && !used[ops[i].stream]) all.push_back(awaited_single);
       used[ops[i].stream] = true;
       const auto event = single.add_op({ops[i].stream, ops[i].dispatch, ops[i].duration, {}}, all);
-      if (i == 0) base = event;
+      own.push_back(event);
       if (call == 0 && i == events[0]) awaited_single = event;
+      if (ops[i].host_wait) single.add_host_wait(*ops[i].host_wait, std::vector{event});
     }
-    last_single = base + events[0];
+    last_single = own[events[0]];
   }
   const std::vector<Picoseconds> starts = {Picoseconds(*rc::gen::inRange(0, 50))};
   const auto a = whole.run(starts), b = single.run(starts);

@@ -31,8 +31,9 @@ ShapeCurves curves(std::initializer_list<CollectivePoint> points) {
 
 void expect(const ShapeCurves& curves, const GroupSpread& spread, double microseconds,
             Provenance provenance) {
-  const auto estimate = curves.at(OpKind::all_reduce, Bytes(1'000), spread);
-  ASSERT_TRUE(estimate);
+  const auto found = curves.at(OpKind::all_reduce, DType::f32, Bytes(1'000), spread);
+  ASSERT_TRUE(found);
+  const Estimate* estimate = &found->whole;
   EXPECT_NEAR(estimate->time.value() * 1e6, microseconds, microseconds * 1e-9);
   EXPECT_EQ(estimate->provenance, provenance) << to_text(estimate->provenance);
 }
@@ -45,12 +46,15 @@ TEST(ShapeCurves, AMeasuredShapeIsMeasured) {
   expect(measured, lying(4, 2), 70, Provenance::measured);
   expect(measured, lying(2, 2, 2), 80, Provenance::measured);
   EXPECT_TRUE(measured.has_contention());
-  EXPECT_FALSE(measured.at(OpKind::all_gather, Bytes(1'000), lying(2, 2)));
+  EXPECT_FALSE(measured.at(OpKind::all_gather, DType::f32, Bytes(1'000), lying(2, 2)));
 }
 
 TEST(ShapeCurves, InsideANodeSaysNothingOfBeyond) {
-  EXPECT_FALSE(curves({point(2, 1, 1, 3)}).at(OpKind::all_reduce, Bytes(1'000), lying(2, 2)));
-  EXPECT_FALSE(curves({point(2, 2, 1, 3)}).at(OpKind::all_reduce, Bytes(1'000), lying(2, 1)));
+  const auto at = [](const ShapeCurves& curves, const GroupSpread& spread) {
+    return curves.at(OpKind::all_reduce, DType::f32, Bytes(1'000), spread);
+  };
+  EXPECT_FALSE(at(curves({point(2, 1, 1, 3)}), lying(2, 2)));
+  EXPECT_FALSE(at(curves({point(2, 2, 1, 3)}), lying(2, 1)));
 }
 
 TEST(ShapeCurves, BetweenTwoNumbersOfNodesLogarithmsAreInterpolated) {
@@ -63,9 +67,75 @@ TEST(ShapeCurves, BetweenTwoNumbersOfNodesLogarithmsAreInterpolated) {
 TEST(ShapeCurves, MoreAtOnceIsNeverFaster) {
   const ShapeCurves odd = curves({point(2, 2, 1, 50), point(2, 2, 4, 40)});
   expect(odd, lying(2, 2, 4), 50, Provenance::measured);
-  expect(odd, lying(2, 2, 2), 50, Provenance::extrapolated);
+  expect(odd, lying(2, 2, 2), 50, Provenance::interpolated);
   expect(odd, lying(2, 2, 8), 100, Provenance::extrapolated);
   expect(curves({point(2, 2, 4, 40)}), lying(2, 2, 1), 40, Provenance::extrapolated);
+}
+
+TEST(ShapeCurves, BetweenOneGroupAndAllTheirLogarithmsAreInterpolated) {
+  const ShapeCurves measured = curves({point(2, 2, 1, 10), point(2, 2, 4, 40)});
+  expect(measured, lying(2, 2, 2), 20, Provenance::interpolated);
+}
+
+/// 100 us of latency at 1 byte; at 1 MB a thousand more.
+ShapeCurves with_latency(std::initializer_list<std::pair<std::int64_t, double>> nodes,
+                         OpKind kind = OpKind::all_reduce) {
+  ShapeCurves curves;
+  for (const auto& [count, latency] : nodes) {
+    for (const std::int64_t bytes : {1, 1'000'000}) {
+      CollectivePoint one = point(count, count, 1, latency + double(bytes) * 1e-3, kind);
+      one.payload = Bytes(bytes);
+      curves.add(one);
+    }
+  }
+  return curves;
+}
+
+double microseconds(const ShapeCurves& curves, OpKind kind, std::int64_t bytes,
+                    const GroupSpread& spread) {
+  return curves.at(kind, DType::f32, Bytes(bytes), spread)->whole.time.value() * 1e6;
+}
+
+TEST(ShapeCurves, BeyondWhatWasMeasuredLatencyAndBandwidthGrowApart) {
+  const ShapeCurves one = with_latency({{2, 100}});
+  const double pieces = (7.0 / 8) / (1.0 / 2);
+  // A tree of 8 has three steps for the one of 2.
+  EXPECT_NEAR(microseconds(one, OpKind::all_reduce, 1, lying(8, 8)), 300, 0.1);
+  EXPECT_NEAR(microseconds(one, OpKind::all_reduce, 1'000'000, lying(8, 8)), 300 + 1000 * pieces,
+              1);
+  // A ring seven.
+  const ShapeCurves gather = with_latency({{2, 100}}, OpKind::all_gather);
+  EXPECT_NEAR(microseconds(gather, OpKind::all_gather, 1, lying(8, 8)), 700, 0.1);
+  // As it grew before: by a half with each doubling.
+  const ShapeCurves two = with_latency({{2, 100}, {4, 150}});
+  EXPECT_NEAR(microseconds(two, OpKind::all_reduce, 1, lying(8, 8)), 225, 0.5);
+  // Groups at once share bandwidth only.
+  EXPECT_NEAR(microseconds(one, OpKind::all_reduce, 1, lying(2, 2, 8)), 100, 0.1);
+  EXPECT_NEAR(microseconds(one, OpKind::all_reduce, 1'000'000, lying(2, 2, 8)), 8'100, 10);
+}
+
+TEST(ShapeCurves, WhatIsAddedUpHasAType) {
+  CollectivePoint half = point(2, 2, 1, 7);
+  half.dtype = DType::bf16;
+  const ShapeCurves measured = curves({point(2, 2, 1, 10), half});
+  const auto at = [&](const ShapeCurves& curves, DType dtype) {
+    const auto found = curves.at(OpKind::all_reduce, dtype, Bytes(1'000), lying(2, 2));
+    return std::pair(std::lround(found->whole.time.value() * 1e6), found->whole.provenance);
+  };
+  EXPECT_EQ(at(measured, DType::f32), std::pair(10L, Provenance::measured));
+  EXPECT_EQ(at(measured, DType::bf16), std::pair(7L, Provenance::measured));
+  EXPECT_EQ(at(measured, DType::f16), std::pair(10L, Provenance::extrapolated));
+  EXPECT_EQ(at(curves({half}), DType::f32), std::pair(7L, Provenance::extrapolated));
+  // What only moves bytes has none.
+  const ShapeCurves gather = curves({point(2, 2, 1, 10, OpKind::all_gather)});
+  EXPECT_EQ(gather.at(OpKind::all_gather, DType::bf16, Bytes(1'000), lying(2, 2))->whole.provenance,
+            Provenance::measured);
+}
+
+TEST(ShapeCurves, ImportedPointsWereMeasuredElsewhere) {
+  CollectivePoint imported = point(2, 2, 1, 10);
+  imported.imported = ImportedFrom{"f", "2026-07-09"};
+  expect(curves({imported}), lying(2, 2), 10, Provenance::interpolated);
 }
 
 TEST(ShapeCurves, AsManyRanksPerNodeAsWereMeasuredNearest) {

@@ -1,6 +1,7 @@
 // Simulator speed: engine ops and calls per second, and a whole candidate of a search.
 #include <benchmark/benchmark.h>
 
+#include "hand_programs.h"
 #include "models/job.h"
 #include "passes/pipeline.h"
 #include "simulator/simulate.h"
@@ -57,6 +58,86 @@ void EngineOps(benchmark::State& state) {
       benchmark::Counter(double(state.iterations()) * kRanks * kOps, benchmark::Counter::kIsRate);
 }
 BENCHMARK(EngineOps)->Unit(benchmark::kMillisecond);
+
+/// A stage of 1F1B that sends both ways over one NIC, with the neighbours' receives: every op that
+/// is no kernel shares a link.
+void EngineContended(benchmark::State& state) {
+  constexpr int kRanks = 16, kMicroBatches = 500;
+  StreamEngine engine;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    engine.add_rank({0, 1, 2, 3, 4});
+    const auto transfer = [&](std::uint32_t stream, int peer, int micro_batch,
+                              std::vector<StreamEngine::Event> waits) {
+      const bool sends = stream <= 2;
+      const int from = sends ? rank : peer, to = sends ? peer : rank;
+      StreamEngine::Op op{stream, Picoseconds(1), Picoseconds(60)};
+      op.rendezvous = std::uint64_t(from * kRanks + to) << 32 | std::uint64_t(micro_batch);
+      op.link_use = {sends ? 1u : 2u, Picoseconds(5)};
+      return engine.add_op(op, waits);
+    };
+    for (int i = 0; i < kMicroBatches; ++i) {
+      std::vector<StreamEngine::Event> waits;
+      if (rank > 0) waits.push_back(transfer(4, rank - 1, i, {}));
+      const auto forward = engine.add_op({0, Picoseconds(1), Picoseconds(100)}, waits);
+      if (rank + 1 < kRanks) transfer(1, rank + 1, i, {forward});
+      if (rank > 0) transfer(2, rank - 1, i, {forward});
+      if (rank + 1 < kRanks) transfer(3, rank + 1, i, {});
+    }
+  }
+  const std::vector<Picoseconds> starts(kRanks);
+  for (auto _ : state) benchmark::DoNotOptimize(engine.run(starts));
+  state.counters["ops/s"] = benchmark::Counter(
+      double(state.iterations()) * kMicroBatches * (5 * kRanks - 4), benchmark::Counter::kIsRate);
+}
+BENCHMARK(EngineContended)->Unit(benchmark::kMillisecond);
+
+std::int64_t ops_of(const std::vector<Program>& programs) {
+  std::int64_t ops = 0;
+  for (const Program& program : programs) {
+    for (const Call& call : program.calls) ops += std::int64_t(program.at(call.routine).ops.size());
+  }
+  return ops;
+}
+
+/// Megatron 1T, 64 stages of one rank each, 512 micro-batches, every op.
+void Step1T(benchmark::State& state) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/megatron-1t.json");
+  job.global_batch = 512;
+  const Framework framework = framework_by_name("megatron-lm");
+  const std::vector<Program> programs =
+      lower({job, parse_strategy("pp=64,recompute=full"), framework}, {}, Proof::structure);
+  const CostModel costs(gpu_cluster(), std::nullopt, framework);
+  const auto folding = state.range(0) == 0 ? Folding::folded : Folding::unfolded;
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(simulate(programs, costs, folding, Detail(state.range(1))));
+  }
+  state.counters["ops"] = double(ops_of(programs));
+}
+BENCHMARK(Step1T)
+    ->ArgNames({"unfolded", "detail"})
+    ->Args({0, int(Detail::none)})
+    ->Args({1, int(Detail::none)})
+    ->Args({1, int(Detail::ops)})
+    ->Unit(benchmark::kMillisecond);
+
+/// The graph that was timed with ASTRA-sim: TP 8 x PP 8 x DP 16, 12 layers in a stage, 8
+/// micro-batches, two kernels and two all-reduces per layer each way: 816,128 ops on 1,024 ranks.
+void ThousandRanks(benchmark::State& state) {
+  HandJob job;
+  job.grid.degree[std::size_t(Axis::mp)] = 8;
+  job.grid.degree[std::size_t(Axis::pp)] = 8;
+  job.grid.degree[std::size_t(Axis::dp)] = 16;
+  job.layers = std::vector<std::int64_t>(8, 24);  // halves of layers: a kernel and an all-reduce
+  job.micro_batches = 8;
+  job.short_backward = true;
+  const std::vector<Program> programs = hand_pipeline(job);
+  const CostModel costs(gpu_cluster(), std::nullopt, framework_by_name("megatron-lm"));
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(simulate(programs, costs, Folding(state.range(0)), Detail::none));
+  }
+  state.counters["ops"] = double(ops_of(programs)) * 128;
+}
+BENCHMARK(ThousandRanks)->ArgName("unfolded")->Arg(0)->Arg(1)->Unit(benchmark::kMillisecond);
 
 void Simulate(benchmark::State& state) {
   const Case gpt3;

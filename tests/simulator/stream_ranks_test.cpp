@@ -28,6 +28,7 @@ EngineResult op_by_op(std::span<const Expansion> expansions, const LinkTopology&
     const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
     const RankChannels own = channels_of(expansion, topology, choice, rank, channels);
     std::vector<std::uint64_t> issued(links.size());
+    const std::vector<LinkUse> uses = link_uses(expansion, topology, rank);
     std::vector<Item>& items = ranks.emplace_back(unroll(expansion));
     std::size_t i = 0;
     for (const Call& call : expansion.program->calls) {
@@ -37,6 +38,7 @@ EngineResult op_by_op(std::span<const Expansion> expansions, const LinkTopology&
         const LinkOp& op = expansion.link_ops[index];
         item.rendezvous = own.channel[op.link] << 32 | issued[op.link]++;
         item.duration = to_picoseconds(topology.costs[links[op.link].cost][op.position].time);
+        item.link_use = uses[index];
       }
     }
   }
@@ -78,11 +80,28 @@ void expect_same_times(const Framework& framework, const char* text, std::int64_
   }
 }
 
+/// The presets, and some whose hosts and compute streams wait for more.
+std::vector<Framework> frameworks() {
+  std::vector<Framework> result = framework_presets();
+  Framework waiting = framework_by_name("pytorch-fsdp");
+  waiting.name = "waiting";
+  waiting.host_waits_for_gathers = true;
+  waiting.host_reads_norm = true;
+  waiting.host_wait = Seconds(3e-6);
+  waiting.dispatch_communication = Seconds(20e-6);
+  waiting.transfers_hold = TransfersHold::compute;
+  result.push_back(waiting);
+  waiting.name = "waiting for transfers";
+  waiting.transfers_hold = TransfersHold::host;
+  result.push_back(waiting);
+  return result;
+}
+
 TEST(StreamRanks, EveryOpRunsWhenItWouldOpByOp) {
-  for (const Framework& framework : framework_presets()) {
+  for (const Framework& framework : frameworks()) {
     for (const char* text :
-         {"mp=1", "mp=2,dp=2", "mp=4,sharding_degree=2,micro_batch=2", "pp=4,layer_split=3+1+2+2",
-          "mp=2,pp=2,dp=2,recompute=full,grad_bucket_bytes=64KiB",
+         {"mp=1", "pp=2,virtual_stages=2", "mp=2,dp=2", "mp=4,sharding_degree=2,micro_batch=2",
+          "pp=4,layer_split=3+1+2+2", "mp=2,pp=2,dp=2,recompute=full,grad_bucket_bytes=64KiB",
           "mp=2,pp=4,sharding_degree=2,grad_bucket_bytes=32KiB", "dp=2,sharding_degree=2,pp=2",
           "mp=2,pp=2,recompute=selective,send_slots=1"}) {
       if (!legal(framework, parse_strategy(text))) continue;
@@ -90,6 +109,36 @@ TEST(StreamRanks, EveryOpRunsWhenItWouldOpByOp) {
         SCOPED_TRACE(fmt::format("{}: {} on nodes of {}", framework.name, text, per_node));
         expect_same_times(framework, text, per_node);
       }
+    }
+  }
+}
+
+TEST(StreamRanks, RanksThatShareTheirLinksFoldAlike) {
+  // Both neighbours are sent to over one link, and gradients are reduced beside that.
+  const Framework framework = framework_by_name("megatron-lm");
+  const Strategy strategy = parse_strategy("pp=4,dp=4,grad_bucket_bytes=16KiB");
+  const std::vector<Program> programs =
+      lower({eight_layers(DType::f32), strategy, framework}, {}, Proof::none);
+  for (const std::int64_t per_node : {1, 3, 4, 16}) {
+    const CostModel costs(hand_cluster(DeviceKind::gpu, per_node), std::nullopt, framework);
+    const std::vector<Expansion> expansions = expand(programs, costs);
+    const LinkTopology topology = resolve_links(expansions, costs);
+    std::size_t shared = 0;
+    for (std::int64_t rank = 0; rank < 16; ++rank) {
+      for (const LinkUse& use :
+           link_uses(expansions[topology.expansion[std::size_t(rank)]], topology, rank)) {
+        shared += use.links != 0;
+      }
+    }
+    EXPECT_GT(shared, 0u);
+    const RankChoice folded = choose_ranks(topology, Folding::folded);
+    const RankChoice all = choose_ranks(topology, Folding::unfolded);
+    const StreamRanks few(expansions, topology, folded), many(expansions, topology, all);
+    const auto few_run = few.engine().run(std::vector<Picoseconds>(folded.representatives.size()));
+    const auto many_run = many.engine().run(std::vector<Picoseconds>(16));
+    for (std::size_t rank = 0; rank < 16; ++rank) {
+      EXPECT_EQ(many_run.rank_end[rank], few_run.rank_end[folded.class_of[rank]])
+          << "rank " << rank << " on nodes of " << per_node;
     }
   }
 }

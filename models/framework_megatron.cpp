@@ -1,0 +1,155 @@
+// Presets of Megatron-LM over the years, and of the fork that trained BigScience's models.
+#include "models/framework_families.h"
+
+namespace plimsoll {
+namespace {
+
+/// Vocabulary-parallel loss of Megatron-LM.
+void use_megatron_loss(Framework& framework) {
+  framework.loss_memory = LossMemory::in_place;
+  framework.sources.allocator +=
+      "; the loss subtracts, exponentiates, divides and makes its gradient in place: Megatron-LM "
+      "core/tensor_parallel/cross_entropy.py (before 2022 mpu/cross_entropy.py)";
+}
+
+}  // namespace
+
+/// Megatron-LM as it is run today: Transformer Engine layers (--transformer-impl
+/// transformer_engine, the default), distributed optimizer with both overlaps.
+Framework megatron_lm() {
+  Framework framework = pytorch_on_gpu();
+  framework.name = "megatron-lm";
+  use_megatron_loss(framework);
+  framework.loss_memory = LossMemory::fused;
+  framework.sources.allocator +=
+      ", with --cross-entropy-loss-fusion core/fusions/fused_cross_entropy.py, whose compiled "
+      "pieces return new tensors";
+  // For each of the two handles 32 MiB, and as much for Transformer Engine.
+  framework.workspace = 3 * mebibytes(32);
+  framework.sources.memory +=
+      "; workspace from Hopper on: the same file, and Transformer Engine "
+      "pytorch/module/base.py get_cublas_workspace_size_bytes (4 MiB before Hopper)";
+  framework.fused_bias_gelu = true;
+  framework.fused_bias_add = true;
+  framework.fused_bias = true;
+  framework.flash_attention = true;
+  framework.fp8 = true;
+  framework.context_parallel = true;
+  framework.selective_recompute = true;
+  framework.overlap_tensor_gradients = true;
+  framework.most_sharding_stage = 1;
+  framework.overlap_grad_reduce = true;
+  framework.overlap_param_gather = true;
+  framework.sources.kernels =
+      "Megatron-LM core/fusions/fused_bias_gelu.py and fused_bias_dropout.py; flash attention and "
+      "the bias in the matmul's epilogue: Transformer Engine, "
+      "core/extensions/transformer_engine.py "
+      "(from memory); fp8: Transformer Engine 1.x pytorch/module/linear.py, --fp8-format hybrid";
+  framework.sources.parallelism =
+      "Megatron-LM core/distributed/distributed_data_parallel_config.py: overlap_grad_reduce, "
+      "overlap_param_gather and use_distributed_optimizer, all switched on (their defaults are "
+      "off); that optimizer shards states, gradients and parameters stay whole: "
+      "core/optimizer/distrib_optimizer.py; --context-parallel-size; "
+      "core/tensor_parallel/layers.py, and Transformer Engine: input gradients summed over mp "
+      "beside "
+      "weight gradients";
+  return framework;
+}
+
+/// Megatron-LM of 2021, with which the A100 tables of arXiv 2104.04473 were measured.
+Framework megatron_lm_2021() {
+  Framework framework = pytorch_on_gpu();
+  framework.name = "megatron-lm-2021";
+  use_megatron_loss(framework);
+  framework.adds_gradients_in_matmul = false;
+  framework.sources.allocator +=
+      "; gradients are added to main_grad by hooks: Megatron-LM 2.x model/distributed.py";
+  framework.dispatch_op = Seconds(57e-6);
+  framework.sources.dispatch =
+      "scripts/fit-efficiency on step times of layers too small to keep an A100 busy, "
+      "github.com/VIA-Research/vTrain data/ground_truth_single.csv (docs/costs.md); an op here "
+      "stands for several of PyTorch and its autograd";
+  framework.transfers_hold = TransfersHold::host;
+  framework.host_reads_norm = true;
+  framework.sources.waits =
+      "Megatron-LM megatron/p2p_communication.py, _communicate: requests of a batch are waited "
+      "for, "
+      "then torch.cuda.synchronize; megatron/optimizer: found_inf.item(), clip_grads.py: "
+      "total_norm.item()";
+  framework.fused_bias_gelu = true;
+  framework.fused_bias_add = true;
+  framework.fused_bias = false;
+  framework.flash_attention = false;
+  framework.sequence_parallel = false;
+  framework.selective_recompute = false;
+  framework.most_sharding_stage = 0;
+  framework.overlap_grad_reduce = false;
+  framework.overlap_param_gather = false;
+  framework.sources.kernels =
+      "Narayanan et al. 2021, arXiv 2104.04473, section 4.2 (fused bias + GELU, bias + dropout + "
+      "add, scale + mask + softmax); a bias that no fused kernel takes is output + bias in "
+      "Megatron-LM mpu/layers.py (from memory)";
+  framework.sources.parallelism =
+      "Megatron-LM 2.x: model/distributed.py all-reduces one contiguous buffer after backward; no "
+      "distributed optimizer, activation checkpoints of whole layers (from memory)";
+  return framework;
+}
+
+/// Megatron-LM of 2022: that of 2021 with what arXiv 2205.05198 describes.
+Framework megatron_lm_2022() {
+  Framework framework = megatron_lm_2021();
+  framework.name = "megatron-lm-2022";
+  framework.sequence_parallel = true;
+  framework.selective_recompute = true;
+  framework.most_sharding_stage = 1;
+  framework.sources.parallelism =
+      "sequence parallelism and selective recompute: Korthikanti et al. 2022, arXiv 2205.05198, "
+      "sections 4.2.2 and 5; distributed "
+      "optimizer: Megatron-LM 3.0, optimizer/distrib_optimizer.py, 2022; reductions and gathers "
+      "outside backward and forward (from memory)";
+  return framework;
+}
+
+/// Megatron-DeepSpeed of BigScience (2021 and 2022): kernels of Megatron-LM, DeepSpeed's pipeline
+/// and ZeRO.
+Framework megatron_deepspeed() {
+  Framework framework = megatron_lm_2021();
+  framework.name = "megatron-deepspeed";
+  framework.lazy_optimizer_state = false;
+  framework.gradient_memory = GradientMemory::as_computed;
+  framework.sources.allocator =
+      "PyTorch c10/cuda/CUDACachingAllocator.cpp; DeepSpeed 0.5 "
+      "runtime/zero/stage_1_and_2.py: gradients are those of fp16 parameters, flattened and then "
+      "copied to f32 by step(), states made by initialize_optimizer_states; loss in place: "
+      "Megatron-DeepSpeed megatron/mpu/cross_entropy.py";
+  framework.most_sharding_stage = 3;
+  framework.transfers_hold = TransfersHold::compute;
+  framework.sources.kernels =
+      "github.com/bigscience-workshop/Megatron-DeepSpeed, megatron/fused_kernels and "
+      "megatron/model/transformer.py: those of Megatron-LM of 2021 (from memory)";
+  framework.sources.parallelism =
+      "ZeRO stages 1 to 3: DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py; BLOOM ran with 1 "
+      "(Le Scao et al. 2022, arXiv 2211.05100, section 3.2.2); activation checkpoints of whole "
+      "layers; gradients reduced after the last micro-batch (from memory)";
+  framework.sources.waits =
+      "DeepSpeed runtime/pipe/p2p.py: send and recv are ordered with the kernels of the current "
+      "stream; runtime/zero and fp16 optimizers read overflow and norm on the host (from memory)";
+  return framework;
+}
+
+/// Megatron Core in its deterministic mode, as its own tests run it.
+Framework megatron_core_deterministic() {
+  Framework framework = megatron_lm();
+  framework.name = "megatron-core-deterministic";
+  framework.loss_memory = LossMemory::in_place;
+  framework.flash_attention = false;
+  framework.adds_gradients_in_matmul = false;
+  // :4096:8 for each of the two handles; 4 MiB for Transformer Engine.
+  framework.workspace = mebibytes(2 * 32 + 4);
+  framework.sources.kernels +=
+      "; Megatron-LM tests/functional_tests/test_cases: --attention-backend unfused, "
+      "--no-gradient-accumulation-fusion, CUBLAS_WORKSPACE_CONFIG :4096:8";
+  return framework;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,104 @@
+// Block allocator: a framework's allocator, block by block, without any memory behind it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "models/allocator.h"
+
+namespace plimsoll {
+
+/// AllocatorKind::caching as c10/cuda/CUDACachingAllocator.cpp, auto_growth as
+/// auto_growth_best_fit_allocator.cc (Paddle). Deterministic: what it holds depends on the sequence
+/// of requests alone. Costs the logarithm of the free blocks per request.
+class BlockAllocator {
+ public:
+  using Block = std::uint32_t;
+
+  /// `limit`: the most that the driver gives.
+  explicit BlockAllocator(const Allocator& rule, Bytes limit = Bytes(std::int64_t{1} << 60));
+
+  /// Nothing where it is out of memory, even after all that can be given back to the driver was.
+  /// Memory that was freed is handed out on the same stream only (caching).
+  std::optional<Block> take(Bytes request, std::uint32_t stream = 0);
+  void give(Block block);
+
+  Bytes bytes(Block block) const { return Bytes(blocks_[block].size); }  ///< what it takes
+  Bytes allocated() const { return allocated_; }                         ///< blocks handed out
+  Bytes reserved() const { return reserved_; }                           ///< taken of the driver
+  Bytes most_reserved() const { return most_reserved_; }
+  std::int64_t retries() const { return retries_; }  ///< times that all caches were given back
+
+  /// All blocks of all segments, in order of their addresses; handed-out ones by what `label` says
+  /// of them. Equal states behave alike from here on.
+  template <class Label>
+  void describe(std::vector<std::int64_t>& state, Label label) const {
+    for (const Block first : segments_) {
+      state.push_back(blocks_[first].pool);
+      for (Block at = first; at != kNone; at = blocks_[at].next) {
+        state.push_back(blocks_[at].size);
+        state.push_back(blocks_[at].use == Use::taken ? label(at)
+                                                      : -1 - std::int64_t(blocks_[at].use));
+      }
+    }
+  }
+
+ private:
+  static constexpr Block kNone = ~Block{0};
+  enum class Use : std::uint8_t { taken, free, unmapped };
+
+  /// Blocks of a segment are a list in order of their addresses.
+  struct Range {
+    std::int64_t size = 0, address = 0;
+    Block previous = kNone, next = kNone;
+    std::uint32_t pool = 0;
+    std::int64_t driver = 0;  ///< of the first of a segment: what it took of the driver
+    Use use = Use::free;
+  };
+  /// Of requests of one stream and size class.
+  struct Pool {
+    bool small = false;
+    std::set<std::tuple<std::int64_t, std::int64_t, Block>> free;  ///< by size, address
+    std::set<std::pair<std::int64_t, Block>> unmapped;             ///< by address
+  };
+
+  std::int64_t rounded(Bytes request) const;
+  std::uint32_t pool_of(std::int64_t size, std::uint32_t stream);
+  bool splits(std::int64_t rest, const Pool& pool) const;
+  std::optional<Block> find_free(std::int64_t size, Pool& pool) const;
+  std::optional<Block> grow(std::int64_t size, std::uint32_t pool);
+  std::optional<Block> add_segment(std::int64_t size, std::uint32_t pool);
+  std::optional<Block> expand(std::int64_t size, std::uint32_t pool);
+  bool map(Block block, std::int64_t bytes, Block& mapped);
+  void give_back();
+  void unmap_pages(Block block);
+
+  Block make(const Range& range);
+  Block split_off(Block block, std::int64_t size);  ///< keeps the first `size` bytes; the rest
+  Block merge(Block first, Block second);
+  void enlist(Block block);
+  void delist(Block block);
+  std::int64_t page(const Pool& pool) const;
+  bool driver_has(std::int64_t bytes) const { return reserved_.count() + bytes <= limit_.count(); }
+  void reserve(std::int64_t bytes);
+
+  Allocator rule_;
+  Bytes limit_;
+  std::vector<Range> blocks_;
+  std::vector<Block> unused_;    ///< of blocks_
+  std::vector<Block> segments_;  ///< the first block of each, in order of their addresses
+  std::vector<Pool> pools_;
+  std::map<std::pair<std::uint32_t, bool>, std::uint32_t> pool_index_;  ///< by stream, small
+  std::int64_t next_address_ = 0;
+  Bytes allocated_, reserved_, most_reserved_;
+  std::int64_t retries_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,60 @@
+#include "simulator/framework_waits.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/op_table.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_transfer(const Op& op) { return op.kind == OpKind::send || op.kind == OpKind::recv; }
+
+/// Gradients of a micro-batch are zeroed, copied together, merged or reduced between the transfers
+/// of one exchange: they do not end it.
+bool prepares_gradients(const Routine& routine) {
+  if (routine.ops.size() != 1 || routine.phase == Phase::optimizer) return false;
+  const Op& op = routine.ops[0];
+  return op.kind == OpKind::fill || op.kind == OpKind::coalesce || op.kind == OpKind::cast ||
+         op.kind == OpKind::add || (op.stream == Stream::data && communicates(op.kind));
+}
+
+bool is_send(Stream stream) {
+  return stream == Stream::send_next || stream == Stream::send_previous;
+}
+
+}  // namespace
+
+std::vector<FrameworkWaits::Event> FrameworkWaits::before_call(const Routine& routine) {
+  const bool computes = std::any_of(routine.ops.begin(), routine.ops.end(),
+                                    [](const Op& op) { return op.stream == Stream::compute; });
+  prepares_gradients_ = prepares_gradients(routine);
+  if (!computes || prepares_gradients_) return {};
+  return std::exchange(transfers_, {});
+}
+
+std::vector<FrameworkWaits::Event> FrameworkWaits::before_op(const Op& op) {
+  std::vector<Event> waits;
+  if (const auto own = std::exchange(own_, std::nullopt)) waits.push_back(*own);
+  if (!exchanges_ || prepares_gradients_ || is_transfer(op)) return waits;
+  exchanges_ = false;
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    if (last_[s] && !(expansion_.chunks && is_send(Stream(s)))) waits.push_back(*last_[s]);
+  }
+  return waits;
+}
+
+void FrameworkWaits::issued(const Op& op, bool host_waits, Event end) {
+  last_[std::size_t(op.stream)] = end;
+  if (host_waits) own_ = end;
+  if (!is_transfer(op)) return;
+  exchanges_ = expansion_.transfers_hold == TransfersHold::host;
+  const bool holds = expansion_.transfers_hold == TransfersHold::compute;
+  if (holds && !(expansion_.chunks && is_send(op.stream))) transfers_.push_back(end);
+}
+
+void FrameworkWaits::issued(const Routine& routine, Event end) {
+  for (const Op& op : routine.ops) last_[std::size_t(op.stream)] = end;
+}
+
+}  // namespace plimsoll

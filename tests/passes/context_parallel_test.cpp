@@ -1,0 +1,222 @@
+// Context parallelism: what ranks that share sequences keep, send and compute, by formulas from the
+// sizes; n tokens of a micro-batch, h hidden, f of the feed-forward layer, a heads of d, kv of them
+// of keys and values, c = cp.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "graph/step_flops.h"
+#include "graph/traffic.h"
+#include "passes/cut_blocks.h"
+#include "passes/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kSequence = 64, kMicroBatch = 2, kMicroBatches = 3, kLayers = 2;
+constexpr std::int64_t n = kSequence * kMicroBatch, h = 128, f = 192, a = 4, d = h / a;
+const Group kContext{{Axis::cp}};
+
+Job llama(std::int64_t kv_heads = a) {
+  Job job;
+  job.name = "layers";
+  job.family = Family::llama;
+  job.layers = kLayers;
+  job.hidden = h;
+  job.heads = a;
+  job.kv_heads = kv_heads;
+  job.ffn_hidden = f;
+  job.vocab = 256;
+  job.sequence = kSequence;
+  job.global_batch = 4 * kMicroBatch * kMicroBatches;
+  job.precision = DType::bf16;
+  job.tied_embeddings = false;
+  return job;
+}
+
+Strategy fields(const std::string& text) {
+  Strategy strategy = parse_strategy(text);
+  strategy.micro_batch = kMicroBatch;
+  return strategy;
+}
+
+std::vector<Program> programs(const std::string& text, Job job = llama(),
+                              const char* framework = "megatron-lm") {
+  const Strategy strategy = fields(text);
+  job.global_batch = kMicroBatch * kMicroBatches * strategy.dp * strategy.sharding_degree;
+  return lower({job, strategy, framework_by_name(framework)});
+}
+Program program(const std::string& text, Job job = llama()) {
+  return programs(text, std::move(job)).front();
+}
+
+/// Bytes of one layer between its forward and its backward: its bundle and its input.
+std::int64_t kept(const std::string& text) {
+  const Job job = llama();
+  const Strategy strategy = fields(text);
+  const Graph graph = lower_graph({job, strategy, framework_by_name("megatron-lm")});
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, strategy));
+  std::int64_t total = 0;
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    if (graph.blocks[b].kind != BlockKind::layer) continue;
+    for (const Slot& slot : cut.blocks[b].backward.slots) {
+      if (slot.kind == SlotKind::saved || slot.kind == SlotKind::input) total += slot.bytes.count();
+    }
+  }
+  return total;
+}
+
+TEST(ContextParallel, ARankKeepsItsShare) {
+  const std::int64_t whole = kept("mp=1");
+  for (const std::int64_t c : {2, 4}) {
+    const std::string cp = "cp=" + std::to_string(c);
+    EXPECT_EQ(kept(cp), whole / c);
+    EXPECT_EQ(kept(cp + ",context_exchange=all_gather"), whole / c);
+    // Attention's output before and after its exchange.
+    EXPECT_EQ(kept(cp + ",context_exchange=all_to_all"), whole / c + 2 * n * h / c);
+    EXPECT_EQ(kept(cp + ",mp=2,sequence_parallel=true"), whole / c / 2);
+  }
+}
+
+std::int64_t sent(const Program& of, OpKind kind, const Group& group) {
+  std::int64_t total = 0;
+  for (const Traffic& traffic : step_traffic(of, 0)) {
+    if (traffic.kind == kind && traffic.group == group) total += traffic.sent.count();
+  }
+  return total;
+}
+
+TEST(ContextParallel, KeysAndValuesGoRound) {
+  for (const std::int64_t kv : {std::int64_t{2}, a}) {
+    for (const std::int64_t c : {2, 4, 8}) {
+      const Program of = program("cp=" + std::to_string(c), llama(kv));
+      const std::int64_t keys = n / c * 2 * kv * d * 2;  // of a rank, in bytes
+      // Forward keys and values, backward these and their gradients, c - 1 times each.
+      EXPECT_EQ(sent(of, OpKind::ring_shift, kContext),
+                kLayers * kMicroBatches * 3 * (c - 1) * keys);
+    }
+  }
+}
+
+TEST(ContextParallel, GatheringMovesAsMuchAsTheRing) {
+  for (const std::int64_t c : {2, 4}) {
+    const std::string cp = "cp=" + std::to_string(c);
+    const Program of = program(cp + ",context_exchange=all_gather", llama(2));
+    EXPECT_EQ(sent(of, OpKind::all_gather, kContext) + sent(of, OpKind::reduce_scatter, kContext),
+              sent(program(cp, llama(2)), OpKind::ring_shift, kContext));
+  }
+}
+
+TEST(ContextParallel, HeadsAreExchangedForTokens) {
+  for (const std::int64_t c : {2, 4}) {
+    const Program of = program("context_exchange=all_to_all,cp=" + std::to_string(c));
+    // q, k, v and the output forward, their gradients backward, all of h columns.
+    const std::int64_t payload = 8 * (n / c) * h * 2;
+    EXPECT_EQ(sent(of, OpKind::all_to_all, kContext),
+              kLayers * kMicroBatches * payload * (c - 1) / c);
+  }
+}
+
+TEST(ContextParallel, RanksShareTheWork) {
+  for (const char* more : {"", ",recompute=full", ",mp=2,sequence_parallel=true", ",fp8=delayed"}) {
+    const bool split = std::string(more).find("mp=2") != std::string::npos;
+    const PhaseFlops whole = step_flops(program(std::string("pp=1") + (split ? "" : more)));
+    for (const char* exchange : {"ring", "all_gather", "all_to_all"}) {
+      const PhaseFlops part =
+          step_flops(program(std::string("cp=2,context_exchange=") + exchange + more));
+      const double ranks = split ? 4 : 2;
+      for (std::size_t phase = 0; phase < kPhases; ++phase) {
+        EXPECT_EQ(ranks * part[phase].value(), whole[phase].value()) << exchange << more << phase;
+      }
+    }
+  }
+}
+
+std::int64_t bytes_of_role(const Program& of, TensorRole role) {
+  std::int64_t total = 0;
+  for (const Buffer& buffer : of.buffers) {
+    if (buffer.persistent && buffer.role == role) total += buffer.bytes.count();
+  }
+  return total;
+}
+
+TEST(ContextParallel, GradientsAreSummedOverReplicasAndContext) {
+  const Program plain = program("dp=2,cp=2"), shards = program("sharding_degree=2,cp=2"),
+                by_context = program("cp=2,sharding_stage=1");
+  const std::int64_t gradients = bytes_of_role(plain, TensorRole::gradient);
+  EXPECT_EQ(sent(plain, OpKind::all_reduce, Group{{Axis::cp, Axis::dp}}), 2 * gradients * 3 / 4);
+  // Of four ranks each scatters three quarters of 4 bytes and gathers three quarters of 2.
+  const Group both{{Axis::cp, Axis::sharding}};
+  const std::int64_t padded = bytes_of_role(shards, TensorRole::gradient);
+  EXPECT_EQ(sent(shards, OpKind::reduce_scatter, both), padded * 3 / 4);
+  EXPECT_EQ(sent(shards, OpKind::all_gather, both), padded / 2 * 3 / 4);
+  EXPECT_EQ(bytes_of_role(shards, TensorRole::optimizer_state), 2 * padded / 4);
+  EXPECT_EQ(shards.sharding_degree, 4);
+  EXPECT_EQ(bytes_of_role(by_context, TensorRole::optimizer_state),
+            2 * bytes_of_role(by_context, TensorRole::gradient) / 2);
+}
+
+TEST(ContextParallel, EveryRankOwnsAPartOfEachBucket) {
+  const Program of = program("sharding_degree=2,cp=2");
+  for (const Bucket& bucket : of.buckets) {
+    std::set<std::int64_t> begins;
+    for (std::int64_t rank = 0; rank < of.grid.world_size(); ++rank) {
+      const Bucket part = owned_part(of, bucket, of.grid.coordinates(rank));
+      EXPECT_EQ(part.elements * 4, bucket.elements);
+      begins.insert(part.begin);
+    }
+    EXPECT_EQ(begins.size(), 4u);
+  }
+}
+
+TEST(ContextParallel, ProvenWithOtherChoices) {
+  for (const char* text :
+       {"cp=2,pp=2", "cp=2,pp=2,schedule=zb_h1", "cp=4,recompute=full", "cp=2,fp8=delayed",
+        "cp=2,recompute=full,recompute_layers=1", "cp=2,dp=2,grad_reduction=per_micro_batch",
+        "cp=2,sharding_degree=2,sharding_stage=2", "cp=2,sharding_degree=2,sharding_stage=3",
+        "cp=2,mp=2,sequence_parallel=true,pp=2,sharding_degree=2",
+        "cp=2,context_exchange=all_gather,fp8=tensorwise,mp=2,sequence_parallel=true",
+        "cp=2,context_exchange=all_to_all,recompute=full"}) {
+    EXPECT_FALSE(programs(text, llama(), "pytorch-fsdp").empty()) << text;
+  }
+}
+
+TEST(ContextParallel, PositionsAndPackedHeadsSplitToo) {
+  Job gpt = llama();
+  gpt.family = Family::gpt;
+  for (const char* exchange : {"ring", "all_gather", "all_to_all"}) {
+    const Program of = program(std::string("cp=2,context_exchange=") + exchange, gpt);
+    const PhaseFlops part = step_flops(of), whole = step_flops(program("mp=1", gpt));
+    EXPECT_EQ(2 * part[0].value(), whole[0].value()) << exchange;
+  }
+}
+
+TEST(ContextParallel, Refusals) {
+  Job job = llama(2);
+  job.global_batch = kMicroBatch;
+  const auto reason = [&](const std::string& text, std::int64_t devices) {
+    return legal(job, fields(text), devices).reason();
+  };
+  EXPECT_EQ(legal(bundled_framework(), fields("cp=2")).reason(),
+            "cp is 2; bundled has whole sequences on each rank");
+  EXPECT_TRUE(legal(framework_by_name("megatron-lm"), fields("cp=2")));
+  Framework unfused = framework_by_name("megatron-lm");
+  unfused.flash_attention = false;
+  EXPECT_EQ(legal(unfused, fields("cp=2")).reason(),
+            "cp is 2; megatron-lm keeps attention scores, of whole sequences");
+  EXPECT_EQ(reason("cp=2", 4),
+            "mp 1 x pp 1 x dp 1 x sharding_degree 1 x cp 2 is not the number of devices, 4");
+  EXPECT_EQ(reason("context_exchange=all_to_all", 1),
+            "context_exchange is how cp ranks share sequences; cp is 1");
+  EXPECT_EQ(reason("cp=4,context_exchange=all_to_all", 4),
+            "context_exchange is all_to_all; cp 4 does not divide the 2 key and value heads of a "
+            "rank");
+  EXPECT_EQ(reason("cp=64", 64), "cp 64: the sequence of 64 is not 128 equal parts");
+  EXPECT_EQ(reason("cp=2,sharding_degree=2,sharding_owner=prefix", 4),
+            "cp goes with sharding_owner elements");
+  job.family = Family::bert;
+  EXPECT_EQ(reason("cp=2", 2), "cp: only decoders share sequences between ranks");
+}
+
+}  // namespace
+}  // namespace plimsoll

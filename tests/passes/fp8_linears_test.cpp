@@ -1,0 +1,175 @@
+// Linear layers in 8 bits: what a LLaMA layer then keeps, moves and computes, by formulas from its
+// sizes; n tokens of a micro-batch, h hidden, f of the feed-forward layer, a heads, t mp.
+#include <gtest/gtest.h>
+
+#include "graph/op_table.h"
+#include "graph/step_flops.h"
+#include "graph/traffic.h"
+#include "passes/cut_blocks.h"
+#include "passes/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kSequence = 64, kMicroBatch = 2, kMicroBatches = 3, kLayers = 2;
+constexpr std::int64_t n = kSequence * kMicroBatch, h = 128, f = 192, a = 4;
+
+Job llama() {
+  Job job;
+  job.name = "layers";
+  job.family = Family::llama;
+  job.layers = kLayers;
+  job.hidden = h;
+  job.heads = job.kv_heads = a;
+  job.ffn_hidden = f;
+  job.vocab = 256;
+  job.sequence = kSequence;
+  job.global_batch = kMicroBatch * kMicroBatches;
+  job.precision = DType::bf16;
+  job.tied_embeddings = false;
+  return job;
+}
+
+Strategy fields(const std::string& text) {
+  Strategy strategy = parse_strategy(text);
+  strategy.micro_batch = kMicroBatch;
+  return strategy;
+}
+
+/// Bytes of one layer between its forward and its backward: its bundle and its input.
+std::int64_t kept(const std::string& text) {
+  const Job job = llama();
+  const Strategy strategy = fields(text);
+  const Framework framework = framework_by_name("megatron-lm");
+  const Graph graph = lower_graph({job, strategy, framework});
+  const CutGraph cut = cut_blocks(graph, arena_alignment(job, strategy));
+  std::int64_t total = 0;
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    if (graph.blocks[b].kind != BlockKind::layer) continue;
+    for (const Slot& slot : cut.blocks[b].backward.slots) {
+      if (slot.kind == SlotKind::saved || slot.kind == SlotKind::input) total += slot.bytes.count();
+    }
+  }
+  return total;
+}
+
+Program program(const std::string& text, const char* framework = "megatron-lm") {
+  const Job job = llama();
+  const Strategy strategy = fields(text);
+  return lower({job, strategy, framework_by_name(framework)}).front();
+}
+
+/// Of both norms f32 per token, of attention f32 per token and head.
+constexpr std::int64_t kStatistics = 8 * n + 4 * n * a;
+
+TEST(Fp8Linears, LayersKeepTheirInputsInEightBits) {
+  // In 16 bits: the input, two normed ones, q, k and v, attention's output, the middle, the gates
+  // and what they give.
+  EXPECT_EQ(kept("mp=1"), 2 * n * (8 * h + 3 * f) + kStatistics);
+  // In 8: the inputs of four products. Attention's output is read by its own backward, too.
+  const std::int64_t narrow = n * (3 * h + f);
+  EXPECT_EQ(kept("fp8=delayed"), 2 * n * (6 * h + 2 * f) + narrow + kStatistics);
+  EXPECT_EQ(kept("fp8=current"), kept("fp8=delayed"));
+}
+
+TEST(Fp8Linears, TorchaoKeepsInputsAsTheyWere) {
+  EXPECT_EQ(kept("fp8=tensorwise"), kept("mp=1"));
+  EXPECT_EQ(kept("fp8=rowwise"), kept("mp=1"));
+}
+
+TEST(Fp8Linears, WithSequenceParallelismARankKeepsItsPart) {
+  // q, k, v, attention's output and the gates are split by columns, the rest by tokens.
+  EXPECT_EQ(kept("mp=2,sequence_parallel=true,fp8=delayed"), kept("fp8=delayed") / 2);
+}
+
+Bytes buffer_bytes(const Program& of, const std::string& name) {
+  Bytes total;
+  for (const Buffer& buffer : of.buffers) {
+    if (buffer.name == name) total += buffer.bytes;
+  }
+  return total;
+}
+
+TEST(Fp8Linears, WeightsHaveTwoCopiesThatAreMadeOncePerStep) {
+  const Program with = program("fp8=delayed");
+  EXPECT_EQ(buffer_bytes(with, "weight_copies").count(), kLayers * 2 * (4 * h * h + 3 * h * f));
+  std::int64_t calls = 0;
+  for (const Call& call : with.calls) {
+    calls += with.at(call.routine).name == "layer.weight_copies";
+  }
+  EXPECT_EQ(calls, kLayers);
+  EXPECT_EQ(buffer_bytes(program("fp8=tensorwise"), "weight_copies"), Bytes(0));
+  EXPECT_EQ(buffer_bytes(program("fp8=delayed,sharding_degree=3,sharding_stage=3", "pytorch-fsdp"),
+                         "weight_copies"),
+            Bytes(0));
+}
+
+std::int64_t gathered_bytes(const Program& of) {
+  std::int64_t total = 0;
+  for (const Traffic& traffic : step_traffic(of, 0)) {
+    if (traffic.kind == OpKind::all_gather && traffic.group == Group{{Axis::mp}})
+      total += traffic.sent.count();
+  }
+  return total;
+}
+
+TEST(Fp8Linears, TokensTravelInEightBits) {
+  // Per layer two gathers forward, two of the same and two of gradients backward: t - 1 of t parts.
+  constexpr std::int64_t kLess = kLayers * kMicroBatches * 6 * (n - n / 2) * h;
+  const std::int64_t wide = gathered_bytes(program("mp=2,sequence_parallel=true"));
+  for (const char* recipe : {"delayed", "current", "tensorwise"}) {
+    EXPECT_EQ(gathered_bytes(program(std::string("mp=2,sequence_parallel=true,fp8=") + recipe)),
+              wide - kLess)
+        << recipe;
+  }
+  EXPECT_EQ(gathered_bytes(program("mp=2,sequence_parallel=true,fp8=rowwise")), wide);
+}
+
+TEST(Fp8Linears, ProductsOfLayersAndNoOthersAreOfEightBits) {
+  for (const char* recipe : {"delayed", "current", "tensorwise", "rowwise"}) {
+    const Program with = program(std::string("recompute=full,fp8=") + recipe);
+    std::int64_t narrow = 0, wide = 0;
+    for (const Routine& routine : with.routines) {
+      for (const Op& op : routine.ops) {
+        if (op.kind != OpKind::matmul) continue;
+        (is_fp8(compute_dtype(op, routine.tensors)) ? narrow : wide) += 1;
+      }
+    }
+    EXPECT_EQ(narrow, 4 + 4 + 8) << recipe << ": forward, repeated, backward";
+    EXPECT_EQ(wide, 3) << recipe << ": logits";
+    const PhaseFlops flops = step_flops(with), same = step_flops(program("recompute=full"));
+    for (std::size_t phase = 0; phase < kPhases; ++phase) {
+      EXPECT_EQ(flops[phase].value(), same[phase].value()) << recipe << " " << phase;
+    }
+  }
+}
+
+TEST(Fp8Linears, PipelinesAndVariantsAreProvenToo) {
+  const Job job = llama();
+  for (const char* text :
+       {"pp=2,fp8=delayed", "pp=2,schedule=zb_h1,fp8=delayed", "fp8=delayed,recompute=full",
+        "recompute=full,recompute_layers=1,fp8=current", "sharding_degree=3,fp8=delayed",
+        "sharding_degree=3,sharding_stage=3,fp8=tensorwise", "cast_placement=every_use,fp8=delayed",
+        "mp=2,fp8=current", "gradient_merge=fused,fp8=delayed"}) {
+    const Strategy strategy = fields(text);
+    EXPECT_NO_FATAL_FAILURE(lower({job, strategy, framework_by_name("pytorch-fsdp")})) << text;
+  }
+}
+
+TEST(Fp8Linears, OnlyFrameworksThatHaveThemAndJobsThatFit) {
+  Job job = llama();
+  const Strategy strategy = fields("fp8=delayed");
+  EXPECT_TRUE(legal(job, strategy, 1));
+  EXPECT_TRUE(legal(framework_by_name("megatron-lm"), strategy));
+  EXPECT_EQ(legal(bundled_framework(), strategy).reason(),
+            "fp8; bundled has no products of 8-bit operands");
+  job.ffn_hidden = 200;
+  EXPECT_EQ(legal(job, strategy, 1).reason(),
+            "fp8 needs products of multiples of 16; a rank has one of 200 in its layers");
+  job = llama();
+  job.precision = DType::f32;
+  EXPECT_EQ(legal(job, strategy, 1).reason(), "fp8 goes with a job in bf16 or fp16, not fp32");
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,133 @@
+// What is simulated only, 8-bit products and sequences shared between ranks: folded as unfolded,
+// bounds below, a search that keeps to what is fixed, and the effects one expects.
+#include <gtest/gtest.h>
+
+#include "planner/bounds.h"
+#include "planner/evaluate.h"
+#include "planner/search.h"
+#include "tests/planner/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+Job long_job() {
+  Job job = nano_job();
+  job.family = Family::llama;
+  job.hidden = 512;
+  job.heads = 8;
+  job.kv_heads = 4;
+  job.ffn_hidden = 1024;
+  job.sequence = 8192;
+  job.global_batch = 8;
+  job.precision = DType::bf16;
+  job.tied_embeddings = false;
+  return job;
+}
+
+Cluster dgx() {
+  return read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx-h100-80gb.json");
+}
+
+constexpr const char* kStrategies[] = {
+    "cp=4,dp=2",
+    "cp=2,pp=2,mp=2,sequence_parallel=true",
+    "cp=8,context_exchange=all_gather",
+    "cp=2,mp=2,sharding_degree=4,fp8=delayed",
+    "cp=4,context_exchange=all_to_all,sharding_degree=4",
+    "cp=2,sharding_degree=4,sharding_stage=3,recompute=full",
+    "mp=2,sequence_parallel=true,fp8=delayed,dp=4",
+    "pp=2,virtual_stages=2,dp=2,fp8=current",
+    "sharding_degree=8,sharding_stage=3,fp8=tensorwise",
+    "cp=16,fp8=rowwise",
+};
+
+TEST(SimulatedOnly, FoldedIsAsUnfoldedAndBoundsStayBelow) {
+  const Job job = long_job();
+  const Cluster cluster = dgx();
+  for (const char* text : kStrategies) {
+    const Strategy strategy = parse_strategy(text);
+    const std::int64_t devices = grid_of(strategy).world_size();
+    const Framework framework = framework_by_name("pytorch-fsdp");
+    ASSERT_TRUE(legal(job, strategy, devices)) << text;
+    const CostModel costs(cluster, std::nullopt, framework);
+    const Footprint footprint = lay_out(job, strategy, framework, cluster, Bytes(0), Proof::order);
+    const auto step = [&](Folding folding) {
+      return predict(job, strategy, footprint, costs, devices, folding, Detail::none)
+          .score.prediction.step_time.value();
+    };
+    const double folded = step(Folding::folded);
+    EXPECT_EQ(folded, step(Folding::unfolded)) << text;
+    const Bounds bounds(job, framework, costs, devices);
+    EXPECT_LE(bounds.bottleneck(strategy).seconds().value(), folded) << text;
+    EXPECT_LE(bounds.pipeline(strategy).seconds().value(), folded) << text;
+    const MemoryBound memory = bounds.memory(strategy);
+    EXPECT_LE(bounds.persistent(strategy), memory.peak) << text;
+    EXPECT_LE(memory.peak, footprint.peak) << text;
+    EXPECT_LE(memory.arena, footprint.arena) << text;
+  }
+}
+
+double seconds(const Job& job, const std::string& text) {
+  const Strategy strategy = parse_strategy(text);
+  const Framework framework = framework_by_name("megatron-lm");
+  const CostModel costs(dgx(), std::nullopt, framework);
+  return evaluate(job, strategy, framework, costs, grid_of(strategy).world_size(), Bytes(0))
+      .score.prediction.step_time.value();
+}
+
+TEST(SimulatedOnly, LongSequencesGainFromMoreRanks) {
+  Job job = long_job();
+  job.sequence = 65536;
+  job.global_batch = 1;
+  const double one = seconds(job, "mp=1"), two = seconds(job, "cp=2"), four = seconds(job, "cp=4");
+  EXPECT_LT(two, 0.62 * one);
+  EXPECT_GT(two, 0.5 * one);
+  EXPECT_LT(four, two);
+}
+
+TEST(SimulatedOnly, EightBitProductsAreFasterAndCastsAreNotFree) {
+  Job job = long_job();
+  job.hidden = 4096;
+  job.heads = job.kv_heads = 32;
+  job.ffn_hidden = 16384;
+  job.sequence = 2048;
+  const double wide = seconds(job, "micro_batch=2"),
+               narrow = seconds(job, "micro_batch=2,fp8=delayed");
+  EXPECT_LT(narrow, 0.8 * wide);
+  EXPECT_GT(narrow, 0.5 * wide);
+  EXPECT_LT(narrow, seconds(job, "micro_batch=2,fp8=tensorwise"));
+}
+
+TEST(SimulatedOnly, DevicesWithoutSuchProductsRefuse) {
+  const Cluster cluster =
+      read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx-a100-80gb.json");
+  const Framework framework = framework_by_name("megatron-lm");
+  const CostModel costs(cluster, std::nullopt, framework);
+  try {
+    evaluate(long_job(), parse_strategy("fp8=delayed"), framework, costs, 1, Bytes(0));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "cluster dgx-a100-80gb: at /device/peak: found fp32, bf16, fp16; the job asks for "
+                 "fp8");
+  }
+}
+
+TEST(SimulatedOnly, ASearchSplitsSequencesOnlyWhereThatIsFixed) {
+  SearchRequest request;
+  request.job = long_job();
+  request.framework = framework_by_name("megatron-lm");
+  request.devices = 8;
+  request.cluster_digest = std::string(64, '0');
+  request.fixed = {{"micro_batch", "1"}, {"grad_bucket_bytes", "4MiB"}};
+  const CostModel costs(dgx(), std::nullopt, request.framework);
+  EXPECT_EQ(search(request, costs).strategy.cp, 1);
+  request.fixed.emplace_back("cp", "4");
+  const Plan plan = search(request, costs);
+  EXPECT_EQ(plan.strategy.cp, 4);
+  EXPECT_EQ(grid_of(plan.strategy).world_size(), 8);
+  EXPECT_EQ(plan.strategy.fp8, Fp8::none);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,185 @@
+// Replays of Programs through allocators: what lives when, by hand and against the Program.
+#include "simulator/allocation_replay.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "passes/pipeline.h"
+#include "simulator/alike_cycles.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kNoLimit{std::int64_t{1} << 60};
+
+Job nano() { return read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json"); }
+
+/// One routine of f32 tensors of 2 MiB in the frame: a -> b -> c, and c + a.
+Program chain() {
+  Program program;
+  program.micro_batches = 1;
+  Routine routine;
+  routine.name = "chain";
+  for (const char* name : {"a", "b", "c", "d"}) {
+    Tensor tensor;
+    tensor.name = name;
+    tensor.shape = {std::int64_t{1} << 19};
+    routine.tensors.push_back(tensor);
+    routine.places.emplace_back();
+  }
+  const auto op = [&](OpKind kind, std::vector<TensorId> in, TensorId out) {
+    Op made;
+    made.kind = kind;
+    made.inputs = std::move(in);
+    made.outputs = {out};
+    routine.ops.push_back(std::move(made));
+  };
+  op(OpKind::fill, {}, TensorId(0));
+  routine.ops.back().params = FillParams{};
+  op(OpKind::gelu, {TensorId(0)}, TensorId(1));
+  op(OpKind::gelu, {TensorId(1)}, TensorId(2));
+  op(OpKind::add, {TensorId(2), TensorId(0)}, TensorId(3));
+  routine.frame_bytes = Bytes(8 << 20);
+  program.routines = {routine};
+  Buffer frame;
+  frame.name = "frame";
+  frame.bytes = routine.frame_bytes;
+  frame.end = 1;
+  program.buffers = {frame};
+  Call call;
+  call.routine = RoutineId(0);
+  call.frame = BufferId(0);
+  program.calls = {call};
+  return program;
+}
+
+TEST(AllocationReplay, TemporariesLiveFromTheirFirstToTheirLastOp) {
+  const AllocatorUse use =
+      replay_allocations(chain(), framework_by_name("megatron-lm"), kNoLimit, AliveAtPeak::list);
+  // a, b and c together; d comes when b has gone.
+  EXPECT_EQ(use.allocated, Bytes(6 << 20));
+  EXPECT_EQ(use.reserved, Bytes(20 << 20));
+  ASSERT_EQ(use.alive.size(), 3u);
+  EXPECT_EQ(use.alive[0], (AliveTensors{"a", TensorRole::activation, 1, Bytes(2 << 20)}));
+  EXPECT_EQ(use.alive[2].name, "c");
+  EXPECT_EQ(use.by_role[std::size_t(TensorRole::activation)], Bytes(6 << 20));
+}
+
+TEST(AllocationReplay, OutOfMemoryIsSaid) {
+  const Framework framework = framework_by_name("megatron-lm");
+  EXPECT_TRUE(replay_allocations(chain(), framework, Bytes(19 << 20)).out_of_memory);
+  EXPECT_FALSE(replay_allocations(chain(), framework, Bytes(20 << 20)).out_of_memory);
+}
+
+/// Everything by itself: never less than what the Program keeps between calls, never more than its
+/// buffers rounded up tensor by tensor.
+TEST(AllocationReplay, StaysBesideTheProgramsPeak) {
+  for (const char* text : {"pp=2,micro_batch=2", "pp=2,virtual_stages=2,recompute=full",
+                           "mp=2,sequence_parallel=true", "sharding_degree=2,sharding_stage=1"}) {
+    for (const char* name : {"megatron-lm", "megatron-deepspeed", "megatron-core-deterministic"}) {
+      Framework framework = framework_by_name(name);
+      const Strategy strategy = parse_strategy(text);
+      if (!legal(framework, strategy)) continue;
+      const Job job = nano();
+      for (const Program& program : lower({job, strategy, framework})) {
+        const AllocatorUse use =
+            replay_allocations(program, framework, kNoLimit, AliveAtPeak::list);
+        EXPECT_LE(use.allocated, use.reserved);
+        EXPECT_FALSE(use.out_of_memory);
+        Bytes alive, roles;
+        for (const AliveTensors& one : use.alive) alive += one.bytes;
+        for (const Bytes role : use.by_role) roles += role;
+        EXPECT_EQ(alive, use.allocated) << text;
+        EXPECT_EQ(roles, use.allocated) << text;
+        std::int64_t tensors = 0;
+        for (const AliveTensors& one : use.alive) tensors += one.count;
+        // Besides rounding: gradients as computed have other types, and are there in parts only.
+        if (framework.gradient_memory == GradientMemory::one_buffer) {
+          EXPECT_LE(use.allocated, memory_peak(program).peak + Bytes(1024 * tensors)) << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothing) {
+  Job job = nano();
+  job.global_batch = 48;
+  for (const char* text :
+       {"pp=2,micro_batch=1", "pp=4,micro_batch=1,recompute=full", "pp=2,virtual_stages=2",
+        "micro_batch=1", "pp=2,send_lifetime=held", "pp=2,schedule=gpipe", "pp=2,schedule=zb_h1",
+        "sharding_degree=2,sharding_stage=3", "pp=2,sharding_degree=2,sharding_stage=2"}) {
+    const Framework bundled = bundled_framework();
+    for (Framework framework : {framework_by_name("pytorch-fsdp"), bundled}) {
+      const Strategy strategy = parse_strategy(text);
+      const auto programs = lower({job, strategy, bundled}, {}, Proof::none);
+      for (const Allocator& rule : {pytorch_allocator(), paddle_allocator()}) {
+        framework.allocator = rule;
+        for (const Program& program : programs) {
+          const auto use = [&](AlikeMicroBatches alike) {
+            return replay_allocations(program, framework, kNoLimit, AliveAtPeak::list, alike);
+          };
+          const AllocatorUse left_out = use(AlikeMicroBatches::leave_out);
+          const AllocatorUse all = use(AlikeMicroBatches::replay);
+          EXPECT_EQ(left_out.allocated, all.allocated) << text;
+          EXPECT_EQ(left_out.reserved, all.reserved) << text;
+          EXPECT_EQ(left_out.alive, all.alive) << text;
+        }
+      }
+    }
+  }
+}
+
+TEST(AlikeCycles, OfOneForwardOneBackwardAreThoseOfTheSteadyState) {
+  Job job = nano();
+  job.global_batch = 48;
+  const auto found = [&](const char* text) {
+    return alike_cycles(
+        lower({job, parse_strategy(text), bundled_framework()}, {}, Proof::none)[0]);
+  };
+  const auto steady = found("pp=2,micro_batch=1");
+  ASSERT_TRUE(steady.has_value());
+  EXPECT_EQ(steady->begins.size(), 48u);
+  EXPECT_GT(steady->last - steady->first, 40u);
+  EXPECT_GT(steady->buffers, 0);
+  EXPECT_FALSE(found("pp=2,micro_batch=16").has_value()) << "three micro-batches";
+}
+
+TEST(AllocationReplay, TheLossOverwritesItsLogits) {
+  Job job = nano();
+  job.precision = DType::bf16;
+  job.vocab = 1 << 16;
+  Framework framework = framework_by_name("megatron-lm");
+  const auto peak = [&] {
+    const auto programs = lower({job, Strategy(), framework});
+    return replay_allocations(programs[0], framework, kNoLimit).allocated;
+  };
+  const std::int64_t logits = job.sequence * job.vocab;
+  const Bytes fused = peak();
+  framework.loss_memory = LossMemory::in_place;
+  const Bytes in_place = peak();
+  constexpr double kTokens = 4096;  // vectors of a few numbers for each token come and go, too
+  EXPECT_NEAR(double((fused - in_place).count()), 2.0 * double(logits), kTokens)
+      << "a second f32 copy instead of bf16 logits";
+  framework.loss_memory = LossMemory::new_gradient;
+  EXPECT_NEAR(double((peak() - in_place).count()), 2.0 * double(logits), kTokens)
+      << "backward's f32 gradient instead of forward's bf16 logits, beside f32 logits";
+}
+
+TEST(AllocationReplay, GradientsOfTheirOwnTypeAreCopiedByTheUpdate) {
+  Job job = nano();
+  job.precision = DType::f16;
+  job.loss_scale = LossScale{};
+  const Framework framework = framework_by_name("megatron-deepspeed");
+  const auto programs = lower({job, Strategy(), framework});
+  const AllocatorUse use = replay_allocations(programs[0], framework, kNoLimit, AliveAtPeak::list);
+  std::int64_t elements = 0;
+  for (const Segment& segment : programs[0].segments) elements += segment.elements;
+  // At the update: gradients of two bytes, flat copies of two and of four.
+  EXPECT_NEAR(double(use.by_role[std::size_t(TensorRole::gradient)].count()),
+              8.0 * double(elements), 512.0 * double(programs[0].segments.size() + 2));
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,103 @@
+// What the host takes for each op of lowered routines.
+#include "simulator/host_dispatch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "hand_programs.h"
+#include "passes/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kMicrosecond = 1'000'000;  // ps
+
+Framework framework() {
+  Framework framework = bundled_framework();
+  framework.dispatch_op = Seconds(10e-6);
+  framework.ops_per_kernel = 3;
+  framework.dispatch_communication = Seconds(1e-6);
+  framework.dispatch_gather = Seconds(1000e-6);
+  framework.dispatch_gradient = Seconds(100e-6);
+  return framework;
+}
+
+std::vector<Program> lowered(const std::string& strategy) {
+  Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
+  job.precision = DType::bf16;
+  return lower({job, parse_strategy(strategy), framework()}, {}, Proof::structure);
+}
+
+const Routine& routine_of(const Program& program, const std::string& name) {
+  const auto found = std::find_if(program.routines.begin(), program.routines.end(),
+                                  [&](const Routine& routine) { return routine.name == name; });
+  EXPECT_NE(found, program.routines.end()) << name;
+  return *found;
+}
+
+/// Ops by their time in microseconds.
+std::map<std::int64_t, std::vector<OpKind>> by_time(const Routine& routine,
+                                                    const CostModel& costs) {
+  std::map<std::int64_t, std::vector<OpKind>> result;
+  const std::vector<Picoseconds> times = host_dispatch(routine, costs);
+  EXPECT_EQ(times.size(), routine.ops.size());
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    result[times[i].count() / kMicrosecond].push_back(routine.ops[i].kind);
+  }
+  return result;
+}
+
+CostModel gpu() { return {hand_cluster(DeviceKind::gpu, 4), std::nullopt, framework()}; }
+
+TEST(HostDispatch, KernelsAreSeveralOpsCastsOfParametersOne) {
+  const auto programs = lowered("dp=2,micro_batch=2,cast_placement=every_use");
+  const auto times = by_time(routine_of(programs[0], "layer.forward"), gpu());
+  ASSERT_EQ(times.size(), 2u);
+  // Four linear layers with biases; norms are read as they are or cast as the model says.
+  for (const OpKind kind : times.at(10)) EXPECT_EQ(kind, OpKind::cast);
+  EXPECT_GE(times.at(10).size(), 8u);
+  EXPECT_EQ(std::count(times.at(30).begin(), times.at(30).end(), OpKind::matmul), 6);
+  EXPECT_EQ(std::count(times.at(30).begin(), times.at(30).end(), OpKind::cast), 0);
+}
+
+TEST(HostDispatch, EachGradientCostsOnceWhenItIsComplete) {
+  for (const std::string merge : {"direct", "tensor"}) {
+    const auto programs = lowered("dp=2,micro_batch=2,gradient_merge=" + merge);
+    const Routine& backward = routine_of(programs[0], "layer.backward");
+    Picoseconds on_top;
+    for (const auto& [time, kinds] : by_time(backward, gpu())) {
+      // 12 tensors of a layer: 10 or 30 us for the op, 100 us for each gradient that it completes.
+      on_top += Picoseconds(time / 100 * 100 * kMicrosecond * std::int64_t(kinds.size()));
+    }
+    EXPECT_EQ(on_top.count(), 12 * 100 * kMicrosecond) << merge;
+  }
+}
+
+TEST(HostDispatch, GathersInTheStepCostMore) {
+  const auto programs = lowered("sharding_degree=2,sharding_stage=3,micro_batch=2,gather=module");
+  std::size_t gathers = 0;
+  for (const Routine& routine : programs[0].routines) {
+    if (routine.ops.empty() || routine.ops[0].kind != OpKind::all_gather) continue;
+    ++gathers;
+    EXPECT_EQ(host_dispatch(routine, gpu())[0].count(), 1011 * kMicrosecond);
+  }
+  EXPECT_GT(gathers, 0u);
+}
+
+TEST(HostDispatch, WhatWasMeasuredIsAllThatCounts) {
+  Calibration calibration;
+  calibration.dispatch_op = {Seconds(5e-6), Seconds(0), 7, false};
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 4), calibration, framework());
+  const auto programs = lowered("sharding_degree=2,sharding_stage=3,micro_batch=2");
+  for (const Routine& routine : programs[0].routines) {
+    for (const Picoseconds time : host_dispatch(routine, costs)) {
+      EXPECT_EQ(time.count(), 5 * kMicrosecond);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
