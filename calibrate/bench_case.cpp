@@ -352,7 +352,10 @@ std::vector<OpKind> memory_bound_kinds(DType dtype) {
       OpKind::bias_gelu,         OpKind::bias_gelu_backward,
       OpKind::bias_residual_add, OpKind::cast,
       OpKind::masked_dropout,    OpKind::masked_dropout_backward,
-      OpKind::bias_dropout_add,  OpKind::cast_parameters};
+      OpKind::bias_dropout_add,  OpKind::cast_parameters,
+      OpKind::absolute_maximum,  OpKind::quantize,
+      OpKind::transpose,         OpKind::split_parts,
+      OpKind::join_parts,        OpKind::merge_attention};
   std::vector<OpKind> kinds;
   for (std::size_t i = 0; i < kOpKinds; ++i) {
     const OpKind kind{static_cast<std::uint8_t>(i)};

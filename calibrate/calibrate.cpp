@@ -13,8 +13,10 @@
 #include "calibrate/crew.h"
 #include "calibrate/dispatch.h"
 #include "calibrate/fit_errors.h"
+#include "calibrate/journal.h"
 #include "calibrate/machine.h"
 #include "calibrate/op_bench.h"
+#include "calibrate/schedule.h"
 #include "graph/op_table.h"
 #include "runtime/communicator.h"
 
@@ -32,6 +34,8 @@ constexpr double kCollectivesEnd = 0.25, kMemoryEnd = 0.55;
 constexpr double kMatmulsAgain = 0.6, kMemoryAgain = 0.85;
 /// Error of a fit, or spread, up to which nothing hints at a disturbance.
 constexpr double kNoDoubt = 0.10;
+/// Of what no plan runs, relative to what it runs most of.
+constexpr double kLeastWeight = 0.01;
 
 /// Runs the parts of a calibration against the clock.
 class Session {
@@ -44,6 +48,9 @@ class Session {
     Calibration& calibration = machine.calibration;
     describe_machine(calibration, request_.backend);
     calibration.busy_cores = cores_;
+    PointJournal journal(request_.journal, settings(calibration), request_.resume,
+                         calibration.date);
+    journal_ = &journal;
     auto collectives = collective_sweep(request_.size);
     auto memory = memory_sweep(request_.size);
     auto matmuls = matmul_sweep(request_.size);
@@ -80,6 +87,7 @@ class Session {
     calibration.ops = std::move(memory);
     calibration.matmuls = std::move(matmuls);
     machine.left_out = left_out_;
+    machine.restored = restored_;
     machine.cluster = cluster_of(calibration);
     return machine;
   }
@@ -88,6 +96,10 @@ class Session {
   static constexpr std::int64_t kLeast = Effort::kLeast;
 
   bool quick() const { return request_.size == SweepSize::quick; }
+  std::string settings(const Calibration& calibration) const {
+    return fmt::format("{} threads={} device={} precision={} size={}", request_.backend, cores_,
+                       calibration.device, to_text(request_.precision), quick() ? "quick" : "full");
+  }
   Effort effort() const { return {kLeast, Seconds(quick() ? 20e-6 : 200e-6)}; }
 
   // Measured whatever the clock says: something of each part.
@@ -120,18 +132,37 @@ class Session {
     points.erase(std::unique(points.begin(), points.end(), same), points.end());
   }
 
-  /// Measures points in spread order until `end` of the budget has passed; the others are dropped,
+  template <class Point>
+  std::vector<double> weights_of(const std::vector<Point>& points) const {
+    if (!request_.workload) return std::vector<double>(points.size(), 1);
+    return weights(*request_.workload, std::span<const Point>(points));
+  }
+
+  /// Spread over the range; of a workload first what stands for it, by how much.
+  template <class Point>
+  std::vector<std::size_t> order_of(const std::vector<Point>& points) const {
+    std::vector<std::size_t> order = spread_order(points.size());
+    const std::vector<double> weight = weights_of(points);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return weight[a] > weight[b]; });
+    return order;
+  }
+
+  /// Measures points in that order until `end` of the budget has passed; the others are dropped,
   /// except that `essential` points are measured whatever the clock says.
   template <class Point, class Essential, class Measure>
   void measure_part(std::vector<Point>& points, double end, Essential essential, Measure measure) {
     std::vector<Point> measured;
     std::vector<bool> done(points.size());
-    for (std::size_t i : spread_order(points.size())) {
-      done[i] = elapsed() <= request_.budget * end || essential(points[i]);
-      if (done[i]) {
+    for (std::size_t i : order_of(points)) {
+      const std::string key = test_key(points[i]);
+      const bool restored = journal_->restore(key, points[i]);
+      restored_ += restored;
+      done[i] = restored || elapsed() <= request_.budget * end || essential(points[i]);
+      if (!done[i]) ++left_out_;
+      if (done[i] && !restored) {
         measure(points[i]);
-      } else {
-        ++left_out_;
+        journal_->keep(key, points[i]);
       }
       progress(done[i] ? name_of(points[i]) : "left out");
     }
@@ -151,17 +182,24 @@ class Session {
       const Sample& time = points[i].time;
       return std::max(errors[i].value_or(0), time.unsteady ? time.spread / time.median : 0);
     };
-    std::vector<std::size_t> order = spread_order(points.size());
+    std::vector<std::size_t> order = order_of(points);
+    const std::vector<double> weight = weights_of(points);
     std::vector<double> doubts;
-    for (std::size_t i = 0; i < points.size(); ++i) doubts.push_back(std::max(kNoDoubt, doubt(i)));
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      doubts.push_back(std::max(kNoDoubt, doubt(i)) * std::max(kLeastWeight, weight[i]));
+    }
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return doubts[a] > doubts[b]; });
     for (std::size_t i : order) {
-      if (elapsed() <= request_.budget * end) {
-        Point again = points[i];
+      const std::string key = "again " + test_key(points[i]);
+      Point again = points[i];
+      bool measured = journal_->restore(key, again);
+      if (!measured && elapsed() <= request_.budget * end) {
         measure(again);
-        if (again.time.median < points[i].time.median) points[i] = again;
+        journal_->keep(key, again);
+        measured = true;
       }
+      if (measured && again.time.median < points[i].time.median) points[i] = again;
       progress(name_of(points[i]));
     }
   }
@@ -185,7 +223,8 @@ class Session {
   const CalibrationRequest& request_;
   Clock::time_point start_;
   std::int64_t cores_;
-  std::size_t done_ = 0, total_ = 0, left_out_ = 0;
+  PointJournal* journal_ = nullptr;
+  std::size_t done_ = 0, total_ = 0, left_out_ = 0, restored_ = 0;
 };
 
 Cluster Session::cluster_of(const Calibration& calibration) const {

@@ -3,13 +3,17 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/units.h"
 #include "calibrate/sweep.h"
+#include "calibrate/workload.h"
 #include "models/calibration.h"
 #include "models/cluster.h"
+#include "runtime/backend.h"
+#include "runtime/device_facts.h"
 #include "runtime/processes.h"
 
 namespace plimsoll {
@@ -25,10 +29,13 @@ struct CalibrationRequest {
   /// in time, and the faster is kept, since other processes and other virtual machines only ever
   /// add time.
   Seconds budget{50};
-  /// Of a cluster's processes: where each finished test is written at once (process 0 only); empty:
+  /// Where each finished test is written at once (of a cluster's processes by process 0); empty:
   /// nowhere. With `resume` what an earlier run has finished there is taken over.
   std::filesystem::path journal;
   bool resume = false;
+  /// What the calibration is for: points that stand for more of it come first; of one process in
+  /// both passes, of a cluster's in the first.
+  std::optional<Workload> workload;
   /// Called after each point: what is being measured, points done, of how many (both passes).
   std::function<void(const std::string& what, std::size_t done, std::size_t of)> progress;
 };
@@ -45,9 +52,18 @@ struct MachineCalibration {
 /// Throws EnvironmentError where the machine does not say what it is.
 MachineCalibration calibrate(const CalibrationRequest& request);
 
+/// A rank's device, and the backend that has it.
+struct DeviceOfRank {
+  Backend& backend;
+  DeviceFacts facts;
+};
+
 /// The same of a cluster's processes, which all call it; the result is process 0's, and empty on
-/// the others. What every rank measures (ops, matmuls) is the median rank's.
-MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes);
+/// the others. What every rank measures (ops, matmuls) is the median rank's. With `device` that of
+/// each process is measured, and what they exchange lies in the memory of devices: each must have
+/// one of its own, all of one kind (UsageError).
+MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes,
+                                       const DeviceOfRank* device = nullptr);
 
 /// A table for people: range of rates per kind, errors of the fits, dispatch, unsteady points.
 std::string calibration_summary(const MachineCalibration& machine);

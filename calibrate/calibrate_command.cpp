@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "calibrate/calibrate.h"
 #include "calibrate/device_calibration.h"
+#include "calibrate/group_bench.h"
 #include "calibrate/journal.h"
 #include "calibrate/schedule_cost.h"
 #include "runtime/launch.h"
@@ -27,6 +28,7 @@ struct Arguments {
   std::string budget = "50 s";
   std::string launcher = "local";
   std::int64_t devices = 0;
+  std::string plan;
   bool quick = false, json = false, resume = false;
   // Of a schedule that is shown, and not run.
   std::int64_t schedule = 0, ranks_per_node = 0;
@@ -63,6 +65,13 @@ Seconds budget_from(const std::string& text) {
 
 /// `--schedule`: nothing is measured.
 void show_schedule(const Arguments& arguments) {
+  if (arguments.backend != "cpu" && arguments.backend != "cuda") {
+    throw UsageError(
+        fmt::format("--backend {}: cpu and cuda can be calibrated", printable(arguments.backend)));
+  }
+  if (!arguments.plan.empty()) {
+    throw UsageError("--plan: changes the order of tests, which --schedule does not show");
+  }
   if (arguments.ranks_per_node == 0 || arguments.cluster.empty()) {
     throw UsageError("--schedule: --ranks-per-node and --cluster are required");
   }
@@ -85,8 +94,11 @@ void show_schedule(const Arguments& arguments) {
   const SweepSize size = arguments.quick ? SweepSize::quick : SweepSize::full;
   const DType precision = precision_from(arguments.precision);
   const Seconds budget = budget_from(arguments.budget);
-  print_result(arguments.json ? schedule_json(shape, cluster, size, precision, budget)
-                              : schedule_text(shape, cluster, size, precision, budget));
+  const auto communicator =
+      arguments.backend == "cuda" ? CommunicatorKind::nccl : CommunicatorKind::mpi;
+  print_result(arguments.json
+                   ? schedule_json(shape, cluster, size, precision, budget, communicator)
+                   : schedule_text(shape, cluster, size, precision, budget, communicator));
 }
 
 /// On this process's device or cores, or on a cluster's.
@@ -95,12 +107,14 @@ MachineCalibration measure(const CalibrationRequest& request, Processes* process
   if (request.backend == "cpu") {
     return processes == nullptr ? calibrate(request) : calibrate_processes(request, *processes);
   }
-  if (processes != nullptr) {
-    throw UsageError(
-        fmt::format("--backend {}: one device is calibrated, by one process", request.backend));
+  if (processes == nullptr) {
+    const auto backend = make_backend(request.backend);
+    return calibrate_device(request, *backend, facts(0));
   }
-  const auto backend = make_backend(request.backend);
-  return calibrate_device(request, *backend, facts(0));
+  const std::int64_t local_rank = processes->index() % shape_of(*processes).ranks_per_node;
+  const auto backend = make_backend(request.backend, local_rank);
+  const DeviceOfRank device{*backend, facts(local_rank)};
+  return calibrate_processes(request, *processes, &device);
 }
 
 void run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) {
@@ -109,22 +123,27 @@ void run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) 
     throw UsageError(fmt::format("--backend {}: {} can be calibrated", arguments.backend,
                                  facts == nullptr ? "only cpu" : "cpu and cuda"));
   }
+  if (arguments.backend != "cpu" && processes == nullptr && !arguments.plan.empty()) {
+    throw UsageError("--plan: one GPU is measured in a fixed order");
+  }
   if (reports) {
-    check_output("-o", arguments.output, std::array{arguments.cluster_output});
-    check_output("--cluster-out", arguments.cluster_output, {});
+    check_output("-o", arguments.output, std::array{arguments.cluster_output, arguments.plan});
+    check_output("--cluster-out", arguments.cluster_output, std::array{arguments.plan});
   }
   CalibrationRequest request;
   request.backend = arguments.backend;
   request.size = arguments.quick ? SweepSize::quick : SweepSize::full;
   request.budget = budget_from(arguments.budget);
-  if (processes != nullptr && !arguments.output.empty()) {
+  if (!arguments.output.empty()) {
     request.journal = journal_of(arguments.output);
   } else if (arguments.resume) {
-    throw UsageError(
-        "--resume: only a calibration with -o and --launcher mpirun or srun is resumed");
+    throw UsageError("--resume: only a calibration with -o is resumed");
   }
   request.resume = arguments.resume;
   request.precision = precision_from(arguments.precision);
+  if (reports && !arguments.plan.empty()) {  // process 0 says what is next
+    request.workload = workload_of(read_legal_plan(arguments.plan));
+  }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   request.progress = [&](const std::string& what, std::size_t done, std::size_t of) {
     if (terminal) {
@@ -139,11 +158,13 @@ void run(const Arguments& arguments, Processes* processes, FactsOfDevice facts) 
   const std::string text = calibration_text(machine.calibration);
   if (!arguments.output.empty()) {
     write_file_atomically(arguments.output, text);
-    std::error_code gone;  // what it held is in the calibration
-    std::filesystem::remove(request.journal, gone);
   }
   if (!arguments.cluster_output.empty()) {
     write_file_atomically(arguments.cluster_output, cluster_text(machine.cluster));
+  }
+  if (!arguments.output.empty()) {
+    std::error_code gone;  // what it held is in both files
+    std::filesystem::remove(request.journal, gone);
   }
   print_note(fmt::format("measured on {}\n", machine.calibration.date));
   print_result(arguments.json ? text : calibration_summary(machine));
@@ -160,7 +181,7 @@ void add_options(CLI::App& app, Arguments& arguments) {
                  "time to spend at most, roughly: \"90 s\", \"5 min\"")
       ->capture_default_str();
   app.add_flag("--resume", arguments.resume,
-               "with a launcher: go on where an earlier run with the same -o was ended");
+               "go on where an earlier run with the same -o was ended");
   CLI::Option* schedule =
       app.add_option("--schedule", arguments.schedule,
                      "show what would be measured with so many ranks, and for how long, and leave")
@@ -170,6 +191,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
       ->needs(schedule);
   app.add_option("--cluster", arguments.cluster, "with --schedule: cluster file, for its rates")
       ->needs(schedule);
+  app.add_option("--plan", arguments.plan,
+                 "measure first what this plan and its runners-up run most of");
   app.add_option("--precision", arguments.precision,
                  "fp32, or bf16 or fp16: what jobs of that precision run, beside fp32")
       ->capture_default_str();
@@ -207,6 +230,9 @@ ExitCode calibrate_command(int argc, char** argv, Processes* processes, FactsOfD
   if (arguments.schedule > 0) {
     show_schedule(arguments);
     return ExitCode::ok;
+  }
+  if (arguments.launcher == "local" && arguments.devices > 0 && processes == nullptr) {
+    throw UsageError("--devices: goes with --launcher mpirun or srun");
   }
   if (arguments.launcher != "local" && processes == nullptr) {
     if (arguments.devices == 0)

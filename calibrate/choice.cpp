@@ -13,18 +13,22 @@
 namespace plimsoll {
 namespace {
 
-/// By TestSubject: dispatch and memory take what they take.
-constexpr std::array<double, std::variant_size_v<TestSubject>> kShares = {1,   1,    0.3,
-                                                                          0.2, 0.25, 0.25};
+/// By TestSubject: dispatch, memory, launches and copies take what they take.
+constexpr std::array kShares = {1.0, 1.0, 0.3, 0.2, 0.25, 0.25, 1.0, 1.0};
+static_assert(kShares.size() == std::variant_size_v<TestSubject>);
 
 /// At the ends of a curve, where nothing is interpolated yet: before the flat parts of others.
 constexpr double kDoubtOfEnds = 0.1;
 
+/// Of what no plan runs, relative to what it runs most of.
+constexpr double kLeastWeight = 0.01;
+
 }  // namespace
 
-Choice::Choice(std::span<const CalibrationTest> tests, Seconds budget)
+Choice::Choice(std::span<const CalibrationTest> tests, Seconds budget, std::vector<double> weights)
     : tests_(tests),
       budget_(budget),
+      weights_(std::move(weights)),
       times_(tests.size()),
       unsteady_(tests.size()),
       found_(tests.size()),
@@ -65,6 +69,12 @@ double Choice::doubt(std::size_t i) const {
   return distance * std::max(0.0, slope * (1 - slope));
 }
 
+double Choice::urgency(std::size_t i) const {
+  const bool communication = std::holds_alternative<CollectivePoint>(tests_[i].subject);
+  if (weights_.empty()) return communication ? doubt(i) : 0;
+  return std::max(kLeastWeight, weights_[i]) * (communication ? doubt(i) : 1);
+}
+
 std::optional<std::size_t> Choice::next(Seconds elapsed) {
   for (std::size_t i = 0; i < tests_.size(); ++i) {
     if (tests_[i].essential && times_[i] == 0) return i;
@@ -74,7 +84,7 @@ std::optional<std::size_t> Choice::next(Seconds elapsed) {
   double most = 0;
   for (std::size_t i = 0; i < tests_.size(); ++i) {
     if (times_[i] > 0) continue;
-    const double own = doubt(i);
+    const double own = urgency(i);
     const auto behind = [&](std::size_t test) { return spent_[part(test)] / kShares[part(test)]; };
     const bool first = !best || (part(i) == part(*best) ? own > most : behind(i) < behind(*best));
     if (!first) continue;
@@ -101,6 +111,12 @@ void Choice::restored(std::size_t i, bool unsteady, std::optional<Seconds> time)
   if (time && std::holds_alternative<CollectivePoint>(tests_[i].subject)) found_[i] = time;
 }
 
+void Choice::forget(std::size_t i) {
+  times_[i] = 0;
+  unsteady_[i] = false;
+  found_[i].reset();
+}
+
 std::size_t Choice::left_out() const {
   return std::size_t(std::count(times_.begin(), times_.end(), 0));
 }
@@ -125,6 +141,8 @@ std::vector<std::size_t> Drift::look_at(Seconds reference, Seconds elapsed) {
     return {};
   }
   ++drifts_;
+  std::sort(again.begin(), again.end());
+  again.erase(std::unique(again.begin(), again.end()), again.end());
   discarded_ += again.size();
   return again;
 }
@@ -132,7 +150,7 @@ std::vector<std::size_t> Drift::look_at(Seconds reference, Seconds elapsed) {
 std::string Drift::summary() const {
   if (drifts_ == 0) return "";
   return fmt::format(
-      "the reference matmul slowed down {} {}, by {:.0f} % at most: {} tests were measured again",
+      "the reference matmul slowed down {} {}, by {:.0f} % at most: {} measurements were discarded",
       drifts_, drifts_ == 1 ? "time" : "times", 100 * worst_, discarded_);
 }
 

@@ -21,9 +21,13 @@ namespace plimsoll {
 /// turns into the other. With the slope s of log time over log payload between the two measured
 /// neighbours, and their distance d, that doubt is d s (1 - s). When all are measured, those that
 /// were unsteady again, and then all once more. Deterministic: a function of the times it is told.
+///
+/// With `weights` (workload.h), one for each test, doubts are multiplied by them, and tests of ops
+/// and of products come by weight: what a plan runs most of is known first. Not when all are
+/// measured: then they come in order of the schedule.
 class Choice {
  public:
-  Choice(std::span<const CalibrationTest> tests, Seconds budget);
+  Choice(std::span<const CalibrationTest> tests, Seconds budget, std::vector<double> weights = {});
 
   /// Nothing when the time is up, `elapsed` being what has passed since the start.
   std::optional<std::size_t> next(Seconds elapsed);
@@ -32,15 +36,18 @@ class Choice {
   /// Found in a journal: it costs nothing of this run's budget.
   void restored(std::size_t i, bool unsteady, std::optional<Seconds> time);
   /// As if it had not been measured.
-  void forget(std::size_t i) { times_[i] = 0; }
+  void forget(std::size_t i);
   std::size_t left_out() const;
 
  private:
   std::size_t part(std::size_t i) const { return tests_[i].subject.index(); }
   double doubt(std::size_t i) const;
+  /// What is next among tests of one kind: the largest.
+  double urgency(std::size_t i) const;
 
   std::span<const CalibrationTest> tests_;
   Seconds budget_;
+  std::vector<double> weights_;
   std::vector<int> times_;
   std::vector<bool> unsteady_;
   std::array<double, std::variant_size_v<TestSubject>> spent_ = {};
@@ -62,8 +69,12 @@ class Drift {
   static constexpr Seconds kApart{2.0};
 
   bool due(Seconds elapsed) const;
+  /// Whether anything was measured since the last reference: none may end a calibration unlooked
+  /// at.
+  bool pending() const { return !since_.empty(); }
   void tested(std::size_t i) { since_.push_back(i); }
-  /// The tests to be measured again; none where the reference is as before. A reference that stays
+  /// The tests, each once, whose measurements since the last reference are not trusted; none where
+  /// the reference is as before. A reference that stays
   /// slow twice in a row is what the machine has settled at, and the new measure.
   std::vector<std::size_t> look_at(Seconds reference, Seconds elapsed);
   std::size_t discarded() const { return discarded_; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -30,6 +31,10 @@ struct DeviceBench::Prepared {
   std::unique_ptr<Kernel> kernel;
   std::vector<std::vector<std::byte*>> inputs, outputs;  ///< by set
 };
+
+Bytes device_footprint(SweepSize size) {
+  return Bytes(std::int64_t{size == SweepSize::quick ? 1 : 256} << 20);
+}
 
 DeviceBench::DeviceBench(Backend& backend, Bytes footprint)
     : backend_(backend),
@@ -79,9 +84,10 @@ DeviceBench::Prepared DeviceBench::prepare(const BenchCase& bench_case) {
   for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
     std::vector<std::byte> values(std::size_t(bytes_of(bench_case.tensors[i]).count()));
     fill_operand(bench_case.tensors[i], bench_case.ids, values.data());
-    for (std::int64_t set = 0; set < sets; ++set)
-      device_.write(base + (size * set + offsets[i]).count(), values);
+    device_.write(base + offsets[i].count(), values);
   }
+  for (std::int64_t set = 1; set < sets; ++set)
+    device_.copy(base + (size * set).count(), base, size);
   for (std::int64_t set = 0; set < sets; ++set) {
     const auto addresses = [&](const std::vector<TensorId>& ids) {
       std::vector<std::byte*> result;
@@ -108,23 +114,25 @@ Sample DeviceBench::measure(const BenchCase& bench_case, const Effort& effort) {
     }
   };
   // The first two times a sequence runs as it is and is captured; from then on it is replayed.
+  const auto run = [&](std::uint32_t sequence, std::int64_t runs) {
+    if (!device_.begin(sequence, RunPosition{}, true)) return;
+    enqueue(runs);
+    device_.end();
+  };
+  // While the device is busy with the first replay, the host launches the second.
   const auto timed = [&](std::uint32_t sequence, std::int64_t runs) {
+    run(sequence, runs);
     device_.forget_marks();
     device_.mark();
-    if (device_.begin(sequence, RunPosition{}, true)) {
-      enqueue(runs);
-      device_.end();
-    }
+    run(sequence, runs);
     const std::uint32_t end = device_.mark();
     device_.finish(kDeadline, to_text(bench_case.op.kind));
     return Seconds(device_.time_of(end).seconds().value() / double(runs));
   };
   const std::uint32_t once = sequence_++, sampled = sequence_++;
   timed(once, 1);  // the driver may still load the kernel
-  timed(once, 1);
   const Seconds one = std::max(timed(once, 1), Seconds(1e-7));
   const auto runs = std::clamp<std::int64_t>(std::int64_t(effort.sample_time / one), 1, kMostRuns);
-  timed(sampled, runs);
   timed(sampled, runs);
   const auto sample = [&] {
     std::vector<Seconds> times;
@@ -137,6 +145,58 @@ Sample DeviceBench::measure(const BenchCase& bench_case, const Effort& effort) {
   const Sample again = sample();
   return again.spread / again.median < first.spread / first.median ? again : first;
 }
+
+class DeviceBench::OneByOne final : public RepeatedWork {
+ public:
+  OneByOne(DeviceBench& bench, const BenchCase& bench_case)
+      : bench_(bench), case_(bench_case), prepared_(bench.prepare(case_)) {
+    bench_.finish("preparing an op");
+  }
+
+  std::vector<Run> run(std::int64_t at_least, Seconds horizon) override {
+    RankDevice& device = bench_.device_;
+    std::int64_t count = at_least;
+    if (usual_ > Seconds(0)) {
+      const double wanted = std::min(std::ceil(horizon / usual_), double(kMostRepeats));
+      count = std::max(count, std::int64_t(wanted));
+    }
+    device.begin(sequence_, RunPosition{}, false);
+    device.forget_marks();
+    device.mark();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::size_t set = std::size_t(number_++) % prepared_.inputs.size();
+      prepared_.kernel->run(prepared_.inputs[set], prepared_.outputs[set], RunPosition{});
+      device.mark();
+    }
+    device.end();
+    bench_.finish(to_text(case_.op.kind));
+    std::vector<Run> runs;
+    Picoseconds begin;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Picoseconds end = device.time_of(std::uint32_t(i) + 1);
+      runs.push_back({begin, std::max((end - begin).seconds(), Seconds(1e-9))});
+      begin = end;
+    }
+    usual_ = quantile(times_of(runs), 0.5);
+    return runs;
+  }
+
+ private:
+  static constexpr std::int64_t kMostRepeats = 4096;
+
+  DeviceBench& bench_;
+  BenchCase case_;
+  Prepared prepared_;
+  std::uint32_t sequence_ = bench_.sequence_++;
+  Seconds usual_;  ///< time of a run, once known
+  std::int64_t number_ = 0;
+};
+
+std::unique_ptr<RepeatedWork> DeviceBench::repeated(const BenchCase& bench_case) {
+  return std::make_unique<OneByOne>(*this, bench_case);
+}
+
+void DeviceBench::finish(std::string_view what) { device_.finish(kDeadline, what); }
 
 Sample DeviceBench::measure_launch(std::int64_t samples) {
   constexpr std::int64_t kLaunches = 200;

@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <fstream>
 #include <numeric>
 #include <utility>
 
 #include "base/error.h"
-#include "calibrate/comm_operands.h"
 #include "calibrate/statistics.h"
 #include "graph/op_table.h"
 
@@ -74,15 +74,28 @@ Layout layout_of(const CollectivePoint& shape, const ClusterShape& cluster) {
   return layout;
 }
 
-/// Names the group of dp, so that the communicator has it.
-Program program_of(const Grid& grid) {
-  Program program;
-  program.grid = grid;
-  Routine& routine = program.routines.emplace_back();
-  Op& op = routine.ops.emplace_back();
-  op.kind = OpKind::all_reduce;
-  op.params = CollectiveParams{Group{{Axis::dp}, false}};
-  return program;
+/// Names the group of dp, on as many streams, or the transfers both ways between the stages that
+/// exchange data, so that communicators have them.
+std::vector<Program> programs_of(const Layout& layout, std::int64_t streams) {
+  std::vector<Program> programs;
+  const std::int64_t stages = layout.transfer ? layout.grid[Axis::pp] : 2;
+  for (std::int64_t stage = 0; stage + 1 < stages; stage += 2) {
+    Program& program = programs.emplace_back();
+    program.grid = layout.grid;
+    program.stage = stage;
+    std::vector<Op>& ops = program.routines.emplace_back().ops;
+    for (std::int64_t i = 0; i < (layout.transfer ? 2 : streams); ++i) {
+      Op& op = ops.emplace_back();
+      op.kind = !layout.transfer ? OpKind::all_reduce : i == 0 ? OpKind::send : OpKind::recv;
+      op.stream = i == 0 || layout.transfer ? Stream::compute : Stream::data;
+      if (layout.transfer) {
+        op.params = TransferParams{1};
+      } else {
+        op.params = CollectiveParams{Group{{Axis::dp}, false}};
+      }
+    }
+  }
+  return programs;
 }
 
 /// What this process holds in memory.
@@ -140,60 +153,167 @@ struct GroupBench::Groups {
 struct GroupBench::Operand {
   CommOperands operands;
   Groups& groups;
+  RankDevice* device;
+
+  /// Freeing a device's memory waits for all of its kernels, and one of a communication that others
+  /// never join does not end: where something failed, it is ended first.
+  ~Operand() {
+    if (device == nullptr || std::uncaught_exceptions() == 0) return;
+    if (groups.communicator) groups.communicator->abort("the calibration failed");
+  }
+};
+
+/// One communication of this rank.
+struct GroupBench::Timed {
+  std::span<float> data;
+  std::vector<Communicator::Ticket> signals;  ///< that line devices up
+  Communicator::Ticket ticket = 0;
+  /// Hosts: when it was posted, on the common clock. Devices: before `begin` by what the signals
+  /// took, each between its own two events: an event's time since the origin is a float, after
+  /// minutes exact to tens of microseconds only.
+  Picoseconds from;
+  /// Hosts: posted and over. Devices: lined up and over.
+  Picoseconds begin, end;
 };
 
 GroupBench::GroupBench(Processes& processes, const ClusterShape& cluster, Bytes footprint,
-                       std::chrono::milliseconds deadline)
-    : processes_(processes), cluster_(cluster), footprint_(footprint), deadline_(deadline) {}
+                       std::chrono::milliseconds deadline, RankDevice* device)
+    : processes_(processes),
+      cluster_(cluster),
+      footprint_(footprint),
+      deadline_(deadline),
+      device_(device) {}
 
-GroupBench::~GroupBench() { leave_groups(); }
+GroupBench::~GroupBench() {
+  // Devices are not waited for where something failed.
+  if (device_ == nullptr || std::uncaught_exceptions() == 0) return;
+  for (const auto& groups : groups_) {
+    if (groups->communicator) groups->communicator->abort("the calibration failed");
+  }
+}
 
-void GroupBench::leave_groups() {
-  if (!groups_) return;
-  groups_->communicator.reset();
-  groups_.reset();
+std::unique_ptr<GroupBench::Groups> GroupBench::connected(const CollectivePoint& shape,
+                                                          std::int64_t streams) {
+  auto groups = std::make_unique<Groups>();
+  groups->layout = layout_of(shape, cluster_);
+  groups->part = processes_.first(groups->layout.grid.world_size());
+  if (groups->part) {
+    groups->communicator =
+        groups->part->make_communicator(programs_of(groups->layout, streams), deadline_, device_);
+    groups->index = groups->layout.index(processes_.index());
+  }
+  return groups;
 }
 
 GroupBench::Groups& GroupBench::groups_for(const CollectivePoint& shape) {
-  Layout layout = layout_of(shape, cluster_);
-  if (groups_ && groups_->layout.grid == layout.grid) {
-    groups_->layout = layout;
-  } else {
-    leave_groups();
-    groups_ = std::make_unique<Groups>();
-    groups_->layout = layout;
-    groups_->part = processes_.first(layout.grid.world_size());
-    const std::vector<Program> programs = {program_of(layout.grid)};
-    if (groups_->part) {
-      groups_->communicator = groups_->part->make_communicator(programs, deadline_, nullptr);
-    }
+  const Layout layout = layout_of(shape, cluster_);
+  const auto same = [&](const auto& groups) {
+    return groups->layout.grid == layout.grid && groups->layout.transfer == layout.transfer;
+  };
+  const auto known = std::find_if(groups_.begin(), groups_.end(), same);
+  if (known != groups_.end()) {
+    Groups& groups = **known;
+    groups.layout = layout;
+    if (groups.part) groups.index = layout.index(processes_.index());
+    return groups;
   }
-  groups_->index.reset();
-  if (groups_->part) groups_->index = layout.index(processes_.index());
-  return *groups_;
+  if (device_ == nullptr) groups_.clear();
+  return *groups_.emplace_back(connected(shape, 1));
 }
 
-CommunicationTimes GroupBench::communicate(const CollectivePoint& point, Operand& operand,
-                                           std::int64_t i) {
+std::string GroupBench::library() const {
+  for (const auto& groups : groups_) {
+    if (groups->communicator) return groups->communicator->library();
+  }
+  return {};
+}
+
+Picoseconds GroupBench::now() const {
+  const auto since = Clock::now() - processes_.epoch();
+  return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() * 1000);
+}
+
+/// Hosts meet when operands are written, and when what will run beside has run once. Devices are
+/// busy writing while the host posts what comes behind, so these meet before.
+void GroupBench::post(const CollectivePoint& point, Operand& operand, std::int64_t i, Timed& timed,
+                      RepeatedWork* beside) {
   const std::int64_t index = *operand.groups.index;
-  const std::span<float> data = operand.operands.produce(i, index);
-  processes_.meet(deadline_);
   Communicator& communicator = *operand.groups.communicator;
-  const CommunicationTimes times =
-      communicator.wait(post_bench(communicator, point.kind, index, data));
-  if (!arrived(point.kind, index, point.ranks, data)) {
+  CommunicationLabel label{0, "calibrate"};
+  if (device_ == nullptr) {
+    timed.data = operand.operands.produce(i, index);
+    if (beside != nullptr) beside->run(1, Seconds(0));
+    processes_.meet(deadline_);
+    timed.ticket = post_bench(communicator, point.kind, index, timed.data, label);
+    timed.from = now();
+    return;
+  }
+  if (!signal_) signal_ = allocate_on(*device_, Bytes(sizeof(float)));
+  processes_.meet(deadline_);
+  timed.data = operand.operands.produce(i, index);
+  label.described = true;
+  const std::span<float> signal(reinterpret_cast<float*>(signal_.get()), 1);
+  const Bytes bytes(sizeof(float));
+  const auto signalled = [&](Communicator::Ticket ticket) {
+    timed.signals.push_back(ticket);
+    label.after = ticket;
+  };
+  if (point.kind == OpKind::send) {
+    // First to the sender, then to the receiver, which is the last to be ready.
+    signalled(index == 0 ? communicator.post_recv(1, bytes, signal_.get(), label)
+                         : communicator.post_send(-1, bytes, signal_.get(), label));
+    signalled(post_bench(communicator, point.kind, index, signal, label));
+  } else {
+    signalled(post_bench(communicator, OpKind::all_reduce, index, signal, label));
+  }
+  timed.ticket = post_bench(communicator, point.kind, index, timed.data, label);
+}
+
+/// Waits, and checks what has arrived.
+void GroupBench::finish(const CollectivePoint& point, Operand& operand, Timed& timed) {
+  const std::int64_t index = *operand.groups.index;
+  Communicator& communicator = *operand.groups.communicator;
+  Picoseconds lined_up;
+  for (const Communicator::Ticket signal : timed.signals) {
+    const CommunicationTimes times = communicator.wait(signal);
+    lined_up += times.end - times.begin;
+  }
+  const CommunicationTimes times = communicator.wait(timed.ticket);
+  timed.begin = device_ == nullptr ? times.posted : times.begin;
+  if (device_ != nullptr) timed.from = timed.begin - lined_up;
+  timed.end = times.end;
+  if (!operand.operands.has_arrived(point.kind, index, point.ranks, timed.data)) {
     throw EnvironmentError(
         fmt::format("process {} on {} got wrong data from {} of {} over {} ranks",
                     processes_.index(), processes_.hosts()[std::size_t(processes_.index())],
                     to_text(point.kind), to_text(point.payload), point.ranks));
   }
-  return times;
 }
 
 namespace {
 
-/// posted and end of each sample, by rank: from the last post to the last end, by group.
-std::vector<GroupTimings> by_group(const Layout& layout, std::int64_t ranks,
+/// Of one sample on a common clock: from the last begin to the last end.
+Picoseconds time_on_one_clock(std::span<const std::pair<std::int64_t, std::int64_t>> ranks) {
+  std::int64_t begin = 0, end = 0;
+  for (const auto& [own_begin, own_end] : ranks) {
+    begin = std::max(begin, own_begin);
+    end = std::max(end, own_end);
+  }
+  return Picoseconds(end - begin);
+}
+
+/// ... of devices that were lined up.
+Picoseconds time_on_own_clocks(bool transfer,
+                               std::span<const std::pair<std::int64_t, std::int64_t>> ranks) {
+  std::vector<std::int64_t> times;
+  for (const auto& [begin, end] : ranks) times.push_back(end - begin);
+  if (transfer) return Picoseconds(times.back());
+  std::sort(times.begin(), times.end());
+  return Picoseconds(times[times.size() / 2]);
+}
+
+/// begin and end of each sample, by rank: times by group.
+std::vector<GroupTimings> by_group(const Layout& layout, std::int64_t ranks, bool devices,
                                    const std::vector<std::vector<std::int64_t>>& all) {
   std::vector<GroupTimings> groups;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
@@ -202,13 +322,14 @@ std::vector<GroupTimings> by_group(const Layout& layout, std::int64_t ranks,
     group.ranks = layout.group_of(rank);
     if (group.ranks.front() != rank) continue;
     for (std::size_t i = 0; i + 1 < all[std::size_t(rank)].size(); i += 2) {
-      std::int64_t begin = 0, end = 0;
+      std::vector<std::pair<std::int64_t, std::int64_t>> times;
       for (std::int64_t member : group.ranks) {
-        begin = std::max(begin, all[std::size_t(member)][i]);
-        end = std::max(end, all[std::size_t(member)][i + 1]);
+        times.emplace_back(all[std::size_t(member)][i], all[std::size_t(member)][i + 1]);
       }
+      const Picoseconds time =
+          devices ? time_on_own_clocks(layout.transfer, times) : time_on_one_clock(times);
       // Clocks of hosts differ a little.
-      group.timings.push_back(Picoseconds(std::max(end - begin, std::int64_t{1000})).seconds());
+      group.timings.push_back(std::max(time, Picoseconds(1000)).seconds());
     }
     groups.push_back(std::move(group));
   }
@@ -222,23 +343,52 @@ std::vector<GroupTimings> GroupBench::measure(const CollectivePoint& point, std:
   Groups& groups = groups_for(point);
   std::vector<std::int64_t> own;
   std::optional<Operand> operand;
-  if (groups.index) operand.emplace(CommOperands(point.payload, footprint_), groups);
+  if (groups.index) {
+    operand.emplace(CommOperands(point.payload, footprint_, device_), groups, device_);
+  }
   for (std::int64_t i = 0; i < kWarmUp + samples; ++i) {
     if (!operand) {
       processes_.meet(deadline_);
       continue;
     }
-    const CommunicationTimes times = communicate(point, *operand, i);
+    Timed timed;
+    post(point, *operand, i, timed);
+    finish(point, *operand, timed);
     if (i < kWarmUp) continue;
-    own.push_back(times.posted.count());
-    own.push_back(times.end.count());
+    own.push_back(timed.begin.count());
+    own.push_back(timed.end.count());
   }
   const auto all = gathered(processes_, own, deadline_);
   if (processes_.index() != 0) return {};
-  return by_group(groups.layout, groups.layout.grid.world_size(), all);
+  return by_group(groups.layout, groups.layout.grid.world_size(), device_ != nullptr, all);
 }
 
-OverlapTimings GroupBench::measure_overlap(const CollectivePoint& point, const TimedWork& work,
+namespace {
+
+/// What runs took that were beside the communication from its begin to its end, over what one takes
+/// alone; of a short one, that in which it ended. Nothing where none was.
+std::optional<double> slowdown_beside(const std::vector<RepeatedWork::Run>& runs, Picoseconds begin,
+                                      Picoseconds end, Seconds alone) {
+  Seconds sum;
+  std::int64_t count = 0;
+  std::optional<Seconds> last;
+  for (const RepeatedWork::Run& run : runs) {
+    const Picoseconds over = run.begin + to_picoseconds(run.taken);
+    if (over <= begin) continue;
+    if (run.begin >= end) break;
+    last = run.taken;
+    if (run.begin < begin || over > end) continue;
+    sum += run.taken;
+    ++count;
+  }
+  if (count > 0) return sum / double(count) / alone;
+  if (last) return *last / alone;
+  return std::nullopt;
+}
+
+}  // namespace
+
+OverlapTimings GroupBench::measure_overlap(const CollectivePoint& point, RepeatedWork& work,
                                            std::int64_t samples) {
   constexpr std::int64_t kWarmUp = 1, kRunsAlone = 32;
   // What is measured alone and beside lies close together in time.
@@ -256,53 +406,35 @@ OverlapTimings GroupBench::measure_overlap(const CollectivePoint& point, const T
 
   Groups& groups = groups_for(point);
   std::optional<Operand> operand;
-  if (groups.index) operand.emplace(CommOperands(point.payload, footprint_), groups);
-  std::int64_t run = 0;
-  std::vector<Seconds> runs;
-  for (std::int64_t i = 0; i < kRunsAlone; ++i) runs.push_back(work(run++));
-  const Seconds work_alone = quantile(runs, 0.5);
-  std::vector<std::int64_t> times_of;
+  if (groups.index) {
+    operand.emplace(CommOperands(point.payload, footprint_, device_), groups, device_);
+  }
+  work.run(1, Seconds(0));
+  const Seconds work_alone = quantile(times_of(work.run(kRunsAlone, Seconds(0))), 0.5);
+  std::vector<std::int64_t> own;
   std::vector<double> slowdowns;
   for (std::int64_t i = 0; i < kWarmUp + samples; ++i) {
     if (!operand) {
       processes_.meet(deadline_);
       continue;
     }
-    const std::int64_t index = *groups.index;
-    const std::span<float> data = operand->operands.produce(i, index);
-    work(run++);
-    processes_.meet(deadline_);
-    const auto now = [&] {
-      const auto since = Clock::now() - processes_.epoch();
-      return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() *
-                         1000);
-    };
-    const auto ticket = post_bench(*groups.communicator, point.kind, index, data);
-    const Picoseconds posted = now();
-    std::vector<std::pair<Picoseconds, Seconds>> beside;  // begin, taken
-    while ((now() - posted).seconds() < horizon) {
-      const Picoseconds begin = now();
-      beside.emplace_back(begin, work(run++));
-    }
-    const CommunicationTimes times = groups.communicator->wait(ticket);
+    Timed timed;
+    post(point, *operand, i, timed, &work);
+    const std::vector<RepeatedWork::Run> beside = work.run(1, horizon);
+    finish(point, *operand, timed);
     if (i < kWarmUp) continue;
-    times_of.push_back(times.posted.count());
-    times_of.push_back(times.end.count());
-    // Runs that were over when the communication was; of a short one, that in which it ended.
-    Seconds sum;
-    std::int64_t count = 0;
-    for (const auto& [begin, taken] : beside) {
-      if (begin >= times.end || (count > 0 && begin + to_picoseconds(taken) > times.end)) break;
-      sum += taken;
-      ++count;
-    }
-    if (count > 0) slowdowns.push_back(sum / double(count) / work_alone);
+    own.push_back(timed.begin.count());
+    own.push_back(timed.end.count());
+    const Picoseconds begin = std::max(timed.begin - timed.from, Picoseconds(0));
+    const auto slowdown = slowdown_beside(beside, begin, timed.end - timed.from, work_alone);
+    if (slowdown) slowdowns.push_back(*slowdown);
   }
-  const auto all = gathered(processes_, times_of, deadline_);
+  const auto all = gathered(processes_, own, deadline_);
   const auto all_slowdowns = gathered(processes_, slowdowns, deadline_);
   OverlapTimings result;
   if (processes_.index() != 0) return result;
-  for (const GroupTimings& group : by_group(groups.layout, groups.layout.grid.world_size(), all)) {
+  for (const GroupTimings& group :
+       by_group(groups.layout, groups.layout.grid.world_size(), device_ != nullptr, all)) {
     for (Seconds time : group.timings)
       result.communication_slowdowns.push_back(time.value() / median);
   }
@@ -312,20 +444,40 @@ OverlapTimings GroupBench::measure_overlap(const CollectivePoint& point, const T
   return result;
 }
 
+Bytes GroupBench::memory_taken() const {
+  return device_ == nullptr ? resident() : device_->memory_used();
+}
+
 std::vector<Bytes> GroupBench::measure_memory(const CollectivePoint& shape) {
-  leave_groups();
   CollectivePoint point = shape;
   point.payload = Bytes(shape.ranks * std::int64_t(sizeof(float)));
-  const Bytes before = resident();
-  Groups& groups = groups_for(point);
+  if (device_ == nullptr) groups_.clear();
+  // Of hosts the first communicator is measured, of devices the second of two.
+  std::unique_ptr<Groups> groups;
+  std::optional<Operand> operand;
   std::vector<std::int64_t> own;
-  if (groups.index) {
-    Operand operand{CommOperands(point.payload, point.payload), groups};
-    communicate(point, operand, 0);
-    own.push_back(std::max((resident() - before).count(), std::int64_t{0}));
-  } else {
-    processes_.meet(deadline_);
+  Bytes before = memory_taken();
+  groups = connected(point, device_ == nullptr ? 1 : 2);
+  if (groups->index) {
+    operand.emplace(CommOperands(point.payload, point.payload, device_), *groups, device_);
   }
+  const auto use = [&](Stream stream) {
+    processes_.meet(deadline_);
+    if (!operand) return;
+    CommunicationLabel label{0, "calibrate"};
+    label.stream = stream;
+    label.described = device_ != nullptr;
+    Communicator& communicator = *groups->communicator;
+    const auto data = operand->operands.produce(0, *groups->index);
+    communicator.wait(post_bench(communicator, point.kind, *groups->index, data, label));
+  };
+  use(Stream::compute);
+  if (device_ != nullptr) {
+    processes_.meet(deadline_);
+    before = memory_taken();
+    use(Stream::data);
+  }
+  if (operand) own.push_back(std::max((memory_taken() - before).count(), std::int64_t{0}));
   std::vector<Bytes> grown;
   for (const auto& of_rank : gathered(processes_, own, deadline_)) {
     for (std::int64_t bytes : of_rank) grown.push_back(Bytes(bytes));

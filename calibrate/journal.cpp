@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,8 +19,7 @@ namespace {
 
 constexpr std::int64_t kVersion = 1;
 
-JournalEntry entry_from(std::string_view line, const std::string& file) {
-  const Json json = parse_json(line, file);
+JournalEntry entry_from(const Json& json, const std::string& file) {
   JsonObject object(json, file);
   JournalEntry entry;
   entry.test = object.text("test");
@@ -87,7 +87,7 @@ std::size_t Journal::read(const std::string& settings) {
       continue;
     }
     try {
-      finished_.push_back(entry_from(line, file));
+      take(line);
     } catch (const InputError&) {
       ++passed_over_;
     }
@@ -96,7 +96,27 @@ std::size_t Journal::read(const std::string& settings) {
   return at;
 }
 
+/// One line behind the first. Throws InputError where it is none of a journal.
+void Journal::take(std::string_view line) {
+  const std::string file = path_.string();
+  const Json json = parse_json(line, file);
+  if (!json.is_object() || !json.contains("discarded")) {
+    finished_.push_back(entry_from(json, file));
+    return;
+  }
+  JsonObject object(json, file);
+  const std::vector<std::string> tests = object.texts("discarded");
+  object.finish();
+  std::erase_if(finished_, [&](const JournalEntry& entry) {
+    return std::find(tests.begin(), tests.end(), entry.test) != tests.end();
+  });
+}
+
 void Journal::add(const JournalEntry& entry) { append(line_of(entry)); }
+
+void Journal::discard(std::span<const std::string> tests) {
+  append(Json{{"discarded", std::vector<std::string>(tests.begin(), tests.end())}}.dump() + "\n");
+}
 
 void Journal::append(const std::string& line) {
   // A line is small: the system takes it whole, or says why not.
@@ -105,6 +125,55 @@ void Journal::append(const std::string& line) {
     throw EnvironmentError(fmt::format("cannot write {}: {}", path_.string(),
                                        written < 0 ? std::strerror(errno) : "the disk is full"));
   }
+}
+
+PointJournal::PointJournal(const std::filesystem::path& path, const std::string& settings,
+                           bool resume, std::string date)
+    : date_(std::move(date)) {
+  if (path.empty()) return;
+  journal_.emplace(path, settings, resume);
+  for (const JournalEntry& entry : journal_->finished()) {
+    known_.insert_or_assign(entry.test, entry.measured);
+  }
+}
+
+template <class Point>
+bool PointJournal::restore_from(const std::string& key, Point& point,
+                                std::vector<Point> Calibration::*list) {
+  const auto found = known_.find(key);
+  if (found == known_.end() || (found->second.*list).empty()) return false;
+  point = (found->second.*list).front();
+  ++restored_;
+  return true;
+}
+
+template <class Point>
+void PointJournal::keep_in(const std::string& key, const Point& point,
+                           std::vector<Point> Calibration::*list) {
+  if (!journal_) return;
+  JournalEntry entry{key, {}, point.time.unsteady, {}};
+  entry.measured.date = date_;
+  (entry.measured.*list).push_back(point);
+  journal_->add(entry);
+}
+
+bool PointJournal::restore(const std::string& key, MatmulPoint& point) {
+  return restore_from(key, point, &Calibration::matmuls);
+}
+bool PointJournal::restore(const std::string& key, OpPoint& point) {
+  return restore_from(key, point, &Calibration::ops);
+}
+bool PointJournal::restore(const std::string& key, CollectivePoint& point) {
+  return restore_from(key, point, &Calibration::collectives);
+}
+void PointJournal::keep(const std::string& key, const MatmulPoint& point) {
+  keep_in(key, point, &Calibration::matmuls);
+}
+void PointJournal::keep(const std::string& key, const OpPoint& point) {
+  keep_in(key, point, &Calibration::ops);
+}
+void PointJournal::keep(const std::string& key, const CollectivePoint& point) {
+  keep_in(key, point, &Calibration::collectives);
 }
 
 }  // namespace plimsoll

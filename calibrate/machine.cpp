@@ -55,6 +55,16 @@ void describe_machine(Calibration& calibration, const std::string& backend) {
   calibration.versions = {onednn_version(), std::string("g++ ") + __VERSION__};
 }
 
+void describe_machine(Calibration& calibration, const DeviceFacts& facts, Backend& backend) {
+  const RankDevice& device = *backend.device();
+  calibration.device = facts.name;
+  calibration.backend = std::string(backend.name());
+  calibration.date = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  calibration.versions = {device.description(), std::string("g++ ") + __VERSION__};
+  calibration.busy_cores = 1;
+  calibration.context_memory = device.memory_used();
+}
+
 const OpPoint& largest_add(std::span<const OpPoint> points) {
   const OpPoint* largest = nullptr;
   for (const OpPoint& point : points) {

@@ -9,6 +9,8 @@
 #include "base/units.h"
 #include "models/calibration.h"
 #include "models/cluster.h"
+#include "runtime/backend.h"
+#include "runtime/device_facts.h"
 
 namespace plimsoll {
 
@@ -19,6 +21,9 @@ Bytes memory_of_machine();
 
 /// Sets device, backend, date and versions.
 void describe_machine(Calibration& calibration, const std::string& backend);
+
+/// Of a backend's device, with what is taken of its memory now.
+void describe_machine(Calibration& calibration, const DeviceFacts& facts, Backend& backend);
 
 /// Of the largest f32 add, whose operands come from memory; the points must hold one.
 const OpPoint& largest_add(std::span<const OpPoint> points);

@@ -139,6 +139,42 @@ TimedWork OpBench::prepare(Member& member, const BenchCase& bench_case) {
   };
 }
 
+class OpBench::OnOneCore final : public RepeatedWork {
+ public:
+  OnOneCore(OpBench& bench, const BenchCase& bench_case)
+      : case_(bench_case), work_(bench.prepare(*bench.members_.front(), case_)) {}
+
+  std::vector<Run> run(std::int64_t at_least, Seconds horizon) override {
+    const auto start = Clock::now();
+    const auto now = [&] {
+      const auto since = Clock::now() - start;
+      return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() *
+                         1000);
+    };
+    std::vector<Run> runs;
+    while (std::int64_t(runs.size()) < at_least || now().seconds() < horizon) {
+      const Picoseconds begin = now();
+      runs.push_back({begin, work_(number_++)});
+    }
+    return runs;
+  }
+
+ private:
+  BenchCase case_;
+  TimedWork work_;
+  std::int64_t number_ = 0;
+};
+
+std::unique_ptr<RepeatedWork> OpBench::repeated(const BenchCase& bench_case) {
+  return std::make_unique<OnOneCore>(*this, bench_case);
+}
+
+std::vector<Seconds> times_of(const std::vector<RepeatedWork::Run>& runs) {
+  std::vector<Seconds> times;
+  for (const RepeatedWork::Run& run : runs) times.push_back(run.taken);
+  return times;
+}
+
 Sample OpBench::measure(const BenchCase& bench_case, const Effort& effort) {
   return measure_together(
       cores(),

@@ -7,6 +7,7 @@
 
 #include "calibrate/bench_case.h"
 #include "calibrate/crew.h"
+#include "calibrate/rank_bench.h"
 #include "runtime/backend.h"
 
 namespace plimsoll {
@@ -16,22 +17,24 @@ namespace plimsoll {
 void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at);
 
 /// Memory, workspace and backend of every core, kept for all measurements.
-class OpBench {
+class OpBench final : public RankBench {
  public:
   /// Operands rotate over `footprint` bytes per core, so that they come from memory, except that
   /// BenchCase::fresh and in_frame ones are written before each timed run; a case whose operands
   /// are larger takes what it needs.
   OpBench(std::string_view backend, std::int64_t cores, Bytes footprint);
-  ~OpBench();
+  ~OpBench() override;
 
+  bool supports(const BenchCase&) const override { return true; }
   /// All cores run the op at once, each on its own operands.
-  Sample measure(const BenchCase& bench_case, const Effort& effort);
-  /// The op on the calling thread, as one core runs it; no other measurement meanwhile.
-  TimedWork work(const BenchCase& bench_case) { return prepare(*members_.front(), bench_case); }
+  Sample measure(const BenchCase& bench_case, const Effort& effort) override;
+  /// On the calling thread, as one core runs it.
+  std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) override;
   std::int64_t cores() const { return std::int64_t(members_.size()); }
 
  private:
   struct Member;
+  class OnOneCore;
   TimedWork prepare(Member& member, const BenchCase& bench_case);
 
   Bytes footprint_;

@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -12,8 +13,13 @@
 #include "calibrate/calibrate.h"
 #include "calibrate/choice.h"
 #include "calibrate/contributions.h"
+#include "calibrate/core_sharing.h"
 #include "calibrate/crew.h"
+#include "calibrate/device_bench.h"
+#include "calibrate/device_description.h"
+#include "calibrate/device_ranks.h"
 #include "calibrate/dispatch.h"
+#include "calibrate/found.h"
 #include "calibrate/group_bench.h"
 #include "calibrate/journal.h"
 #include "calibrate/machine.h"
@@ -36,59 +42,45 @@ constexpr std::int64_t kLeast = Effort::kLeast;
 /// Times that one communication is measured anew until its median is known well enough.
 constexpr int kMostRounds = 4;
 
-/// What one test found.
-using Found = std::variant<std::monostate, CollectivePoint, OverlapPoint, OpPoint, MatmulPoint,
-                           CommunicatorMemory, DispatchCost>;
-
-Calibration as_calibration(const Found& found, const std::string& date) {
-  Calibration only;
-  only.date = date;
-  std::visit(
-      [&](const auto& one) {
-        using Point = std::decay_t<decltype(one)>;
-        if constexpr (std::is_same_v<Point, CollectivePoint>) only.collectives = {one};
-        if constexpr (std::is_same_v<Point, OverlapPoint>) only.overlaps = {one};
-        if constexpr (std::is_same_v<Point, OpPoint>) only.ops = {one};
-        if constexpr (std::is_same_v<Point, MatmulPoint>) only.matmuls = {one};
-        if constexpr (std::is_same_v<Point, CommunicatorMemory>) only.communicator_memory = {one};
-        if constexpr (std::is_same_v<Point, DispatchCost>) {
-          only.dispatch_op = one.op;
-          only.dispatch_call = one.call;
-        }
-      },
-      found);
-  return only;
-}
-
-Found found_in(const Calibration& only) {
-  if (!only.collectives.empty()) return only.collectives.front();
-  if (!only.overlaps.empty()) return only.overlaps.front();
-  if (!only.ops.empty()) return only.ops.front();
-  if (!only.matmuls.empty()) return only.matmuls.front();
-  if (!only.communicator_memory.empty()) return only.communicator_memory.front();
-  if (only.dispatch_op.samples > 0) return DispatchCost{only.dispatch_op, only.dispatch_call};
-  return std::monostate();
-}
-
 /// Measures tests; what comes of them is kept on process 0.
 class ProcessSession {
  public:
-  ProcessSession(const CalibrationRequest& request, Processes& processes)
+  ProcessSession(const CalibrationRequest& request, Processes& processes,
+                 const DeviceOfRank* device)
       : request_(request),
         processes_(processes),
         shape_(shape_of(processes)),
-        groups_(processes, shape_, kFootprint, kDeadline),
-        bench_(request.backend, 1, kFootprint) {
+        device_(device),
+        groups_(processes, shape_, footprint(), kDeadline,
+                device == nullptr ? nullptr : device->backend.device()) {
     if (shape_.nodes * shape_.ranks_per_node < 2) {
       throw UsageError("calibrating a cluster takes at least two processes");
+    }
+    if (device_ == nullptr) {
+      bench_ = std::make_unique<OpBench>(request.backend, 1, kFootprint);
+    } else {
+      check_devices(processes, device_->facts, kDeadline);
+      describe_machine(calibration_, device_->facts, device_->backend);
+      bench_ = std::make_unique<DeviceBench>(device_->backend, footprint());
     }
   }
 
   MachineCalibration run() {
-    const std::vector<CalibrationTest> tests = schedule(shape_, request_.size, request_.precision);
-    Choice choice(tests, request_.budget);
+    const std::vector<CalibrationTest> tests =
+        schedule(shape_, request_.size, request_.precision, communicator());
+    Choice choice(tests, request_.budget,
+                  request_.workload ? weights(*request_.workload, tests) : std::vector<double>());
+    tests_ = &tests;
     points_.resize(tests.size());
+    if (device_ != nullptr) connect_devices(tests);
     if (leads()) open_journal(tests, choice);
+    trusted_ = points_;
+    if (device_ != nullptr) {
+      measure_attention();
+    } else {
+      sharing_ = measure_core_sharing(processes_, *bench_, reference(),
+                                      Seconds(quick() ? 0.1 : 0.5), kDeadline);
+    }
     std::size_t done = restored_;
     for (std::string word; (word = agreed(choice)) != kOver;) {
       if (word == kReference) {
@@ -124,6 +116,16 @@ class ProcessSession {
 
  private:
   bool leads() const { return processes_.index() == 0; }
+  CommunicatorKind communicator() const {
+    return device_ == nullptr ? CommunicatorKind::mpi : CommunicatorKind::nccl;
+  }
+  Bytes footprint() const {
+    return device_ == nullptr ? kFootprint : device_footprint(request_.size);
+  }
+  Effort effort() const {
+    if (quick()) return {kLeast, Seconds(20e-6)};
+    return {kLeast, Seconds(device_ == nullptr ? 200e-6 : 2e-3)};
+  }
   bool quick() const { return request_.size == SweepSize::quick; }
   std::int64_t samples_of(Bytes payload) const {
     return payload <= Bytes(1 << 20) && !quick() ? 4 * kLeast : kLeast;
@@ -135,12 +137,14 @@ class ProcessSession {
 
   /// Takes over what an earlier run over the same cluster shape has finished.
   void open_journal(const std::vector<CalibrationTest>& tests, Choice& choice) {
-    describe_machine(calibration_, request_.backend);
+    if (device_ == nullptr) describe_machine(calibration_, request_.backend);
     if (request_.journal.empty()) return;
+    const std::string library = groups_.library();
     const std::string settings =
-        fmt::format("{} {} nodes={} ranks_per_node={} device={} precision={} size={}",
-                    request_.backend, processes_.version(), shape_.nodes, shape_.ranks_per_node,
-                    calibration_.device, to_text(request_.precision), quick() ? "quick" : "full");
+        fmt::format("{} {}{} nodes={} ranks_per_node={} device={} precision={} size={}",
+                    request_.backend, processes_.version(), library.empty() ? "" : ", " + library,
+                    shape_.nodes, shape_.ranks_per_node, calibration_.device,
+                    to_text(request_.precision), quick() ? "quick" : "full");
     journal_.emplace(request_.journal, settings, request_.resume);
     for (const JournalEntry& entry : journal_->finished()) {
       const auto test = std::find_if(tests.begin(), tests.end(), [&](const CalibrationTest& one) {
@@ -169,7 +173,8 @@ class ProcessSession {
     std::string word;
     if (leads()) {
       const auto next = choice.next(elapsed());
-      word = !next ? kOver : drift_.due(elapsed()) ? kReference : std::to_string(*next);
+      const bool look = next ? drift_.due(elapsed()) : drift_.pending();
+      word = look ? kReference : next ? std::to_string(*next) : kOver;
     }
     return processes_.share(word, kDeadline);
   }
@@ -177,15 +182,31 @@ class ProcessSession {
   /// A matmul that is timed between the tests: of the median rank, at its fastest.
   void measure_reference(Choice& choice) {
     processes_.meet(kDeadline);
-    const TimedWork work = bench_.work(reference_);
-    double fastest = work(0).value();
-    for (std::int64_t run = 1; run < 16; ++run) fastest = std::min(fastest, work(run).value());
-    const Sample own{Seconds(fastest), Seconds(0), kLeast, false};
+    const std::vector<Seconds> runs = times_of(bench_->repeated(reference())->run(16, Seconds(0)));
+    const Sample own{*std::min_element(runs.begin(), runs.end()), Seconds(0), kLeast, false};
     const std::vector<Contribution> all = contributions(own);
     if (!leads()) return;
-    for (std::size_t i : drift_.look_at(merged(all).median, elapsed())) {
-      points_[i] = std::monostate();
+    const std::vector<std::size_t> slow = drift_.look_at(merged(all).median, elapsed());
+    if (slow.empty()) {
+      trusted_ = points_;
+    } else {
+      discard(slow, choice);
+    }
+  }
+
+  /// What was found of these tests since the last reference; what was found before stays.
+  void discard(const std::vector<std::size_t>& tests, Choice& choice) {
+    std::vector<std::string> keys;
+    for (std::size_t i : tests) keys.push_back((*tests_)[i].key);
+    if (journal_) journal_->discard(keys);
+    for (std::size_t i : tests) {
+      points_[i] = trusted_[i];
       choice.forget(i);
+      if (std::holds_alternative<std::monostate>(points_[i])) continue;
+      choice.restored(i, false, time_of(i));
+      if (journal_) {
+        journal_->add({(*tests_)[i].key, as_calibration(points_[i], calibration_.date), false, {}});
+      }
     }
   }
 
@@ -238,6 +259,7 @@ class ProcessSession {
     for (Bytes grown : groups_.measure_memory(test.shape)) bytes.push_back(double(grown.count()));
     if (!leads()) return false;
     CommunicatorMemory memory;
+    memory.communicator = communicator();
     memory.ranks = test.shape.ranks;
     memory.held = Bytes(std::int64_t(quantile(bytes, 0.5)));
     points_[i] = memory;
@@ -276,12 +298,9 @@ class ProcessSession {
   }
 
   bool measure(std::size_t i, const OverlapTest& test) {
-    const BenchCase bench_case =
-        test.compute == OpKind::matmul
-            ? matmul_case({1, 256, 256, 256}, {})
-            : memory_case(test.compute, Bytes(std::int64_t{1} << 20), 0, DType::f32);
-    OverlapTimings timings =
-        groups_.measure_overlap(test.communication, bench_.work(bench_case), kLeast);
+    const auto work = bench_->repeated(
+        test.compute == OpKind::matmul ? reference() : memory_reference(test.compute));
+    OverlapTimings timings = groups_.measure_overlap(test.communication, *work, kLeast);
     if (!leads() || timings.compute_slowdowns.empty()) return false;
     const auto width = [](const std::vector<double>& values) {
       return quantile(values, 0.75) - quantile(values, 0.25);
@@ -289,6 +308,7 @@ class ProcessSession {
     OverlapPoint point;
     point.compute = test.compute;
     point.communication = test.communication.kind;
+    point.communicator = communicator();
     point.nodes = test.communication.nodes;
     point.payload = test.communication.payload;
     point.compute_slowdown = std::clamp(quantile(timings.compute_slowdowns, 0.5), 0.1, 1000.0);
@@ -304,6 +324,7 @@ class ProcessSession {
 
   bool measure(std::size_t i, OpPoint point) {
     const BenchCase bench_case = memory_case(point.kind, point.moved, point.row, point.dtype);
+    if (!bench_->supports(bench_case)) return false;
     point.moved = bytes_moved(bench_case.op, bench_case.tensors);
     point.row = bench_case.row;
     point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
@@ -314,68 +335,72 @@ class ProcessSession {
   }
   std::optional<Sample> measure_op(const BenchCase& bench_case) {
     processes_.meet(kDeadline);
-    return merge(
-        contributions(bench_.measure(bench_case, {kLeast, Seconds(quick() ? 20e-6 : 200e-6)})));
+    return merge(contributions(bench_->measure(bench_case, effort())));
+  }
+  bool measure(std::size_t i, const LaunchTest&) {
+    const auto time = merge(contributions(on_device().measure_launch(quick() ? kLeast : 15)));
+    if (leads()) points_[i] = LaunchCost{*time};
+    return false;
+  }
+  bool measure(std::size_t i, const CopyPoint& point) {
+    processes_.meet(kDeadline);
+    const Sample own = on_device().measure_copy(point.direction, point.size, kLeast);
+    return keep(i, point, merge(contributions(own)));
+  }
+  DeviceBench& on_device() { return static_cast<DeviceBench&>(*bench_); }
+
+  /// What is timed between the tests, and runs beside communications: matmuls and adds whose
+  /// operands are those of a small layer.
+  BenchCase reference() const {
+    if (device_ == nullptr) return matmul_case({1, 256, 256, 256}, {});
+    MatmulPoint form;
+    form.dtype = request_.precision;
+    return matmul_case(quick() ? MatmulShape{1, 32, 32, 32} : MatmulShape{1, 4096, 1024, 1024},
+                       form);
+  }
+  BenchCase memory_reference(OpKind kind) const {
+    const std::int64_t kib = device_ == nullptr ? 1 << 10 : quick() ? 16 : 64 << 10;
+    return memory_case(kind, Bytes(kib << 10), 0, DType::f32);
+  }
+
+  /// NCCL is refused before anything takes long, and a journal is of its version.
+  void connect_devices(const std::vector<CalibrationTest>& tests) {
+    const auto first = std::ranges::find_if(tests, [](const CalibrationTest& test) {
+      return std::holds_alternative<CollectivePoint>(test.subject);
+    });
+    INVARIANT(first != tests.end(), "two processes exchange something");
+    groups_.connect(std::get<CollectivePoint>(first->subject));
+    if (const std::string library = groups_.library(); !library.empty())
+      calibration_.versions.push_back(library);
+  }
+  /// Flash attention, of which the cluster file tells.
+  void measure_attention() {
+    for (AttentionTest& test : attention_tests(request_.size, request_.precision)) {
+      if (!bench_->supports(test.bench_case)) break;
+      const auto sample = measure_op(test.bench_case);
+      if (!leads()) continue;
+      test.timing.time = sample->median;
+      attention_.push_back(test.timing);
+    }
   }
 
   /// All that was measured.
   MachineCalibration collected() {
     Calibration& calibration = calibration_;
     calibration.versions.push_back(processes_.version());
-    calibration.communicator = CommunicatorKind::mpi;
-    calibration.busy_cores = shape_.ranks_per_node;
-    // A rank sees for itself that a communication is over: the end is when it sees it.
-    calibration.wake_up = {Seconds(0), Seconds(0), kLeast, false};
-    for (const auto& point : points_) {
-      std::visit(
-          [&](const auto& kept) {
-            using Point = std::decay_t<decltype(kept)>;
-            if constexpr (std::is_same_v<Point, CollectivePoint>) {
-              calibration.collectives.push_back(kept);
-            } else if constexpr (std::is_same_v<Point, OverlapPoint>) {
-              calibration.overlaps.push_back(kept);
-            } else if constexpr (std::is_same_v<Point, OpPoint>) {
-              calibration.ops.push_back(kept);
-            } else if constexpr (std::is_same_v<Point, MatmulPoint>) {
-              calibration.matmuls.push_back(kept);
-            } else if constexpr (std::is_same_v<Point, CommunicatorMemory>) {
-              calibration.communicator_memory.push_back(kept);
-            } else if constexpr (std::is_same_v<Point, DispatchCost>) {
-              calibration.dispatch_op = kept.op;
-              calibration.dispatch_call = kept.call;
-            }
-          },
-          point);
+    calibration.communicator = communicator();
+    if (device_ == nullptr) {
+      calibration.busy_cores = shape_.ranks_per_node;
+      // A rank sees for itself that a communication is over: the end is when it sees it.
+      calibration.wake_up = {Seconds(0), Seconds(0), kLeast, false};
     }
+    for (const Found& found : points_) add_found(calibration, found);
+    apply(sharing_, calibration);
     put_in_order(calibration);
     MachineCalibration machine;
     machine.calibration = std::move(calibration);
     machine.cluster = cluster_of(machine.calibration);
     return machine;
-  }
-
-  /// Curves together, by size.
-  static void put_in_order(Calibration& calibration) {
-    std::stable_sort(calibration.collectives.begin(), calibration.collectives.end(),
-                     [](const CollectivePoint& a, const CollectivePoint& b) {
-                       return std::tuple(a.kind, a.nodes, a.ranks, a.groups_per_node, a.payload) <
-                              std::tuple(b.kind, b.nodes, b.ranks, b.groups_per_node, b.payload);
-                     });
-    std::stable_sort(calibration.overlaps.begin(), calibration.overlaps.end(),
-                     [](const OverlapPoint& a, const OverlapPoint& b) {
-                       return std::tuple(a.compute, a.communication, a.nodes, a.payload) <
-                              std::tuple(b.compute, b.communication, b.nodes, b.payload);
-                     });
-    const auto key = [](const OpPoint& point) {
-      return std::tuple(point.kind, point.dtype, point.row, point.moved);
-    };
-    std::stable_sort(calibration.ops.begin(), calibration.ops.end(),
-                     [&](const OpPoint& a, const OpPoint& b) { return key(a) < key(b); });
-    // Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.
-    calibration.ops.erase(
-        std::unique(calibration.ops.begin(), calibration.ops.end(),
-                    [&](const OpPoint& a, const OpPoint& b) { return key(a) == key(b); }),
-        calibration.ops.end());
   }
 
   /// Sends of one pair alone, over `nodes`.
@@ -397,8 +422,18 @@ class ProcessSession {
         fmt::format("{} x {} x {}", shape_.nodes, shape_.ranks_per_node, calibration.device);
     cluster.nodes = shape_.nodes;
     cluster.devices_per_node = shape_.ranks_per_node;
-    cluster.device = measured_device(calibration, request_.precision,
-                                     Bytes(memory_of_machine().count() / shape_.ranks_per_node));
+    std::string of_device = fmt::format(
+        "peaks are the best matmul rates, memory bandwidth that of an add of {}; memory is the "
+        "first "
+        "host's divided by its processes",
+        to_text(largest_add(calibration.ops).moved));
+    if (device_ != nullptr) {
+      of_device =
+          describe_device(cluster, calibration, device_->facts, request_.precision, attention_);
+    } else {
+      cluster.device = measured_device(calibration, request_.precision,
+                                       Bytes(memory_of_machine().count() / shape_.ranks_per_node));
+    }
     std::string levels;
     const auto add = [&](const char* name, std::int64_t devices, std::int64_t nodes) {
       const SendRange sends = sends_over(calibration, nodes);
@@ -409,34 +444,39 @@ class ProcessSession {
     const bool several = shape_.nodes > 1;
     if (shape_.ranks_per_node > 1) add("node", several ? shape_.ranks_per_node : 0, 1);
     if (several) add("network", 0, 2);
+    // Their bandwidths are measured: all of them is reached.
+    if (cluster.efficiency) cluster.efficiency->levels.resize(cluster.levels.size());
     cluster.source = fmt::format(
-        "measured on {} by planner calibrate over {}, {} processes on {} hosts: peaks are the best "
-        "matmul rates, memory bandwidth that of an add of {}{}; memory is the first host's divided "
-        "by its processes",
-        calibration.date, processes_.name(), processes_.size(), shape_.nodes,
-        to_text(largest_add(calibration.ops).moved), levels);
+        "measured on {} by planner calibrate over {}, {} processes on {} hosts: {}{}",
+        calibration.date, device_ == nullptr ? processes_.name() : to_text(communicator()),
+        processes_.size(), shape_.nodes, of_device, levels);
     return cluster;
   }
 
   const CalibrationRequest& request_;
   Processes& processes_;
   ClusterShape shape_;
+  const DeviceOfRank* device_;        ///< null: ranks are cores
+  std::unique_ptr<RankBench> bench_;  ///< outlives groups_, which end what a device is stuck in
   GroupBench groups_;
-  OpBench bench_;
+  std::vector<AttentionTiming> attention_;  ///< on process 0
   Outliers outliers_;
   Calibration calibration_;
-  std::vector<Found> points_;  ///< by test
+  const std::vector<CalibrationTest>* tests_ = nullptr;
+  std::vector<Found> points_;   ///< by test
+  std::vector<Found> trusted_;  ///< those at the last reference that was as before
   std::optional<Journal> journal_;
   std::size_t restored_ = 0;
+  CoreSharing sharing_;
   Drift drift_;
-  const BenchCase reference_ = matmul_case({1, 256, 256, 256}, {});
   Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace
 
-MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes) {
-  return ProcessSession(request, processes).run();
+MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes,
+                                       const DeviceOfRank* device) {
+  return ProcessSession(request, processes, device).run();
 }
 
 }  // namespace plimsoll

@@ -8,14 +8,35 @@
 #include <set>
 #include <tuple>
 
+#include "calibrate/device_sweep.h"
 #include "graph/op_table.h"
 
 namespace plimsoll {
+
+std::string test_key(const CollectivePoint& point) {
+  return fmt::format("{} ranks={} nodes={} groups_per_node={} bytes={}", to_text(point.kind),
+                     point.ranks, point.nodes, point.groups_per_node, point.payload.count());
+}
+std::string test_key(const OpPoint& point) {
+  return fmt::format("{} {} bytes={} row={}", to_text(point.kind), to_text(point.dtype),
+                     point.moved.count(), point.row);
+}
+std::string test_key(const MatmulPoint& point) {
+  const MatmulShape& shape = point.shape;
+  return fmt::format("matmul {} {}x{}x{}x{}{}{}{}{}", to_text(point.dtype), shape.batch, shape.m,
+                     shape.n, shape.k, point.transpose_a ? " a^T" : "",
+                     point.transpose_b ? " b^T" : "", point.accumulate ? " accumulate" : "",
+                     point.bias ? " bias" : "");
+}
+
 namespace {
 
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 /// What the budget may not leave out: latency, what is between, bandwidth.
-constexpr std::int64_t kEssential[] = {kKiB, 64 * kKiB, 4 * kMiB};
+bool is_essential_payload(std::int64_t bytes, CommunicatorKind communicator) {
+  const bool devices = communicator == CommunicatorKind::nccl;
+  return bytes == kKiB || bytes == 64 * kKiB || bytes == (devices ? 64 * kMiB : 4 * kMiB);
+}
 /// From here on a collective takes long, and adds little to what 16 MiB say of bandwidth.
 constexpr std::int64_t kLong = 64 * kMiB;
 
@@ -49,32 +70,22 @@ Bytes payload_of(std::int64_t bytes, std::int64_t ranks) {
   return Bytes((bytes + unit - 1) / unit * unit);
 }
 
-std::string key_of(const CollectivePoint& point) {
-  return fmt::format("{} ranks={} nodes={} groups_per_node={} bytes={}", to_text(point.kind),
-                     point.ranks, point.nodes, point.groups_per_node, point.payload.count());
+std::string test_key(const OverlapTest& test) {
+  return fmt::format("{} beside {}", to_text(test.compute), test_key(test.communication));
 }
-std::string key_of(const OpPoint& point) {
-  return fmt::format("{} {} bytes={} row={}", to_text(point.kind), to_text(point.dtype),
-                     point.moved.count(), point.row);
+std::string test_key(const DispatchTest&) { return "dispatch"; }
+std::string test_key(const LaunchTest&) { return "launch"; }
+std::string test_key(const CopyPoint& point) {
+  return fmt::format("copy {}{} bytes={}", to_text(point.direction),
+                     point.pinned ? "" : " pageable", point.size.count());
 }
-std::string key_of(const MatmulPoint& point) {
-  const MatmulShape& shape = point.shape;
-  return fmt::format("matmul {} {}x{}x{}x{}{}{}{}{}", to_text(point.dtype), shape.batch, shape.m,
-                     shape.n, shape.k, point.transpose_a ? " a^T" : "",
-                     point.transpose_b ? " b^T" : "", point.accumulate ? " accumulate" : "",
-                     point.bias ? " bias" : "");
-}
-std::string key_of(const OverlapTest& test) {
-  return fmt::format("{} beside {}", to_text(test.compute), key_of(test.communication));
-}
-std::string key_of(const DispatchTest&) { return "dispatch"; }
-std::string key_of(const CommunicatorMemoryTest& test) {
+std::string test_key(const CommunicatorMemoryTest& test) {
   return fmt::format("memory of a communicator ranks={}", test.shape.ranks);
 }
 
 template <class Subject>
 CalibrationTest test_of(const Subject& subject, bool essential) {
-  return {key_of(subject), subject, essential};
+  return {test_key(subject), subject, essential};
 }
 
 /// Essential ones first, then the others spread over their range, then the long ones.
@@ -89,16 +100,14 @@ void append(std::vector<CalibrationTest>& to, std::vector<CalibrationTest> tests
 }
 
 void append_collectives(std::vector<CalibrationTest>& to, const ClusterShape& cluster,
-                        SweepSize size) {
+                        SweepSize size, CommunicatorKind communicator) {
   std::vector<CalibrationTest> tests;
   std::vector<bool> is_long;
   const auto add = [&](OpKind kind, CollectivePoint point) {
     point.kind = kind;
-    for (std::int64_t bytes : communication_payloads(size)) {
+    for (std::int64_t bytes : communication_payloads(size, communicator)) {
       point.payload = payload_of(bytes, point.ranks);
-      const bool essential =
-          std::find(std::begin(kEssential), std::end(kEssential), bytes) != std::end(kEssential);
-      tests.push_back(test_of(point, essential));
+      tests.push_back(test_of(point, is_essential_payload(bytes, communicator)));
       is_long.push_back(bytes >= kLong);
     }
   };
@@ -111,12 +120,12 @@ void append_collectives(std::vector<CalibrationTest>& to, const ClusterShape& cl
   append(to, std::move(tests), is_long);
 }
 
-void append_overlaps(std::vector<CalibrationTest>& to, const ClusterShape& cluster,
-                     SweepSize size) {
+void append_overlaps(std::vector<CalibrationTest>& to, const ClusterShape& cluster, SweepSize size,
+                     CommunicatorKind communicator) {
   std::vector<CalibrationTest> tests;
   const auto add = [&](OpKind kind, CollectivePoint shape) {
     shape.kind = kind;
-    for (std::int64_t bytes : overlap_payloads(size)) {
+    for (std::int64_t bytes : overlap_payloads(size, communicator)) {
       shape.payload = payload_of(bytes, shape.ranks);
       // All that runs beside matmuls comes first: they are most of a step.
       tests.push_back(test_of(OverlapTest{OpKind::matmul, shape}, true));
@@ -140,13 +149,46 @@ void append_overlaps(std::vector<CalibrationTest>& to, const ClusterShape& clust
   append(to, std::move(tests), none_long);
 }
 
-template <class Point>
-void append_ops(std::vector<CalibrationTest>& to, std::vector<Point> points,
-                bool (*essential)(const Point&)) {
+template <class Point, class Essential>
+void append_ops(std::vector<CalibrationTest>& to, std::vector<Point> points, Essential essential) {
   std::vector<CalibrationTest> tests;
   for (const Point& point : points) tests.push_back(test_of(point, essential(point)));
   if (tests.empty()) return;
   append(to, std::move(tests), std::vector<bool>(points.size()));
+}
+
+void append_of_cores(std::vector<CalibrationTest>& to, SweepSize size, DType precision) {
+  std::vector<OpPoint> ops = memory_sweep(size);
+  std::vector<MatmulPoint> matmuls = matmul_sweep(size);
+  if (precision != DType::f32) {
+    std::ranges::copy(memory_sweep(size, precision), std::back_inserter(ops));
+    std::ranges::copy(matmul_sweep(size, precision), std::back_inserter(matmuls));
+  }
+  append_ops(to, std::move(ops), [](const OpPoint& point) { return point.moved == Bytes(kMiB); });
+  append_ops(to, std::move(matmuls), [](const MatmulPoint& point) {
+    return point.shape.m == 128 && point.dtype == DType::f32;
+  });
+}
+
+void append_of_devices(std::vector<CalibrationTest>& to, SweepSize size, DType precision) {
+  append_ops(to, device_memory_sweep(size, precision),
+             [](const OpPoint& point) { return is_essential_on_device(point); });
+  const std::vector<MatmulPoint> matmuls = device_matmul_sweep(size, precision);
+  append_ops(to, matmuls, [&](const MatmulPoint& point) {
+    return is_essential_on_device(point) || point == matmuls.front();
+  });
+  to.push_back(test_of(LaunchTest{}, true));
+  for (const CopyPoint& point : copy_sweep(size)) to.push_back(test_of(point, true));
+}
+
+void set_communicator(TestSubject& subject, CommunicatorKind communicator) {
+  if (auto* point = std::get_if<CollectivePoint>(&subject)) point->communicator = communicator;
+  if (auto* test = std::get_if<OverlapTest>(&subject)) {
+    test->communication.communicator = communicator;
+  }
+  if (auto* test = std::get_if<CommunicatorMemoryTest>(&subject)) {
+    test->shape.communicator = communicator;
+  }
 }
 
 }  // namespace
@@ -171,8 +213,8 @@ std::vector<CollectivePoint> transfer_shapes(const ClusterShape& cluster) {
   return shapes;
 }
 
-std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize size,
-                                      DType precision) {
+std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize size, DType precision,
+                                      CommunicatorKind communicator) {
   std::vector<CalibrationTest> tests = {test_of(DispatchTest{}, true)};
   for (const CollectivePoint& shape : group_shapes(cluster)) {
     const CommunicatorMemoryTest memory{shape};
@@ -186,22 +228,17 @@ std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize siz
       tests.begin() + 1, tests.end(),
       [](const CalibrationTest& a, const CalibrationTest& b) { return a.key < b.key; });
   tests.erase(std::unique(tests.begin(), tests.end(), same), tests.end());
-  append_collectives(tests, cluster, size);
-  append_overlaps(tests, cluster, size);
-  std::vector<OpPoint> ops = memory_sweep(size);
-  std::vector<MatmulPoint> matmuls = matmul_sweep(size);
-  if (precision != DType::f32) {
-    std::ranges::copy(memory_sweep(size, precision), std::back_inserter(ops));
-    std::ranges::copy(matmul_sweep(size, precision), std::back_inserter(matmuls));
+  append_collectives(tests, cluster, size, communicator);
+  append_overlaps(tests, cluster, size, communicator);
+  if (communicator == CommunicatorKind::nccl) {
+    append_of_devices(tests, size, precision);
+  } else {
+    append_of_cores(tests, size, precision);
   }
-  append_ops<OpPoint>(tests, std::move(ops),
-                      [](const OpPoint& point) { return point.moved == Bytes(kMiB); });
-  append_ops<MatmulPoint>(tests, std::move(matmuls), [](const MatmulPoint& point) {
-    return point.shape.m == 128 && point.dtype == DType::f32;
-  });
   // Sweeps name an op of few sizes more than once.
   std::set<std::string> known;
   std::erase_if(tests, [&](const CalibrationTest& one) { return !known.insert(one.key).second; });
+  for (CalibrationTest& test : tests) set_communicator(test.subject, communicator);
   return tests;
 }
 

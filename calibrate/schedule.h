@@ -20,8 +20,10 @@ struct ClusterShape {
 
 /// Host time of ops, calls and waking up.
 struct DispatchTest {};
+/// Host time to launch a kernel of a device.
+struct LaunchTest {};
 
-/// What a communicator over a group of this shape keeps of its process' memory.
+/// What a communicator over a group of this shape keeps of its process' or its device's memory.
 struct CommunicatorMemoryTest {
   CollectivePoint shape;
 };
@@ -34,7 +36,7 @@ struct OverlapTest {
 
 /// All but the time is set.
 using TestSubject = std::variant<DispatchTest, CommunicatorMemoryTest, CollectivePoint, OverlapTest,
-                                 OpPoint, MatmulPoint>;
+                                 OpPoint, MatmulPoint, LaunchTest, CopyPoint>;
 
 struct CalibrationTest {
   /// What is measured, in words: the same in every run over the same cluster shape, and of no other
@@ -43,6 +45,11 @@ struct CalibrationTest {
   TestSubject subject;
   bool essential = false;  ///< measured whatever the budget says
 };
+
+/// Keys of single points, as they are asked for.
+std::string test_key(const CollectivePoint& point);
+std::string test_key(const OpPoint& point);
+std::string test_key(const MatmulPoint& point);
 
 /// Shapes of the groups that a plan over such a cluster can ask for, by ranks, nodes and
 /// groups_per_node: inside a node 2, 4, ... and all of its ranks, one group and all that fit at
@@ -53,7 +60,9 @@ std::vector<CollectivePoint> group_shapes(const ClusterShape& cluster);
 std::vector<CollectivePoint> transfer_shapes(const ClusterShape& cluster);
 
 /// Every test, kind of test by kind of test (the order of TestSubject); of one kind in an order in
-/// which every prefix is spread over the whole range, essential ones first, the longest last.
-std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize size, DType precision);
+/// which every prefix is spread over the whole range, essential ones first, the longest last. Of
+/// processes over `communicator`: nccl measures devices, in the sizes that these train.
+std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize size, DType precision,
+                                      CommunicatorKind communicator = CommunicatorKind::mpi);
 
 }  // namespace plimsoll

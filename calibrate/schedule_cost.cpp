@@ -7,6 +7,8 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <set>
+#include <tuple>
 
 #include "base/json.h"
 #include "simulator/collective_cost.h"
@@ -21,6 +23,10 @@ constexpr Bytes kFootprint{std::int64_t{32} << 20};
 constexpr Seconds kMatmulTest{0.07}, kOpTest{0.025}, kDispatchTest{0.2}, kMemoryTest{0.005};
 /// Forming communicators takes a few exchanges between all ranks, and work on each.
 constexpr Seconds kGroups{0.01};
+/// NCCL: two communicators for a measurement, one of them over all ranks. Assumed, as is all else
+/// of devices: their other operands' size and the times of their tests are those of cores.
+constexpr Seconds kConnect{2.0};
+constexpr Seconds kLaunchTest{0.1}, kCopyTest{0.1};
 constexpr std::size_t kLineBytes = 500;  // of a journal, measured
 
 /// Ranks of the first group of a shape, ascending: `ranks / nodes` on each of the first `nodes`.
@@ -66,7 +72,10 @@ struct Cost {
   std::int64_t world;
 
   Seconds operator()(const DispatchTest&) const { return kDispatchTest; }
-  Seconds operator()(const CommunicatorMemoryTest&) const { return kGroups + kMemoryTest; }
+  Seconds operator()(const CommunicatorMemoryTest& test) const {
+    const bool devices = test.shape.communicator == CommunicatorKind::nccl;
+    return (devices ? kConnect : kGroups) + kMemoryTest;
+  }
   Seconds operator()(const CollectivePoint& point) const {
     return communication_test(point, cluster, size, world);
   }
@@ -78,11 +87,37 @@ struct Cost {
   }
   Seconds operator()(const OpPoint&) const { return kOpTest; }
   Seconds operator()(const MatmulPoint&) const { return kMatmulTest; }
+  Seconds operator()(const LaunchTest&) const { return kLaunchTest; }
+  Seconds operator()(const CopyPoint&) const { return kCopyTest; }
 };
 
 constexpr std::array<const char*, std::variant_size_v<TestSubject>> kParts = {
-    "dispatch", "memory of communicators", "collectives and transfers",
-    "overlaps", "memory-bound ops",        "matmuls"};
+    "dispatch",
+    "memory of communicators",
+    "collectives and transfers",
+    "overlaps",
+    "memory-bound ops",
+    "matmuls",
+    "launches",
+    "copies"};
+
+/// NCCL's communicators are kept: the first test over a grid connects them.
+class Connections {
+ public:
+  Seconds before(const CalibrationTest& test) {
+    const auto* point = std::get_if<CollectivePoint>(&test.subject);
+    if (const auto* overlap = std::get_if<OverlapTest>(&test.subject)) {
+      point = &overlap->communication;
+    }
+    if (point == nullptr || point->communicator != CommunicatorKind::nccl) return Seconds(0);
+    return known_.emplace(point->kind == OpKind::send, point->ranks, point->nodes).second
+               ? kConnect
+               : Seconds(0);
+  }
+
+ private:
+  std::set<std::tuple<bool, std::int64_t, std::int64_t>> known_;
+};
 
 struct Totals {
   std::vector<CalibrationTest> tests;
@@ -92,9 +127,9 @@ struct Totals {
 };
 
 Totals totals_of(const ClusterShape& shape, const Cluster& cluster, SweepSize size, DType precision,
-                 Seconds budget) {
+                 Seconds budget, CommunicatorKind communicator) {
   Totals totals;
-  totals.tests = schedule(shape, size, precision);
+  totals.tests = schedule(shape, size, precision, communicator);
   totals.parts = schedule_parts(totals.tests, cluster, size);
   totals.all.what = "all";
   for (const SchedulePart& part : totals.parts) {
@@ -122,9 +157,10 @@ std::vector<SchedulePart> schedule_parts(std::span<const CalibrationTest> tests,
                                          const Cluster& cluster, SweepSize size) {
   std::vector<SchedulePart> parts;
   for (const char* what : kParts) parts.push_back({what, 0, 0, Seconds(0), Seconds(0)});
+  Connections connections;
   for (const CalibrationTest& test : tests) {
     SchedulePart& part = parts[test.subject.index()];
-    const Seconds time = simulated_time(test, cluster, size);
+    const Seconds time = connections.before(test) + simulated_time(test, cluster, size);
     ++part.tests;
     part.time += time;
     if (!test.essential) continue;
@@ -135,8 +171,8 @@ std::vector<SchedulePart> schedule_parts(std::span<const CalibrationTest> tests,
 }
 
 std::string schedule_text(const ClusterShape& shape, const Cluster& cluster, SweepSize size,
-                          DType precision, Seconds budget) {
-  const Totals totals = totals_of(shape, cluster, size, precision, budget);
+                          DType precision, Seconds budget, CommunicatorKind communicator) {
+  const Totals totals = totals_of(shape, cluster, size, precision, budget, communicator);
   std::string text = fmt::format("{} ranks on {} nodes of {}: {} group shapes\n",
                                  shape.nodes * shape.ranks_per_node, shape.nodes, cluster.name,
                                  group_shapes(shape).size() + transfer_shapes(shape).size());
@@ -146,7 +182,9 @@ std::string schedule_text(const ClusterShape& shape, const Cluster& cluster, Swe
     text += fmt::format("{:<28}{:>8}{:>10.0f} s{:>12}{:>10.0f} s\n", part.what, part.tests,
                         part.time.value(), part.essential, part.essential_time.value());
   };
-  for (const SchedulePart& part : totals.parts) add(part);
+  for (const SchedulePart& part : totals.parts) {
+    if (part.tests > 0) add(part);
+  }
   add(totals.all);
   text += fmt::format("a budget of {:.0f} s reaches {} tests; one journal of {}\n", budget.value(),
                       totals.reached, to_text(Bytes(std::int64_t(totals.reached * kLineBytes))));
@@ -154,8 +192,8 @@ std::string schedule_text(const ClusterShape& shape, const Cluster& cluster, Swe
 }
 
 std::string schedule_json(const ClusterShape& shape, const Cluster& cluster, SweepSize size,
-                          DType precision, Seconds budget) {
-  const Totals totals = totals_of(shape, cluster, size, precision, budget);
+                          DType precision, Seconds budget, CommunicatorKind communicator) {
+  const Totals totals = totals_of(shape, cluster, size, precision, budget, communicator);
   Json parts = Json::array();
   for (const SchedulePart& part : totals.parts) {
     parts.push_back({{"what", part.what},

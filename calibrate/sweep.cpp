@@ -110,15 +110,17 @@ std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype) {
   return points;
 }
 
-std::vector<std::int64_t> communication_payloads(SweepSize size) {
+std::vector<std::int64_t> communication_payloads(SweepSize size, CommunicatorKind communicator) {
   if (size == SweepSize::quick) return {kKiB, 64 * kKiB};
+  const std::int64_t largest = (communicator == CommunicatorKind::nccl ? 256 : 64) * kMiB;
   Sizes sizes;
-  for (std::int64_t bytes = 256; bytes <= 64 * kMiB; bytes *= 4) sizes.push_back(bytes);
+  for (std::int64_t bytes = 256; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
   return sizes;
 }
 
-std::vector<std::int64_t> overlap_payloads(SweepSize size) {
+std::vector<std::int64_t> overlap_payloads(SweepSize size, CommunicatorKind communicator) {
   if (size == SweepSize::quick) return {64 * kKiB};
+  if (communicator == CommunicatorKind::nccl) return {64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB};
   return {4 * kKiB, 64 * kKiB, kMiB, 8 * kMiB};
 }
 

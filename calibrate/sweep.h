@@ -26,8 +26,9 @@ std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype = DType::f32);
 std::vector<CollectivePoint> collective_sweep(SweepSize size);
 
 /// Payloads of one collective or transfer, ascending; and those that are measured beside compute.
-std::vector<std::int64_t> communication_payloads(SweepSize size);
-std::vector<std::int64_t> overlap_payloads(SweepSize size);
+/// Devices (nccl) need larger ones to reach their bandwidth.
+std::vector<std::int64_t> communication_payloads(SweepSize size, CommunicatorKind communicator);
+std::vector<std::int64_t> overlap_payloads(SweepSize size, CommunicatorKind communicator);
 
 /// 0..count-1 in an order in which every prefix is spread over the whole range: multiples of a
 /// stride near the golden section that is coprime to count.

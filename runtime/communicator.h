@@ -57,6 +57,9 @@ class Communicator {
 
   virtual ~Communicator() = default;
   virtual std::string_view name() const = 0;
+  /// That moves the data, with its version: "NCCL 2.28.9"; empty: none beside what started the
+  /// ranks.
+  virtual std::string library() const { return {}; }
   /// all_reduce, reduce_scatter, all_gather, reduce or broadcast over the rank's group. reduce
   /// changes the root's operand only. Throws std::runtime_error when another member posted
   /// something else in its place.

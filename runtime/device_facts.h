@@ -10,6 +10,7 @@ namespace plimsoll {
 
 struct DeviceFacts {
   std::string name;  ///< e.g. "NVIDIA H200"
+  std::string bus;   ///< where it is plugged in: of each device of a host another
   Bytes memory;      ///< as the driver reports it in total
   std::int64_t multiprocessors = 0;
   int compute_capability = 0;  ///< 10 * major + minor

@@ -91,6 +91,8 @@ void to_f32(DType type, const std::byte* from, float* to, std::int64_t count) {
       return f16_to_f32(reinterpret_cast<const Half*>(from), to, count);
     case DType::i32:
     case DType::u8:
+    case DType::e4m3:
+    case DType::e5m2:
       break;
   }
   INVARIANT(false, "not a floating type");
@@ -107,6 +109,8 @@ void from_f32(DType type, const float* from, std::byte* to, std::int64_t count) 
       return f32_to_f16(from, reinterpret_cast<Half*>(to), count);
     case DType::i32:
     case DType::u8:
+    case DType::e4m3:
+    case DType::e5m2:
       break;
   }
   INVARIANT(false, "not a floating type");

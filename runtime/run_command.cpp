@@ -47,13 +47,14 @@ constexpr double kLeastDeadline = 1e-3, kMostDeadline = 1e6;  // seconds
 /// What is lowered for CPU cores runs everywhere; what is lowered for GPUs has kernels there only.
 void check_framework(const Plan& plan, const Arguments& arguments) {
   const Framework& framework = plan.framework;
-  if (framework != bundled_framework() && framework != bundled_cuda_framework()) {
+  const bool for_gpus = lowers_alike(framework, bundled_cuda_framework());
+  if (!for_gpus && !lowers_alike(framework, bundled_framework())) {
     throw InputError(arguments.plan, "/framework/name",
                      fmt::format("found \"{}\"; only plans for the bundled runtime can run here, "
                                  "others are simulated",
                                  framework.name));
   }
-  if (framework == bundled_cuda_framework() && arguments.backend == "cpu") {
+  if (for_gpus && arguments.backend == "cpu") {
     throw UsageError(
         fmt::format("the plan is for framework {}, whose kernels GPUs have; run it "
                     "with --backend cuda",

@@ -1,9 +1,11 @@
 """The checks of scripts/gpu-check: each runs the programs and compares what they say."""
 
 import argparse
+import itertools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -284,6 +286,30 @@ def calibrated(checker):
     return text
 
 
+def calibrated_together(checker):
+    """Collectives over NCCL, a process and a GPU each: wrong data ends it."""
+    shown = shutil.which("nvidia-smi") and checker.execute("nvidia-smi", "-L").stdout
+    gpus = (shown or "").count("GPU ")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:  # those before the first that is none count
+        named = itertools.takewhile(lambda one: one and not one.startswith("-"),
+                                    (one.strip() for one in visible.split(",")))
+        gpus = min(gpus, len(list(named)))
+    if gpus < 2:
+        raise Skipped("one GPU: a group of one exchanges nothing (planner calibrate --backend cuda "
+                      "--launcher mpirun --devices N needs two)")
+    if not shutil.which("mpirun") or not (BIN / "planner-calibrate-mpi").exists():
+        raise Skipped(f"{gpus} GPUs, but no mpirun or no planner-calibrate-mpi")
+    costs = checker.out / "nccl.json"
+    checker.demand(checker.execute(BIN / "planner-calibrate", "--launcher", "mpirun", "--devices",
+                                   gpus, "--backend", "cuda", "--precision", "bf16", "--budget",
+                                   "30s", "-o", costs))
+    points = json.loads(costs.read_text())["collectives"]
+    best = max(point["payload_bytes"] / point["median_s"] for point in points
+               if point["kind"] == "all_reduce" and point["ranks"] == gpus)
+    return f"{len(points)} points over {gpus} GPUs; largest all-reduce {best / 1e9:.0f} GB/s"
+
+
 def find_gpu(checker):
     """The device's description; leaves without one."""
     files = [checker.out / f"probe.{kind}.json" for kind in ("job", "plan")]
@@ -324,6 +350,7 @@ def check_all(checker):
                   lambda: sharing(checker, "sharding",
                                   "mp=2,sharding_degree=2,sharding_stage=3,micro_batch=4"))
     checker.check("calibrated prediction", lambda: calibrated(checker))
+    checker.check("calibration of GPUs together", lambda: calibrated_together(checker))
     for name, strategy in (("cast after update", "cast_placement=after_update"),
                            ("cast in every use", "cast_placement=every_use"),
                            ("update tensor by tensor", "flatten=none"),

@@ -48,8 +48,8 @@ MEDIUM = {"precision": "fp32", "vocab": 50304, "global_batch": 2048, "dropout": 
 # The BERT of DeepSpeed PR 1188; its batch is not stated.
 BING = {"layers": 64, "hidden": 2560, "heads": 40, "kv_heads": 40, "ffn_hidden": 10240,
         "vocab": 32003, "sequence": 128, "global_batch": 64, "precision": "fp16"}
-PADDLE = ("Paddle takes 15 to 20 us to dispatch an op, as its own numbers imply, and its executor "
-          "is not among the frameworks here. ")
+PADDLE = ("Paddle takes 15 to 20 us to dispatch an op, as its own numbers imply, which "
+          "`paddle-2.2` has ([accuracy.md](accuracy.md#seeds)). ")
 ZERO3 = preset("bert-large", 8, cluster=A100_40, framework="bundled", changes=BING)
 ZERO3_BASE = "sharding_degree=8,sharding_stage=3,micro_batch=8"
 SMALL_ZERO3 = "sharding_degree=2,sharding_stage=3,micro_batch=2"
@@ -62,10 +62,10 @@ in the columns "simulated" and "executed" is written by hand.
 
 **Simulated**: `planner simulate` on the cluster presets, whose efficiency is fitted on published
 measurements or from datasheets ([costs.md](costs.md) says how far to trust it), with the kernels and
-dispatch of Megatron-LM. Other executors of published numbers (Paddle, DeepSpeed) are not simulated as
-such: where most of an effect is their dispatch or their synchronisation, the row says so. No preset of
-another framework has sharding stages 2 and 3; these rows take the kernels of the bundled runtime
-(`--framework bundled`), one for each op and no flash attention, at the rates of the GPU.
+dispatch of Megatron-LM. What Paddle and DeepSpeed published of their own executors is predicted with
+presets of these ([accuracy.md](accuracy.md#seeds)), not here: where most of an effect is their dispatch
+or their synchronisation, the row says so. Rows of sharding stages 2 and 3 take the kernels of the
+bundled runtime (`--framework bundled`), one for each op and no flash attention, at the rates of the GPU.
 
 **Published** numbers of pull requests are printed in them; what papers say beside their abstracts is
 quoted from memory.
@@ -127,7 +127,7 @@ ROWS = [
         nano(4), ["pp=4,micro_batch=1,send_lifetime=held",
                   "pp=4,micro_batch=1,send_lifetime=published", "pp=4,micro_batch=1"],
         "what is no longer held is m - (pp - 1 - s) - 2 boundary tensors of 16 MiB each; the published "
-        "levels also have a context, and an allocator whose chunks simulator.chunked_allocator replays",
+        "levels also have a context, and an allocator whose chunks simulator.paddle_memory replays",
         stage=1),
     Row("send_slots", "none: 34230 holds two sends in its steady state", "Paddle PR 34230",
         preset("gpt2-medium", 8, cluster=V100, framework="megatron-lm-2021", changes=MEDIUM),

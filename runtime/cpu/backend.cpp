@@ -140,6 +140,14 @@ Prepare prepare_function(OpKind kind) {
     case OpKind::masked_dropout:
     case OpKind::masked_dropout_backward:
     case OpKind::bias_dropout_add:
+    case OpKind::absolute_maximum:
+    case OpKind::quantize:
+    case OpKind::transpose:
+    case OpKind::split_parts:
+    case OpKind::join_parts:
+    case OpKind::merge_attention:
+    case OpKind::ring_shift:
+    case OpKind::all_to_all:
     case OpKind::linear:
     case OpKind::attention:
     case OpKind::copy_to_group:

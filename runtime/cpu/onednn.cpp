@@ -19,6 +19,9 @@ dnnl::memory::data_type data_type(DType type) {
     case DType::i32:
     case DType::u8:
       return s32;
+    case DType::e4m3:  // simulated only
+    case DType::e5m2:
+      break;
   }
   return undef;
 }

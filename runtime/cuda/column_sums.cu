@@ -1,7 +1,12 @@
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <vector>
 
+#include "base/error.h"
 #include "runtime/cuda/column_sums.h"
 #include "runtime/cuda/launch.h"
+#include "runtime/cuda/reduce.h"
 #include "runtime/cuda/storage.h"
 
 namespace plimsoll {
@@ -23,7 +28,11 @@ __global__ void sum_columns(SummedRows rows, std::int64_t columns, const T* x, f
 #pragma unroll 4
     for (std::int64_t j = std::int64_t(blockIdx.y) * kRowsAtOnce + member; j < rows.count;
          j += step) {
-      const std::int64_t row = rows.begin + j / rows.run * rows.stride + j % rows.run;
+      // All rows, or 32-bit divisions: rows are counted in ints.
+      const std::int64_t row = rows.run == rows.count
+                                   ? rows.begin + j
+                                   : rows.begin + unsigned(j) / unsigned(rows.run) * rows.stride +
+                                         unsigned(j) % unsigned(rows.run);
       float values[kCount];
       load(x + row * columns + column, values);
 #pragma unroll
@@ -52,11 +61,45 @@ unsigned column_blocks(std::int64_t columns) {
   return unsigned((columns + kLanes * kCount - 1) / (kLanes * kCount));
 }
 
+constexpr int kGroupsAtOnce = 32;  // a block: 32 columns x 32 groups
+
+struct PartialPair {
+  PartialSums of[2];
+};
+
+/// Array blockIdx.y: adds up the groups' sums.
+__global__ void __launch_bounds__(kLanes* kGroupsAtOnce)
+    add_groups(int groups, std::int64_t columns, PartialPair arrays) {
+  const PartialSums& sums = arrays.of[blockIdx.y];
+  const int lane = int(threadIdx.x) % kLanes, member = int(threadIdx.x) / kLanes;
+  const std::int64_t column = std::int64_t(blockIdx.x) * kLanes + lane;
+  float sum = 0;
+  if (column < columns) {
+    const float* at = sums.partial + member * columns + column;
+#pragma unroll 4
+    for (int group = member; group < groups; group += kGroupsAtOnce) {
+      sum += *at;
+      at += kGroupsAtOnce * columns;
+    }
+  }
+  __shared__ float of_members[kGroupsAtOnce][kLanes + 1];
+  __shared__ float totals[kLanes];
+  of_members[member][lane] = sum;
+  __syncthreads();
+  const float total = warp_sum(of_members[lane][member]);  // of column `member`
+  if (lane == 0) totals[member] = total;
+  __syncthreads();
+  if (member > 0 || column >= columns) return;
+  store_any(sums.type, sums.target, column,
+            load_any(sums.type, sums.target, column) + totals[lane]);
+}
+
 }  // namespace
 
 ColumnSums::ColumnSums(const CudaDevice& device, const SummedRows& rows, std::int64_t columns,
                        DType type, DType target, DeviceScratch& scratch)
     : device_(&device), rows_(rows), columns_(columns), type_(type), target_(target) {
+  INVARIANT(rows.count <= std::int64_t{1} << 31, "rows are counted in ints");
   const std::int64_t pack = type == DType::f32 ? 4 : 8;
   const std::int64_t across = (columns + kLanes * pack - 1) / (kLanes * pack);
   const std::int64_t wanted = (8 * device.multiprocessors + across - 1) / across;
@@ -76,14 +119,18 @@ void ColumnSums::run(const std::byte* x, std::byte* target) const {
            wide ? sum_columns<kPack<T>, T> : sum_columns<1, T>, rows_, columns_,
            reinterpret_cast<const T*>(x), partial_, target_, static_cast<void*>(target));
   });
-  if (groups_ > 1) add_partial_sums(*device_, partial_, groups_, columns_, target_, target);
+  if (groups_ > 1)
+    add_partial_sums(*device_, groups_, columns_,
+                     std::array{PartialSums{partial_, target_, target}});
 }
 
-void add_partial_sums(const CudaDevice& device, const float* partial, std::int64_t groups,
-                      std::int64_t columns, DType target_type, std::byte* target) {
-  launch(device.stream, dim3(column_blocks<1>(columns), 1), kLanes * kRowsAtOnce, 0,
-         sum_columns<1, float>, SummedRows::all(groups), columns, partial,
-         static_cast<float*>(nullptr), target_type, static_cast<void*>(target));
+void add_partial_sums(const CudaDevice& device, std::int64_t groups, std::int64_t columns,
+                      std::span<const PartialSums> arrays) {
+  PartialPair pair = {};
+  INVARIANT(!arrays.empty() && arrays.size() <= std::size(pair.of), "one or two arrays");
+  std::ranges::copy(arrays, pair.of);
+  launch(device.stream, dim3(column_blocks<1>(columns), unsigned(arrays.size())),
+         kLanes * kGroupsAtOnce, 0, add_groups, int(groups), columns, pair);
 }
 
 CudaKernelPointer prepare_bias_gradient(const CudaRequest& request) {

@@ -2,7 +2,9 @@
 // that equal runs give equal bits.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "runtime/cuda/kernels.h"
 
@@ -31,8 +33,14 @@ class ColumnSums {
   float* partial_ = nullptr;  ///< [groups, columns]
 };
 
-/// target [columns] += the sum of partial [groups, columns].
-void add_partial_sums(const CudaDevice& device, const float* partial, std::int64_t groups,
-                      std::int64_t columns, DType target_type, std::byte* target);
+/// Sums of groups of rows, and where they are added.
+struct PartialSums {
+  const float* partial = nullptr;  ///< [groups, columns]
+  DType type = DType::f32;         ///< of the target
+  std::byte* target = nullptr;     ///< [columns]
+};
+/// target += the sum of all groups, of one array or of two in one launch.
+void add_partial_sums(const CudaDevice& device, std::int64_t groups, std::int64_t columns,
+                      std::span<const PartialSums> arrays);
 
 }  // namespace plimsoll

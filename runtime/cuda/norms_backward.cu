@@ -1,5 +1,7 @@
 // Layer norm and RMS norm backward. A block walks over rows and keeps the sums of its columns in
 // registers; these are added up over blocks in a second stage of a fixed order.
+#include <array>
+
 #include "runtime/cuda/column_sums.h"
 #include "runtime/cuda/kernels.h"
 #include "runtime/cuda/launch.h"
@@ -112,8 +114,13 @@ CudaKernelPointer prepare(const CudaRequest& request) {
     with_type(type, [&](auto zero) {
       launch_backward<kCentered, decltype(zero)>(device, blocks, arguments);
     });
-    add_partial_sums(device, scales, blocks, columns, scale_type, out[1]);
-    if (kCentered) add_partial_sums(device, shifts, blocks, columns, shift_type, out[2]);
+    const PartialSums of_scale{scales, scale_type, out[1]};
+    if (kCentered) {
+      add_partial_sums(device, blocks, columns,
+                       std::array{of_scale, PartialSums{shifts, shift_type, out[2]}});
+    } else {
+      add_partial_sums(device, blocks, columns, std::array{of_scale});
+    }
   });
 }
 

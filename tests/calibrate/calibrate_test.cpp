@@ -3,8 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <set>
+#include <sstream>
+#include <string>
 
+#include "base/file.h"
+#include "base/json.h"
 #include "calibrate/bench_case.h"
 #include "calibrate/collectives.h"
 #include "calibrate/crew.h"
@@ -53,6 +59,58 @@ TEST(Calibrate, QuickRunMeasuresEverythingAndItsFilesReadBack) {
   expect_sample(calibration.wake_up);
   EXPECT_NE(calibration_summary(machine).find("leaving one out"), std::string::npos);
   EXPECT_NE(calibration_summary(machine).find("all_reduce of 4"), std::string::npos);
+}
+
+TEST(Calibrate, AKilledRunGoesOnFromItsJournal) {
+  std::string folder = testing::TempDir() + "calibrateXXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  CalibrationRequest request;
+  request.size = SweepSize::quick;
+  request.budget = Seconds(1000);
+  request.journal = std::filesystem::path(folder) / "j";
+  struct Killed {};
+  const auto measured = [](const Calibration& calibration) {
+    return calibration.collectives.size() + calibration.ops.size() + calibration.matmuls.size();
+  };
+  // In the first pass: dispatch, all collectives and some ops are done.
+  const std::size_t most = collective_sweep(SweepSize::quick).size() + 4;
+  request.progress = [&](const std::string&, std::size_t done, std::size_t) {
+    if (done == most) throw Killed();
+  };
+  EXPECT_THROW(calibrate(request), Killed);
+  const std::string killed = read_file(request.journal);
+
+  request.resume = true;
+  request.progress = {};
+  request.budget = Seconds(1e-9);  // nothing but what must be measured
+  const MachineCalibration resumed = calibrate(request);
+  EXPECT_EQ(resumed.restored, most - 1);
+  EXPECT_GE(measured(resumed.calibration), most - 1);
+  EXPECT_EQ(read_file(request.journal).substr(0, killed.size()), killed);
+  std::filesystem::remove_all(folder);
+}
+
+/// What a finished second pass measured again is no further test.
+TEST(Calibrate, ATestThatWasMeasuredTwiceIsRestoredOnce) {
+  std::string folder = testing::TempDir() + "calibrateXXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  CalibrationRequest request;
+  request.size = SweepSize::quick;
+  request.budget = Seconds(1000);
+  request.journal = std::filesystem::path(folder) / "j";
+  calibrate(request);
+  std::size_t once = 0, again = 0;
+  std::istringstream lines(read_file(request.journal));
+  std::string line;
+  std::getline(lines, line);  // says what is measured
+  while (std::getline(lines, line)) {
+    const std::string test = parse_json(line, "j")["test"].get<std::string>();
+    ++(test.starts_with("again ") ? again : once);
+  }
+  EXPECT_GT(again, 0u);
+  request.resume = true;
+  EXPECT_EQ(calibrate(request).restored, once);
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Calibrate, WithoutTimeEverythingIsLeftOutButSomethingOfEachPartIsNeeded) {

@@ -68,6 +68,33 @@ TEST(Choice, UnsteadyOnesAgainAndForgottenOnesAnew) {
   EXPECT_EQ(choice.next(Seconds(0)), 2u);
 }
 
+/// As after a drift: what was found before it stays, and is not what is measured first.
+TEST(Choice, AForgottenTestThatIsRestoredWasMeasuredOnce) {
+  const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2), all_reduce(4)};
+  Choice choice(tests, Seconds(10));
+  choice.measured(0, true, Seconds(1), Seconds(1));
+  choice.measured(0, true, Seconds(1), Seconds(1));
+  choice.measured(1, false, Seconds(1), Seconds(1));
+  choice.forget(0);
+  EXPECT_EQ(choice.left_out(), 2u);
+  choice.restored(0, false, Seconds(1));
+  EXPECT_EQ(choice.left_out(), 1u);
+  EXPECT_EQ(choice.next(Seconds(0)), 2u);
+  choice.measured(2, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(choice.next(Seconds(0)), 0u);  // once more, like the others
+}
+
+TEST(Choice, EveryKindOfTestHasAShareOfTheBudget) {
+  std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2)};
+  for (int i = 0; i < 2; ++i) tests.push_back({"launch", LaunchTest{}, false});
+  for (int i = 0; i < 2; ++i) tests.push_back({"copy", CopyPoint{}, false});
+  Choice choice(tests, Seconds(10));
+  for (std::size_t i : {0, 2, 4}) choice.measured(i, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(choice.next(Seconds(0)), 3u);  // less behind than a collective, and before copies
+  choice.measured(3, false, std::nullopt, Seconds(1));
+  EXPECT_EQ(choice.next(Seconds(0)), 5u);
+}
+
 /// The same times give the same order.
 TEST(Choice, IsDeterministic) {
   const std::vector<CalibrationTest> tests = schedule({2, 2}, SweepSize::quick, DType::f32);
@@ -93,8 +120,7 @@ TEST(Drift, WhatWasMeasuredWhileClocksFellIsMeasuredAgain) {
   EXPECT_FALSE(drift.due(Seconds(1)));
   EXPECT_TRUE(drift.due(Seconds(3)));
   EXPECT_TRUE(drift.look_at(Seconds(1.09), Seconds(3)).empty());
-  drift.tested(40);
-  drift.tested(41);
+  for (std::size_t i : {41, 40, 41}) drift.tested(i);  // in both passes
   EXPECT_EQ(drift.look_at(Seconds(1.2), Seconds(6)), (std::vector<std::size_t>{40, 41}));
   EXPECT_EQ(drift.discarded(), 2u);
   EXPECT_NE(drift.summary().find("20 %"), std::string::npos) << drift.summary();
@@ -144,6 +170,30 @@ TEST(ScheduleCost, AThousandRanksTakeMinutesAndOneFile) {
   EXPECT_EQ(keys.size(), json["keys"].size());
   EXPECT_LT(json["time_s"].get<double>(), 3600);
   EXPECT_LE(json["reached"].get<int>(), json["tests"].get<int>());
+}
+
+/// NCCL connects once for each grid and keeps it; a second and a third payload cost nothing more.
+TEST(ScheduleCost, ConnectingDevicesIsCountedOnceForEachShape) {
+  const auto total = [](CommunicatorKind communicator, int payloads) {
+    std::vector<CalibrationTest> tests;
+    for (int i = 0; i < payloads; ++i) {
+      for (std::int64_t ranks : {2, 4}) {
+        tests.push_back(all_reduce(1024));
+        auto& point = std::get<CollectivePoint>(tests.back().subject);
+        point.ranks = ranks;
+        point.communicator = communicator;
+      }
+    }
+    Seconds sum;
+    for (const SchedulePart& part : schedule_parts(tests, h100(), SweepSize::quick)) {
+      sum += part.time;
+    }
+    return sum.value();
+  };
+  for (int payloads : {1, 3}) {
+    EXPECT_NEAR(total(CommunicatorKind::nccl, payloads) - total(CommunicatorKind::mpi, payloads),
+                2 * 2.0, 1e-9);
+  }
 }
 
 TEST(ScheduleCost, DoublingTheNodesAddsATermNotAFactor) {

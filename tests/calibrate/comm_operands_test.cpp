@@ -42,5 +42,22 @@ TEST(CommOperands, SumsAndPartsAreRecognised) {
   EXPECT_FALSE(arrived(OpKind::all_reduce, 4, kMembers, sum));
 }
 
+/// Members that are 16, or 256, apart are told from each other.
+TEST(CommOperands, NoTwoMembersOfManyWriteTheSame) {
+  constexpr std::int64_t kMembers = 400, kPart = 30;
+  const auto all = produced(kMembers, kMembers * kPart);
+  std::vector<float> parts(std::size_t(kMembers * kPart));
+  for (std::int64_t i = 0; i < kMembers * kPart; ++i) {
+    parts[std::size_t(i)] = all[std::size_t(i / kPart)][std::size_t(i)];
+  }
+  EXPECT_TRUE(arrived(OpKind::all_gather, 0, kMembers, parts));
+  for (const std::int64_t apart : {16, 256}) {
+    std::vector<float> swapped = parts;
+    const auto& other = all[std::size_t(apart)];
+    std::copy(other.begin(), other.begin() + kPart, swapped.begin());  // in the place of member 0
+    EXPECT_FALSE(arrived(OpKind::all_gather, 0, kMembers, swapped)) << apart;
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -96,5 +96,25 @@ TEST(Schedule, EssentialTestsOfAKindComeFirst) {
   EXPECT_EQ(seen_others.size(), 4u);
 }
 
+TEST(Schedule, OfDevicesHoldsTheirSizesLaunchesAndCopies) {
+  const auto tests = schedule({2, 8}, SweepSize::full, DType::bf16, CommunicatorKind::nccl);
+  std::set<std::string> keys, essential;
+  for (const CalibrationTest& test : tests) {
+    EXPECT_TRUE(keys.insert(test.key).second) << test.key;
+    if (test.essential) essential.insert(test.key);
+    if (const auto* point = std::get_if<CollectivePoint>(&test.subject)) {
+      EXPECT_EQ(point->communicator, CommunicatorKind::nccl);
+    }
+  }
+  for (const char* key :
+       {"launch", "copy to_device pageable bytes=67108864", "matmul f32 1x4096x4096x1024",
+        "all_reduce ranks=16 nodes=2 groups_per_node=1 bytes=67108864",
+        "matmul bf16 1x8192x3072x1024 bias", "matmul bf16 1x2048x8192x8192 a^T accumulate"}) {
+    EXPECT_TRUE(essential.contains(key)) << key;
+  }
+  EXPECT_TRUE(keys.contains("all_reduce ranks=16 nodes=2 groups_per_node=1 bytes=268435456"));
+  EXPECT_FALSE(keys.contains("matmul f32 1x8192x3072x1024 bias"));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -1,12 +1,20 @@
 // Calibration of a device, on whatever the program is linked for.
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <utility>
+
 #include "calibrate/device_bench.h"
 #include "calibrate/device_calibration.h"
+#include "calibrate/device_sweep.h"
 #include "graph/op_table.h"
 #include "models/cluster.h"
+#include "models/framework.h"
+#include "passes/pipeline.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/facts.h"
+#include "tests/runtime/nano.h"
 
 namespace plimsoll {
 namespace {
@@ -64,12 +72,45 @@ TEST(DeviceCalibration, ScalesTheDatasheetByMultiprocessors) {
 
 TEST(DeviceSweep, HoldsWhatGpusTrainOnce) {
   const auto matmuls = device_matmul_sweep(SweepSize::full, DType::bf16);
+  std::size_t singles = 0, essential = 0;
   for (std::size_t i = 0; i < matmuls.size(); ++i) {
-    EXPECT_EQ(matmuls[i].dtype, DType::bf16);
+    singles += matmuls[i].dtype == DType::f32;
+    essential += is_essential_on_device(matmuls[i]);
     for (std::size_t j = 0; j < i; ++j) EXPECT_FALSE(matmuls[i] == matmuls[j]) << i << " " << j;
   }
   EXPECT_GT(matmuls.size(), 100u);
+  EXPECT_EQ(singles, 1u);
+  // Four layers of two hidden sizes with two gradients each, less those that are the same, and the
+  // one in f32.
+  EXPECT_GE(essential, 16u);
+  EXPECT_LE(essential, 25u);
   EXPECT_GT(device_memory_sweep(SweepSize::full, DType::f32).size(), 100u);
+}
+
+// What a lowered job runs on a device is measured in its type.
+TEST(DeviceSweep, HoldsEveryMemoryBoundOpOfMixedPrecision) {
+  for (const char* name : {"gpt-nano", "llama-nano", "bert-nano"}) {
+    Job job = read_job(tests_folder() / (std::string(name) + ".json"));
+    job.precision = DType::bf16;
+    std::set<std::pair<OpKind, DType>> measured;
+    for (const OpPoint& point : device_memory_sweep(SweepSize::quick, DType::bf16)) {
+      const BenchCase one = memory_case(point.kind, point.moved, point.row, point.dtype);
+      measured.emplace(point.kind, compute_dtype(one.op, one.tensors));
+    }
+    Strategy strategy;
+    strategy.micro_batch = 1;
+    for (const Program& program : lower({job, strategy, bundled_cuda_framework()})) {
+      for (const Routine& routine : program.routines) {
+        for (const Op& op : routine.ops) {
+          if (row(op.kind).op_class != OpClass::memory_bound) continue;
+          if (op.kind == OpKind::cast) continue;  // a bandwidth, of two types
+          const DType type = compute_dtype(op, routine.tensors);
+          EXPECT_TRUE(measured.contains({op.kind, type}))
+              << name << ": " << to_text(op.kind) << " " << to_text(type);
+        }
+      }
+    }
+  }
 }
 
 TEST(DeviceBench, MeasuresOneOpSeveralTimes) {
@@ -78,6 +119,21 @@ TEST(DeviceBench, MeasuresOneOpSeveralTimes) {
   const BenchCase add = memory_case(OpKind::add, Bytes(1 << 14), 0);
   ASSERT_TRUE(bench.supports(add));
   EXPECT_EQ(bench.measure(add, {}).samples, Effort::kLeast);
+}
+
+TEST(DeviceBench, RepeatsOneOpOneByOne) {
+  const auto backend = make_cuda_backend(0);
+  DeviceBench bench(*backend, Bytes(1 << 16));
+  const auto work = bench.repeated(memory_case(OpKind::add, Bytes(1 << 14), 0));
+  const auto few = work->run(3, Seconds(1));
+  ASSERT_EQ(few.size(), 3u);  // how long one takes is not known yet
+  Picoseconds last;
+  for (const RepeatedWork::Run& run : few) {
+    EXPECT_GE(run.begin, last);
+    EXPECT_GT(run.taken, Seconds(0));
+    last = run.begin;
+  }
+  EXPECT_GT(work->run(1, few[1].taken * 20).size(), 3u);
 }
 
 }  // namespace

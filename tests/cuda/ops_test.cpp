@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "runtime/cuda/backend.h"
 #include "runtime/rank_device.h"
@@ -22,6 +24,24 @@ TEST_P(CudaOp, LeavesInputsAloneAndRepeatsBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Table, CudaOp, testing::ValuesIn(cases_of_all_types()), op_case_name);
 
 INSTANTIATE_TEST_SUITE_P(Large, CudaOp, testing::ValuesIn(large_cases()), op_case_name);
+
+/// More tokens than a block sorts, few ids that come often and at both ends of the table.
+std::vector<OpCase> long_texts() {
+  constexpr std::int64_t kTokens = 1100, kRows = 40, kColumns = 24;
+  std::vector<OpCase> cases;
+  for (const std::int64_t used : {3, 40}) {
+    Operand tokens{"tokens", {kTokens}, {}, DType::i32};
+    for (std::int64_t i = 0; i < kTokens; ++i)
+      tokens.values.push_back(double((i * i + i / 7) % used * (kRows - 1) / (used - 1)));
+    cases.push_back(make_case("embedding_backward/ids_" + std::to_string(used),
+                              OpKind::embedding_backward, VocabularyParams{kRows, 1, 1},
+                              {normal("dx", {kTokens, kColumns}, 1), tokens},
+                              {normal("dtable", {kRows, kColumns}, 2)}));
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(LongTexts, CudaOp, testing::ValuesIn(long_texts()), op_case_name);
 
 }  // namespace
 }  // namespace plimsoll

@@ -9,9 +9,22 @@ file(GLOB cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cu
 file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/cuda/*.cpp)
 file(GLOB emulation CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/*.cpp)
 list(FILTER cuda_host EXCLUDE REGEX "/(open_)?library\\.cpp$")
+# NCCL's communicators against its own header.
+find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+if(NCCL_INCLUDE_DIR)
+  file(GLOB nccl_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/runtime/comm/nccl/*.cpp)
+  list(FILTER nccl_host EXCLUDE REGEX "/open_library\\.cpp$")
+  list(APPEND cuda_host ${nccl_host})
+else()
+  list(FILTER emulation EXCLUDE REGEX "/nccl\\.cpp$")
+endif()
 set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
 add_library(cuda_on_cpu STATIC ${cuda_kernels} ${cuda_host} ${emulation})
 target_include_directories(cuda_on_cpu BEFORE PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/cuda_on_cpu/include)
+if(NCCL_INCLUDE_DIR)
+  # Behind the headers of the emulation: beside NCCL's lie the toolkit's.
+  target_include_directories(cuda_on_cpu SYSTEM PUBLIC ${NCCL_INCLUDE_DIR})
+endif()
 target_link_libraries(cuda_on_cpu PUBLIC plimsoll_runtime)
 target_compile_options(cuda_on_cpu PUBLIC -Wno-unknown-pragmas)  # unroll
 

@@ -1,10 +1,14 @@
 // Devices, memory, streams, events and graphs of the emulation.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +16,7 @@
 
 using Work = std::function<void()>;
 using Clock = std::chrono::steady_clock;
+using Waits = std::vector<std::shared_ptr<cuda_on_cpu::Together>>;
 
 struct CUgraph_st {
   std::vector<Work> nodes;
@@ -21,10 +26,12 @@ struct CUgraphExec_st {
 };
 struct CUstream_st {
   cudaGraph_t capture = nullptr;
+  Waits waits;  ///< for other devices, before what comes next
 };
 struct CUevent_st {
   bool timed = true, recorded = false;
   Clock::time_point at;
+  Waits waits;
 };
 
 namespace {
@@ -47,6 +54,28 @@ Allocations& allocations() {
 }
 
 cudaError_t fail(cudaError_t error) { return last_error = error; }
+bool all_done(const Waits& waits) {
+  return std::ranges::all_of(waits, [](const auto& one) { return one->done.load(); });
+}
+
+/// Until the stream waits for nothing any more.
+void catch_up(cudaStream_t stream) {
+  if (stream == nullptr || stream->waits.empty()) return;
+  const Clock::time_point until = Clock::now() + std::chrono::minutes(1);
+  while (!all_done(stream->waits)) {
+    if (Clock::now() > until) throw std::logic_error("a stream waits for devices that do not come");
+    std::this_thread::yield();
+  }
+  stream->waits.clear();
+}
+
+/// When an event was reached.
+Clock::time_point reached(const CUevent_st& event) {
+  Clock::time_point at = event.at;
+  for (const auto& one : event.waits) at = std::max(at, one->end);
+  return at;
+}
+
 /// What may not be called while this thread captures a stream (mode thread-local).
 bool unsafe() { return captures > 0; }
 
@@ -58,9 +87,16 @@ void enqueue(cudaStream_t stream, Work work) {
   if (stream != nullptr && stream->capture != nullptr) {
     stream->capture->nodes.push_back(std::move(work));
   } else {
+    catch_up(stream);
     work();
   }
 }
+
+void enqueue(cudaStream_t stream, std::shared_ptr<Together> together) {
+  stream->waits.push_back(std::move(together));
+}
+
+int current_device() { return ::current_device; }
 
 void set_device_count(int count) { device_count = count; }
 std::int64_t graph_launches() { return launches; }
@@ -137,6 +173,12 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
       *value = 163 << 10;
       break;
   }
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
+  if (device < 0 || device >= device_count) return fail(cudaErrorInvalidDevice);
+  std::snprintf(id, std::size_t(size), "0000:%02x:00.0", unsigned(device) + 1);
   return cudaSuccess;
 }
 
@@ -221,12 +263,17 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const bool captured = stream != nullptr && stream->capture != nullptr;
-  return unsafe() || captured ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+  if (unsafe() || captured) return fail(cudaErrorStreamCaptureUnsupported);
+  return stream == nullptr || all_done(stream->waits) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) { return cudaStreamQuery(stream); }
 
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t event, unsigned) {
-  return event == nullptr ? fail(cudaErrorInvalidResourceHandle) : cudaSuccess;
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (event == nullptr) return fail(cudaErrorInvalidResourceHandle);
+  for (const auto& one : event->waits) {
+    if (!one->done) stream->waits.push_back(one);
+  }
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
@@ -245,18 +292,21 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (stream->capture != nullptr) return fail(cudaErrorStreamCaptureUnsupported);
   event->recorded = true;
   event->at = Clock::now();
+  event->waits = stream->waits;
   return cudaSuccess;
 }
 
-cudaError_t cudaEventQuery(cudaEvent_t) {
-  return unsafe() ? fail(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (unsafe()) return fail(cudaErrorStreamCaptureUnsupported);
+  return all_done(event->waits) ? cudaSuccess : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   if (!begin->timed || !end->timed || !begin->recorded || !end->recorded) {
     return fail(cudaErrorInvalidResourceHandle);
   }
-  *milliseconds = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
+  if (!all_done(begin->waits) || !all_done(end->waits)) return fail(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(reached(*end) - reached(*begin)).count();
   return cudaSuccess;
 }
 
@@ -284,6 +334,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (stream->capture != nullptr) return fail(cudaErrorStreamCaptureUnsupported);
   ++launches;
+  catch_up(stream);
   for (const Work& work : executable->nodes) work();
   return cudaSuccess;
 }

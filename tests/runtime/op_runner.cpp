@@ -135,6 +135,23 @@ void PreparedCase::run() {
   if (s.device != nullptr) s.device->end();
 }
 
+Seconds PreparedCase::time_on_device(std::int64_t runs) {
+  State& s = *state_;
+  RankDevice& device = *s.device;
+  const auto enqueue = [&] {
+    for (std::int64_t i = 0; i < runs; ++i) s.kernel->run(s.inputs, s.outputs, s.c.position);
+  };
+  device.begin(0, s.c.position, false);
+  enqueue();
+  device.forget_marks();
+  device.mark();
+  enqueue();
+  const std::uint32_t end = device.mark();
+  device.end();
+  device.finish(std::chrono::seconds(60), s.c.name);
+  return device.time_of(end).seconds() / double(runs);
+}
+
 Values PreparedCase::values() const {
   const State& s = *state_;
   if (s.device != nullptr) s.device->finish(std::chrono::seconds(60), s.c.name);

@@ -27,7 +27,10 @@ TEST(OpCases, CoverEveryKindTheCpuBackendHas) {
   const std::set<OpKind> without = {
       OpKind::linear, OpKind::attention, OpKind::copy_to_group, OpKind::reduce_from_group,
       OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather, OpKind::reduce,
-      OpKind::broadcast, OpKind::send, OpKind::recv,
+      OpKind::broadcast, OpKind::send, OpKind::recv, OpKind::ring_shift, OpKind::all_to_all,
+      // Simulated only: 8-bit products and shared sequences.
+      OpKind::absolute_maximum, OpKind::quantize, OpKind::transpose, OpKind::split_parts,
+      OpKind::join_parts, OpKind::merge_attention,
       // Kernels that only other frameworks have.
       OpKind::flash_attention, OpKind::flash_attention_backward, OpKind::bias_gelu,
       OpKind::bias_gelu_backward, OpKind::bias_residual_add, OpKind::masked_dropout,

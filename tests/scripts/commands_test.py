@@ -248,6 +248,14 @@ def bad_calibrations(cases):
 
     out = cases.folder / "calibration.json"
     refuses("misspelt flag", USAGE, "--bugdet", "--budget?", arguments=("--bugdet", 3))
+    schedule = ("--schedule", 4, "--ranks-per-node", 2, "--cluster", "a.json")
+    refuses("a schedule of an unknown backend", USAGE, "abacus", "cuda",
+            arguments=(*schedule, "--backend", "abacus"))
+    refuses("a schedule for a plan", USAGE, "--plan", "--schedule",
+            arguments=(*schedule, "--plan", "b.json"))
+    refuses("devices without a launcher", USAGE, "--devices", "--launcher", arguments=("--devices", 2))
+    refuses("no plan", BAD_INPUT, "nowhere.json", arguments=("--plan", cases.folder / "nowhere.json"))
+    refuses("nothing to go on with", USAGE, "--resume", "-o", arguments=("--resume",))
     refuses("no budget", USAGE, "--budget", "nan", arguments=("--budget", "nan"))
     refuses("unknown backend", USAGE, "abacus", arguments=("--backend", "abacus"))
     refuses("no such folder", ENVIRONMENT, "nowhere",
@@ -293,6 +301,33 @@ def other_devices(cases):
     done = planner("simulate", NANO, "mp=2", "--cluster", cases.cluster, "--devices", 2,
                    "--calibration", same)
     assert done.returncode == OK, done.stderr
+
+
+def simulations(cases):
+    """The parts of a step are the step, to the picosecond; the trace has it whole."""
+    trace = cases.folder / "trace.json"
+    command = ("simulate", NANO, "mp=2,pp=2", "--cluster", cases.cluster, "--devices", 4)
+    done = planner(*command, "--json", "--trace", trace)
+    assert done.returncode == OK, done.stderr
+    result = json.loads(done.stdout)
+    step = result["step"]
+    total = sum(step[f"{part}_ps"] for part in ("forward", "recompute", "backward", "optimizer",
+                                                "bubble", "dispatch"))
+    total += sum(one["wait_ps"] + one["transfer_ps"] for one in step["communication"])
+    assert total == step["step_time_ps"], step
+    assert step["step_time_ps"] == round(result["prediction"]["step_time_s"] * 1e12), step
+    assert {"mp", "pp"} <= {one["group"] for one in step["communication"]}, step
+    first = trace.read_bytes()
+    events = json.loads(first)["traceEvents"]
+    ranks = {event["pid"] for event in events}
+    assert ranks == {one["rank"] for one in result["simulated_ranks"]}, ranks
+    assert planner(*command, "--json", "--trace", trace).stdout == done.stdout
+    assert trace.read_bytes() == first
+    done = planner(*command)
+    for word in ("exposed transfer", "optimizer_state", "stage 1"):
+        assert word in done.stdout, done.stdout
+    cases.says("simulate: the trace over the job", USAGE, "gpt-nano.json",
+               command=(*command, "--trace", NANO))
 
 
 def full_disks(cases, plan, measured):
@@ -374,6 +409,7 @@ def main():
         bad_runs(cases, plan)
         bad_calibrations(cases)
         bad_comparisons(cases, plan, measured)
+        simulations(cases)
         full_disks(cases, plan, measured)
         stopping_ranks(cases, plan)
         results_as_json(cases, plan, measured)

@@ -44,6 +44,9 @@ def same_formulas(fit):
     near(fit.all_reduce_time(reduce, ring, {"bandwidth": 100e9}), 17.514e-3, 1e-9, "ring")
     near(fit.all_reduce_time(reduce, ring, {"bandwidth": 100e9, "switch": True}), 11.264e-3, 1e-9,
          "switch")
+    small = {"ranks": 8, "bytes": 8}
+    near(fit.all_reduce_time(small, {**ring, "fixed_time": 8.4e-6}, {"bandwidth": 100e9}),
+         14 * 0.6e-6 / 3.4 + 6.6e-6, 1e-4, "protocol")
 
 
 def finds_parameters(fit):

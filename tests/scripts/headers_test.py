@@ -12,7 +12,8 @@ SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
 FOLDERS = ("base graph models passes simulator plan reports planner runtime calibrate tests").split()
 # CUDA's headers are those of the emulation, which needs no toolkit.
 FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-fsyntax-only",
-         f"-I{SOURCE}/tests/cuda_on_cpu/include", f"-I{SOURCE}"]
+         f"-I{SOURCE}/tests/cuda_on_cpu/include", f"-I{SOURCE}",
+         "-isystem", "/usr/include/eigen3"]  # where Debian's package has it
 
 
 def mpi_flags():

@@ -55,7 +55,9 @@ def nccl_tests(folder):
     done = planner("import", "nccl-tests", SAMPLES / "per-iteration.txt", "--cluster", H100,
                    "--calibration", output, "-o", more)
     assert done.returncode == OK, done.stderr
-    assert len(json.loads(more.read_text())["collectives"]) == 10
+    joined = json.loads(more.read_text())
+    assert len(joined["collectives"]) == 10
+    assert joined["date"] == json.loads(first)["date"], joined["date"]
     done = planner("simulate", JOB, "mp=8", "--cluster", H100, "--devices", 8, "--calibration", more)
     assert done.returncode == OK, done.stderr
 

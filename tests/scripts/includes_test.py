@@ -18,7 +18,7 @@ ALLOWED = {
     "reports": "base graph models passes plan",
     "planner": "base graph models passes simulator plan reports",
     "runtime": "base graph models passes plan",
-    "calibrate": "base graph models passes simulator runtime",
+    "calibrate": "base graph models passes simulator plan runtime",
 }
 # Header prefix -> the folders that may include it.
 VENDOR = {

@@ -6,7 +6,7 @@ import re
 import sys
 import tempfile
 
-from programs import NANO, OK, OUTSIDE_TOLERANCE, SOURCE, planner
+from programs import BAD_INPUT, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, USAGE, planner
 
 STEPS = 12
 
@@ -48,6 +48,20 @@ def run_loop(out, fix):
     must(planner("compare", plan, measured, "--tolerance", 100))
     step = comparison["step_time_s"]
     assert step["predicted"] > 0 and step["measured"] > 0, step
+
+    # The run corrects the calibration, which plans again; of another calibration it says nothing.
+    made_with = ("--cluster", out / "cluster.json", "--calibration", out / "calibration.json")
+    better = out / "refitted.json"
+    done = must(planner("compare", plan, measured, "--tolerance", 100, "--refit", *made_with, "-o",
+                        better, "--json"))
+    refit = json.loads(done.stdout)["refit"]
+    assert refit["step_time_s"]["before"] == step["predicted"], refit
+    assert "matmul" in {term["name"] for term in refit["terms"]}, refit
+    must(planner("plan", NANO, "--cluster", out / "cluster.json", "--calibration", better,
+                 "--devices", 2, *fixes))
+    must(planner("compare", plan, measured, "--refit", *made_with[:2], "--calibration", better),
+         BAD_INPUT)
+    must(planner("compare", plan, measured, "--refit"), USAGE)
 
     page = out / "report.html"
     must(planner("report", plan, measured, "-o", page))

@@ -69,7 +69,8 @@ MpiWorld::MpiWorld(int& argc, char**& argv) : lock_(std::make_shared<std::mutex>
 }
 
 MpiWorld::MpiWorld(const MpiWorld& whole, MPI_Comm comm)
-    : comm_(comm),
+    : device_communicator_(whole.device_communicator_),
+      comm_(comm),
       index_(whole.index_),
       epoch_(whole.epoch_),
       hosts_(whole.hosts_),

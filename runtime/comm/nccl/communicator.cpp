@@ -33,6 +33,8 @@ ncclDataType_t data_type(DType type) {
     case DType::i32:
       return ncclInt32;
     case DType::u8:
+    case DType::e4m3:  // simulated only
+    case DType::e5m2:
       return ncclUint8;
   }
   return ncclFloat32;
@@ -67,6 +69,7 @@ class NcclCommunicator final : public Communicator {
   ~NcclCommunicator() override;
 
   std::string_view name() const override { return "nccl"; }
+  std::string library() const override { return nccl_version(); }
   Ticket post_collective(OpKind kind, const CollectiveParams& params,
                          const CollectiveOperand& operand,
                          const CommunicationLabel& label) override;
@@ -90,7 +93,8 @@ class NcclCommunicator final : public Communicator {
   Ticket enqueue(ncclComm_t comm, const CommunicationLabel& label, std::string what,
                  const std::function<ncclResult_t(cudaStream_t)>& call);
   std::uint32_t free_flight();
-  Picoseconds time_of(cudaEvent_t event) const;
+  /// `at` is when `since` was reached.
+  Picoseconds time_of(cudaEvent_t event, cudaEvent_t since, Picoseconds at) const;
 
   const Grid grid_;
   const std::int64_t rank_;
@@ -320,10 +324,10 @@ Communicator::Ticket NcclCommunicator::post_recv(std::int64_t stage_offset, Byte
                  });
 }
 
-Picoseconds NcclCommunicator::time_of(cudaEvent_t event) const {
+Picoseconds NcclCommunicator::time_of(cudaEvent_t event, cudaEvent_t since, Picoseconds at) const {
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, origin_, event), "the time of an event");
-  return origin_at_ + Picoseconds(std::llround(double(milliseconds) * 1e9));
+  check(cudaEventElapsedTime(&milliseconds, since, event), "the time of an event");
+  return at + Picoseconds(std::llround(double(milliseconds) * 1e9));
 }
 
 CommunicationTimes NcclCommunicator::wait(Ticket ticket) {
@@ -350,7 +354,10 @@ CommunicationTimes NcclCommunicator::wait(Ticket ticket) {
     }
     std::this_thread::yield();
   }
-  return {flight.posted_at, time_of(flight.begin), time_of(flight.end)};
+  // Elapsed times are floats: that between the two is as exact as the GPU's clock, however long ago
+  // the origin was.
+  const Picoseconds begin = time_of(flight.begin, origin_, origin_at_);
+  return {flight.posted_at, begin, time_of(flight.end, flight.begin, begin)};
 }
 
 // The other ranks notice by their deadlines, or because the launcher ends all processes.

@@ -1,6 +1,7 @@
 // The NCCL communicator: one process and one GPU per rank, operands in device memory.
 //
-// Compiled, but run nowhere yet: no machine with two GPUs was at hand.
+// No machine with two GPUs was at hand: it has run on emulated GPUs after NCCL's manual only
+// (tests/cuda_on_cpu/nccl.cpp).
 #pragma once
 
 #include <chrono>

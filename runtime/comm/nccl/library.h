@@ -3,6 +3,7 @@
 
 #include <nccl.h>
 
+#include <string>
 #include <string_view>
 
 namespace plimsoll {
@@ -11,6 +12,7 @@ namespace plimsoll {
 struct Nccl {
   decltype(&ncclGetErrorString) error_string = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;
+  decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetUniqueId) unique_id = nullptr;
   decltype(&ncclCommInitRankConfig) init = nullptr;
   decltype(&ncclCommSplit) split = nullptr;
@@ -31,6 +33,9 @@ struct Nccl {
 
 /// Throws EnvironmentError naming what was looked for.
 const Nccl& nccl();
+
+/// "NCCL 2.28.9".
+std::string nccl_version();
 
 /// Throws EnvironmentError: "NCCL cannot WHAT: its reason", with what it last complained about.
 /// ncclInProgress is no failure.

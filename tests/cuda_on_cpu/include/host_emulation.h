@@ -1,12 +1,15 @@
 // The host side of CUDA, emulated on the CPU: what runtime/cuda uses of the CUDA runtime. Device
 // memory is host memory, filled with NaN; streams do at once what is enqueued, unless they are
-// being captured. Nothing is known here about concurrency or speed. What the documentation forbids
-// while a stream is captured is refused here, too.
+// being captured or wait for another device. Nothing is known here about concurrency or speed. What
+// the documentation forbids while a stream is captured is refused here, too.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 
 enum cudaError_t {
   cudaSuccess = 0,
@@ -59,6 +62,7 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
@@ -94,8 +98,20 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 namespace cuda_on_cpu {
 
-/// Does `work` at once, or records it where `stream` is being captured.
+/// Does `work` at once, or records it where `stream` is being captured. Where the stream waits for
+/// another device, so does the calling thread; a minute at most, then std::logic_error.
 void enqueue(cudaStream_t stream, std::function<void()> work);
+
+/// What a stream does together with other devices, and is over when they have come.
+struct Together {
+  std::chrono::steady_clock::time_point end;  ///< once done
+  std::atomic<bool> done = false;
+};
+/// What follows on the stream waits for it. Events behind it are not reached before.
+void enqueue(cudaStream_t stream, std::shared_ptr<Together> together);
+
+/// Of the calling thread.
+int current_device();
 
 /// Devices that the emulated driver shows: 1 unless a test wants others. Each has this memory.
 void set_device_count(int count);

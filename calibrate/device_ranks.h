@@ -1,0 +1,16 @@
+// Device ranks: whether every process of a cluster has a device of its own.
+#pragma once
+
+#include <chrono>
+
+#include "runtime/device_facts.h"
+#include "runtime/processes.h"
+
+namespace plimsoll {
+
+/// Every process calls it, with the device that it uses. Throws UsageError, on all of them, where
+/// two processes of a host use one device, or where devices differ.
+void check_devices(Processes& processes, const DeviceFacts& own,
+                   std::chrono::milliseconds deadline);
+
+}  // namespace plimsoll
