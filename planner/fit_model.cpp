@@ -45,7 +45,7 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const std:
     FitRun next;
     next.target = published_target(run, false);
     if (!next.target.missing.empty() || next.target.cluster.name != cluster ||
-        next.target.framework.name != framework)
+        calibrated_as(next.target.framework) != framework)
       continue;
     next.measured = std::log(run.step_time->value());
     next.family = run.family;

@@ -166,11 +166,12 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
 
 std::string framework_of(const PublishedRun& run) {
   const std::string name = lower(run.framework);
-  if (contains(name, "deepspeed") && run.zero_stage) return "megatron-deepspeed";
+  if (contains(name, "megatron-deepspeed")) return "megatron-deepspeed";
   if (is_megatron_test(run) && run.attention != "flash" && run.cp == 1)
     return "megatron-core-deterministic";
-  if (contains(name, "fsdp") || contains(name, "torchtitan") || name == "pytorch")
-    return "pytorch-fsdp";
+  if (is_torchtitan(run))
+    return run.compiled.value_or(false) ? "torchtitan-compiled" : "torchtitan";
+  if (contains(name, "fsdp") || name == "pytorch") return "pytorch-fsdp";
   if (run.attention == "flash" || contains(name, "core") || is_nemo(run) ||
       run.framework_version.starts_with("2024"))
     return "megatron-lm";
@@ -253,6 +254,10 @@ std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
   return BytesPerSecond(gigabits * 1e9 / 8 / double(per_device ? 1 : devices_per_node));
 }
 
+std::string calibrated_as(const Framework& framework) {
+  return framework.name == "torchtitan-compiled" ? "torchtitan" : framework.name;
+}
+
 PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
   PublishedTarget target;
   target.missing = missing_of(run);
@@ -269,7 +274,7 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
   // Their loss is vocab_parallel_cross_entropy, which works in place.
   if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;
   if (calibrated) {
-    target.fitted = calibration_of(preset, target.framework.name);
+    target.fitted = calibration_of(preset, calibrated_as(target.framework));
     if (target.fitted) apply(*target.fitted, target.cluster, target.framework);
   }
   const std::vector<std::int64_t> micro_batches = micro_batches_of(run);
@@ -282,9 +287,10 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
   }
   target.job = job_of(run, global);
   target.memory_of_last_rank = is_megatron_test(run);
-  // The default of --hidden-dropout and --attention-dropout.
-  if (is_megatron_test(run) || target.framework.name == "megatron-deepspeed")
-    target.job.dropout = 0.1;
+  // The default of --hidden-dropout and --attention-dropout. Of runs of Megatron-DeepSpeed that
+  // state no ZeRO stage only layers' times are known, and these are of scripts without dropout.
+  const bool deepspeed = target.framework.name == "megatron-deepspeed" && run.zero_stage;
+  if (is_megatron_test(run) || deepspeed) target.job.dropout = 0.1;
   try {
     check_job(target.job, run.id);
   } catch (const InputError& error) {

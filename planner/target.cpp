@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "planner/commands.h"
 #include "planner/evaluate.h"
+#include "planner/published_target.h"
 #include "planner/search.h"
 
 namespace plimsoll {
@@ -69,7 +70,7 @@ void check_same_target(const FittedCalibration& fitted, const Target& target,
                      fmt::format("found \"{}\"; {} is \"{}\"", printable(fitted.cluster),
                                  options.cluster, printable(target.cluster.name)));
   }
-  if (fitted.framework != target.framework.name) {
+  if (fitted.framework != calibrated_as(target.framework)) {
     throw InputError(options.calibration, "/fitted/framework",
                      fmt::format("found \"{}\"; the framework is {}", printable(fitted.framework),
                                  target.framework.name));

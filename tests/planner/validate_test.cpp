@@ -64,6 +64,42 @@ TEST(PublishedTarget, FullyShardedDataParallelIsStageThree) {
   EXPECT_EQ(target.framework.name, "pytorch-fsdp");
 }
 
+TEST(PublishedTarget, MegatronDeepSpeedWithAndWithoutAZeroStage) {
+  PublishedRun run = megatron();
+  run.framework = "megatron-deepspeed";
+  const PublishedTarget plain = published_target(run);
+  ASSERT_EQ(plain.missing, "");
+  EXPECT_EQ(plain.framework.name, "megatron-deepspeed");
+  EXPECT_EQ(plain.job.dropout, 0);
+  EXPECT_EQ(plain.strategies[0].sharding_degree, 1);
+  run.zero_stage = 1;
+  const PublishedTarget sharded = published_target(run);
+  ASSERT_EQ(sharded.missing, "");
+  EXPECT_EQ(sharded.framework.name, "megatron-deepspeed");
+  EXPECT_EQ(sharded.job.dropout, 0.1);
+  EXPECT_EQ(sharded.strategies[0].sharding_degree, 4);
+}
+
+TEST(PublishedTarget, TorchtitanCompiledAndNotShareACalibration) {
+  PublishedRun run = megatron();
+  run.framework = "torchtitan";
+  run.model = "Llama 3";
+  run.precision = "bf16";
+  run.attention = "flash";
+  run.tp = run.pp = 1;
+  run.dp = 16;
+  run.zero_stage = 3;
+  const PublishedTarget eager = published_target(run);
+  run.compiled = true;
+  const PublishedTarget compiled = published_target(run);
+  ASSERT_EQ(eager.missing + compiled.missing, "");
+  EXPECT_EQ(eager.framework.name, "torchtitan");
+  EXPECT_EQ(compiled.framework.name, "torchtitan-compiled");
+  EXPECT_TRUE(compiled.framework.allocator.expandable_segments);
+  EXPECT_EQ(calibrated_as(eager.framework), "torchtitan");
+  EXPECT_EQ(calibrated_as(compiled.framework), "torchtitan");
+}
+
 TEST(PublishedTarget, SaysWhatIsMissing) {
   const auto missing = [](auto change) {
     PublishedRun run = megatron();
