@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/error.h"
 #include "simulator/engine.h"
 
 namespace plimsoll {
 
 void SharedLinks::begin(std::uint32_t communication, Picoseconds time, Picoseconds work,
                         std::span<const std::uint32_t> links) {
+  INVARIANT(time >= now_, "a communication that begins before what is known to have ended");
   Flow& flow = flows_[communication];
   flow.left = Amount(work.count()) * kFullSpeed;
   flow.links = links;

@@ -28,18 +28,35 @@ bool meets(const RoutineFacts& facts, const Expansion& expansion, const RankChan
   return !channels.alone[expansion.link_ops[facts.link_op[op]].link];
 }
 
+/// Streams that some routine has ops on beside ops on others: whole calls of it may be worked
+/// through at once, so what comes later on one of them may not be known when it could begin.
+std::array<bool, kStreams> streams_of_blocks(const Expansion& expansion) {
+  std::array<bool, kStreams> result = {};
+  const Program& program = *expansion.program;
+  for (std::size_t r = 0; r < program.routines.size(); ++r) {
+    const std::vector<Op>& ops = program.routines[r].ops;
+    const bool called = !expansion.routines[r].link_op.empty();
+    const bool several = std::any_of(ops.begin(), ops.end(),
+                                     [&](const Op& op) { return op.stream != ops[0].stream; });
+    if (!called || !several) continue;
+    for (const Op& op : ops) result[std::size_t(op.stream)] = true;
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& topology,
                                std::int64_t rank) {
   const Program& program = *expansion.program;
   const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
+  const std::array<bool, kStreams> of_blocks = streams_of_blocks(expansion);
   std::vector<LinkUse> uses;
   std::array<std::uint32_t, kStreams> passes = {};
   for (const LinkOp& op : expansion.link_ops) {
     const Routine& routine = program.at(op.routine);
     LinkUse& use = uses.emplace_back();
-    if (routine.ops.size() > 1) continue;
+    if (routine.ops.size() > 1 || of_blocks[std::size_t(routine.ops[0].stream)]) continue;
     use = topology.link_uses[links[op.link].cost][op.position];
     passes[std::size_t(routine.ops[0].stream)] |= use.links;
   }

@@ -12,8 +12,8 @@
 namespace plimsoll {
 
 /// What a rank's communications share, by op of Expansion::link_ops. Only what is a call of its own
-/// does, and only a link that several streams of the rank pass: collectives inside blocks are
-/// waited for by the compute stream and go at full speed.
+/// does, and only a link that several streams of the rank pass: collectives inside blocks, and what
+/// else is on their stream, are waited for by the compute stream and go at full speed.
 std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& topology,
                                std::int64_t rank);
 
