@@ -128,11 +128,11 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
       result.host_wait = to_picoseconds(costs.framework().host_wait);
       if (!host_executes) result.transfers_hold = costs.framework().transfers_hold;
       result.chunks = chunks;
-      std::vector<bool> called(program.routines.size());
-      for (const Call& call : program.calls) called[call.routine.index()] = true;
+      result.calls.resize(program.routines.size());
+      for (const Call& call : program.calls) ++result.calls[call.routine.index()];
       result.routines.resize(program.routines.size());
       for (std::size_t i = 0; i < program.routines.size(); ++i) {
-        if (!called[i]) continue;
+        if (result.calls[i] == 0) continue;
         result.routines[i] =
             facts_of(program.routines[i], RoutineId(i), host_executes, local_costs, result);
         result.routines[i].dispatch = host_dispatch(program.routines[i], costs);

@@ -47,6 +47,7 @@ struct RoutineFacts {
 struct Expansion {
   const Program* program = nullptr;
   std::vector<RoutineFacts> routines;  ///< parallel to the Program's
+  std::vector<std::int64_t> calls;     ///< of each routine
   std::vector<Link> links;
   std::vector<LinkOp> link_ops;
   Picoseconds dispatch_call, host_wait;

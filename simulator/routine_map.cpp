@@ -72,16 +72,23 @@ RoutineMap compose(std::span<const RoutineOp> ops, std::span<const std::uint32_t
   return map;
 }
 
-void apply(const RoutineMap& map, std::span<const Picoseconds> inputs,
+bool apply(const RoutineMap& map, std::span<const Picoseconds> inputs,
            std::span<Picoseconds> rows) {
   std::uint32_t term = 0;
+  bool held_up = false;
   for (std::size_t row = 0; row < map.row_end.size(); ++row) {
-    Picoseconds latest;
+    Picoseconds issued, latest;
+    // It is the first input, so the first term where there is one.
+    if (term < map.row_end[row] && map.terms[term].input == RoutineMap::kIssued) {
+      issued = inputs[RoutineMap::kIssued] + map.terms[term++].delay;
+    }
     for (; term < map.row_end[row]; ++term) {
       latest = std::max(latest, inputs[map.terms[term].input] + map.terms[term].delay);
     }
-    rows[row] = latest;
+    held_up = held_up || issued > latest;
+    rows[row] = std::max(issued, latest);
   }
+  return held_up;
 }
 
 }  // namespace plimsoll

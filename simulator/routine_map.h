@@ -48,7 +48,8 @@ struct RoutineMap {
 /// Waits of a call hold up the first op of each stream.
 RoutineMap compose(std::span<const RoutineOp> ops, std::span<const std::uint32_t> event_ops);
 
-/// rows[i] = the latest of input + delay over the terms of row i.
-void apply(const RoutineMap& map, std::span<const Picoseconds> inputs, std::span<Picoseconds> rows);
+/// rows[i] = the latest of input + delay over the terms of row i. Whether some row would be earlier
+/// if the host had issued the call earlier.
+bool apply(const RoutineMap& map, std::span<const Picoseconds> inputs, std::span<Picoseconds> rows);
 
 }  // namespace plimsoll

@@ -13,6 +13,7 @@
 #include "simulator/expand.h"
 #include "simulator/host_engine.h"
 #include "simulator/process_run.h"
+#include "simulator/shortened_step.h"
 #include "simulator/steady_state.h"
 #include "simulator/stream_ranks.h"
 
@@ -21,27 +22,34 @@ namespace {
 
 constexpr std::size_t kMostSteps = 8;
 
-/// One run of the chosen ranks' step, on the engine that their devices ask for.
+/// One run of the chosen ranks' step, on the engine that their devices ask for; `whole`: the times
+/// of every op are asked for, too.
 class Step {
  public:
   Step(std::span<const Expansion> expansions, const LinkTopology& topology,
-       const RankChoice& choice, const CostModel& costs) {
+       const RankChoice& choice, const CostModel& costs, bool whole)
+      : expansions_(expansions), topology_(topology), choice_(choice) {
     if (costs.host_executes()) {
       processes_ = costs.execution() == Execution::processes;
       std::vector<Beside> besides;
       const auto items = host_items(expansions, topology, choice, besides);
       host_.emplace(items, costs.waking(), besides);
-    } else {
-      streams_.emplace(expansions, topology, choice);
+    } else if (!whole) {
+      shortened_ = ShortenedStep::of(expansions, topology, choice);
     }
   }
 
   /// When each rank has finished.
-  const std::vector<Picoseconds>& run(const std::vector<Picoseconds>& starts) {
+  std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts) {
     if (host_) {
       host_result_ = processes_ ? run_processes(*host_, starts) : host_->run(starts);
       return host_result_.rank_end;
     }
+    if (shortened_) {
+      if (auto ends = shortened_->run(starts)) return *std::move(ends);
+      shortened_.reset();  // other steps will not show it either
+    }
+    if (!streams_) streams_.emplace(expansions_, topology_, choice_);
     stream_result_ = streams_->engine().run(starts);
     return stream_result_.rank_end;
   }
@@ -96,6 +104,10 @@ class Step {
     return row(kind).op_class == OpClass::memory_bound ? Work::memory : Work::matmul;
   }
 
+  std::span<const Expansion> expansions_;
+  const LinkTopology& topology_;
+  const RankChoice& choice_;
+  std::optional<ShortenedStep> shortened_;
   std::optional<HostEngine> host_;
   bool processes_ = false;
   std::optional<StreamRanks> streams_;
@@ -113,7 +125,7 @@ SteadyState run_to_steady_state(Step& step, std::size_t ranks) {
   std::vector<std::vector<Picoseconds>> begun = {std::vector<Picoseconds>(ranks)};
   Picoseconds before(-1);
   while (true) {
-    const std::vector<Picoseconds>& ends = step.run(begun.back());
+    const std::vector<Picoseconds> ends = step.run(begun.back());
     const Picoseconds last = mean_step(begun, ends, 1);
     if (last > kLongestStep) {
       throw InfeasibleError(fmt::format("one step would take longer than {:.0f} days",
@@ -137,8 +149,7 @@ struct Account {
 
 Account account_for(const Expansion& expansion, const std::vector<RankLink>& links,
                     const LinkTopology& topology) {
-  std::vector<std::int64_t> calls(expansion.routines.size());
-  for (const Call& call : expansion.program->calls) ++calls[call.routine.index()];
+  const std::vector<std::int64_t>& calls = expansion.calls;
   Account account;
   for (std::size_t r = 0; r < calls.size(); ++r) {
     const RoutineFacts& facts = expansion.routines[r];
@@ -272,7 +283,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   const std::vector<Expansion> expansions = expand(programs, costs);
   const LinkTopology topology = resolve_links(expansions, costs);
   const RankChoice choice = choose_ranks(topology, folding);
-  Step step(expansions, topology, choice, costs);
+  Step step(expansions, topology, choice, costs, detail != Detail::none);
   const SteadyState steady = run_to_steady_state(step, choice.representatives.size());
 
   Simulation simulation;

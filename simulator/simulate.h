@@ -52,7 +52,8 @@ struct Simulation {
 /// (steady_state.h) or the period repeats, at most 8; then the last two count. The last step is the
 /// result. Throws InfeasibleError for a step longer than kLongestStep.
 ///
-/// On Execution::streams the calls that no other class of ranks enters are run as composed routines
+/// With Detail::none a step of many micro-batches may be run from a few of them (shortened_step.h);
+/// on Execution::streams the calls that no other class of ranks enters are run as composed routines
 /// (routine_map.h): the same times to the picosecond, at a cost per call instead of per op.
 Simulation simulate(std::span<const Program> programs, const CostModel& costs,
                     Folding folding = Folding::folded, Detail detail = Detail::ops);

@@ -102,9 +102,11 @@ StreamEngine::HostTime StreamEngine::host_time() const {
 /// The state of one run.
 class StreamRun {
  public:
-  StreamRun(const StreamEngine& engine, std::span<const Picoseconds> starts)
+  StreamRun(const StreamEngine& engine, std::span<const Picoseconds> starts,
+            std::span<const StreamEngine::Event> held_from)
       : engine_(engine),
         starts_(starts),
+        held_from_(held_from),
         clocks_(engine.clocks_),
         waiter_(engine.events_, StreamEngine::kNone),
         next_arrival_(engine.events_, StreamEngine::kNone),
@@ -116,7 +118,7 @@ class StreamRun {
     if (!engine.link_uses_.empty()) lay_out_links();
   }
 
-  StreamEngine::Result run() {
+  void run() {
     for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
       lanes_[lane].next = engine_.lanes_[lane].first;
       lanes_[lane].waits_done = first_wait(lanes_[lane].next);
@@ -127,7 +129,36 @@ class StreamRun {
       complete(end->communication, end->time);
       advance_all();
     }
-    finish();
+  }
+
+  bool is_complete() const {
+    return std::all_of(lanes_.begin(), lanes_.end(),
+                       [](const LaneState& lane) { return lane.next == kNone; }) &&
+           std::find(result_.fired.begin(), result_.fired.end(), kUnknown) == result_.fired.end();
+  }
+
+  void require_complete() const {
+    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
+      INVARIANT(lanes_[lane].next == kNone, "rank " + std::to_string(engine_.lanes_[lane].rank) +
+                                                " never gets past its task " +
+                                                std::to_string(lanes_[lane].next));
+    }
+    for (Picoseconds fired : result_.fired) {
+      INVARIANT(fired != kUnknown, "a rendezvous never completes");
+    }
+  }
+
+  /// Once it is complete.
+  StreamEngine::Result result() && {
+    for (std::size_t r = 0; r < engine_.ranks_.size(); ++r) {
+      const StreamEngine::Rank& rank = engine_.ranks_[r];
+      Picoseconds end = host_clock(r, rank.since) + rank.issued;
+      result_.host_end.push_back(end);
+      for (std::size_t s = 0; s < rank.lane_of_stream.size(); ++s) {
+        end = std::max(end, clocks_[rank.first_clock + s]);
+      }
+      result_.rank_end.push_back(end);
+    }
     return std::move(result_);
   }
 
@@ -143,6 +174,7 @@ class StreamRun {
     std::uint32_t arrived = 0;
     std::uint32_t arrivals = kNone;  // head of the list of arrived tasks, through next_arrival_
     Picoseconds last;
+    Picoseconds unissued;  // ... if hosts had issued earlier
   };
 
   void advance_all() {
@@ -171,20 +203,32 @@ class StreamRun {
       state.waits_done = first_wait(task.next);
       state.awaited = {};
       if (task.map != nullptr) {
-        run_call(task, engine_.ranks_[rank].first_clock, issued, awaited);
+        const bool held_up = run_call(task, engine_.ranks_[rank].first_clock, issued, awaited);
+        if (held_up && counts_as_held(rank, task)) hold_up(latest_row());
         continue;
       }
-      const Picoseconds ready = std::max({issued, awaited, clocks_[task.stream]});
+      const Picoseconds free = std::max(awaited, clocks_[task.stream]);
+      const Picoseconds ready = std::max(issued, free);
       result_.posted[task.event] = ready;
       if (task.rendezvous != kNone) {
-        arrive(index, ready);
+        arrive(index, ready, counts_as_held(rank, task) ? free : ready);
         return;
       }
       result_.begin[task.event] = ready;
       clocks_[task.stream] = ready + task.duration;
+      if (issued > free && counts_as_held(rank, task)) hold_up(clocks_[task.stream]);
       fire(task.event, clocks_[task.stream]);
     }
   }
+
+  /// Whether it is issued so long after something that is not of the cycles (StreamEngine::Result).
+  bool counts_as_held(std::uint32_t rank, const StreamEngine::Task& task) const {
+    return task.since == kNone || (rank < held_from_.size() && task.since < held_from_[rank]);
+  }
+  void hold_up(Picoseconds until) {
+    result_.held_up_until = std::max(result_.held_up_until, until);
+  }
+  Picoseconds latest_row() const { return *std::max_element(rows_.begin(), rows_.end()); }
 
   Picoseconds host_clock(std::size_t rank, StreamEngine::Event since) const {
     return since == kNone ? starts_[rank] : result_.fired[since];
@@ -209,19 +253,21 @@ class StreamRun {
     return false;
   }
 
-  void run_call(const StreamEngine::Task& task, std::uint32_t first_clock, Picoseconds issued,
+  /// Whether the host held it up.
+  bool run_call(const StreamEngine::Task& task, std::uint32_t first_clock, Picoseconds issued,
                 Picoseconds awaited) {
     const RoutineMap& map = *task.map;
     inputs_ = {issued, awaited};
     for (std::uint32_t stream : map.streams) inputs_.push_back(clocks_[first_clock + stream]);
     rows_.resize(map.row_end.size());
-    apply(map, inputs_, rows_);
+    const bool held_up = apply(map, inputs_, rows_);
     for (std::size_t s = 0; s < map.streams.size(); ++s) {
       clocks_[first_clock + map.streams[s]] = rows_[s];
     }
     for (std::uint32_t e = 0; e < map.events; ++e) {
       fire(task.event + e, rows_[map.streams.size() + e]);
     }
+    return held_up;
   }
 
   void fire(StreamEngine::Event event, Picoseconds time) {
@@ -233,12 +279,13 @@ class StreamRun {
   }
 
   /// The last one to come completes the rendezvous for all.
-  void arrive(std::uint32_t index, Picoseconds time) {
+  void arrive(std::uint32_t index, Picoseconds time, Picoseconds unissued) {
     const StreamEngine::Task& task = engine_.tasks_[index];
     MeetingState& meeting = meetings_[task.rendezvous];
     next_arrival_[task.event] = meeting.arrivals;
     meeting.arrivals = index;
     meeting.last = std::max(meeting.last, time);
+    meeting.unissued = std::max(meeting.unissued, unissued);
     const StreamEngine::Meeting& known = engine_.meetings_[task.rendezvous];
     if (++meeting.arrived < known.participants) return;
     if (known.links == kNone) return complete(task.rendezvous, meeting.last + known.duration);
@@ -250,6 +297,7 @@ class StreamRun {
   /// For all that have arrived.
   void complete(std::uint32_t number, Picoseconds end) {
     const MeetingState& meeting = meetings_[number];
+    if (meeting.last > meeting.unissued) hold_up(end);
     for (std::uint32_t i = meeting.arrivals; i != kNone;
          i = next_arrival_[engine_.tasks_[i].event]) {
       const StreamEngine::Task& arrived = engine_.tasks_[i];
@@ -285,28 +333,9 @@ class StreamRun {
     return rank.first_lane + rank.lane_of_stream[task.stream - rank.first_clock];
   }
 
-  void finish() {
-    for (std::size_t lane = 0; lane < lanes_.size(); ++lane) {
-      INVARIANT(lanes_[lane].next == kNone, "rank " + std::to_string(engine_.lanes_[lane].rank) +
-                                                " never gets past its task " +
-                                                std::to_string(lanes_[lane].next));
-    }
-    for (std::size_t r = 0; r < engine_.ranks_.size(); ++r) {
-      const StreamEngine::Rank& rank = engine_.ranks_[r];
-      Picoseconds end = host_clock(r, rank.since) + rank.issued;
-      result_.host_end.push_back(end);
-      for (std::size_t s = 0; s < rank.lane_of_stream.size(); ++s) {
-        end = std::max(end, clocks_[rank.first_clock + s]);
-      }
-      result_.rank_end.push_back(end);
-    }
-    for (Picoseconds fired : result_.fired) {
-      INVARIANT(fired != kUnknown, "a rendezvous never completes");
-    }
-  }
-
   const StreamEngine& engine_;
   std::span<const Picoseconds> starts_;
+  std::span<const StreamEngine::Event> held_from_;
   StreamEngine::Result result_;
   std::vector<Picoseconds> clocks_;
   std::vector<std::uint32_t> waiter_;        // by event: head of the list of blocked lanes
@@ -321,7 +350,19 @@ class StreamRun {
 
 StreamEngine::Result StreamEngine::run(std::span<const Picoseconds> starts) const {
   INVARIANT(starts.size() == ranks_.size(), "one start per rank");
-  return StreamRun(*this, starts).run();
+  StreamRun run(*this, starts, {});
+  run.run();
+  run.require_complete();
+  return std::move(run).result();
+}
+
+std::optional<StreamEngine::Result> StreamEngine::try_run(std::span<const Picoseconds> starts,
+                                                          std::span<const Event> held_from) const {
+  INVARIANT(starts.size() == ranks_.size(), "one start per rank");
+  StreamRun run(*this, starts, held_from);
+  run.run();
+  if (!run.is_complete()) return std::nullopt;
+  return std::move(run).result();
 }
 
 }  // namespace plimsoll

@@ -49,14 +49,21 @@ class StreamEngine {
   };
   /// From when the host issues what is added to the last rank next.
   HostTime host_time() const;
+  Event events() const { return events_; }  ///< so far: the next one's number
 
   struct Result {
     std::vector<Picoseconds> fired;               ///< by event
     std::vector<Picoseconds> posted, begin;       ///< by event, of ops; unset for calls
     std::vector<Picoseconds> host_end, rank_end;  ///< by rank
+    /// The last event that would fire earlier if a host issued earlier, of what is issued so long
+    /// after the rank's start, or after an event before `held_from` (below).
+    Picoseconds held_up_until;
   };
   /// starts[r]: when rank r's host begins. A rendezvous that never completes breaks an invariant.
   Result run(std::span<const Picoseconds> starts) const;
+  /// ... or nothing comes back. held_from: by rank.
+  std::optional<Result> try_run(std::span<const Picoseconds> starts,
+                                std::span<const Event> held_from) const;
   std::size_t ranks() const { return ranks_.size(); }
 
  private:

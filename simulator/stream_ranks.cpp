@@ -9,12 +9,14 @@
 namespace plimsoll {
 namespace {
 
-/// By routine and port: whether some call waits for it.
-std::vector<std::vector<bool>> awaited_ports(const Program& program) {
+/// By routine and port: whether some call waits for it. Of calls that are left out others like them
+/// are left.
+std::vector<std::vector<bool>> awaited_ports(const Program& program, const LeftOut& left_out) {
   std::vector<std::vector<bool>> awaited;
   for (const Routine& routine : program.routines) awaited.emplace_back(routine.ports.size());
-  for (const Call& call : program.calls) {
-    for (const Wait& wait : call.waits) {
+  for (std::size_t c = 0; c < program.calls.size(); ++c) {
+    if (left_out.has(c)) c = left_out.to;
+    for (const Wait& wait : program.calls[c].waits) {
       if (wait.port) awaited[program.calls[wait.call].routine.index()].at(*wait.port) = true;
     }
   }
@@ -73,20 +75,24 @@ std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& t
 }
 
 StreamRanks::StreamRanks(std::span<const Expansion> expansions, const LinkTopology& topology,
-                         const RankChoice& choice) {
+                         const RankChoice& choice, std::span<const LeftOut> left_out) {
   Channels channels;
   for (std::int64_t rank : choice.representatives) {
-    add_rank(expansions[topology.expansion[std::size_t(rank)]], topology, choice, rank, channels);
+    const std::size_t expansion = topology.expansion[std::size_t(rank)];
+    add_rank(expansions[expansion], left_out.empty() ? LeftOut() : left_out[expansion], topology,
+             choice, rank, channels);
   }
 }
 
-void StreamRanks::add_rank(const Expansion& expansion, const LinkTopology& topology,
-                           const RankChoice& choice, std::int64_t number, Channels& channels) {
+void StreamRanks::add_rank(const Expansion& expansion, const LeftOut& left_out,
+                           const LinkTopology& topology, const RankChoice& choice,
+                           std::int64_t number, Channels& channels) {
   const RankChannels own = channels_of(expansion, topology, choice, number, channels);
   const std::vector<RankLink>& links = topology.links[std::size_t(number)];
   const std::vector<LinkUse> uses = link_uses(expansion, topology, number);
   SimulatedRank& rank = ranks_.emplace_back();
   rank.expansion = &expansion;
+  rank.left_out = left_out;
   for (const RoutineFacts& facts : expansion.routines) {
     RankRoutine& routine = rank.routines.emplace_back();
     routine.durations = facts.durations;
@@ -103,6 +109,8 @@ void StreamRanks::add_rank(const Expansion& expansion, const LinkTopology& topol
   }
   engine_.add_rank(compose_routines(rank, own));
   add_calls(rank, own);
+  rank.events_end = engine_.events();
+  if (left_out.calls() > 0) compare_left_out(rank, own);
 }
 
 std::vector<std::uint32_t> StreamRanks::compose_routines(SimulatedRank& rank,
@@ -121,7 +129,7 @@ std::vector<std::uint32_t> StreamRanks::compose_routines(SimulatedRank& rank,
   }
   std::vector<std::uint32_t> lane_of_stream(kStreams);
   for (std::uint32_t s = 0; s < kStreams; ++s) lane_of_stream[s] = s;
-  const auto ports = awaited_ports(program);
+  const auto ports = awaited_ports(program, rank.left_out);
   for (std::size_t r = 0; r < program.routines.size(); ++r) {
     const std::vector<Op>& ops = program.routines[r].ops;
     const bool called = !expansion.routines[r].link_op.empty();
@@ -160,13 +168,13 @@ void StreamRanks::compose_routine(const Expansion& expansion, std::size_t index,
   into.map = &maps_.back();
 }
 
-void StreamRanks::add_awaited(const SimulatedRank& rank, const Call& call,
+void StreamRanks::add_awaited(const SimulatedRank& rank, std::size_t call,
                               std::vector<StreamEngine::Event>& events) const {
   const Program& program = *rank.expansion->program;
-  for (const Wait& wait : call.waits) {
-    INVARIANT(wait.call < rank.first_event.size(), "a call waits for a later one");
+  for (const Wait& wait : program.calls[call].waits) {
+    INVARIANT(wait.call < call, "a call waits for a later one");
     const std::size_t r = program.calls[wait.call].routine.index();
-    const StreamEngine::Event first = rank.first_event[wait.call];
+    const StreamEngine::Event first = rank.first_event[rank.left_out.awaited(call, wait.call)];
     if (rank.routines[r].map != nullptr) {
       events.push_back(first + (wait.port ? rank.routines[r].port_event[*wait.port] : 0));
     } else if (wait.port) {
@@ -180,23 +188,53 @@ void StreamRanks::add_awaited(const SimulatedRank& rank, const Call& call,
   }
 }
 
+/// Where hosts wait before a cycle's first op, that is of the cycle.
+void StreamRanks::begin_call(SimulatedRank& rank, std::size_t call) {
+  const LeftOut& left_out = rank.left_out;
+  const CallCycles& cycles = left_out.cycles;
+  if (left_out.calls() == 0 || call < cycles.first || call > cycles.end()) return;
+  if ((call - cycles.first) % cycles.length != 0) return;
+  rank.cycles.push_back({engine_.events(), engine_.host_time()});
+}
+
+void StreamRanks::compare_left_out(const SimulatedRank& rank, const RankChannels& channels) {
+  const Expansion& expansion = *rank.expansion;
+  std::map<std::uint64_t, std::size_t> meetings;
+  for (const std::uint64_t channel : channels.channel) meetings[channel] = 0;
+  const LeftOut& left_out = rank.left_out;
+  for (std::size_t c = left_out.from; c < left_out.from + left_out.cycles.length; ++c) {
+    const RoutineFacts& facts = expansion.routines[expansion.program->calls[c].routine.index()];
+    for (const std::uint32_t op : facts.link_op) {
+      if (op != RoutineFacts::kLocal) ++meetings[channels.channel[expansion.link_ops[op].link]];
+    }
+  }
+  for (const auto& [channel, count] : meetings) {
+    const auto [known, added] = meetings_left_out_.try_emplace(channel, count);
+    may_be_shortened_ = may_be_shortened_ && known->second == count;
+  }
+}
+
 void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
   const Expansion& expansion = *rank.expansion;
   std::vector<std::uint64_t> issued(channels.channel.size());
-  rank.first_event.reserve(expansion.program->calls.size());
-  rank.host.reserve(expansion.program->calls.size());
+  const std::size_t simulated = expansion.program->calls.size() - rank.left_out.calls();
+  rank.first_event.reserve(simulated);
+  rank.host.reserve(simulated);
   std::vector<StreamEngine::Event> waits, outside;
   FrameworkWaits framework(expansion);
   const auto host_waits = [&](const Op& op) {
     const std::vector<StreamEngine::Event> events = framework.before_op(op);
     if (!events.empty()) engine_.add_host_wait(expansion.host_wait, events);
   };
-  for (const Call& call : expansion.program->calls) {
+  for (std::size_t c = 0; c < expansion.program->calls.size(); ++c) {
+    if (rank.left_out.has(c)) c = rank.left_out.to;
+    begin_call(rank, c);
+    const Call& call = expansion.program->calls[c];
     const std::size_t r = call.routine.index();
     const Routine& routine = expansion.program->routines[r];
     const std::vector<Op>& ops = routine.ops;
     outside.clear();
-    add_awaited(rank, call, outside);
+    add_awaited(rank, c, outside);
     const std::vector<StreamEngine::Event> held = framework.before_call(routine);
     outside.insert(outside.end(), held.begin(), held.end());
     if (!ops.empty()) host_waits(ops[0]);
@@ -251,7 +289,7 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
     Picoseconds issued = host.issued + (host.since ? result.fired[*host.since] : start);
     Picoseconds latest;
     outside.clear();
-    add_awaited(rank, call, outside);
+    add_awaited(rank, n, outside);
     for (StreamEngine::Event event : outside) {
       latest = std::max(latest, result.fired[event]);
     }

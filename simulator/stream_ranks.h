@@ -3,9 +3,11 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <span>
 #include <vector>
 
+#include "simulator/call_cycles.h"
 #include "simulator/rank_choice.h"
 #include "simulator/stream_engine.h"
 
@@ -19,11 +21,22 @@ std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& t
 
 class StreamRanks {
  public:
-  /// `expansions` are of all Programs of a job; all arguments must outlive this.
+  /// `expansions` are of all Programs of a job; all arguments must outlive this. `left_out`: calls
+  /// that are not simulated, by expansion (shortened_step.h).
   StreamRanks(std::span<const Expansion> expansions, const LinkTopology& topology,
-              const RankChoice& choice);
+              const RankChoice& choice, std::span<const LeftOut> left_out = {});
 
   const StreamEngine& engine() const { return engine_; }
+  /// Of a simulated rank with calls left out, at each beginning of one of the cycles that stay and
+  /// at the end of the last.
+  struct CycleBegin {
+    StreamEngine::Event event = 0;  ///< its first one
+    StreamEngine::HostTime host;    ///< when its first call is issued
+  };
+  const std::vector<CycleBegin>& cycle_begins(std::size_t c) const { return ranks_[c].cycles; }
+  StreamEngine::Event first_event_after(std::size_t c) const { return ranks_[c].events_end; }
+  /// Whether ranks that meet leave out as many meetings.
+  bool may_be_shortened() const { return may_be_shortened_; }
   /// When each op of the c-th simulated rank ran, in issue order.
   std::vector<ItemTimes> op_times(std::size_t c, const StreamEngine::Result& result,
                                   Picoseconds start) const;
@@ -42,21 +55,29 @@ class StreamRanks {
     std::vector<RankRoutine> routines;
     std::vector<StreamEngine::Event> first_event;  ///< by call
     std::vector<StreamEngine::HostTime> host;      ///< by call: from when it is issued
+    std::vector<CycleBegin> cycles;
+    StreamEngine::Event events_end = 0;
+    LeftOut left_out;
   };
-  void add_rank(const Expansion& expansion, const LinkTopology& topology, const RankChoice& choice,
-                std::int64_t rank, Channels& channels);
+  void add_rank(const Expansion& expansion, const LeftOut& left_out, const LinkTopology& topology,
+                const RankChoice& choice, std::int64_t rank, Channels& channels);
   /// Chooses the routines that become maps; lane of each stream.
   std::vector<std::uint32_t> compose_routines(SimulatedRank& rank, const RankChannels& channels);
   void compose_routine(const Expansion& expansion, std::size_t routine,
                        const std::vector<bool>& awaited_ports, RankRoutine& into);
   void add_calls(SimulatedRank& rank, const RankChannels& channels);
+  /// Notes what begins at a call.
+  void begin_call(SimulatedRank& rank, std::size_t call);
+  void compare_left_out(const SimulatedRank& rank, const RankChannels& channels);
   /// The events that a call waits for; those of the calls before it are known.
-  void add_awaited(const SimulatedRank& rank, const Call& call,
+  void add_awaited(const SimulatedRank& rank, std::size_t call,
                    std::vector<StreamEngine::Event>& events) const;
 
   StreamEngine engine_;
   std::deque<RoutineMap> maps_;
   std::vector<SimulatedRank> ranks_;
+  std::map<std::uint64_t, std::size_t> meetings_left_out_;  // by channel: in each cycle
+  bool may_be_shortened_ = true;
 };
 
 }  // namespace plimsoll

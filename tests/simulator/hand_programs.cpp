@@ -94,12 +94,12 @@ class Schedule {
 
   void forward(std::int64_t micro_batch) {
     if (stage_ > 0) call(kRecvPrevious, micro_batch, false);
-    for (std::int64_t i = 0; i < layers(); ++i) call(kForward, micro_batch, i > 0 || stage_ > 0);
+    for (std::int64_t i = 0; i < layers(); ++i) call(kForward, micro_batch, i > 0 || stage_ > 0, i);
     if (stage_ + 1 < stages_) call(kSendNext, micro_batch, true);
   }
   void backward(std::int64_t micro_batch) {
     if (stage_ + 1 < stages_) call(kRecvNext, micro_batch, false);
-    for (std::int64_t i = 0; i < layers(); ++i) call(kBackward, micro_batch, true);
+    for (std::int64_t i = layers(); i-- > 0;) call(kBackward, micro_batch, true, i);
     if (stage_ > 0) call(kSendPrevious, micro_batch, true);
   }
   void finish() {
@@ -111,9 +111,11 @@ class Schedule {
 
  private:
   std::int64_t layers() const { return job_.layers[std::size_t(stage_)]; }
-  void call(std::size_t routine, std::optional<std::int64_t> micro_batch, bool waits) {
+  void call(std::size_t routine, std::optional<std::int64_t> micro_batch, bool waits,
+            std::optional<std::int64_t> layer = std::nullopt) {
     Call call;
     call.routine = RoutineId(routine);
+    call.layer = layer;
     call.micro_batch = micro_batch;
     if (waits) call.waits = {{program_.calls.size() - 1, std::nullopt}};
     program_.calls.push_back(std::move(call));
