@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/json.h"
 
@@ -83,11 +84,48 @@ LayerPoint layer_from(JsonObject object) {
   point.shape.sequence = object.integer("sequence", 1, kMost);
   point.shape.hidden = object.integer("hidden", 1, kMost);
   point.shape.mp = object.integer("mp", 1, kMost);
+  point.shape.operand_bytes = object.integer("operand_bytes", 1, 4);
   point.factor = object.number("factor", 0.01, 100);
   point.deviation = object.number("deviation", 0, 10);
   point.runs = object.integer("runs", 1, kMost);
   object.finish();
   return point;
+}
+
+RunSpread spread_from(JsonObject object) {
+  RunSpread spread;
+  spread.deviation = object.number("deviation", 0, 10);
+  spread.interval90_deviations = object.number("interval90_deviations", 0, 1e6);
+  object.finish();
+  return spread;
+}
+
+Json spread_json(const RunSpread& spread) {
+  return {{"deviation", spread.deviation}, {"interval90_deviations", spread.interval90_deviations}};
+}
+
+constexpr std::array<std::string_view, 2> kRepeated = {"none", "full"};
+
+AssumedRecompute assumed_from(JsonObject object) {
+  AssumedRecompute assumed;
+  const auto scope = [&](const char* key) -> std::optional<bool> {
+    if (!object.has(key)) return std::nullopt;
+    return object.choice(key, kRepeated) == 1;
+  };
+  assumed.within_node = scope("within_node");
+  assumed.across_nodes = scope("across_nodes");
+  object.finish();
+  return assumed;
+}
+
+Json assumed_json(const AssumedRecompute& assumed) {
+  Json json = Json::object();
+  const auto write = [&](const char* key, const std::optional<bool>& full) {
+    if (full) json[key] = kRepeated[*full ? 1 : 0];
+  };
+  write("within_node", assumed.within_node);
+  write("across_nodes", assumed.across_nodes);
+  return json;
 }
 
 }  // namespace
@@ -136,8 +174,11 @@ FittedCalibration parse_fitted_calibration(std::string_view text, const std::str
   fitted.runs = object.integer("runs", 1, std::int64_t{1} << 40);
   fitted.cross_validated_mean = object.number("cross_validated_mean", 0, 1e6);
   fitted.cross_validated_p90 = object.number("cross_validated_p90", 0, 1e6);
-  fitted.run_deviation = object.number("run_deviation", 0, 10);
-  fitted.interval90_deviations = object.number("interval90_deviations", 0, 1e6);
+  if (object.has("unseen_sizes_mean"))
+    fitted.unseen_sizes_mean = object.number("unseen_sizes_mean", 0, 1e6);
+  fitted.within_node = spread_from(object.object("within_node"));
+  fitted.across_nodes = spread_from(object.object("across_nodes"));
+  fitted.assumed_recompute = assumed_from(object.object("assumed_recompute"));
   for (JsonObject& value : object.objects("values")) fitted.values.push_back(value_from(value));
   for (JsonObject& layer : object.objects("layers")) fitted.layers.push_back(layer_from(layer));
   object.finish();
@@ -153,8 +194,10 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
   object["runs"] = fitted.runs;
   object["cross_validated_mean"] = fitted.cross_validated_mean;
   object["cross_validated_p90"] = fitted.cross_validated_p90;
-  object["run_deviation"] = fitted.run_deviation;
-  object["interval90_deviations"] = fitted.interval90_deviations;
+  if (fitted.unseen_sizes_mean) object["unseen_sizes_mean"] = *fitted.unseen_sizes_mean;
+  object["within_node"] = spread_json(fitted.within_node);
+  object["across_nodes"] = spread_json(fitted.across_nodes);
+  object["assumed_recompute"] = assumed_json(fitted.assumed_recompute);
   object["values"] = Json::array();
   for (const FittedValue& value : fitted.values) {
     object["values"].push_back({{"name", value.name},
@@ -170,6 +213,7 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
                                 {"sequence", point.shape.sequence},
                                 {"hidden", point.shape.hidden},
                                 {"mp", point.shape.mp},
+                                {"operand_bytes", point.shape.operand_bytes},
                                 {"factor", point.factor},
                                 {"deviation", point.deviation},
                                 {"runs", point.runs}});

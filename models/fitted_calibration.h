@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,9 +39,10 @@ struct FittedValue {
 };
 
 /// What the time of a layer depends on, beside the machine and the kind of layer: tokens of a
-/// micro-batch on one rank, of sequences of this length, hidden size, ranks that share a layer.
+/// micro-batch on one rank (of cp its share), of sequences of this length, hidden size, ranks that
+/// share a layer, bytes of an operand of its products.
 struct LayerShape {
-  std::int64_t tokens = 0, sequence = 0, hidden = 0, mp = 1;
+  std::int64_t tokens = 0, sequence = 0, hidden = 0, mp = 1, operand_bytes = 2;
   auto operator<=>(const LayerShape&) const = default;
 };
 
@@ -54,6 +56,23 @@ struct LayerPoint {
   bool operator==(const LayerPoint&) const = default;
 };
 
+/// Whether a step's ranks are on one node or on several: networks differ in noise.
+struct RunSpread {
+  /// Of the logarithm of one run's step time, beside that of its layers' factor.
+  double deviation = 0;
+  /// 90 % of the runs left out of a fit lie within so many standard deviations, of both together,
+  /// of what it says. The two are chosen for the narrowest intervals.
+  double interval90_deviations = 0;
+  bool operator==(const RunSpread&) const = default;
+};
+
+/// Of runs whose sources do not say whether layers were repeated in backward: whether all were, as
+/// their times show. Absent: no such run.
+struct AssumedRecompute {
+  std::optional<bool> within_node, across_nodes;
+  bool operator==(const AssumedRecompute&) const = default;
+};
+
 struct FittedCalibration {
   std::string cluster, framework;    ///< names; it says nothing about others
   std::vector<std::string> sources;  ///< of the runs: "document, place", each once
@@ -61,10 +80,11 @@ struct FittedCalibration {
   /// Of step times: mean and 90th percentile of |predicted - measured| / measured, over runs each
   /// predicted by a fit without its layout and model size.
   double cross_validated_mean = 0, cross_validated_p90 = 0;
-  /// Standard deviation of the logarithm of one run's step time that values and layers leave open.
-  double run_deviation = 0;
-  /// 90 % of the runs left out lie within this many standard deviations of their prediction.
-  double interval90_deviations = 0;
+  /// The same mean over runs each predicted by a fit without any run of its model size. Absent: all
+  /// are of one size.
+  std::optional<double> unseen_sizes_mean;
+  RunSpread within_node, across_nodes;
+  AssumedRecompute assumed_recompute;
   std::vector<FittedValue> values;  ///< in the order of fit_parameters
   std::vector<LayerPoint> layers;   ///< ascending shapes; empty: none fitted
   bool operator==(const FittedCalibration&) const = default;

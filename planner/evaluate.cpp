@@ -136,7 +136,9 @@ FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devic
 }
 
 LayerShape layer_shape(const Job& job, const Strategy& strategy) {
-  return {strategy.micro_batch * job.sequence, job.sequence, job.hidden, strategy.mp};
+  const std::int64_t operand = strategy.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
+  return {strategy.micro_batch * job.sequence / strategy.cp, job.sequence, job.hidden, strategy.mp,
+          operand};
 }
 
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
@@ -196,7 +198,10 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
     prediction.breakdown = break_down(evaluation.parts, simulation.step_time);
   }
   fill_provenance(prediction, simulation);
-  if (fitted) prediction.step_time_half_width = interval90_half_width(*fitted, shape);
+  if (fitted) {
+    prediction.step_time_half_width =
+        interval90_half_width(*fitted, shape, devices > costs.cluster().devices_per_node);
+  }
   fill_rates(prediction, job, footprint.programs, costs.cluster(), devices);
   evaluation.timeline = std::move(simulation.timeline);
   return evaluation;

@@ -4,148 +4,107 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <limits>
 
 #include "base/error.h"
 #include "planner/fit_model.h"
-#include "planner/fit_solve.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr double kNormal90 = 1.645;
+/// Enough to tell whether layers were repeated, which a third of a step hangs on.
+constexpr std::size_t kRunsToChoose = 240;
+constexpr SearchLimits kLimitsToChoose{4, 4, nullptr};
 
-/// |predicted / measured - 1| of the runs in use.
-std::vector<double> errors(const FitModel& model, const FitPoint& point,
-                           const std::vector<bool>& use) {
-  const Eigen::VectorXd here = model.at(point);
-  std::vector<double> result;
-  for (std::size_t i = 0; i < use.size(); ++i) {
-    if (use[i])
-      result.push_back(std::abs(std::exp(here[std::ptrdiff_t(i)] - model.runs()[i].measured) - 1));
-  }
-  return result;
-}
-
-double mean(const std::vector<double>& values) {
+/// |predicted / measured - 1|, mean.
+double mean_error(const LogModel& model, const LogModel::Values& values) {
+  const LogModel::Values here = model.predicted(values);
   double sum = 0;
-  for (const double value : values) sum += value;
-  return values.empty() ? 0 : sum / double(values.size());
+  for (std::size_t i = 0; i < here.size(); ++i)
+    sum += std::abs(std::exp(here[i] - model.measured[i]) - 1);
+  return sum / double(here.size());
 }
 
-double percentile90(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[std::min(values.size() - 1, std::size_t(0.9 * double(values.size())))];
+/// Mean of |logarithm of predicted to measured| by a fit on the assumption.
+double loss_with(std::span<const PublishedRun> published, const FitSelection& selection,
+                 const AssumedRecompute& assumed, bool layers) {
+  std::vector<std::string> sources;
+  const FitModel model(fit_runs(published, selection, assumed, sources), layers);
+  const LogModel log_model = model.log_model();
+  const std::vector<bool> all(model.runs().size(), true);
+  const RobustSolution solution =
+      solve_determined(log_model, all, log_model.priors(), kLimitsToChoose);
+  const LogModel::Values here = log_model.predicted(solution.values);
+  double sum = 0;
+  for (std::size_t i = 0; i < here.size(); ++i) sum += std::abs(here[i] - log_model.measured[i]);
+  return sum / double(here.size());
 }
 
-std::vector<FittedValue> fitted_values(const FitModel& model, const Solution& solution) {
-  std::vector<FittedValue> values;
-  for (std::size_t p = 0; p < solution.point.values.size(); ++p) {
-    FittedValue& value = values.emplace_back();
-    value.name = model.parameters()[p].name;
-    value.prior = model.priors().values[p];
-    value.determined = !solution.fixed[p];
-    value.value = solution.point.values[p];
-    const double factor = std::exp(kNormal90 * deviation(solution, p));
-    value.low = value.value / factor;
-    value.high = value.value * factor;
-  }
-  return values;
-}
-
-/// The layers of all runs in use; others would only repeat these.
-std::vector<LayerPoint> fitted_layers(const FitModel& model, const Solution& solution) {
-  std::vector<LayerPoint> layers;
-  const std::size_t parameters = model.parameters().size();
-  for (std::size_t l = 0; l < model.shapes().size(); ++l) {
-    LayerPoint& point = layers.emplace_back();
-    point.shape = model.shapes()[l];
-    point.factor = std::exp(solution.point.layers[l]);
-    point.deviation = deviation(solution, parameters + l);
-    point.runs = std::count_if(model.runs().begin(), model.runs().end(),
-                               [&](const FitRun& run) { return run.layer == l; });
-  }
-  return layers;
-}
-
-/// A run as a fit without it predicts it.
-struct UnseenRun {
-  const FitRun* run = nullptr;
-  double predicted = 0;  ///< logarithm
-  double deviation = 0;  ///< of that, by the fit
-};
-
-double error(const UnseenRun& unseen) {
-  return std::abs(std::exp(unseen.predicted - unseen.run->measured) - 1);
-}
-
-std::vector<UnseenRun> predict_unseen(const FitModel& model, const Solution& solution,
-                                      const std::vector<bool>& left_out) {
-  std::vector<UnseenRun> unseen;
-  const Eigen::VectorXd here = model.at(solution.point);
-  for (std::size_t i = 0; i < left_out.size(); ++i) {
-    if (!left_out[i]) continue;
-    const FitRun& run = model.runs()[i];
-    const double layer =
-        model.shapes().empty() ? 0 : deviation(solution, model.parameters().size() + run.layer);
-    unseen.push_back({&run, here[std::ptrdiff_t(i)], std::hypot(solution.scale, layer)});
-  }
-  return unseen;
-}
-
-/// Each fold is solved for again from the fit of all runs, with its derivatives.
-std::vector<FitFold> cross_validate(const FitModel& model, const Solution& whole,
-                                    const FitOptions& options, std::vector<UnseenRun>& unseen) {
-  std::map<std::string, std::size_t> fold_of;
-  for (const FitRun& run : model.runs()) fold_of[run.layout] = 0;
-  std::size_t next = 0;
-  for (auto& [layout, fold] : fold_of) fold = next++ % options.folds;
-  std::vector<FitFold> folds(std::min(options.folds, fold_of.size()));
-  for (const auto& [layout, fold] : fold_of) folds[fold].layouts.push_back(layout);
-  for (std::size_t fold = 0; fold < folds.size(); ++fold) {
-    std::vector<bool> use, left_out;
-    for (const FitRun& run : model.runs()) {
-      left_out.push_back(fold_of[run.layout] == fold);
-      use.push_back(!left_out.back());
+/// The assumption, of all that there are for scopes with runs that do not say, that fits best.
+AssumedRecompute choose_recompute(std::span<const PublishedRun> published, FitSelection selection,
+                                  std::span<const FitRun> runs, bool layers) {
+  const auto ways = [&](bool across_nodes) {
+    const bool open = std::any_of(runs.begin(), runs.end(), [&](const FitRun& run) {
+      return run.unstated_recompute && run.across_nodes == across_nodes;
+    });
+    return open ? std::vector<std::optional<bool>>{false, true}
+                : std::vector<std::optional<bool>>{std::nullopt};
+  };
+  const auto within = ways(false), across = ways(true);
+  if (within.size() * across.size() == 1) return {};
+  selection.most_runs = std::min(selection.most_runs, kRunsToChoose);
+  AssumedRecompute best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::optional<bool> within_node : within) {
+    for (const std::optional<bool> across_nodes : across) {
+      const AssumedRecompute assumed{within_node, across_nodes};
+      const double found = loss_with(published, selection, assumed, layers);
+      if (found >= least) continue;
+      least = found;
+      best = assumed;
     }
-    const std::vector<UnseenRun> own =
-        predict_unseen(model, solve_again(model, use, whole), left_out);
-    for (const UnseenRun& run : own) {
-      folds[fold].mean_abs_error += error(run) / double(own.size());
-      unseen.push_back(run);
-    }
-    folds[fold].runs = own.size();
   }
-  return folds;
+  return best;
 }
 
-/// Sets what a calibration says of the errors of runs left out, and returns them by family.
-std::vector<FitFamily> judge(const std::vector<UnseenRun>& unseen, FittedCalibration& fitted) {
-  std::vector<double> errors, deviations;
-  std::map<std::string, std::vector<UnseenRun>> by_family;
-  for (const UnseenRun& run : unseen) {
-    errors.push_back(error(run));
-    deviations.push_back(std::abs(run.predicted - run.run->measured) / run.deviation);
-    by_family[run.run->family].push_back(run);
+void set_spreads(const CrossValidation& by_layout, const CrossValidation& by_size,
+                 FittedCalibration& fitted) {
+  // What is asked for later is of a layout or of a size that was not there.
+  std::vector<UnseenRun> unseen = by_layout.runs;
+  unseen.insert(unseen.end(), by_size.runs.begin(), by_size.runs.end());
+  fitted.within_node = run_spread(unseen, false);
+  fitted.across_nodes = run_spread(unseen, true);
+}
+
+std::string families_text(const CrossValidation& found, std::string_view what) {
+  std::string text;
+  for (const FitFamily& family : found.families) {
+    text += fmt::format("  {}, {} left out by {}: {}\n", family.name, family.unseen.count, what,
+                        errors_text(family.unseen));
   }
-  fitted.cross_validated_mean = mean(errors);
-  fitted.cross_validated_p90 = percentile90(errors);
-  fitted.interval90_deviations = percentile90(deviations);
-  std::vector<FitFamily> families;
-  for (const auto& [name, runs] : by_family) {
-    ErrorPairs pairs;
-    double within = 0, width = 0;
-    for (const UnseenRun& run : runs) {
-      pairs.emplace_back(std::exp(run.predicted), std::exp(run.run->measured));
-      const double half = std::exp(fitted.interval90_deviations * run.deviation) - 1;
-      within += std::abs(std::exp(run.run->measured - run.predicted) - 1) <= half ? 1 : 0;
-      width += half;
-    }
-    FitFamily& family = families.emplace_back(FitFamily{name, *statistics(pairs)});
-    family.unseen.interval90_coverage = within / double(runs.size());
-    family.unseen.interval90_half_width = width / double(runs.size());
+  return text;
+}
+
+std::string folds_text(const CrossValidation& found, std::string_view what) {
+  std::string text;
+  for (const FitFold& fold : found.folds) {
+    text += fmt::format("  left out {:3} runs of {:2} {}: {:5.1f} %\n", fold.runs,
+                        fold.left_out.size(), what, 100 * fold.mean_abs_error);
   }
-  return families;
+  return text;
+}
+
+std::string assumed_text(const AssumedRecompute& assumed) {
+  std::string text;
+  const auto add = [&](std::string_view where, const std::optional<bool>& full) {
+    if (!full) return;
+    text += fmt::format("  where it is not stated, {} {}\n",
+                        *full ? "all layers repeated" : "no layer repeated", where);
+  };
+  add("within a node", assumed.within_node);
+  add("across nodes", assumed.across_nodes);
+  return text;
 }
 
 }  // namespace
@@ -153,8 +112,8 @@ std::vector<FitFamily> judge(const std::vector<UnseenRun>& unseen, FittedCalibra
 Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   Fit result;
   FittedCalibration& fitted = result.fitted;
-  std::vector<FitRun> runs =
-      fit_runs(published, options.cluster, options.framework, options.most_runs, fitted.sources);
+  const FitSelection selection{options.cluster, options.framework, options.most_runs};
+  std::vector<FitRun> runs = fit_runs(published, selection, {}, fitted.sources);
   if (runs.empty()) {
     throw InfeasibleError(fmt::format("none of the {} runs is on cluster {} with framework {}",
                                       published.size(), options.cluster, options.framework));
@@ -166,20 +125,27 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
         "test it on",
         runs.size(), runs[0].layout));
   }
+  fitted.assumed_recompute = choose_recompute(published, selection, runs, options.layers);
+  if (fitted.assumed_recompute != AssumedRecompute{})
+    runs = fit_runs(published, selection, fitted.assumed_recompute, fitted.sources);
   const FitModel model(std::move(runs), options.layers);
+  const LogModel log_model = model.log_model();
   const std::vector<bool> all(model.runs().size(), true);
   fitted.cluster = options.cluster;
   fitted.framework = options.framework;
   fitted.runs = std::int64_t(all.size());
-  result.mean_abs_error_before = mean(errors(model, model.priors(), all));
-  const Solution solution = solve_determined(model, all, options.most_iterations);
-  fitted.values = fitted_values(model, solution);
-  fitted.layers = fitted_layers(model, solution);
-  fitted.run_deviation = solution.scale;
-  result.mean_abs_error = mean(errors(model, solution.point, all));
-  std::vector<UnseenRun> unseen;
-  result.folds = cross_validate(model, solution, options, unseen);
-  result.families = judge(unseen, fitted);
+  result.mean_abs_error_before = mean_error(log_model, log_model.priors());
+  const RobustSolution solution = solve_determined(log_model, all, log_model.priors(),
+                                                   {.most_derivations = options.most_iterations});
+  fitted.values = fitted_values(log_model, solution, model.parameters().size());
+  fitted.layers = layer_points(model, solution, all);
+  result.mean_abs_error = mean_error(log_model, solution.values);
+  result.by_layout = cross_validate(model, log_model, solution, &FitRun::layout, options.folds);
+  result.by_size = cross_validate(model, log_model, solution, &FitRun::size, options.folds);
+  fitted.cross_validated_mean = result.by_layout.mean_abs_error;
+  fitted.cross_validated_p90 = result.by_layout.p90_abs_error;
+  if (!result.by_size.runs.empty()) fitted.unseen_sizes_mean = result.by_size.mean_abs_error;
+  set_spreads(result.by_layout, result.by_size, fitted);
   return result;
 }
 
@@ -191,10 +157,8 @@ std::string fit_text(const Fit& fit) {
       fitted.cluster, fitted.framework, fitted.runs, 100 * fit.mean_abs_error_before,
       100 * fit.mean_abs_error, 100 * fitted.cross_validated_mean,
       100 * fitted.cross_validated_p90);
-  for (const FitFamily& family : fit.families) {
-    text += fmt::format("  {}, {} left out: {}\n", family.name, family.unseen.count,
-                        errors_text(family.unseen));
-  }
+  text += families_text(fit.by_layout, "layout") + families_text(fit.by_size, "model size") +
+          assumed_text(fitted.assumed_recompute);
   for (const FittedValue& value : fitted.values) {
     text += fmt::format("  {:34} {:10.4g}  90 % {:.4g} to {:.4g}  prior {:.4g}{}\n", value.name,
                         value.value, value.low, value.high, value.prior,
@@ -202,15 +166,12 @@ std::string fit_text(const Fit& fit) {
   }
   for (const LayerPoint& layer : fitted.layers) {
     text += fmt::format(
-        "  layers of {} tokens, sequence {}, hidden {}, mp {}: {:.3f} +- {:.1f} %, {} runs\n",
-        layer.shape.tokens, layer.shape.sequence, layer.shape.hidden, layer.shape.mp, layer.factor,
+        "  layers of {} tokens, sequence {}, hidden {}, mp {}{}: {:.3f} +- {:.1f} %, {} runs\n",
+        layer.shape.tokens, layer.shape.sequence, layer.shape.hidden, layer.shape.mp,
+        layer.shape.operand_bytes == 1 ? ", 8 bits" : "", layer.factor,
         100 * kNormal90 * layer.deviation, layer.runs);
   }
-  for (const FitFold& fold : fit.folds) {
-    text += fmt::format("  left out {:3} runs of {:2} layouts: {:5.1f} %\n", fold.runs,
-                        fold.layouts.size(), 100 * fold.mean_abs_error);
-  }
-  return text;
+  return text + folds_text(fit.by_layout, "layouts") + folds_text(fit.by_size, "model sizes");
 }
 
 }  // namespace plimsoll

@@ -8,43 +8,30 @@
 
 #include "models/fitted_calibration.h"
 #include "models/published_run.h"
-#include "planner/validate.h"
+#include "planner/cross_validate.h"
 
 namespace plimsoll {
 
 struct FitOptions {
   std::string cluster, framework;  ///< names: only runs on these count
-  std::size_t most_runs = 1000;    ///< of those that can be predicted, evenly spread
+  std::size_t most_runs = 2000;    ///< of those that can be predicted, evenly spread
   std::size_t folds = 5;
-  int most_iterations = 6;
+  int most_iterations = 15;
   bool layers = true;  ///< fit layer factors too (LayerPoint)
-};
-
-struct FitFold {
-  std::size_t runs = 0;
-  std::vector<std::string> layouts;  ///< left out: "GPT s1024 tp 1 pp 2 dp 4"
-  double mean_abs_error = 0;         ///< of these, by a fit without them
-};
-
-/// Errors of a family's runs, each predicted by a fit without its layout and model size.
-struct FitFamily {
-  std::string name;  ///< of its file, without .json
-  ErrorStatistics unseen;
 };
 
 struct Fit {
   FittedCalibration fitted;
   double mean_abs_error_before = 0, mean_abs_error = 0;
-  std::vector<FitFold> folds;
-  std::vector<FitFamily> families;
+  /// Without whole layouts of a model size, and without whole model sizes: none where all runs are
+  /// of one size.
+  CrossValidation by_layout, by_size;
 };
 
-/// Least squares of the logarithms of step times, robust against runs that lie far off (Huber 1964,
-/// Annals of Mathematical Statistics 35: linear beyond 1.5 standard deviations, which are taken
-/// from the median), the priors being further measurements. Gauss-Newton: Nocedal and Wright,
-/// Numerical Optimization, 2006, section 10.3. Intervals are those of the linearised problem. Folds
-/// consist of whole layouts of a model size; their fits start from that of all runs, with its
-/// derivatives.
+/// Robust least squares of the logarithms of step times, the priors being further measurements
+/// (robust_fit.h). Where sources do not say whether layers were repeated in backward, within a node
+/// and across nodes each, all runs are taken the way that fits best. Folds start from the fit of
+/// all runs, with its derivatives.
 ///
 /// A parameter that the runs narrow by less than a tenth stays at its prior and is called not
 /// determined. Throws InfeasibleError where no run is on that cluster and framework, or all are of

@@ -9,6 +9,7 @@
 #include "models/fitted_calibration.h"
 #include "planner/evaluate.h"
 #include "planner/published_target.h"
+#include "planner/robust_fit.h"
 
 namespace plimsoll {
 
@@ -16,50 +17,55 @@ namespace plimsoll {
 struct FitRun {
   PublishedTarget target;  ///< one strategy
   Footprint footprint;
-  double measured = 0;    ///< logarithm of seconds
-  std::string family;     ///< as PublishedRun says
-  std::string layout;     ///< "GPT 24x1024 s1024 tp 1 pp 2 dp 4"
-  std::size_t layer = 0;  ///< index of its LayerShape
+  double measured = 0;        ///< logarithm of seconds
+  std::string family;         ///< as PublishedRun says
+  std::string layout;         ///< "GPT 24x1024 s1024 tp 1 pp 2 dp 4"
+  std::string size;           ///< "24x1024": layers and hidden size
+  bool across_nodes = false;  ///< its ranks are on several
+  /// Whether layers are repeated is not stated, and either way can be predicted.
+  bool unstated_recompute = false;
+  /// How its layers' factor follows from those of FitModel::shapes, and what that leaves open.
+  LayerShape shape;
+  Eigen::VectorXd layers;
+  double layer_deviation = 0;
 };
 
-/// Of the runs with a step time that are on that cluster and framework, at most so many, evenly
-/// spread. `sources` gets theirs, each once.
-std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const std::string& cluster,
-                             const std::string& framework, std::size_t most,
-                             std::vector<std::string>& sources);
-
-/// A point that a fit is at: parameters, and logarithms of layer factors.
-struct FitPoint {
-  std::vector<double> values;  ///< in the order of FitModel::parameters
-  std::vector<double> layers;  ///< in the order of FitModel::shapes
+/// Which runs a fit is of.
+struct FitSelection {
+  std::string cluster, framework;  ///< names
+  std::size_t most_runs = 0;       ///< evenly spread over those with a step time
 };
+
+/// Laid out on the assumption; runs that cannot be predicted are left out. `sources` gets theirs,
+/// each once.
+std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitSelection& selection,
+                             const AssumedRecompute& assumed, std::vector<std::string>& sources);
 
 class FitModel {
  public:
-  /// At least one run. Without `layers` all factors stay 1.
+  /// At least one run. With `layers` shapes of kLeastRunsOfShape or more runs of
+  /// kLeastLayoutsOfShape or more layouts have a factor of their own; others what their neighbours
+  /// say.
   FitModel(std::vector<FitRun> runs, bool layers);
 
   const std::vector<FitRun>& runs() const { return runs_; }
   const std::vector<FitParameter>& parameters() const { return parameters_; }
   const std::vector<LayerShape>& shapes() const { return shapes_; }  ///< ascending
-  const FitPoint& priors() const { return priors_; }
-  std::ptrdiff_t unknowns() const { return std::ptrdiff_t(parameters_.size() + shapes_.size()); }
-  /// Inverse of the unknowns' covariance before any run was seen; of logarithms, parameters first.
-  const Eigen::MatrixXd& prior_precision() const { return precision_; }
-
-  /// Logarithms of predicted step times.
-  Eigen::VectorXd at(const FitPoint& point) const;
-  /// Their derivatives by the unknowns' logarithms; `here` = at(point).
-  Eigen::MatrixXd derivatives(const FitPoint& point, const Eigen::VectorXd& here) const;
+  /// Step times; numbers are the parameters, then factors by shape. Runs within a node and across
+  /// nodes are groups 0 and 1. Refers to this model.
+  LogModel log_model() const;
 
  private:
-  double predicted(const FitRun& run, const FitPoint& point) const;
+  double predicted(const FitRun& run, const LogModel::Values& values) const;
+  LogModel::Values predicted(const LogModel::Values& values) const;
+  Eigen::MatrixXd derivatives(const LogModel::Values& values, const LogModel::Values& here) const;
 
   std::vector<FitRun> runs_;
   std::vector<FitParameter> parameters_;
   std::vector<LayerShape> shapes_;
-  FitPoint priors_;
-  Eigen::MatrixXd precision_;
 };
+
+/// Fewer would be noise of these runs, or what else is special about their layout.
+inline constexpr std::size_t kLeastRunsOfShape = 3, kLeastLayoutsOfShape = 2;
 
 }  // namespace plimsoll

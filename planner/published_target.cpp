@@ -181,7 +181,8 @@ std::string framework_of(const PublishedRun& run) {
   return "megatron-lm-2021";
 }
 
-std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& framework) {
+std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& framework,
+                                     const std::optional<bool>& full) {
   const Recompute some = framework.selective_recompute && !framework.flash_attention
                              ? Recompute::selective
                              : Recompute::none;
@@ -189,6 +190,7 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
   if (run.recompute == "none") return {Recompute::none};
   if (run.recompute.starts_with("selective")) return {some};
   if (is_nemo(run)) return {some};  // its recipes for performance repeat no layers
+  if (full) return {*full ? Recompute::full : some};
   return {some, Recompute::full};
 }
 
@@ -258,7 +260,8 @@ std::string calibrated_as(const Framework& framework) {
   return framework.name == "torchtitan-compiled" ? "torchtitan" : framework.name;
 }
 
-PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
+PublishedTarget published_target(const PublishedRun& run, bool calibrated,
+                                 const AssumedRecompute& assumed) {
   PublishedTarget target;
   target.missing = missing_of(run);
   if (!target.missing.empty()) return target;
@@ -297,7 +300,10 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated) {
     target.missing = error.what();
     return target;
   }
-  for (const Recompute recompute : recomputes_of(run, target.framework)) {
+  const AssumedRecompute& known = target.fitted ? target.fitted->assumed_recompute : assumed;
+  const bool across_nodes = target.devices > target.cluster.devices_per_node;
+  const std::optional<bool>& full = across_nodes ? known.across_nodes : known.within_node;
+  for (const Recompute recompute : recomputes_of(run, target.framework, full)) {
     for (const std::int64_t micro_batch : micro_batches) {
       Strategy strategy = strategy_of(run);
       strategy.recompute = recompute;

@@ -35,8 +35,10 @@ struct PublishedTarget {
 
 /// Facts that the source does not state and that do not change the outcome much are filled in:
 /// docs/accuracy.md lists them. Not `calibrated`: with the cluster's and the framework's own
-/// numbers.
-PublishedTarget published_target(const PublishedRun& run, bool calibrated = true);
+/// numbers. Whether layers are repeated that the source says nothing of: as the calibration found,
+/// or as `assumed`.
+PublishedTarget published_target(const PublishedRun& run, bool calibrated = true,
+                                 const AssumedRecompute& assumed = {});
 
 /// Name of the fitted calibrations that hold for a framework: its own or, of one that differs from
 /// another in nothing that fits move, the other's.

@@ -153,10 +153,10 @@ Refit refit(const Plan& plan, const Measured& measured, const Cluster& cluster,
       values.push_back({number.name, 1, 1, 1 / factor, factor, false});
     }
   } else {
-    std::vector<bool> fixed;
     const RobustSolution solution =
-        solve_determined(model, std::vector<bool>(predicted.size(), true), kIterations, fixed);
-    values = fitted_values(model, solution, fixed);
+        solve_determined(model, std::vector<bool>(predicted.size(), true), model.priors(),
+                         {.most_derivations = kIterations});
+    values = fitted_values(model, solution, model.numbers.size());
   }
   auto times_predicted = time_by_term(before.timeline, calibration);
   auto times_measured = time_by_term(measured.timeline, calibration);

@@ -1,38 +1,23 @@
 #include "planner/robust_fit.h"
 
-#include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace plimsoll {
 namespace {
 
-using Values = std::vector<double>;
+using Values = LogModel::Values;
 
 constexpr double kDerivativeStep = 0.02;  // of a logarithm
 constexpr double kHuber = 1.5;            // standard deviations
-constexpr double kLongestStep = 0.5;      // of a logarithm, in one iteration
-constexpr double kSmallestStep = 2e-3;    // ends the iteration
+constexpr double kLongestStep = 0.5;      // of a logarithm, in one step
+// Steps that end the search: of a logarithm, or of what the measurements leave open of it.
+constexpr double kSmallestStep = 2e-3, kSmallestShare = 0.05;
+constexpr double kShrinks = 0.5;  // a step to the one before: longer asks for fresh derivatives
+constexpr int kMostHalvings = 4;
 constexpr double kNormal90 = 1.645;
 constexpr double kNarrowed = 0.9;  // of the prior's spread: wider is not determined
-
-Eigen::VectorXd at(const LogModel& model, const Values& values) {
-  const Values all = model.predicted(values);
-  return Eigen::Map<const Eigen::VectorXd>(all.data(), std::ptrdiff_t(all.size()));
-}
-
-/// By the logarithms of the numbers.
-Eigen::MatrixXd derivatives_at(const LogModel& model, const Values& values,
-                               const Eigen::VectorXd& here) {
-  Eigen::MatrixXd result(here.size(), std::ptrdiff_t(values.size()));
-  for (std::size_t p = 0; p < values.size(); ++p) {
-    Values moved = values;
-    const double up = values[p] * std::exp(kDerivativeStep);
-    moved[p] = up <= model.numbers[p].most ? up : values[p] * std::exp(-kDerivativeStep);
-    result.col(std::ptrdiff_t(p)) = (at(model, moved) - here) / std::log(moved[p] / values[p]);
-  }
-  return result;
-}
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
@@ -40,97 +25,241 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Normal equations over the measurements in use: what the next step and the covariance follow
-/// from.
+bool all_finite(const Values& values) {
+  return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
+}
+
+/// What a solution is looked for with.
+struct Problem {
+  const LogModel& model;
+  const std::vector<bool>& use;
+  const std::vector<bool>& fixed;
+  Eigen::MatrixXd precision;
+
+  std::size_t group(std::size_t i) const { return model.groups.empty() ? 0 : model.groups[i]; }
+  double open(std::size_t i) const { return model.open.empty() ? 0 : model.open[i]; }
+};
+
+Eigen::MatrixXd precision_of(const LogModel& model) {
+  if (model.precision) return *model.precision;
+  const auto n = std::ptrdiff_t(model.numbers.size());
+  Eigen::MatrixXd precision = Eigen::MatrixXd::Zero(n, n);
+  for (std::ptrdiff_t p = 0; p < n; ++p) {
+    const double spread = model.numbers[std::size_t(p)].spread;
+    precision(p, p) = 1 / (spread * spread);
+  }
+  return precision;
+}
+
+/// The median of |x| of a normal distribution is 0.6745 standard deviations. Measurements that
+/// nothing beside is open of, if there are enough.
+double scale_of(const Problem& problem, const Values& residual, std::optional<std::size_t> group) {
+  Values exact, all;
+  for (std::size_t i = 0; i < residual.size(); ++i) {
+    if (!problem.use[i] || (group && problem.group(i) != *group)) continue;
+    all.push_back(std::abs(residual[i]));
+    if (problem.open(i) == 0) exact.push_back(all.back());
+  }
+  if (group && all.size() < kLeastOfGroup) return scale_of(problem, residual, std::nullopt);
+  const double scale = median(exact.size() < kLeastOfGroup ? all : exact) / 0.6745;
+  return std::clamp(scale, problem.model.least_scale, problem.model.most_scale);
+}
+
+/// By measurement: standard deviations.
+Values deviations_of(const Problem& problem, const Values& residual, Values& scales) {
+  std::size_t groups = 1;
+  for (const std::size_t group : problem.model.groups) groups = std::max(groups, group + 1);
+  scales.clear();
+  for (std::size_t group = 0; group < groups; ++group)
+    scales.push_back(scale_of(problem, residual, group));
+  Values deviations;
+  for (std::size_t i = 0; i < residual.size(); ++i)
+    deviations.push_back(std::hypot(scales[problem.group(i)], problem.open(i)));
+  return deviations;
+}
+
+Values residual_of(const Problem& problem, const Values& here) {
+  Values residual = problem.model.measured;
+  for (std::size_t i = 0; i < here.size(); ++i) residual[i] -= here[i];
+  return residual;
+}
+
+/// Logarithms of the numbers relative to their priors.
+Eigen::VectorXd from_prior(const Problem& problem, const Values& values) {
+  Eigen::VectorXd moved(std::ptrdiff_t(values.size()));
+  for (std::size_t p = 0; p < values.size(); ++p)
+    moved[std::ptrdiff_t(p)] = std::log(values[p] / problem.model.numbers[p].prior);
+  return moved;
+}
+
+/// What the search makes as small as it can.
+double loss(const Problem& problem, const Values& values, const Values& residual,
+            const Values& deviations) {
+  const Eigen::VectorXd moved = from_prior(problem, values);
+  double sum = moved.dot(problem.precision * moved) / 2;
+  for (std::size_t i = 0; i < residual.size(); ++i) {
+    if (!problem.use[i]) continue;
+    const double size = std::abs(residual[i]) / deviations[i];
+    sum += size <= kHuber ? size * size / 2 : kHuber * size - kHuber * kHuber / 2;
+  }
+  return sum;
+}
+
+/// Normal equations at a point: what the next step and the covariance follow from.
 struct Normal {
   Eigen::MatrixXd matrix;
   Eigen::VectorXd right;
 };
 
-Normal normal_equations(const LogModel& model, const std::vector<bool>& use,
-                        const std::vector<bool>& fixed, const Values& values) {
-  const Eigen::VectorXd here = at(model, values);
-  const Eigen::MatrixXd derivatives = derivatives_at(model, values, here);
-  Eigen::VectorXd residual(here.size());
-  std::vector<double> sizes;
-  for (std::ptrdiff_t i = 0; i < here.size(); ++i) {
-    residual[i] = model.measured[std::size_t(i)] - here[i];
-    if (use[std::size_t(i)]) sizes.push_back(std::abs(residual[i]));
+Normal normal_equations(const Problem& problem, const Values& values, const Values& residual,
+                        const Values& deviations, const Eigen::MatrixXd& derivatives) {
+  Eigen::VectorXd weights(derivatives.rows()), weighted(derivatives.rows());
+  for (std::size_t i = 0; i < residual.size(); ++i) {
+    const double size = std::abs(residual[i]) / deviations[i];
+    const double robust = (size <= kHuber ? 1 : kHuber / size) / (deviations[i] * deviations[i]);
+    weights[std::ptrdiff_t(i)] = problem.use[i] ? robust : 0;
+    weighted[std::ptrdiff_t(i)] = weights[std::ptrdiff_t(i)] * residual[i];
   }
-  // The median of |x| of a normal distribution is 0.6745 standard deviations.
-  const double scale = std::clamp(median(sizes) / 0.6745, model.least_scale, model.most_scale);
-  const auto n = std::ptrdiff_t(values.size());
-  Normal normal{Eigen::MatrixXd::Zero(n, n), Eigen::VectorXd::Zero(n)};
-  for (std::ptrdiff_t i = 0; i < here.size(); ++i) {
-    if (!use[std::size_t(i)]) continue;
-    const double size = std::abs(residual[i]) / scale;
-    const double weight = (size <= kHuber ? 1 : kHuber / size) / (scale * scale);
-    normal.matrix += weight * derivatives.row(i).transpose() * derivatives.row(i);
-    normal.right += weight * residual[i] * derivatives.row(i).transpose();
-  }
-  for (std::ptrdiff_t p = 0; p < n; ++p) {
-    const FitNumber& number = model.numbers[std::size_t(p)];
-    const double weight = 1 / (number.spread * number.spread);
-    normal.matrix(p, p) += weight;
-    normal.right[p] += std::log(number.prior / values[std::size_t(p)]) * weight;
-    if (!fixed[std::size_t(p)]) continue;
+  Normal normal;
+  normal.matrix = problem.precision + derivatives.transpose() * weights.asDiagonal() * derivatives;
+  normal.right =
+      derivatives.transpose() * weighted - problem.precision * from_prior(problem, values);
+  for (std::ptrdiff_t p = 0; p < normal.right.size(); ++p) {
+    if (!problem.fixed[std::size_t(p)]) continue;
     normal.matrix.row(p).setZero();
     normal.matrix.col(p).setZero();
-    normal.matrix(p, p) = weight;
+    normal.matrix(p, p) = problem.precision(p, p);
     normal.right[p] = 0;
   }
   return normal;
 }
 
+Values moved_by(const Problem& problem, const Values& values, const Eigen::VectorXd& step,
+                double share) {
+  Values moved = values;
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    const FitNumber& number = problem.model.numbers[p];
+    const double by = share * std::clamp(step[std::ptrdiff_t(p)], -kLongestStep, kLongestStep);
+    if (!problem.fixed[p])
+      moved[p] = std::clamp(values[p] * std::exp(by), number.least, number.most);
+  }
+  return moved;
+}
+
+/// Of the numbers, the longest move in units of one that ends the search.
+double longest_move(const Values& from, const Values& to, const Values& deviations) {
+  double longest = 0;
+  for (std::size_t p = 0; p < from.size(); ++p) {
+    const double small = std::max(kSmallestStep, kSmallestShare * deviations[p]);
+    longest = std::max(longest, std::abs(std::log(to[p] / from[p])) / small);
+  }
+  return longest;
+}
+
+/// One step with the derivatives that the solution has; returns the longest move, 0 where nothing
+/// is better than staying. `here` goes along.
+double take_step(const Problem& problem, RobustSolution& solution, Values& here) {
+  const Values residual = residual_of(problem, here);
+  const Values deviations = deviations_of(problem, residual, solution.scales);
+  const Normal normal =
+      normal_equations(problem, solution.values, residual, deviations, solution.derivatives);
+  const Eigen::MatrixXd covariance = normal.matrix.inverse();
+  for (std::size_t p = 0; p < solution.deviations.size(); ++p)
+    solution.deviations[p] = std::sqrt(covariance(std::ptrdiff_t(p), std::ptrdiff_t(p)));
+  const Eigen::VectorXd step = covariance * normal.right;
+  const double before = loss(problem, solution.values, residual, deviations);
+  double share = 1;
+  for (int halving = 0; halving <= kMostHalvings; ++halving, share /= 2) {
+    const Values trial = moved_by(problem, solution.values, step, share);
+    const double longest = longest_move(solution.values, trial, solution.deviations);
+    if (longest == 0) return 0;
+    const Values there = problem.model.predicted(trial);
+    const bool better = all_finite(there) &&
+                        loss(problem, trial, residual_of(problem, there), deviations) <= before;
+    if (better) {
+      solution.values = trial;
+      here = there;
+      return longest;
+    }
+    if (longest < 1) return 0;
+  }
+  return 0;
+}
+
+Eigen::MatrixXd derivatives_at(const LogModel& model, const Values& values, const Values& here) {
+  if (model.derivatives) return model.derivatives(values, here);
+  const auto numbers = std::ptrdiff_t(values.size());
+  Eigen::MatrixXd result = Eigen::MatrixXd::Zero(std::ptrdiff_t(here.size()), numbers);
+  for (std::size_t p = 0; p < values.size(); ++p) {
+    Values moved = values;
+    const bool up = values[p] * std::exp(kDerivativeStep) <= model.numbers[p].most;
+    const double step = up ? kDerivativeStep : -kDerivativeStep;
+    moved[p] *= std::exp(step);
+    const Values there = model.predicted(moved);
+    if (!all_finite(there)) continue;  // the edge of what can be predicted: no step along this one
+    for (std::size_t i = 0; i < here.size(); ++i)
+      result(std::ptrdiff_t(i), std::ptrdiff_t(p)) = (there[i] - here[i]) / step;
+  }
+  return result;
+}
+
 }  // namespace
 
-std::vector<double> LogModel::priors() const {
-  std::vector<double> values;
+Values LogModel::priors() const {
+  Values values;
   for (const FitNumber& number : numbers) values.push_back(number.prior);
   return values;
 }
 
 RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
-                     const std::vector<bool>& fixed, std::vector<double> start, int iterations) {
-  RobustSolution solution{std::move(start), std::vector<double>(model.numbers.size())};
-  for (int iteration = 0; iteration < iterations; ++iteration) {
-    const Normal normal = normal_equations(model, use, fixed, solution.values);
-    const Eigen::VectorXd step = normal.matrix.ldlt().solve(normal.right);
-    const Eigen::MatrixXd covariance = normal.matrix.inverse();
-    double longest = 0;
-    for (std::size_t p = 0; p < solution.values.size(); ++p) {
-      const FitNumber& number = model.numbers[p];
-      const auto place = std::ptrdiff_t(p);
-      const double moved = std::clamp(step[place], -kLongestStep, kLongestStep);
-      const double before = solution.values[p];
-      solution.values[p] = std::clamp(before * std::exp(moved), number.least, number.most);
-      solution.deviations[p] = std::sqrt(covariance(place, place));
-      longest = std::max(longest, std::abs(std::log(solution.values[p] / before)));
+                     const std::vector<bool>& fixed, Values start, const SearchLimits& limits) {
+  const Problem problem{model, use, fixed, precision_of(model)};
+  RobustSolution solution;
+  solution.values = std::move(start);
+  solution.deviations.assign(model.numbers.size(), 0);
+  solution.fixed = fixed;
+  Values here = model.predicted(solution.values);
+  if (!all_finite(here)) {
+    solution.values = model.priors();
+    here = model.predicted(solution.values);
+  }
+  const bool steady_is_enough = limits.known != nullptr;
+  if (limits.known != nullptr) solution.derivatives = *limits.known;
+  for (int round = 0; round < limits.most_derivations && !solution.converged; ++round) {
+    if (round > 0 || limits.known == nullptr)
+      solution.derivatives = derivatives_at(model, solution.values, here);
+    double before = std::numeric_limits<double>::infinity();
+    for (int step = 0; step < limits.most_steps; ++step) {
+      const double longest = take_step(problem, solution, here);
+      const bool steady = longest < 1;
+      if (steady) solution.converged = steady_is_enough || step == 0;
+      if (steady || (!steady_is_enough && longest > kShrinks * before)) break;
+      before = longest;
     }
-    if (longest < kSmallestStep) break;
   }
   return solution;
 }
 
-RobustSolution solve_determined(const LogModel& model, const std::vector<bool>& use, int iterations,
-                                std::vector<bool>& fixed) {
-  fixed.assign(model.numbers.size(), false);
-  RobustSolution solution = solve(model, use, fixed, model.priors(), iterations);
+RobustSolution solve_determined(const LogModel& model, const std::vector<bool>& use, Values start,
+                                const SearchLimits& limits) {
+  std::vector<bool> fixed(model.numbers.size(), false);
+  RobustSolution solution = solve(model, use, fixed, std::move(start), limits);
   for (std::size_t p = 0; p < fixed.size(); ++p) {
-    fixed[p] = solution.deviations[p] > kNarrowed * model.numbers[p].spread;
-    if (fixed[p]) solution.values[p] = model.numbers[p].prior;
+    const FitNumber& number = model.numbers[p];
+    fixed[p] = number.named && solution.deviations[p] > kNarrowed * number.spread;
+    if (fixed[p]) solution.values[p] = number.prior;
   }
-  return solve(model, use, fixed, solution.values, iterations);
+  return solve(model, use, fixed, solution.values, limits);
 }
 
 std::vector<FittedValue> fitted_values(const LogModel& model, const RobustSolution& solution,
-                                       const std::vector<bool>& fixed) {
+                                       std::size_t count) {
   std::vector<FittedValue> values;
-  for (std::size_t p = 0; p < solution.values.size(); ++p) {
+  for (std::size_t p = 0; p < count; ++p) {
     FittedValue& value = values.emplace_back();
     value.name = model.numbers[p].name;
     value.prior = model.numbers[p].prior;
-    value.determined = !fixed[p];
+    value.determined = !solution.fixed[p];
     value.value = solution.values[p];
     const double factor = std::exp(kNormal90 * solution.deviations[p]);
     value.low = value.value / factor;

@@ -17,6 +17,7 @@ double distance(const LayerShape& a, const LayerShape& b) {
 }
 
 double shared(const LayerShape& a, const LayerShape& b) {
+  if (a.operand_bytes != b.operand_bytes) return 0;
   return kSharedDeviation * kSharedDeviation * std::exp(-distance(a, b) / 2);
 }
 
@@ -36,31 +37,38 @@ Eigen::MatrixXd layer_covariance(std::span<const LayerShape> shapes) {
   return result;
 }
 
+LayerNeighbours layer_neighbours(std::span<const LayerShape> shapes, const LayerShape& shape) {
+  LayerNeighbours found{Eigen::VectorXd(std::ptrdiff_t(shapes.size())), 0};
+  double variance = kSharedDeviation * kSharedDeviation + kOwnVariance;
+  if (!shapes.empty()) {
+    Eigen::VectorXd near(found.weights.size());
+    for (std::ptrdiff_t i = 0; i < near.size(); ++i)
+      near[i] = shared(shapes[std::size_t(i)], shape);
+    found.weights = layer_covariance(shapes).ldlt().solve(near);
+    variance -= near.dot(found.weights);
+  }
+  found.deviation = std::sqrt(std::max(0.0, variance));
+  return found;
+}
+
 LayerFactor layer_factor(std::span<const LayerPoint> points, const LayerShape& shape) {
-  if (points.empty()) return {};
   const auto same = std::find_if(points.begin(), points.end(),
                                  [&](const LayerPoint& point) { return point.shape == shape; });
   if (same != points.end()) return {same->factor, same->deviation};
   std::vector<LayerShape> shapes;
-  const auto n = std::ptrdiff_t(points.size());
-  Eigen::VectorXd near(n), logarithms(n);
-  double least = 0, most = 0;
-  for (const LayerPoint& point : points) {
-    const auto i = std::ptrdiff_t(shapes.size());
-    shapes.push_back(point.shape);
-    near[i] = shared(point.shape, shape);
-    logarithms[i] = std::log(point.factor);
-    least = std::min(least, logarithms[i]);
-    most = std::max(most, logarithms[i]);
+  for (const LayerPoint& point : points) shapes.push_back(point.shape);
+  const LayerNeighbours neighbours = layer_neighbours(shapes, shape);
+  double logarithm = 0, least = 0, most = 0;
+  double variance = neighbours.deviation * neighbours.deviation;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const double weight = neighbours.weights[std::ptrdiff_t(i)];
+    const double of_point = std::log(points[i].factor);
+    logarithm += weight * of_point;
+    variance += weight * points[i].deviation * weight * points[i].deviation;
+    least = std::min(least, of_point);
+    most = std::max(most, of_point);
   }
-  const Eigen::VectorXd weights = layer_covariance(shapes).ldlt().solve(near);
-  double variance = kSharedDeviation * kSharedDeviation + kOwnVariance - near.dot(weights);
-  for (std::ptrdiff_t i = 0; i < n; ++i) {
-    const double of_point = weights[i] * points[std::size_t(i)].deviation;
-    variance += of_point * of_point;
-  }
-  return {std::exp(std::clamp(weights.dot(logarithms), least, most)),
-          std::sqrt(std::max(0.0, variance))};
+  return {std::exp(std::clamp(logarithm, least, most)), std::sqrt(variance)};
 }
 
 double least_layer_factor(std::span<const LayerPoint> points) {
@@ -69,9 +77,11 @@ double least_layer_factor(std::span<const LayerPoint> points) {
   return least;
 }
 
-double interval90_half_width(const FittedCalibration& fitted, const LayerShape& shape) {
+double interval90_half_width(const FittedCalibration& fitted, const LayerShape& shape,
+                             bool across_nodes) {
+  const RunSpread& spread = across_nodes ? fitted.across_nodes : fitted.within_node;
   const double layer = layer_factor(fitted.layers, shape).deviation;
-  return std::exp(fitted.interval90_deviations * std::hypot(fitted.run_deviation, layer)) - 1;
+  return std::exp(spread.interval90_deviations * std::hypot(spread.deviation, layer)) - 1;
 }
 
 }  // namespace plimsoll

@@ -25,9 +25,11 @@ FittedCalibration example() {
   fitted.runs = 12;
   fitted.cross_validated_mean = 0.04;
   fitted.cross_validated_p90 = 0.09;
-  fitted.run_deviation = 0.03;
-  fitted.interval90_deviations = 1.7;
-  fitted.layers = {{{1024, 1024, 512, 2}, 1.04, 0.02, 3}};
+  fitted.unseen_sizes_mean = 0.05;
+  fitted.within_node = {0.03, 1.7};
+  fitted.across_nodes = {0.05, 1.9};
+  fitted.assumed_recompute = {false, true};
+  fitted.layers = {{{1024, 1024, 512, 2, 1}, 1.04, 0.02, 3}};
   fitted.values = {{"matmul.peak_fraction", 0.75, 0.82, 0.7, 0.8, true},
                    {"levels.1.fixed_time", 2e-5, 4.6e-5, 1e-5, 4e-5, true},
                    {"dispatch_op", 8e-6, 8e-6, 4e-6, 16e-6, false}};
@@ -61,6 +63,15 @@ TEST(FittedCalibration, FilesReadBackAsWritten) {
   EXPECT_EQ(parse_fitted_calibration(text, "f.json"), example());
 }
 
+TEST(FittedCalibration, WhatIsNotKnownIsLeftOut) {
+  FittedCalibration fitted = example();
+  fitted.unseen_sizes_mean.reset();
+  fitted.assumed_recompute = {};
+  const std::string text = fitted_calibration_text(fitted);
+  EXPECT_EQ(text.find("unseen_sizes_mean"), std::string::npos);
+  EXPECT_EQ(parse_fitted_calibration(text, "f.json"), fitted);
+}
+
 TEST(FittedCalibration, BadFilesAreRefusedWithTheirPlace) {
   const auto refused = [](std::string from, std::string to, const std::string& place) {
     std::string text = fitted_calibration_text(example());
@@ -75,6 +86,7 @@ TEST(FittedCalibration, BadFilesAreRefusedWithTheirPlace) {
   refused("\"runs\": 12", "\"runs\": 0", "/fitted/runs");
   refused("\"low\": 0.7", "\"low\": 0.9", "/fitted/values/0/low");
   refused("\"hidden\": 512", "\"hidden\": 0", "/fitted/layers/0/hidden");
+  refused("\"full\"", "\"some\"", "/fitted/assumed_recompute/across_nodes");
   refused("\"cluster\"", "\"clusters\"", "/fitted");
 }
 

@@ -40,16 +40,18 @@ PublishedRun layout(std::int64_t hidden, std::int64_t tp, std::int64_t dp, std::
 
 /// Runs whose step times are those of a device that reaches `fraction` of its peak and a host that
 /// needs `dispatch` seconds for an op.
-std::vector<PublishedRun> made_with(double fraction, double dispatch) {
+std::vector<PublishedRun> made_with(double fraction, double dispatch,
+                                    const std::string& recompute = "full") {
   FittedCalibration truth;
   truth.values = {{"matmul.peak_fraction", fraction, 1, 0, 0, true},
                   {"dispatch_op", dispatch, 1, 0, 0, true}};
   std::vector<PublishedRun> runs;
   for (const std::int64_t hidden : {512, 2048, 4096}) {
     for (const std::int64_t tp : {1, 2}) {
-      for (const std::int64_t dp : {1, 2}) {
+      for (const std::int64_t dp : {1, 2, 4}) {
         for (const std::int64_t micro : {1, 8}) {
           PublishedRun run = layout(hidden, tp, dp, micro);
+          run.recompute = recompute;
           PublishedTarget target = published_target(run, false);
           EXPECT_EQ(target.missing, "");
           apply(truth, target.cluster, target.framework);
@@ -110,8 +112,37 @@ TEST(Fit, LayersOfAShapeThatAreSlowerAreFoundOut) {
   const LayerShape shape{8 * 1024, 1024, 2048, 2};
   for (const LayerPoint& point : with.fitted.layers) {
     EXPECT_EQ(point.factor > 1.04, point.shape == shape) << point.factor;
-    EXPECT_EQ(point.runs, 2);
+    EXPECT_EQ(point.runs, 3);
   }
+}
+
+TEST(Fit, ShapesOfOneLayoutHaveNoFactor) {
+  std::vector<PublishedRun> runs = made_with(0.7, 80e-6);
+  std::erase_if(runs, [](const PublishedRun& run) { return run.dp != 1; });
+  const std::vector<PublishedRun> once = runs;
+  runs.insert(runs.end(), once.begin(), once.end());
+  runs.insert(runs.end(), once.begin(), once.end());
+  EXPECT_TRUE(fit(runs, kOptions).fitted.layers.empty());
+}
+
+TEST(Fit, FindsOutWhetherLayersWereRepeated) {
+  for (const bool full : {false, true}) {
+    std::vector<PublishedRun> runs = made_with(0.7, 80e-6, full ? "full" : "none");
+    for (PublishedRun& run : runs) run.recompute = "unknown";
+    const Fit found = fit(runs, kOptions);
+    EXPECT_EQ(found.fitted.assumed_recompute, (AssumedRecompute{full, std::nullopt}));
+    EXPECT_LT(found.mean_abs_error, 0.02) << full;
+    EXPECT_NE(fit_text(found).find("repeated within a node"), std::string::npos);
+  }
+}
+
+TEST(Fit, ModelSizesAreLeftOutWhole) {
+  const Fit found = fit(made_with(0.7, 80e-6), kOptions);
+  ASSERT_EQ(found.by_size.folds.size(), 3u);
+  EXPECT_EQ(found.by_size.folds[0].left_out, std::vector<std::string>{"2x2048"});
+  EXPECT_EQ(found.by_size.runs.size(), std::size_t(found.fitted.runs));
+  EXPECT_GT(found.fitted.unseen_sizes_mean, 0.0);
+  EXPECT_LT(found.fitted.unseen_sizes_mean, 0.05);
 }
 
 TEST(Fit, SameRunsSameBytes) {

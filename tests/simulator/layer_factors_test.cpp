@@ -12,7 +12,7 @@ const LayerShape kShape{4096, 1024, 2048, 2};
 
 TEST(LayerFactors, NothingFittedIsOne) {
   EXPECT_EQ(layer_factor({}, kShape).factor, 1);
-  EXPECT_EQ(layer_factor({}, kShape).deviation, 0);
+  EXPECT_DOUBLE_EQ(layer_factor({}, kShape).deviation, std::hypot(kSharedDeviation, kOwnDeviation));
   EXPECT_EQ(least_layer_factor({}), 1);
 }
 
@@ -43,6 +43,13 @@ TEST(LayerFactors, FarFromAllPointsNothingIsKnown) {
   EXPECT_NEAR(far.deviation, std::hypot(kSharedDeviation, kOwnDeviation), 1e-9);
 }
 
+TEST(LayerFactors, OperandsOfAnotherWidthSayNothing) {
+  const std::vector<LayerPoint> points = {{kShape, 1.2, 0.01, 5}};
+  LayerShape narrow = kShape;
+  narrow.operand_bytes = 1;
+  EXPECT_EQ(layer_factor(points, narrow).factor, 1);
+}
+
 TEST(LayerFactors, StayWithinThePointsAndOne) {
   std::vector<LayerPoint> points;
   for (const std::int64_t tokens : {1024, 2048, 4096, 8192}) {
@@ -58,14 +65,17 @@ TEST(LayerFactors, StayWithinThePointsAndOne) {
 
 TEST(LayerFactors, IntervalsGrowAwayFromWhatWasFitted) {
   FittedCalibration fitted;
-  fitted.run_deviation = 0.03;
-  fitted.interval90_deviations = 1.645;
+  fitted.within_node = {0.03, 1.645};
+  fitted.across_nodes = {0.05, 2};
   fitted.layers = {{kShape, 1.1, 0.01, 5}};
-  EXPECT_NEAR(interval90_half_width(fitted, kShape), std::exp(1.645 * std::hypot(0.03, 0.01)) - 1,
+  EXPECT_NEAR(interval90_half_width(fitted, kShape, false),
+              std::exp(1.645 * std::hypot(0.03, 0.01)) - 1, 1e-12);
+  EXPECT_NEAR(interval90_half_width(fitted, kShape, true), std::exp(2 * std::hypot(0.05, 0.01)) - 1,
               1e-12);
   LayerShape far = kShape;
   far.hidden *= 16;
-  EXPECT_GT(interval90_half_width(fitted, far), interval90_half_width(fitted, kShape));
+  EXPECT_GT(interval90_half_width(fitted, far, false),
+            interval90_half_width(fitted, kShape, false));
 }
 
 }  // namespace
