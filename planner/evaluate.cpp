@@ -78,8 +78,11 @@ std::vector<Bytes> capacities(std::span<const Program> programs, const Cluster& 
   return least;
 }
 
-StagePrediction predict_stage(const Program& program, const Framework& framework, Bytes capacity,
-                              Bytes beside) {
+bool has_arena(const Framework& framework) {
+  return framework.allocator.kind == AllocatorKind::arena;
+}
+
+StagePrediction lay_out_stage(const Program& program, Bytes capacity) {
   const MemoryPeak memory = memory_peak(program);
   StagePrediction stage;
   stage.stage = program.stage;
@@ -88,15 +91,31 @@ StagePrediction predict_stage(const Program& program, const Framework& framework
   stage.arena = stage.reserved = program.arena_bytes;
   stage.capacity = capacity;
   stage.owner = program.owner;
-  if (framework.allocator.kind == AllocatorKind::arena) return stage;
+  return stage;
+}
+
+void replay_allocator(const Program& program, const Framework& framework, Bytes beside,
+                      StagePrediction& stage) {
   AllocatorUse use = replay_allocations(program, framework, kNoLimit);
-  if (use.reserved + beside > capacity && use.allocated + beside <= capacity) {
-    const AllocatorUse pressed = replay_allocations(program, framework, capacity - beside);
+  if (use.reserved + beside > stage.capacity && use.allocated + beside <= stage.capacity) {
+    const AllocatorUse pressed = replay_allocations(program, framework, stage.capacity - beside);
     if (!pressed.out_of_memory) use = pressed;
   }
   stage.allocated = use.allocated;
   stage.reserved = use.reserved;
-  return stage;
+}
+
+/// `fits` from the stages; of an arena: all of it, not the live peak within it.
+void sum_up(Footprint& footprint, Bytes beside) {
+  footprint.allocated = footprint.reserved = {};
+  footprint.fits = true;
+  for (const StagePrediction& stage : footprint.stages) {
+    footprint.peak = std::max(footprint.peak, stage.peak);
+    footprint.arena = std::max(footprint.arena, stage.arena);
+    footprint.allocated = std::max(footprint.allocated, stage.allocated);
+    footprint.reserved = std::max(footprint.reserved, stage.reserved);
+    if (stage.reserved + beside > stage.capacity) footprint.fits = false;
+  }
 }
 
 void fill_provenance(Prediction& prediction, const Simulation& simulation) {
@@ -142,24 +161,30 @@ LayerShape layer_shape(const Job& job, const Strategy& strategy) {
 }
 
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
-                  const Cluster& cluster, Bytes reserve, Proof proof) {
+                  const Cluster& cluster, Bytes reserve, Proof proof, AllocatorReplay replay) {
   Footprint footprint;
   footprint.programs = lower({job, strategy, framework}, {}, proof);
-  footprint.fits = true;
-  const Bytes beside = memory_outside_program(job, strategy, framework) + reserve;
   const std::vector<Bytes> memory = capacities(footprint.programs, cluster);
   for (const Program& program : footprint.programs) {
-    footprint.stages.push_back(
-        predict_stage(program, framework, memory[footprint.stages.size()], beside));
-    const StagePrediction& stage = footprint.stages.back();
-    footprint.peak = std::max(footprint.peak, stage.peak);
-    footprint.arena = std::max(footprint.arena, stage.arena);
-    footprint.allocated = std::max(footprint.allocated, stage.allocated);
-    footprint.reserved = std::max(footprint.reserved, stage.reserved);
-    // Of an arena: all of it, not the live peak within it.
-    if (stage.reserved + beside > stage.capacity) footprint.fits = false;
+    footprint.stages.push_back(lay_out_stage(program, memory[footprint.stages.size()]));
   }
+  if (!has_arena(framework) && replay == AllocatorReplay::run) {
+    replay_allocators(footprint, job, strategy, framework, reserve);
+    return footprint;
+  }
+  sum_up(footprint, memory_outside_program(job, strategy, framework) + reserve);
+  footprint.fits = footprint.fits || !has_arena(framework);
   return footprint;
+}
+
+void replay_allocators(Footprint& footprint, const Job& job, const Strategy& strategy,
+                       const Framework& framework, Bytes reserve) {
+  const Bytes beside = memory_outside_program(job, strategy, framework) + reserve;
+  for (std::size_t stage = 0; stage < footprint.stages.size(); ++stage) {
+    if (!has_arena(framework))
+      replay_allocator(footprint.programs[stage], framework, beside, footprint.stages[stage]);
+  }
+  sum_up(footprint, beside);
 }
 
 const StagePrediction& tightest_of(std::span<const StagePrediction> stages) {

@@ -52,11 +52,19 @@ struct Footprint {
 /// `file` if it is known.
 FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
                          const std::string& file = "");
-/// The strategy must be legal(). Costs far less than simulating, least without a proof of order.
-/// Frameworks without an arena replay their allocator: where memory is short that gives back what
-/// it keeps; of what does not fit even so, it is what would be taken if there was more memory.
+/// Frameworks without an arena replay their allocator, which costs several times what simulating
+/// does. Left out: what they hand out and take of the driver is not known, and all of it fits.
+enum class AllocatorReplay : std::uint8_t { run, leave_out };
+
+/// The strategy must be legal(). Costs least without a proof of order. Allocators: where memory is
+/// short they give back what they keep; of what does not fit even so, it is what would be taken if
+/// there was more memory.
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
-                  const Cluster& cluster, Bytes reserve, Proof proof);
+                  const Cluster& cluster, Bytes reserve, Proof proof,
+                  AllocatorReplay replay = AllocatorReplay::run);
+/// What lay_out() left out.
+void replay_allocators(Footprint& footprint, const Job& job, const Strategy& strategy,
+                       const Framework& framework, Bytes reserve);
 /// The one that has least room left, or lacks most.
 const StagePrediction& tightest_of(std::span<const StagePrediction> stages);
 /// SHA-256 of each Program's text form.

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/parallel.h"
+#include "planner/assess.h"
 #include "planner/bounds.h"
 
 namespace plimsoll {
@@ -18,13 +19,23 @@ namespace {
 /// next one on, so these are part of the result's definition.
 constexpr std::size_t kEvaluated = 4, kSharpened = 32;
 
-enum Reason : std::size_t { kPersistent, kInFlight, kTooLong, kBottleneck, kPipeline, kReasons };
+enum Reason : std::size_t {
+  kPersistent,
+  kInFlight,
+  kTooLong,
+  kBottleneck,
+  kPipeline,
+  kNoAllocator,
+  kReasons
+};
 constexpr std::array<const char*, kReasons> kReasonTexts = {
     "memory bound: what lives between steps does not fit",
     "memory bound: with its micro-batches in flight it does not fit",
     "time bound: a step longer than a plan's timeline can show",
     "time bound of the slowest stage: neither among the fastest nor on the Pareto front",
-    "time bound of the pipeline: neither among the fastest nor on the Pareto front"};
+    "time bound of the pipeline: neither among the fastest nor on the Pareto front",
+    "time bound of a step whose allocator is not replayed: neither among the fastest nor on the "
+    "Pareto front"};
 
 /// A run of strategies in canonical order that differ in bucket bytes only (a choice), or one (a
 /// leaf).
@@ -78,8 +89,7 @@ class Incumbents {
 
   /// Whether a plan of these bounds may be the best or a runner-up: not slower than the last of
   /// those, nor than the same with other buckets.
-  bool may_be_listed(const Node& node, const Strategy& strategy) const {
-    const Seconds bound = node.bound.seconds();
+  bool may_be_listed(Seconds bound, const Strategy& strategy) const {
     if (last_listed_ && bound > *last_listed_) return false;
     return std::none_of(feasible_.begin(), feasible_.end(), [&](const Candidate* candidate) {
       return bound > candidate->score.prediction.step_time &&
@@ -88,13 +98,12 @@ class Incumbents {
   }
 
   /// Whether one may be on the Pareto front: no plan is as good in both and better in one.
-  bool may_be_on_front(const Node& node) const {
-    const Seconds bound = node.bound.seconds();
+  bool may_be_on_front(Seconds bound, Bytes peak) const {
     if (best_ && bound > kFrontTimes * *best_) return false;
     return std::none_of(feasible_.begin(), feasible_.end(), [&](const Candidate* candidate) {
       const Seconds step = candidate->score.prediction.step_time;
-      const Bytes peak = candidate->score.peak;
-      return step <= bound && peak <= node.peak && (step < bound || peak < node.peak);
+      const Bytes other = candidate->score.peak;
+      return step <= bound && other <= peak && (step < bound || other < peak);
     });
   }
 
@@ -244,9 +253,12 @@ class Explorer {
 
   std::optional<Reason> why_cut(const Node& node) const {
     if (node.bound > kLongestTimeline) return kTooLong;
-    if (incumbents_.may_be_on_front(node)) return std::nullopt;
-    if (incumbents_.may_be_listed(node, legal_[node.first])) return std::nullopt;
+    if (may_matter(node.bound.seconds(), node.peak, legal_[node.first])) return std::nullopt;
     return node.leaf ? kPipeline : kBottleneck;
+  }
+
+  bool may_matter(Seconds step, Bytes peak, const Strategy& strategy) const {
+    return incumbents_.may_be_on_front(step, peak) || incumbents_.may_be_listed(step, strategy);
   }
 
   /// Takes nodes in order until there is enough for a round of one kind.
@@ -294,16 +306,26 @@ class Explorer {
 
   void evaluate_leaves() {
     std::vector<std::optional<Candidate>> found(leaves_.size());
+    std::vector<char> passed_over(leaves_.size(), false);
     for_each_index(leaves_.size(), request_.threads, [&](std::size_t i) {
-      if (passed()) return;
-      found[i] = assess(request_, costs_, legal_[leaves_[i].first], leaves_[i].first);
+      if (passed()) {
+        passed_over[i] = true;
+        return;
+      }
+      found[i] = assess(request_, costs_, legal_[leaves_[i].first], leaves_[i].first,
+                        [&](const Candidate& candidate) {
+                          return may_matter(candidate.score.prediction.step_time,
+                                            candidate.score.peak, candidate.strategy);
+                        });
     });
     std::vector<Node> left;
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (found[i]) {
         explored_.candidates.push_back(std::move(*found[i]));
-      } else {
+      } else if (passed_over[i]) {
         left.push_back(leaves_[i]);
+      } else {
+        cut(kNoAllocator, leaves_[i].count());
       }
     }
     leaves_ = std::move(left);
@@ -347,36 +369,12 @@ class Explorer {
 
 }  // namespace
 
-Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
-                 std::size_t index) {
-  const Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
-                                      request.reserve, Proof::none);
-  Candidate candidate{index,
-                      strategy,
-                      {{},
-                       footprint.arena,
-                       footprint.peak,
-                       footprint.allocated,
-                       footprint.reserved,
-                       footprint.fits}};
-  candidate.score.prediction.stages = footprint.stages;
-  if (!footprint.fits) return candidate;
-  try {
-    candidate.score = predict(request.job, strategy, footprint, costs, request.devices,
-                              Folding::folded, Detail::none)
-                          .score;
-    candidate.too_long = candidate.score.prediction.step_time > kLongestTimeline.seconds();
-  } catch (const InfeasibleError&) {  // longer than the simulator reckons with
-    candidate.too_long = true;
-  }
-  return candidate;
-}
-
 Explored explore_all(const SearchRequest& request, const CostModel& costs, const Space& space) {
   Explored explored;
   explored.candidates.resize(space.legal.size());
   for_each_index(space.legal.size(), request.threads, [&](std::size_t i) {
-    explored.candidates[i] = assess(request, costs, space.legal[i], i);
+    explored.candidates[i] =
+        *assess(request, costs, space.legal[i], i, [](const Candidate&) { return true; });
   });
   return explored;
 }

@@ -1,6 +1,7 @@
 // Explore: which strategies of a space are evaluated, and why the others need not be.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "planner/runners_up.h"
@@ -17,10 +18,6 @@ struct Explored {
   /// No plan that is left takes less; absent where none is left.
   std::optional<Seconds> least_left;
 };
-
-/// Lowers and, where it fits, simulates.
-Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
-                 std::size_t index);
 
 /// All of it.
 Explored explore_all(const SearchRequest& request, const CostModel& costs, const Space& space);

@@ -279,7 +279,14 @@ void BlockAllocator::enlist(Block block) {
     return;
   }
   blocks_[block].use = Use::free;
-  pools_[range.pool].free.emplace(range.size, range.address, block);
+  FreeBlocks& free = pools_[range.pool].free;
+  if (nodes_.empty()) {
+    blocks_[block].listed = free.emplace(range.size, range.address, block).first;
+    return;
+  }
+  nodes_.back().value() = {range.size, range.address, block};
+  blocks_[block].listed = free.insert(std::move(nodes_.back())).position;
+  nodes_.pop_back();
 }
 
 void BlockAllocator::delist(Block block) {
@@ -287,7 +294,7 @@ void BlockAllocator::delist(Block block) {
   if (range.use == Use::unmapped) {
     pools_[range.pool].unmapped.erase({range.address, block});
   } else {
-    pools_[range.pool].free.erase({range.size, range.address, block});
+    nodes_.push_back(pools_[range.pool].free.extract(range.listed));
   }
 }
 

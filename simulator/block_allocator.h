@@ -54,6 +54,8 @@ class BlockAllocator {
   static constexpr Block kNone = ~Block{0};
   enum class Use : std::uint8_t { taken, free, unmapped };
 
+  using FreeBlocks = std::set<std::tuple<std::int64_t, std::int64_t, Block>>;  ///< size, address
+
   /// Blocks of a segment are a list in order of their addresses.
   struct Range {
     std::int64_t size = 0, address = 0;
@@ -61,12 +63,13 @@ class BlockAllocator {
     std::uint32_t pool = 0;
     std::int64_t driver = 0;  ///< of the first of a segment: what it took of the driver
     Use use = Use::free;
+    FreeBlocks::iterator listed;  ///< while it is in its pool's list of free blocks
   };
   /// Of requests of one stream and size class.
   struct Pool {
     bool small = false;
-    std::set<std::tuple<std::int64_t, std::int64_t, Block>> free;  ///< by size, address
-    std::set<std::pair<std::int64_t, Block>> unmapped;             ///< by address
+    FreeBlocks free;
+    std::set<std::pair<std::int64_t, Block>> unmapped;  ///< by address
   };
 
   std::int64_t rounded(Bytes request) const;
@@ -92,7 +95,8 @@ class BlockAllocator {
   Allocator rule_;
   Bytes limit_;
   std::vector<Range> blocks_;
-  std::vector<Block> unused_;    ///< of blocks_
+  std::vector<Block> unused_;                 ///< of blocks_
+  std::vector<FreeBlocks::node_type> nodes_;  ///< of lists, to be used again
   std::vector<Block> segments_;  ///< the first block of each, in order of their addresses
   std::vector<Pool> pools_;
   std::map<std::pair<std::uint32_t, bool>, std::uint32_t> pool_index_;  ///< by stream, small
