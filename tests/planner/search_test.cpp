@@ -173,7 +173,7 @@ TEST(Search, EqualsBruteForceUnderOtherSchedules) {
 #ifdef PLIMSOLL_SANITIZED
 constexpr int kProblems = 20;  // instrumented brute force is slow
 #else
-constexpr int kProblems = 200;
+constexpr int kProblems = 100;
 #endif
 
 TEST(Search, EqualsBruteForceOnRandomProblems) {
