@@ -112,6 +112,8 @@ std::vector<Framework> framework_presets() {
           pytorch_fsdp(),
           torchtitan(),
           torchtitan_compiled(),
+          torchtitan_async_tp(),
+          pytorch_autocast(),
           deepspeed_zero3(ZeroGather::before),
           deepspeed_zero3(ZeroGather::list),
           deepspeed_zero3(ZeroGather::flat),

@@ -38,6 +38,10 @@ enum class LossMemory : std::uint8_t {
   new_gradient,  ///< their gradient, in backward
   in_place,      ///< nothing: softmax and gradient overwrite them
   fused,         ///< the same, but forward has a second f32 copy for a while
+  /// torch.nn.functional.cross_entropy: the logits in their own type until the loss is there, in
+  /// f32, and the logarithms of their softmax; backward has an f32 gradient of the latter beside
+  /// that of the logits. Over mp ranks two more f32 copies: torch.distributed.tensor.parallel.loss.
+  by_op,
 };
 
 /// How gradients of the step lie in memory. Programs have them in f32 and in one buffer, and cost
@@ -83,6 +87,11 @@ struct Framework {
   // Rules of its parallelism.
   bool sequence_parallel = true;     ///< can split tokens over mp (arXiv 2205.05198)
   bool selective_recompute = false;  ///< can repeat only the attention core (arXiv 2205.05198)
+  /// Can keep attention and every second linear layer, and repeat the rest (arXiv 2410.06511,
+  /// section 2.1).
+  bool per_op_recompute = false;
+  /// What per_op keeps it keeps even if backward does not read it.
+  bool keeps_unread = false;
   /// What is recomputed is repeated whole, as by torch.utils.checkpoint; else only as far as
   /// backward reads it.
   bool recompute_repeats_all = false;
@@ -97,6 +106,9 @@ struct Framework {
   /// The gradient of a column-parallel layer's input is summed over mp while that of its weight is
   /// computed.
   bool overlap_tensor_gradients = false;
+  /// A gather over mp and the products that read it, or a product and the scatter of what it gives,
+  /// go on part by part, one for each rank (simulator/async_products.h).
+  bool async_tensor_parallel = false;
   /// Parameters are gathered in the next step, while its first forwards run. Else at the end of the
   /// step. Only matters with sharding_degree > 1.
   bool overlap_param_gather = false;
@@ -143,6 +155,9 @@ struct Framework {
   /// Rotary embeddings make new tensors, beside the product whose parts they turn; else they turn
   /// them in place.
   bool copies_rotary = false;
+  /// GELU and norms are formulas of several ops, norms and softmax in f32; each op keeps what its
+  /// backward reads.
+  bool elementwise_by_op = false;
   LossMemory loss_memory = LossMemory::new_gradient;
   GradientMemory gradient_memory = GradientMemory::one_buffer;
 

@@ -19,6 +19,8 @@ Framework megatron_core_deterministic();
 Framework pytorch_fsdp();
 Framework torchtitan();
 Framework torchtitan_compiled();
+Framework torchtitan_async_tp();
+Framework pytorch_autocast();
 
 /// How ZeRO-3 of DeepSpeed gathered parameters, around pull request 1188.
 enum class ZeroGather : std::uint8_t {

@@ -64,17 +64,26 @@ Framework torchtitan() {
   Framework framework = pytorch_fsdp();
   framework.name = "torchtitan";
   framework.allocator.expandable_segments = true;
+  framework.per_op_recompute = true;
+  framework.keeps_unread = true;    // torch/utils/checkpoint.py, _CachingTorchDispatchMode
+  framework.copies_rotary = false;  // of linear layers of their own no product stays beside them
+  framework.recompute_repeats_all = false;
+  framework.loss_memory = LossMemory::by_op;
   framework.sources.allocator +=
       "; expandable segments: torchtitan run_train.sh, PYTORCH_CUDA_ALLOC_CONF";
   framework.sequence_parallel = true;
   framework.ops_per_kernel = 2;
+  framework.elementwise_by_op = true;
   framework.dispatch_gather = Seconds(100e-6);
   framework.sources.kernels =
       "torchtitan models/llama/model.py: no biases, scaled_dot_product_attention; norms, rotary "
       "embedding and SwiGLU op by op";
   framework.sources.parallelism =
       "Liang et al. 2024, arXiv 2410.06511, section 2.1: FSDP2 by layer with prefetch, tensor and "
-      "sequence parallelism by DTensor, selective activation checkpoints";
+      "sequence parallelism by DTensor; torchtitan parallelisms/parallelize_llama.py: selective "
+      "activation checkpoints that save attention, what is scattered and every second mm; "
+      "checkpoints stop where all that backward reads is there (torch.utils.checkpoint, "
+      "early_stop)";
   framework.sources.dispatch =
       framework.sources.dispatch +
       "; about two ops of PyTorch's eager mode for one kernel here, by counting those of a layer; "
@@ -87,10 +96,48 @@ Framework torchtitan() {
 Framework torchtitan_compiled() {
   Framework framework = torchtitan();
   framework.name = "torchtitan-compiled";
+  framework.keeps_unread = false;
+  framework.elementwise_by_op = false;
   framework.ops_per_kernel = 1;
   framework.sources.dispatch =
       "as torchtitan; a compiled layer is a graph of about as many kernels as there are here "
       "(arXiv 2410.06511, section 2.2.2: compiled layer by layer)";
+  return framework;
+}
+
+/// torchtitan, compiled, with its asynchronous tensor parallelism.
+Framework torchtitan_async_tp() {
+  Framework framework = torchtitan_compiled();
+  framework.name = "torchtitan-async-tp";
+  framework.async_tensor_parallel = true;
+  framework.sources.parallelism +=
+      "; --experimental.enable_async_tensor_parallel: torch/_inductor/fx_passes/"
+      "micro_pipeline_tp.py and torch/distributed/_symmetric_memory: gathers and scatters over the "
+      "tensor ranks are cut in as many parts as there are ranks, copied beside the products";
+  return framework;
+}
+
+/// PyTorch as its models were written before fused kernels, with torch.autocast or apex amp O1, on
+/// one GPU or with DistributedDataParallel.
+Framework pytorch_autocast() {
+  Framework framework = pytorch_on_gpu();
+  framework.name = "pytorch-autocast";
+  framework.fused_bias = true;
+  framework.sequence_parallel = false;
+  framework.adds_gradients_in_matmul = false;
+  framework.elementwise_by_op = true;
+  framework.ops_per_kernel = 2;
+  framework.loss_memory = LossMemory::by_op;
+  framework.sources.kernels =
+      "github.com/NVIDIA/DeepLearningExamples PyTorch/LanguageModeling/BERT/modeling.py (2019) and "
+      "huggingface transformers 2: GELU as x 0.5 (1 + erf(x / sqrt 2)), BertLayerNorm by ops; "
+      "softmax and norms in f32: torch.autocast op reference, apex/amp/lists";
+  framework.sources.parallelism =
+      "torch.nn.parallel.DistributedDataParallel: gradients reduced in buckets beside backward";
+  framework.sources.dispatch += "; about two ops for one kernel here, as in torchtitan";
+  framework.sources.allocator +=
+      "; a gradient of a second micro-batch is added to the first: torch/csrc/autograd/functions/"
+      "accumulate_grad.h";
   return framework;
 }
 

@@ -111,6 +111,15 @@ void read_measured(JsonObject& row, PublishedRun& run) {
   run.out_of_memory = maybe_boolean(row, "oom").value_or(false);
 }
 
+/// Vocabulary of a tokenizer that has no text: as many as its flag says, and an end of document
+/// (Megatron-LM training/tokenizer/tokenizer.py, _NullTokenizer).
+void read_tokenizer(JsonObject& row, PublishedRun& run) {
+  if (run.vocab || !row.has("seq_fields")) return;
+  JsonObject fields = row.object("seq_fields");
+  const auto stated = maybe_integer(fields, "vocab_size");
+  if (stated && maybe_text(fields, "tokenizer") == "NullTokenizer") run.vocab = *stated + 1;
+}
+
 /// Whether the value stands with the measurement, not in some configuration file beside it: rows
 /// say so in their notes, as "precision, recompute and vocabulary taken from ..., not printed with
 /// the measurement".
@@ -143,6 +152,8 @@ PublishedRun read_row(JsonObject row) {
   run.compiled = maybe_boolean(row, "compile");
   run.async_tp = maybe_boolean(row, "async_tp");
   run.reduce_dtype = maybe_text(row, "reduce_dtype");
+  run.sharding = maybe_text(row, "sharding");
+  read_tokenizer(row, run);
   run.finetuning = maybe_text(row, "finetuning");
   if (row.has("needs")) run.needs = row.texts("needs");
   read_measured(row, run);

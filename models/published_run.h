@@ -50,6 +50,8 @@ struct PublishedRun {
   std::string framework, framework_version;     ///< empty: not stated
   std::optional<bool> compiled, async_tp;
   std::string reduce_dtype, finetuning;
+  /// Of fully sharded runs: "HSDP" (shards within a node, replicas over nodes), "FSDP"; or empty.
+  std::string sharding;
   /// What a predictor must support to be judged on the row, and facts that the source lacks.
   std::vector<std::string> needs;
 

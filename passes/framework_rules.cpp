@@ -38,6 +38,10 @@ Verdict legal(const Framework& framework, const Strategy& strategy) {
     return Verdict::no(
         fmt::format("recompute is selective; {} recomputes whole layers only", framework.name));
   }
+  if (strategy.recompute == Recompute::per_op && !framework.per_op_recompute) {
+    return Verdict::no(
+        fmt::format("recompute is per_op; {} does not choose by op", framework.name));
+  }
   return Verdict::yes();
 }
 

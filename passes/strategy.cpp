@@ -122,6 +122,9 @@ Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
   if (strategy.recompute == Recompute::none) {
     return Verdict::no("recompute is none; recompute_layers and recompute_list choose its layers");
   }
+  if (strategy.recompute == Recompute::per_op) {
+    return Verdict::no("recompute is per_op, which is of all layers");
+  }
   if (strategy.recompute_layers > 0 && !list.empty()) {
     return Verdict::no("recompute_layers and recompute_list both choose the layers");
   }
@@ -443,6 +446,7 @@ std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strat
 
 bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer) {
   if (strategy.recompute == Recompute::none) return false;
+  if (strategy.recompute == Recompute::per_op) return layer % 2 == 1;
   const auto& list = strategy.recompute_list;
   if (!list.empty()) return std::find(list.begin(), list.end(), layer) != list.end();
   return strategy.recompute_layers == 0 || index < strategy.recompute_layers;

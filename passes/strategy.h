@@ -22,8 +22,9 @@ enum class Schedule : std::uint8_t {
   zb_h1,        ///< 1F1B with late weight gradients (Qi et al. 2023, arXiv 2401.10241)
 };
 /// What backward repeats instead of keeping: nothing; the attention core of each layer (Korthikanti
-/// et al. 2022, arXiv 2205.05198); each layer.
-enum class Recompute : std::uint8_t { none, selective, full };
+/// et al. 2022, arXiv 2205.05198); each layer; of each layer all but attention and every second
+/// linear layer (Liang et al. 2024, arXiv 2410.06511, section 2.1: selective, by op).
+enum class Recompute : std::uint8_t { none, selective, full, per_op };
 /// How long a sent boundary tensor lives.
 enum class SendLifetime : std::uint8_t {
   event,      ///< until the host waits for the send, before its slot's next use
@@ -146,7 +147,8 @@ std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strate
 std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy);
 
 /// Whether backward repeats the layer (counted over the model), the index-th of its part: all
-/// layers' forward, recompute says how much of it.
+/// layers' forward, recompute says how much of it. With per_op: whether it is the layer that
+/// repeats the products of which every layer would repeat half.
 bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer);
 
 /// The rules a strategy must keep for this job on `devices` ranks, each with its own reason:

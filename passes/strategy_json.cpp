@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 3> kRecomputes = {"none", "selective", "full"};
+constexpr std::array<std::string_view, 4> kRecomputes = {"none", "selective", "full", "per_op"};
 constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
 

@@ -30,9 +30,12 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"context_parallel", &Framework::context_parallel},
     {"fp8", &Framework::fp8},
     {"overlap_tensor_gradients", &Framework::overlap_tensor_gradients},
+    {"async_tensor_parallel", &Framework::async_tensor_parallel},
     {"stores_dropout_masks", &Framework::stores_dropout_masks},
     {"sequence_parallel", &Framework::sequence_parallel},
     {"selective_recompute", &Framework::selective_recompute},
+    {"per_op_recompute", &Framework::per_op_recompute},
+    {"keeps_unread", &Framework::keeps_unread},
     {"zero_bubble", &Framework::zero_bubble},
     {"recompute_repeats_all", &Framework::recompute_repeats_all},
     {"overlap_grad_reduce", &Framework::overlap_grad_reduce},
@@ -41,6 +44,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"host_waits_for_gathers", &Framework::host_waits_for_gathers},
     {"lazy_optimizer_state", &Framework::lazy_optimizer_state},
     {"copies_rotary", &Framework::copies_rotary},
+    {"elementwise_by_op", &Framework::elementwise_by_op},
     {"adds_gradients_in_matmul", &Framework::adds_gradients_in_matmul},
 };
 
@@ -79,7 +83,7 @@ constexpr FrameworkSource kFrameworkSources[] = {
 };
 
 constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
-constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused"};
+constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused", "by_op"};
 constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed"};
 
 struct AllocatorBytes {

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "simulator/async_products.h"
 
 namespace plimsoll {
 
@@ -25,9 +26,10 @@ std::vector<Picoseconds> LeastCosts::of(const Routine& routine, const Grid& grid
                                         std::int64_t stage) const {
   std::vector<Picoseconds> durations;
   durations.reserve(routine.ops.size());
-  for (const Op& op : routine.ops) {
-    durations.push_back(communicates(op.kind) ? communication(op, routine.tensors, grid, stage)
-                                              : local(op, routine.tensors, grid));
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    durations.push_back(communicates(routine.ops[i].kind)
+                            ? communication(routine, i, grid, stage)
+                            : local(routine.ops[i], routine.tensors, grid));
   }
   return durations;
 }
@@ -42,16 +44,20 @@ Picoseconds LeastCosts::local(const Op& op, std::span<const Tensor> tensors,
   return least;
 }
 
-Picoseconds LeastCosts::communication(const Op& op, std::span<const Tensor> tensors,
-                                      const Grid& grid, std::int64_t stage) const {
+Picoseconds LeastCosts::communication(const Routine& routine, std::size_t index, const Grid& grid,
+                                      std::int64_t stage) const {
+  const Op& op = routine.ops[index];
   const auto* transfer = std::get_if<TransferParams>(&op.params);
   const std::vector<GroupSpread> spreads =
       transfer != nullptr ? transfer_spreads(grid, stage, transfer->stage_offset)
                           : group_spreads(grid, std::get<CollectiveParams>(op.params).group);
   std::optional<Picoseconds> least;
   for (const GroupSpread& spread : spreads) {
-    const Picoseconds time = clamped(costs_.communication(op, tensors, spread).time);
-    least = least ? std::min(*least, time) : time;
+    const Estimate whole = costs_.communication(op, routine.tensors, spread);
+    for (std::size_t kind = 0; kind < costs_.device_kinds(); ++kind) {
+      const Estimate left = beside_products(routine, index, whole, spread.ranks, costs_, kind);
+      least = std::min(least.value_or(kLongEnough), clamped(left.time));
+    }
   }
   return least.value_or(Picoseconds());
 }

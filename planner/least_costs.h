@@ -26,7 +26,7 @@ class LeastCosts {
  private:
   using Degrees = std::array<std::int64_t, kAxes>;
   Picoseconds local(const Op& op, std::span<const Tensor> tensors, const Grid& grid) const;
-  Picoseconds communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
+  Picoseconds communication(const Routine& routine, std::size_t index, const Grid& grid,
                             std::int64_t stage) const;
   std::vector<GroupSpread> group_spreads(const Grid& grid, const Group& group) const;
   std::vector<GroupSpread> transfer_spreads(const Grid& grid, std::int64_t stage,

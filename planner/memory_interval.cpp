@@ -1,24 +1,29 @@
 #include "planner/memory_interval.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace plimsoll {
 namespace {
 
-constexpr double kAllocated = 0.03, kReserved = 0.07, kOutside = 0.4;
+constexpr double kPassing = 0.068, kPower = 1.25, kKept = 0.075, kOutside = 0.4;
+
+double part(Bytes of, Bytes whole) {
+  return whole == Bytes() ? 0 : double(of.count()) / double(whole.count());
+}
 
 }  // namespace
 
-double memory_half_width(MemoryKind kind, const Framework& framework, Bytes reserved,
-                         Bytes outside) {
+double memory_half_width(MemoryKind kind, const Framework& framework,
+                         const PredictedMemory& memory) {
   const bool arena = framework.allocator.kind == AllocatorKind::arena;
-  if (kind == MemoryKind::allocated) return arena ? 0 : kAllocated;
-  const double of_tensors = arena ? 0 : kReserved;
-  if (kind == MemoryKind::reserved) return of_tensors;
-  const Bytes all = reserved + outside;
-  if (all == Bytes()) return 0;
-  const double share = double(outside.count()) / double(all.count());
-  return std::hypot(of_tensors * (1 - share), kOutside * share);
+  const double lasting = std::min(1.0, part(memory.lasting, memory.allocated));
+  const double allocated = arena ? 0 : kPassing * std::pow(1 - lasting, kPower);
+  if (kind == MemoryKind::allocated) return allocated;
+  const double reserved = arena ? 0 : std::hypot(allocated, kKept);
+  if (kind == MemoryKind::reserved) return reserved;
+  const double outside = part(memory.outside, memory.reserved + memory.outside);
+  return std::hypot(reserved * (1 - outside), kOutside * outside);
 }
 
 }  // namespace plimsoll

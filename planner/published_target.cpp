@@ -8,6 +8,7 @@
 #include <regex>
 
 #include "models/presets.h"
+#include "planner/public_models.h"
 
 namespace plimsoll {
 namespace {
@@ -99,10 +100,30 @@ std::optional<DType> precision_of(const PublishedRun& run) {
 
 bool is_torchtitan(const PublishedRun& run) { return contains(lower(run.framework), "torchtitan"); }
 
+/// Tests of Megatron-LM itself: they leave dropout at its default.
+bool is_megatron_test(const PublishedRun& run) {
+  return contains(run.source, "tests/functional_tests");
+}
+
+/// Most of them switch off what is not deterministic (--deterministic-mode, --attention-backend
+/// unfused); those of context parallelism and weekly ones do not (their model_config.yaml).
+bool is_deterministic(const PublishedRun& run) {
+  return is_megatron_test(run) && run.attention != "flash" && run.cp == 1 &&
+         !contains(run.model, "weekly") && !contains(run.model, "nondeterministic");
+}
+
+/// Vocabulary: stated, or known of a public model.
+std::optional<std::int64_t> vocabulary_of(const PublishedRun& run) {
+  return run.vocab ? run.vocab : public_vocabulary(run.model);
+}
+
 /// Transformer Engine scales by what earlier steps saw, unless the row says "CS" (current scaling);
 /// torchtitan by each tensor, or by its rows.
 Fp8 fp8_of(const PublishedRun& run) {
   const std::string text = lower(run.precision);
+  // Tests of Megatron-LM whose name has the recipe: --fp8-recipe tensorwise beside --bf16.
+  if (is_megatron_test(run) && contains(run.model, "current_scaling") && contains(run.model, "fp8"))
+    return Fp8::current;
   if (!contains(text, "fp8")) return Fp8::none;
   if (contains(text, "rowwise")) return Fp8::rowwise;
   if (is_torchtitan(run)) return Fp8::tensorwise;
@@ -122,23 +143,17 @@ Family family_of(const PublishedRun& run) {
   return gated ? Family::llama : Family::gpt;
 }
 
-/// Tests of Megatron-LM itself: they leave dropout at its default and switch off what is not
-/// deterministic, so no attention is fused.
-bool is_megatron_test(const PublishedRun& run) {
-  return contains(run.source, "tests/functional_tests");
-}
-
 /// What a predictor of this kind needs of a row; empty: all there.
 std::string missing_of(const PublishedRun& run) {
   for (const std::string& need : run.needs) {
-    if (need != "fp8" && need != "cp") return need;
+    const bool known = need == "vocabulary unknown" && vocabulary_of(run);
+    if (need != "fp8" && need != "cp" && !known) return need;
   }
   if (!run.hidden || !run.layers || !run.heads) return "model size";
-  if (!run.vocab) return "vocabulary";
+  if (!vocabulary_of(run)) return "vocabulary";
   if (!run.sequence) return "sequence";
   if (contains(lower(run.model), "t5")) return "encoder-decoder";
   if (!run.finetuning.empty()) return "finetuning";
-  if (contains(run.model, "uneven_pipeline")) return "layers per stage";
   if (!precision_of(run)) return "precision " + run.precision;
   return "";
 }
@@ -152,7 +167,7 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
   job.heads = *run.heads;
   job.kv_heads = run.kv_heads.value_or(job.heads);
   job.ffn_hidden = run.ffn_hidden.value_or(4 * job.hidden);
-  job.vocab = *run.vocab;
+  job.vocab = *vocabulary_of(run);
   // Megatron-LM pads the table to a multiple of 128 x tp (--make-vocab-size-divisible-by). The
   // published times without tensor parallelism show logits of unpadded rows.
   if (run.tp > 1) job.vocab = (job.vocab + 128 * run.tp - 1) / (128 * run.tp) * (128 * run.tp);
@@ -167,11 +182,15 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
 std::string framework_of(const PublishedRun& run) {
   const std::string name = lower(run.framework);
   if (contains(name, "megatron-deepspeed")) return "megatron-deepspeed";
-  if (is_megatron_test(run) && run.attention != "flash" && run.cp == 1)
-    return "megatron-core-deterministic";
-  if (is_torchtitan(run))
+  if (is_deterministic(run)) return "megatron-core-deterministic";
+  if (is_torchtitan(run)) {
+    if (run.async_tp.value_or(false)) return "torchtitan-async-tp";
     return run.compiled.value_or(false) ? "torchtitan-compiled" : "torchtitan";
+  }
+  if (name == "pytorch" && run.attention == "unfused") return "pytorch-autocast";
   if (contains(name, "fsdp") || name == "pytorch") return "pytorch-fsdp";
+  // Without a name: what shards parameters is taken for it.
+  if (name.empty() && run.zero_stage == 3) return "pytorch-fsdp";
   if (run.attention == "flash" || contains(name, "core") || is_nemo(run) ||
       run.framework_version.starts_with("2024"))
     return "megatron-lm";
@@ -181,6 +200,19 @@ std::string framework_of(const PublishedRun& run) {
   return "megatron-lm-2021";
 }
 
+/// Workspaces of cuBLAS are larger from Hopper on: PyTorch's own (aten/src/ATen/cuda/
+/// CublasHandlePool.cpp: 32 MiB instead of 8 MiB and 128 KiB), one for each of two handles, unless
+/// CUBLAS_WORKSPACE_CONFIG :4096:8 says 32 MiB, and that of Transformer Engine
+/// (pytorch/module/base.py: 32 MiB instead of 4 MiB).
+Bytes workspace_on(const PublishedRun& run, const Framework& framework) {
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  const std::string gpu = lower(run.gpu);
+  const bool hopper = contains(gpu, "h100") || contains(gpu, "h200") || contains(gpu, "b200");
+  const bool engine = framework.name == "megatron-lm" || is_deterministic(run);
+  const Bytes handle{hopper || is_deterministic(run) ? 32 * kMiB : 8 * kMiB + kMiB / 8};
+  return 2 * handle + Bytes(engine ? (hopper ? 32 : 4) * kMiB : 0);
+}
+
 std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& framework,
                                      const std::optional<bool>& full) {
   const Recompute some = framework.selective_recompute && !framework.flash_attention
@@ -188,14 +220,24 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
                              : Recompute::none;
   if (run.recompute == "full") return {Recompute::full};
   if (run.recompute == "none") return {Recompute::none};
-  if (run.recompute.starts_with("selective")) return {some};
+  // Of every second layer where the row says so, else by op, as its configurations have it.
+  if (is_torchtitan(run) && run.recompute.starts_with("selective"))
+    return {contains(run.recompute, "layer") ? Recompute::full : Recompute::per_op};
+  if (run.recompute.starts_with("selective"))
+    return {framework.name == "pytorch-fsdp" ? Recompute::full : some};
   if (is_nemo(run)) return {some};  // its recipes for performance repeat no layers
   if (full) return {*full ? Recompute::full : some};
   return {some, Recompute::full};
 }
 
+/// torchtitan's tables name a looped schedule without the number of its stages: two on each rank.
+std::int64_t virtual_stages_of(const PublishedRun& run) {
+  const bool looped = is_torchtitan(run) && run.pp > 1;
+  return std::max<std::int64_t>(1, run.virtual_stages.value_or(looped ? 2 : 1));
+}
+
 std::vector<std::int64_t> micro_batches_of(const PublishedRun& run) {
-  // torchtitan's local batch is cut into as many micro-batches as there are stages
+  // torchtitan's local batch is cut into as many micro-batches as there are ranks in the pipeline
   // (pipeline_parallel_microbatches, whose default is the degree).
   if (run.micro_batch && is_torchtitan(run) && *run.micro_batch % run.pp == 0)
     return {*run.micro_batch / run.pp};
@@ -205,11 +247,12 @@ std::vector<std::int64_t> micro_batches_of(const PublishedRun& run) {
   return {1, 2, 4, 8, 16};
 }
 
-/// torchtitan keeps parameters whole between the stages of a pipeline (fully_shard with
-/// reshard_after_forward = not pp_enabled, parallelize_llama.py).
+/// torchtitan's stages of a pipeline keep parameters and gradients whole until the last micro-batch
+/// (fully_shard with reshard_after_forward = not pp_enabled, parallelize_llama.py;
+/// set_requires_gradient_sync(False) before, torch/distributed/pipelining/stage.py).
 std::int64_t zero_stage_of(const PublishedRun& run) {
   if (run.zero_stage) return *run.zero_stage;
-  if (is_torchtitan(run)) return run.pp > 1 ? 2 : 3;
+  if (is_torchtitan(run)) return run.pp > 1 ? 1 : 3;
   return is_nemo(run) ? 1 : 0;
 }
 
@@ -217,29 +260,55 @@ Strategy strategy_of(const PublishedRun& run) {
   Strategy strategy;
   strategy.mp = run.tp;
   strategy.pp = run.pp;
-  strategy.virtual_stages = std::max<std::int64_t>(1, run.virtual_stages.value_or(1));
+  strategy.virtual_stages = virtual_stages_of(run);
   // NeMo's recipes have the distributed optimizer, and split tokens wherever they split layers
   // (nemo/collections/llm/recipes: MegatronOptimizerModule with use_distributed_optimizer,
   // sequence_parallel with tensor_model_parallel_size > 1).
   const std::int64_t stage = zero_stage_of(run);
   strategy.cp = run.cp;
+  const std::int64_t per_node = run.gpus_per_node.value_or(8);
   if (stage > 0 && run.dp * run.cp > 1) {
     strategy.sharding_degree = run.dp;
     strategy.sharding_stage = stage;
+    if (run.sharding == "HSDP" && run.dp % per_node == 0) {
+      strategy.sharding_degree = per_node;
+      strategy.dp = run.dp / per_node;
+    }
   } else {
     strategy.dp = run.dp;
   }
   strategy.sequence_parallel = run.sequence_parallel.value_or(is_nemo(run)) && run.tp > 1;
   strategy.fp8 = fp8_of(run);
+  // --decoder-first-pipeline-num-layers 2, --decoder-last-pipeline-num-layers 2
+  // (model_config.yaml).
+  if (is_megatron_test(run) && contains(run.model, "uneven_pipeline") && run.pp > 2 &&
+      (*run.layers - 4) % (run.pp - 2) == 0) {
+    strategy.layer_split.assign(std::size_t(run.pp), (*run.layers - 4) / (run.pp - 2));
+    strategy.layer_split.front() = strategy.layer_split.back() = 2;
+  }
   return strategy;
 }
 
-/// torchtitan's selective recompute repeats every second product ("op") or every second layer: as
-/// much work and memory.
-void repeat_half(Strategy& strategy, const PublishedRun& run) {
+/// Selective recompute of FSDP repeats every n-th layer.
+Strategy repeating(Strategy strategy, std::int64_t layers, std::int64_t nth) {
   strategy.recompute = Recompute::full;
-  for (std::int64_t layer = 0; layer < *run.layers; layer += 2)
+  for (std::int64_t layer = 0; layer < layers; layer += nth)
     strategy.recompute_list.push_back(layer);
+  return strategy;
+}
+
+/// The layers that a row means, as strategies that repeat them: torchtitan's selective recompute by
+/// layer repeats every second; what FSDP runs that only say "selective" repeat is not stated.
+std::vector<Strategy> of_layers(const Strategy& strategy, const PublishedRun& run,
+                                const Framework& framework) {
+  const bool selective = run.recompute.starts_with("selective");
+  if (strategy.recompute != Recompute::full || !selective) return {strategy};
+  if (framework.per_op_recompute) return {repeating(strategy, *run.layers, 2)};
+  std::vector<Strategy> choices;
+  for (const std::int64_t nth : {4, 3, 2, 1}) {
+    choices.push_back(repeating(strategy, *run.layers, nth));
+  }
+  return choices;
 }
 
 }  // namespace
@@ -257,7 +326,7 @@ std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
 }
 
 std::string calibrated_as(const Framework& framework) {
-  return framework.name == "torchtitan-compiled" ? "torchtitan" : framework.name;
+  return framework.name.starts_with("torchtitan") ? "torchtitan" : framework.name;
 }
 
 PublishedTarget published_target(const PublishedRun& run, bool calibrated,
@@ -276,6 +345,7 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   if (is_nemo(run)) target.framework.most_sharding_stage = 3;  // Megatron FSDP
   // Their loss is vocab_parallel_cross_entropy, which works in place.
   if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;
+  target.framework.workspace = workspace_on(run, target.framework);
   if (calibrated) {
     target.fitted = calibration_of(preset, calibrated_as(target.framework));
     if (target.fitted) apply(*target.fitted, target.cluster, target.framework);
@@ -284,6 +354,8 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   std::int64_t global = run.global_batch.value_or(0);
   if (global == 0 && run.accumulation && run.micro_batch)
     global = micro_batches.front() * run.dp * *run.accumulation;
+  // One GPU that says nothing of accumulation has none.
+  if (global == 0 && run.micro_batch && run.gpus == 1) global = *run.micro_batch;
   if (global == 0) {
     target.missing = "global batch";
     return target;
@@ -293,7 +365,10 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   // The default of --hidden-dropout and --attention-dropout. Of runs of Megatron-DeepSpeed that
   // state no ZeRO stage only layers' times are known, and these are of scripts without dropout.
   const bool deepspeed = target.framework.name == "megatron-deepspeed" && run.zero_stage;
-  if (is_megatron_test(run) || deepspeed) target.job.dropout = 0.1;
+  // hidden_dropout_prob and attention_probs_dropout_prob of BERT's configuration.
+  const bool bert =
+      target.framework.name == "pytorch-autocast" && target.job.family == Family::bert;
+  if (is_megatron_test(run) || deepspeed || bert) target.job.dropout = 0.1;
   try {
     check_job(target.job, run.id);
   } catch (const InputError& error) {
@@ -305,16 +380,17 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   const std::optional<bool>& full = across_nodes ? known.across_nodes : known.within_node;
   for (const Recompute recompute : recomputes_of(run, target.framework, full)) {
     for (const std::int64_t micro_batch : micro_batches) {
-      Strategy strategy = strategy_of(run);
-      strategy.recompute = recompute;
-      if (is_torchtitan(run) && run.recompute.starts_with("selective")) repeat_half(strategy, run);
-      strategy.micro_batch = micro_batch;
-      Verdict verdict = legal(target.job, strategy, target.devices);
-      if (verdict) verdict = legal(target.framework, strategy);
-      if (verdict) {
-        target.strategies.push_back(strategy);
-      } else if (target.missing.empty()) {
-        target.missing = verdict.reason();
+      Strategy whole = strategy_of(run);
+      whole.recompute = recompute;
+      whole.micro_batch = micro_batch;
+      for (const Strategy& strategy : of_layers(whole, run, target.framework)) {
+        Verdict verdict = legal(target.job, strategy, target.devices);
+        if (verdict) verdict = legal(target.framework, strategy);
+        if (verdict) {
+          target.strategies.push_back(strategy);
+        } else if (target.missing.empty()) {
+          target.missing = verdict.reason();
+        }
       }
     }
   }

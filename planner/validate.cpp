@@ -22,6 +22,24 @@ std::optional<Bytes> measured_memory(const PublishedRun& run, MemoryKind kind) {
   return std::nullopt;
 }
 
+/// Of the stage that takes most, of each kind; of the last alone where the row is of it.
+PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last) {
+  if (of_last) stages = stages.last(1);
+  PredictedMemory memory;
+  for (const StagePrediction& stage : stages) {
+    if (stage.allocated >= memory.allocated) {
+      memory.allocated = stage.allocated;
+      memory.lasting = Bytes();
+      for (const TensorRole role : {TensorRole::parameter, TensorRole::master_parameter,
+                                    TensorRole::gradient, TensorRole::optimizer_state}) {
+        memory.lasting += stage.by_role[std::size_t(role)];
+      }
+    }
+    memory.reserved = std::max(memory.reserved, stage.reserved);
+  }
+  return memory;
+}
+
 RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strategy,
                             const CostModel& costs) {
   const Evaluation evaluation =
@@ -34,16 +52,15 @@ RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strat
   predicted.half_width = evaluation.score.prediction.step_time_half_width;
   predicted.strategy = strategy;
   predicted.breakdown = evaluation.score.prediction.breakdown;
-  const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
-  const StagePrediction& last = evaluation.score.prediction.stages.back();
-  const Bytes allocated = target.memory_of_last_rank ? last.allocated : evaluation.score.allocated;
-  const Bytes reserved = target.memory_of_last_rank ? last.reserved : evaluation.score.reserved;
-  predicted.memory[std::size_t(MemoryKind::allocated)] = allocated;
-  predicted.memory[std::size_t(MemoryKind::reserved)] = reserved;
-  predicted.memory[std::size_t(MemoryKind::device)] = reserved + outside;
+  PredictedMemory memory =
+      memory_of(evaluation.score.prediction.stages, target.memory_of_last_rank);
+  memory.outside = memory_outside_program(target.job, strategy, target.framework);
+  predicted.memory[std::size_t(MemoryKind::allocated)] = memory.allocated;
+  predicted.memory[std::size_t(MemoryKind::reserved)] = memory.reserved;
+  predicted.memory[std::size_t(MemoryKind::device)] = memory.reserved + memory.outside;
   for (const MemoryKind kind : {MemoryKind::allocated, MemoryKind::reserved, MemoryKind::device}) {
     predicted.memory_half_width[std::size_t(kind)] =
-        memory_half_width(kind, target.framework, reserved, outside);
+        memory_half_width(kind, target.framework, memory);
   }
   return predicted;
 }

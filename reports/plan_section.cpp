@@ -53,6 +53,8 @@ std::string_view kept_phrase(Recompute recompute) {
       return "kept for backward";
     case Recompute::selective:
       return "kept for backward, attention scores computed again";
+    case Recompute::per_op:
+      return "kept for backward in part, the rest computed again";
     case Recompute::full:
       return "computed again in backward";
   }

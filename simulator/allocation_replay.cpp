@@ -2,193 +2,22 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
-#include "graph/op_table.h"
 #include "simulator/alike_cycles.h"
+#include "simulator/routine_events.h"
 
 namespace plimsoll {
 namespace {
 
 using Block = BlockAllocator::Block;
 
-/// Of what lies beside a tensor in a slot and goes with it: no tensor has such an offset.
-constexpr Bytes kBeside{1};
-
-/// Tensors of a routine that share one place.
-struct Piece {
-  std::optional<std::size_t> slot;  ///< absent: in the frame
-  Bytes offset, bytes;
-  std::uint32_t name = 0;  ///< index of names
-  TensorRole role = TensorRole::activation;
-  std::uint32_t stream = 0;
-};
-
-/// What happens to a piece before or after an op.
-struct Event {
-  enum class Kind : std::uint8_t { write, last_use } kind;
-  std::uint32_t piece;
-};
-
-struct RoutineEvents {
-  std::vector<Piece> pieces;
-  std::vector<Event> events;  ///< in order of ops; of one op what it writes comes first
-};
-
 bool lies_in_tensors(SlotKind kind) {
   return kind == SlotKind::saved || kind == SlotKind::saved_for_weights ||
          kind == SlotKind::deferred;
 }
-
-/// Tensor names of all routines and buffers, once each.
-class Names {
- public:
-  std::uint32_t of(const std::string& name) {
-    const auto [found, fresh] = index_.try_emplace(name, std::uint32_t(names_.size()));
-    if (fresh) names_.push_back(name);
-    return found->second;
-  }
-  const std::string& operator[](std::uint32_t index) const { return names_[index]; }
-
- private:
-  std::map<std::string, std::uint32_t> index_;
-  std::vector<std::string> names_;
-};
-
-/// By tensor: the first one that lies in the same place, by ops that work in place.
-std::vector<std::size_t> storage_of(const Routine& routine, const Framework& framework) {
-  std::vector<std::size_t> storage(routine.tensors.size());
-  std::iota(storage.begin(), storage.end(), 0);
-  for (const Op& op : routine.ops) {
-    const bool loss = op.kind == OpKind::cross_entropy_backward &&
-                      framework.loss_memory != LossMemory::new_gradient;
-    const int reused = loss ? 0 : in_place(op, routine.tensors);
-    if (reused < 0) continue;
-    const std::size_t from = storage[op.inputs[std::size_t(reused)].index()];
-    std::replace(storage.begin(), storage.end(), storage[op.outputs[0].index()], from);
-  }
-  return storage;
-}
-
-class RoutineReader {
- public:
-  RoutineReader(const Routine& routine, const Framework& framework, Names& names)
-      : routine_(routine),
-        framework_(framework),
-        names_(names),
-        storage_(storage_of(routine, framework)) {}
-
-  RoutineEvents read() {
-    const std::size_t none = routine_.ops.size();
-    std::vector<std::size_t> first(storage_.size(), none), last(storage_.size(), none);
-    for (std::size_t i = 0; i < routine_.ops.size(); ++i) {
-      for (TensorId id : routine_.ops[i].inputs) last[storage_[id.index()]] = i;
-      for (TensorId id : routine_.ops[i].outputs) {
-        const std::size_t place = storage_[id.index()];
-        if (first[place] == none) first[place] = i;
-        last[place] = i;
-      }
-    }
-    std::vector<std::optional<std::uint32_t>> piece(storage_.size());
-    for (std::size_t t = 0; t < storage_.size(); ++t) {
-      if (storage_[t] != t || last[t] == none) continue;
-      piece[t] = add_piece(t);
-      if (first[t] != none) result_.pieces[*piece[t]].stream = stream_of(routine_.ops[first[t]]);
-    }
-    for (std::size_t i = 0; i < routine_.ops.size(); ++i) {
-      for (std::size_t t = 0; t < storage_.size(); ++t) {
-        if (piece[t] && first[t] == i) add(Event::Kind::write, *piece[t]);
-      }
-      add_rotary_copy(routine_.ops[i], last, piece);
-      add_scratch(routine_.ops[i]);
-      for (std::size_t t = 0; t < storage_.size(); ++t) {
-        if (piece[t] && last[t] == i) add(Event::Kind::last_use, *piece[t]);
-      }
-      for (const auto& [op, made] : copies_) {
-        if (op == i) add(Event::Kind::last_use, made);
-      }
-    }
-    return std::move(result_);
-  }
-
- private:
-  void add(Event::Kind kind, std::uint32_t piece) { result_.events.push_back({kind, piece}); }
-
-  std::uint32_t add_piece(std::size_t tensor) {
-    Piece piece;
-    piece.slot = routine_.places[tensor].slot;
-    piece.offset = routine_.places[tensor].offset;
-    for (std::size_t t = 0; t < storage_.size(); ++t) {
-      if (storage_[t] == tensor) piece.bytes = std::max(piece.bytes, bytes_of(routine_.tensors[t]));
-    }
-    piece.name = names_.of(routine_.tensors[tensor].name);
-    piece.role = routine_.tensors[tensor].role;
-    return push(piece);
-  }
-
-  std::uint32_t push(const Piece& piece) {
-    result_.pieces.push_back(piece);
-    return std::uint32_t(result_.pieces.size() - 1);
-  }
-
-  /// Collectives over ranks that read different sequences have memory of their own stream; those
-  /// within a layer, and transfers, that of computation.
-  static std::uint32_t stream_of(const Op& op) {
-    return communicates(op.kind) && op.stream == Stream::data ? 1 : 0;
-  }
-
-  /// What rotary turns is a new tensor that lives as long as the one it was turned from.
-  void add_rotary_copy(const Op& op, const std::vector<std::size_t>& last,
-                       const std::vector<std::optional<std::uint32_t>>& pieces) {
-    if (op.kind != OpKind::rotary || !framework_.copies_rotary) return;
-    const std::size_t place = storage_[op.inputs[0].index()];
-    const Tensor& product = routine_.tensors[place];
-    Piece copy = result_.pieces[*pieces[place]];
-    copy.bytes = Bytes(bytes_of(product).count() / product.shape[1] *
-                       std::get<RotaryParams>(op.params).rotated);
-    copy.offset += kBeside;
-    copy.name = names_.of(product.name + ".turned");
-    const std::uint32_t made = push(copy);
-    add(Event::Kind::write, made);
-    copies_.emplace_back(last[place], made);
-  }
-
-  /// Memory that an op has while it runs.
-  void add_scratch(const Op& op) {
-    if (op.kind == OpKind::logits_sum_exp && framework_.loss_memory == LossMemory::fused) {
-      Piece piece;
-      const Tensor& logits = routine_.tensors[op.inputs[0].index()];
-      piece.bytes = bytes_of(logits);
-      piece.name = names_.of(logits.name + ".copy");
-      const std::uint32_t copy = push(piece);
-      add(Event::Kind::write, copy);
-      add(Event::Kind::last_use, copy);
-    }
-    if (framework_.adds_gradients_in_matmul) return;
-    for (TensorId id : op.outputs) {
-      const Tensor& gradient = routine_.tensors[id.index()];
-      if (gradient.role != TensorRole::gradient || op.phase == Phase::optimizer ||
-          communicates(op.kind))
-        continue;
-      Piece piece;
-      piece.bytes = elements(gradient.shape) * bytes_of(compute_dtype(op, routine_.tensors));
-      piece.name = names_.of(gradient.name + ".new");
-      const std::uint32_t scratch = push(piece);
-      add(Event::Kind::write, scratch);
-      add(Event::Kind::last_use, scratch);
-    }
-  }
-
-  const Routine& routine_;
-  const Framework& framework_;
-  Names& names_;
-  const std::vector<std::size_t> storage_;
-  std::vector<std::pair<std::size_t, std::uint32_t>> copies_;  // last op, piece
-  RoutineEvents result_;
-};
 
 class Replay {
  public:
@@ -200,7 +29,7 @@ class Replay {
         held_(program.buffers.size()),
         released_(program.calls.size() + 1) {
     for (const Routine& routine : program.routines) {
-      routines_.push_back(RoutineReader(routine, framework, names_).read());
+      routines_.push_back(read_events(routine, framework, names_));
     }
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];

@@ -55,6 +55,38 @@ OpKind measured_as(OpKind kind) {
   return kind == OpKind::broadcast ? OpKind::all_gather : kind;
 }
 
+/// How often the bytes of one kernel go by where the ops of its formula run one by one
+/// (Framework::elementwise_by_op), counted for 16-bit values: a norm casts to f32, squares, takes
+/// the mean, multiplies, casts back and scales (36 bytes instead of 4 for each, about 60 instead of
+/// 6 backward); a rotary embedding casts, multiplies as complex numbers and casts (20 for 4); SiLU
+/// and the product (10 for 6, 18 for 10); GELU by erf (22 for 4, 30 for 6); a softmax in f32.
+double moved_by_ops(OpKind kind) {
+  switch (kind) {
+    case OpKind::layer_norm:
+    case OpKind::rms_norm:
+      return 9;
+    case OpKind::layer_norm_backward:
+    case OpKind::rms_norm_backward:
+      return 10;
+    case OpKind::rotary:
+    case OpKind::rotary_backward:
+      return 5;
+    case OpKind::gelu:
+      return 5.5;
+    case OpKind::gelu_backward:
+      return 5;
+    case OpKind::softmax:
+    case OpKind::softmax_backward:
+      return 2;
+    case OpKind::swiglu:
+      return 10.0 / 6;
+    case OpKind::swiglu_backward:
+      return 1.8;
+    default:
+      return 1;
+  }
+}
+
 }  // namespace
 
 CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework)
@@ -160,7 +192,9 @@ Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors, con
 
 Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
                                  const Kernels& own) const {
-  const Bytes moved = bytes_moved(op, tensors);
+  Bytes moved = bytes_moved(op, tensors);
+  if (framework_.elementwise_by_op)
+    moved = Bytes(std::llround(double(moved.count()) * moved_by_ops(op.kind)));
   const auto found = ops_.find({op.kind, compute_dtype(op, tensors)});
   if (found == ops_.end()) {
     if (own.efficiency) {

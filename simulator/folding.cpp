@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "simulator/async_products.h"
 
 namespace plimsoll {
 namespace {
@@ -48,7 +49,9 @@ class LinkCosts {
     for (const LinkOp& link_op : expansion.link_ops) {
       if (link_op.link != link) continue;
       const Routine& routine = expansion.program->at(link_op.routine);
-      estimates.push_back(costs_.communication(routine.ops[link_op.op], routine.tensors, spread));
+      const Estimate whole = costs_.communication(routine.ops[link_op.op], routine.tensors, spread);
+      estimates.push_back(
+          beside_products(routine, link_op.op, whole, spread.ranks, costs_, kind_of(of)));
       times.push_back(estimates.back().time.value());
       times.push_back(double(estimates.back().provenance));
       if (streams) {
@@ -70,6 +73,11 @@ class LinkCosts {
   }
 
  private:
+  /// Of the devices that an Expansion is on.
+  std::size_t kind_of(std::size_t expansion) const {
+    return expansion / (expansions_.size() / costs_.device_kinds());
+  }
+
   static void add_numbers(const Beside& beside, std::vector<double>& to) {
     for (const auto* speeds : {&beside.communication, &beside.compute}) {
       to.insert(to.end(), speeds->begin(), speeds->end());

@@ -63,6 +63,21 @@ TEST(PublishedRun, TorchtitanPrintsGibibytes) {
   EXPECT_EQ(parse(row).at(0).memory_reserved, Bytes(13'421'772'800));
 }
 
+TEST(PublishedRun, ATokenizerWithoutTextSaysItsVocabulary) {
+  const std::string fields =
+      "\"oom\": false, \"sharding\": \"HSDP\", \"seq_fields\": {\"vocab_size\": 50257, "
+      "\"tokenizer\": \"NullTokenizer\"}";
+  const std::string row = replaced(kRow, "\"oom\": false", fields);
+  const PublishedRun stated = parse(row).at(0);
+  EXPECT_EQ(stated.sharding, "HSDP");
+  std::string without = row;
+  const std::size_t at = without.find("\"vocab\": ");
+  ASSERT_NE(at, std::string::npos);
+  without.replace(at, without.find_first_of(",}", at) - at, "\"vocab\": null");
+  EXPECT_EQ(parse(without).at(0).vocab, 50258);
+  EXPECT_NE(stated.vocab, 50258);
+}
+
 TEST(PublishedRun, BadRowsAreRefusedWithTheirPlace) {
   const auto refused = [](const std::string& text, const std::string& place) {
     try {

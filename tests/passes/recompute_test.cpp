@@ -97,6 +97,42 @@ TEST(Recompute, WithDropoutLayersKeepAllThatThePaperCounts) {
   }
 }
 
+TEST(Recompute, PerOpKeepsAttentionAndEverySecondLinearLayer) {
+  // LLaMA with one key and value head for two query heads, as torchtitan has it: products of 1, 2
+  // (k, v), 1, 2 (gate, up) and 1 linear layers; kept are the 1st, 3rd, 5th and 7th.
+  Job job = paper_job();
+  job.family = Family::llama;
+  job.tied_embeddings = false;
+  job.kv_heads = kHeads / 2;
+  job.layers = 2;
+  const Framework compiled = framework_by_name("torchtitan-compiled");
+  const Framework eager = framework_by_name("torchtitan");
+  const Strategy strategy =
+      parse_strategy("micro_batch=" + std::to_string(kBatch) + ",recompute=per_op");
+  ASSERT_TRUE(bool(legal(job, strategy, 1)) && bool(legal(eager, strategy)));
+  EXPECT_FALSE(legal(bundled_framework(), strategy));
+  const std::int64_t sbh = kSequence * kBatch * kHidden;
+  const std::int64_t sums = 4 * kHeads * kSequence * kBatch;
+  const auto kept = [&](const Framework& framework, const std::string& block) {
+    const Program program = lower({job, strategy, framework})[0];
+    const auto layer =
+        std::find_if(program.routines.begin(), program.routines.end(),
+                     [&](const Routine& routine) { return routine.name == block + ".backward"; });
+    std::int64_t bytes = 0;
+    for (const Slot& slot : layer->slots) {
+      if (slot.kind == SlotKind::saved || slot.kind == SlotKind::input) bytes += slot.bytes.count();
+    }
+    return bytes;
+  };
+  // The input, q and attention's output; of k and v and of gate and up each layer would keep half:
+  // one keeps both, the next none.
+  const std::int64_t always = 3 * 2 * sbh + sums, halves = 2 * sbh + 2 * 8 * sbh;
+  EXPECT_EQ(kept(compiled, "layer"), always + halves);
+  EXPECT_EQ(kept(compiled, "layer.recomputing"), always);
+  // What the last product gives, which nothing reads again.
+  EXPECT_EQ(kept(eager, "layer"), always + halves + 2 * sbh);
+}
+
 /// "name layer" of each backward call of a layer in a step of one micro-batch.
 std::vector<std::string> layer_backwards(const std::string& strategy, std::size_t stage) {
   Job job = read_job(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/gpt-nano.json");

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "planner/goals.h"
+#include "planner/public_models.h"
 
 namespace plimsoll {
 namespace {
@@ -98,6 +99,89 @@ TEST(PublishedTarget, TorchtitanCompiledAndNotShareACalibration) {
   EXPECT_TRUE(compiled.framework.allocator.expandable_segments);
   EXPECT_EQ(calibrated_as(eager.framework), "torchtitan");
   EXPECT_EQ(calibrated_as(compiled.framework), "torchtitan");
+}
+
+PublishedRun llama_shards() {
+  PublishedRun run = megatron();
+  run.framework = "";
+  run.model = "Llama 2 7b";
+  run.precision = "bf16";
+  run.attention = "flash";
+  run.recompute = "none";
+  run.vocab.reset();
+  run.tp = run.pp = 1;
+  run.dp = 16;
+  run.zero_stage = 3;
+  return run;
+}
+
+TEST(PublishedTarget, VocabulariesOfPublicModelsAreKnown) {
+  PublishedRun run = llama_shards();
+  run.needs = {"vocabulary unknown"};
+  const PublishedTarget known = published_target(run);
+  ASSERT_EQ(known.missing, "");
+  EXPECT_EQ(known.job.vocab, 32000);
+  EXPECT_EQ(known.framework.name, "pytorch-fsdp");
+  run.model = "Llama of ours";
+  EXPECT_EQ(published_target(run).missing, "vocabulary unknown");
+  EXPECT_EQ(public_vocabulary("BERT-Large SQuAD fine-tune"), 30522);
+  EXPECT_EQ(public_vocabulary("Llama-3.1 405B"), 128256);
+  EXPECT_EQ(public_vocabulary("mixture"), std::nullopt);
+}
+
+TEST(PublishedTarget, HybridShardsLieWithinANode) {
+  PublishedRun run = llama_shards();
+  run.sharding = "HSDP";
+  const PublishedTarget target = published_target(run);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.strategies[0].sharding_degree, 8);
+  EXPECT_EQ(target.strategies[0].dp, 2);
+}
+
+TEST(PublishedTarget, SelectiveRecomputeOfShardsIsOfSomeLayers) {
+  PublishedRun run = llama_shards();
+  run.recompute = "selective";
+  const PublishedTarget unsaid = published_target(run);
+  ASSERT_EQ(unsaid.missing, "");
+  ASSERT_EQ(unsaid.strategies.size(), 4u);  // every 4th, 3rd, 2nd layer; all
+  EXPECT_EQ(unsaid.strategies[0].recompute_list, std::vector<std::int64_t>{0});
+  EXPECT_EQ(unsaid.strategies[3].recompute_list.size(), 4u);
+  run.framework = "torchtitan";
+  EXPECT_EQ(published_target(run).strategies.at(0).recompute, Recompute::per_op);
+  run.recompute = "selective (layer)";
+  EXPECT_EQ(published_target(run).strategies.at(0).recompute_list,
+            (std::vector<std::int64_t>{0, 2}));
+  run.async_tp = true;
+  EXPECT_EQ(published_target(run).framework.name, "torchtitan-async-tp");
+}
+
+TEST(PublishedTarget, TestsOfMegatronSayMoreByTheirNames) {
+  PublishedRun run = megatron();
+  run.source = "Megatron-LM, tests/functional_tests/test_cases/gpt/x";
+  run.framework = "megatron-core";
+  run.precision = "bf16";
+  run.attention = "unknown";
+  run.recompute = "none";
+  run.layers = 12;
+  run.tp = 1;
+  run.pp = 4;
+  EXPECT_EQ(published_target(run).framework.name, "megatron-core-deterministic");
+  run.model = "gpt/gpt3_mcore_te_tp1_pp4_vp1_uneven_pipeline";
+  EXPECT_EQ(published_target(run).strategies.at(0).layer_split,
+            (std::vector<std::int64_t>{2, 4, 4, 2}));
+  run.model = "gpt/gpt3_weekly_current_scaling_native_fp8";
+  run.gpu = "H100";
+  const PublishedTarget narrow = published_target(run);
+  ASSERT_EQ(narrow.missing, "");
+  EXPECT_EQ(narrow.framework.name, "megatron-lm");
+  EXPECT_EQ(narrow.strategies.at(0).fp8, Fp8::current);
+  EXPECT_EQ(narrow.framework.loss_memory, LossMemory::in_place);
+  EXPECT_EQ(narrow.framework.workspace, Bytes(96 << 20));
+  run.model = "gpt/gpt3_mcore_te_tp2_pp2_cp2_nondeterministic";
+  run.gpu = "A100-80GB";
+  const PublishedTarget before_hopper = published_target(run);
+  ASSERT_EQ(before_hopper.missing, "");
+  EXPECT_EQ(before_hopper.framework.workspace, Bytes(20 * 1024 * 1024 + 256 * 1024));
 }
 
 TEST(PublishedTarget, SaysWhatIsMissing) {
