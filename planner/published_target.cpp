@@ -342,7 +342,8 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   target.devices = run.gpus;
   target.cluster = cluster_of(run, preset);
   target.framework = framework_by_name(framework_of(run));
-  if (is_nemo(run)) target.framework.most_sharding_stage = 3;  // Megatron FSDP
+  // Megatron FSDP; what Alpa's compiler calls zero_2 and zero_3.
+  if (is_nemo(run) || lower(run.framework) == "alpa") target.framework.most_sharding_stage = 3;
   // Their loss is vocab_parallel_cross_entropy, which works in place.
   if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;
   target.framework.workspace = workspace_on(run, target.framework);
@@ -356,6 +357,8 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
     global = micro_batches.front() * run.dp * *run.accumulation;
   // One GPU that says nothing of accumulation has none.
   if (global == 0 && run.micro_batch && run.gpus == 1) global = *run.micro_batch;
+  // Of a run that was out of memory the least batch says whether that could be otherwise.
+  if (global == 0 && run.out_of_memory) global = run.dp;
   if (global == 0) {
     target.missing = "global batch";
     return target;

@@ -184,6 +184,31 @@ TEST(PublishedTarget, TestsOfMegatronSayMoreByTheirNames) {
   EXPECT_EQ(before_hopper.framework.workspace, Bytes(20 * 1024 * 1024 + 256 * 1024));
 }
 
+TEST(PublishedTarget, WithoutABatchARunOutOfMemoryHasTheLeast) {
+  PublishedRun run = megatron();
+  run.micro_batch.reset();
+  run.global_batch.reset();
+  EXPECT_EQ(published_target(run).missing, "global batch");
+  run.out_of_memory = true;
+  const PublishedTarget target = published_target(run);
+  ASSERT_EQ(target.missing, "");
+  ASSERT_EQ(target.strategies.size(), 1u);
+  EXPECT_EQ(target.strategies[0].micro_batch, 1);
+  EXPECT_EQ(target.job.global_batch, run.dp);
+}
+
+TEST(PublishedTarget, AlpaShardsGradientsToo) {
+  PublishedRun run = megatron();
+  run.framework = "alpa";
+  run.recompute = "none";
+  run.tp = run.pp = 1;
+  run.dp = 16;
+  run.zero_stage = 2;
+  const PublishedTarget target = published_target(run);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.strategies.at(0).sharding_stage, 2);
+}
+
 TEST(PublishedTarget, SaysWhatIsMissing) {
   const auto missing = [](auto change) {
     PublishedRun run = megatron();
