@@ -14,7 +14,7 @@ namespace plimsoll {
 
 struct FitOptions {
   std::string cluster, framework;  ///< names: only runs on these count
-  std::size_t most_runs = 2000;    ///< of those that can be predicted, evenly spread
+  std::size_t most_runs = 2000;    ///< within a node, and as many across; evenly spread
   std::size_t folds = 5;
   int most_iterations = 15;
   bool layers = true;  ///< fit layer factors too (LayerPoint)

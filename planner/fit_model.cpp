@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -62,6 +63,20 @@ bool lay_out_run(FitRun& run) {
   }
 }
 
+/// At most so many within a node and across nodes each, in their order.
+std::vector<FitRun> spread(std::vector<FitRun> runs, std::size_t most) {
+  std::vector<FitRun> chosen;
+  std::array<double, 2> count{}, seen{}, next{};
+  for (const FitRun& run : runs) ++count[run.across_nodes ? 1 : 0];
+  for (FitRun& run : runs) {
+    const std::size_t scope = run.across_nodes ? 1 : 0;
+    if (seen[scope]++ < next[scope]) continue;
+    next[scope] = next[scope] + std::max(1.0, count[scope] / double(most));
+    chosen.push_back(std::move(run));
+  }
+  return chosen;
+}
+
 /// Ascending.
 std::vector<LayerShape> shapes_of(std::span<const FitRun> runs) {
   struct Seen {
@@ -104,10 +119,7 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
       sources.push_back(run.source);
     all.push_back(std::move(next));
   }
-  std::vector<FitRun> chosen;
-  const double stride = std::max(1.0, double(all.size()) / double(selection.most_runs));
-  for (double i = 0; std::size_t(i) < all.size(); i += stride)
-    chosen.push_back(std::move(all[std::size_t(i)]));
+  std::vector<FitRun> chosen = spread(std::move(all), selection.most_runs);
   std::vector<char> usable(chosen.size(), 0);
   for_each_index(chosen.size(), resolve_threads(0), [&](std::size_t i) {
     usable[i] = chosen[i].target.missing.empty() && lay_out_run(chosen[i]) ? 1 : 0;

@@ -33,7 +33,8 @@ struct FitRun {
 /// Which runs a fit is of.
 struct FitSelection {
   std::string cluster, framework;  ///< names
-  std::size_t most_runs = 0;       ///< evenly spread over those with a step time
+  /// Of those with a step time within a node, and of those across nodes; evenly spread.
+  std::size_t most_runs = 0;
 };
 
 /// Laid out on the assumption; runs that cannot be predicted are left out. `sources` gets theirs,

@@ -168,6 +168,7 @@ double take_step(const Problem& problem, RobustSolution& solution, Values& here)
     solution.deviations[p] = std::sqrt(covariance(std::ptrdiff_t(p), std::ptrdiff_t(p)));
   const Eigen::VectorXd step = covariance * normal.right;
   const double before = loss(problem, solution.values, residual, deviations);
+  solution.loss = before;
   double share = 1;
   for (int halving = 0; halving <= kMostHalvings; ++halving, share /= 2) {
     const Values trial = moved_by(problem, solution.values, step, share);

@@ -66,6 +66,7 @@ struct RobustSolution {
   std::vector<bool> fixed;         ///< stays at its prior
   std::vector<double> scales;      ///< by group: standard deviation of a measurement's logarithm
   Eigen::MatrixXd derivatives;     ///< of the last step
+  double loss = 0;                 ///< what was made least, at the start of the last step
   bool converged = false;
 };
 

@@ -70,7 +70,7 @@ TEST(PublishedTarget, MegatronDeepSpeedWithAndWithoutAZeroStage) {
   run.framework = "megatron-deepspeed";
   const PublishedTarget plain = published_target(run);
   ASSERT_EQ(plain.missing, "");
-  EXPECT_EQ(plain.framework.name, "megatron-deepspeed");
+  EXPECT_EQ(plain.framework.name, "megatron-lm-2021");
   EXPECT_EQ(plain.job.dropout, 0);
   EXPECT_EQ(plain.strategies[0].sharding_degree, 1);
   run.zero_stage = 1;
