@@ -15,6 +15,7 @@ namespace {
 constexpr double kNormal90 = 1.645;
 /// Enough to tell whether layers were repeated, which a third of a step hangs on.
 constexpr std::size_t kRunsToChoose = 100;
+constexpr double kNoiseToChoose = 0.01;  // of a logarithm: nobody measures better
 constexpr SearchLimits kLimitsToChoose{4, 4, nullptr};
 
 /// |predicted / measured - 1|, mean.
@@ -33,7 +34,7 @@ double loss_with(std::span<const PublishedRun> published, const FitSelection& se
   std::vector<std::string> sources;
   const FitModel model(fit_runs(published, selection, assumed, sources), layers);
   LogModel log_model = model.log_model();
-  log_model.least_scale = log_model.most_scale;
+  log_model.least_scale = log_model.most_scale = kNoiseToChoose;
   const std::vector<bool> all(model.runs().size(), true);
   return solve_determined(log_model, all, log_model.priors(), kLimitsToChoose).loss;
 }
