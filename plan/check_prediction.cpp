@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "graph/op_table.h"
@@ -154,6 +155,23 @@ Finding provenance_shares(const CheckContext& context) {
   return fmt::format("the shares by provenance sum to {}, not 1", sum);
 }
 
+Finding extrapolated_named(const CheckContext& context) {
+  const Prediction& prediction = context.plan.prediction;
+  const double share = prediction.share_by_provenance[std::size_t(Provenance::extrapolated)];
+  if ((share > 0) != !prediction.extrapolated.empty()) {
+    return fmt::format("{} of the time is extrapolated, and {} of its ops are named", share,
+                       prediction.extrapolated.size());
+  }
+  double before = std::numeric_limits<double>::infinity();
+  for (const OutsideRange& ops : prediction.extrapolated) {
+    if (ops.what.empty()) return "extrapolated ops without a name";
+    if (!(ops.share > 0)) return fmt::format("{} has a share of {}", ops.what, ops.share);
+    if (ops.share > before) return fmt::format("{} comes after a smaller share", ops.what);
+    before = ops.share;
+  }
+  return std::nullopt;
+}
+
 Finding provenance_has_calibration(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (!plan.calibration_digest.empty()) return std::nullopt;
@@ -185,6 +203,8 @@ constexpr CheckRule kRules[] = {
      recompute_as_chosen},
     {{"provenance-shares", "Shares by provenance sum to 1 and none is worse than the worst."},
      provenance_shares},
+    {{"extrapolated-named", "Extrapolated ops are named, those with the largest share first."},
+     extrapolated_named},
     {{"provenance-has-calibration", "Only a calibration makes times measured ones."},
      provenance_has_calibration},
     {{"timing-claim", "Only CPU cores can be oversubscribed."}, timing_claim},

@@ -62,9 +62,17 @@ std::string name_of(const StagePrediction& stage);
 /// Whether it is the index-th class of a strategy's ranks.
 bool is_class(const StagePrediction& stage, const Strategy& strategy, std::size_t index);
 
+/// Ops of one shape, size and group size beyond what was measured or fitted.
+struct OutsideRange {
+  std::string what;  ///< "matmul 4096x512x1024 bf16", "all_reduce 3.2 GiB bf16 over 16 ranks"
+  double share = 0;  ///< their time over the step time; communications may be hidden
+  bool operator==(const OutsideRange&) const = default;
+};
+
 struct Prediction {
   Seconds step_time;
-  /// Relative: with a fitted calibration of its 90 % interval, else what the costs of ops leave open.
+  /// Of the 90 % interval, relative: with a fitted calibration that of runs which its fit had not
+  /// seen, else what the costs of ops leave open.
   double step_time_half_width = 0;
   double tokens_per_second = 0;
   double mfu = 0, hfu = 0;
@@ -74,6 +82,7 @@ struct Prediction {
   std::vector<StagePrediction> stages;  ///< one per class of ranks, in order of class_of
   Provenance worst = Provenance::datasheet;
   std::array<double, 4> share_by_provenance = {};  ///< of the step's op time, by Provenance
+  std::vector<OutsideRange> extrapolated;          ///< of the critical rank, largest share first
 };
 
 /// A plan that fits and lost, and the term by which it loses most.

@@ -86,7 +86,10 @@ StagePrediction stage_from(JsonObject object) {
 }  // namespace
 
 Json prediction_json(const Prediction& prediction) {
-  Json stages = Json::array(), shares = Json::object();
+  Json stages = Json::array(), shares = Json::object(), extrapolated = Json::array();
+  for (const OutsideRange& ops : prediction.extrapolated) {
+    extrapolated.push_back({{"what", ops.what}, {"share", ops.share}});
+  }
   for (const StagePrediction& stage : prediction.stages) stages.push_back(stage_json(stage));
   for (std::size_t i = 0; i < kProvenances; ++i) {
     shares[std::string(provenance_texts()[i])] = prediction.share_by_provenance[i];
@@ -100,6 +103,7 @@ Json prediction_json(const Prediction& prediction) {
           {"peak_source", prediction.peak_source},
           {"worst_provenance", to_text(prediction.worst)},
           {"share_by_provenance", std::move(shares)},
+          {"extrapolated", std::move(extrapolated)},
           {"breakdown", breakdown_json(prediction.breakdown)},
           {"stages", std::move(stages)}};
 }
@@ -119,6 +123,13 @@ Prediction prediction_from(JsonObject object) {
     prediction.share_by_provenance[i] = ratio(shares, provenance_texts()[i]);
   }
   shares.finish();
+  for (JsonObject& object_of : object.objects("extrapolated")) {
+    OutsideRange ops;
+    ops.what = object_of.text("what");
+    ops.share = ratio(object_of, "share");
+    object_of.finish();
+    prediction.extrapolated.push_back(std::move(ops));
+  }
   prediction.breakdown = breakdown_from(object.object("breakdown"));
   for (JsonObject& stage : object.objects("stages")) {
     prediction.stages.push_back(stage_from(std::move(stage)));

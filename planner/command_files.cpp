@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 #include "planner/commands.h"
 #include "planner/refit.h"
+#include "planner/stage_memory.h"
 #include "planner/summary_json.h"
 #include "reports/compare.h"
 #include "reports/html.h"
@@ -19,11 +20,15 @@ namespace plimsoll {
 
 ExitCode run_check(const CheckOptions& options) {
   const Plan plan = read_plan(options.plan);
-  const std::vector<Violation> violations = check(plan);
+  std::vector<Violation> violations = check(plan);
+  std::vector<Rule> all = rules();
+  all.push_back(kAllocatorPeaks);
+  // Programs are rebuilt from a plan that keeps the rules only.
+  if (violations.empty()) violations = check_allocators(plan);
   if (options.json) {
-    print_result(check_json(violations));
+    print_result(check_json(all, violations));
   } else if (violations.empty()) {
-    print_result(fmt::format("{}: all {} rules hold\n", options.plan, rules().size()));
+    print_result(fmt::format("{}: all {} rules hold\n", options.plan, all.size()));
   } else {
     std::string text;
     for (const Violation& one : violations) text += fmt::format("{}: {}\n", one.rule, one.message);

@@ -9,10 +9,28 @@
 #include "planner/describe.h"
 #include "planner/evaluate.h"
 #include "planner/search.h"
+#include "planner/stage_memory.h"
 #include "planner/summary_json.h"
 #include "reports/trace.h"
 
 namespace plimsoll {
+namespace {
+
+std::vector<StageMemory> stage_memory(const Target& target, const Strategy& strategy,
+                                      const Prediction& prediction, Bytes outside, Bytes reserve) {
+  // They were proven when they were predicted.
+  const std::vector<Program> programs =
+      lower({target.job, strategy, target.framework}, {}, Proof::none);
+  std::vector<StageMemory> memory;
+  for (const Program& program : programs) {
+    memory.push_back(memory_at_peak(program, target.framework, prediction.stages[memory.size()],
+                                    outside, reserve));
+  }
+  return memory;
+}
+
+}  // namespace
+
 ExitCode run_simulate(const SimulateOptions& options) {
   check_output("--trace", options.trace,
                std::array{options.target.job, options.target.cluster, options.target.calibration});
@@ -29,14 +47,15 @@ ExitCode run_simulate(const SimulateOptions& options) {
     write_file_atomically(options.trace, chrome_trace(evaluation.timeline));
     print_note(fmt::format("wrote {}\n", options.trace));
   }
-  print_result(options.json
-                   ? evaluation_json(target.job, strategy, devices, evaluation, outside, reserve)
-                   : fmt::format("{}\n{}{}\n{}{}{}{}", headline(target, devices, oversubscribed),
-                                 efficiency_line(target), strategy_summary(strategy),
-                                 describe(evaluation.score.prediction, !oversubscribed),
-                                 describe_outside_program({target.job, strategy, target.framework}),
-                                 describe(evaluation.parts),
-                                 memory_table(evaluation.score.prediction.stages)));
+  const std::vector<StageMemory> memory =
+      stage_memory(target, strategy, evaluation.score.prediction, outside, reserve);
+  print_result(
+      options.json
+          ? evaluation_json(target.job, strategy, devices, evaluation, memory, outside, reserve)
+          : fmt::format("{}\n{}{}\n{}{}{}", headline(target, devices, oversubscribed),
+                        efficiency_line(target), strategy_summary(strategy),
+                        describe_step(evaluation.score.prediction, !oversubscribed),
+                        describe(evaluation.parts), describe(memory, target.framework)));
   if (evaluation.score.fits) return ExitCode::ok;
   const StagePrediction& tightest = tightest_of(evaluation.score.prediction.stages);
   const Bytes reserved = tightest.reserved, capacity = tightest.capacity;

@@ -30,9 +30,9 @@ std::string in_one_line(const std::string& source) {
 
 void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
   fmt::format_to(out, "  step time   {}{}\n", to_text(p.step_time),
-                 makes_timing_claim ? fmt::format(" +- {:.0f} % (what its costs leave open)",
-                                                  100 * p.step_time_half_width)
-                                    : " (oversubscribed: no timing claim)");
+                 makes_timing_claim
+                     ? fmt::format(" +- {:.0f} % (90 % interval)", 100 * p.step_time_half_width)
+                     : " (oversubscribed: no timing claim)");
   fmt::format_to(out, "  throughput  {:.0f} tokens/s\n", p.tokens_per_second);
   fmt::format_to(out, "  MFU         {:.1f} % (HFU {:.1f} %) of {} per device\n", 100 * p.mfu,
                  100 * p.hfu, to_text(p.peak_flops));
@@ -43,6 +43,17 @@ void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
     fmt::format_to(out, " {} {:.1f} %", to_text(Provenance(i)), 100 * p.share_by_provenance[i]);
   }
   fmt::format_to(out, " of op time; weakest: {}\n", to_text(p.worst));
+  if (!p.extrapolated.empty()) {
+    fmt::format_to(out, "  extrapolated beyond what was measured or fitted, of the step\n");
+  }
+  constexpr std::size_t kMost = 6;
+  for (std::size_t i = 0; i < std::min(p.extrapolated.size(), kMost); ++i) {
+    fmt::format_to(out, "    {:5.1f} %  {}\n", 100 * p.extrapolated[i].share,
+                   p.extrapolated[i].what);
+  }
+  if (p.extrapolated.size() > kMost) {
+    fmt::format_to(out, "    and {} more (all with --json)\n", p.extrapolated.size() - kMost);
+  }
 }
 
 void describe_breakdown(Out out, const Prediction& p) {
@@ -82,9 +93,10 @@ void describe_memory(Out out, const Prediction& p) {
     const std::string stages =
         last == i ? name_of(p.stages[i])
                   : fmt::format("stages {}-{}", p.stages[i].stage, p.stages[last].stage);
-    fmt::format_to(out, "    {:<13} peak {:>10} ({} bytes), {} {}, of {} ({:.1f} %)\n", stages,
-                   to_text(most.allocated), most.allocated.count(),
-                   most.reserved == most.arena ? "arena" : "reserved", to_text(most.reserved),
+    const bool arena = most.reserved == most.arena;
+    fmt::format_to(out, "    {:<13} {} {:>10} ({} bytes), {} {}, of {} ({:.1f} %)\n", stages,
+                   arena ? "live peak" : "allocated", to_text(most.allocated),
+                   most.allocated.count(), arena ? "arena" : "reserved", to_text(most.reserved),
                    to_text(most.capacity), share);
     i = last + 1;
   }
@@ -153,12 +165,11 @@ void describe_search(Out out, const SearchSummary& search) {
 
 }  // namespace
 
-std::string describe(const Prediction& prediction, bool makes_timing_claim) {
+std::string describe_step(const Prediction& prediction, bool makes_timing_claim) {
   std::string text;
   const Out out = std::back_inserter(text);
   describe_rates(out, prediction, makes_timing_claim);
   describe_breakdown(out, prediction);
-  describe_memory(out, prediction);
   return text;
 }
 
@@ -174,36 +185,6 @@ std::string describe(const StepParts& parts) {
   return text;
 }
 
-std::string memory_table(std::span<const StagePrediction> stages) {
-  constexpr std::size_t kMost = 64;
-  std::vector<std::size_t> shown;  // classes of memory that some stage has
-  for (std::size_t role = 0; role < kTensorRoles; ++role) {
-    const auto has = [&](const StagePrediction& stage) { return stage.by_role[role] > Bytes(); };
-    if (std::any_of(stages.begin(), stages.end(), has)) shown.push_back(role);
-  }
-  std::string text = fmt::format("  at each stage's peak, MiB\n    {:<20}", "");
-  std::vector<std::size_t> widths;
-  for (const std::size_t role : shown) {
-    const std::string_view name = to_text(TensorRole(role));
-    widths.push_back(std::max<std::size_t>(name.size(), 8) + 2);
-    text += fmt::format("{:>{}}", name, widths.back());
-  }
-  text += fmt::format("{:>10}\n", "peak");
-  constexpr double kMiB = 1 << 20;
-  for (std::size_t i = 0; i < std::min(stages.size(), kMost); ++i) {
-    text += fmt::format("    {:<20}", name_of(stages[i]));
-    for (std::size_t column = 0; column < shown.size(); ++column) {
-      const double held = double(stages[i].by_role[shown[column]].count()) / kMiB;
-      text += fmt::format("{:>{}.1f}", held, widths[column]);
-    }
-    text += fmt::format("{:>10.1f}\n", double(stages[i].peak.count()) / kMiB);
-  }
-  if (stages.size() > kMost) {
-    text += fmt::format("    and {} more (all with --json)\n", stages.size() - kMost);
-  }
-  return text;
-}
-
 std::string describe_outside_program(const PassContext& context) {
   const Bytes outside = memory_outside_program(context.job, context.strategy, context.framework);
   if (outside == Bytes()) return "";
@@ -215,7 +196,8 @@ std::string describe(const Plan& plan) {
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "chosen: {}\n", strategy_summary(plan.strategy));
-  text += describe(plan.prediction, !plan.oversubscribed);
+  text += describe_step(plan.prediction, !plan.oversubscribed);
+  describe_memory(out, plan.prediction);
   text += describe_outside_program({plan.job, plan.strategy, plan.framework});
   describe_runners_up(out, plan);
   describe_front(out, plan);

@@ -11,14 +11,12 @@
 
 namespace plimsoll {
 
-/// Step time, rates, breakdown and memory per stage; several lines, ends with a newline.
-std::string describe(const Prediction& prediction, bool makes_timing_claim);
+/// Step time, rates, what is extrapolated, and the breakdown; several lines, ends with a newline.
+std::string describe_step(const Prediction& prediction, bool makes_timing_claim);
 /// What the framework takes beside the planned memory; one line, or nothing.
 std::string describe_outside_program(const PassContext& context);
 /// What communication does to the step, by group; a line each, or nothing where there is none.
 std::string describe(const StepParts& parts);
-/// Live bytes by class at the peak, a line for each of the first 64 stages.
-std::string memory_table(std::span<const StagePrediction> stages);
 /// The chosen strategy, its prediction, the search and the runners-up.
 std::string describe(const Plan& plan);
 /// Every legal strategy, one per line, then what the rules rejected.

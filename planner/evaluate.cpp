@@ -126,6 +126,9 @@ void fill_provenance(Prediction& prediction, const Simulation& simulation) {
     prediction.share_by_provenance[i] = simulation.by_provenance[i] / op_time;
   }
   if (op_time.value() > 0) prediction.step_time_half_width = simulation.open / op_time;
+  for (const OutOfRange& ops : simulation.out_of_range) {
+    prediction.extrapolated.push_back({ops.what, ops.time / simulation.step_time});
+  }
 }
 
 }  // namespace

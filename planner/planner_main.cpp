@@ -153,7 +153,7 @@ void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
 }
 
 void add_check(CLI::App& app, CheckOptions& options, Action& action) {
-  CLI::App& command = *app.add_subcommand("check", "check a plan file by rules, without simulator");
+  CLI::App& command = *app.add_subcommand("check", "check a plan file by rules, without timing anything");
   command.add_option("PLAN", options.plan, "plan file")->required();
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_check(options); }; });

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "plan/json_layout.h"
 #include "plan/prediction_json.h"
+#include "plan/timeline_json.h"
 
 namespace plimsoll {
 namespace {
@@ -27,6 +28,28 @@ Json step_json(const Evaluation& evaluation) {
           {"backward_ps", parts.backward.count()},    {"optimizer_ps", parts.optimizer.count()},
           {"bubble_ps", parts.bubble.count()},        {"dispatch_ps", parts.dispatch.count()},
           {"communication", std::move(communication)}};
+}
+
+Json memory_json(const StageMemory& memory) {
+  const StagePrediction& stage = memory.stage;
+  Json alive = Json::array();
+  for (const AliveTensors& one : memory.alive) {
+    alive.push_back({{"name", one.name},
+                     {"class", to_text(one.role)},
+                     {"count", one.count},
+                     {"bytes", one.bytes.count()}});
+  }
+  Json json = {{"stage", stage.stage}};
+  if (stage.owner) json["owner"] = *stage.owner;
+  json["live_peak_bytes"] = stage.peak.count();
+  json["allocated_bytes"] = stage.allocated.count();
+  json["reserved_bytes"] = stage.reserved.count();
+  json["outside_program_bytes"] = memory.outside.count();
+  json["device_bytes"] = memory.device().count();
+  json["capacity_bytes"] = stage.capacity.count();
+  json["allocated_by_class"] = by_role_json(memory.by_role);
+  json["alive_at_peak"] = std::move(alive);
+  return json;
 }
 
 Json bounds_json(const BoundCounts& bounds) {
@@ -73,10 +96,12 @@ std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary&
 }
 
 std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64_t devices,
-                            const Evaluation& evaluation, Bytes outside, Bytes reserve) {
-  Json ranks = Json::array();
-  for (const RankMemory& memory : evaluation.timeline.memory) {
-    ranks.push_back({{"rank", memory.rank}, {"peak_bytes", memory.peak.count()}});
+                            const Evaluation& evaluation, std::span<const StageMemory> memory,
+                            Bytes outside, Bytes reserve) {
+  Json ranks = Json::array(), stages = Json::array();
+  for (const StageMemory& stage : memory) stages.push_back(memory_json(stage));
+  for (const RankMemory& rank : evaluation.timeline.memory) {
+    ranks.push_back({{"rank", rank.rank}, {"peak_bytes", rank.peak.count()}});
   }
   return line_text({{"job", job.name},
                     {"devices", devices},
@@ -84,15 +109,16 @@ std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64
                     {"fits", evaluation.score.fits},
                     {"prediction", prediction_json(evaluation.score.prediction)},
                     {"step", step_json(evaluation)},
+                    {"memory", std::move(stages)},
                     {"outside_program_bytes", outside.count()},
                     {"reserve_bytes", reserve.count()},
                     {"simulated_ranks", ranks},
                     {"program_digests", evaluation.program_digests}});
 }
 
-std::string check_json(std::span<const Violation> violations) {
+std::string check_json(std::span<const Rule> rules, std::span<const Violation> violations) {
   Json all = Json::array(), broken = Json::array();
-  for (const Rule& rule : rules()) {
+  for (const Rule& rule : rules) {
     all.push_back({{"rule", std::string(rule.name)}, {"sentence", std::string(rule.sentence)}});
   }
   for (const Violation& violation : violations) {

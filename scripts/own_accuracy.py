@@ -91,7 +91,9 @@ def make_entries(planner, options, folder):
         fixed = [word for choice in choices.split() for word in ("--fix", choice)]
         planner.run("plan", JOBS / f"{job}.json", "--cluster", options.cluster, "--calibration",
                     options.calibration, "--devices", devices, "-o", path, *fixed)
-        entry = Entry(json.loads(path.read_text()), path)
+        plan = json.loads(path.read_text())
+        entry = Entry(plan, path)
+        entry.half_width = plan["prediction"]["step_time_half_width"]
         entry.what = f"{job} {devices} rank{'s' if devices > 1 else ''} {choices}"
         entries.append(entry)
     return entries
@@ -110,7 +112,8 @@ def run_all(planner, options, entries, folder):
 def result_of(options, entries, load):
     pairs = [(e.predicted, e.measured()) for e in entries]
     rows = [{"strategy": e.what, "predicted_s": e.predicted, "measured_s": e.measured(),
-             "error": error(e.predicted, e.measured())} for e in entries]
+             "error": error(e.predicted, e.measured()), "half_width": e.half_width,
+             "within": abs(e.measured() / e.predicted - 1) <= e.half_width} for e in entries]
     summary = summary_of_errors(pairs)
     return {
         "strategies": rows,
@@ -118,6 +121,8 @@ def result_of(options, entries, load):
         "worst_error": summary["worst"],
         "mean_error": statistics.fmean(abs(row["error"]) for row in rows),
         "signed_median": summary["signed_median"],
+        "interval90_coverage": statistics.fmean(row["within"] for row in rows),
+        "mean_half_width": statistics.fmean(row["half_width"] for row in rows),
         "spearman": spearman([p for p, _ in pairs], [m for _, m in pairs]),
         "load_average": load,
         "goal_median_error": options.goal_median_error,
@@ -126,15 +131,17 @@ def result_of(options, entries, load):
 
 
 def print_text(result):
-    print(f"{'predicted':>12}{'measured':>12}{'error':>9}  strategy")
+    print(f"{'predicted':>12}{'measured':>12}{'error':>9}{'+-':>8}  strategy")
     for row in result["strategies"]:
         print(f"{1e3 * row['predicted_s']:>9.2f} ms{1e3 * row['measured_s']:>9.2f} ms"
-              f"{100 * row['error']:>+8.1f}%  {row['strategy']}")
+              f"{100 * row['error']:>+8.1f}%{100 * row['half_width']:>7.1f}%  {row['strategy']}")
     rank = "" if result["spearman"] is None else f", rank correlation {result['spearman']:.3f}"
     print(f"\n{len(result['strategies'])} strategies: median error "
           f"{100 * result['median_error']:.1f} %, mean {100 * result['mean_error']:.1f} %, worst "
           f"{100 * result['worst_error']:.1f} %, signed median "
           f"{100 * result['signed_median']:+.1f} %{rank}")
+    print(f"90 % intervals hold {100 * result['interval90_coverage']:.0f} % of them, half as wide as "
+          f"{100 * result['mean_half_width']:.1f} % in the mean")
     before, after = result["load_average"]
     print(f"load average {before:.2f} before, {after:.2f} after")
     print(f"goal {100 * result['goal_median_error']:g} %: {'met' if result['met'] else 'MISSED'}")

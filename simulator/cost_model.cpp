@@ -371,7 +371,7 @@ Picoseconds CostModel::dispatch_call() const {
 /// A calibration's time per op is the mean over all kinds.
 Picoseconds CostModel::dispatch_communication() const {
   return dispatch_is_measured() ? Picoseconds(0)
-                                : to_picoseconds(framework_.dispatch_communication);
+                                : to_picoseconds(framework_.dispatch_communication * layer_factor_);
 }
 
 Waking CostModel::waking() const {

@@ -47,7 +47,9 @@ Estimate fitted_estimate(Seconds time, Amount amount,
                          const std::optional<FitRange<Amount>>& fitted) {
   if (!fitted) return {time, Seconds(0), Provenance::datasheet};
   const bool inside = fitted->from <= amount && amount <= fitted->to;
-  return {time, time * fitted->error, inside ? Provenance::interpolated : Provenance::extrapolated};
+  // Half of all errors are below the median: half an interquartile range.
+  const Seconds spread = time * (2 * kHalfWidth90 * fitted->error);
+  return {time, spread, inside ? Provenance::interpolated : Provenance::extrapolated};
 }
 
 }  // namespace plimsoll

@@ -128,7 +128,7 @@ Estimate MatmulCurves::at(const MatmulShape& shape, const MatmulForm& form) cons
   double relative_spread = 0;
   for (const Point& point : points) {
     if (point.shape == shape && same_form) {
-      return {point.time.median, point.time.spread / 2, Provenance::measured};
+      return {point.time.median, point.time.spread * kHalfWidth90, Provenance::measured};
     }
     Neighbour neighbour;
     const Logs at = logs(point.shape);
@@ -159,7 +159,7 @@ Estimate MatmulCurves::at(const MatmulShape& shape, const MatmulForm& form) cons
   const double low_value = low->value, high_value = high->value;
   const double factor = std::clamp(local_fit(neighbours), low_value, high_value);
   const Seconds time = roofline(shape, form) * std::exp(factor);
-  const double open = std::max(relative_spread / 2, (high_value - low_value) / 2);
+  const double open = std::max(relative_spread * kHalfWidth90, (high_value - low_value) / 2);
   return {time, time * open, inside ? Provenance::interpolated : Provenance::extrapolated};
 }
 

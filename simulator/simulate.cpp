@@ -15,6 +15,7 @@
 #include "simulator/process_run.h"
 #include "simulator/shortened_step.h"
 #include "simulator/steady_state.h"
+#include "simulator/step_account.h"
 #include "simulator/stream_ranks.h"
 
 namespace plimsoll {
@@ -137,37 +138,6 @@ SteadyState run_to_steady_state(Step& step, std::size_t ranks) {
     before = last;
     begun.push_back(ends);
   }
-}
-
-/// Provenance of each op's cost and the seconds it stands for in one rank's step.
-struct Account {
-  std::array<Seconds, 4> by_provenance;
-  Provenance worst = Provenance::measured;
-  Picoseconds local;
-  Seconds open;
-};
-
-Account account_for(const Expansion& expansion, const std::vector<RankLink>& links,
-                    const LinkTopology& topology) {
-  const std::vector<std::int64_t>& calls = expansion.calls;
-  Account account;
-  for (std::size_t r = 0; r < calls.size(); ++r) {
-    const RoutineFacts& facts = expansion.routines[r];
-    for (std::size_t op = 0; op < facts.link_op.size(); ++op) {
-      const bool local = facts.link_op[op] == RoutineFacts::kLocal;
-      const LinkOp* link_op = local ? nullptr : &expansion.link_ops[facts.link_op[op]];
-      const Estimate& estimate =
-          local ? facts.local[op] : topology.costs[links[link_op->link].cost][link_op->position];
-      const Picoseconds time(to_picoseconds(estimate.time).count() * calls[r]);
-      if (local) account.local += time;
-      account.worst = std::max(account.worst, estimate.provenance);
-      account.by_provenance[std::size_t(estimate.provenance)] += time.seconds();
-      account.open += estimate.provenance == Provenance::datasheet
-                          ? time.seconds() * kDatasheetHalfWidth
-                          : estimate.spread * double(calls[r]);
-    }
-  }
-  return account;
 }
 
 /// One simulated rank: what it ran, and when.
@@ -296,15 +266,18 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   };
   Picoseconds longest(-1);
   for (std::int64_t rank : choice.representatives) {
-    const Account account =
-        account_for(expansion_of(rank), topology.links[std::size_t(rank)], topology);
+    const StepAccount account = account_for(expansion_of(rank), topology, rank);
     simulation.worst = std::max(simulation.worst, account.worst);
     if (account.local > longest) {
       longest = account.local;
       simulation.by_provenance = account.by_provenance;
-      simulation.open = account.open;
       simulation.critical_rank = rank;
     }
+  }
+  const std::int64_t critical = simulation.critical_rank;
+  simulation.open = open_time(expansion_of(critical), topology, critical);
+  if (detail != Detail::none) {
+    simulation.out_of_range = out_of_range(expansion_of(critical), topology, critical);
   }
   const Picoseconds origin = *std::min_element(steady.starts.begin(), steady.starts.end());
   for (std::size_t c = 0; c < choice.representatives.size() && detail != Detail::none; ++c) {

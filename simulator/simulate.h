@@ -12,6 +12,7 @@
 #include "graph/timeline.h"
 #include "simulator/cost_model.h"
 #include "simulator/rank_choice.h"
+#include "simulator/step_account.h"
 
 namespace plimsoll {
 
@@ -42,9 +43,10 @@ struct Simulation {
   Provenance worst = Provenance::measured;  ///< weakest provenance of any op's cost
   /// Seconds of the step by provenance, over the ops of the rank that computes longest.
   std::array<Seconds, 4> by_provenance;
-  /// Of the same ops: what their spreads leave open if all are off the same way; of datasheet
-  /// rates, kDatasheetHalfWidth of their time.
+  /// Of the same ops: the half width of the 90 % interval of their sum (step_account.h), and which
+  /// of them were extrapolated (not with Detail::none).
   Seconds open;
+  std::vector<OutOfRange> out_of_range;
 };
 
 /// `programs` are all classes of a job. Steps are simulated one after the other, each rank starting

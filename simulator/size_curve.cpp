@@ -32,22 +32,22 @@ Estimate SizeCurve::at(Bytes size) const {
   const auto above = std::lower_bound(points_.begin(), points_.end(), size,
                                       [](const Point& point, Bytes s) { return point.size < s; });
   if (above != points_.end() && above->size == size) {
-    return {above->time.median, above->time.spread / 2, above->best};
+    return {above->time.median, above->time.spread * kHalfWidth90, above->best};
   }
   if (above == points_.begin()) {
-    return {above->time.median, above->time.spread / 2, Provenance::extrapolated};
+    return {above->time.median, above->time.spread * kHalfWidth90, Provenance::extrapolated};
   }
   const Point& low = *(above - 1);
   if (above == points_.end()) {
     const double times = double(size.count()) / double(low.size.count());
-    return {low.time.median * times, low.time.spread / 2 * times, Provenance::extrapolated};
+    return {low.time.median * times, low.time.spread * kHalfWidth90 * times, Provenance::extrapolated};
   }
   if (low.size.count() == 0 || low.time.median <= Seconds(0) || above->time.median <= Seconds(0)) {
     // No logarithms: the line through both.
     const double part =
         double((size - low.size).count()) / double((above->size - low.size).count());
     const Seconds time = low.time.median + (above->time.median - low.time.median) * part;
-    return {time, std::max(low.time.spread, above->time.spread) / 2, Provenance::interpolated};
+    return {time, std::max(low.time.spread, above->time.spread) * kHalfWidth90, Provenance::interpolated};
   }
   const double part = std::log(double(size.count()) / double(low.size.count())) /
                       std::log(double(above->size.count()) / double(low.size.count()));
@@ -55,7 +55,7 @@ Estimate SizeCurve::at(Bytes size) const {
   const Seconds time = low.time.median * std::exp(part * steps);
   const double relative =
       std::max(low.time.spread / low.time.median, above->time.spread / above->time.median);
-  return {time, time * (relative / 2), Provenance::interpolated};
+  return {time, time * (relative * kHalfWidth90), Provenance::interpolated};
 }
 
 }  // namespace plimsoll

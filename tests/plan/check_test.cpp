@@ -144,6 +144,7 @@ std::map<std::string, Tampering> tamperings() {
                                 {"program-digests", "peak-bytes", "peak-by-class", "arena-bytes",
                                  "hfu-formula", "timeline-complete", "pareto-first"}};
   all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0.5}; }};
+  all["extrapolated-named"] = {[](Plan& p) { p.prediction.extrapolated = {{"matmul", 0.1}}; }};
   all["provenance-has-calibration"] = {[](Plan& p) {
     p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};  // half of it measured
   }};

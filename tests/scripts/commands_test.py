@@ -324,8 +324,13 @@ def simulations(cases):
     assert planner(*command, "--json", "--trace", trace).stdout == done.stdout
     assert trace.read_bytes() == first
     done = planner(*command)
-    for word in ("exposed transfer", "optimizer_state", "stage 1"):
+    for word in ("exposed transfer", "optimizer_state", "stage 1", "live peak", "alive then on"):
         assert word in done.stdout, done.stdout
+    assert len(result["memory"]) == 2, result["memory"]
+    for stage in result["memory"]:
+        assert sum(one["bytes"] for one in stage["alive_at_peak"]) == stage["allocated_bytes"], stage
+        assert sum(stage["allocated_by_class"].values()) == stage["allocated_bytes"], stage
+        assert stage["device_bytes"] == stage["reserved_bytes"] + stage["outside_program_bytes"]
     cases.says("simulate: the trace over the job", USAGE, "gpt-nano.json",
                command=(*command, "--trace", NANO))
 

@@ -34,6 +34,7 @@ def main():
     class Run:
         def __init__(self, predicted, measured):
             self.what, self.predicted, self.medians = "x", predicted, [measured]
+            self.half_width = 0.15
 
         def measured(self):
             return self.medians[0]
@@ -41,6 +42,8 @@ def main():
     result = own_accuracy.result_of(Options, [Run(1.0, 1.0), Run(1.1, 1.0), Run(0.8, 1.0)], [0, 0])
     assert abs(result["median_error"] - 0.1) < 1e-12 and not result["met"], result
     assert abs(result["worst_error"] - 0.2) < 1e-12, result
+    assert abs(result["interval90_coverage"] - 2 / 3) < 1e-12, result
+    assert abs(result["mean_half_width"] - 0.15) < 1e-12, result
     print("30 strategies, legal and distinct")
 
 

@@ -148,7 +148,8 @@ TEST(Collective, EfficiencyTakesItsShareAndSaysSo) {
                                   spread_over(cluster.levels, ranks));
   };
   EXPECT_EQ(estimate(kGigabyte, {0, 1}).provenance, Provenance::interpolated);
-  EXPECT_NEAR(estimate(kGigabyte, {0, 1}).spread / estimate(kGigabyte, {0, 1}).time, 0.1, 1e-12);
+  EXPECT_NEAR(estimate(kGigabyte, {0, 1}).spread / estimate(kGigabyte, {0, 1}).time,
+              0.1 * 2 * kHalfWidth90, 1e-12);
   EXPECT_EQ(estimate(Bytes(999), {0, 1}).provenance, Provenance::extrapolated);
   EXPECT_EQ(estimate(kGigabyte, {0, 8}).provenance, Provenance::datasheet);
 }

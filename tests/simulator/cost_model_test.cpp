@@ -96,10 +96,11 @@ void expect(const Estimate& estimate, double microseconds, Provenance provenance
 
 Estimate local(const CostModel& costs, const Case& c) { return costs.local(c.op, c.tensors); }
 
-TEST(MemoryBound, AMeasuredSizeIsTheMeasuredTimeWithHalfItsSpread) {
+TEST(MemoryBound, AMeasuredSizeIsTheMeasuredTimeWithin90Percent) {
   const Estimate estimate = local(calibrated(), gelu(1'000));
   expect(estimate, 1, Provenance::measured);
-  EXPECT_NEAR(estimate.spread.value(), 0.005e-6, 1e-15);
+  // Interquartile range 0.01 us of a normal distribution: deviation 0.00741, times 1.645.
+  EXPECT_NEAR(estimate.spread.value(), 0.012194e-6, 1e-12);
 }
 
 TEST(MemoryBound, BetweenTwoSizesLogarithmsAreInterpolated) {
