@@ -1,11 +1,14 @@
-// `planner validate`: published runs, predicted.
+// `planner validate` and `fit`: published runs and ops, predicted and fitted.
 #include <algorithm>
 #include <filesystem>
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "models/op_measurement.h"
+#include "models/presets.h"
 #include "planner/commands.h"
 #include "planner/fit.h"
+#include "planner/fit_ops.h"
 #include "planner/goals.h"
 #include "planner/validate.h"
 
@@ -21,10 +24,44 @@ std::vector<PublishedRun> read_all(const std::vector<std::string>& files) {
   return runs;
 }
 
+/// Of the files of ops; nothing: all are of runs.
+std::vector<OpMeasurement> read_ops(const FitCommandOptions& options) {
+  std::vector<OpMeasurement> ops;
+  std::string of_runs;
+  for (const std::string& file : options.cases) {
+    const std::string text = read_file(file);
+    if (!is_op_measurements(text, file)) {
+      of_runs = file;
+      continue;
+    }
+    for (OpMeasurement& op : parse_op_measurements(text, file).ops) ops.push_back(std::move(op));
+  }
+  if (!ops.empty() && !of_runs.empty()) {
+    throw InputError(of_runs, "", "files of ops are fitted by themselves, without files of runs");
+  }
+  if (!ops.empty() && !options.output.empty()) {
+    throw InputError(options.output, "",
+                     "a calibration is of runs; what ops say belongs to the cluster file: --json");
+  }
+  return ops;
+}
+
+Cluster preset_cluster(const std::string& name) {
+  for (const Preset& preset : cluster_presets()) {
+    if (preset.name == name) return parse_cluster(preset.text, name);
+  }
+  throw InputError("--cluster", "", name + " is no cluster preset");
+}
+
 }  // namespace
 
 ExitCode run_fit(const FitCommandOptions& options) {
   check_output("-o", options.output, options.cases);
+  if (const std::vector<OpMeasurement> ops = read_ops(options); !ops.empty()) {
+    const OpFit found = fit_ops(ops, preset_cluster(options.cluster));
+    print_result(options.json ? op_fit_json(found) : fit_text(found));
+    return ExitCode::ok;
+  }
   const Fit found =
       fit(read_all(options.cases), {.cluster = options.cluster, .framework = options.framework});
   const std::string text = fitted_calibration_text(found.fitted);

@@ -123,7 +123,8 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
 void add_fit(CLI::App& app, FitCommandOptions& options, Action& action) {
   CLI::App& command =
       *app.add_subcommand("fit", "fit a cluster's and a framework's numbers on published runs");
-  command.add_option("CASES", options.cases, "files of published runs")->required();
+  command.add_option("CASES", options.cases, "files of published runs, or of timed ops alone")
+      ->required();
   command.add_option("--cluster", options.cluster, "name of a cluster preset")->required();
   command.add_option("--framework", options.framework, "name of a framework preset")->required();
   command.add_option("-o,--output", options.output, "write the fitted calibration here");

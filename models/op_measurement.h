@@ -1,0 +1,39 @@
+// Op measurement: one kernel that somebody timed on a GPU, as a row of a cases file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "graph/op.h"
+#include "graph/op_table.h"
+
+namespace plimsoll {
+
+struct OpMeasurement {
+  OpKind kind = OpKind::matmul;  ///< or flash_attention, flash_attention_backward
+  std::string gpu, source;       ///< source: "repository or document, place in it"
+  DType dtype = DType::bf16;     ///< of the operands
+  Seconds time;
+  // Of a matmul.
+  MatmulShape shape;
+  bool transpose_a = false, transpose_b = false;
+  std::int64_t output_bytes = 2;  ///< moved per element of the result: an f32 sum is read, too
+  // Of causal attention.
+  std::int64_t batch = 1, sequence = 1, heads = 1, head_size = 1;
+  bool operator==(const OpMeasurement&) const = default;
+};
+
+/// Whether a cases file is of ops: its rows have an "op".
+bool is_op_measurements(std::string_view text, const std::string& file);
+
+struct OpMeasurements {
+  std::vector<OpMeasurement> ops;
+  std::int64_t skipped = 0;  ///< rows of other ops, dtypes or head sizes, or without a time
+};
+/// `file` is named in errors. Rows as docs/formats.md has them. Throws InputError.
+OpMeasurements parse_op_measurements(std::string_view text, const std::string& file);
+
+}  // namespace plimsoll
