@@ -103,6 +103,9 @@ Span rhythmic_span(const CycleEvents& cycles, std::span<const Picoseconds> befor
   span.end_before(after);
   for (std::size_t c = 0; c < best; ++c) span.begin_after(cycles.of(c));
   for (std::size_t c = best + most + 1; c < cycles.count(); ++c) span.end_before(cycles.of(c));
+  // Nor has anything happened a cycle before the first of them, or will a cycle after the last.
+  for (const Picoseconds time : cycles.of(best)) span.from = std::max(span.from, time - period);
+  for (const Picoseconds time : cycles.of(best + most)) span.to = std::min(span.to, time + period);
   return span;
 }
 

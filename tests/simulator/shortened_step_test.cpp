@@ -122,6 +122,20 @@ TEST(ShortenedStep, IsAsLongAsTheStepWithAllItsTimes) {
   }
 }
 
+// Groups within a node repeat themselves faster than those across nodes, and meet at the end only.
+TEST(ShortenedStep, HasNoAnswerWhereRanksHaveRhythmsOfTheirOwn) {
+  HandJob job;
+  job.grid.degree = {2, 1, 1, 3, 1};
+  job.layers = {1};
+  job.micro_batches = 40;
+  job.elements = 64;
+  Framework framework;
+  framework.dispatch_op = Seconds(1e-9);
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 3), std::nullopt, framework);
+  const Ranks ranks(hand_pipeline(job), costs);
+  EXPECT_FALSE(ranks.shortened(ranks.starts(0)));
+}
+
 RC_GTEST_PROP(ShortenedStepRandom, EndsWhenTheWholeStepDoes, ()) {
   HandJob job;
   const std::int64_t stages = *rc::gen::inRange(1, 6);
