@@ -106,7 +106,7 @@ class Session {
   static bool is_essential(const CollectivePoint& point) {
     return point.kind == OpKind::send || point.payload == Bytes(1 << 14);
   }
-  static bool is_essential(const OpPoint& point) { return point.moved == Bytes(1 << 20); }
+  static bool is_essential(const OpPoint& point) { return is_essential_on_core(point); }
 
   void time(CollectivePoint& point) const {
     const bool often = point.payload <= Bytes(1 << 20) && !quick();

@@ -19,6 +19,8 @@ static_assert(kShares.size() == std::variant_size_v<TestSubject>);
 
 /// At the ends of a curve, where nothing is interpolated yet: before the flat parts of others.
 constexpr double kDoubtOfEnds = 0.1;
+/// By distance, of a curve that looks straight.
+constexpr double kLeastDoubt = 0.02;
 
 /// Of what no plan runs, relative to what it runs most of.
 constexpr double kLeastWeight = 0.01;
@@ -66,7 +68,7 @@ double Choice::doubt(std::size_t i) const {
   };
   const double distance = std::log(bytes(*above) / bytes(*below));
   const double slope = std::log(*found_[*above] / *found_[*below]) / distance;
-  return distance * std::max(0.0, slope * (1 - slope));
+  return distance * std::max({slope * (1 - slope), slope - 1, kLeastDoubt});
 }
 
 double Choice::urgency(std::size_t i) const {

@@ -18,9 +18,11 @@ namespace plimsoll {
 /// least of its share. Of one kind, in order of the schedule; of communications, first where the
 /// planner is likeliest to be wrong: it interpolates between payloads that were measured, in log
 /// space, which is exact where time is latency alone or bandwidth alone and worst where the one
-/// turns into the other. With the slope s of log time over log payload between the two measured
-/// neighbours, and their distance d, that doubt is d s (1 - s). When all are measured, those that
-/// were unsteady again, and then all once more. Deterministic: a function of the times it is told.
+/// turns into the other, or where time jumps (caches, shaped links). With the slope s of log time
+/// over log payload between the two measured neighbours, and their distance d, that doubt is
+/// d s (1 - s), beyond a slope of one d (s - 1), and never less than d / 50. When all are measured,
+/// those that were unsteady again, and then all once more. Deterministic: a function of the times
+/// it is told.
 ///
 /// With `weights` (workload.h), one for each test, doubts are multiplied by them, and tests of ops
 /// and of products come by weight: what a plan runs most of is known first. Not when all are

@@ -164,7 +164,7 @@ void append_of_cores(std::vector<CalibrationTest>& to, SweepSize size, DType pre
     std::ranges::copy(memory_sweep(size, precision), std::back_inserter(ops));
     std::ranges::copy(matmul_sweep(size, precision), std::back_inserter(matmuls));
   }
-  append_ops(to, std::move(ops), [](const OpPoint& point) { return point.moved == Bytes(kMiB); });
+  append_ops(to, std::move(ops), is_essential_on_core);
   append_ops(to, std::move(matmuls), [](const MatmulPoint& point) {
     return point.shape.m == 128 && point.dtype == DType::f32;
   });

@@ -12,6 +12,8 @@ namespace {
 
 using Sizes = std::vector<std::int64_t>;
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+/// Bytes that a memory-bound op moves.
+constexpr std::int64_t kSmallest = 16 * kKiB;
 /// Larger products run at the rate of those below; they would only take time.
 constexpr Flops kLargest{3.5e9};
 /// Larger groups of the local communicator are extrapolated.
@@ -83,7 +85,7 @@ std::vector<MatmulPoint> matmul_sweep(SweepSize size, DType dtype) {
 std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype) {
   const bool quick = size == SweepSize::quick;
   const Sizes sizes =
-      quick ? Sizes{16 * kKiB, kMiB} : Sizes{16 * kKiB, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
+      quick ? Sizes{kSmallest, kMiB} : Sizes{kSmallest, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
   std::vector<OpPoint> points;
   for (OpKind kind : memory_bound_kinds(dtype)) {
     const bool softmax = kind == OpKind::softmax || kind == OpKind::softmax_backward;
@@ -108,6 +110,10 @@ std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype) {
     }
   }
   return points;
+}
+
+bool is_essential_on_core(const OpPoint& point) {
+  return point.moved == Bytes(kSmallest) || point.moved == Bytes(kMiB);
 }
 
 std::vector<std::int64_t> communication_payloads(SweepSize size, CommunicatorKind communicator) {

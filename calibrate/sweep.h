@@ -21,6 +21,9 @@ std::vector<MatmulPoint> matmul_sweep(SweepSize size, DType dtype = DType::f32);
 
 /// Kinds, bytes and rows of memory-bound ops.
 std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype = DType::f32);
+/// Measured whatever the budget says: the smallest, since nothing tells the time of smaller ones,
+/// and the size whose rate stands for larger ones.
+bool is_essential_on_core(const OpPoint& point);
 
 /// Collectives among 2 and 4 ranks, and 8 and 16 where there are as many cores; and sends.
 std::vector<CollectivePoint> collective_sweep(SweepSize size);

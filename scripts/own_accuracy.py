@@ -9,7 +9,7 @@ import statistics
 import sys
 
 from ranking import (ENVIRONMENT, Entry, Failure, LEAST_STEPS, MOST_STEPS, OK, OUTSIDE_TOLERANCE,
-                     Planner, ROOT, calibrate, note, number, run_once, steps_within)
+                     Planner, ROOT, calibrate, fixes, note, number, run_once, steps_within)
 from ranking_statistics import error, spearman, summary_of_errors
 
 JOBS = ROOT / "models/presets/jobs"
@@ -54,20 +54,24 @@ def parse_arguments(arguments):
     parser = argparse.ArgumentParser(
         prog="scripts/own-accuracy", allow_abbrev=False,
         description=f"Calibrates this machine, runs {len(STRATEGIES)} strategies of one and two "
-                    "ranks and prints how far predicted step times are off. Takes about "
-                    "calibration budget and budget together; wants an idle machine.")
+                    "ranks, and does so again in further rounds; prints how far predicted step "
+                    "times are off. Wants an idle machine for all rounds' calibration budgets and "
+                    "the budget together, a quarter of an hour by default.")
     add = parser.add_argument
     add("--count", type=number(1, len(STRATEGIES), int), default=len(STRATEGIES),
         help="only so many of them, evenly spread, to try the script")
     add("--data", default=ROOT / "data/training-text.txt", help="file whose bytes are trained on")
-    add("--calibration", help="with --cluster: of this machine; default: it is calibrated first")
+    add("--calibration", help="with --cluster: of this machine, for all rounds; default: it is "
+                              "calibrated before each")
     add("--cluster", help="the cluster file that planner calibrate wrote with the calibration")
-    add("--calibration-budget", type=number(0.001, 1e5), default=90, metavar="SECONDS")
-    add("--budget", type=number(1, 1e6), default=420, metavar="SECONDS",
+    add("--calibration-budget", type=number(0.001, 1e5), default=60, metavar="SECONDS",
+        help="of each round (default 60)")
+    add("--budget", type=number(1, 1e6), default=720, metavar="SECONDS",
         help=f"for all runs together, roughly: decides how many steps each has, {LEAST_STEPS} to "
-             f"{MOST_STEPS} (default 420)")
-    add("--repeats", type=number(1, 100, int), default=2,
-        help="runs of each, far apart in time: the median of their medians counts (default 2)")
+             f"{MOST_STEPS} (default 720)")
+    add("--rounds", type=number(1, 100, int), default=3,
+        help="predictions and runs of each strategy, far apart in time: the medians of both count "
+             "(default 3)")
     add("--deadline", type=number(0.001, 1e6), default=120, metavar="SECONDS",
         help="for one run; also how long a rank waits for others (default 120)")
     add("--goal-median-error", type=number(0, 100), default=0.08)
@@ -84,6 +88,30 @@ def chosen_strategies(count):
     return [STRATEGIES[i * len(STRATEGIES) // count] for i in range(count)]
 
 
+class Strategy(Entry):
+    """A strategy, with a prediction of each round."""
+
+    def __init__(self, what, plan, path):
+        super().__init__(plan, path)
+        self.what = what
+        self.predictions = []
+        self.half_widths = []
+
+    def predict(self, planner, options, job, devices, folder):
+        """Before a round: the same strategy with what was measured last."""
+        path = folder / "predicted.json"
+        planner.run("plan", job, "--cluster", options.cluster, "--calibration",
+                    options.calibration, "--devices", devices, "-o", path,
+                    *fixes(self.strategies[0]))
+        plan = json.loads(path.read_text())
+        if plan["programs"] != self.digests:
+            raise Failure(1, f"{self.what}: planned again, other Programs")
+        self.predictions.append(plan["prediction"]["step_time_s"])
+        self.half_widths.append(plan["prediction"]["step_time_half_width"])
+        self.predicted = statistics.median(self.predictions)
+        self.half_width = statistics.median(self.half_widths)
+
+
 def make_entries(planner, options, folder):
     entries = []
     for index, (job, devices, choices) in enumerate(chosen_strategies(options.count)):
@@ -91,28 +119,38 @@ def make_entries(planner, options, folder):
         fixed = [word for choice in choices.split() for word in ("--fix", choice)]
         planner.run("plan", JOBS / f"{job}.json", "--cluster", options.cluster, "--calibration",
                     options.calibration, "--devices", devices, "-o", path, *fixed)
-        plan = json.loads(path.read_text())
-        entry = Entry(plan, path)
-        entry.half_width = plan["prediction"]["step_time_half_width"]
-        entry.what = f"{job} {devices} rank{'s' if devices > 1 else ''} {choices}"
-        entries.append(entry)
+        what = f"{job} {devices} rank{'s' if devices > 1 else ''} {choices}"
+        entries.append(Strategy(what, json.loads(path.read_text()), path))
     return entries
 
 
-def run_all(planner, options, entries, folder):
-    steps = steps_within(options.budget / options.repeats, [e.predicted for e in entries], 0.5)
-    note(f"{len(entries)} strategies, {options.repeats} runs of {steps} steps each")
-    for repeat in range(options.repeats):
-        # Forwards and backwards in turn, so that a machine that drifts does not favour a place.
-        for entry in entries if repeat % 2 == 0 else reversed(entries):
+def run_all(planner, options, folder):
+    """Rounds of a calibration, predictions and runs: what the machine's other guests leave it
+    drifts by a fifth within minutes, which one calibration could not know."""
+    entries, given = [], options.calibration
+    for place in range(options.rounds):
+        options.calibration = given
+        calibrate(planner, options, folder)
+        if not entries:
+            entries = make_entries(planner, options, folder)
+            steps = steps_within(options.budget / options.rounds, [e.predicted for e in entries],
+                                 0.5)
+            note(f"{len(entries)} strategies, {options.rounds} runs of {steps} steps each")
+        for entry, (job, devices, _) in zip(entries, chosen_strategies(options.count)):
+            entry.predict(planner, options, JOBS / f"{job}.json", devices, folder)
+        # Forwards and backwards in turn, so that drift does not favour a place.
+        for entry in entries if place % 2 == 0 else reversed(entries):
             run_once(planner, options, entry, steps, folder)
-        note(f"  round {repeat + 1}/{options.repeats}")
+        note(f"  round {place + 1}/{options.rounds}")
+    return entries
 
 
 def result_of(options, entries, load):
     pairs = [(e.predicted, e.measured()) for e in entries]
     rows = [{"strategy": e.what, "predicted_s": e.predicted, "measured_s": e.measured(),
              "error": error(e.predicted, e.measured()), "half_width": e.half_width,
+             "rounds": [{"predicted_s": p, "measured_s": m}
+                        for p, m in zip(e.predictions, e.medians)],
              "within": abs(e.measured() / e.predicted - 1) <= e.half_width} for e in entries]
     summary = summary_of_errors(pairs)
     return {
@@ -155,9 +193,7 @@ def run(options):
     except OSError as problem:
         raise Failure(ENVIRONMENT, f"--out {folder}: {problem.strerror}") from problem
     before = os.getloadavg()[0]
-    calibrate(planner, options, folder)
-    entries = make_entries(planner, options, folder)
-    run_all(planner, options, entries, folder)
+    entries = run_all(planner, options, folder)
     result = result_of(options, entries, [before, os.getloadavg()[0]])
     (folder / "accuracy.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1)) if options.json else print_text(result)

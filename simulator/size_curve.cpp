@@ -35,19 +35,24 @@ Estimate SizeCurve::at(Bytes size) const {
     return {above->time.median, above->time.spread * kHalfWidth90, above->best};
   }
   if (above == points_.begin()) {
-    return {above->time.median, above->time.spread * kHalfWidth90, Provenance::extrapolated};
+    const Seconds least = points_.size() > 1 ? latency() : above->time.median;
+    const double part = double(size.count()) / double(above->size.count());
+    const Seconds time = least + (above->time.median - least) * part;
+    return {time, above->time.spread * kHalfWidth90, Provenance::extrapolated};
   }
   const Point& low = *(above - 1);
   if (above == points_.end()) {
     const double times = double(size.count()) / double(low.size.count());
-    return {low.time.median * times, low.time.spread * kHalfWidth90 * times, Provenance::extrapolated};
+    return {low.time.median * times, low.time.spread * kHalfWidth90 * times,
+            Provenance::extrapolated};
   }
   if (low.size.count() == 0 || low.time.median <= Seconds(0) || above->time.median <= Seconds(0)) {
     // No logarithms: the line through both.
     const double part =
         double((size - low.size).count()) / double((above->size - low.size).count());
     const Seconds time = low.time.median + (above->time.median - low.time.median) * part;
-    return {time, std::max(low.time.spread, above->time.spread) * kHalfWidth90, Provenance::interpolated};
+    return {time, std::max(low.time.spread, above->time.spread) * kHalfWidth90,
+            Provenance::interpolated};
   }
   const double part = std::log(double(size.count()) / double(low.size.count())) /
                       std::log(double(above->size.count()) / double(low.size.count()));

@@ -14,7 +14,8 @@ struct TimeParts {
 };
 
 /// Piecewise linear in log-log over bytes: the measured time at a measured size, interpolated
-/// between two, constant bandwidth above the largest and constant time below the smallest.
+/// between two, constant bandwidth above the largest; below the smallest its latency, and the rest
+/// of its time in proportion (of one point alone the same time: nothing tells its latency).
 class SizeCurve {
  public:
   /// Points come in any order; of several at one size the first counts. `best`: what the estimate

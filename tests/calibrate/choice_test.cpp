@@ -44,6 +44,21 @@ TEST(Choice, EssentialFirstAndThenWhereTheCurveBends) {
   EXPECT_GT(order[4], 64);
 }
 
+/// A shaped link lets a burst pass at once: the curve is steeper than bandwidth alone.
+TEST(Choice, WhereTimeJumpsBeforeWhereItIsStraight) {
+  std::vector<CalibrationTest> tests;
+  for (const std::int64_t kib : {1, 4, 16, 64, 256, 1024, 4096}) {
+    tests.push_back(all_reduce(kib << 10, kib == 1 || kib == 64 || kib == 4096));
+  }
+  Choice choice(tests, Seconds(100));
+  // By bandwidth alone from 1 to 64 KiB, 94 times as long for 64 times the bytes above.
+  for (const auto& [place, time] : {std::pair(0, 1.0), {3, 64.0}, {6, 64.0 * 94}}) {
+    EXPECT_EQ(choice.next(Seconds(1)), std::size_t(place));
+    choice.measured(std::size_t(place), false, Seconds(time), Seconds(1));
+  }
+  EXPECT_EQ(choice.next(Seconds(1)), 4u);
+}
+
 TEST(Choice, TheBudgetEndsItButNotEssentialTests) {
   const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2, true),
                                               all_reduce(4, true)};

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -94,6 +95,19 @@ TEST(Schedule, EssentialTestsOfAKindComeFirst) {
     }
   }
   EXPECT_EQ(seen_others.size(), 4u);
+}
+
+/// Nothing tells how long an op of fewer bytes than were ever timed takes.
+TEST(Schedule, OfCoresHoldsTheSmallestAndTheUsualSizeOfEveryOp) {
+  std::map<std::pair<OpKind, DType>, std::set<Bytes>> sizes;
+  for (const CalibrationTest& test : schedule({1, 2}, SweepSize::full, DType::bf16)) {
+    const auto* op = std::get_if<OpPoint>(&test.subject);
+    if (op != nullptr && test.essential) sizes[{op->kind, op->dtype}].insert(op->moved);
+  }
+  EXPECT_GT(sizes.size(), 40u);
+  for (const auto& [op, essential] : sizes) {
+    EXPECT_EQ(essential, (std::set{Bytes(16 << 10), Bytes(1 << 20)})) << to_text(op.first);
+  }
 }
 
 TEST(Schedule, OfDevicesHoldsTheirSizesLaunchesAndCopies) {

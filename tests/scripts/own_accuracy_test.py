@@ -34,7 +34,7 @@ def main():
     class Run:
         def __init__(self, predicted, measured):
             self.what, self.predicted, self.medians = "x", predicted, [measured]
-            self.half_width = 0.15
+            self.predictions, self.half_width = [predicted], 0.15
 
         def measured(self):
             return self.medians[0]
