@@ -81,6 +81,7 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
+/// A file, or the name of a preset.
 Cluster read_cluster(const std::filesystem::path& path);
 Cluster parse_cluster(std::string_view text, const std::string& file);
 std::string cluster_text(const Cluster& cluster);

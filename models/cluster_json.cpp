@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "models/cluster.h"
 #include "models/efficiency_json.h"
+#include "models/presets.h"
 
 namespace plimsoll {
 namespace {
@@ -218,7 +219,7 @@ Cluster parse_cluster(std::string_view text, const std::string& file) {
 }
 
 Cluster read_cluster(const std::filesystem::path& path) {
-  return parse_cluster(read_file(path), path.string());
+  return parse_cluster(read_file_or_preset(path.string(), cluster_presets()), path.string());
 }
 
 std::string cluster_text(const Cluster& cluster) {

@@ -82,6 +82,7 @@ struct Job {
   bool operator==(const Job&) const = default;
 };
 
+/// A file, or the name of a preset.
 Job read_job(const std::filesystem::path& path);
 Job parse_job(std::string_view text, const std::string& file);
 std::string job_text(const Job& job);  ///< canonical JSON text, ends with a newline

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "models/job.h"
 #include "models/optimizer_json.h"
+#include "models/presets.h"
 
 namespace plimsoll {
 namespace {
@@ -266,7 +267,7 @@ Job parse_job(std::string_view text, const std::string& file) {
 }
 
 Job read_job(const std::filesystem::path& path) {
-  return parse_job(read_file(path), path.string());
+  return parse_job(read_file_or_preset(path.string(), job_presets()), path.string());
 }
 
 std::string job_text(const Job& job) {

@@ -1,6 +1,8 @@
 // Presets: files of models/presets that are built into the programs.
 #pragma once
 
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -13,7 +15,17 @@ struct Preset {
 
 /// models/presets/clusters, by name.
 const std::vector<Preset>& cluster_presets();
+/// models/presets/jobs, by name.
+const std::vector<Preset>& job_presets();
 /// models/presets/calibrations: fitted ones (models/fitted_calibration.h), CLUSTER--FRAMEWORK.
 const std::vector<Preset>& calibration_presets();
+
+/// Text of the preset of that name; nothing where there is none.
+std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
+                                            std::string_view name);
+
+/// The file's text or, where no file is there and `name` is a bare name, that of the preset. Throws
+/// InputError as read_file does; for a bare name with the presets that there are.
+std::string read_file_or_preset(const std::string& name, const std::vector<Preset>& presets);
 
 }  // namespace plimsoll

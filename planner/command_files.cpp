@@ -6,6 +6,7 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "models/presets.h"
 #include "plan/check.h"
 #include "plan/measured.h"
 #include "plan/plan.h"
@@ -43,8 +44,9 @@ ExitCode run_check(const CheckOptions& options) {
 namespace {
 
 /// A file that the plan was made with.
-std::string read_same(const char* flag, const std::string& file, const std::string& wanted) {
-  const std::string text = read_file(file);
+std::string read_same(const char* flag, const std::string& file, const std::vector<Preset>& presets,
+                      const std::string& wanted) {
+  const std::string text = read_file_or_preset(file, presets);
   if (digest(text) == wanted) return text;
   throw InputError(file, "",
                    fmt::format("found the digest {}; the plan was made with {} {}", digest(text),
@@ -55,8 +57,10 @@ Refit refit_of(const CompareOptions& options, const Plan& plan, const Measured& 
   if (plan.oversubscribed) {
     throw UsageError("--refit: the plan makes no timing claim: more ranks than cores");
   }
-  const std::string cluster = read_same("--cluster", options.cluster, plan.cluster_digest);
-  const std::string text = read_same("--calibration", options.calibration, plan.calibration_digest);
+  const std::string cluster =
+      read_same("--cluster", options.cluster, cluster_presets(), plan.cluster_digest);
+  const std::string text = read_same("--calibration", options.calibration, calibration_presets(),
+                                     plan.calibration_digest);
   if (is_fitted_calibration(text, options.calibration)) {
     throw InputError(options.calibration, "/fitted",
                      "fitted on published runs; a measured calibration is required");

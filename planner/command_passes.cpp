@@ -15,8 +15,8 @@ namespace {
 /// The devices that a strategy asks for, where no flag says how many there are.
 std::int64_t device_count(const Strategy& strategy) {
   std::int64_t devices = 1;
-  for (std::int64_t degree : {strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree,
-                              strategy.cp}) {
+  for (std::int64_t degree :
+       {strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree, strategy.cp}) {
     if (degree > kMostDevices / devices) {
       throw UsageError(
           fmt::format("{}: more than {} devices", strategy_summary(strategy), kMostDevices));

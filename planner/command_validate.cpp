@@ -47,10 +47,9 @@ std::vector<OpMeasurement> read_ops(const FitCommandOptions& options) {
 }
 
 Cluster preset_cluster(const std::string& name) {
-  for (const Preset& preset : cluster_presets()) {
-    if (preset.name == name) return parse_cluster(preset.text, name);
-  }
-  throw InputError("--cluster", "", name + " is no cluster preset");
+  const auto text = find_preset(cluster_presets(), name);
+  if (!text) throw InputError("--cluster", "", name + " is no cluster preset");
+  return parse_cluster(*text, name);
 }
 
 }  // namespace

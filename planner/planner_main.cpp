@@ -30,7 +30,7 @@ auto integers(std::int64_t least, std::int64_t most) {
 }
 
 void add_job(CLI::App& command, TargetOptions& target, bool required = true) {
-  command.add_option("JOB", target.job, "job file (models/presets/jobs/ has some)")
+  command.add_option("JOB", target.job, "job file, or the name of a preset (gpt3-175b, say)")
       ->required(required);
   command
       .add_option("--global-batch", target.global_batch, "sequences per step, instead of the job's")
@@ -49,9 +49,12 @@ void add_devices(CLI::App& command, TargetOptions& target) {
 }
 
 void add_machine(CLI::App& command, TargetOptions& target) {
-  command.add_option("--cluster", target.cluster, "cluster file")->required();
-  command.add_option("--calibration", target.calibration,
-                     "measured costs; default: the cluster file's efficiency or datasheet rates");
+  command.add_option("--cluster", target.cluster, "cluster file, or the name of a preset")
+      ->required();
+  command.add_option(
+      "--calibration", target.calibration,
+      "measured costs, or the name of fitted ones (a100-80gb-800gbit--megatron-lm-2021, say); "
+      "default: the cluster file's efficiency or datasheet rates");
   add_devices(command, target);
   add_framework(command, target);
 }
@@ -87,7 +90,7 @@ void add_space(CLI::App& app, SpaceOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("space", "show the strategies that a plan chooses from");
   add_job(command, options.target);
   command.add_option("--cluster", options.target.cluster,
-                     "cluster file: count also what cannot fit");
+                     "cluster file or preset: count also what cannot fit");
   command.add_option("--calibration", options.target.calibration, "measured costs, with --cluster")
       ->needs("--cluster");
   add_devices(command, options.target);
@@ -143,7 +146,8 @@ void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
   command.add_option("--rank", options.rank, "print the Program of this rank's class only")
       ->check(integers(0, kMostDevices - 1));
   command.add_flag("--list", options.list, "name the stages and leave");
-  command.add_option("--cluster", options.target.cluster, "cluster file: for its framework only");
+  command.add_option("--cluster", options.target.cluster,
+                     "cluster file or preset: for its framework only");
   add_framework(command, options.target);
   command.callback([&] {
     if (!options.list && options.strategy.empty()) {
@@ -154,7 +158,8 @@ void add_passes(CLI::App& app, PassesOptions& options, Action& action) {
 }
 
 void add_check(CLI::App& app, CheckOptions& options, Action& action) {
-  CLI::App& command = *app.add_subcommand("check", "check a plan file by rules, without timing anything");
+  CLI::App& command =
+      *app.add_subcommand("check", "check a plan file by rules, without timing anything");
   command.add_option("PLAN", options.plan, "plan file")->required();
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_check(options); }; });
@@ -226,7 +231,8 @@ void add_import_nccl(CLI::App& imports, ImportNcclOptions& options, Action& acti
   CLI::App& command = *imports.add_subcommand("nccl-tests", "collectives that nccl-tests measured");
   command.add_option("FILE", options.files, "what its programs printed, or wrote with -J")
       ->required();
-  command.add_option("--cluster", options.cluster, "cluster file of the machine")->required();
+  command.add_option("--cluster", options.cluster, "cluster file of the machine, or a preset")
+      ->required();
   command.add_option("--calibration", options.calibration,
                      "calibration that the points join; default: a new one of them alone");
   command.add_option("-o,--output", options.output, "write the calibration here");
@@ -253,7 +259,7 @@ void add_import_topology(CLI::App& imports, ImportTopologyOptions& options, Acti
       .add_option("FILE", options.file,
                   "what nvidia-smi topo -m printed, or NCCL wrote to NCCL_TOPO_DUMP_FILE")
       ->required();
-  command.add_option("--device", options.device, "cluster file with the same device (presets)")
+  command.add_option("--device", options.device, "cluster file, or preset, with the same device")
       ->required();
   add_date(command, options.date)->required();
   command.add_option("--name", options.name, "of the cluster; default: of the file");

@@ -23,10 +23,9 @@ bool contains(std::string_view text, std::string_view part) {
 }
 
 Cluster preset(std::string_view name) {
-  for (const Preset& known : cluster_presets()) {
-    if (known.name == name) return parse_cluster(known.text, std::string(name));
-  }
-  INVARIANT(false, "a preset of that name");
+  const auto text = find_preset(cluster_presets(), name);
+  INVARIANT(text, "a preset of that name");
+  return parse_cluster(*text, std::string(name));
 }
 
 struct KnownGpu {
@@ -82,10 +81,9 @@ Cluster cluster_of(const PublishedRun& run, const std::string& name) {
 std::optional<FittedCalibration> calibration_of(const std::string& cluster,
                                                 const std::string& framework) {
   const std::string name = cluster + "--" + framework;
-  for (const Preset& known : calibration_presets()) {
-    if (known.name == name) return parse_fitted_calibration(known.text, name);
-  }
-  return std::nullopt;
+  const auto text = find_preset(calibration_presets(), name);
+  if (!text) return std::nullopt;
+  return parse_fitted_calibration(*text, name);
 }
 
 std::optional<DType> precision_of(const PublishedRun& run) {

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "models/presets.h"
 #include "planner/commands.h"
 #include "planner/evaluate.h"
 #include "planner/published_target.h"
@@ -78,7 +79,7 @@ void check_same_target(const FittedCalibration& fitted, const Target& target,
 }
 
 void load_calibration(const TargetOptions& options, Target& target) {
-  const std::string text = read_file(options.calibration);
+  const std::string text = read_file_or_preset(options.calibration, calibration_presets());
   target.calibration_digest = digest(text);
   if (is_fitted_calibration(text, options.calibration)) {
     target.fitted = parse_fitted_calibration(text, options.calibration);
@@ -117,7 +118,7 @@ Framework load_framework(const TargetOptions& options) {
 Target load_target(const TargetOptions& options) {
   Target target;
   target.job = load_job(options);
-  const std::string cluster = read_file(options.cluster);
+  const std::string cluster = read_file_or_preset(options.cluster, cluster_presets());
   target.cluster = parse_cluster(cluster, options.cluster);
   target.cluster_digest = digest(cluster);
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
@@ -153,7 +154,11 @@ std::string headline(const Target& target, std::int64_t devices, bool oversubscr
 
 std::string efficiency_line(const Target& target) {
   if (target.calibration || !target.cluster.efficiency) return "";
-  return fmt::format("  efficiency  {}\n", fits_of(target.cluster));
+  const std::string name = target.cluster.name + "--" + calibrated_as(target.framework);
+  return fmt::format("  efficiency  {}{}\n", fits_of(target.cluster),
+                     !target.fitted && find_preset(calibration_presets(), name)
+                         ? fmt::format("; --calibration {} was fitted on published runs", name)
+                         : "");
 }
 
 Fixed parse_fixed(const std::vector<std::string>& pairs) {

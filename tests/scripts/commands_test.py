@@ -57,6 +57,23 @@ class Cases:
         return path
 
 
+def presets(cases):
+    """A bare name is a preset where no file of that name is there."""
+    for what, words, text in (
+            ("job and cluster", ("gpt3-1.3b", "mp=8,dp=8,recompute=full", "--devices", 64,
+                                 "--cluster", "dgx-a100-80gb"),
+             "gpt3-1.3b on 64 devices of dgx-a100-80gb"),
+            ("fitted calibration", ("llama3-8b", "sharding_degree=8,sharding_stage=3,recompute=full",
+                                    "--devices", 8, "--cluster", "dgx-h100-80gb", "--framework",
+                                    "pytorch-fsdp", "--calibration", "dgx-h100-80gb--pytorch-fsdp"),
+             "calibration fitted on ")):
+        cases.count += 1
+        done = planner("simulate", *words)
+        if done.returncode != OK or text not in done.stdout:
+            cases.failures.append(f"preset of {what}: exit {done.returncode}: {done.stdout[:200]} "
+                                  f"{done.stderr}")
+
+
 def bad_jobs(cases):
     cases.refuses("unknown key", cases.job("a", nano_job(layerz=4)), BAD_INPUT, "a.json", "layerz",
                   "layers")
@@ -142,6 +159,12 @@ def bad_command_lines(cases):
                "dgx1-v100-32gb.json: at /device/peak: found fp32, fp16; the job asks for bf16",
                command=("space", presets / "jobs" / "gpt2-xl.json", "--devices", 8, "--cluster",
                         presets / "clusters" / "dgx1-v100-32gb.json"))
+    for flag, name, known in (("--cluster", "dgx-a100", "dgx-a100-40gb, dgx-a100-80gb"),
+                              ("--calibration", "hgx", "hgx-b200--megatron-lm")):
+        words = {"--cluster": "dgx-a100-80gb", flag: name}
+        cases.says(f"no preset: {flag}", BAD_INPUT, f"{name}: at /: no such file", known,
+                   command=("simulate", "gpt3-175b", "mp=8", "--devices", 8,
+                            *(word for pair in words.items() for word in pair)))
     nameless = cases.job("nameless", {**CLUSTER, "name": ""})
     cases.says("a cluster without a name", BAD_INPUT, "nameless.json", "/name",
                command=("space", NANO, "--devices", 2, "--cluster", nameless))
@@ -405,6 +428,7 @@ def still_works(cases):
 def main():
     with tempfile.TemporaryDirectory() as name:
         cases = Cases(pathlib.Path(name))
+        presets(cases)
         bad_jobs(cases)
         infeasible_jobs(cases)
         bad_command_lines(cases)
