@@ -1,9 +1,21 @@
 #include "planner/assess.h"
 
+#include <algorithm>
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "base/parallel.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {
 namespace {
+
+Footprint footprint_of(const SearchRequest& request, const CostModel& costs,
+                       const Strategy& strategy) {
+  return lay_out(request.job, strategy, request.framework, costs.cluster(), request.reserve,
+                 Proof::none, AllocatorReplay::leave_out);
+}
 
 /// Of a strategy laid out; longer than the simulator reckons with counts as too long.
 void simulate_candidate(const SearchRequest& request, const CostModel& costs,
@@ -28,28 +40,64 @@ void set_memory(const Footprint& footprint, Score& score) {
   score.prediction.stages = footprint.stages;
 }
 
+/// One candidate's stages.
+struct Replay {
+  Footprint footprint;
+  std::vector<std::size_t> order;  ///< those that have least room first
+  Bytes beside;                    ///< what is not for the allocator
+};
+
+Replay begin_replay(const SearchRequest& request, const CostModel& costs,
+                    const Strategy& strategy) {
+  Replay replay{footprint_of(request, costs, strategy), {}, {}};
+  replay.beside =
+      memory_outside_program(request.job, strategy, request.framework) + request.reserve;
+  const std::vector<StagePrediction>& stages = replay.footprint.stages;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) replay.order.push_back(stage);
+  std::stable_sort(replay.order.begin(), replay.order.end(), [&](std::size_t a, std::size_t b) {
+    return stages[a].peak - stages[a].capacity > stages[b].peak - stages[b].capacity;
+  });
+  return replay;
+}
+
 }  // namespace
 
-std::optional<Candidate> assess(const SearchRequest& request, const CostModel& costs,
-                                const Strategy& strategy, std::size_t index,
-                                const std::function<bool(const Candidate&)>& may_matter) {
-  Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
-                                request.reserve, Proof::none, AllocatorReplay::leave_out);
+Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
+                 std::size_t index) {
+  const Footprint footprint = footprint_of(request, costs, strategy);
   Candidate candidate;
   candidate.index = index;
   candidate.strategy = strategy;
-  set_memory(footprint, candidate.score);
-  if (!footprint.fits) return candidate;
-  simulate_candidate(request, costs, footprint, candidate);
-  if (request.framework.allocator.kind == AllocatorKind::arena) return candidate;
-  if (!candidate.too_long && !may_matter(candidate)) return std::nullopt;
-  replay_allocators(footprint, request.job, strategy, request.framework, request.reserve);
-  if (!footprint.fits) {
-    candidate.score = {};
-    candidate.too_long = false;
-  }
+  if (footprint.fits) simulate_candidate(request, costs, footprint, candidate);
   set_memory(footprint, candidate.score);
   return candidate;
+}
+
+void confirm_memory(const SearchRequest& request, const CostModel& costs,
+                    std::span<Candidate> candidates, std::int64_t threads) {
+  if (request.framework.allocator.kind == AllocatorKind::arena) return;
+  std::vector<Replay> replays(candidates.size());
+  for_each_index(candidates.size(), threads, [&](std::size_t i) {
+    if (feasible(candidates[i])) replays[i] = begin_replay(request, costs, candidates[i].strategy);
+  });
+  std::vector<std::pair<std::size_t, std::size_t>> tasks;  // candidate, stage
+  for (std::size_t i = 0; i < replays.size(); ++i) {
+    for (const std::size_t stage : replays[i].order) tasks.emplace_back(i, stage);
+  }
+  std::vector<std::atomic<bool>> fails(replays.size());
+  for_each_index(tasks.size(), threads, [&](std::size_t t) {
+    const auto [i, stage] = tasks[t];
+    if (fails[i]) return;
+    const Bytes room = replays[i].footprint.stages[stage].capacity - replays[i].beside;
+    if (!allocator_fits(replays[i].footprint.programs[stage], request.framework, room))
+      fails[i] = true;
+  });
+  for (std::size_t i = 0; i < replays.size(); ++i) {
+    if (!fails[i]) continue;
+    replays[i].footprint.fits = false;
+    candidates[i].score = {};
+    set_memory(replays[i].footprint, candidates[i].score);
+  }
 }
 
 }  // namespace plimsoll

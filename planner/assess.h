@@ -1,19 +1,23 @@
-// Assess: the step and the memory of one strategy, as far as a search needs them.
+// Assess: the step and the memory of strategies, as far as a search needs them.
 #pragma once
 
-#include <functional>
-#include <optional>
+#include <span>
 
 #include "planner/runners_up.h"
 #include "planner/search.h"
 
 namespace plimsoll {
 
-/// Lowers, simulates and, where the framework has an allocator, replays that last, since it costs
-/// most: nothing where step time and peak show that the strategy does not matter. Of what does not
-/// fit: memory only.
-std::optional<Candidate> assess(const SearchRequest& request, const CostModel& costs,
-                                const Strategy& strategy, std::size_t index,
-                                const std::function<bool(const Candidate&)>& may_matter);
+/// Lowers and simulates. Of what does not fit: memory only. What an allocator takes is not known:
+/// of frameworks that have one, all of it fits (confirm_memory).
+Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
+                 std::size_t index);
+
+/// Replays the framework's allocator, which costs most, hence is asked for last. Of what does not
+/// fit: memory only. What lasts too long, and frameworks with an arena, stay as they are. All
+/// stages of all candidates share the threads; a candidate is given up with its first stage that
+/// does not fit.
+void confirm_memory(const SearchRequest& request, const CostModel& costs,
+                    std::span<Candidate> candidates, std::int64_t threads);
 
 }  // namespace plimsoll

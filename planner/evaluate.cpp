@@ -94,12 +94,16 @@ StagePrediction lay_out_stage(const Program& program, Bytes capacity) {
   return stage;
 }
 
+/// Where the driver's memory suffices without giving any back, the limit changes nothing.
+bool was_short(const AllocatorUse& use) { return use.out_of_memory || use.retries > 0; }
+
 void replay_allocator(const Program& program, const Framework& framework, Bytes beside,
                       StagePrediction& stage) {
-  AllocatorUse use = replay_allocations(program, framework, kNoLimit);
-  if (use.reserved + beside > stage.capacity && use.allocated + beside <= stage.capacity) {
-    const AllocatorUse pressed = replay_allocations(program, framework, stage.capacity - beside);
-    if (!pressed.out_of_memory) use = pressed;
+  const Bytes room = std::max(Bytes(), stage.capacity - beside);
+  AllocatorUse use = replay_allocations(program, framework, room);
+  if (was_short(use)) {
+    const AllocatorUse whole = replay_allocations(program, framework, kNoLimit);
+    if (use.out_of_memory || whole.allocated > room) use = whole;
   }
   stage.allocated = use.allocated;
   stage.reserved = use.reserved;
@@ -188,6 +192,13 @@ void replay_allocators(Footprint& footprint, const Job& job, const Strategy& str
       replay_allocator(footprint.programs[stage], framework, beside, footprint.stages[stage]);
   }
   sum_up(footprint, beside);
+}
+
+bool allocator_fits(const Program& program, const Framework& framework, Bytes room) {
+  if (room < Bytes()) return false;
+  const AllocatorUse use = replay_allocations(program, framework, room);
+  if (!was_short(use)) return true;
+  return !use.out_of_memory && replay_allocations(program, framework, kNoLimit).allocated <= room;
 }
 
 const StagePrediction& tightest_of(std::span<const StagePrediction> stages) {

@@ -11,13 +11,15 @@
 #include "base/parallel.h"
 #include "planner/assess.h"
 #include "planner/bounds.h"
+#include "planner/incumbents.h"
 
 namespace plimsoll {
 namespace {
 
-/// Leaves evaluated, and choices sharpened, per round. Fixed: what a round learns is used from the
-/// next one on, so these are part of the result's definition.
-constexpr std::size_t kEvaluated = 4, kSharpened = 32;
+/// Leaves simulated, choices sharpened, and simulated leaves whose allocators are replayed, per
+/// round. Fixed: what a round learns is used from the next one on, so these are part of the
+/// result's definition.
+constexpr std::size_t kSimulated = 4, kSharpened = 32, kReplayed = 4;
 
 enum Reason : std::size_t {
   kPersistent,
@@ -38,14 +40,15 @@ constexpr std::array<const char*, kReasons> kReasonTexts = {
     "Pareto front"};
 
 /// A run of strategies in canonical order that differ in bucket bytes only (a choice), or one (a
-/// leaf).
+/// leaf), whose step is known once it is simulated.
 struct Node {
+  enum class Kind : std::uint8_t { choice, leaf, simulated };
   Picoseconds bound;
   std::size_t first = 0, last = 0;  ///< range of Space::legal
   Bytes peak;                       ///< bound
-  bool leaf = false;
+  Kind kind = Kind::choice;
   bool operator<(const Node& other) const {
-    return std::tuple(bound, first, leaf) < std::tuple(other.bound, other.first, other.leaf);
+    return std::tuple(bound, first, kind) < std::tuple(other.bound, other.first, other.kind);
   }
   std::int64_t count() const { return std::int64_t(last - first); }
 };
@@ -70,47 +73,6 @@ std::vector<std::pair<std::size_t, std::size_t>> runs(const std::vector<Strategy
   }
   return found;
 }
-
-/// What is known when a round begins.
-class Incumbents {
- public:
-  void learn(std::span<const Candidate> candidates) {
-    const std::vector<std::size_t> best = best_plans(candidates);
-    last_listed_.reset();
-    if (best.size() == kRunnersUp + 1) {
-      last_listed_ = candidates[best.back()].score.prediction.step_time;
-    }
-    if (!best.empty()) best_ = candidates[best.front()].score.prediction.step_time;
-    feasible_.clear();
-    for (const Candidate& candidate : candidates) {
-      if (feasible(candidate)) feasible_.push_back(&candidate);
-    }
-  }
-
-  /// Whether a plan of these bounds may be the best or a runner-up: not slower than the last of
-  /// those, nor than the same with other buckets.
-  bool may_be_listed(Seconds bound, const Strategy& strategy) const {
-    if (last_listed_ && bound > *last_listed_) return false;
-    return std::none_of(feasible_.begin(), feasible_.end(), [&](const Candidate* candidate) {
-      return bound > candidate->score.prediction.step_time &&
-             same_but_buckets(candidate->strategy, strategy);
-    });
-  }
-
-  /// Whether one may be on the Pareto front: no plan is as good in both and better in one.
-  bool may_be_on_front(Seconds bound, Bytes peak) const {
-    if (best_ && bound > kFrontTimes * *best_) return false;
-    return std::none_of(feasible_.begin(), feasible_.end(), [&](const Candidate* candidate) {
-      const Seconds step = candidate->score.prediction.step_time;
-      const Bytes other = candidate->score.peak;
-      return step <= bound && other <= peak && (step < bound || other < peak);
-    });
-  }
-
- private:
-  std::optional<Seconds> best_, last_listed_;
-  std::vector<const Candidate*> feasible_;
-};
 
 /// No stage can use more, whichever devices it is on.
 Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
@@ -157,18 +119,21 @@ class Explorer {
 
   Explored run() {
     bound_degrees();
-    bool out_of_time = false;
-    while (!queue_.empty() && !out_of_time) {
+    while (!queue_.empty() && !passed()) {
       incumbents_.learn(explored_.candidates);
-      take_round();
-      out_of_time = passed();
-      if (!out_of_time && !choices_.empty()) {
-        sharpen_choices();
-      } else if (!out_of_time) {
-        evaluate_leaves();
+      if (const std::size_t taken = take_simulated(); taken > 0) {
+        const std::span<Candidate> all(explored_.candidates);
+        confirm_memory(request_, costs_, all.last(taken), request_.threads);
+      } else {
+        take_round();
+        if (!choices_.empty()) {
+          sharpen_choices();
+        } else {
+          simulate_leaves();
+        }
+        put_back(choices_);
+        put_back(leaves_);
       }
-      put_back(choices_);
-      put_back(leaves_);
       report();
     }
     return finish();
@@ -213,14 +178,13 @@ class Explorer {
     std::vector<std::optional<Node>> nodes(choices.size());
     for_each_index(choices.size(), request_.threads, [&](std::size_t i) {
       if (passed()) {  // no bound is known
-        nodes[i] = Node{Picoseconds(), choices[i].first, choices[i].second, Bytes(), false};
+        nodes[i] = Node{Picoseconds(), choices[i].first, choices[i].second, Bytes()};
         return;
       }
       const Strategy& strategy = legal_[choices[i].first];
       const MemoryBound memory = bounds_.memory(strategy);
       if (!fits(memory.reserved, strategy)) return;
-      nodes[i] =
-          Node{bottleneck(strategy), choices[i].first, choices[i].second, memory.peak, false};
+      nodes[i] = Node{bottleneck(strategy), choices[i].first, choices[i].second, memory.peak};
     });
     for (std::size_t i = 0; i < choices.size(); ++i) {
       if (nodes[i]) {
@@ -254,24 +218,53 @@ class Explorer {
   std::optional<Reason> why_cut(const Node& node) const {
     if (node.bound > kLongestTimeline) return kTooLong;
     if (may_matter(node.bound.seconds(), node.peak, legal_[node.first])) return std::nullopt;
-    return node.leaf ? kPipeline : kBottleneck;
+    if (node.kind == Node::Kind::simulated) return kNoAllocator;
+    return node.kind == Node::Kind::leaf ? kPipeline : kBottleneck;
   }
 
   bool may_matter(Seconds step, Bytes peak, const Strategy& strategy) const {
     return incumbents_.may_be_on_front(step, peak) || incumbents_.may_be_listed(step, strategy);
   }
 
-  /// Takes nodes in order until there is enough for a round of one kind.
-  void take_round() {
-    while (!queue_.empty() && leaves_.size() < kEvaluated && choices_.size() < kSharpened) {
+  /// Makes candidates of the simulated leaves that come first, as if their allocators fitted, which
+  /// has to be found out; how many. Of those after the first only what matters even so.
+  std::size_t take_simulated() {
+    std::size_t taken = 0;
+    std::vector<Node> later;
+    while (!queue_.empty() && queue_.begin()->kind == Node::Kind::simulated && taken < kReplayed) {
       const Node node = *queue_.begin();
       queue_.erase(queue_.begin());
-      if (const std::optional<Reason> reason = why_cut(node)) {
-        cut(*reason, node.count());
+      if (const std::optional<Reason> reason = why_cut(node); !reason) {
+        explored_.candidates.push_back(std::move(simulated_.extract(node.first).mapped()));
+        incumbents_.learn(explored_.candidates);
+        ++taken;
+      } else if (taken > 0) {
+        later.push_back(node);
       } else {
-        (node.leaf ? leaves_ : choices_).push_back(node);
+        cut(*reason, node.count());
+        simulated_.erase(node.first);
       }
     }
+    put_back(later);
+    return taken;
+  }
+
+  /// Takes nodes in order until there is enough for a round of one kind. The turn of simulated
+  /// leaves comes when they are first: what is known by then may spare them the replay.
+  void take_round() {
+    std::vector<Node> later;
+    while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened) {
+      const Node node = *queue_.begin();
+      queue_.erase(queue_.begin());
+      if (node.kind == Node::Kind::simulated) {
+        later.push_back(node);
+      } else if (const std::optional<Reason> reason = why_cut(node)) {
+        cut(*reason, node.count());
+      } else {
+        (node.kind == Node::Kind::leaf ? leaves_ : choices_).push_back(node);
+      }
+    }
+    put_back(later);
   }
 
   void put_back(std::vector<Node>& nodes) {
@@ -289,7 +282,8 @@ class Explorer {
       for (std::size_t leaf = choice.first; leaf < choice.last; ++leaf) {
         const std::optional<Picoseconds>& bound = bounds[leaf - choice.first];
         if (!bound) continue;
-        leaves[i].push_back({std::max(choice.bound, *bound), leaf, leaf + 1, choice.peak, true});
+        leaves[i].push_back(
+            {std::max(choice.bound, *bound), leaf, leaf + 1, choice.peak, Node::Kind::leaf});
       }
     });
     std::vector<Node> left;
@@ -304,32 +298,31 @@ class Explorer {
     choices_ = std::move(left);
   }
 
-  void evaluate_leaves() {
+  void simulate_leaves() {
     std::vector<std::optional<Candidate>> found(leaves_.size());
-    std::vector<char> passed_over(leaves_.size(), false);
     for_each_index(leaves_.size(), request_.threads, [&](std::size_t i) {
-      if (passed()) {
-        passed_over[i] = true;
-        return;
-      }
-      found[i] = assess(request_, costs_, legal_[leaves_[i].first], leaves_[i].first,
-                        [&](const Candidate& candidate) {
-                          return may_matter(candidate.score.prediction.step_time,
-                                            candidate.score.peak, candidate.strategy);
-                        });
+      if (passed()) return;
+      found[i] = assess(request_, costs_, legal_[leaves_[i].first], leaves_[i].first);
     });
     std::vector<Node> left;
     for (std::size_t i = 0; i < found.size(); ++i) {
-      if (found[i]) {
-        explored_.candidates.push_back(std::move(*found[i]));
-      } else if (passed_over[i]) {
+      if (!found[i]) {
         left.push_back(leaves_[i]);
+      } else if (has_allocator() && feasible(*found[i])) {
+        Node node = leaves_[i];
+        node.bound = to_picoseconds(found[i]->score.prediction.step_time);
+        node.peak = found[i]->score.peak;
+        node.kind = Node::Kind::simulated;
+        queue_.insert(node);
+        simulated_.emplace(node.first, std::move(*found[i]));
       } else {
-        cut(kNoAllocator, leaves_[i].count());
+        explored_.candidates.push_back(std::move(*found[i]));
       }
     }
     leaves_ = std::move(left);
   }
+
+  bool has_allocator() const { return request_.framework.allocator.kind != AllocatorKind::arena; }
 
   std::int64_t left() const {
     std::int64_t count = 0;
@@ -361,7 +354,8 @@ class Explorer {
   const Bytes capacity_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::set<Node> queue_;
-  std::vector<Node> choices_, leaves_;  ///< of this round
+  std::vector<Node> choices_, leaves_;          ///< of this round
+  std::map<std::size_t, Candidate> simulated_;  ///< of nodes of that kind, by Node::first
   Incumbents incumbents_;
   Explored explored_;
   std::array<std::int64_t, kReasons> cut_ = {};
@@ -373,8 +367,8 @@ Explored explore_all(const SearchRequest& request, const CostModel& costs, const
   Explored explored;
   explored.candidates.resize(space.legal.size());
   for_each_index(space.legal.size(), request.threads, [&](std::size_t i) {
-    explored.candidates[i] =
-        *assess(request, costs, space.legal[i], i, [](const Candidate&) { return true; });
+    explored.candidates[i] = assess(request, costs, space.legal[i], i);
+    confirm_memory(request, costs, {&explored.candidates[i], 1}, 1);
   });
   return explored;
 }

@@ -51,10 +51,15 @@ bool can_move(const FitParameter& parameter, const FitRun& run) {
 bool lay_out_run(FitRun& run) {
   PublishedTarget& target = run.target;
   try {
-    target.strategies = std::vector{predict_published(target).strategy};
-    run.footprint = lay_out(target.job, target.strategies[0], target.framework, target.cluster,
-                            Bytes(0), Proof::none);
-    run.shape = layer_shape(target.job, target.strategies[0]);
+    if (target.strategies.size() > 1)
+      target.strategies = std::vector{predict_published(target).strategy};
+    const Strategy& strategy = target.strategies.at(0);
+    run.footprint = lay_out(target.job, strategy, target.framework, target.cluster, Bytes(0),
+                            Proof::none, AllocatorReplay::leave_out);
+    run.shape = layer_shape(target.job, strategy);
+    predict(target.job, strategy, run.footprint,
+            CostModel(target.cluster, std::nullopt, target.framework), target.devices,
+            Folding::folded, Detail::none);
     return true;
   } catch (const InfeasibleError&) {
     return false;

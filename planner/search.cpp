@@ -92,7 +92,7 @@ Plan show(const SearchRequest& request, const CostModel& costs,
       return;
     }
     const Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
-                                        request.reserve, Proof::none);
+                                        request.reserve, Proof::none, AllocatorReplay::leave_out);
     scores[i] = predict(request.job, strategy, footprint, costs, request.devices, Folding::folded,
                         Detail::critical)
                     .score;

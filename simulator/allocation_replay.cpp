@@ -1,6 +1,7 @@
 #include "simulator/allocation_replay.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
@@ -18,6 +19,33 @@ bool lies_in_tensors(SlotKind kind) {
   return kind == SlotKind::saved || kind == SlotKind::saved_for_weights ||
          kind == SlotKind::deferred;
 }
+
+using State = std::vector<std::int64_t>;
+
+/// How the last few cycles found the allocator.
+class States {
+ public:
+  void push(std::size_t cycle, State state) {
+    constexpr std::size_t kMost = 16;  // few enough to be kept and compared
+    if (states_.size() == kMost) states_.pop_front();
+    states_.push_back(std::move(state));
+    end_ = cycle + 1;
+  }
+  const State* of(std::size_t cycle) const {
+    const std::size_t from_end = end_ - cycle;  // wraps around for later ones
+    return from_end - 1 < states_.size() ? &states_[states_.size() - from_end] : nullptr;
+  }
+  /// The latest cycle that found it so.
+  std::optional<std::size_t> find(const State& state) const {
+    const auto same = std::find(states_.rbegin(), states_.rend(), state);
+    if (same == states_.rend()) return std::nullopt;
+    return end_ - 1 - std::size_t(same - states_.rbegin());
+  }
+
+ private:
+  std::deque<State> states_;  // one after the other
+  std::size_t end_ = 0;
+};
 
 class Replay {
  public:
@@ -46,7 +74,7 @@ class Replay {
       begin();
       for (int step = 0; step < kMostSteps; ++step) {
         const auto before = std::pair(use_.allocated, allocator_.most_reserved());
-        run_calls();
+        if (!run_calls()) break;
         end_step();
         if (step > 0 && std::pair(use_.allocated, allocator_.most_reserved()) == before) break;
       }
@@ -89,25 +117,33 @@ class Replay {
   };
   static constexpr Bytes kWhole{-1};
 
-  /// Cycles that find the allocator as the one before did are left out.
-  void run_calls() {
-    std::vector<std::int64_t> before, now;
+  /// Cycles that find the allocator as an earlier one did are left out, with those between the two
+  /// over and over. False where a cycle finds it as the same one of the step before did: nothing
+  /// new comes of the rest, nor of later steps.
+  bool run_calls() {
+    States states;
     std::size_t cycle = cycles_ ? cycles_->first : 0;
+    std::size_t watched = cycles_ ? cycles_->last : 0;
     for (std::size_t call = 0; call < program_.calls.size(); ++call) {
-      if (cycles_ && cycle <= cycles_->last && call == cycles_->begins[cycle]) {
-        now.clear();
+      if (cycles_ && cycle <= watched && call == cycles_->begins[cycle]) {
+        State now;
         describe(std::int64_t(cycle), now);
-        if (now == before) {
-          move_on(std::int64_t(cycles_->last + 1 - cycle) * cycles_->buffers);
-          call = cycles_->begins[cycles_->last + 1];
-          cycle = cycles_->last + 1;
+        if (states_.of(cycle) && *states_.of(cycle) == now) return false;
+        if (const std::optional<std::size_t> earlier = states.find(now)) {
+          const std::size_t period = cycle - *earlier;
+          const std::size_t skipped = (cycles_->last + 1 - cycle) / period * period;
+          move_on(std::int64_t(skipped) * cycles_->buffers);
+          cycle += skipped;
+          call = cycles_->begins[cycle];
+          watched = 0;
         } else {
-          std::swap(now, before);
-          ++cycle;
+          states.push(cycle++, std::move(now));
         }
       }
       run_call(call);
     }
+    states_ = std::move(states);
+    return true;
   }
 
   /// The allocator's state, with buffers counted from those of the cycle.
@@ -296,6 +332,7 @@ class Replay {
   std::vector<std::optional<Block>> frame_;                 // by piece
   std::vector<Owner> owners_;                               // by block
   std::vector<Block> flat_;                                 // copies of gradients
+  States states_;                                           // of the step before
   const std::uint32_t flat_name_ = names_.of("flat_gradients");
   BytesByRole by_role_ = {};
   std::optional<Bytes> stop_at_;

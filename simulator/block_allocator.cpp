@@ -25,10 +25,13 @@ std::int64_t BlockAllocator::rounded(Bytes request) const {
 std::uint32_t BlockAllocator::pool_of(std::int64_t size, std::uint32_t stream) {
   const bool caching = rule_.kind == AllocatorKind::caching;
   const bool small = caching && size <= rule_.small_request.count();
-  const auto [found, fresh] =
-      pool_index_.try_emplace({caching ? stream : 0, small}, std::uint32_t(pools_.size()));
-  if (fresh) pools_.emplace_back().small = small;
-  return found->second;
+  const std::size_t index = 2 * std::size_t(caching ? stream : 0) + (small ? 1 : 0);
+  if (index >= pool_index_.size()) pool_index_.resize(index + 1, kNone);
+  if (pool_index_[index] == kNone) {
+    pool_index_[index] = std::uint32_t(pools_.size());
+    pools_.emplace_back().small = small;
+  }
+  return pool_index_[index];
 }
 
 std::int64_t BlockAllocator::page(const Pool& pool) const {
@@ -87,7 +90,7 @@ void BlockAllocator::give(Block block) {
 /// Of the block that the growing end of a segment follows, the size is what it can grow to.
 std::optional<BlockAllocator::Block> BlockAllocator::find_free(std::int64_t size,
                                                                Pool& pool) const {
-  auto found = pool.free.lower_bound({size, 0, 0});
+  auto found = std::lower_bound(pool.free.begin(), pool.free.end(), FreeBlock{size, 0, 0});
   if (found == pool.free.end()) return std::nullopt;
   if (rule_.expandable_segments) {
     const auto can_be = [&](Block block) {
@@ -96,10 +99,10 @@ std::optional<BlockAllocator::Block> BlockAllocator::find_free(std::int64_t size
       return blocks_[block].size + (grows ? blocks_[next].size : 0);
     };
     for (auto next = std::next(found); next != pool.free.end(); found = next++) {
-      if (can_be(std::get<2>(*next)) >= can_be(std::get<2>(*found))) break;
+      if (can_be(next->block) >= can_be(found->block)) break;
     }
   }
-  return std::get<2>(*found);
+  return found->block;
 }
 
 std::optional<BlockAllocator::Block> BlockAllocator::grow(std::int64_t size, std::uint32_t pool) {
@@ -190,7 +193,7 @@ void BlockAllocator::give_back() {
   if (rule_.expandable_segments) {
     std::vector<Block> free;
     for (const Pool& pool : pools_) {
-      for (const auto& [size, address, block] : pool.free) free.push_back(block);
+      for (const FreeBlock& one : pool.free) free.push_back(one.block);
     }
     for (const Block block : free) unmap_pages(block);
     return;
@@ -280,13 +283,8 @@ void BlockAllocator::enlist(Block block) {
   }
   blocks_[block].use = Use::free;
   FreeBlocks& free = pools_[range.pool].free;
-  if (nodes_.empty()) {
-    blocks_[block].listed = free.emplace(range.size, range.address, block).first;
-    return;
-  }
-  nodes_.back().value() = {range.size, range.address, block};
-  blocks_[block].listed = free.insert(std::move(nodes_.back())).position;
-  nodes_.pop_back();
+  const FreeBlock own{range.size, range.address, block};
+  free.insert(std::lower_bound(free.begin(), free.end(), own), own);
 }
 
 void BlockAllocator::delist(Block block) {
@@ -294,7 +292,9 @@ void BlockAllocator::delist(Block block) {
   if (range.use == Use::unmapped) {
     pools_[range.pool].unmapped.erase({range.address, block});
   } else {
-    nodes_.push_back(pools_[range.pool].free.extract(range.listed));
+    FreeBlocks& free = pools_[range.pool].free;
+    free.erase(
+        std::lower_bound(free.begin(), free.end(), FreeBlock{range.size, range.address, block}));
   }
 }
 

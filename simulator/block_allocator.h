@@ -1,12 +1,10 @@
 // Block allocator: a framework's allocator, block by block, without any memory behind it.
 #pragma once
 
-#include <array>
+#include <compare>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,7 +15,7 @@ namespace plimsoll {
 
 /// AllocatorKind::caching as c10/cuda/CUDACachingAllocator.cpp, auto_growth as
 /// auto_growth_best_fit_allocator.cc (Paddle). Deterministic: what it holds depends on the sequence
-/// of requests alone. Costs the logarithm of the free blocks per request.
+/// of requests alone. Free blocks are few, or there would be no need of them: lists are flat.
 class BlockAllocator {
  public:
   using Block = std::uint32_t;
@@ -54,7 +52,12 @@ class BlockAllocator {
   static constexpr Block kNone = ~Block{0};
   enum class Use : std::uint8_t { taken, free, unmapped };
 
-  using FreeBlocks = std::set<std::tuple<std::int64_t, std::int64_t, Block>>;  ///< size, address
+  struct FreeBlock {
+    std::int64_t size, address;
+    Block block;
+    auto operator<=>(const FreeBlock&) const = default;
+  };
+  using FreeBlocks = std::vector<FreeBlock>;  ///< ascending
 
   /// Blocks of a segment are a list in order of their addresses.
   struct Range {
@@ -63,7 +66,6 @@ class BlockAllocator {
     std::uint32_t pool = 0;
     std::int64_t driver = 0;  ///< of the first of a segment: what it took of the driver
     Use use = Use::free;
-    FreeBlocks::iterator listed;  ///< while it is in its pool's list of free blocks
   };
   /// Of requests of one stream and size class.
   struct Pool {
@@ -95,11 +97,10 @@ class BlockAllocator {
   Allocator rule_;
   Bytes limit_;
   std::vector<Range> blocks_;
-  std::vector<Block> unused_;                 ///< of blocks_
-  std::vector<FreeBlocks::node_type> nodes_;  ///< of lists, to be used again
+  std::vector<Block> unused_;    ///< of blocks_
   std::vector<Block> segments_;  ///< the first block of each, in order of their addresses
   std::vector<Pool> pools_;
-  std::map<std::pair<std::uint32_t, bool>, std::uint32_t> pool_index_;  ///< by stream, small
+  std::vector<std::uint32_t> pool_index_;  ///< by 2 * stream, + 1 of small requests; kNone: no pool
   std::int64_t next_address_ = 0;
   Bytes allocated_, reserved_, most_reserved_;
   std::int64_t retries_ = 0;

@@ -1,0 +1,124 @@
+// Searches whose plans are decided by what a framework's allocator takes.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "passes/pipeline.h"
+#include "planner/search.h"
+#include "simulator/allocation_replay.h"
+#include "tests/planner/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kNoLimit{std::int64_t{1} << 60};
+
+/// Large enough that requests of one strategy fall into several size classes.
+Job job_of_test() {
+  Job job = nano_job();
+  job.hidden = 256;
+  job.ffn_hidden = 1024;
+  job.sequence = 128;
+  return job;
+}
+
+Cluster gpus(Bytes memory = Bytes(std::int64_t{4} << 30)) {
+  Cluster cluster = small_cluster();
+  cluster.device.kind = DeviceKind::gpu;
+  cluster.device.memory = memory;
+  return cluster;
+}
+
+SearchRequest request_for(const char* framework) {
+  SearchRequest request;
+  request.job = job_of_test();
+  request.framework = framework_by_name(framework);
+  request.devices = 4;
+  request.cluster_digest = std::string(64, '0');
+  return request;
+}
+
+struct Outcome {
+  std::string text;  ///< of the plan without how it was found, or why there is none
+  std::int64_t evaluated = 0;
+};
+
+Outcome outcome(SearchRequest request, const CostModel& costs, SearchMethod method,
+                std::int64_t threads) {
+  request.method = method;
+  request.threads = threads;
+  try {
+    Plan plan = search(request, costs);
+    EXPECT_TRUE(plan.search.proven);
+    const std::int64_t evaluated = plan.search.evaluated;
+    plan.search = {};
+    return {plan_text(plan), evaluated};
+  } catch (const InfeasibleError& error) {
+    return {error.what(), 0};
+  }
+}
+
+TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
+  std::mt19937_64 random(3);
+  std::int64_t planned = 0, spared = 0;
+  for (const char* framework : {"megatron-lm", "pytorch-fsdp", "paddle-2.1"}) {
+    const SearchRequest request = request_for(framework);
+    const std::vector<Strategy> legal =
+        enumerate(request.job, request.framework, request.devices, {}).legal;
+    ASSERT_FALSE(legal.empty()) << framework;
+    for (int draw = 0; draw < 4; ++draw) {
+      const Strategy& strategy = legal[random() % legal.size()];
+      const Footprint footprint =
+          lay_out(request.job, strategy, request.framework, gpus(), Bytes(), Proof::none);
+      const Bytes needs =
+          footprint.reserved + memory_outside_program(request.job, strategy, request.framework);
+      const CostModel costs = small_costs(gpus(needs - Bytes(draw % 2)));
+      const Outcome expected = outcome(request, costs, SearchMethod::brute_force, 2);
+      for (const std::int64_t threads : {1, 3}) {
+        const Outcome found = outcome(request, costs, SearchMethod::branch_and_bound, threads);
+        ASSERT_EQ(found.text, expected.text) << framework << " " << strategy_summary(strategy);
+        planned += found.evaluated > 0;
+        spared += found.evaluated < expected.evaluated;
+      }
+    }
+  }
+  EXPECT_GT(planned, 12);
+  EXPECT_EQ(spared, planned);
+}
+
+/// Whatever the room: what the replay without limit takes, or, where that is too much but what it
+/// hands out is not, whether giving memory back helps.
+TEST(AllocatorSearch, WhatFitsIsAskedWithoutReplayingMoreThanNeeded) {
+  std::set<bool> answers, gave_back;
+  for (const char* name : {"megatron-lm", "pytorch-fsdp", "paddle-2.1"}) {
+    const Framework framework = framework_by_name(name);
+    for (const char* text :
+         {"micro_batch=4", "pp=2,micro_batch=2", "micro_batch=8,recompute=full"}) {
+      const Job job = job_of_test();
+      const Strategy strategy = parse_strategy(text);
+      if (!legal(framework, strategy)) continue;
+      for (const Program& program : lower({job, strategy, framework}, {}, Proof::none)) {
+        const AllocatorUse whole = replay_allocations(program, framework, kNoLimit);
+        EXPECT_FALSE(allocator_fits(program, framework, Bytes(-1)));
+        for (Bytes room = whole.allocated - Bytes(1 << 20); room <= whole.reserved;
+             room += Bytes(1 << 20)) {
+          bool fits = whole.reserved <= room;
+          if (!fits && whole.allocated <= room) {
+            fits = !replay_allocations(program, framework, room).out_of_memory;
+            gave_back.insert(fits);
+          }
+          EXPECT_EQ(allocator_fits(program, framework, room), fits) << name << " " << text;
+          answers.insert(fits);
+        }
+        EXPECT_TRUE(allocator_fits(program, framework, whole.reserved)) << name << " " << text;
+        EXPECT_FALSE(allocator_fits(program, framework, whole.allocated - Bytes(1)));
+      }
+    }
+  }
+  EXPECT_EQ(answers.size(), 2u);
+  EXPECT_EQ(gave_back.size(), 2u);
+}
+
+}  // namespace
+}  // namespace plimsoll
