@@ -41,6 +41,7 @@ MemoryPeak memory_peak(const Program& program) {
     released[buffer.end][std::size_t(buffer.role)] += size;
   }
   MemoryPeak result;
+  result.live.reserve(calls);
   BytesByRole live = {};
   for (std::size_t call = 0; call < calls; ++call) {
     Bytes total;

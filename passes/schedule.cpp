@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -67,6 +68,7 @@ class StageScheduler {
     const std::vector<Action> actions =
         pipeline_order(context_.strategy.schedule, context_.strategy.pp, stage_,
                        context_.strategy.virtual_stages, program_.micro_batches);
+    make_room(actions.size());
     collectives_.begin_step();
     if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
     run_actions(actions);
@@ -76,6 +78,14 @@ class StageScheduler {
   }
 
  private:
+  /// About as much as a step takes: moving all of it when it grows costs more.
+  void make_room(std::size_t actions) {
+    const std::size_t calls =
+        actions * (layout_.instances.size() / std::max<std::size_t>(1, layout_.chunks.size()) + 2);
+    program_.calls.reserve(program_.calls.size() + calls);
+    program_.buffers.reserve(program_.buffers.size() + 2 * calls);
+  }
+
   // ---- what other passes decide about a call of an instance ----
 
   /// The routines that an instance runs.
@@ -225,8 +235,18 @@ class StageScheduler {
 
   // ---- actions ----
 
-  /// Per instance of a chunk: the buffers that one micro-batch keeps between calls.
-  using Kept = std::map<SlotKind, BufferId>;
+  /// Per instance of a chunk: the buffers that one micro-batch keeps between calls, of slots that
+  /// cross them.
+  class Kept {
+   public:
+    std::optional<BufferId>& operator[](SlotKind kind) { return buffers_.at(index(kind)); }
+
+   private:
+    static std::size_t index(SlotKind kind) {
+      return std::size_t(kind) - std::size_t(SlotKind::input);
+    }
+    std::array<std::optional<BufferId>, 7> buffers_;  // from input to deferred
+  };
 
   static bool has_slot(const Routine& routine, SlotKind kind) {
     return std::any_of(routine.slots.begin(), routine.slots.end(),
@@ -362,24 +382,23 @@ class StageScheduler {
     if (sends) transfers_.take_slot(direction);
     append(waits, transfers_.free_due());
     std::vector<Binding> bindings;
-    std::vector<BufferId> used;
+    bindings.reserve(use.routine.slots.size());
     for (const Slot& slot : use.routine.slots) {
       if (!crosses_calls(slot.kind)) {
         bindings.push_back(bind_slot(slot, use));
         continue;
       }
-      const auto [found, fresh] = kept.try_emplace(slot.kind);
-      if (fresh) found->second = add_crossing(slot, use);
-      used.push_back(found->second);
-      bindings.push_back({found->second, {}, {}});
+      std::optional<BufferId>& buffer = kept[slot.kind];
+      if (!buffer) buffer = add_crossing(slot, use);
+      build_.extend(*buffer, build_.next_call() + 1);
+      bindings.push_back({*buffer, {}, {}});
     }
     if (begins_elsewhere(*id)) waits.push_back({build_.last_compute(), {}});
     const std::size_t call = build_.add_call(*id, instance.layer, action.micro_batch,
                                              std::move(bindings), std::move(waits));
-    for (BufferId buffer : used) build_.extend(buffer, call + 1);
     const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
     if (sends) {
-      transfers_.send(direction, action, kept.at(border), {call, build_.port_of(call, border)});
+      transfers_.send(direction, action, *kept[border], {call, build_.port_of(call, border)});
     }
     after(use, call);
     return border_waits(call, border, use.routine);

@@ -14,13 +14,18 @@ Phase phase_of(Direction direction) {
 
 /// One stream per directed peer; `next` holds the stage after this one, round the pipeline.
 RoutineId StageTransfers::routine(OpKind kind, Direction direction, Bytes bytes) {
+  for (const Known& known : routines_) {
+    if (known.kind == kind && known.direction == direction && known.bytes == bytes) return known.id;
+  }
   const bool activation = direction == Direction::activation, sends = kind == OpKind::send;
   const std::int64_t offset = activation == sends ? 1 : -1;
   const Stream stream = sends ? (activation ? Stream::send_next : Stream::send_previous)
                               : (activation ? Stream::recv_previous : Stream::recv_next);
-  return build_.payload_routine(fmt::format("{}.{}", to_text(kind), to_text(stream)), kind,
-                                phase_of(direction), stream, TensorRole::communication,
-                                context_.job.precision, bytes, TransferParams{offset});
+  const RoutineId id = build_.payload_routine(
+      fmt::format("{}.{}", to_text(kind), to_text(stream)), kind, phase_of(direction), stream,
+      TensorRole::communication, context_.job.precision, bytes, TransferParams{offset});
+  routines_.push_back({kind, direction, bytes, id});
+  return id;
 }
 
 StageTransfers::Received StageTransfers::receive(Direction direction, Bytes bytes,
@@ -67,7 +72,9 @@ void StageTransfers::send(Direction direction, const Action& action, BufferId pa
       build_.add_call(sends, {}, action.micro_batch, {sent_part(payload)}, {produced});
   build_.extend(payload, call + 1);
   Queue& sent = queue(direction);
-  sent.index[{action.chunk, action.micro_batch}] = sent.sent.size();
+  if (context_.strategy.send_lifetime != SendLifetime::event) {
+    sent.index[{action.chunk, action.micro_batch}] = sent.sent.size();
+  }
   sent.sent.push_back({call, payload, true});
 }
 

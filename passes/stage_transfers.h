@@ -57,8 +57,14 @@ class StageTransfers {
   };
   using Key = std::pair<std::int64_t, std::int64_t>;  ///< chunk and micro-batch
   struct Queue {
-    std::vector<Sent> sent;  ///< in issue order
-    std::map<Key, std::size_t> index;
+    std::vector<Sent> sent;            ///< in issue order
+    std::map<Key, std::size_t> index;  ///< SendLifetime::event: not needed
+  };
+  struct Known {
+    OpKind kind;
+    Direction direction;
+    Bytes bytes;
+    RoutineId id;
   };
 
   Bytes sent_bytes(BufferId payload);
@@ -70,6 +76,7 @@ class StageTransfers {
   const PassContext& context_;
   ProgramBuilder& build_;
   std::array<Queue, 2> queues_;
+  std::vector<Known> routines_;
   std::vector<std::pair<Direction, std::size_t>> due_;
 };
 

@@ -59,6 +59,7 @@ class Replay {
     for (const Routine& routine : program.routines) {
       routines_.push_back(read_events(routine, framework, names_));
     }
+    leave_out_persistent();
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
       if (!buffer.persistent) released_[buffer.end].push_back(b);
@@ -116,6 +117,25 @@ class Replay {
     std::size_t buffer = 0;
   };
   static constexpr Bytes kWhole{-1};
+
+  /// Events in slots that every call binds to what lives between steps.
+  void leave_out_persistent() {
+    std::vector<std::vector<bool>> comes_and_goes(routines_.size());
+    for (std::size_t r = 0; r < routines_.size(); ++r)
+      comes_and_goes[r].resize(program_.routines[r].slots.size());
+    for (const Call& call : program_.calls) {
+      std::vector<bool>& slots = comes_and_goes[call.routine.index()];
+      for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+        if (!program_.at(call.bindings[slot].buffer).persistent) slots[slot] = true;
+      }
+    }
+    for (std::size_t r = 0; r < routines_.size(); ++r) {
+      std::erase_if(routines_[r].events, [&](const Event& event) {
+        const auto& slot = routines_[r].pieces[event.piece].slot;
+        return slot && !comes_and_goes[r][*slot];
+      });
+    }
+  }
 
   /// Cycles that find the allocator as an earlier one did are left out, with those between the two
   /// over and over. False where a cycle finds it as the same one of the step before did: nothing
@@ -260,7 +280,16 @@ class Replay {
   }
 
   void hold(std::size_t buffer, Bytes offset, Block block) {
+    if (held_[buffer].capacity() == 0 && !lists_.empty()) {
+      held_[buffer] = std::move(lists_.back());
+      lists_.pop_back();
+    }
     held_[buffer].emplace_back(offset, block);
+  }
+  /// Its list, if that is empty now, is used again.
+  void let_go(std::size_t buffer) {
+    if (held_[buffer].empty() && held_[buffer].capacity() > 0)
+      lists_.push_back(std::exchange(held_[buffer], {}));
   }
   std::vector<std::pair<Bytes, Block>>::iterator find(std::size_t buffer, Bytes offset) {
     return std::find_if(held_[buffer].begin(), held_[buffer].end(),
@@ -274,6 +303,7 @@ class Replay {
   void give_all(std::size_t buffer) {
     for (const auto& [offset, block] : held_[buffer]) give(block);
     held_[buffer].clear();
+    let_go(buffer);
   }
 
   void run_call(std::size_t index) {
@@ -302,21 +332,24 @@ class Replay {
     const std::size_t b = call.bindings[*piece.slot].buffer.index();
     const Buffer& buffer = program_.buffers[b];
     if (buffer.persistent) return;
+    const bool writes = kind == Event::Kind::write;
+    if (!writes && buffer.end != index + 1) return;
     const bool in_tensors = lies_in_tensors(program_.at(call.routine).slots[*piece.slot].kind);
     const Bytes place = in_tensors ? piece.offset : kWhole;
     const auto found = find(b, place);
-    if (kind == Event::Kind::write) {
+    if (writes) {
       if (found != held_[b].end()) return;
       const Bytes bytes = in_tensors ? piece.bytes : buffer.bytes;
       const std::uint32_t name = in_tensors ? piece.name : buffer_names_[b];
       hold(b, place, take(bytes, name, buffer.role, piece.stream, b));
-    } else if (found != held_[b].end() && buffer.end == index + 1) {
+    } else if (found != held_[b].end()) {
       give(found->second);
       held_[b].erase(found);
       if (const auto beside = find(b, place + kBeside); in_tensors && beside != held_[b].end()) {
         give(beside->second);
         held_[b].erase(beside);
       }
+      let_go(b);
     }
   }
 
@@ -327,12 +360,14 @@ class Replay {
   Names names_;
   std::vector<RoutineEvents> routines_;
   std::vector<std::uint32_t> buffer_names_;
-  std::vector<std::vector<std::pair<Bytes, Block>>> held_;  // by buffer: offset, block
-  std::vector<std::vector<std::size_t>> released_;          // buffers, by call
-  std::vector<std::optional<Block>> frame_;                 // by piece
-  std::vector<Owner> owners_;                               // by block
-  std::vector<Block> flat_;                                 // copies of gradients
-  States states_;                                           // of the step before
+  using Held = std::vector<std::pair<Bytes, Block>>;  // offset, block
+  std::vector<Held> held_;                            // by buffer
+  std::vector<Held> lists_;                           // empty ones
+  std::vector<std::vector<std::size_t>> released_;    // buffers, by call
+  std::vector<std::optional<Block>> frame_;           // by piece
+  std::vector<Owner> owners_;                         // by block
+  std::vector<Block> flat_;                           // copies of gradients
+  States states_;                                     // of the step before
   const std::uint32_t flat_name_ = names_.of("flat_gradients");
   BytesByRole by_role_ = {};
   std::optional<Bytes> stop_at_;
