@@ -60,9 +60,11 @@ bool is_just(const Routine& routine, OpKind kind, Stream stream) {
 void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
                     MicroBatchFacts& facts) {
   const std::int64_t parts = context.strategy.split_boundary ? context.strategy.mp : 1;
+  Job few = context.job;  // what is sent does not depend on how many layers there are
+  if (!few.branch) few.layers = std::min<std::int64_t>(few.layers, 4);
   for (std::int64_t stage : {0, 1}) {
-    const Program program =
-        schedule_stage(graph, cut, context, stage, arena_alignment(context.job, context.strategy));
+    const Program program = schedule_stage(graph, cut, {few, context.strategy, context.framework},
+                                           stage, arena_alignment(context.job, context.strategy));
     const Stream stream = stage == 0 ? Stream::send_next : Stream::send_previous;
     const Routine *send = nullptr, *gather = nullptr;
     for (const Routine& routine : program.routines) {

@@ -12,6 +12,22 @@ constexpr std::int64_t kAddressSpace = std::int64_t{1} << 44;
 
 std::int64_t up(std::int64_t size, Bytes to) { return round_up(Bytes(size), to).count(); }
 
+/// Where a free block of this size at this address is, or would be. Without branches that depend on
+/// what is compared: half of those would be mispredicted.
+template <class FreeBlocks>
+std::ptrdiff_t place_of(const FreeBlocks& free, std::int64_t size, std::int64_t address) {
+  const auto before = [&](const auto& other) {
+    return std::ptrdiff_t((other.size < size) | ((other.size == size) & (other.address < address)));
+  };
+  const auto* first = free.data();
+  for (auto left = std::ptrdiff_t(free.size()); left > 0;) {
+    const std::ptrdiff_t half = (left + 1) / 2;
+    first += half * before(first[half - 1]);
+    left -= half;
+  }
+  return first - free.data();
+}
+
 }  // namespace
 
 BlockAllocator::BlockAllocator(const Allocator& rule, Bytes limit) : rule_(rule), limit_(limit) {
@@ -90,7 +106,7 @@ void BlockAllocator::give(Block block) {
 /// Of the block that the growing end of a segment follows, the size is what it can grow to.
 std::optional<BlockAllocator::Block> BlockAllocator::find_free(std::int64_t size,
                                                                Pool& pool) const {
-  auto found = std::lower_bound(pool.free.begin(), pool.free.end(), FreeBlock{size, 0, 0});
+  auto found = pool.free.begin() + place_of(pool.free, size, 0);
   if (found == pool.free.end()) return std::nullopt;
   if (rule_.expandable_segments) {
     const auto can_be = [&](Block block) {
@@ -283,8 +299,8 @@ void BlockAllocator::enlist(Block block) {
   }
   blocks_[block].use = Use::free;
   FreeBlocks& free = pools_[range.pool].free;
-  const FreeBlock own{range.size, range.address, block};
-  free.insert(std::lower_bound(free.begin(), free.end(), own), own);
+  free.insert(free.begin() + place_of(free, range.size, range.address),
+              {range.size, range.address, block});
 }
 
 void BlockAllocator::delist(Block block) {
@@ -293,8 +309,7 @@ void BlockAllocator::delist(Block block) {
     pools_[range.pool].unmapped.erase({range.address, block});
   } else {
     FreeBlocks& free = pools_[range.pool].free;
-    free.erase(
-        std::lower_bound(free.begin(), free.end(), FreeBlock{range.size, range.address, block}));
+    free.erase(free.begin() + place_of(free, range.size, range.address));
   }
 }
 
