@@ -53,6 +53,22 @@ enum class GradientMemory : std::uint8_t {
   as_computed,
 };
 
+/// How gathers of sharded parameters and scatters of gradients use memory.
+enum class ShardMemory : std::uint8_t {
+  in_place,  ///< as in Programs: what is gathered is read, and what is computed is scattered
+  /// Both are flat copies of tensors of their own, as in PyTorch's fully_shard; there are no shards
+  /// of parameters but the optimizer's (simulator/shard_copies.h).
+  flat_copies,
+};
+
+/// How long the tensors at the borders of a pipeline's stage live.
+enum class BorderMemory : std::uint8_t {
+  by_use,  ///< as in Programs: until they are sent, and until they have been used
+  /// What is received has memory for each micro-batch, for good; what a stage gives lives to the
+  /// end of the step (simulator/stage_buffers.h).
+  for_each,
+};
+
 /// Every framework here has layer norm as one kernel, masked softmax as one kernel (the scale is
 /// the score matmul's), and weight gradients accumulated by their matmul: there is no field for
 /// these.
@@ -87,6 +103,9 @@ struct Framework {
   // Rules of its parallelism.
   bool sequence_parallel = true;     ///< can split tokens over mp (arXiv 2205.05198)
   bool selective_recompute = false;  ///< can repeat only the attention core (arXiv 2205.05198)
+  /// Backward gathers tokens over mp again, rather than that forward, or what it repeats of it,
+  /// keeps them whole (arXiv 2205.05198, section 4.2.2). Only matters with sequence_parallel.
+  bool gathers_tokens_again = true;
   /// Can keep attention and every second linear layer, and repeat the rest (arXiv 2410.06511,
   /// section 2.1).
   bool per_op_recompute = false;
@@ -160,6 +179,8 @@ struct Framework {
   bool elementwise_by_op = false;
   LossMemory loss_memory = LossMemory::new_gradient;
   GradientMemory gradient_memory = GradientMemory::one_buffer;
+  ShardMemory shard_memory = ShardMemory::in_place;
+  BorderMemory border_memory = BorderMemory::by_use;
 
   FrameworkSources sources;
   bool operator==(const Framework&) const = default;

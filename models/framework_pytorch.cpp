@@ -69,8 +69,16 @@ Framework torchtitan() {
   framework.copies_rotary = false;  // of linear layers of their own no product stays beside them
   framework.recompute_repeats_all = false;
   framework.loss_memory = LossMemory::by_op;
+  framework.shard_memory = ShardMemory::flat_copies;
+  framework.border_memory = BorderMemory::for_each;
+  framework.gathers_tokens_again = false;
   framework.sources.allocator +=
-      "; expandable segments: torchtitan run_train.sh, PYTORCH_CUDA_ALLOC_CONF";
+      "; expandable segments: torchtitan run_train.sh, PYTORCH_CUDA_ALLOC_CONF; sharding: pytorch "
+      "1963fc8 (2024-12-23, as torchtitan benchmarks/llama3_h100_202412_torchtitan.md says) "
+      "torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, _fsdp_param_group.py, "
+      "_fsdp_param.py; pipelines: torch/distributed/pipelining/stage.py (PipelineStage, "
+      "args_recv_info, grad_recv_info, output_chunks; all stages keep outputs until pull request "
+      "153383)";
   framework.sequence_parallel = true;
   framework.ops_per_kernel = 2;
   framework.elementwise_by_op = true;
@@ -83,7 +91,7 @@ Framework torchtitan() {
       "sequence parallelism by DTensor; torchtitan parallelisms/parallelize_llama.py: selective "
       "activation checkpoints that save attention, what is scattered and every second mm; "
       "checkpoints stop where all that backward reads is there (torch.utils.checkpoint, "
-      "early_stop)";
+      "early_stop); what DTensor gathers is an operand that autograd keeps";
   framework.sources.dispatch =
       framework.sources.dispatch +
       "; about two ops of PyTorch's eager mode for one kernel here, by counting those of a layer; "

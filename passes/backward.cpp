@@ -347,7 +347,7 @@ void gather_again(Graph& graph) {
 
 }  // namespace
 
-bool backward(Graph& graph, const PassContext&) {
+bool backward(Graph& graph, const PassContext& context) {
   if (graph.blocks.empty()) return false;
   std::vector<Op> ops;
   for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
@@ -360,7 +360,7 @@ bool backward(Graph& graph, const PassContext&) {
   }
   graph.ops = std::move(ops);
   lower_conjugates(graph);
-  gather_again(graph);
+  if (context.framework.gathers_tokens_again) gather_again(graph);
   mark_saved(graph);
   remove_unused_tensors(graph);
   return true;

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "graph/text.h"
+#include "models/step_memory.h"
 #include "plan/check_rules.h"
 
 namespace plimsoll {
@@ -179,12 +180,12 @@ Finding reserved_bytes(const CheckContext& context) {
 }
 
 /// What any allocator holds at once at the end of a step: all that lives between steps, but for
-/// gradients where a framework makes new ones in each.
+/// what a framework makes anew in each.
 Bytes least_allocated(const Program& program, const Framework& framework) {
-  const bool fresh_gradients = framework.gradient_memory == GradientMemory::as_computed;
+  const bool sharded = program.sharding_degree > 1;
   Bytes sum;
   for (const Buffer& buffer : program.buffers) {
-    if (!buffer.persistent || (fresh_gradients && buffer.role == TensorRole::gradient)) continue;
+    if (!buffer.persistent || made_in_steps(framework, buffer.role, sharded)) continue;
     sum += buffer.bytes;
   }
   return sum;

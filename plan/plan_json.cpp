@@ -34,6 +34,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"stores_dropout_masks", &Framework::stores_dropout_masks},
     {"sequence_parallel", &Framework::sequence_parallel},
     {"selective_recompute", &Framework::selective_recompute},
+    {"gathers_tokens_again", &Framework::gathers_tokens_again},
     {"per_op_recompute", &Framework::per_op_recompute},
     {"keeps_unread", &Framework::keeps_unread},
     {"zero_bubble", &Framework::zero_bubble},
@@ -85,6 +86,8 @@ constexpr FrameworkSource kFrameworkSources[] = {
 constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
 constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused", "by_op"};
 constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed"};
+constexpr std::string_view kShardMemories[] = {"in_place", "flat_copies"};
+constexpr std::string_view kBorderMemories[] = {"by_use", "for_each"};
 
 struct AllocatorBytes {
   const char* key;
@@ -137,6 +140,8 @@ Json framework_json(const Framework& framework) {
   json["allocator"] = allocator_json(framework.allocator);
   json["loss_memory"] = kLossMemories[std::size_t(framework.loss_memory)];
   json["gradient_memory"] = kGradientMemories[std::size_t(framework.gradient_memory)];
+  json["shard_memory"] = kShardMemories[std::size_t(framework.shard_memory)];
+  json["border_memory"] = kBorderMemories[std::size_t(framework.border_memory)];
   Json sources = Json::object();
   for (const FrameworkSource& source : kFrameworkSources) {
     sources[source.key] = framework.sources.*source.member;
@@ -165,6 +170,9 @@ Framework framework_from(JsonObject object) {
   framework.loss_memory = static_cast<LossMemory>(object.choice("loss_memory", kLossMemories));
   framework.gradient_memory =
       static_cast<GradientMemory>(object.choice("gradient_memory", kGradientMemories));
+  framework.shard_memory = static_cast<ShardMemory>(object.choice("shard_memory", kShardMemories));
+  framework.border_memory =
+      static_cast<BorderMemory>(object.choice("border_memory", kBorderMemories));
   JsonObject sources = object.object("sources");
   for (const FrameworkSource& source : kFrameworkSources) {
     framework.sources.*source.member = sources.text(source.key);

@@ -125,7 +125,9 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
 Bytes Bounds::persistent(const Strategy& strategy) const {
   if (!stages_stay(job_, strategy)) return {};
   const auto known = degrees(strategy);
-  return *std::max_element(known->begin(), known->end());
+  Bytes most;
+  for (const LastingBytes& stage : *known) most = std::max(most, stage.framework);
+  return most;
 }
 
 MemoryBound Bounds::memory(const Strategy& strategy) const {

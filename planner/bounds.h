@@ -41,7 +41,7 @@ class Bounds {
   std::vector<std::optional<Picoseconds>> pipelines(std::span<const Strategy> strategies) const;
 
  private:
-  using Persistent = std::vector<Bytes>;  ///< by stage
+  using Persistent = std::vector<LastingBytes>;  ///< by stage
   std::shared_ptr<const Persistent> degrees(const Strategy& strategy) const;
   MicroBatchTraffic traffic(const Strategy& strategy) const;
   Picoseconds with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,

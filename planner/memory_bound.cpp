@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/step_memory.h"
 #include "passes/arena_layout.h"
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
@@ -205,8 +206,8 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
 
 }  // namespace
 
-std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
-                                    const Framework& framework) {
+std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strategy,
+                                           const Framework& framework) {
   const Job small = fewest_micro_batches(job, strategy);
   const PassContext context{small, strategy, framework};
   const Graph graph = lower_graph(context);
@@ -215,16 +216,18 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
                                   scatters_bundles(strategy));
   const auto bytes_of_class = [&](std::int64_t stage, std::optional<std::int64_t> owner) {
     const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
-    Bytes total;
+    LastingBytes total;
     for (const Buffer& buffer : program.buffers) {
-      const bool comes_late = buffer.role == TensorRole::gradient &&
-                              framework.gradient_memory == GradientMemory::as_computed;
-      if (buffer.persistent && !comes_late) total += round_up(buffer.bytes, kBlockAlignment);
+      if (!buffer.persistent) continue;
+      const Bytes bytes = round_up(buffer.bytes, kBlockAlignment);
+      total.program += bytes;
+      if (!made_in_steps(framework, buffer.role, program.sharding_degree > 1))
+        total.framework += bytes;
     }
     return total;
   };
   const auto instances = instances_per_stage(job, strategy);
-  std::vector<Bytes> totals;
+  std::vector<LastingBytes> totals;
   for (std::size_t stage = 0; stage < instances.size(); ++stage) {
     const auto alike = std::find(instances.begin(), instances.end(), instances[stage]);
     if (alike < instances.begin() + std::ptrdiff_t(stage)) {
@@ -234,7 +237,9 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
     } else {
       totals.emplace_back();  // the most of the owners of a stage
       for (std::int64_t owner = 0; owner < strategy.sharding_degree; ++owner) {
-        totals.back() = std::max(totals.back(), bytes_of_class(std::int64_t(stage), owner));
+        const LastingBytes of_owner = bytes_of_class(std::int64_t(stage), owner);
+        totals.back().program = std::max(totals.back().program, of_owner.program);
+        totals.back().framework = std::max(totals.back().framework, of_owner.framework);
       }
     }
   }
@@ -243,14 +248,15 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
 
 MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
                          const MicroBatchFacts& facts, std::span<const StageKind> kinds,
-                         std::span<const Bytes> persistent) {
+                         std::span<const LastingBytes> persistent) {
   const PassContext context{job, strategy, framework};
   MemoryBound most;
   const auto look_at = [&](const StageKind& kind, std::int64_t stage) {
     const MemoryBound bound = stage_bound(context, facts, kind.chunks, stage);
-    most.peak = std::max(most.peak, persistent[std::size_t(stage)] + bound.peak);
-    most.arena = std::max(most.arena, persistent[std::size_t(stage)] + bound.arena);
-    most.reserved = std::max(most.reserved, persistent[std::size_t(stage)] + bound.reserved);
+    const LastingBytes& lasting = persistent[std::size_t(stage)];
+    most.peak = std::max(most.peak, lasting.program + bound.peak);
+    most.arena = std::max(most.arena, lasting.program + bound.arena);
+    most.reserved = std::max(most.reserved, lasting.framework + bound.reserved);
   };
   for (const StageKind& kind : kinds) {
     // The first of a kind has the most micro-batches in flight, unless weight gradients wait.

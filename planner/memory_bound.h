@@ -12,11 +12,16 @@ struct MemoryBound {
   Bytes peak, arena, reserved;  ///< as Score's
 };
 
-/// What lives between steps (parameters, gradients, optimizer state, workspace), by stage: read off
-/// Programs of few micro-batches. It is alive in every call, so no peak is below it. Depends on the
-/// degrees and on how sharding is done only.
-std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
-                                    const Framework& framework);
+/// What lives between steps: parameters, gradients, optimizer state, workspace.
+struct LastingBytes {
+  Bytes program;    ///< in the Program: alive in every call, so no peak is below it
+  Bytes framework;  ///< of that, what the framework has between steps, too (made_in_steps)
+};
+
+/// By stage: read off Programs of few micro-batches. Depends on the degrees and on how sharding is
+/// done only.
+std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strategy,
+                                           const Framework& framework);
 
 /// Beside what is persistent, a stage holds what lies between a forward and its backward for each
 /// micro-batch and chunk in flight, what its weight gradients still need, the send slots in use,
@@ -29,6 +34,6 @@ std::vector<Bytes> persistent_bytes(const Job& job, const Strategy& strategy,
 /// alive between two calls.
 MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
                          const MicroBatchFacts& facts, std::span<const StageKind> kinds,
-                         std::span<const Bytes> persistent);
+                         std::span<const LastingBytes> persistent);
 
 }  // namespace plimsoll

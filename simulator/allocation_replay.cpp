@@ -2,18 +2,28 @@
 
 #include <algorithm>
 #include <deque>
-#include <map>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "simulator/alike_cycles.h"
 #include "simulator/routine_events.h"
+#include "simulator/shard_copies.h"
+#include "simulator/stage_buffers.h"
 
 namespace plimsoll {
 namespace {
 
-using Block = BlockAllocator::Block;
+using Block = TensorBlocks::Block;
+
+std::vector<RoutineEvents> events_of(const Program& program, const Framework& framework,
+                                     Names& names) {
+  std::vector<RoutineEvents> events;
+  for (const Routine& routine : program.routines) {
+    events.push_back(read_events(routine, framework, names));
+  }
+  return events;
+}
 
 bool lies_in_tensors(SlotKind kind) {
   return kind == SlotKind::saved || kind == SlotKind::saved_for_weights ||
@@ -53,12 +63,12 @@ class Replay {
       : program_(program),
         framework_(framework),
         cycles_(alike == AlikeMicroBatches::leave_out ? alike_cycles(program) : std::nullopt),
-        allocator_(framework.allocator, limit),
+        blocks_(framework.allocator, limit),
         held_(program.buffers.size()),
-        released_(program.calls.size() + 1) {
-    for (const Routine& routine : program.routines) {
-      routines_.push_back(read_events(routine, framework, names_));
-    }
+        released_(program.calls.size() + 1),
+        routines_(events_of(program, framework, names_)),
+        shards_(program, framework, routines_, names_, blocks_),
+        stage_(program, framework, names_, blocks_) {
     leave_out_persistent();
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
@@ -69,56 +79,28 @@ class Replay {
 
   /// Stops where `most` bytes are handed out, if that is given.
   void run(std::optional<Bytes> most = {}) {
-    stop_at_ = most;
+    blocks_.stop_at(most);
     constexpr int kMostSteps = 4;
     try {
       begin();
       for (int step = 0; step < kMostSteps; ++step) {
-        const auto before = std::pair(use_.allocated, allocator_.most_reserved());
+        const auto before = std::pair(blocks_.most_allocated(), blocks_.most_reserved());
         if (!run_calls()) break;
         end_step();
-        if (step > 0 && std::pair(use_.allocated, allocator_.most_reserved()) == before) break;
+        const auto now = std::pair(blocks_.most_allocated(), blocks_.most_reserved());
+        if (step > 0 && now == before) break;
       }
-    } catch (const Stop&) {
+    } catch (const TensorBlocks::Stop&) {
     }
   }
 
-  AllocatorUse use() const {
-    AllocatorUse use = use_;
-    use.reserved = allocator_.most_reserved();
-    use.retries = allocator_.retries();
-    return use;
-  }
-
-  std::vector<AliveTensors> alive() const {
-    std::map<std::pair<std::uint32_t, TensorRole>, AliveTensors> by_name;
-    for (std::size_t block = 0; block < owners_.size(); ++block) {
-      if (!owners_[block].alive) continue;
-      AliveTensors& same = by_name[{owners_[block].name, owners_[block].role}];
-      same.name = names_[owners_[block].name];
-      same.role = owners_[block].role;
-      same.bytes += allocator_.bytes(Block(block));
-      ++same.count;
-    }
-    std::vector<AliveTensors> list;
-    for (auto& [key, same] : by_name) list.push_back(std::move(same));
-    std::stable_sort(list.begin(), list.end(), [](const AliveTensors& a, const AliveTensors& b) {
-      return a.bytes > b.bytes;
-    });
-    return list;
-  }
+  AllocatorUse use() const { return blocks_.use(); }
+  std::vector<AliveTensors> alive() const { return blocks_.alive(names_); }
 
  private:
-  struct Stop {};
-  struct Owner {
-    bool alive = false;
-    std::uint32_t name = 0;
-    TensorRole role = TensorRole::activation;
-    std::size_t buffer = 0;
-  };
   static constexpr Bytes kWhole{-1};
 
-  /// Events in slots that every call binds to what lives between steps.
+  /// Events in slots that every call binds to what lives between steps, here too.
   void leave_out_persistent() {
     std::vector<std::vector<bool>> comes_and_goes(routines_.size());
     for (std::size_t r = 0; r < routines_.size(); ++r)
@@ -126,7 +108,8 @@ class Replay {
     for (const Call& call : program_.calls) {
       std::vector<bool>& slots = comes_and_goes[call.routine.index()];
       for (std::size_t slot = 0; slot < slots.size(); ++slot) {
-        if (!program_.at(call.bindings[slot].buffer).persistent) slots[slot] = true;
+        const BufferId buffer = call.bindings[slot].buffer;
+        if (!program_.at(buffer).persistent || shards_.has(buffer.index())) slots[slot] = true;
       }
     }
     for (std::size_t r = 0; r < routines_.size(); ++r) {
@@ -169,12 +152,10 @@ class Replay {
   /// The allocator's state, with buffers counted from those of the cycle.
   void describe(std::int64_t cycle, std::vector<std::int64_t>& state) const {
     constexpr std::int64_t kNames = std::int64_t{1} << 24;
-    allocator_.describe(state, [&](Block block) {
-      const Owner& owner = owners_[block];
-      const bool stays = program_.buffers[owner.buffer].persistent;
-      const std::int64_t buffer =
-          stays ? 0 : std::int64_t(owner.buffer) - cycle * cycles_->buffers + kNames;
-      return buffer * kNames + std::int64_t(owner.name);
+    blocks_.describe(state, [&](std::uint32_t name, std::size_t of) {
+      const bool stays = program_.buffers[of].persistent;
+      const std::int64_t buffer = stays ? 0 : std::int64_t(of) - cycle * cycles_->buffers + kNames;
+      return buffer * kNames + std::int64_t(name);
     });
   }
 
@@ -182,34 +163,10 @@ class Replay {
   void move_on(std::int64_t buffers) {
     for (std::size_t b = held_.size(); b-- > 0;) {
       if (program_.buffers[b].persistent || held_[b].empty()) continue;
-      for (const auto& [offset, block] : held_[b]) owners_[block].buffer += std::size_t(buffers);
+      for (const auto& [offset, block] : held_[b]) blocks_.move(block, std::size_t(buffers));
       std::swap(held_[b + std::size_t(buffers)], held_[b]);
     }
-  }
-
-  Block take(Bytes bytes, std::uint32_t name, TensorRole role, std::uint32_t stream,
-             std::size_t buffer = 0) {
-    const std::optional<Block> block = allocator_.take(bytes, stream);
-    if (!block) {
-      use_.out_of_memory = true;
-      throw Stop{};
-    }
-    if (*block >= owners_.size()) owners_.resize(*block + 1);
-    owners_[*block] = {true, name, role, buffer};
-    by_role_[std::size_t(role)] += allocator_.bytes(*block);
-    if (allocator_.allocated() > use_.allocated) {
-      use_.allocated = allocator_.allocated();
-      use_.by_role = by_role_;
-      if (use_.allocated == stop_at_) throw Stop{};
-    }
-    return *block;
-  }
-
-  void give(Block block) {
-    Owner& owner = owners_[block];
-    by_role_[std::size_t(owner.role)] -= allocator_.bytes(block);
-    owner.alive = false;
-    allocator_.give(block);
+    shards_.move_on(std::size_t(buffers));
   }
 
   bool computed_gradients(const Buffer& buffer) const {
@@ -223,14 +180,18 @@ class Replay {
       const Buffer& buffer = program_.buffers[b];
       const bool later =
           framework_.lazy_optimizer_state && buffer.role == TensorRole::optimizer_state;
-      if (buffer.persistent && !later && !computed_gradients(buffer)) take_persistent(b);
+      if (buffer.persistent && !later && !computed_gradients(buffer) && !shards_.has(b))
+        take_persistent(b);
     }
+    shards_.begin();
+    stage_.begin();
   }
 
   void end_step() {
     release(program_.calls.size());
-    for (const Block block : flat_) give(block);
-    flat_.clear();
+    shards_.end_step();
+    stage_.end_step();
+    blocks_.give(flat_);
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       if (computed_gradients(program_.buffers[b])) give_all(b);
     }
@@ -241,17 +202,19 @@ class Replay {
   /// A call binds a buffer that lives between steps.
   void use_persistent(std::size_t b, bool updates) {
     const Buffer& buffer = program_.buffers[b];
+    if (shards_.has(b)) return;
     if (!computed_gradients(buffer)) {
       if (held_[b].empty()) take_persistent(b);
     } else if (updates) {
       if (held_[b].empty() || !flat_.empty() || program_.segments.empty()) return;
       for (const DType type : {program_.segments.front().dtype, DType::f32}) {
-        flat_.push_back(take(owned(type), flat_name_, TensorRole::gradient, 0));
+        flat_.push_back(blocks_.take(owned(type), flat_name_, TensorRole::gradient, 0));
       }
     } else if (held_[b].empty()) {
       for (const Segment& segment : program_.segments) {
         hold(b, Bytes(segment.offset),
-             take(segment.elements * bytes_of(segment.dtype), buffer_names_[b], buffer.role, 0));
+             blocks_.take(segment.elements * bytes_of(segment.dtype), buffer_names_[b], buffer.role,
+                          0));
       }
     }
   }
@@ -266,7 +229,7 @@ class Replay {
     std::int64_t all = 0, before = 0;
     for (const Segment& segment : program_.segments) all += segment.elements;
     if (!by_tensor || all == 0) {
-      hold(b, kWhole, take(buffer.bytes, buffer_names_[b], buffer.role, 0));
+      hold(b, kWhole, blocks_.take(buffer.bytes, buffer_names_[b], buffer.role, 0));
       return;
     }
     Bytes done;
@@ -274,7 +237,7 @@ class Replay {
       before += segment.elements;
       const Bytes end(std::int64_t(double(buffer.bytes.count()) * double(before) / double(all)));
       if (end == done) continue;
-      hold(b, done, take(end - done, buffer_names_[b], buffer.role, 0));
+      hold(b, done, blocks_.take(end - done, buffer_names_[b], buffer.role, 0));
       done = end;
     }
   }
@@ -301,7 +264,10 @@ class Replay {
   }
 
   void give_all(std::size_t buffer) {
-    for (const auto& [offset, block] : held_[buffer]) give(block);
+    if (shards_.has(buffer)) shards_.release(buffer);
+    for (const auto& [offset, block] : held_[buffer]) {
+      if (!stage_.keeps(buffer, block)) blocks_.give(block);
+    }
     held_[buffer].clear();
     let_go(buffer);
   }
@@ -309,6 +275,8 @@ class Replay {
   void run_call(std::size_t index) {
     release(index);
     const Call& call = program_.calls[index];
+    shards_.before_call(index);
+    stage_.before_call(index);
     const RoutineEvents& routine = routines_[call.routine.index()];
     const bool updates = program_.at(call.routine).phase == Phase::optimizer;
     for (const Binding& binding : call.bindings) {
@@ -320,19 +288,25 @@ class Replay {
       if (piece.slot) {
         run_in_slot(index, event.kind, piece);
       } else if (event.kind == Event::Kind::write) {
-        frame_[event.piece] = take(piece.bytes, piece.name, piece.role, piece.stream);
-      } else if (frame_[event.piece]) {
-        give(*frame_[event.piece]);
+        frame_[event.piece] = blocks_.take(piece.bytes, piece.name, piece.role, piece.stream);
+      } else if (frame_[event.piece] &&
+                 !(piece.output && stage_.keeps_output(*frame_[event.piece], piece.bytes))) {
+        blocks_.give(*frame_[event.piece]);
       }
     }
+    shards_.after_call(index);
   }
 
   void run_in_slot(std::size_t index, Event::Kind kind, const Piece& piece) {
     const Call& call = program_.calls[index];
     const std::size_t b = call.bindings[*piece.slot].buffer.index();
     const Buffer& buffer = program_.buffers[b];
-    if (buffer.persistent) return;
     const bool writes = kind == Event::Kind::write;
+    if (shards_.has(b)) {
+      if (writes) shards_.write_gradient(index, piece);
+      return;
+    }
+    if (buffer.persistent || stage_.has(b)) return;
     if (!writes && buffer.end != index + 1) return;
     const bool in_tensors = lies_in_tensors(program_.at(call.routine).slots[*piece.slot].kind);
     const Bytes place = in_tensors ? piece.offset : kWhole;
@@ -341,12 +315,12 @@ class Replay {
       if (found != held_[b].end()) return;
       const Bytes bytes = in_tensors ? piece.bytes : buffer.bytes;
       const std::uint32_t name = in_tensors ? piece.name : buffer_names_[b];
-      hold(b, place, take(bytes, name, buffer.role, piece.stream, b));
+      hold(b, place, blocks_.take(bytes, name, buffer.role, piece.stream, b));
     } else if (found != held_[b].end()) {
-      give(found->second);
+      if (!stage_.keeps(b, found->second)) blocks_.give(found->second);
       held_[b].erase(found);
       if (const auto beside = find(b, place + kBeside); in_tensors && beside != held_[b].end()) {
-        give(beside->second);
+        blocks_.give(beside->second);
         held_[b].erase(beside);
       }
       let_go(b);
@@ -356,22 +330,20 @@ class Replay {
   const Program& program_;
   const Framework& framework_;
   const std::optional<AlikeCycles> cycles_;
-  BlockAllocator allocator_;
+  TensorBlocks blocks_;
   Names names_;
-  std::vector<RoutineEvents> routines_;
   std::vector<std::uint32_t> buffer_names_;
   using Held = std::vector<std::pair<Bytes, Block>>;  // offset, block
   std::vector<Held> held_;                            // by buffer
   std::vector<Held> lists_;                           // empty ones
   std::vector<std::vector<std::size_t>> released_;    // buffers, by call
-  std::vector<std::optional<Block>> frame_;           // by piece
-  std::vector<Owner> owners_;                         // by block
-  std::vector<Block> flat_;                           // copies of gradients
-  States states_;                                     // of the step before
+  std::vector<RoutineEvents> routines_;
+  ShardCopies shards_;
+  StageBuffers stage_;
+  std::vector<std::optional<Block>> frame_;  // by piece
+  std::vector<Block> flat_;                  // copies of gradients
+  States states_;                            // of the step before
   const std::uint32_t flat_name_ = names_.of("flat_gradients");
-  BytesByRole by_role_ = {};
-  std::optional<Bytes> stop_at_;
-  AllocatorUse use_;
 };
 
 }  // namespace

@@ -48,7 +48,9 @@ class RoutineReader {
     for (std::size_t t = 0; t < storage_.size(); ++t) {
       if (storage_[t] != t || last[t] == none) continue;
       piece[t] = add_piece(t);
-      if (first[t] != none) result_.pieces[*piece[t]].stream = stream_of(routine_.ops[first[t]]);
+      if (first[t] == none) continue;
+      result_.pieces[*piece[t]].stream = stream_of(routine_.ops[first[t]]);
+      result_.pieces[*piece[t]].computed = computed_bytes(routine_.ops[first[t]], t);
     }
     for (std::size_t i = 0; i < routine_.ops.size(); ++i) {
       for (std::size_t t = 0; t < storage_.size(); ++t) {
@@ -91,6 +93,13 @@ class RoutineReader {
   /// within a layer, and transfers, that of computation.
   static std::uint32_t stream_of(const Op& op) {
     return communicates(op.kind) && op.stream == Stream::data ? 1 : 0;
+  }
+
+  /// Of a gradient, as backward computes it before it is added to anything.
+  Bytes computed_bytes(const Op& op, std::size_t tensor) const {
+    const Tensor& gradient = routine_.tensors[tensor];
+    if (gradient.role != TensorRole::gradient || communicates(op.kind)) return Bytes();
+    return elements(gradient.shape) * bytes_of(compute_dtype(op, routine_.tensors));
   }
 
   /// What rotary turns is a new tensor that lives as long as the one it was turned from.
@@ -161,6 +170,8 @@ class RoutineReader {
       Piece piece;
       piece.bytes = bytes;
       piece.name = names_.of(logits.name + (forward ? ".copy" : ".gradient.of_softmax"));
+      // Of forward's the first is what the model gave, in its own type.
+      piece.output = framework_.loss_memory == LossMemory::by_op && forward && made.empty();
       made.push_back(push(piece));
       add(Event::Kind::write, made.back());
     }

@@ -24,6 +24,8 @@ struct Piece {
   std::uint32_t name = 0;  ///< index of names
   TensorRole role = TensorRole::activation;
   std::uint32_t stream = 0;
+  Bytes computed;       ///< of a gradient of parameters: in the type that the op computes in
+  bool output = false;  ///< what the model gives, as its loss has it
 };
 
 /// What happens to a piece before or after an op.

@@ -20,6 +20,15 @@ TEST(MemoryInterval, WhatLastsIsKnownBetterThanWhatPasses) {
   EXPECT_GT(width(MemoryKind::reserved, half), width(MemoryKind::allocated, half));
 }
 
+TEST(MemoryInterval, PoolsOfShardedModulesAreKnownWorse) {
+  const Bytes gib{std::int64_t{1} << 30};
+  const PredictedMemory half{gib * 2, gib, gib * 2, {}};
+  EXPECT_EQ(width(MemoryKind::allocated, half, "torchtitan"),
+            width(MemoryKind::allocated, half, "pytorch-fsdp"));
+  EXPECT_GT(width(MemoryKind::reserved, half, "torchtitan"),
+            width(MemoryKind::reserved, half, "pytorch-fsdp"));
+}
+
 TEST(MemoryInterval, ContextIsKnownWorstAndArenasExactly) {
   const Bytes gib{std::int64_t{1} << 30};
   const PredictedMemory little{gib * 40, gib * 30, gib * 40, gib}, much{gib, gib, gib, gib};

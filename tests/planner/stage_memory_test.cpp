@@ -38,7 +38,8 @@ std::vector<StageMemory> memory_of(const Framework& framework, const char* strat
 }
 
 TEST(StageMemory, SumsByClassAndByNameToWhatIsAllocated) {
-  for (const char* name : {"bundled", "megatron-lm-2021", "pytorch-fsdp", "paddle-2.2"}) {
+  for (const char* name :
+       {"bundled", "megatron-lm-2021", "pytorch-fsdp", "torchtitan", "paddle-2.2"}) {
     const Framework framework = framework_by_name(name);
     for (const StageMemory& memory : memory_of(framework, "pp=2,micro_batch=2")) {
       SCOPED_TRACE(std::string(name) + " " + name_of(memory.stage));

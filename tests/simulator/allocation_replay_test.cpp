@@ -109,9 +109,11 @@ TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothing) {
   for (const char* text :
        {"pp=2,micro_batch=1", "pp=4,micro_batch=1,recompute=full", "pp=2,virtual_stages=2",
         "micro_batch=1", "pp=2,send_lifetime=held", "pp=2,schedule=gpipe", "pp=2,schedule=zb_h1",
-        "sharding_degree=2,sharding_stage=3", "pp=2,sharding_degree=2,sharding_stage=2"}) {
+        "sharding_degree=2,sharding_stage=3", "pp=2,sharding_degree=2,sharding_stage=2",
+        "pp=2,sharding_degree=2,sharding_stage=1"}) {
     const Framework bundled = bundled_framework();
-    for (Framework framework : {framework_by_name("pytorch-fsdp"), bundled}) {
+    for (Framework framework :
+         {framework_by_name("pytorch-fsdp"), framework_by_name("torchtitan"), bundled}) {
       const Strategy strategy = parse_strategy(text);
       const auto programs = lower({job, strategy, bundled}, {}, Proof::none);
       for (const Allocator& rule : {pytorch_allocator(), paddle_allocator()}) {
@@ -124,7 +126,7 @@ TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothing) {
           const AllocatorUse all = use(AlikeMicroBatches::replay);
           EXPECT_EQ(left_out.allocated, all.allocated) << text;
           EXPECT_EQ(left_out.reserved, all.reserved) << text;
-          EXPECT_EQ(left_out.alive, all.alive) << text;
+          EXPECT_TRUE(left_out.alive == all.alive) << text << framework.name << int(rule.kind);
         }
       }
     }
