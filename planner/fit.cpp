@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "planner/fit_model.h"
+#include "planner/validate.h"
 
 namespace plimsoll {
 namespace {
@@ -17,6 +18,8 @@ constexpr double kNormal90 = 1.645;
 constexpr std::size_t kRunsToChoose = 100;
 constexpr double kNoiseToChoose = 0.01;  // of a logarithm: nobody measures better
 constexpr SearchLimits kLimitsToChoose{4, 4, nullptr};
+/// Of runs that ran, the share that may be predicted out of memory: nine in ten predictions hold.
+constexpr double kMostOutOfMemory = 0.1;
 
 /// |predicted / measured - 1|, mean.
 double mean_error(const LogModel& model, const LogModel::Values& values) {
@@ -39,19 +42,36 @@ double loss_with(std::span<const PublishedRun> published, const FitSelection& se
   return solve_determined(log_model, all, log_model.priors(), kLimitsToChoose).loss;
 }
 
-/// The assumption, of all that there are for scopes with runs that do not say, that fits best.
+/// Of the runs that do not say, the share that this way would have been out of memory.
+double out_of_memory(std::span<const PublishedRun> published, const FitSelection& selection,
+                     bool full, bool across_nodes) {
+  std::vector<std::string> sources;
+  double open = 0, out = 0;
+  for (const FitRun& run : fit_runs(published, selection, {full, full}, sources)) {
+    if (!run.unstated_recompute || run.across_nodes != across_nodes) continue;
+    ++open;
+    out += predict_published(run.target).fits ? 0 : 1;
+  }
+  return open == 0 ? 0 : out / open;
+}
+
+/// The assumption, of all that there are for scopes with runs that do not say, that fits best. They
+/// ran: what would not have fitted their memory was not how.
 AssumedRecompute choose_recompute(std::span<const PublishedRun> published, FitSelection selection,
                                   std::span<const FitRun> runs, bool layers) {
   const auto ways = [&](bool across_nodes) {
     const bool open = std::any_of(runs.begin(), runs.end(), [&](const FitRun& run) {
       return run.unstated_recompute && run.across_nodes == across_nodes;
     });
-    return open ? std::vector<std::optional<bool>>{false, true}
-                : std::vector<std::optional<bool>>{std::nullopt};
+    if (!open) return std::vector<std::optional<bool>>{std::nullopt};
+    if (out_of_memory(published, selection, false, across_nodes) > kMostOutOfMemory &&
+        out_of_memory(published, selection, true, across_nodes) <= kMostOutOfMemory)
+      return std::vector<std::optional<bool>>{true};
+    return std::vector<std::optional<bool>>{false, true};
   };
-  const auto within = ways(false), across = ways(true);
-  if (within.size() * across.size() == 1) return {};
   selection.most_runs = std::min(selection.most_runs, kRunsToChoose);
+  const auto within = ways(false), across = ways(true);
+  if (within.size() * across.size() == 1) return {within[0], across[0]};
   AssumedRecompute best;
   double least = std::numeric_limits<double>::infinity();
   for (const std::optional<bool> within_node : within) {

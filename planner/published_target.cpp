@@ -256,7 +256,15 @@ std::int64_t zero_stage_of(const PublishedRun& run) {
   return is_nemo(run) ? 1 : 0;
 }
 
-Strategy strategy_of(const PublishedRun& run) {
+/// Ranks that share a layer hand a part each on to the next stage, which gathers them: the default
+/// of Megatron-LM of 2021 and 2022 (arXiv 2104.04473, section 4.1; megatron/p2p_communication.py,
+/// off with --no-scatter-gather-tensors-in-pipeline). Other engines are predicted with its presets.
+bool splits_boundary(const PublishedRun& run, const Framework& framework) {
+  return contains(lower(run.framework), "megatron") &&
+         (framework.name == "megatron-lm-2021" || framework.name == "megatron-lm-2022");
+}
+
+Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   Strategy strategy;
   strategy.mp = run.tp;
   strategy.pp = run.pp;
@@ -278,6 +286,8 @@ Strategy strategy_of(const PublishedRun& run) {
     strategy.dp = run.dp;
   }
   strategy.sequence_parallel = run.sequence_parallel.value_or(is_nemo(run)) && run.tp > 1;
+  strategy.split_boundary =
+      splits_boundary(run, framework) && run.tp > 1 && run.pp > 1 && !strategy.sequence_parallel;
   strategy.fp8 = fp8_of(run);
   // --decoder-first-pipeline-num-layers 2, --decoder-last-pipeline-num-layers 2
   // (model_config.yaml).
@@ -367,10 +377,12 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   target.memory_of_last_rank = is_megatron_test(run);
   // The default of --hidden-dropout and --attention-dropout.
   const bool deepspeed = target.framework.name == "megatron-deepspeed";
+  const bool own_tables =
+      lower(run.framework) == "megatron-lm" && !target.framework.flash_attention;
   // hidden_dropout_prob and attention_probs_dropout_prob of BERT's configuration.
   const bool bert =
       target.framework.name == "pytorch-autocast" && target.job.family == Family::bert;
-  if (is_megatron_test(run) || deepspeed || bert) target.job.dropout = 0.1;
+  if (is_megatron_test(run) || deepspeed || own_tables || bert) target.job.dropout = 0.1;
   try {
     check_job(target.job, run.id);
   } catch (const InputError& error) {
@@ -382,7 +394,7 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   const std::optional<bool>& full = across_nodes ? known.across_nodes : known.within_node;
   for (const Recompute recompute : recomputes_of(run, target.framework, full)) {
     for (const std::int64_t micro_batch : micro_batches) {
-      Strategy whole = strategy_of(run);
+      Strategy whole = strategy_of(run, target.framework);
       whole.recompute = recompute;
       whole.micro_batch = micro_batch;
       for (const Strategy& strategy : of_layers(whole, run, target.framework)) {

@@ -45,9 +45,34 @@ TEST(PublishedTarget, TakesWhatTheRowStates) {
   EXPECT_DOUBLE_EQ(target.cluster.levels.back().bandwidth.value(), 12.5e9);
   EXPECT_EQ(target.job.vocab, 50432);  // a multiple of 128 x tp
   EXPECT_EQ(target.job.ffn_hidden, 4096);
+  EXPECT_EQ(target.job.dropout, 0.1);  // its default
   ASSERT_EQ(target.strategies.size(), 1u);
   EXPECT_EQ(strategy_summary(target.strategies[0]).substr(0, 19), "mp=2 pp=2 dp=4 shar");
   EXPECT_EQ(target.strategies[0].recompute, Recompute::full);
+}
+
+TEST(PublishedTarget, RanksOfALayerHandOnAPartEach) {
+  PublishedRun run = megatron();
+  EXPECT_TRUE(published_target(run).strategies.at(0).split_boundary);
+  run.sequence_parallel = true;  // what they hand on is split already
+  const PublishedTarget split = published_target(run);
+  EXPECT_EQ(split.framework.name, "megatron-lm-2022");
+  EXPECT_FALSE(split.strategies.at(0).split_boundary);
+  run = megatron();
+  run.attention = "flash";
+  const PublishedTarget today = published_target(run);
+  EXPECT_EQ(today.framework.name, "megatron-lm");
+  EXPECT_EQ(today.job.dropout, 0);
+  EXPECT_FALSE(today.strategies.at(0).split_boundary);
+  run = megatron();
+  run.framework = "OneFlow-GPT";
+  const PublishedTarget other = published_target(run);
+  EXPECT_EQ(other.framework.name, "megatron-lm-2021");
+  EXPECT_FALSE(other.strategies.at(0).split_boundary);
+  run = megatron();
+  run.tp = 1;
+  run.dp = 8;
+  EXPECT_FALSE(published_target(run).strategies.at(0).split_boundary);
 }
 
 TEST(PublishedTarget, FullyShardedDataParallelIsStageThree) {
