@@ -189,7 +189,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--ranks-per-node", arguments.ranks_per_node, "with --schedule")
       ->check([](const std::string& text) { return refuse_integer(text, 1, 4096); })
       ->needs(schedule);
-  app.add_option("--cluster", arguments.cluster, "with --schedule: cluster file or preset, for its rates")
+  app.add_option("--cluster", arguments.cluster,
+                 "with --schedule: cluster file or preset, for its rates")
       ->needs(schedule);
   app.add_option("--plan", arguments.plan,
                  "measure first what this plan and its runners-up run most of");

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -21,7 +22,8 @@ std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
 
 std::string read_file_or_preset(const std::string& name, const std::vector<Preset>& presets) {
   const bool is_name = name.find('/') == std::string::npos && !name.ends_with(".json");
-  if (!is_name || std::filesystem::exists(name)) return read_file(name);
+  std::error_code unknown;  // of a name too long, say: read_file tells
+  if (!is_name || std::filesystem::exists(name, unknown) || unknown) return read_file(name);
   if (const auto text = find_preset(presets, name)) return std::string(*text);
   std::vector<std::string_view> names;
   for (const Preset& preset : presets) names.push_back(preset.name);

@@ -80,8 +80,7 @@ class StageScheduler {
  private:
   /// About as much as a step takes: moving all of it when it grows costs more.
   void make_room(std::size_t actions) {
-    const std::size_t calls =
-        actions * (layout_.instances.size() / std::max<std::size_t>(1, layout_.chunks.size()) + 2);
+    const std::size_t calls = actions * (layout_.instances.size() / layout_.chunks.size() + 2);
     program_.calls.reserve(program_.calls.size() + calls);
     program_.buffers.reserve(program_.buffers.size() + 2 * calls);
   }
@@ -237,15 +236,11 @@ class StageScheduler {
 
   /// Per instance of a chunk: the buffers that one micro-batch keeps between calls, of slots that
   /// cross them.
-  class Kept {
-   public:
-    std::optional<BufferId>& operator[](SlotKind kind) { return buffers_.at(index(kind)); }
-
-   private:
-    static std::size_t index(SlotKind kind) {
-      return std::size_t(kind) - std::size_t(SlotKind::input);
+  struct Kept {
+    std::array<std::optional<BufferId>, 7> buffers;  // from input to deferred
+    std::optional<BufferId>& operator[](SlotKind kind) {
+      return buffers.at(std::size_t(kind) - std::size_t(SlotKind::input));
     }
-    std::array<std::optional<BufferId>, 7> buffers_;  // from input to deferred
   };
 
   static bool has_slot(const Routine& routine, SlotKind kind) {

@@ -133,6 +133,7 @@ class Explorer {
         }
         put_back(choices_);
         put_back(leaves_);
+        confirm_fastest();
       }
       report();
     }
@@ -249,6 +250,24 @@ class Explorer {
     return taken;
   }
 
+  /// A simulated leaf that would be the best so far is not left to its turn: a search that is
+  /// stopped early has it to show, and others have it to beat.
+  void confirm_fastest() {
+    const auto step = [](const auto& one) { return one.second.score.prediction.step_time; };
+    const auto fastest = std::ranges::min_element(simulated_, {}, step);
+    if (fastest == simulated_.end() || passed()) return;
+    if (incumbents_.best() && step(*fastest) >= *incumbents_.best()) return;
+    queue_.erase(node_of(fastest->second));
+    explored_.candidates.push_back(std::move(fastest->second));
+    simulated_.erase(fastest);
+    confirm_memory(request_, costs_, std::span(explored_.candidates).last(1), request_.threads);
+  }
+
+  static Node node_of(const Candidate& simulated) {
+    return {to_picoseconds(simulated.score.prediction.step_time), simulated.index,
+            simulated.index + 1, simulated.score.peak, Node::Kind::simulated};
+  }
+
   /// Takes nodes in order until there is enough for a round of one kind. The turn of simulated
   /// leaves comes when they are first: what is known by then may spare them the replay.
   void take_round() {
@@ -309,12 +328,8 @@ class Explorer {
       if (!found[i]) {
         left.push_back(leaves_[i]);
       } else if (has_allocator() && feasible(*found[i])) {
-        Node node = leaves_[i];
-        node.bound = to_picoseconds(found[i]->score.prediction.step_time);
-        node.peak = found[i]->score.peak;
-        node.kind = Node::Kind::simulated;
-        queue_.insert(node);
-        simulated_.emplace(node.first, std::move(*found[i]));
+        queue_.insert(node_of(*found[i]));
+        simulated_.emplace(found[i]->index, std::move(*found[i]));
       } else {
         explored_.candidates.push_back(std::move(*found[i]));
       }

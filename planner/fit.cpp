@@ -18,7 +18,7 @@ constexpr double kNormal90 = 1.645;
 constexpr std::size_t kRunsToChoose = 100;
 constexpr double kNoiseToChoose = 0.01;  // of a logarithm: nobody measures better
 constexpr SearchLimits kLimitsToChoose{4, 4, nullptr};
-/// Of runs that ran, the share that may be predicted out of memory: nine in ten predictions hold.
+/// Of runs that ran, the most that may be predicted out of memory: predictions of it are off, too.
 constexpr double kMostOutOfMemory = 0.1;
 
 /// |predicted / measured - 1|, mean.

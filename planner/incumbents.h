@@ -19,12 +19,15 @@ class Incumbents {
     if (best.size() == kRunnersUp + 1) {
       last_listed_ = candidates[best.back()].score.prediction.step_time;
     }
+    best_.reset();
     if (!best.empty()) best_ = candidates[best.front()].score.prediction.step_time;
     feasible_.clear();
     for (const Candidate& candidate : candidates) {
       if (feasible(candidate)) feasible_.push_back(&candidate);
     }
   }
+
+  std::optional<Seconds> best() const { return best_; }
 
   /// Whether a plan of these bounds may be the best or a runner-up: not slower than the last of
   /// those, nor than the same with other buckets.

@@ -258,7 +258,8 @@ std::int64_t zero_stage_of(const PublishedRun& run) {
 
 /// Ranks that share a layer hand a part each on to the next stage, which gathers them: the default
 /// of Megatron-LM of 2021 and 2022 (arXiv 2104.04473, section 4.1; megatron/p2p_communication.py,
-/// off with --no-scatter-gather-tensors-in-pipeline). Other engines are predicted with its presets.
+/// off with --no-scatter-gather-tensors-in-pipeline), and of Megatron-DeepSpeed without ZeRO, which
+/// has its pipeline. Engines of other names are predicted with its presets, too, and have none.
 bool splits_boundary(const PublishedRun& run, const Framework& framework) {
   return contains(lower(run.framework), "megatron") &&
          (framework.name == "megatron-lm-2021" || framework.name == "megatron-lm-2022");
@@ -375,7 +376,8 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   }
   target.job = job_of(run, global);
   target.memory_of_last_rank = is_megatron_test(run);
-  // The default of --hidden-dropout and --attention-dropout.
+  // The default of --hidden-dropout and --attention-dropout, in its authors' tables; what others
+  // measured it at (its name with a commit, say) they set themselves and rarely state.
   const bool deepspeed = target.framework.name == "megatron-deepspeed";
   const bool own_tables =
       lower(run.framework) == "megatron-lm" && !target.framework.flash_attention;

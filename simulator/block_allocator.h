@@ -1,7 +1,6 @@
 // Block allocator: a framework's allocator, block by block, without any memory behind it.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -55,7 +54,6 @@ class BlockAllocator {
   struct FreeBlock {
     std::int64_t size, address;
     Block block;
-    auto operator<=>(const FreeBlock&) const = default;
   };
   using FreeBlocks = std::vector<FreeBlock>;  ///< ascending
 

@@ -38,7 +38,8 @@ Estimate SizeCurve::at(Bytes size) const {
     const Seconds least = points_.size() > 1 ? latency() : above->time.median;
     const double part = double(size.count()) / double(above->size.count());
     const Seconds time = least + (above->time.median - least) * part;
-    return {time, above->time.spread * kHalfWidth90, Provenance::extrapolated};
+    const double shorter = above->time.median > Seconds(0) ? time / above->time.median : 1;
+    return {time, above->time.spread * (shorter * kHalfWidth90), Provenance::extrapolated};
   }
   const Point& low = *(above - 1);
   if (above == points_.end()) {

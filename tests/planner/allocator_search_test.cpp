@@ -87,6 +87,28 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
   EXPECT_EQ(spared, planned);
 }
 
+/// A simulated strategy whose turn to be replayed has not come is no plan: the fastest must not
+/// wait for it, or a search that is stopped early has nothing to show.
+TEST(AllocatorSearch, StoppedEarlyItShowsTheBestSoFarAndAGapThatHolds) {
+  const CostModel costs = small_costs(gpus());
+  SearchRequest request = request_for("megatron-lm");
+  const Plan best = search(request, costs);
+  for (double limit = 1e-3; limit < 100; limit *= 1.5) {
+    request.time_limit = Seconds(limit);
+    try {
+      const Plan plan = search(request, costs);
+      EXPECT_LE(plan.prediction.step_time / (1 + plan.search.gap),
+                best.prediction.step_time * (1 + 1e-12));
+      if (plan.search.proven) {
+        EXPECT_EQ(plan_text(plan), plan_text(best));
+        return;
+      }
+    } catch (const NothingFoundYet&) {
+    }
+  }
+  FAIL() << "never finished";
+}
+
 /// Whatever the room: what the replay without limit takes, or, where that is too much but what it
 /// hands out is not, whether giving memory back helps.
 TEST(AllocatorSearch, WhatFitsIsAskedWithoutReplayingMoreThanNeeded) {

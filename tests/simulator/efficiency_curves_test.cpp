@@ -107,7 +107,8 @@ TEST(EfficientMatmul, SaysHowItIsKnown) {
   efficiency.matmul.fitted = {Flops(1e6), Flops(1e9), 0.04};
   EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::interpolated);
   EXPECT_EQ(estimate(DType::f32).provenance, Provenance::extrapolated);
-  EXPECT_NEAR(estimate(DType::bf16).spread / estimate(DType::bf16).time, 0.04 * 2 * kHalfWidth90, 1e-12);
+  EXPECT_NEAR(estimate(DType::bf16).spread / estimate(DType::bf16).time, 0.04 * 2 * kHalfWidth90,
+              1e-12);
   efficiency.matmul.fitted->to = Flops(1e8);
   EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::extrapolated);
 }

@@ -14,6 +14,7 @@ TEST(SizeCurve, BelowTheSmallestOnlyTheLatencyStays) {
   slow.add(Bytes(1 << 22), sample(0.184));
   EXPECT_NEAR(slow.at(Bytes(1 << 10)).time.value(), 0.046 / 1024, 1e-12);
   EXPECT_EQ(slow.at(Bytes(1 << 10)).provenance, Provenance::extrapolated);
+  EXPECT_LT(slow.at(Bytes(1 << 10)).spread, slow.at(Bytes(1 << 10)).time);
 
   SizeCurve launched;  // 10 us, and 1 us per MiB
   launched.add(Bytes(1 << 20), sample(11e-6));
