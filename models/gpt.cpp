@@ -1,9 +1,9 @@
 // GPT (Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"): x = wte[tokens]
 // + wpe; per layer x += proj(attention(ln1(x))), x += fc2(gelu(fc1(ln2(x)))); head: ln_f, logits
-// with the embedding's table or one of its own. Linear layers have biases, the head has none.
-// Dropout on the embeddings, on attention probabilities and on both residual branches (resid_pdrop,
-// embd_pdrop and attn_pdrop of the released model; --hidden-dropout and --attention-dropout of
-// Megatron-LM).
+// with the embedding's table or one of its own. Linear layers have biases, the head has none. Keys
+// and values may have fewer heads (--group-query-attention of Megatron-LM). Dropout on the
+// embeddings, on attention probabilities and on both residual branches (resid_pdrop, embd_pdrop and
+// attn_pdrop of the released model; --hidden-dropout and --attention-dropout of Megatron-LM).
 #include <cmath>
 
 #include "models/block_builder.h"

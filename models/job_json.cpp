@@ -94,17 +94,17 @@ void check_attention(const Job& job, const std::string& file) {
     refuse(file, "/heads",
            fmt::format("found {} heads; they must divide hidden {}", job.heads, job.hidden));
   }
-  if (job.family != Family::llama) {
-    if (job.kv_heads == job.heads) return;
+  const bool grouped = job.family == Family::gpt || job.family == Family::llama;
+  if (!grouped && job.kv_heads != job.heads) {
     refuse(file, "/kv_heads",
-           fmt::format("found {}; only family llama has other kv_heads than heads ({})",
+           fmt::format("found {}; only families gpt and llama have other kv_heads than heads ({})",
                        job.kv_heads, job.heads));
   }
   if (job.heads % job.kv_heads != 0) {
     refuse(file, "/kv_heads",
            fmt::format("found {}; it must divide the {} heads", job.kv_heads, job.heads));
   }
-  if (job.hidden / job.heads % 2 != 0) {
+  if (job.family == Family::llama && job.hidden / job.heads % 2 != 0) {
     refuse(file, "/heads",
            fmt::format("heads are {} wide; rotary embeddings turn pairs and need an even width",
                        job.hidden / job.heads));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -45,10 +46,20 @@ std::int64_t bert_by_hand(const Job& job) {
 std::int64_t parameters_by_hand(const Job& job) {
   if (job.family == Family::llama) return llama_by_hand(job);
   if (job.family != Family::gpt) return bert_by_hand(job);
-  const std::int64_t h = job.hidden, f = job.ffn_hidden;
-  const std::int64_t layer = (3 * h * h + 3 * h) + (h * h + h) + (h * f + f) + (f * h + h) + 4 * h;
+  const std::int64_t h = job.hidden, f = job.ffn_hidden, qkv = h + 2 * h / job.heads * job.kv_heads;
+  const std::int64_t layer = (h * qkv + qkv) + (h * h + h) + (h * f + f) + (f * h + h) + 4 * h;
   const std::int64_t tables = (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.sequence * h;
   return tables + job.layers * layer + 2 * h;
+}
+
+/// What check_job says, or nothing.
+std::string refusal(const Job& job) {
+  try {
+    check_job(job, "f");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
 }
 
 struct Preset {
@@ -82,6 +93,18 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
     EXPECT_EQ(parameter_count(build_forward(job, 1)), preset.parameters) << preset.name;
     EXPECT_EQ(parse_job(job_text(job), "again"), job) << preset.name;
   }
+}
+
+// --group-query-attention of Megatron-LM: keys and values of fewer heads, with biases.
+TEST(Job, GptMayHaveFewerKeysAndValues) {
+  Job job = read_job(kNano);
+  const std::int64_t whole = parameter_count(build_forward(job, 1));
+  job.kv_heads = 1;
+  EXPECT_EQ(refusal(job), "");
+  EXPECT_EQ(parse_job(job_text(job), "again"), job);
+  EXPECT_EQ(parameter_count(build_forward(job, 1)), parameters_by_hand(job));
+  // Of hidden 64 and 4 heads: 48 columns fewer for keys and for values in each of 4 layers.
+  EXPECT_EQ(whole - parameter_count(build_forward(job, 1)), 4 * 2 * 48 * (64 + 1));
 }
 
 TEST(JobPresets, MinisAreSmallEnoughToTrainHere) {
@@ -171,7 +194,8 @@ TEST(Job, Refusals) {
        "f: at /sequense: unknown key; did you mean \"sequence\"?"},
       {"\"seed\": 1", "\"seed\": -1", "f: at /seed: found -1"},
       {"\"heads\": 4", "\"heads\": 5", "f: at /heads: found 5 heads; they must divide hidden 64"},
-      {"\"kv_heads\": 4", "\"kv_heads\": 2", "f: at /kv_heads: found 2; only family llama"},
+      {"\"kv_heads\": 4", "\"kv_heads\": 3",
+       "f: at /kv_heads: found 3; it must divide the 4 heads"},
       {"\"dropout\": 0.0", "\"dropout\": 1", "f: at /dropout: found 1; a number from 0 to below 1"},
       {"\"dropout\": 0.0", "\"dropout\": -0.1", "f: at /dropout: found -0.1"},
       {"\"family\": \"gpt\"", "\"family\": \"ernie\"", "f: at /branch: the key is missing"},
@@ -199,16 +223,6 @@ TEST(Job, Refusals) {
   }
 }
 
-/// What check_job says, or nothing.
-std::string refusal(const Job& job) {
-  try {
-    check_job(job, "f");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(Job, RefusalsOfTheOtherFamilies) {
   const auto read = [](const char* name) { return read_job(kPresets / name); };
   Job llama = read("llama-mini.json");
@@ -218,6 +232,10 @@ TEST(Job, RefusalsOfTheOtherFamilies) {
   llama.hidden = 6 * 63;
   EXPECT_NE(refusal(llama).find("heads are 63 wide"), std::string::npos);
   Job bert = read("bert-mini.json");
+  const std::int64_t heads = std::exchange(bert.kv_heads, 2);
+  EXPECT_NE(refusal(bert).find("only families gpt and llama have other kv_heads"),
+            std::string::npos);
+  bert.kv_heads = heads;
   bert.mask_probability = 0;
   EXPECT_NE(refusal(bert).find("/mask_probability"), std::string::npos);
   bert.mask_probability = 0.15;

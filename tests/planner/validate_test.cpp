@@ -194,6 +194,14 @@ TEST(PublishedTarget, TestsOfMegatronSayMoreByTheirNames) {
   run.model = "gpt/gpt3_mcore_te_tp1_pp4_vp1_uneven_pipeline";
   EXPECT_EQ(published_target(run).strategies.at(0).layer_split,
             (std::vector<std::int64_t>{2, 4, 4, 2}));
+  run.model = "gpt/gpt3_7b_tp1_pp4_memory_speed";
+  run.kv_heads = *run.heads / 4;
+  const PublishedTarget fast = published_target(run);
+  ASSERT_EQ(fast.missing, "");
+  EXPECT_TRUE(fast.framework.flash_attention);
+  EXPECT_FALSE(fast.framework.adds_gradients_in_matmul);
+  EXPECT_EQ(fast.framework.workspace, Bytes((32 + 32 + 4) << 20));
+  EXPECT_EQ(fast.job.kv_heads, *run.heads / 4);
   run.model = "gpt/gpt3_weekly_current_scaling_native_fp8";
   run.gpu = "H100";
   const PublishedTarget narrow = published_target(run);

@@ -160,6 +160,20 @@ TEST(Ernie, EveryBorderBetweenTwoStagesTrainsTheSameModel) {
   }
 }
 
+// Of four heads and two ranks: keys and values of two heads, one for each rank, and of one, which
+// both have.
+TEST(Gpt, FewerKeysAndValuesTrainTheSameModel) {
+  Job job = family_job("gpt-nano", 0.1);
+  for (const std::int64_t kv_heads : {2, 1}) {
+    job.kv_heads = kv_heads;
+    const auto serial = nano_programs(nano_strategy("", 1, Recompute::none), job);
+    const auto programs = nano_programs(nano_strategy("mp=2,pp=2", 2, Recompute::none), job);
+    const TrainResult found = train_job(programs, job);
+    expect_predicted_bytes(programs, found.measured);
+    expect_same_training(serial, train_job(serial, job), programs, found);
+  }
+}
+
 TEST(Llama, OtherHeadsAndBiasesTrainTheSameModel) {
   Job job = family_job("llama-nano", 0);
   job.qkv_bias = true;

@@ -17,11 +17,11 @@ namespace {
 /// What differs between families; heads are an even number of elements wide.
 void draw_family(Random& random, Job& job) {
   job.family = one_of(random, {Family::gpt, Family::llama, Family::bert, Family::ernie});
-  if (job.family == Family::llama) {
+  if (job.family == Family::llama || (job.family == Family::gpt && coin(random))) {
     do job.kv_heads = std::int64_t(1 + random() % std::uint64_t(job.heads));
     while (job.heads % job.kv_heads != 0);
-    job.qkv_bias = coin(random);
   }
+  if (job.family == Family::llama) job.qkv_bias = coin(random);
   if (job.family == Family::bert || job.family == Family::ernie) {
     job.token_types = one_of<std::int64_t>(random, {0, 2});
     job.pooler = job.family == Family::bert && coin(random);
