@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/parallel.h"
 #include "planner/evaluate.h"
 #include "planner/memory_interval.h"
 
@@ -42,8 +43,10 @@ PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last)
 
 RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strategy,
                             const CostModel& costs) {
-  const Evaluation evaluation =
-      evaluate(target.job, strategy, target.framework, costs, target.devices, Bytes(0));
+  const Footprint footprint =
+      lay_out(target.job, strategy, target.framework, costs.cluster(), Bytes(0), Proof::structure);
+  const Evaluation evaluation = predict(target.job, strategy, footprint, costs, target.devices,
+                                        Folding::folded, Detail::critical);
   RunPrediction predicted;
   predicted.cluster = target.cluster.name;
   predicted.framework = target.framework.name;
@@ -147,23 +150,31 @@ RunPrediction predict_published(const PublishedTarget& target) {
   return *best;
 }
 
+namespace {
+
+ValidatedRun validate_run(const PublishedRun& run) {
+  ValidatedRun validated;
+  validated.run = run;
+  const PublishedTarget target = published_target(run);
+  validated.missing = target.missing;
+  if (!target.missing.empty()) return validated;
+  try {
+    validated.predicted = predict_published(target);
+  } catch (const InfeasibleError& error) {
+    validated.missing = error.what();
+  } catch (const InputError& error) {
+    validated.missing = error.what();
+  }
+  return validated;
+}
+
+}  // namespace
+
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs) {
   ValidatedFamily family;
   family.name = name;
-  for (const PublishedRun& run : runs) {
-    ValidatedRun& validated = family.runs.emplace_back();
-    validated.run = run;
-    const PublishedTarget target = published_target(run);
-    validated.missing = target.missing;
-    if (!target.missing.empty()) continue;
-    try {
-      validated.predicted = predict_published(target);
-    } catch (const InfeasibleError& error) {
-      validated.missing = error.what();
-    } catch (const InputError& error) {
-      validated.missing = error.what();
-    }
-  }
+  family.runs.resize(runs.size());
+  for_each_index(runs.size(), 0, [&](std::size_t i) { family.runs[i] = validate_run(runs[i]); });
   return family;
 }
 
