@@ -101,10 +101,13 @@ Framework megatron_lm_2022() {
   framework.name = "megatron-lm-2022";
   framework.sequence_parallel = true;
   framework.selective_recompute = true;
+  framework.overlap_tensor_gradients = true;
   framework.most_sharding_stage = 1;
   framework.sources.parallelism =
       "sequence parallelism and selective recompute: Korthikanti et al. 2022, arXiv 2205.05198, "
-      "sections 4.2.2 and 5; distributed "
+      "sections 4.2.2 and 5; input gradients summed over mp, and tokens gathered again, beside "
+      "products: the same section 4.2.2, and Megatron-LM 3.0 megatron/mpu/layers.py, unless "
+      "--no-async-tensor-model-parallel-allreduce (from memory); distributed "
       "optimizer: Megatron-LM 3.0, optimizer/distrib_optimizer.py, 2022; reductions and gathers "
       "outside backward and forward (from memory)";
   return framework;

@@ -92,7 +92,10 @@ Predicted predict(const Row& row) {
     Strategy strategy = row.strategy;
     strategy.micro_batch = micro_batch;
     if (!legal(row.job, strategy, devices)) continue;
-    const Evaluation evaluation = evaluate(row.job, strategy, framework, costs, devices, Bytes(0));
+    const Footprint footprint =
+        lay_out(row.job, strategy, framework, cluster, Bytes(0), Proof::structure);
+    const Evaluation evaluation =
+        predict(row.job, strategy, footprint, costs, devices, Folding::folded, Detail::none);
     if (!row.micro_batch && !evaluation.score.fits) continue;
     const Seconds time = evaluation.score.prediction.step_time;
     if (best.micro_batch == 0 || time < best.time) best = {time, micro_batch};

@@ -59,6 +59,10 @@ TEST(PublishedTarget, RanksOfALayerHandOnAPartEach) {
   EXPECT_EQ(split.framework.name, "megatron-lm-2022");
   EXPECT_FALSE(split.strategies.at(0).split_boundary);
   run = megatron();
+  EXPECT_EQ(published_target(run).framework.name, "megatron-lm-2021");
+  run.source = "arXiv 2205.05198, table 5";
+  EXPECT_EQ(published_target(run).framework.name, "megatron-lm-2022");
+  run = megatron();
   run.attention = "flash";
   const PublishedTarget today = published_target(run);
   EXPECT_EQ(today.framework.name, "megatron-lm");
