@@ -1,7 +1,7 @@
 #include "graph/timeline.h"
 
 #include <algorithm>
-#include <tuple>
+#include <utility>
 
 #include "graph/op_table.h"
 
@@ -74,12 +74,34 @@ std::vector<Picoseconds> time_by_kind(const Timeline& timeline, std::int64_t ran
   return times;
 }
 
+/// Intervals are large: what they are ordered by is sorted, and each moves once.
 void sort_intervals(Timeline& timeline) {
-  std::stable_sort(timeline.intervals.begin(), timeline.intervals.end(),
-                   [](const Interval& a, const Interval& b) {
-                     return std::tie(a.rank, a.begin, a.stream, a.end) <
-                            std::tie(b.rank, b.begin, b.stream, b.end);
-                   });
+  std::vector<Interval>& intervals = timeline.intervals;
+  struct Key {
+    std::int64_t rank;
+    Picoseconds begin;
+    Stream stream;
+    Picoseconds end;
+    std::size_t from;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::vector<Key> order;
+  order.reserve(intervals.size());
+  for (const Interval& one : intervals) {
+    order.push_back({one.rank, one.begin, one.stream, one.end, order.size()});
+  }
+  std::sort(order.begin(), order.end());
+  for (std::size_t first = 0; first < order.size(); ++first) {
+    if (order[first].from == first) continue;
+    // Along a cycle of places, each of which takes what belongs there.
+    Interval taken = std::move(intervals[first]);
+    std::size_t place = first;
+    for (; order[place].from != first; place = std::exchange(order[place].from, place)) {
+      intervals[place] = std::move(intervals[order[place].from]);
+    }
+    intervals[place] = std::move(taken);
+    order[place].from = place;
+  }
 }
 
 }  // namespace plimsoll

@@ -35,7 +35,7 @@ EngineResult run_streams(std::span<const std::vector<Item>> ranks,
                         events_of(item.waits)));
     }
   }
-  StreamEngine::Result run = engine.run(starts);
+  const StreamEngine::Result& run = engine.run(starts);
   EngineResult result;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     std::vector<ItemTimes>& times = result.times.emplace_back();
@@ -43,8 +43,8 @@ EngineResult run_streams(std::span<const std::vector<Item>> ranks,
       times.push_back({run.posted[event], run.begin[event], run.fired[event]});
     }
   }
-  result.host_end = std::move(run.host_end);
-  result.rank_end = std::move(run.rank_end);
+  result.host_end = run.host_end;
+  result.rank_end = run.rank_end;
   return result;
 }
 

@@ -1,127 +1,191 @@
 #include "simulator/shared_links.h"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include "base/error.h"
-#include "simulator/engine.h"
 
 namespace plimsoll {
 
 void SharedLinks::begin(std::uint32_t communication, Picoseconds time, Picoseconds work,
                         std::span<const std::uint32_t> links) {
   INVARIANT(time >= now_, "a communication that begins before what is known to have ended");
-  Flow& flow = flows_[communication];
+  if (free_.empty()) {
+    free_.push_back(std::uint32_t(flows_.size()));
+    flows_.emplace_back();
+  }
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  Flow& flow = flows_[index];
   flow.left = Amount(work.count()) * kFullSpeed;
+  flow.speed = 0;
+  flow.communication = communication;
   flow.links = links;
-  push({time, false, communication, 0});
+  push(index, time);
 }
 
 std::optional<SharedLinks::End> SharedLinks::next() {
-  while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end());
-    const Event event = heap_.back();
+  while (true) {
+    // Only how long speeds last matters: once for all that happens at one instant.
+    if (!changed_.empty() && (heap_.empty() || heap_.front().time > now_)) share();
+    if (heap_.empty()) return std::nullopt;
+    const Event event = heap_.front();
+    std::pop_heap(heap_.begin(), heap_.end(),
+                  [](const Event& a, const Event& b) { return a.time > b.time; });
     heap_.pop_back();
-    if (event.version != flows_[event.flow].version) continue;  // its speed has changed since
+    const Flow& flow = flows_[event.flow];
+    if (event.version != flow.version) continue;  // its speed has changed since
     now_ = event.time;
-    if (event.ends) {
-      leave(event.flow);
-      return End{event.flow, now_};
+    if (flow.speed == 0) {
+      enter(event.flow);
+      continue;
     }
-    enter(event.flow);
+    leave(event.flow);
+    return End{flow.communication, now_};
   }
-  return std::nullopt;
 }
 
-void SharedLinks::push(const Event& event) {
-  heap_.push_back(event);
-  std::push_heap(heap_.begin(), heap_.end());
+/// When the flow begins or ends next; what was known of that no longer counts.
+void SharedLinks::push(std::uint32_t flow, Picoseconds time) {
+  heap_.push_back({time, flow, ++flows_[flow].version});
+  std::push_heap(heap_.begin(), heap_.end(),
+                 [](const Event& a, const Event& b) { return a.time > b.time; });
 }
 
-bool SharedLinks::alone(const Flow& flow) const {
-  return std::all_of(flow.links.begin(), flow.links.end(),
-                     [&](std::uint32_t link) { return active_[link].size() <= 1; });
-}
-
-void SharedLinks::enter(std::uint32_t flow) {
-  flows_[flow].since = now_;
-  for (std::uint32_t link : flows_[flow].links) active_[link].push_back(flow);
-  if (alone(flows_[flow])) return set_speed(flow, kFullSpeed);
-  share(flows_[flow].links);
-}
-
-void SharedLinks::leave(std::uint32_t flow) {
-  const bool was_alone = alone(flows_[flow]);
-  for (std::uint32_t link : flows_[flow].links) {
-    std::vector<std::uint32_t>& active = active_[link];
-    *std::find(active.begin(), active.end(), flow) = active.back();
-    active.pop_back();
+void SharedLinks::enter(std::uint32_t index) {
+  Flow& flow = flows_[index];
+  flow.since = now_;
+  begun_.push_back(index);
+  for (const std::uint32_t number : flow.links) {
+    Link& link = links_[number];
+    link.flows.push_back(index);
+    if (!std::exchange(link.changed, true)) changed_.push_back(number);
   }
-  if (!was_alone) share(flows_[flow].links);
+}
+
+void SharedLinks::leave(std::uint32_t index) {
+  for (const std::uint32_t number : flows_[index].links) {
+    Link& link = links_[number];
+    *std::find(link.flows.begin(), link.flows.end(), index) = link.flows.back();
+    link.flows.pop_back();
+    if (!std::exchange(link.changed, true)) changed_.push_back(number);
+  }
+  free_.push_back(index);
 }
 
 void SharedLinks::set_speed(std::uint32_t index, std::int64_t speed) {
   Flow& flow = flows_[index];
+  flow.next_speed = speed;
   if (flow.speed == speed) return;
   flow.left -= Amount((now_ - flow.since).count()) * flow.speed;
   flow.since = now_;
   flow.speed = speed;
-  ++flow.version;
   const auto rest = flow.left > 0 ? std::int64_t((flow.left + speed - 1) / speed) : 0;
-  push({now_ + Picoseconds(rest), true, index, flow.version});
+  push(index, now_ + Picoseconds(rest));
 }
 
-/// The links and flows that these links' flows depend on.
-void SharedLinks::find_component(std::span<const std::uint32_t> links) {
+/// Speeds are max-min fair if every flow has the lowest level of its links, and only those of the
+/// links that changed can be others than before. Mostly what begins takes the place of what ended,
+/// and none has to change its speed; else all that depends on these links is shared anew.
+void SharedLinks::share() {
+  for (const std::uint32_t flow : begun_) flows_[flow].next_speed = kFullSpeed;
+  for (const std::uint32_t link : changed_) links_[link].level = level_of(links_[link]);
+  if (!begun_.empty()) {
+    for (const std::uint32_t flow : begun_) flows_[flow].next_speed = slowest_level(flows_[flow]);
+    for (const std::uint32_t link : changed_) links_[link].level = level_of(links_[link]);
+  }
+  if (std::all_of(changed_.begin(), changed_.end(),
+                  [&](std::uint32_t link) { return is_shared(links_[link]); })) {
+    for (const std::uint32_t flow : begun_) set_speed(flow, flows_[flow].next_speed);
+  } else {
+    share_all();
+  }
+  for (const std::uint32_t link : changed_) links_[link].changed = false;
+  changed_.clear();
+  begun_.clear();
+}
+
+/// The link's level if its flows want no more than their next_speed.
+std::int64_t SharedLinks::level_of(const Link& link) const {
+  std::int64_t level = 0;
+  while (true) {  // what is slower than the level leaves more to the others
+    std::int64_t room = kFullSpeed, flows = 0;
+    for (const std::uint32_t flow : link.flows) {
+      const std::int64_t speed = flows_[flow].next_speed;
+      speed < level ? room -= speed : ++flows;
+    }
+    if (flows == 0) return kFullSpeed;
+    const std::int64_t next = std::max<std::int64_t>(1, room / flows);
+    if (next <= level) return level;
+    level = next;
+  }
+}
+
+std::int64_t SharedLinks::slowest_level(const Flow& flow) const {
+  std::int64_t level = kFullSpeed;
+  for (const std::uint32_t link : flow.links) level = std::min(level, links_[link].level);
+  return level;
+}
+
+bool SharedLinks::is_shared(const Link& link) const {
+  return std::all_of(link.flows.begin(), link.flows.end(), [&](std::uint32_t flow) {
+    return flows_[flow].next_speed == slowest_level(flows_[flow]);
+  });
+}
+
+/// The links and flows that depend on the links that changed.
+void SharedLinks::find_component() {
   component_links_.clear();
   component_flows_.clear();
-  const auto add_link = [&](std::uint32_t link) {
-    if (seen_[link]) return;
-    seen_[link] = true;
-    component_links_.push_back(link);
+  const auto add_link = [&](std::uint32_t number) {
+    if (!std::exchange(links_[number].seen, true)) component_links_.push_back(number);
   };
-  for (std::uint32_t link : links) add_link(link);
+  for (const std::uint32_t link : changed_) add_link(link);
   for (std::size_t i = 0; i < component_links_.size(); ++i) {
-    const std::uint32_t link = component_links_[i];
-    room_[link] = {kFullSpeed, std::int64_t(active_[link].size())};
-    for (std::uint32_t flow : active_[link]) {
-      if (flows_[flow].seen) continue;
-      flows_[flow].seen = true;
+    Link& link = links_[component_links_[i]];
+    link.room = kFullSpeed;
+    link.unshared = std::int64_t(link.flows.size());
+    link.level = kFullSpeed;
+    for (const std::uint32_t flow : link.flows) {
+      if (std::exchange(flows_[flow].seen, true)) continue;
       flows_[flow].next_speed = 0;
       component_flows_.push_back(flow);
-      for (std::uint32_t other : flows_[flow].links) add_link(other);
+      for (const std::uint32_t other : flows_[flow].links) add_link(other);
     }
   }
-  for (std::uint32_t link : component_links_) seen_[link] = false;
-  for (std::uint32_t flow : component_flows_) flows_[flow].seen = false;
+  for (const std::uint32_t link : component_links_) links_[link].seen = false;
+  for (const std::uint32_t flow : component_flows_) flows_[flow].seen = false;
 }
 
-void SharedLinks::share(std::span<const std::uint32_t> links) {
-  find_component(links);
+void SharedLinks::share_all() {
+  find_component();
   for (std::size_t shared = 0; shared < component_flows_.size();) {
     std::int64_t least = kFullSpeed;
-    for (std::uint32_t link : component_links_) {
-      if (room_[link].flows > 0) least = std::min(least, room_[link].speed / room_[link].flows);
+    for (const std::uint32_t number : component_links_) {
+      const Link& link = links_[number];
+      if (link.unshared > 0) least = std::min(least, link.room / link.unshared);
     }
     // All links that are full now, at once: the order among them must not matter.
     full_.clear();
-    for (std::uint32_t link : component_links_) {
-      const Room& room = room_[link];
-      if (room.flows > 0 && room.speed / room.flows == least) full_.push_back(link);
+    for (const std::uint32_t number : component_links_) {
+      Link& link = links_[number];
+      if (link.unshared == 0 || link.room / link.unshared != least) continue;
+      link.level = std::max<std::int64_t>(1, least);
+      full_.push_back(number);
     }
-    for (std::uint32_t link : full_) {
-      for (std::uint32_t flow : active_[link]) {
+    for (const std::uint32_t link : full_) {
+      for (const std::uint32_t flow : links_[link].flows) {
         if (flows_[flow].next_speed != 0) continue;
-        flows_[flow].next_speed = std::max<std::int64_t>(1, least);
+        flows_[flow].next_speed = links_[link].level;
         ++shared;
-        for (std::uint32_t other : flows_[flow].links) {
-          room_[other].speed -= least;
-          --room_[other].flows;
+        for (const std::uint32_t other : flows_[flow].links) {
+          links_[other].room -= least;
+          --links_[other].unshared;
         }
       }
     }
   }
-  for (std::uint32_t flow : component_flows_) set_speed(flow, flows_[flow].next_speed);
+  for (const std::uint32_t flow : component_flows_) set_speed(flow, flows_[flow].next_speed);
 }
 
 }  // namespace plimsoll

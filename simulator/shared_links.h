@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "simulator/engine.h"
 
 namespace plimsoll {
 
@@ -17,8 +18,7 @@ namespace plimsoll {
 /// which communications of equal times are named: exact and deterministic.
 class SharedLinks {
  public:
-  SharedLinks(std::size_t communications, std::size_t links)
-      : flows_(communications), active_(links), seen_(links), room_(links) {}
+  explicit SharedLinks(std::size_t links) : links_(links) {}
 
   /// From `time` on the communication passes `links` (outliving this), which takes `work` at full
   /// speed. No earlier than what next() returned last.
@@ -36,42 +36,45 @@ class SharedLinks {
   __extension__ using Amount = __int128;  // picoseconds times kFullSpeed: beyond 64 bits
   struct Flow {
     Amount left = 0;
-    std::int64_t speed = 0, next_speed = 0;
-    Picoseconds since;  ///< `left` is as of then
-    std::uint32_t version = 0;
-    bool seen = false;
+    std::int64_t speed = 0;  ///< 0: not under way
+    std::int64_t next_speed = 0;
+    Picoseconds since;          ///< `left` is as of then
+    std::uint32_t version = 0;  ///< of what is on the heap: only its last event counts
+    std::uint32_t communication = 0;
     std::span<const std::uint32_t> links;
+    bool seen = false;
   };
-  struct Event {
+  struct Event {  // a flow begins or, if it is under way, ends
     Picoseconds time;
-    bool ends;
     std::uint32_t flow, version;
-    // Reversed, for a heap whose top is the earliest.
-    friend bool operator<(const Event& a, const Event& b) {
-      if (a.time != b.time) return a.time > b.time;
-      if (a.ends != b.ends) return b.ends;
-      return a.flow > b.flow;
-    }
   };
-  struct Room {
-    std::int64_t speed = 0, flows = 0;  ///< left to share, by how many
+  struct Link {
+    std::vector<std::uint32_t> flows;  ///< under way
+    /// Of its flows that it holds back, the speed; kFullSpeed if it holds back none.
+    std::int64_t level = kFullSpeed;
+    std::int64_t room = 0, unshared = 0;  ///< of share_all(): what is left, for how many flows
+    bool changed = false, seen = false;
   };
 
-  void push(const Event& event);
+  void push(std::uint32_t flow, Picoseconds time);
   void enter(std::uint32_t flow);
   void leave(std::uint32_t flow);
-  bool alone(const Flow& flow) const;
   void set_speed(std::uint32_t flow, std::int64_t speed);
-  void share(std::span<const std::uint32_t> links);
-  void find_component(std::span<const std::uint32_t> links);
+  void share();
+  std::int64_t level_of(const Link& link) const;
+  std::int64_t slowest_level(const Flow& flow) const;
+  bool is_shared(const Link& link) const;
+  void share_all();
+  void find_component();
 
   Picoseconds now_;
   std::vector<Flow> flows_;
-  std::vector<std::vector<std::uint32_t>> active_;  ///< by link: flows
+  std::vector<std::uint32_t> free_;  ///< of flows_
+  std::vector<Link> links_;
   std::vector<Event> heap_;
-  // Of share(): what depends on the links whose flows changed.
-  std::vector<bool> seen_;
-  std::vector<Room> room_;  ///< by link
+  // At this instant, still to be shared: what began, and the links of what began or ended.
+  std::vector<std::uint32_t> begun_, changed_;
+  // Of share_all(): what depends on the links that changed.
   std::vector<std::uint32_t> component_links_, component_flows_, full_;
 };
 

@@ -148,10 +148,9 @@ ShortenedStep::ShortenedStep(std::span<const Expansion> expansions, const LinkTo
   cycles_ = any.calls() / any.cycles.length;
 }
 
-std::optional<std::vector<Picoseconds>> ShortenedStep::run(
-    std::span<const Picoseconds> starts) const {
-  auto result = ranks_.engine().try_run(starts, cycles_from_);
-  if (!result) return std::nullopt;
+std::optional<std::vector<Picoseconds>> ShortenedStep::run(std::span<const Picoseconds> starts) {
+  const StreamEngine::Result* result = ranks_.engine().try_run(starts, cycles_from_);
+  if (result == nullptr) return std::nullopt;
   const std::span<const Picoseconds> fired = result->fired;
   const CycleEvents first(fired, ranks_.cycle_begins(0));
   const std::size_t late = first.count() * 2 / 3;

@@ -25,7 +25,7 @@ class ShortenedStep {
                                          const LinkTopology& topology, const RankChoice& choice);
 
   /// When each simulated rank has finished the whole step; nothing where the run does not show it.
-  std::optional<std::vector<Picoseconds>> run(std::span<const Picoseconds> starts) const;
+  std::optional<std::vector<Picoseconds>> run(std::span<const Picoseconds> starts);
 
  private:
   ShortenedStep(std::span<const Expansion> expansions, const LinkTopology& topology,

@@ -29,7 +29,10 @@ class Step {
  public:
   Step(std::span<const Expansion> expansions, const LinkTopology& topology,
        const RankChoice& choice, const CostModel& costs, bool whole)
-      : expansions_(expansions), topology_(topology), choice_(choice) {
+      : expansions_(expansions),
+        topology_(topology),
+        choice_(choice),
+        keep_(whole ? StreamEngine::Keep::all : StreamEngine::Keep::ends) {
     if (costs.host_executes()) {
       processes_ = costs.execution() == Execution::processes;
       std::vector<Beside> besides;
@@ -51,13 +54,13 @@ class Step {
       shortened_.reset();  // other steps will not show it either
     }
     if (!streams_) streams_.emplace(expansions_, topology_, choice_);
-    stream_result_ = streams_->engine().run(starts);
-    return stream_result_.rank_end;
+    stream_result_ = &streams_->engine().run(starts, keep_);
+    return stream_result_->rank_end;
   }
 
   /// Of the last run: when each op of the c-th rank, which began at `start`, ran.
   std::vector<ItemTimes> op_times(std::size_t c, Picoseconds start) const {
-    return host_ ? host_result_.times[c] : streams_->op_times(c, stream_result_, start);
+    return host_ ? host_result_.times[c] : streams_->op_times(c, *stream_result_, start);
   }
 
  private:
@@ -113,7 +116,8 @@ class Step {
   bool processes_ = false;
   std::optional<StreamRanks> streams_;
   EngineResult host_result_;
-  StreamEngine::Result stream_result_;
+  StreamEngine::Keep keep_;
+  const StreamEngine::Result* stream_result_ = nullptr;
 };
 
 /// The steady state: when each rank starts its last simulated step, and the period.
@@ -233,6 +237,21 @@ RankMemory record_memory(const RankRun& run) {
   return memory_over_time(program, run.rank, call_begins);
 }
 
+/// At most so many intervals are recorded: making room anew costs more than writing them.
+std::size_t intervals_of(std::span<const Expansion> expansions, const LinkTopology& topology,
+                         const RankChoice& choice, Detail detail) {
+  if (detail != Detail::ops && detail != Detail::calls) return 0;
+  std::size_t intervals = 0;
+  for (const std::int64_t rank : choice.representatives) {
+    const Expansion& expansion = expansions[topology.expansion[std::size_t(rank)]];
+    for (std::size_t r = 0; r < expansion.calls.size(); ++r) {
+      const std::size_t ops = expansion.program->routines[r].ops.size();
+      intervals += std::size_t(expansion.calls[r]) * (detail == Detail::ops ? ops : 1);
+    }
+  }
+  return intervals;
+}
+
 /// What `detail` asks for of one rank.
 void record(const RankRun& run, Detail detail, Simulation& simulation) {
   if (run.rank == simulation.critical_rank) {
@@ -280,6 +299,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
     simulation.out_of_range = out_of_range(expansion_of(critical), topology, critical);
   }
   const Picoseconds origin = *std::min_element(steady.starts.begin(), steady.starts.end());
+  simulation.timeline.intervals.reserve(intervals_of(expansions, topology, choice, detail));
   for (std::size_t c = 0; c < choice.representatives.size() && detail != Detail::none; ++c) {
     const std::int64_t rank = choice.representatives[c];
     if (detail == Detail::critical && rank != simulation.critical_rank) continue;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -15,11 +16,18 @@
 
 namespace plimsoll {
 
+class StreamRun;
+
 /// Ops, and whole calls as RoutineMaps, of some ranks; laid out once and run from any start times.
 /// Exact and deterministic: a shift of all starts shifts all results.
 class StreamEngine {
  public:
   using Event = std::uint32_t;  ///< fires once in a run
+
+  StreamEngine();
+  ~StreamEngine();
+  StreamEngine(StreamEngine&&) noexcept;
+  StreamEngine& operator=(StreamEngine&&) noexcept;
 
   /// What follows is of a new rank. Streams of one lane are worked through together in issue
   /// order: lane_of_stream[s] == s for a stream by itself, else the lowest stream of its lane.
@@ -51,66 +59,76 @@ class StreamEngine {
   HostTime host_time() const;
   Event events() const { return events_; }  ///< so far: the next one's number
 
+  /// Whether a run keeps when ops were ready and began, too.
+  enum class Keep : bool { ends, all };
   struct Result {
     std::vector<Picoseconds> fired;               ///< by event
-    std::vector<Picoseconds> posted, begin;       ///< by event, of ops; unset for calls
+    std::vector<Picoseconds> posted, begin;       ///< by event, of ops; unset for calls (Keep::all)
     std::vector<Picoseconds> host_end, rank_end;  ///< by rank
     /// The last event that would fire earlier if a host issued earlier, of what is issued so long
     /// after the rank's start, or after an event before `held_from` (below).
     Picoseconds held_up_until;
   };
   /// starts[r]: when rank r's host begins. A rendezvous that never completes breaks an invariant.
-  Result run(std::span<const Picoseconds> starts) const;
+  /// The result is there until the next run, which takes its memory; nothing is added after a run.
+  const Result& run(std::span<const Picoseconds> starts, Keep keep = Keep::all);
   /// ... or nothing comes back. held_from: by rank.
-  std::optional<Result> try_run(std::span<const Picoseconds> starts,
-                                std::span<const Event> held_from) const;
+  const Result* try_run(std::span<const Picoseconds> starts, std::span<const Event> held_from);
   std::size_t ranks() const { return ranks_.size(); }
 
  private:
   friend class StreamRun;
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  enum class Work : std::uint8_t { local, arrival, call };
+  /// Small, because a run reads all of them: most of its time is spent waiting for memory.
   struct Task {
-    const RoutineMap* map = nullptr;  ///< of a call; else one op:
-    Picoseconds duration;
-    std::uint32_t stream = 0;          ///< index into clocks
-    std::uint32_t rendezvous = kNone;  ///< index into meetings_
+    std::int64_t what = 0;  ///< picoseconds; or an index into participants_ or maps_
     /// From `since`: of an op, when it is issued; of a call or a wait, when its host comes to it.
     Picoseconds issued;
-    std::uint32_t last_wait = 0;  ///< range of waits_ from the task before
-    Event event = 0;              ///< the first of its events
-    std::uint32_t next = kNone;   ///< of its lane
     Event since = kNone;          ///< the host's last wait before it; none: the rank's start
+    Event event = 0;              ///< the first of its events
+    std::uint32_t last_wait = 0;  ///< range of the lane's waits from the task before
+    std::uint16_t stream = 0;
+    Work work = Work::local;
   };
   struct Lane {
     std::uint32_t rank = 0;
-    std::uint32_t first = kNone, last = kNone;  ///< tasks
+    std::vector<Task> tasks;
+    std::vector<Event> waits;
   };
   struct Rank {
-    std::uint32_t first_clock = 0, first_lane = 0;
+    std::uint32_t first = 0;  ///< of its streams: of their lanes and of their clocks
     std::vector<std::uint32_t> lane_of_stream;  ///< the last one: the host's, for its waits
     Event since = kNone;                        ///< of the host's last wait
     Picoseconds issued;                         ///< so far, from then
   };
   struct Meeting {
     std::uint32_t participants = 0;
+    std::uint32_t first = kNone;  ///< of participants_
     std::uint32_t links = kNone;  ///< head of a list in link_uses_
     Picoseconds duration, latency;
+  };
+  struct Participant {
+    std::uint32_t meeting = 0, next = kNone;  ///< the next one of the meeting
+    std::uint32_t lane = 0;                   ///< blocked until it ends; the clock of its stream
+    Event event = 0;
   };
   struct LinkOfMeeting {
     std::uint32_t link = 0, next = kNone;
   };
   std::uint32_t meeting_of(const Op& op);
   Task& add_task(std::uint32_t stream, std::span<const Event> waits);
+  StreamRun& state_for(std::span<const Picoseconds> starts);
 
   std::vector<Rank> ranks_;
   std::vector<Lane> lanes_;
-  std::vector<Task> tasks_;
-  std::vector<Event> waits_;
+  std::vector<Participant> participants_;
   std::vector<Meeting> meetings_;
+  std::vector<const RoutineMap*> maps_;
   std::vector<LinkOfMeeting> link_uses_;
   std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // looked up only, never iterated
-  std::uint32_t clocks_ = 0;
   Event events_ = 0;
+  std::unique_ptr<StreamRun> run_;
 };
 
 }  // namespace plimsoll

@@ -26,7 +26,7 @@ class StreamRanks {
   StreamRanks(std::span<const Expansion> expansions, const LinkTopology& topology,
               const RankChoice& choice, std::span<const LeftOut> left_out = {});
 
-  const StreamEngine& engine() const { return engine_; }
+  StreamEngine& engine() { return engine_; }
   /// Of a simulated rank with calls left out, at each beginning of one of the cycles that stay and
   /// at the end of the last.
   struct CycleBegin {

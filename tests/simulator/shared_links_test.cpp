@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <random>
+#include <set>
 
 #include "simulator/engine.h"
 
@@ -19,7 +22,7 @@ struct Communication {
 
 /// When each ends.
 std::vector<std::int64_t> ends(const std::vector<Communication>& all) {
-  SharedLinks shared(all.size(), 8);
+  SharedLinks shared(8);
   for (std::uint32_t i = 0; i < all.size(); ++i) {
     shared.begin(i, Picoseconds(all[i].begin), Picoseconds(all[i].work), all[i].links);
   }
@@ -54,6 +57,73 @@ TEST(SharedLinks, OrderOfNamesDoesNotMatter) {
 
 TEST(SharedLinks, ACommunicationWithoutBytesEndsAtOnce) {
   EXPECT_EQ(ends({{0, 100, {0}}, {20, 0, {0}}}), (std::vector<std::int64_t>{100, 20}));
+}
+
+/// The definition, worked out anew at every instant: speeds of those that are under way.
+std::vector<std::int64_t> fair_speeds(const std::vector<Communication>& all,
+                                      const std::vector<bool>& under_way) {
+  std::vector<std::int64_t> speeds(all.size()), room(8, kFullSpeed);
+  while (true) {
+    std::vector<std::int64_t> flows(room.size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      for (const std::uint32_t link : all[i].links) {
+        flows[link] += under_way[i] && speeds[i] == 0 ? 1 : 0;
+      }
+    }
+    std::int64_t least = kFullSpeed + 1;
+    for (std::size_t l = 0; l < room.size(); ++l) {
+      if (flows[l] > 0) least = std::min(least, room[l] / flows[l]);
+    }
+    if (least > kFullSpeed) return speeds;
+    std::vector<std::size_t> held;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto full = [&](std::uint32_t l) {
+        return flows[l] > 0 && room[l] / flows[l] == least;
+      };
+      if (!under_way[i] || speeds[i] != 0) continue;
+      if (std::any_of(all[i].links.begin(), all[i].links.end(), full)) held.push_back(i);
+    }
+    for (const std::size_t i : held) {
+      speeds[i] = least;
+      for (const std::uint32_t link : all[i].links) room[link] -= least;
+    }
+  }
+}
+
+/// As ends(), picosecond by picosecond.
+std::vector<std::int64_t> ends_by_the_clock(const std::vector<Communication>& all) {
+  std::vector<std::int64_t> result(all.size(), -1), left;
+  for (const Communication& one : all) left.push_back(one.work * kFullSpeed);
+  std::vector<bool> under_way(all.size());
+  for (std::int64_t now = 0; std::count(result.begin(), result.end(), -1) > 0; ++now) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (under_way[i] && left[i] <= 0) under_way[i] = false, result[i] = now;
+      if (all[i].begin != now) continue;
+      if (all[i].work > 0) under_way[i] = true;
+      if (all[i].work == 0) result[i] = now;
+    }
+    const std::vector<std::int64_t> speeds = fair_speeds(all, under_way);
+    for (std::size_t i = 0; i < all.size(); ++i) left[i] -= speeds[i];
+  }
+  return result;
+}
+
+TEST(SharedLinks, SharesAsDefinedWhateverComesAndGoes) {
+  for (std::uint32_t seed = 0; seed < 300; ++seed) {
+    std::mt19937 random(seed);
+    // Of few different times, so that much happens at once, and of few links, so that they meet.
+    const std::uint32_t step = 1 + seed % 7, links = 2 + seed % 6, most = 1 + seed % 3;
+    std::vector<Communication> all;
+    for (std::uint32_t i = 0; i < 40; ++i) {
+      Communication& one = all.emplace_back();
+      one.begin = random() % 20 * step;
+      one.work = random() % 6 * step;
+      std::set<std::uint32_t> own;
+      for (std::uint32_t l = 0; l <= random() % most; ++l) own.insert(random() % links);
+      one.links.assign(own.begin(), own.end());
+    }
+    ASSERT_EQ(ends(all), ends_by_the_clock(all)) << "seed " << seed;
+  }
 }
 
 Item communication(std::uint64_t id, std::int64_t duration, std::uint32_t stream, LinkUse use) {

@@ -30,7 +30,7 @@ struct Ranks {
     return StreamRanks(expansions, topology, choice).engine().run(starts).rank_end;
   }
   std::optional<std::vector<Picoseconds>> shortened(std::span<const Picoseconds> starts) const {
-    const auto step = ShortenedStep::of(expansions, topology, choice);
+    auto step = ShortenedStep::of(expansions, topology, choice);
     return step ? step->run(starts) : std::nullopt;
   }
   /// Apart by up to so much, in no order.

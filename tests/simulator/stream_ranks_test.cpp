@@ -63,7 +63,7 @@ void expect_same_times(const Framework& framework, const char* text, std::int64_
   const LinkTopology topology = resolve_links(expansions, costs);
   for (Folding folding : {Folding::folded, Folding::unfolded}) {
     const RankChoice choice = choose_ranks(topology, folding);
-    const StreamRanks ranks(expansions, topology, choice);
+    StreamRanks ranks(expansions, topology, choice);
     std::vector<Picoseconds> starts;
     for (std::size_t c = 0; c < choice.representatives.size(); ++c) {
       starts.push_back(Picoseconds(std::int64_t(c * c * 7'777'777 % 100'000'000)));
@@ -133,9 +133,9 @@ TEST(StreamRanks, RanksThatShareTheirLinksFoldAlike) {
     EXPECT_GT(shared, 0u);
     const RankChoice folded = choose_ranks(topology, Folding::folded);
     const RankChoice all = choose_ranks(topology, Folding::unfolded);
-    const StreamRanks few(expansions, topology, folded), many(expansions, topology, all);
-    const auto few_run = few.engine().run(std::vector<Picoseconds>(folded.representatives.size()));
-    const auto many_run = many.engine().run(std::vector<Picoseconds>(16));
+    StreamRanks few(expansions, topology, folded), many(expansions, topology, all);
+    const auto& few_run = few.engine().run(std::vector<Picoseconds>(folded.representatives.size()));
+    const auto& many_run = many.engine().run(std::vector<Picoseconds>(16));
     for (std::size_t rank = 0; rank < 16; ++rank) {
       EXPECT_EQ(many_run.rank_end[rank], few_run.rank_end[folded.class_of[rank]])
           << "rank " << rank << " on nodes of " << per_node;
