@@ -12,20 +12,26 @@ constexpr std::int64_t kAddressSpace = std::int64_t{1} << 44;
 
 std::int64_t up(std::int64_t size, Bytes to) { return round_up(Bytes(size), to).count(); }
 
-/// Where a free block of this size at this address is, or would be. Without branches that depend on
-/// what is compared: half of those would be mispredicted.
-template <class FreeBlocks>
-std::ptrdiff_t place_of(const FreeBlocks& free, std::int64_t size, std::int64_t address) {
-  const auto before = [&](const auto& other) {
-    return std::ptrdiff_t((other.size < size) | ((other.size == size) & (other.address < address)));
-  };
-  const auto* first = free.data();
-  for (auto left = std::ptrdiff_t(free.size()); left > 0;) {
+/// Where, between `first` and `last`, a free block of this size at this address is, or would be.
+/// Without branches that depend on what is compared: half of those would be mispredicted.
+template <class FreeBlock>
+std::ptrdiff_t place_between(const FreeBlock* free, std::ptrdiff_t first, std::ptrdiff_t last,
+                             std::int64_t size, std::int64_t address) {
+  __extension__ using Key = __int128;
+  const auto key = [](std::int64_t high, std::int64_t low) { return Key(high) << 64 | Key(low); };
+  const Key wanted = key(size, address);
+  for (std::ptrdiff_t left = last - first; left > 0;) {
     const std::ptrdiff_t half = (left + 1) / 2;
-    first += half * before(first[half - 1]);
+    const FreeBlock& other = free[first + half - 1];
+    first += key(other.size, other.address) < wanted ? half : 0;
     left -= half;
   }
-  return first - free.data();
+  return first;
+}
+
+template <class FreeBlocks>
+std::ptrdiff_t place_of(const FreeBlocks& free, std::int64_t size, std::int64_t address) {
+  return place_between(free.data(), 0, std::ptrdiff_t(free.size()), size, address);
 }
 
 }  // namespace
@@ -63,23 +69,28 @@ bool BlockAllocator::splits(std::int64_t rest, const Pool& pool) const {
 std::optional<BlockAllocator::Block> BlockAllocator::take(Bytes request, std::uint32_t stream) {
   const std::int64_t size = rounded(request);
   const std::uint32_t pool = pool_of(size, stream);
-  std::optional<Block> found = find_free(size, pools_[pool]);
-  if (!found) found = grow(size, pool);
-  if (!found) {
-    ++retries_;
-    give_back();
-    found = grow(size, pool);
-    if (!found) return std::nullopt;
+  std::optional<std::ptrdiff_t> place = find_free(size, pools_[pool]);
+  if (!place) {
+    std::optional<Block> grown = grow(size, pool);
+    if (!grown) {
+      ++retries_;
+      give_back();
+      grown = grow(size, pool);
+      if (!grown) return std::nullopt;
+    }
+    place = place_of(*grown);
   }
-  delist(*found);
-  Block block = *found;
+  FreeBlocks& free = pools_[pool].free;
+  Block block = free[std::size_t(*place)].block;
   const std::int64_t rest = blocks_[block].size - size;
   if (splits(rest, pools_[pool])) {
     // Paddle hands out the end of a free block, PyTorch its beginning.
     const bool at_end = rule_.kind == AllocatorKind::auto_growth;
     const Block second = split_off(block, at_end ? rest : size);
-    enlist(at_end ? block : second);
+    relist(free, *place, at_end ? block : second);
     if (at_end) block = second;
+  } else {
+    free.erase(free.begin() + *place);
   }
   blocks_[block].use = Use::taken;
   allocated_ += Bytes(blocks_[block].size);
@@ -90,23 +101,25 @@ void BlockAllocator::give(Block block) {
   INVARIANT(blocks_[block].use == Use::taken, "a block is given back once");
   allocated_ -= Bytes(blocks_[block].size);
   blocks_[block].use = Use::free;
-  const Block before = blocks_[block].previous;
-  if (before != kNone && blocks_[before].use == Use::free) {
-    delist(before);
-    block = merge(before, block);
-  }
+  FreeBlocks& free = pools_[blocks_[block].pool].free;
+  std::optional<std::ptrdiff_t> place;  // of a free block that becomes part of this one
   const Block after = blocks_[block].next;
   if (after != kNone && blocks_[after].use == Use::free) {
-    delist(after);
+    place = place_of(after);
     block = merge(block, after);
   }
-  enlist(block);
+  const Block before = blocks_[block].previous;
+  if (before != kNone && blocks_[before].use == Use::free) {
+    if (place) free.erase(free.begin() + *place);
+    place = place_of(before);
+    block = merge(before, block);
+  }
+  place ? relist(free, *place, block) : enlist(block);
 }
 
 /// Of the block that the growing end of a segment follows, the size is what it can grow to.
-std::optional<BlockAllocator::Block> BlockAllocator::find_free(std::int64_t size,
-                                                               Pool& pool) const {
-  auto found = pool.free.begin() + place_of(pool.free, size, 0);
+std::optional<std::ptrdiff_t> BlockAllocator::find_free(std::int64_t size, const Pool& pool) const {
+  auto found = pool.free.begin() + plimsoll::place_of(pool.free, size, 0);
   if (found == pool.free.end()) return std::nullopt;
   if (rule_.expandable_segments) {
     const auto can_be = [&](Block block) {
@@ -118,7 +131,7 @@ std::optional<BlockAllocator::Block> BlockAllocator::find_free(std::int64_t size
       if (can_be(next->block) >= can_be(found->block)) break;
     }
   }
-  return found->block;
+  return found - pool.free.begin();
 }
 
 std::optional<BlockAllocator::Block> BlockAllocator::grow(std::int64_t size, std::uint32_t pool) {
@@ -299,8 +312,27 @@ void BlockAllocator::enlist(Block block) {
   }
   blocks_[block].use = Use::free;
   FreeBlocks& free = pools_[range.pool].free;
-  free.insert(free.begin() + place_of(free, range.size, range.address),
-              {range.size, range.address, block});
+  free.insert(free.begin() + place_of(block), {range.size, range.address, block});
+}
+
+/// The one listed at `place` has become `block`, which moves to where it belongs.
+void BlockAllocator::relist(FreeBlocks& free, std::ptrdiff_t place, Block block) {
+  const Range& range = blocks_[block];
+  blocks_[block].use = Use::free;
+  const FreeBlock listed{range.size, range.address, block};
+  const auto from = free.begin() + place;
+  if (listed.size < from->size) {
+    const auto to =
+        free.begin() + place_between(free.data(), 0, place, listed.size, listed.address);
+    std::move_backward(to, from, from + 1);
+    *to = listed;
+  } else {
+    const auto to =
+        free.begin() + place_between(free.data(), place + 1, std::ptrdiff_t(free.size()),
+                                     listed.size, listed.address);
+    std::move(from + 1, to, from);
+    *(to - 1) = listed;
+  }
 }
 
 void BlockAllocator::delist(Block block) {
@@ -309,8 +341,13 @@ void BlockAllocator::delist(Block block) {
     pools_[range.pool].unmapped.erase({range.address, block});
   } else {
     FreeBlocks& free = pools_[range.pool].free;
-    free.erase(free.begin() + place_of(free, range.size, range.address));
+    free.erase(free.begin() + place_of(block));
   }
+}
+
+std::ptrdiff_t BlockAllocator::place_of(Block block) const {
+  const Range& range = blocks_[block];
+  return plimsoll::place_of(pools_[range.pool].free, range.size, range.address);
 }
 
 }  // namespace plimsoll

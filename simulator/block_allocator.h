@@ -1,6 +1,7 @@
 // Block allocator: a framework's allocator, block by block, without any memory behind it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -75,7 +76,7 @@ class BlockAllocator {
   std::int64_t rounded(Bytes request) const;
   std::uint32_t pool_of(std::int64_t size, std::uint32_t stream);
   bool splits(std::int64_t rest, const Pool& pool) const;
-  std::optional<Block> find_free(std::int64_t size, Pool& pool) const;
+  std::optional<std::ptrdiff_t> find_free(std::int64_t size, const Pool& pool) const;
   std::optional<Block> grow(std::int64_t size, std::uint32_t pool);
   std::optional<Block> add_segment(std::int64_t size, std::uint32_t pool);
   std::optional<Block> expand(std::int64_t size, std::uint32_t pool);
@@ -88,6 +89,8 @@ class BlockAllocator {
   Block merge(Block first, Block second);
   void enlist(Block block);
   void delist(Block block);
+  void relist(FreeBlocks& free, std::ptrdiff_t place, Block block);
+  std::ptrdiff_t place_of(Block block) const;  ///< of a free one, in its list
   std::int64_t page(const Pool& pool) const;
   bool driver_has(std::int64_t bytes) const { return reserved_.count() + bytes <= limit_.count(); }
   void reserve(std::int64_t bytes);
