@@ -62,6 +62,7 @@ class Replay {
   Replay(const Program& program, const Framework& framework, Bytes limit, AlikeMicroBatches alike)
       : program_(program),
         framework_(framework),
+        alike_(alike),
         cycles_(alike == AlikeMicroBatches::leave_out ? alike_cycles(program) : std::nullopt),
         blocks_(framework.allocator, limit),
         held_(program.buffers.size()),
@@ -83,12 +84,17 @@ class Replay {
     constexpr int kMostSteps = 4;
     try {
       begin();
+      State found;  // by the step
       for (int step = 0; step < kMostSteps; ++step) {
         const auto before = std::pair(blocks_.most_allocated(), blocks_.most_reserved());
         if (!run_calls()) break;
         end_step();
         const auto now = std::pair(blocks_.most_allocated(), blocks_.most_reserved());
         if (step > 0 && now == before) break;
+        State left;
+        if (alike_ == AlikeMicroBatches::leave_out) describe(0, left);
+        if (step > 0 && left == found && !left.empty()) break;  // the next one does the same
+        found = std::move(left);
       }
     } catch (const TensorBlocks::Stop&) {
     }
@@ -154,7 +160,8 @@ class Replay {
     constexpr std::int64_t kNames = std::int64_t{1} << 24;
     blocks_.describe(state, [&](std::uint32_t name, std::size_t of) {
       const bool stays = program_.buffers[of].persistent;
-      const std::int64_t buffer = stays ? 0 : std::int64_t(of) - cycle * cycles_->buffers + kNames;
+      const std::int64_t before = cycle > 0 ? cycle * cycles_->buffers : 0;
+      const std::int64_t buffer = stays ? 0 : std::int64_t(of) - before + kNames;
       return buffer * kNames + std::int64_t(name);
     });
   }
@@ -329,6 +336,7 @@ class Replay {
 
   const Program& program_;
   const Framework& framework_;
+  const AlikeMicroBatches alike_;
   const std::optional<AlikeCycles> cycles_;
   TensorBlocks blocks_;
   Names names_;

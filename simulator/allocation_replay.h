@@ -9,8 +9,8 @@
 namespace plimsoll {
 
 enum class AliveAtPeak : std::uint8_t { leave_out, list };
-/// Micro-batches that find the allocator as the one before did: left out, or replayed all the same,
-/// which gives the same.
+/// Micro-batches, and steps, that find the allocator as an earlier one did: left out, or replayed
+/// all the same, which gives the same.
 enum class AlikeMicroBatches : std::uint8_t { leave_out, replay };
 
 /// Every tensor for itself, from the op that writes it first to the one that uses it last: frame

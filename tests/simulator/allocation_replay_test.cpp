@@ -127,6 +127,16 @@ TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothing) {
           EXPECT_EQ(left_out.allocated, all.allocated) << text;
           EXPECT_EQ(left_out.reserved, all.reserved) << text;
           EXPECT_TRUE(left_out.alive == all.alive) << text << framework.name << int(rule.kind);
+          // Short of memory, so that what is kept is given back.
+          const Bytes less(all.allocated.count() + (all.reserved - all.allocated).count() / 2);
+          const auto pressed = [&](AlikeMicroBatches alike) {
+            return replay_allocations(program, framework, less, AliveAtPeak::leave_out, alike);
+          };
+          const AllocatorUse few = pressed(AlikeMicroBatches::leave_out);
+          const AllocatorUse every = pressed(AlikeMicroBatches::replay);
+          EXPECT_EQ(few.reserved, every.reserved) << text;
+          EXPECT_EQ(few.out_of_memory, every.out_of_memory) << text;
+          EXPECT_EQ(few.retries > 0, every.retries > 0) << text;
         }
       }
     }
