@@ -18,6 +18,7 @@ Framework bundled_framework() {
   framework.most_sharding_stage = 3;
   framework.overlap_grad_reduce = true;
   framework.overlap_param_gather = true;
+  framework.receives_ahead = true;
   // One oneDNN primitive execution takes 0.26 us, plus the walk to it.
   framework.dispatch_op = Seconds(0.3e-6);
   // oneDNN 2.6 brgemm scratch of weight gradients stops growing at 1681 KiB (hidden 64 to 1024,

@@ -150,6 +150,9 @@ struct Framework {
   /// the model only receives hold, since two neighbours exchange at different places in their
   /// order.
   TransfersHold transfers_hold = TransfersHold::nothing;
+  /// With virtual stages, what a computation begins from is received while the one before it runs;
+  /// else, and without virtual stages, after that.
+  bool receives_ahead = false;
   /// The host reads the norm of the gradients, and whether they are finite, before it goes on.
   bool host_reads_norm = false;
   /// The host waits for each gather of parameters.

@@ -40,6 +40,7 @@ Framework megatron_lm() {
   framework.most_sharding_stage = 1;
   framework.overlap_grad_reduce = true;
   framework.overlap_param_gather = true;
+  framework.receives_ahead = true;
   framework.sources.kernels =
       "Megatron-LM core/fusions/fused_bias_gelu.py and fused_bias_dropout.py; flash attention and "
       "the bias in the matmul's epilogue: Transformer Engine, "
@@ -52,7 +53,8 @@ Framework megatron_lm() {
       "core/optimizer/distrib_optimizer.py; --context-parallel-size; "
       "core/tensor_parallel/layers.py, and Transformer Engine: input gradients summed over mp "
       "beside "
-      "weight gradients";
+      "weight gradients; receives of interleaved stages: core/model_parallel_config.py "
+      "overlap_p2p_comm, on unless --no-overlap-p2p-communication";
   return framework;
 }
 

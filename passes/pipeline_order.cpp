@@ -82,4 +82,8 @@ std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::
   return interleaved(stages, stage, virtual_stages, micro_batches);
 }
 
+bool receives_ahead(const Framework& framework, const Strategy& strategy) {
+  return framework.receives_ahead && strategy.virtual_stages > 1;
+}
+
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/framework.h"
 #include "passes/strategy.h"
 
 namespace plimsoll {
@@ -43,5 +44,9 @@ std::vector<Action> pipeline_order(Schedule schedule, std::int64_t stages, std::
 constexpr std::int64_t part_of(std::int64_t stages, std::int64_t stage, std::int64_t chunk) {
   return chunk * stages + stage;
 }
+
+/// Whether what an action begins from is received while the action before it runs: a stage then has
+/// memory for one more boundary tensor. Else each receive is posted when that action is over.
+bool receives_ahead(const Framework& framework, const Strategy& strategy);
 
 }  // namespace plimsoll

@@ -1,5 +1,7 @@
 #include "passes/program_builder.h"
 
+#include <set>
+
 #include "base/error.h"
 
 namespace plimsoll {
@@ -96,6 +98,16 @@ std::size_t ProgramBuilder::port_of(std::size_t call, SlotKind kind, Bytes offse
   const auto found = find_port(call, kind, offset);
   INVARIANT(found, "routine " + program.at(program.calls[call].routine).name + " has no such port");
   return *found;
+}
+
+bool ProgramBuilder::begins_elsewhere(RoutineId id) {
+  const auto [found, fresh] = begins_elsewhere_.try_emplace(id, false);
+  if (!fresh) return found->second;
+  std::set<Stream> begun = {Stream::compute};
+  for (const Op& op : program.at(id).ops) {
+    if (begun.insert(op.stream).second && op.waits.empty()) found->second = true;
+  }
+  return found->second;
 }
 
 Program ProgramBuilder::finish() {

@@ -52,11 +52,16 @@ class ProgramBuilder {
   /// The same; it must have one.
   std::size_t port_of(std::size_t call, SlotKind kind, Bytes offset = Bytes(0)) const;
 
+  /// Whether a communication of the routine waits for none of its computation: on its own stream it
+  /// would run into that of the call before, whose results it reads and whose frame it writes.
+  bool begins_elsewhere(RoutineId id);
+
   /// Buffers without an end live to the end of the step.
   Program finish();
 
  private:
   std::map<std::tuple<std::string, Bytes, DType>, RoutineId> payload_routines_;
+  std::map<RoutineId, bool> begins_elsewhere_;
   std::size_t last_compute_ = 0;
 };
 

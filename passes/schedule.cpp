@@ -277,9 +277,13 @@ class StageScheduler {
       }
     }
     bool after_forward = false;
-    for (const Action& action : actions) {
-      const bool is_forward = action.kind == ActionKind::forward;
-      is_forward ? forward(action) : backward(action, after_forward);
+    const bool ahead = receives_ahead(context_.framework, context_.strategy);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      for (std::size_t next = i; ahead && next < std::min(i + 2, actions.size()); ++next) {
+        if (const auto comes = incoming(actions[next])) transfers_.post(*comes);
+      }
+      const bool is_forward = actions[i].kind == ActionKind::forward;
+      is_forward ? forward(actions[i]) : backward(actions[i], after_forward);
       after_forward = is_forward;
     }
   }
@@ -298,14 +302,24 @@ class StageScheduler {
     return graph_.at(layout_.instances[instance].block);
   }
 
+  /// What the action begins from, where another stage computes that.
+  std::optional<StageTransfers::Incoming> incoming(const Action& action) const {
+    if (action.kind == ActionKind::weight_gradient) return std::nullopt;
+    const bool forward = action.kind == ActionKind::forward;
+    if (forward ? is_first_part(action) : is_last_part(action)) return std::nullopt;
+    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    const TensorId border = forward ? *block_of(begin).input : *block_of(end - 1).output;
+    return {{forward ? Direction::activation : Direction::gradient, bytes_of(graph_.at(border)),
+             action.chunk, action.micro_batch}};
+  }
+
   void forward(const Action& action) {
     const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
     std::vector<Kept>& kept = kept_of(action);
     kept.resize(end - begin);
     std::vector<Wait> waits;
-    if (!is_first_part(action)) {
-      const Bytes bytes = bytes_of(graph_.at(*block_of(begin).input));
-      const auto received = transfers_.receive(Direction::activation, bytes, action.micro_batch);
+    if (const auto comes = incoming(action)) {
+      const auto received = transfers_.receive(*comes);
       kept[0][SlotKind::input] = received.payload;
       waits = {received.arrived};
     }
@@ -327,9 +341,8 @@ class StageScheduler {
     std::vector<Wait> waits;
     if (passes_on) transfers_.before_backward(action, after_forward);
     if (merges_.active()) merges_.before_backward(action.micro_batch);
-    if (passes_on && !is_last_part(action)) {
-      const Bytes bytes = bytes_of(graph_.at(*block_of(end - 1).output));
-      const auto received = transfers_.receive(Direction::gradient, bytes, action.micro_batch);
+    if (const auto comes = incoming(action)) {
+      const auto received = transfers_.receive(*comes);
       kept.back()[SlotKind::output_gradient] = received.payload;
       waits.push_back(received.arrived);
       transfers_.gradient_is_received(action);
@@ -388,7 +401,7 @@ class StageScheduler {
       build_.extend(*buffer, build_.next_call() + 1);
       bindings.push_back({*buffer, {}, {}});
     }
-    if (begins_elsewhere(*id)) waits.push_back({build_.last_compute(), {}});
+    if (build_.begins_elsewhere(*id)) waits.push_back({build_.last_compute(), {}});
     const std::size_t call = build_.add_call(*id, instance.layer, action.micro_batch,
                                              std::move(bindings), std::move(waits));
     const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
@@ -397,18 +410,6 @@ class StageScheduler {
     }
     after(use, call);
     return border_waits(call, border, use.routine);
-  }
-
-  /// Whether a communication of the routine waits for none of its computation: on its own stream it
-  /// would run into that of the call before, whose results it reads and whose frame it writes.
-  bool begins_elsewhere(RoutineId id) {
-    const auto [found, fresh] = begins_elsewhere_.try_emplace(id, false);
-    if (!fresh) return found->second;
-    std::set<Stream> begun = {Stream::compute};
-    for (const Op& op : program_.at(id).ops) {
-      if (begun.insert(op.stream).second && op.waits.empty()) found->second = true;
-    }
-    return found->second;
   }
 
   /// Slots whose memory one call of a micro-batch leaves for another.
@@ -483,9 +484,8 @@ class StageScheduler {
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
   std::vector<Bytes> weight_copies_;                                         // offsets, by instance
   std::map<const CutBlock*, RoutineId> weight_routines_;                     // looked up only
-  std::map<RoutineId, bool> begins_elsewhere_;
-  std::vector<std::size_t> gradient_calls_left_;  // by instance
-  std::int64_t last_backward_ = 0;                // micro-batch of the step's last one
+  std::vector<std::size_t> gradient_calls_left_;                             // by instance
+  std::int64_t last_backward_ = 0;  // micro-batch of the step's last one
   std::optional<std::size_t> last_head_;
 };
 

@@ -28,23 +28,34 @@ RoutineId StageTransfers::routine(OpKind kind, Direction direction, Bytes bytes)
   return id;
 }
 
-StageTransfers::Received StageTransfers::receive(Direction direction, Bytes bytes,
-                                                 std::int64_t micro_batch) {
-  const char* name =
-      direction == Direction::activation ? "received_activation" : "received_gradient";
+void StageTransfers::post(const Incoming& incoming) {
+  auto& posted = queue(incoming.direction).posted;
+  const Key key{incoming.chunk, incoming.micro_batch};
+  if (posted.contains(key)) return;
+  const bool activation = incoming.direction == Direction::activation;
   const BufferId payload =
-      build_.add_buffer(name, TensorRole::communication, bytes, build_.next_call());
-  const Binding part = sent_part(payload);
-  const std::size_t received =
-      build_.add_call(routine(OpKind::recv, direction, sent_bytes(payload)), {}, micro_batch,
-                      {part}, {{build_.last_compute(), {}}});
-  if (!context_.strategy.split_boundary) return {payload, {received, {}}};
-  const RoutineId gather = build_.payload_routine(
-      "all_gather.boundary", OpKind::all_gather, phase_of(direction), Stream::mp,
-      TensorRole::communication, context_.job.precision, bytes, CollectiveParams{{{Axis::mp}}});
-  const std::size_t gathered =
-      build_.add_call(gather, {}, micro_batch, {{payload, {}, {}}}, {{received, {}}});
-  return {payload, {gathered, {}}};
+      build_.add_buffer(activation ? "received_activation" : "received_gradient",
+                        TensorRole::communication, incoming.bytes, build_.next_call());
+  const RoutineId receives = routine(OpKind::recv, incoming.direction, sent_bytes(payload));
+  const std::size_t call = build_.add_call(receives, {}, incoming.micro_batch, {sent_part(payload)},
+                                           {{build_.last_compute(), {}}});
+  posted.emplace(key, Received{payload, {call, {}}});
+}
+
+StageTransfers::Received StageTransfers::receive(const Incoming& incoming) {
+  post(incoming);
+  const auto found =
+      queue(incoming.direction).posted.extract(Key{incoming.chunk, incoming.micro_batch});
+  const Received received = found.mapped();
+  build_.extend(received.payload, build_.next_call());
+  if (!context_.strategy.split_boundary) return received;
+  const RoutineId gather = build_.payload_routine("all_gather.boundary", OpKind::all_gather,
+                                                  phase_of(incoming.direction), Stream::mp,
+                                                  TensorRole::communication, context_.job.precision,
+                                                  incoming.bytes, CollectiveParams{{{Axis::mp}}});
+  const std::size_t gathered = build_.add_call(gather, {}, incoming.micro_batch,
+                                               {{received.payload, {}, {}}}, {received.arrived});
+  return {received.payload, {gathered, {}}};
 }
 
 /// What one mp rank sends of a boundary tensor that all of them hold.

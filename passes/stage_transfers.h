@@ -26,8 +26,16 @@ class StageTransfers {
     BufferId payload;
     Wait arrived;
   };
-  /// Posts a receive, with split_boundary of this rank's part, and the gather that completes it.
-  Received receive(Direction direction, Bytes bytes, std::int64_t micro_batch);
+  /// What an action begins from comes from another stage.
+  struct Incoming {
+    Direction direction = Direction::activation;
+    Bytes bytes;
+    std::int64_t chunk = 0, micro_batch = 0;  ///< that it is for, here
+  };
+  /// Posts the receive, with split_boundary of this rank's part, unless it is posted already.
+  void post(const Incoming& incoming);
+  /// The same, and the gather that completes it.
+  Received receive(const Incoming& incoming);
 
   /// The next call of an instance writes a tensor to be sent. SendLifetime::event: the tensor that
   /// used its slot is due.
@@ -35,7 +43,7 @@ class StageTransfers {
   /// Sends what `produced` says is written.
   void send(Direction direction, const Action& action, BufferId payload, const Wait& produced);
 
-  /// The receive of the gradient of this chunk and micro-batch is posted. In the held and the
+  /// Backward that reads the gradient of this chunk and micro-batch is next. In the held and the
   /// published form the activation that was sent for it is due: the stage that sends the gradient
   /// has used it (Paddle PR 34086; before it, backward synchronised with the send there).
   void gradient_is_received(const Action& action);
@@ -57,6 +65,7 @@ class StageTransfers {
   };
   using Key = std::pair<std::int64_t, std::int64_t>;  ///< chunk and micro-batch
   struct Queue {
+    std::map<Key, Received> posted;    ///< and not received yet
     std::vector<Sent> sent;            ///< in issue order
     std::map<Key, std::size_t> index;  ///< SendLifetime::event: not needed
   };

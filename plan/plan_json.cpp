@@ -30,6 +30,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"context_parallel", &Framework::context_parallel},
     {"fp8", &Framework::fp8},
     {"overlap_tensor_gradients", &Framework::overlap_tensor_gradients},
+    {"receives_ahead", &Framework::receives_ahead},
     {"async_tensor_parallel", &Framework::async_tensor_parallel},
     {"stores_dropout_masks", &Framework::stores_dropout_masks},
     {"sequence_parallel", &Framework::sequence_parallel},

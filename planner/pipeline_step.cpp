@@ -27,7 +27,7 @@ std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& start
   states_.assign(stages_.size(), {});
   for (std::size_t s = 0; s < states_.size(); ++s) {
     State& state = states_[s];
-    state.clock = starts[s] + tails_[s]->begins;
+    state.clock = state.clock_before = starts[s] + tails_[s]->begins;
     state.issued = starts[s] + tails_[s]->begins_dispatch;
     for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
   }
@@ -84,11 +84,13 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
     begin += post;
     // Posted by both, behind the transfer before it on the same streams.
     Picoseconds& received = state.transfers[direction].received;
-    received = std::max({written, begin, received}) + spans.transfer;
+    const Picoseconds posted = stages_[s].receives_ahead ? state.clock_before : begin;
+    received = std::max({written, posted, received}) + spans.transfer;
     border.arrived[from] = received;
     begin = std::max(begin, received + spans.complete);
   }
   state.last_began = begin;
+  state.clock_before = state.clock;
   const Picoseconds end = std::max(begin + spans.span, slot + spans.last);
   state.issued += spans.dispatch;
   state.clock = std::max(end, state.issued);

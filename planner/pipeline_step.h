@@ -27,7 +27,8 @@ class PipelineStep {
   };
   struct State {
     Picoseconds clock, issued;
-    std::size_t next = 0;  ///< of the stage's order
+    Picoseconds clock_before;  ///< of the last action
+    std::size_t next = 0;      ///< of the stage's order
     Picoseconds last_began;
     std::array<Transfers, 2> transfers;  ///< activations, gradients
   };

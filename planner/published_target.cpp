@@ -394,7 +394,10 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   // hidden_dropout_prob and attention_probs_dropout_prob of BERT's configuration.
   const bool bert =
       target.framework.name == "pytorch-autocast" && target.job.family == Family::bert;
-  if (is_megatron_test(run) || deepspeed || own_tables || bert) target.job.dropout = 0.1;
+  // NeMo-Framework-Launcher launcher_scripts/conf/training/gpt3/*.yaml; its others have none.
+  const bool nemo_gpt3 = is_nemo(run) && lower(run.model).starts_with("gpt3");
+  if (is_megatron_test(run) || deepspeed || own_tables || bert || nemo_gpt3)
+    target.job.dropout = 0.1;
   try {
     check_job(target.job, run.id);
   } catch (const InputError& error) {

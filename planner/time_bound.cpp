@@ -39,6 +39,7 @@ class Spans {
   StageSpans of(std::int64_t stage) const {
     StageSpans spans;
     if (costs_.model().host_executes()) spans.post = post_;
+    spans.receives_ahead = receives_ahead(costs_.model().framework(), strategy_);
     const StageChunks& chunks = stages_[std::size_t(stage)];
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       const std::int64_t part = part_of(strategy_.pp, stage, std::int64_t(c));
@@ -105,7 +106,9 @@ Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpan
   for (std::size_t s = 0; s < stages.size(); ++s) {
     Picoseconds work, weights, dispatch;
     for (const ChunkSpans& chunk : stages[s].chunks) {
-      work += chunk.forward.whole() + chunk.backward.whole();
+      const bool ahead = stages[s].receives_ahead;
+      work += ahead ? chunk.forward.span + chunk.backward.span
+                    : chunk.forward.whole() + chunk.backward.whole();
       weights += chunk.weights.span;
       dispatch += chunk.forward.dispatch + chunk.backward.dispatch + chunk.weights.dispatch;
     }

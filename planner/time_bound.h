@@ -37,6 +37,7 @@ struct ChunkSpans {
 struct StageSpans {
   std::vector<ChunkSpans> chunks;
   Picoseconds post;  ///< host time that posting a transfer takes from the ops; 0 on streams
+  bool receives_ahead = false;  ///< transfers into a chunk may be over when the one before is
 };
 
 /// By stage.
@@ -44,8 +45,8 @@ std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFa
                                     std::span<const StageChunks> stages, const LeastCosts& costs);
 
 /// The first micro-batch reaches stage s through the forwards of the first chunks before it, then s
-/// runs all its actions one after the other, receiving each before it can start (a receive is
-/// posted when the call before it is over), then the last gradient goes back to stage 0 through the
+/// runs all its actions one after the other, receiving each before it can start (unless
+/// receives are posted ahead), then the last gradient goes back to stage 0 through the
 /// backwards of the first chunks there. The longest such way over all s; or the host's time to
 /// issue all of it.
 Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpans> stages,

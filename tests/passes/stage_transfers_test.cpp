@@ -276,5 +276,47 @@ TEST(SendLifetimes, EveryFormIsOrderedUnderEverySchedule) {
   }
 }
 
+/// Receives whose reader is the next computation that is issued, and all receives.
+std::pair<int, int> received_when_needed(const Program& program) {
+  int needed = 0, all = 0;
+  for (std::size_t r = 0; r < program.calls.size(); ++r) {
+    if (program.at(program.calls[r].routine).ops.front().kind != OpKind::recv) continue;
+    ++all;
+    for (std::size_t c = r + 1; c < program.calls.size(); ++c) {
+      const Call& call = program.calls[c];
+      if (program.at(call.routine).ops.front().stream != Stream::compute) continue;
+      needed += std::any_of(call.waits.begin(), call.waits.end(),
+                            [&](const Wait& wait) { return wait.call == r; });
+      break;
+    }
+  }
+  return {needed, all};
+}
+
+TEST(ReceivesAhead, InterleavedStagesPostThemOneComputationEarlier) {
+  const Job job = job_of(8, 8);
+  Framework framework = bundled_framework();
+  for (const bool ahead : {false, true}) {
+    framework.receives_ahead = ahead;
+    const auto programs =
+        lower({job, parse_strategy("pp=4,virtual_stages=2"), framework}, {}, Proof::order);
+    for (const Program& program : programs) {
+      const auto [needed, all] = received_when_needed(program);
+      EXPECT_GE(all, 8);
+      // Before the first one there is no computation.
+      if (ahead) {
+        EXPECT_LE(needed, 1);
+      } else {
+        EXPECT_EQ(needed, all);
+      }
+    }
+    const auto plain = lower({job, parse_strategy("pp=4"), framework}, {}, Proof::order);
+    for (const Program& program : plain) {
+      const auto [needed, all] = received_when_needed(program);
+      EXPECT_EQ(needed, all);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll
