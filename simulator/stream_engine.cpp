@@ -50,7 +50,7 @@ StreamEngine::Event StreamEngine::add_op(const Op& op, std::span<const Event> wa
   rank.issued = task.issued;
   task.what = op.duration.count();
   if (op.rendezvous || op.link_use.links != 0) {
-    task.work = Work::arrival;
+    task.kind = Kind::arrival;
     task.what = std::int64_t(participants_.size());
     INVARIANT(rank.lane_of_stream[op.stream] == op.stream, "a rendezvous on a lane of several");
     const std::uint32_t number = meeting_of(op);
@@ -79,7 +79,7 @@ std::uint32_t StreamEngine::meeting_of(const Op& op) {
 
 StreamEngine::Event StreamEngine::add_call(const RoutineMap& map, std::span<const Event> waits) {
   Task& task = add_task(map.streams.front(), waits);
-  task.work = Work::call;
+  task.kind = Kind::call;
   task.what = std::int64_t(maps_.size());
   maps_.push_back(&map);
   events_ += map.events;

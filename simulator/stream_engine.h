@@ -79,7 +79,7 @@ class StreamEngine {
  private:
   friend class StreamRun;
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  enum class Work : std::uint8_t { local, arrival, call };
+  enum class Kind : std::uint8_t { local, arrival, call };
   /// Small, because a run reads all of them: most of its time is spent waiting for memory.
   struct Task {
     std::int64_t what = 0;  ///< picoseconds; or an index into participants_ or maps_
@@ -89,7 +89,7 @@ class StreamEngine {
     Event event = 0;              ///< the first of its events
     std::uint32_t last_wait = 0;  ///< range of the lane's waits from the task before
     std::uint16_t stream = 0;
-    Work work = Work::local;
+    Kind kind = Kind::local;
   };
   struct Lane {
     std::uint32_t rank = 0;

@@ -123,14 +123,14 @@ void StreamRun::advance(std::uint32_t index) {
     const Picoseconds awaited = state.awaited;
     ++state.next;
     state.awaited = {};
-    if (task.work == StreamEngine::Work::call) {
+    if (task.kind == StreamEngine::Kind::call) {
       run_call(task, lane.rank, issued, awaited);
       continue;
     }
     const std::uint32_t first = engine_->ranks_[lane.rank].first;
     const Picoseconds free = later(awaited, clocks_[first + task.stream]);
     if (keeps_all_) result_.posted[task.event] = later(issued, free);
-    if (task.work == StreamEngine::Work::local) {
+    if (task.kind == StreamEngine::Kind::local) {
       run_op(task, lane.rank, issued, free);
       continue;
     }
