@@ -49,7 +49,8 @@ enum class LossMemory : std::uint8_t {
 enum class GradientMemory : std::uint8_t {
   one_buffer,
   /// A tensor for each parameter, of the parameter's type, from the first backward of a step to its
-  /// update. That copies what it owns to a flat tensor of that type and to another in f32.
+  /// update. That copies what it owns to a flat tensor of that type and to another in f32. Where
+  /// gradients are scattered in backward: those of a block, and shards, of that type.
   as_computed,
 };
 
@@ -67,6 +68,13 @@ enum class BorderMemory : std::uint8_t {
   /// What is received has memory for each micro-batch, for good; what a stage gives lives to the
   /// end of the step (simulator/stage_buffers.h).
   for_each,
+};
+
+/// Where the borders lie that layers are repeated from, between forward and backward.
+enum class CheckpointMemory : std::uint8_t {
+  on_device,  ///< whole, on every rank
+  split,      ///< each rank of mp has its part and gathers the whole before it repeats
+  on_host,
 };
 
 /// Every framework here has layer norm as one kernel, masked softmax as one kernel (the scale is
@@ -184,6 +192,10 @@ struct Framework {
   GradientMemory gradient_memory = GradientMemory::one_buffer;
   ShardMemory shard_memory = ShardMemory::in_place;
   BorderMemory border_memory = BorderMemory::by_use;
+  /// What the host's memory has instead of the device's, but for the time that copies take:
+  /// masters, moments and scattered gradients; shards of parameters.
+  bool host_optimizer = false, host_parameters = false;
+  CheckpointMemory checkpoint_memory = CheckpointMemory::on_device;
 
   FrameworkSources sources;
   bool operator==(const Framework&) const = default;

@@ -120,6 +120,27 @@ void read_tokenizer(JsonObject& row, PublishedRun& run) {
   if (stated && maybe_text(fields, "tokenizer") == "NullTokenizer") run.vocab = *stated + 1;
 }
 
+/// BigScience's tables on V100 (experiments/gpt2.md) say in headings and columns how state is
+/// sharded and what of it lies on the host. "Megatron + Deepspeed ZeRO" is Megatron-LM-v1.1.5-ZeRO3
+/// with activations partitioned, and copied to the host where column PA_CPU does not say no
+/// (gpt2-meg-ds-zero/meg_ds_zero_gpt2_perf_n16.slurm: stage 3, PA, PA_CPU); "HF + Deepspeed Zero 3
+/// + Full Offload" has columns of what is offloaded, else it is all.
+void read_offload(JsonObject& row, PublishedRun& run) {
+  const bool own = run.source.find("Megatron + Deepspeed ZeRO") != std::string::npos;
+  const bool trainer = run.source.find("HF + Deepspeed Zero 3") != std::string::npos;
+  if (!own && !trainer) return;
+  if (!run.zero_stage) run.zero_stage = 3;
+  if (!row.has("extra")) return;
+  JsonObject columns = row.object("extra");
+  if (own) {
+    const bool stays = maybe_text(columns, "PA_CPU") == "N";
+    run.checkpoints = stays ? CheckpointMemory::split : CheckpointMemory::on_host;
+  } else {
+    run.host_optimizer = maybe_text(columns, "Opt Offl") != "N";
+    run.host_parameters = maybe_text(columns, "Par Offl") != "N";
+  }
+}
+
 /// Whether the value stands with the measurement, not in some configuration file beside it: rows
 /// say so in their notes, as "precision, recompute and vocabulary taken from ..., not printed with
 /// the measurement".
@@ -154,6 +175,7 @@ PublishedRun read_row(JsonObject row) {
   run.reduce_dtype = maybe_text(row, "reduce_dtype");
   run.sharding = maybe_text(row, "sharding");
   read_tokenizer(row, run);
+  read_offload(row, run);
   run.finetuning = maybe_text(row, "finetuning");
   if (row.has("needs")) run.needs = row.texts("needs");
   read_measured(row, run);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "models/framework.h"
 
 namespace plimsoll {
 
@@ -52,6 +53,9 @@ struct PublishedRun {
   std::string reduce_dtype, finetuning;
   /// Of fully sharded runs: "HSDP" (shards within a node, replicas over nodes), "FSDP"; or empty.
   std::string sharding;
+  /// What the host's memory has (DeepSpeed's offloading), and where checkpoints of layers lie.
+  bool host_optimizer = false, host_parameters = false;
+  CheckpointMemory checkpoints = CheckpointMemory::on_device;
   /// What a predictor must support to be judged on the row, and facts that the source lacks.
   std::vector<std::string> needs;
 

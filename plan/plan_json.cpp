@@ -48,6 +48,8 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"copies_rotary", &Framework::copies_rotary},
     {"elementwise_by_op", &Framework::elementwise_by_op},
     {"adds_gradients_in_matmul", &Framework::adds_gradients_in_matmul},
+    {"host_optimizer", &Framework::host_optimizer},
+    {"host_parameters", &Framework::host_parameters},
 };
 
 struct FrameworkTime {
@@ -89,6 +91,7 @@ constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused
 constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed"};
 constexpr std::string_view kShardMemories[] = {"in_place", "flat_copies"};
 constexpr std::string_view kBorderMemories[] = {"by_use", "for_each"};
+constexpr std::string_view kCheckpointMemories[] = {"on_device", "split", "on_host"};
 
 struct AllocatorBytes {
   const char* key;
@@ -143,6 +146,7 @@ Json framework_json(const Framework& framework) {
   json["gradient_memory"] = kGradientMemories[std::size_t(framework.gradient_memory)];
   json["shard_memory"] = kShardMemories[std::size_t(framework.shard_memory)];
   json["border_memory"] = kBorderMemories[std::size_t(framework.border_memory)];
+  json["checkpoint_memory"] = kCheckpointMemories[std::size_t(framework.checkpoint_memory)];
   Json sources = Json::object();
   for (const FrameworkSource& source : kFrameworkSources) {
     sources[source.key] = framework.sources.*source.member;
@@ -174,6 +178,8 @@ Framework framework_from(JsonObject object) {
   framework.shard_memory = static_cast<ShardMemory>(object.choice("shard_memory", kShardMemories));
   framework.border_memory =
       static_cast<BorderMemory>(object.choice("border_memory", kBorderMemories));
+  framework.checkpoint_memory =
+      static_cast<CheckpointMemory>(object.choice("checkpoint_memory", kCheckpointMemories));
   JsonObject sources = object.object("sources");
   for (const FrameworkSource& source : kFrameworkSources) {
     framework.sources.*source.member = sources.text(source.key);

@@ -368,6 +368,9 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;
   if (is_deterministic(run)) target.framework.adds_gradients_in_matmul = false;
   target.framework.workspace = workspace_on(run, target.framework);
+  target.framework.host_optimizer = run.host_optimizer;
+  target.framework.host_parameters = run.host_parameters;
+  target.framework.checkpoint_memory = run.checkpoints;
   if (calibrated) {
     target.fitted = calibration_of(preset, calibrated_as(target.framework));
     if (target.fitted) apply(*target.fitted, target.cluster, target.framework);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "simulator/alike_cycles.h"
+#include "simulator/checkpoints.h"
 #include "simulator/routine_events.h"
 #include "simulator/shard_copies.h"
 #include "simulator/stage_buffers.h"
@@ -69,8 +70,11 @@ class Replay {
         released_(program.calls.size() + 1),
         routines_(events_of(program, framework, names_)),
         shards_(program, framework, routines_, names_, blocks_),
-        stage_(program, framework, names_, blocks_) {
+        stage_(program, framework, names_, blocks_),
+        checkpoints_(program, framework) {
     leave_out_persistent();
+    for (const Segment& segment : program.segments) elements_ += segment.elements;
+    scatters_gradients_ = scatters_gradients();
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Buffer& buffer = program.buffers[b];
       if (!buffer.persistent) released_[buffer.end].push_back(b);
@@ -104,7 +108,7 @@ class Replay {
   std::vector<AliveTensors> alive() const { return blocks_.alive(names_); }
 
  private:
-  static constexpr Bytes kWhole{-1};
+  static constexpr Bytes kWhole{-1}, kParked{-2};
 
   /// Events in slots that every call binds to what lives between steps, here too.
   void leave_out_persistent() {
@@ -176,9 +180,37 @@ class Replay {
     shards_.move_on(std::size_t(buffers));
   }
 
+  /// Gradients that live as long as the update needs them whole.
   bool computed_gradients(const Buffer& buffer) const {
-    return framework_.gradient_memory == GradientMemory::as_computed &&
+    return framework_.gradient_memory == GradientMemory::as_computed && !scatters_gradients_ &&
            buffer.role == TensorRole::gradient && buffer.persistent;
+  }
+
+  /// Whether sharding scatters gradients in backward (stages 2 and 3): what stays is a shard.
+  bool scatters_gradients() const {
+    const Bytes whole = elements_ * bytes_of(DType::f32);
+    return std::any_of(program_.buffers.begin(), program_.buffers.end(), [&](const Buffer& one) {
+      return one.persistent && one.role == TensorRole::gradient && one.bytes < whole;
+    });
+  }
+
+  /// Gradients that are scattered have the parameters' type, where the framework has it so.
+  Bytes size_of(const Buffer& buffer) const {
+    const bool narrow = framework_.gradient_memory == GradientMemory::as_computed &&
+                        scatters_gradients_ && buffer.role == TensorRole::gradient;
+    if (!narrow) return buffer.bytes;
+    const Bytes narrow_type = bytes_of(program_.segments.front().dtype);
+    return Bytes(buffer.bytes.count() / bytes_of(DType::f32).count() * narrow_type.count());
+  }
+
+  /// What the host's memory has.
+  bool on_host(const Buffer& buffer) const {
+    if (!buffer.persistent) return false;
+    const bool gradient = buffer.role == TensorRole::gradient && scatters_gradients_;
+    const bool state = buffer.role == TensorRole::master_parameter ||
+                       buffer.role == TensorRole::optimizer_state || gradient;
+    return (framework_.host_optimizer && state) ||
+           (framework_.host_parameters && buffer.role == TensorRole::parameter);
   }
 
   /// What is there before the first step.
@@ -187,7 +219,8 @@ class Replay {
       const Buffer& buffer = program_.buffers[b];
       const bool later =
           framework_.lazy_optimizer_state && buffer.role == TensorRole::optimizer_state;
-      if (buffer.persistent && !later && !computed_gradients(buffer) && !shards_.has(b))
+      if (buffer.persistent && !later && !computed_gradients(buffer) && !shards_.has(b) &&
+          !on_host(buffer))
         take_persistent(b);
     }
     shards_.begin();
@@ -209,7 +242,10 @@ class Replay {
   /// A call binds a buffer that lives between steps.
   void use_persistent(std::size_t b, bool updates) {
     const Buffer& buffer = program_.buffers[b];
-    if (shards_.has(b)) return;
+    if (shards_.has(b) || on_host(buffer)) return;
+    // The update reads an f32 copy.
+    if (updates && flat_.empty() && size_of(buffer) < buffer.bytes)
+      flat_.push_back(blocks_.take(owned(DType::f32), flat_name_, TensorRole::gradient, 0));
     if (!computed_gradients(buffer)) {
       if (held_[b].empty()) take_persistent(b);
     } else if (updates) {
@@ -233,16 +269,16 @@ class Replay {
         (buffer.role == TensorRole::parameter || buffer.role == TensorRole::master_parameter ||
          buffer.role == TensorRole::optimizer_state) &&
         framework_.gradient_memory != GradientMemory::as_computed;
-    std::int64_t all = 0, before = 0;
-    for (const Segment& segment : program_.segments) all += segment.elements;
-    if (!by_tensor || all == 0) {
-      hold(b, kWhole, blocks_.take(buffer.bytes, buffer_names_[b], buffer.role, 0));
+    std::int64_t before = 0;
+    if (!by_tensor || elements_ == 0) {
+      hold(b, kWhole, blocks_.take(size_of(buffer), buffer_names_[b], buffer.role, 0));
       return;
     }
     Bytes done;
     for (const Segment& segment : program_.segments) {
       before += segment.elements;
-      const Bytes end(std::int64_t(double(buffer.bytes.count()) * double(before) / double(all)));
+      const Bytes end(
+          std::int64_t(double(buffer.bytes.count()) * double(before) / double(elements_)));
       if (end == done) continue;
       hold(b, done, blocks_.take(end - done, buffer_names_[b], buffer.role, 0));
       done = end;
@@ -289,6 +325,9 @@ class Replay {
     for (const Binding& binding : call.bindings) {
       if (program_.at(binding.buffer).persistent) use_persistent(binding.buffer.index(), updates);
     }
+    for (const Binding& binding : call.bindings) {
+      if (checkpoints_.has(binding.buffer.index())) fetch(binding.buffer.index(), index);
+    }
     frame_.assign(routine.pieces.size(), std::nullopt);
     for (const Event& event : routine.events) {
       const Piece& piece = routine.pieces[event.piece];
@@ -304,6 +343,27 @@ class Replay {
     shards_.after_call(index);
   }
 
+  /// A checkpoint between forward and backward: its part, or nothing.
+  void park(std::size_t b) {
+    const auto whole = find(b, kWhole);
+    if (whole == held_[b].end()) return;
+    const Block block = whole->second;
+    held_[b].erase(whole);
+    const Buffer& buffer = program_.buffers[b];
+    if (const Bytes part = checkpoints_.part(buffer.bytes); part > Bytes())
+      hold(b, kParked, blocks_.take(part, buffer_names_[b], buffer.role, 0, b));
+    blocks_.give(block);
+    let_go(b);
+  }
+
+  /// Whole again, for a call of backward.
+  void fetch(std::size_t b, std::size_t index) {
+    const Buffer& buffer = program_.buffers[b];
+    if (program_.at(program_.calls[index].routine).phase == Phase::forward) return;
+    if (find(b, kWhole) != held_[b].end()) return;
+    hold(b, kWhole, blocks_.take(buffer.bytes, buffer_names_[b], buffer.role, 0, b));
+  }
+
   void run_in_slot(std::size_t index, Event::Kind kind, const Piece& piece) {
     const Call& call = program_.calls[index];
     const std::size_t b = call.bindings[*piece.slot].buffer.index();
@@ -314,13 +374,16 @@ class Replay {
       return;
     }
     if (buffer.persistent || stage_.has(b)) return;
-    if (!writes && buffer.end != index + 1) return;
+    if (!writes && buffer.end != index + 1) {
+      if (checkpoints_.has(b) && checkpoints_.ends_forward(index, *piece.slot)) park(b);
+      return;
+    }
     const bool in_tensors = lies_in_tensors(program_.at(call.routine).slots[*piece.slot].kind);
     const Bytes place = in_tensors ? piece.offset : kWhole;
     const auto found = find(b, place);
     if (writes) {
       if (found != held_[b].end()) return;
-      const Bytes bytes = in_tensors ? piece.bytes : buffer.bytes;
+      const Bytes bytes = in_tensors ? piece.bytes : size_of(buffer);
       const std::uint32_t name = in_tensors ? piece.name : buffer_names_[b];
       hold(b, place, blocks_.take(bytes, name, buffer.role, piece.stream, b));
     } else if (found != held_[b].end()) {
@@ -348,10 +411,13 @@ class Replay {
   std::vector<RoutineEvents> routines_;
   ShardCopies shards_;
   StageBuffers stage_;
+  const Checkpoints checkpoints_;
   std::vector<std::optional<Block>> frame_;  // by piece
   std::vector<Block> flat_;                  // copies of gradients
   States states_;                            // of the step before
   const std::uint32_t flat_name_ = names_.of("flat_gradients");
+  std::int64_t elements_ = 0;  // of all parameters
+  bool scatters_gradients_ = false;
 };
 
 }  // namespace

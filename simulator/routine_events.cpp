@@ -185,8 +185,11 @@ class RoutineReader {
     if (framework_.adds_gradients_in_matmul) return;
     for (TensorId id : op.outputs) {
       const Tensor& gradient = routine_.tensors[id.index()];
+      // Zeroed or added to in place: no new tensor.
+      const bool in_place =
+          op.inputs.empty() || std::find(op.inputs.begin(), op.inputs.end(), id) != op.inputs.end();
       if (gradient.role != TensorRole::gradient || op.phase == Phase::optimizer ||
-          communicates(op.kind))
+          communicates(op.kind) || in_place)
         continue;
       Piece piece;
       piece.bytes = elements(gradient.shape) * bytes_of(compute_dtype(op, routine_.tensors));

@@ -78,6 +78,36 @@ TEST(PublishedRun, ATokenizerWithoutTextSaysItsVocabulary) {
   EXPECT_NE(stated.vocab, 50258);
 }
 
+TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
+  const auto of = [](const std::string& section, const std::string& columns) {
+    const std::string row =
+        replaced(kRow, "\"oom\": false", "\"oom\": false, \"extra\": " + columns);
+    std::string text = row;
+    const std::size_t place = text.find("\"path_or_issue\": \"") + 18;
+    text.insert(place, "gpt2.md line 1 (section '" + section + "'), ");
+    const std::size_t stage = text.find("\"zero_stage\": ");
+    if (stage != std::string::npos)
+      text.replace(stage, text.find_first_of(",}", stage) - stage, "\"zero_stage\": null");
+    return parse(text).at(0);
+  };
+  const PublishedRun own = of("Megatron + Deepspeed ZeRO (old branch)", "{}");
+  EXPECT_EQ(own.zero_stage, 3);
+  EXPECT_EQ(own.checkpoints, CheckpointMemory::on_host);
+  EXPECT_FALSE(own.host_optimizer);
+  EXPECT_EQ(of("Megatron + Deepspeed ZeRO", "{\"PA_CPU\": \"N\"}").checkpoints,
+            CheckpointMemory::split);
+  const PublishedRun all = of("HF + Deepspeed Zero 3 + Full Offload", "{}");
+  EXPECT_EQ(all.zero_stage, 3);
+  EXPECT_TRUE(all.host_optimizer && all.host_parameters);
+  EXPECT_EQ(all.checkpoints, CheckpointMemory::on_device);
+  const PublishedRun half =
+      of("HF + Deepspeed Zero 3 + Full Offload", "{\"Opt Offl\": \"Y\", \"Par Offl\": \"N\"}");
+  EXPECT_TRUE(half.host_optimizer && !half.host_parameters);
+  const PublishedRun other = of("Megatron + Deepspeed 3D", "{}");
+  EXPECT_EQ(other.zero_stage, std::nullopt);
+  EXPECT_EQ(other.checkpoints, CheckpointMemory::on_device);
+}
+
 TEST(PublishedRun, BadRowsAreRefusedWithTheirPlace) {
   const auto refused = [](const std::string& text, const std::string& place) {
     try {

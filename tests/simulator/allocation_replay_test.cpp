@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "passes/pipeline.h"
 #include "simulator/alike_cycles.h"
+#include "simulator/routine_events.h"
 
 namespace plimsoll {
 namespace {
@@ -191,6 +193,80 @@ TEST(AllocationReplay, GradientsOfTheirOwnTypeAreCopiedByTheUpdate) {
   // At the update: gradients of two bytes, flat copies of two and of four.
   EXPECT_NEAR(double(use.by_role[std::size_t(TensorRole::gradient)].count()),
               8.0 * double(elements), 512.0 * double(programs[0].segments.size() + 2));
+}
+
+// As DeepSpeed's ZeRO-2 and 3 have it: shards of two bytes for good, and four in the update.
+TEST(AllocationReplay, ScatteredGradientsStayAsShards) {
+  Job job = nano();
+  job.precision = DType::f16;
+  job.loss_scale = LossScale{};
+  Framework framework = framework_by_name("megatron-deepspeed");
+  for (const char* text :
+       {"sharding_degree=2,sharding_stage=2", "sharding_degree=2,sharding_stage=3"}) {
+    SCOPED_TRACE(text);
+    const auto programs = lower({job, parse_strategy(text), framework});
+    const auto use = [&] { return replay_allocations(programs[0], framework, kNoLimit); };
+    const auto bytes = [&](TensorRole role) { return use().by_role[std::size_t(role)]; };
+    const double owned = double(owned_elements(programs[0]));
+    const double gradients = double(bytes(TensorRole::gradient).count());
+    EXPECT_GE(gradients, 6 * owned);
+    EXPECT_LT(gradients, 7 * owned) << "a layer's, too, but no f32 shards";
+    const Bytes whole = use().allocated;
+    framework.host_optimizer = true;
+    EXPECT_EQ(bytes(TensorRole::master_parameter), Bytes());
+    EXPECT_EQ(bytes(TensorRole::optimizer_state), Bytes());
+    const Bytes parameters = bytes(TensorRole::parameter);
+    EXPECT_GT(parameters, Bytes());
+    EXPECT_LT(use().allocated, whole - Bytes(std::int64_t(8 * owned)));
+    framework.host_parameters = true;
+    EXPECT_EQ(bytes(TensorRole::parameter), Bytes());
+    framework.host_optimizer = framework.host_parameters = false;
+  }
+}
+
+TEST(AllocationReplay, CheckpointsAreSplitOrOnTheHost) {
+  Job job = nano();
+  job.layers = 16;
+  job.sequence = 512;
+  job.global_batch = 16;
+  job.precision = DType::f16;
+  Framework framework = framework_by_name("megatron-deepspeed");
+  const auto programs =
+      lower({job, parse_strategy("mp=2,micro_batch=8,recompute=full"), framework});
+  const auto saved = [&] {
+    const AllocatorUse use = replay_allocations(programs[0], framework, kNoLimit);
+    return use.by_role[std::size_t(TensorRole::saved)];
+  };
+  const Bytes border(8 * job.sequence * job.hidden * 2);
+  const Bytes whole = saved();
+  EXPECT_GE(whole, job.layers * border);
+  framework.checkpoint_memory = CheckpointMemory::split;
+  EXPECT_EQ(saved(), whole - (job.layers - 2) * Bytes(border.count() / 2))
+      << "one layer's is whole again, beside its part";
+  framework.checkpoint_memory = CheckpointMemory::on_host;
+  EXPECT_EQ(saved(), whole - (job.layers - 1) * border);
+}
+
+TEST(AllocationReplay, ZeroesAndSumsInPlaceTakeNothing) {
+  Job job = nano();
+  job.precision = DType::f16;
+  job.loss_scale = LossScale{};
+  const Framework framework = framework_by_name("megatron-lm-2021");
+  ASSERT_FALSE(framework.adds_gradients_in_matmul);
+  const auto programs = lower({job, parse_strategy("sharding_degree=2,sharding_stage=3"),
+                               framework_by_name("megatron-deepspeed")});
+  Names names;
+  for (const Routine& routine : programs[0].routines) {
+    const RoutineEvents events = read_events(routine, framework, names);
+    const bool computes = std::any_of(routine.ops.begin(), routine.ops.end(), [](const Op& op) {
+      return op.kind == OpKind::matmul || op.kind == OpKind::embedding_backward ||
+             op.kind == OpKind::position_add_backward;
+    });
+    for (const Piece& piece : events.pieces) {
+      if (!names[piece.name].ends_with(".new")) continue;
+      EXPECT_TRUE(computes) << routine.name << ": " << names[piece.name];
+    }
+  }
 }
 
 }  // namespace
