@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "simulator/allocation_replay.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {
@@ -89,7 +90,7 @@ void confirm_memory(const SearchRequest& request, const CostModel& costs,
     const auto [i, stage] = tasks[t];
     if (fails[i]) return;
     const Bytes room = replays[i].footprint.stages[stage].capacity - replays[i].beside;
-    if (!allocator_fits(replays[i].footprint.programs[stage], request.framework, room))
+    if (!replay_within(replays[i].footprint.programs[stage], request.framework, room))
       fails[i] = true;
   });
   for (std::size_t i = 0; i < replays.size(); ++i) {

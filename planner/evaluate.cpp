@@ -16,8 +16,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr Bytes kNoLimit{std::int64_t{1} << 60};
-
 /// As jobs and clusters say it.
 std::string_view precision_of(DType dtype) {
   if (dtype == DType::f32) return "fp32";
@@ -94,17 +92,9 @@ StagePrediction lay_out_stage(const Program& program, Bytes capacity) {
   return stage;
 }
 
-/// Where the driver's memory suffices without giving any back, the limit changes nothing.
-bool was_short(const AllocatorUse& use) { return use.out_of_memory || use.retries > 0; }
-
 void replay_allocator(const Program& program, const Framework& framework, Bytes beside,
                       StagePrediction& stage) {
-  const Bytes room = std::max(Bytes(), stage.capacity - beside);
-  AllocatorUse use = replay_allocations(program, framework, room);
-  if (was_short(use)) {
-    const AllocatorUse whole = replay_allocations(program, framework, kNoLimit);
-    if (use.out_of_memory || whole.allocated > room) use = whole;
-  }
+  const AllocatorUse use = replay_on_device(program, framework, stage.capacity - beside);
   stage.allocated = use.allocated;
   stage.reserved = use.reserved;
 }
@@ -192,13 +182,6 @@ void replay_allocators(Footprint& footprint, const Job& job, const Strategy& str
       replay_allocator(footprint.programs[stage], framework, beside, footprint.stages[stage]);
   }
   sum_up(footprint, beside);
-}
-
-bool allocator_fits(const Program& program, const Framework& framework, Bytes room) {
-  if (room < Bytes()) return false;
-  const AllocatorUse use = replay_allocations(program, framework, room);
-  if (!was_short(use)) return true;
-  return !use.out_of_memory && replay_allocations(program, framework, kNoLimit).allocated <= room;
 }
 
 const StagePrediction& tightest_of(std::span<const StagePrediction> stages) {

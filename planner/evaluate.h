@@ -65,10 +65,6 @@ Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& fra
 /// What lay_out() left out.
 void replay_allocators(Footprint& footprint, const Job& job, const Strategy& strategy,
                        const Framework& framework, Bytes reserve);
-/// Whether replay_allocators() would let this one have what its allocator takes: less to do, since
-/// nothing is learned of what does not fit. `room`: its device's memory without what the framework
-/// takes outside and the reserve.
-bool allocator_fits(const Program& program, const Framework& framework, Bytes room);
 /// The one that has least room left, or lacks most.
 const StagePrediction& tightest_of(std::span<const StagePrediction> stages);
 /// SHA-256 of each Program's text form.

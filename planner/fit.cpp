@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <limits>
 
 #include "base/error.h"
+#include "base/parallel.h"
+#include "planner/evaluate.h"
 #include "planner/fit_model.h"
 #include "planner/validate.h"
 
@@ -42,17 +45,24 @@ double loss_with(std::span<const PublishedRun> published, const FitSelection& se
   return solve_determined(log_model, all, log_model.priors(), kLimitsToChoose).loss;
 }
 
+/// Whether one of its strategies fits: memory alone.
+bool fits(const PublishedTarget& target) {
+  return std::any_of(target.strategies.begin(), target.strategies.end(), [&](const Strategy& one) {
+    return lay_out(target.job, one, target.framework, target.cluster, Bytes(0), Proof::none).fits;
+  });
+}
+
 /// Of the runs that do not say, the share that this way would have been out of memory.
 double out_of_memory(std::span<const PublishedRun> published, const FitSelection& selection,
                      bool full, bool across_nodes) {
   std::vector<std::string> sources;
-  double open = 0, out = 0;
-  for (const FitRun& run : fit_runs(published, selection, {full, full}, sources)) {
-    if (!run.unstated_recompute || run.across_nodes != across_nodes) continue;
-    ++open;
-    out += predict_published(run.target).fits ? 0 : 1;
-  }
-  return open == 0 ? 0 : out / open;
+  std::vector<FitRun> runs = fit_runs(published, selection, {full, full}, sources);
+  std::erase_if(runs, [&](const FitRun& run) {
+    return !run.unstated_recompute || run.across_nodes != across_nodes;
+  });
+  std::atomic<std::size_t> out = 0;
+  for_each_index(runs.size(), 0, [&](std::size_t i) { out += fits(runs[i].target) ? 0 : 1; });
+  return runs.empty() ? 0 : double(out) / double(runs.size());
 }
 
 /// The assumption, of all that there are for scopes with runs that do not say, that fits best. They

@@ -20,16 +20,6 @@ namespace {
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 constexpr double kMiB = 1 << 20;
 
-AllocatorUse replay(const Program& program, const Framework& framework, Bytes capacity,
-                    Bytes beside, AliveAtPeak alive) {
-  AllocatorUse use = replay_allocations(program, framework, kNoLimit, alive);
-  if (use.reserved + beside > capacity && use.allocated + beside <= capacity) {
-    AllocatorUse pressed = replay_allocations(program, framework, capacity - beside, alive);
-    if (!pressed.out_of_memory) return pressed;
-  }
-  return use;
-}
-
 /// Of an arena: buffers by name, as the peak counts them.
 std::vector<AliveTensors> buffers_at_peak(const Program& program, const MemoryPeak& memory) {
   std::size_t call = 0;
@@ -50,8 +40,7 @@ std::vector<AliveTensors> buffers_at_peak(const Program& program, const MemoryPe
   }
   std::vector<AliveTensors> list;
   for (auto& [key, same] : by_name) list.push_back(std::move(same));
-  std::stable_sort(list.begin(), list.end(),
-                   [](const AliveTensors& a, const AliveTensors& b) { return a.bytes > b.bytes; });
+  sort_largest_first(list);
   return list;
 }
 
@@ -129,7 +118,7 @@ StageMemory memory_at_peak(const Program& program, const Framework& framework,
     return memory;
   }
   AllocatorUse use =
-      replay(program, framework, stage.capacity, outside + reserve, AliveAtPeak::list);
+      replay_on_device(program, framework, stage.capacity - (outside + reserve), AliveAtPeak::list);
   memory.by_role = use.by_role;
   memory.alive = std::move(use.alive);
   return memory;

@@ -17,6 +17,8 @@ namespace {
 
 using Block = TensorBlocks::Block;
 
+constexpr Bytes kNoLimit{std::int64_t{1} << 60};
+
 std::vector<RoutineEvents> events_of(const Program& program, const Framework& framework,
                                      Names& names) {
   std::vector<RoutineEvents> events;
@@ -432,6 +434,23 @@ AllocatorUse replay_allocations(const Program& program, const Framework& framewo
   again.run(use.allocated);
   use.alive = again.alive();
   return use;
+}
+
+std::optional<AllocatorUse> replay_within(const Program& program, const Framework& framework,
+                                          Bytes room, AliveAtPeak alive) {
+  if (room < Bytes()) return std::nullopt;
+  AllocatorUse use = replay_allocations(program, framework, room, alive);
+  if (use.out_of_memory) return std::nullopt;
+  // Where the driver's memory suffices without giving any back, the limit changes nothing.
+  if (use.retries > 0 && replay_allocations(program, framework, kNoLimit).allocated > room)
+    return std::nullopt;
+  return use;
+}
+
+AllocatorUse replay_on_device(const Program& program, const Framework& framework, Bytes room,
+                              AliveAtPeak alive) {
+  std::optional<AllocatorUse> use = replay_within(program, framework, room, alive);
+  return use ? std::move(*use) : replay_allocations(program, framework, kNoLimit, alive);
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,8 @@
 // Allocation replay: a step's own sequence of allocations through the framework's allocator.
 #pragma once
 
+#include <optional>
+
 #include "base/units.h"
 #include "graph/program.h"
 #include "models/framework.h"
@@ -28,5 +30,13 @@ enum class AlikeMicroBatches : std::uint8_t { leave_out, replay };
 AllocatorUse replay_allocations(const Program& program, const Framework& framework, Bytes limit,
                                 AliveAtPeak alive = AliveAtPeak::leave_out,
                                 AlikeMicroBatches alike = AlikeMicroBatches::leave_out);
+
+/// With `room` for the allocator on its device: where memory is short it gives back what it keeps;
+/// nothing where that is not enough.
+std::optional<AllocatorUse> replay_within(const Program& program, const Framework& framework,
+                                          Bytes room, AliveAtPeak alive = AliveAtPeak::leave_out);
+/// The same; of what does not fit it is what would be taken if there was more memory.
+AllocatorUse replay_on_device(const Program& program, const Framework& framework, Bytes room,
+                              AliveAtPeak alive = AliveAtPeak::leave_out);
 
 }  // namespace plimsoll

@@ -59,6 +59,7 @@ ShardCopies::ShardCopies(const Program& program, const Framework& framework,
 
 void ShardCopies::find_buffers() {
   buffers_.resize(program_.buffers.size());
+  root_buffers_.resize(program_.buffers.size());
   at_end_ = true;
   for (std::size_t i = 0; i < program_.calls.size(); ++i) {
     const Call& call = program_.calls[i];
@@ -71,6 +72,7 @@ void ShardCopies::find_buffers() {
       const TensorRole role = program_.buffers[b].role;
       if (role == TensorRole::master_parameter) continue;
       buffers_[b] = true;
+      if (reads_parameters(kind) && root_[call.routine.index()]) root_buffers_[b] = true;
       if (!holds_gradients(kind) || !is_backward(routine.phase)) continue;
       at_end_ = at_end_ && program_.buffers[b].persistent;
       last_backward_[{call.routine.index(), call.layer.value_or(-1)}] = i;
@@ -103,7 +105,8 @@ void ShardCopies::begin() {
   for (std::size_t b = 0; b < buffers_.size(); ++b) {
     const Buffer& buffer = program_.buffers[b];
     if (!buffers_[b] || !buffer.persistent || buffer.role != TensorRole::parameter) continue;
-    const Bytes shard = std::min(buffer.bytes, owned_elements(program_) * bytes_of(DType::f32));
+    const DType type = program_.segments.front().dtype;
+    const Bytes shard = std::min(buffer.bytes, owned_elements(program_) * bytes_of(type));
     blocks_.take(shard, names_[b], buffer.role, kCompute);
   }
 }
@@ -210,12 +213,13 @@ void ShardCopies::before_call(std::size_t index) {
   }
   // The last flat tensor of forward goes before the loss is computed.
   if (of_block && (has_loss(routine) || is_backward(routine.phase))) keep_flat({});
-  // Of backward: the gathers that the Program posts ahead.
+  // Of backward: the gathers that the Program posts ahead. The root group is whole already.
   const bool gathers = !of_block && routine.ops.size() == 1 && is_backward(routine.phase) &&
                        routine.ops[0].kind == OpKind::all_gather && routine.slots.size() == 2 &&
                        routine.slots[0].kind == SlotKind::parameter_arena;
   if (!gathers) return;
   const std::size_t b = call.bindings[1].buffer.index();
+  if (root_buffers_[b] && !root_whole_.empty()) return;
   if (buffers_[b] && !flat_.contains(b) && !whole_.contains(key_of(call.bindings[1])))
     flat_[b] = take_flat(program_.buffers[b].bytes, b);
 }

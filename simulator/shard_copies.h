@@ -78,6 +78,7 @@ class ShardCopies {
   bool casts_ = false;                ///< parameters are computed with in another type
   bool at_end_ = false;               ///< gradients are reduced once per step
   std::vector<bool> buffers_;         // by buffer
+  std::vector<bool> root_buffers_;    // by buffer: parameters of no layer, gathered
   std::vector<bool> root_;            // by routine: of no layer
   std::vector<std::uint32_t> names_;  // by buffer
   std::uint32_t flat_name_ = 0, cast_name_ = 0, others_name_ = 0, flat_gradients_name_ = 0,

@@ -6,6 +6,11 @@
 
 namespace plimsoll {
 
+void sort_largest_first(std::vector<AliveTensors>& list) {
+  std::stable_sort(list.begin(), list.end(),
+                   [](const AliveTensors& a, const AliveTensors& b) { return a.bytes > b.bytes; });
+}
+
 TensorBlocks::Block TensorBlocks::take(Bytes bytes, std::uint32_t name, TensorRole role,
                                        std::uint32_t stream, std::size_t buffer) {
   const std::optional<Block> block = allocator_.take(bytes, stream);
@@ -55,8 +60,7 @@ std::vector<AliveTensors> TensorBlocks::alive(const Names& names) const {
   }
   std::vector<AliveTensors> list;
   for (auto& [key, same] : by_name) list.push_back(std::move(same));
-  std::stable_sort(list.begin(), list.end(),
-                   [](const AliveTensors& a, const AliveTensors& b) { return a.bytes > b.bytes; });
+  sort_largest_first(list);
   return list;
 }
 

@@ -21,6 +21,8 @@ struct AliveTensors {
   Bytes bytes;  ///< of all of them, as the allocator counts them
   bool operator==(const AliveTensors&) const = default;
 };
+/// Those of equal size keep their order.
+void sort_largest_first(std::vector<AliveTensors>& list);
 
 /// What one class of ranks takes of the framework's allocator.
 struct AllocatorUse {

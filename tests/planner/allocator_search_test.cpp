@@ -122,7 +122,7 @@ TEST(AllocatorSearch, WhatFitsIsAskedWithoutReplayingMoreThanNeeded) {
       if (!legal(framework, strategy)) continue;
       for (const Program& program : lower({job, strategy, framework}, {}, Proof::none)) {
         const AllocatorUse whole = replay_allocations(program, framework, kNoLimit);
-        EXPECT_FALSE(allocator_fits(program, framework, Bytes(-1)));
+        EXPECT_FALSE(replay_within(program, framework, Bytes(-1)).has_value());
         for (Bytes room = whole.allocated - Bytes(1 << 20); room <= whole.reserved;
              room += Bytes(1 << 20)) {
           bool fits = whole.reserved <= room;
@@ -130,11 +130,13 @@ TEST(AllocatorSearch, WhatFitsIsAskedWithoutReplayingMoreThanNeeded) {
             fits = !replay_allocations(program, framework, room).out_of_memory;
             gave_back.insert(fits);
           }
-          EXPECT_EQ(allocator_fits(program, framework, room), fits) << name << " " << text;
+          EXPECT_EQ(replay_within(program, framework, room).has_value(), fits)
+              << name << " " << text;
           answers.insert(fits);
         }
-        EXPECT_TRUE(allocator_fits(program, framework, whole.reserved)) << name << " " << text;
-        EXPECT_FALSE(allocator_fits(program, framework, whole.allocated - Bytes(1)));
+        EXPECT_TRUE(replay_within(program, framework, whole.reserved).has_value())
+            << name << " " << text;
+        EXPECT_FALSE(replay_within(program, framework, whole.allocated - Bytes(1)).has_value());
       }
     }
   }

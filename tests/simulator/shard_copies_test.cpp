@@ -117,6 +117,24 @@ TEST(ShardCopies, GathersAreFlatThenTensors) {
   EXPECT_TRUE(run.blocks.alive(run.names).empty());
 }
 
+// Backward of tables and head posts a gather, too, but they are whole since forward.
+TEST(ShardCopies, OfTheRootGroupNothingIsGatheredAhead) {
+  const Framework framework = framework_by_name("torchtitan");
+  Job job = nano();
+  job.global_batch = 8;
+  Shards run(lower(
+      {job, parse_strategy("sharding_degree=2,sharding_stage=3,schedule=gpipe"), framework})[0]);
+  std::int64_t backwards = 0;
+  for (std::size_t i = 0; i < run.program.calls.size(); ++i) {
+    run.run(i);
+    const Routine& routine = run.routine(i);
+    if (!run.program.calls[i].layer || routine.phase != Phase::backward) continue;
+    ++backwards;
+    EXPECT_LE(run.alive("flat_parameters").count, 1) << routine.name;
+  }
+  EXPECT_GT(backwards, 8);
+}
+
 TEST(ShardCopies, GradientsOfAPipelineAreSummedWholeUntilItsLastBackward) {
   const Framework framework = framework_by_name("torchtitan");
   Job job = nano();
