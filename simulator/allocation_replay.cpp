@@ -190,10 +190,11 @@ class Replay {
 
   /// Whether sharding scatters gradients in backward (stages 2 and 3): what stays is a shard.
   bool scatters_gradients() const {
-    const Bytes whole = elements_ * bytes_of(DType::f32);
-    return std::any_of(program_.buffers.begin(), program_.buffers.end(), [&](const Buffer& one) {
-      return one.persistent && one.role == TensorRole::gradient && one.bytes < whole;
-    });
+    Bytes lasting;
+    for (const Buffer& buffer : program_.buffers) {
+      if (buffer.persistent && buffer.role == TensorRole::gradient) lasting += buffer.bytes;
+    }
+    return lasting > Bytes() && lasting < elements_ * bytes_of(DType::f32);
   }
 
   /// Gradients that are scattered have the parameters' type, where the framework has it so.
