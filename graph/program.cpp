@@ -6,7 +6,7 @@
 namespace plimsoll {
 
 namespace {
-constexpr std::array<std::string_view, 24> kSlotKinds = {"parameters",
+constexpr std::array<std::string_view, 25> kSlotKinds = {"parameters",
                                                          "resident_parameters",
                                                          "gradients",
                                                          "tied_parameters",
@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, 24> kSlotKinds = {"parameters",
                                                          "gradient_arena",
                                                          "first_moment_arena",
                                                          "second_moment_arena",
+                                                         "main_gradients",
                                                          "squared_norms",
                                                          "tensor_norms",
                                                          "squares",

@@ -53,6 +53,7 @@ enum class SlotKind : std::uint8_t {
   gradient_arena,
   first_moment_arena,
   second_moment_arena,
+  main_gradients,    ///< those of the step in f32, where the gradient arena is of another type
   squared_norms,     ///< one number for every tensor that this rank counts in the norm
   tensor_norms,      ///< two numbers for every tensor (LAMB)
   squares,           ///< as large as the gradient arena

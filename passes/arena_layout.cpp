@@ -12,6 +12,7 @@
 #include "passes/pipeline_order.h"
 #include "passes/program_builder.h"
 #include "passes/stage_blocks.h"
+#include "passes/step_ops.h"
 
 namespace plimsoll {
 
@@ -375,6 +376,8 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
   gather_types(types, all);
   layout.entries.resize(layout.instances.size());
   const auto groups = attribute_groups(graph, context.job.optimizer);
+  const auto arena = gradient_arena(graph);
+  const DType summed = arena ? graph.at(*arena).dtype : kGradientType;
   for (const Placement& p : all) {
     Segment segment = segment_of(graph, p.parameter, layout.instances[p.instance].layer,
                                  layout.elements, strategy);
@@ -397,7 +400,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
     }
     layout.elements += p.room;
     layout.parameters.append(p.room, types.of_parameter(p.parameter));
-    layout.gradients.append(p.room, kGradientType);
+    layout.gradients.append(p.room, summed);
     if (types.merges()) {
       layout.micro_batch_gradients->append(p.room, types.of_gradient(p.parameter));
     }

@@ -38,11 +38,12 @@ struct ArenaLayout {
   std::vector<std::vector<std::int64_t>> entries;
   /// Elements to the parameter that `tied_parameters` slots bind to, if there is one.
   std::optional<std::int64_t> tied_base;
-  std::int64_t tied_elements = 0;  ///< its room
-  std::int64_t elements = 0;       ///< of the arenas, with padding
-  ElementTypes parameters, gradients;
+  std::int64_t tied_elements = 0;      ///< its room
+  std::int64_t elements = 0;           ///< of the arenas, with padding
+  ElementTypes parameters, gradients;  ///< gradients are of one type
   /// Where gradients of a micro-batch have arenas of their own (gradient_merge = fused).
   std::optional<ElementTypes> micro_batch_gradients;
+  DType gradient_type() const { return gradients.at(0); }
   DType parameter_type() const { return parameters.at(0); }  ///< of all of them, in stage 3
 };
 

@@ -166,6 +166,7 @@ class RoutineBuilder {
   SlotKind list_slot(TensorId global) const {
     for (const Op& op : graph_.ops) {
       if (std::find(op.outputs.begin(), op.outputs.end(), global) == op.outputs.end()) continue;
+      if (op.kind == OpKind::cast) return SlotKind::main_gradients;
       if (op.kind == OpKind::square) return SlotKind::squares;
       if (op.kind == OpKind::scale) return SlotKind::scaled_gradients;
       if (op.kind == OpKind::lamb_norms) return SlotKind::tensor_norms;

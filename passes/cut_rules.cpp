@@ -7,8 +7,10 @@
 namespace plimsoll {
 
 std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
-  // Where every use casts, parameters stay f32.
-  const bool cast_by_uses = strategy.cast_placement == CastPlacement::every_use;
+  // Where every use casts, parameters stay f32; gradients of the step, too, unless they are chosen
+  // otherwise.
+  const bool cast_by_uses = strategy.cast_placement == CastPlacement::every_use &&
+                            strategy.gradient_type == GradientType::f32;
   const DType smallest = cast_by_uses ? DType::f32 : job.precision;
   const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
   return classes_by_owner(strategy) ? per_block : per_block * optimizer_shards(strategy);

@@ -12,9 +12,11 @@ namespace plimsoll {
 
 namespace {
 
-/// Whether an op belongs to the phase after the gradients are complete: what is rewritten here.
+/// Whether an op belongs to the phase after the gradients are complete, in f32: what is rewritten
+/// here.
 bool after_gradients(const Op& op) {
-  return op.phase == Phase::optimizer && op.kind != OpKind::begin_step && op.kind != OpKind::fill;
+  return op.phase == Phase::optimizer && op.kind != OpKind::begin_step && op.kind != OpKind::fill &&
+         op.kind != OpKind::cast;
 }
 
 /// What the ops of single tensors say about the step.
@@ -212,7 +214,7 @@ class Flattener {
 }  // namespace
 
 bool flatten_optimizer(Graph& graph, const PassContext& context) {
-  const auto gradients = gradient_arena(graph);
+  const auto gradients = updating_gradients(graph);
   if (!gradients || context.strategy.flatten == Flatten::none) return false;
   Flattener(graph, context, *gradients).run();
   return true;

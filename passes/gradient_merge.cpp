@@ -102,11 +102,11 @@ class Merger {
     const auto [block, gradient] = written;
     if (graph_.at(own).dtype != graph_.at(gradient).dtype) {
       Tensor cast = graph_.at(own);
-      cast.name += ".f32";
       cast.dtype = graph_.at(gradient).dtype;
-      const TensorId wide = graph_.add(std::move(cast));
-      ops.push_back(backward_op(OpKind::cast, {own}, {wide}, block));
-      own = wide;
+      cast.name += "." + std::string(to_text(cast.dtype));
+      const TensorId addend = graph_.add(std::move(cast));
+      ops.push_back(backward_op(OpKind::cast, {own}, {addend}, block));
+      own = addend;
     }
     ops.push_back(backward_op(OpKind::add, {gradient, own}, {gradient}, block));
   }
@@ -159,13 +159,13 @@ class Merger {
   /// zeroes those only that are not overwritten (passes/merged_gradients.h).
   void merge_arena(DType type, TensorId merged, std::vector<Op>& ops) {
     const std::int64_t count = graph_.at(merged).shape[0];
-    const DType wide = graph_.at(merged).dtype;
+    const DType sum = graph_.at(merged).dtype;
     const std::string name = "micro_batch_gradients." + std::string(to_text(type));
     const TensorId arena = add_step_arena(graph_, name, TensorRole::gradient, count, type);
     TensorId addend = arena;
     ops.push_back(backward_op(OpKind::fill, {}, {arena}, {}, FillParams{0}));
-    if (type != wide) {
-      addend = add_step_arena(graph_, name + ".cast", TensorRole::activation, count, wide);
+    if (type != sum) {
+      addend = add_step_arena(graph_, name + ".cast", TensorRole::activation, count, sum);
       ops.push_back(backward_op(OpKind::cast, {arena}, {addend}, {}));
     }
     ops.push_back(backward_op(OpKind::add, {merged, addend}, {merged}, {}));

@@ -98,30 +98,29 @@ std::vector<std::pair<std::int64_t, std::int64_t>> MergedGradients::zeroed(
 
 std::size_t MergedGradients::merge(const Bucket& bucket, std::int64_t micro_batch) {
   const DType type = layout_.micro_batch_gradients->at(bucket.begin);
+  const DType summed = layout_.gradient_type();
   Binding addend = binding(bucket.begin);
-  std::optional<BufferId> wide;
-  if (type != kGradientType) {
+  std::optional<BufferId> cast_to;
+  if (type != summed) {
     RangeRoutine cast("cast_gradients", OpKind::cast);
     cast.routine.ops[0].inputs = {
         cast.range("gradients", SlotKind::gradients, bucket.elements, type)};
-    cast.routine.ops[0].outputs = {
-        cast.range("cast", SlotKind::payload, bucket.elements, kGradientType)};
-    wide = build_.add_buffer("cast_gradients", TensorRole::gradient,
-                             bucket.elements * bytes_of(kGradientType), build_.next_call());
-    build_.add_call(build_.shared_routine(cast.routine), {}, micro_batch, {addend, {*wide, {}, {}}},
-                    {});
-    addend = {*wide, {}, {}};
+    cast.routine.ops[0].outputs = {cast.range("cast", SlotKind::payload, bucket.elements, summed)};
+    cast_to = build_.add_buffer("cast_gradients", TensorRole::gradient,
+                                bucket.elements * bytes_of(summed), build_.next_call());
+    build_.add_call(build_.shared_routine(cast.routine), {}, micro_batch,
+                    {addend, {*cast_to, {}, {}}}, {});
+    addend = {*cast_to, {}, {}};
   }
   RangeRoutine sum("add_gradients", OpKind::add);
-  const TensorId total =
-      sum.range("total", SlotKind::gradient_arena, bucket.elements, kGradientType);
-  const TensorId more = sum.range("addend", SlotKind::gradients, bucket.elements, kGradientType);
+  const TensorId total = sum.range("total", SlotKind::gradient_arena, bucket.elements, summed);
+  const TensorId more = sum.range("addend", SlotKind::gradients, bucket.elements, summed);
   sum.routine.ops[0].inputs = {total, more};
   sum.routine.ops[0].outputs = {total};
   const std::size_t call = build_.add_call(
       build_.shared_routine(sum.routine), {}, micro_batch,
       {{arenas_.gradients, layout_.gradients.offset(bucket.begin), {}}, addend}, {});
-  if (wide) build_.buffer(*wide).end = call + 1;
+  if (cast_to) build_.buffer(*cast_to).end = call + 1;
   return call;
 }
 

@@ -68,10 +68,14 @@ bool recompute(Graph& graph, const PassContext& context);
 /// them: 4 n + 5 ops for n tensors where all are clipped.
 bool optimizer_step(Graph& graph, const PassContext& context);
 
+/// The step's gradients are added up and reduced in the job's type and cast to f32 once, for the
+/// update (Strategy::gradient_type).
+bool narrow_gradients(Graph& graph, const PassContext& context);
+
 /// What a micro-batch adds to the step's gradients gets memory of its own, in the type that its
 /// parameter is used in: `tensor` casts and adds tensor by tensor inside backward; `fused` arenas
 /// of all of them, group by group (Paddle's gradient merge and its fuse_grad_merge; docs/passes.md
-/// names the sources). `direct`: nothing changes, kernels add to the f32 gradients.
+/// names the sources). `direct`: nothing changes, kernels add to the step's gradients.
 bool gradient_merge(Graph& graph, const PassContext& context);
 
 /// The same over flat arenas. `fused`: one norm, which also shows what is not finite, one clip

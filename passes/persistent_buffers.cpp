@@ -28,8 +28,8 @@ class PersistentBuffers {
       arenas.masters = add("master_parameters", TensorRole::master_parameter, masters * kElement);
     }
     const bool part = shards_gradients(context_.strategy);
-    arenas.gradients =
-        add("gradients", TensorRole::gradient, (part ? owned_ : layout_.elements) * kElement);
+    arenas.gradients = add("gradients", TensorRole::gradient,
+                           (part ? owned_ : layout_.elements) * bytes_of(layout_.gradient_type()));
     if (const auto& types = layout_.micro_batch_gradients) {
       arenas.micro_batch_gradients =
           add("micro_batch_gradients", TensorRole::gradient, types->offset(layout_.elements));

@@ -16,7 +16,7 @@ namespace plimsoll {
 
 namespace {
 
-constexpr std::array<GraphPass, 18> kPasses = {{
+constexpr std::array<GraphPass, 19> kPasses = {{
     {"select_kernels", "Replaces abstract ops by the kernels that the framework has.",
      select_kernels},
     {"context_parallel", "Gives each of cp ranks a part of every sequence.", context_parallel},
@@ -43,6 +43,8 @@ constexpr std::array<GraphPass, 18> kPasses = {{
     {"optimizer_step",
      "Adds zeroing, finite check, global norm, clipping and the update, tensor by tensor.",
      optimizer_step},
+    {"narrow_gradients", "Adds gradients up in the job's type; the update reads an f32 copy.",
+     narrow_gradients},
     {"gradient_merge",
      "Makes gradients of single micro-batches of their own, cast and added, by tensor or fused.",
      gradient_merge},

@@ -13,7 +13,8 @@
 
 namespace plimsoll {
 
-/// The type of gradient arenas, optimizer state, masters and scalars, and of what is reduced.
+/// The type of optimizer state, masters and scalars, of the gradients that the update reads, and of
+/// those that are reduced in every micro-batch.
 inline constexpr DType kGradientType = DType::f32;
 
 class ProgramBuilder {

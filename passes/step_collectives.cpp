@@ -212,7 +212,7 @@ Wait StepCollectives::gradient_wait(std::size_t segment) const {
   const std::int64_t offset = tied ? 0 : layout_.segments[segment].offset - instance.base;
   for (const auto& [kind, call] : gradient_calls_.at(layout_.producer[segment])) {
     const SlotKind slot = tied ? SlotKind::tied_gradients : SlotKind::gradients;
-    auto port = build_.find_port(call, slot, offset * bytes_of(kGradientType));
+    auto port = build_.find_port(call, slot, offset * bytes_of(layout_.gradient_type()));
     if (!port && !tied) port = build_.find_port(call, slot, Bytes(), entry);
     if (port) return {call, port};
   }

@@ -55,6 +55,14 @@ std::optional<TensorId> gradient_arena(const Graph& graph) {
   return arena_of(graph, TensorRole::gradient);
 }
 
+std::optional<TensorId> updating_gradients(const Graph& graph) {
+  const auto summed = gradient_arena(graph);
+  for (const Op& op : graph.ops) {
+    if (summed && op.kind == OpKind::cast && op.inputs[0] == *summed) return op.outputs[0];
+  }
+  return summed;
+}
+
 std::optional<TensorId> parameter_arena(const Graph& graph) {
   return arena_of(graph, TensorRole::parameter);
 }

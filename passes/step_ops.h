@@ -18,6 +18,8 @@ TensorId add_step_arena(Graph& graph, std::string name, TensorRole role, std::in
 TensorId find_scalars(const Graph& graph);
 /// The arena of all gradients. Absent where nothing is trained.
 std::optional<TensorId> gradient_arena(const Graph& graph);
+/// The one that the update reads: f32.
+std::optional<TensorId> updating_gradients(const Graph& graph);
 
 /// The arena of all parameters.
 std::optional<TensorId> parameter_arena(const Graph& graph);

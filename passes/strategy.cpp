@@ -346,6 +346,24 @@ Verdict merge_is_legal(const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// Gradients in the job's type are those of the step, complete before they are reduced.
+Verdict gradient_type_is_legal(const Job& job, const Strategy& strategy) {
+  if (strategy.gradient_type == GradientType::f32) return Verdict::yes();
+  if (job.precision == DType::f32)
+    return Verdict::no("gradient_type is computed; that goes with a job in bf16 or fp16, not fp32");
+  if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
+    return Verdict::no(
+        "gradient_type is computed; sharding stages 2 and 3 and grad_reduction per_micro_batch "
+        "reduce what each micro-batch gives, in f32");
+  }
+  if (!job.fp32_parameters.empty() && strategy.gradient_merge == GradientMerge::direct) {
+    return Verdict::no(
+        "gradient_type is computed; kernels give gradients of fp32_parameters in f32, so that "
+        "gradient_merge must be tensor or fused");
+  }
+  return Verdict::yes();
+}
+
 /// What is gathered or scattered where it is used is of one type.
 Verdict types_are_legal(const Job& job, const Strategy& strategy) {
   const bool mixed = job.precision != DType::f32 && !job.fp32_parameters.empty();
@@ -465,6 +483,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = merge_is_legal(strategy); !verdict) return verdict;
+  if (Verdict verdict = gradient_type_is_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = types_are_legal(job, strategy); !verdict) return verdict;
   if (Verdict verdict = fp8_is_legal(job, strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);

@@ -63,6 +63,14 @@ enum class GradientMerge : std::uint8_t {
            ///< tensors and micro-batch (Paddle's fuse_grad_merge, PR 35070)
   tensor,  ///< a cast and an add for each tensor and micro-batch (Paddle before it)
 };
+/// The type in which the gradients of a step are added up over its micro-batches and reduced over
+/// ranks. The update reads f32 ones in either case.
+enum class GradientType : std::uint8_t {
+  f32,
+  /// The job's precision, all of them: cast once per step, before the update (Megatron-LM in fp16
+  /// without --accumulate-allreduce-grads-in-fp32; Paddle's fp16_allreduce, PR 35004).
+  computed,
+};
 /// Linear layers of the blocks in 8-bit floating point, by how their operands are scaled: with the
 /// largest value of earlier steps, or with that of the tensor itself, of the tensor or of each row.
 /// The first two as Transformer Engine does it (recipes DelayedScaling and Float8CurrentScaling),
@@ -113,6 +121,7 @@ struct Strategy {
   Bytes param_bucket_bytes{std::int64_t{4} << 20};
   GradReduction grad_reduction = GradReduction::at_end;
   GradientMerge gradient_merge = GradientMerge::direct;
+  GradientType gradient_type = GradientType::f32;
   bool overlap_grad_reduce = true, overlap_param_gather = true;  ///< where the framework can
 
   // Sharding stage 3.
@@ -159,7 +168,8 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// send lifetimes only in plain 1F1B with at least pp micro-batches; sharding
 /// stages 1 to 3 exactly when its degree is above 1, choices about gathers in stage 3 only; global
 /// batch divisible by micro_batch x dp x sharding_degree; with fp8 a 16-bit job whose layers' sizes
-/// are multiples of 16; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
+/// are multiples of 16; gradient_type computed in 16-bit jobs, where gradients are reduced once per
+/// step; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// The rules a framework adds: sharding stages up to its most;
 /// sequence_parallel and fp8 only where it has them;

@@ -44,6 +44,13 @@ bool uses_state(const Routine& routine, const Op& op) {
          std::any_of(op.outputs.begin(), op.outputs.end(), is_state);
 }
 
+/// Casts the step's gradients for the update.
+bool widens_gradients(const Routine& routine, const Op& op) {
+  if (op.kind != OpKind::cast) return false;
+  const auto& slot = routine.places[op.outputs[0].index()].slot;
+  return slot && routine.slots[*slot].kind == SlotKind::main_gradients;
+}
+
 /// The update of a rank that owns nothing: its share of the norm is 0, nothing of it is not finite,
 /// and there is nothing to update.
 Routine without_update(const Routine& routine) {
@@ -69,7 +76,7 @@ Routine without_update(const Routine& routine) {
   std::map<std::uint32_t, std::uint32_t> kept;
   for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
     Op op = routine.ops[i];
-    if (uses_state(routine, op)) continue;
+    if (uses_state(routine, op) || widens_gradients(routine, op)) continue;
     if (op.kind == OpKind::squared_norm || op.kind == OpKind::check_finite) {
       op.kind = OpKind::fill;
       op.inputs.clear();
@@ -197,6 +204,8 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
       }
       return {arenas_.parameters, layout_.parameters.offset(segment.offset), {}};
     case SlotKind::gradients:
+      if (layout_.gradient_type() != kGradientType)
+        return {transient(SlotKind::main_gradients), segment.offset * kState, {}};
       return {arenas_.gradients, (shards_gradients(strategy_) ? own : segment.offset) * kState, {}};
     case SlotKind::master_parameter_arena:
       return {arenas_.masters, state, {}};

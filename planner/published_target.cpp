@@ -274,6 +274,24 @@ bool splits_boundary(const PublishedRun& run, const Framework& framework) {
          (framework.name == "megatron-lm-2021" || framework.name == "megatron-lm-2022");
 }
 
+/// Megatron-LM adds gradients up and reduces them in fp16 where it trains in fp16, unless
+/// --accumulate-allreduce-grads-in-fp32 asks for f32, which bf16 always gets
+/// (megatron/arguments.py). DeepSpeed without ZeRO, too (runtime/engine.py,
+/// communication_data_type), unless its configuration has fp32_allreduce, which a row states. Of
+/// OneFlow's own runs it is assumed: their replicas wait for less than f32 sums would take of their
+/// network.
+GradientType gradient_type_of(const PublishedRun& run, const Framework& framework) {
+  const std::string name = lower(run.framework), precision = lower(run.precision);
+  const bool engine = contains(name, "megatron") || contains(name, "oneflow");
+  const bool older = framework.name == "megatron-lm-2021" || framework.name == "megatron-lm-2022";
+  const std::string stated = lower(run.reduce_dtype);
+  const bool half = stated.empty()
+                        ? precision.starts_with("fp16") && !contains(precision, "fp32 all-reduce")
+                        : stated == "fp16";
+  return engine && older && half && zero_stage_of(run) < 2 ? GradientType::computed
+                                                           : GradientType::f32;
+}
+
 Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   Strategy strategy;
   strategy.mp = run.tp;
@@ -299,6 +317,7 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.split_boundary =
       splits_boundary(run, framework) && run.tp > 1 && run.pp > 1 && !strategy.sequence_parallel;
   strategy.fp8 = fp8_of(run);
+  strategy.gradient_type = gradient_type_of(run, framework);
   // --decoder-first-pipeline-num-layers 2, --decoder-last-pipeline-num-layers 2
   // (model_config.yaml).
   if (is_megatron_test(run) && contains(run.model, "uneven_pipeline") && run.pp > 2 &&

@@ -49,12 +49,32 @@ void initialize_arena(const Program& program, Arena& arena, const Coordinates& a
   });
 }
 
-std::vector<float> f32_values(const Program& program, const Arena& arena, TensorRole role) {
-  const auto id = persistent_of(program, role);
+namespace {
+
+/// Of the arena that a buffer is: what zeroes it says so.
+DType type_of(const Program& program, BufferId id) {
+  for (const Call& call : program.calls) {
+    const Routine& routine = program.at(call.routine);
+    for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+      const auto& slot = routine.places[i].slot;
+      const bool arena = slot && routine.slots[*slot].kind == SlotKind::gradient_arena;
+      if (arena && call.bindings[*slot].buffer == id) return routine.tensors[i].dtype;
+    }
+  }
+  return DType::f32;
+}
+
+}  // namespace
+
+std::vector<float> gradient_values(const Program& program, const Arena& arena) {
+  const auto id = persistent_of(program, TensorRole::gradient);
   if (!id) return {};
+  const DType type = type_of(program, *id);
   std::vector<std::byte> copy;
-  const auto* const stored = reinterpret_cast<const float*>(arena.on_host(*id, copy));
-  return {stored, stored + std::size_t(program.at(*id).bytes.count()) / sizeof(float)};
+  const std::byte* const stored = arena.on_host(*id, copy);
+  std::vector<float> values(std::size_t(program.at(*id).bytes.count() / element_bytes(type)));
+  to_f32(type, stored, values.data(), std::int64_t(values.size()));
+  return values;
 }
 
 const std::byte* find_scalars(const Program& program, const Arena& arena, const Coordinates& at) {

@@ -22,8 +22,8 @@ void initialize_arena(const Program& program, Arena& arena, const Coordinates& a
 
 /// The values of the parameter arena, whatever its types.
 std::vector<float> parameter_values(const Program& program, const Arena& arena);
-/// Of an arena of f32.
-std::vector<float> f32_values(const Program& program, const Arena& arena, TensorRole role);
+/// Those of the step's gradients, whatever their type.
+std::vector<float> gradient_values(const Program& program, const Arena& arena);
 
 using Scalars = std::array<float, std::size_t(kScalars)>;
 /// Where the step's scalars lie; null in a Program without any.

@@ -408,7 +408,7 @@ const std::vector<Traffic>& Executor::traffic() const { return state_->traffic; 
 const PhaseFlops& Executor::flops() const { return state_->flops; }
 
 std::vector<float> Executor::gradients() const {
-  return f32_values(state_->program, state_->arena, TensorRole::gradient);
+  return gradient_values(state_->program, state_->arena);
 }
 
 std::vector<float> Executor::parameters() const {

@@ -377,11 +377,14 @@ class Replay {
       return;
     }
     if (buffer.persistent || stage_.has(b)) return;
+    const SlotKind slot = program_.at(call.routine).slots[*piece.slot].kind;
+    const bool copied = framework_.gradient_memory == GradientMemory::as_computed;
+    if (copied && slot == SlotKind::main_gradients) return;  // use_persistent has flat copies
     if (!writes && buffer.end != index + 1) {
       if (checkpoints_.has(b) && checkpoints_.ends_forward(index, *piece.slot)) park(b);
       return;
     }
-    const bool in_tensors = lies_in_tensors(program_.at(call.routine).slots[*piece.slot].kind);
+    const bool in_tensors = lies_in_tensors(slot);
     const Bytes place = in_tensors ? piece.offset : kWhole;
     const auto found = find(b, place);
     if (writes) {

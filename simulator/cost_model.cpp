@@ -165,8 +165,13 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
   if (own.efficiency) {
     const auto& params = std::get<MatmulParams>(op.params);
     const MatmulShape shape = matmul_shape(op, tensors);
+    Bytes moved = bytes_moved(op, tensors);
+    // AccumulateGrad of PyTorch's autograd adds a gradient of its own to one of the same type.
+    const Tensor& sum = tensors[op.outputs[0].index()];
+    const bool apart = !framework_.adds_gradients_in_matmul && sum.dtype != DType::f32;
+    if (params.accumulate && apart) moved += 2 * bytes_of(sum);
     return efficient_matmul(shape, matmul_alignment(shape, params.transpose_a, params.transpose_b),
-                            bytes_moved(op, tensors), dtype, rate, own.device, *own.efficiency);
+                            moved, dtype, rate, own.device, *own.efficiency);
   }
   const Seconds compute = flops(op, tensors) / rate;
   const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;

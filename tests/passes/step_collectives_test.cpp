@@ -137,6 +137,47 @@ TEST(GradientReductions, PartialGradientsAreSummedOnceWhereAllOfThemIsKept) {
   EXPECT_EQ(calls_named(parts, "all_reduce.mp"), 4 * 5);
 }
 
+Bytes sent_in(const Program& program, OpKind kind) {
+  Bytes bytes;
+  for (const std::size_t call : calls_of(program, kind)) {
+    const Routine& routine = program.at(program.calls[call].routine);
+    bytes += bytes_of(routine.tensors[routine.ops[0].inputs[0].index()]);
+  }
+  return bytes;
+}
+
+// Half the bytes; the update begins with one cast, which waits for all reductions.
+TEST(StepCollectives, GradientsOfTheJobsTypeAreCastOnce) {
+  for (const char* name : {"bundled", "megatron-lm-2021"}) {
+    const Framework framework = framework_by_name(name);
+    for (const std::string fields :
+         {"dp=2,micro_batch=2", "pp=2,dp=2", "dp=2,flatten=none,gradient_merge=tensor",
+          "dp=2,flatten=coalesced,gradient_merge=fused"}) {
+      const auto wide = lowered(framework, fields, true);
+      const auto narrow = lowered(framework, fields + ",gradient_type=computed", true);
+      for (std::size_t stage = 0; stage < wide.size(); ++stage) {
+        EXPECT_EQ(2 * sent_in(narrow[stage], OpKind::all_reduce),
+                  sent_in(wide[stage], OpKind::all_reduce))
+            << name << ": " << fields;
+        std::vector<std::size_t> casts;
+        for (std::size_t c = 0; c < narrow[stage].calls.size(); ++c) {
+          const Routine& routine = narrow[stage].at(narrow[stage].calls[c].routine);
+          if (routine.phase != Phase::optimizer || routine.ops[0].kind != OpKind::cast) continue;
+          casts.push_back(c);
+          EXPECT_EQ(routine.tensors[routine.ops[0].inputs[0].index()].dtype, DType::bf16);
+          EXPECT_EQ(routine.tensors[routine.ops[0].outputs[0].index()].dtype, DType::f32);
+        }
+        ASSERT_EQ(casts.size(), 1u) << name << ": " << fields;
+        const auto& waits = narrow[stage].calls[casts[0]].waits;
+        for (const std::size_t reduction : calls_of(narrow[stage], OpKind::all_reduce)) {
+          EXPECT_TRUE(std::any_of(waits.begin(), waits.end(),
+                                  [&](const Wait& wait) { return wait.call == reduction; }));
+        }
+      }
+    }
+  }
+}
+
 TEST(StepCollectives, OverlapsMoveNoBytes) {
   Framework framework = framework_by_name("megatron-lm");
   const auto peaks = [&] {
@@ -155,9 +196,11 @@ TEST(StepCollectives, OverlapsMoveNoBytes) {
 // themselves.
 TEST(StepCollectives, EveryFrameworkLowersEveryKindOfStrategy) {
   for (const Framework& framework : framework_presets()) {
-    for (const char* strategy : {"mp=2", "mp=2,pp=2,dp=2", "pp=4,sharding_degree=2,micro_batch=2",
-                                 "mp=2,pp=2,dp=2,sharding_degree=2,recompute=full",
-                                 "dp=2,recompute=selective", "pp=2,grad_bucket_bytes=4KiB,dp=2"}) {
+    for (const char* strategy :
+         {"mp=2", "mp=2,pp=2,dp=2", "pp=4,sharding_degree=2,micro_batch=2",
+          "mp=2,pp=2,dp=2,sharding_degree=2,recompute=full", "dp=2,recompute=selective",
+          "pp=2,grad_bucket_bytes=4KiB,dp=2", "mp=2,pp=2,dp=2,gradient_type=computed",
+          "sharding_degree=2,gradient_type=computed"}) {
       if (!legal(framework, parse_strategy(strategy))) continue;
       for (bool tied : {false, true}) {
         for (const Program& program : lowered(framework, strategy, tied)) {

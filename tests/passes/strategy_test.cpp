@@ -73,6 +73,7 @@ TEST(Strategy, Rules) {
       {"schedule=zb_h1,gradient_merge=tensor", 1, ""},
       {"sharding_degree=2,sharding_stage=2,gradient_merge=fused", 2, "before it is merged"},
       {"dp=2,grad_reduction=per_micro_batch,gradient_merge=fused", 2, "before it is merged"},
+      {"gradient_type=computed", 1, "a job in bf16 or fp16, not fp32"},
       {"grad_bucket_bytes=4096", 1, ""},
       {"grad_bucket_bytes=4095", 1, "grad_bucket_bytes is 4095; it must be at least 4096"},
       {"send_slots=1", 1, ""},
@@ -115,6 +116,21 @@ TEST(Strategy, MixedParameterTypesStayWholeWhereTheyAreUsed) {
             std::string::npos);
   job.precision = DType::f32;
   EXPECT_TRUE(legal(job, parse_strategy("sharding_degree=2,sharding_stage=2"), 2));
+}
+
+TEST(Strategy, GradientsInTheJobsTypeAreThoseOfTheStep) {
+  Job job = nano();
+  job.precision = DType::bf16;
+  const auto reason = [&](const std::string& fields) {
+    return legal(job, parse_strategy("gradient_type=computed," + fields), 2).reason();
+  };
+  for (const char* fields : {"dp=2", "sharding_degree=2", "dp=2,gradient_merge=fused"})
+    EXPECT_EQ(reason(fields), "") << fields;
+  EXPECT_NE(reason("sharding_degree=2,sharding_stage=2").find("in f32"), std::string::npos);
+  EXPECT_NE(reason("dp=2,grad_reduction=per_micro_batch").find("in f32"), std::string::npos);
+  job.fp32_parameters = {"norm"};
+  EXPECT_NE(reason("dp=2").find("gradient_merge must be tensor or fused"), std::string::npos);
+  EXPECT_EQ(reason("dp=2,gradient_merge=tensor"), "");
 }
 
 TEST(Strategy, ChoicesThatChangeNothingInAFormOfGatherAreRefused) {

@@ -163,6 +163,10 @@ const Switch kSwitches[] = {
        draw.strategy.gradient_merge = one_of(random, {GradientMerge::direct, GradientMerge::direct,
                                                       GradientMerge::fused, GradientMerge::tensor});
      }},
+    {"gradient_type",
+     [](Random& random, Draw& draw) {
+       draw.strategy.gradient_type = one_of(random, {GradientType::f32, GradientType::computed});
+     }},
     {"overlap_grad_reduce",
      [](Random& random, Draw& draw) { draw.strategy.overlap_grad_reduce = coin(random); }},
     {"overlap_param_gather",
@@ -255,15 +259,18 @@ Draw draw(std::uint64_t seed) {
     if (random() % 64 == 0) drawn.devices = 1;  // this job cannot be split over so many
   } while (!is_legal(drawn));
   // In random order, so that no switch always yields to the same other; but first the stage, which
-  // some need.
+  // some need, and last the gradients' type, which needs several.
   std::vector<const Switch*> order;
   for (const Switch& one : kSwitches) {
-    if (one.field == "sharding_stage") continue;
+    if (one.field == "sharding_stage" || one.field == "gradient_type") continue;
     order.insert(order.begin() + std::ptrdiff_t(random() % (order.size() + 1)), &one);
   }
-  const auto stage = std::find_if(std::begin(kSwitches), std::end(kSwitches),
-                                  [](const Switch& one) { return one.field == "sharding_stage"; });
-  order.insert(order.begin(), stage);
+  const auto named = [](std::string_view field) {
+    return std::find_if(std::begin(kSwitches), std::end(kSwitches),
+                        [&](const Switch& one) { return one.field == field; });
+  };
+  order.insert(order.begin(), named("sharding_stage"));
+  order.push_back(named("gradient_type"));
   for (const Switch* one : order) {
     const Draw before = drawn;
     one->draw(random, drawn);

@@ -133,10 +133,13 @@ void drop_padding(std::vector<float>& gradient, std::size_t real) {
 }
 
 /// Gradients as backward left them: the fused update leaves them scaled with the loss, the other
-/// forms unscale them, and without flattening they are clipped where they lie.
+/// forms unscale them, and without flattening they are clipped where they lie; but not those of
+/// which the update has an f32 copy.
 void undo_update(const std::vector<Program>& programs, const Job& job, const Strategy& strategy,
                  double norm, std::vector<std::vector<float>>& gradients) {
-  const bool fused = strategy.flatten == Flatten::fused, none = strategy.flatten == Flatten::none;
+  const bool copied = strategy.gradient_type == GradientType::computed;
+  const bool fused = strategy.flatten == Flatten::fused || copied;
+  const bool none = strategy.flatten == Flatten::none && !copied;
   const double unscale = fused && job.loss_scale ? 1 / job.loss_scale->initial : 1;
   const double unclip = none && job.clip_norm > 0 ? std::max(1.0, norm / job.clip_norm) : 1;
   const Grid& grid = programs[0].grid;

@@ -358,5 +358,23 @@ TEST(Dispatch, IsMeasuredWhereCalibrated) {
   EXPECT_EQ(calibrated(nothing).dispatch_op().count(), 1);  // an engine item takes some time
 }
 
+// Autograd adds a gradient of its own to one of the same type: written and read once more each.
+TEST(CostModel, ProductsThatDoNotAddMoveTheirOwnGradient) {
+  Cluster cluster = read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
+                                 "/models/presets/clusters/dgx-a100-80gb.json");
+  Framework framework = framework_by_name("megatron-lm");
+  MatmulParams adds;
+  adds.accumulate = true;
+  Case product = matmul(4096, 4096, 64, adds);  // bound by memory
+  for (Tensor& tensor : product.tensors) tensor.dtype = DType::f16;
+  const auto time = [&](bool in_matmul) {
+    framework.adds_gradients_in_matmul = in_matmul;
+    return CostModel(cluster, std::nullopt, framework).local(product.op, product.tensors).time;
+  };
+  EXPECT_GT(time(false), time(true) * 1.5);
+  product.tensors[2].dtype = DType::f32;
+  EXPECT_EQ(time(false), time(true));
+}
+
 }  // namespace
 }  // namespace plimsoll

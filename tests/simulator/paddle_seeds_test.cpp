@@ -96,19 +96,29 @@ const std::string kFused =
     "mp=2,pp=2,dp=2,recompute=full,micro_batch=2,flatten=none,gradient_merge=fused,"
     "grad_bucket_bytes=32MiB";
 
-/// Pairs and rows of pull requests in the order that they print, slowest first. Those with fp16
-/// all-reduces are left out: no lowering has them.
+/// Its fp16_allreduce keeps the merged gradients in fp16.
+const std::string kHalf = ",gradient_type=computed";
+
+/// Pairs and rows of pull requests in the order that they print, slowest first.
 void expect_published_orders(const Framework& framework) {
   const Cluster cluster = dgx1();
   const auto rate = [&](const Job& job, const std::string& strategy) {
     return tokens_per_second(job, cluster, framework, strategy);
   };
   const Job base = ernie_base(), large = ernie();
-  // 35004: 34,285; 36,144 with fused merges; 39,145 with casts moved, too.
+  // 35004: 34,285; 35,228 with fp16 all-reduces; 36,144 with fused merges; 35,596 with both; 39,145
+  // with casts moved, too. One pair is not predicted in this order: with both there are fewer ops
+  // than with fused merges, not more (docs/accuracy.md).
   const double plain = rate(base, kTwoByTwoByTwo + kEveryUse);
-  const double fused = rate(base, kFused + kEveryUse), moved = rate(base, kFused + kOnce);
-  EXPECT_LT(plain, fused);
+  const double half = rate(base, kTwoByTwoByTwo + kEveryUse + kHalf);
+  const double fused = rate(base, kFused + kEveryUse);
+  const double both = rate(base, kFused + kEveryUse + kHalf);
+  const double moved = rate(base, kFused + kOnce + kHalf);
+  EXPECT_LT(plain, half);
+  EXPECT_LT(half, fused);
+  EXPECT_LT(half, both);
   EXPECT_LT(fused, moved);
+  EXPECT_LT(both, moved);
   // 34965 and 35878.
   EXPECT_LT(plain, rate(base, kTwoByTwoByTwo + kOnce));
   EXPECT_LT(rate(base, kEightStages + kEveryUse), rate(base, kEightStages + kOnce));
