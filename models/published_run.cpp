@@ -130,15 +130,16 @@ void read_offload(JsonObject& row, PublishedRun& run) {
   const bool trainer = run.source.find("HF + Deepspeed Zero 3") != std::string::npos;
   if (!own && !trainer) return;
   if (!run.zero_stage) run.zero_stage = 3;
-  if (!row.has("extra")) return;
-  JsonObject columns = row.object("extra");
-  if (own) {
-    const bool stays = maybe_text(columns, "PA_CPU") == "N";
-    run.checkpoints = stays ? CheckpointMemory::split : CheckpointMemory::on_host;
-  } else {
-    run.host_optimizer = maybe_text(columns, "Opt Offl") != "N";
-    run.host_parameters = maybe_text(columns, "Par Offl") != "N";
+  std::string stays, optimizer, parameters;
+  if (row.has("extra")) {
+    JsonObject columns = row.object("extra");
+    stays = maybe_text(columns, "PA_CPU");
+    optimizer = maybe_text(columns, "Opt Offl");
+    parameters = maybe_text(columns, "Par Offl");
   }
+  if (own) run.checkpoints = stays == "N" ? CheckpointMemory::split : CheckpointMemory::on_host;
+  run.host_optimizer = trainer && optimizer != "N";
+  run.host_parameters = trainer && parameters != "N";
 }
 
 /// Whether the value stands with the measurement, not in some configuration file beside it: rows

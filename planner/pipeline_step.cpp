@@ -81,7 +81,8 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
     const std::size_t from = index(forward ? part - 1 : part + 1, action.micro_batch);
     const Picoseconds written = border.written[from];
     if (written == kNotYet) return false;
-    begin += post;
+    // Posted ahead, a host may do it while it waits for something else.
+    if (!stages_[s].receives_ahead) begin += post;
     // Posted by both, behind the transfer before it on the same streams.
     Picoseconds& received = state.transfers[direction].received;
     const Picoseconds posted = stages_[s].receives_ahead ? state.clock_before : begin;

@@ -114,7 +114,8 @@ bool is_deterministic(const PublishedRun& run) {
 /// Of those, the ones of memory and speed (gpt3_7b_*_memory_speed) have no --attention-backend
 /// unfused: Transformer Engine takes flash attention.
 bool keeps_scores(const PublishedRun& run) {
-  return is_deterministic(run) && !contains(run.model, "memory_speed");
+  return is_deterministic(run) &&
+         (run.attention == "unfused" || !contains(run.model, "memory_speed"));
 }
 
 /// Vocabulary: stated, or known of a public model.
@@ -287,7 +288,7 @@ GradientType gradient_type_of(const PublishedRun& run, const Framework& framewor
   const std::string stated = lower(run.reduce_dtype);
   const bool half = stated.empty()
                         ? precision.starts_with("fp16") && !contains(precision, "fp32 all-reduce")
-                        : stated == "fp16";
+                        : stated == "fp16" || stated == "bf16";
   return engine && older && half && zero_stage_of(run) < 2 ? GradientType::computed
                                                            : GradientType::f32;
 }

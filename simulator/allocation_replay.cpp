@@ -188,8 +188,14 @@ class Replay {
            buffer.role == TensorRole::gradient && buffer.persistent;
   }
 
-  /// Whether sharding scatters gradients in backward (stages 2 and 3): what stays is a shard.
+  /// Whether sharding scatters gradients in backward (stages 2 and 3): what stays is a shard, in
+  /// f32. Those of a step in the job's type are whole.
   bool scatters_gradients() const {
+    for (const Routine& routine : program_.routines) {
+      for (const Slot& slot : routine.slots) {
+        if (slot.kind == SlotKind::main_gradients) return false;
+      }
+    }
     Bytes lasting;
     for (const Buffer& buffer : program_.buffers) {
       if (buffer.persistent && buffer.role == TensorRole::gradient) lasting += buffer.bytes;

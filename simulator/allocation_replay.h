@@ -23,7 +23,7 @@ enum class AlikeMicroBatches : std::uint8_t { leave_out, replay };
 /// the first step, but optimizer state in the first update where the framework makes it there.
 /// Gathered parameters, gradients and what pipelines transfer as the framework has them instead
 /// (ShardMemory, BorderMemory). Steps are replayed, at most four, until one takes no more than
-/// those before.
+/// those before, or leaves the allocator as the one before it did.
 ///
 /// `limit`: what the driver has for the allocator; beyond it the rank is out of memory. The
 /// framework's allocator is not AllocatorKind::arena.

@@ -1,7 +1,6 @@
 #include "simulator/stream_engine.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -15,6 +14,7 @@ StreamEngine::StreamEngine(StreamEngine&&) noexcept = default;
 StreamEngine& StreamEngine::operator=(StreamEngine&&) noexcept = default;
 
 void StreamEngine::add_rank(std::vector<std::uint32_t> lane_of_stream) {
+  INVARIANT(!run_, "nothing is added after a run");
   Rank rank;
   lane_of_stream.push_back(std::uint32_t(lane_of_stream.size()));
   rank.first = std::uint32_t(lanes_.size());
@@ -26,6 +26,7 @@ void StreamEngine::add_rank(std::vector<std::uint32_t> lane_of_stream) {
 }
 
 StreamEngine::Task& StreamEngine::add_task(std::uint32_t stream, std::span<const Event> waits) {
+  INVARIANT(!run_, "nothing is added after a run");
   INVARIANT(events_ < kNone, "too many events for one simulation");
   const Rank& rank = ranks_.back();
   Lane& lane = lanes_[rank.first + rank.lane_of_stream[stream]];

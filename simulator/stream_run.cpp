@@ -145,11 +145,16 @@ void StreamRun::advance(std::uint32_t index) {
 /// what about as many write.
 void StreamRun::prefetch_after(const Task& task) const {
   constexpr std::size_t kTasks = 4, kEvents = 8;
-  __builtin_prefetch(&task + kTasks);
-  __builtin_prefetch(result_.fired.data() + task.event + kEvents, 1);
+  // May lie behind the end: an address, not a pointer into the array.
+  const auto address = [](const auto* first, std::size_t index) {
+    return reinterpret_cast<const void*>(std::uintptr_t(first) + index * sizeof(*first));
+  };
+  const std::size_t event = task.event + kEvents;
+  __builtin_prefetch(address(&task, kTasks));
+  __builtin_prefetch(address(result_.fired.data(), event), 1);
   if (!keeps_all_) return;
-  __builtin_prefetch(result_.posted.data() + task.event + kEvents, 1);
-  __builtin_prefetch(result_.begin.data() + task.event + kEvents, 1);
+  __builtin_prefetch(address(result_.posted.data(), event), 1);
+  __builtin_prefetch(address(result_.begin.data(), event), 1);
 }
 
 bool StreamRun::wait_for_all(std::uint32_t index, const Task& task) {
