@@ -40,13 +40,16 @@ INSTANTIATE_TEST_SUITE_P(Random, CudaDraw, testing::ValuesIn(seeds()),
                          [](const auto& info) { return "seed" + std::to_string(info.param); });
 
 // Of f32 as for random draws against the serial run (tests/runtime). In 16-bit types both backends
-// round, functions are other approximations, and updates of models this small carry that on.
+// round, functions are other approximations, and updates of models this small carry that on; sums
+// of gradients in such a type round once more.
 TEST_P(CudaDraw, TrainsAsTheCpuBackendDoesInThePredictedBytes) {
   const Draw drawn = draw(GetParam());
   SCOPED_TRACE(describe(drawn));
   const auto programs = lower({drawn.job, drawn.strategy, bundled_framework()});
   const TrainResult cpu = run(programs, drawn.job, false), cuda = run(programs, drawn.job, true);
-  const double tolerance = drawn.job.precision == DType::f32 ? 1e-4 : 0x1p-7;
+  const bool sums_rounded = drawn.strategy.gradient_type == GradientType::computed;
+  const double tolerance =
+      drawn.job.precision == DType::f32 ? 1e-4 : (sums_rounded ? 0x1p-6 : 0x1p-7);
   for (std::size_t step = 0; step < cpu.measured.losses.size(); ++step) {
     const double expected = cpu.measured.losses[step];
     EXPECT_NEAR(cuda.measured.losses[step], expected, tolerance * std::abs(expected)) << step;
