@@ -75,6 +75,8 @@ ops are counted as they happen, of the rank that has most of each, and what does
 predicted bytes are equal to the byte, which the random draws check (`scripts/sweep`). All variants of a
 row train the same model, up to rounding. Times at this size are noise on two shared cores and are left
 out; `scripts/rank` measures them where they mean something.
+
+Not in the table: `fp8`, `cp` and `context_exchange`, which are simulated only ([passes.md](passes.md)).
 """
 
 ROWS = [
