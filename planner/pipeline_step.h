@@ -27,7 +27,7 @@ class PipelineStep {
   };
   struct State {
     Picoseconds clock, issued;
-    Picoseconds clock_before;  ///< of the last action
+    Picoseconds clock_before;  ///< clock when the last action came up: receives posted ahead
     std::size_t next = 0;      ///< of the stage's order
     Picoseconds last_began;
     std::array<Transfers, 2> transfers;  ///< activations, gradients

@@ -133,25 +133,6 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (sorted[above] - sorted[below]) * (at - double(below));
 }
 
-}  // namespace
-
-RunPrediction predict_published(const PublishedTarget& target) {
-  const CostModel costs = target.fitted
-                              ? CostModel(target.cluster, target.framework, *target.fitted)
-                              : CostModel(target.cluster, std::nullopt, target.framework);
-  std::optional<RunPrediction> best;
-  for (const Strategy& strategy : target.strategies) {
-    const RunPrediction next = prediction_of(target, strategy, costs);
-    const bool better = !best || (next.fits && !best->fits) ||
-                        (next.fits == best->fits && next.step_time < best->step_time);
-    if (better) best = next;
-  }
-  INVARIANT(best.has_value(), "a target has at least one strategy");
-  return *best;
-}
-
-namespace {
-
 ValidatedRun validate_run(const PublishedRun& run) {
   ValidatedRun validated;
   validated.run = run;
@@ -169,6 +150,21 @@ ValidatedRun validate_run(const PublishedRun& run) {
 }
 
 }  // namespace
+
+RunPrediction predict_published(const PublishedTarget& target) {
+  const CostModel costs = target.fitted
+                              ? CostModel(target.cluster, target.framework, *target.fitted)
+                              : CostModel(target.cluster, std::nullopt, target.framework);
+  std::optional<RunPrediction> best;
+  for (const Strategy& strategy : target.strategies) {
+    const RunPrediction next = prediction_of(target, strategy, costs);
+    const bool better = !best || (next.fits && !best->fits) ||
+                        (next.fits == best->fits && next.step_time < best->step_time);
+    if (better) best = next;
+  }
+  INVARIANT(best.has_value(), "a target has at least one strategy");
+  return *best;
+}
 
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs) {
   ValidatedFamily family;
