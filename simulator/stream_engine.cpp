@@ -61,11 +61,22 @@ StreamEngine::Event StreamEngine::add_op(const Op& op, std::span<const Event> wa
   return events_++;
 }
 
+std::uint32_t& StreamEngine::number_of(std::uint64_t rendezvous) {
+  const std::size_t channel = rendezvous >> 32, meeting = std::uint32_t(rendezvous);
+  if (channel >= numbers_.size()) numbers_.resize(channel + 1);
+  std::vector<std::uint32_t>& numbers = numbers_[channel];
+  if (meeting >= numbers.size()) numbers.resize(meeting + 1, kNone);
+  return numbers[meeting];
+}
+
 /// What shares links is one, too, if it is alone.
 std::uint32_t StreamEngine::meeting_of(const Op& op) {
-  auto number = std::uint32_t(meetings_.size());
-  if (op.rendezvous) number = numbers_.try_emplace(*op.rendezvous, number).first->second;
-  if (number == meetings_.size()) meetings_.emplace_back();
+  std::uint32_t alone = kNone;
+  std::uint32_t& number = op.rendezvous ? number_of(*op.rendezvous) : alone;
+  if (number == kNone) {
+    number = std::uint32_t(meetings_.size());
+    meetings_.emplace_back();
+  }
   Meeting& meeting = meetings_[number];
   ++meeting.participants;
   meeting.duration = std::max(meeting.duration, op.duration);

@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "simulator/engine.h"
@@ -38,7 +37,9 @@ class StreamEngine {
   struct Op {
     std::uint32_t stream = 0;
     Picoseconds dispatch, duration;
-    std::optional<std::uint64_t> rendezvous = std::nullopt;  ///< as Item::rendezvous
+    /// As Item::rendezvous. Looked up by its upper half, then its lower one: channels and their
+    /// meetings, both counted from 0.
+    std::optional<std::uint64_t> rendezvous = std::nullopt;
     LinkUse link_use = {};
   };
   /// Its event: it has ended. Waits: earlier events of this rank.
@@ -117,6 +118,7 @@ class StreamEngine {
     std::uint32_t link = 0, next = kNone;
   };
   std::uint32_t meeting_of(const Op& op);
+  std::uint32_t& number_of(std::uint64_t rendezvous);
   Task& add_task(std::uint32_t stream, std::span<const Event> waits);
   StreamRun& state_for(std::span<const Picoseconds> starts);
 
@@ -126,7 +128,7 @@ class StreamEngine {
   std::vector<Meeting> meetings_;
   std::vector<const RoutineMap*> maps_;
   std::vector<LinkOfMeeting> link_uses_;
-  std::unordered_map<std::uint64_t, std::uint32_t> numbers_;  // looked up only, never iterated
+  std::vector<std::vector<std::uint32_t>> numbers_;  ///< of meetings_, by halves of rendezvous
   Event events_ = 0;
   std::unique_ptr<StreamRun> run_;
 };

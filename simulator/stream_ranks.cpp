@@ -219,7 +219,8 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
   std::vector<std::uint64_t> issued(channels.channel.size());
   const std::size_t simulated = expansion.program->calls.size() - rank.left_out.calls();
   rank.first_event.reserve(simulated);
-  rank.host.reserve(simulated);
+  const bool whole = rank.left_out.calls() == 0;
+  rank.host.reserve(whole ? simulated : 0);
   std::vector<StreamEngine::Event> waits, outside;
   FrameworkWaits framework(expansion);
   const auto host_waits = [&](const Op& op) {
@@ -235,10 +236,10 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
     const std::vector<Op>& ops = routine.ops;
     outside.clear();
     add_awaited(rank, c, outside);
-    const std::vector<StreamEngine::Event> held = framework.before_call(routine);
+    const std::vector<StreamEngine::Event> held = framework.before_call(call);
     outside.insert(outside.end(), held.begin(), held.end());
     if (!ops.empty()) host_waits(ops[0]);
-    rank.host.push_back(engine_.host_time());
+    if (whole) rank.host.push_back(engine_.host_time());
     if (rank.routines[r].map != nullptr) {
       rank.first_event.push_back(engine_.add_call(*rank.routines[r].map, outside));
       framework.issued(routine, rank.first_event.back());
@@ -293,7 +294,7 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
     for (StreamEngine::Event event : outside) {
       latest = std::max(latest, result.fired[event]);
     }
-    for (StreamEngine::Event event : framework.before_call(expansion.program->routines[r])) {
+    for (StreamEngine::Event event : framework.before_call(call)) {
       latest = std::max(latest, result.fired[event]);
     }
     if (composed) framework.issued(expansion.program->routines[r], rank.first_event[n]);

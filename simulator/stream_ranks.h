@@ -54,7 +54,8 @@ class StreamRanks {
     const Expansion* expansion = nullptr;
     std::vector<RankRoutine> routines;
     std::vector<StreamEngine::Event> first_event;  ///< by call
-    std::vector<StreamEngine::HostTime> host;      ///< by call: from when it is issued
+    /// By call: from when it is issued; where none is left out.
+    std::vector<StreamEngine::HostTime> host;
     std::vector<CycleBegin> cycles;
     StreamEngine::Event events_end = 0;
     LeftOut left_out;
