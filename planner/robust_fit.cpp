@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 namespace plimsoll {
 namespace {
@@ -15,7 +16,10 @@ constexpr double kLongestStep = 0.5;      // of a logarithm, in one step
 // Steps that end the search: of a logarithm, or of what the measurements leave open of it.
 constexpr double kSmallestStep = 2e-3, kSmallestShare = 0.05;
 constexpr double kShrinks = 0.5;  // a step to the one before: longer asks for fresh derivatives
-constexpr int kMostHalvings = 4;
+constexpr int kMostShorter = 4;
+// Damping of a step, relative to the diagonal of the normal equations: the first that is not none,
+// how much more after a step that was no better, how much less after one that was.
+constexpr double kLeastDamping = 0.02, kMoreDamping = 4, kLessDamping = 8;
 constexpr double kNormal90 = 1.645;
 constexpr double kNarrowed = 0.9;  // of the prior's spread: wider is not determined
 
@@ -134,14 +138,44 @@ Normal normal_equations(const Problem& problem, const Values& values, const Valu
   return normal;
 }
 
-Values moved_by(const Problem& problem, const Values& values, const Eigen::VectorXd& step,
-                double share) {
+/// Where the quadratic that the normal equations stand for is least, of steps in which no number
+/// moves farther than kLongestStep nor beyond its bounds. What would go farthest beyond goes to the
+/// edge of that box, and the others follow, until all are inside: a number that is held back must
+/// not leave those that moved to make up for it where they make up for nothing.
+Eigen::VectorXd step_within_bounds(const Problem& problem, const Values& values,
+                                   const Normal& normal) {
+  const auto count = std::ptrdiff_t(values.size());
+  Eigen::VectorXd least(count), most(count), step = Eigen::VectorXd::Zero(count);
+  for (std::ptrdiff_t p = 0; p < count; ++p) {
+    const FitNumber& number = problem.model.numbers[std::size_t(p)];
+    const bool fixed = problem.fixed[std::size_t(p)];
+    least[p] = fixed ? 0 : std::max(-kLongestStep, std::log(number.least / values[std::size_t(p)]));
+    most[p] = fixed ? 0 : std::min(kLongestStep, std::log(number.most / values[std::size_t(p)]));
+  }
+  std::vector<std::ptrdiff_t> free(values.size());
+  std::iota(free.begin(), free.end(), 0);
+  while (!free.empty()) {
+    const Eigen::MatrixXd matrix = normal.matrix(free, free);
+    Eigen::VectorXd held = step;
+    held(free).setZero();
+    const Eigen::VectorXd right = (normal.right - normal.matrix * held)(free);
+    const Eigen::VectorXd own = matrix.ldlt().solve(right);
+    step(free) = own;
+    const Eigen::VectorXd inside = step.cwiseMax(least).cwiseMin(most);
+    std::ptrdiff_t farthest = 0;
+    if ((step - inside).cwiseAbs().maxCoeff(&farthest) == 0) break;
+    step[farthest] = inside[farthest];
+    std::erase(free, farthest);
+  }
+  return step;
+}
+
+Values moved_by(const Problem& problem, const Values& values, const Eigen::VectorXd& step) {
   Values moved = values;
   for (std::size_t p = 0; p < values.size(); ++p) {
     const FitNumber& number = problem.model.numbers[p];
-    const double by = share * std::clamp(step[std::ptrdiff_t(p)], -kLongestStep, kLongestStep);
-    if (!problem.fixed[p])
-      moved[p] = std::clamp(values[p] * std::exp(by), number.least, number.most);
+    if (problem.fixed[p]) continue;
+    moved[p] = std::clamp(values[p] * std::exp(step[std::ptrdiff_t(p)]), number.least, number.most);
   }
   return moved;
 }
@@ -157,8 +191,8 @@ double longest_move(const Values& from, const Values& to, const Values& deviatio
 }
 
 /// One step with the derivatives that the solution has; returns the longest move, 0 where nothing
-/// is better than staying. `here` goes along.
-double take_step(const Problem& problem, RobustSolution& solution, Values& here) {
+/// is better than staying. `here` and the `damping` that steps begin with go along.
+double take_step(const Problem& problem, RobustSolution& solution, Values& here, double& damping) {
   const Values residual = residual_of(problem, here);
   const Values deviations = deviations_of(problem, residual, solution.scales);
   const Normal normal =
@@ -166,12 +200,14 @@ double take_step(const Problem& problem, RobustSolution& solution, Values& here)
   const Eigen::MatrixXd covariance = normal.matrix.inverse();
   for (std::size_t p = 0; p < solution.deviations.size(); ++p)
     solution.deviations[p] = std::sqrt(covariance(std::ptrdiff_t(p), std::ptrdiff_t(p)));
-  const Eigen::VectorXd step = covariance * normal.right;
   const double before = loss(problem, solution.values, residual, deviations);
   solution.loss = before;
-  double share = 1;
-  for (int halving = 0; halving <= kMostHalvings; ++halving, share /= 2) {
-    const Values trial = moved_by(problem, solution.values, step, share);
+  damping = damping <= kLeastDamping ? 0 : damping / kLessDamping;
+  for (int shorter = 0; shorter <= kMostShorter; ++shorter) {
+    Normal damped = normal;
+    damped.matrix.diagonal() *= 1 + damping;
+    const Eigen::VectorXd step = step_within_bounds(problem, solution.values, damped);
+    const Values trial = moved_by(problem, solution.values, step);
     const double longest = longest_move(solution.values, trial, solution.deviations);
     if (longest == 0) return 0;
     const Values there = problem.model.predicted(trial);
@@ -183,6 +219,7 @@ double take_step(const Problem& problem, RobustSolution& solution, Values& here)
       return longest;
     }
     if (longest < 1) return 0;
+    damping = std::max(kLeastDamping, kMoreDamping * damping);
   }
   return 0;
 }
@@ -225,13 +262,14 @@ RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
     here = model.predicted(solution.values);
   }
   const bool steady_is_enough = limits.known != nullptr;
+  double damping = 0;
   if (limits.known != nullptr) solution.derivatives = *limits.known;
   for (int round = 0; round < limits.most_derivations && !solution.converged; ++round) {
     if (round > 0 || limits.known == nullptr)
       solution.derivatives = derivatives_at(model, solution.values, here);
     double before = std::numeric_limits<double>::infinity();
     for (int step = 0; step < limits.most_steps; ++step) {
-      const double longest = take_step(problem, solution, here);
+      const double longest = take_step(problem, solution, here, damping);
       const bool steady = longest < 1;
       if (steady) solution.converged = steady_is_enough || step == 0;
       if (steady || (!steady_is_enough && longest > kShrinks * before)) break;

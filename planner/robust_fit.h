@@ -72,9 +72,10 @@ struct RobustSolution {
 
 /// Least squares, robust against measurements that lie far off (Huber 1964, Annals of Mathematical
 /// Statistics 35: linear beyond 1.5 standard deviations, which are taken from the median).
-/// Gauss-Newton from `start` with steps halved until they improve: Nocedal and Wright, Numerical
-/// Optimization, 2006, sections 3.1 and 10.3. Deviations are those of the linearised problem. Only
-/// measurements in `use` count; numbers in `fixed` stay.
+/// Gauss-Newton from `start` within the numbers' bounds, damped until a step improves (Levenberg
+/// 1944, Marquardt 1963): Nocedal and Wright, Numerical Optimization, 2006, sections 10.3 and 16.7.
+/// Deviations are those of the linearised problem. Only measurements in `use` count; numbers in
+/// `fixed` stay.
 RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
                      const std::vector<bool>& fixed, LogModel::Values start,
                      const SearchLimits& limits);

@@ -58,6 +58,17 @@ TEST(RobustFit, ATrialPointThatCannotBePredictedIsNoAnswer) {
   EXPECT_NEAR(found.values[1], 3, 0.1);
 }
 
+TEST(RobustFit, WhatABoundHoldsBackTheOthersDoNotMakeUpForTwice) {
+  LogModel model = line(40, 0);
+  model.numbers[0].most = 1.5;  // the truth is 2
+  const RobustSolution found = solved(model);
+  EXPECT_DOUBLE_EQ(found.values[0], 1.5);
+  LogModel fixed = line(40, 0);
+  const std::vector<bool> all(40, true);
+  const RobustSolution known = solve(fixed, all, {true, false}, {1.5, 1}, {.most_derivations = 15});
+  EXPECT_NEAR(found.values[1], known.values[1], 0.01);
+}
+
 TEST(RobustFit, AFewThatLieFarOffMoveLittle) {
   LogModel model = line(80, 0.01);
   for (std::size_t i = 0; i < 8; ++i) model.measured[i * 9] += 1;
