@@ -140,6 +140,12 @@ std::vector<FitParameter> fit_parameters(const Cluster& cluster) {
   all.push_back({"dispatch_op", 0.4, 1e-7, 1e-3,
                  [](ConstC, ConstF f, L) { return f.dispatch_op.value(); },
                  [](C, F f, L, double v) { f.dispatch_op = Seconds(v); }});
+  all.push_back({"host_wait", 0.7, 1e-7, 1e-2,
+                 [](ConstC, ConstF f, L) { return f.host_wait.value(); },
+                 [](C, F f, L, double v) { f.host_wait = Seconds(v); }});
+  all.push_back({"backward_dispatch", 0.4, 0.05, 2,
+                 [](ConstC, ConstF f, L) { return f.backward_dispatch; },
+                 [](C, F f, L, double v) { f.backward_dispatch = v; }});
   return all;
 }
 

@@ -27,6 +27,7 @@ struct FitParameter {
 };
 
 /// All that there are for a cluster with efficiency parameters, in a fixed order.
+/// A framework may have none of one (0): then there is nothing to fit.
 std::vector<FitParameter> fit_parameters(const Cluster& cluster);
 
 struct FittedValue {

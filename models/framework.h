@@ -148,6 +148,9 @@ struct Framework {
   /// has reshapes, transposes, scales, gradient sums and casts of activations as ops of their own.
   /// Casts of parameters, merges of gradients, the optimizer and communications count one each.
   double ops_per_kernel = 1;
+  /// Host time of an op of backward that communicates nothing, to that of another: autograd's engine
+  /// calls backward from C++, communications from Python again.
+  double backward_dispatch = 1;
   /// On top, for what gathers parameters in the middle of a step (sharding stage 3).
   Seconds dispatch_gather;
   /// On top, for each gradient of a parameter that a micro-batch's backward completes: its hook.
@@ -163,6 +166,9 @@ struct Framework {
   bool receives_ahead = false;
   /// The host reads the norm of the gradients, and whether they are finite, before it goes on.
   bool host_reads_norm = false;
+  /// Before a micro-batch's forward, on every stage, the host reads from the device how large its
+  /// sequences are: it waits for all that the compute stream has been given.
+  bool host_reads_batch = false;
   /// The host waits for each gather of parameters.
   bool host_waits_for_gathers = false;
   /// From the end of what the host waited for until it goes on.

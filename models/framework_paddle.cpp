@@ -22,6 +22,7 @@ Framework paddle_2_1() {
   framework.overlap_param_gather = false;
   framework.dispatch_op = Seconds(18e-6);
   framework.ops_per_kernel = 3;
+  framework.backward_dispatch = 1;  // one executor runs forward and backward
   framework.host_reads_norm = false;
   framework.sources.kernels =
       "PaddleNLP 2.1 ernie and gpt modeling.py: linear layers as matmul_v2 and elementwise_add, "

@@ -9,10 +9,14 @@ Framework pytorch_on_gpu() {
   framework.recompute_repeats_all = true;  // core/tensor_parallel/random.py: CheckpointFunction
   framework.stores_dropout_masks = true;   // torch.native_dropout, and arXiv 2205.05198 section 4.1
   framework.dispatch_op = Seconds(8e-6);
+  framework.backward_dispatch = 0.5;
   framework.sources.dispatch =
       "lower end of the 8 to 15 us per op that removing cast ops saved on hosts of V100 GPUs "
       "(Paddle "
-      "static graph executor); not measured for PyTorch, whose eager dispatch is of that order";
+      "static graph executor); not measured for PyTorch, whose eager dispatch is of that order; "
+      "half "
+      "of it in backward, which autograd's engine calls from C++ (torch/csrc/autograd/engine.cpp): "
+      "0.48, 90 % interval 0.45 to 0.51, fitted to vTrain's runs within a node (docs/accuracy.md)";
   // cuBLAS workspace before Hopper, ":4096:2:16:8" = 2 * 4096 KiB + 8 * 16 KiB, for the handle of
   // the thread that runs forward and for that of autograd's.
   framework.workspace = 2 * Bytes(std::int64_t{2 * 4096 + 8 * 16} << 10);

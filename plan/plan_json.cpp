@@ -43,6 +43,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"overlap_grad_reduce", &Framework::overlap_grad_reduce},
     {"overlap_param_gather", &Framework::overlap_param_gather},
     {"host_reads_norm", &Framework::host_reads_norm},
+    {"host_reads_batch", &Framework::host_reads_batch},
     {"host_waits_for_gathers", &Framework::host_waits_for_gathers},
     {"lazy_optimizer_state", &Framework::lazy_optimizer_state},
     {"copies_rotary", &Framework::copies_rotary},
@@ -135,6 +136,7 @@ Json framework_json(const Framework& framework) {
   json["most_sharding_stage"] = framework.most_sharding_stage;
   json["transfers_hold"] = kTransfersHold[std::size_t(framework.transfers_hold)];
   json["ops_per_kernel"] = framework.ops_per_kernel;
+  json["backward_dispatch"] = framework.backward_dispatch;
   for (const FrameworkTime& time : kFrameworkTimes) {
     json[time.key] = (framework.*time.member).value();
   }
@@ -165,6 +167,7 @@ Framework framework_from(JsonObject object) {
   framework.transfers_hold =
       static_cast<TransfersHold>(object.choice("transfers_hold", kTransfersHold));
   framework.ops_per_kernel = object.number("ops_per_kernel", 1, 1000);
+  framework.backward_dispatch = object.number("backward_dispatch", 0.01, 10);
   for (const FrameworkTime& time : kFrameworkTimes) {
     framework.*time.member = Seconds(object.number(time.key, 0, 1));
   }

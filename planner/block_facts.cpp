@@ -31,9 +31,10 @@ std::size_t port_op(const Routine& routine, SlotKind kind) {
 }
 
 CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sent) {
-  const Routine& routine = costed.program->at(costed.program->calls[call].routine);
+  const RoutineId id = costed.program->calls[call].routine;
+  const Routine& routine = costed.program->at(id);
   CallFacts facts;
-  facts.dispatch = dispatch_of(costed, routine);
+  facts.dispatch = dispatch_of(costed, id);
   facts.frame = round_up(routine.frame_bytes, kBlockAlignment);
   if (routine.ops.empty()) return facts;
   CallPath path(costed, Picoseconds(), kLongAgo);

@@ -1,9 +1,11 @@
 #include "planner/call_path.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "graph/op_table.h"
+#include "simulator/host_dispatch.h"
 
 namespace plimsoll {
 
@@ -18,22 +20,23 @@ Picoseconds repeated(Picoseconds one, std::int64_t count) {
 CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
   CostedProgram costed;
   costed.program = &program;
-  costed.dispatch_op = costs.model().dispatch_op();
   costed.dispatch_call = costs.model().dispatch_call();
   costed.host_executes = costs.model().host_executes();
   costed.durations.resize(program.routines.size());
+  costed.dispatch.resize(program.routines.size());
   for (const Call& call : program.calls) {
     std::vector<Picoseconds>& durations = costed.durations[call.routine.index()];
-    if (durations.empty()) {
-      durations = costs.of(program.at(call.routine), program.grid, program.stage);
-    }
+    if (!durations.empty()) continue;
+    durations = costs.of(program.at(call.routine), program.grid, program.stage);
+    costed.dispatch[call.routine.index()] = host_dispatch(program.at(call.routine), costs.model());
   }
   return costed;
 }
 
-Picoseconds dispatch_of(const CostedProgram& costed, const Routine& routine) {
-  if (routine.ops.empty()) return Picoseconds();
-  return repeated(costed.dispatch_op, std::int64_t(routine.ops.size())) + costed.dispatch_call;
+Picoseconds dispatch_of(const CostedProgram& costed, RoutineId routine) {
+  const std::vector<Picoseconds>& ops = costed.dispatch[routine.index()];
+  if (ops.empty()) return Picoseconds();
+  return std::accumulate(ops.begin(), ops.end(), costed.dispatch_call);
 }
 
 bool crosses_stages(const Op& op) {
@@ -65,13 +68,14 @@ Picoseconds CallPath::awaited(const Call& call) const {
 }
 
 /// `ready`: when all it waits for has ended. Advances the clock that runs it.
-Picoseconds CallPath::end_of_op(const Op& op, Picoseconds ready, Picoseconds duration) {
+Picoseconds CallPath::end_of_op(const Op& op, Picoseconds ready, Picoseconds dispatch,
+                                Picoseconds duration) {
   Picoseconds& stream = clocks_[std::size_t(op.stream)];
   Picoseconds& host = clocks_[std::size_t(Stream::compute)];
   const bool communication = communicates(op.kind);
   Picoseconds begin;
   if (costed_.host_executes) {
-    host = std::max(host, ready) + costed_.dispatch_op;
+    host = std::max(host, ready) + dispatch;
     begin = host;
     if (communication && op.stream != Stream::compute) begin = std::max(begin, stream);
   } else {
@@ -94,6 +98,7 @@ void CallPath::run(std::size_t index) {
   const Call& call = costed_.program->calls[index];
   const Routine& routine = costed_.program->at(call.routine);
   const std::vector<Picoseconds>& durations = costed_.durations[call.routine.index()];
+  const std::vector<Picoseconds>& dispatch = costed_.dispatch[call.routine.index()];
   const Picoseconds call_ready = awaited(call);
   std::array<bool, kStreams> entered = {};
   Times times;
@@ -105,11 +110,11 @@ void CallPath::run(std::size_t index) {
   }
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
     const Op& op = routine.ops[i];
-    issued_ += costed_.dispatch_op;
+    issued_ += dispatch[i];
     Picoseconds ready = kLongAgo;
     if (!std::exchange(entered[std::size_t(op.stream)], true)) ready = call_ready;
     for (std::uint32_t wait : op.waits) ready = std::max(ready, times.ops[wait]);
-    const Picoseconds end = end_of_op(op, ready, durations[i]);
+    const Picoseconds end = end_of_op(op, ready, dispatch[i], durations[i]);
     times.ops.push_back(end);
     times.all = std::max(times.all, end);
   }

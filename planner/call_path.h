@@ -18,17 +18,17 @@ inline constexpr Picoseconds kLongAgo{-(std::int64_t{1} << 60)};
 /// `count` times `one`. Throws InfeasibleError beyond what the clock holds.
 Picoseconds repeated(Picoseconds one, std::int64_t count);
 
-/// Routines of one Program with what their ops take at least.
+/// Routines of one Program with what their ops take at least, the device and the host.
 struct CostedProgram {
   const Program* program = nullptr;
-  std::vector<std::vector<Picoseconds>> durations;  ///< [routine][op]
-  Picoseconds dispatch_op, dispatch_call;
+  std::vector<std::vector<Picoseconds>> durations, dispatch;  ///< [routine][op]
+  Picoseconds dispatch_call;
   bool host_executes = false;
 };
 /// Routines that no call uses stay without durations.
 CostedProgram cost_of(const Program& program, const LeastCosts& costs);
 /// Host time to issue a call.
-Picoseconds dispatch_of(const CostedProgram& costed, const Routine& routine);
+Picoseconds dispatch_of(const CostedProgram& costed, RoutineId routine);
 
 /// Whether ranks of several stages take part in this collective.
 bool crosses_stages(const Op& op);
@@ -58,7 +58,8 @@ class CallPath {
     Picoseconds all = kLongAgo;
   };
   Picoseconds awaited(const Call& call) const;
-  Picoseconds end_of_op(const Op& op, Picoseconds ready, Picoseconds duration);
+  Picoseconds end_of_op(const Op& op, Picoseconds ready, Picoseconds dispatch,
+                        Picoseconds duration);
 
   const CostedProgram& costed_;
   std::array<Picoseconds, kStreams> clocks_;

@@ -137,7 +137,12 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
 }
 
 FitModel::FitModel(std::vector<FitRun> runs, bool layers) : runs_(std::move(runs)) {
-  parameters_ = fit_parameters(runs_.at(0).target.cluster);
+  const PublishedTarget& first = runs_.at(0).target;
+  parameters_ = fit_parameters(first.cluster);
+  // What is none has no logarithm: a framework whose host never waits.
+  std::erase_if(parameters_, [&](const FitParameter& parameter) {
+    return parameter.get(first.cluster, first.framework, parameter.level) <= 0;
+  });
   if (layers) shapes_ = shapes_of(runs_);
   const auto count = std::ptrdiff_t(shapes_.size());
   for (FitRun& run : runs_) {

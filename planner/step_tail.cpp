@@ -69,13 +69,13 @@ StepTail step_tail(const Program& program, std::int64_t last_calls, const LeastC
   CallPath begin(costed, Picoseconds(), Picoseconds());
   for (std::size_t call = 0; call < parts.first_forward; ++call) {
     begin.run(call);
-    tail.begins_dispatch += dispatch_of(costed, program.at(program.calls[call].routine));
+    tail.begins_dispatch += dispatch_of(costed, program.calls[call].routine);
   }
   tail.begins = begin.now();
   for (std::size_t call = parts.last_action; call < program.calls.size(); ++call) {
     const RoutineId id = program.calls[call].routine;
     const Routine& routine = program.at(id);
-    tail.dispatch += dispatch_of(costed, routine);
+    tail.dispatch += dispatch_of(costed, id);
     for (std::size_t i : meetings_of(routine)) {
       const auto& group = std::get<CollectiveParams>(routine.ops[i].params).group;
       tail.meetings.push_back({group.pipeline_ends, costed.durations[id.index()][i], {}});

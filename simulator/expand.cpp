@@ -126,7 +126,10 @@ std::vector<Expansion> expand(std::span<const Program> programs, const CostModel
       result.program = &program;
       result.dispatch_call = costs.dispatch_call();
       result.host_wait = to_picoseconds(costs.framework().host_wait);
-      if (!host_executes) result.transfers_hold = costs.framework().transfers_hold;
+      if (!host_executes) {
+        result.transfers_hold = costs.framework().transfers_hold;
+        result.host_reads_batch = costs.framework().host_reads_batch;
+      }
       result.chunks = chunks;
       result.calls.resize(program.routines.size());
       for (const Call& call : program.calls) ++result.calls[call.routine.index()];
@@ -162,7 +165,7 @@ std::vector<Item> unroll(const Expansion& expansion) {
     const RoutineFacts& known = expansion.routines[call.routine.index()];
     const auto base = std::uint32_t(items.size());
     first_item.push_back(base);
-    const std::vector<std::uint32_t> held = framework.before_call(routine);
+    const std::vector<std::uint32_t> held = framework.before_call(call);
     for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
       const Op& op = routine.ops[i];
       Item item;

@@ -52,6 +52,7 @@ struct Expansion {
   std::vector<LinkOp> link_ops;
   Picoseconds dispatch_call, host_wait;
   TransfersHold transfers_hold = TransfersHold::nothing;
+  bool host_reads_batch = false;
   bool chunks = false;  ///< stages hold several parts of the model each
 
   /// Host time to issue an op of a call.

@@ -25,18 +25,29 @@ bool is_send(Stream stream) {
 
 }  // namespace
 
-std::vector<FrameworkWaits::Event> FrameworkWaits::before_call(const Routine& routine) {
+std::vector<FrameworkWaits::Event> FrameworkWaits::before_call(const Call& call) {
+  const Routine& routine = expansion_.program->at(call.routine);
   const bool computes = std::any_of(routine.ops.begin(), routine.ops.end(),
                                     [](const Op& op) { return op.stream == Stream::compute; });
   prepares_gradients_ = prepares_gradients(routine);
   if (!computes || prepares_gradients_) return {};
+  if (call.micro_batch) {
+    const auto forward_of = routine.phase == Phase::forward ? call.micro_batch : std::nullopt;
+    reads_batch_ = expansion_.host_reads_batch && forward_of && forward_of != forward_of_;
+    forward_of_ = forward_of;
+  }
   return std::exchange(transfers_, {});
 }
 
 std::vector<FrameworkWaits::Event> FrameworkWaits::before_op(const Op& op) {
   std::vector<Event> waits;
   if (const auto own = std::exchange(own_, std::nullopt)) waits.push_back(*own);
-  if (!exchanges_ || prepares_gradients_ || is_transfer(op)) return waits;
+  const bool reads_batch = std::exchange(reads_batch_, false);
+  const auto computed = last_[std::size_t(Stream::compute)];
+  if (!exchanges_ || prepares_gradients_ || is_transfer(op)) {
+    if (reads_batch && computed) waits.push_back(*computed);
+    return waits;
+  }
   exchanges_ = false;
   for (std::size_t s = 0; s < kStreams; ++s) {
     if (last_[s] && !(expansion_.chunks && is_send(Stream(s)))) waits.push_back(*last_[s]);

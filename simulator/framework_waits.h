@@ -1,5 +1,6 @@
 // What the host or the compute stream waits for beside what Programs say, because the framework has
-// it so (Framework::transfers_hold, host_reads_norm, host_waits_for_gathers). Execution::streams.
+// it so (Framework::transfers_hold, host_reads_norm, host_reads_batch, host_waits_for_gathers).
+// Execution::streams.
 #pragma once
 
 #include <array>
@@ -19,7 +20,7 @@ class FrameworkWaits {
   explicit FrameworkWaits(const Expansion& expansion) : expansion_(expansion) {}
 
   /// What the first ops of the next call wait for, too.
-  std::vector<Event> before_call(const Routine& routine);
+  std::vector<Event> before_call(const Call& call);
   /// What the host waits for before it issues the next op; nothing: it goes on. Once for an op.
   std::vector<Event> before_op(const Op& op);
 
@@ -34,6 +35,8 @@ class FrameworkWaits {
   std::optional<Event> own_;                         ///< what the host waits for next
   bool exchanges_ = false;                           ///< transfers were issued last
   bool prepares_gradients_ = false;                  ///< by the call that is being issued
+  std::optional<std::int64_t> forward_of_;           ///< the micro-batch that is computed last
+  bool reads_batch_ = false;                         ///< before the next op
   std::vector<Event> transfers_;                     ///< that compute has not waited for
 };
 

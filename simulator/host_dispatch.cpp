@@ -62,6 +62,9 @@ std::vector<Picoseconds> host_dispatch(const Routine& routine, const CostModel& 
       if (is_kernel(routine, op)) {
         time = Picoseconds(std::llround(double(time.count()) * framework.ops_per_kernel));
       }
+      const bool backward = op.phase == Phase::backward || op.phase == Phase::backward_weight;
+      if (backward && !communicates(op.kind))
+        time = Picoseconds(std::llround(double(time.count()) * framework.backward_dispatch));
       if (gathers_parameters(op)) time += to_picoseconds(framework.dispatch_gather);
       time += to_picoseconds(framework.dispatch_gradient * double(completed_gradients(routine, i)));
     }

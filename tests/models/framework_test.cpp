@@ -21,7 +21,8 @@ TEST(Framework, PresetsAreFoundByNameAndSourced) {
       EXPECT_FALSE(source->empty()) << framework.name;
     }
     const bool waits = framework.transfers_hold != TransfersHold::nothing ||
-                       framework.host_reads_norm || framework.host_waits_for_gathers;
+                       framework.host_reads_norm || framework.host_reads_batch ||
+                       framework.host_waits_for_gathers;
     EXPECT_EQ(waits, !framework.sources.waits.empty()) << framework.name;
     // The gathers that overlap are those of the distributed optimizer.
     EXPECT_TRUE(framework.most_sharding_stage > 0 || !framework.overlap_param_gather)

@@ -74,18 +74,18 @@ const FittedValue& value(const Fit& fit, std::string_view name) {
 TEST(Fit, FindsWhatRunsWereMadeWith) {
   FitOptions plain = kOptions;
   plain.layers = false;
-  const Fit found = fit(made_with(0.7, 80e-6), plain);
+  const Fit found = fit(made_with(0.7, 120e-6), plain);
   EXPECT_LT(found.mean_abs_error, 0.02);
   EXPECT_GT(found.mean_abs_error_before, 0.1);
   EXPECT_LT(found.fitted.cross_validated_mean, 0.03);
   EXPECT_NEAR(value(found, "matmul.peak_fraction").value, 0.7, 0.04);
-  EXPECT_NEAR(value(found, "dispatch_op").value, 80e-6, 3e-6);
+  EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 3e-6);
   EXPECT_TRUE(value(found, "dispatch_op").determined);
   EXPECT_EQ(found.fitted.sources, std::vector<std::string>{"this test"});
 }
 
 TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {
-  const Fit found = fit(made_with(0.7, 80e-6), kOptions);
+  const Fit found = fit(made_with(0.7, 120e-6), kOptions);
   for (const char* name : {"attention_forward.peak_fraction", "levels.1.bandwidth_fraction"}) {
     EXPECT_FALSE(value(found, name).determined) << name;
     EXPECT_EQ(value(found, name).value, value(found, name).prior) << name;
@@ -94,13 +94,13 @@ TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {
 }
 
 TEST(Fit, ARunThatLiesFarOffMovesLittle) {
-  std::vector<PublishedRun> runs = made_with(0.7, 80e-6);
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
   runs[3].step_time = 3.0 * *runs[3].step_time;
-  EXPECT_NEAR(value(fit(runs, kOptions), "dispatch_op").value, 80e-6, 6e-6);
+  EXPECT_NEAR(value(fit(runs, kOptions), "dispatch_op").value, 120e-6, 6e-6);
 }
 
 TEST(Fit, LayersOfAShapeThatAreSlowerAreFoundOut) {
-  std::vector<PublishedRun> runs = made_with(0.7, 80e-6);
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
   for (PublishedRun& run : runs) {
     const bool slower = run.hidden == 2048 && run.tp == 2 && run.micro_batch == 8;
     if (slower) run.step_time = 1.1 * *run.step_time;
@@ -119,7 +119,7 @@ TEST(Fit, LayersOfAShapeThatAreSlowerAreFoundOut) {
 }
 
 TEST(Fit, ShapesOfOneLayoutHaveNoFactor) {
-  std::vector<PublishedRun> runs = made_with(0.7, 80e-6);
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
   std::erase_if(runs, [](const PublishedRun& run) { return run.dp != 1; });
   const std::vector<PublishedRun> once = runs;
   runs.insert(runs.end(), once.begin(), once.end());
@@ -129,7 +129,7 @@ TEST(Fit, ShapesOfOneLayoutHaveNoFactor) {
 
 TEST(Fit, FindsOutWhetherLayersWereRepeated) {
   for (const bool full : {false, true}) {
-    std::vector<PublishedRun> runs = made_with(0.7, 80e-6, full ? "full" : "none");
+    std::vector<PublishedRun> runs = made_with(0.7, 120e-6, full ? "full" : "none");
     for (PublishedRun& run : runs) run.recompute = "unknown";
     const Fit found = fit(runs, kOptions);
     EXPECT_EQ(found.fitted.assumed_recompute, (AssumedRecompute{full, std::nullopt}));
@@ -140,13 +140,13 @@ TEST(Fit, FindsOutWhetherLayersWereRepeated) {
 
 TEST(Fit, RunsThatRanHadTheMemory) {
   // Times of runs that repeat nothing; but more than a tenth would not fit 80 GB so.
-  std::vector<PublishedRun> runs = made_with(0.7, 80e-6, "none", 8, 64);
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6, "none", 8, 64);
   for (PublishedRun& run : runs) run.recompute = "unknown";
   EXPECT_EQ(fit(runs, kOptions).fitted.assumed_recompute, (AssumedRecompute{true, std::nullopt}));
 }
 
 TEST(Fit, ModelSizesAreLeftOutWhole) {
-  const Fit found = fit(made_with(0.7, 80e-6), kOptions);
+  const Fit found = fit(made_with(0.7, 120e-6), kOptions);
   ASSERT_EQ(found.by_size.folds.size(), 3u);
   EXPECT_EQ(found.by_size.folds[0].left_out, std::vector<std::string>{"2x2048"});
   EXPECT_EQ(found.by_size.runs.size(), std::size_t(found.fitted.runs));
@@ -163,7 +163,7 @@ TEST(Fit, SameRunsSameBytes) {
 TEST(Fit, RefusesWhereNothingIsOnTheMachine) {
   FitOptions elsewhere = kOptions;
   elsewhere.cluster = "hgx-h200";
-  EXPECT_THROW(fit(made_with(0.7, 80e-6), elsewhere), InfeasibleError);
+  EXPECT_THROW(fit(made_with(0.7, 120e-6), elsewhere), InfeasibleError);
 }
 
 }  // namespace

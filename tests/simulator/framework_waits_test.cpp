@@ -44,6 +44,18 @@ TEST(FrameworkWaits, TheHostWaitsOnceForAllThatItsDeviceDoes) {
   EXPECT_EQ(items[3].host_wait, to_picoseconds(Seconds(7e-6)));
 }
 
+TEST(FrameworkWaits, TheHostReadsEachBatchBehindAllThatWasComputed) {
+  Framework framework = framework_by_name("megatron-lm");
+  framework.host_reads_batch = true;
+  // Only forwards, and not the first: nothing was computed before.
+  using Waits = std::vector<std::pair<std::uint32_t, Numbers>>;
+  EXPECT_EQ(host_waits(first_stage(framework)), (Waits{{3, {0}}}));
+  // Where it waits for the exchange before, that is all there is.
+  framework.transfers_hold = TransfersHold::host;
+  EXPECT_EQ(host_waits(first_stage(framework)),
+            (Waits{{3, {0, 1, 2}}, {7, {3, 4, 5, 6}}, {11, {9, 8, 5, 10}}}));
+}
+
 TEST(FrameworkWaits, ComputeWaitsForTransfersThatWereIssuedBefore) {
   Framework framework = framework_by_name("megatron-lm");
   const std::vector<Item> before = first_stage(framework);

@@ -63,6 +63,27 @@ TEST(HostDispatch, KernelsAreSeveralOpsCastsOfParametersOne) {
   EXPECT_EQ(std::count(times.at(30).begin(), times.at(30).end(), OpKind::cast), 0);
 }
 
+TEST(HostDispatch, OpsOfBackwardCostTheirShareAndRepeatedOnesAsInForward) {
+  Framework eager = framework();
+  eager.dispatch_gradient = {};
+  eager.dispatch_communication = {};
+  eager.backward_dispatch = 0.5;
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 4), std::nullopt, eager);
+  const auto programs = lowered("dp=2,micro_batch=2,recompute=full");
+  const Routine& backward = routine_of(programs[0], "layer.backward");
+  const std::vector<Picoseconds> times = host_dispatch(backward, costs);
+  std::size_t repeated = 0;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const Op& op = backward.ops[i];
+    const bool forward = op.phase == Phase::forward || op.phase == Phase::recompute;
+    const std::int64_t whole = (is_kernel(backward, op) ? 30 : 10) * kMicrosecond;
+    EXPECT_EQ(times[i].count(), forward ? whole : whole / 2) << i;
+    repeated += forward ? 1 : 0;
+  }
+  EXPECT_GT(repeated, 5u);
+  EXPECT_LT(repeated, times.size() / 2);
+}
+
 TEST(HostDispatch, EachGradientCostsOnceWhenItIsComplete) {
   for (const std::string merge : {"direct", "tensor"}) {
     const auto programs = lowered("dp=2,micro_batch=2,gradient_merge=" + merge);
