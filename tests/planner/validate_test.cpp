@@ -110,6 +110,38 @@ TEST(PublishedTarget, MegatronDeepSpeedWithAndWithoutAZeroStage) {
   EXPECT_EQ(sharded.strategies[0].sharding_degree, 4);
 }
 
+TEST(PublishedTarget, EnginesThatShardAreTakenForWhatTheyAre) {
+  PublishedRun run = megatron();
+  run.tp = run.pp = 1;
+  run.dp = 16;
+  run.zero_stage = 3;
+  const auto name_of = [&](const std::string& framework) {
+    run.framework = framework;
+    const PublishedTarget target = published_target(run);
+    EXPECT_EQ(target.missing, "") << framework;
+    EXPECT_EQ(target.strategies.at(0).sharding_stage, 3) << framework;
+    return target.framework.name;
+  };
+  EXPECT_EQ(name_of("DeepSpeed 0.9"), "megatron-deepspeed");
+  EXPECT_EQ(name_of("Colossal-AI"), "pytorch-fsdp");
+  EXPECT_EQ(name_of("PaddleNLP"), "paddle-2.2");
+  EXPECT_EQ(name_of("megatron-lm"), "megatron-lm-2022");
+  run.framework = "DeepSpeed";
+  EXPECT_FALSE(published_target(run).framework.flash_attention);
+  run.attention = "flash";
+  EXPECT_TRUE(published_target(run).framework.flash_attention);
+}
+
+TEST(PublishedTarget, PublicModelsWithGatesHaveThreeMatrices) {
+  PublishedRun run = megatron();
+  for (const char* name : {"Llama 2 7b", "Mistral-7B", "Qwen2-7B", "gemma-7b"}) {
+    run.model = name;
+    EXPECT_EQ(published_target(run).job.family, Family::llama) << name;
+  }
+  run.model = "GPT-3";
+  EXPECT_EQ(published_target(run).job.family, Family::gpt);
+}
+
 TEST(PublishedTarget, TorchtitanCompiledAndNotShareACalibration) {
   PublishedRun run = megatron();
   run.framework = "torchtitan";
