@@ -53,7 +53,8 @@ void add_machine(CLI::App& command, TargetOptions& target) {
       ->required();
   command.add_option(
       "--calibration", target.calibration,
-      "measured costs, or the name of fitted ones (a100-80gb-800gbit--megatron-lm-2021, say); "
+      "measured costs, or the name of fitted ones (a100-80gb-800gbit--megatron-lm-2021, say), or "
+      "typical: what fits of other clusters found; "
       "default: the cluster file's efficiency or datasheet rates");
   add_devices(command, target);
   add_framework(command, target);

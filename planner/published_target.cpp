@@ -9,6 +9,7 @@
 
 #include "models/presets.h"
 #include "planner/public_models.h"
+#include "planner/typical_calibration.h"
 
 namespace plimsoll {
 namespace {
@@ -142,11 +143,18 @@ bool is_nemo(const PublishedRun& run) {
   return contains(name, "nemo") || contains(name, "bridge");
 }
 
+/// Public models with three matrices in a layer's MLP.
+bool is_gated(std::string_view name) {
+  static constexpr std::array kGated = {"llama", "mistral", "mixtral",  "vicuna",   "qwen",
+                                        "gemma", "olmo",    "baichuan", "internlm", "deepseek"};
+  return std::any_of(kGated.begin(), kGated.end(),
+                     [&](std::string_view known) { return contains(name, known); });
+}
+
 Family family_of(const PublishedRun& run) {
   const std::string name = lower(run.model);
   if (contains(name, "bert")) return Family::bert;
-  const bool gated = run.gated_ffn.value_or(contains(name, "llama") || contains(name, "mistral"));
-  return gated ? Family::llama : Family::gpt;
+  return run.gated_ffn.value_or(is_gated(name)) ? Family::llama : Family::gpt;
 }
 
 /// What a predictor of this kind needs of a row; empty: all there.
@@ -189,7 +197,8 @@ std::string framework_of(const PublishedRun& run) {
   const std::string name = lower(run.framework);
   // Without a ZeRO stage DeepSpeed's engine is not known to run, and Megatron-LM's own exchanges
   // between stages fit such runs (docs/accuracy.md).
-  if (contains(name, "megatron-deepspeed") && run.zero_stage) return "megatron-deepspeed";
+  if (contains(name, "deepspeed") && run.zero_stage) return "megatron-deepspeed";
+  if (contains(name, "paddle")) return "paddle-2.2";
   if (keeps_scores(run)) return "megatron-core-deterministic";
   if (is_torchtitan(run)) {
     if (run.async_tp.value_or(false)) return "torchtitan-async-tp";
@@ -197,8 +206,10 @@ std::string framework_of(const PublishedRun& run) {
   }
   if (name == "pytorch" && run.attention == "unfused") return "pytorch-autocast";
   if (contains(name, "fsdp") || name == "pytorch") return "pytorch-fsdp";
-  // Without a name: what shards parameters is taken for it.
-  if (name.empty() && run.zero_stage == 3) return "pytorch-fsdp";
+  // What shards gradients or parameters, and is no Megatron, is taken for it.
+  if (run.zero_stage.value_or(0) > 1 && !contains(name, "megatron") && !is_nemo(run) &&
+      name != "alpa")
+    return "pytorch-fsdp";
   if (run.attention == "flash" || contains(name, "core") || is_nemo(run) ||
       run.framework_version.starts_with("2024"))
     return "megatron-lm";
@@ -382,8 +393,11 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   target.devices = run.gpus;
   target.cluster = cluster_of(run, preset);
   target.framework = framework_by_name(framework_of(run));
-  // Megatron FSDP; what Alpa's compiler calls zero_2 and zero_3.
-  if (is_nemo(run) || lower(run.framework) == "alpa") target.framework.most_sharding_stage = 3;
+  // They ran so: Megatron FSDP; what Alpa's compiler calls zero_2 and zero_3.
+  target.framework.most_sharding_stage =
+      std::max(target.framework.most_sharding_stage, zero_stage_of(run));
+  if (target.framework.name == "megatron-deepspeed" && run.attention == "flash")
+    target.framework.flash_attention = true;
   // Their loss is vocab_parallel_cross_entropy, which works in place.
   if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;
   if (is_deterministic(run)) target.framework.adds_gradients_in_matmul = false;
@@ -393,6 +407,7 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   target.framework.checkpoint_memory = run.checkpoints;
   if (calibrated) {
     target.fitted = calibration_of(preset, calibrated_as(target.framework));
+    if (!target.fitted) target.fitted = typical_calibration(target.cluster, target.framework);
     if (target.fitted) apply(*target.fitted, target.cluster, target.framework);
   }
   const std::vector<std::int64_t> micro_batches = micro_batches_of(run);

@@ -19,7 +19,8 @@ struct PublishedTarget {
   Job job;
   Cluster cluster;
   Framework framework;
-  /// What cluster and framework were calibrated with, if anything is built in for the two.
+  /// What cluster and framework were calibrated with, if anything is built in for the two; else
+  /// what is typical (typical_calibration.h), if there is.
   std::optional<FittedCalibration> fitted;
   std::int64_t devices = 0;
   /// Memory is that of the last rank (which writes Megatron-LM's logs), not of the one that has

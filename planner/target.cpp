@@ -11,6 +11,7 @@
 #include "planner/evaluate.h"
 #include "planner/published_target.h"
 #include "planner/search.h"
+#include "planner/typical_calibration.h"
 
 namespace plimsoll {
 namespace {
@@ -21,6 +22,10 @@ Framework default_framework(DeviceKind kind) {
 }
 
 std::string calibration_provenance(const Target& target) {
+  if (target.fitted && target.fitted->runs == 0) {
+    return fmt::format("rates typical of training, {:.0f} % off runs of fits left out",
+                       100 * target.fitted->cross_validated_mean);
+  }
   if (target.fitted) {
     return fmt::format(
         "calibration fitted on {} published runs, {:.1f} % off runs left out, digest {}",
@@ -78,7 +83,20 @@ void check_same_target(const FittedCalibration& fitted, const Target& target,
   }
 }
 
+void load_typical(const TargetOptions& options, Target& target) {
+  target.fitted = typical_calibration(target.cluster, target.framework);
+  if (!target.fitted) {
+    throw InputError(options.calibration, "",
+                     fmt::format("nothing is typical of {} with framework {}: it takes a cluster "
+                                 "with efficiency and a framework that fits are of",
+                                 printable(target.cluster.name), target.framework.name));
+  }
+  target.calibration_digest = digest(fitted_calibration_text(*target.fitted));
+  apply(*target.fitted, target.cluster, target.framework);
+}
+
 void load_calibration(const TargetOptions& options, Target& target) {
+  if (options.calibration == kTypicalCalibration) return load_typical(options, target);
   const std::string text = read_file_or_preset(options.calibration, calibration_presets());
   target.calibration_digest = digest(text);
   if (is_fitted_calibration(text, options.calibration)) {
@@ -155,10 +173,13 @@ std::string headline(const Target& target, std::int64_t devices, bool oversubscr
 std::string efficiency_line(const Target& target) {
   if (target.calibration || !target.cluster.efficiency) return "";
   const std::string name = target.cluster.name + "--" + calibrated_as(target.framework);
-  return fmt::format("  efficiency  {}{}\n", fits_of(target.cluster),
-                     !target.fitted && find_preset(calibration_presets(), name)
-                         ? fmt::format("; --calibration {} was fitted on published runs", name)
-                         : "");
+  std::string hint;
+  if (!target.fitted && find_preset(calibration_presets(), name)) {
+    hint = fmt::format("; --calibration {} was fitted on published runs", name);
+  } else if (!target.fitted && typical_calibration(target.cluster, target.framework)) {
+    hint = fmt::format("; --calibration {} has rates typical of training", kTypicalCalibration);
+  }
+  return fmt::format("  efficiency  {}{}\n", fits_of(target.cluster), hint);
 }
 
 Fixed parse_fixed(const std::vector<std::string>& pairs) {

@@ -1,0 +1,26 @@
+// Typical calibration: what fits of other clusters and frameworks found, for those without one.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "models/cluster.h"
+#include "models/fitted_calibration.h"
+#include "models/framework.h"
+
+namespace plimsoll {
+
+/// Its name where a calibration file is asked for.
+inline constexpr std::string_view kTypicalCalibration = "typical";
+
+/// Rates of a cluster's kernels and levels in training, from those that it states: times the
+/// geometric mean of what the built-in fits found of their clusters' (0.88 of what products reach
+/// alone, 0.93 of the memory's bandwidth, ...). Runs of a cluster and framework, predicted so with
+/// their own fit left out, were 4 to 24 % off, 10 to 33 % with what the cluster states
+/// (docs/accuracy.md); the interval is as wide as nine in ten of them needed. Nothing for clusters
+/// that state no rates of kernels, and for frameworks that no fit is of or whose authors' tables
+/// are predicted with what the cluster states (megatron-lm-2021 and -2022: 4 and 2 % off).
+std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
+                                                     const Framework& framework);
+
+}  // namespace plimsoll

@@ -1,0 +1,78 @@
+// Rates typical of training, for clusters and frameworks without a fit.
+#include "planner/typical_calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "models/presets.h"
+#include "planner/published_target.h"
+#include "planner/validate.h"
+
+namespace plimsoll {
+namespace {
+
+Cluster cluster(std::string_view name) {
+  return parse_cluster(*find_preset(cluster_presets(), name), std::string(name));
+}
+
+TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
+  Cluster a100 = cluster("dgx-a100-80gb");
+  Framework framework = framework_by_name("megatron-lm");
+  const auto typical = typical_calibration(a100, framework);
+  ASSERT_TRUE(typical.has_value());
+  const double before = a100.efficiency->matmul.peak_fraction;
+  for (const FittedValue& value : typical->values) {
+    EXPECT_GT(value.value, 0.5 * value.prior) << value.name;
+    EXPECT_LT(value.value, value.prior) << value.name;
+    EXPECT_LT(value.low, value.value) << value.name;
+    EXPECT_GT(value.high, value.value) << value.name;
+  }
+  EXPECT_EQ(typical->values.size(), 6u);
+  apply(*typical, a100, framework);
+  EXPECT_NEAR(a100.efficiency->matmul.peak_fraction / before, 0.88, 0.04);
+  EXPECT_EQ(framework, framework_by_name("megatron-lm"));
+}
+
+TEST(TypicalCalibration, OnlyWhereFitsSaySomething) {
+  const Cluster a100 = cluster("dgx-a100-80gb");
+  for (const char* name : {"bundled-cuda", "paddle-2.2", "megatron-lm-2021", "megatron-lm-2022"}) {
+    EXPECT_FALSE(typical_calibration(a100, framework_by_name(name))) << name;
+  }
+  EXPECT_TRUE(typical_calibration(a100, framework_by_name("torchtitan-compiled")));
+  Cluster plain = a100;
+  plain.efficiency.reset();
+  EXPECT_FALSE(typical_calibration(plain, framework_by_name("megatron-lm")));
+}
+
+TEST(TypicalCalibration, PublishedRunsWithoutAFitTakeItAndSayHowSureItIs) {
+  PublishedRun run;
+  run.gpu = "H200-141GB";
+  run.gpus = run.gpus_per_node.emplace(8);
+  run.model = "Llama 2 7b";
+  run.hidden = 4096;
+  run.layers = 4;
+  run.heads = 32;
+  run.ffn_hidden = 11008;
+  run.sequence = 4096;
+  run.dp = 8;
+  run.micro_batch = 1;
+  run.global_batch = 16;
+  run.precision = "bf16";
+  run.recompute = "none";
+  run.attention = "flash";
+  run.framework = "pytorch-fsdp";
+  run.zero_stage = 3;
+  const PublishedTarget with = published_target(run);
+  ASSERT_EQ(with.missing, "");
+  ASSERT_TRUE(with.fitted.has_value());
+  EXPECT_EQ(with.fitted->runs, 0);
+  const RunPrediction typical = predict_published(with);
+  const RunPrediction alone = predict_published(published_target(run, false));
+  EXPECT_GT(typical.step_time, 1.05 * alone.step_time);
+  EXPECT_LT(typical.step_time, 1.5 * alone.step_time);
+  EXPECT_NEAR(typical.half_width, 0.32, 0.01);
+}
+
+}  // namespace
+}  // namespace plimsoll
