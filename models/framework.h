@@ -148,8 +148,8 @@ struct Framework {
   /// has reshapes, transposes, scales, gradient sums and casts of activations as ops of their own.
   /// Casts of parameters, merges of gradients, the optimizer and communications count one each.
   double ops_per_kernel = 1;
-  /// Host time of an op of backward that communicates nothing, to that of another: autograd's engine
-  /// calls backward from C++, communications from Python again.
+  /// Host time of an op of backward to that of another; not of communications: autograd's engine
+  /// calls backward from C++, what communicates from Python again.
   double backward_dispatch = 1;
   /// On top, for what gathers parameters in the middle of a step (sharding stage 3).
   Seconds dispatch_gather;

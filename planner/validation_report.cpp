@@ -95,7 +95,7 @@ std::string errors_text(const ErrorStatistics& statistics) {
   if (statistics.spearman) text += fmt::format("  Spearman {:.3f}", *statistics.spearman);
   if (statistics.interval90_coverage) {
     text +=
-        fmt::format("  90 % interval +-{:.0f} % holds {:.0f} %",
+        fmt::format("  90 % interval +-{:.1f} % holds {:.0f} %",
                     100 * *statistics.interval90_half_width, 100 * *statistics.interval90_coverage);
   }
   return text;

@@ -181,7 +181,8 @@ ROWS = [
         nano(1, precision="bf16"),
         [f"micro_batch=2,cast_placement={cast}" for cast in ("every_use", "after_update", "fused")],
         "published 3.4 ms saved per micro-batch, by the same reckoning. Both are bound by dispatch, "
-        "and the executor here, Megatron-LM of 2021, takes 57 us for an op, Paddle's 15 to 20",
+        "and the executor here, Megatron-LM of 2021, takes 80 us for an op (half in backward), "
+        "Paddle's 15 to 20",
         per_micro_batch=True),
     Row("sharding_degree, sharding_stage", "16 bytes per parameter → 4 + 12/d (stage 1) → 2 + 14/d "
         "(stage 2) → 16/d (stage 3); stage 3 sends half as much again",
