@@ -21,6 +21,7 @@ Framework deepspeed_zero3(ZeroGather gather) {
   framework.name = before ? "deepspeed-zero3-2021"
                           : (flat ? "deepspeed-zero3-1188-flat" : "deepspeed-zero3-1188");
   framework.separate_qkv = true;
+  framework.backward_dispatch = 1;  // what its hooks cost was fitted so
   framework.most_sharding_stage = 3;
   framework.sequence_parallel = false;
   framework.overlap_grad_reduce = true;

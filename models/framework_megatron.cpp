@@ -81,8 +81,8 @@ Framework megatron_lm_2021() {
       "for, "
       "then torch.cuda.synchronize; megatron/optimizer: found_inf.item(), clip_grads.py: "
       "total_norm.item(); megatron/mpu/data.py, _build_key_size_numel_dictionaries: "
-      "sizes_cuda.cpu(), which every stage's forward step comes to in get_batch; 0.10 ms, 90 % "
-      "interval 0.08 to 0.12, until the host goes on: fitted to vTrain's runs within a node";
+      "sizes_cuda.cpu(), which every stage's forward step comes to in get_batch; 0.1 ms "
+      "until the host goes on: 0.08 to 0.14 by fits to vTrain's runs within a node";
   framework.fused_bias_gelu = true;
   framework.fused_bias_add = true;
   framework.fused_bias = false;
@@ -134,6 +134,8 @@ Framework megatron_deepspeed() {
       "Megatron-DeepSpeed megatron/mpu/cross_entropy.py";
   framework.most_sharding_stage = 3;
   framework.transfers_hold = TransfersHold::compute;
+  framework.host_reads_batch = false;
+  framework.host_wait = {};
   framework.sources.kernels =
       "github.com/bigscience-workshop/Megatron-DeepSpeed, megatron/fused_kernels and "
       "megatron/model/transformer.py: those of Megatron-LM of 2021 (from memory)";
@@ -143,7 +145,9 @@ Framework megatron_deepspeed() {
       "layers; gradients reduced after the last micro-batch (from memory)";
   framework.sources.waits =
       "DeepSpeed runtime/pipe/p2p.py: send and recv are ordered with the kernels of the current "
-      "stream; runtime/zero and fp16 optimizers read overflow and norm on the host (from memory)";
+      "stream; runtime/pipe/schedule.py: only the first and the last stage load batches, which is "
+      "not told apart here; runtime/zero and fp16 optimizers read overflow and norm on the host "
+      "(from memory)";
   return framework;
 }
 

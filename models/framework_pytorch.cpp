@@ -16,7 +16,7 @@ Framework pytorch_on_gpu() {
       "static graph executor); not measured for PyTorch, whose eager dispatch is of that order; "
       "half "
       "of it in backward, which autograd's engine calls from C++ (torch/csrc/autograd/engine.cpp): "
-      "0.48, 90 % interval 0.45 to 0.51, fitted to vTrain's runs within a node (docs/accuracy.md)";
+      "0.39 to 0.48 by fits to vTrain's runs within a node (docs/accuracy.md)";
   // cuBLAS workspace before Hopper, ":4096:2:16:8" = 2 * 4096 KiB + 8 * 16 KiB, for the handle of
   // the thread that runs forward and for that of autograd's.
   framework.workspace = 2 * Bytes(std::int64_t{2 * 4096 + 8 * 16} << 10);

@@ -165,7 +165,7 @@ std::vector<Item> unroll(const Expansion& expansion) {
     const RoutineFacts& known = expansion.routines[call.routine.index()];
     const auto base = std::uint32_t(items.size());
     first_item.push_back(base);
-    const std::vector<std::uint32_t> held = framework.before_call(call);
+    const std::vector<std::uint32_t> held = framework.before_call(c);
     for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
       const Op& op = routine.ops[i];
       Item item;

@@ -19,23 +19,37 @@ bool prepares_gradients(const Routine& routine) {
          op.kind == OpKind::add || (op.stream == Stream::data && communicates(op.kind));
 }
 
+bool computes(const Routine& routine) {
+  return std::any_of(routine.ops.begin(), routine.ops.end(),
+                     [](const Op& op) { return op.stream == Stream::compute; });
+}
+
+/// Whether the call is the first of a micro-batch's forward: what was computed before it, of the
+/// Program, is something else. (Not of what was issued: calls before it may be left out.)
+bool begins_forward(const Program& program, std::size_t call) {
+  const Call& own = program.calls[call];
+  if (!own.micro_batch || program.at(own.routine).phase != Phase::forward) return false;
+  for (std::size_t c = call; c > 0; --c) {
+    const Call& before = program.calls[c - 1];
+    const Routine& routine = program.at(before.routine);
+    if (!before.micro_batch || !computes(routine) || prepares_gradients(routine)) continue;
+    return routine.phase != Phase::forward || before.micro_batch != own.micro_batch;
+  }
+  return true;
+}
+
 bool is_send(Stream stream) {
   return stream == Stream::send_next || stream == Stream::send_previous;
 }
 
 }  // namespace
 
-std::vector<FrameworkWaits::Event> FrameworkWaits::before_call(const Call& call) {
-  const Routine& routine = expansion_.program->at(call.routine);
-  const bool computes = std::any_of(routine.ops.begin(), routine.ops.end(),
-                                    [](const Op& op) { return op.stream == Stream::compute; });
+std::vector<FrameworkWaits::Event> FrameworkWaits::before_call(std::size_t call) {
+  const Program& program = *expansion_.program;
+  const Routine& routine = program.at(program.calls[call].routine);
   prepares_gradients_ = prepares_gradients(routine);
-  if (!computes || prepares_gradients_) return {};
-  if (call.micro_batch) {
-    const auto forward_of = routine.phase == Phase::forward ? call.micro_batch : std::nullopt;
-    reads_batch_ = expansion_.host_reads_batch && forward_of && forward_of != forward_of_;
-    forward_of_ = forward_of;
-  }
+  if (!computes(routine) || prepares_gradients_) return {};
+  reads_batch_ = expansion_.host_reads_batch && begins_forward(program, call);
   return std::exchange(transfers_, {});
 }
 

@@ -19,8 +19,8 @@ class FrameworkWaits {
   using Event = std::uint32_t;
   explicit FrameworkWaits(const Expansion& expansion) : expansion_(expansion) {}
 
-  /// What the first ops of the next call wait for, too.
-  std::vector<Event> before_call(const Call& call);
+  /// What the first ops of the next call, one of the Program's, wait for, too.
+  std::vector<Event> before_call(std::size_t call);
   /// What the host waits for before it issues the next op; nothing: it goes on. Once for an op.
   std::vector<Event> before_op(const Op& op);
 
@@ -35,7 +35,6 @@ class FrameworkWaits {
   std::optional<Event> own_;                         ///< what the host waits for next
   bool exchanges_ = false;                           ///< transfers were issued last
   bool prepares_gradients_ = false;                  ///< by the call that is being issued
-  std::optional<std::int64_t> forward_of_;           ///< the micro-batch that is computed last
   bool reads_batch_ = false;                         ///< before the next op
   std::vector<Event> transfers_;                     ///< that compute has not waited for
 };

@@ -236,7 +236,7 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
     const std::vector<Op>& ops = routine.ops;
     outside.clear();
     add_awaited(rank, c, outside);
-    const std::vector<StreamEngine::Event> held = framework.before_call(call);
+    const std::vector<StreamEngine::Event> held = framework.before_call(c);
     outside.insert(outside.end(), held.begin(), held.end());
     if (!ops.empty()) host_waits(ops[0]);
     if (whole) rank.host.push_back(engine_.host_time());
@@ -274,6 +274,7 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
 std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::Result& result,
                                              Picoseconds start) const {
   const SimulatedRank& rank = ranks_[c];
+  INVARIANT(rank.left_out.calls() == 0, "times of a step that calls were left out of");
   const Expansion& expansion = *rank.expansion;
   std::vector<ItemTimes> times;
   FrameworkWaits framework(expansion);
@@ -294,7 +295,7 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
     for (StreamEngine::Event event : outside) {
       latest = std::max(latest, result.fired[event]);
     }
-    for (StreamEngine::Event event : framework.before_call(call)) {
+    for (StreamEngine::Event event : framework.before_call(n)) {
       latest = std::max(latest, result.fired[event]);
     }
     if (composed) framework.issued(expansion.program->routines[r], rank.first_event[n]);

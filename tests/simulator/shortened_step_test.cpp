@@ -100,6 +100,21 @@ TEST(ShortenedStep, EndsWhenTheWholeStepDoes) {
   }
 }
 
+// Cycles may begin in the middle of a forward, before which it waits for nothing.
+TEST(ShortenedStep, EndsWhenTheWholeStepDoesWhereTheHostReadsEachBatch) {
+  int shown = 0;
+  for (const char* name : {"megatron-lm", "megatron-lm-2021", "megatron-lm-2022", "pytorch-fsdp"}) {
+    for (const char* text : {"pp=4", "mp=2,pp=2,dp=2,recompute=full", "dp=2",
+                             "pp=4,virtual_stages=2", "sharding_degree=4,sharding_stage=3"}) {
+      Framework framework = with_quick_host(framework_by_name(name));
+      framework.host_reads_batch = true;
+      framework.host_wait = Seconds(50e-6);
+      if (legal(framework, parse_strategy(text))) shown += expect_same_ends(framework, text);
+    }
+  }
+  EXPECT_GT(shown, 30);
+}
+
 TEST(ShortenedStep, HasNoAnswerWhereTheHostHoldsUpTheDevice) {
   Framework framework = framework_by_name("megatron-lm");
   framework.dispatch_op = Seconds(1e-3);
