@@ -177,7 +177,7 @@ FittedCalibration parse_fitted_calibration(std::string_view text, const std::str
   fitted.cluster = object.text("cluster");
   fitted.framework = object.text("framework");
   fitted.sources = object.texts("sources");
-  fitted.runs = object.integer("runs", 1, std::int64_t{1} << 40);
+  fitted.runs = object.integer("runs", 0, std::int64_t{1} << 40);
   fitted.cross_validated_mean = object.number("cross_validated_mean", 0, 1e6);
   fitted.cross_validated_p90 = object.number("cross_validated_p90", 0, 1e6);
   if (object.has("unseen_sizes_mean"))

@@ -77,7 +77,7 @@ struct AssumedRecompute {
 struct FittedCalibration {
   std::string cluster, framework;    ///< names; it says nothing about others
   std::vector<std::string> sources;  ///< of the runs: "document, place", each once
-  std::int64_t runs = 0;
+  std::int64_t runs = 0;             ///< 0: of none (planner/typical_calibration.h)
   /// Of step times: mean and 90th percentile of |predicted - measured| / measured, over runs each
   /// predicted by a fit without its layout and model size.
   double cross_validated_mean = 0, cross_validated_p90 = 0;

@@ -188,7 +188,7 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
   job.sequence = *run.sequence;
   job.global_batch = global_batch;
   job.precision = *precision_of(run);
-  job.tied_embeddings = job.family != Family::llama;
+  job.tied_embeddings = job.family != Family::llama || contains(lower(run.model), "gemma");
   if (job.precision == DType::f16) job.loss_scale = LossScale{};
   return job;
 }
@@ -393,7 +393,8 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   target.devices = run.gpus;
   target.cluster = cluster_of(run, preset);
   target.framework = framework_by_name(framework_of(run));
-  // They ran so: Megatron FSDP; what Alpa's compiler calls zero_2 and zero_3.
+  // It ran so: Megatron FSDP, what Alpa's compiler calls zero_2 and zero_3, engines without a
+  // preset of their own.
   target.framework.most_sharding_stage =
       std::max(target.framework.most_sharding_stage, zero_stage_of(run));
   if (target.framework.name == "megatron-deepspeed" && run.attention == "flash")
@@ -426,7 +427,8 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   target.memory_of_last_rank = is_megatron_test(run);
   // The default of --hidden-dropout and --attention-dropout, in its authors' tables; what others
   // measured it at (its name with a commit, say) they set themselves and rarely state.
-  const bool deepspeed = target.framework.name == "megatron-deepspeed";
+  const bool deepspeed =
+      target.framework.name == "megatron-deepspeed" && contains(lower(run.framework), "megatron");
   const bool own_tables =
       lower(run.framework) == "megatron-lm" && !target.framework.flash_attention;
   // hidden_dropout_prob and attention_probs_dropout_prob of BERT's configuration.

@@ -23,8 +23,9 @@ Framework default_framework(DeviceKind kind) {
 
 std::string calibration_provenance(const Target& target) {
   if (target.fitted && target.fitted->runs == 0) {
-    return fmt::format("rates typical of training, {:.0f} % off runs of fits left out",
-                       100 * target.fitted->cross_validated_mean);
+    return fmt::format("rates typical of training, {:.0f} % off runs of fits left out, digest {}",
+                       100 * target.fitted->cross_validated_mean,
+                       target.calibration_digest.substr(0, 12));
   }
   if (target.fitted) {
     return fmt::format(
@@ -88,7 +89,8 @@ void load_typical(const TargetOptions& options, Target& target) {
   if (!target.fitted) {
     throw InputError(options.calibration, "",
                      fmt::format("nothing is typical of {} with framework {}: it takes a cluster "
-                                 "with efficiency and a framework that fits are of",
+                                 "with efficiency and one of megatron-lm, megatron-deepspeed, "
+                                 "pytorch-fsdp and torchtitan's",
                                  printable(target.cluster.name), target.framework.name));
   }
   target.calibration_digest = digest(fitted_calibration_text(*target.fitted));

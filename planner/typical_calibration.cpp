@@ -8,6 +8,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/presets.h"
 #include "planner/published_target.h"
@@ -51,20 +52,18 @@ struct Found {
   }
 };
 
-/// By name of a rate; `fits`: how many there are.
-std::map<std::string, Found> found_by_fits(std::size_t& fits) {
-  std::map<std::string, Found> found;
-  for (const Preset& preset : calibration_presets()) {
-    if (preset.name == kNoisy || !is_fitted_calibration(preset.text, std::string(preset.name)))
-      continue;
-    ++fits;
-    for (const FittedValue& value :
-         parse_fitted_calibration(std::string(preset.text), std::string(preset.name)).values) {
-      if (value.determined && has(kRates, value.name))
-        found[value.name].add(value.value / value.prior);
+/// The built-in fits that say something of others.
+const std::vector<FittedCalibration>& usable_fits() {
+  static const std::vector<FittedCalibration> fits = [] {
+    std::vector<FittedCalibration> result;
+    for (const Preset& preset : calibration_presets()) {
+      const std::string name(preset.name), text(preset.text);
+      if (name != kNoisy && is_fitted_calibration(text, name))
+        result.push_back(parse_fitted_calibration(text, name));
     }
-  }
-  return found;
+    return result;
+  }();
+  return fits;
 }
 
 }  // namespace
@@ -73,7 +72,15 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      const Framework& framework) {
   if (!cluster.efficiency || !has(kFrameworks, calibrated_as(framework))) return std::nullopt;
   std::size_t fits = 0;
-  const std::map<std::string, Found> found = found_by_fits(fits);
+  std::map<std::string, Found> found;  // by name of a rate
+  for (const FittedCalibration& fit : usable_fits()) {
+    if (fit.cluster == cluster.name && fit.framework == calibrated_as(framework)) continue;
+    ++fits;
+    for (const FittedValue& value : fit.values) {
+      if (value.determined && has(kRates, value.name))
+        found[value.name].add(value.value / value.prior);
+    }
+  }
   FittedCalibration typical;
   typical.cluster = cluster.name;
   typical.framework = calibrated_as(framework);

@@ -14,12 +14,13 @@ namespace plimsoll {
 inline constexpr std::string_view kTypicalCalibration = "typical";
 
 /// Rates of a cluster's kernels and levels in training, from those that it states: times the
-/// geometric mean of what the built-in fits found of their clusters' (0.88 of what products reach
-/// alone, 0.93 of the memory's bandwidth, ...). Runs of a cluster and framework, predicted so with
-/// their own fit left out, were 4 to 24 % off, 10 to 33 % with what the cluster states
-/// (docs/accuracy.md); the interval is as wide as nine in ten of them needed. Nothing for clusters
-/// that state no rates of kernels, and for frameworks that no fit is of or whose authors' tables
-/// are predicted with what the cluster states (megatron-lm-2021 and -2022: 4 and 2 % off).
+/// geometric mean of what the built-in fits, but that of the same cluster and framework, found of
+/// their clusters' (0.88 of what products reach alone, 0.93 of the memory's bandwidth, ...). Runs
+/// predicted so were 4 to 24 % off, 10 to 33 % with what the cluster states (docs/accuracy.md); the
+/// interval is as wide as nine in ten of them needed. Nothing for clusters that state no rates of
+/// kernels, and for frameworks but megatron-lm, megatron-deepspeed, pytorch-fsdp and torchtitan's:
+/// the authors' tables of megatron-lm-2021 and -2022 are 4 and 2 % off with what the cluster
+/// states.
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      const Framework& framework);
 

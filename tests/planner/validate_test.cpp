@@ -123,6 +123,7 @@ TEST(PublishedTarget, EnginesThatShardAreTakenForWhatTheyAre) {
     return target.framework.name;
   };
   EXPECT_EQ(name_of("DeepSpeed 0.9"), "megatron-deepspeed");
+  EXPECT_EQ(published_target(run).job.dropout, 0);  // BigScience's only
   EXPECT_EQ(name_of("Colossal-AI"), "pytorch-fsdp");
   EXPECT_EQ(name_of("PaddleNLP"), "paddle-2.2");
   EXPECT_EQ(name_of("megatron-lm"), "megatron-lm-2022");
@@ -136,7 +137,9 @@ TEST(PublishedTarget, PublicModelsWithGatesHaveThreeMatrices) {
   PublishedRun run = megatron();
   for (const char* name : {"Llama 2 7b", "Mistral-7B", "Qwen2-7B", "gemma-7b"}) {
     run.model = name;
-    EXPECT_EQ(published_target(run).job.family, Family::llama) << name;
+    const Job job = published_target(run).job;
+    EXPECT_EQ(job.family, Family::llama) << name;
+    EXPECT_EQ(job.tied_embeddings, run.model == "gemma-7b") << name;
   }
   run.model = "GPT-3";
   EXPECT_EQ(published_target(run).job.family, Family::gpt);
@@ -188,6 +191,10 @@ TEST(PublishedTarget, VocabulariesOfPublicModelsAreKnown) {
   EXPECT_EQ(public_vocabulary("BERT-Large SQuAD fine-tune"), 30522);
   EXPECT_EQ(public_vocabulary("Llama-3.1 405B"), 128256);
   EXPECT_EQ(public_vocabulary("mixture"), std::nullopt);
+  EXPECT_EQ(public_vocabulary("Qwen2-72B"), 152064);
+  EXPECT_EQ(public_vocabulary("NEMOTRON4-340B"), 256000);
+  EXPECT_EQ(public_vocabulary("Falcon-40B"), 65024);
+  EXPECT_EQ(public_vocabulary("Falcon3-10B"), std::nullopt);
 }
 
 TEST(PublishedTarget, HybridShardsLieWithinANode) {

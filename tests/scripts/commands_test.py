@@ -66,7 +66,14 @@ def presets(cases):
             ("fitted calibration", ("llama3-8b", "sharding_degree=8,sharding_stage=3,recompute=full",
                                     "--devices", 8, "--cluster", "dgx-h100-80gb", "--framework",
                                     "pytorch-fsdp", "--calibration", "dgx-h100-80gb--pytorch-fsdp"),
-             "calibration fitted on ")):
+             "calibration fitted on "),
+            ("rates typical of training", ("llama3-8b", "sharding_degree=8,sharding_stage=3",
+                                           "--devices", 8, "--cluster", "hgx-h200", "--framework",
+                                           "pytorch-fsdp", "--calibration", "typical"),
+             "rates typical of training, "),
+            ("no calibration", ("llama3-8b", "sharding_degree=8,sharding_stage=3",
+                                "--devices", 8, "--cluster", "hgx-h200", "--framework",
+                                "pytorch-fsdp"), "--calibration typical has rates")):
         cases.count += 1
         done = planner("simulate", *words)
         if done.returncode != OK or text not in done.stdout:
@@ -318,6 +325,8 @@ def other_devices(cases):
         "collectives": []})
     cases.refuses("a calibration of another device", NANO, BAD_INPUT, "other-core", "test-core",
                   calibration.name, "/device", arguments=("--calibration", calibration))
+    cases.refuses("nothing typical", NANO, BAD_INPUT, "typical", "bundled", "pytorch-fsdp",
+                  arguments=("--calibration", "typical"))
     same = changed(cases, "same.json", calibration, lambda value: value.update(device="test-core"))
     done = planner("space", NANO, "--devices", 2)
     assert done.returncode == OK, done.stderr
