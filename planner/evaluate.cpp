@@ -114,9 +114,9 @@ void sum_up(Footprint& footprint, Bytes beside) {
 }
 
 /// Of the 90 % interval of a step whose ops were measured one by one: what the step is off beside
-/// them (caches that the op before left, the machine a few minutes later). Runs of
-/// scripts/own-accuracy: ops leave 4 % open, nine of ten of 30 strategies were within 6.6 %
-/// (docs/accuracy.md).
+/// them (caches that the op before left, the machine a few minutes later). Of CPU cores, chosen by
+/// one run of scripts/own-accuracy: ops left 4 % open, nine of ten of 30 strategies were within
+/// 6.6 % (docs/accuracy.md); of GPUs nothing was measured.
 constexpr double kBesideOps = 0.055;
 
 void fill_provenance(const CostModel& costs, Prediction& prediction, const Simulation& simulation) {
@@ -127,7 +127,8 @@ void fill_provenance(const CostModel& costs, Prediction& prediction, const Simul
     prediction.share_by_provenance[i] = simulation.by_provenance[i] / op_time;
   }
   if (op_time.value() > 0) {
-    const double beside_ops = costs.dispatch_is_measured() ? kBesideOps : 0;
+    const bool measured = costs.dispatch_is_measured() && costs.host_executes();
+    const double beside_ops = measured ? kBesideOps : 0;
     prediction.step_time_half_width = std::hypot(simulation.open / op_time, beside_ops);
   }
   for (const OutOfRange& ops : simulation.out_of_range) {

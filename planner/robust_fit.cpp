@@ -140,8 +140,9 @@ Normal normal_equations(const Problem& problem, const Values& values, const Valu
 
 /// Where the quadratic that the normal equations stand for is least, of steps in which no number
 /// moves farther than kLongestStep nor beyond its bounds. What would go farthest beyond goes to the
-/// edge of that box, and the others follow, until all are inside: a number that is held back must
-/// not leave those that moved to make up for it where they make up for nothing.
+/// edge of that box, and the others follow, until all are inside (one that came to the edge stays
+/// there, so it is about the least): a number that is held back must not leave those that moved to
+/// make up for it where they make up for nothing.
 Eigen::VectorXd step_within_bounds(const Problem& problem, const Values& values,
                                    const Normal& normal) {
   const auto count = std::ptrdiff_t(values.size());
@@ -160,6 +161,7 @@ Eigen::VectorXd step_within_bounds(const Problem& problem, const Values& values,
     held(free).setZero();
     const Eigen::VectorXd right = (normal.right - normal.matrix * held)(free);
     const Eigen::VectorXd own = matrix.ldlt().solve(right);
+    if (!own.allFinite()) return Eigen::VectorXd::Zero(count);
     step(free) = own;
     const Eigen::VectorXd inside = step.cwiseMax(least).cwiseMin(most);
     std::ptrdiff_t farthest = 0;
