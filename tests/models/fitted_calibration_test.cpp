@@ -83,7 +83,7 @@ TEST(FittedCalibration, BadFilesAreRefusedWithTheirPlace) {
       EXPECT_NE(std::string(error.what()).find(place), std::string::npos) << error.what();
     }
   };
-  refused("\"runs\": 12", "\"runs\": 0", "/fitted/runs");
+  refused("\"runs\": 12", "\"runs\": -1", "/fitted/runs");
   refused("\"low\": 0.7", "\"low\": 0.9", "/fitted/values/0/low");
   refused("\"hidden\": 512", "\"hidden\": 0", "/fitted/layers/0/hidden");
   refused("\"full\"", "\"some\"", "/fitted/assumed_recompute/across_nodes");

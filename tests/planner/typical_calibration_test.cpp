@@ -29,6 +29,7 @@ TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
     EXPECT_GT(value.high, value.value) << value.name;
   }
   EXPECT_EQ(typical->values.size(), 6u);
+  EXPECT_EQ(parse_fitted_calibration(fitted_calibration_text(*typical), "typical"), *typical);
   apply(*typical, a100, framework);
   EXPECT_NEAR(a100.efficiency->matmul.peak_fraction / before, 0.88, 0.04);
   EXPECT_EQ(framework, framework_by_name("megatron-lm"));
