@@ -14,8 +14,8 @@ Framework pytorch_on_gpu() {
       "lower end of the 8 to 15 us per op that removing cast ops saved on hosts of V100 GPUs "
       "(Paddle "
       "static graph executor); not measured for PyTorch, whose eager dispatch is of that order; "
-      "half "
-      "of it in backward, which autograd's engine calls from C++ (torch/csrc/autograd/engine.cpp): "
+      "half of it in backward, which autograd's engine calls from C++ "
+      "(torch/csrc/autograd/engine.cpp): "
       "0.39 to 0.48 by fits to vTrain's runs within a node (docs/accuracy.md)";
   // cuBLAS workspace before Hopper, ":4096:2:16:8" = 2 * 4096 KiB + 8 * 16 KiB, for the handle of
   // the thread that runs forward and for that of autograd's.

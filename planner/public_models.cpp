@@ -23,7 +23,7 @@ constexpr std::array kModels = {
     PublicModel{"qwen27b", 152064, "huggingface.co/Qwen/Qwen2-7B, config.json"},
     PublicModel{"gemma2", 256000, "huggingface.co/google/gemma-2-9b, config.json"},
     PublicModel{"gemma7b", 256000, "huggingface.co/google/gemma-7b, config.json"},
-    PublicModel{"nemotron", 256000, "huggingface.co/nvidia/nemotron-3-8b-base-4k, config"},
+    PublicModel{"nemotron3", 256000, "huggingface.co/nvidia/nemotron-3-8b-base-4k"},
     PublicModel{"nemotron4", 256000, "Parmar et al. 2024, arXiv 2402.16819, section 2"},
     PublicModel{"starcoder", 49152, "huggingface.co/bigcode/starcoder, config.json"},
     PublicModel{"falcon40b", 65024, "huggingface.co/tiiuae/falcon-40b, config.json"},

@@ -6,7 +6,7 @@ namespace plimsoll {
 namespace {
 
 /// Comparing calls is waiting for memory: asks for what the call that is so many further on, or
-/// back, waits for.
+/// back (an index before the first wraps round to beyond the last), waits for.
 void prefetch_waits(const std::vector<Call>& calls, std::size_t ahead) {
   if (ahead < calls.size()) __builtin_prefetch(calls[ahead].waits.data());
 }

@@ -195,6 +195,7 @@ TEST(PublishedTarget, VocabulariesOfPublicModelsAreKnown) {
   EXPECT_EQ(public_vocabulary("NEMOTRON4-340B"), 256000);
   EXPECT_EQ(public_vocabulary("Falcon-40B"), 65024);
   EXPECT_EQ(public_vocabulary("Falcon3-10B"), std::nullopt);
+  EXPECT_EQ(public_vocabulary("Llama-Nemotron-Super"), std::nullopt);
 }
 
 TEST(PublishedTarget, HybridShardsLieWithinANode) {
