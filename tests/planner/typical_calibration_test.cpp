@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "models/presets.h"
 #include "planner/published_target.h"
 #include "planner/validate.h"
