@@ -10,6 +10,7 @@
 #include "planner/fit.h"
 #include "planner/fit_ops.h"
 #include "planner/goals.h"
+#include "planner/typical_calibration.h"
 #include "planner/validate.h"
 
 namespace plimsoll {
@@ -52,6 +53,11 @@ Cluster preset_cluster(const std::string& name) {
   return parse_cluster(*text, name);
 }
 
+CalibratedWith calibrated_with(const std::string& name) {
+  if (name == kTypicalCalibration) return CalibratedWith::typical;
+  return name == "none" ? CalibratedWith::nothing : CalibratedWith::built_in;
+}
+
 }  // namespace
 
 ExitCode run_fit(const FitCommandOptions& options) {
@@ -74,8 +80,8 @@ ExitCode run_validate(const ValidateOptions& options) {
   if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
   std::vector<ValidatedFamily> families;
   for (const std::string& file : options.cases) {
-    families.push_back(
-        validate(std::filesystem::path(file).stem().string(), read_published_runs(file)));
+    families.push_back(validate(std::filesystem::path(file).stem().string(),
+                                read_published_runs(file), calibrated_with(options.calibration)));
   }
   std::vector<GoalResult> results;
   if (!options.goals.empty()) results = check_goals(goals, families, options.goals);

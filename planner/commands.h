@@ -91,8 +91,9 @@ struct SimulateOptions {
 ExitCode run_simulate(const SimulateOptions& options);
 
 struct ValidateOptions {
-  std::vector<std::string> cases;  ///< files of published runs
-  std::string goals;               ///< file of bounds; empty: none
+  std::vector<std::string> cases;        ///< files of published runs
+  std::string goals;                     ///< file of bounds; empty: none
+  std::string calibration = "built-in";  ///< or "typical" or "none": CalibratedWith
   bool json = false;
 };
 /// outside_tolerance where a goal is missed.

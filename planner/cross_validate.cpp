@@ -1,6 +1,7 @@
 #include "planner/cross_validate.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -27,20 +28,9 @@ void predict_unseen(const FitModel& model, const LogModel& log_model,
   for (std::size_t i = 0; i < use.size(); ++i) {
     if (use[i]) continue;
     const FitRun& run = model.runs()[i];
-    unseen.push_back({run.family, run.across_nodes, fold, here[i], run.measured,
+    unseen.push_back({i, run.family, run.across_nodes, fold, here[i], run.measured,
                       layer_factor(points, run.shape).deviation});
   }
-}
-
-/// Of all runs but those of a fold, within this scope or all.
-std::vector<UnseenRun> chosen(const std::vector<UnseenRun>& runs, std::optional<bool> across_nodes,
-                              std::optional<std::size_t> but_fold) {
-  std::vector<UnseenRun> result;
-  for (const UnseenRun& run : runs) {
-    if (but_fold && run.fold == *but_fold) continue;
-    if (!across_nodes || run.across_nodes == *across_nodes) result.push_back(run);
-  }
-  return result;
 }
 
 /// What 90 % of further values of the kind are expected not to exceed: at place 0.9 (n + 1) of the
@@ -59,24 +49,18 @@ double half_width(const RunSpread& spread, const UnseenRun& run) {
   return std::exp(spread.interval90_deviations * deviation) - 1;
 }
 
-std::vector<FitFamily> families_of(const std::vector<UnseenRun>& unseen) {
-  std::map<std::string, std::vector<const UnseenRun*>> by_family;
-  for (const UnseenRun& run : unseen) by_family[run.family].push_back(&run);
-  std::vector<FitFamily> families;
-  for (const auto& [name, runs] : by_family) {
-    ErrorPairs pairs;
-    double within = 0, width = 0;
-    for (const UnseenRun* run : runs) {
-      pairs.emplace_back(std::exp(run->predicted), std::exp(run->measured));
-      const double half = half_width(run_spread(unseen, run->across_nodes, run->fold), *run);
-      within += std::abs(std::exp(run->measured - run->predicted) - 1) <= half ? 1 : 0;
-      width += half;
-    }
-    FitFamily& family = families.emplace_back(FitFamily{name, *statistics(pairs)});
-    family.unseen.interval90_coverage = within / double(runs.size());
-    family.unseen.interval90_half_width = width / double(runs.size());
+/// By fold, then within a node and across: the spread of `unseen` without the fold's runs.
+std::vector<std::array<RunSpread, 2>> spreads_without_folds(const CrossValidation& left_out,
+                                                            const std::vector<UnseenRun>& unseen) {
+  std::map<std::size_t, std::size_t> fold_of;  // by run
+  for (const UnseenRun& run : left_out.runs) fold_of[run.run] = run.fold;
+  std::vector<std::array<RunSpread, 2>> spreads;
+  for (std::size_t fold = 0; fold < left_out.folds.size(); ++fold) {
+    std::vector<UnseenRun> others = unseen;
+    std::erase_if(others, [&](const UnseenRun& run) { return fold_of.at(run.run) == fold; });
+    spreads.push_back({run_spread(others, false), run_spread(others, true)});
   }
-  return families;
+  return spreads;
 }
 
 }  // namespace
@@ -127,14 +111,35 @@ CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
     result.mean_abs_error += errors.back() / double(result.runs.size());
   }
   result.p90_abs_error = percentile90(errors);
-  result.families = families_of(result.runs);
   return result;
 }
 
-RunSpread run_spread(const std::vector<UnseenRun>& runs, bool across_nodes,
-                     std::optional<std::size_t> but_fold) {
-  std::vector<UnseenRun> own = chosen(runs, across_nodes, but_fold);
-  if (own.size() < kLeastOfGroup) own = chosen(runs, std::nullopt, but_fold);
+std::vector<FitFamily> families_of(const CrossValidation& left_out,
+                                   const std::vector<UnseenRun>& unseen) {
+  const auto spreads = spreads_without_folds(left_out, unseen);
+  std::map<std::string, std::vector<const UnseenRun*>> by_family;
+  for (const UnseenRun& run : left_out.runs) by_family[run.family].push_back(&run);
+  std::vector<FitFamily> families;
+  for (const auto& [name, runs] : by_family) {
+    ErrorPairs pairs;
+    double within = 0, width = 0;
+    for (const UnseenRun* run : runs) {
+      pairs.emplace_back(std::exp(run->predicted), std::exp(run->measured));
+      const double half = half_width(spreads[run->fold][run->across_nodes ? 1 : 0], *run);
+      within += std::abs(std::exp(run->measured - run->predicted) - 1) <= half ? 1 : 0;
+      width += half;
+    }
+    FitFamily& family = families.emplace_back(FitFamily{name, *statistics(pairs)});
+    family.unseen.interval90_coverage = within / double(runs.size());
+    family.unseen.interval90_half_width = width / double(runs.size());
+  }
+  return families;
+}
+
+RunSpread run_spread(const std::vector<UnseenRun>& runs, bool across_nodes) {
+  std::vector<UnseenRun> own = runs;
+  std::erase_if(own, [&](const UnseenRun& run) { return run.across_nodes != across_nodes; });
+  if (own.size() < kLeastOfGroup) own = runs;
   RunSpread best;
   double narrowest = std::numeric_limits<double>::infinity();
   for (double deviation = kLeastDeviation; deviation < kMostDeviation;

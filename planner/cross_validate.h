@@ -1,7 +1,6 @@
 // Cross-validation: runs of a fit, each predicted by a fit without those that are like it.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +12,7 @@ namespace plimsoll {
 
 /// A run as a fit without it predicts it.
 struct UnseenRun {
+  std::size_t run = 0;  ///< of FitModel::runs
   std::string family;
   bool across_nodes = false;
   std::size_t fold = 0;
@@ -26,8 +26,7 @@ struct FitFold {
   double mean_abs_error = 0;          ///< of its runs
 };
 
-/// Errors of a family's runs that were left out. Intervals are as wide as those of other folds
-/// needed.
+/// Errors of a family's runs that were left out.
 struct FitFamily {
   std::string name;  ///< of its file, without .json
   ErrorStatistics unseen;
@@ -35,7 +34,6 @@ struct FitFamily {
 
 struct CrossValidation {
   std::vector<FitFold> folds;
-  std::vector<FitFamily> families;
   std::vector<UnseenRun> runs;
   double mean_abs_error = 0, p90_abs_error = 0;
 };
@@ -50,9 +48,13 @@ CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
                                std::size_t folds);
 
 /// The narrowest intervals, by their mean half width, that hold 90 % of the runs: of those within a
-/// node or across nodes, if there are kLeastOfGroup, else of all. From `runs` but those of one
-/// fold, if it is given.
-RunSpread run_spread(const std::vector<UnseenRun>& runs, bool across_nodes,
-                     std::optional<std::size_t> but_fold = std::nullopt);
+/// node or across nodes, if there are kLeastOfGroup, else of all.
+RunSpread run_spread(const std::vector<UnseenRun>& runs, bool across_nodes);
+
+/// By family. The interval of a run left out is as wide as `unseen`, without all that there is of
+/// its fold's runs, needed: what run_spread of all of `unseen` is for runs that nothing is known
+/// of.
+std::vector<FitFamily> families_of(const CrossValidation& left_out,
+                                   const std::vector<UnseenRun>& unseen);
 
 }  // namespace plimsoll

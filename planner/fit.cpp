@@ -96,18 +96,9 @@ AssumedRecompute choose_recompute(std::span<const PublishedRun> published, FitSe
   return best;
 }
 
-void set_spreads(const CrossValidation& by_layout, const CrossValidation& by_size,
-                 FittedCalibration& fitted) {
-  // What is asked for later is of a layout or of a size that was not there.
-  std::vector<UnseenRun> unseen = by_layout.runs;
-  unseen.insert(unseen.end(), by_size.runs.begin(), by_size.runs.end());
-  fitted.within_node = run_spread(unseen, false);
-  fitted.across_nodes = run_spread(unseen, true);
-}
-
-std::string families_text(const CrossValidation& found, std::string_view what) {
+std::string families_text(const std::vector<FitFamily>& families, std::string_view what) {
   std::string text;
-  for (const FitFamily& family : found.families) {
+  for (const FitFamily& family : families) {
     text += fmt::format("  {}, {} left out by {}: {}\n", family.name, family.unseen.count, what,
                         errors_text(family.unseen));
   }
@@ -173,7 +164,13 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   fitted.cross_validated_mean = result.by_layout.mean_abs_error;
   fitted.cross_validated_p90 = result.by_layout.p90_abs_error;
   if (!result.by_size.runs.empty()) fitted.unseen_sizes_mean = result.by_size.mean_abs_error;
-  set_spreads(result.by_layout, result.by_size, fitted);
+  // What is asked for later is of a layout or of a size that was not there.
+  std::vector<UnseenRun> unseen = result.by_layout.runs;
+  unseen.insert(unseen.end(), result.by_size.runs.begin(), result.by_size.runs.end());
+  fitted.within_node = run_spread(unseen, false);
+  fitted.across_nodes = run_spread(unseen, true);
+  result.families_by_layout = families_of(result.by_layout, unseen);
+  result.families_by_size = families_of(result.by_size, unseen);
   return result;
 }
 
@@ -185,12 +182,15 @@ std::string fit_text(const Fit& fit) {
       fitted.cluster, fitted.framework, fitted.runs, 100 * fit.mean_abs_error_before,
       100 * fit.mean_abs_error, 100 * fitted.cross_validated_mean,
       100 * fitted.cross_validated_p90);
-  text += families_text(fit.by_layout, "layout") + families_text(fit.by_size, "model size") +
+  text += families_text(fit.families_by_layout, "layout") +
+          families_text(fit.families_by_size, "model size") +
           assumed_text(fitted.assumed_recompute);
   for (const FittedValue& value : fitted.values) {
     text += fmt::format("  {:34} {:10.4g}  90 % {:.4g} to {:.4g}  prior {:.4g}{}\n", value.name,
                         value.value, value.low, value.high, value.prior,
-                        value.determined ? "" : "  not determined, stays");
+                        !value.determined  ? "  not determined, stays"
+                        : value.at_bound() ? "  rests on its bound"
+                                           : "");
   }
   for (const LayerPoint& layer : fitted.layers) {
     text += fmt::format(

@@ -26,6 +26,7 @@ struct Fit {
   /// Without whole layouts of a model size, and without whole model sizes: none where all runs are
   /// of one size.
   CrossValidation by_layout, by_size;
+  std::vector<FitFamily> families_by_layout, families_by_size;
 };
 
 /// Robust least squares of the logarithms of step times, the priors being further measurements

@@ -108,12 +108,12 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
   std::vector<FitRun> all;
   for (const PublishedRun& run : published) {
     if (!run.step_time || run.out_of_memory || run.use.starts_with("memory_only")) continue;
-    const PublishedTarget open = published_target(run, false);
+    const PublishedTarget open = published_target(run, CalibratedWith::nothing);
     if (!open.missing.empty() || open.cluster.name != selection.cluster ||
         calibrated_as(open.framework) != selection.framework)
       continue;
     FitRun next;
-    next.target = published_target(run, false, assumed);
+    next.target = published_target(run, CalibratedWith::nothing, assumed);
     next.unstated_recompute = several_recomputes(open);
     next.measured = std::log(run.step_time->value());
     next.family = run.family;

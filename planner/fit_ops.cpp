@@ -261,7 +261,9 @@ std::string fit_text(const OpFit& fit) {
   for (const FittedValue& value : fit.values) {
     text += fmt::format("  {:<32} {:>10.4g}  ({:.4g} to {:.4g}; prior {:.4g}){}\n", value.name,
                         value.value, value.low, value.high, value.prior,
-                        value.determined ? "" : "  not determined");
+                        !value.determined  ? "  not determined"
+                        : value.at_bound() ? "  rests on its bound"
+                                           : "");
   }
   return text;
 }

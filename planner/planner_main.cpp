@@ -120,6 +120,12 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("validate", "predict published runs: how far off");
   command.add_option("CASES", options.cases, "files of published runs")->required();
   command.add_option("--goals", options.goals, "file of bounds; exit 7 where one is missed");
+  command
+      .add_option("--calibration", options.calibration,
+                  "built-in: what is built in for cluster and framework, else what is typical; "
+                  "typical, for all; none: the presets' own numbers")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"built-in", "typical", "none"}));
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_validate(options); }; });
 }

@@ -380,7 +380,7 @@ std::string calibrated_as(const Framework& framework) {
   return framework.name.starts_with("torchtitan") ? "torchtitan" : framework.name;
 }
 
-PublishedTarget published_target(const PublishedRun& run, bool calibrated,
+PublishedTarget published_target(const PublishedRun& run, CalibratedWith calibrated,
                                  const AssumedRecompute& assumed) {
   PublishedTarget target;
   target.missing = missing_of(run);
@@ -406,11 +406,11 @@ PublishedTarget published_target(const PublishedRun& run, bool calibrated,
   target.framework.host_optimizer = run.host_optimizer;
   target.framework.host_parameters = run.host_parameters;
   target.framework.checkpoint_memory = run.checkpoints;
-  if (calibrated) {
+  if (calibrated == CalibratedWith::built_in)
     target.fitted = calibration_of(preset, calibrated_as(target.framework));
-    if (!target.fitted) target.fitted = typical_calibration(target.cluster, target.framework);
-    if (target.fitted) apply(*target.fitted, target.cluster, target.framework);
-  }
+  if (calibrated != CalibratedWith::nothing && !target.fitted)
+    target.fitted = typical_calibration(target.cluster, target.framework);
+  if (target.fitted) apply(*target.fitted, target.cluster, target.framework);
   const std::vector<std::int64_t> micro_batches = micro_batches_of(run);
   std::int64_t global = run.global_batch.value_or(0);
   if (global == 0 && run.accumulation && run.micro_batch)

@@ -19,8 +19,8 @@ struct PublishedTarget {
   Job job;
   Cluster cluster;
   Framework framework;
-  /// What cluster and framework were calibrated with, if anything is built in for the two; else
-  /// what is typical (typical_calibration.h), if there is.
+  /// What cluster and framework were calibrated with, if anything (CalibratedWith,
+  /// typical_calibration.h).
   std::optional<FittedCalibration> fitted;
   std::int64_t devices = 0;
   /// Memory is that of the last rank (which writes Megatron-LM's logs), not of the one that has
@@ -34,11 +34,18 @@ struct PublishedTarget {
   std::string missing;
 };
 
+/// What the cluster and the framework of a published run are calibrated with.
+enum class CalibratedWith {
+  built_in,  ///< what is built in for the two, else what is typical
+  typical,   ///< what is typical, also where something is built in
+  nothing,   ///< their own numbers
+};
+
 /// Facts that the source does not state and that do not change the outcome much are filled in:
-/// docs/accuracy.md lists them. Not `calibrated`: with the cluster's and the framework's own
-/// numbers. Whether layers are repeated that the source says nothing of: as the calibration found,
-/// or as `assumed`.
-PublishedTarget published_target(const PublishedRun& run, bool calibrated = true,
+/// docs/accuracy.md lists them. Whether layers are repeated that the source says nothing of: as the
+/// calibration found, or as `assumed`.
+PublishedTarget published_target(const PublishedRun& run,
+                                 CalibratedWith calibrated = CalibratedWith::built_in,
                                  const AssumedRecompute& assumed = {});
 
 /// Name of the fitted calibrations that hold for a framework: its own or, of one that differs from

@@ -169,7 +169,8 @@ Refit refit(const Plan& plan, const Measured& measured, const Cluster& cluster,
     term.measured = times_measured[kind];
     const FittedValue& factor = term.factor;
     term.moved = factor.determined && (factor.low > 1 || factor.high < 1);
-    term.trusted = factor.determined && factor.high / factor.value <= kTrusted;
+    const double open = std::max(factor.high / factor.value, factor.value / factor.low);
+    term.trusted = factor.determined && open <= kTrusted;
     if (!factor.determined) continue;
     lengthen(result.calibration, kind, factor.value);
     moved += fmt::format("{}{} x {:.3f}", moved.empty() ? "" : ", ", factor.name, factor.value);

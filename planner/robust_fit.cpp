@@ -172,12 +172,19 @@ Eigen::VectorXd step_within_bounds(const Problem& problem, const Values& values,
   return step;
 }
 
+/// Within the bounds, and on one where a step that ends there misses it by rounding.
+double within_bounds(double value, const FitNumber& number) {
+  constexpr double kRounding = 1e-12;
+  if (value < number.least * (1 + kRounding)) return number.least;
+  return value > number.most * (1 - kRounding) ? number.most : value;
+}
+
 Values moved_by(const Problem& problem, const Values& values, const Eigen::VectorXd& step) {
   Values moved = values;
   for (std::size_t p = 0; p < values.size(); ++p) {
     const FitNumber& number = problem.model.numbers[p];
     if (problem.fixed[p]) continue;
-    moved[p] = std::clamp(values[p] * std::exp(step[std::ptrdiff_t(p)]), number.least, number.most);
+    moved[p] = within_bounds(values[p] * std::exp(step[std::ptrdiff_t(p)]), number);
   }
   return moved;
 }
@@ -303,8 +310,8 @@ std::vector<FittedValue> fitted_values(const LogModel& model, const RobustSoluti
     value.determined = !solution.fixed[p];
     value.value = solution.values[p];
     const double factor = std::exp(kNormal90 * solution.deviations[p]);
-    value.low = value.value / factor;
-    value.high = value.value * factor;
+    value.low = std::max(value.value / factor, model.numbers[p].least);
+    value.high = std::min(value.value * factor, model.numbers[p].most);
   }
   return values;
 }

@@ -85,7 +85,7 @@ RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
 RobustSolution solve_determined(const LogModel& model, const std::vector<bool>& use,
                                 LogModel::Values start, const SearchLimits& limits);
 
-/// Of the first `count` numbers, with 90 % intervals.
+/// Of the first `count` numbers, with 90 % intervals, which end at the numbers' bounds.
 std::vector<FittedValue> fitted_values(const LogModel& model, const RobustSolution& solution,
                                        std::size_t count);
 

@@ -133,10 +133,10 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (sorted[above] - sorted[below]) * (at - double(below));
 }
 
-ValidatedRun validate_run(const PublishedRun& run) {
+ValidatedRun validate_run(const PublishedRun& run, CalibratedWith calibrated) {
   ValidatedRun validated;
   validated.run = run;
-  const PublishedTarget target = published_target(run);
+  const PublishedTarget target = published_target(run, calibrated);
   validated.missing = target.missing;
   if (!target.missing.empty()) return validated;
   try {
@@ -166,11 +166,13 @@ RunPrediction predict_published(const PublishedTarget& target) {
   return *best;
 }
 
-ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs) {
+ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,
+                         CalibratedWith calibrated) {
   ValidatedFamily family;
   family.name = name;
   family.runs.resize(runs.size());
-  for_each_index(runs.size(), 0, [&](std::size_t i) { family.runs[i] = validate_run(runs[i]); });
+  for_each_index(runs.size(), 0,
+                 [&](std::size_t i) { family.runs[i] = validate_run(runs[i], calibrated); });
   return family;
 }
 

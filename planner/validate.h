@@ -51,7 +51,8 @@ struct ValidatedFamily {
 /// The fastest of the target's strategies that fits, else the fastest.
 RunPrediction predict_published(const PublishedTarget& target);
 /// Rows that cannot be predicted keep the reason.
-ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs);
+ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,
+                         CalibratedWith calibrated = CalibratedWith::built_in);
 
 /// (predicted, measured) of rows that ran: step times in seconds, or bytes of one kind.
 using ErrorPairs = std::vector<std::pair<double, double>>;

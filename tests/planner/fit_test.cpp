@@ -39,13 +39,15 @@ PublishedRun layout(std::int64_t hidden, std::int64_t tp, std::int64_t dp, std::
 }
 
 /// Runs whose step times are those of a device that reaches `fraction` of its peak and a host that
-/// needs `dispatch` seconds for an op.
+/// needs `dispatch` seconds for an op, and `more`.
 std::vector<PublishedRun> made_with(double fraction, double dispatch,
                                     const std::string& recompute = "full", std::int64_t layers = 2,
-                                    std::int64_t most_micro = 8) {
+                                    std::int64_t most_micro = 8,
+                                    const std::vector<FittedValue>& more = {}) {
   FittedCalibration truth;
   truth.values = {{"matmul.peak_fraction", fraction, 1, 0, 0, true},
                   {"dispatch_op", dispatch, 1, 0, 0, true}};
+  truth.values.insert(truth.values.end(), more.begin(), more.end());
   std::vector<PublishedRun> runs;
   for (const std::int64_t hidden : {512, 2048, 4096}) {
     for (const std::int64_t tp : {1, 2}) {
@@ -54,7 +56,7 @@ std::vector<PublishedRun> made_with(double fraction, double dispatch,
           PublishedRun run = layout(hidden, tp, dp, micro);
           run.layers = layers;
           run.recompute = recompute;
-          PublishedTarget target = published_target(run, false);
+          PublishedTarget target = published_target(run, CalibratedWith::nothing);
           EXPECT_EQ(target.missing, "");
           apply(truth, target.cluster, target.framework);
           run.step_time = predict_published(target).step_time;
@@ -82,6 +84,27 @@ TEST(Fit, FindsWhatRunsWereMadeWith) {
   EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 3e-6);
   EXPECT_TRUE(value(found, "dispatch_op").determined);
   EXPECT_EQ(found.fitted.sources, std::vector<std::string>{"this test"});
+}
+
+TEST(Fit, FindsWhatTheHostWaitsAndWhatBackwardCostsIt) {
+  // What each wait costs shows where few layers share one, backward's part where some are repeated.
+  std::vector<PublishedRun> runs;
+  for (const char* recompute : {"none", "full"}) {
+    for (const std::int64_t layers : {2, 8}) {
+      const std::vector<PublishedRun> next = made_with(
+          0.7, 120e-6, recompute, layers, 8,
+          {{"host_wait", 1e-3, 1, 0, 0, true}, {"backward_dispatch", 0.8, 1, 0, 0, true}});
+      runs.insert(runs.end(), next.begin(), next.end());
+    }
+  }
+  FitOptions plain = kOptions;
+  plain.layers = false;
+  const Fit found = fit(runs, plain);
+  EXPECT_NEAR(value(found, "host_wait").value, 1e-3, 1e-4);
+  EXPECT_NEAR(value(found, "backward_dispatch").value, 0.8, 0.04);
+  EXPECT_TRUE(value(found, "host_wait").determined);
+  EXPECT_TRUE(value(found, "backward_dispatch").determined);
+  EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 6e-6);
 }
 
 TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {

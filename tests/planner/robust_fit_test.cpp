@@ -69,6 +69,16 @@ TEST(RobustFit, WhatABoundHoldsBackTheOthersDoNotMakeUpForTwice) {
   EXPECT_NEAR(found.values[1], known.values[1], 0.01);
 }
 
+TEST(RobustFit, IntervalsEndAtTheBounds) {
+  LogModel model = line(40, 0.01);
+  model.numbers[0].most = 1.5;  // made with 2
+  const std::vector<FittedValue> found = fitted_values(model, solved(model), 2);
+  EXPECT_TRUE(found[0].at_bound());
+  EXPECT_EQ(found[0].high, 1.5);
+  EXPECT_LT(found[0].low, 1.5);
+  EXPECT_FALSE(found[1].at_bound());
+}
+
 TEST(RobustFit, AFewThatLieFarOffMoveLittle) {
   LogModel model = line(80, 0.01);
   for (std::size_t i = 0; i < 8; ++i) model.measured[i * 9] += 1;

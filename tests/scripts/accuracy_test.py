@@ -1,0 +1,99 @@
+"""scripts/accuracy: its tables are of what planner says of runs left out and of runs without a fit."""
+
+import importlib.machinery
+import importlib.util
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from programs import BIN, OK, SOURCE, planner, write_json
+
+CLUSTER, FRAMEWORK = "dgx-a100-40gb", "pytorch-fsdp"  # a pair with a built-in fit
+FAMILY = "llm_foundry_mpt"  # one that docs/accuracy-goals.json has goals for
+
+
+def load():
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader("accuracy", str(SOURCE / "scripts" / "accuracy"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("accuracy", loader))
+    loader.exec_module(module)
+    return module
+
+
+def row(hidden, sequence, gpus, step_time):
+    return {
+        "id": f"made up/{hidden}-{sequence}-{gpus}", "use": "public",
+        "source": {"repo_or_doc": "made up", "path_or_issue": "tests/scripts/accuracy_test.py"},
+        "hardware": {"gpu": "A100-40GB", "gpu_mem_gb": 40, "gpus": gpus, "gpus_per_node": 8,
+                     "interconnect": "NVLink"},
+        "model": {"name": "MPT", "hidden": hidden, "layers": 4, "heads": hidden // 128,
+                  "kv_heads": hidden // 128, "ffn_hidden": 4 * hidden, "vocab": 50368,
+                  "seq_len": sequence, "params": None},
+        "parallel": {"tp": 1, "pp": 1, "dp": gpus, "vpp": 1, "cp": 1, "zero_stage": 3,
+                     "sequence_parallel": False},
+        "batch": {"micro": 2, "global": 2 * gpus}, "precision": "bf16", "recompute": "none",
+        "attention": "flash", "measured": {"step_time_s": step_time}, "framework": FRAMEWORK,
+        "needs": [],
+    }
+
+
+def made_up_runs(folder):
+    """Twelve runs, 20 and, of the larger model, 30 % slower than the presets' own numbers say."""
+    path = folder / f"{FAMILY}.json"
+    rows = [row(hidden, sequence, gpus, 1.0) for hidden in (2048, 4096) for sequence in (1024, 4096)
+            for gpus in (2, 4, 8)]
+    write_json(path, rows)
+    done = planner("validate", path, "--json", "--calibration", "none")
+    assert done.returncode == OK, done.stderr
+    found = {one["id"]: one for one in json.loads(done.stdout)["rows"]}
+    for one in rows:
+        time = found[one["id"]]["predicted"]["step_time_s"]
+        slower = 1.3 if one["model"]["hidden"] == 4096 else 1.2
+        one["measured"]["step_time_s"] = slower * time
+    return write_json(path, rows)
+
+
+def says_what_planner_says(folder):
+    path = made_up_runs(folder)
+    done = subprocess.run([SOURCE / "scripts/accuracy", folder, "--bin", BIN, "--calibrations",
+                           folder], capture_output=True, text=True, timeout=600)
+    assert done.returncode == OK, done.stderr
+    fitted = planner("fit", path, "--cluster", CLUSTER, "--framework", FRAMEWORK)
+    assert fitted.returncode == OK, fitted.stderr
+    mean = re.search(FAMILY + r", 12 left out by layout: mean \|error\| +([\d.]+) %", fitted.stdout)
+    assert f"| {FAMILY} | {CLUSTER} | {FRAMEWORK} | 12 |" in done.stdout, done.stdout
+    goal = re.search(FAMILY + r" mean \|error\| %: ([\d.]+), goal", done.stdout)
+    assert float(goal[1]) == float(mean[1]), (goal[0], mean[0])
+    written = json.loads((folder / f"{CLUSTER}--{FRAMEWORK}.json").read_text())["fitted"]
+    assert written["runs"] == 12
+    # 1 - 1 / 1.2 and 1 - 1 / 1.3 without a fit; what is typical differs from that.
+    table = done.stdout[done.stdout.index("typical, without its fit"):]
+    cells = re.search(rf"\| {CLUSTER} \| {FRAMEWORK} \| 12 \| ([\d.]+) % \| ([\d.]+) % \|", table)
+    assert abs(float(cells[1]) - 19.9) < 0.1 and cells[1] != cells[2], table
+    assert "12 runs, mean |error| " + cells[2] in table, table
+
+
+def judges_goals(accuracy):
+    fits = [{"what": "layout", "count": 30, "mean": 2.0, "p90": 4.0, "spearman": 0.99, "width": 4.0,
+             "held": 90.0},
+            {"what": "layout", "count": 10, "mean": 6.0, "p90": 9.0, "spearman": 0.93, "width": 8.0,
+             "held": 70.0}]
+    goal = {"family": "x", "of": "time", "most_mean_abs_pct": 4, "least_spearman": 0.95,
+            "least_interval90_coverage": 0.85, "most_interval90_to_error": 2.5}
+    found = [(round(value, 9), met) for _, value, _, met in accuracy.goals_of_unseen(goal, fits)]
+    assert found == [(3.0, True), (0.93, False), (0.85, True), (round(5 / 3, 9), True)], found
+    fits[1]["count"] = accuracy.LEAST_RUNS_OF_ORDER - 1  # too few for an order
+    found = {what: value for what, value, _, _ in accuracy.goals_of_unseen(goal, fits)}
+    assert found["x Spearman, of its worst fit"] == 0.99, found
+
+
+def main():
+    judges_goals(load())
+    with tempfile.TemporaryDirectory() as name:
+        says_what_planner_says(pathlib.Path(name))
+
+
+main()
