@@ -124,6 +124,11 @@ std::vector<Framework> framework_presets() {
           megatron_core_deterministic()};
 }
 
+std::int64_t padded_vocabulary(std::int64_t rows, const Framework& framework, std::int64_t mp) {
+  const std::int64_t multiple = framework.vocabulary_multiple * mp;
+  return (rows + multiple - 1) / multiple * multiple;
+}
+
 Framework framework_by_name(std::string_view name) {
   std::string known;
   for (const Framework& framework : framework_presets()) {

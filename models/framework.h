@@ -17,8 +17,8 @@ struct Calibration;
 /// Where each group of fields comes from: document, code or measurement.
 struct FrameworkSources {
   std::string kernels;      ///< fused_*, separate_qkv, flash_attention, fp8, stores_dropout_masks
-  std::string parallelism;  ///< sequence_parallel, context_parallel, selective_recompute,
-                            ///< most_sharding_stage, overlap_*
+  std::string parallelism;  ///< vocabulary_multiple, sequence_parallel, context_parallel,
+                            ///< selective_recompute, most_sharding_stage, overlap_*
   std::string dispatch;     ///< dispatch_*, ops_per_kernel
   std::string waits;        ///< transfers_hold, host_*; empty where it never waits
   std::string memory;       ///< workspace, context_memory, communicator_memory
@@ -109,6 +109,9 @@ struct Framework {
   bool stores_dropout_masks = false;
 
   // Rules of its parallelism.
+  /// It pads the vocabulary to a multiple of this times mp. Commands and published runs take jobs
+  /// padded so; Programs by themselves pad to a multiple of mp.
+  std::int64_t vocabulary_multiple = 1;
   bool sequence_parallel = true;     ///< can split tokens over mp (arXiv 2205.05198)
   bool selective_recompute = false;  ///< can repeat only the attention core (arXiv 2205.05198)
   /// Backward gathers tokens over mp again, rather than that forward, or what it repeats of it,
@@ -207,6 +210,8 @@ struct Framework {
   bool operator==(const Framework&) const = default;
 };
 
+/// Rows of the vocabulary over mp ranks as the framework pads them.
+std::int64_t padded_vocabulary(std::int64_t rows, const Framework& framework, std::int64_t mp);
 /// The bundled runtime's framework with what a calibration measured of the memory that no tensor
 /// shows: the context, and communicators of two ranks and of the most that were measured. Others
 /// are returned as they are: what was measured is not theirs.

@@ -4,8 +4,13 @@
 namespace plimsoll {
 namespace {
 
-/// Vocabulary-parallel loss of Megatron-LM.
-void use_megatron_loss(Framework& framework) {
+constexpr const char* kVocabularySource =
+    "; vocabulary: Megatron-LM megatron/arguments.py --make-vocab-size-divisible-by, "
+    "megatron/tokenizer/tokenizer.py _vocab_size_with_padding";
+
+/// Vocabulary-parallel embedding and loss of Megatron-LM.
+void use_megatron_vocabulary(Framework& framework) {
+  framework.vocabulary_multiple = 128;
   framework.loss_memory = LossMemory::in_place;
   framework.sources.allocator +=
       "; the loss subtracts, exponentiates, divides and makes its gradient in place: Megatron-LM "
@@ -19,7 +24,7 @@ void use_megatron_loss(Framework& framework) {
 Framework megatron_lm() {
   Framework framework = pytorch_on_gpu();
   framework.name = "megatron-lm";
-  use_megatron_loss(framework);
+  use_megatron_vocabulary(framework);
   framework.loss_memory = LossMemory::fused;
   framework.sources.allocator +=
       ", with --cross-entropy-loss-fusion core/fusions/fused_cross_entropy.py, whose compiled "
@@ -55,6 +60,7 @@ Framework megatron_lm() {
       "beside "
       "weight gradients; receives of interleaved stages: core/model_parallel_config.py "
       "overlap_p2p_comm, on unless --no-overlap-p2p-communication";
+  framework.sources.parallelism += kVocabularySource;
   return framework;
 }
 
@@ -62,7 +68,7 @@ Framework megatron_lm() {
 Framework megatron_lm_2021() {
   Framework framework = pytorch_on_gpu();
   framework.name = "megatron-lm-2021";
-  use_megatron_loss(framework);
+  use_megatron_vocabulary(framework);
   framework.adds_gradients_in_matmul = false;
   framework.sources.allocator +=
       "; gradients are added to main_grad by hooks: Megatron-LM 2.x model/distributed.py";
@@ -99,6 +105,7 @@ Framework megatron_lm_2021() {
   framework.sources.parallelism =
       "Megatron-LM 2.x: model/distributed.py all-reduces one contiguous buffer after backward; no "
       "distributed optimizer, activation checkpoints of whole layers (from memory)";
+  framework.sources.parallelism += kVocabularySource;
   return framework;
 }
 
@@ -117,6 +124,7 @@ Framework megatron_lm_2022() {
       "--no-async-tensor-model-parallel-allreduce (from memory); distributed "
       "optimizer: Megatron-LM 3.0, optimizer/distrib_optimizer.py, 2022; reductions and gathers "
       "outside backward and forward (from memory)";
+  framework.sources.parallelism += kVocabularySource;
   return framework;
 }
 
@@ -143,6 +151,7 @@ Framework megatron_deepspeed() {
       "ZeRO stages 1 to 3: DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py; BLOOM ran with 1 "
       "(Le Scao et al. 2022, arXiv 2211.05100, section 3.2.2); activation checkpoints of whole "
       "layers; gradients reduced after the last micro-batch (from memory)";
+  framework.sources.parallelism += kVocabularySource;
   framework.sources.waits =
       "DeepSpeed runtime/pipe/p2p.py: send and recv are ordered with the kernels of the current "
       "stream; runtime/pipe/schedule.py: only the first and the last stage load batches, which is "

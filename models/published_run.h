@@ -64,6 +64,11 @@ struct PublishedRun {
   bool step_time_derived = false;
   std::optional<Bytes> memory_allocated, memory_reserved, memory_device;
   bool out_of_memory = false;
+
+  /// It ran for its time, not only for its memory.
+  bool has_step_time() const {
+    return step_time && !out_of_memory && !use.starts_with("memory_only");
+  }
 };
 
 /// Rows of a cases file: a JSON array of objects, of which other keys are ignored, since rows carry

@@ -133,6 +133,7 @@ Allocator allocator_from(JsonObject object) {
 Json framework_json(const Framework& framework) {
   Json json = {{"name", framework.name}};
   for (const FrameworkFlag& flag : kFrameworkFlags) json[flag.key] = framework.*flag.member;
+  json["vocabulary_multiple"] = framework.vocabulary_multiple;
   json["most_sharding_stage"] = framework.most_sharding_stage;
   json["transfers_hold"] = kTransfersHold[std::size_t(framework.transfers_hold)];
   json["ops_per_kernel"] = framework.ops_per_kernel;
@@ -163,6 +164,7 @@ Framework framework_from(JsonObject object) {
   for (const FrameworkFlag& flag : kFrameworkFlags) {
     framework.*flag.member = object.boolean(flag.key);
   }
+  framework.vocabulary_multiple = object.integer("vocabulary_multiple", 1, 1 << 16);
   framework.most_sharding_stage = object.integer("most_sharding_stage", 0, 3);
   framework.transfers_hold =
       static_cast<TransfersHold>(object.choice("transfers_hold", kTransfersHold));

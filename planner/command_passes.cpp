@@ -98,8 +98,8 @@ ExitCode run_passes(const PassesOptions& options) {
         "--rank {}: it picks the Program of a stage; --before or --after says which stage",
         *options.rank));
   }
-  const Job job = load_job(options.target);
   const Framework framework = load_framework(options.target);
+  const Job job = load_job(options.target, framework);
   const std::int64_t devices = device_count(parse_strategy(options.strategy));
   const Strategy strategy = legal_strategy(job, framework, options.strategy, devices);
   if (options.rank && *options.rank >= devices) {

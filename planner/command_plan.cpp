@@ -85,8 +85,9 @@ ExitCode run_space(const SpaceOptions& options) {
   SpaceSummary summary;
   Job job;
   if (options.target.cluster.empty()) {
-    job = load_job(options.target);
-    summary.space = enumerate(job, load_framework(options.target), devices, fixed);
+    const Framework framework = load_framework(options.target);
+    job = load_job(options.target, framework);
+    summary.space = enumerate(job, framework, devices, fixed);
   } else {
     const Target target = load_target(options.target);
     job = target.job;

@@ -41,7 +41,8 @@ struct Target {
   std::string cluster_digest, calibration_digest;  ///< of the files; empty where none was given
 };
 
-Job load_job(const TargetOptions& options);
+/// Its vocabulary padded as the framework does (padded_vocabulary, of one mp rank).
+Job load_job(const TargetOptions& options, const Framework& framework);
 /// By name, else by the kind of device of the cluster file, else the bundled one.
 Framework load_framework(const TargetOptions& options);
 Target load_target(const TargetOptions& options);

@@ -107,7 +107,7 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
                              const AssumedRecompute& assumed, std::vector<std::string>& sources) {
   std::vector<FitRun> all;
   for (const PublishedRun& run : published) {
-    if (!run.step_time || run.out_of_memory || run.use.starts_with("memory_only")) continue;
+    if (!run.has_step_time()) continue;
     const PublishedTarget open = published_target(run, CalibratedWith::nothing);
     if (!open.missing.empty() || open.cluster.name != selection.cluster ||
         calibrated_as(open.framework) != selection.framework)

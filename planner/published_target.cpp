@@ -137,6 +137,14 @@ Fp8 fp8_of(const PublishedRun& run) {
   return contains(text, "fp8-cs") ? Fp8::current : Fp8::delayed;
 }
 
+/// vTrain's times within a node are sums of times of single layers and of a head, not of whole
+/// steps: to 0.02 ms they are linear in the number of layers. That head's vocabulary is padded over
+/// tensor-parallel ranks only.
+bool is_composed(const PublishedRun& run) {
+  return contains(run.source, "vTrain") && run.tp == 1 &&
+         run.gpus <= run.gpus_per_node.value_or(run.gpus);
+}
+
 /// NeMo and its successor: Megatron-LM with the switches of their recipes.
 bool is_nemo(const PublishedRun& run) {
   const std::string name = lower(run.framework);
@@ -182,9 +190,6 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
   job.kv_heads = run.kv_heads.value_or(job.heads);
   job.ffn_hidden = run.ffn_hidden.value_or(4 * job.hidden);
   job.vocab = *vocabulary_of(run);
-  // Megatron-LM pads the table to a multiple of 128 x tp (--make-vocab-size-divisible-by). The
-  // published times without tensor parallelism show logits of unpadded rows.
-  if (run.tp > 1) job.vocab = (job.vocab + 128 * run.tp - 1) / (128 * run.tp) * (128 * run.tp);
   job.sequence = *run.sequence;
   job.global_batch = global_batch;
   job.precision = *precision_of(run);
@@ -199,7 +204,7 @@ std::string framework_of(const PublishedRun& run) {
   // between stages fit such runs (docs/accuracy.md).
   if (contains(name, "deepspeed") && run.zero_stage) return "megatron-deepspeed";
   if (contains(name, "paddle")) return "paddle-2.2";
-  if (keeps_scores(run)) return "megatron-core-deterministic";
+  if (is_deterministic(run)) return "megatron-core-deterministic";
   if (is_torchtitan(run)) {
     if (run.async_tp.value_or(false)) return "torchtitan-async-tp";
     return run.compiled.value_or(false) ? "torchtitan-compiled" : "torchtitan";
@@ -401,7 +406,7 @@ PublishedTarget published_target(const PublishedRun& run, CalibratedWith calibra
     target.framework.flash_attention = true;
   // Their loss is vocab_parallel_cross_entropy, which works in place.
   if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;
-  if (is_deterministic(run)) target.framework.adds_gradients_in_matmul = false;
+  if (is_deterministic(run)) target.framework.flash_attention = !keeps_scores(run);
   target.framework.workspace = workspace_on(run, target.framework);
   target.framework.host_optimizer = run.host_optimizer;
   target.framework.host_parameters = run.host_parameters;
@@ -424,6 +429,8 @@ PublishedTarget published_target(const PublishedRun& run, CalibratedWith calibra
     return target;
   }
   target.job = job_of(run, global);
+  if (!is_composed(run))
+    target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, run.tp);
   target.memory_of_last_rank = is_megatron_test(run);
   // The default of --hidden-dropout and --attention-dropout, in its authors' tables; what others
   // measured it at (its name with a commit, say) they set themselves and rarely state.

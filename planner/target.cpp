@@ -89,8 +89,9 @@ void load_typical(const TargetOptions& options, Target& target) {
   if (!target.fitted) {
     throw InputError(options.calibration, "",
                      fmt::format("nothing is typical of {} with framework {}: it takes a cluster "
-                                 "with efficiency and one of megatron-lm, megatron-deepspeed, "
-                                 "pytorch-fsdp and torchtitan's",
+                                 "with efficiency and one of megatron-lm, "
+                                 "megatron-core-deterministic, megatron-deepspeed, pytorch-fsdp "
+                                 "and torchtitan's",
                                  printable(target.cluster.name), target.framework.name));
   }
   target.calibration_digest = digest(fitted_calibration_text(*target.fitted));
@@ -120,12 +121,13 @@ void load_calibration(const TargetOptions& options, Target& target) {
 
 }  // namespace
 
-Job load_job(const TargetOptions& options) {
+Job load_job(const TargetOptions& options, const Framework& framework) {
   Job job = read_job(options.job);
   if (options.global_batch) {
     job.global_batch = *options.global_batch;
     check_job(job, "--global-batch");
   }
+  job.vocab = padded_vocabulary(job.vocab, framework, 1);
   return job;
 }
 
@@ -137,12 +139,12 @@ Framework load_framework(const TargetOptions& options) {
 
 Target load_target(const TargetOptions& options) {
   Target target;
-  target.job = load_job(options);
   const std::string cluster = read_file_or_preset(options.cluster, cluster_presets());
   target.cluster = parse_cluster(cluster, options.cluster);
   target.cluster_digest = digest(cluster);
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                : framework_by_name(options.framework);
+  target.job = load_job(options, target.framework);
   if (!options.calibration.empty()) load_calibration(options, target);
   peak_rate(target.cluster, target.job.precision, options.devices, options.cluster);
   return target;

@@ -18,7 +18,8 @@ inline constexpr std::string_view kTypicalCalibration = "typical";
 /// their clusters' (0.88 of what products reach alone, 0.93 of the memory's bandwidth, ...). Runs
 /// predicted so were 4 to 24 % off, 10 to 33 % with what the cluster states (docs/accuracy.md); the
 /// interval is as wide as nine in ten of them needed. Nothing for clusters that state no rates of
-/// kernels, and for frameworks but megatron-lm, megatron-deepspeed, pytorch-fsdp and torchtitan's:
+/// kernels, and for frameworks but megatron-lm, its deterministic mode, megatron-deepspeed,
+/// pytorch-fsdp and torchtitan's:
 /// the authors' tables of megatron-lm-2021 and -2022 are 4 and 2 % off with what the cluster
 /// states.
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,

@@ -100,10 +100,7 @@ std::optional<double> spearman_of(const ErrorPairs& pairs) {
 }
 
 /// A step time that was predicted and measured.
-bool has_time(const ValidatedRun& run) {
-  return run.predicted && run.run.step_time && !run.run.out_of_memory &&
-         !run.run.use.starts_with("memory_only");
-}
+bool has_time(const ValidatedRun& run) { return run.predicted && run.run.has_step_time(); }
 
 /// Predicted and measured values with the half widths of what was predicted.
 struct Intervals {

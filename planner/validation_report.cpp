@@ -74,7 +74,7 @@ Json row_json(const ValidatedRun& row) {
   json["framework"] = row.predicted->framework;
   json["predicted"] = predicted;
   json["measured"] = measured;
-  if (row.run.step_time && !row.run.out_of_memory) {
+  if (row.run.has_step_time()) {
     json["time_error_pct"] = 100 * (row.predicted->step_time / *row.run.step_time - 1);
   }
   return json;

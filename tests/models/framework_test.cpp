@@ -30,6 +30,13 @@ TEST(Framework, PresetsAreFoundByNameAndSourced) {
   }
 }
 
+TEST(Framework, VocabulariesArePadded) {
+  EXPECT_EQ(padded_vocabulary(50257, framework_by_name("megatron-lm"), 8), 51200);
+  EXPECT_EQ(padded_vocabulary(51200, framework_by_name("megatron-lm-2021"), 8), 51200);
+  EXPECT_EQ(padded_vocabulary(50257, framework_by_name("bundled"), 1), 50257);
+  EXPECT_EQ(padded_vocabulary(50257, framework_by_name("bundled"), 8), 50264);
+}
+
 TEST(Framework, UnknownNameListsTheKnownOnes) {
   try {
     framework_by_name("megatron");

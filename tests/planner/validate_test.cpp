@@ -51,6 +51,28 @@ TEST(PublishedTarget, TakesWhatTheRowStates) {
   EXPECT_EQ(target.strategies[0].recompute, Recompute::full);
 }
 
+TEST(PublishedTarget, VocabulariesArePaddedAsTheFrameworkDoes) {
+  PublishedRun run = megatron();
+  run.tp = 1;
+  run.dp = 8;
+  EXPECT_EQ(published_target(run).job.vocab, 50304);
+  // Of vTrain's times within a node the head's is of unpadded rows where it is not split.
+  run.source = "github:VIA-Research/vTrain";
+  EXPECT_EQ(published_target(run).job.vocab, 50304);
+  run.gpus = 8;
+  run.dp = 4;
+  EXPECT_EQ(published_target(run).job.vocab, 50257);
+  run.tp = 2;
+  run.dp = 2;
+  EXPECT_EQ(published_target(run).job.vocab, 50432);
+  run.framework = "pytorch-fsdp";
+  run.attention = "flash";
+  run.tp = run.pp = 1;
+  run.dp = 8;
+  run.zero_stage = 3;
+  EXPECT_EQ(published_target(run).job.vocab, 50257);
+}
+
 TEST(PublishedTarget, RanksOfALayerHandOnAPartEach) {
   PublishedRun run = megatron();
   EXPECT_TRUE(published_target(run).strategies.at(0).split_boundary);
@@ -242,6 +264,7 @@ TEST(PublishedTarget, TestsOfMegatronSayMoreByTheirNames) {
   run.kv_heads = *run.heads / 4;
   const PublishedTarget fast = published_target(run);
   ASSERT_EQ(fast.missing, "");
+  EXPECT_EQ(fast.framework.name, "megatron-core-deterministic");
   EXPECT_TRUE(fast.framework.flash_attention);
   EXPECT_FALSE(fast.framework.adds_gradients_in_matmul);
   EXPECT_EQ(fast.framework.workspace, Bytes((32 + 32 + 4) << 20));

@@ -3,7 +3,7 @@
 import pathlib
 import tempfile
 
-from programs import CLUSTER, NANO, OK, planner, write_json
+from programs import CLUSTER, NANO, OK, nano_job, planner, write_json
 
 
 def passes(*arguments):
@@ -73,6 +73,14 @@ def the_framework_follows_the_cluster(folder):
         assert ("flash_attention" in text) == (framework == "megatron-lm"), framework
 
 
+def the_vocabulary_is_padded_as_the_framework_does(folder):
+    job = write_json(folder / "odd.json", nano_job(vocab=1000))
+    for framework, rows in (("bundled", 1000), ("megatron-lm", 1024)):
+        done = planner("passes", job, "mp=1", "--after", "select_kernels", "--framework", framework)
+        assert done.returncode == OK, done.stderr
+        assert f"[{rows}," in done.stdout and f"[{2024 - rows}," not in done.stdout, framework
+
+
 def a_strategy_file_says_the_same(folder):
     strategy = write_json(folder / "strategy.json", {"mp": 2, "pp": 2})
     assert passes(strategy, "--after", "schedule") == passes("mp=2,pp=2", "--after", "schedule")
@@ -85,6 +93,7 @@ def main():
     a_rank_chooses_its_class()
     with tempfile.TemporaryDirectory() as folder:
         the_framework_follows_the_cluster(pathlib.Path(folder))
+        the_vocabulary_is_padded_as_the_framework_does(pathlib.Path(folder))
         a_strategy_file_says_the_same(pathlib.Path(folder))
 
 
