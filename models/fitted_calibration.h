@@ -33,13 +33,12 @@ std::vector<FitParameter> fit_parameters(const Cluster& cluster);
 struct FittedValue {
   std::string name;
   double value = 0, prior = 0;
-  /// 90 % interval. One end may be the value itself: then it rests on a bound, where the runs might
-  /// have moved it farther.
-  double low = 0, high = 0;
+  double low = 0, high = 0;  ///< 90 % interval
   /// False: the runs did not narrow the prior, which the value is.
   bool determined = false;
   bool operator==(const FittedValue&) const = default;
-  bool at_bound() const { return low == value || high == value; }
+  /// The runs might have moved it farther: an end of its interval is the value itself.
+  bool at_bound() const { return determined && (low == value || high == value); }
 };
 
 /// What the time of a layer depends on, beside the machine and the kind of layer: tokens of a

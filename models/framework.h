@@ -109,8 +109,9 @@ struct Framework {
   bool stores_dropout_masks = false;
 
   // Rules of its parallelism.
-  /// It pads the vocabulary to a multiple of this times mp. Commands and published runs take jobs
-  /// padded so; Programs by themselves pad to a multiple of mp.
+  /// It pads the vocabulary to a multiple of this times mp. Published runs are predicted so;
+  /// commands, which search mp, pad a job to a multiple of this. Programs by themselves pad to one
+  /// of mp.
   std::int64_t vocabulary_multiple = 1;
   bool sequence_parallel = true;     ///< can split tokens over mp (arXiv 2205.05198)
   bool selective_recompute = false;  ///< can repeat only the attention core (arXiv 2205.05198)

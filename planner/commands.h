@@ -38,6 +38,7 @@ struct Target {
   /// A fitted calibration instead: `cluster` and `framework` hold its numbers already.
   std::optional<FittedCalibration> fitted;
   Framework framework;
+  std::int64_t stated_vocabulary = 0;              ///< of the job before it was padded
   std::string cluster_digest, calibration_digest;  ///< of the files; empty where none was given
 };
 

@@ -48,7 +48,8 @@ CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
                                std::size_t folds);
 
 /// The narrowest intervals, by their mean half width, that hold 90 % of the runs: of those within a
-/// node or across nodes, if there are kLeastOfGroup, else of all.
+/// node or across nodes, if there are kLeastOfGroup, else of all. A run that both cross-validations
+/// left out is two.
 RunSpread run_spread(const std::vector<UnseenRun>& runs, bool across_nodes);
 
 /// By family. The interval of a run left out is as wide as `unseen`, without all that there is of

@@ -123,7 +123,7 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
   command
       .add_option("--calibration", options.calibration,
                   "built-in: what is built in for cluster and framework, else what is typical; "
-                  "typical, for all; none: the presets' own numbers")
+                  "typical: where anything is; none: the presets' own numbers")
       ->capture_default_str()
       ->check(CLI::IsMember({"built-in", "typical", "none"}));
   add_json(command, options.json);

@@ -137,18 +137,18 @@ Fp8 fp8_of(const PublishedRun& run) {
   return contains(text, "fp8-cs") ? Fp8::current : Fp8::delayed;
 }
 
-/// vTrain's times within a node are sums of times of single layers and of a head, not of whole
-/// steps: to 0.02 ms they are linear in the number of layers. That head's vocabulary is padded over
-/// tensor-parallel ranks only.
-bool is_composed(const PublishedRun& run) {
-  return contains(run.source, "vTrain") && run.tp == 1 &&
-         run.gpus <= run.gpus_per_node.value_or(run.gpus);
-}
-
 /// NeMo and its successor: Megatron-LM with the switches of their recipes.
 bool is_nemo(const PublishedRun& run) {
   const std::string name = lower(run.framework);
   return contains(name, "nemo") || contains(name, "bridge");
+}
+
+/// Megatron-LM and what is built on it pad it. Not in vTrain's runs within a node without tensor
+/// parallelism: their times are sums of times of single layers and of a head, not of whole steps
+/// (to 0.02 ms they are linear in the number of layers), and that head's rows are not padded.
+bool pads_vocabulary(const PublishedRun& run, bool across_nodes) {
+  const bool megatron = contains(lower(run.framework), "megatron") || is_nemo(run);
+  return megatron && (across_nodes || run.tp > 1 || !contains(run.source, "vTrain"));
 }
 
 /// Public models with three matrices in a layer's MLP.
@@ -429,7 +429,8 @@ PublishedTarget published_target(const PublishedRun& run, CalibratedWith calibra
     return target;
   }
   target.job = job_of(run, global);
-  if (!is_composed(run))
+  const bool across_nodes = target.devices > target.cluster.devices_per_node;
+  if (pads_vocabulary(run, across_nodes))
     target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, run.tp);
   target.memory_of_last_rank = is_megatron_test(run);
   // The default of --hidden-dropout and --attention-dropout, in its authors' tables; what others
@@ -452,7 +453,6 @@ PublishedTarget published_target(const PublishedRun& run, CalibratedWith calibra
     return target;
   }
   const AssumedRecompute& known = target.fitted ? target.fitted->assumed_recompute : assumed;
-  const bool across_nodes = target.devices > target.cluster.devices_per_node;
   const std::optional<bool>& full = across_nodes ? known.across_nodes : known.within_node;
   for (const Recompute recompute : recomputes_of(run, target.framework, full)) {
     for (const std::int64_t micro_batch : micro_batches) {

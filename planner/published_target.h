@@ -37,7 +37,7 @@ struct PublishedTarget {
 /// What the cluster and the framework of a published run are calibrated with.
 enum class CalibratedWith {
   built_in,  ///< what is built in for the two, else what is typical
-  typical,   ///< what is typical, also where something is built in
+  typical,   ///< what is typical, also where something is built in; nothing where nothing is
   nothing,   ///< their own numbers
 };
 

@@ -170,7 +170,7 @@ Refit refit(const Plan& plan, const Measured& measured, const Cluster& cluster,
     const FittedValue& factor = term.factor;
     term.moved = factor.determined && (factor.low > 1 || factor.high < 1);
     const double open = std::max(factor.high / factor.value, factor.value / factor.low);
-    term.trusted = factor.determined && open <= kTrusted;
+    term.trusted = factor.determined && open <= kTrusted && !factor.at_bound();
     if (!factor.determined) continue;
     lengthen(result.calibration, kind, factor.value);
     moved += fmt::format("{}{} x {:.3f}", moved.empty() ? "" : ", ", factor.name, factor.value);
@@ -198,7 +198,9 @@ std::string refit_text(const Refit& refit) {
                                     ? "not determined, stays"
                                     : fmt::format("{:.2f} to {:.2f}  {}, {}", factor.low,
                                                   factor.high, term.moved ? "moved" : "as it was",
-                                                  term.trusted ? "trusted" : "uncertain");
+                                                  factor.at_bound() ? "rests on its bound"
+                                                  : term.trusted    ? "trusted"
+                                                                    : "uncertain");
     text += fmt::format("  {:26}{:>8}{:>11}{:>11}{:>8.3f}  {}\n", factor.name, term.places,
                         to_text(term.predicted), to_text(term.measured), factor.value, verdict);
   }

@@ -119,14 +119,19 @@ void load_calibration(const TargetOptions& options, Target& target) {
   }
 }
 
-}  // namespace
-
-Job load_job(const TargetOptions& options, const Framework& framework) {
+Job stated_job(const TargetOptions& options) {
   Job job = read_job(options.job);
   if (options.global_batch) {
     job.global_batch = *options.global_batch;
     check_job(job, "--global-batch");
   }
+  return job;
+}
+
+}  // namespace
+
+Job load_job(const TargetOptions& options, const Framework& framework) {
+  Job job = stated_job(options);
   job.vocab = padded_vocabulary(job.vocab, framework, 1);
   return job;
 }
@@ -145,6 +150,7 @@ Target load_target(const TargetOptions& options) {
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                : framework_by_name(options.framework);
   target.job = load_job(options, target.framework);
+  target.stated_vocabulary = stated_job(options).vocab;
   if (!options.calibration.empty()) load_calibration(options, target);
   peak_rate(target.cluster, target.job.precision, options.devices, options.cluster);
   return target;
@@ -168,10 +174,13 @@ CostModel cost_model(const Target& target) {
 }
 
 std::string headline(const Target& target, std::int64_t devices, bool oversubscribed) {
-  return fmt::format("{} on {} of {}{}; framework {}; {}", target.job.name, devices_text(devices),
+  const bool padded = target.job.vocab != target.stated_vocabulary;
+  return fmt::format("{} on {} of {}{}; framework {}{}; {}", target.job.name, devices_text(devices),
                      target.cluster.name,
                      oversubscribed ? " (oversubscribed: makes no timing claim)" : "",
-                     target.framework.name, calibration_provenance(target));
+                     target.framework.name,
+                     padded ? fmt::format(", vocabulary padded to {}", target.job.vocab) : "",
+                     calibration_provenance(target));
 }
 
 std::string efficiency_line(const Target& target) {

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "planner/evaluate.h"
 #include "planner/memory_interval.h"
+#include "planner/typical_calibration.h"
 
 namespace plimsoll {
 namespace {
@@ -50,6 +51,11 @@ RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strat
   RunPrediction predicted;
   predicted.cluster = target.cluster.name;
   predicted.framework = target.framework.name;
+  if (target.fitted) {
+    predicted.calibration = target.fitted->runs == 0
+                                ? std::string(kTypicalCalibration)
+                                : target.fitted->cluster + "--" + target.fitted->framework;
+  }
   predicted.step_time = evaluation.score.prediction.step_time;
   predicted.fits = evaluation.score.fits;
   predicted.half_width = evaluation.score.prediction.step_time_half_width;

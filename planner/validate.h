@@ -18,6 +18,7 @@ inline constexpr std::size_t kMemoryKinds = 3;
 /// What a row was predicted to be.
 struct RunPrediction {
   std::string cluster, framework;  ///< presets
+  std::string calibration;         ///< name of the built-in one, or "typical"; empty: none
   Seconds step_time;
   std::array<Bytes, kMemoryKinds> memory;  ///< by MemoryKind: of the rank that the row prints
   std::array<double, kMemoryKinds> memory_half_width = {};  ///< memory_half_width()

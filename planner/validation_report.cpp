@@ -72,6 +72,8 @@ Json row_json(const ValidatedRun& row) {
   measured["oom"] = row.run.out_of_memory;
   json["cluster"] = row.predicted->cluster;
   json["framework"] = row.predicted->framework;
+  json["calibration"] =
+      row.predicted->calibration.empty() ? Json(nullptr) : Json(row.predicted->calibration);
   json["predicted"] = predicted;
   json["measured"] = measured;
   if (row.run.has_step_time()) {

@@ -68,6 +68,11 @@ TEST(MeasuredMemory, ReplacesTheBundledRuntimesAndNoOthers) {
   EXPECT_EQ(measured.communicator_memory, Bytes(80));
   EXPECT_NE(measured.sources.memory.find("measured on 2026-11-21"), std::string::npos);
   EXPECT_TRUE(lowers_alike(measured, bundled));
+  Framework fitted = framework_by_name("megatron-lm-2021");
+  fitted.dispatch_op = Seconds(1);
+  fitted.host_wait = Seconds(1);
+  fitted.backward_dispatch = 2;
+  EXPECT_TRUE(lowers_alike(fitted, framework_by_name("megatron-lm-2021")));
   EXPECT_FALSE(lowers_alike(measured, bundled_framework()));
   Framework other = measured;
   other.workspace = Bytes(1);

@@ -65,11 +65,8 @@ TEST(PublishedTarget, VocabulariesArePaddedAsTheFrameworkDoes) {
   run.tp = 2;
   run.dp = 2;
   EXPECT_EQ(published_target(run).job.vocab, 50432);
-  run.framework = "pytorch-fsdp";
-  run.attention = "flash";
-  run.tp = run.pp = 1;
-  run.dp = 8;
-  run.zero_stage = 3;
+  run.framework = "LiBai (OneFlow)";  // predicted with a preset of Megatron-LM
+  EXPECT_EQ(published_target(run).framework.name, "megatron-lm-2021");
   EXPECT_EQ(published_target(run).job.vocab, 50257);
 }
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from programs import BIN, OK, SOURCE, planner, write_json
+from programs import BIN, OK, SOURCE, USAGE, planner, write_json
 
 CLUSTER, FRAMEWORK = "dgx-a100-40gb", "pytorch-fsdp"  # a pair with a built-in fit
 FAMILY = "llm_foundry_mpt"  # one that docs/accuracy-goals.json has goals for
@@ -73,7 +73,28 @@ def says_what_planner_says(folder):
     table = done.stdout[done.stdout.index("typical, without its fit"):]
     cells = re.search(rf"\| {CLUSTER} \| {FRAMEWORK} \| 12 \| ([\d.]+) % \| ([\d.]+) % \|", table)
     assert abs(float(cells[1]) - 19.9) < 0.1 and cells[1] != cells[2], table
+    calibrations = {}
+    for name in ("built-in", "typical", "none"):
+        done = planner("validate", path, "--json", "--calibration", name)
+        calibrations[name] = {one["calibration"] for one in json.loads(done.stdout)["rows"]}
+    assert calibrations == {"built-in": {f"{CLUSTER}--{FRAMEWORK}"}, "typical": {"typical"},
+                            "none": {None}}, calibrations
+    assert planner("validate", path, "--calibration", "other").returncode == USAGE
     assert "12 runs, mean |error| " + cells[2] in table, table
+
+
+def runs_without_anything_typical(folder):
+    rows = [row(2048, 1024, gpus, 1.0) for gpus in (2, 4)]
+    for one in rows:
+        one["framework"] = "megatron-lm"
+        one["attention"] = "unfused"
+        one["recompute"] = "full"
+        one["parallel"]["zero_stage"] = None
+    write_json(folder / "tables.json", rows)
+    done = subprocess.run([SOURCE / "scripts/accuracy", folder, "--bin", BIN], capture_output=True,
+                          text=True, timeout=600)
+    assert done.returncode == OK, done.stderr
+    assert "nine in ten" not in done.stdout, done.stdout
 
 
 def judges_goals(accuracy):
@@ -94,6 +115,8 @@ def main():
     judges_goals(load())
     with tempfile.TemporaryDirectory() as name:
         says_what_planner_says(pathlib.Path(name))
+    with tempfile.TemporaryDirectory() as name:
+        runs_without_anything_typical(pathlib.Path(name))
 
 
 main()

@@ -79,6 +79,10 @@ def the_vocabulary_is_padded_as_the_framework_does(folder):
         done = planner("passes", job, "mp=1", "--after", "select_kernels", "--framework", framework)
         assert done.returncode == OK, done.stderr
         assert f"[{rows}," in done.stdout and f"[{2024 - rows}," not in done.stdout, framework
+        done = planner("simulate", job, "mp=1,micro_batch=1", "--cluster", "dgx-a100-80gb",
+                       "--devices", 1, "--framework", framework)
+        assert done.returncode == OK, done.stderr
+        assert ("vocabulary padded to 1024" in done.stdout) == (rows == 1024), done.stdout
 
 
 def a_strategy_file_says_the_same(folder):
