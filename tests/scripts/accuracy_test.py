@@ -1,26 +1,15 @@
 """scripts/accuracy: its tables are of what planner says of runs left out and of runs without a fit."""
 
-import importlib.machinery
-import importlib.util
 import json
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 
-from programs import BIN, OK, SOURCE, USAGE, planner, write_json
+from programs import BIN, OK, SOURCE, USAGE, load_script, planner, write_json
 
 CLUSTER, FRAMEWORK = "dgx-a100-40gb", "pytorch-fsdp"  # a pair with a built-in fit
 FAMILY = "llm_foundry_mpt"  # one that docs/accuracy-goals.json has goals for
-
-
-def load():
-    sys.dont_write_bytecode = True
-    loader = importlib.machinery.SourceFileLoader("accuracy", str(SOURCE / "scripts" / "accuracy"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("accuracy", loader))
-    loader.exec_module(module)
-    return module
 
 
 def row(hidden, sequence, gpus, step_time):
@@ -112,7 +101,7 @@ def judges_goals(accuracy):
 
 
 def main():
-    judges_goals(load())
+    judges_goals(load_script("accuracy"))
     with tempfile.TemporaryDirectory() as name:
         says_what_planner_says(pathlib.Path(name))
     with tempfile.TemporaryDirectory() as name:

@@ -1,23 +1,12 @@
 """scripts/fit-efficiency: its formulas are those of the C++ tests, and it finds the parameters that
 made-up measurements were made from."""
 
-import importlib.machinery
-import importlib.util
-import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
-
-
-def load():
-    sys.dont_write_bytecode = True
-    loader = importlib.machinery.SourceFileLoader("fit", str(SOURCE / "scripts" / "fit-efficiency"))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("fit", loader))
-    loader.exec_module(module)
-    return module
+from programs import SOURCE, load_script
 
 
 def near(found, right, tolerance, what):
@@ -79,7 +68,7 @@ def refuses_bad_arguments():
 
 
 def main():
-    fit = load()
+    fit = load_script("fit-efficiency")
     refuses_bad_arguments()
     same_formulas(fit)
     finds_parameters(fit)

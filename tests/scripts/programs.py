@@ -1,9 +1,12 @@
 """How the script tests find and run the executables."""
 
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
 import subprocess
+import sys
 
 SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
 BIN = pathlib.Path(os.environ["PLIMSOLL_BIN_DIR"])
@@ -33,6 +36,15 @@ def planner(*arguments, timeout=300):
     """Runs `planner ARGUMENTS`; returns the completed process with text output."""
     command = [str(BIN / "planner"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+def load_script(name):
+    """A script without .py, as a module."""
+    sys.dont_write_bytecode = True
+    loader = importlib.machinery.SourceFileLoader(name, str(SOURCE / "scripts" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def write_json(path, value):
