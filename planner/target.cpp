@@ -119,6 +119,7 @@ void load_calibration(const TargetOptions& options, Target& target) {
   }
 }
 
+/// As its file has it.
 Job stated_job(const TargetOptions& options) {
   Job job = read_job(options.job);
   if (options.global_batch) {
@@ -144,13 +145,14 @@ Framework load_framework(const TargetOptions& options) {
 
 Target load_target(const TargetOptions& options) {
   Target target;
+  target.job = stated_job(options);
   const std::string cluster = read_file_or_preset(options.cluster, cluster_presets());
   target.cluster = parse_cluster(cluster, options.cluster);
   target.cluster_digest = digest(cluster);
   target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                : framework_by_name(options.framework);
-  target.job = load_job(options, target.framework);
-  target.stated_vocabulary = stated_job(options).vocab;
+  target.stated_vocabulary = target.job.vocab;
+  target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, 1);
   if (!options.calibration.empty()) load_calibration(options, target);
   peak_rate(target.cluster, target.job.precision, options.devices, options.cluster);
   return target;

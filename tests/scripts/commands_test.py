@@ -429,6 +429,11 @@ def still_works(cases):
     assert done.returncode == OK, done.stderr
     assert done.stdout.startswith("gpt-nano on 2 devices of test-cpu"), done.stdout
     assert planner("check", cases.output).returncode == OK
+    # A job through a pipe is read once.
+    piped = subprocess.run([BIN / "planner", "simulate", "/dev/stdin", "dp=2,micro_batch=1", "--cluster",
+                            cases.cluster, "--devices", "2"], input=NANO.read_text(),
+                           capture_output=True, text=True, timeout=300)
+    assert piped.returncode == OK and "gpt-nano on 2 devices" in piped.stdout, piped
     for command in ((), ("plan",), ("run",), ("calibrate",)):
         done = planner(*command, "--help")
         assert done.returncode == OK and "Usage" in done.stdout, done
