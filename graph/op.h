@@ -186,7 +186,8 @@ struct MatmulParams {  // matmul, linear
   /// columns: a [b,a,s,d] with 2 is b*a matrices s x d, a weight [h,3,a,d] with 0 is h x 3ad.
   std::int64_t batch_dims = 0;
   bool transpose_a = false, transpose_b = false;
-  bool accumulate = false;  ///< c += instead of c =
+  bool accumulate = false;      ///< c += instead of c =
+  bool scaled_by_rows = false;  ///< 8-bit operands: each of their rows has a scale of its own
   double scale = 1;
   bool operator==(const MatmulParams&) const = default;
 };

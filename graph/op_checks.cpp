@@ -57,6 +57,8 @@ Verdict check_matmul(const Op& op, Tensors tensors) {
   if (params.batch_dims < 0 || a.size() < least || b.size() < least || c.size() < least) {
     return Verdict::no("operands need batch_dims + 2 dimensions");
   }
+  if (params.scaled_by_rows && !is_fp8(compute_dtype(op, tensors)))
+    return Verdict::no("rows have scales only in operands of 8 bits");
   for (std::size_t i = 0; i + 2 < least; ++i) {
     if (a[i] != b[i] || a[i] != c[i]) return Verdict::no("batch dimensions differ");
   }

@@ -14,6 +14,7 @@ void fields(MatmulParams& p, Visit&& visit) {
   visit("transpose_a", p.transpose_a);
   visit("transpose_b", p.transpose_b);
   visit("accumulate", p.accumulate);
+  visit("scaled_by_rows", p.scaled_by_rows);
   visit("scale", p.scale);
 }
 template <class Visit>

@@ -33,6 +33,8 @@ struct MatmulEfficiency {
   double unaligned_rate = 1;
   /// Of 8-bit operands: what is reached of their peak, relative to peak_fraction.
   double fp8_rate = 1;
+  /// Of those whose rows have scales of their own, relative to one scale for the tensor.
+  double rowwise_rate = 1;
   std::optional<FitRange<Flops>> fitted;
   bool operator==(const MatmulEfficiency&) const = default;
 };

@@ -252,6 +252,7 @@ class Fp8Rewriter {
     }
     params.transpose_a = false;
     params.transpose_b = true;
+    params.scaled_by_rows = recipe_ == Fp8::rowwise;
     out_.push_back(std::move(op));
   }
 

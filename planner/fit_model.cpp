@@ -43,6 +43,7 @@ bool several_recomputes(const PublishedTarget& target) {
 bool can_move(const FitParameter& parameter, const FitRun& run) {
   if (parameter.name.starts_with("levels.")) return parameter.level == 0 || run.across_nodes;
   if (parameter.name == "matmul.fp8_rate") return run.target.strategies[0].fp8 != Fp8::none;
+  if (parameter.name == "matmul.rowwise_rate") return run.target.strategies[0].fp8 == Fp8::rowwise;
   if (parameter.name.starts_with("attention_")) return run.target.framework.flash_attention;
   return true;
 }

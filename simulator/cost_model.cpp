@@ -170,8 +170,9 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
     const Tensor& sum = tensors[op.outputs[0].index()];
     const bool apart = !framework_.adds_gradients_in_matmul && sum.dtype != DType::f32;
     if (params.accumulate && apart) moved += 2 * bytes_of(sum);
+    const double of_rows = params.scaled_by_rows ? own.efficiency->matmul.rowwise_rate : 1;
     return efficient_matmul(shape, matmul_alignment(shape, params.transpose_a, params.transpose_b),
-                            moved, dtype, rate, own.device, *own.efficiency);
+                            moved, dtype, of_rows * rate, own.device, *own.efficiency);
   }
   const Seconds compute = flops(op, tensors) / rate;
   const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;

@@ -128,11 +128,14 @@ TEST(Fp8Linears, TokensTravelInEightBits) {
 TEST(Fp8Linears, ProductsOfLayersAndNoOthersAreOfEightBits) {
   for (const char* recipe : {"delayed", "current", "tensorwise", "rowwise"}) {
     const Program with = program(std::string("recompute=full,fp8=") + recipe);
+    const bool by_rows = std::string(recipe) == "rowwise";
     std::int64_t narrow = 0, wide = 0;
     for (const Routine& routine : with.routines) {
       for (const Op& op : routine.ops) {
         if (op.kind != OpKind::matmul) continue;
-        (is_fp8(compute_dtype(op, routine.tensors)) ? narrow : wide) += 1;
+        const bool in_fp8 = is_fp8(compute_dtype(op, routine.tensors));
+        (in_fp8 ? narrow : wide) += 1;
+        EXPECT_EQ(std::get<MatmulParams>(op.params).scaled_by_rows, in_fp8 && by_rows);
       }
     }
     EXPECT_EQ(narrow, 4 + 4 + 8) << recipe << ": forward, repeated, backward";

@@ -47,6 +47,7 @@ Efficiency random_efficiency(std::mt19937_64& random, std::size_t levels) {
                        fixed(),
                        fraction(),
                        1,
+                       1,
                        {}};
   efficiency.attention_forward = {fraction(), fixed(), {}};
   efficiency.attention_backward = {fraction(), fixed(), {}};

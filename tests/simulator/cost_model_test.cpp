@@ -376,5 +376,25 @@ TEST(CostModel, ProductsThatDoNotAddMoveTheirOwnGradient) {
   EXPECT_EQ(time(false), time(true));
 }
 
+TEST(CostModel, ProductsScaledByRowsHaveARateOfTheirOwn) {
+  Cluster cluster = read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
+                                 "/models/presets/clusters/dgx-h100-80gb.json");
+  MatmulEfficiency& matmuls = cluster.efficiency->matmul;
+  matmuls.fixed_time = Seconds(0);
+  const auto time = [&](bool by_rows, double rate) {
+    matmuls.rowwise_rate = rate;
+    MatmulParams params;
+    params.transpose_b = true;
+    params.scaled_by_rows = by_rows;
+    Case product = matmul(16384, 16384, 16384, params);  // bound by compute
+    product.tensors[0].dtype = product.tensors[1].dtype = DType::e4m3;
+    product.tensors[2].dtype = DType::bf16;
+    return local(CostModel(cluster, std::nullopt, Framework{}), product).time.value();
+  };
+  EXPECT_EQ(time(false, 0.5), time(false, 1));
+  EXPECT_EQ(time(true, 1), time(false, 1));
+  EXPECT_NEAR(time(true, 0.5), 2 * time(false, 1), 0.02 * time(false, 1));
+}
+
 }  // namespace
 }  // namespace plimsoll
