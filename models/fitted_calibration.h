@@ -54,7 +54,9 @@ struct LayerShape {
 struct LayerPoint {
   LayerShape shape;
   double factor = 1;     ///< of time
-  double deviation = 0;  ///< standard deviation of its logarithm
+  /// Standard deviation of its logarithm, were the values known: that all factors and a rate may
+  /// be off together leaves the product that runs see where it is.
+  double deviation = 0;
   std::int64_t runs = 0;
   bool operator==(const LayerPoint&) const = default;
 };

@@ -73,7 +73,7 @@ std::vector<LayerPoint> layer_points(const FitModel& model, const RobustSolution
     LayerPoint point;
     point.shape = model.shapes()[l];
     point.factor = solution.values[parameters + l];
-    point.deviation = solution.deviations[parameters + l];
+    point.deviation = solution.alone[parameters + l];
     for (std::size_t i = 0; i < use.size(); ++i)
       point.runs += use[i] && model.runs()[i].shape == point.shape ? 1 : 0;
     if (point.runs > 0) points.push_back(point);

@@ -194,7 +194,8 @@ std::string fit_text(const Fit& fit) {
   }
   for (const LayerPoint& layer : fitted.layers) {
     text += fmt::format(
-        "  layers of {} tokens, sequence {}, hidden {}, mp {}{}: {:.3f} +- {:.1f} %, {} runs\n",
+        "  layers of {} tokens, sequence {}, hidden {}, mp {}{}: {:.3f} +- {:.1f} % with these "
+        "numbers, {} runs\n",
         layer.shape.tokens, layer.shape.sequence, layer.shape.hidden, layer.shape.mp,
         layer.shape.operand_bytes == 1 ? ", 8 bits" : "", layer.factor,
         100 * kNormal90 * layer.deviation, layer.runs);

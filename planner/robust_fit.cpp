@@ -207,8 +207,10 @@ double take_step(const Problem& problem, RobustSolution& solution, Values& here,
   const Normal normal =
       normal_equations(problem, solution.values, residual, deviations, solution.derivatives);
   const Eigen::MatrixXd covariance = normal.matrix.inverse();
-  for (std::size_t p = 0; p < solution.deviations.size(); ++p)
-    solution.deviations[p] = std::sqrt(covariance(std::ptrdiff_t(p), std::ptrdiff_t(p)));
+  for (std::ptrdiff_t p = 0; p < covariance.rows(); ++p) {
+    solution.deviations[std::size_t(p)] = std::sqrt(covariance(p, p));
+    solution.alone[std::size_t(p)] = 1 / std::sqrt(normal.matrix(p, p));
+  }
   const double before = loss(problem, solution.values, residual, deviations);
   solution.loss = before;
   damping = damping <= kLeastDamping ? 0 : damping / kLessDamping;
@@ -264,6 +266,7 @@ RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
   RobustSolution solution;
   solution.values = std::move(start);
   solution.deviations.assign(model.numbers.size(), 0);
+  solution.alone.assign(model.numbers.size(), 0);
   solution.fixed = fixed;
   Values here = model.predicted(solution.values);
   if (!all_finite(here)) {

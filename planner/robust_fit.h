@@ -63,6 +63,7 @@ struct SearchLimits {
 struct RobustSolution {
   LogModel::Values values;
   std::vector<double> deviations;  ///< standard deviations of their logarithms
+  std::vector<double> alone;       ///< the same, were all other numbers known
   std::vector<bool> fixed;         ///< stays at its prior
   std::vector<double> scales;      ///< by group: standard deviation of a measurement's logarithm
   Eigen::MatrixXd derivatives;     ///< of the last step

@@ -34,7 +34,7 @@ PublishedRun layout(std::int64_t hidden, std::int64_t tp, std::int64_t dp, std::
   run.precision = "fp16";
   run.recompute = "full";
   run.attention = "unfused";
-  run.framework = "megatron-deepspeed";  // without dropout
+  run.framework = "megatron-lm 50a4b5fa";  // as others measured it: without dropout
   return run;
 }
 
@@ -138,7 +138,12 @@ TEST(Fit, LayersOfAShapeThatAreSlowerAreFoundOut) {
   for (const LayerPoint& point : with.fitted.layers) {
     EXPECT_EQ(point.factor > 1.04, point.shape == shape) << point.factor;
     EXPECT_EQ(point.runs, 3);
+    // The runs leave little open of a factor. All factors and the rate could be off together, by 3
+    // % and more: that is open of the rate, not of a run.
+    EXPECT_LT(point.deviation, 0.01);
   }
+  const FittedValue& rate = value(with, "matmul.peak_fraction");
+  EXPECT_GT(rate.high / rate.value, 1.03);
 }
 
 TEST(Fit, ShapesOfOneLayoutHaveNoFactor) {

@@ -69,6 +69,23 @@ TEST(RobustFit, WhatABoundHoldsBackTheOthersDoNotMakeUpForTwice) {
   EXPECT_NEAR(found.values[1], known.values[1], 0.01);
 }
 
+TEST(RobustFit, WhatOnlyAProductIsKnownOfIsSureAlone) {
+  LogModel model;
+  model.numbers = {{"a", 1, 0.5, 1e-3, 1e3}, {"b", 1, 0.5, 1e-3, 1e3}};
+  model.least_scale = model.most_scale = 0.01;
+  model.predicted = [](const Values& values) {
+    return Values(40, std::log(values[0] * values[1]));
+  };
+  model.measured = Values(40, std::log(1.5));
+  const RobustSolution found =
+      solve(model, std::vector<bool>(40, true), {false, false}, {1, 1}, {.most_derivations = 15});
+  EXPECT_NEAR(found.values[0] * found.values[1], 1.5, 1e-3);
+  // Of a - b the prior alone says something: 0.5 / sqrt 2 each.
+  EXPECT_NEAR(found.deviations[0], 0.5 / std::sqrt(2.0), 0.01);
+  // 40 measurements of a standard deviation of 0.01.
+  EXPECT_NEAR(found.alone[0], 0.01 / std::sqrt(40.0), 1e-4);
+}
+
 TEST(RobustFit, IntervalsEndAtTheBounds) {
   LogModel model = line(40, 0.01);
   model.numbers[0].most = 1.5;  // made with 2
