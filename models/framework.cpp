@@ -112,6 +112,7 @@ std::vector<Framework> framework_presets() {
           megatron_lm_2022(),
           megatron_lm_2021(),
           megatron_deepspeed(),
+          megatron_deepspeed_2020(),
           pytorch_fsdp(),
           torchtitan(),
           torchtitan_compiled(),

@@ -123,8 +123,8 @@ struct Framework {
   bool per_op_recompute = false;
   /// What per_op keeps it keeps even if backward does not read it.
   bool keeps_unread = false;
-  /// What is recomputed is repeated whole, as by torch.utils.checkpoint; else only as far as
-  /// backward reads it.
+  /// What is recomputed is repeated whole, as by torch.utils.checkpoint with reentry; else only as
+  /// far as backward reads it.
   bool recompute_repeats_all = false;
   /// The most of ZeRO that it has (Strategy::sharding_stage); 0: no sharding_degree > 1.
   std::int64_t most_sharding_stage = 0;

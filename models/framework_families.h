@@ -14,6 +14,7 @@ Framework megatron_lm();
 Framework megatron_lm_2022();
 Framework megatron_lm_2021();
 Framework megatron_deepspeed();
+Framework megatron_deepspeed_2020();
 Framework megatron_core_deterministic();
 
 Framework pytorch_fsdp();

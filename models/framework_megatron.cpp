@@ -160,6 +160,20 @@ Framework megatron_deepspeed() {
   return framework;
 }
 
+/// Megatron-LM 1.1.5 in DeepSpeed's pipeline, as DeepSpeed's example of 3D parallelism has it,
+/// whose script asks for none of Megatron-LM's fusions. Its softmax, which masks before, is one
+/// kernel here.
+Framework megatron_deepspeed_2020() {
+  Framework framework = megatron_deepspeed();
+  framework.name = "megatron-deepspeed-2020";
+  framework.fused_bias_gelu = framework.fused_bias_add = false;
+  framework.most_sharding_stage = 1;
+  framework.sources.kernels =
+      "DeepSpeedExamples Megatron-LM-v1.1.5-3D_parallelism, megatron/model/transformer.py and "
+      "examples/ds_pretrain_gpt2_pipe.sh: no --bias-gelu-fusion, --bias-dropout-fusion";
+  return framework;
+}
+
 /// Megatron Core in its deterministic mode, as its own tests run it.
 Framework megatron_core_deterministic() {
   Framework framework = megatron_lm();

@@ -43,6 +43,7 @@ Framework pytorch_on_gpu() {
 Framework pytorch_fsdp() {
   Framework framework = pytorch_on_gpu();
   framework.name = "pytorch-fsdp";
+  framework.recompute_repeats_all = false;
   framework.fused_bias = true;
   framework.flash_attention = true;
   framework.fp8 = true;
@@ -58,7 +59,9 @@ Framework pytorch_fsdp() {
       "Transformer Engine in llm-foundry";
   framework.sources.parallelism =
       "Zhao et al. 2023, arXiv 2304.11277: parameters gathered layer by layer with prefetch, "
-      "gradients reduce-scattered beside backward; context parallel: "
+      "gradients reduce-scattered beside backward; non-reentrant checkpoints, which stop where all "
+      "that backward reads is there (torch/utils/checkpoint.py, early_stop, on since PyTorch 2.1); "
+      "context parallel: "
       "torch.distributed.tensor.experimental.context_parallel, as torchtitan uses it";
   return framework;
 }
@@ -71,7 +74,6 @@ Framework torchtitan() {
   framework.per_op_recompute = true;
   framework.keeps_unread = true;    // torch/utils/checkpoint.py, _CachingTorchDispatchMode
   framework.copies_rotary = false;  // of linear layers of their own no product stays beside them
-  framework.recompute_repeats_all = false;
   framework.loss_memory = LossMemory::by_op;
   framework.shard_memory = ShardMemory::flat_copies;
   framework.border_memory = BorderMemory::for_each;

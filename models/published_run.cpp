@@ -162,6 +162,7 @@ PublishedRun read_row(JsonObject row) {
   const bool replicas_stated = row.object("parallel").has("dp");
   read_parallel(row.object("parallel"), run);
   fill_in_gpus(replicas_stated, run);
+  if (row.has("partition")) run.partition = row.integers("partition", 0, kMost);
   read_batch(row.object("batch"), run);
   run.gated_ffn = maybe_boolean(row, "swiglu");
   run.overlap_grad_reduce = maybe_boolean(row, "overlap_grad_reduce");

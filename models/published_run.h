@@ -41,6 +41,9 @@ struct PublishedRun {
   std::int64_t tp = 1, pp = 1, dp = 1, cp = 1;
   std::optional<std::int64_t> virtual_stages, zero_stage;
   std::optional<bool> sequence_parallel;
+  /// Where each stage begins, and the last ends, in the source's own list of the model's parts;
+  /// empty: not stated.
+  std::vector<std::int64_t> partition;
   std::optional<bool> overlap_grad_reduce, overlap_param_gather;
 
   // Batch, in sequences.

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <limits>
 #include <map>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "planner/published_source.h"
 #include "planner/robust_fit.h"
 #include "simulator/efficiency_curves.h"
 
@@ -20,12 +20,6 @@ constexpr std::int64_t kThin = 128;  // columns or rows: two of the smallest til
 constexpr std::size_t kFewest = 20;  // a fit of fewer says nothing of its errors
 constexpr std::size_t kFolds = 5;
 constexpr double kLeastScale = 0.005, kMostScale = 0.5;  // of the logarithm of one time
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) c = char(std::tolower(static_cast<unsigned char>(c)));
-  return result;
-}
 
 bool is_of_a_kernel(const FitParameter& parameter) {
   return parameter.name.starts_with("matmul.") || parameter.name.starts_with("attention_");
@@ -227,7 +221,7 @@ class OpFitter {
 }  // namespace
 
 bool is_device_of(const Cluster& cluster, std::string_view gpu) {
-  const std::string own = lower(cluster.device.name), other = lower(gpu);
+  const std::string own = lower_case(cluster.device.name), other = lower_case(std::string(gpu));
   const auto has = [](const std::string& text, std::string_view word) {
     return text.find(word) != std::string::npos;
   };

@@ -27,11 +27,12 @@ constexpr std::array<std::string_view, 6> kRates = {"matmul.peak_fraction",
                                                     "attention_backward.peak_fraction",
                                                     "levels.0.bandwidth_fraction",
                                                     "levels.1.bandwidth_fraction"};
-/// Its authors state a noise of 40 %.
-constexpr std::string_view kNoisy = "jean-zay-v100-32gb--megatron-deepspeed";
+/// The authors of the first state a noise of 40 %; the second is of kernels without fusions.
+constexpr std::array<std::string_view, 2> kUntypical = {"jean-zay-v100-32gb--megatron-deepspeed",
+                                                        "g4dn-t4--megatron-deepspeed-2020"};
 /// Of 229 runs on clusters with a fit, predicted so without that fit (scripts/accuracy): mean of
 /// |predicted / measured - 1|, and what nine in ten of |measured / predicted - 1| stay within.
-constexpr double kMeanError = 0.13, kPercentile90 = 0.33;
+constexpr double kMeanError = 0.14, kPercentile90 = 0.36;
 
 template <class List>
 bool has(const List& list, std::string_view name) {
@@ -59,7 +60,7 @@ const std::vector<FittedCalibration>& usable_fits() {
     std::vector<FittedCalibration> result;
     for (const Preset& preset : calibration_presets()) {
       const std::string name(preset.name), text(preset.text);
-      if (name != kNoisy && is_fitted_calibration(text, name))
+      if (!has(kUntypical, name) && is_fitted_calibration(text, name))
         result.push_back(parse_fitted_calibration(text, name));
     }
     return result;

@@ -45,7 +45,8 @@ TEST(Framework, UnknownNameListsTheKnownOnes) {
     EXPECT_STREQ(error.what(),
                  "no framework is called \"megatron\"; known: bundled, bundled-cuda, "
                  "megatron-lm, megatron-lm-2022, megatron-lm-2021, megatron-deepspeed, "
-                 "pytorch-fsdp, torchtitan, torchtitan-compiled, torchtitan-async-tp, "
+                 "megatron-deepspeed-2020, pytorch-fsdp, torchtitan, torchtitan-compiled, "
+                 "torchtitan-async-tp, "
                  "pytorch-autocast, deepspeed-zero3-2021, deepspeed-zero3-1188, "
                  "deepspeed-zero3-1188-flat, paddle-2.1, paddle-2.2, paddle-2.1-npu, "
                  "megatron-core-deterministic");

@@ -45,6 +45,14 @@ TEST(PublishedRun, IsReadAsStated) {
   EXPECT_EQ(run.needs, std::vector<std::string>{"fp8"});
 }
 
+TEST(PublishedRun, HasThePartsThatItsStagesBeginWith) {
+  EXPECT_TRUE(parse(kRow).at(0).partition.empty());
+  const std::string with = replaced(kRow, "\"oom\"", "\"partition\": [0, 3, 10], \"oom\"");
+  EXPECT_EQ(parse(with).at(0).partition, (std::vector<std::int64_t>{0, 3, 10}));
+  EXPECT_THROW(parse(replaced(with, "3, 10", "-3, 10")), InputError);
+  EXPECT_THROW(parse(replaced(with, "[0, 3, 10]", "\"even\"")), InputError);
+}
+
 TEST(PublishedRun, WhatWasNotPrintedWithTheMeasurementIsUnknown) {
   const std::string notes =
       "precision, recompute and vocabulary taken from a configuration, not printed with the "

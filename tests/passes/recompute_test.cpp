@@ -196,6 +196,12 @@ TEST(Recompute, CheckpointsRepeatAllOfForwardAndTheBundledRuntimeLess) {
   const double s = kSequence, h = kHidden;
   EXPECT_DOUBLE_EQ(flops_of(needed, Phase::recompute),
                    flops_of(needed, Phase::forward) * (16 * h + 4 * s) / (24 * h + 4 * s));
+  // Reentrant checkpoints repeat all, the others stop early.
+  const auto left_out = [](const Program& program) {
+    return flops_of(program, Phase::forward) - flops_of(program, Phase::recompute);
+  };
+  EXPECT_EQ(left_out(lowered("megatron-lm", "recompute=full")), 0);
+  EXPECT_DOUBLE_EQ(left_out(lowered("pytorch-fsdp", "recompute=full")), left_out(needed));
 }
 
 }  // namespace

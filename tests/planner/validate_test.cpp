@@ -118,15 +118,78 @@ TEST(PublishedTarget, MegatronDeepSpeedWithAndWithoutAZeroStage) {
   run.framework = "megatron-deepspeed";
   const PublishedTarget plain = published_target(run);
   ASSERT_EQ(plain.missing, "");
-  EXPECT_EQ(plain.framework.name, "megatron-lm-2021");
-  EXPECT_EQ(plain.job.dropout, 0);
+  EXPECT_EQ(plain.framework.name, "megatron-deepspeed");
+  EXPECT_EQ(plain.job.dropout, 0.1);
   EXPECT_EQ(plain.strategies[0].sharding_degree, 1);
+  EXPECT_TRUE(plain.strategies[0].split_boundary);
+  EXPECT_EQ(plain.strategies[0].gradient_type, GradientType::computed);
+  run.precision = "fp16 (fp32 all-reduce per ds_config.json)";
+  EXPECT_EQ(published_target(run).strategies[0].gradient_type, GradientType::f32);
+  run = megatron();
+  run.framework = "megatron-deepspeed";
   run.zero_stage = 1;
   const PublishedTarget sharded = published_target(run);
   ASSERT_EQ(sharded.missing, "");
   EXPECT_EQ(sharded.framework.name, "megatron-deepspeed");
-  EXPECT_EQ(sharded.job.dropout, 0.1);
   EXPECT_EQ(sharded.strategies[0].sharding_degree, 4);
+  EXPECT_TRUE(sharded.strategies[0].split_boundary);
+  // Summed whole in fp16: the bytes of a scatter in f32.
+  EXPECT_EQ(sharded.strategies[0].gradient_type, GradientType::f32);
+}
+
+TEST(PublishedTarget, MegatronDeepSpeedWithMegatronsOwnLoop) {
+  PublishedRun run = megatron();
+  run.framework = "megatron-deepspeed";
+  run.source = "github:VIA-Research/vTrain";
+  const PublishedTarget own = published_target(run);
+  EXPECT_EQ(own.framework.name, "megatron-lm-2021");
+  EXPECT_EQ(own.job.dropout, 0);
+  run.zero_stage = 1;  // Megatron-LM of that time had none
+  EXPECT_EQ(published_target(run).framework.name, "megatron-deepspeed");
+}
+
+TEST(PublishedTarget, TrialsOfAmpAreCutAsTheirScriptSays) {
+  PublishedRun run = megatron();
+  run.framework = "megatron-deepspeed";
+  run.source = "github:MccRee177/AMP@72eeea45";
+  run.recompute = "unknown";
+  run.partition = {0, 3, 10};  // an embedding and a transposition, 4 layers, 4 parts after them
+  const PublishedTarget target = published_target(run);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.framework.name, "megatron-deepspeed-2020");
+  EXPECT_EQ(target.job.dropout, 0.1);
+  EXPECT_TRUE(target.strategies.at(0).split_boundary);
+  ASSERT_EQ(target.strategies.size(), 1u);
+  EXPECT_EQ(target.strategies[0].recompute, Recompute::none);
+  EXPECT_EQ(target.strategies[0].layer_split, (std::vector<std::int64_t>{1, 3}));
+  run.partition = {0, 2, 10};
+  EXPECT_EQ(published_target(run).missing, "layer_split gives a stage no layer");
+  for (const std::vector<std::int64_t>& wrong :
+       {std::vector<std::int64_t>{0, 10}, {0, 3, 9}, {1, 3, 10}, {0, 11, 10}}) {
+    run.partition = wrong;
+    EXPECT_EQ(published_target(run).missing,
+              "partition: a cut of the model's parts into pp stages");
+  }
+  run.partition.clear();  // as evenly as possible
+  EXPECT_TRUE(published_target(run).strategies.at(0).layer_split.empty());
+}
+
+TEST(PublishedTarget, ExamplesOfBertHaveTheKernelsOfTheirCode) {
+  PublishedRun run = megatron();
+  run.framework = "pytorch-ddp";
+  run.model = "BERT-Large pretraining";
+  run.source = "github:NVIDIA/DeepLearningExamples@729963dd";
+  run.tp = run.pp = 1;
+  run.dp = 16;
+  const PublishedTarget target = published_target(run);
+  ASSERT_EQ(target.missing, "");
+  EXPECT_EQ(target.framework.name, "megatron-lm-2021");
+  EXPECT_TRUE(target.framework.separate_qkv);
+  EXPECT_TRUE(target.framework.fused_bias);
+  EXPECT_FALSE(target.framework.fused_bias_add);
+  EXPECT_EQ(target.job.dropout, 0.1);
+  run.model = "GPT-2";
+  EXPECT_FALSE(published_target(run).framework.separate_qkv);
 }
 
 TEST(PublishedTarget, EnginesThatShardAreTakenForWhatTheyAre) {
