@@ -3,13 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/error.h"
-
 namespace plimsoll {
 
 void SharedLinks::begin(std::uint32_t communication, Picoseconds time, Picoseconds work,
                         std::span<const std::uint32_t> links) {
-  INVARIANT(time >= now_, "a communication that begins before what is known to have ended");
   if (free_.empty()) {
     free_.push_back(std::uint32_t(flows_.size()));
     flows_.emplace_back();
@@ -21,7 +18,7 @@ void SharedLinks::begin(std::uint32_t communication, Picoseconds time, Picosecon
   flow.speed = 0;
   flow.communication = communication;
   flow.links = links;
-  push(index, time);
+  push(index, std::max(time, now_));
 }
 
 std::optional<SharedLinks::End> SharedLinks::next() {

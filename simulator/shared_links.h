@@ -21,7 +21,9 @@ class SharedLinks {
   explicit SharedLinks(std::size_t links) : links_(links) {}
 
   /// From `time` on the communication passes `links` (outliving this), which takes `work` at full
-  /// speed. No earlier than what next() returned last.
+  /// speed. From the end that next() returned last on where `time` is before that: a call of
+  /// several streams is worked through at once, after all that any of them waits for, so what the
+  /// others begin in it becomes known late. Steps get longer by that, never shorter.
   void begin(std::uint32_t communication, Picoseconds time, Picoseconds work,
              std::span<const std::uint32_t> links);
 

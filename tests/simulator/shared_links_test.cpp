@@ -55,6 +55,18 @@ TEST(SharedLinks, OrderOfNamesDoesNotMatter) {
   EXPECT_EQ(ends({all[1], all[2], all[0]}), (std::vector<std::int64_t>{301, 301, 301}));
 }
 
+TEST(SharedLinks, WhatBecomesKnownLateBeginsThen) {
+  SharedLinks shared(1);
+  const Links link = {0};
+  shared.begin(0, Picoseconds(0), Picoseconds(100), link);
+  ASSERT_EQ(shared.next()->time, Picoseconds(100));
+  shared.begin(1, Picoseconds(60), Picoseconds(30), link);
+  shared.begin(2, Picoseconds(100), Picoseconds(30), link);
+  EXPECT_EQ(shared.next()->time, Picoseconds(160));
+  EXPECT_EQ(shared.next()->time, Picoseconds(160));
+  EXPECT_FALSE(shared.next());
+}
+
 TEST(SharedLinks, ACommunicationWithoutBytesEndsAtOnce) {
   EXPECT_EQ(ends({{0, 100, {0}}, {20, 0, {0}}}), (std::vector<std::int64_t>{100, 20}));
 }
