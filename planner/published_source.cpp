@@ -32,9 +32,10 @@ bool keeps_scores(const PublishedRun& run) {
 }
 
 bool is_nemo(const PublishedRun& run) {
-  const std::string name = lower_case(run.framework);
-  return contains(name, "nemo") || contains(name, "bridge");
+  return contains(lower_case(run.framework), "nemo") || is_bridge(run);
 }
+
+bool is_bridge(const PublishedRun& run) { return contains(lower_case(run.framework), "bridge"); }
 
 bool is_amp(const PublishedRun& run) { return contains(run.source, "/AMP@"); }
 

@@ -29,6 +29,11 @@ bool keeps_scores(const PublishedRun& run);
 /// NeMo and its successor: Megatron-LM with the switches of their recipes.
 bool is_nemo(const PublishedRun& run);
 
+/// The successor. Its recipes of speed gather and scatter tokens beside products, part by part
+/// (NVIDIA-NeMo/Megatron-Bridge scripts/performance, COMM_OVERLAP_CONFIG_MAP: user buffers of
+/// Transformer Engine for Llama 3 70B and 405B, on H100 and B200).
+bool is_bridge(const PublishedRun& run);
+
 /// AMP's trials (arXiv 2210.07297): Megatron-LM 1.1.5 in DeepSpeed's pipeline. Its script asks for
 /// none of Megatron-LM's fusions and not for --checkpoint-activations (github.com/DachengLi1/AMP,
 /// DeepSpeed/DeepSpeedExamples/Megatron-LM-v1.1.5-3D_parallelism/examples/ds_pretrain_gpt2_pipe.sh;

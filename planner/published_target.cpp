@@ -231,6 +231,7 @@ PublishedTarget published_target(const PublishedRun& run, CalibratedWith calibra
       std::max(target.framework.most_sharding_stage, zero_stage_of(run));
   if (is_deepspeed(target.framework) && run.attention == "flash")
     target.framework.flash_attention = true;
+  target.framework.async_tensor_parallel |= is_bridge(run) && run.tp > 1;
   if (is_deep_learning_examples(run)) {
     target.framework.separate_qkv = target.framework.fused_bias = true;
     target.framework.fused_bias_add = false;

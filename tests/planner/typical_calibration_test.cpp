@@ -72,7 +72,7 @@ TEST(TypicalCalibration, PublishedRunsWithoutAFitTakeItAndSayHowSureItIs) {
   const RunPrediction alone = predict_published(published_target(run, CalibratedWith::nothing));
   EXPECT_GT(typical.step_time, 1.05 * alone.step_time);
   EXPECT_LT(typical.step_time, 1.5 * alone.step_time);
-  EXPECT_NEAR(typical.half_width, 0.36, 0.01);
+  EXPECT_NEAR(typical.half_width, 0.35, 0.01);
 }
 
 }  // namespace

@@ -174,6 +174,22 @@ TEST(PublishedTarget, TrialsOfAmpAreCutAsTheirScriptSays) {
   EXPECT_TRUE(published_target(run).strategies.at(0).layer_split.empty());
 }
 
+TEST(PublishedTarget, BridgeOverlapsWhatTensorParallelRanksExchange) {
+  PublishedRun run = megatron();
+  run.framework = "megatron-bridge";
+  const PublishedTarget bridge = published_target(run);
+  ASSERT_EQ(bridge.missing, "");
+  EXPECT_EQ(bridge.framework.name, "megatron-lm");
+  EXPECT_TRUE(bridge.framework.async_tensor_parallel);
+  EXPECT_TRUE(bridge.strategies.at(0).sequence_parallel);
+  run.framework = "nemo";
+  EXPECT_FALSE(published_target(run).framework.async_tensor_parallel);
+  run.framework = "megatron-bridge";
+  run.tp = 1;
+  run.dp = 8;
+  EXPECT_FALSE(published_target(run).framework.async_tensor_parallel);
+}
+
 TEST(PublishedTarget, ExamplesOfBertHaveTheKernelsOfTheirCode) {
   PublishedRun run = megatron();
   run.framework = "pytorch-ddp";
