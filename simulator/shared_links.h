@@ -23,7 +23,7 @@ class SharedLinks {
   /// From `time` on the communication passes `links` (outliving this), which takes `work` at full
   /// speed. From the end that next() returned last on where `time` is before that: a call of
   /// several streams is worked through at once, after all that any of them waits for, so what the
-  /// others begin in it becomes known late. Steps get longer by that, never shorter.
+  /// others begin in it becomes known late.
   void begin(std::uint32_t communication, Picoseconds time, Picoseconds work,
              std::span<const std::uint32_t> links);
 
