@@ -168,6 +168,10 @@ Framework megatron_deepspeed_2020() {
   framework.name = "megatron-deepspeed-2020";
   framework.fused_bias_gelu = framework.fused_bias_add = false;
   framework.most_sharding_stage = 1;
+  framework.sources.parallelism =
+      "DeepSpeed runtime/pipe/engine.py: refuses ZeRO-2 and 3; activation checkpoints of whole "
+      "layers; gradients reduced after the last micro-batch";
+  framework.sources.parallelism += kVocabularySource;
   framework.sources.kernels =
       "DeepSpeedExamples Megatron-LM-v1.1.5-3D_parallelism, megatron/model/transformer.py and "
       "examples/ds_pretrain_gpt2_pipe.sh: no --bias-gelu-fusion, --bias-dropout-fusion";
