@@ -36,8 +36,8 @@ struct MatmulTypes {
 
 struct MatmulDescriptor {
   memory::desc a, b, bias, c;
-  int bias_argument = 0;  ///< DNNL_ARG_..., 0 without a bias
-  dnnl::matmul::primitive_desc primitive;
+  int bias_argument = 0;                   ///< DNNL_ARG_..., 0 without a bias
+  dnnl::matmul::primitive_desc primitive;  ///< empty: the library has none on this processor
 };
 
 /// c = scale * op(a) op(b) + bias, or c += that.
@@ -66,7 +66,8 @@ MatmulDescriptor describe_matmul(const MatmulShape& shape, const MatmulParams& p
   }
   const auto operation = has_bias && !bias_after_scale ? dnnl::matmul::desc(d.a, d.b, d.bias, d.c)
                                                        : dnnl::matmul::desc(d.a, d.b, d.c);
-  d.primitive = dnnl::matmul::primitive_desc(operation, attributes, engine);
+  const bool may_be_empty = types.a != DType::f32;
+  d.primitive = dnnl::matmul::primitive_desc(operation, attributes, engine, may_be_empty);
   return d;
 }
 
@@ -81,6 +82,12 @@ MatmulDescriptor describe_matmul(const Op& op, std::span<const Tensor> tensors,
                          engine);
 }
 
+/// Without AVX-512, the library has reference code for products of bf16, or nothing.
+bool has_fast_kernel(const MatmulDescriptor& d) {
+  return d.primitive.get(true) != nullptr &&
+         !std::string_view(d.primitive.impl_info_str()).starts_with("ref");
+}
+
 /// A multiplication and an addition for each element of the inner dimension and of the result.
 Flops flops_of(const dnnl::matmul::primitive_desc& product) {
   double result = 2 * double(product.src_desc().dims().back());
@@ -93,9 +100,8 @@ Flops flops_of(const dnnl::matmul::primitive_desc& product) {
 KernelPointer prepare_matmul(const KernelRequest& request) {
   if (request.input(0).dtype == DType::f16) return prepare_panel_matmul(request);
   const MatmulDescriptor d = describe_matmul(request.op, request.tensors, request.library.engine);
-  // Without AVX-512, products of bf16 are the library's reference code.
-  const bool reference = std::string_view(d.primitive.impl_info_str()).starts_with("ref");
-  if (request.input(0).dtype == DType::bf16 && reference) return prepare_panel_matmul(request);
+  if (request.input(0).dtype == DType::bf16 && !has_fast_kernel(d))
+    return prepare_panel_matmul(request);
   Scratch scratch(request);
   Primitive product(request.library, d.primitive, scratch);
   product.declare(DNNL_ARG_SRC, d.a);
@@ -149,12 +155,14 @@ KernelPointer prepare_bias_gradient(const KernelRequest& request) {
 
 std::string cpu_matmul_implementation(const Op& op, std::span<const Tensor> tensors) {
   const OneThread one_thread;
-  return describe_matmul(op, tensors, OneDnn().engine).primitive.impl_info_str();
+  const MatmulDescriptor d = describe_matmul(op, tensors, OneDnn().engine);
+  return d.primitive.get(true) == nullptr ? "none" : d.primitive.impl_info_str();
 }
 
 Bytes cpu_matmul_workspace(const Op& op, std::span<const Tensor> tensors) {
   const OneThread one_thread;
   const MatmulDescriptor d = describe_matmul(op, tensors, OneDnn().engine);
+  if (d.primitive.get(true) == nullptr) return Bytes(0);
   return Bytes(std::int64_t(d.primitive.scratchpad_desc().get_size()));
 }
 
