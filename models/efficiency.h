@@ -64,10 +64,19 @@ struct LevelEfficiency {
   bool operator==(const LevelEfficiency&) const = default;
 };
 
+/// Kernels and communications that run at once slow each other: what moves data takes units and
+/// memory bandwidth from what computes, and waits for both. Time beside the other over time alone;
+/// 1: not slowed.
+struct OverlapEfficiency {
+  double compute_slowdown = 1, communication_slowdown = 1;
+  bool operator==(const OverlapEfficiency&) const = default;
+};
+
 struct Efficiency {
   MatmulEfficiency matmul;
   AttentionEfficiency attention_forward, attention_backward;
   MemoryEfficiency memory;
+  OverlapEfficiency overlap;
   std::vector<LevelEfficiency> levels;  ///< one for each level of the cluster
   bool operator==(const Efficiency&) const = default;
 };

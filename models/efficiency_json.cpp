@@ -8,9 +8,10 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kMostUnits = 1 << 20;
-constexpr double kMostDepth = 1e6;       // steps of an inner dimension
-constexpr double kMostFlops = 1e21;      // of one op
-constexpr Seconds kMostFixedTime{1};     // of one kernel or collective: a slip of the pen
+constexpr double kMostDepth = 1e6;    // steps of an inner dimension
+constexpr double kMostFlops = 1e21;   // of one op
+constexpr Seconds kMostFixedTime{1};  // of one kernel or collective: a slip of the pen
+constexpr double kMostSlowdown = 10;
 constexpr double kLeastFraction = 1e-3;  // below, the peak is not this device's
 
 Seconds fixed_time(JsonObject& object) {
@@ -88,6 +89,16 @@ LevelEfficiency level_from(JsonObject& object) {
   return level;
 }
 
+OverlapEfficiency overlap_from(JsonObject object) {
+  OverlapEfficiency overlap;
+  if (object.has("compute_slowdown"))
+    overlap.compute_slowdown = object.number("compute_slowdown", 1, kMostSlowdown);
+  if (object.has("communication_slowdown"))
+    overlap.communication_slowdown = object.number("communication_slowdown", 1, kMostSlowdown);
+  object.finish();
+  return overlap;
+}
+
 Json flops_json(const FitRange<Flops>& range) {
   return {
       {"from_flops", range.from.value()}, {"to_flops", range.to.value()}, {"error", range.error}};
@@ -148,6 +159,7 @@ Efficiency efficiency_from(JsonObject object, std::optional<std::size_t> levels)
   efficiency.attention_forward = attention_from(object.object("attention_forward"));
   efficiency.attention_backward = attention_from(object.object("attention_backward"));
   efficiency.memory = memory_from(object.object("memory"));
+  if (object.has("overlap")) efficiency.overlap = overlap_from(object.object("overlap"));
   if (levels) {
     std::vector<JsonObject> objects = object.objects("levels");
     if (objects.size() != *levels) {
@@ -180,11 +192,16 @@ Json efficiency_json(const Efficiency& efficiency) {
     levels.push_back(moving(level.bandwidth_fraction, level.fixed_time, level.fitted));
   }
   const MemoryEfficiency& memory = efficiency.memory;
-  return {{"matmul", matmul_json},
-          {"attention_forward", attention_json(efficiency.attention_forward)},
-          {"attention_backward", attention_json(efficiency.attention_backward)},
-          {"memory", moving(memory.bandwidth_fraction, memory.fixed_time, memory.fitted)},
-          {"levels", levels}};
+  Json json = {{"matmul", matmul_json},
+               {"attention_forward", attention_json(efficiency.attention_forward)},
+               {"attention_backward", attention_json(efficiency.attention_backward)},
+               {"memory", moving(memory.bandwidth_fraction, memory.fixed_time, memory.fitted)}};
+  const OverlapEfficiency& overlap = efficiency.overlap;
+  if (overlap.compute_slowdown != 1) json["overlap"]["compute_slowdown"] = overlap.compute_slowdown;
+  if (overlap.communication_slowdown != 1)
+    json["overlap"]["communication_slowdown"] = overlap.communication_slowdown;
+  json["levels"] = levels;
+  return json;
 }
 
 void read_sources(JsonObject& object, const Json& document, Cluster& cluster) {

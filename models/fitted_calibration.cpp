@@ -41,6 +41,8 @@ std::vector<FitParameter> kernel_parameters() {
        EFFICIENCY(attention_backward.peak_fraction)},
       {"memory.bandwidth_fraction", 0.15, 0.1, 1, EFFICIENCY(memory.bandwidth_fraction)},
       {"memory.fixed_time", 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(memory.fixed_time)},
+      {"overlap.compute_slowdown", 0.1, 1, 2, EFFICIENCY(overlap.compute_slowdown)},
+      {"overlap.communication_slowdown", 0.1, 1, 2, EFFICIENCY(overlap.communication_slowdown)},
   };
 }
 #undef EFFICIENCY

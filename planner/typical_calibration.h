@@ -15,8 +15,8 @@ inline constexpr std::string_view kTypicalCalibration = "typical";
 
 /// Rates of a cluster's kernels and levels in training, from those that it states: times the
 /// geometric mean of what the built-in fits, but that of the same cluster and framework, found of
-/// their clusters' (0.87 of what products reach alone, 0.97 of the memory's bandwidth, ...). Runs
-/// predicted so were 3 to 26 % off, 10 to 34 % with what the cluster states (docs/accuracy.md); the
+/// their clusters' (0.89 of what products reach alone, 0.97 of the memory's bandwidth, ...). Runs
+/// predicted so were 2 to 25 % off, 9 to 32 % with what the cluster states (docs/accuracy.md); the
 /// interval is as wide as nine in ten of them needed. Nothing for clusters that state no rates of
 /// kernels, and for frameworks but megatron-lm, its deterministic mode, megatron-deepspeed,
 /// pytorch-fsdp and torchtitan's:

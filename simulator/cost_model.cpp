@@ -297,6 +297,18 @@ Beside CostModel::beside(const Op& op, std::span<const Tensor> tensors,
   return beside;
 }
 
+OverlapCurves::Slowdowns CostModel::slowdowns(const Op& op, std::span<const Tensor> tensors,
+                                              const GroupSpread& spread, std::size_t kind) const {
+  if (spread.ranks <= 1) return {};
+  if (!overlaps_.empty()) {
+    return overlaps_.at(measured_as(op.kind), spread.nodes > 1, true, bytes_moved(op, tensors));
+  }
+  const std::optional<Efficiency>& efficiency = kernels(kind).efficiency;
+  if (!efficiency) return {};
+  const OverlapEfficiency& overlap = efficiency->overlap;
+  return {overlap.compute_slowdown, overlap.communication_slowdown};
+}
+
 LinkUse CostModel::link_use(const Op& op, std::span<const Tensor> tensors,
                             const GroupSpread& spread) const {
   if (spread.ranks <= 1 || cluster_.levels.empty()) return {};

@@ -60,6 +60,11 @@ class CostModel {
   /// How it and local ops slow each other (Execution::processes); `sends`, `receives`: which ways
   /// this rank's data goes.
   Beside beside(const Op& op, std::span<const Tensor> tensors, const GroupSpread& spread) const;
+  /// How it and the kernels beside it, which are mostly matmuls, slow each other on a device of
+  /// `kind` (Execution::streams): as measured, with nothing for kinds of communications that were
+  /// not; where no overlap was measured, the device's efficiency parameters.
+  OverlapCurves::Slowdowns slowdowns(const Op& op, std::span<const Tensor> tensors,
+                                     const GroupSpread& spread, std::size_t kind = 0) const;
   /// Which links it passes (Execution::streams): those of the level that its bytes are slowest on,
   /// out of the rank unless it only receives, into it unless it only sends.
   LinkUse link_use(const Op& op, std::span<const Tensor> tensors, const GroupSpread& spread) const;

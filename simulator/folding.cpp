@@ -44,6 +44,7 @@ class LinkCosts {
     const bool streams = costs_.execution() == Execution::streams;
     std::vector<LinkUse> uses;
     std::vector<Estimate> estimates;
+    std::vector<OverlapCurves::Slowdowns> slowdowns;
     std::vector<Beside> besides;
     std::vector<double> times;
     for (const LinkOp& link_op : expansion.link_ops) {
@@ -58,6 +59,10 @@ class LinkCosts {
         uses.push_back(costs_.link_use(routine.ops[link_op.op], routine.tensors, spread));
         times.push_back(double(uses.back().links));
         times.push_back(double(uses.back().latency.count()));
+        slowdowns.push_back(
+            costs_.slowdowns(routine.ops[link_op.op], routine.tensors, spread, kind_of(of)));
+        times.push_back(slowdowns.back().compute);
+        times.push_back(slowdowns.back().communication);
       }
       if (!processes) continue;
       besides.push_back(costs_.beside(routine.ops[link_op.op], routine.tensors, spread));
@@ -67,6 +72,7 @@ class LinkCosts {
     if (at->second == topology_.costs.size()) {
       topology_.costs.push_back(std::move(estimates));
       if (streams) topology_.link_uses.push_back(std::move(uses));
+      if (streams) topology_.slowdowns.push_back(std::move(slowdowns));
       if (processes) topology_.besides.push_back(std::move(besides));
     }
     return at->second;

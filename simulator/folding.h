@@ -34,6 +34,9 @@ struct LinkTopology {
   /// The same of the links that they pass; empty but for Execution::streams. Ranks share only their
   /// own links, so they need not be told apart by whom they share with.
   std::vector<std::vector<LinkUse>> link_uses;
+  /// The same of how they and kernels beside them slow each other; empty but for
+  /// Execution::streams.
+  std::vector<std::vector<OverlapCurves::Slowdowns>> slowdowns;
   /// The same of how they and local ops slow each other; empty but for Execution::processes.
   std::vector<std::vector<Beside>> besides;
 };

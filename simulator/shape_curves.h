@@ -55,6 +55,7 @@ class OverlapCurves {
   /// the nearest payload beyond them; at least 1. Nothing measured, or only inside a node what is
   /// asked for across nodes (or the reverse): what is there of the other, else 1.
   Slowdowns at(OpKind communication, bool across_nodes, bool matmul, Bytes payload) const;
+  bool empty() const { return curves_.empty(); }
 
  private:
   using Key = std::tuple<OpKind, bool, bool>;                // communication, across nodes, matmul

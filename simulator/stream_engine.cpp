@@ -112,6 +112,21 @@ StreamEngine::Event StreamEngine::add_host_wait(Picoseconds cost, std::span<cons
   return events_++;
 }
 
+void StreamEngine::add_delay(std::uint32_t stream, Picoseconds delay, bool of_next) {
+  if (delay <= Picoseconds(0)) return;
+  const Kind kind = of_next ? Kind::delay_of_next : Kind::delay;
+  const Rank& rank = ranks_.back();
+  std::vector<Task>& tasks = lanes_[rank.first + rank.lane_of_stream[stream]].tasks;
+  if (!tasks.empty() && tasks.back().kind == kind && tasks.back().stream == stream) {
+    tasks.back().what += delay.count();
+    return;
+  }
+  Task& task = add_task(stream, {});
+  task.kind = kind;
+  task.what = delay.count();
+  task.since = kNone;
+}
+
 StreamEngine::HostTime StreamEngine::host_time() const {
   const Rank& rank = ranks_.back();
   if (rank.since == kNone) return {std::nullopt, rank.issued};

@@ -51,6 +51,10 @@ class StreamEngine {
   /// the host goes on.
   Event add_host_wait(Picoseconds cost, std::span<const Event> waits);
 
+  /// The stream is busy for so much longer before what is added to it next, which other streams
+  /// slow. It is no event. `of_next`: an op begins before it (Result::begin), the time is its own.
+  void add_delay(std::uint32_t stream, Picoseconds delay, bool of_next);
+
   /// An instant of a host that issues: so long after an event of its rank, else after its start.
   struct HostTime {
     std::optional<Event> since;
@@ -80,7 +84,7 @@ class StreamEngine {
  private:
   friend class StreamRun;
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  enum class Kind : std::uint8_t { local, arrival, call };
+  enum class Kind : std::uint8_t { local, arrival, call, delay, delay_of_next };
   /// Small, because a run reads all of them: most of its time is spent waiting for memory.
   struct Task {
     std::int64_t what = 0;  ///< picoseconds; or an index into participants_ or maps_

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/error.h"
+#include "graph/op_table.h"
 #include "simulator/framework_waits.h"
 
 namespace plimsoll {
@@ -93,18 +95,25 @@ void StreamRanks::add_rank(const Expansion& expansion, const LeftOut& left_out,
   SimulatedRank& rank = ranks_.emplace_back();
   rank.expansion = &expansion;
   rank.left_out = left_out;
-  for (const RoutineFacts& facts : expansion.routines) {
+  for (std::size_t r = 0; r < expansion.routines.size(); ++r) {
+    const RoutineFacts& facts = expansion.routines[r];
+    const std::vector<Op>& ops = expansion.program->routines[r].ops;
     RankRoutine& routine = rank.routines.emplace_back();
     routine.durations = facts.durations;
     std::uint32_t events = 0;  // a host's wait is one, too
     for (std::size_t op = 0; op < facts.link_op.size(); ++op) {
       if (op > 0 && facts.host_waits[op - 1]) ++events;
       routine.op_event.push_back(events++);
-      if (facts.link_op[op] == RoutineFacts::kLocal) continue;
+      if (facts.link_op[op] == RoutineFacts::kLocal) {
+        if (ops[op].stream == Stream::compute) routine.computes += facts.durations[op];
+        continue;
+      }
       const LinkOp& link_op = expansion.link_ops[facts.link_op[op]];
-      routine.durations[op] =
-          to_picoseconds(topology.costs[links[link_op.link].cost][link_op.position].time);
-      if (facts.link_op.size() == 1) routine.link_use = uses[facts.link_op[op]];
+      const std::uint32_t cost = links[link_op.link].cost;
+      routine.durations[op] = to_picoseconds(topology.costs[cost][link_op.position].time);
+      if (facts.link_op.size() > 1) continue;
+      routine.link_use = uses[facts.link_op[op]];
+      routine.slowdowns = topology.slowdowns[cost][link_op.position];
     }
   }
   engine_.add_rank(compose_routines(rank, own));
@@ -189,12 +198,37 @@ void StreamRanks::add_awaited(const SimulatedRank& rank, std::size_t call,
 }
 
 /// Where hosts wait before a cycle's first op, that is of the cycle.
-void StreamRanks::begin_call(SimulatedRank& rank, std::size_t call) {
+void StreamRanks::begin_call(SimulatedRank& rank, std::size_t call, KernelDelays& delays) {
   const LeftOut& left_out = rank.left_out;
   const CallCycles& cycles = left_out.cycles;
   if (left_out.calls() == 0 || call < cycles.first || call > cycles.end()) return;
   if ((call - cycles.first) % cycles.length != 0) return;
   rank.cycles.push_back({engine_.events(), engine_.host_time()});
+  delays.begin_cycle();
+}
+
+void StreamRanks::add_delays(SimulatedRank& rank, std::size_t index, KernelDelays& delays) {
+  const Program& program = *rank.expansion->program;
+  const Call& call = program.calls[index];
+  const RankRoutine& routine = rank.routines[call.routine.index()];
+  const RoutineFacts& facts = rank.expansion->routines[call.routine.index()];
+  Picoseconds delay;
+  if (routine.computes > Picoseconds()) {
+    for (const Wait& wait : call.waits) {
+      const std::vector<Op>& awaited = program.at(program.calls[wait.call].routine).ops;
+      if (awaited.size() == 1 && communicates(awaited[0].kind))
+        delays.wait_for(awaited[0].stream, rank.left_out.awaited(index, wait.call));
+    }
+    delay = delays.compute(routine.computes);
+    engine_.add_delay(std::uint32_t(Stream::compute), delay, true);
+  } else if (facts.link_op.size() == 1 && facts.link_op[0] != RoutineFacts::kLocal) {
+    const Stream stream = program.at(call.routine).ops[0].stream;
+    engine_.add_delay(std::uint32_t(stream),
+                      delays.communicate(stream, rank.first_event.size(), routine.durations[0],
+                                         routine.slowdowns),
+                      false);
+  }
+  if (rank.left_out.calls() == 0) rank.delays.push_back(delay);
 }
 
 void StreamRanks::compare_left_out(const SimulatedRank& rank, const RankChannels& channels) {
@@ -221,15 +255,20 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
   rank.first_event.reserve(simulated);
   const bool whole = rank.left_out.calls() == 0;
   rank.host.reserve(whole ? simulated : 0);
+  rank.delays.reserve(whole ? simulated : 0);
   std::vector<StreamEngine::Event> waits, outside;
+  KernelDelays delays;
   FrameworkWaits framework(expansion);
   const auto host_waits = [&](const Op& op) {
     const std::vector<StreamEngine::Event> events = framework.before_op(op);
     if (!events.empty()) engine_.add_host_wait(expansion.host_wait, events);
   };
   for (std::size_t c = 0; c < expansion.program->calls.size(); ++c) {
-    if (rank.left_out.has(c)) c = rank.left_out.to;
-    begin_call(rank, c);
+    if (rank.left_out.has(c)) {
+      delays.leave_out(rank.left_out.calls() / rank.left_out.cycles.length);
+      c = rank.left_out.to;
+    }
+    begin_call(rank, c, delays);
     const Call& call = expansion.program->calls[c];
     const std::size_t r = call.routine.index();
     const Routine& routine = expansion.program->routines[r];
@@ -240,6 +279,7 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
     outside.insert(outside.end(), held.begin(), held.end());
     if (!ops.empty()) host_waits(ops[0]);
     if (whole) rank.host.push_back(engine_.host_time());
+    add_delays(rank, c, delays);
     if (rank.routines[r].map != nullptr) {
       rank.first_event.push_back(engine_.add_call(*rank.routines[r].map, outside));
       framework.issued(routine, rank.first_event.back());
@@ -281,6 +321,7 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
   std::vector<StreamEngine::Event> outside;
   std::array<Picoseconds, kStreams> clocks;
   clocks.fill(start);
+  constexpr auto kCompute = std::size_t(Stream::compute);
   for (std::size_t n = 0; n < expansion.program->calls.size(); ++n) {
     const Call& call = expansion.program->calls[n];
     const std::size_t r = call.routine.index();
@@ -299,6 +340,8 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
       latest = std::max(latest, result.fired[event]);
     }
     if (composed) framework.issued(expansion.program->routines[r], rank.first_event[n]);
+    Picoseconds delay = rank.delays[n];  // of the first op that computes, whose time it is
+    clocks[kCompute] += delay;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       issued += expansion.dispatch(expansion.routines[r], i);
       Picoseconds& clock = clocks[std::size_t(ops[i].stream)];
@@ -310,12 +353,15 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
         continue;
       }
       const std::vector<std::uint32_t>& firsts = expansion.routines[r].first_ops;
-      Picoseconds ready = std::max(issued, clock);
+      Picoseconds ready = issued;
       if (std::find(firsts.begin(), firsts.end(), i) != firsts.end())
         ready = std::max(ready, latest);
       for (std::uint32_t wait : ops[i].waits) ready = std::max(ready, times[base + wait].end);
-      clock = ready + rank.routines[r].durations[i];
-      times.push_back({ready, ready, clock});
+      Picoseconds begin = std::max(ready, clock);
+      clock = begin + rank.routines[r].durations[i];
+      if (ops[i].stream == Stream::compute)
+        begin = std::max(ready, begin - std::exchange(delay, Picoseconds()));
+      times.push_back({begin, begin, clock});
       if (expansion.routines[r].host_waits[i])
         issued = std::max(issued, clock) + expansion.host_wait;
     }

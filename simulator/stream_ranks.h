@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "simulator/call_cycles.h"
+#include "simulator/kernel_delays.h"
 #include "simulator/rank_choice.h"
 #include "simulator/stream_engine.h"
 
@@ -49,6 +50,8 @@ class StreamRanks {
     std::vector<std::uint32_t> port_event;  ///< by port: offset from the call's first event
     std::vector<std::uint32_t> op_event;    ///< without map, by op: the same
     LinkUse link_use;                       ///< of a call that is one communication
+    OverlapCurves::Slowdowns slowdowns;     ///< the same
+    Picoseconds computes;                   ///< what its ops on the compute stream take alone
   };
   struct SimulatedRank {
     const Expansion* expansion = nullptr;
@@ -56,6 +59,8 @@ class StreamRanks {
     std::vector<StreamEngine::Event> first_event;  ///< by call
     /// By call: from when it is issued; where none is left out.
     std::vector<StreamEngine::HostTime> host;
+    std::vector<Picoseconds>
+        delays;  ///< the same: of its kernels, by what communicates beside them
     std::vector<CycleBegin> cycles;
     StreamEngine::Event events_end = 0;
     LeftOut left_out;
@@ -68,7 +73,9 @@ class StreamRanks {
                        const std::vector<bool>& awaited_ports, RankRoutine& into);
   void add_calls(SimulatedRank& rank, const RankChannels& channels);
   /// Notes what begins at a call.
-  void begin_call(SimulatedRank& rank, std::size_t call);
+  void begin_call(SimulatedRank& rank, std::size_t call, KernelDelays& delays);
+  /// Its kernels, or the communication that it is, by what goes on beside them.
+  void add_delays(SimulatedRank& rank, std::size_t call, KernelDelays& delays);
   void compare_left_out(const SimulatedRank& rank, const RankChannels& channels);
   /// The events that a call waits for; those of the calls before it are known.
   void add_awaited(const SimulatedRank& rank, std::size_t call,

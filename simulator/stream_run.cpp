@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -50,7 +51,11 @@ void StreamRun::reset(std::span<const Picoseconds> starts, std::span<const Event
   result_.posted.resize(keeps_all_ ? engine_->events_ : 0);
   result_.begin.resize(keeps_all_ ? engine_->events_ : 0);
   result_.held_up_until = {};
-  clocks_.assign(engine_->lanes_.size(), {});
+  clocks_.resize(engine_->lanes_.size());
+  for (std::size_t lane = 0; lane < clocks_.size(); ++lane)
+    clocks_[lane] = starts[engine_->lanes_[lane].rank];
+  delayed_.assign(keeps_all_ ? engine_->lanes_.size() : 0, {});
+  of_next_ = delayed_;
   lanes_.assign(engine_->lanes_.size(), {});
   meetings_.assign(engine_->meetings_.size(), {});
   runnable_.clear();
@@ -119,6 +124,15 @@ void StreamRun::advance(std::uint32_t index) {
     const Task& task = lane.tasks[state.next];
     prefetch_after(task);
     if (!wait_for_all(index, task)) return;
+    const std::uint32_t first = engine_->ranks_[lane.rank].first;
+    const bool of_next = task.kind == StreamEngine::Kind::delay_of_next;
+    if (of_next || task.kind == StreamEngine::Kind::delay) {
+      clocks_[first + task.stream] += Picoseconds(task.what);
+      if (keeps_all_) delayed_[first + task.stream] += Picoseconds(task.what);
+      if (keeps_all_ && of_next) of_next_[first + task.stream] += Picoseconds(task.what);
+      ++state.next;
+      continue;
+    }
     const Picoseconds issued = host_clock(lane.rank, task.since) + task.issued;
     const Picoseconds awaited = state.awaited;
     ++state.next;
@@ -127,9 +141,15 @@ void StreamRun::advance(std::uint32_t index) {
       run_call(task, lane.rank, issued, awaited);
       continue;
     }
-    const std::uint32_t first = engine_->ranks_[lane.rank].first;
     const Picoseconds free = later(awaited, clocks_[first + task.stream]);
-    if (keeps_all_) result_.posted[task.event] = later(issued, free);
+    if (keeps_all_) {
+      const auto without = [&](std::vector<Picoseconds>& delays) {
+        const Picoseconds delay = std::exchange(delays[first + task.stream], {});
+        return later(issued, later(awaited, clocks_[first + task.stream] - delay));
+      };
+      result_.posted[task.event] = without(delayed_);
+      result_.begin[task.event] = without(of_next_);  // of a rendezvous: until it is complete
+    }
     if (task.kind == StreamEngine::Kind::local) {
       run_op(task, lane.rank, issued, free);
       continue;
@@ -187,7 +207,6 @@ void StreamRun::fire(Event event, Picoseconds time) {
 void StreamRun::run_op(const Task& task, std::uint32_t rank, Picoseconds issued, Picoseconds free) {
   const Picoseconds begin = later(issued, free);
   const Picoseconds end = begin + Picoseconds(task.what);
-  if (keeps_all_) result_.begin[task.event] = begin;
   clocks_[engine_->ranks_[rank].first + task.stream] = end;
   if (issued > free && counts_as_held(rank, task)) hold_up(end);
   fire(task.event, end);
@@ -202,6 +221,10 @@ void StreamRun::run_call(const Task& task, std::uint32_t rank, Picoseconds issue
   rows_.resize(map.row_end.size());
   const bool held_up = apply(map, inputs_, rows_);
   for (std::size_t s = 0; s < map.streams.size(); ++s) clocks[map.streams[s]] = rows_[s];
+  for (std::size_t s = 0; s < map.streams.size() && keeps_all_; ++s) {
+    const std::size_t clock = engine_->ranks_[rank].first + map.streams[s];
+    delayed_[clock] = of_next_[clock] = {};
+  }
   for (std::uint32_t e = 0; e < map.events; ++e) {
     fire(task.event + e, rows_[map.streams.size() + e]);
   }

@@ -61,6 +61,9 @@ class StreamRun {
   bool keeps_all_ = false;
   StreamEngine::Result result_;
   std::vector<Picoseconds> clocks_;
+  /// Of clocks_, by the delays since the stream's last task; of these, what is of the next one's
+  /// own time (keeps_all_).
+  std::vector<Picoseconds> delayed_, of_next_;
   std::vector<LaneState> lanes_;
   std::vector<MeetingState> meetings_;
   std::optional<SharedLinks> shared_;

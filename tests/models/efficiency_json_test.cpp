@@ -32,6 +32,7 @@ constexpr const char* kText = R"({
     "attention_backward": {"peak_fraction": 0.5, "fixed_time": "1 us",
                            "fitted": {"from_flops": 1e10, "to_flops": 1e12, "error": 0.02}},
     "memory": {"bandwidth_fraction": 0.8, "fixed_time": "2 us"},
+    "overlap": {"compute_slowdown": 1.2, "communication_slowdown": 1.1},
     "levels": [
       {"bandwidth_fraction": 0.7, "fixed_time": "20 us",
        "fitted": {"from": "1 MiB", "to": "1 GiB", "error": 0.1}},
@@ -60,6 +61,8 @@ TEST(Efficiency, IsReadAndWrittenExactly) {
   EXPECT_EQ(cluster.efficiency->attention_forward.peak_fraction, 0.6);
   EXPECT_EQ(cluster.efficiency->attention_backward.fitted->error, 0.02);
   EXPECT_FALSE(cluster.efficiency->memory.fitted);
+  EXPECT_EQ(cluster.efficiency->overlap.compute_slowdown, 1.2);
+  EXPECT_EQ(cluster.efficiency->overlap.communication_slowdown, 1.1);
   EXPECT_EQ(cluster.efficiency->levels[0].fitted->from, Bytes(1 << 20));
   EXPECT_EQ(cluster.levels[0].peer_bandwidth->value(), 50e9);
   EXPECT_TRUE(cluster.levels[0].reduces_in_switch);

@@ -107,6 +107,38 @@ TEST(Fit, FindsWhatTheHostWaitsAndWhatBackwardCostsIt) {
   EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 6e-6);
 }
 
+TEST(Fit, FindsWhatKernelsLoseBesideGathers) {
+  // Fully sharded, so that every layer is gathered beside the one before it: on more devices more
+  // of its time is communication, and of small micro-batches.
+  FittedCalibration truth;
+  truth.values = {{"overlap.compute_slowdown", 1.4, 1, 0, 0, true}};
+  std::vector<PublishedRun> runs;
+  for (const std::int64_t hidden : {1024, 2048, 4096}) {
+    for (const std::int64_t dp : {2, 4, 8, 16}) {
+      for (const std::int64_t micro : {1, 2, 4, 16}) {
+        PublishedRun run = layout(hidden, 1, dp, micro);
+        run.layers = 8;
+        run.framework = "pytorch-fsdp";
+        run.zero_stage = 3;
+        run.precision = "bf16";
+        run.recompute = "none";
+        run.attention = "flash";
+        PublishedTarget target = published_target(run, CalibratedWith::nothing);
+        EXPECT_EQ(target.missing, "");
+        apply(truth, target.cluster, target.framework);
+        run.step_time = predict_published(target).step_time;
+        runs.push_back(run);
+      }
+    }
+  }
+  FitOptions plain = kOptions;
+  plain.framework = "pytorch-fsdp";
+  plain.layers = false;
+  const Fit found = fit(runs, plain);
+  EXPECT_NEAR(value(found, "overlap.compute_slowdown").value, 1.4, 0.06);
+  EXPECT_TRUE(value(found, "overlap.compute_slowdown").determined);
+}
+
 TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {
   const Fit found = fit(made_with(0.7, 120e-6), kOptions);
   for (const char* name : {"attention_forward.peak_fraction", "levels.1.bandwidth_fraction"}) {

@@ -52,6 +52,8 @@ Efficiency random_efficiency(std::mt19937_64& random, std::size_t levels) {
   efficiency.attention_forward = {fraction(), fixed(), {}};
   efficiency.attention_backward = {fraction(), fixed(), {}};
   efficiency.memory = {fraction(), fixed(), {}};
+  const auto slowdown = [&] { return random() % 2 == 0 ? 1 : 1 + double(random() % 1000) / 500; };
+  efficiency.overlap = {slowdown(), slowdown()};
   for (std::size_t i = 0; i < levels; ++i) efficiency.levels.push_back({fraction(), fixed(), {}});
   return efficiency;
 }

@@ -30,6 +30,7 @@ Efficiency draw_efficiency(Random& random) {
   efficiency.matmul.units = std::int64_t(1 + random() % 100);
   efficiency.matmul.fixed_time = Seconds(spread(random, 1e-8, 3));
   efficiency.memory.bandwidth_fraction = spread(random, 0.1, 1);
+  efficiency.overlap.compute_slowdown = 1 + double(random() % 100) / 100;
   return efficiency;
 }
 

@@ -304,6 +304,37 @@ TEST(Communication, BesideOpsOfProcesses) {
   EXPECT_FALSE(costs.beside(send.op, send.tensors, inside).sends);
 }
 
+TEST(Communication, BesideKernelsOfGpus) {
+  const GroupSpread pair{2, 0};
+  const Case reduce = collective(OpKind::all_reduce, 250);
+  const auto slowdowns = [&](const CostModel& costs, const Case& of) {
+    return costs.slowdowns(of.op, of.tensors, pair);
+  };
+  Cluster cluster = read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx-a100-80gb.json");
+  cluster.efficiency->overlap = {1.2, 1.1};
+  const Framework framework = framework_by_name("torchtitan");
+  const CostModel stated(cluster, std::nullopt, framework);
+  EXPECT_EQ(slowdowns(stated, reduce).compute, 1.2);
+  EXPECT_EQ(slowdowns(stated, reduce).communication, 1.1);
+  EXPECT_EQ(stated.slowdowns(reduce.op, reduce.tensors, {1, 0}).compute, 1);  // nobody to meet
+  // What was measured counts, with nothing for kinds that were not.
+  Calibration measured;
+  measured.communicator = CommunicatorKind::nccl;
+  measured.overlaps = {{OpKind::matmul, OpKind::all_reduce, CommunicatorKind::nccl, 1, Bytes(1'000),
+                        1.5, 2, 7, 0, 0}};
+  const CostModel calibrated(cluster, measured, framework);
+  EXPECT_EQ(slowdowns(calibrated, reduce).compute, 1.5);
+  EXPECT_EQ(slowdowns(calibrated, reduce).communication, 2);
+  EXPECT_EQ(slowdowns(calibrated, collective(OpKind::send, 250)).compute, 1);
+  // Each kind of device has its own.
+  OtherDevices others{1, 1, cluster.device, cluster.efficiency};
+  others.efficiency->overlap.compute_slowdown = 1.3;
+  cluster.other_devices = {others};
+  const CostModel mixed(cluster, std::nullopt, framework);
+  EXPECT_EQ(mixed.slowdowns(reduce.op, reduce.tensors, pair, 0).compute, 1.2);
+  EXPECT_EQ(mixed.slowdowns(reduce.op, reduce.tensors, pair, 1).compute, 1.3);
+}
+
 /// The latency that shares no link is that of the curve that says what the communication takes.
 TEST(Communication, LinksAreHeldByTheCurveItIsPredictedBy) {
   Calibration c = calibration();

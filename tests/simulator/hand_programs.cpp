@@ -174,4 +174,18 @@ Cluster hand_cluster(DeviceKind kind, std::int64_t devices_per_node) {
   return cluster;
 }
 
+Calibration hand_overlaps() {
+  Calibration calibration;
+  calibration.communicator = CommunicatorKind::nccl;
+  const auto add = [&](OpKind kind, double compute, double communication) {
+    calibration.overlaps.push_back({OpKind::matmul, kind, CommunicatorKind::nccl, 1, Bytes(1'000),
+                                    compute, communication, 7, 0, 0});
+  };
+  add(OpKind::all_reduce, 1.3, 1.7);
+  add(OpKind::reduce_scatter, 1.2, 1.1);
+  add(OpKind::all_gather, 1.5, 1);
+  add(OpKind::send, 1.1, 1.4);
+  return calibration;
+}
+
 }  // namespace plimsoll

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "graph/program.h"
+#include "models/calibration.h"
 #include "models/cluster.h"
 
 namespace plimsoll {
@@ -24,5 +25,8 @@ std::vector<Program> hand_pipeline(const HandJob& job);
 /// Devices that move 1 byte per nanosecond; links of 0.1 and 0.01 byte per nanosecond within and
 /// beyond `devices_per_node` devices, with latencies 100 ns and 1000 ns.
 Cluster hand_cluster(DeviceKind kind, std::int64_t devices_per_node);
+
+/// Measured over NCCL: how matmuls and communications slow each other, each kind otherwise.
+Calibration hand_overlaps();
 
 }  // namespace plimsoll

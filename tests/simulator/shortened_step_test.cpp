@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <optional>
 // rapidcheck's GoogleTest macros need gtest.h first.
 #include <rapidcheck/gtest.h>
 
@@ -50,14 +52,14 @@ Cluster bf16_cluster(std::int64_t per_node) {
 }
 
 Ranks lowered(const Framework& framework, const char* text, std::int64_t micro_batches,
-              std::int64_t per_node) {
+              std::int64_t per_node, const std::optional<Calibration>& measured = std::nullopt) {
   Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
   job.layers = 8;
   job.precision = DType::bf16;
   const Strategy strategy = parse_strategy(text);
   job.global_batch = micro_batches * strategy.micro_batch * strategy.dp * strategy.sharding_degree;
   EXPECT_TRUE(legal(job, strategy, grid_of(strategy).world_size())) << text;
-  const CostModel costs(bf16_cluster(per_node), std::nullopt, framework);
+  const CostModel costs(bf16_cluster(per_node), measured, framework);
   return {lower({job, strategy, framework}, {}, Proof::none), costs};
 }
 
@@ -70,10 +72,11 @@ Framework with_quick_host(Framework framework) {
 }
 
 /// How often the shortened step gives an answer, on several nodes and from several starts.
-int expect_same_ends(const Framework& framework, const char* text) {
+int expect_same_ends(const Framework& framework, const char* text,
+                     const std::optional<Calibration>& measured = std::nullopt) {
   int shown = 0;
   for (const std::int64_t per_node : {1, 3, 16}) {
-    const Ranks ranks = lowered(framework, text, 200, per_node);
+    const Ranks ranks = lowered(framework, text, 200, per_node, measured);
     for (const std::int64_t apart : {std::int64_t{0}, std::int64_t{90'000'000}}) {
       SCOPED_TRACE(fmt::format("{}: {} on nodes of {}, starts {} ps apart", framework.name, text,
                                per_node, apart));
@@ -98,6 +101,21 @@ TEST(ShortenedStep, EndsWhenTheWholeStepDoes) {
       EXPECT_GE(expect_same_ends(framework, text), 4) << name << " " << text;
     }
   }
+}
+
+TEST(ShortenedStep, EndsWhenTheWholeStepDoesWhereKernelsAndCommunicationsSlowEachOther) {
+  int shown = 0;
+  for (const char* name : {"megatron-lm", "pytorch-fsdp", "paddle-2.2"}) {
+    for (const char* text :
+         {"pp=4", "mp=2,pp=2,dp=2,recompute=full", "dp=2", "pp=4,dp=4,grad_bucket_bytes=16KiB",
+          "pp=4,virtual_stages=2", "sharding_degree=4,sharding_stage=3",
+          "sharding_degree=4,sharding_stage=2,grad_bucket_bytes=16KiB"}) {
+      const Framework framework = with_quick_host(framework_by_name(name));
+      if (legal(framework, parse_strategy(text)))
+        shown += expect_same_ends(framework, text, hand_overlaps());
+    }
+  }
+  EXPECT_GT(shown, 60);
 }
 
 // Cycles may begin in the middle of a forward, before which it waits for nothing.

@@ -99,6 +99,15 @@ std::int64_t ops_of(const std::vector<Program>& programs) {
   return ops;
 }
 
+/// Kernels beside transfers, and transfers beside kernels, take a fifth longer.
+Calibration slowed_beside_transfers() {
+  Calibration calibration;
+  calibration.communicator = CommunicatorKind::nccl;
+  calibration.overlaps = {
+      {OpKind::matmul, OpKind::send, CommunicatorKind::nccl, 1, Bytes(1'000), 1.2, 1.2, 7, 0, 0}};
+  return calibration;
+}
+
 /// Megatron 1T, 64 stages of one rank each, 512 micro-batches, every op.
 void Step1T(benchmark::State& state) {
   Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/megatron-1t.json");
@@ -106,7 +115,9 @@ void Step1T(benchmark::State& state) {
   const Framework framework = framework_by_name("megatron-lm");
   const std::vector<Program> programs =
       lower({job, parse_strategy("pp=64,recompute=full"), framework}, {}, Proof::structure);
-  const CostModel costs(gpu_cluster(), std::nullopt, framework);
+  std::optional<Calibration> overlaps;
+  if (state.range(2) == 1) overlaps = slowed_beside_transfers();
+  const CostModel costs(gpu_cluster(), overlaps, framework);
   const auto folding = state.range(0) == 0 ? Folding::folded : Folding::unfolded;
   for (auto _ : state) {
     benchmark::DoNotOptimize(simulate(programs, costs, folding, Detail(state.range(1))));
@@ -114,10 +125,12 @@ void Step1T(benchmark::State& state) {
   state.counters["ops"] = double(ops_of(programs));
 }
 BENCHMARK(Step1T)
-    ->ArgNames({"unfolded", "detail"})
-    ->Args({0, int(Detail::none)})
-    ->Args({1, int(Detail::none)})
-    ->Args({1, int(Detail::ops)})
+    ->ArgNames({"unfolded", "detail", "slowed"})
+    ->Args({0, int(Detail::none), 0})
+    ->Args({1, int(Detail::none), 0})
+    ->Args({1, int(Detail::ops), 0})
+    ->Args({0, int(Detail::none), 1})
+    ->Args({1, int(Detail::ops), 1})
     ->Unit(benchmark::kMillisecond);
 
 /// The graph that was timed with ASTRA-sim: TP 8 x PP 8 x DP 16, 12 layers in a stage, 8

@@ -5,8 +5,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <numeric>
+#include <optional>
+
 #include "hand_programs.h"
 #include "passes/pipeline.h"
+#include "simulator/kernel_delays.h"
+#include "simulator/simulate.h"
 
 namespace plimsoll {
 namespace {
@@ -18,31 +24,85 @@ Job eight_layers(DType precision) {
   return job;
 }
 
+/// A rank's items one by one; `delays`: of an item's stream before it.
+std::vector<StreamEngine::Event> add_items(const std::vector<Item>& items,
+                                           const std::vector<Picoseconds>& delays,
+                                           StreamEngine& engine) {
+  std::vector<std::uint32_t> lanes(kStreams);
+  std::iota(lanes.begin(), lanes.end(), 0);
+  engine.add_rank(lanes);
+  std::vector<StreamEngine::Event> events;
+  const auto events_of = [&](const std::vector<std::uint32_t>& awaited) {
+    std::vector<StreamEngine::Event> result;
+    for (const std::uint32_t item : awaited) result.push_back(events[item]);
+    return result;
+  };
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    if (!item.host_waits.empty()) engine.add_host_wait(item.host_wait, events_of(item.host_waits));
+    engine.add_delay(item.stream, delays[i], item.stream == std::uint32_t(Stream::compute));
+    events.push_back(
+        engine.add_op({item.stream, item.dispatch, item.duration, item.rendezvous, item.link_use},
+                      events_of(item.waits)));
+  }
+  return events;
+}
+
 /// The chosen ranks op by op; nothing is composed, every communication is a rendezvous.
 EngineResult op_by_op(std::span<const Expansion> expansions, const LinkTopology& topology,
                       const RankChoice& choice, std::span<const Picoseconds> starts) {
   Channels channels;
-  std::vector<std::vector<Item>> ranks;
+  StreamEngine engine;
+  std::vector<std::vector<StreamEngine::Event>> events;
   for (std::int64_t rank : choice.representatives) {
     const Expansion& expansion = expansions[topology.expansion[std::size_t(rank)]];
     const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
     const RankChannels own = channels_of(expansion, topology, choice, rank, channels);
     std::vector<std::uint64_t> issued(links.size());
     const std::vector<LinkUse> uses = link_uses(expansion, topology, rank);
-    std::vector<Item>& items = ranks.emplace_back(unroll(expansion));
+    std::vector<Item> items = unroll(expansion);
+    std::vector<Picoseconds> delays(items.size());
+    KernelDelays beside;
+    std::vector<Stream> communicating;  // by call
     std::size_t i = 0;
-    for (const Call& call : expansion.program->calls) {
-      for (std::uint32_t index : expansion.routines[call.routine.index()].link_op) {
+    for (std::size_t c = 0; c < expansion.program->calls.size(); ++c) {
+      const Call& call = expansion.program->calls[c];
+      const auto& link_ops = expansion.routines[call.routine.index()].link_op;
+      const bool alone = link_ops.size() == 1 && link_ops[0] != RoutineFacts::kLocal;
+      communicating.push_back(alone ? Stream(items[i].stream) : Stream::compute);
+      Picoseconds computes;
+      std::optional<std::size_t> first;
+      for (const std::uint32_t index : link_ops) {
         Item& item = items[i++];
-        if (index == RoutineFacts::kLocal) continue;
+        if (index == RoutineFacts::kLocal) {
+          if (item.stream != std::uint32_t(Stream::compute)) continue;
+          if (!first) first = i - 1;
+          computes += item.duration;
+          continue;
+        }
         const LinkOp& op = expansion.link_ops[index];
         item.rendezvous = own.channel[op.link] << 32 | issued[op.link]++;
-        item.duration = to_picoseconds(topology.costs[links[op.link].cost][op.position].time);
+        const std::uint32_t cost = links[op.link].cost;
+        item.duration = to_picoseconds(topology.costs[cost][op.position].time);
         item.link_use = uses[index];
+        if (!alone) continue;
+        delays[i - 1] = beside.communicate(communicating.back(), c, item.duration,
+                                           topology.slowdowns[cost][op.position]);
       }
+      if (!first) continue;
+      for (const Wait& wait : call.waits) beside.wait_for(communicating[wait.call], wait.call);
+      delays[*first] = beside.compute(computes);
     }
+    events.push_back(add_items(items, delays, engine));
   }
-  return run_engine(ranks, Execution::streams, starts);
+  const StreamEngine::Result& run = engine.run(starts);
+  EngineResult result{{}, run.host_end, run.rank_end};
+  for (const std::vector<StreamEngine::Event>& own : events) {
+    std::vector<ItemTimes>& times = result.times.emplace_back();
+    for (const StreamEngine::Event event : own)
+      times.push_back({run.posted[event], run.begin[event], run.fired[event]});
+  }
+  return result;
 }
 
 std::vector<Picoseconds> ends_of(const std::vector<ItemTimes>& times, bool begins) {
@@ -51,14 +111,15 @@ std::vector<Picoseconds> ends_of(const std::vector<ItemTimes>& times, bool begin
   return result;
 }
 
-void expect_same_times(const Framework& framework, const char* text, std::int64_t per_node) {
+void expect_same_times(const Framework& framework, const char* text, std::int64_t per_node,
+                       const std::optional<Calibration>& calibration = std::nullopt) {
   const Job job = eight_layers(DType::bf16);
   const Strategy strategy = parse_strategy(text);
   ASSERT_TRUE(legal(job, strategy, grid_of(strategy).world_size())) << text;
   const std::vector<Program> programs = lower({job, strategy, framework}, {}, Proof::none);
   Cluster cluster = hand_cluster(DeviceKind::gpu, per_node);
   cluster.device.peak_bf16 = cluster.device.peak_fp32;
-  const CostModel costs(cluster, std::nullopt, framework);
+  const CostModel costs(cluster, calibration, framework);
   const std::vector<Expansion> expansions = expand(programs, costs);
   const LinkTopology topology = resolve_links(expansions, costs);
   for (Folding folding : {Folding::folded, Folding::unfolded}) {
@@ -97,13 +158,21 @@ std::vector<Framework> frameworks() {
   return result;
 }
 
+constexpr std::array<const char*, 9> kStrategies = {
+    "mp=1",
+    "pp=2,virtual_stages=2",
+    "mp=2,dp=2",
+    "mp=4,sharding_degree=2,micro_batch=2",
+    "pp=4,layer_split=3+1+2+2",
+    "mp=2,pp=2,dp=2,recompute=full,grad_bucket_bytes=64KiB",
+    "mp=2,pp=4,sharding_degree=2,grad_bucket_bytes=32KiB",
+    "dp=2,sharding_degree=2,pp=2",
+    "mp=2,pp=2,recompute=selective,send_slots=1"};
+constexpr const char* kSharded = "sharding_degree=4,sharding_stage=3,micro_batch=2";
+
 TEST(StreamRanks, EveryOpRunsWhenItWouldOpByOp) {
   for (const Framework& framework : frameworks()) {
-    for (const char* text :
-         {"mp=1", "pp=2,virtual_stages=2", "mp=2,dp=2", "mp=4,sharding_degree=2,micro_batch=2",
-          "pp=4,layer_split=3+1+2+2", "mp=2,pp=2,dp=2,recompute=full,grad_bucket_bytes=64KiB",
-          "mp=2,pp=4,sharding_degree=2,grad_bucket_bytes=32KiB", "dp=2,sharding_degree=2,pp=2",
-          "mp=2,pp=2,recompute=selective,send_slots=1"}) {
+    for (const char* text : kStrategies) {
       if (!legal(framework, parse_strategy(text))) continue;
       for (const std::int64_t per_node : {3, 4, 16}) {
         SCOPED_TRACE(fmt::format("{}: {} on nodes of {}", framework.name, text, per_node));
@@ -111,6 +180,51 @@ TEST(StreamRanks, EveryOpRunsWhenItWouldOpByOp) {
       }
     }
   }
+}
+
+TEST(StreamRanks, SoDoesWhatIsSlowedBesideOthers) {
+  for (const char* name : {"megatron-lm", "megatron-lm-2021", "pytorch-fsdp", "torchtitan"}) {
+    const Framework framework = framework_by_name(name);
+    for (const char* text : kStrategies) {
+      if (!legal(framework, parse_strategy(text))) continue;
+      for (const std::int64_t per_node : {4, 16}) {
+        SCOPED_TRACE(fmt::format("{}: {} on nodes of {}", framework.name, text, per_node));
+        expect_same_times(framework, text, per_node, hand_overlaps());
+      }
+    }
+    if (legal(framework, parse_strategy(kSharded)))
+      expect_same_times(framework, kSharded, 4, hand_overlaps());
+  }
+}
+
+Seconds step_of(const Framework& framework, const char* text,
+                const std::optional<Calibration>& calibration) {
+  const std::vector<Program> programs =
+      lower({eight_layers(DType::f32), parse_strategy(text), framework}, {}, Proof::none);
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 4), calibration, framework);
+  return simulate(programs, costs, Folding::folded, Detail::none).step_time;
+}
+
+TEST(StreamRanks, NoStepIsSlowerThanIfAllWasSlowed) {
+  Calibration slowed = hand_overlaps();
+  for (OverlapPoint& point : slowed.overlaps) {
+    point.compute_slowdown = 1.5;
+    point.communication_slowdown = 1;
+  }
+  int slower = 0;
+  for (const char* name : {"megatron-lm", "pytorch-fsdp"}) {
+    const Framework framework = framework_by_name(name);
+    for (const char* text : {"pp=4,dp=4,grad_bucket_bytes=16KiB", "pp=8,dp=2,micro_batch=1",
+                             "mp=2,pp=2,dp=2", kSharded}) {
+      if (!legal(framework, parse_strategy(text))) continue;
+      const Seconds alone = step_of(framework, text, std::nullopt);
+      const Seconds beside = step_of(framework, text, slowed);
+      EXPECT_GE(beside, alone) << name << " " << text;
+      EXPECT_LE(beside.value(), 1.5 * alone.value()) << name << " " << text;
+      slower += beside > alone ? 1 : 0;
+    }
+  }
+  EXPECT_GT(slower, 2);
 }
 
 TEST(StreamRanks, RanksThatShareTheirLinksFoldAlike) {

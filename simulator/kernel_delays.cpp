@@ -1,0 +1,76 @@
+#include "simulator/kernel_delays.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+/// Of the time that something slower takes, what it would not have taken alone.
+Picoseconds lost_of(Picoseconds time, double slowdown) {
+  return to_picoseconds(time.seconds() * (1 - 1 / slowdown));
+}
+
+Picoseconds longer_by(Picoseconds time, double slowdown) {
+  return to_picoseconds(time.seconds() * (slowdown - 1));
+}
+
+}  // namespace
+
+void KernelDelays::wait_for(Stream stream, std::size_t call) {
+  std::deque<Pending>& pending = pending_[std::size_t(stream)];
+  while (!pending.empty() && pending.front().call <= call) pending.pop_front();
+}
+
+Picoseconds KernelDelays::compute(Picoseconds work) {
+  for (Picoseconds& since : computed_) since += work;
+  Picoseconds delay;
+  for (std::deque<Pending>& pending : pending_) {
+    while (!pending.empty()) {
+      Pending& first = pending.front();
+      const Picoseconds room = longer_by(work, first.slowdown) - delay;
+      if (room <= Picoseconds(0)) break;
+      const Picoseconds lost = std::min(first.lost, room);
+      delay += lost;
+      first.lost = first.lost - lost;
+      if (first.lost > Picoseconds(0)) break;
+      pending.pop_front();
+    }
+  }
+  return delay;
+}
+
+Picoseconds KernelDelays::communicate(Stream stream, std::size_t call, Picoseconds time,
+                                      const OverlapCurves::Slowdowns& slowdowns) {
+  if (slowdowns.compute > 1) {
+    pending_[std::size_t(stream)].push_back(
+        {call, lost_of(time, slowdowns.compute), slowdowns.compute});
+  }
+  const Picoseconds beside = std::exchange(computed_[std::size_t(stream)], {});
+  return std::min(lost_of(beside, slowdowns.communication),
+                  longer_by(time, slowdowns.communication));
+}
+
+KernelDelays::Totals KernelDelays::totals() const {
+  Totals totals;
+  totals.computed = computed_;
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    for (const Pending& pending : pending_[s]) totals.lost[s] += pending.lost;
+  }
+  return totals;
+}
+
+/// What grew in the last cycle would have grown in each.
+void KernelDelays::leave_out(std::size_t cycles) {
+  const auto grown = [&](Picoseconds now, Picoseconds before) {
+    return Picoseconds((now - before).count() * std::int64_t(cycles));
+  };
+  const Totals now = totals();
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    computed_[s] += std::max(Picoseconds(), grown(now.computed[s], cycle_begin_.computed[s]));
+    if (pending_[s].empty()) continue;
+    pending_[s].back().lost += std::max(Picoseconds(), grown(now.lost[s], cycle_begin_.lost[s]));
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,51 @@
+// What kernels and the communications of their rank lose to each other while both run, told from
+// the order in which a host issues them (docs/adr/0028-what-streams-lose-to-each-other.md).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+
+#include "base/units.h"
+#include "graph/op.h"
+#include "simulator/shape_curves.h"
+
+namespace plimsoll {
+
+/// The calls of one rank in issue order: those that compute, and those that are one communication
+/// on a stream of their own.
+class KernelDelays {
+ public:
+  /// What comes next waits until that call on `stream` has ended, and so all before it there.
+  void wait_for(Stream stream, std::size_t call);
+  /// How much longer kernels that take `work` alone take beside the communications before them that
+  /// nothing has waited for: as long as these last, each makes them take `compute` times as long.
+  Picoseconds compute(Picoseconds work);
+  /// How much longer a communication that takes `time` alone waits for its stream: of what was
+  /// computed since the one before it there a part went into slowing it, but no more than if
+  /// kernels ran beside all of it.
+  Picoseconds communicate(Stream stream, std::size_t call, Picoseconds time,
+                          const OverlapCurves::Slowdowns& slowdowns);
+
+  /// Before the first call of each of several cycles of the same calls ...
+  void begin_cycle() { cycle_begin_ = totals(); }
+  /// ... and behind the last call of one, where so many more of them are left out.
+  void leave_out(std::size_t cycles);
+
+ private:
+  struct Pending {
+    std::size_t call = 0;
+    Picoseconds lost;  ///< at most, by kernels from here on
+    double slowdown = 1;
+  };
+  struct Totals {
+    std::array<Picoseconds, kStreams> lost = {}, computed = {};
+  };
+  Totals totals() const;
+
+  std::array<std::deque<Pending>, kStreams> pending_;
+  std::array<Picoseconds, kStreams> computed_ = {};  ///< since the stream's last communication
+  Totals cycle_begin_;
+};
+
+}  // namespace plimsoll
