@@ -61,16 +61,22 @@ KernelDelays::Totals KernelDelays::totals() const {
 }
 
 /// What grew in the last cycle would have grown in each.
-void KernelDelays::leave_out(std::size_t cycles) {
-  const auto grown = [&](Picoseconds now, Picoseconds before) {
-    return Picoseconds((now - before).count() * std::int64_t(cycles));
+bool KernelDelays::leave_out(std::size_t cycles) {
+  const auto grow = [&](Picoseconds& what, Picoseconds now, Picoseconds before) {
+    std::int64_t more = 0;
+    if (now < before || __builtin_mul_overflow((now - before).count(), std::int64_t(cycles), &more))
+      return false;
+    what += Picoseconds(more);
+    return true;
   };
   const Totals now = totals();
   for (std::size_t s = 0; s < kStreams; ++s) {
-    computed_[s] += std::max(Picoseconds(), grown(now.computed[s], cycle_begin_.computed[s]));
-    if (pending_[s].empty()) continue;
-    pending_[s].back().lost += std::max(Picoseconds(), grown(now.lost[s], cycle_begin_.lost[s]));
+    if (!grow(computed_[s], now.computed[s], cycle_begin_.computed[s])) return false;
+    Picoseconds none;
+    Picoseconds& lost = pending_[s].empty() ? none : pending_[s].front().lost;
+    if (!grow(lost, now.lost[s], cycle_begin_.lost[s])) return false;
   }
+  return true;
 }
 
 }  // namespace plimsoll

@@ -29,8 +29,9 @@ class KernelDelays {
 
   /// Before the first call of each of several cycles of the same calls ...
   void begin_cycle() { cycle_begin_ = totals(); }
-  /// ... and behind the last call of one, where so many more of them are left out.
-  void leave_out(std::size_t cycles);
+  /// ... and behind the last call of one, where so many more of them are left out. False: they are
+  /// not all alike, since what is not used up grows less, or it is more than can be counted.
+  bool leave_out(std::size_t cycles);
 
  private:
   struct Pending {

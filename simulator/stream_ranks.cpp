@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "graph/op_table.h"
 #include "simulator/framework_waits.h"
 
 namespace plimsoll {
@@ -207,26 +206,35 @@ void StreamRanks::begin_call(SimulatedRank& rank, std::size_t call, KernelDelays
   delays.begin_cycle();
 }
 
-void StreamRanks::add_delays(SimulatedRank& rank, std::size_t index, KernelDelays& delays) {
+void StreamRanks::wait_for(const SimulatedRank& rank, std::span<const StreamEngine::Event> events,
+                           KernelDelays& delays) {
+  for (const StreamEngine::Event event : events) {
+    const auto found = std::lower_bound(
+        rank.communications.begin(), rank.communications.end(), event,
+        [](const auto& communication, StreamEngine::Event e) { return communication.event < e; });
+    if (found != rank.communications.end() && found->event == event)
+      delays.wait_for(found->stream, found->call);
+  }
+}
+
+void StreamRanks::add_delays(SimulatedRank& rank, std::size_t call,
+                             std::span<const StreamEngine::Event> held, KernelDelays& delays) {
   const Program& program = *rank.expansion->program;
-  const Call& call = program.calls[index];
-  const RankRoutine& routine = rank.routines[call.routine.index()];
-  const RoutineFacts& facts = rank.expansion->routines[call.routine.index()];
+  const std::size_t r = program.calls[call].routine.index();
+  const RankRoutine& routine = rank.routines[r];
+  const std::vector<std::uint32_t>& link_ops = rank.expansion->routines[r].link_op;
   Picoseconds delay;
-  if (routine.computes > Picoseconds()) {
-    for (const Wait& wait : call.waits) {
-      const std::vector<Op>& awaited = program.at(program.calls[wait.call].routine).ops;
-      if (awaited.size() == 1 && communicates(awaited[0].kind))
-        delays.wait_for(awaited[0].stream, rank.left_out.awaited(index, wait.call));
-    }
+  if (link_ops.size() == 1 && link_ops[0] != RoutineFacts::kLocal) {
+    const Stream stream = program.routines[r].ops[0].stream;
+    const std::size_t place = rank.first_event.size();
+    rank.communications.push_back({engine_.events(), stream, place});
+    engine_.add_delay(std::uint32_t(stream),
+                      delays.communicate(stream, place, routine.durations[0], routine.slowdowns),
+                      false);
+  } else if (routine.computes > Picoseconds()) {
+    wait_for(rank, held, delays);
     delay = delays.compute(routine.computes);
     engine_.add_delay(std::uint32_t(Stream::compute), delay, true);
-  } else if (facts.link_op.size() == 1 && facts.link_op[0] != RoutineFacts::kLocal) {
-    const Stream stream = program.at(call.routine).ops[0].stream;
-    engine_.add_delay(std::uint32_t(stream),
-                      delays.communicate(stream, rank.first_event.size(), routine.durations[0],
-                                         routine.slowdowns),
-                      false);
   }
   if (rank.left_out.calls() == 0) rank.delays.push_back(delay);
 }
@@ -261,11 +269,14 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
   FrameworkWaits framework(expansion);
   const auto host_waits = [&](const Op& op) {
     const std::vector<StreamEngine::Event> events = framework.before_op(op);
-    if (!events.empty()) engine_.add_host_wait(expansion.host_wait, events);
+    if (events.empty()) return;
+    engine_.add_host_wait(expansion.host_wait, events);
+    wait_for(rank, events, delays);
   };
   for (std::size_t c = 0; c < expansion.program->calls.size(); ++c) {
     if (rank.left_out.has(c)) {
-      delays.leave_out(rank.left_out.calls() / rank.left_out.cycles.length);
+      const std::size_t cycles = rank.left_out.calls() / rank.left_out.cycles.length;
+      may_be_shortened_ = delays.leave_out(cycles) && may_be_shortened_;
       c = rank.left_out.to;
     }
     begin_call(rank, c, delays);
@@ -279,7 +290,7 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
     outside.insert(outside.end(), held.begin(), held.end());
     if (!ops.empty()) host_waits(ops[0]);
     if (whole) rank.host.push_back(engine_.host_time());
-    add_delays(rank, c, delays);
+    add_delays(rank, c, outside, delays);
     if (rank.routines[r].map != nullptr) {
       rank.first_event.push_back(engine_.add_call(*rank.routines[r].map, outside));
       framework.issued(routine, rank.first_event.back());

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <optional>
 // rapidcheck's GoogleTest macros need gtest.h first.
 #include <rapidcheck/gtest.h>
+
+#include <optional>
 
 #include "hand_programs.h"
 #include "passes/pipeline.h"
