@@ -59,8 +59,7 @@ class StreamRanks {
     std::vector<StreamEngine::Event> first_event;  ///< by call
     /// By call: from when it is issued; where none is left out.
     std::vector<StreamEngine::HostTime> host;
-    std::vector<Picoseconds>
-        delays;  ///< the same: of its kernels, by what communicates beside them
+    std::vector<Picoseconds> delays;  ///< the same: of its kernels, by what goes on beside them
     /// The calls that are one communication: their events, ascending, streams and places among
     /// calls.
     struct Communication {
