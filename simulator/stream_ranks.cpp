@@ -218,7 +218,7 @@ void StreamRanks::wait_for(const SimulatedRank& rank, std::span<const StreamEngi
 }
 
 void StreamRanks::add_delays(SimulatedRank& rank, std::size_t call,
-                             std::span<const StreamEngine::Event> held, KernelDelays& delays) {
+                             std::span<const StreamEngine::Event> awaited, KernelDelays& delays) {
   const Program& program = *rank.expansion->program;
   const std::size_t r = program.calls[call].routine.index();
   const RankRoutine& routine = rank.routines[r];
@@ -232,7 +232,7 @@ void StreamRanks::add_delays(SimulatedRank& rank, std::size_t call,
                       delays.communicate(stream, place, routine.durations[0], routine.slowdowns),
                       false);
   } else if (routine.computes > Picoseconds()) {
-    wait_for(rank, held, delays);
+    wait_for(rank, awaited, delays);
     delay = delays.compute(routine.computes);
     engine_.add_delay(std::uint32_t(Stream::compute), delay, true);
   }

@@ -79,14 +79,14 @@ class StreamRanks {
   void compose_routine(const Expansion& expansion, std::size_t routine,
                        const std::vector<bool>& awaited_ports, RankRoutine& into);
   void add_calls(SimulatedRank& rank, const RankChannels& channels);
+  /// What is issued from here on comes after these events, and so after what they are of.
   static void wait_for(const SimulatedRank& rank, std::span<const StreamEngine::Event> events,
                        KernelDelays& delays);
   /// Notes what begins at a call.
   void begin_call(SimulatedRank& rank, std::size_t call, KernelDelays& delays);
-  /// Its kernels, or the communication that it is, by what goes on beside them. `held`: events that
-  /// the framework has it wait for.
-  void add_delays(SimulatedRank& rank, std::size_t call, std::span<const StreamEngine::Event> held,
-                  KernelDelays& delays);
+  /// Of its kernels, or of the communication that it is, by what goes on beside them.
+  void add_delays(SimulatedRank& rank, std::size_t call,
+                  std::span<const StreamEngine::Event> awaited, KernelDelays& delays);
   void compare_left_out(const SimulatedRank& rank, const RankChannels& channels);
   /// The events that a call waits for; those of the calls before it are known.
   void add_awaited(const SimulatedRank& rank, std::size_t call,
