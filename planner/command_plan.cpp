@@ -84,6 +84,7 @@ ExitCode run_space(const SpaceOptions& options) {
   const std::int64_t devices = options.target.devices;
   SpaceSummary summary;
   Job job;
+  std::string head;  // with a cluster
   if (options.target.cluster.empty()) {
     const Framework framework = load_framework(options.target);
     job = load_job(options.target, framework);
@@ -91,6 +92,7 @@ ExitCode run_space(const SpaceOptions& options) {
   } else {
     const Target target = load_target(options.target);
     job = target.job;
+    head = headline(target, devices, check_devices(target.cluster, devices)) + "\n";
     summary.space = enumerate(job, target.framework, devices, fixed);
     SearchRequest request;
     request.job = job;
@@ -100,7 +102,7 @@ ExitCode run_space(const SpaceOptions& options) {
     summary.bounds = count_bounds(request, cost_model(target), summary.space);
   }
   print_result(options.json ? space_json(job, devices, summary, options.list)
-                            : describe(summary, options.list));
+                            : head + describe(summary, options.list));
   if (!summary.space.legal.empty()) return ExitCode::ok;
   throw InfeasibleError(fmt::format("no legal strategy for {} on {}: {}", job.name,
                                     devices_text(devices), summary.space.reason));

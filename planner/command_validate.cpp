@@ -1,4 +1,6 @@
 // `planner validate` and `fit`: published runs and ops, predicted and fitted.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 
@@ -7,10 +9,10 @@
 #include "models/op_measurement.h"
 #include "models/presets.h"
 #include "planner/commands.h"
+#include "planner/cost_basis.h"
 #include "planner/fit.h"
 #include "planner/fit_ops.h"
 #include "planner/goals.h"
-#include "planner/typical_calibration.h"
 #include "planner/validate.h"
 
 namespace plimsoll {
@@ -53,9 +55,21 @@ Cluster preset_cluster(const std::string& name) {
   return parse_cluster(*text, name);
 }
 
-CalibratedWith calibrated_with(const std::string& name) {
-  if (name == kTypicalCalibration) return CalibratedWith::typical;
-  return name == "none" ? CalibratedWith::nothing : CalibratedWith::built_in;
+/// The first line of a result.
+std::string choice_words(const CalibrationChoice& choice) {
+  switch (choice.rest) {
+    case CalibrationChoice::Rest::built_in:
+      return "calibration: what was fitted for each run's device and framework, else rates typical "
+             "of training\n";
+    case CalibrationChoice::Rest::typical:
+      return "calibration: rates typical of training\n";
+    case CalibrationChoice::Rest::given:
+      return fmt::format("calibration: {}, of the runs that it is for\n", choice.file);
+    case CalibrationChoice::Rest::none:
+      break;
+  }
+  if (choice.measured) return fmt::format("calibration: {}, measured\n", choice.file);
+  return "calibration: none, the clusters' own numbers\n";
 }
 
 }  // namespace
@@ -78,15 +92,16 @@ ExitCode run_fit(const FitCommandOptions& options) {
 ExitCode run_validate(const ValidateOptions& options) {
   std::vector<Goal> goals;
   if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
+  const CalibrationChoice calibration = read_calibration_choice(options.calibration);
   std::vector<ValidatedFamily> families;
   for (const std::string& file : options.cases) {
     families.push_back(validate(std::filesystem::path(file).stem().string(),
-                                read_published_runs(file), calibrated_with(options.calibration)));
+                                read_published_runs(file), calibration));
   }
   std::vector<GoalResult> results;
   if (!options.goals.empty()) results = check_goals(goals, families, options.goals);
   print_result(options.json ? validation_json(families, results)
-                            : validation_text(families) +
+                            : choice_words(calibration) + validation_text(families) +
                                   (options.goals.empty() ? "" : goals_text(results)));
   const bool met = std::all_of(results.begin(), results.end(),
                                [](const GoalResult& result) { return result.met; });

@@ -24,7 +24,7 @@ namespace plimsoll {
 struct TargetOptions {
   std::string job;  ///< file
   std::string cluster;
-  std::string calibration;  ///< empty: the cluster's own rates
+  std::string calibration;  ///< as read_calibration_choice() takes it
   std::string framework;    ///< empty: by device kind
   std::int64_t devices = 0;
   std::optional<std::int64_t> global_batch;  ///< instead of the job's
@@ -39,7 +39,8 @@ struct Target {
   std::optional<FittedCalibration> fitted;
   Framework framework;
   std::int64_t stated_vocabulary = 0;              ///< of the job before it was padded
-  std::string cluster_digest, calibration_digest;  ///< of the files; empty where none was given
+  std::string calibration_words;                   ///< CostBasis::words
+  std::string cluster_digest, calibration_digest;  ///< of the files; empty where there is none
 };
 
 /// Its vocabulary padded as the framework does (padded_vocabulary, of one mp rank).
@@ -53,7 +54,8 @@ Strategy legal_strategy(const Job& job, const Framework& framework, const std::s
 CostModel cost_model(const Target& target);
 /// "GPT on 2 devices of CLUSTER; framework ...; calibration ...": the first line of every result.
 std::string headline(const Target& target, std::int64_t devices, bool oversubscribed);
-/// What each group of efficiency parameters rests on; empty where they are not used.
+/// What each group of the cluster's efficiency parameters rests on; empty where they are not used or
+/// a fit on runs took their place.
 std::string efficiency_line(const Target& target);
 /// "key=value" pairs. Throws UsageError for text without '=', or a key given twice.
 Fixed parse_fixed(const std::vector<std::string>& pairs);
@@ -93,9 +95,9 @@ struct SimulateOptions {
 ExitCode run_simulate(const SimulateOptions& options);
 
 struct ValidateOptions {
-  std::vector<std::string> cases;        ///< files of published runs
-  std::string goals;                     ///< file of bounds; empty: none
-  std::string calibration = "built-in";  ///< or "typical" or "none": CalibratedWith
+  std::vector<std::string> cases;  ///< files of published runs
+  std::string goals;               ///< file of bounds; empty: none
+  std::string calibration;         ///< as read_calibration_choice() takes it
   bool json = false;
 };
 /// outside_tolerance where a goal is missed.

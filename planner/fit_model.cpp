@@ -109,12 +109,12 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
   std::vector<FitRun> all;
   for (const PublishedRun& run : published) {
     if (!run.has_step_time()) continue;
-    const PublishedTarget open = published_target(run, CalibratedWith::nothing);
+    const PublishedTarget open = published_target(run, own_numbers());
     if (!open.missing.empty() || open.cluster.name != selection.cluster ||
         calibrated_as(open.framework) != selection.framework)
       continue;
     FitRun next;
-    next.target = published_target(run, CalibratedWith::nothing, assumed);
+    next.target = published_target(run, own_numbers(), assumed);
     next.unstated_recompute = several_recomputes(open);
     next.measured = std::log(run.step_time->value());
     next.family = run.family;

@@ -48,14 +48,18 @@ void add_devices(CLI::App& command, TargetOptions& target) {
       ->check(integers(1, kMostDevices));
 }
 
+CLI::Option* add_calibration(CLI::App& command, std::string& calibration) {
+  return command.add_option(
+      "--calibration", calibration,
+      "built-in (the default: what was fitted for device and framework, else typical), typical "
+      "(rates typical of training), none (the cluster's own numbers), a fit's name "
+      "(dgx-h100-80gb--megatron-lm, say) or a file");
+}
+
 void add_machine(CLI::App& command, TargetOptions& target) {
   command.add_option("--cluster", target.cluster, "cluster file, or the name of a preset")
       ->required();
-  command.add_option(
-      "--calibration", target.calibration,
-      "measured costs, or the name of fitted ones (a100-80gb-800gbit--megatron-lm-2021, say), or "
-      "typical: what fits of other clusters found; "
-      "default: the cluster file's efficiency or datasheet rates");
+  add_calibration(command, target.calibration);
   add_devices(command, target);
   add_framework(command, target);
 }
@@ -92,8 +96,7 @@ void add_space(CLI::App& app, SpaceOptions& options, Action& action) {
   add_job(command, options.target);
   command.add_option("--cluster", options.target.cluster,
                      "cluster file or preset: count also what cannot fit");
-  command.add_option("--calibration", options.target.calibration, "measured costs, with --cluster")
-      ->needs("--cluster");
+  add_calibration(command, options.target.calibration)->needs("--cluster");
   add_devices(command, options.target);
   add_framework(command, options.target);
   add_fix(command, options.fix);
@@ -120,12 +123,7 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("validate", "predict published runs: how far off");
   command.add_option("CASES", options.cases, "files of published runs")->required();
   command.add_option("--goals", options.goals, "file of bounds; exit 7 where one is missed");
-  command
-      .add_option("--calibration", options.calibration,
-                  "built-in: what is built in for cluster and framework, else what is typical; "
-                  "typical: where anything is; none: the presets' own numbers")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"built-in", "typical", "none"}));
+  add_calibration(command, options.calibration);
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_validate(options); }; });
 }

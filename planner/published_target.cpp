@@ -10,7 +10,6 @@
 #include "planner/public_models.h"
 #include "planner/published_source.h"
 #include "planner/published_strategy.h"
-#include "planner/typical_calibration.h"
 
 namespace plimsoll {
 namespace {
@@ -69,14 +68,6 @@ Cluster cluster_of(const PublishedRun& run, const std::string& name) {
       network && usual)
     cluster.levels.back().bandwidth = *network;
   return cluster;
-}
-
-std::optional<FittedCalibration> calibration_of(const std::string& cluster,
-                                                const std::string& framework) {
-  const std::string name = cluster + "--" + framework;
-  const auto text = find_preset(calibration_presets(), name);
-  if (!text) return std::nullopt;
-  return parse_fitted_calibration(*text, name);
 }
 
 std::optional<DType> precision_of(const PublishedRun& run) {
@@ -212,7 +203,7 @@ std::string calibrated_as(const Framework& framework) {
   return framework.name.starts_with("torchtitan") ? "torchtitan" : framework.name;
 }
 
-PublishedTarget published_target(const PublishedRun& run, CalibratedWith calibrated,
+PublishedTarget published_target(const PublishedRun& run, const CalibrationChoice& calibration,
                                  const AssumedRecompute& assumed) {
   PublishedTarget target;
   target.missing = missing_of(run);
@@ -243,11 +234,17 @@ PublishedTarget published_target(const PublishedRun& run, CalibratedWith calibra
   target.framework.host_optimizer = run.host_optimizer;
   target.framework.host_parameters = run.host_parameters;
   target.framework.checkpoint_memory = run.checkpoints;
-  if (calibrated == CalibratedWith::built_in)
-    target.fitted = calibration_of(preset, calibrated_as(target.framework));
-  if (calibrated != CalibratedWith::nothing && !target.fitted)
-    target.fitted = typical_calibration(target.cluster, target.framework);
-  if (target.fitted) apply(*target.fitted, target.cluster, target.framework);
+  try {
+    CostBasis basis = cost_basis(target.cluster, target.framework, calibration, preset);
+    target.cluster = std::move(basis.cluster);
+    target.framework = std::move(basis.framework);
+    target.measured = std::move(basis.measured);
+    target.fitted = std::move(basis.fitted);
+    target.calibration = basis.name;
+  } catch (const InputError& error) {
+    target.missing = error.what();
+    return target;
+  }
   std::int64_t global = run.global_batch.value_or(0);
   if (global == 0 && run.accumulation && run.micro_batch)
     global = micro_batches_of(run).front() * run.dp * *run.accumulation;

@@ -11,6 +11,7 @@
 #include "models/job.h"
 #include "models/published_run.h"
 #include "passes/strategy.h"
+#include "planner/cost_basis.h"
 
 namespace plimsoll {
 
@@ -19,9 +20,9 @@ struct PublishedTarget {
   Job job;
   Cluster cluster;
   Framework framework;
-  /// What cluster and framework were calibrated with, if anything (CalibratedWith,
-  /// typical_calibration.h).
+  std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;
+  std::string calibration;  ///< CostBasis::name
   std::int64_t devices = 0;
   /// Memory is that of the last rank (which writes Megatron-LM's logs), not of the one that has
   /// most.
@@ -34,18 +35,11 @@ struct PublishedTarget {
   std::string missing;
 };
 
-/// What the cluster and the framework of a published run are calibrated with.
-enum class CalibratedWith {
-  built_in,  ///< what is built in for the two, else what is typical
-  typical,   ///< what is typical, also where something is built in; nothing where nothing is
-  nothing,   ///< their own numbers
-};
-
 /// Facts that the source does not state and that do not change the outcome much are filled in:
 /// docs/accuracy.md lists them. Whether layers are repeated that the source says nothing of: as the
 /// calibration found, or as `assumed`.
 PublishedTarget published_target(const PublishedRun& run,
-                                 CalibratedWith calibrated = CalibratedWith::built_in,
+                                 const CalibrationChoice& calibration = {},
                                  const AssumedRecompute& assumed = {});
 
 /// Name of the fitted calibrations that hold for a framework: its own or, of one that differs from

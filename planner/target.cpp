@@ -5,13 +5,11 @@
 #include <stdexcept>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "models/presets.h"
 #include "planner/commands.h"
+#include "planner/cost_basis.h"
 #include "planner/evaluate.h"
-#include "planner/published_target.h"
 #include "planner/search.h"
-#include "planner/typical_calibration.h"
 
 namespace plimsoll {
 namespace {
@@ -19,104 +17,6 @@ namespace {
 /// Without --framework: the runtime that can run the plan here, or the usual one for GPUs.
 Framework default_framework(DeviceKind kind) {
   return kind == DeviceKind::cpu_core ? bundled_framework() : framework_by_name("megatron-lm");
-}
-
-std::string calibration_provenance(const Target& target) {
-  if (target.fitted && target.fitted->runs == 0) {
-    return fmt::format("rates typical of training, {:.0f} % off runs of fits left out, digest {}",
-                       100 * target.fitted->cross_validated_mean,
-                       target.calibration_digest.substr(0, 12));
-  }
-  if (target.fitted) {
-    return fmt::format(
-        "calibration fitted on {} published runs, {:.1f} % off runs left out, digest {}",
-        target.fitted->runs, 100 * target.fitted->cross_validated_mean,
-        target.calibration_digest.substr(0, 12));
-  }
-  if (!target.calibration) {
-    if (target.cluster.efficiency) {
-      return "no calibration, efficiency of the cluster file";
-    }
-    return "no calibration, datasheet rates";
-  }
-  const CommunicatorKind communicator = target.calibration->communicator;
-  const std::string_view ranks = communicator == CommunicatorKind::local ? "ranks are threads"
-                                 : communicator == CommunicatorKind::mpi
-                                     ? "ranks are processes over MPI"
-                                     : "ranks over NCCL";
-  const auto& points = target.calibration->collectives;
-  const bool all_imported =
-      !points.empty() && target.calibration->matmuls.empty() && target.calibration->ops.empty() &&
-      std::all_of(points.begin(), points.end(),
-                  [](const CollectivePoint& point) { return point.imported.has_value(); });
-  if (all_imported) {
-    return fmt::format("collectives imported from {} ({}) and nothing else measured, {}, digest {}",
-                       points[0].imported->file, points[0].imported->date, ranks,
-                       target.calibration_digest.substr(0, 12));
-  }
-  return fmt::format("calibration measured on {} ({} backend, {}), digest {}",
-                     target.calibration->device, target.calibration->backend, ranks,
-                     target.calibration_digest.substr(0, 12));
-}
-
-/// Costs measured on one device say nothing about another.
-void check_same_device(const Calibration& calibration, const Cluster& cluster,
-                       const TargetOptions& options) {
-  if (calibration.device == cluster.device.name) return;
-  throw InputError(
-      options.calibration, "/device",
-      fmt::format("found \"{}\"; the device of {} is \"{}\"", printable(calibration.device),
-                  options.cluster, printable(cluster.device.name)));
-}
-
-/// What was fitted for one cluster and framework says nothing about others.
-void check_same_target(const FittedCalibration& fitted, const Target& target,
-                       const TargetOptions& options) {
-  if (fitted.cluster != target.cluster.name) {
-    throw InputError(options.calibration, "/fitted/cluster",
-                     fmt::format("found \"{}\"; {} is \"{}\"", printable(fitted.cluster),
-                                 options.cluster, printable(target.cluster.name)));
-  }
-  if (fitted.framework != calibrated_as(target.framework)) {
-    throw InputError(options.calibration, "/fitted/framework",
-                     fmt::format("found \"{}\"; the framework is {}", printable(fitted.framework),
-                                 target.framework.name));
-  }
-}
-
-void load_typical(const TargetOptions& options, Target& target) {
-  target.fitted = typical_calibration(target.cluster, target.framework);
-  if (!target.fitted) {
-    throw InputError(options.calibration, "",
-                     fmt::format("nothing is typical of {} with framework {}: it takes a cluster "
-                                 "with efficiency and one of megatron-lm, "
-                                 "megatron-core-deterministic, megatron-deepspeed, pytorch-fsdp "
-                                 "and torchtitan's",
-                                 printable(target.cluster.name), target.framework.name));
-  }
-  target.calibration_digest = digest(fitted_calibration_text(*target.fitted));
-  apply(*target.fitted, target.cluster, target.framework);
-}
-
-void load_calibration(const TargetOptions& options, Target& target) {
-  if (options.calibration == kTypicalCalibration) return load_typical(options, target);
-  const std::string text = read_file_or_preset(options.calibration, calibration_presets());
-  target.calibration_digest = digest(text);
-  if (is_fitted_calibration(text, options.calibration)) {
-    target.fitted = parse_fitted_calibration(text, options.calibration);
-    check_same_target(*target.fitted, target, options);
-    apply(*target.fitted, target.cluster, target.framework);
-    return;
-  }
-  target.calibration = parse_calibration(text, options.calibration);
-  target.framework = with_measured_memory(target.framework, *target.calibration);
-  check_same_device(*target.calibration, target.cluster, options);
-  if (!target.cluster.other_devices.empty()) {
-    throw InputError(options.calibration, "/device",
-                     fmt::format("{} has devices of other kinds, too, and nothing was measured on "
-                                 "them: plan without a calibration",
-                                 options.cluster));
-  }
 }
 
 /// As its file has it.
@@ -149,11 +49,19 @@ Target load_target(const TargetOptions& options) {
   const std::string cluster = read_file_or_preset(options.cluster, cluster_presets());
   target.cluster = parse_cluster(cluster, options.cluster);
   target.cluster_digest = digest(cluster);
-  target.framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
-                                               : framework_by_name(options.framework);
+  Framework framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
+                                                  : framework_by_name(options.framework);
+  CostBasis basis =
+      cost_basis(std::move(target.cluster), std::move(framework),
+                 read_calibration_choice(options.calibration), options.cluster);
+  target.cluster = std::move(basis.cluster);
+  target.framework = std::move(basis.framework);
+  target.calibration = std::move(basis.measured);
+  target.fitted = std::move(basis.fitted);
+  target.calibration_words = basis.words;
+  target.calibration_digest = basis.digest;
   target.stated_vocabulary = target.job.vocab;
   target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, 1);
-  if (!options.calibration.empty()) load_calibration(options, target);
   peak_rate(target.cluster, target.job.precision, options.devices, options.cluster);
   return target;
 }
@@ -182,19 +90,13 @@ std::string headline(const Target& target, std::int64_t devices, bool oversubscr
                      oversubscribed ? " (oversubscribed: makes no timing claim)" : "",
                      target.framework.name,
                      padded ? fmt::format(", vocabulary padded to {}", target.job.vocab) : "",
-                     calibration_provenance(target));
+                     target.calibration_words);
 }
 
 std::string efficiency_line(const Target& target) {
-  if (target.calibration || !target.cluster.efficiency) return "";
-  const std::string name = target.cluster.name + "--" + calibrated_as(target.framework);
-  std::string hint;
-  if (!target.fitted && find_preset(calibration_presets(), name)) {
-    hint = fmt::format("; --calibration {} was fitted on published runs", name);
-  } else if (!target.fitted && typical_calibration(target.cluster, target.framework)) {
-    hint = fmt::format("; --calibration {} has rates typical of training", kTypicalCalibration);
-  }
-  return fmt::format("  efficiency  {}{}\n", fits_of(target.cluster), hint);
+  const bool of_runs = target.fitted && target.fitted->runs > 0;
+  if (of_runs || target.calibration || !target.cluster.efficiency) return "";
+  return fmt::format("  efficiency  {}\n", fits_of(target.cluster));
 }
 
 Fixed parse_fixed(const std::vector<std::string>& pairs) {

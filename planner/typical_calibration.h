@@ -2,16 +2,12 @@
 #pragma once
 
 #include <optional>
-#include <string_view>
 
 #include "models/cluster.h"
 #include "models/fitted_calibration.h"
 #include "models/framework.h"
 
 namespace plimsoll {
-
-/// Its name where a calibration file is asked for.
-inline constexpr std::string_view kTypicalCalibration = "typical";
 
 /// Rates of a cluster's kernels and levels in training, from those that it states: times the
 /// geometric mean of what the built-in fits, but that of the same cluster and framework, found of

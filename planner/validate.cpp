@@ -7,7 +7,6 @@
 #include "base/parallel.h"
 #include "planner/evaluate.h"
 #include "planner/memory_interval.h"
-#include "planner/typical_calibration.h"
 
 namespace plimsoll {
 namespace {
@@ -51,11 +50,7 @@ RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strat
   RunPrediction predicted;
   predicted.cluster = target.cluster.name;
   predicted.framework = target.framework.name;
-  if (target.fitted) {
-    predicted.calibration = target.fitted->runs == 0
-                                ? std::string(kTypicalCalibration)
-                                : target.fitted->cluster + "--" + target.fitted->framework;
-  }
+  predicted.calibration = target.calibration;
   predicted.step_time = evaluation.score.prediction.step_time;
   predicted.fits = evaluation.score.fits;
   predicted.half_width = evaluation.score.prediction.step_time_half_width;
@@ -136,10 +131,10 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (sorted[above] - sorted[below]) * (at - double(below));
 }
 
-ValidatedRun validate_run(const PublishedRun& run, CalibratedWith calibrated) {
+ValidatedRun validate_run(const PublishedRun& run, const CalibrationChoice& calibration) {
   ValidatedRun validated;
   validated.run = run;
-  const PublishedTarget target = published_target(run, calibrated);
+  const PublishedTarget target = published_target(run, calibration);
   validated.missing = target.missing;
   if (!target.missing.empty()) return validated;
   try {
@@ -157,7 +152,7 @@ ValidatedRun validate_run(const PublishedRun& run, CalibratedWith calibrated) {
 RunPrediction predict_published(const PublishedTarget& target) {
   const CostModel costs = target.fitted
                               ? CostModel(target.cluster, target.framework, *target.fitted)
-                              : CostModel(target.cluster, std::nullopt, target.framework);
+                              : CostModel(target.cluster, target.measured, target.framework);
   std::optional<RunPrediction> best;
   for (const Strategy& strategy : target.strategies) {
     const RunPrediction next = prediction_of(target, strategy, costs);
@@ -170,12 +165,12 @@ RunPrediction predict_published(const PublishedTarget& target) {
 }
 
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,
-                         CalibratedWith calibrated) {
+                         const CalibrationChoice& calibration) {
   ValidatedFamily family;
   family.name = name;
   family.runs.resize(runs.size());
   for_each_index(runs.size(), 0,
-                 [&](std::size_t i) { family.runs[i] = validate_run(runs[i], calibrated); });
+                 [&](std::size_t i) { family.runs[i] = validate_run(runs[i], calibration); });
   return family;
 }
 

@@ -53,7 +53,7 @@ struct ValidatedFamily {
 RunPrediction predict_published(const PublishedTarget& target);
 /// Rows that cannot be predicted keep the reason.
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,
-                         CalibratedWith calibrated = CalibratedWith::built_in);
+                         const CalibrationChoice& calibration = {});
 
 /// (predicted, measured) of rows that ran: step times in seconds, or bytes of one kind.
 using ErrorPairs = std::vector<std::pair<double, double>>;

@@ -67,7 +67,8 @@ class Planner:
         """Step time, bytes of the fullest stage, or why there is no such strategy."""
         done = self.call("planner", "simulate", self.job(size.job, size.changes), strategy,
                          "--cluster", ROOT / size.cluster, "--devices", size.devices,
-                         "--framework", size.framework, "--reserve", "0 B", "--json")
+                         "--framework", size.framework, "--calibration", "none", "--reserve", "0 B",
+                         "--json")
         if not done.stdout:
             return refusal(done)
         found = json.loads(done.stdout)

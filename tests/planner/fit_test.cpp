@@ -56,7 +56,7 @@ std::vector<PublishedRun> made_with(double fraction, double dispatch,
           PublishedRun run = layout(hidden, tp, dp, micro);
           run.layers = layers;
           run.recompute = recompute;
-          PublishedTarget target = published_target(run, CalibratedWith::nothing);
+          PublishedTarget target = published_target(run, own_numbers());
           EXPECT_EQ(target.missing, "");
           apply(truth, target.cluster, target.framework);
           run.step_time = predict_published(target).step_time;
@@ -123,7 +123,7 @@ TEST(Fit, FindsWhatKernelsLoseBesideGathers) {
         run.precision = "bf16";
         run.recompute = "none";
         run.attention = "flash";
-        PublishedTarget target = published_target(run, CalibratedWith::nothing);
+        PublishedTarget target = published_target(run, own_numbers());
         EXPECT_EQ(target.missing, "");
         apply(truth, target.cluster, target.framework);
         run.step_time = predict_published(target).step_time;

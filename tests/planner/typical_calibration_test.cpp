@@ -69,7 +69,7 @@ TEST(TypicalCalibration, PublishedRunsWithoutAFitTakeItAndSayHowSureItIs) {
   ASSERT_TRUE(with.fitted.has_value());
   EXPECT_EQ(with.fitted->runs, 0);
   const RunPrediction typical = predict_published(with);
-  const RunPrediction alone = predict_published(published_target(run, CalibratedWith::nothing));
+  const RunPrediction alone = predict_published(published_target(run, own_numbers()));
   EXPECT_GT(typical.step_time, 1.05 * alone.step_time);
   EXPECT_LT(typical.step_time, 1.5 * alone.step_time);
   EXPECT_NEAR(typical.half_width, 0.35, 0.01);

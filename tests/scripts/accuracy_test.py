@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 
-from programs import BIN, OK, SOURCE, USAGE, load_script, planner, write_json
+from programs import BAD_INPUT, BIN, OK, SOURCE, load_script, planner, write_json
 
 CLUSTER, FRAMEWORK = "dgx-a100-40gb", "pytorch-fsdp"  # a pair with a built-in fit
 FAMILY = "llm_foundry_mpt"  # one that docs/accuracy-goals.json has goals for
@@ -68,7 +68,10 @@ def says_what_planner_says(folder):
         calibrations[name] = {one["calibration"] for one in json.loads(done.stdout)["rows"]}
     assert calibrations == {"built-in": {f"{CLUSTER}--{FRAMEWORK}"}, "typical": {"typical"},
                             "none": {None}}, calibrations
-    assert planner("validate", path, "--calibration", "other").returncode == USAGE
+    assert planner("validate", path, "--calibration", "other").returncode == BAD_INPUT
+    done = planner("validate", path, "--json", "--calibration", "dgx-h100-80gb--pytorch-fsdp")
+    missing = {one.get("missing", "") for one in json.loads(done.stdout)["rows"]}
+    assert len(missing) == 1 and "dgx-h100-80gb" in missing.pop(), done.stdout
     assert "12 runs, mean |error| " + cells[2] in table, table
 
 
