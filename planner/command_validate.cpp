@@ -6,6 +6,7 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "models/allocator_trace.h"
 #include "models/op_measurement.h"
 #include "models/presets.h"
 #include "planner/commands.h"
@@ -13,6 +14,7 @@
 #include "planner/fit.h"
 #include "planner/fit_ops.h"
 #include "planner/goals.h"
+#include "planner/trace_validation.h"
 #include "planner/validate.h"
 
 namespace plimsoll {
@@ -94,18 +96,28 @@ ExitCode run_validate(const ValidateOptions& options) {
   if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
   const CalibrationChoice calibration = read_calibration_choice(options.calibration);
   std::vector<ValidatedFamily> families;
+  std::vector<ValidatedTraces> traces;
   for (const std::string& file : options.cases) {
-    families.push_back(validate(std::filesystem::path(file).stem().string(),
-                                read_published_runs(file), calibration));
+    const std::string name = std::filesystem::path(file).stem().string();
+    const std::string text = read_file(file);
+    if (is_allocator_traces(text, file)) {
+      traces.push_back(validate_traces(name, parse_allocator_traces(text, file)));
+    } else {
+      families.push_back(validate(name, read_published_runs(file), calibration));
+    }
   }
   std::vector<GoalResult> results;
   if (!options.goals.empty()) results = check_goals(goals, families, options.goals);
-  print_result(options.json ? validation_json(families, results)
-                            : choice_words(calibration) + validation_text(families) +
-                                  (options.goals.empty() ? "" : goals_text(results)));
+  print_result(options.json
+                   ? validation_json(families, results, traces)
+                   : choice_words(calibration) + validation_text(families) + traces_text(traces) +
+                         (options.goals.empty() ? "" : goals_text(results)));
   const bool met = std::all_of(results.begin(), results.end(),
                                [](const GoalResult& result) { return result.met; });
-  return met ? ExitCode::ok : ExitCode::outside_tolerance;
+  const bool exact = std::all_of(traces.begin(), traces.end(), [](const ValidatedTraces& file) {
+    return std::ranges::all_of(file.replays, &TraceReplay::exact);
+  });
+  return met && exact ? ExitCode::ok : ExitCode::outside_tolerance;
 }
 
 }  // namespace plimsoll

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "planner/trace_validation.h"
 #include "planner/validate.h"
 
 namespace plimsoll {
@@ -38,9 +39,10 @@ struct GoalResult {
 std::vector<GoalResult> check_goals(std::span<const Goal> goals,
                                     std::span<const ValidatedFamily> families,
                                     const std::string& file);
-/// Families, rows, and `goals` where there are any.
+/// Families, rows, and `goals` and `allocator_traces` where there are any.
 std::string validation_json(std::span<const ValidatedFamily> families,
-                            std::span<const GoalResult> goals);
+                            std::span<const GoalResult> goals,
+                            std::span<const ValidatedTraces> traces = {});
 std::string goals_text(std::span<const GoalResult> results);
 
 }  // namespace plimsoll

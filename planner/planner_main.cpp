@@ -121,7 +121,12 @@ void add_simulate(CLI::App& app, SimulateOptions& options, Action& action) {
 
 void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
   CLI::App& command = *app.add_subcommand("validate", "predict published runs: how far off");
-  command.add_option("CASES", options.cases, "files of published runs")->required();
+  command
+      .add_option(
+          "CASES", options.cases,
+          "files of published runs, or of PyTorch allocator traces, which are replayed; exit "
+          "7 where a replay is not exact")
+      ->required();
   command.add_option("--goals", options.goals, "file of bounds; exit 7 where one is missed");
   add_calibration(command, options.calibration);
   add_json(command, options.json);

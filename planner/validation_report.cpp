@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "planner/goals.h"
+#include "planner/memory_verdicts.h"
 #include "planner/validate.h"
 
 namespace plimsoll {
@@ -113,12 +114,14 @@ std::string validation_text(std::span<const ValidatedFamily> families) {
     for (const MemoryKind kind : kKinds) {
       text += line(fmt::format("memory {}", to_text(kind)), memory_statistics(family, kind));
     }
+    text += verdicts_text(memory_verdicts(family));
   }
   return text;
 }
 
 std::string validation_json(std::span<const ValidatedFamily> families,
-                            std::span<const GoalResult> goals) {
+                            std::span<const GoalResult> goals,
+                            std::span<const ValidatedTraces> traces) {
   Json json;
   json["families"] = Json::array();
   json["rows"] = Json::array();
@@ -141,6 +144,7 @@ std::string validation_json(std::span<const ValidatedFamily> families,
       entry[fmt::format("memory_{}", to_text(kind))] =
           statistics_json(memory_statistics(family, kind));
     }
+    entry["memory_verdicts"] = verdicts_json(memory_verdicts(family));
     json["families"].push_back(entry);
   }
   json["oom"] = {{"rows", oom}, {"predicted_oom", predicted_oom}, {"false_oom", false_oom}};
@@ -150,6 +154,7 @@ std::string validation_json(std::span<const ValidatedFamily> families,
                              {"bound", goal.bound},
                              {"met", goal.met}});
   }
+  if (!traces.empty()) json["allocator_traces"] = traces_json(traces);
   return json_text(json);
 }
 

@@ -74,7 +74,7 @@ std::optional<BlockAllocator::Block> BlockAllocator::take(Bytes request, std::ui
     std::optional<Block> grown = grow(size, pool);
     if (!grown) {
       ++retries_;
-      give_back();
+      empty_cache();
       grown = grow(size, pool);
       if (!grown) return std::nullopt;
     }
@@ -163,14 +163,54 @@ std::optional<BlockAllocator::Block> BlockAllocator::add_segment(std::int64_t si
   reserve(driver);
   Range range;
   range.size = usable;
-  range.address = next_address_;
+  range.address = placed_.value_or(next_address_);
   range.pool = pool;
   range.driver = driver;
-  next_address_ += driver;
-  const Block block = make(range);
-  segments_.push_back(block);
+  const Block block = begin_segment(range);
   enlist(block);
   return block;
+}
+
+/// The block that a new segment is.
+BlockAllocator::Block BlockAllocator::begin_segment(Range range) {
+  next_address_ = std::max(next_address_, range.address + range.driver);
+  const Block block = make(range);
+  const auto after = std::upper_bound(
+      segments_.begin(), segments_.end(), range.address,
+      [&](std::int64_t address, Block other) { return address < blocks_[other].address; });
+  segments_.insert(after, block);
+  return block;
+}
+
+std::vector<BlockAllocator::Block> BlockAllocator::adopt(Place segment,
+                                                         std::span<const Place> taken) {
+  INVARIANT(rule_.kind == AllocatorKind::caching && !rule_.expandable_segments,
+            "segments that do not grow are adopted");
+  Range range;
+  range.size = range.driver = segment.bytes.count();
+  range.address = segment.address;
+  // Only segments of small requests are so small.
+  range.pool = pool_of(segment.bytes <= rule_.small_segment ? 1 : segment.bytes.count(), 0);
+  reserve(range.driver);
+  Block rest = begin_segment(range);
+  std::vector<Block> blocks;
+  for (const Place& place : taken) {
+    const std::int64_t size = round_up(place.bytes, rule_.rounding).count();
+    if (place.address > blocks_[rest].address) {
+      const Block free = rest;
+      rest = split_off(free, place.address - blocks_[free].address);
+      enlist(free);
+    }
+    const bool more = size < blocks_[rest].size;
+    const Block block = rest;
+    if (more) rest = split_off(block, size);
+    blocks_[block].use = Use::taken;
+    allocated_ += Bytes(blocks_[block].size);
+    blocks.push_back(block);
+    if (!more) return blocks;
+  }
+  enlist(rest);
+  return blocks;
 }
 
 /// The unmapped range at the lowest address which, with the free blocks that touch it, is large
@@ -218,23 +258,23 @@ bool BlockAllocator::map(Block block, std::int64_t bytes, Block& mapped) {
   return true;
 }
 
-void BlockAllocator::give_back() {
+std::int64_t BlockAllocator::empty_cache() {
   if (rule_.expandable_segments) {
     std::vector<Block> free;
     for (const Pool& pool : pools_) {
       for (const FreeBlock& one : pool.free) free.push_back(one.block);
     }
     for (const Block block : free) unmap_pages(block);
-    return;
+    return 0;
   }
-  std::erase_if(segments_, [&](Block block) {
+  return std::int64_t(std::erase_if(segments_, [&](Block block) {
     const Range& range = blocks_[block];
     if (range.use != Use::free || range.next != kNone) return false;
     reserved_ -= Bytes(range.driver);
     delist(block);
     unused_.push_back(block);
     return true;
-  });
+  }));
 }
 
 /// Gives the whole pages of a free block back to the driver.

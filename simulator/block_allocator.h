@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,21 @@ class BlockAllocator {
   /// Memory that was freed is handed out on the same stream only (caching).
   std::optional<Block> take(Bytes request, std::uint32_t stream = 0);
   void give(Block block);
+  /// Gives what is free back to the driver, by whole segments (torch.cuda.empty_cache), or pages of
+  /// one that grows. How many segments: of those that grow, none.
+  std::int64_t empty_cache();
+
+  // To follow a recorded allocator, whose segments do not grow: the driver chooses addresses, and
+  // of free blocks of one size the one at the lowest address is handed out.
+  struct Place {
+    std::int64_t address = 0;
+    Bytes bytes;
+  };
+  /// A segment that is there already, with these blocks handed out, in order of their addresses.
+  std::vector<Block> adopt(Place segment, std::span<const Place> taken);
+  /// Where the driver has the next segment; nothing: behind all others.
+  void place_next_segment(std::optional<std::int64_t> address) { placed_ = address; }
+  std::int64_t address(Block block) const { return blocks_[block].address; }
 
   Bytes bytes(Block block) const { return Bytes(blocks_[block].size); }  ///< what it takes
   Bytes allocated() const { return allocated_; }                         ///< blocks handed out
@@ -80,8 +96,8 @@ class BlockAllocator {
   std::optional<Block> grow(std::int64_t size, std::uint32_t pool);
   std::optional<Block> add_segment(std::int64_t size, std::uint32_t pool);
   std::optional<Block> expand(std::int64_t size, std::uint32_t pool);
+  Block begin_segment(Range range);
   bool map(Block block, std::int64_t bytes, Block& mapped);
-  void give_back();
   void unmap_pages(Block block);
 
   Block make(const Range& range);
@@ -103,6 +119,7 @@ class BlockAllocator {
   std::vector<Pool> pools_;
   std::vector<std::uint32_t> pool_index_;  ///< by 2 * stream, + 1 of small requests; kNone: no pool
   std::int64_t next_address_ = 0;
+  std::optional<std::int64_t> placed_;  ///< of the next segment
   Bytes allocated_, reserved_, most_reserved_;
   std::int64_t retries_ = 0;
 };
