@@ -142,6 +142,16 @@ void read_offload(JsonObject& row, PublishedRun& run) {
   run.host_parameters = trainer && parameters != "N";
 }
 
+void read_overlap(JsonObject& row, PublishedRun& run) {
+  run.overlap_grad_reduce = maybe_boolean(row, "overlap_grad_reduce");
+  run.overlap_param_gather = maybe_boolean(row, "overlap_param_gather");
+  if (!row.has("overlap")) return;
+  JsonObject overlap = row.object("overlap");
+  run.overlap_tensor_parallel = maybe_boolean(overlap, "tp_comm");
+  if (!run.overlap_grad_reduce) run.overlap_grad_reduce = maybe_boolean(overlap, "grad_reduce");
+  if (!run.overlap_param_gather) run.overlap_param_gather = maybe_boolean(overlap, "param_gather");
+}
+
 /// Whether the value stands with the measurement, not in some configuration file beside it: rows
 /// say so in their notes, as "precision, recompute and vocabulary taken from ..., not printed with
 /// the measurement".
@@ -163,10 +173,11 @@ PublishedRun read_row(JsonObject row) {
   read_parallel(row.object("parallel"), run);
   fill_in_gpus(replicas_stated, run);
   if (row.has("partition")) run.partition = row.integers("partition", 0, kMost);
+  if (row.has("layers_per_stage"))
+    run.layers_per_stage = row.integers("layers_per_stage", 0, kMost);
   read_batch(row.object("batch"), run);
   run.gated_ffn = maybe_boolean(row, "swiglu");
-  run.overlap_grad_reduce = maybe_boolean(row, "overlap_grad_reduce");
-  run.overlap_param_gather = maybe_boolean(row, "overlap_param_gather");
+  read_overlap(row, run);
   run.precision = row.text("precision");
   run.recompute = printed(row, "recompute") ? row.text("recompute") : "unknown";
   run.attention = row.text("attention");

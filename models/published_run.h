@@ -44,7 +44,13 @@ struct PublishedRun {
   /// Where each stage begins, and the last ends, in the source's own list of the model's parts;
   /// empty: not stated.
   std::vector<std::int64_t> partition;
+  /// Layers of each stage, with the embedding and the head as a layer each where they sum to two
+  /// more than the model has; empty: not stated.
+  std::vector<std::int64_t> layers_per_stage;
   std::optional<bool> overlap_grad_reduce, overlap_param_gather;
+  /// Gathers and scatters of tokens beside the products that they feed (Transformer Engine's user
+  /// buffers).
+  std::optional<bool> overlap_tensor_parallel;
 
   // Batch, in sequences.
   std::optional<std::int64_t> micro_batch, global_batch, accumulation;

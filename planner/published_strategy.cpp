@@ -1,13 +1,15 @@
 #include "planner/published_strategy.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "planner/published_source.h"
 
 namespace plimsoll {
 namespace {
 
-/// Transformer Engine scales by what earlier steps saw, unless the row says "CS" (current scaling);
+/// Transformer Engine scales by what earlier steps saw, unless the row says "CS" or "current
+/// scaling"; so blocks of MXFP8 are taken, whose scales its casts find without another pass;
 /// torchtitan by each tensor, or by its rows.
 Fp8 fp8_of(const PublishedRun& run) {
   const std::string text = lower_case(run.precision);
@@ -17,7 +19,8 @@ Fp8 fp8_of(const PublishedRun& run) {
   if (!contains(text, "fp8")) return Fp8::none;
   if (contains(text, "rowwise")) return Fp8::rowwise;
   if (is_torchtitan(run)) return Fp8::tensorwise;
-  return contains(text, "fp8-cs") ? Fp8::current : Fp8::delayed;
+  return contains(text, "fp8-cs") || contains(text, "current scaling") ? Fp8::current
+                                                                       : Fp8::delayed;
 }
 
 std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& framework,
@@ -77,6 +80,18 @@ GradientType gradient_type_of(const PublishedRun& run, const Framework& framewor
   return engine && sums && half ? GradientType::computed : GradientType::f32;
 }
 
+/// As the row states them; empty where it does not, or where they are not the model's.
+std::vector<std::int64_t> stated_split(const PublishedRun& run) {
+  std::vector<std::int64_t> split = run.layers_per_stage;
+  if (std::ssize(split) != run.pp || run.pp < 2) return {};
+  const std::int64_t sum = std::accumulate(split.begin(), split.end(), std::int64_t{0});
+  if (sum == *run.layers) return split;
+  if (sum != *run.layers + 2) return {};
+  --split.front();
+  --split.back();
+  return split;
+}
+
 Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   Strategy strategy;
   strategy.mp = run.tp;
@@ -110,6 +125,7 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
     strategy.layer_split.assign(std::size_t(run.pp), (*run.layers - 4) / (run.pp - 2));
     strategy.layer_split.front() = strategy.layer_split.back() = 2;
   }
+  if (const auto split = stated_split(run); !split.empty()) strategy.layer_split = split;
   if (is_amp(run) && run.pp > 1 && !run.partition.empty())
     strategy.layer_split = layers_of_parts(run).value_or(std::vector<std::int64_t>{});
   return strategy;

@@ -34,8 +34,12 @@ constexpr std::array kKnownGpus = {
     KnownGpu{"a100-80", "", "dgx-a100-80gb"},
     KnownGpu{"a100 80", "", "dgx-a100-80gb"},
     KnownGpu{"a100", "", "dgx-a100-40gb"},  // the first that was sold; later ones say 80
+    KnownGpu{"gb200 (nvl72)", "", "gb200-nvl72"},
     KnownGpu{"gb200", "", "gb200-nvl4"},
+    KnownGpu{"gb300", "", "gb300-nvl72"},
     KnownGpu{"b200", "", "hgx-b200"},
+    KnownGpu{"b300", "", "hgx-b300"},
+    KnownGpu{"gh200", "", "alps-gh200-96gb"},
     KnownGpu{"h200", "", "hgx-h200"},
     KnownGpu{"h100 96gb", "", "grand-teton-h100-96gb"},
     KnownGpu{"h100", "", "dgx-h100-80gb"},
@@ -57,10 +61,20 @@ std::string preset_of(const PublishedRun& run) {
   return "";
 }
 
+/// Devices of a node, which NVLink connects. Racks of 72 are of 18 trays of four, and rows state
+/// the trays: one such rack, or several of which 16 trays each are used (Slurm's --segment 16, as
+/// the launch scripts of NVIDIA's recipes have it) where the number of devices is a multiple of 64.
+std::int64_t devices_per_node(const PublishedRun& run, const Cluster& cluster) {
+  constexpr std::int64_t kRack = 72, kUsedOfRack = 64;
+  if (cluster.devices_per_node == kRack)
+    return run.gpus > kRack && run.gpus % kUsedOfRack == 0 ? kUsedOfRack
+                                                           : std::min(kRack, run.gpus);
+  return std::min(run.gpus_per_node.value_or(cluster.devices_per_node), run.gpus);
+}
+
 Cluster cluster_of(const PublishedRun& run, const std::string& name) {
   Cluster cluster = preset(name);
-  const std::int64_t per_node =
-      std::min(run.gpus_per_node.value_or(cluster.devices_per_node), run.gpus);
+  const std::int64_t per_node = devices_per_node(run, cluster);
   cluster.devices_per_node = per_node;
   cluster.levels[0].devices = per_node;
   const bool usual = name.starts_with("dgx") || name.starts_with("hgx");
@@ -110,7 +124,9 @@ Family family_of(const PublishedRun& run) {
 /// What a predictor of this kind needs of a row; empty: all there.
 std::string missing_of(const PublishedRun& run) {
   for (const std::string& need : run.needs) {
-    const bool known = need == "vocabulary unknown" && vocabulary_of(run);
+    // Both ways to run are predicted where a row does not say whether layers were repeated.
+    const bool known =
+        (need == "vocabulary unknown" && vocabulary_of(run)) || need == "recompute unknown";
     if (need != "fp8" && need != "cp" && !known) return need;
   }
   if (!run.hidden || !run.layers || !run.heads) return "model size";
@@ -119,6 +135,8 @@ std::string missing_of(const PublishedRun& run) {
   if (contains(lower_case(run.model), "t5")) return "encoder-decoder";
   if (!run.finetuning.empty()) return "finetuning";
   if (!precision_of(run)) return "precision " + run.precision;
+  // XLA fuses what PyTorch runs op by op, and no preset is of it.
+  if (contains(lower_case(run.framework), "jax")) return "framework " + run.framework;
   if (is_amp(run) && !run.partition.empty() && !layers_of_parts(run))
     return "partition: a cut of the model's parts into pp stages";
   return "";
@@ -179,7 +197,8 @@ std::string framework_of(const PublishedRun& run) {
 Bytes workspace_on(const PublishedRun& run, const Framework& framework) {
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   const std::string gpu = lower_case(run.gpu);
-  const bool hopper = contains(gpu, "h100") || contains(gpu, "h200") || contains(gpu, "b200");
+  const bool hopper = contains(gpu, "h100") || contains(gpu, "h200") || contains(gpu, "b200") ||
+                      contains(gpu, "b300");
   const bool engine = framework.name == "megatron-lm" || is_deterministic(run);
   const Bytes handle{hopper || is_deterministic(run) ? 32 * kMiB : 8 * kMiB + kMiB / 8};
   return 2 * handle + Bytes(engine ? (hopper ? 32 : 4) * kMiB : 0);
@@ -222,7 +241,8 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
       std::max(target.framework.most_sharding_stage, zero_stage_of(run));
   if (is_deepspeed(target.framework) && run.attention == "flash")
     target.framework.flash_attention = true;
-  target.framework.async_tensor_parallel |= is_bridge(run) && run.tp > 1;
+  target.framework.async_tensor_parallel |=
+      run.overlap_tensor_parallel.value_or(is_bridge(run)) && run.tp > 1;
   if (is_deep_learning_examples(run)) {
     target.framework.separate_qkv = target.framework.fused_bias = true;
     target.framework.fused_bias_add = false;
