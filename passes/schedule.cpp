@@ -354,6 +354,8 @@ class StageScheduler {
         kept[i - 1 - begin][SlotKind::output_gradient] = own[SlotKind::input_gradient];
       }
     }
+    // The embedding alone has no input gradient to compute: what reads the border comes later.
+    if (!routine_of(action.kind, layout_.instances[begin])) append(end_waits_, waits);
     if (merges_.active()) {
       for (const auto& [bucket, add] : merges_.after_backward(action.micro_batch)) {
         if (action.micro_batch == last_backward_) collectives_.merged_gradients(bucket, add);
@@ -386,6 +388,7 @@ class StageScheduler {
     const Direction direction = forward ? Direction::activation : Direction::gradient;
     const Use use{action, index, routine(action.kind, instance)};
     append(waits, before(use));
+    append(waits, std::exchange(end_waits_, {}));
     if (sends) transfers_.take_slot(direction);
     append(waits, transfers_.free_due());
     std::vector<Binding> bindings;
@@ -408,7 +411,11 @@ class StageScheduler {
       transfers_.send(direction, action, *kept[border], {call, build_.port_of(call, border)});
     }
     after(use, call);
-    return border_waits(call, border, use.routine);
+    std::vector<Wait> of_border = border_waits(call, border, use.routine);
+    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    const bool no_layer = begin + 1 == end && block_of(index).kind != BlockKind::layer;
+    if (sends && no_layer) end_waits_ = of_border;
+    return of_border;
   }
 
   /// Slots whose memory one call of a micro-batch leaves for another.
@@ -486,6 +493,9 @@ class StageScheduler {
   std::vector<std::size_t> gradient_calls_left_;                             // by instance
   std::int64_t last_backward_ = 0;  // micro-batch of the step's last one
   std::optional<std::size_t> last_head_;
+  /// What the next call waits for after a chunk without layers. No call of this rank reads what the
+  /// chunk's last op writes on another stream, and the next call may write the same frame.
+  std::vector<Wait> end_waits_;
 };
 
 }  // namespace

@@ -144,9 +144,39 @@ Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
+/// Layers and what the model's ends count as, spread over the parts: every part has one of them.
+Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
+  const std::int64_t embedding = strategy.embedding_as_layers, loss = strategy.loss_as_layers;
+  const std::int64_t layers = total_layers(job), parts = strategy.pp * strategy.virtual_stages;
+  if (embedding < 0 || loss < 0 || embedding > layers || loss > layers) {
+    return Verdict::no(
+        fmt::format("embedding_as_layers is {} and loss_as_layers {}; they must be from 0 to the "
+                    "{} layers",
+                    embedding, loss, layers));
+  }
+  if (embedding + loss > 0 && parts == 1) {
+    return Verdict::no(
+        "embedding_as_layers and loss_as_layers say how layers are spread over stages; pp is 1");
+  }
+  if (parts > layers + embedding + loss) {
+    return Verdict::no(fmt::format(
+        "pp {} x virtual_stages {} is more than the {} layers{}", strategy.pp,
+        strategy.virtual_stages, layers,
+        embedding + loss > 0
+            ? fmt::format(" and the {} that embedding and loss count as", embedding + loss)
+            : ""));
+  }
+  const std::vector<std::int64_t> split = layers_per_part(job, strategy);
+  if (split.front() >= 0 && split.back() >= 0) return Verdict::yes();
+  return Verdict::no(
+      fmt::format("embedding_as_layers {} or loss_as_layers {} is more than a chunk's share",
+                  embedding, loss));
+}
+
 Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
   const std::int64_t layers = total_layers(job);
-  if (strategy.pp > layers) {
+  const std::int64_t ends = strategy.embedding_as_layers + strategy.loss_as_layers;
+  if (strategy.pp > layers && strategy.layer_split.empty() && ends == 0) {
     return Verdict::no(fmt::format("pp {} is more than the {} layers", strategy.pp, layers));
   }
   if (strategy.virtual_stages < 1 || strategy.virtual_stages > kMostDegree) {
@@ -154,12 +184,13 @@ Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
                                    strategy.virtual_stages, kMostDegree));
   }
   const std::int64_t parts = strategy.pp * strategy.virtual_stages;
-  if (parts > layers) {
-    return Verdict::no(fmt::format("pp {} x virtual_stages {} is more than the {} layers",
-                                   strategy.pp, strategy.virtual_stages, layers));
-  }
   const auto& split = strategy.layer_split;
-  if (split.empty()) return Verdict::yes();
+  if (split.empty()) return even_split_is_legal(job, strategy);
+  if (ends != 0) {
+    return Verdict::no(
+        "embedding_as_layers and loss_as_layers spread layers evenly; layer_split says how many "
+        "each chunk has");
+  }
   if (static_cast<std::int64_t>(split.size()) != parts) {
     return Verdict::no(
         parts == strategy.pp
@@ -168,9 +199,13 @@ Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
                           parts));
   }
   Wide sum = 0;
-  for (std::int64_t count : split) {
-    if (count < 1) return Verdict::no("layer_split gives a stage no layer");
-    sum += count;
+  for (std::size_t part = 0; part < split.size(); ++part) {
+    const bool end = parts > 1 && (part == 0 || part + 1 == split.size());
+    if (split[part] < (end ? 0 : 1)) {
+      return Verdict::no(
+          "layer_split gives a chunk no layer; only the first and the last of several may have none");
+    }
+    sum += split[part];
   }
   if (sum != layers) {
     return Verdict::no(fmt::format("layer_split does not sum to the {} layers", layers));
@@ -446,10 +481,14 @@ std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
 
 std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy) {
   if (!strategy.layer_split.empty()) return strategy.layer_split;
-  const std::int64_t parts = strategy.pp * strategy.virtual_stages, total = total_layers(job);
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  const std::int64_t total =
+      total_layers(job) + strategy.embedding_as_layers + strategy.loss_as_layers;
   INVARIANT(parts >= 1 && parts <= total, "a legal strategy has a layer for every part");
   std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), total / parts);
   for (std::int64_t i = 0; i < total % parts; ++i) ++layers[static_cast<std::size_t>(i)];
+  layers.front() -= strategy.embedding_as_layers;
+  layers.back() -= strategy.loss_as_layers;
   return layers;
 }
 

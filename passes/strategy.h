@@ -96,9 +96,14 @@ struct Strategy {
   Recompute recompute = Recompute::none;
   Bytes grad_bucket_bytes{std::int64_t{4} << 20};
   std::int64_t send_slots = 2;
-  /// Layers per stage, e.g. {3, 3, 2}; with virtual stages, per chunk in model order. Empty = as
-  /// even as possible, earlier ones take the rest.
+  /// Layers per stage, e.g. {3, 3, 2}; with virtual stages, per chunk in model order. The first and
+  /// the last chunk may have none: they hold the embedding and the loss. Empty = as even as
+  /// possible, earlier ones take the rest.
   std::vector<std::int64_t> layer_split;
+  /// Where layer_split is empty: how many layers the embedding and the loss count as when layers are
+  /// spread evenly. 1 and 1 are Megatron-LM's --account-for-embedding-in-pipeline-split and
+  /// --account-for-loss-in-pipeline-split.
+  std::int64_t embedding_as_layers = 0, loss_as_layers = 0;
 
   // Pipeline.
   std::int64_t virtual_stages = 1;  ///< chunks of layers per stage
@@ -150,7 +155,8 @@ std::int64_t rank_classes(const Strategy& strategy);
 /// micro-batches per step; legal strategies divide exactly.
 std::int64_t micro_batches(const Job& job, const Strategy& strategy);
 /// Layers of each part of the model, from its front: one part per chunk of each stage, pp x
-/// virtual_stages of them (passes/pipeline_order.h says whose they are). Resolved from layer_split.
+/// virtual_stages of them (passes/pipeline_order.h says whose they are). Resolved from layer_split,
+/// embedding_as_layers and loss_as_layers.
 std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy);
 /// Layers on each stage, resolved.
 std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy);
@@ -163,8 +169,8 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// The rules a strategy must keep for this job on `devices` ranks, each with its own reason:
 /// product of degrees == devices; heads and ffn_hidden divisible by mp (the vocabulary is padded),
 /// with sequence_parallel the sequence too, and mp above 1;
-/// pp x virtual_stages at most the layers; layer_split one count >= 1 per part, summing to the
-/// layers; virtual stages only in 1F1B, with pp above 1 that divides the micro-batches; published
+/// pp x virtual_stages at most the layers, with what embedding and loss count as; layer_split one
+/// count per part, summing to the layers, 0 for the first and the last part only; virtual stages only in 1F1B, with pp above 1 that divides the micro-batches; published
 /// send lifetimes only in plain 1F1B with at least pp micro-batches; sharding
 /// stages 1 to 3 exactly when its degree is above 1, choices about gathers in stage 3 only; global
 /// batch divisible by micro_batch x dp x sharding_degree; with fp8 a 16-bit job whose layers' sizes

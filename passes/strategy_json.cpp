@@ -34,6 +34,8 @@ constexpr IntegerField kIntegers[] = {
     {"send_slots", &Strategy::send_slots, 1, std::int64_t{1} << 20},
     {"cp", &Strategy::cp, 1, kMostDegree},
     {"virtual_stages", &Strategy::virtual_stages, 1, std::int64_t{1} << 16},
+    {"embedding_as_layers", &Strategy::embedding_as_layers, 0, std::int64_t{1} << 16},
+    {"loss_as_layers", &Strategy::loss_as_layers, 0, std::int64_t{1} << 16},
     {"recompute_layers", &Strategy::recompute_layers, 0, std::int64_t{1} << 16},
     {"prefetch_depth", &Strategy::prefetch_depth, 0, std::int64_t{1} << 16},
     {"persistence_threshold", &Strategy::persistence_threshold, 0, kMostBytes},
@@ -105,7 +107,7 @@ struct ListField {
   std::string_view none;
   std::string_view example;
 };
-constexpr ListField kLists[] = {{"layer_split", &Strategy::layer_split, 1, "even", "3+3+2"},
+constexpr ListField kLists[] = {{"layer_split", &Strategy::layer_split, 0, "even", "3+3+2"},
                                 {"recompute_list", &Strategy::recompute_list, 0, "all", "0+3"}};
 
 /// In the order of summaries and files.
@@ -121,6 +123,8 @@ constexpr std::string_view kKeys[] = {"mp",
                                       "send_slots",
                                       "layer_split",
                                       "virtual_stages",
+                                      "embedding_as_layers",
+                                      "loss_as_layers",
                                       "send_lifetime",
                                       "split_boundary",
                                       "sequence_parallel",

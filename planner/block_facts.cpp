@@ -118,7 +118,10 @@ Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
   Strategy plain = strategy;
   plain.schedule = Schedule::one_f_one_b;
   plain.send_lifetime = SendLifetime::event;
-  if (strategy.virtual_stages > 1) plain.layer_split = layers_per_stage(job, strategy);
+  if (strategy.virtual_stages > 1) {
+    plain.layer_split = layers_per_stage(job, strategy);
+    plain.embedding_as_layers = plain.loss_as_layers = 0;
+  }
   plain.virtual_stages = 1;
   return plain;
 }
@@ -139,6 +142,7 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   plain.sharding_owner = ShardingOwner::elements;
   plain.pp = std::min<std::int64_t>(2, total_layers(job_));
   plain.layer_split.clear();
+  plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.send_slots = 2;
   plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;
   // Layers that recompute and others are both there, whichever they are.

@@ -93,6 +93,7 @@ Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& cost
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
   Strategy plain = as_plain_pipeline(job_, strategy);
   plain.layer_split = layers_per_stage(job_, strategy);
+  plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.split_boundary = false;
   // Splitting tokens changes in which order parameters lie: who owns what, and the padding between
   // tensors that are updated one by one.

@@ -304,7 +304,7 @@ TEST(Strategy, RulesForFieldsThatTextRefuses) {
             "sharding_stage is 4; it must be from 0 to 3");
   EXPECT_EQ(reason([](Strategy& s) { s.prefetch_depth = -1; }),
             "prefetch_depth and persistence_threshold must not be negative");
-  EXPECT_EQ(reason([](Strategy& s) { s.layer_split = {0}; }), "layer_split gives a stage no layer");
+  EXPECT_EQ(reason([](Strategy& s) { s.layer_split = {0}; }), "layer_split gives a chunk no layer; only the first and the last of several may have none");
 }
 
 TEST(Strategy, DegreesDoNotOverflow) {
@@ -340,6 +340,31 @@ TEST(Strategy, DerivedQuantities) {
   EXPECT_EQ(grid[Axis::sharding], 2);
   EXPECT_EQ(grid[Axis::dp], 2);
   EXPECT_EQ(grid[Axis::pp], 3);
+}
+
+TEST(Strategy, EndsOfTheModelCountAsLayers) {
+  const Job job = nano();  // 4 layers
+  const auto split = [&](const char* text) { return layers_per_part(job, parse_strategy(text)); };
+  EXPECT_EQ(split("pp=3,embedding_as_layers=1,loss_as_layers=1"),
+            (std::vector<std::int64_t>{1, 2, 1}));
+  EXPECT_EQ(split("pp=6,embedding_as_layers=1,loss_as_layers=1"),
+            (std::vector<std::int64_t>{0, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(split("pp=2,virtual_stages=3,embedding_as_layers=1,loss_as_layers=1"),
+            (std::vector<std::int64_t>{0, 1, 1, 1, 1, 0}));
+  const auto why = [&](const char* text, std::int64_t devices) {
+    return legal(job, parse_strategy(text), devices).reason();
+  };
+  EXPECT_TRUE(legal(job, parse_strategy("pp=6,embedding_as_layers=1,loss_as_layers=1"), 6));
+  EXPECT_EQ(why("pp=6,loss_as_layers=1", 6),
+            "pp 6 x virtual_stages 1 is more than the 4 layers and the 1 that embedding and loss "
+            "count as");
+  EXPECT_EQ(why("pp=4,loss_as_layers=4", 4),
+            "embedding_as_layers 0 or loss_as_layers 4 is more than a chunk's share");
+  EXPECT_EQ(why("mp=2,loss_as_layers=1", 2),
+            "embedding_as_layers and loss_as_layers say how layers are spread over stages; pp is 1");
+  EXPECT_EQ(why("pp=2,layer_split=1+3,loss_as_layers=1", 2),
+            "embedding_as_layers and loss_as_layers spread layers evenly; layer_split says how many "
+            "each chunk has");
 }
 
 TEST(Strategy, FieldsFromText) {
@@ -389,7 +414,7 @@ TEST(Strategy, BadTextIsAUsageError) {
                            "grad_bucket_bytes=-1",
                            "grad_bucket_bytes=4 mebi",
                            "layer_split=3+",
-                           "layer_split=0+3",
+                           "layer_split=-1+3",
                            "layer_split=",
                            "send_slots=0",
                            "sharding_degree=2,sharding_stage=4",
@@ -422,7 +447,7 @@ TEST(Strategy, JsonRoundTripsAndRefuses) {
   EXPECT_EQ(strategy_from_json_text(strategy_text(Strategy()), "f"), Strategy());
   EXPECT_EQ(strategy_from_json_text("{}", "f"), Strategy());
   for (const char* text : {R"({"mp": 0})", R"({"mp": 2.0})", R"({"mp": "2"})", R"({"mpp": 2})",
-                           "[]", R"({"grad_bucket_bytes": "4 MiB"})", R"({"layer_split": [1, 0]})",
+                           "[]", R"({"grad_bucket_bytes": "4 MiB"})", R"({"layer_split": [1, -1]})",
                            R"({"layer_split": "1+1"})", R"({"recompute": "ful"})"}) {
     EXPECT_THROW(strategy_from_json_text(text, "f"), InputError) << text;
   }

@@ -229,9 +229,20 @@ const Switch kSwitches[] = {
        draw.strategy.schedule =
            one_of(random, {Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1});
      }},
+    {"embedding_as_layers",
+     [](Random& random, Draw& draw) {
+       if (draw.strategy.layer_split.empty() && coin(random)) draw.strategy.embedding_as_layers = 1;
+     }},
+    {"loss_as_layers",
+     [](Random& random, Draw& draw) {
+       if (draw.strategy.layer_split.empty())
+         draw.strategy.loss_as_layers = one_of<std::int64_t>(random, {0, 1, 1, 2});
+     }},
     {"virtual_stages",
      [](Random& random, Draw& draw) {
-       const std::int64_t most = total_layers(draw.job) / draw.strategy.pp;  // a layer in each
+       const Strategy& s = draw.strategy;
+       const std::int64_t most =  // a layer in each, or an end of the model
+           (total_layers(draw.job) + s.embedding_as_layers + s.loss_as_layers) / s.pp;
        if (draw.strategy.pp == 1 || most < 2 || random() % 4 == 0) return;
        draw.strategy.virtual_stages = std::min(most, one_of<std::int64_t>(random, {2, 2, 3}));
        draw.strategy.schedule = Schedule::one_f_one_b;  // what goes with it
