@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/json.h"
 
@@ -131,6 +132,61 @@ Json assumed_json(const AssumedRecompute& assumed) {
   return json;
 }
 
+constexpr double kMostRate = 1e21;  // of a device: bytes or operations per second
+
+constexpr std::array<std::pair<const char*, std::optional<FlopsPerSecond> Device::*>, 4> kPeaks = {
+    {{"peak_fp32_flops_per_s", &Device::peak_fp32},
+     {"peak_bf16_flops_per_s", &Device::peak_bf16},
+     {"peak_fp16_flops_per_s", &Device::peak_fp16},
+     {"peak_fp8_flops_per_s", &Device::peak_fp8}}};
+
+Device device_from(JsonObject object) {
+  Device device;
+  device.name = object.text("name");
+  device.memory = Bytes(object.integer("memory_bytes", 1, std::int64_t{1} << 50));
+  device.memory_bandwidth =
+      BytesPerSecond(object.number("memory_bandwidth_bytes_per_s", 1, kMostRate));
+  for (const auto& [key, peak] : kPeaks) {
+    if (object.has(key)) device.*peak = FlopsPerSecond(object.number(key, 1, kMostRate));
+  }
+  object.finish();
+  return device;
+}
+
+Json device_json(const Device& device) {
+  Json json = {{"name", device.name},
+               {"memory_bytes", device.memory.count()},
+               {"memory_bandwidth_bytes_per_s", device.memory_bandwidth.value()}};
+  for (const auto& [key, peak] : kPeaks) {
+    if (device.*peak) json[key] = (device.*peak)->value();
+  }
+  return json;
+}
+
+FittedLevel level_from(JsonObject object) {
+  FittedLevel level;
+  level.name = object.text("name");
+  level.least_bandwidth = BytesPerSecond(object.number("least_bandwidth_bytes_per_s", 1, kMostRate));
+  level.most_bandwidth = BytesPerSecond(
+      object.number("most_bandwidth_bytes_per_s", level.least_bandwidth.value(), kMostRate));
+  level.latency = Seconds(object.number("latency_s", 0, 1));
+  if (object.has("peer_bandwidth_bytes_per_s"))
+    level.peer_bandwidth = BytesPerSecond(object.number("peer_bandwidth_bytes_per_s", 1, kMostRate));
+  level.reduces_in_switch = object.boolean("reduces_in_switch");
+  object.finish();
+  return level;
+}
+
+Json level_json(const FittedLevel& level) {
+  Json json = {{"name", level.name},
+               {"least_bandwidth_bytes_per_s", level.least_bandwidth.value()},
+               {"most_bandwidth_bytes_per_s", level.most_bandwidth.value()},
+               {"latency_s", level.latency.value()}};
+  if (level.peer_bandwidth) json["peer_bandwidth_bytes_per_s"] = level.peer_bandwidth->value();
+  json["reduces_in_switch"] = level.reduces_in_switch;
+  return json;
+}
+
 }  // namespace
 
 std::vector<FitParameter> fit_parameters(const Cluster& cluster) {
@@ -179,6 +235,8 @@ FittedCalibration parse_fitted_calibration(std::string_view text, const std::str
   FittedCalibration fitted;
   fitted.cluster = object.text("cluster");
   fitted.framework = object.text("framework");
+  fitted.device = device_from(object.object("device"));
+  for (JsonObject& level : object.objects("levels")) fitted.levels.push_back(level_from(level));
   fitted.sources = object.texts("sources");
   fitted.runs = object.integer("runs", 0, std::int64_t{1} << 40);
   fitted.cross_validated_mean = object.number("cross_validated_mean", 0, 1e6);
@@ -199,6 +257,9 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
   Json object;
   object["cluster"] = fitted.cluster;
   object["framework"] = fitted.framework;
+  object["device"] = device_json(fitted.device);
+  object["levels"] = Json::array();
+  for (const FittedLevel& level : fitted.levels) object["levels"].push_back(level_json(level));
   object["sources"] = fitted.sources;
   object["runs"] = fitted.runs;
   object["cross_validated_mean"] = fitted.cross_validated_mean;

@@ -78,8 +78,22 @@ struct AssumedRecompute {
   bool operator==(const AssumedRecompute&) const = default;
 };
 
+/// A level of the network, as it was in the runs of a fit.
+struct FittedLevel {
+  std::string name;
+  BytesPerSecond least_bandwidth, most_bandwidth;  ///< stated, per device and direction
+  Seconds latency;
+  std::optional<BytesPerSecond> peer_bandwidth = std::nullopt;
+  bool reduces_in_switch = false;
+  bool operator==(const FittedLevel&) const = default;
+};
+
 struct FittedCalibration {
-  std::string cluster, framework;    ///< names; it says nothing about others
+  /// Names: of the cluster whose runs these were, and of the framework that they are for. What was
+  /// fitted holds for every cluster of `device` (planner/fit_transfer.h).
+  std::string cluster, framework;
+  Device device;
+  std::vector<FittedLevel> levels;   ///< those of "levels.0", "levels.1", ... in `values`
   std::vector<std::string> sources;  ///< of the runs: "document, place", each once
   std::int64_t runs = 0;             ///< 0: of none (planner/typical_calibration.h)
   /// Of step times: mean and 90th percentile of |predicted - measured| / measured, over runs each

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <filesystem>
 #include <stdexcept>
 
@@ -14,33 +13,14 @@
 #include "models/nccl_tests.h"
 #include "models/topology.h"
 #include "planner/commands.h"
+#include "planner/fit_transfer.h"
 
 namespace plimsoll {
 namespace {
 
-/// The first word of a device's name that is letters and digits, as "H100" of "NVIDIA H100 80GB
-/// HBM3"; empty: there is none.
-std::string model_of(const std::string& name) {
-  std::string word;
-  for (std::size_t i = 0; i <= name.size(); ++i) {
-    const unsigned char c = i < name.size() ? static_cast<unsigned char>(name[i]) : ' ';
-    if (std::isalnum(c)) {
-      word += char(c);
-      continue;
-    }
-    const bool model = word.size() > 2 && std::isupper(static_cast<unsigned char>(word[0])) &&
-                       std::isdigit(static_cast<unsigned char>(word.back())) &&
-                       std::count_if(word.begin(), word.end(),
-                                     [](unsigned char d) { return std::isdigit(d) != 0; }) >= 2;
-    if (model) return word;
-    word.clear();
-  }
-  return "";
-}
-
 /// The runs must be of the cluster that they are imported for.
 void check_cluster(const NcclRun& run, const Cluster& cluster, const std::string& file) {
-  const std::string found = model_of(run.device), wanted = model_of(cluster.device.name);
+  const std::string found = device_model(run.device), wanted = device_model(cluster.device.name);
   if (!found.empty() && !wanted.empty() && found != wanted) {
     throw InputError(run.file, run.where,
                      fmt::format("measured on \"{}\"; the device of {} is \"{}\"", run.device, file,

@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "models/presets.h"
+#include "planner/fit_transfer.h"
 #include "planner/published_target.h"
 #include "planner/typical_calibration.h"
 
@@ -45,9 +47,16 @@ std::string measured_words(const Calibration& calibration) {
                      calibration.backend, ranks);
 }
 
-std::string fitted_words(const FittedCalibration& fitted) {
-  return fmt::format("calibration fitted on {} published runs on {}, {:.1f} % off runs left out",
-                     fitted.runs, fitted.cluster, 100 * fitted.cross_validated_mean);
+std::string fitted_words(const TransferredFit& transferred, const Framework& framework) {
+  const FittedCalibration& fitted = transferred.fitted;
+  std::string text =
+      fmt::format("calibration fitted on {} published runs on {}, {:.1f} % off runs left out",
+                  fitted.runs, fitted.cluster, 100 * fitted.cross_validated_mean);
+  if (transferred.other_levels.empty()) return text;
+  const bool typical = describes_training(framework);
+  return text + fmt::format(" (but {}: {} there, and a wider interval)",
+                            fmt::join(transferred.other_levels, ", "),
+                            typical ? "rates typical of training" : "the cluster's own rates");
 }
 
 void use_fitted(FittedCalibration fitted, CostBasis& basis) {
@@ -55,22 +64,63 @@ void use_fitted(FittedCalibration fitted, CostBasis& basis) {
   basis.fitted = std::move(fitted);
 }
 
-/// Names of the frameworks with a fit of this cluster, as --framework takes them.
-std::vector<std::string> frameworks_with_a_fit(const Cluster& cluster) {
-  std::vector<std::string> names;
-  for (const Preset& preset : calibration_presets()) {
-    const std::string start = cluster.name + "--";
-    if (preset.name.starts_with(start)) names.emplace_back(preset.name.substr(start.size()));
-  }
-  return names;
+void use_transferred(TransferredFit transferred, const std::string& name, std::string_view text,
+                     CostBasis& basis) {
+  basis.name = name;
+  basis.digest = digest(text);
+  basis.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework),
+                            digest_words(basis.digest));
+  use_fitted(std::move(transferred.fitted), basis);
 }
 
-std::string nothing_fitted_words(const Cluster& cluster, const Framework& framework) {
-  std::string text =
-      fmt::format("nothing was fitted for {} with {}", cluster.name, framework.name);
-  const std::vector<std::string> others = frameworks_with_a_fit(cluster);
+/// A built-in fit of a device.
+struct Known {
+  std::string name;
+  std::string_view text;
+  FittedCalibration fitted;
+};
+
+std::vector<Known> fits_of_device(const Device& device) {
+  std::vector<Known> known;
+  for (const Preset& preset : calibration_presets()) {
+    const std::string name(preset.name);
+    FittedCalibration fitted = parse_fitted_calibration(preset.text, name);
+    if (device_difference(fitted.device, device).empty())
+      known.push_back({name, preset.text, std::move(fitted)});
+  }
+  return known;
+}
+
+std::string nothing_fitted_words(const CostBasis& basis, const std::vector<Known>& known) {
+  std::string text = fmt::format("nothing was fitted for {} with {}", basis.cluster.device.name,
+                                 basis.framework.name);
+  std::vector<std::string> others;
+  for (const Known& fit : known) {
+    const std::string other = "--framework " + fit.fitted.framework;
+    if (std::find(others.begin(), others.end(), other) == others.end()) others.push_back(other);
+  }
   if (others.empty()) return text;
-  return text + fmt::format(", for it there is --framework {}", fmt::join(others, ", "));
+  return text + fmt::format("; {} {} a fit", fmt::join(others, ", "),
+                            others.size() == 1 ? "has" : "have");
+}
+
+/// The fit whose network is most like the cluster's; of equals the one with most runs.
+bool use_best_fit(const std::vector<Known>& known, CostBasis& basis) {
+  const Known* best = nullptr;
+  TransferredFit chosen;
+  for (const Known& fit : known) {
+    if (fit.fitted.framework != calibrated_as(basis.framework)) continue;
+    TransferredFit next = transfer(fit.fitted, basis.cluster, basis.framework);
+    const auto rank = [](const TransferredFit& one) {
+      return std::tuple(one.other_levels.size(), one.outermost_apart, -one.fitted.runs);
+    };
+    if (best != nullptr && rank(chosen) <= rank(next)) continue;
+    best = &fit;
+    chosen = std::move(next);
+  }
+  if (best == nullptr) return false;
+  use_transferred(std::move(chosen), best->name, best->text, basis);
+  return true;
 }
 
 bool use_typical(CostBasis& basis, const std::string& why) {
@@ -85,31 +135,36 @@ bool use_typical(CostBasis& basis, const std::string& why) {
 }
 
 void use_built_in(CostBasis& basis) {
-  const std::string name = basis.cluster.name + "--" + calibrated_as(basis.framework);
-  if (const auto text = find_preset(calibration_presets(), name)) {
-    FittedCalibration fitted = parse_fitted_calibration(*text, name);
-    basis.name = name;
-    basis.digest = digest(*text);
-    basis.words = fmt::format("{}, {}", fitted_words(fitted), digest_words(basis.digest));
-    return use_fitted(std::move(fitted), basis);
-  }
-  const std::string nothing = nothing_fitted_words(basis.cluster, basis.framework);
-  if (use_typical(basis, fmt::format(" ({})", nothing))) return;
-  if (basis.cluster.device.kind == DeviceKind::cpu_core) {
+  // Fits are of clusters whose devices are all alike, and of efficiency parameters.
+  const bool can_have_fits = basis.cluster.device.kind == DeviceKind::gpu &&
+                             basis.cluster.other_devices.empty() && basis.cluster.efficiency;
+  if (!can_have_fits) {
     basis.words = fmt::format("no calibration, {}", own_numbers_words(basis.cluster));
-  } else {
-    basis.words =
-        fmt::format("no calibration, {} ({})", own_numbers_words(basis.cluster), nothing);
+    return;
   }
+  const std::vector<Known> known = fits_of_device(basis.cluster.device);
+  if (use_best_fit(known, basis)) return;
+  const std::string nothing = nothing_fitted_words(basis, known);
+  if (use_typical(basis, fmt::format(" ({})", nothing))) return;
+  basis.words = fmt::format("no calibration, {} ({})", own_numbers_words(basis.cluster), nothing);
 }
 
-/// What was fitted for one cluster and framework says nothing about others.
+/// What was fitted for one device and framework says nothing about others.
 void check_same_target(const FittedCalibration& fitted, const CostBasis& basis,
                        const std::string& file, const std::string& cluster_file) {
-  if (fitted.cluster != basis.cluster.name) {
-    throw InputError(file, "/fitted/cluster",
-                     fmt::format("found \"{}\"; {} is \"{}\"", printable(fitted.cluster),
-                                 cluster_file, printable(basis.cluster.name)));
+  const std::string other = device_difference(fitted.device, basis.cluster.device);
+  if (!other.empty()) {
+    throw InputError(file, "/fitted/device",
+                     fmt::format("fitted on \"{}\"; the device of {} is another: {}",
+                                 printable(fitted.device.name), cluster_file, other));
+  }
+  if (!basis.cluster.other_devices.empty()) {
+    throw InputError(
+        file, "/fitted/device",
+        fmt::format("{} has devices of other kinds, too: --calibration none", cluster_file));
+  }
+  if (!basis.cluster.efficiency) {
+    throw InputError(cluster_file, "/efficiency", "the key is missing; a fit is of what it holds");
   }
   if (fitted.framework != calibrated_as(basis.framework)) {
     throw InputError(file, "/fitted/framework",
@@ -208,10 +263,8 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
       break;
     case Rest::given:
       check_same_target(*choice.fitted, basis, choice.file, cluster_file);
-      basis.name = choice.file;
-      basis.digest = digest(choice.text);
-      basis.words = fmt::format("{}, {}", fitted_words(*choice.fitted), digest_words(basis.digest));
-      use_fitted(*choice.fitted, basis);
+      use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework), choice.file,
+                      choice.text, basis);
       break;
   }
   return basis;

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "planner/evaluate.h"
 #include "planner/fit_model.h"
+#include "planner/fit_transfer.h"
 #include "planner/validate.h"
 
 namespace plimsoll {
@@ -147,6 +148,7 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   fitted.assumed_recompute = choose_recompute(published, selection, runs, options.layers);
   if (fitted.assumed_recompute != AssumedRecompute{})
     runs = fit_runs(published, selection, fitted.assumed_recompute, fitted.sources);
+  for (const FitRun& run : runs) add_cluster(run.target.cluster, fitted);
   const FitModel model(std::move(runs), options.layers);
   const LogModel log_model = model.log_model();
   const std::vector<bool> all(model.runs().size(), true);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/presets.h"
+#include "planner/fit_transfer.h"
 #include "planner/published_target.h"
 #include "simulator/layer_factors.h"
 
@@ -70,13 +71,19 @@ const std::vector<FittedCalibration>& usable_fits() {
 
 }  // namespace
 
+bool describes_training(const Framework& framework) {
+  return has(kFrameworks, calibrated_as(framework));
+}
+
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      const Framework& framework) {
-  if (!cluster.efficiency || !has(kFrameworks, calibrated_as(framework))) return std::nullopt;
+  if (!cluster.efficiency || !describes_training(framework)) return std::nullopt;
   std::size_t fits = 0;
   std::map<std::string, Found> found;  // by name of a rate
   for (const FittedCalibration& fit : usable_fits()) {
-    if (fit.cluster == cluster.name && fit.framework == calibrated_as(framework)) continue;
+    if (fit.framework == calibrated_as(framework) &&
+        device_difference(fit.device, cluster.device).empty())
+      continue;
     ++fits;
     for (const FittedValue& value : fit.values) {
       if (value.determined && has(kRates, value.name))
@@ -86,7 +93,8 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
   FittedCalibration typical;
   typical.cluster = cluster.name;
   typical.framework = calibrated_as(framework);
-  typical.sources = {fmt::format("what {} fits of other clusters and frameworks found", fits)};
+  add_cluster(cluster, typical);
+  typical.sources = {fmt::format("what {} fits of other devices and frameworks found", fits)};
   typical.cross_validated_mean = kMeanError;
   typical.cross_validated_p90 = kPercentile90;
   // Without factors of layers their prior is open, too.

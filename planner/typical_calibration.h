@@ -1,4 +1,4 @@
-// Typical calibration: what fits of other clusters and frameworks found, for those without one.
+// Typical calibration: what fits of other devices and frameworks found, for those without one.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 /// Rates of a cluster's kernels and levels in training, from those that it states: times the
-/// geometric mean of what the built-in fits, but that of the same cluster and framework, found of
+/// geometric mean of what the built-in fits, but those of the same device and framework, found of
 /// their clusters' (0.89 of what products reach alone, 0.97 of the memory's bandwidth, ...). Runs
 /// predicted so were 2 to 25 % off, 9 to 32 % with what the cluster states (docs/accuracy.md); the
 /// interval is as wide as nine in ten of them needed. Nothing for clusters that state no rates of
@@ -18,6 +18,8 @@ namespace plimsoll {
 /// pytorch-fsdp and torchtitan's:
 /// the authors' tables of megatron-lm-2021 and -2022 are 4 and 2 % off with what the cluster
 /// states.
+/// ...
+bool describes_training(const Framework& framework);
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      const Framework& framework);
 

@@ -21,6 +21,10 @@ FittedCalibration example() {
   FittedCalibration fitted;
   fitted.cluster = "dgx-a100-80gb";
   fitted.framework = "megatron-lm";
+  fitted.device = preset("dgx-a100-80gb").device;
+  fitted.levels = {{"NVLink", BytesPerSecond(3e11), BytesPerSecond(3e11), Seconds(2e-6)},
+                   {"InfiniBand", BytesPerSecond(1e10), BytesPerSecond(2e10), Seconds(1e-5),
+                    BytesPerSecond(5e9), true}};
   fitted.sources = {"arXiv 1, Table 5"};
   fitted.runs = 12;
   fitted.cross_validated_mean = 0.04;
@@ -88,6 +92,9 @@ TEST(FittedCalibration, BadFilesAreRefusedWithTheirPlace) {
   refused("\"hidden\": 512", "\"hidden\": 0", "/fitted/layers/0/hidden");
   refused("\"full\"", "\"some\"", "/fitted/assumed_recompute/across_nodes");
   refused("\"cluster\"", "\"clusters\"", "/fitted");
+  refused("\"memory_bytes\": 8", "\"memory_bytes\": -8", "/fitted/device/memory_bytes");
+  refused("\"most_bandwidth_bytes_per_s\": 2", "\"most_bandwidth_bytes_per_s\": -2",
+          "/fitted/levels/1/most_bandwidth_bytes_per_s");
 }
 
 TEST(FittedCalibration, UnknownParametersAreRefused) {
@@ -105,6 +112,8 @@ TEST(FittedCalibration, BuiltInOnesAreOfPresets) {
     EXPECT_EQ(fitted.cluster + "--" + fitted.framework, known.name);
     EXPECT_FALSE(fitted.sources.empty()) << known.name;
     Cluster cluster = preset(fitted.cluster);
+    EXPECT_EQ(fitted.device, cluster.device) << known.name;
+    ASSERT_EQ(fitted.levels.size(), cluster.levels.size()) << known.name;
     Framework framework = framework_by_name(fitted.framework);
     apply(fitted, cluster, framework);
   }
