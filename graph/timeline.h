@@ -26,6 +26,9 @@ struct Interval {
   Picoseconds posted;  ///< a communication: when this rank posted it
   Picoseconds begin;   ///< a communication: when the last participant had arrived
   Picoseconds end;
+  /// Above 1: so many ops or calls that followed each other on the stream, drawn as one that lasts
+  /// as long as all of them (plan/timeline_detail.h). Its routine is empty where they have several.
+  std::int64_t ops = 1;
   bool operator==(const Interval&) const = default;
 };
 

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "passes/strategy.h"
+#include "passes/strategy_fields.h"
 
 namespace plimsoll {
 namespace {
@@ -99,7 +100,8 @@ const std::vector<ChoiceField> kChoices = {
     choice_field<&Strategy::gather>("gather", {"layer", "module", "tensor", "use", "segment"}),
 };
 
-/// A list of integers joined by +; `none` is the word for an empty one, `example` a legal one.
+/// A list of integers joined by +, where 32x3 is a 3 thirty-two times; `none` is the word for an
+/// empty one, `example` a legal one.
 struct ListField {
   std::string_view key;
   std::vector<std::int64_t> Strategy::*member;
@@ -195,20 +197,37 @@ std::vector<std::int64_t> list_from(const ListField& field, std::string_view val
   if (value == field.none) return list;
   for (std::size_t begin = 0; begin <= value.size();) {
     const std::size_t end = std::min(value.find('+', begin), value.size());
-    const auto number = integer_from(value.substr(begin, end - begin));
-    if (!number || *number < field.least) {
+    const std::string_view part = value.substr(begin, end - begin);
+    const std::size_t times = part.find('x');
+    const auto count = times == part.npos ? 1 : integer_from(part.substr(0, times));
+    const auto number = integer_from(times == part.npos ? part : part.substr(times + 1));
+    const bool countable =
+        count && *count >= 1 && *count <= kMostDegree - std::int64_t(list.size());
+    if (!countable || !number || *number < field.least) {
       refuse(field.key, value,
              fmt::format("\"{}\" or integers of at least {} such as {}", field.none, field.least,
                          field.example));
     }
-    list.push_back(*number);
+    list.insert(list.end(), std::size_t(*count), *number);
     begin = end + 1;
   }
   return list;
 }
 
 std::string list_text(const ListField& field, const std::vector<std::int64_t>& list) {
-  return list.empty() ? std::string(field.none) : fmt::format("{}", fmt::join(list, "+"));
+  constexpr std::ptrdiff_t kLeastRun = 3;  // shorter ones are written out
+  if (list.empty()) return std::string(field.none);
+  std::vector<std::string> parts;
+  for (auto at = list.begin(); at != list.end();) {
+    const auto end = std::find_if(at, list.end(), [&](std::int64_t other) { return other != *at; });
+    if (end - at >= kLeastRun) {
+      parts.push_back(fmt::format("{}x{}", end - at, *at));
+      at = end;
+    } else {
+      parts.push_back(fmt::format("{}", *at++));
+    }
+  }
+  return fmt::format("{}", fmt::join(parts, "+"));
 }
 
 std::string bucket_text(Bytes bytes) {
@@ -359,14 +378,35 @@ std::string strategy_text(const Strategy& strategy) {
   return json_text(object);
 }
 
-std::string strategy_summary(const Strategy& strategy) {
-  std::string summary;
+std::vector<StrategyField> shown_fields(const Strategy& strategy) {
+  std::vector<StrategyField> fields;
   for (std::string_view key : kKeys) {
-    const std::string text = field_text(strategy, key);
+    std::string text = field_text(strategy, key);
     if (!always_shown(key) && text == field_text(Strategy{}, key)) continue;
-    summary += fmt::format("{}{}={}", summary.empty() ? "" : " ", key, text);
+    fields.push_back({key, std::move(text)});
   }
-  return summary;
+  return fields;
+}
+
+std::vector<StrategyField> differing_fields(const Strategy& strategy, const Strategy& chosen) {
+  std::vector<StrategyField> fields;
+  for (std::string_view key : kKeys) {
+    std::string text = field_text(strategy, key);
+    if (text != field_text(chosen, key)) fields.push_back({key, std::move(text)});
+  }
+  return fields;
+}
+
+std::string fields_text(const std::vector<StrategyField>& fields) {
+  std::string text;
+  for (const StrategyField& field : fields) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", field.key, field.value);
+  }
+  return text;
+}
+
+std::string strategy_summary(const Strategy& strategy) {
+  return fields_text(shown_fields(strategy));
 }
 
 }  // namespace plimsoll

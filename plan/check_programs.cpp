@@ -8,6 +8,7 @@
 #include "graph/text.h"
 #include "models/step_memory.h"
 #include "plan/check_rules.h"
+#include "plan/filling.h"
 
 namespace plimsoll {
 namespace {
@@ -149,14 +150,15 @@ Finding arena_holds_peak(const CheckContext& context) {
 Finding fits_capacity(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (context.programs.empty()) return std::nullopt;  // the strategy is not legal
-  const Bytes outside = memory_outside_program(plan.job, plan.strategy, plan.framework);
-  for (const StagePrediction& stage : plan.prediction.stages) {
-    if (stage.capacity - outside < stage.reserved) {
-      return fmt::format(
-          "{}: {} bytes of tensors and {} of context and communicators do not "
-          "fit the device's {}",
-          name_of(stage), stage.reserved.count(), outside.count(), stage.capacity.count());
-    }
+  const std::vector<Filling> fillings = fillings_of(plan);
+  for (std::size_t i = 0; i < fillings.size(); ++i) {
+    const Filling& filling = fillings[i];
+    if (filling.fits()) continue;
+    return fmt::format(
+        "{}: {} bytes of tensors, {} of context and communicators and {} of reserve do not fit the "
+        "device's {}",
+        name_of(plan.prediction.stages[i]), filling.reserved.count(), filling.outside.count(),
+        filling.reserve.count(), filling.capacity.count());
   }
   return std::nullopt;
 }

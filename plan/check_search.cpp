@@ -5,6 +5,7 @@
 #include <array>
 
 #include "plan/check_rules.h"
+#include "plan/filling.h"
 
 namespace plimsoll {
 namespace {
@@ -13,6 +14,12 @@ Bytes largest_peak(const Plan& plan) {
   Bytes peak;
   for (const StagePrediction& stage : plan.prediction.stages) peak = std::max(peak, stage.peak);
   return peak;
+}
+
+Bytes most_taken(const Plan& plan) {
+  Bytes most;
+  for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
+  return most;
 }
 
 /// What is wrong with one list of reasons; adds its counts to `sum`.
@@ -102,17 +109,18 @@ Finding runners_up_legal(const CheckContext& context) {
 }
 
 Finding runners_up_fit(const CheckContext& context) {
-  if (context.plan.prediction.stages.empty()) return std::nullopt;
-  const bool mixed = context.plan.mixed_devices;  // then the plan does not say whose they are
-  // Of another allocator a peak says nothing: it may hold less at once, a loss in place for one.
-  const bool arena = context.plan.framework.allocator.kind == AllocatorKind::arena;
-  const Bytes capacity = context.plan.prediction.stages.front().capacity;
-  for (const RunnerUp& runner_up : context.plan.runners_up) {
+  const Plan& plan = context.plan;
+  if (plan.prediction.stages.empty()) return std::nullopt;
+  const bool mixed = plan.mixed_devices;  // then the plan does not say whose they are
+  const Bytes capacity = plan.prediction.stages.front().capacity;
+  for (const RunnerUp& runner_up : plan.runners_up) {
     const std::string who = strategy_summary(runner_up.strategy);
-    if (runner_up.peak <= Bytes()) return fmt::format("{} needs no memory", who);
-    if (mixed || !arena || runner_up.peak <= capacity) continue;
-    return fmt::format("{} peaks at {} bytes of the device's {}", who, runner_up.peak.count(),
-                       capacity.count());
+    if (runner_up.peak <= Bytes() || runner_up.taken <= Bytes()) {
+      return fmt::format("{} needs no memory", who);
+    }
+    if (mixed || runner_up.taken + plan.reserve <= capacity) continue;
+    return fmt::format("{} takes {} bytes of the device's {}, of which {} are kept free", who,
+                       runner_up.taken.count(), capacity.count(), plan.reserve.count());
   }
   return std::nullopt;
 }
@@ -190,7 +198,7 @@ Finding pareto_first(const CheckContext& context) {
   if (plan.pareto.empty()) return "no plan is on the front, not even the chosen one";
   const ParetoPlan& first = plan.pareto.front();
   if (first.strategy == plan.strategy && first.step_time == plan.prediction.step_time &&
-      first.peak == largest_peak(plan)) {
+      first.peak == largest_peak(plan) && first.taken == most_taken(plan)) {
     return std::nullopt;
   }
   return fmt::format("{} is first on the front, not the chosen plan",
@@ -200,14 +208,14 @@ Finding pareto_first(const CheckContext& context) {
 Finding pareto_falls(const CheckContext& context) {
   const std::vector<ParetoPlan>& front = context.plan.pareto;
   for (std::size_t i = 1; i < front.size(); ++i) {
-    if (front[i].step_time > front[i - 1].step_time && front[i].peak < front[i - 1].peak &&
-        front[i].peak > Bytes()) {
+    if (front[i].step_time >= front[i - 1].step_time && front[i].taken < front[i - 1].taken &&
+        front[i].taken > Bytes()) {
       continue;
     }
     return fmt::format("{} takes {} s and {} bytes, after {} s and {} bytes",
                        strategy_summary(front[i].strategy), front[i].step_time.value(),
-                       front[i].peak.count(), front[i - 1].step_time.value(),
-                       front[i - 1].peak.count());
+                       front[i].taken.count(), front[i - 1].step_time.value(),
+                       front[i - 1].taken.count());
   }
   return std::nullopt;
 }
@@ -232,7 +240,7 @@ Finding pareto_dominates(const CheckContext& context) {
     if (runner_up.step_time > slowest) continue;
     const bool beaten =
         std::any_of(plan.pareto.begin(), plan.pareto.end(), [&](const ParetoPlan& point) {
-          return point.step_time <= runner_up.step_time && point.peak <= runner_up.peak;
+          return point.step_time <= runner_up.step_time && point.taken <= runner_up.taken;
         });
     if (!beaten) {
       return fmt::format("{} is faster or leaner than every plan on the front",
@@ -253,7 +261,7 @@ constexpr CheckRule kRules[] = {
      runners_up_counted},
     {{"runners-up-legal", "Every runner-up is legal for the job, these devices and the framework."},
      runners_up_legal},
-    {{"runners-up-fit", "Every runner-up needs memory; in an arena, no more than there is."},
+    {{"runners-up-fit", "Every runner-up needs memory, and leaves the reserve of its device."},
      runners_up_fit},
     {{"runners-up-distinct", "No strategy appears twice."}, runners_up_distinct},
     {{"runners-up-lose", "No runner-up is better than the chosen plan."}, runners_up_lose},
@@ -264,7 +272,9 @@ constexpr CheckRule kRules[] = {
       "Every plan of the Pareto front is legal for the job, these devices and the framework."},
      pareto_legal},
     {{"pareto-first", "The chosen plan begins the Pareto front."}, pareto_first},
-    {{"pareto-falls", "Along the Pareto front steps get longer and peaks smaller."}, pareto_falls},
+    {{"pareto-falls",
+      "Along the Pareto front no step is shorter, and each takes less of the device."},
+     pareto_falls},
     {{"pareto-distinct", "No strategy is twice on the Pareto front."}, pareto_distinct},
     {{"pareto-dominates", "No plan that is shown beats the Pareto front."}, pareto_dominates},
 };

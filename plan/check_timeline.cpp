@@ -95,7 +95,7 @@ Finding timeline_level(const CheckContext& context) {
   const Plan& plan = context.plan;
   for (const Interval& interval : plan.timeline.intervals) {
     const auto stage = class_of_rank(plan, interval.rank);
-    if (!stage || *stage >= context.programs.size()) continue;
+    if (!stage || *stage >= context.programs.size() || interval.ops > 1) continue;
     const auto& routines = context.programs[*stage].routines;
     const auto routine = std::find_if(routines.begin(), routines.end(), [&](const Routine& known) {
       return known.name == interval.routine;
@@ -113,23 +113,27 @@ Finding timeline_level(const CheckContext& context) {
 Finding timeline_complete(const CheckContext& context) {
   const Plan& plan = context.plan;
   std::map<std::int64_t, std::size_t> shown;
-  for (const Interval& interval : plan.timeline.intervals) ++shown[interval.rank];
+  for (const Interval& interval : plan.timeline.intervals) {
+    shown[interval.rank] += std::size_t(interval.ops);
+  }
   for (const RankMemory& memory : plan.timeline.memory) {
     const auto stage = class_of_rank(plan, memory.rank);
     if (!stage || *stage >= context.programs.size()) continue;
     const bool calls = shows_calls(plan.devices);
     const std::size_t all = issued(context.programs[*stage], calls);
     const std::size_t found = shown[memory.rank];
-    if (plan.timeline_truncated ? found <= all : found == all) continue;
-    return fmt::format("rank {} shows {} intervals, its program issues {} {}", memory.rank, found,
-                       all, calls ? "calls" : "ops");
+    if (found == all) continue;
+    return fmt::format("rank {} shows {} {}, its program issues {}", memory.rank, found,
+                       calls ? "calls" : "ops", all);
   }
   return std::nullopt;
 }
 
 Finding communication_posted(const CheckContext& context) {
   for (const Interval& interval : context.plan.timeline.intervals) {
-    const bool communication = interval.kind && communicates(*interval.kind);
+    // Several kinds are drawn together of one stream, which is all compute or all communication.
+    const bool communication =
+        interval.kind ? communicates(*interval.kind) : interval.stream != Stream::compute;
     if (communication ? interval.posted <= interval.begin : interval.posted == interval.begin)
       continue;
     return fmt::format("{} was posted at {} ps; {}", name_of(interval), interval.posted.count(),
@@ -176,6 +180,7 @@ Finding timeline_routines(const CheckContext& context) {
   for (const Interval& interval : context.plan.timeline.intervals) {
     const auto stage = class_of_rank(context.plan, interval.rank);
     if (!stage || *stage >= routines.size()) continue;
+    if (interval.ops > 1 && interval.routine.empty()) continue;  // of several
     if (!routines[*stage].contains(interval.routine)) {
       return fmt::format("{}: the program of stage {} has no such routine", name_of(interval),
                          *stage);
@@ -221,13 +226,48 @@ Finding memory_curve(const CheckContext& context) {
   return std::nullopt;
 }
 
-Finding timeline_capped(const CheckContext& context) {
-  const std::size_t count = context.plan.timeline.intervals.size();
-  if (count > kMostIntervals) {
+Finding timeline_resolution(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  Picoseconds begin = kLongestTimeline, end;
+  for (const Interval& interval : plan.timeline.intervals) {
+    begin = std::min(begin, interval.begin);
+    end = std::max(end, interval.end);
+    if (interval.ops > 1 && interval.end - interval.begin > plan.timeline_resolution) {
+      return fmt::format("{}: {} ops drawn together last {} ps, the resolution is {} ps",
+                         name_of(interval), interval.ops, (interval.end - interval.begin).count(),
+                         plan.timeline_resolution.count());
+    }
+  }
+  // However coarse, each stream of a rank has an interval.
+  const std::size_t count = plan.timeline.intervals.size();
+  if (count > kMostIntervals && plan.timeline_resolution <= end - begin) {
     return fmt::format("{} intervals, at most {} are kept", count, kMostIntervals);
   }
-  if (context.plan.timeline_truncated && count < kMostIntervals) {
-    return fmt::format("said to be truncated at {} intervals, but holds {}", kMostIntervals, count);
+  return std::nullopt;
+}
+
+Finding rank_times(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  const bool wanted = plan.timeline_resolution > Picoseconds() && runs_here(plan.framework);
+  const auto& memory = plan.timeline.memory;
+  if (plan.rank_times.size() != (wanted ? memory.size() : 0)) {
+    return fmt::format("times of {} ranks, {} are due", plan.rank_times.size(),
+                       wanted ? memory.size() : 0);
+  }
+  for (std::size_t i = 0; i < plan.rank_times.size(); ++i) {
+    const RankTimes& times = plan.rank_times[i];
+    if (times.rank != memory[i].rank) {
+      return fmt::format("times of rank {} stand where rank {} is due", times.rank, memory[i].rank);
+    }
+    if (shows_calls(plan.devices)) continue;  // what calls take is of no kind
+    Picoseconds shown, stated;
+    for (const Interval& interval : plan.timeline.intervals) {
+      if (interval.rank == times.rank) shown += interval.end - interval.begin;
+    }
+    for (const Picoseconds time : times.by_kind) stated += time;
+    if (shown == stated) continue;
+    return fmt::format("ops of rank {} take {} ps by kind, {} ps in the timeline", times.rank,
+                       stated.count(), shown.count());
   }
   return std::nullopt;
 }
@@ -241,7 +281,7 @@ constexpr CheckRule kRules[] = {
     {{"timeline-from-zero", "Nothing happens before the step begins, at 0."}, timeline_from_zero},
     {{"timeline-level", "Up to 8 devices show every op, more show whole calls."}, timeline_level},
     {{"timeline-complete",
-      "Every rank shows each op or call it issues once, or fewer where truncated."},
+      "Every rank shows each op or call it issues once, by itself or drawn together."},
      timeline_complete},
     {{"communication-posted", "Communication begins once posted, other ops when they are posted."},
      communication_posted},
@@ -253,8 +293,12 @@ constexpr CheckRule kRules[] = {
     {{"timeline-memory", "A rank's memory is that of its stage."}, timeline_memory},
     {{"memory-curve", "A memory curve runs forward in time and its highest point is the peak."},
      memory_curve},
-    {{"timeline-capped", "The timeline is within its cap, and at it where said to be truncated."},
-     timeline_capped},
+    {{"timeline-resolution",
+      "The timeline has few intervals, and none drawn together is longer than its resolution."},
+     timeline_resolution},
+    {{"rank-times",
+      "Of a timeline drawn together times by kind are kept, where it can be run, and they add up."},
+     rank_times},
 };
 
 }  // namespace

@@ -18,16 +18,22 @@
 #include "models/framework.h"
 #include "models/job.h"
 #include "passes/strategy.h"
+#include "plan/timeline_detail.h"
 
 namespace plimsoll {
 
-inline constexpr std::int64_t kPlanVersion = 1;
+inline constexpr std::int64_t kPlanVersion = 2;
+/// Of this product.
+inline constexpr std::string_view kProductVersion = "0.1.0";
 /// A plan's timeline shows every op up to this many devices, whole calls beyond.
 inline constexpr std::int64_t kMostDevicesByOp = 8;
 constexpr bool shows_calls(std::int64_t devices) { return devices > kMostDevicesByOp; }
 
-/// Intervals kept in the file; `timeline_truncated` says when more were simulated.
-inline constexpr std::size_t kMostIntervals = 20'000;
+/// Intervals in the file. A longer timeline is drawn together (plan/timeline_detail.h), and
+/// `timeline_resolution` says what is shorter than it shows.
+inline constexpr std::size_t kMostIntervals = 3'000;
+/// Points of memory curves in the file, over all ranks; a curve has at least kLeastPoints.
+inline constexpr std::size_t kMostPoints = 3'000, kLeastPoints = 16;
 
 /// The last instant a plan's timeline may show, 2 h 30 min: times in files are integers within
 /// 2^53, in picoseconds.
@@ -89,7 +95,8 @@ struct Prediction {
 struct RunnerUp {
   Strategy strategy;
   Seconds step_time;
-  Bytes peak;  ///< largest over stages
+  Bytes peak;   ///< live bytes, largest over stages
+  Bytes taken;  ///< of the device: Filling::taken, largest over stages
   /// "compute", "recompute", "optimizer", "exposed communication", "bubble", "dispatch", "memory",
   /// or "tie" where only the canonical order decides.
   std::string term;
@@ -106,7 +113,8 @@ struct Pruned {
 struct ParetoPlan {
   Strategy strategy;
   Seconds step_time;
-  Bytes peak;  ///< largest over stages
+  Bytes peak;   ///< live bytes, largest over stages
+  Bytes taken;  ///< of the device: Filling::taken, largest over stages
 };
 
 struct SearchSummary {
@@ -123,14 +131,30 @@ struct SearchSummary {
   double gap = 0;
 };
 
+/// What a plan was made with, in words. Names and texts are of files that are built in or of what
+/// files say of themselves, never a path.
+struct PlanOrigin {
+  std::string version = std::string(kProductVersion);  ///< of the program that made it
+  /// The command line that makes it again. A file that is not built in is called by its own name:
+  /// "JOB.json" where the job is JOB. Empty: it was not made by a command.
+  std::string command;
+  std::string calibration_name;        ///< of one that is built in; empty: none, or a file
+  std::string calibration_provenance;  ///< "calibration fitted on 60 published runs, ..."
+  std::string interval_basis;          ///< what step_time_half_width rests on
+  bool operator==(const PlanOrigin&) const = default;
+};
+
 struct Plan {
+  PlanOrigin origin;
   Job job;
+  std::int64_t stated_vocabulary = 0;  ///< before the framework padded it, which `job` is
   Framework framework;
   Strategy strategy;
   std::int64_t devices = 0;
   std::int64_t devices_per_node = 1;  ///< of the cluster; ranks fill nodes in order
   std::string cluster_name, cluster_digest;
   std::string calibration_digest;  ///< empty: none was given
+  Bytes reserve;                   ///< kept free on each device
   /// What its step time holds for: with a calibration what that measured, else `local`.
   CommunicatorKind communicator = CommunicatorKind::local;
   DeviceKind device_kind = DeviceKind::gpu;
@@ -142,12 +166,18 @@ struct Plan {
   std::vector<RunnerUp> runners_up;
   std::vector<ParetoPlan> pareto;  ///< by step time; the chosen plan is the first
   Timeline timeline;               ///< predicted steady-state step, one rank per class
-  bool timeline_truncated = false;
+  /// What is shorter is drawn together in `timeline`; 0: nothing is.
+  Picoseconds timeline_resolution;
+  /// By rank of the timeline, where it is drawn together and the framework runs here, so that runs
+  /// can be compared with it; else empty.
+  std::vector<RankTimes> rank_times;
 };
 
-/// Keeps the kMostIntervals that begin first, over all ranks, and says so; of the memory curves,
-/// what lies within their time and the first peak. No effect below that.
-void cap_timeline(Plan& plan);
+/// Draws its timeline together until it fits into the file, and thins its memory curves. No effect
+/// where they fit, or do already.
+void fit_timeline(Plan& plan);
+/// Of the job as it was stated.
+std::int64_t parameter_count(const Plan& plan);
 
 /// The plan file: keys are the field names with their unit (`step_time_s`, `peak_bytes`), `version`
 /// first. parse_plan(plan_text(x)) has the same text again. Readers throw InputError for anything
@@ -159,6 +189,6 @@ Plan read_legal_plan(const std::filesystem::path& path);
 Plan parse_plan(std::string_view text, const std::string& file);
 /// What read_legal_plan adds; `file` is named in errors.
 void check_legal(const Plan& plan, const std::string& file);
-std::string plan_text(const Plan& plan);  ///< timeline capped
+std::string plan_text(const Plan& plan);  ///< with fit_timeline
 
 }  // namespace plimsoll

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -194,15 +193,6 @@ Framework framework_from(JsonObject object) {
   return framework;
 }
 
-/// A digest that may be absent is null, never an empty text.
-Json digest_json(const std::string& digest) {
-  return digest.empty() ? Json(nullptr) : Json(digest);
-}
-
-std::string digest_from(JsonObject& object, std::string_view key) {
-  return object.raw(key).is_null() ? std::string() : object.text(key);
-}
-
 Json runners_up_json(const Plan& plan) {
   Json json = Json::array();
   for (const RunnerUp& runner_up : plan.runners_up) json.push_back(runner_up_json(runner_up));
@@ -215,15 +205,49 @@ Json pareto_json(const Plan& plan) {
   return json;
 }
 
+/// Texts that may be missing are null, never empty.
+Json text_json(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+std::string text_from(JsonObject& object, std::string_view key) {
+  return object.raw(key).is_null() ? std::string() : object.text(key);
+}
+
+Json origin_json(const PlanOrigin& origin) {
+  return {{"version", origin.version},
+          {"command", text_json(origin.command)},
+          {"calibration_name", text_json(origin.calibration_name)},
+          {"calibration_provenance", text_json(origin.calibration_provenance)},
+          {"interval_basis", text_json(origin.interval_basis)}};
+}
+
+PlanOrigin origin_from(JsonObject object) {
+  PlanOrigin origin;
+  origin.version = object.text("version");
+  origin.command = text_from(object, "command");
+  origin.calibration_name = text_from(object, "calibration_name");
+  origin.calibration_provenance = text_from(object, "calibration_provenance");
+  origin.interval_basis = text_from(object, "interval_basis");
+  object.finish();
+  return origin;
+}
+
+/// A curve's share of the points that all have together.
+std::size_t points_of_a_curve(const Timeline& timeline) {
+  return std::max(kLeastPoints, kMostPoints / std::max<std::size_t>(timeline.memory.size(), 1));
+}
+
 Json plan_json(const Plan& plan) {
   Json json = {{"version", kPlanVersion},
+               {"origin", origin_json(plan.origin)},
                {"devices", plan.devices},
                {"devices_per_node", plan.devices_per_node},
                {"device_kind", kDeviceKinds[std::size_t(plan.device_kind)]},
                {"oversubscribed", plan.oversubscribed},
                {"cluster_name", plan.cluster_name},
                {"cluster_digest", plan.cluster_digest},
-               {"calibration_digest", digest_json(plan.calibration_digest)},
+               {"calibration_digest", text_json(plan.calibration_digest)},
+               {"reserve_bytes", plan.reserve.count()},
+               {"stated_vocabulary", plan.stated_vocabulary},
                {"job", parse_json(job_text(plan.job), "job")},
                {"framework", framework_json(plan.framework)},
                {"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
@@ -232,7 +256,8 @@ Json plan_json(const Plan& plan) {
                {"search", search_json(plan.search)},
                {"runners_up", runners_up_json(plan)},
                {"pareto", pareto_json(plan)},
-               {"timeline_truncated", plan.timeline_truncated},
+               {"timeline_resolution_ps", plan.timeline_resolution.count()},
+               {"rank_times", rank_times_json(plan.rank_times)},
                {"timeline", timeline_json(plan.timeline)}};
   if (plan.communicator != CommunicatorKind::local) {
     json["communicator"] = to_text(plan.communicator);
@@ -243,41 +268,37 @@ Json plan_json(const Plan& plan) {
 
 }  // namespace
 
-void cap_timeline(Plan& plan) {
-  auto& intervals = plan.timeline.intervals;
-  if (intervals.size() <= kMostIntervals) return;
-  std::vector<std::size_t> order(intervals.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return intervals[a].begin < intervals[b].begin;
-  });
-  order.resize(kMostIntervals);
-  std::sort(order.begin(), order.end());
-  std::vector<Interval> kept;
-  kept.reserve(kMostIntervals);
-  Picoseconds shown;
-  for (std::size_t index : order) {
-    shown = std::max(shown, intervals[index].begin);
-    kept.push_back(std::move(intervals[index]));
+void fit_timeline(Plan& plan) {
+  Timeline& timeline = plan.timeline;
+  thin_curves(timeline, points_of_a_curve(timeline));
+  if (timeline.intervals.size() <= kMostIntervals || plan.timeline_resolution > Picoseconds()) {
+    return;
   }
-  intervals = std::move(kept);
-  for (RankMemory& memory : plan.timeline.memory) {
-    bool peak_kept = false;
-    std::erase_if(memory.curve, [&](const MemoryPoint& point) {
-      const bool peak = !peak_kept && std::accumulate(point.by_role.begin(), point.by_role.end(),
-                                                      Bytes()) == memory.peak;
-      peak_kept = peak_kept || peak;
-      return point.time > shown && !peak;
-    });
+  if (runs_here(plan.framework)) {
+    for (const RankMemory& memory : timeline.memory) {
+      plan.rank_times.push_back(times_of(timeline, memory.rank));
+    }
   }
-  plan.timeline_truncated = true;
+  plan.timeline_resolution = draw_together(timeline, kMostIntervals);
+}
+
+std::int64_t parameter_count(const Plan& plan) {
+  Job job = plan.job;
+  if (plan.stated_vocabulary > 0) job.vocab = plan.stated_vocabulary;
+  return parameter_count(build_forward(job, 1));
 }
 
 std::string plan_text(const Plan& plan) {
-  if (plan.timeline.intervals.size() <= kMostIntervals) return line_text(plan_json(plan));
-  Plan capped = plan;
-  cap_timeline(capped);
-  return line_text(plan_json(capped));
+  const auto too_long = [&](const RankMemory& memory) {
+    return memory.curve.size() > points_of_a_curve(plan.timeline);
+  };
+  const auto& memory = plan.timeline.memory;
+  const bool fits = plan.timeline.intervals.size() <= kMostIntervals &&
+                    std::none_of(memory.begin(), memory.end(), too_long);
+  if (fits) return line_text(plan_json(plan));
+  Plan shorter = plan;
+  fit_timeline(shorter);
+  return line_text(plan_json(shorter));
 }
 
 Plan parse_plan(std::string_view text, const std::string& file) {
@@ -287,6 +308,7 @@ Plan parse_plan(std::string_view text, const std::string& file) {
     object.fail("version", "this build reads version " + std::to_string(kPlanVersion));
   }
   Plan plan;
+  plan.origin = origin_from(object.object("origin"));
   plan.devices = object.integer("devices", 1, kMostJsonInteger);
   plan.devices_per_node = object.integer("devices_per_node", 1, kMostJsonInteger);
   plan.device_kind = static_cast<DeviceKind>(object.choice("device_kind", kDeviceKinds));
@@ -299,8 +321,10 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   plan.oversubscribed = object.boolean("oversubscribed");
   plan.cluster_name = object.text("cluster_name");
   plan.cluster_digest = object.text("cluster_digest");
-  plan.calibration_digest = digest_from(object, "calibration_digest");
+  plan.calibration_digest = text_from(object, "calibration_digest");
+  plan.reserve = byte_count(object, "reserve_bytes");
   plan.job = read_embedded(object, "job", parse_job);
+  plan.stated_vocabulary = object.integer("stated_vocabulary", 0, plan.job.vocab);
   plan.framework = framework_from(object.object("framework"));
   plan.strategy = read_embedded(object, "strategy", strategy_from_json_text);
   plan.prediction = prediction_from(object.object("prediction"));
@@ -312,7 +336,9 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   for (JsonObject& point : object.objects("pareto")) {
     plan.pareto.push_back(pareto_from(std::move(point)));
   }
-  plan.timeline_truncated = object.boolean("timeline_truncated");
+  plan.timeline_resolution =
+      Picoseconds(object.integer("timeline_resolution_ps", 0, kMostJsonInteger));
+  plan.rank_times = rank_times_from(object);
   plan.timeline = timeline_from(object.object("timeline"));
   object.finish();
   return plan;

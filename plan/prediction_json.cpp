@@ -194,7 +194,8 @@ SearchSummary search_from(JsonObject object) {
 Json pareto_json(const ParetoPlan& plan) {
   return {{"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
           {"step_time_s", plan.step_time.value()},
-          {"peak_bytes", plan.peak.count()}};
+          {"peak_bytes", plan.peak.count()},
+          {"taken_bytes", plan.taken.count()}};
 }
 
 ParetoPlan pareto_from(JsonObject object) {
@@ -202,6 +203,7 @@ ParetoPlan pareto_from(JsonObject object) {
   plan.strategy = read_embedded(object, "strategy", strategy_from_json_text);
   plan.step_time = seconds(object, "step_time_s");
   plan.peak = byte_count(object, "peak_bytes");
+  plan.taken = byte_count(object, "taken_bytes");
   object.finish();
   return plan;
 }
@@ -210,6 +212,7 @@ Json runner_up_json(const RunnerUp& runner_up) {
   return {{"strategy", parse_json(strategy_text(runner_up.strategy), "strategy")},
           {"step_time_s", runner_up.step_time.value()},
           {"peak_bytes", runner_up.peak.count()},
+          {"taken_bytes", runner_up.taken.count()},
           {"term", runner_up.term},
           {"term_time_s", runner_up.term_time.value()},
           {"term_bytes", runner_up.term_bytes.count()}};
@@ -220,6 +223,7 @@ RunnerUp runner_up_from(JsonObject object) {
   runner_up.strategy = read_embedded(object, "strategy", strategy_from_json_text);
   runner_up.step_time = seconds(object, "step_time_s");
   runner_up.peak = byte_count(object, "peak_bytes");
+  runner_up.taken = byte_count(object, "taken_bytes");
   runner_up.term = object.text("term");
   runner_up.term_time = difference(object, "term_time_s");
   runner_up.term_bytes = Bytes(object.integer("term_bytes", -kMostJsonInteger, kMostJsonInteger));

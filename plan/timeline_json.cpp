@@ -30,6 +30,7 @@ Json interval_json(const Interval& interval) {
   if (interval.posted != interval.begin) json["posted_ps"] = interval.posted.count();
   json["begin_ps"] = interval.begin.count();
   json["end_ps"] = interval.end.count();
+  if (interval.ops > 1) json["ops"] = interval.ops;
   return json;
 }
 
@@ -58,6 +59,7 @@ Interval interval_from(JsonObject object) {
   interval.begin = time("begin_ps");
   interval.end = time("end_ps");
   interval.posted = object.has("posted_ps") ? time("posted_ps") : interval.begin;
+  if (object.has("ops")) interval.ops = object.integer("ops", 1, kMostJsonInteger);
   object.finish();
   return interval;
 }
@@ -152,6 +154,45 @@ Timeline timeline_from(JsonObject object) {
   }
   object.finish();
   return timeline;
+}
+
+Json rank_times_json(const std::vector<RankTimes>& times) {
+  Json json = Json::array();
+  for (const RankTimes& rank : times) {
+    Json kinds = Json::object();
+    for (std::size_t kind = 0; kind < rank.by_kind.size(); ++kind) {
+      if (rank.by_kind[kind] == Picoseconds()) continue;
+      kinds[std::string(to_text(OpKind(kind)))] = rank.by_kind[kind].count();
+    }
+    json.push_back({{"rank", rank.rank},
+                    {"exposed_wait_ps", rank.exposed.wait.count()},
+                    {"exposed_transfer_ps", rank.exposed.transfer.count()},
+                    {"by_kind_ps", std::move(kinds)}});
+  }
+  return json;
+}
+
+std::vector<RankTimes> rank_times_from(JsonObject& parent) {
+  std::vector<RankTimes> times;
+  for (JsonObject& object : parent.objects("rank_times")) {
+    const auto time = [](JsonObject& from, std::string_view key) {
+      return Picoseconds(from.integer(key, 0, kMostJsonInteger));
+    };
+    RankTimes rank;
+    rank.rank = object.integer("rank", 0, kMostJsonInteger);
+    rank.exposed.wait = time(object, "exposed_wait_ps");
+    rank.exposed.transfer = time(object, "exposed_transfer_ps");
+    rank.by_kind.resize(kOpKinds);
+    JsonObject kinds = object.object("by_kind_ps");
+    for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+      const std::string_view key = to_text(OpKind(kind));
+      if (kinds.has(key)) rank.by_kind[kind] = time(kinds, key);
+    }
+    kinds.finish();
+    object.finish();
+    times.push_back(std::move(rank));
+  }
+  return times;
 }
 
 Bytes byte_count(JsonObject& object, std::string_view key) {

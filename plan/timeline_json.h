@@ -1,11 +1,12 @@
 // The JSON of a Timeline, shared by the plan (predicted) and the measurement.
 //
 //   {"intervals": [{rank, stream, kind, phase, routine, layer?, micro_batch?,
-//                   posted_ps?, begin_ps, end_ps}, ...],
+//                   posted_ps?, begin_ps, end_ps, ops?}, ...],
 //    "memory": [{rank, peak_bytes, by_class {role: bytes}, arena_bytes,
 //                curve {time_ps [], by_class {role: []}}}, ...]}
 //
-// posted_ps is written where it differs from begin_ps, layer and micro_batch where they are known.
+// posted_ps is written where it differs from begin_ps, layer and micro_batch where they are known,
+// ops where it is above 1.
 #pragma once
 
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "base/json.h"
 #include "graph/timeline.h"
+#include "plan/timeline_detail.h"
 
 namespace plimsoll {
 
@@ -31,6 +33,9 @@ BytesByRole by_role_from(JsonObject object);
 Json timeline_json(const Timeline& timeline);
 /// Throws InputError; the order of intervals is kept as found.
 Timeline timeline_from(JsonObject object);
+
+Json rank_times_json(const std::vector<RankTimes>& times);
+std::vector<RankTimes> rank_times_from(JsonObject& object);  ///< of its key `rank_times`
 
 /// A byte count of a file written by a program: a non-negative integer.
 Bytes byte_count(JsonObject& object, std::string_view key);

@@ -44,17 +44,31 @@ void set_memory(const Footprint& footprint, Score& score) {
 /// One candidate's stages.
 struct Replay {
   Footprint footprint;
-  std::vector<std::size_t> order;  ///< those that have least room first
-  Bytes beside;                    ///< what is not for the allocator
+  std::vector<std::size_t> order;                 ///< those that have least room first
+  Bytes beside;                                   ///< what is not for the allocator
+  std::vector<std::optional<AllocatorUse>> uses;  ///< by stage
 };
+
+/// Of every stage.
+void set_uses(std::span<const std::optional<AllocatorUse>> uses, Footprint& footprint) {
+  footprint.allocated = footprint.reserved = {};
+  for (std::size_t stage = 0; stage < uses.size(); ++stage) {
+    StagePrediction& prediction = footprint.stages[stage];
+    prediction.allocated = uses[stage]->allocated;
+    prediction.reserved = uses[stage]->reserved;
+    footprint.allocated = std::max(footprint.allocated, prediction.allocated);
+    footprint.reserved = std::max(footprint.reserved, prediction.reserved);
+  }
+}
 
 Replay begin_replay(const SearchRequest& request, const CostModel& costs,
                     const Strategy& strategy) {
-  Replay replay{footprint_of(request, costs, strategy), {}, {}};
+  Replay replay{footprint_of(request, costs, strategy), {}, {}, {}};
   replay.beside =
       memory_outside_program(request.job, strategy, request.framework) + request.reserve;
   const std::vector<StagePrediction>& stages = replay.footprint.stages;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) replay.order.push_back(stage);
+  replay.uses.resize(stages.size());
   std::stable_sort(replay.order.begin(), replay.order.end(), [&](std::size_t a, std::size_t b) {
     return stages[a].peak - stages[a].capacity > stages[b].peak - stages[b].capacity;
   });
@@ -90,14 +104,20 @@ void confirm_memory(const SearchRequest& request, const CostModel& costs,
     const auto [i, stage] = tasks[t];
     if (fails[i]) return;
     const Bytes room = replays[i].footprint.stages[stage].capacity - replays[i].beside;
-    if (!replay_within(replays[i].footprint.programs[stage], request.framework, room))
-      fails[i] = true;
+    replays[i].uses[stage] =
+        replay_within(replays[i].footprint.programs[stage], request.framework, room);
+    if (!replays[i].uses[stage]) fails[i] = true;
   });
   for (std::size_t i = 0; i < replays.size(); ++i) {
-    if (!fails[i]) continue;
-    replays[i].footprint.fits = false;
-    candidates[i].score = {};
-    set_memory(replays[i].footprint, candidates[i].score);
+    if (replays[i].order.empty()) continue;
+    Footprint& footprint = replays[i].footprint;
+    if (fails[i]) {
+      footprint.fits = false;
+      candidates[i].score = {};
+    } else {
+      set_uses(replays[i].uses, footprint);
+    }
+    set_memory(footprint, candidates[i].score);
   }
 }
 

@@ -30,6 +30,18 @@ std::string in_one_line(const char* flag, const std::string& text) {
   return text;
 }
 
+/// A name as part of a directive, which Slurm splits at blanks, or of a comment: anything else than
+/// letters, digits, '.', '_' and '-' becomes '_'.
+std::string as_one_word(const std::string& name) {
+  std::string word;
+  for (const char c : name) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       c == '.' || c == '_' || c == '-';
+    word += plain ? c : '_';
+  }
+  return word;
+}
+
 std::string beside(const char* program) {
   std::error_code error;
   const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -48,8 +60,9 @@ std::string slurm_script(const Plan& plan, const ExportOptions& options,
           ? std::filesystem::path(options.plan).stem().string() + ".measured.json"
           : options.measured;
   std::string script = "#!/bin/bash\n";
-  script += fmt::format("# {}: {}\n", plan.job.name, strategy_summary(plan.strategy));
-  script += fmt::format("#SBATCH --job-name={}\n", plan.job.name);
+  const std::string name = as_one_word(plan.job.name);
+  script += fmt::format("# {}: {}\n", name, strategy_summary(plan.strategy));
+  script += fmt::format("#SBATCH --job-name={}\n", name);
   script += fmt::format("#SBATCH --nodes={}\n", plan.oversubscribed ? 1 : nodes);
   script += fmt::format("#SBATCH --ntasks={}\n", plan.devices);
   if (plan.oversubscribed) {

@@ -62,16 +62,18 @@ ExitCode run_plan(const PlanOptions& options) {
   const Seconds elapsed(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   print_note(fmt::format("searched {} strategies in {}\n", plan.search.space, to_text(elapsed)));
+  plan.stated_vocabulary = target.stated_vocabulary;
+  plan.origin = origin_of(target, options);
   const std::string text = plan_text(plan);
   if (!options.output.empty()) {
     write_file_atomically(options.output, text);
     print_note(fmt::format("wrote {}\n", options.output));
   }
-  print_result(options.json
-                   ? text
-                   : fmt::format("{}; reserve {} per device\n{}{}",
-                                 headline(target, plan.devices, plan.oversubscribed),
-                                 to_text(reserve), efficiency_line(target), describe(plan)));
+  print_result(options.json ? text
+                            : fmt::format("{}; reserve {} per device\n{}{}{}",
+                                          headline(target, plan.devices, plan.oversubscribed),
+                                          to_text(reserve), efficiency_line(target),
+                                          describe_parameters(stated_job(target)), describe(plan)));
   if (plan.search.proven) return ExitCode::ok;
   print_note(fmt::format("planner: stopped after the time limit of {}: {}\n", to_text(*time_limit),
                          words_of_gap(plan)));
@@ -83,15 +85,18 @@ ExitCode run_space(const SpaceOptions& options) {
   const Bytes reserve = parse_reserve(options.reserve);
   const std::int64_t devices = options.target.devices;
   SpaceSummary summary;
-  Job job;
+  Job job, stated;
   std::string head;  // with a cluster
   if (options.target.cluster.empty()) {
     const Framework framework = load_framework(options.target);
     job = load_job(options.target, framework);
+    stated = job;
+    stated.vocab = read_job(options.target.job).vocab;
     summary.space = enumerate(job, framework, devices, fixed);
   } else {
     const Target target = load_target(options.target);
     job = target.job;
+    stated = stated_job(target);
     head = headline(target, devices, check_devices(target.cluster, devices)) + "\n";
     summary.space = enumerate(job, target.framework, devices, fixed);
     SearchRequest request;
@@ -101,8 +106,8 @@ ExitCode run_space(const SpaceOptions& options) {
     request.reserve = reserve;
     summary.bounds = count_bounds(request, cost_model(target), summary.space);
   }
-  print_result(options.json ? space_json(job, devices, summary, options.list)
-                            : head + describe(summary, options.list));
+  print_result(options.json ? space_json(stated, devices, summary, options.list)
+                            : head + describe_parameters(stated) + describe(summary, options.list));
   if (!summary.space.legal.empty()) return ExitCode::ok;
   throw InfeasibleError(fmt::format("no legal strategy for {} on {}: {}", job.name,
                                     devices_text(devices), summary.space.reason));

@@ -49,13 +49,14 @@ ExitCode run_simulate(const SimulateOptions& options) {
   }
   const std::vector<StageMemory> memory =
       stage_memory(target, strategy, evaluation.score.prediction, outside, reserve);
-  print_result(
-      options.json
-          ? evaluation_json(target.job, strategy, devices, evaluation, memory, outside, reserve)
-          : fmt::format("{}\n{}{}\n{}{}{}", headline(target, devices, oversubscribed),
-                        efficiency_line(target), strategy_summary(strategy),
-                        describe_step(evaluation.score.prediction, !oversubscribed),
-                        describe(evaluation.parts), describe(memory, target.framework)));
+  print_result(options.json
+                   ? evaluation_json(stated_job(target), strategy, devices, evaluation, memory,
+                                     outside, reserve)
+                   : fmt::format("{}\n{}{}{}\n{}{}{}", headline(target, devices, oversubscribed),
+                                 efficiency_line(target), describe_parameters(stated_job(target)),
+                                 strategy_summary(strategy),
+                                 describe_step(evaluation.score.prediction, !oversubscribed),
+                                 describe(evaluation.parts), describe(memory, target.framework)));
   if (evaluation.score.fits) return ExitCode::ok;
   const StagePrediction& tightest = tightest_of(evaluation.score.prediction.stages);
   const Bytes reserved = tightest.reserved, capacity = tightest.capacity;

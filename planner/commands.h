@@ -38,9 +38,9 @@ struct Target {
   /// A fitted calibration instead: `cluster` and `framework` hold its numbers already.
   std::optional<FittedCalibration> fitted;
   Framework framework;
-  std::int64_t stated_vocabulary = 0;              ///< of the job before it was padded
-  std::string calibration_words;                   ///< CostBasis::words
-  std::string cluster_digest, calibration_digest;  ///< of the files; empty where there is none
+  std::int64_t stated_vocabulary = 0;               ///< of the job before it was padded
+  std::string calibration_words, calibration_name;  ///< CostBasis::words, name
+  std::string cluster_digest, calibration_digest;   ///< of the files; empty where there is none
 };
 
 /// Its vocabulary padded as the framework does (padded_vocabulary, of one mp rank).
@@ -52,10 +52,12 @@ Target load_target(const TargetOptions& options);
 Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
                         std::int64_t devices);
 CostModel cost_model(const Target& target);
+/// The job as its file has it: its vocabulary is not padded.
+Job stated_job(const Target& target);
 /// "GPT on 2 devices of CLUSTER; framework ...; calibration ...": the first line of every result.
 std::string headline(const Target& target, std::int64_t devices, bool oversubscribed);
-/// What each group of the cluster's efficiency parameters rests on; empty where they are not used or
-/// a fit on runs took their place.
+/// What each group of the cluster's efficiency parameters rests on; empty where they are not used
+/// or a fit on runs took their place.
 std::string efficiency_line(const Target& target);
 /// "key=value" pairs. Throws UsageError for text without '=', or a key given twice.
 Fixed parse_fixed(const std::vector<std::string>& pairs);
@@ -73,6 +75,8 @@ struct PlanOptions {
   std::int64_t threads = 0;  ///< 0: all cores
   bool json = false;
 };
+/// What the plan of a target was made with, in words.
+PlanOrigin origin_of(const Target& target, const PlanOptions& options);
 /// Exit 5 where the time limit passed first, with the best plan so far or with none.
 ExitCode run_plan(const PlanOptions& options);
 

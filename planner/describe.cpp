@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <iterator>
 #include <span>
 #include <vector>
+
+#include "passes/strategy_fields.h"
+#include "plan/filling.h"
+#include "reports/numbers.h"
 
 namespace plimsoll {
 namespace {
@@ -28,31 +31,38 @@ std::string in_one_line(const std::string& source) {
                      source.substr(date + 1));
 }
 
+/// Shares below this are 0.0 %, which no line is for.
+constexpr double kLeastShown = 0.0005;
+
 void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
   fmt::format_to(out, "  step time   {}{}\n", to_text(p.step_time),
                  makes_timing_claim
                      ? fmt::format(" +- {:.0f} % (90 % interval)", 100 * p.step_time_half_width)
                      : " (oversubscribed: no timing claim)");
   fmt::format_to(out, "  throughput  {:.0f} tokens/s\n", p.tokens_per_second);
-  fmt::format_to(out, "  MFU         {:.1f} % (HFU {:.1f} %) of {} per device\n", 100 * p.mfu,
-                 100 * p.hfu, to_text(p.peak_flops));
+  fmt::format_to(out,
+                 "  MFU         {:.1f} % (HFU {:.1f} %) of {} per device; causal attention "
+                 "counts in full\n",
+                 100 * p.mfu, 100 * p.hfu, to_text(p.peak_flops));
   fmt::format_to(out, "  that peak   {}\n", in_one_line(p.peak_source));
   fmt::format_to(out, "  costs      ");
   for (std::size_t i = 0; i < p.share_by_provenance.size(); ++i) {
-    if (p.share_by_provenance[i] == 0) continue;
+    if (p.share_by_provenance[i] < kLeastShown) continue;
     fmt::format_to(out, " {} {:.1f} %", to_text(Provenance(i)), 100 * p.share_by_provenance[i]);
   }
   fmt::format_to(out, " of op time; weakest: {}\n", to_text(p.worst));
-  if (!p.extrapolated.empty()) {
-    fmt::format_to(out, "  extrapolated beyond what was measured or fitted, of the step\n");
-  }
+  const auto shown = std::size_t(  // the largest come first
+      std::count_if(p.extrapolated.begin(), p.extrapolated.end(),
+                    [](const OutsideRange& ops) { return ops.share >= kLeastShown; }));
+  if (shown == 0) return;
+  fmt::format_to(out, "  extrapolated beyond what was measured or fitted, of the step\n");
   constexpr std::size_t kMost = 6;
-  for (std::size_t i = 0; i < std::min(p.extrapolated.size(), kMost); ++i) {
+  for (std::size_t i = 0; i < std::min(shown, kMost); ++i) {
     fmt::format_to(out, "    {:5.1f} %  {}\n", 100 * p.extrapolated[i].share,
                    p.extrapolated[i].what);
   }
-  if (p.extrapolated.size() > kMost) {
-    fmt::format_to(out, "    and {} more (all with --json)\n", p.extrapolated.size() - kMost);
+  if (shown > kMost) {
+    fmt::format_to(out, "    and {} more (all with --json)\n", shown - kMost);
   }
 }
 
@@ -68,55 +78,40 @@ void describe_breakdown(Out out, const Prediction& p) {
        {"dispatch", b.dispatch}}};
   fmt::format_to(out, "  where the critical rank's step goes\n");
   for (const auto& [name, time] : terms) {
+    if (time < kLeastShown * p.step_time) continue;
     fmt::format_to(out, "    {:<22}{:>10}  {:5.1f} %\n", name, to_text(time),
                    100 * (time / p.step_time));
   }
 }
 
-/// Stages in ranges: neighbours whose peaks differ by no more than a hundredth are one line, with
-/// the largest of them.
-void describe_memory(Out out, const Prediction& p) {
-  constexpr std::size_t kStagesInFull = 8;
-  constexpr double kAlike = 0.01;
-  fmt::format_to(out, "  memory per device\n");
-  for (std::size_t i = 0; i < p.stages.size();) {
-    StagePrediction most = p.stages[i];
-    std::size_t last = i;
-    while (p.stages.size() > kStagesInFull && last + 1 < p.stages.size()) {
-      const StagePrediction& next = p.stages[last + 1];
-      const double change = double(next.allocated.count() - p.stages[i].allocated.count());
-      if (std::abs(change) > kAlike * double(p.stages[i].allocated.count())) break;
-      if (next.allocated > most.allocated) most = next;
-      ++last;
-    }
-    const double share = 100.0 * double(most.allocated.count()) / double(most.capacity.count());
-    const std::string stages =
-        last == i ? name_of(p.stages[i])
-                  : fmt::format("stages {}-{}", p.stages[i].stage, p.stages[last].stage);
-    const bool arena = most.reserved == most.arena;
-    fmt::format_to(out, "    {:<13} {} {:>10} ({} bytes), {} {}, of {} ({:.1f} %)\n", stages,
-                   arena ? "live peak" : "allocated", to_text(most.allocated),
-                   most.allocated.count(), arena ? "arena" : "reserved", to_text(most.reserved),
-                   to_text(most.capacity), share);
-    i = last + 1;
+/// Stages that are alike are one line, with the fullest of them.
+void describe_memory(Out out, const Plan& plan) {
+  constexpr std::size_t kMostLines = 8;
+  const auto& stages = plan.prediction.stages;
+  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
+  const std::vector<Filling> fillings = fillings_of(plan);
+  fmt::format_to(out, "  memory per device: {} + context + reserve of its capacity, and {}\n",
+                 arena ? "arena" : "reserved", arena ? "live bytes at the peak" : "allocated");
+  for (const AlikeStages& alike : alike_stages(fillings, kMostLines)) {
+    const Filling& filling = fillings[alike.fullest];
+    const StagePrediction& stage = stages[alike.fullest];
+    fmt::format_to(out, "    {:<15} {} + {} + {} of {}: {}; {} ({} bytes)\n",
+                   name_of(alike, stages), to_text(filling.reserved), to_text(filling.outside),
+                   to_text(filling.reserve), to_text(filling.capacity), filled_text(filling),
+                   to_text(stage.allocated), stage.allocated.count());
   }
 }
 
-/// "+1.2 ms bubble", "+3.1 GiB of peak": why it is not the chosen plan.
+/// "+1.2 ms bubble", "+3.1 GiB live": why it is not the chosen plan.
 std::string loss_of(const RunnerUp& loser) {
-  if (loser.term == "memory") return fmt::format("+{} of peak", to_text(loser.term_bytes));
+  if (loser.term == "memory") return fmt::format("+{} live", to_text(loser.term_bytes));
   if (loser.term == "tie") return "as good; comes later in the space";
   return fmt::format("+{} {}", to_text(loser.term_time), loser.term);
 }
 
 /// The choices of `strategy` that `chosen` makes otherwise: "pp=2 micro_batch=4".
 std::string differences(const Strategy& strategy, const Strategy& chosen) {
-  std::string text;
-  for (const std::string_view key : strategy_keys()) {
-    const std::string value = field_text(strategy, key);
-    if (value != field_text(chosen, key)) text += fmt::format(" {}={}", key, value);
-  }
-  return text;
+  return fields_text(differing_fields(strategy, chosen));
 }
 
 void describe_runners_up(Out out, const Plan& plan) {
@@ -124,22 +119,24 @@ void describe_runners_up(Out out, const Plan& plan) {
   fmt::format_to(out, "runners-up: the term by which each loses most, and where it differs\n");
   for (const RunnerUp& loser : plan.runners_up) {
     const double slower = 100 * (loser.step_time / plan.prediction.step_time - 1);
-    fmt::format_to(out, "  {:>8} ({:+.1f} %)  peak {:>8}  {:<32} {}\n", to_text(loser.step_time),
-                   slower, to_text(loser.peak), loss_of(loser),
+    fmt::format_to(out, "  {:>8} ({:+.1f} %)  takes {:>8}  {:<32}  {}\n", to_text(loser.step_time),
+                   slower, to_text(loser.taken), loss_of(loser),
                    differences(loser.strategy, plan.strategy));
   }
 }
 
 void describe_front(Out out, const Plan& plan) {
   if (plan.pareto.size() < 2) return;
-  fmt::format_to(out, "Pareto front of step time and peak, up to {} times the best step\n",
+  fmt::format_to(out,
+                 "Pareto front of step time and memory taken of a device, up to {} times the best "
+                 "step\n",
                  kFrontTimes);
   for (const ParetoPlan& point : plan.pareto) {
     const double slower = 100 * (point.step_time / plan.prediction.step_time - 1);
     const bool chosen = point.strategy == plan.strategy;
-    fmt::format_to(out, "  {:>8} ({:+.1f} %)  peak {:>8}  {}\n", to_text(point.step_time), slower,
-                   to_text(point.peak),
-                   chosen ? " chosen" : differences(point.strategy, plan.strategy));
+    fmt::format_to(out, "  {:>8} ({:+.1f} %)  takes {:>8}  {}\n", to_text(point.step_time), slower,
+                   to_text(point.taken),
+                   chosen ? "chosen" : differences(point.strategy, plan.strategy));
   }
 }
 
@@ -185,24 +182,20 @@ std::string describe(const StepParts& parts) {
   return text;
 }
 
-std::string describe_outside_program(const PassContext& context) {
-  const Bytes outside = memory_outside_program(context.job, context.strategy, context.framework);
-  if (outside == Bytes()) return "";
-  return fmt::format("    beside these {} per device: context and communicators of {}\n",
-                     to_text(outside), context.framework.name);
-}
-
 std::string describe(const Plan& plan) {
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "chosen: {}\n", strategy_summary(plan.strategy));
   text += describe_step(plan.prediction, !plan.oversubscribed);
-  describe_memory(out, plan.prediction);
-  text += describe_outside_program({plan.job, plan.strategy, plan.framework});
+  describe_memory(out, plan);
   describe_runners_up(out, plan);
   describe_front(out, plan);
   describe_search(out, plan.search);
   return text;
+}
+
+std::string describe_parameters(const Job& job) {
+  return fmt::format("  parameters  {}\n", grouped(parameter_count(build_forward(job, 1))));
 }
 
 std::string describe(const SpaceSummary& summary, bool list) {

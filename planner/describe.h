@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "passes/pipeline.h"
+#include "models/job.h"
 #include "plan/plan.h"
 #include "planner/evaluate.h"
 #include "planner/explore.h"
@@ -13,8 +13,8 @@ namespace plimsoll {
 
 /// Step time, rates, what is extrapolated, and the breakdown; several lines, ends with a newline.
 std::string describe_step(const Prediction& prediction, bool makes_timing_claim);
-/// What the framework takes beside the planned memory; one line, or nothing.
-std::string describe_outside_program(const PassContext& context);
+/// How many parameters a job has, as it is stated; one line.
+std::string describe_parameters(const Job& job);
 /// What communication does to the step, by group; a line each, or nothing where there is none.
 std::string describe(const StepParts& parts);
 /// The chosen strategy, its prediction, the search and the runners-up.

@@ -15,7 +15,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr const char* kVersion = "planner 0.1.0";
 /// A hundred times the measured time; more is a slip of the pen.
 constexpr double kMostTolerance = 100;
 
@@ -359,7 +358,7 @@ ExitCode dispatch(int argc, char** argv) {
 
   CLI::App app("Plimsoll: how heavily a training cluster can be loaded, and how fast it will run.",
                "planner");
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", fmt::format("planner {}", kProductVersion));
   app.require_subcommand(1);
   AllOptions options;
   Action action;

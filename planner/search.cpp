@@ -53,7 +53,9 @@ Plan make_plan(const SearchRequest& request, const CostModel& costs, const Strat
   plan.prediction = std::move(evaluation.score.prediction);
   plan.program_digests = std::move(evaluation.program_digests);
   plan.timeline = std::move(evaluation.timeline);
-  cap_timeline(plan);
+  plan.stated_vocabulary = request.job.vocab;
+  plan.reserve = request.reserve;
+  fit_timeline(plan);
   return plan;
 }
 
@@ -80,6 +82,12 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
   return summary;
 }
 
+/// Bytes of the device.
+Bytes taken_by(const SearchRequest& request, const Candidate& candidate) {
+  return candidate.score.reserved +
+         memory_outside_program(request.job, candidate.strategy, request.framework);
+}
+
 /// What exploring left out: the chosen plan whole, and the breakdowns of its runners-up.
 Plan show(const SearchRequest& request, const CostModel& costs,
           std::span<const Candidate> candidates, std::span<const std::size_t> best) {
@@ -101,8 +109,33 @@ Plan show(const SearchRequest& request, const CostModel& costs,
   scores[0].prediction = plan.prediction;
   for (std::size_t i = 1; i < best.size(); ++i) {
     plan.runners_up.push_back(runner_up(candidates[best[i]].strategy, scores[i], scores[0]));
+    plan.runners_up.back().taken = taken_by(request, candidates[best[i]]);
   }
   return plan;
+}
+
+/// Of the plans that nothing beats in step time and live bytes, and of those shown, the ones that
+/// nothing among them beats in step time and in what they take of the device.
+std::vector<ParetoPlan> front_of(const SearchRequest& request,
+                                 std::span<const Candidate> candidates,
+                                 std::span<const std::size_t> best) {
+  std::vector<std::size_t> pool = pareto_front(candidates);
+  const std::size_t chosen = pool.front();
+  pool.insert(pool.end(), best.begin(), best.end());
+  std::sort(pool.begin(), pool.end(),
+            [&](std::size_t a, std::size_t b) { return better(candidates[a], candidates[b]); });
+  std::vector<ParetoPlan> front;
+  for (const std::size_t i : pool) {
+    const Candidate& candidate = candidates[i];
+    const Score& score = candidate.score;
+    const Bytes taken = taken_by(request, candidate);
+    if (score.prediction.step_time > kFrontTimes * candidates[chosen].score.prediction.step_time) {
+      continue;
+    }
+    if (!front.empty() && taken >= front.back().taken) continue;
+    front.push_back({candidate.strategy, score.prediction.step_time, score.peak, taken});
+  }
+  return front;
 }
 
 /// No plan: says what there is to say of it.
@@ -175,11 +208,7 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   plan.oversubscribed = oversubscribed;
   plan.devices_per_node = costs.cluster().devices_per_node;
   plan.search = summarize(request, space, explored, plan.prediction.step_time);
-  for (std::size_t i : pareto_front(explored.candidates)) {
-    const Candidate& candidate = explored.candidates[i];
-    plan.pareto.push_back(
-        {candidate.strategy, candidate.score.prediction.step_time, candidate.score.peak});
-  }
+  plan.pareto = front_of(request, explored.candidates, best);
   return plan;
 }
 

@@ -58,15 +58,16 @@ double mib(Bytes bytes) { return double(bytes.count()) / kMiB; }
 
 std::string totals(std::span<const StageMemory> stages, std::size_t most) {
   std::string text =
-      fmt::format("    {:<20}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "", "live peak", "allocated",
-                  "reserved", "+ context", "= device", "of");
+      fmt::format("    {:<20}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "", "live peak",
+                  "allocated", "reserved", "+ context", "+ reserve", "= device", "of");
   for (const StageMemory& memory : stages.first(most)) {
     const StagePrediction& stage = memory.stage;
-    text +=
-        fmt::format("    {:<20}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}  {:.1f} %\n",
-                    name_of(stage), mib(stage.peak), mib(stage.allocated), mib(stage.reserved),
-                    mib(memory.outside), mib(memory.device()), mib(stage.capacity),
-                    100 * mib(memory.device()) / mib(stage.capacity));
+    const Filling& filling = memory.filling;
+    text += fmt::format(
+        "    {:<20}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}{:>12.1f}  {:.1f} %\n",
+        name_of(stage), mib(stage.peak), mib(stage.allocated), mib(filling.reserved),
+        mib(filling.outside), mib(filling.reserve), mib(filling.taken() + filling.reserve),
+        mib(filling.capacity), 100 * filling.share());
   }
   return text;
 }
@@ -112,13 +113,12 @@ std::string alive(const StageMemory& memory) {
 
 StageMemory memory_at_peak(const Program& program, const Framework& framework,
                            const StagePrediction& stage, Bytes outside, Bytes reserve) {
-  StageMemory memory{stage, outside, stage.by_role, {}};
+  StageMemory memory{stage, filling_of(stage, outside, reserve), stage.by_role, {}};
   if (framework.allocator.kind == AllocatorKind::arena) {
     memory.alive = buffers_at_peak(program, memory_peak(program));
     return memory;
   }
-  AllocatorUse use =
-      replay_on_device(program, framework, stage.capacity - (outside + reserve), AliveAtPeak::list);
+  AllocatorUse use = replay_on_device(program, framework, memory.filling.room(), AliveAtPeak::list);
   memory.by_role = use.by_role;
   memory.alive = std::move(use.alive);
   return memory;
@@ -134,13 +134,13 @@ std::string describe(std::span<const StageMemory> stages, const Framework& frame
   }
   text += fmt::format(
       "    live peak: what its program keeps alive at once; allocated: {}; reserved: {};\n"
-      "    context: context and communicators of {}\n",
+      "    context: context and communicators of {}; reserve: kept free\n",
       arena ? "the same" : "what the framework's allocator hands out",
       arena ? "the arena that holds it" : "what that takes of the device", framework.name);
   text += "  what is allocated at its peak, by class, MiB\n" + classes(stages, most);
   const auto& tightest = *std::max_element(
       stages.begin(), stages.end(), [](const StageMemory& a, const StageMemory& b) {
-        return a.device() - a.stage.capacity < b.device() - b.stage.capacity;
+        return b.filling.room() - b.filling.reserved < a.filling.room() - a.filling.reserved;
       });
   text += fmt::format("  what is alive then on {}, by name, MiB\n", name_of(tightest.stage));
   return text + alive(tightest);

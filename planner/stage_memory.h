@@ -8,6 +8,7 @@
 #include "graph/program.h"
 #include "models/framework.h"
 #include "plan/check.h"
+#include "plan/filling.h"
 #include "plan/plan.h"
 #include "simulator/allocation_replay.h"
 
@@ -16,10 +17,9 @@ namespace plimsoll {
 /// A class of ranks, as `planner simulate` shows it.
 struct StageMemory {
   StagePrediction stage;
-  Bytes outside;                    ///< context and communicators
+  Filling filling;                  ///< of its device
   BytesByRole by_role;              ///< of stage.allocated, at its first peak; sums to it
   std::vector<AliveTensors> alive;  ///< then, largest first; sums to it
-  Bytes device() const { return stage.reserved + outside; }
 };
 /// `stage`: as lay_out has it; `reserve`: bytes kept free on its device.
 StageMemory memory_at_peak(const Program& program, const Framework& framework,

@@ -44,9 +44,10 @@ Json memory_json(const StageMemory& memory) {
   json["live_peak_bytes"] = stage.peak.count();
   json["allocated_bytes"] = stage.allocated.count();
   json["reserved_bytes"] = stage.reserved.count();
-  json["outside_program_bytes"] = memory.outside.count();
-  json["device_bytes"] = memory.device().count();
+  json["outside_program_bytes"] = memory.filling.outside.count();
+  json["device_bytes"] = memory.filling.taken().count();
   json["capacity_bytes"] = stage.capacity.count();
+  json["filled"] = memory.filling.share();
   json["allocated_by_class"] = by_role_json(memory.by_role);
   json["alive_at_peak"] = std::move(alive);
   return json;
@@ -81,6 +82,7 @@ std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary&
     all.push_back({{"key", dimension.key}, {"values", std::move(values)}});
   }
   Json json = {{"job", job.name},
+               {"parameters", parameter_count(build_forward(job, 1))},
                {"devices", devices},
                {"enumerated", space.enumerated},
                {"legal_count", std::int64_t(space.legal.size())},
@@ -104,6 +106,7 @@ std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64
     ranks.push_back({{"rank", rank.rank}, {"peak_bytes", rank.peak.count()}});
   }
   return line_text({{"job", job.name},
+                    {"parameters", parameter_count(build_forward(job, 1))},
                     {"devices", devices},
                     {"strategy", strategy_json(strategy)},
                     {"fits", evaluation.score.fits},

@@ -20,7 +20,7 @@ Framework default_framework(DeviceKind kind) {
 }
 
 /// As its file has it.
-Job stated_job(const TargetOptions& options) {
+Job read_stated_job(const TargetOptions& options) {
   Job job = read_job(options.job);
   if (options.global_batch) {
     job.global_batch = *options.global_batch;
@@ -32,7 +32,7 @@ Job stated_job(const TargetOptions& options) {
 }  // namespace
 
 Job load_job(const TargetOptions& options, const Framework& framework) {
-  Job job = stated_job(options);
+  Job job = read_stated_job(options);
   job.vocab = padded_vocabulary(job.vocab, framework, 1);
   return job;
 }
@@ -45,20 +45,20 @@ Framework load_framework(const TargetOptions& options) {
 
 Target load_target(const TargetOptions& options) {
   Target target;
-  target.job = stated_job(options);
+  target.job = read_stated_job(options);
   const std::string cluster = read_file_or_preset(options.cluster, cluster_presets());
   target.cluster = parse_cluster(cluster, options.cluster);
   target.cluster_digest = digest(cluster);
   Framework framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
                                                   : framework_by_name(options.framework);
-  CostBasis basis =
-      cost_basis(std::move(target.cluster), std::move(framework),
-                 read_calibration_choice(options.calibration), options.cluster);
+  CostBasis basis = cost_basis(std::move(target.cluster), std::move(framework),
+                               read_calibration_choice(options.calibration), options.cluster);
   target.cluster = std::move(basis.cluster);
   target.framework = std::move(basis.framework);
   target.calibration = std::move(basis.measured);
   target.fitted = std::move(basis.fitted);
   target.calibration_words = basis.words;
+  target.calibration_name = basis.name;
   target.calibration_digest = basis.digest;
   target.stated_vocabulary = target.job.vocab;
   target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, 1);
@@ -76,6 +76,12 @@ Strategy legal_strategy(const Job& job, const Framework& framework, const std::s
                                       strategy_summary(strategy), verdict.reason()));
   }
   return strategy;
+}
+
+Job stated_job(const Target& target) {
+  Job job = target.job;
+  job.vocab = target.stated_vocabulary;
+  return job;
 }
 
 CostModel cost_model(const Target& target) {

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <utility>
+#include <set>
 
+#include "graph/program.h"
+#include "plan/filling.h"
 #include "reports/gantt.h"
 #include "reports/markup.h"
 #include "reports/memory_chart.h"
@@ -34,32 +36,31 @@ Picoseconds common_span(const ReportInput& input) {
   return span;
 }
 
-std::string cap_note(std::size_t intervals, bool truncated) {
-  if (truncated) {
-    return fmt::format("Only the first {} intervals of the step are in the plan.",
-                       grouped(std::int64_t(kMostIntervals)));
+/// Ranks of a timeline that are drawn.
+constexpr std::size_t kMostRanks = 16;
+
+std::string detail_note(const Timeline& timeline, Picoseconds resolution) {
+  std::string note;
+  if (resolution > Picoseconds()) {
+    note = fmt::format(
+        "What follows each other within {} on a stream is drawn together, phase by phase.",
+        to_text(resolution.seconds()));
   }
-  if (intervals <= kMostIntervals) return "";
-  return fmt::format("The first {} of {} intervals are drawn.",
-                     grouped(std::int64_t(kMostIntervals)), grouped(std::int64_t(intervals)));
+  if (timeline.memory.size() <= kMostRanks) return note;
+  return note + fmt::format("{}Of {} ranks {} are drawn.", note.empty() ? "" : " ",
+                            timeline.memory.size(), kMostRanks);
 }
 
-std::int64_t stage_of(const Plan& plan, std::int64_t rank) {
+/// The class of a rank of the plan.
+std::size_t class_of_rank(const Plan& plan, std::int64_t rank) {
   const Grid grid = grid_of(plan.strategy);
-  return rank < grid.world_size() ? grid.coordinates(rank)[std::size_t(Axis::pp)] : -1;
+  return class_of(grid, classes_by_owner(plan.strategy), grid.coordinates(rank));
 }
 
-/// Of the devices that a stage is on.
-Bytes capacity_of(const Plan& plan, std::int64_t stage) {
-  for (const StagePrediction& predicted : plan.prediction.stages) {
-    if (predicted.stage == stage) return predicted.capacity;
-  }
-  return {};
-}
-
-/// What the byte axis reaches: a little above the peaks, or the capacity where it is near.
-Bytes byte_axis(const ReportInput& input, Bytes capacity) {
-  Bytes most;
+/// What the byte axis reaches: a little above the peaks and what is reserved, or the room that
+/// there is for it where that is near.
+Bytes byte_axis(const ReportInput& input, const Filling& filling) {
+  Bytes most = filling.reserved;
   for (const RankMemory& memory : input.plan.timeline.memory) most = std::max(most, memory.peak);
   if (input.measured) {
     for (const RankMemory& memory : input.measured->timeline.memory) {
@@ -67,29 +68,68 @@ Bytes byte_axis(const ReportInput& input, Bytes capacity) {
     }
   }
   most += Bytes(most.count() / 12);
-  return capacity < most * 2 ? std::max(most, capacity + Bytes(capacity.count() / 12)) : most;
+  const Bytes room = filling.room();
+  return room < most * 2 ? std::max(most, room + Bytes(room.count() / 12)) : most;
 }
 
 std::string memory_chart(const ReportInput& input, const Timeline& timeline,
-                         const RankMemory& memory, std::string_view word, Bytes capacity) {
-  const std::string title = fmt::format(
-      "rank {}{}, {}: peak {} bytes", memory.rank,
-      input.plan.strategy.pp > 1 ? fmt::format(" (stage {})", stage_of(input.plan, memory.rank))
-                                 : "",
-      word, grouped(memory.peak.count()));
-  return memory_svg(memory, {title, timeline_begin(timeline), common_span(input),
-                             timeline_end(timeline), byte_axis(input, capacity), capacity});
+                         const RankMemory& memory, const std::string& name,
+                         const Filling& filling) {
+  const std::string title =
+      fmt::format("{}: live peak {} bytes", name, grouped(memory.peak.count()));
+  return memory_svg(memory,
+                    {title, timeline_begin(timeline), common_span(input), timeline_end(timeline),
+                     byte_axis(input, filling), filling.reserved, filling.room()});
 }
 
-/// Predicted (of the rank's class) beside measured, or only what there is.
-std::string memory_row(const ReportInput& input, const RankMemory& predicted,
-                       const RankMemory* measured, Bytes capacity) {
-  std::string html = "<div class=\"columns\">\n" +
-                     memory_chart(input, input.plan.timeline, predicted, "predicted", capacity);
-  if (measured != nullptr) {
-    html += memory_chart(input, input.measured->timeline, *measured, "measured", capacity);
+/// Predicted of the rank's class, beside what was measured.
+std::string measured_charts(const ReportInput& input, const std::vector<Filling>& fillings) {
+  const Plan& plan = input.plan;
+  std::map<std::size_t, const RankMemory*> predicted;
+  for (const RankMemory& memory : plan.timeline.memory) {
+    predicted.emplace(class_of_rank(plan, memory.rank), &memory);
   }
-  return html + "</div>\n";
+  const auto& ranks = input.measured->timeline.memory;
+  std::set<std::size_t> shown;
+  std::string html;
+  for (const RankMemory& memory : ranks) {
+    const std::size_t of_rank = class_of_rank(plan, memory.rank);
+    if (!predicted.contains(of_rank)) continue;
+    if (ranks.size() > kMostMemoryCharts && !shown.insert(of_rank).second) continue;
+    std::string name = fmt::format("rank {}", memory.rank);
+    if (plan.strategy.pp > 1)
+      name += fmt::format(" ({})", name_of(plan.prediction.stages[of_rank]));
+    const Filling& filling = fillings.at(of_rank);
+    html +=
+        memory_chart(input, plan.timeline, *predicted.at(of_rank), name + ", predicted", filling);
+    html += memory_chart(input, input.measured->timeline, memory, name + ", measured", filling);
+  }
+  html = "<div class=\"columns\">\n" + html + "</div>\n";
+  if (ranks.size() <= kMostMemoryCharts) return html;
+  return html +
+         "<p class=\"note\">One measured rank of each stage is drawn; the table above has "
+         "all.</p>\n";
+}
+
+/// One chart for stages that are alike.
+std::string predicted_charts(const ReportInput& input, const std::vector<Filling>& fillings) {
+  const Plan& plan = input.plan;
+  std::string html = "<div class=\"columns\">\n";
+  bool several = false;
+  for (const AlikeStages& alike : alike_stages(fillings, kMostMemoryCharts)) {
+    const auto memory = std::find_if(
+        plan.timeline.memory.begin(), plan.timeline.memory.end(),
+        [&](const RankMemory& one) { return class_of_rank(plan, one.rank) == alike.fullest; });
+    if (memory == plan.timeline.memory.end()) continue;
+    several = several || alike.first != alike.last;
+    html += memory_chart(
+        input, plan.timeline, *memory,
+        fmt::format("{} (rank {})", name_of(alike, plan.prediction.stages), memory->rank),
+        fillings[alike.fullest]);
+  }
+  html += "</div>\n";
+  if (!several) return html;
+  return html + "<p class=\"note\">Of stages that are alike the fullest is drawn.</p>\n";
 }
 
 struct Series {
@@ -156,15 +196,16 @@ std::string timeline_section(const ReportInput& input) {
   content += figure("Predicted: one rank of each stage",
                     gantt_svg(plan.timeline, plan.strategy,
                               {"predicted-timeline", "Predicted pipeline timeline", span,
-                               plan.prediction.step_time, kMostIntervals}),
-                    cap_note(plan.timeline.intervals.size(), plan.timeline_truncated));
+                               plan.prediction.step_time, kMostRanks}),
+                    detail_note(plan.timeline, plan.timeline_resolution));
   if (input.measured) {
-    const Timeline& timeline = input.measured->timeline;
+    Timeline timeline = input.measured->timeline;
+    const Picoseconds resolution = draw_together(timeline, kMostIntervals);
     content += figure("Measured: all ranks, the traced last step",
                       gantt_svg(timeline, plan.strategy,
                                 {"measured-timeline", "Measured pipeline timeline", span,
-                                 input.measured->median_step_time, kMostIntervals}),
-                      cap_note(timeline.intervals.size(), false));
+                                 input.measured->median_step_time, kMostRanks}),
+                      detail_note(timeline, resolution));
     content +=
         "<p class=\"note\">Both charts have one time scale. The dashed line is the step time: "
         "the predicted period above, the median of untraced steps below; tracing itself "
@@ -175,35 +216,20 @@ std::string timeline_section(const ReportInput& input) {
 
 std::string memory_section(const ReportInput& input) {
   const Plan& plan = input.plan;
-  std::map<std::int64_t, const RankMemory*> predicted;  // by stage
-  for (const RankMemory& memory : plan.timeline.memory) {
-    predicted.emplace(stage_of(plan, memory.rank), &memory);
-  }
-  const Bytes capacity = capacity_of(plan, 0);
+  const std::vector<Filling> fillings = fillings_of(plan);
+  if (fillings.empty() || plan.timeline.memory.empty()) return "";
+  const Filling& filling = fillings[fullest_of(fillings)];
+  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
   std::string content = memory_legend(plan.timeline);
-  if (input.measured) {
-    const auto& ranks = input.measured->timeline.memory;
-    std::map<std::int64_t, bool> shown;
-    for (const RankMemory& memory : ranks) {
-      const std::int64_t stage = stage_of(plan, memory.rank);
-      if (!predicted.contains(stage)) continue;
-      if (ranks.size() > kMostMemoryCharts && std::exchange(shown[stage], true)) continue;
-      content += memory_row(input, *predicted.at(stage), &memory, capacity_of(plan, stage));
-    }
-    if (ranks.size() > kMostMemoryCharts) {
-      content +=
-          "<p class=\"note\">One measured rank of each stage is drawn; the table above has "
-          "all.</p>\n";
-    }
-  } else {
-    for (const auto& [stage, memory] : predicted)
-      content += memory_row(input, *memory, nullptr, capacity_of(plan, stage));
-  }
+  content += input.measured ? measured_charts(input, fillings) : predicted_charts(input, fillings);
   content += fmt::format(
-      "<p class=\"note\">Live bytes over the step; the dot is the first peak. {}</p>\n",
-      capacity > byte_axis(input, capacity) && !plan.mixed_devices
-          ? fmt::format("A device has {}, far above these axes.", escaped(to_text(capacity)))
-          : std::string("The dashed line is the memory of a device."));
+      "<p class=\"note\">Live bytes over the step; the dot is the first peak. The dotted line is "
+      "{}. A device of {} has room for {} of it, beside {} of context and communicators and {} "
+      "that "
+      "are kept free: the dashed line, where it is near.</p>\n",
+      arena ? "the arena that holds them" : "what the framework's allocator reserves for them",
+      to_text(filling.capacity), to_text(filling.room()), to_text(filling.outside),
+      to_text(filling.reserve));
   return section("memory", "Memory", content);
 }
 

@@ -112,33 +112,46 @@ struct RankMeans {
 };
 
 /// Predicted ranks are weighted equally per stage: every stage has as many ranks.
-RankMeans means_over(const Timeline& timeline, const std::vector<std::int64_t>& ranks) {
+RankMeans means_over(const std::vector<RankTimes>& ranks) {
   RankMeans means;
   const double share = 1.0 / static_cast<double>(std::max<std::size_t>(ranks.size(), 1));
-  for (std::int64_t rank : ranks) {
-    const std::vector<Picoseconds> by_kind = time_by_kind(timeline, rank);
-    for (std::size_t kind = 0; kind < by_kind.size(); ++kind) {
-      means.by_kind[kind] += share * by_kind[kind].seconds().value();
+  for (const RankTimes& rank : ranks) {
+    for (std::size_t kind = 0; kind < rank.by_kind.size(); ++kind) {
+      means.by_kind[kind] += share * rank.by_kind[kind].seconds().value();
     }
-    const Exposed exposed = exposed_communication(timeline, rank);
-    means.wait += share * exposed.wait.seconds().value();
-    means.transfer += share * exposed.transfer.seconds().value();
+    means.wait += share * rank.exposed.wait.seconds().value();
+    means.transfer += share * rank.exposed.transfer.seconds().value();
   }
   return means;
 }
 
+/// Of one rank of each class: what the plan keeps of a timeline drawn together, else the timeline.
+std::vector<RankTimes> predicted_times(const Plan& plan) {
+  std::vector<RankTimes> times;
+  for (const auto& [of_class, memory] : predicted_by_class(plan)) {
+    const auto kept =
+        std::find_if(plan.rank_times.begin(), plan.rank_times.end(),
+                     [&](const RankTimes& known) { return known.rank == memory->rank; });
+    times.push_back(kept != plan.rank_times.end() ? *kept : times_of(plan.timeline, memory->rank));
+  }
+  return times;
+}
+
 void compare_times(const Plan& plan, const Measured& measured, Comparison& comparison) {
-  std::vector<std::int64_t> representatives, ranks;
-  for (const auto& [of_class, memory] : predicted_by_class(plan))
-    representatives.push_back(memory->rank);
-  for (const RankMemory& memory : measured.timeline.memory) ranks.push_back(memory.rank);
-  const RankMeans predicted = means_over(plan.timeline, representatives);
-  const RankMeans seen = means_over(measured.timeline, ranks);
+  const std::vector<RankTimes> of_plan = predicted_times(plan);
+  std::vector<RankTimes> of_run;
+  for (const RankMemory& memory : measured.timeline.memory) {
+    of_run.push_back(times_of(measured.timeline, memory.rank));
+  }
+  const RankMeans predicted = means_over(of_plan), seen = means_over(of_run);
   std::array<bool, kOpKinds> occurs = {};
   for (const Timeline* timeline : {&plan.timeline, &measured.timeline}) {
     for (const Interval& interval : timeline->intervals) {
       if (interval.kind) occurs[std::size_t(*interval.kind)] = true;
     }
+  }
+  for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
+    occurs[kind] = occurs[kind] || predicted.by_kind[kind] > 0;
   }
   for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
     if (!occurs[kind]) continue;
@@ -195,7 +208,7 @@ std::string bytes_sentence(const Comparison& comparison) {
 
 std::string time_sentence(const Comparison& comparison) {
   if (!comparison.makes_timing_claim) {
-    return "no claim is made about time, because there are more ranks than cores";
+    return "no claim is made about time, because " + comparison.no_claim_reason;
   }
   const TimePair& step = comparison.step_time;
   const char* direction = step.predicted < step.measured ? "below" : "above";
@@ -223,14 +236,20 @@ std::string provenance_of(const Plan& plan, const Measured& measured) {
   const std::string from = plan.calibration_digest.empty()
                                ? "without a calibration"
                                : "from calibration " + plan.calibration_digest.substr(0, 12);
-  std::string text = fmt::format(
+  return fmt::format(
       "Predicted for the {} communicator {} ({}); measured with the {} communicator, {} "
       "backend.",
       to_text(plan.communicator), from, shares, measured.communicator, measured.backend);
-  if (!plan.calibration_digest.empty() && measured.communicator != to_text(plan.communicator)) {
-    text += " These differ, so the prediction says nothing about the times of this run.";
+}
+
+/// Why the plan's step time says nothing about this run; empty where it does.
+std::string why_no_claim(const Plan& plan, const Measured& measured) {
+  if (plan.oversubscribed) return "there are more ranks than cores";
+  if (plan.calibration_digest.empty() || measured.communicator == to_text(plan.communicator)) {
+    return "";
   }
-  return text;
+  return fmt::format("the calibration is of the {} communicator, and the run used {}",
+                     to_text(plan.communicator), measured.communicator);
 }
 
 }  // namespace
@@ -257,9 +276,9 @@ Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
   comparison.bytes_equal = !traffic_sentence(comparison) &&
                            std::all_of(comparison.ranks.begin(), comparison.ranks.end(),
                                        [](const RankComparison& rank) { return equal(rank); });
-  comparison.makes_timing_claim = !plan.oversubscribed;
+  comparison.no_claim_reason = why_no_claim(plan, measured);
+  comparison.makes_timing_claim = comparison.no_claim_reason.empty();
   comparison.time_within = !comparison.makes_timing_claim || comparison.time_error <= tolerance;
-  comparison.timeline_truncated = plan.timeline_truncated;
   comparison.timeline_calls = shows_calls(plan.devices);
   comparison.verdict = verdict_of(comparison);
   comparison.provenance = provenance_of(plan, measured);

@@ -48,10 +48,11 @@ struct Comparison {
   /// Peak and every class, and what is sent over each group, on every rank.
   bool bytes_equal = false;
   bool time_within = false;  ///< time_error <= tolerance; true when the plan makes no timing claim
+  /// False where the plan is oversubscribed, or what was calibrated is another communicator than
+  /// the one that ran: then bytes alone decide.
   bool makes_timing_claim = true;
+  std::string no_claim_reason;  ///< a clause after "because"; empty where it makes one
   double tolerance = 0.30;
-  /// The plan kept only the beginning of its timeline: predicted ops and exposed times fall short.
-  bool timeline_truncated = false;
   bool timeline_calls = false;  ///< the plan shows whole calls, no ops inside them
   std::string verdict;          ///< one sentence, also shown by the report
   /// Where both sides come from: what was predicted from which costs, what ran.

@@ -37,25 +37,27 @@ std::string comparison_json(const Comparison& comparison) {
                    {"predicted_s", op.time.predicted.value()},
                    {"measured_s", op.time.measured.value()}});
   }
-  return json_text(Json{{"verdict", comparison.verdict},
-                        {"provenance", comparison.provenance},
-                        {"communicator",
-                         {{"predicted", comparison.predicted_communicator},
-                          {"measured", comparison.measured_communicator}}},
-                        {"bytes_equal", comparison.bytes_equal},
-                        {"time_within", comparison.time_within},
-                        {"makes_timing_claim", comparison.makes_timing_claim},
-                        {"time_error", comparison.time_error},
-                        {"tolerance", comparison.tolerance},
-                        {"timeline_truncated", comparison.timeline_truncated},
-                        {"timeline_calls", comparison.timeline_calls},
-                        {"step_time_s", seconds_json(comparison.step_time)},
-                        {"exposed",
-                         {{"wait_s", seconds_json(comparison.exposed_wait)},
-                          {"transfer_s", seconds_json(comparison.exposed_transfer)}}},
-                        {"ops", std::move(ops)},
-                        {"ranks", std::move(ranks)},
-                        {"traffic", std::move(traffic)}});
+  return json_text(
+      Json{{"verdict", comparison.verdict},
+           {"provenance", comparison.provenance},
+           {"communicator",
+            {{"predicted", comparison.predicted_communicator},
+             {"measured", comparison.measured_communicator}}},
+           {"bytes_equal", comparison.bytes_equal},
+           {"time_within", comparison.time_within},
+           {"makes_timing_claim", comparison.makes_timing_claim},
+           {"no_claim_reason",
+            comparison.no_claim_reason.empty() ? Json(nullptr) : Json(comparison.no_claim_reason)},
+           {"time_error", comparison.time_error},
+           {"tolerance", comparison.tolerance},
+           {"timeline_calls", comparison.timeline_calls},
+           {"step_time_s", seconds_json(comparison.step_time)},
+           {"exposed",
+            {{"wait_s", seconds_json(comparison.exposed_wait)},
+             {"transfer_s", seconds_json(comparison.exposed_transfer)}}},
+           {"ops", std::move(ops)},
+           {"ranks", std::move(ranks)},
+           {"traffic", std::move(traffic)}});
 }
 
 }  // namespace plimsoll

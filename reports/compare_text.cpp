@@ -69,13 +69,7 @@ std::string comparison_text(const Comparison& comparison) {
                      times_table(comparison) + "\n" + ops_table(comparison) + "\n" +
                      bytes_table(comparison) + traffic_table(comparison);
   if (!comparison.makes_timing_claim) {
-    text += "\nMore ranks than cores: times are shown, not judged.\n";
-  }
-  if (comparison.timeline_truncated) {
-    text += fmt::format(
-        "\nThe plan keeps the first {} intervals only: predicted op kinds and exposed times fall "
-        "short.\n",
-        grouped(std::int64_t(kMostIntervals)));
+    text += fmt::format("\nTimes are shown, not judged: {}.\n", comparison.no_claim_reason);
   }
   if (comparison.timeline_calls) {
     text += fmt::format(

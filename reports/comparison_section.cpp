@@ -115,15 +115,9 @@ std::string comparison_section(const ReportInput& input) {
   const Comparison& comparison = *input.comparison;
   std::string content;
   if (!comparison.makes_timing_claim) {
-    content +=
-        "<p class=\"note\">There are more ranks than cores: times are shown, but nothing is "
-        "claimed about them.</p>\n";
-  }
-  if (comparison.timeline_truncated) {
     content += fmt::format(
-        "<p class=\"note\">The plan keeps the first {} intervals of its timeline: "
-        "predicted times per op kind and exposed times fall short.</p>\n",
-        grouped(std::int64_t(kMostIntervals)));
+        "<p class=\"note\">Times are shown, but nothing is claimed about them: {}.</p>\n",
+        escaped(comparison.no_claim_reason));
   }
   if (comparison.timeline_calls) {
     content += fmt::format(

@@ -7,7 +7,7 @@
 #include <array>
 #include <iterator>
 #include <map>
-#include <numeric>
+#include <set>
 
 #include "reports/markup.h"
 
@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 // All in user units of a drawing that is kWidth wide.
-constexpr double kWidth = 1120, kGutter = 150, kRight = 14;
+constexpr double kWidth = 1120, kGutter = 222, kRight = 14;  // the gutter: of a rank and a stream
 constexpr double kTop = 18, kAxis = 26, kRankGap = 10, kLaneGap = 2;
 constexpr double kComputeLane = 20, kOtherLane = 11;
 constexpr double kLeastBar = 0.5;
@@ -34,10 +34,26 @@ using LaneKey = std::pair<std::int64_t, Stream>;
 
 double height_of(Stream stream) { return stream == Stream::compute ? kComputeLane : kOtherLane; }
 
+/// At most so many ranks, from the first to the last.
+std::set<std::int64_t> ranks_drawn(const Timeline& timeline, std::size_t most) {
+  std::vector<std::int64_t> ranks;
+  for (const Interval& i : timeline.intervals) {
+    if (ranks.empty() || ranks.back() != i.rank) ranks.push_back(i.rank);
+  }
+  if (ranks.size() <= most || most < 2) return {ranks.begin(), ranks.end()};
+  std::set<std::int64_t> drawn;
+  for (std::size_t i = 0; i < most; ++i) {
+    drawn.insert(ranks[i * (ranks.size() - 1) / (most - 1)]);
+  }
+  return drawn;
+}
+
 /// A lane for every stream that a rank uses, ranks apart.
-std::map<LaneKey, Lane> lay_out(const Timeline& timeline) {
+std::map<LaneKey, Lane> lay_out(const Timeline& timeline, std::size_t most_ranks) {
+  const std::set<std::int64_t> drawn = ranks_drawn(timeline, most_ranks);
   std::map<LaneKey, Lane> lanes;
   for (const Interval& i : timeline.intervals) {
+    if (!drawn.contains(i.rank)) continue;
     lanes.emplace(LaneKey(i.rank, i.stream), Lane{i.rank, i.stream, 0, height_of(i.stream)});
   }
   double y = kTop;
@@ -70,17 +86,17 @@ std::string style_of(const Interval& interval) {
 }
 
 std::string title_of(const Interval& interval, const TimeAxis& axis) {
-  std::string title = interval.kind
-                          ? fmt::format("{} · {}", to_text(*interval.kind), interval.routine)
-                          : interval.routine;
+  std::string title(interval.kind ? to_text(*interval.kind) : "");
+  const auto add = [&](const std::string& text) { title += (title.empty() ? "" : " · ") + text; };
+  if (!interval.routine.empty()) add(interval.routine);
+  if (interval.ops > 1) add(fmt::format("{} × {}", interval.ops, to_text(interval.phase)));
   if (interval.layer) title += fmt::format(" · layer {}", *interval.layer);
   if (interval.micro_batch) title += fmt::format(" · micro-batch {}", *interval.micro_batch);
-  title += fmt::format("\nrank {} {}: {} from {}", interval.rank, to_text(interval.stream),
-                       to_text((interval.end - interval.begin).seconds()),
+  title += fmt::format("\n{} from {}", to_text((interval.end - interval.begin).seconds()),
                        to_text((interval.begin - axis.begin).seconds()));
   if (interval.posted < interval.begin) {
-    title += fmt::format(", after waiting {} for the other side",
-                         to_text((interval.begin - interval.posted).seconds()));
+    title +=
+        fmt::format(", after waiting {}", to_text((interval.begin - interval.posted).seconds()));
   }
   return title;
 }
@@ -91,15 +107,15 @@ void append_bar(std::string& svg, const Interval& interval, const Lane& lane,
   const double x = axis.x(interval.begin);
   if (interval.posted < interval.begin) {
     const double posted = axis.x(interval.posted);
-    fmt::format_to(out,
-                   "<rect class=\"wait\" x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\"/>",
-                   posted, lane.y + lane.height / 2 - 1, x - posted, 2);
+    fmt::format_to(out, "<path class=\"wait\" d=\"M{:.1f} {}h{:.1f}v2h{:.1f}z\"/>", posted,
+                   lane.y + lane.height / 2 - 1, x - posted, posted - x);
   }
+  const double width = std::max(axis.x(interval.end) - x, kLeastBar);
   fmt::format_to(out,
-                 "<rect class=\"interval {}\" x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" "
-                 "height=\"{}\"><title>{}</title></rect>\n",
-                 style_of(interval), x, lane.y, std::max(axis.x(interval.end) - x, kLeastBar),
-                 lane.height, escaped(title_of(interval, axis)));
+                 "<path class=\"interval {}\" d=\"M{:.1f} {}h{:.2f}v{}h{:.2f}z\"><title>{}</title>"
+                 "</path>\n",
+                 style_of(interval), x, lane.y, width, lane.height, -width,
+                 escaped(title_of(interval, axis)));
 }
 
 void append_labels(std::string& svg, const std::map<LaneKey, Lane>& lanes,
@@ -143,19 +159,6 @@ void append_axis(std::string& svg, const TimeAxis& axis, const GanttOptions& opt
       x, kTop - 4, bottom + 4, kTop - 8, to_text(options.step_time));
 }
 
-/// Indices of the `most` intervals that begin first, in the order of the timeline.
-std::vector<std::size_t> first_in_time(const Timeline& timeline, std::size_t most) {
-  std::vector<std::size_t> chosen(timeline.intervals.size());
-  std::iota(chosen.begin(), chosen.end(), std::size_t{0});
-  if (chosen.size() <= most) return chosen;
-  std::stable_sort(chosen.begin(), chosen.end(), [&](std::size_t a, std::size_t b) {
-    return timeline.intervals[a].begin < timeline.intervals[b].begin;
-  });
-  chosen.resize(most);
-  std::sort(chosen.begin(), chosen.end());
-  return chosen;
-}
-
 }  // namespace
 
 Picoseconds timeline_begin(const Timeline& timeline) {
@@ -180,21 +183,23 @@ Picoseconds timeline_end(const Timeline& timeline) {
 
 std::string gantt_svg(const Timeline& timeline, const Strategy& strategy,
                       const GanttOptions& options) {
-  const std::map<LaneKey, Lane> lanes = lay_out(timeline);
+  const std::map<LaneKey, Lane> lanes = lay_out(timeline, options.most_ranks);
   const double bottom = bottom_of(lanes);
-  const std::vector<std::size_t> bars = first_in_time(timeline, options.most_bars);
+  const auto bars = std::count_if(timeline.intervals.begin(), timeline.intervals.end(),
+                                  [&](const Interval& interval) {
+                                    return lanes.contains({interval.rank, interval.stream});
+                                  });
   const double span = std::max(1.0, static_cast<double>(options.span.count()));
   const TimeAxis axis{timeline_begin(timeline), (kWidth - kGutter - kRight) / span};
   std::string svg = fmt::format(
       "<svg class=\"chart\" id=\"{}\" role=\"img\" viewBox=\"0 0 {} {}\" "
       "data-interval-count=\"{}\" data-interval-total=\"{}\" aria-label=\"{}\">\n",
-      options.id, kWidth, bottom + kAxis, bars.size(), timeline.intervals.size(),
-      escaped(options.title));
+      options.id, kWidth, bottom + kAxis, bars, timeline.intervals.size(), escaped(options.title));
   append_labels(svg, lanes, strategy);
   append_axis(svg, axis, options, bottom);
-  for (std::size_t index : bars) {
-    const Interval& interval = timeline.intervals[index];
-    append_bar(svg, interval, lanes.at({interval.rank, interval.stream}), axis);
+  for (const Interval& interval : timeline.intervals) {
+    const auto lane = lanes.find({interval.rank, interval.stream});
+    if (lane != lanes.end()) append_bar(svg, interval, lane->second, axis);
   }
   return svg + "</svg>\n";
 }

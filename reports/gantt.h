@@ -14,11 +14,11 @@ Picoseconds timeline_begin(const Timeline& timeline);
 Picoseconds timeline_end(const Timeline& timeline);
 
 struct GanttOptions {
-  std::string_view id;        ///< of the svg
-  std::string_view title;     ///< for those who do not see it
-  Picoseconds span;           ///< width of the time axis; equal for charts that are compared
-  Seconds step_time;          ///< marked on the axis
-  std::size_t most_bars = 0;  ///< the first ones in time are drawn
+  std::string_view id;         ///< of the svg
+  std::string_view title;      ///< for those who do not see it
+  Picoseconds span;            ///< width of the time axis; equal for charts that are compared
+  Seconds step_time;           ///< marked on the axis
+  std::size_t most_ranks = 0;  ///< drawn, from the first to the last
 };
 
 /// Plain SVG. `data-interval-count` holds the number of bars, each a `rect.interval` with a title.

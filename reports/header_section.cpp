@@ -1,22 +1,13 @@
 // The head of the page: title, verdict, key figures.
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "plan/filling.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
 #include "reports/report_sections.h"
 
 namespace plimsoll {
 namespace {
-
-const StagePrediction* fullest_stage(const Plan& plan) {
-  const auto& stages = plan.prediction.stages;
-  const auto fullest = std::max_element(
-      stages.begin(), stages.end(),
-      [](const StagePrediction& a, const StagePrediction& b) { return a.peak < b.peak; });
-  return fullest == stages.end() ? nullptr : &*fullest;
-}
 
 std::string verdict_html(const ReportInput& input) {
   if (!input.comparison) {
@@ -33,11 +24,27 @@ std::string figure_tile(std::string_view label, const std::string& value, const 
                      escaped(note));
 }
 
+/// "16.3 s ± 7 %"; without a claim about time only the time.
+std::string with_interval(const Plan& plan) {
+  const std::string time = to_text(plan.prediction.step_time);
+  if (plan.oversubscribed) return time;
+  return fmt::format("{} \u00b1 {:.0f} %", time, 100 * plan.prediction.step_time_half_width);
+}
+
+std::string interval_words(const Plan& plan) {
+  if (plan.oversubscribed) return "no claim: more ranks than cores";
+  if (plan.origin.interval_basis.empty()) return "90 % interval";
+  return "90 % interval, from " + plan.origin.interval_basis;
+}
+
 std::string step_time_tile(const ReportInput& input) {
-  const std::string predicted = to_text(input.plan.prediction.step_time);
-  if (!input.comparison) return figure_tile("Step time", predicted, "predicted");
-  return figure_tile("Step time", to_text(input.comparison->step_time.measured),
-                     fmt::format("measured; {} predicted", predicted));
+  const std::string predicted = with_interval(input.plan);
+  if (!input.comparison) {
+    return figure_tile("Step time", predicted, "predicted; " + interval_words(input.plan));
+  }
+  return figure_tile(
+      "Step time", to_text(input.comparison->step_time.measured),
+      fmt::format("measured; {} predicted, {}", predicted, interval_words(input.plan)));
 }
 
 std::string throughput_tile(const ReportInput& input) {
@@ -53,21 +60,22 @@ std::string throughput_tile(const ReportInput& input) {
 std::string utilisation_tile(const ReportInput& input) {
   const Prediction& prediction = input.plan.prediction;
   return figure_tile("MFU", percent(prediction.mfu),
-                     fmt::format("predicted; HFU {}, of {} per device", percent(prediction.hfu),
-                                 to_text(prediction.peak_flops)));
+                     fmt::format("predicted; HFU {}, of {} per device; causal attention counts in "
+                                 "full",
+                                 percent(prediction.hfu), to_text(prediction.peak_flops)));
 }
 
 std::string memory_tile(const ReportInput& input) {
-  const StagePrediction* stage = fullest_stage(input.plan);
-  if (stage == nullptr) return "";
-  const double share = static_cast<double>(stage->peak.count()) /
-                       std::max(1.0, static_cast<double>(stage->capacity.count()));
-  const std::string_view equal = !input.comparison               ? "predicted"
-                                 : input.comparison->bytes_equal ? "as measured"
-                                                                 : "predicted";
+  const std::vector<Filling> fillings = fillings_of(input.plan);
+  if (fillings.empty()) return "";
+  const Filling& filling = fillings[fullest_of(fillings)];
+  const bool arena = input.plan.framework.allocator.kind == AllocatorKind::arena;
   return figure_tile(
-      "Peak memory", to_text(stage->peak),
-      fmt::format("{}, fullest rank; {} of {}", equal, percent(share), to_text(stage->capacity)));
+      "Device memory", filled_text(filling),
+      fmt::format("of {}, fullest rank: {} {}, {} context and communicators, {} kept free",
+                  to_text(filling.capacity), to_text(filling.reserved),
+                  arena ? "arena" : "reserved", to_text(filling.outside),
+                  to_text(filling.reserve)));
 }
 
 }  // namespace

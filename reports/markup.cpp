@@ -94,7 +94,8 @@ std::string section(std::string_view id, std::string_view title, const std::stri
 
 std::string figure(std::string_view caption, const std::string& svg, std::string_view note) {
   std::string html =
-      fmt::format("<figure>\n<figcaption>{}</figcaption>\n{}", escaped(caption), svg);
+      fmt::format("<figure>\n<figcaption>{}</figcaption>\n<div class=\"wide\">\n{}</div>\n",
+                  escaped(caption), svg);
   if (!note.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", escaped(note));
   return html + "</figure>\n";
 }

@@ -108,14 +108,17 @@ void append_marks(std::string& svg, const RankMemory& memory, const Axes& axes) 
         "peak: {} bytes</title></circle>\n",
         axes.x(peak->time), axes.y(memory.peak), grouped(memory.peak.count()));
   }
-  if (axes.options.capacity <= axes.options.most) {
-    const double y = axes.y(axes.options.capacity);
+  const MemoryChartOptions& options = axes.options;
+  const auto line = [&](const char* style, Bytes bytes, const char* what, double x, double below) {
     svg += fmt::format(
-        "<line class=\"capacity\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.2f}\" "
-        "y2=\"{2:.2f}\"/><text class=\"capacity\" x=\"{1}\" y=\"{3:.2f}\">capacity "
-        "{4}</text>\n",
-        kLeft, kWidth - kRight, y, y - 5, to_text(axes.options.capacity));
-  }
+        "<line class=\"{0}\" x1=\"{1}\" x2=\"{2}\" y1=\"{3:.2f}\" y2=\"{3:.2f}\"/>"
+        "<text class=\"{0}\" x=\"{4}\" y=\"{5:.2f}\">{6} {7}</text>\n",
+        style, kLeft, kWidth - kRight, axes.y(bytes), x, axes.y(bytes) + below, what,
+        to_text(bytes));
+  };
+  // Labels at the two ends of the chart, so that near lines do not print over each other.
+  line("reserved", options.reserved, "reserved", kLeft + 4, -4);
+  if (options.room <= options.most) line("capacity", options.room, "room", kWidth - kRight, -4);
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ struct MemoryChartOptions {
   Picoseconds begin, span;  ///< of the time axis
   Picoseconds end;          ///< the last point holds until here
   Bytes most;               ///< of the byte axis; equal for charts that are compared
-  Bytes capacity;           ///< a line where it is on the axis, else said in words
+  Bytes reserved;           ///< for what is alive: a dotted line
+  Bytes room;               ///< that a device has for it: a dashed line where it is on the axis
 };
 
 /// Plain SVG: live bytes over the step, one layer per class, the peak marked.

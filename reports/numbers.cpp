@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace plimsoll {
@@ -14,6 +15,25 @@ std::string grouped(std::int64_t number) {
   for (std::size_t i = sign; i < digits.size(); ++i) {
     if (i > sign && (digits.size() - i) % 3 == 0) text += ',';
     text += digits[i];
+  }
+  return text;
+}
+
+std::string filled_text(const Filling& filling) {
+  return fmt::format("{:.1f} %", 100 * filling.share());
+}
+
+std::string counts_text(const std::vector<std::int64_t>& counts) {
+  std::string text;
+  for (auto at = counts.begin(); at != counts.end();) {
+    const auto end =
+        std::find_if(at, counts.end(), [&](std::int64_t other) { return other != *at; });
+    if (at == counts.begin() && end == counts.end() && counts.size() > 1) {
+      return fmt::format("{} each", *at);
+    }
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", *at);
+    if (end - at > 1) text += fmt::format(" x {}", end - at);
+    at = end;
   }
   return text;
 }

@@ -3,13 +3,19 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "plan/filling.h"
 #include "reports/compare.h"
 
 namespace plimsoll {
 
 std::string grouped(std::int64_t number);  ///< "12,345,678"
-std::string percent(double share);         ///< "4.2 %", "30 %": one decimal below 10 %
+/// "97.0 %": of the device, as every command writes it.
+std::string filled_text(const Filling& filling);
+/// "3 each", or in runs of equal ones "1, 2 x 62, 1".
+std::string counts_text(const std::vector<std::int64_t>& counts);
+std::string percent(double share);  ///< "4.2 %", "30 %": one decimal below 10 %
 /// "+4.2 %" when the prediction is longer, "-4.2 %" when shorter; "-" when nothing was measured.
 std::string signed_error(const TimePair& time);
 

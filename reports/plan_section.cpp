@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "passes/strategy_fields.h"
+#include "plan/filling.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
 #include "reports/report_sections.h"
@@ -22,17 +24,18 @@ std::string job_sentence(const Plan& plan) {
   return fmt::format(
       "{} has {} layers of hidden size {}, {} heads, a vocabulary of {} and {} parameters. A step "
       "trains on {} sequences of {} tokens, in {}, on {} {}.",
-      job.name, total_layers(job), job.hidden, job.heads, grouped(job.vocab),
-      grouped(parameter_count(build_forward(job, 1))), job.global_batch, job.sequence,
-      to_text(job.precision), plan.devices, device_word(plan));
+      job.name, total_layers(job), grouped(job.hidden), job.heads,
+      grouped(plan.stated_vocabulary > 0 ? plan.stated_vocabulary : job.vocab),
+      grouped(parameter_count(plan)), job.global_batch, job.sequence, to_text(job.precision),
+      plan.devices, device_word(plan));
 }
 
 std::string split_sentence(const Plan& plan) {
   const Strategy& s = plan.strategy;
   std::vector<std::string> parts;
   if (s.pp > 1) {
-    parts.push_back(fmt::format("the layers run in {} pipeline stages ({} layers)", s.pp,
-                                fmt::join(layers_per_stage(plan.job, s), ", ")));
+    parts.push_back(fmt::format("the layers run in {} pipeline stages (layers: {})", s.pp,
+                                counts_text(layers_per_stage(plan.job, s))));
   }
   if (s.mp > 1) parts.push_back(fmt::format("every layer is split over {} ranks", s.mp));
   if (s.dp * s.sharding_degree > 1) {
@@ -70,52 +73,26 @@ std::string micro_batch_sentence(const Plan& plan) {
       kept_phrase(s.recompute));
 }
 
-std::vector<Cell> strategy_row(std::string_view key, const std::string& value,
-                               std::string_view meaning) {
-  Cell name = heading_cell(key);
-  name.style = "key";
-  return {name, {escaped(value), "value", false}, text_cell(meaning)};
-}
-
-std::vector<Cell> schedule_row(const Strategy& s) {
-  switch (s.schedule) {
-    case Schedule::gpipe:
-      return strategy_row("schedule", "GPipe", "all forwards, then all backwards");
-    case Schedule::zb_h1:
-      return strategy_row("schedule", "ZB-H1", "1F1B with late gradients of weights");
-    case Schedule::one_f_one_b:
-      break;
-  }
-  if (s.virtual_stages == 1) return strategy_row("schedule", "1F1B", "one forward, one backward");
-  return strategy_row("schedule", fmt::format("1F1B, {} virtual stages", s.virtual_stages),
-                      "one forward, one backward, of one chunk of layers after another");
-}
-
 std::string strategy_table(const Plan& plan) {
-  const Strategy& s = plan.strategy;
-  const auto number = [](std::int64_t value) { return grouped(value); };
-  return table(
-      "Strategy", {{"Key", ""}, {"Value", ""}, {"Meaning", ""}},
-      {strategy_row("mp", number(s.mp), "ranks that share every layer (tensor parallel)"),
-       strategy_row("pp", number(s.pp), "pipeline stages"),
-       strategy_row("layer_split", fmt::format("{}", fmt::join(layers_per_part(plan.job, s), ", ")),
-                    s.virtual_stages > 1 ? "layers of each chunk, from the model's front"
-                                         : "layers on each stage"),
-       strategy_row("dp", number(s.dp), "replicas that hold everything"),
-       strategy_row("sharding_degree", number(s.sharding_degree),
-                    "replicas that share the optimizer state"),
-       strategy_row("sharding_stage", number(s.sharding_stage),
-                    "what is sharded: 0 nothing, 1 the "
-                    "optimizer state"),
-       strategy_row("micro_batch", number(s.micro_batch), "sequences per micro-batch"),
-       strategy_row("micro-batches", number(micro_batches(plan.job, s)), "per step and replica"),
-       schedule_row(s),
-       strategy_row("recompute", std::string(to_text(s.recompute)),
-                    "what backward computes again instead of keeping it: the attention core, or "
-                    "layers"),
-       strategy_row("grad_bucket_bytes", to_text(s.grad_bucket_bytes),
-                    "gradients reduced in one collective"),
-       strategy_row("send_slots", number(s.send_slots), "sends in flight to one neighbour")});
+  std::vector<std::vector<Cell>> rows;
+  const auto row = [&](std::string_view key, const std::string& value, const std::string& meaning) {
+    Cell name = heading_cell(key);
+    name.style = "key";
+    rows.push_back({name, {escaped(value), "value", false}, text_cell(meaning)});
+  };
+  for (const StrategyField& field : shown_fields(plan.strategy)) {
+    std::string meaning(meaning_of(field.key));
+    if (field.key == "layer_split") {
+      meaning += ": " + counts_text(layers_per_part(plan.job, plan.strategy));
+    }
+    row(field.key, field.value, meaning);
+    if (field.key == "micro_batch") {
+      row("micro-batches", grouped(micro_batches(plan.job, plan.strategy)), "per step and replica");
+    }
+  }
+  return table("Strategy", {{"Key", ""}, {"Value", ""}, {"Meaning", ""}}, rows) +
+         "<p class=\"note\">Of the keys after layer_split only those are listed that are not at "
+         "their default.</p>\n";
 }
 
 struct Part {
@@ -140,10 +117,9 @@ std::string breakdown_html(const Prediction& prediction) {
   std::vector<std::vector<Cell>> rows;
   for (const Part& part : parts_of(prediction.breakdown)) {
     const double share = step > 0 ? part.time.value() / step : 0;
-    if (share > 0) {
-      bar += fmt::format("<span class=\"{}\" style=\"width:{:.3f}%\"></span>", part.style,
-                         100 * share);
-    }
+    if (share < 0.0005) continue;  // 0.0 %
+    bar +=
+        fmt::format("<span class=\"{}\" style=\"width:{:.3f}%\"></span>", part.style, 100 * share);
     Cell label = heading_cell(part.label);
     label.html = fmt::format("<span class=\"swatch {}\"></span>{}", part.style, label.html);
     rows.push_back({label, number_cell(to_text(part.time)), number_cell(percent(share))});
@@ -154,26 +130,37 @@ std::string breakdown_html(const Prediction& prediction) {
 }
 
 std::string stages_table(const Plan& plan) {
+  constexpr std::size_t kMostRows = 12;
   const auto layers = layers_per_stage(plan.job, plan.strategy);
+  const auto& stages = plan.prediction.stages;
+  const std::vector<Filling> fillings = fillings_of(plan);
+  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
   std::vector<std::vector<Cell>> rows;
-  for (std::size_t i = 0; i < plan.prediction.stages.size(); ++i) {
-    const StagePrediction& stage = plan.prediction.stages[i];
+  bool several = false;
+  for (const AlikeStages& alike : alike_stages(fillings, kMostRows)) {
+    const StagePrediction& stage = stages[alike.fullest];
+    const Filling& filling = fillings[alike.fullest];
     const auto of_stage = std::size_t(stage.stage);
-    const double share = static_cast<double>(stage.peak.count()) /
-                         std::max(1.0, static_cast<double>(stage.capacity.count()));
-    rows.push_back({heading_cell(name_of(stage)),
+    several = several || alike.first != alike.last;
+    rows.push_back({heading_cell(name_of(alike, stages)),
                     number_cell(of_stage < layers.size() ? grouped(layers[of_stage]) : ""),
-                    number_cell(to_text(stage.peak)), number_cell(to_text(stage.arena)),
-                    number_cell(to_text(stage.capacity)), number_cell(percent(share))});
+                    number_cell(to_text(stage.peak)), number_cell(to_text(filling.reserved)),
+                    number_cell(to_text(filling.outside)), number_cell(to_text(filling.reserve)),
+                    number_cell(to_text(filling.capacity)), number_cell(filled_text(filling))});
   }
+  const std::string note =
+      several ? "<p class=\"note\">Of stages that are alike the fullest is shown.</p>\n" : "";
   return table("Predicted memory of a rank",
                {{"", ""},
                 {"Layers", "number"},
-                {"Peak", "number"},
-                {"Arena", "number"},
-                {"Device", "number"},
+                {"Live peak", "number"},
+                {arena ? "Arena" : "Reserved", "number"},
+                {"+ context", "number"},
+                {"+ kept free", "number"},
+                {"of", "number"},
                 {"Filled", "number"}},
-               rows);
+               rows) +
+         note;
 }
 
 }  // namespace
@@ -184,7 +171,7 @@ std::string plan_section(const ReportInput& input) {
       fmt::format("<p>{} {} {}</p>\n", escaped(job_sentence(plan)), escaped(split_sentence(plan)),
                   escaped(micro_batch_sentence(plan)));
   content += "<div class=\"columns\">\n<div>" + strategy_table(plan) + "</div>\n" + "<div>" +
-             breakdown_html(plan.prediction) + stages_table(plan) + "</div>\n</div>\n";
+             breakdown_html(plan.prediction) + "</div>\n</div>\n" + stages_table(plan);
   return section("plan", "The plan", content);
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "plan/measured.h"
 #include "plan/plan.h"
@@ -25,6 +26,9 @@ std::string memory_section(const ReportInput& input);
 std::string training_section(const ReportInput& input);  ///< losses and step times of the run
 std::string search_section(const ReportInput& input);    ///< runners-up, what was searched
 std::string sources_section(const ReportInput& input);   ///< provenance, peak, digests
+
+/// What a key of a strategy chooses, in a few words; empty for an unknown one.
+std::string_view meaning_of(std::string_view strategy_key);
 
 /// The style sheet of the page.
 std::string_view report_style();

@@ -2,8 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
+#include "passes/strategy_fields.h"
+#include "plan/filling.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
 #include "reports/report_sections.h"
@@ -11,20 +12,10 @@
 namespace plimsoll {
 namespace {
 
-struct Field {
-  std::string_view key;
-  std::string value;
-};
-
-std::array<Field, 8> fields_of(const Strategy& s) {
-  return {{{"mp", grouped(s.mp)},
-           {"pp", grouped(s.pp)},
-           {"dp", grouped(s.dp)},
-           {"sharding_degree", grouped(s.sharding_degree)},
-           {"micro_batch", grouped(s.micro_batch)},
-           {"recompute", std::string(to_text(s.recompute))},
-           {"grad_bucket_bytes", to_text(s.grad_bucket_bytes)},
-           {"send_slots", grouped(s.send_slots)}}};
+/// Every field in which it differs from the chosen plan, as --fix takes it.
+Cell differences_cell(const Strategy& strategy, const Plan& plan) {
+  if (strategy == plan.strategy) return {"<strong>chosen</strong>", "", false};
+  return {escaped(fields_text(differing_fields(strategy, plan.strategy))), "key", false};
 }
 
 std::string loses_by(const RunnerUp& runner_up) {
@@ -36,43 +27,28 @@ std::string loses_by(const RunnerUp& runner_up) {
 }
 
 std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {
-  std::vector<Cell> row;
-  const auto chosen = fields_of(plan.strategy);
-  const auto own = fields_of(runner_up.strategy);
-  for (std::size_t i = 0; i < own.size(); ++i) {
-    // What differs from the chosen plan stands out.
-    Cell cell = number_cell(own[i].value);
-    if (own[i].value != chosen[i].value) cell.html = "<strong>" + cell.html + "</strong>";
-    row.push_back(cell);
-  }
-  row.push_back(number_cell(to_text(runner_up.step_time)));
-  row.push_back(number_cell(signed_error({runner_up.step_time, plan.prediction.step_time})));
-  row.push_back(number_cell(to_text(runner_up.peak)));
-  row.push_back(text_cell(loses_by(runner_up)));
-  return row;
+  return {number_cell(to_text(runner_up.step_time)),
+          number_cell(signed_error({runner_up.step_time, plan.prediction.step_time})),
+          number_cell(to_text(runner_up.taken)), text_cell(loses_by(runner_up)),
+          differences_cell(runner_up.strategy, plan)};
 }
 
 std::vector<Cell> chosen_row(const Plan& plan) {
-  Bytes peak;
-  for (const StagePrediction& stage : plan.prediction.stages) peak = std::max(peak, stage.peak);
-  std::vector<Cell> row;
-  for (const Field& field : fields_of(plan.strategy)) row.push_back(number_cell(field.value));
-  row.push_back(number_cell(to_text(plan.prediction.step_time)));
-  row.push_back(number_cell(""));
-  row.push_back(number_cell(to_text(peak)));
-  row.push_back({"<strong>chosen</strong>", "", false});
-  return row;
+  Bytes most;
+  for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
+  return {number_cell(to_text(plan.prediction.step_time)), number_cell(""),
+          number_cell(to_text(most)), text_cell(""), differences_cell(plan.strategy, plan)};
 }
 
 std::string runners_up_table(const Plan& plan) {
-  std::vector<Column> columns;
-  for (const Field& field : fields_of(plan.strategy)) columns.push_back({field.key, "number key"});
-  columns.insert(
-      columns.end(),
-      {{"Step time", "number"}, {"Slower", "number"}, {"Peak", "number"}, {"Loses by", ""}});
   std::vector<std::vector<Cell>> rows = {chosen_row(plan)};
   for (const RunnerUp& runner_up : plan.runners_up) rows.push_back(runner_up_row(runner_up, plan));
-  return table("The chosen plan and the next best, all predicted; differences in bold", columns,
+  return table("The chosen plan and the next best, all predicted",
+               {{"Step time", "number"},
+                {"Slower", "number"},
+                {"Takes of a device", "number"},
+                {"Loses by", ""},
+                {"Differs from the chosen plan in", ""}},
                rows);
 }
 
@@ -106,25 +82,35 @@ std::string cuts_table(const SearchSummary& search) {
 
 std::string pareto_table(const Plan& plan) {
   if (plan.pareto.size() < 2) return "";
-  std::vector<Column> columns = {{"Step time", "number"}, {"Slower", "number"}, {"Peak", "number"}};
-  for (const Field& field : fields_of(plan.strategy)) columns.push_back({field.key, "number key"});
-  const auto chosen = fields_of(plan.strategy);
   std::vector<std::vector<Cell>> rows;
   for (const ParetoPlan& point : plan.pareto) {
-    std::vector<Cell> row = {
-        number_cell(to_text(point.step_time)),
-        number_cell(signed_error({point.step_time, plan.prediction.step_time})),
-        number_cell(to_text(point.peak))};
-    const auto own = fields_of(point.strategy);
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      Cell cell = number_cell(own[i].value);
-      if (own[i].value != chosen[i].value) cell.html = "<strong>" + cell.html + "</strong>";
-      row.push_back(cell);
-    }
-    rows.push_back(row);
+    rows.push_back({number_cell(to_text(point.step_time)),
+                    number_cell(signed_error({point.step_time, plan.prediction.step_time})),
+                    number_cell(to_text(point.taken)), number_cell(to_text(point.peak)),
+                    differences_cell(point.strategy, plan)});
   }
-  return table("Pareto front: plans that no other beats in step time and peak; differences in bold",
-               columns, rows);
+  return table(
+      "Pareto front: plans that no other beats in step time and in what they take of a "
+      "device (reserved, context and communicators)",
+      {{"Step time", "number"},
+       {"Slower", "number"},
+       {"Takes of a device", "number"},
+       {"Live peak", "number"},
+       {"Differs from the chosen plan in", ""}},
+      rows);
+}
+
+/// Ops beyond what was measured or fitted; nothing where their time is 0.0 % of the step.
+std::string extrapolated_table(const Prediction& prediction) {
+  constexpr std::size_t kMostRows = 12;
+  std::vector<std::vector<Cell>> rows;
+  for (const OutsideRange& ops : prediction.extrapolated) {
+    if (ops.share < 0.0005 || rows.size() == kMostRows) break;  // the largest come first
+    rows.push_back({text_cell(ops.what), number_cell(percent(ops.share))});
+  }
+  if (rows.empty()) return "";
+  return table("Extrapolated beyond what was measured or fitted",
+               {{"Ops", ""}, {"Of the step", "number"}}, rows);
 }
 
 std::string provenance_html(const Prediction& prediction) {
@@ -150,24 +136,46 @@ std::vector<Cell> source_row(std::string_view what, const std::string& value, bo
   return {heading_cell(what), cell};
 }
 
+std::string calibration_words(const Plan& plan) {
+  std::string words = plan.origin.calibration_provenance;
+  if (words.empty()) words = plan.calibration_digest.empty() ? "none given" : "a file";
+  if (plan.origin.calibration_name.empty()) return words;
+  return fmt::format("{}: {}", plan.origin.calibration_name, words);
+}
+
 std::string sources_table(const ReportInput& input) {
   const Plan& plan = input.plan;
-  std::vector<std::vector<Cell>> rows = {
-      source_row(
-          "peak that MFU is relative to",
-          fmt::format("{}: {}", to_text(plan.prediction.peak_flops), plan.prediction.peak_source),
-          false),
-      source_row("framework",
-                 fmt::format("{}: {}", plan.framework.name, plan.framework.sources.kernels), false),
-      source_row("cluster", plan.cluster_digest, true),
-      source_row("calibration",
-                 plan.calibration_digest.empty() ? "none given" : plan.calibration_digest, true)};
-  for (std::size_t i = 0; i < plan.program_digests.size(); ++i) {
-    rows.push_back(
-        source_row(fmt::format("program of stage {}", i), plan.program_digests[i], true));
+  std::vector<std::vector<Cell>> rows;
+  if (!plan.origin.command.empty()) {
+    rows.push_back(source_row("made by", plan.origin.command, true));
+  }
+  rows.push_back(source_row("planner", plan.origin.version, false));
+  rows.push_back(source_row("calibration", calibration_words(plan), false));
+  rows.push_back(source_row(
+      "peak that MFU is relative to",
+      fmt::format("{}: {}", to_text(plan.prediction.peak_flops), plan.prediction.peak_source),
+      false));
+  rows.push_back(source_row(
+      "framework", fmt::format("{}: {}", plan.framework.name, plan.framework.sources.kernels),
+      false));
+  return table("How it was made", {{"", ""}, {"", ""}}, rows);
+}
+
+std::string digests_table(const ReportInput& input) {
+  const Plan& plan = input.plan;
+  std::vector<std::vector<Cell>> rows = {source_row("cluster", plan.cluster_digest, true)};
+  if (!plan.calibration_digest.empty()) {
+    rows.push_back(source_row("calibration", plan.calibration_digest, true));
   }
   if (input.measured) rows.push_back(source_row("plan", input.measured->plan_digest, true));
-  return table("Sources and digests (SHA-256)", {{"", ""}, {"", ""}}, rows);
+  for (std::size_t i = 0; i < plan.program_digests.size(); ++i) {
+    const auto& stages = plan.prediction.stages;
+    rows.push_back(source_row(
+        "program of " + (i < stages.size() ? name_of(stages[i]) : fmt::format("class {}", i)),
+        plan.program_digests[i], true));
+  }
+  return "<details><summary>Digests (SHA-256) of files and programs</summary>\n" +
+         table("", {{"", ""}, {"", ""}}, rows) + "</details>\n";
 }
 
 }  // namespace
@@ -182,7 +190,8 @@ std::string search_section(const ReportInput& input) {
 std::string sources_section(const ReportInput& input) {
   return section("sources", "Where the numbers come from",
                  "<div class=\"columns narrow\">\n<div>" + provenance_html(input.plan.prediction) +
-                     "</div>\n<div>" + sources_table(input) + "</div>\n</div>\n");
+                     extrapolated_table(input.plan.prediction) + "</div>\n<div>" +
+                     sources_table(input) + digests_table(input) + "</div>\n</div>\n");
 }
 
 }  // namespace plimsoll

@@ -50,6 +50,7 @@ p { margin: 0 0 14px; max-width: 76ch; }
   letter-spacing: -0.01em; }
 .figures span { display: block; font-size: 12.5px; line-height: 1.4; font-weight: 400; letter-spacing: 0;
   color: var(--soft); margin-top: 3px; }
+.columns > * { min-width: 0; }
 .columns { display: grid; grid-template-columns: repeat(2, minmax(0, 1fr)); gap: 12px 32px; align-items: start; }
 .columns.narrow { grid-template-columns: minmax(0, 1fr) minmax(0, 2fr); }
 .scroll { overflow-x: auto; margin: 0 0 20px; }
@@ -62,10 +63,10 @@ thead th { color: var(--soft); font-weight: 500; font-size: 12.5px; border-botto
 tbody th { font-weight: 500; white-space: nowrap; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 .key, code { font-family: ui-monospace, "SF Mono", Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: 12.5px; }
-td.key { overflow-wrap: anywhere; }
+td.key { overflow-wrap: anywhere; min-width: 16em; }
 thead th.key { font-size: 11.5px; }
 .label { width: 30%; }
-.value { white-space: nowrap; }
+.value { overflow-wrap: anywhere; min-width: 7em; }
 .bars { width: 38%; vertical-align: middle; }
 thead th.bars { vertical-align: bottom; }
 .bar { display: block; height: 5px; min-width: 1px; border-radius: 1px; }
@@ -121,7 +122,11 @@ footer { margin-top: 40px; color: var(--soft); font-size: 13px; }
 .chart text.step { fill: var(--ink); text-anchor: end; }
 .chart line.capacity { stroke: var(--bad); stroke-width: 1.4; stroke-dasharray: 6 4; }
 .chart text.capacity { fill: var(--bad); text-anchor: end; }
+.chart line.reserved { stroke: var(--ink); stroke-width: 1.1; stroke-dasharray: 2 3; }
+.chart text.reserved { fill: var(--ink); }
 .chart .peak { fill: var(--ink); }
+.wide { overflow-x: auto; }
+.wide .chart { min-width: 780px; }
 .chart .loss { fill: none; stroke: var(--forward); stroke-width: 2; stroke-linejoin: round; }
 .interval:hover { opacity: 0.65; }
 @media (max-width: 860px) {

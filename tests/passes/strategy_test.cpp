@@ -304,7 +304,9 @@ TEST(Strategy, RulesForFieldsThatTextRefuses) {
             "sharding_stage is 4; it must be from 0 to 3");
   EXPECT_EQ(reason([](Strategy& s) { s.prefetch_depth = -1; }),
             "prefetch_depth and persistence_threshold must not be negative");
-  EXPECT_EQ(reason([](Strategy& s) { s.layer_split = {0}; }), "layer_split gives a chunk no layer; only the first and the last of several may have none");
+  EXPECT_EQ(
+      reason([](Strategy& s) { s.layer_split = {0}; }),
+      "layer_split gives a chunk no layer; only the first and the last of several may have none");
 }
 
 TEST(Strategy, DegreesDoNotOverflow) {
@@ -360,11 +362,13 @@ TEST(Strategy, EndsOfTheModelCountAsLayers) {
             "count as");
   EXPECT_EQ(why("pp=4,loss_as_layers=4", 4),
             "embedding_as_layers 0 or loss_as_layers 4 is more than a chunk's share");
-  EXPECT_EQ(why("mp=2,loss_as_layers=1", 2),
-            "embedding_as_layers and loss_as_layers say how layers are spread over stages; pp is 1");
-  EXPECT_EQ(why("pp=2,layer_split=1+3,loss_as_layers=1", 2),
-            "embedding_as_layers and loss_as_layers spread layers evenly; layer_split says how many "
-            "each chunk has");
+  EXPECT_EQ(
+      why("mp=2,loss_as_layers=1", 2),
+      "embedding_as_layers and loss_as_layers say how layers are spread over stages; pp is 1");
+  EXPECT_EQ(
+      why("pp=2,layer_split=1+3,loss_as_layers=1", 2),
+      "embedding_as_layers and loss_as_layers spread layers evenly; layer_split says how many "
+      "each chunk has");
 }
 
 TEST(Strategy, FieldsFromText) {
@@ -469,6 +473,17 @@ TEST(Strategy, FilesAreStrategiesToo) {
   EXPECT_EQ(parse_strategy(path.string()).pp, 2);
   std::filesystem::remove(path);
   EXPECT_THROW(parse_strategy("no-such-strategy.json"), InputError);
+}
+
+TEST(Strategy, ReadsAndPrintsRunsOfALayerSplit) {
+  const Strategy strategy = parse_strategy("layer_split=1+62x2+1+3+3");
+  ASSERT_EQ(strategy.layer_split.size(), 66u);
+  EXPECT_EQ(strategy.layer_split[62], 2);
+  EXPECT_EQ(field_text(strategy, "layer_split"), "1+62x2+1+3+3");
+  EXPECT_EQ(field_text(parse_strategy("layer_split=3+3+3"), "layer_split"), "3x3");
+  for (const char* wrong : {"x2", "2x", "0x2", "-1x2", "9999999999x1", "2x3x4", "4194304x1+1"}) {
+    EXPECT_THROW(parse_strategy(std::string("layer_split=") + wrong), UsageError) << wrong;
+  }
 }
 
 }  // namespace

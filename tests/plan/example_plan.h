@@ -113,6 +113,7 @@ inline RunnerUp example_runner_up() {
   runner_up.strategy.micro_batch = 4;
   runner_up.step_time = Seconds(0.0245);
   runner_up.peak = Bytes(3'000'000);
+  runner_up.taken = Bytes(3'100'000);
   runner_up.term = "optimizer";
   runner_up.term_time = Seconds(0.0021);
   return runner_up;
@@ -121,6 +122,7 @@ inline RunnerUp example_runner_up() {
 inline Prediction example_prediction() {
   Prediction prediction;
   prediction.step_time = Seconds(0.021);
+  prediction.step_time_half_width = 0.08;
   prediction.tokens_per_second = 512 / 0.021;
   prediction.mfu = 0.25;
   prediction.hfu = 0.25;
@@ -155,6 +157,11 @@ inline Plan example_plan() {
   plan.cluster_name = "four cores";
   plan.cluster_digest = digest("cluster");
   plan.device_kind = DeviceKind::cpu_core;
+  plan.stated_vocabulary = 250;
+  plan.reserve = Bytes(1 << 20);
+  plan.origin.command = "planner plan gpt-nano.json --cluster 'four cores.json' --devices 4";
+  plan.origin.calibration_provenance = "no calibration, datasheet rates";
+  plan.origin.interval_basis = "what the costs of its ops leave open";
   plan.prediction = example_prediction();
   plan.program_digests = {digest("stage 0"), digest("stage 1")};
   plan.search.method = "branch and bound";
@@ -165,8 +172,9 @@ inline Plan example_plan() {
   plan.search.bounded_by = {{"memory bound: it is too large", 2}};
   plan.search.pruned = {{"mp must divide heads", 6}};
   plan.search.proven = true;
-  plan.pareto = {{plan.strategy, plan.prediction.step_time, plan.prediction.stages[0].peak},
-                 {plan.strategy, plan.prediction.step_time * 1.25, Bytes(500'000)}};
+  plan.pareto = {{plan.strategy, plan.prediction.step_time, plan.prediction.stages[0].peak,
+                  plan.prediction.stages[0].reserved + Bytes(12'345)},
+                 {plan.strategy, plan.prediction.step_time * 1.25, Bytes(500'000), Bytes(600'000)}};
   plan.pareto[1].strategy.micro_batch = 1;
   plan.runners_up = {example_runner_up()};
   append_example_rank(plan.timeline, 0, 0, 100);

@@ -73,7 +73,7 @@ TEST(PlanFile, ReadsBackEveryFramework) {
 }
 
 TEST(PlanFile, BeginsWithItsVersion) {
-  EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 1,");
+  EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 2,");
 }
 
 TEST(PlanFile, WritesOneIntervalPerLine) {
@@ -112,7 +112,7 @@ TEST(PlanFile, SaysWhichCommunicatorItsTimesHoldFor) {
 }
 
 TEST(PlanFile, RefusesWrongTypes) {
-  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["version"] = 2; }), "/version");
+  EXPECT_EQ(plan_refused_at([](Json& plan) { plan["version"] = 3; }), "/version");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["devices"] = 2.5; }), "/devices");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["device_kind"] = "abacus"; }), "/device_kind");
   EXPECT_EQ(plan_refused_at([](Json& plan) { plan["prediction"]["mfu"] = "high"; }),
@@ -195,29 +195,48 @@ TEST(PlanFile, RefusesACurveWithColumnsOfUnequalLength) {
             "/timeline/memory/0/curve/by_class/saved");
 }
 
-TEST(PlanFile, KeepsTheFirstIntervalsOfALongTimeline) {
+TEST(PlanFile, HoldsTheWholeOfALongTimeline) {
   Plan plan = example_plan();
   plan.timeline.intervals.clear();
-  // Two ranks of 15,000 intervals each: of both, the first 10,000 begin before the cap.
   for (std::int64_t rank : {0, 2}) {
     for (std::int64_t i = 0; i < 15'000; ++i) {
       Interval interval;
       interval.rank = rank;
-      interval.posted = interval.begin = Picoseconds(i);
-      interval.end = Picoseconds(i + 1);
+      interval.kind = OpKind::matmul;
+      interval.posted = interval.begin = Picoseconds(1'000 * i);
+      interval.end = Picoseconds(1'000 * i + 900);
       plan.timeline.intervals.push_back(interval);
     }
   }
+  plan.timeline.memory[0].curve.clear();
+  for (std::int64_t i = 0; i < 20'000; ++i) {
+    MemoryPoint point{Picoseconds(100 * i), plan.timeline.memory[0].by_role};
+    point.by_role[0] -= Bytes(1 + i % 7);
+    plan.timeline.memory[0].curve.push_back(point);
+  }
   const Plan read = parse_plan(plan_text(plan), "FILE");
-  EXPECT_TRUE(read.timeline_truncated);
-  ASSERT_EQ(read.timeline.intervals.size(), kMostIntervals);
-  EXPECT_EQ(read.timeline.intervals[9'999].rank, 0);
-  EXPECT_EQ(read.timeline.intervals[9'999].begin, Picoseconds(9'999));
-  EXPECT_EQ(read.timeline.intervals[10'000].rank, 2);
-  EXPECT_EQ(read.timeline.intervals[10'000].begin, Picoseconds(0));
-  EXPECT_FALSE(plan.timeline_truncated);
-  cap_timeline(plan);
+  EXPECT_GT(read.timeline_resolution, Picoseconds());
+  EXPECT_LE(read.timeline.intervals.size(), kMostIntervals);
+  EXPECT_GT(read.timeline.intervals.size(), kMostIntervals / 2);
+  EXPECT_EQ(read.timeline.intervals.front().begin, Picoseconds(0));
+  EXPECT_GE(read.timeline.intervals.back().end + read.timeline_resolution, Picoseconds(14'999'900));
+  EXPECT_LE(read.timeline.memory[0].curve.size(), kMostPoints / 2);
+  // What was shorter is counted and adds up.
+  ASSERT_EQ(read.rank_times.size(), 2u);
+  EXPECT_EQ(read.rank_times[1].by_kind[std::size_t(OpKind::matmul)], Picoseconds(15'000 * 900));
+  EXPECT_EQ(time_by_kind(read.timeline, 2), read.rank_times[1].by_kind);
+  // Once fitted it stays.
+  EXPECT_EQ(plan_text(read), plan_text(plan));
+  EXPECT_EQ(plan.timeline_resolution, Picoseconds());
+  fit_timeline(plan);
   EXPECT_EQ(plan.timeline, read.timeline);
+}
+
+TEST(PlanFile, CountsTheParametersOfTheStatedVocabulary) {
+  Plan plan = example_plan();
+  const std::int64_t stated = parameter_count(plan);
+  plan.stated_vocabulary = plan.job.vocab;
+  EXPECT_EQ(parameter_count(plan) - stated, 2 * 6 * 64);  // embedding and head, not tied
 }
 
 TEST(MeasuredFile, ReadsBackToTheSameBytes) {

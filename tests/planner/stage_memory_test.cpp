@@ -45,7 +45,7 @@ TEST(StageMemory, SumsByClassAndByNameToWhatIsAllocated) {
       SCOPED_TRACE(std::string(name) + " " + name_of(memory.stage));
       EXPECT_EQ(sum(memory.by_role), memory.stage.allocated);
       EXPECT_EQ(sum(memory.alive), memory.stage.allocated);
-      EXPECT_EQ(memory.device(), memory.stage.reserved + Bytes(1 << 20));
+      EXPECT_EQ(memory.filling.taken(), memory.stage.reserved + Bytes(1 << 20));
       for (std::size_t i = 1; i < memory.alive.size(); ++i) {
         EXPECT_GE(memory.alive[i - 1].bytes, memory.alive[i].bytes);
       }

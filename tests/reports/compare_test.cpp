@@ -97,16 +97,35 @@ TEST(Compare, SaysWhereBothSidesComeFrom) {
   const std::string from =
       "Predicted for the mpi communicator from calibration aaaaaaaaaaaa (75.0 % measured, 25.0 % "
       "interpolated); measured with the ";
-  EXPECT_EQ(
-      compare(plan, measured, 0.30).provenance,
-      from +
-          "local communicator, cpu backend. These differ, so the prediction says nothing about "
-          "the times of this run.");
+  EXPECT_EQ(compare(plan, measured, 0.30).provenance, from + "local communicator, cpu backend.");
   measured.communicator = "mpi";
   const Comparison comparison = compare(plan, measured, 0.30);
   EXPECT_EQ(comparison.provenance, from + "mpi communicator, cpu backend.");
   EXPECT_NE(comparison_text(comparison).find(comparison.provenance), std::string::npos);
   EXPECT_NE(comparison_json(comparison).find("\"measured\": \"mpi\""), std::string::npos);
+}
+
+TEST(Compare, ClaimsNoTimeForAnotherCommunicator) {
+  Plan plan = example_plan();
+  plan.calibration_digest = std::string(64, 'a');
+  Measured measured = example_measured(plan);
+  measured.communicator = "mpi";
+  const Comparison comparison = compare(plan, measured, 0.02);  // times are 5 % off
+  EXPECT_FALSE(comparison.makes_timing_claim);
+  EXPECT_TRUE(comparison.time_within);
+  EXPECT_EQ(comparison.verdict,
+            "The plan holds: peak bytes are equal in every class on all 4 ranks; no claim is made "
+            "about time, because the calibration is of the local communicator, and the run used "
+            "mpi.");
+  EXPECT_NE(comparison_text(comparison).find("Times are shown, not judged: the calibration is of"),
+            std::string::npos);
+  measured.timeline.memory[1].peak += Bytes(64);
+  EXPECT_NE(compare(plan, measured, 0.02).verdict.find("does not hold"), std::string::npos);
+  // Without a calibration nothing was measured of any communicator.
+  plan.calibration_digest.clear();
+  Measured of_datasheet = example_measured(plan);
+  of_datasheet.communicator = "mpi";
+  EXPECT_TRUE(compare(plan, of_datasheet, 0.02).makes_timing_claim);
 }
 
 TEST(Compare, AveragesOpKindsOverRanks) {

@@ -6,6 +6,7 @@
 #include "reports/compare.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
+#include "reports/report_sections.h"
 #include "tests/plan/example_plan.h"
 
 namespace plimsoll {
@@ -23,7 +24,7 @@ TEST(Report, DrawsOneBarPerInterval) {
   const Plan plan = example_plan();
   const Measured measured = example_measured(plan);
   const std::string html = report_html(plan, measured, 0.30);
-  EXPECT_EQ(count_of(html, "<rect class=\"interval "),
+  EXPECT_EQ(count_of(html, "<path class=\"interval "),
             plan.timeline.intervals.size() + measured.timeline.intervals.size());
   EXPECT_TRUE(contains(html, "id=\"predicted-timeline\" role=\"img\""));
   // A rank has five phases of two ops each, two sends, two receives and a reduction.
@@ -46,7 +47,7 @@ TEST(Report, ShowsTheVerdictOfCompare) {
 TEST(Report, ShowsThePredictedHalfAlone) {
   const Plan plan = example_plan();
   const std::string html = report_html(plan, std::nullopt, 0.30);
-  EXPECT_EQ(count_of(html, "<rect class=\"interval "), plan.timeline.intervals.size());
+  EXPECT_EQ(count_of(html, "<path class=\"interval "), plan.timeline.intervals.size());
   EXPECT_TRUE(contains(html, "Predicted only"));
   EXPECT_FALSE(contains(html, "id=\"comparison\""));
   EXPECT_FALSE(contains(html, "id=\"measured-timeline\""));
@@ -57,6 +58,7 @@ TEST(Report, EscapesEverythingThatFilesSay) {
   const std::string attack = "<script>alert('\"&')</script>";
   plan.job.name = plan.cluster_name = plan.prediction.peak_source = attack;
   plan.framework.name = plan.framework.sources.kernels = plan.search.method = attack;
+  plan.origin = {attack, attack, attack, attack, attack};
   plan.search.pruned[0].reason = plan.runners_up[0].term = attack;
   plan.timeline.intervals[0].routine = attack;
   Measured measured = example_measured(plan);
@@ -94,17 +96,80 @@ TEST(Report, NamesTheTermARunnerUpLosesBy) {
   EXPECT_TRUE(contains(html, "<td>memory, 3.00 MiB more at equal time</td>"));
 }
 
-TEST(Report, SaysWhenBarsAreLeftOut) {
+TEST(Report, DrawsALongRunTogether) {
   Plan plan = example_plan();
   Measured measured = example_measured(plan);
-  const Interval last = measured.timeline.intervals.back();
-  while (measured.timeline.intervals.size() < kMostIntervals + 5) {
-    measured.timeline.intervals.push_back(last);
+  const Picoseconds end = measured.timeline.intervals.back().end;
+  for (std::int64_t i = 0; i < 5'000; ++i) {
+    Interval next = measured.timeline.intervals.back();
+    next.posted = next.begin = end + Picoseconds(1'000'000 * i);
+    next.end = next.begin + Picoseconds(1'000'000);
+    measured.timeline.intervals.push_back(next);
   }
   const std::string html = report_html(plan, measured, 0.30);
-  EXPECT_EQ(count_of(html, "<rect class=\"interval "),
+  EXPECT_LE(count_of(html, "<path class=\"interval "),
             plan.timeline.intervals.size() + kMostIntervals);
-  EXPECT_TRUE(contains(html, "The first 20,000 of 20,005 intervals are drawn."));
+  EXPECT_TRUE(contains(html, "on a stream is drawn together, phase by phase."));
+}
+
+TEST(Report, ShowsEveryFieldThatIsNotTheDefault) {
+  Plan plan = example_plan();
+  plan.strategy.sequence_parallel = true;
+  plan.runners_up[0].strategy = plan.strategy;
+  plan.runners_up[0].strategy.virtual_stages = 2;
+  plan.runners_up[0].strategy.sequence_parallel = false;
+  const std::string html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(html,
+                       "<th scope=\"row\" class=\"key\">sequence_parallel</th>"
+                       "<td class=\"value\">true</td>"));
+  EXPECT_TRUE(contains(html, "<td class=\"key\">virtual_stages=2 sequence_parallel=false</td>"));
+}
+
+TEST(Report, SaysHowTheNumbersWereMade) {
+  Plan plan = example_plan();
+  plan.prediction.extrapolated = {{"matmul 1x2x3 f32", 0.04}, {"add 5 f32", 0.0001}};
+  plan.origin.calibration_name = "a-fit";
+  const std::string html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(html, "21.0 ms \u00b1 8 %"));
+  EXPECT_TRUE(contains(html, "90 % interval, from what the costs of its ops leave open"));
+  EXPECT_TRUE(contains(html, escaped(plan.origin.command)));
+  EXPECT_TRUE(contains(html, "a-fit: no calibration, datasheet rates"));
+  EXPECT_TRUE(contains(html, "matmul 1x2x3 f32"));
+  EXPECT_FALSE(contains(html, "add 5 f32"));  // 0.0 %
+  EXPECT_TRUE(contains(html, grouped(parameter_count(plan)) + " parameters"));
+}
+
+TEST(Report, FillsTheDeviceByWhatDecidesWhetherItFits) {
+  Plan plan = example_plan();
+  const Filling filling = fillings_of(plan)[0];
+  EXPECT_EQ(filling.outside, memory_outside_program(plan.job, plan.strategy, plan.framework));
+  EXPECT_EQ(filling.taken() + filling.reserve,
+            plan.prediction.stages[0].reserved + filling.outside + plan.reserve);
+  plan.prediction.stages[0].capacity = filling.taken() + filling.reserve;  // full to the byte
+  EXPECT_TRUE(fillings_of(plan)[0].fits());
+  const std::string html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_TRUE(contains(html, "<dd>100.0 %<span>"));
+  EXPECT_TRUE(contains(html, "<td class=\"number\">100.0 %</td>"));
+}
+
+TEST(Report, DrawsStagesThatAreAlikeOnce) {
+  Plan plan = example_plan();
+  plan.strategy.pp = 40;
+  plan.job.layers = 40;
+  plan.strategy.dp = 1;
+  plan.devices = 40;
+  const StagePrediction stage = plan.prediction.stages[0];
+  const RankMemory memory = plan.timeline.memory[0];
+  plan.prediction.stages.assign(40, stage);
+  plan.timeline.memory.assign(40, memory);
+  for (std::int64_t i = 0; i < 40; ++i) {
+    plan.prediction.stages[std::size_t(i)].stage = plan.timeline.memory[std::size_t(i)].rank = i;
+  }
+  plan.prediction.stages[0].reserved += Bytes(1 << 20);
+  const std::string html = report_html(plan, std::nullopt, 0.30);
+  EXPECT_EQ(count_of(html, "class=\"chart memory\""), 2u);
+  EXPECT_TRUE(contains(html, "stages 1 to 39 (rank 1): live peak"));
+  EXPECT_TRUE(contains(html, "40 pipeline stages (layers: 1 each)"));
 }
 
 TEST(Report, SurvivesEmptyTimelines) {
@@ -117,6 +182,13 @@ TEST(Markup, TicksAreRoundAndWithinTheAxis) {
   EXPECT_EQ(ticks(0, 4), std::vector<double>({0}));
   EXPECT_EQ(ticks(10, 5), std::vector<double>({0, 2, 4, 6, 8, 10}));
   EXPECT_EQ(ticks(21, 4), std::vector<double>({0, 10, 20}));
+}
+
+TEST(Numbers, CountsInRuns) {
+  EXPECT_EQ(counts_text({3, 3, 3}), "3 each");
+  EXPECT_EQ(counts_text({7}), "7");
+  EXPECT_EQ(counts_text({1, 2, 2, 2, 1}), "1, 2 x 3, 1");
+  EXPECT_EQ(counts_text({}), "");
 }
 
 TEST(Numbers, AreGroupedAndRounded) {

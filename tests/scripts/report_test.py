@@ -80,7 +80,7 @@ def bars(dom, chart):
     svg = re.search(rf'<svg class="chart" id="{chart}".*?</svg>', dom, re.DOTALL)
     assert svg, f"no chart {chart}"
     stated = int(re.search(r'data-interval-count="(\d+)"', svg[0])[1])
-    return len(re.findall(r'<rect class="interval ', svg[0])), stated
+    return len(re.findall(r'<path class="interval ', svg[0])), stated
 
 
 def check_report(plan, measured, page, out):

@@ -1,0 +1,66 @@
+// What the keys of a strategy choose, in a few words; docs/formats.md says all of it.
+#include <algorithm>
+#include <iterator>
+
+#include "reports/report_sections.h"
+
+namespace plimsoll {
+namespace {
+
+struct Meaning {
+  std::string_view key, words;
+};
+
+constexpr Meaning kMeanings[] = {
+    {"mp", "ranks that share every layer (tensor parallel)"},
+    {"pp", "pipeline stages"},
+    {"dp", "replicas that hold everything"},
+    {"sharding_degree", "replicas that share the optimizer state"},
+    {"sharding_stage", "what is sharded: 1 the optimizer state, 2 gradients too, 3 parameters too"},
+    {"micro_batch", "sequences per micro-batch"},
+    {"schedule",
+     "order of forwards and backwards: 1f1b one of each in turn, gpipe all forwards "
+     "first, zb_h1 as 1f1b with late gradients of weights"},
+    {"recompute", "what backward computes again instead of keeping it"},
+    {"grad_bucket_bytes", "gradients reduced in one collective"},
+    {"send_slots", "sends in flight to one neighbour"},
+    {"layer_split", "layers of each part of the model, from its front"},
+    {"embedding_as_layers", "the embedding counts as so many layers where they are spread evenly"},
+    {"loss_as_layers", "so does the loss"},
+    {"virtual_stages", "parts of the model on each stage, computed in turn (interleaved)"},
+    {"send_lifetime", "how long a sent tensor is kept"},
+    {"split_boundary", "each rank of mp sends its share of what stages exchange"},
+    {"sequence_parallel", "ranks of mp share the tokens of norms and dropout"},
+    {"fp8", "linear layers in 8 bits, by how their operands are scaled"},
+    {"cp", "ranks that share the tokens of each sequence (context parallel)"},
+    {"context_exchange", "how these get at each other's keys and values"},
+    {"recompute_layers", "the first layers of each part are computed again"},
+    {"recompute_list", "just these layers are computed again"},
+    {"cast_placement", "where parameters become the type that is computed in"},
+    {"flatten", "whether updates run over one buffer or by tensor"},
+    {"sharding_owner", "who updates what: equal ranges, or whole tensors"},
+    {"collective_fusion", "how tensors become one collective"},
+    {"param_bucket_bytes", "parameters gathered in one collective"},
+    {"grad_reduction", "when gradients are reduced"},
+    {"gradient_merge", "how gradients of micro-batches become the step's"},
+    {"gradient_type", "the type in which gradients are added up and reduced"},
+    {"overlap_grad_reduce", "gradients are reduced beside backward"},
+    {"overlap_param_gather", "parameters are gathered beside forward"},
+    {"gather", "what is gathered at once in sharding stage 3"},
+    {"prefetch_depth", "gathers posted this many uses ahead"},
+    {"max_live_bytes", "most bytes of gathered parameters"},
+    {"reuse_distance_bytes", "gathered parameters used again within this many are kept"},
+    {"persistence_threshold", "tensors of up to so many elements are not sharded"},
+    {"keep_gathered", "gathered parameters are kept from forward to backward"},
+    {"segment_broadcast_bytes", "parameters broadcast at once for a segment"},
+};
+
+}  // namespace
+
+std::string_view meaning_of(std::string_view strategy_key) {
+  const auto meaning = std::find_if(std::begin(kMeanings), std::end(kMeanings),
+                                    [&](const Meaning& one) { return one.key == strategy_key; });
+  return meaning == std::end(kMeanings) ? std::string_view() : meaning->words;
+}
+
+}  // namespace plimsoll

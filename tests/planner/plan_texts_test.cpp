@@ -1,0 +1,63 @@
+// What commands print of a plan, and what they write for others.
+#include <gtest/gtest.h>
+
+#include "plan/filling.h"
+#include "planner/commands.h"
+#include "planner/describe.h"
+#include "reports/numbers.h"
+#include "tests/plan/example_plan.h"
+
+namespace plimsoll {
+namespace {
+
+bool contains(const std::string& text, std::string_view word) {
+  return text.find(word) != text.npos;
+}
+
+TEST(PlanTexts, LeaveOutWhatIsNothing) {
+  Prediction prediction = example_prediction();
+  prediction.breakdown.recompute = Seconds();
+  prediction.breakdown.dispatch = Seconds(1e-6);  // of 21 ms: 0.0 %
+  prediction.extrapolated = {{"matmul 1x2x3 f32", 0.04}, {"add 5 f32", 0.0004}};
+  std::string text = describe_step(prediction, true);
+  EXPECT_FALSE(contains(text, " 0.0 %")) << text;
+  EXPECT_FALSE(contains(text, "dispatch"));
+  EXPECT_TRUE(contains(text, "matmul 1x2x3 f32"));
+  EXPECT_FALSE(contains(text, "more (all with --json)"));
+  EXPECT_TRUE(contains(text, "causal attention counts in full"));
+  prediction.extrapolated.erase(prediction.extrapolated.begin());
+  text = describe_step(prediction, true);
+  EXPECT_FALSE(contains(text, "extrapolated")) << text;
+}
+
+TEST(PlanTexts, FillDevicesAsTheReportDoes) {
+  const Plan plan = example_plan();
+  const std::string text = describe(plan);
+  for (const Filling& filling : fillings_of(plan)) {
+    EXPECT_TRUE(contains(text, filled_text(filling))) << text;
+    EXPECT_TRUE(contains(text, to_text(filling.reserved) + " + " + to_text(filling.outside) +
+                                   " + " + to_text(filling.reserve)))
+        << text;
+  }
+  EXPECT_TRUE(contains(text, "takes " + to_text(plan.runners_up[0].taken))) << text;
+}
+
+TEST(PlanTexts, CountParameters) {
+  EXPECT_EQ(describe_parameters(example_job()), "  parameters  234,880\n");
+}
+
+TEST(SlurmScript, KeepsAJobNameOneWord) {
+  Plan plan = example_plan();
+  plan.job.name = "my job --nodes=99\n#SBATCH --exclusive";
+  ExportOptions options;
+  options.plan = "p.json";
+  options.data = "data";
+  const std::string script = slurm_script(plan, options, "planner-run-mpi");
+  EXPECT_TRUE(contains(script, "#SBATCH --job-name=my_job_--nodes_99__SBATCH_--exclusive\n"))
+      << script;
+  EXPECT_FALSE(contains(script, "--nodes=99"));
+  EXPECT_FALSE(contains(script, "\n#SBATCH --exclusive"));
+}
+
+}  // namespace
+}  // namespace plimsoll
