@@ -33,7 +33,9 @@ constexpr bool shows_calls(std::int64_t devices) { return devices > kMostDevices
 /// `timeline_resolution` says what is shorter than it shows.
 inline constexpr std::size_t kMostIntervals = 3'000;
 /// Points of memory curves in the file, over all ranks; a curve has at least kLeastPoints.
-inline constexpr std::size_t kMostPoints = 3'000, kLeastPoints = 16;
+inline constexpr std::size_t kMostPoints = 2'000, kLeastPoints = 16;
+/// Ranks whose intervals a timeline that is drawn together keeps, from the first to the last.
+inline constexpr std::size_t kMostRanksInDetail = 16;
 
 /// The last instant a plan's timeline may show, 2 h 30 min: times in files are integers within
 /// 2^53, in picoseconds.

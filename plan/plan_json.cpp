@@ -279,7 +279,14 @@ void fit_timeline(Plan& plan) {
       plan.rank_times.push_back(times_of(timeline, memory.rank));
     }
   }
-  plan.timeline_resolution = draw_together(timeline, kMostIntervals);
+  const std::vector<std::int64_t> kept = ranks_spread(timeline, kMostRanksInDetail);
+  if (kept.size() < timeline.memory.size()) {
+    std::erase_if(timeline.intervals, [&](const Interval& one) {
+      return !std::binary_search(kept.begin(), kept.end(), one.rank);
+    });
+  }
+  plan.timeline_resolution =
+      std::max(draw_together(timeline, kMostIntervals), Picoseconds(1));  // even if none was left
 }
 
 std::int64_t parameter_count(const Plan& plan) {

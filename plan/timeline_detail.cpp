@@ -132,6 +132,18 @@ RankTimes times_of(const Timeline& timeline, std::int64_t rank) {
   return {rank, exposed_communication(timeline, rank), time_by_kind(timeline, rank)};
 }
 
+std::vector<std::int64_t> ranks_spread(const Timeline& timeline, std::size_t most) {
+  INVARIANT(most >= 2, "there are a first and a last rank");
+  std::vector<std::int64_t> ranks;
+  for (const RankMemory& memory : timeline.memory) ranks.push_back(memory.rank);
+  if (ranks.size() <= most) return ranks;
+  std::vector<std::int64_t> spread;
+  for (std::size_t i = 0; i < most; ++i) {
+    spread.push_back(ranks[i * (ranks.size() - 1) / (most - 1)]);
+  }
+  return spread;
+}
+
 Picoseconds draw_together(Timeline& timeline, std::size_t most) {
   if (timeline.intervals.size() <= most) return {};
   const std::vector<Lane> lanes = lanes_of(timeline);

@@ -15,6 +15,9 @@ struct RankTimes {
 };
 RankTimes times_of(const Timeline& timeline, std::int64_t rank);
 
+/// The ranks of a timeline; of more than `most` (2 or above) so many, from the first to the last.
+std::vector<std::int64_t> ranks_spread(const Timeline& timeline, std::size_t most);
+
 /// Draws together what is shorter than a resolution: intervals that follow each other on a stream
 /// of a rank, within a span of the resolution, become one for each phase. It begins where the first
 /// of them did (a second phase's after the first one's), lasts as long as all of them together, and

@@ -36,19 +36,16 @@ Picoseconds common_span(const ReportInput& input) {
   return span;
 }
 
-/// Ranks of a timeline that are drawn.
-constexpr std::size_t kMostRanks = 16;
-
 std::string detail_note(const Timeline& timeline, Picoseconds resolution) {
   std::string note;
-  if (resolution > Picoseconds()) {
+  if (resolution > Picoseconds(1)) {
     note = fmt::format(
         "What follows each other within {} on a stream is drawn together, phase by phase.",
         to_text(resolution.seconds()));
   }
-  if (timeline.memory.size() <= kMostRanks) return note;
+  if (timeline.memory.size() <= kMostRanksInDetail) return note;
   return note + fmt::format("{}Of {} ranks {} are drawn.", note.empty() ? "" : " ",
-                            timeline.memory.size(), kMostRanks);
+                            timeline.memory.size(), kMostRanksInDetail);
 }
 
 /// The class of a rank of the plan.
@@ -196,7 +193,7 @@ std::string timeline_section(const ReportInput& input) {
   content += figure("Predicted: one rank of each stage",
                     gantt_svg(plan.timeline, plan.strategy,
                               {"predicted-timeline", "Predicted pipeline timeline", span,
-                               plan.prediction.step_time, kMostRanks}),
+                               plan.prediction.step_time, kMostRanksInDetail}),
                     detail_note(plan.timeline, plan.timeline_resolution));
   if (input.measured) {
     Timeline timeline = input.measured->timeline;
@@ -204,7 +201,7 @@ std::string timeline_section(const ReportInput& input) {
     content += figure("Measured: all ranks, the traced last step",
                       gantt_svg(timeline, plan.strategy,
                                 {"measured-timeline", "Measured pipeline timeline", span,
-                                 input.measured->median_step_time, kMostRanks}),
+                                 input.measured->median_step_time, kMostRanksInDetail}),
                       detail_note(timeline, resolution));
     content +=
         "<p class=\"note\">Both charts have one time scale. The dashed line is the step time: "

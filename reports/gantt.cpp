@@ -7,8 +7,8 @@
 #include <array>
 #include <iterator>
 #include <map>
-#include <set>
 
+#include "plan/timeline_detail.h"
 #include "reports/markup.h"
 
 namespace plimsoll {
@@ -34,26 +34,12 @@ using LaneKey = std::pair<std::int64_t, Stream>;
 
 double height_of(Stream stream) { return stream == Stream::compute ? kComputeLane : kOtherLane; }
 
-/// At most so many ranks, from the first to the last.
-std::set<std::int64_t> ranks_drawn(const Timeline& timeline, std::size_t most) {
-  std::vector<std::int64_t> ranks;
-  for (const Interval& i : timeline.intervals) {
-    if (ranks.empty() || ranks.back() != i.rank) ranks.push_back(i.rank);
-  }
-  if (ranks.size() <= most || most < 2) return {ranks.begin(), ranks.end()};
-  std::set<std::int64_t> drawn;
-  for (std::size_t i = 0; i < most; ++i) {
-    drawn.insert(ranks[i * (ranks.size() - 1) / (most - 1)]);
-  }
-  return drawn;
-}
-
 /// A lane for every stream that a rank uses, ranks apart.
 std::map<LaneKey, Lane> lay_out(const Timeline& timeline, std::size_t most_ranks) {
-  const std::set<std::int64_t> drawn = ranks_drawn(timeline, most_ranks);
+  const std::vector<std::int64_t> drawn = ranks_spread(timeline, most_ranks);
   std::map<LaneKey, Lane> lanes;
   for (const Interval& i : timeline.intervals) {
-    if (!drawn.contains(i.rank)) continue;
+    if (!std::binary_search(drawn.begin(), drawn.end(), i.rank)) continue;
     lanes.emplace(LaneKey(i.rank, i.stream), Lane{i.rank, i.stream, 0, height_of(i.stream)});
   }
   double y = kTop;

@@ -92,6 +92,16 @@ TEST(TimelineDetail, HasOneIntervalPerStreamAndPhaseAtLeast) {
   EXPECT_EQ(timeline.intervals.size(), sums(timeline).size());
 }
 
+TEST(TimelineDetail, SpreadsRanksFromTheFirstToTheLast) {
+  Timeline timeline;
+  for (std::int64_t rank = 0; rank < 64; ++rank) {
+    timeline.memory.emplace_back();
+    timeline.memory.back().rank = 8 * rank;
+  }
+  EXPECT_EQ(ranks_spread(timeline, 64).size(), 64u);
+  EXPECT_EQ(ranks_spread(timeline, 4), (std::vector<std::int64_t>{0, 168, 336, 504}));
+}
+
 TEST(TimelineDetail, ThinsCurvesAndKeepsTheirPeak) {
   Timeline timeline;
   timeline.memory.resize(1);

@@ -123,6 +123,7 @@ TEST(Report, ShowsEveryFieldThatIsNotTheDefault) {
                        "<th scope=\"row\" class=\"key\">sequence_parallel</th>"
                        "<td class=\"value\">true</td>"));
   EXPECT_TRUE(contains(html, "<td class=\"key\">virtual_stages=2 sequence_parallel=false</td>"));
+  for (std::string_view key : strategy_keys()) EXPECT_NE(meaning_of(key), "") << key;
 }
 
 TEST(Report, SaysHowTheNumbersWereMade) {

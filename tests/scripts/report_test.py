@@ -1,4 +1,4 @@
-"""The report page in a real browser: complete, quiet, and reaching for nothing outside.
+"""The report page in a real browser: complete, quiet, no wider than it, reaching for nothing outside.
 
 Plans and runs the small job, makes the page, opens it headless, and compares what the browser shows
 with the two files and with what `planner compare` says. Skipped (77) without the browser.
@@ -71,6 +71,44 @@ def requested_urls(net_log):
     return found
 
 
+def width_in_window(page, out, window):
+    """How wide the page's content is in a window, and the window. The copy may run one script."""
+    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
+    script = ("<script>const r = document.documentElement;"
+              "document.title = r.scrollWidth + '/' + r.clientWidth;</script>")
+    copy = out / f"at-{window}.html"
+    copy.write_text(text.replace("</body>", script + "</body>"))
+    done = subprocess.run(
+        [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={window},900",
+         f"--user-data-dir={out / 'profile'}", "--dump-dom", copy.as_uri()],
+        capture_output=True, text=True, timeout=300)
+    must(done)
+    return tuple(int(number) for number in
+                 re.search(r"<title>(\d+)/(\d+)</title>", done.stdout).groups())
+
+
+def check_that_it_wraps(out):
+    """The page of a plan with long values is no wider than the window; only charts and tables may be
+    moved inside it."""
+    cluster = write_json(out / "wide.json", CLUSTER)
+    plan, page = out / "wide-plan.json", out / "wide.html"
+    must(planner("plan", NANO, "--cluster", cluster, "--devices", 4, "--fix", "pp=2", "--fix",
+                 "layer_split=1+3", "-o", plan))
+    text = json.loads(plan.read_text())
+    text["strategy"]["layer_split"] = [1, 3]
+    text["origin"]["command"] += " --fix " + "x" * 400
+    text["framework"]["sources"]["kernels"] = "y" * 400
+    plan.write_text(json.dumps(text))
+    must(planner("report", plan, "-o", page))
+    for window in (400, 1600):
+        content, inner = width_in_window(page, out, window)
+        assert content <= inner, (window, content, inner)
+    wide = out / "too-wide.html"
+    wide.write_text(page.read_text().replace("</main>", '<div style="width:3000px">wide</div></main>'))
+    content, inner = width_in_window(wide, out, 1600)
+    assert content > inner, "a page that is too wide went unseen"
+
+
 def outside(requests):
     return [url for url in requests if not url.startswith(("file:", "data:"))]
 
@@ -117,7 +155,8 @@ def main():
         out = pathlib.Path(name)
         check_that_the_checks_can_fail(out)
         check_report(*make_files(out), out)
-    print("the page is complete, quiet and alone")
+        check_that_it_wraps(out)
+    print("the page is complete, quiet and alone, and it wraps")
     return 0
 
 
