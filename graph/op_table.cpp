@@ -250,9 +250,11 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
     case OpKind::check_finite:  // read and written
       return 2 * worked_on<FlatParams>(op, tensors, 0) * bytes_of(in(op, tensors, 0).dtype);
     // Of updates, owned elements only: parameters and state read and written, gradients read.
-    case OpKind::adamw:
-      return 7 * worked_on<AdamParams>(op, tensors, 2) * bytes_of(DType::f32) +
+    case OpKind::adamw: {
+      const auto type = [&](std::size_t i) { return bytes_of(in(op, tensors, i).dtype); };
+      return worked_on<AdamParams>(op, tensors, 2) * (2 * (type(0) + type(2) + type(3)) + type(1)) +
              parameters_written(op, tensors);
+    }
     case OpKind::sgd:
       return 5 * worked_on<SgdParams>(op, tensors, 2) * bytes_of(DType::f32) +
              parameters_written(op, tensors);

@@ -12,10 +12,9 @@ namespace plimsoll {
 Framework bundled_framework() {
   Framework framework;
   framework.name = "bundled";
-  framework.zero_bubble = true;
+  framework.can.context_exchange = {{}, "runtime: no such kernels"};
+  framework.can.fp8 = {{Fp8::none}, "runtime: no such kernels"};
   framework.fused_bias = true;
-  framework.selective_recompute = true;
-  framework.most_sharding_stage = 3;
   framework.overlap_grad_reduce = true;
   framework.overlap_param_gather = true;
   framework.receives_ahead = true;
@@ -39,7 +38,8 @@ Framework bundled_cuda_framework() {
   Framework framework = bundled_framework();
   framework.name = "bundled-cuda";
   framework.flash_attention = true;
-  framework.selective_recompute = false;  // there are no scores to repeat
+  framework.can.recompute = {{Recompute::none, Recompute::full},
+                             "runtime/cuda: flash attention keeps no scores to repeat"};
   framework.dispatch_op = Seconds(4e-6);
   // cuBLASLt is recommended 32 MiB on Hopper; sums of columns and norms keep partial sums there.
   framework.workspace = mebibytes(32);
@@ -109,6 +109,7 @@ std::vector<Framework> framework_presets() {
   return {bundled_framework(),
           bundled_cuda_framework(),
           megatron_lm(),
+          megatron_fsdp(),
           megatron_lm_2022(),
           megatron_lm_2021(),
           megatron_deepspeed(),

@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "models/allocator.h"
+#include "models/capabilities.h"
 
 namespace plimsoll {
 
@@ -16,9 +17,8 @@ struct Calibration;
 
 /// Where each group of fields comes from: document, code or measurement.
 struct FrameworkSources {
-  std::string kernels;      ///< fused_*, separate_qkv, flash_attention, fp8, stores_dropout_masks
-  std::string parallelism;  ///< vocabulary_multiple, sequence_parallel, context_parallel,
-                            ///< selective_recompute, most_sharding_stage, overlap_*
+  std::string kernels;      ///< fused_*, separate_qkv, flash_attention, stores_dropout_masks
+  std::string parallelism;  ///< vocabulary_multiple, sequence_parallel, overlap_*
   std::string dispatch;     ///< dispatch_*, ops_per_kernel
   std::string waits;        ///< transfers_hold, host_*; empty where it never waits
   std::string memory;       ///< workspace, context_memory, communicator_memory
@@ -82,6 +82,8 @@ enum class CheckpointMemory : std::uint8_t {
 /// these.
 struct Framework {
   std::string name;
+  /// The strategies that it runs.
+  Capabilities can;
 
   // Kernels. Where a linear layer's bias is added: by the first of these that applies, else by an
   // op of its own.
@@ -97,13 +99,6 @@ struct Framework {
   /// softmax, matmul.
   bool flash_attention = false;
 
-  /// Ranks can share the tokens of a sequence (Strategy::cp), with attention that keeps no scores.
-  /// Simulated only, too.
-  bool context_parallel = false;
-  /// Linear layers can be computed in 8 bits (Strategy::fp8). The bundled runtime has no such
-  /// kernels: it is simulated only.
-  bool fp8 = false;
-
   /// Dropout writes a mask of one byte per element that backward reads (arXiv 2205.05198, section
   /// 4.1); else backward draws it again. Flash attention always draws its own again.
   bool stores_dropout_masks = false;
@@ -113,24 +108,15 @@ struct Framework {
   /// commands, which search mp, pad a job to a multiple of this. Programs by themselves pad to one
   /// of mp.
   std::int64_t vocabulary_multiple = 1;
-  bool sequence_parallel = true;     ///< can split tokens over mp (arXiv 2205.05198)
-  bool selective_recompute = false;  ///< can repeat only the attention core (arXiv 2205.05198)
+  bool sequence_parallel = true;  ///< can split tokens over mp (arXiv 2205.05198)
   /// Backward gathers tokens over mp again, rather than that forward, or what it repeats of it,
   /// keeps them whole (arXiv 2205.05198, section 4.2.2). Only matters with sequence_parallel.
   bool gathers_tokens_again = true;
-  /// Can keep attention and every second linear layer, and repeat the rest (arXiv 2410.06511,
-  /// section 2.1).
-  bool per_op_recompute = false;
-  /// What per_op keeps it keeps even if backward does not read it.
+  /// What recompute per_op keeps it keeps even if backward does not read it.
   bool keeps_unread = false;
   /// What is recomputed is repeated whole, as by torch.utils.checkpoint with reentry; else only as
   /// far as backward reads it.
   bool recompute_repeats_all = false;
-  /// The most of ZeRO that it has (Strategy::sharding_stage); 0: no sharding_degree > 1.
-  std::int64_t most_sharding_stage = 0;
-  /// Splits backward in two, for schedule zb_h1. Only says whether the search tries it: its authors
-  /// run it in a fork of Megatron-LM (arXiv 2401.10241, section 5).
-  bool zero_bubble = false;
   /// Gradient buckets are reduced while the last micro-batch's backward still runs. Else all
   /// gradients are reduced after it, as one buffer: grad_bucket_bytes changes nothing.
   bool overlap_grad_reduce = true;

@@ -22,7 +22,7 @@ Framework deepspeed_zero3(ZeroGather gather) {
                           : (flat ? "deepspeed-zero3-1188-flat" : "deepspeed-zero3-1188");
   framework.separate_qkv = true;
   framework.backward_dispatch = 1;  // what its hooks cost was fitted so
-  framework.most_sharding_stage = 3;
+  framework.can = deepspeed_zero3_can();
   framework.sequence_parallel = false;
   framework.overlap_grad_reduce = true;
   framework.overlap_param_gather = true;

@@ -7,10 +7,24 @@ namespace plimsoll {
 
 constexpr Bytes mebibytes(std::int64_t count) { return Bytes(count << 20); }
 
+// What each can run (models/framework_capabilities.cpp).
+Capabilities megatron_lm_2021_can();
+Capabilities megatron_lm_2022_can();
+Capabilities megatron_lm_can();
+Capabilities megatron_fsdp_can();
+Capabilities megatron_deepspeed_can();
+Capabilities megatron_deepspeed_2020_can();
+Capabilities deepspeed_zero3_can();
+Capabilities pytorch_fsdp_can();
+Capabilities torchtitan_can();
+Capabilities pytorch_autocast_can();
+Capabilities paddle_can();
+
 /// What PyTorch on an NVIDIA GPU has in common over the years.
 Framework pytorch_on_gpu();
 
 Framework megatron_lm();
+Framework megatron_fsdp();
 Framework megatron_lm_2022();
 Framework megatron_lm_2021();
 Framework megatron_deepspeed();

@@ -24,6 +24,7 @@ void use_megatron_vocabulary(Framework& framework) {
 Framework megatron_lm() {
   Framework framework = pytorch_on_gpu();
   framework.name = "megatron-lm";
+  framework.can = megatron_lm_can();
   use_megatron_vocabulary(framework);
   framework.loss_memory = LossMemory::fused;
   framework.sources.allocator +=
@@ -38,11 +39,7 @@ Framework megatron_lm() {
   framework.fused_bias_add = true;
   framework.fused_bias = true;
   framework.flash_attention = true;
-  framework.fp8 = true;
-  framework.context_parallel = true;
-  framework.selective_recompute = true;
   framework.overlap_tensor_gradients = true;
-  framework.most_sharding_stage = 1;
   framework.overlap_grad_reduce = true;
   framework.overlap_param_gather = true;
   framework.receives_ahead = true;
@@ -50,12 +47,11 @@ Framework megatron_lm() {
       "Megatron-LM core/fusions/fused_bias_gelu.py and fused_bias_dropout.py; flash attention and "
       "the bias in the matmul's epilogue: Transformer Engine, "
       "core/extensions/transformer_engine.py "
-      "(from memory); fp8: Transformer Engine 1.x pytorch/module/linear.py, --fp8-format hybrid";
+      "(from memory)";
   framework.sources.parallelism =
       "Megatron-LM core/distributed/distributed_data_parallel_config.py: overlap_grad_reduce, "
       "overlap_param_gather and use_distributed_optimizer, all switched on (their defaults are "
-      "off); that optimizer shards states, gradients and parameters stay whole: "
-      "core/optimizer/distrib_optimizer.py; --context-parallel-size; "
+      "off); "
       "core/tensor_parallel/layers.py, and Transformer Engine: input gradients summed over mp "
       "beside "
       "weight gradients; receives of interleaved stages: core/model_parallel_config.py "
@@ -64,10 +60,22 @@ Framework megatron_lm() {
   return framework;
 }
 
+/// The same with Megatron FSDP, which shards gradients and parameters, too.
+Framework megatron_fsdp() {
+  Framework framework = megatron_lm();
+  framework.name = "megatron-fsdp";
+  framework.can = megatron_fsdp_can();
+  framework.adds_gradients_in_matmul = false;
+  framework.sources.kernels +=
+      "; Megatron Core documentation, Megatron FSDP: --no-gradient-accumulation-fusion";
+  return framework;
+}
+
 /// Megatron-LM of 2021, with which the A100 tables of arXiv 2104.04473 were measured.
 Framework megatron_lm_2021() {
   Framework framework = pytorch_on_gpu();
   framework.name = "megatron-lm-2021";
+  framework.can = megatron_lm_2021_can();
   use_megatron_vocabulary(framework);
   framework.adds_gradients_in_matmul = false;
   framework.sources.allocator +=
@@ -94,8 +102,6 @@ Framework megatron_lm_2021() {
   framework.fused_bias = false;
   framework.flash_attention = false;
   framework.sequence_parallel = false;
-  framework.selective_recompute = false;
-  framework.most_sharding_stage = 0;
   framework.overlap_grad_reduce = false;
   framework.overlap_param_gather = false;
   framework.sources.kernels =
@@ -103,8 +109,9 @@ Framework megatron_lm_2021() {
       "add, scale + mask + softmax); a bias that no fused kernel takes is output + bias in "
       "Megatron-LM mpu/layers.py (from memory)";
   framework.sources.parallelism =
-      "Megatron-LM 2.x: model/distributed.py all-reduces one contiguous buffer after backward; no "
-      "distributed optimizer, activation checkpoints of whole layers (from memory)";
+      "Megatron-LM 2.x: model/distributed.py all-reduces one contiguous buffer after backward "
+      "(from "
+      "memory)";
   framework.sources.parallelism += kVocabularySource;
   return framework;
 }
@@ -113,16 +120,14 @@ Framework megatron_lm_2021() {
 Framework megatron_lm_2022() {
   Framework framework = megatron_lm_2021();
   framework.name = "megatron-lm-2022";
+  framework.can = megatron_lm_2022_can();
   framework.sequence_parallel = true;
-  framework.selective_recompute = true;
   framework.overlap_tensor_gradients = true;
-  framework.most_sharding_stage = 1;
   framework.sources.parallelism =
-      "sequence parallelism and selective recompute: Korthikanti et al. 2022, arXiv 2205.05198, "
-      "sections 4.2.2 and 5; input gradients summed over mp, and tokens gathered again, beside "
+      "sequence parallelism: Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2; input "
+      "gradients summed over mp, and tokens gathered again, beside "
       "products: the same section 4.2.2, and Megatron-LM 3.0 megatron/mpu/layers.py, unless "
-      "--no-async-tensor-model-parallel-allreduce (from memory); distributed "
-      "optimizer: Megatron-LM 3.0, optimizer/distrib_optimizer.py, 2022; reductions and gathers "
+      "--no-async-tensor-model-parallel-allreduce (from memory); reductions and gathers "
       "outside backward and forward (from memory)";
   framework.sources.parallelism += kVocabularySource;
   return framework;
@@ -133,6 +138,7 @@ Framework megatron_lm_2022() {
 Framework megatron_deepspeed() {
   Framework framework = megatron_lm_2021();
   framework.name = "megatron-deepspeed";
+  framework.can = megatron_deepspeed_can();
   framework.lazy_optimizer_state = false;
   framework.gradient_memory = GradientMemory::as_computed;
   framework.sources.allocator =
@@ -140,17 +146,13 @@ Framework megatron_deepspeed() {
       "runtime/zero/stage_1_and_2.py: gradients are those of fp16 parameters, flattened and then "
       "copied to f32 by step(), states made by initialize_optimizer_states; loss in place: "
       "Megatron-DeepSpeed megatron/mpu/cross_entropy.py";
-  framework.most_sharding_stage = 3;
   framework.transfers_hold = TransfersHold::compute;
   framework.host_reads_batch = false;
   framework.host_wait = {};
   framework.sources.kernels =
       "github.com/bigscience-workshop/Megatron-DeepSpeed, megatron/fused_kernels and "
       "megatron/model/transformer.py: those of Megatron-LM of 2021 (from memory)";
-  framework.sources.parallelism =
-      "ZeRO stages 1 to 3: DeepSpeed runtime/zero/stage_1_and_2.py and stage3.py; BLOOM ran with 1 "
-      "(Le Scao et al. 2022, arXiv 2211.05100, section 3.2.2); activation checkpoints of whole "
-      "layers; gradients reduced after the last micro-batch (from memory)";
+  framework.sources.parallelism = "gradients reduced after the last micro-batch (from memory)";
   framework.sources.parallelism += kVocabularySource;
   framework.sources.waits =
       "DeepSpeed runtime/pipe/p2p.py: send and recv are ordered with the kernels of the current "
@@ -166,12 +168,8 @@ Framework megatron_deepspeed() {
 Framework megatron_deepspeed_2020() {
   Framework framework = megatron_deepspeed();
   framework.name = "megatron-deepspeed-2020";
+  framework.can = megatron_deepspeed_2020_can();
   framework.fused_bias_gelu = framework.fused_bias_add = false;
-  framework.most_sharding_stage = 1;
-  framework.sources.parallelism =
-      "DeepSpeed runtime/pipe/engine.py: refuses ZeRO-2 and 3; activation checkpoints of whole "
-      "layers; gradients reduced after the last micro-batch";
-  framework.sources.parallelism += kVocabularySource;
   framework.sources.kernels =
       "DeepSpeedExamples Megatron-LM-v1.1.5-3D_parallelism, megatron/model/transformer.py and "
       "examples/ds_pretrain_gpt2_pipe.sh: no --bias-gelu-fusion, --bias-dropout-fusion";

@@ -8,6 +8,7 @@ namespace plimsoll {
 Framework paddle_2_1() {
   Framework framework = pytorch_on_gpu();
   framework.name = "paddle-2.1";
+  framework.can = paddle_can();
   framework.allocator = paddle_allocator();
   framework.lazy_optimizer_state = false;
   framework.sources.allocator =
@@ -17,7 +18,6 @@ Framework paddle_2_1() {
   framework.squared_norm = false;
   framework.separate_qkv = true;
   framework.sequence_parallel = false;
-  framework.most_sharding_stage = 3;
   framework.overlap_grad_reduce = false;
   framework.overlap_param_gather = false;
   framework.dispatch_op = Seconds(18e-6);

@@ -43,26 +43,20 @@ Framework pytorch_on_gpu() {
 Framework pytorch_fsdp() {
   Framework framework = pytorch_on_gpu();
   framework.name = "pytorch-fsdp";
+  framework.can = pytorch_fsdp_can();
   framework.recompute_repeats_all = false;
   framework.fused_bias = true;
   framework.flash_attention = true;
-  framework.fp8 = true;
-  framework.context_parallel = true;
   framework.stores_dropout_masks = true;
-  framework.selective_recompute = false;
-  framework.most_sharding_stage = 3;
   framework.overlap_grad_reduce = true;
   framework.overlap_param_gather = true;
   framework.sources.kernels =
       "torch.nn.functional.linear adds the bias in the matmul (addmm); GELU and residual add are "
-      "kernels of their own; flash attention; fp8: torchao.float8 (torchtitan docs/float8.md), "
-      "Transformer Engine in llm-foundry";
+      "kernels of their own; flash attention";
   framework.sources.parallelism =
       "Zhao et al. 2023, arXiv 2304.11277: parameters gathered layer by layer with prefetch, "
       "gradients reduce-scattered beside backward; non-reentrant checkpoints, which stop where all "
-      "that backward reads is there (torch/utils/checkpoint.py, early_stop, on since PyTorch 2.1); "
-      "context parallel: "
-      "torch.distributed.tensor.experimental.context_parallel, as torchtitan uses it";
+      "that backward reads is there (torch/utils/checkpoint.py, early_stop, on since PyTorch 2.1)";
   return framework;
 }
 
@@ -70,8 +64,8 @@ Framework pytorch_fsdp() {
 Framework torchtitan() {
   Framework framework = pytorch_fsdp();
   framework.name = "torchtitan";
+  framework.can = torchtitan_can();
   framework.allocator.expandable_segments = true;
-  framework.per_op_recompute = true;
   framework.keeps_unread = true;    // torch/utils/checkpoint.py, _CachingTorchDispatchMode
   framework.copies_rotary = false;  // of linear layers of their own no product stays beside them
   framework.loss_memory = LossMemory::by_op;
@@ -136,6 +130,7 @@ Framework torchtitan_async_tp() {
 Framework pytorch_autocast() {
   Framework framework = pytorch_on_gpu();
   framework.name = "pytorch-autocast";
+  framework.can = pytorch_autocast_can();
   framework.fused_bias = true;
   framework.sequence_parallel = false;
   framework.adds_gradients_in_matmul = false;

@@ -224,12 +224,12 @@ void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& c
                    [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
 }
 
-/// Of an owner's tensors those of one type come together, f32 last: updates of the others have
-/// masters, which then begin where their other state begins.
+/// Of an owner's tensors those of one type come together, by their width, f32 last: updates of the
+/// others have masters, which then begin where their other state begins.
 void gather_types(const Types& types, std::vector<Placement>& all) {
   const auto order = [&](const Placement& p) {
-    const bool wide = types.of_parameter(p.parameter) == DType::f32;
-    return std::tuple(-p.owner, wide, types.of_gradient(p.parameter) == DType::f32);
+    const Bytes width = bytes_of(types.of_parameter(p.parameter));
+    return std::tuple(-p.owner, width, types.of_gradient(p.parameter) == DType::f32);
   };
   std::stable_sort(all.begin(), all.end(),
                    [&](const Placement& a, const Placement& b) { return order(a) < order(b); });

@@ -11,7 +11,9 @@ std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
   // otherwise.
   const bool cast_by_uses = strategy.cast_placement == CastPlacement::every_use &&
                             strategy.gradient_type == GradientType::f32;
-  const DType smallest = cast_by_uses ? DType::f32 : job.precision;
+  const DType smallest = strategy.fp8_parameters ? DType::e4m3
+                         : cast_by_uses          ? DType::f32
+                                                 : job.precision;
   const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
   return classes_by_owner(strategy) ? per_block : per_block * optimizer_shards(strategy);
 }

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "passes/attribute_groups.h"
 #include "passes/passes.h"
+#include "passes/precision_rules.h"
 #include "passes/step_ops.h"
 
 namespace plimsoll {
@@ -69,7 +70,8 @@ class Flattener {
   void add_arenas() {
     const Tensor gradients = graph_.at(gradients_);
     const auto add = [&](const char* name, TensorRole role) {
-      return add_step_arena(graph_, name, role, gradients.shape[0]);
+      return add_step_arena(graph_, name, role, gradients.shape[0],
+                            moment_dtype(context_.strategy));
     };
     updated_ = *parameter_arena(graph_);
     first_ = add("first_moment", TensorRole::optimizer_state);

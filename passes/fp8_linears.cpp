@@ -9,7 +9,8 @@
 // backward gathered again and transposed. A norm before the layer writes 8 bits itself (delayed
 // scaling; current scaling has to know the maximum first). Weights are cast and transposed in the
 // first micro-batch of a step (is_first_microbatch, which Megatron-LM passes) into buffers of their
-// own.
+// own. With --fp8-param-gather (Megatron-LM; Transformer Engine fp8_model_init) the weight is the
+// 8-bit copy, which the update writes, and only its transposed one is made anew.
 //
 // torchao (pytorch/ao torchao/float8/float8_linear.py): inputs are saved as they were and cast
 // again in backward, and so are weights. Tensorwise scaling reads a tensor once more for its
@@ -35,7 +36,10 @@ Shape transposed(const Shape& shape) { return {elements(shape) / shape[0], shape
 class Fp8Rewriter {
  public:
   Fp8Rewriter(Graph& graph, const Strategy& strategy)
-      : graph_(graph), recipe_(strategy.fp8), weights_(graph.tensors.size()) {
+      : graph_(graph),
+        recipe_(strategy.fp8),
+        narrow_parameters_(strategy.fp8_parameters),
+        weights_(graph.tensors.size()) {
     keeps_ = recipe_ == Fp8::delayed || recipe_ == Fp8::current;
     // What is gathered for each use, or cast by each, has no copy that lasts.
     once_per_step_ = keeps_ && strategy.sharding_stage < 3 &&
@@ -223,6 +227,12 @@ class Fp8Rewriter {
     Copies& copies = copies_[w];
     auto& wanted = for_output ? copies.column : copies.row;
     if (wanted) return *wanted;
+    if (narrow_parameters_ && only_products_read(w)) {
+      graph_.at(*(copies.row = w)).dtype = DType::e4m3;
+      push(near, OpKind::transpose, {w}, {*(copies.column = column_copy(w, DType::e4m3))});
+      graph_.at(*copies.column).role = TensorRole::workspace;
+      return *wanted;
+    }
     if (!once_per_step_) {
       wanted = for_output ? column_copy(w, DType::e4m3) : row_copy(w, DType::e4m3);
       const bool measured = recipe_ == Fp8::current;  // torchao: once per step for all weights
@@ -258,9 +268,10 @@ class Fp8Rewriter {
 
   Graph& graph_;
   const Fp8 recipe_;
-  bool keeps_ = false;          // inputs are saved in 8 bits
-  bool once_per_step_ = false;  // weights have copies that last
-  std::vector<bool> weights_;   // by tensor: a parameter or its cast
+  const bool narrow_parameters_;  // what casts of weights give is 8 bits, without a wider copy
+  bool keeps_ = false;            // inputs are saved in 8 bits
+  bool once_per_step_ = false;    // weights have copies that last
+  std::vector<bool> weights_;     // by tensor: a parameter or its cast
   std::map<TensorId, std::vector<const Op*>> readers_;
   std::map<TensorId, const Op*> writer_;  // of a first output
   std::map<TensorId, Copies> copies_;

@@ -1,5 +1,5 @@
 // Gradients of a step in the type that is computed in: added up and reduced in 16 bits, cast to f32
-// once per step, for the update.
+// once per step, for the update, unless that reads them as they are.
 //
 // Megatron-LM 2.x, arguments.py: accumulate_allreduce_grads_in_fp32 is off for fp16 unless it is
 // asked for, and switched on for bf16; model/distributed.py reduces buffers of the gradients' type;
@@ -46,6 +46,10 @@ bool narrow_gradients(Graph& graph, const PassContext& context) {
   if (context.strategy.gradient_type == GradientType::f32 || type == DType::f32 || !arena)
     return false;
   narrow_blocks(graph, type);
+  if (context.strategy.main_gradient_type == GradientType::computed) {
+    graph.at(*arena).dtype = type;
+    return true;
+  }
   const TensorId wide =
       add_step_arena(graph, "main_gradients", TensorRole::activation, graph.at(*arena).shape[0]);
   graph.at(*arena).dtype = type;

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "passes/passes.h"
+#include "passes/precision_rules.h"
 #include "passes/step_ops.h"
 
 namespace plimsoll {
@@ -220,7 +221,7 @@ class StepBuilder {
   TensorId add_state(TensorId parameter, const std::string& name) {
     Tensor state = graph_.at(parameter);
     state.name += "." + name;
-    state.dtype = DType::f32;
+    state.dtype = moment_dtype(context_.strategy);
     state.role = TensorRole::optimizer_state;
     state.init = Init::none;
     state.init_stddev = 0;

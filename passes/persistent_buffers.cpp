@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "passes/precision_rules.h"
+
 namespace plimsoll {
 
 namespace {
@@ -25,7 +27,8 @@ class PersistentBuffers {
     }
     const auto is_low = [&](std::int64_t at) { return layout_.parameters.at(at) != kGradientType; };
     if (const std::int64_t masters = updated(is_low); masters > 0) {
-      arenas.masters = add("master_parameters", TensorRole::master_parameter, masters * kElement);
+      arenas.masters = add("master_parameters", TensorRole::master_parameter,
+                           masters * bytes_of(master_dtype(context_.strategy)));
     }
     const bool part = shards_gradients(context_.strategy);
     arenas.gradients = add("gradients", TensorRole::gradient,
@@ -51,7 +54,8 @@ class PersistentBuffers {
 
   void add_state(StageArenas& arenas) {
     if (owned_ == 0) return;
-    const Bytes state = updated([](std::int64_t) { return true; }) * kElement;
+    const Bytes state =
+        updated([](std::int64_t) { return true; }) * bytes_of(moment_dtype(context_.strategy));
     arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
     if (context_.job.optimizer.kind != OptimizerKind::sgd)
       arenas.second_moment = add("second_moment", TensorRole::optimizer_state, state);

@@ -6,6 +6,7 @@
 #include "graph/op_table.h"
 #include "passes/ownership.h"
 #include "passes/passes.h"
+#include "passes/precision_rules.h"
 
 namespace plimsoll {
 
@@ -13,15 +14,21 @@ namespace {
 
 bool once_per_step(const Op& op) { return op.phase == Phase::optimizer; }
 
-/// The parameters that nothing reads but casts to one type. A parameter that another one is tied to
-/// shares its storage, so all of them must be.
+/// The parameters that nothing reads but casts to one type, the job's or 8 bits. A parameter that
+/// another one is tied to shares its storage, so all of them must be.
 class CastOnly {
  public:
-  CastOnly(const Graph& graph, DType type) : graph_(graph) {
+  CastOnly(const Graph& graph, DType type) : graph_(graph), type_(type) {
     for (const BroadcastParameter& found : find_broadcast_parameters(graph)) {
-      const bool to_type = found.twin && graph.at(*found.twin).dtype == type;
+      const DType twin = found.twin ? graph.at(*found.twin).dtype : DType::f32;
+      const bool to_type = twin == type || twin == DType::e4m3;
       if (!to_type || found.receives_parameter()) read_.insert(found.parameter);
+      if (twin == DType::e4m3) eight_.insert(found.parameter);
     }
+  }
+
+  DType type_of(TensorId id) const {
+    return eight_.contains(graph_.at(id).tied_to.value_or(id)) ? DType::e4m3 : type_;
   }
 
   bool contains(TensorId id) const {
@@ -32,7 +39,9 @@ class CastOnly {
 
  private:
   const Graph& graph_;
-  std::set<TensorId> read_;  // as they are
+  const DType type_;
+  std::set<TensorId> read_;   // as they are
+  std::set<TensorId> eight_;  // in 8 bits
 };
 
 class CastMover {
@@ -41,10 +50,13 @@ class CastMover {
       : graph_(graph), context_(context), type_(context.job.precision) {}
 
   bool run() {
-    if (!choose()) return false;
+    const CastOnly cast_only(graph_, type_);
+    if (!choose(cast_only)) return false;
+    std::vector<DType> types;
+    for (std::size_t i = 0; i < moved_.size(); ++i) types.push_back(cast_only.type_of(TensorId(i)));
     delete_casts();
     for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
-      if (moved_[i]) graph_.tensors[i].dtype = type_;
+      if (moved_[i]) graph_.tensors[i].dtype = types[i];
     }
     for (const Op& op : graph_.ops) {  // into memory of its own, in stage 3
       if (communicates(op.kind) && !op.block && moved_[op.inputs[0].index()])
@@ -57,8 +69,7 @@ class CastMover {
 
  private:
   /// Marks the parameters whose casts move, and their arena where all of them do.
-  bool choose() {
-    const CastOnly cast_only(graph_, type_);
+  bool choose(const CastOnly& cast_only) {
     bool any = false, all = true;
     for (std::size_t i = 0; i < graph_.tensors.size(); ++i) {
       const Tensor& tensor = graph_.tensors[i];
@@ -101,7 +112,7 @@ class CastMover {
     }
   }
 
-  /// The update works on f32 masters of what the rank updates; what moves between ranks afterwards
+  /// The update works on masters of what the rank updates; what moves between ranks afterwards
   /// are the parameters.
   void keep_masters() {
     std::map<TensorId, TensorId> masters;        // by parameter
@@ -134,6 +145,7 @@ class CastMover {
     master.name =
         graph_.at(parameter).arena ? "master_parameters" : graph_.at(parameter).name + ".master";
     master.role = TensorRole::master_parameter;
+    master.dtype = master_dtype(context_.strategy);
     master.shape = graph_.at(parameter).shape;
     master.block = graph_.at(parameter).block;
     master.split = graph_.at(parameter).split;

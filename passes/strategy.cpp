@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "passes/precision_rules.h"
+
 namespace plimsoll {
 namespace {
 
@@ -365,69 +367,6 @@ Verdict ownership_is_legal(const Strategy& strategy) {
   return Verdict::yes();
 }
 
-/// Fused buffers hold the gradients of one micro-batch, all of them.
-Verdict merge_is_legal(const Strategy& strategy) {
-  if (strategy.gradient_merge != GradientMerge::fused) return Verdict::yes();
-  if (strategy.virtual_stages > 1 || strategy.schedule == Schedule::zb_h1) {
-    return Verdict::no(
-        "gradient_merge is fused: its buffers hold one micro-batch; with virtual_stages and "
-        "zb_h1 several are under way in backward");
-  }
-  if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
-    return Verdict::no(
-        "gradient_merge is fused: sharding stages 2 and 3 and grad_reduction per_micro_batch "
-        "reduce what each micro-batch gives before it is merged");
-  }
-  return Verdict::yes();
-}
-
-/// Gradients in the job's type are those of the step, complete before they are reduced.
-Verdict gradient_type_is_legal(const Job& job, const Strategy& strategy) {
-  if (strategy.gradient_type == GradientType::f32) return Verdict::yes();
-  if (job.precision == DType::f32)
-    return Verdict::no("gradient_type is computed; that goes with a job in bf16 or fp16, not fp32");
-  if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
-    return Verdict::no(
-        "gradient_type is computed; sharding stages 2 and 3 and grad_reduction per_micro_batch "
-        "reduce what each micro-batch gives, in f32");
-  }
-  if (!job.fp32_parameters.empty() && strategy.gradient_merge == GradientMerge::direct) {
-    return Verdict::no(
-        "gradient_type is computed; kernels give gradients of fp32_parameters in f32, so that "
-        "gradient_merge must be tensor or fused");
-  }
-  return Verdict::yes();
-}
-
-/// What is gathered or scattered where it is used is of one type.
-Verdict types_are_legal(const Job& job, const Strategy& strategy) {
-  const bool mixed = job.precision != DType::f32 && !job.fp32_parameters.empty();
-  if (!mixed || strategy.sharding_stage < 2) return Verdict::yes();
-  return Verdict::no(
-      fmt::format("sharding_stage is {}; with fp32_parameters beside another precision it must be "
-                  "0 or 1",
-                  strategy.sharding_stage));
-}
-
-/// The 8-bit products of Hopper and Blackwell need rows of whole 16 bytes (cuBLAS manual, "FP8
-/// kernels"; Transformer Engine asserts it).
-Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
-  constexpr std::int64_t kRow = 16;
-  if (strategy.fp8 == Fp8::none) return Verdict::yes();
-  if (job.precision == DType::f32)
-    return Verdict::no("fp8 goes with a job in bf16 or fp16, not fp32");
-  if (!job.fp32_parameters.empty())
-    return Verdict::no("fp8: fp32_parameters keep what they name out of 8 bits and need it in 32");
-  const std::int64_t tokens = strategy.micro_batch * job.sequence / strategy.cp;
-  for (const std::int64_t size :
-       {job.hidden, job.hidden / strategy.mp, job.ffn_hidden / strategy.mp, tokens}) {
-    if (size % kRow == 0) continue;
-    return Verdict::no(fmt::format(
-        "fp8 needs products of multiples of {}; a rank has one of {} in its layers", kRow, size));
-  }
-  return Verdict::yes();
-}
-
 Verdict buffers_are_legal(const Strategy& strategy) {
   if (strategy.send_slots < 1) {
     return Verdict::no(fmt::format("send_slots is {}; it must be at least 1", strategy.send_slots));
@@ -521,10 +460,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
   if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
   if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
   if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
-  if (Verdict verdict = merge_is_legal(strategy); !verdict) return verdict;
-  if (Verdict verdict = gradient_type_is_legal(job, strategy); !verdict) return verdict;
-  if (Verdict verdict = types_are_legal(job, strategy); !verdict) return verdict;
-  if (Verdict verdict = fp8_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;
   return buffers_are_legal(strategy);
 }
 

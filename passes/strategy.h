@@ -16,15 +16,6 @@
 
 namespace plimsoll {
 
-enum class Schedule : std::uint8_t {
-  one_f_one_b,  ///< with virtual_stages > 1, Megatron-LM's interleaved order
-  gpipe,        ///< all forwards, then all backwards
-  zb_h1,        ///< 1F1B with late weight gradients (Qi et al. 2023, arXiv 2401.10241)
-};
-/// What backward repeats instead of keeping: nothing; the attention core of each layer (Korthikanti
-/// et al. 2022, arXiv 2205.05198); each layer; of each layer all but attention and every second
-/// linear layer (Liang et al. 2024, arXiv 2410.06511, section 2.1: selective, by op).
-enum class Recompute : std::uint8_t { none, selective, full, per_op };
 /// How long a sent boundary tensor lives.
 enum class SendLifetime : std::uint8_t {
   event,      ///< until the host waits for the send, before its slot's next use
@@ -63,21 +54,6 @@ enum class GradientMerge : std::uint8_t {
            ///< tensors and micro-batch (Paddle's fuse_grad_merge, PR 35070)
   tensor,  ///< a cast and an add for each tensor and micro-batch (Paddle before it)
 };
-/// The type in which the gradients of a step are added up over its micro-batches and reduced over
-/// ranks. The update reads f32 ones in either case.
-enum class GradientType : std::uint8_t {
-  f32,
-  /// The job's precision, all of them: cast once per step, before the update (Megatron-LM in fp16
-  /// without --accumulate-allreduce-grads-in-fp32; Paddle's fp16_allreduce, PR 35004).
-  computed,
-};
-/// Linear layers of the blocks in 8-bit floating point, by how their operands are scaled: with the
-/// largest value of earlier steps, or with that of the tensor itself, of the tensor or of each row.
-/// The first two as Transformer Engine does it (recipes DelayedScaling and Float8CurrentScaling),
-/// the others as torchao (docs/passes.md). Everything else stays in the job's type.
-enum class Fp8 : std::uint8_t { none, delayed, current, tensorwise, rowwise };
-/// How the ranks that share sequences get at each other's keys and values (docs/passes.md).
-enum class ContextExchange : std::uint8_t { ring, all_gather, all_to_all };
 /// What is gathered at once in sharding stage 3; in owner mode, broadcast.
 enum class ParameterGather : std::uint8_t {
   layer,
@@ -113,6 +89,8 @@ struct Strategy {
   // Layers.
   bool sequence_parallel = false;
   Fp8 fp8 = Fp8::none;
+  /// Parameters that only 8-bit products read are kept and gathered in 8 bits.
+  bool fp8_parameters = false;
   std::int64_t cp = 1;  ///< ranks that share the tokens of each sequence
   ContextExchange context_exchange = ContextExchange::ring;
   std::int64_t recompute_layers = 0;         ///< the first ones of each chunk; 0 = all
@@ -126,7 +104,16 @@ struct Strategy {
   Bytes param_bucket_bytes{std::int64_t{4} << 20};
   GradReduction grad_reduction = GradReduction::at_end;
   GradientMerge gradient_merge = GradientMerge::direct;
+  /// In which the gradients of a step are added up over its micro-batches and reduced over ranks:
+  /// computed is the job's precision, all of them (Megatron-LM in fp16 without
+  /// --accumulate-allreduce-grads-in-fp32, in bf16 with --grad-reduce-in-bf16; Paddle's
+  /// fp16_allreduce, PR 35004).
   GradientType gradient_type = GradientType::f32;
+  /// In which the update reads them: f32 is cast once per step, before it.
+  GradientType main_gradient_type = GradientType::f32;
+  /// Of the parameters that the update works on, beside those that are computed with.
+  MasterType main_parameter_type = MasterType::f32;
+  MomentType moment_type = MomentType::f32;  ///< of both moments
   bool overlap_grad_reduce = true, overlap_param_gather = true;  ///< where the framework can
 
   // Sharding stage 3.
@@ -177,10 +164,13 @@ bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer
 /// are multiples of 16; gradient_type computed in 16-bit jobs, where gradients are reduced once per
 /// step; send_slots >= 1; grad_bucket_bytes >= 4 KiB.
 Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
-/// The rules a framework adds: sharding stages up to its most;
-/// sequence_parallel and fp8 only where it has them;
-/// selective recompute only where it has it, and keeps scores that could be dropped.
+/// The rules a framework adds (models/capabilities.h), each refused with the limit's source;
+/// selective recompute also needs scores that could be dropped.
 Verdict legal(const Framework& framework, const Strategy& strategy);
+/// Those, and what depends on the job: layers that every part has as many of.
+Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy);
+/// The type in which the framework adds up gradients of such a job where nobody tells it otherwise.
+GradientType usual_gradient_type(const Framework& framework, const Job& job);
 
 /// Device memory of a rank that no tensor of its Program shows: the framework's context, and one
 /// communicator for each set of ranks that the last stage, which has the most, communicates over:

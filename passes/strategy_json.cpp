@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <stdexcept>
@@ -15,7 +14,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 4> kRecomputes = {"none", "selective", "full", "per_op"};
 constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 53;
 
@@ -64,6 +62,7 @@ constexpr SwitchField kSwitches[] = {
     {"overlap_grad_reduce", &Strategy::overlap_grad_reduce},
     {"overlap_param_gather", &Strategy::overlap_param_gather},
     {"keep_gathered", &Strategy::keep_gathered},
+    {"fp8_parameters", &Strategy::fp8_parameters},
 };
 
 /// A field with a word for each enumerator, in their order.
@@ -74,16 +73,18 @@ struct ChoiceField {
   void (*set)(Strategy&, std::size_t);
 };
 
-template <auto Member>
-ChoiceField choice_field(std::string_view key, std::vector<std::string_view> words) {
+template <auto Member, std::size_t count>
+ChoiceField choice_field(std::string_view key, const std::string_view (&words)[count]) {
   using Enum = std::remove_reference_t<decltype(std::declval<Strategy&>().*Member)>;
-  return {key, std::move(words), [](const Strategy& s) { return std::size_t(s.*Member); },
+  return {key,
+          {std::begin(words), std::end(words)},
+          [](const Strategy& s) { return std::size_t(s.*Member); },
           [](Strategy& s, std::size_t i) { s.*Member = Enum(i); }};
 }
 
 const std::vector<ChoiceField> kChoices = {
-    choice_field<&Strategy::schedule>("schedule", {"1f1b", "gpipe", "zb_h1"}),
-    choice_field<&Strategy::recompute>("recompute", {kRecomputes.begin(), kRecomputes.end()}),
+    choice_field<&Strategy::schedule>("schedule", kSchedules),
+    choice_field<&Strategy::recompute>("recompute", kRecomputes),
     choice_field<&Strategy::send_lifetime>("send_lifetime", {"event", "held", "published"}),
     choice_field<&Strategy::cast_placement>("cast_placement",
                                             {"fused", "after_update", "every_use"}),
@@ -93,10 +94,12 @@ const std::vector<ChoiceField> kChoices = {
     choice_field<&Strategy::collective_fusion>("collective_fusion", {"arena", "coalesced", "none"}),
     choice_field<&Strategy::grad_reduction>("grad_reduction", {"at_end", "per_micro_batch"}),
     choice_field<&Strategy::gradient_merge>("gradient_merge", {"direct", "fused", "tensor"}),
-    choice_field<&Strategy::gradient_type>("gradient_type", {"f32", "computed"}),
-    choice_field<&Strategy::fp8>("fp8", {"none", "delayed", "current", "tensorwise", "rowwise"}),
-    choice_field<&Strategy::context_exchange>("context_exchange",
-                                              {"ring", "all_gather", "all_to_all"}),
+    choice_field<&Strategy::gradient_type>("gradient_type", kGradientTypes),
+    choice_field<&Strategy::main_gradient_type>("main_gradient_type", kGradientTypes),
+    choice_field<&Strategy::main_parameter_type>("main_parameter_type", kMasterTypes),
+    choice_field<&Strategy::moment_type>("moment_type", kMomentTypes),
+    choice_field<&Strategy::fp8>("fp8", kFp8s),
+    choice_field<&Strategy::context_exchange>("context_exchange", kContextExchanges),
     choice_field<&Strategy::gather>("gather", {"layer", "module", "tensor", "use", "segment"}),
 };
 
@@ -131,6 +134,7 @@ constexpr std::string_view kKeys[] = {"mp",
                                       "split_boundary",
                                       "sequence_parallel",
                                       "fp8",
+                                      "fp8_parameters",
                                       "cp",
                                       "context_exchange",
                                       "recompute_layers",
@@ -143,6 +147,9 @@ constexpr std::string_view kKeys[] = {"mp",
                                       "grad_reduction",
                                       "gradient_merge",
                                       "gradient_type",
+                                      "main_gradient_type",
+                                      "main_parameter_type",
+                                      "moment_type",
                                       "overlap_grad_reduce",
                                       "overlap_param_gather",
                                       "gather",

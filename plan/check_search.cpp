@@ -94,7 +94,7 @@ Finding runners_up_counted(const CheckContext& context) {
 /// As the chosen one must be, for the framework too.
 Verdict legal_in(const Plan& plan, const Strategy& strategy) {
   Verdict verdict = legal(plan.job, strategy, plan.devices);
-  return verdict ? legal(plan.framework, strategy) : verdict;
+  return verdict ? legal(plan.framework, plan.job, strategy) : verdict;
 }
 
 Finding runners_up_legal(const CheckContext& context) {

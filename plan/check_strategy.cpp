@@ -82,7 +82,7 @@ Finding strategy_legal(const CheckContext& context) {
   if (job_well_formed(context) || devices_product(context)) return std::nullopt;
   const Strategy& strategy = context.plan.strategy;
   Verdict verdict = legal(context.plan.job, strategy, context.plan.devices);
-  if (verdict) verdict = legal(context.plan.framework, strategy);
+  if (verdict) verdict = legal(context.plan.framework, context.plan.job, strategy);
   if (verdict) return std::nullopt;
   return verdict.reason();
 }

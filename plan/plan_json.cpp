@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "plan/capabilities_json.h"
 #include "plan/json_layout.h"
 #include "plan/plan.h"
 #include "plan/prediction_json.h"
@@ -26,18 +27,13 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"separate_qkv", &Framework::separate_qkv},
     {"squared_norm", &Framework::squared_norm},
     {"flash_attention", &Framework::flash_attention},
-    {"context_parallel", &Framework::context_parallel},
-    {"fp8", &Framework::fp8},
     {"overlap_tensor_gradients", &Framework::overlap_tensor_gradients},
     {"receives_ahead", &Framework::receives_ahead},
     {"async_tensor_parallel", &Framework::async_tensor_parallel},
     {"stores_dropout_masks", &Framework::stores_dropout_masks},
     {"sequence_parallel", &Framework::sequence_parallel},
-    {"selective_recompute", &Framework::selective_recompute},
     {"gathers_tokens_again", &Framework::gathers_tokens_again},
-    {"per_op_recompute", &Framework::per_op_recompute},
     {"keeps_unread", &Framework::keeps_unread},
-    {"zero_bubble", &Framework::zero_bubble},
     {"recompute_repeats_all", &Framework::recompute_repeats_all},
     {"overlap_grad_reduce", &Framework::overlap_grad_reduce},
     {"overlap_param_gather", &Framework::overlap_param_gather},
@@ -130,10 +126,9 @@ Allocator allocator_from(JsonObject object) {
 }
 
 Json framework_json(const Framework& framework) {
-  Json json = {{"name", framework.name}};
+  Json json = {{"name", framework.name}, {"can", capabilities_json(framework.can)}};
   for (const FrameworkFlag& flag : kFrameworkFlags) json[flag.key] = framework.*flag.member;
   json["vocabulary_multiple"] = framework.vocabulary_multiple;
-  json["most_sharding_stage"] = framework.most_sharding_stage;
   json["transfers_hold"] = kTransfersHold[std::size_t(framework.transfers_hold)];
   json["ops_per_kernel"] = framework.ops_per_kernel;
   json["backward_dispatch"] = framework.backward_dispatch;
@@ -160,11 +155,11 @@ Json framework_json(const Framework& framework) {
 Framework framework_from(JsonObject object) {
   Framework framework;
   framework.name = object.text("name");
+  framework.can = capabilities_from(object.object("can"));
   for (const FrameworkFlag& flag : kFrameworkFlags) {
     framework.*flag.member = object.boolean(flag.key);
   }
   framework.vocabulary_multiple = object.integer("vocabulary_multiple", 1, 1 << 16);
-  framework.most_sharding_stage = object.integer("most_sharding_stage", 0, 3);
   framework.transfers_hold =
       static_cast<TransfersHold>(object.choice("transfers_hold", kTransfersHold));
   framework.ops_per_kernel = object.number("ops_per_kernel", 1, 1000);

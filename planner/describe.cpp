@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "passes/framework_flags.h"
 #include "passes/strategy_fields.h"
 #include "plan/filling.h"
 #include "reports/numbers.h"
@@ -186,6 +187,9 @@ std::string describe(const Plan& plan) {
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "chosen: {}\n", strategy_summary(plan.strategy));
+  if (const std::string flags = framework_flags(plan.framework, plan.job, plan.strategy);
+      !flags.empty())
+    fmt::format_to(out, "  in {}: {}\n", plan.framework.name, flags);
   text += describe_step(plan.prediction, !plan.oversubscribed);
   describe_memory(out, plan);
   describe_runners_up(out, plan);

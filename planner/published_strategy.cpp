@@ -25,9 +25,9 @@ Fp8 fp8_of(const PublishedRun& run) {
 
 std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& framework,
                                      const std::optional<bool>& full) {
-  const Recompute some = framework.selective_recompute && !framework.flash_attention
-                             ? Recompute::selective
-                             : Recompute::none;
+  const bool scores =
+      framework.can.recompute.value.has(Recompute::selective) && !framework.flash_attention;
+  const Recompute some = scores ? Recompute::selective : Recompute::none;
   if (run.recompute == "full") return {Recompute::full};
   if (run.recompute == "none" || is_amp(run)) return {Recompute::none};
   // Of every second layer where the row says so, else by op, as its configurations have it.
@@ -145,7 +145,8 @@ std::vector<Strategy> of_layers(const Strategy& strategy, const PublishedRun& ru
                                 const Framework& framework) {
   const bool selective = run.recompute.starts_with("selective");
   if (strategy.recompute != Recompute::full || !selective) return {strategy};
-  if (framework.per_op_recompute) return {repeating(strategy, *run.layers, 2)};
+  if (framework.can.recompute.value.has(Recompute::per_op))
+    return {repeating(strategy, *run.layers, 2)};
   std::vector<Strategy> choices;
   for (const std::int64_t nth : {4, 3, 2, 1}) {
     choices.push_back(repeating(strategy, *run.layers, nth));

@@ -237,8 +237,9 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
   target.framework = framework_by_name(framework_of(run));
   // It ran so: Megatron FSDP, what Alpa's compiler calls zero_2 and zero_3, engines without a
   // preset of their own.
-  target.framework.most_sharding_stage =
-      std::max(target.framework.most_sharding_stage, zero_stage_of(run));
+  for (auto* stages : {&target.framework.can.sharding_stages,
+                       &target.framework.can.pipeline_sharding_stages})
+    stages->value.add(zero_stage_of(run));
   if (is_deepspeed(target.framework) && run.attention == "flash")
     target.framework.flash_attention = true;
   target.framework.async_tensor_parallel |=
@@ -305,7 +306,7 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
   const std::optional<bool>& full = across_nodes ? known.across_nodes : known.within_node;
   for (const Strategy& strategy : strategies_of(run, target.framework, full)) {
     Verdict verdict = legal(target.job, strategy, target.devices);
-    if (verdict) verdict = legal(target.framework, strategy);
+    if (verdict) verdict = legal(target.framework, target.job, strategy);
     if (verdict) {
       target.strategies.push_back(strategy);
     } else if (target.missing.empty()) {

@@ -133,10 +133,13 @@ class Choices {
     if (is_fixed(fixed_, "sharding_stage") || grid.sharding_degree == 1) {
       return {grid.sharding_stage};
     }
-    std::vector<std::int64_t> stages = {1};
-    for (std::int64_t stage = 2; grid.pp == 1 && stage <= framework_.most_sharding_stage; ++stage) {
-      stages.push_back(stage);
+    const auto& has = grid.pp > 1 ? framework_.can.pipeline_sharding_stages
+                                  : framework_.can.sharding_stages;
+    std::vector<std::int64_t> stages;
+    for (std::int64_t stage = 1; stage <= (grid.pp > 1 ? 1 : 3); ++stage) {
+      if (has.value.has(stage)) stages.push_back(stage);
     }
+    if (stages.empty()) stages.push_back(1);  // for legal() to refuse
     return stages;
   }
 
@@ -164,7 +167,7 @@ class Choices {
 
   Verdict verdict(const Strategy& strategy) const {
     Verdict verdict = legal(job_, strategy, devices_);
-    return verdict ? legal(framework_, strategy) : verdict;
+    return verdict ? legal(framework_, job_, strategy) : verdict;
   }
 
  private:
@@ -216,7 +219,7 @@ class Choices {
       others.push_back(strategy);
       others.back().virtual_stages = v;
     }
-    if (!is_fixed(fixed_, "schedule") && framework_.zero_bubble) {
+    if (!is_fixed(fixed_, "schedule") && framework_.can.schedules.value.has(Schedule::zb_h1)) {
       others.push_back(strategy);
       others.back().schedule = Schedule::zb_h1;
     }

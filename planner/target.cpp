@@ -70,7 +70,7 @@ Strategy legal_strategy(const Job& job, const Framework& framework, const std::s
                         std::int64_t devices) {
   const Strategy strategy = parse_strategy(text);
   Verdict verdict = legal(job, strategy, devices);
-  if (verdict) verdict = legal(framework, strategy);
+  if (verdict) verdict = legal(framework, job, strategy);
   if (!verdict) {
     throw InfeasibleError(fmt::format("{} cannot run as {}: {}", job.name,
                                       strategy_summary(strategy), verdict.reason()));

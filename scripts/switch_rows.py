@@ -64,7 +64,7 @@ in the columns "simulated" and "executed" is written by hand.
 measurements or from datasheets ([costs.md](costs.md) says how far to trust it), with the kernels and
 dispatch of Megatron-LM. What Paddle and DeepSpeed published of their own executors is predicted with
 presets of these ([accuracy.md](accuracy.md#seeds)), not here: where most of an effect is their dispatch
-or their synchronisation, the row says so. Rows of sharding stages 2 and 3 take the kernels of the
+or their synchronisation, the row says so. Rows of what Megatron-LM cannot do take the kernels of the
 bundled runtime (`--framework bundled`), one for each op and no flash attention, at the rates of the GPU.
 
 **Published** numbers of pull requests are printed in them; what papers say beside their abstracts is
@@ -76,7 +76,8 @@ predicted bytes are equal to the byte, which the random draws check (`scripts/sw
 row train the same model, up to rounding. Times at this size are noise on two shared cores and are left
 out; `scripts/rank` measures them where they mean something.
 
-Not in the table: `fp8`, `cp` and `context_exchange`, which are simulated only ([passes.md](passes.md)).
+Not in the table: `fp8`, `fp8_parameters`, `cp`, `context_exchange`, `main_gradient_type`,
+`main_parameter_type` and `moment_type`, which are simulated only ([passes.md](passes.md)).
 """
 
 ROWS = [
@@ -102,18 +103,18 @@ ROWS = [
         nano(2), ["pp=2,micro_batch=2", "pp=2,micro_batch=2,virtual_stages=2"]),
     Row("split_boundary", "with the interleaved schedule up to 11 % of throughput (the scatter/gather "
         "optimisation)", "Narayanan 2021, section 4.1",
-        preset("gpt3-175b", 96, changes={"global_batch": 48}),
+        preset("gpt3-175b", 96, framework="megatron-lm-2021", changes={"global_batch": 48}),
         ["mp=8,pp=12,micro_batch=1,recompute=full,virtual_stages=2",
          "mp=8,pp=12,micro_batch=1,recompute=full,virtual_stages=2,split_boundary=true"],
         nano(4), ["mp=2,pp=2,micro_batch=2", "mp=2,pp=2,micro_batch=2,split_boundary=true"]),
     Row("schedule: gpipe → 1f1b", "the same bubble; activations of pp instead of all micro-batches",
         "Narayanan 2021, section 2.2.1",
-        preset("gpt3-6.7b", 8, changes={"global_batch": 64}),
+        preset("gpt3-6.7b", 8, framework="bundled", changes={"global_batch": 64}),
         ["pp=8,micro_batch=1,schedule=gpipe", "pp=8,micro_batch=1"],
         nano(2), ["pp=2,micro_batch=2,schedule=gpipe", "pp=2,micro_batch=2"]),
     Row("schedule: 1f1b → zb_h1", "zero-bubble schedules up to 23 % of throughput at about the same "
         "memory", "Qi 2023, arXiv 2401.10241, abstract",
-        preset("gpt3-6.7b", 8, changes={"global_batch": 24}),
+        preset("gpt3-6.7b", 8, framework="bundled", changes={"global_batch": 24}),
         ["pp=8,micro_batch=1", "pp=8,micro_batch=1,schedule=zb_h1"],
         nano(2), ["pp=2,micro_batch=2", "pp=2,micro_batch=2,schedule=zb_h1"]),
     Row("layer_split", "none: stages with the embedding or the head get fewer layers in published "
@@ -151,7 +152,7 @@ ROWS = [
         nano(2), ["mp=2,micro_batch=8,recompute=full",
                   "mp=2,micro_batch=8,recompute=full,recompute_layers=2"]),
     Row("recompute_list", "none: any set of layers", "own",
-        preset("megatron-22b", 8, framework="megatron-lm-2022", changes={"global_batch": 4}),
+        preset("megatron-22b", 8, framework="bundled", changes={"global_batch": 4}),
         ["mp=8,micro_batch=4,recompute=full",
          "mp=8,micro_batch=4,recompute=full,recompute_list=0+1+2+3+4+5+6+7"],
         nano(2), ["mp=2,micro_batch=8,recompute=full",
@@ -164,7 +165,7 @@ ROWS = [
         nano(2), ["mp=2,micro_batch=8", "mp=2,micro_batch=8,sequence_parallel=true"]),
     Row("cast_placement (ERNIE 3.0)", "6,421 → 6,868 tokens/s, +6.96 %, with optimizer sharding",
         "Paddle PR 35878",
-        preset("ernie3-4b", 8, cluster=V100, changes=ERNIE),
+        preset("ernie3-4b", 8, cluster=V100, framework="bundled", changes=ERNIE),
         [f"mp=2,pp=2,sharding_degree=2,micro_batch=2,recompute=full,sharding_owner=prefix{cast}"
          for cast in (",cast_placement=every_use", ",cast_placement=after_update", "")],
         nano(2, precision="bf16"),
@@ -175,13 +176,14 @@ ROWS = [
         "The PR names neither GPU, batch nor sequence.", per_micro_batch=True),
     Row("cast_placement (ERNIE base)", "41,450 → 44,543 tokens/s, +7.46 %, replicas that all keep "
         "fp32", "Paddle PR 34965",
-        preset("ernie3-4b", 8, cluster=V100, framework="megatron-lm-2021", changes=ERNIE_BASE),
+        preset("ernie3-4b", 8, cluster=V100, framework="megatron-deepspeed", changes=ERNIE_BASE),
         [f"mp=2,pp=2,dp=2,micro_batch=2,cast_placement={cast}"
          for cast in ("every_use", "after_update", "fused")],
         nano(1, precision="bf16"),
         [f"micro_batch=2,cast_placement={cast}" for cast in ("every_use", "after_update", "fused")],
         "published 3.4 ms saved per micro-batch, by the same reckoning. Both are bound by dispatch, "
-        "and the executor here, Megatron-LM of 2021, takes 80 us for an op (half in backward), "
+        "and the executor here, Megatron-LM of 2021 in DeepSpeed's pipeline, takes 80 us for an op "
+        "(half in backward), "
         "Paddle's 15 to 20",
         per_micro_batch=True),
     Row("sharding_degree, sharding_stage", "16 bytes per parameter → 4 + 12/d (stage 1) → 2 + 14/d "
@@ -197,14 +199,15 @@ ROWS = [
     Row("sharding_owner", "owners by a walk in order, or greedily, from the largest on; equal ranges "
         "of elements balance exactly",
         "Paddle PR 35878 (prefix), sharding pass (greedy) and stage 1 v1 (sorted); Megatron-Core",
-        preset("gpt3-1.3b", 8),
+        preset("gpt3-1.3b", 8, framework="bundled"),
         [f"sharding_degree=8,micro_batch=1,sharding_owner={owner}"
          for owner in ("prefix", "greedy", "sorted_greedy", "elements")],
         nano(2), [f"sharding_degree=2,micro_batch=2,sharding_owner={owner}"
                   for owner in ("prefix", "greedy", "sorted_greedy", "elements")]),
     Row("collective_fusion", "57 → 15 all-reduces, 135,503 → 138,892 tokens/s, +2.5 %",
         "Paddle PR 34480 (GPT, 8 V100, dp 4, sharding 2, 32 MiB)",
-        preset("gpt2-medium", 8, cluster=V100, changes={"precision": "fp32", "vocab": 50304}),
+        preset("gpt2-medium", 8, cluster=V100, framework="bundled",
+               changes={"precision": "fp32", "vocab": 50304}),
         [f"dp=4,sharding_degree=2,micro_batch=4,sharding_owner=prefix,grad_bucket_bytes=32MiB,"
          f"param_bucket_bytes=32MiB,collective_fusion={fusion}"
          for fusion in ("none", "coalesced", "arena")],
@@ -213,7 +216,8 @@ ROWS = [
         "model and batch of the PR are not stated; here a step is long against its collectives"),
     Row("param_bucket_bytes", "none by itself: the limit of a fused broadcast is 32 MiB",
         "Paddle, fuse_grad_size_in_MB",
-        preset("gpt2-medium", 8, cluster=V100, changes={"precision": "fp32", "vocab": 50304}),
+        preset("gpt2-medium", 8, cluster=V100, framework="bundled",
+               changes={"precision": "fp32", "vocab": 50304}),
         [f"dp=4,sharding_degree=2,micro_batch=4,sharding_owner=prefix,param_bucket_bytes={size}"
          for size in ("1MiB", "32MiB", "128MiB")],
         nano(2), [f"sharding_degree=2,micro_batch=2,sharding_owner=prefix,param_bucket_bytes={size}"

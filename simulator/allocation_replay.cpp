@@ -188,19 +188,21 @@ class Replay {
            buffer.role == TensorRole::gradient && buffer.persistent;
   }
 
-  /// Whether sharding scatters gradients in backward (stages 2 and 3): what stays is a shard, in
-  /// f32. Those of a step in the job's type are whole.
+  /// Whether sharding scatters gradients in backward (stages 2 and 3): what stays is a shard.
   bool scatters_gradients() const {
+    DType type = DType::f32;
     for (const Routine& routine : program_.routines) {
-      for (const Slot& slot : routine.slots) {
-        if (slot.kind == SlotKind::main_gradients) return false;
+      for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+        const auto& slot = routine.places[i].slot;
+        if (slot && routine.slots[*slot].kind == SlotKind::gradient_arena)
+          type = routine.tensors[i].dtype;
       }
     }
     Bytes lasting;
     for (const Buffer& buffer : program_.buffers) {
       if (buffer.persistent && buffer.role == TensorRole::gradient) lasting += buffer.bytes;
     }
-    return lasting > Bytes() && lasting < elements_ * bytes_of(DType::f32);
+    return lasting > Bytes() && lasting < elements_ * bytes_of(type);
   }
 
   /// Gradients that are scattered have the parameters' type, where the framework has it so.

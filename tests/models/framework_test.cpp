@@ -25,7 +25,7 @@ TEST(Framework, PresetsAreFoundByNameAndSourced) {
                        framework.host_waits_for_gathers;
     EXPECT_EQ(waits, !framework.sources.waits.empty()) << framework.name;
     // The gathers that overlap are those of the distributed optimizer.
-    EXPECT_TRUE(framework.most_sharding_stage > 0 || !framework.overlap_param_gather)
+    EXPECT_TRUE(!framework.can.sharding_stages.value.empty() || !framework.overlap_param_gather)
         << framework.name;
   }
 }
@@ -42,14 +42,15 @@ TEST(Framework, UnknownNameListsTheKnownOnes) {
     framework_by_name("megatron");
     FAIL() << "accepted";
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(),
-                 "no framework is called \"megatron\"; known: bundled, bundled-cuda, "
-                 "megatron-lm, megatron-lm-2022, megatron-lm-2021, megatron-deepspeed, "
-                 "megatron-deepspeed-2020, pytorch-fsdp, torchtitan, torchtitan-compiled, "
-                 "torchtitan-async-tp, "
-                 "pytorch-autocast, deepspeed-zero3-2021, deepspeed-zero3-1188, "
-                 "deepspeed-zero3-1188-flat, paddle-2.1, paddle-2.2, paddle-2.1-npu, "
-                 "megatron-core-deterministic");
+    EXPECT_STREQ(
+        error.what(),
+        "no framework is called \"megatron\"; known: bundled, bundled-cuda, "
+        "megatron-lm, megatron-fsdp, megatron-lm-2022, megatron-lm-2021, megatron-deepspeed, "
+        "megatron-deepspeed-2020, pytorch-fsdp, torchtitan, torchtitan-compiled, "
+        "torchtitan-async-tp, "
+        "pytorch-autocast, deepspeed-zero3-2021, deepspeed-zero3-1188, "
+        "deepspeed-zero3-1188-flat, paddle-2.1, paddle-2.2, paddle-2.1-npu, "
+        "megatron-core-deterministic");
   }
 }
 

@@ -198,7 +198,7 @@ TEST(ContextParallel, Refusals) {
     return legal(job, fields(text), devices).reason();
   };
   EXPECT_EQ(legal(bundled_framework(), fields("cp=2")).reason(),
-            "cp is 2; bundled has whole sequences on each rank");
+            "cp is 2; bundled has whole sequences on each rank (runtime: no such kernels)");
   EXPECT_TRUE(legal(framework_by_name("megatron-lm"), fields("cp=2")));
   Framework unfused = framework_by_name("megatron-lm");
   unfused.flash_attention = false;

@@ -160,13 +160,15 @@ TEST(Strategy, RulesOfAFramework) {
   const Framework without = framework_by_name("megatron-lm-2021");
   EXPECT_TRUE(legal(without, plain));
   EXPECT_EQ(legal(without, sharded).reason(),
-            "sharding_degree is 2; megatron-lm-2021 has no distributed optimizer");
+            "sharding_degree is 2; megatron-lm-2021 has no distributed optimizer (Megatron-LM "
+            "model/distributed.py: gradients are summed whole)");
   EXPECT_TRUE(legal(framework_by_name("megatron-lm"), sharded));
   EXPECT_TRUE(legal(bundled_framework(), sharded));
   const Strategy third = parse_strategy("sharding_degree=2,sharding_stage=3");
   EXPECT_TRUE(legal(bundled_framework(), third));
   EXPECT_EQ(legal(framework_by_name("megatron-lm"), third).reason(),
-            "sharding_stage is 3; megatron-lm has stages up to 1");
+            "sharding_stage is 3; megatron-lm has no such stage (Megatron-LM "
+            "optimizer/distrib_optimizer.py: it shards states alone)");
 }
 
 TEST(Strategy, TokensAreSplitWhereTheyDivideAndTheFrameworkCan) {
@@ -203,7 +205,9 @@ TEST(Strategy, SelectiveRecomputeNeedsScoresToDrop) {
       legal(framework_by_name("megatron-lm"), selective).reason(),
       "recompute is selective; megatron-lm has flash attention, which keeps no scores to drop");
   EXPECT_EQ(legal(framework_by_name("megatron-lm-2021"), selective).reason(),
-            "recompute is selective; megatron-lm-2021 recomputes whole layers only");
+            "recompute is selective; megatron-lm-2021 recomputes whole layers only (Megatron-LM "
+            "megatron/arguments.py: --activations-checkpoint-method uniform and block, of whole "
+            "layers)");
 }
 
 TEST(Strategy, MemoryOutsideTheProgramCountsCommunicators) {

@@ -317,7 +317,7 @@ TEST(Check, SeesEverySideOfARule) {
                 .count("fits-capacity"),
             1u);
   EXPECT_EQ(broken_by([](Plan& p) {  // what the framework has no optimizer for
-              p.framework.most_sharding_stage = 0;
+              p.framework.can.sharding_stages = p.framework.can.pipeline_sharding_stages = {};
               for (Strategy* strategy : {&p.runners_up[0].strategy, &p.pareto.back().strategy}) {
                 *strategy = p.strategy;
                 strategy->dp = 1;

@@ -155,7 +155,8 @@ TEST(Space, DigitsOfANameStayInItsRule) {
   const Space space = enumerate(nano_job(), old, 2, {{"sharding_degree", "2"}});
   ASSERT_FALSE(space.rejected.empty());
   EXPECT_EQ(space.rejected[0].reason,
-            "sharding_degree is N; megatron-lm-2021 has no distributed optimizer");
+            "sharding_degree is N; megatron-lm-2021 has no distributed optimizer (Megatron-LM "
+            "model/distributed.py: gradients are summed whole)");
 }
 
 TEST(Space, IndivisibleBatchLeavesTheReason) {

@@ -1,0 +1,15 @@
+// What a framework can run, in a plan file.
+#pragma once
+
+#include "base/json.h"
+#include "models/capabilities.h"
+
+namespace plimsoll {
+
+/// An object with a key for each capability: {"value", "source"}; values are true or false, a
+/// number, or the list of what there is.
+Json capabilities_json(const Capabilities& capabilities);
+/// Throws InputError for a missing or unknown key and a bad value.
+Capabilities capabilities_from(JsonObject object);
+
+}  // namespace plimsoll

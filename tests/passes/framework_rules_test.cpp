@@ -1,0 +1,271 @@
+// What frameworks can run: limits by preset with their sources, and that whatever is accepted
+// lowers.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+
+#include "passes/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+Job nano(const char* family = "gpt") {
+  Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests" /
+                     fmt::format("{}-nano.json", family));
+  job.precision = DType::bf16;
+  return job;
+}
+
+std::string refusal(const std::string& framework, const std::string& fields) {
+  return legal(framework_by_name(framework), nano(), parse_strategy(fields)).reason();
+}
+
+struct Case {
+  const char* framework;
+  const char* strategy;
+  const char* reason;  ///< how it begins; empty: legal
+};
+
+TEST(FrameworkRules, AFrameworkIsWhatItCanDo) {
+  const Case cases[] = {
+      {"pytorch-fsdp", "pp=2", "pp is 2; pytorch-fsdp has no pipeline stages (torch.distributed"},
+      {"pytorch-fsdp", "mp=2", "mp is 2; pytorch-fsdp does not split tensors (torch.distributed"},
+      {"pytorch-fsdp", "sharding_degree=2",
+       "sharding_stage is 1; pytorch-fsdp has no such stage (torch.distributed.fsdp, Sharding"},
+      {"pytorch-fsdp", "sharding_degree=2,sharding_stage=2", ""},
+      {"pytorch-fsdp", "dp=2,sharding_degree=2,sharding_stage=3", ""},
+      {"pytorch-fsdp", "dp=2", ""},
+      {"pytorch-fsdp", "sharding_degree=2,sharding_stage=3,prefetch_depth=1", ""},
+      {"pytorch-fsdp", "sharding_degree=2,sharding_stage=3,prefetch_depth=2",
+       "prefetch_depth is 2; pytorch-fsdp gathers fewer ahead (torch.distributed.fsdp"},
+      {"pytorch-fsdp", "sharding_degree=2,sharding_stage=3,persistence_threshold=9",
+       "persistence_threshold is 9; pytorch-fsdp has no such limit"},
+      {"pytorch-fsdp", "recompute=full,recompute_list=1+2", ""},
+      {"torchtitan", "mp=2,pp=2,sharding_degree=2", ""},
+      {"torchtitan", "sharding_degree=2", "sharding_stage is 1; torchtitan has no such stage ("},
+      {"torchtitan", "pp=2,sharding_degree=2,sharding_stage=3",
+       "sharding_stage is 3; torchtitan has no such stage beside a pipeline (torch/distributed"},
+      {"torchtitan", "dp=2", ""},
+      {"torchtitan", "dp=2,mp=2",
+       "dp is 2 without sharding; torchtitan has whole replicas only where nothing is split"},
+      {"torchtitan", "recompute=full,recompute_list=0+2", ""},
+      {"torchtitan", "recompute=full,recompute_list=0+1+3",
+       "recompute_list is 0+1+3 with recompute full; torchtitan does not choose layers so ("},
+      {"torchtitan", "recompute=per_op", ""},
+      {"torchtitan", "gradient_type=computed", "gradient_type is computed; torchtitan has no such"},
+      {"torchtitan", "fp8=delayed", "fp8 is delayed; torchtitan scales otherwise ("},
+      {"torchtitan", "cp=2,context_exchange=all_to_all",
+       "context_exchange is all_to_all; torchtitan shares sequences otherwise ("},
+      {"deepspeed-zero3-1188", "pp=2", "pp is 2; deepspeed-zero3-1188 has no pipeline stages ("},
+      {"deepspeed-zero3-1188", "mp=2", "mp is 2; deepspeed-zero3-1188 does not split tensors ("},
+      {"deepspeed-zero3-1188", "dp=2,sharding_degree=2",
+       "dp is 2 beside sharding_degree 2; deepspeed-zero3-1188 has no replicas of shards ("},
+      {"deepspeed-zero3-1188", "sharding_degree=2,sharding_stage=3,persistence_threshold=9", ""},
+      {"megatron-deepspeed", "pp=2,sharding_degree=2", ""},
+      {"megatron-deepspeed", "pp=2,sharding_degree=2,sharding_stage=2",
+       "sharding_stage is 2; megatron-deepspeed has no such stage beside a pipeline (DeepSpeed"},
+      {"megatron-deepspeed", "sharding_degree=2,sharding_stage=2", ""},
+      {"megatron-deepspeed", "pp=2,virtual_stages=2",
+       "virtual_stages is 2; megatron-deepspeed has one part on each stage (DeepSpeed"},
+      {"megatron-deepspeed", "pp=2,layer_split=3+1", ""},
+      {"pytorch-autocast", "pp=2", "pp is 2; pytorch-autocast has no pipeline stages ("},
+      {"pytorch-autocast", "dp=2", ""},
+      {"pytorch-autocast", "sharding_degree=2",
+       "sharding_degree is 2; pytorch-autocast has no distributed optimizer ("},
+      {"pytorch-autocast", "gradient_type=computed", "gradient_type is computed; pytorch-auto"},
+      {"megatron-lm-2021", "pp=2,virtual_stages=2", ""},
+      {"megatron-lm-2021", "pp=3", "pp 3 x virtual_stages 1 do not divide the 4 layers; megatron"},
+      {"megatron-lm-2022", "pp=2,layer_split=3+1",
+       "layer_split is 3+1; megatron-lm-2022 has as many layers in each part (Megatron-LM"},
+      {"megatron-lm-2022", "pp=2,schedule=gpipe",
+       "schedule is gpipe; megatron-lm-2022 has other schedules (Megatron-LM"},
+      {"megatron-lm-2022", "dp=2,sharding_degree=2",
+       "dp is 2 beside sharding_degree 2; megatron-lm-2022 has no replicas of shards ("},
+      {"megatron-lm-2022", "recompute=selective", ""},
+      {"megatron-lm-2022", "recompute=selective,recompute_layers=1",
+       "recompute_layers is 1 with recompute selective; megatron-lm-2022 does not choose layers"},
+      {"megatron-lm-2022", "recompute=full,recompute_layers=1", ""},
+      {"megatron-lm-2022", "sharding_degree=2,moment_type=bf16", "moment_type is bf16; megatron"},
+      {"megatron-lm", "pp=3", ""},
+      {"megatron-lm", "pp=3,embedding_as_layers=1,loss_as_layers=1", ""},
+      {"megatron-lm-2022", "pp=3,embedding_as_layers=1,loss_as_layers=1",
+       "embedding_as_layers or loss_as_layers is above 0; megatron-lm-2022 has as many layers"},
+      {"megatron-lm", "pp=2,layer_split=3+1", ""},
+      {"megatron-lm", "dp=2,sharding_degree=2", ""},
+      {"megatron-lm", "pp=2,schedule=zb_h1", "schedule is zb_h1; megatron-lm has other schedules"},
+      {"megatron-lm", "mp=2,pp=2,split_boundary=true",
+       "split_boundary; megatron-lm sends whole tensors between stages (Megatron-LM"},
+      {"megatron-lm", "sharding_degree=2,sharding_owner=prefix",
+       "sharding_owner is prefix; megatron-lm has no owners of tensors ("},
+      {"megatron-lm", "cp=2,context_exchange=all_to_all", ""},
+      {"megatron-lm", "sharding_degree=2,gradient_type=computed,main_gradient_type=computed", ""},
+      {"megatron-lm", "sharding_degree=2,main_parameter_type=remainder,moment_type=fp8", ""},
+      {"megatron-lm", "dp=2,moment_type=bf16",
+       "narrow states or fp8_parameters without sharding; megatron-lm has them with a distributed "
+       "optimizer alone (Megatron-LM core/optimizer/optimizer_config.py"},
+      {"megatron-lm", "sharding_degree=2,fp8=delayed,fp8_parameters=true", ""},
+      {"megatron-fsdp", "pp=2", "pp is 2; megatron-fsdp has no pipeline stages ("},
+      {"megatron-fsdp", "mp=2,sharding_degree=2,sharding_stage=3", ""},
+      {"paddle-2.1", "sharding_degree=2,sharding_owner=prefix", ""},
+      {"bundled", "mp=2,pp=2,split_boundary=true", ""},
+      {"bundled", "pp=2,schedule=zb_h1", ""},
+      {"bundled", "sharding_degree=2,moment_type=bf16",
+       "moment_type is bf16; bundled has no such type"},
+  };
+  for (const Case& c : cases) {
+    const std::string found = refusal(c.framework, c.strategy);
+    const std::string reason = c.reason;
+    EXPECT_EQ(found.substr(0, std::max(reason.size(), reason.empty() ? found.size() : 0)), reason)
+        << c.framework << ": " << c.strategy << ": " << found;
+  }
+}
+
+// ---- whatever is accepted lowers ----
+
+using Random = std::mt19937_64;
+
+template <class T>
+T one_of(Random& random, std::initializer_list<T> values) {
+  return values.begin()[random() % values.size()];
+}
+
+/// Pairs of KEY=VALUE, each taken where it leaves the strategy legal.
+constexpr const char* kFields[] = {
+    "micro_batch=2",
+    "recompute=full",
+    "recompute=selective",
+    "recompute=per_op",
+    "recompute_layers=1",
+    "recompute_list=0+2",
+    "recompute_list=0+1+3",
+    "schedule=gpipe",
+    "schedule=zb_h1",
+    "virtual_stages=2",
+    "layer_split=3+1",
+    "embedding_as_layers=1",
+    "sequence_parallel=true",
+    "split_boundary=true",
+    "sharding_stage=2",
+    "sharding_stage=3",
+    "prefetch_depth=2",
+    "prefetch_depth=0",
+    "keep_gathered=true",
+    "max_live_bytes=1MiB",
+    "persistence_threshold=100",
+    "sharding_owner=prefix",
+    "gradient_type=computed",
+    "main_gradient_type=computed",
+    "main_parameter_type=f16",
+    "main_parameter_type=remainder",
+    "moment_type=bf16",
+    "moment_type=f16",
+    "moment_type=fp8",
+    "fp8=delayed",
+    "fp8=current",
+    "fp8_parameters=true",
+    "fp8=tensorwise",
+    "fp8=rowwise",
+    "context_exchange=all_gather",
+    "context_exchange=all_to_all",
+    "overlap_grad_reduce=false",
+    "overlap_param_gather=false",
+};
+
+struct Drawn {
+  Job job;
+  Strategy strategy;
+  std::int64_t devices = 1;
+};
+
+bool accepts(const Framework& framework, const Drawn& drawn) {
+  return bool(legal(drawn.job, drawn.strategy, drawn.devices)) &&
+         bool(legal(framework, drawn.job, drawn.strategy));
+}
+
+/// Degrees that the framework accepts, then fields in any order.
+Drawn draw(Random& random, const Framework& framework) {
+  Drawn drawn;
+  drawn.job = nano(one_of<const char*>(random, {"gpt", "llama"}));
+  do {
+    Strategy& s = drawn.strategy = Strategy();
+    for (auto* degree : {&s.mp, &s.pp, &s.dp, &s.sharding_degree, &s.cp})
+      *degree = one_of<std::int64_t>(random, {1, 1, 1, 2});
+    drawn.devices = s.mp * s.pp * s.dp * s.sharding_degree * s.cp;
+    const auto stage = one_of<std::int64_t>(random, {1, 2, 3});
+    s.sharding_stage = s.sharding_degree > 1 ? stage : 0;
+  } while (!accepts(framework, drawn));
+  for (std::size_t tries = 0; tries < std::size(kFields); ++tries) {
+    const std::string field = kFields[random() % std::size(kFields)];
+    const std::size_t equals = field.find('=');
+    Drawn changed = drawn;
+    set_field(changed.strategy, field.substr(0, equals), field.substr(equals + 1));
+    if (accepts(framework, changed)) drawn = changed;
+  }
+  return drawn;
+}
+
+/// What a set of capabilities promises and draws may show.
+template <class Enum>
+void expect_seen(const SetOf<Enum>& promised, const std::set<int>& seen, const std::string& what) {
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(promised.has(Enum(i)), seen.contains(i)) << what << " " << i;
+  }
+}
+
+TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
+  for (const Framework& framework : framework_presets()) {
+    const Capabilities& can = framework.can;
+    Random random(7);
+    std::set<int> schedules, recomputes, exchanges, eights, gradients, masters, moments, stages;
+    std::set<int> pipeline_stages;
+    bool pipelines = false, splits = false, interleaves = false, uneven = false;
+    for (int i = 0; i < 200; ++i) {
+      const auto [job, s, devices] = draw(random, framework);
+      SCOPED_TRACE(framework.name + ": " + strategy_summary(s));
+      ASSERT_FALSE(lower({job, s, framework}, {}, Proof::structure).empty());
+      if (s.pp > 1) schedules.insert(int(s.schedule));
+      if (s.cp > 1) exchanges.insert(int(s.context_exchange));
+      if (s.sharding_stage > 0) (s.pp > 1 ? pipeline_stages : stages).insert(int(s.sharding_stage));
+      recomputes.insert(int(s.recompute));
+      eights.insert(int(s.fp8));
+      gradients.insert(int(s.gradient_type));
+      masters.insert(int(s.main_parameter_type));
+      moments.insert(int(s.moment_type));
+      pipelines |= s.pp > 1;
+      splits |= s.mp > 1;
+      interleaves |= s.virtual_stages > 1;
+      uneven |= !s.layer_split.empty();
+    }
+    const std::string& name = framework.name;
+    EXPECT_EQ(pipelines, can.pipeline.value) << name;
+    EXPECT_EQ(splits, can.tensor_parallel.value) << name;
+    if (pipelines) {
+      EXPECT_EQ(interleaves, can.virtual_stages.value) << name;
+      EXPECT_EQ(uneven, can.uneven_split.value) << name;
+      expect_seen(can.schedules.value, schedules, name + ": schedule");
+      expect_seen(can.pipeline_sharding_stages.value, pipeline_stages, name + ": stage beside pp");
+    }
+    SetOf<Recompute> repeats;
+    for (const Recompute one :
+         {Recompute::none, Recompute::selective, Recompute::full, Recompute::per_op}) {
+      const bool drops = one != Recompute::selective || !framework.flash_attention;
+      if (can.recompute.value.has(one) && drops) repeats.add(one);
+    }
+    expect_seen(repeats, recomputes, name + ": recompute");
+    if (framework.flash_attention)
+      expect_seen(can.context_exchange.value, exchanges, name + ": context_exchange");
+    expect_seen(can.sharding_stages.value, stages, name + ": sharding_stage");
+    expect_seen(can.fp8.value, eights, name + ": fp8");
+    expect_seen(can.gradient_types.value, gradients, name + ": gradient_type");
+    expect_seen(can.master_types.value, masters, name + ": main_parameter_type");
+    expect_seen(can.moment_types.value, moments, name + ": moment_type");
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

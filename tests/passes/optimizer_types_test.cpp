@@ -1,0 +1,161 @@
+// Gradients, masters and moments in narrow types: the bytes that last, and those that an update
+// moves.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+
+#include "graph/op_table.h"
+#include "passes/pipeline.h"
+
+namespace plimsoll {
+namespace {
+
+Job nano() {
+  Job job = read_job(std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/gpt-nano.json");
+  job.precision = DType::bf16;
+  return job;
+}
+
+Program lowered(const std::string& fields) {
+  const Job job = nano();
+  const Strategy strategy = parse_strategy("sharding_degree=2" + fields);
+  const Framework framework = framework_by_name("megatron-lm");
+  const Verdict verdict = legal(job, strategy, 2);
+  EXPECT_TRUE(verdict) << verdict.reason();
+  const Verdict possible = legal(framework, strategy);
+  EXPECT_TRUE(possible) << possible.reason();
+  return lower({job, strategy, framework}).front();
+}
+
+std::map<std::string, std::int64_t> lasting(const Program& program) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.persistent) bytes[buffer.name] = buffer.bytes.count();
+  }
+  return bytes;
+}
+
+/// Bytes that the update moves, and the type of the gradients that it reads.
+std::pair<std::int64_t, DType> update_of(const Program& program) {
+  for (const Routine& routine : program.routines) {
+    for (const Op& op : routine.ops) {
+      if (op.kind != OpKind::adamw) continue;
+      return {bytes_moved(op, routine.tensors).count(),
+              routine.tensors[op.inputs[1].index()].dtype};
+    }
+  }
+  ADD_FAILURE() << "no update";
+  return {};
+}
+
+bool casts_gradients(const Program& program) {
+  for (const Routine& routine : program.routines) {
+    for (const Slot& slot : routine.slots) {
+      if (slot.kind == SlotKind::main_gradients) return true;
+    }
+  }
+  return false;
+}
+
+TEST(OptimizerTypes, StatesTakeTheBytesOfTheirTypes) {
+  const Program wide = lowered("");
+  const auto plain = lasting(wide);
+  const std::int64_t part = plain.at("first_moment") / 4;  // elements of a rank's shard
+  EXPECT_EQ(plain.at("master_parameters"), 4 * part);
+  // Masters and moments read and written, gradients read, bf16 parameters written.
+  EXPECT_EQ(update_of(wide), std::pair((7 * 4 + 2) * part, DType::f32));
+  struct Case {
+    const char* fields;
+    std::int64_t master, moment;  ///< bytes of an element
+  };
+  for (const Case& c : {Case{",moment_type=bf16", 4, 2}, Case{",moment_type=f16", 4, 2},
+                        Case{",moment_type=fp8", 4, 1}, Case{",main_parameter_type=f16", 2, 4},
+                        Case{",main_parameter_type=remainder", 2, 4},
+                        Case{",main_parameter_type=remainder,moment_type=bf16", 2, 2}}) {
+    const Program narrow = lowered(c.fields);
+    const auto bytes = lasting(narrow);
+    EXPECT_EQ(bytes.at("master_parameters"), c.master * part) << c.fields;
+    EXPECT_EQ(bytes.at("first_moment"), c.moment * part) << c.fields;
+    EXPECT_EQ(bytes.at("second_moment"), c.moment * part) << c.fields;
+    EXPECT_EQ(bytes.at("parameters"), plain.at("parameters")) << c.fields;
+    EXPECT_EQ(bytes.at("gradients"), plain.at("gradients")) << c.fields;
+    EXPECT_EQ(update_of(narrow).first, (2 * c.master + 4 * c.moment + 4 + 2) * part) << c.fields;
+  }
+}
+
+TEST(OptimizerTypes, TheUpdateReadsGradientsAsTheyAre) {
+  const auto plain = lasting(lowered(""));
+  const Program cast = lowered(",gradient_type=computed");
+  EXPECT_EQ(lasting(cast).at("gradients"), plain.at("gradients") / 2);
+  EXPECT_TRUE(casts_gradients(cast));
+  EXPECT_EQ(update_of(cast).second, DType::f32);
+  const Program read = lowered(",gradient_type=computed,main_gradient_type=computed");
+  EXPECT_EQ(lasting(read), lasting(cast));
+  EXPECT_FALSE(casts_gradients(read));
+  EXPECT_EQ(update_of(read).second, DType::bf16);
+  EXPECT_LT(update_of(read).first, update_of(cast).first);
+}
+
+TEST(OptimizerTypes, ParametersOfEightBitProductsAreKeptAndGatheredInThem) {
+  const Program wide = lowered(",fp8=delayed"),
+                narrow = lowered(",fp8=delayed,fp8_parameters=true");
+  // Of 4 layers: queries, keys and values, output, and two of the MLP.
+  constexpr std::int64_t kWeights = 4 * (64 * 192 + 64 * 64 + 2 * 64 * 256);
+  std::int64_t eight = 0, sixteen = 0;
+  for (const Segment& segment : narrow.segments) {
+    (segment.dtype == DType::e4m3 ? eight : sixteen) += segment.elements;
+  }
+  EXPECT_EQ(eight, kWeights);
+  EXPECT_GT(sixteen, 0);
+  const std::int64_t saved = lasting(wide).at("parameters") - lasting(narrow).at("parameters");
+  EXPECT_NEAR(double(saved), double(kWeights), 0.05 * double(kWeights));  // but for padding
+  EXPECT_EQ(lasting(narrow).at("master_parameters"), lasting(narrow).at("first_moment"));
+  std::int64_t gathered = 0, gathered_before = 0;
+  for (const auto& [program, bytes] : {std::pair(&narrow, &gathered), {&wide, &gathered_before}}) {
+    for (const Call& call : program->calls) {
+      const Routine& routine = program->at(call.routine);
+      if (routine.ops.size() != 1 || routine.ops[0].kind != OpKind::all_gather) continue;
+      *bytes += bytes_moved(routine.ops[0], routine.tensors).count();
+    }
+  }
+  EXPECT_NEAR(double(gathered_before - gathered), double(kWeights), 0.05 * double(kWeights));
+  // One copy for the products that read them transposed, where there were two.
+  EXPECT_EQ(lasting(wide).at("weight_copies"), 2 * kWeights);
+  EXPECT_EQ(lasting(narrow).at("weight_copies"), kWeights);
+}
+
+TEST(OptimizerTypes, TheirRules) {
+  Job job = nano();
+  const auto reason = [&](const std::string& fields) {
+    return legal(job, parse_strategy("sharding_degree=2," + fields), 2).reason();
+  };
+  EXPECT_EQ(reason("moment_type=bf16,flatten=none,sharding_owner=prefix"),
+            "moment_type is not f32; flatten must be fused");
+  EXPECT_EQ(reason("moment_type=bf16,sharding_owner=prefix"),
+            "moment_type is not f32; sharding_owner must be elements");
+  EXPECT_EQ(reason("main_parameter_type=f16,cast_placement=every_use"),
+            "main_parameter_type is not f32; cast_placement must be fused");
+  EXPECT_EQ(reason("main_gradient_type=computed"),
+            "main_gradient_type is not f32; gradient_type must be computed, too");
+  EXPECT_EQ(reason("main_parameter_type=remainder"), "");
+  EXPECT_EQ(reason("fp8_parameters=true"), "fp8_parameters goes with fp8 delayed or current");
+  EXPECT_EQ(reason("fp8=rowwise,fp8_parameters=true"),
+            "fp8_parameters goes with fp8 delayed or current");
+  EXPECT_NE(reason("fp8=delayed,fp8_parameters=true,sharding_stage=3").find("must be 0 or 1"),
+            std::string::npos);
+  EXPECT_NE(reason("fp8=delayed,fp8_parameters=true,main_parameter_type=remainder").find("bf16"),
+            std::string::npos);
+  job.precision = DType::f16;
+  EXPECT_EQ(reason("main_parameter_type=f16"), "");
+  EXPECT_NE(reason("main_parameter_type=remainder").find("bf16"), std::string::npos);
+  job.precision = DType::f32;
+  EXPECT_EQ(reason("moment_type=bf16"),
+            "moment_type is not f32; that goes with a job in bf16 or fp16, not fp32");
+  job = nano();
+  job.optimizer.kind = OptimizerKind::lamb;
+  EXPECT_EQ(reason("moment_type=bf16"), "moment_type is not f32; the optimizer must be adamw");
+}
+
+}  // namespace
+}  // namespace plimsoll
