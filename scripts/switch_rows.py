@@ -315,4 +315,10 @@ ROWS = [
         "PyTorch FSDP2, reshard_after_forward=False",
         ZERO3, [ZERO3_BASE, f"{ZERO3_BASE},keep_gathered=true"],
         nano(2), [SMALL_ZERO3, f"{SMALL_ZERO3},keep_gathered=true"]),
+    Row("embedding_as_layers, loss_as_layers", "none: with both, a model whose layers are two short of "
+        "equal parts interleaves", "Megatron-LM, account_for_embedding_in_pipeline_split and "
+        "account_for_loss_in_pipeline_split",
+        preset("gpt3-6.7b", 8, changes={"global_batch": 64}),
+        ["pp=8,micro_batch=1", "pp=8,micro_batch=1,embedding_as_layers=1,loss_as_layers=1"],
+        nano(2), ["pp=2,micro_batch=2", "pp=2,micro_batch=2,loss_as_layers=1"]),
 ]
