@@ -42,6 +42,8 @@ enum class LossMemory : std::uint8_t {
   /// f32, and the logarithms of their softmax; backward has an f32 gradient of the latter beside
   /// that of the logits. Over mp ranks two more f32 copies: torch.distributed.tensor.parallel.loss.
   by_op,
+  /// A kernel reads the logits in their own type and gives their gradient in it: no f32 ones.
+  own_type,
 };
 
 /// How gradients of the step lie in memory. Programs have them in f32 and in one buffer, and cost
@@ -178,6 +180,11 @@ struct Framework {
   /// A matmul adds to the gradient of its weight (apex fused_weight_gradient_mlp_cuda); else each
   /// gradient of a micro-batch is a tensor until it has been added.
   bool adds_gradients_in_matmul = true;
+  /// Autograd is handed a tensor of each weight's shape in place of the gradient that a matmul has
+  /// added: of the layers one for each shape, which stays; of others one that its hook frees. What
+  /// no matmul computes is a new tensor until it has been added. Only with
+  /// adds_gradients_in_matmul.
+  bool stands_in_for_gradients = false;
   /// Rotary embeddings make new tensors, beside the product whose parts they turn; else they turn
   /// them in place.
   bool copies_rotary = false;

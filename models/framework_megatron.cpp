@@ -30,6 +30,13 @@ Framework megatron_lm() {
   framework.sources.allocator +=
       ", with --cross-entropy-loss-fusion core/fusions/fused_cross_entropy.py, whose compiled "
       "pieces return new tensors";
+  framework.stands_in_for_gradients = true;
+  framework.sources.allocator +=
+      "; tensors in place of gradients: Transformer Engine pytorch/module/base.py get_dummy_wgrad, "
+      "whose _dummy_wgrads keep one for each shape, Megatron-LM core/tensor_parallel/layers.py, "
+      "LinearWithGradAccumulationAndAsyncCommunication.backward (torch.empty of main_grad's "
+      "shape), "
+      "core/distributed/distributed_data_parallel.py (main_grad.add_ of what is not fused)";
   // For each of the two handles 32 MiB, and as much for Transformer Engine.
   framework.workspace = 3 * mebibytes(32);
   framework.sources.memory +=
@@ -182,7 +189,7 @@ Framework megatron_core_deterministic() {
   framework.name = "megatron-core-deterministic";
   framework.loss_memory = LossMemory::in_place;
   framework.flash_attention = false;
-  framework.adds_gradients_in_matmul = false;
+  framework.adds_gradients_in_matmul = framework.stands_in_for_gradients = false;
   // :4096:8 for each of the two handles; 4 MiB for Transformer Engine.
   framework.workspace = mebibytes(2 * 32 + 4);
   framework.sources.kernels +=

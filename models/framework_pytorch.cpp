@@ -39,11 +39,12 @@ Framework pytorch_on_gpu() {
   return framework;
 }
 
-/// PyTorch FSDP (fully sharded data parallel) over transformers with flash attention.
-Framework pytorch_fsdp() {
+namespace {
+
+/// What transformers with flash attention have in common under PyTorch's fully sharded data
+/// parallelism.
+Framework fully_sharded() {
   Framework framework = pytorch_on_gpu();
-  framework.name = "pytorch-fsdp";
-  framework.can = pytorch_fsdp_can();
   framework.recompute_repeats_all = false;
   framework.fused_bias = true;
   framework.flash_attention = true;
@@ -60,9 +61,24 @@ Framework pytorch_fsdp() {
   return framework;
 }
 
+}  // namespace
+
+/// PyTorch FSDP (fully sharded data parallel) over transformers with flash attention.
+Framework pytorch_fsdp() {
+  Framework framework = fully_sharded();
+  framework.name = "pytorch-fsdp";
+  framework.can = pytorch_fsdp_can();
+  framework.loss_memory = LossMemory::own_type;
+  framework.sources.allocator +=
+      "; loss: llm-foundry llmfoundry/models/mpt/modeling_mpt.py, loss_fn fused_crossentropy by "
+      "default, which is flash_attn/losses/cross_entropy.py: its kernels read 16-bit logits and "
+      "write a gradient of their type (from memory)";
+  return framework;
+}
+
 /// torchtitan without torch.compile: FSDP2, tensor parallelism with sequence parallelism.
 Framework torchtitan() {
-  Framework framework = pytorch_fsdp();
+  Framework framework = fully_sharded();
   framework.name = "torchtitan";
   framework.can = torchtitan_can();
   framework.allocator.expandable_segments = true;

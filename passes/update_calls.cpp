@@ -128,6 +128,10 @@ std::size_t UpdateCalls::arena_call(Routine routine) {
                    bytes_of(arena.dtype).count()};
   }
   for (Op& op : routine.ops) {
+    if (widens_gradients(routine, op)) {
+      // Of the reduced gradients the rank casts what it updates.
+      routine.tensors[op.inputs[0].index()].shape = routine.tensors[op.outputs[0].index()].shape;
+    }
     set_elements(op);
     // No tensor of these ranks counts in the norm: the sum of nothing.
     if (sums_norms(routine, op) && counted_segments() == 0) {
@@ -226,9 +230,10 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
 BufferId UpdateCalls::transient(SlotKind kind) {
   const auto found = transients_.find(kind);
   if (found != transients_.end()) return found->second;
-  // What gradients become is as large as they are.
-  std::int64_t count =
-      shards_gradients(strategy_) ? owned_elements(build_.program) : layout_.elements;
+  // What gradients become is as large as they are; the update's copies are of what it updates.
+  const bool part = shards_gradients(strategy_) ||
+                    (kind == SlotKind::main_gradients && !classes_by_owner(strategy_));
+  std::int64_t count = part ? owned_elements(build_.program) : layout_.elements;
   if (kind == SlotKind::squared_norms) count = std::max<std::int64_t>(counted_segments(), 1);
   if (kind == SlotKind::tensor_norms) count = 2 * std::int64_t(layout_.segments.size());
   const BufferId id = build_.add_buffer(std::string(to_text(kind)), TensorRole::activation,

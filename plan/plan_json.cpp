@@ -44,6 +44,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"copies_rotary", &Framework::copies_rotary},
     {"elementwise_by_op", &Framework::elementwise_by_op},
     {"adds_gradients_in_matmul", &Framework::adds_gradients_in_matmul},
+    {"stands_in_for_gradients", &Framework::stands_in_for_gradients},
     {"host_optimizer", &Framework::host_optimizer},
     {"host_parameters", &Framework::host_parameters},
 };
@@ -83,7 +84,8 @@ constexpr FrameworkSource kFrameworkSources[] = {
 };
 
 constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
-constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused", "by_op"};
+constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused", "by_op",
+                                              "own_type"};
 constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed"};
 constexpr std::string_view kShardMemories[] = {"in_place", "flat_copies"};
 constexpr std::string_view kBorderMemories[] = {"by_use", "for_each"};

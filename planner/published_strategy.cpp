@@ -35,7 +35,8 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
     return {contains(run.recompute, "layer") ? Recompute::full : Recompute::per_op};
   if (run.recompute.starts_with("selective"))
     return {framework.name == "pytorch-fsdp" ? Recompute::full : some};
-  if (is_nemo(run)) return {some};  // its recipes for performance repeat no layers
+  // Recipes of Megatron's for performance repeat no layers; those of FSDP may.
+  if (is_nemo(run) && zero_stage_of(run) < 3) return {some};
   if (full) return {*full ? Recompute::full : some};
   return {some, Recompute::full};
 }
@@ -64,20 +65,31 @@ bool splits_boundary(const PublishedRun& run, const Framework& framework) {
 /// them, though: it sums them whole (pull request 1246, issue 5758), in 16 bits as many bytes as a
 /// scatter in f32, which is what is predicted. From stage 2 on, which scatters, f32 is all that
 /// there is here: twice the bytes of fp16. Of OneFlow's own runs it is assumed: their replicas wait
-/// for less than f32 sums would take of their network.
+/// for less than f32 sums would take of their network. NeMo's recipes of speed reduce in bf16
+/// (NeMo 1: grad_sync_dtype: bf16, as in dgxc-benchmarking nemotron/nemotron4-340b-synth.yaml and
+/// NeMo-Framework-Launcher conf/training; NeMo 2: plugins.grad_reduce_in_fp32 = False in its
+/// recipes' performance mode and dgxc-benchmarking llama3.1/pretrain_llama31.py), and so do
+/// Bridge's (scripts/performance/configs/llama/llama3_llm_pretrain.py, set_llama3_common_configs).
 GradientType gradient_type_of(const PublishedRun& run, const Framework& framework) {
   const std::string name = lower_case(run.framework), precision = lower_case(run.precision);
   const bool engine = contains(name, "megatron") || contains(name, "oneflow");
   const std::int64_t stage = zero_stage_of(run);
-  const bool sums = is_deepspeed(framework) ? stage == 0
-                                            : (framework.name == "megatron-lm-2021" ||
-                                               framework.name == "megatron-lm-2022") &&
-                                                  stage < 2;
+  const bool megatron = framework.name == "megatron-lm-2021" ||
+                        framework.name == "megatron-lm-2022" || framework.name == "megatron-lm";
+  const bool sums = is_deepspeed(framework) ? stage == 0 : megatron && stage < 2;
   const std::string stated = lower_case(run.reduce_dtype);
-  const bool half = stated.empty()
-                        ? precision.starts_with("fp16") && !contains(precision, "fp32 all-reduce")
-                        : stated == "fp16" || stated == "bf16";
-  return engine && sums && half ? GradientType::computed : GradientType::f32;
+  const bool usual =
+      is_nemo(run) || (precision.starts_with("fp16") && !contains(precision, "fp32 all-reduce"));
+  const bool half = stated.empty() ? usual : stated == "fp16" || stated == "bf16";
+  return (engine || is_nemo(run)) && sums && half ? GradientType::computed : GradientType::f32;
+}
+
+/// NeMo's and Bridge's recipes in FP8 keep and gather such weights in 8 bits (NeMo
+/// collections/llm/recipes/precision/mixed_precision.py, fp8_params; Megatron-Bridge
+/// training/mixed_precision.py, fp8_param_gather).
+bool has_fp8_parameters(const PublishedRun& run, const Framework& framework, Fp8 fp8) {
+  return is_nemo(run) && framework.name == "megatron-lm" && zero_stage_of(run) == 1 &&
+         run.dp * run.cp > 1 && (fp8 == Fp8::delayed || fp8 == Fp8::current);
 }
 
 /// As the row states them; empty where it does not, or where they are not the model's.
@@ -117,6 +129,7 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   strategy.split_boundary =
       splits_boundary(run, framework) && run.tp > 1 && run.pp > 1 && !strategy.sequence_parallel;
   strategy.fp8 = fp8_of(run);
+  strategy.fp8_parameters = has_fp8_parameters(run, framework, strategy.fp8);
   strategy.gradient_type = gradient_type_of(run, framework);
   // --decoder-first-pipeline-num-layers 2, --decoder-last-pipeline-num-layers 2
   // (model_config.yaml).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -280,11 +281,19 @@ class Replay {
         (buffer.role == TensorRole::parameter || buffer.role == TensorRole::master_parameter ||
          buffer.role == TensorRole::optimizer_state) &&
         framework_.gradient_memory != GradientMemory::as_computed;
+    if (by_tensor && elements_ > 0) return take_by_tensor(b);
+    take_whole(b);
+  }
+
+  void take_whole(std::size_t b) {
+    const Buffer& buffer = program_.buffers[b];
+    hold(b, kWhole, blocks_.take(size_of(buffer), buffer_names_[b], buffer.role, 0));
+  }
+
+  /// Each parameter's share of the buffer.
+  void take_by_tensor(std::size_t b) {
+    const Buffer& buffer = program_.buffers[b];
     std::int64_t before = 0;
-    if (!by_tensor || elements_ == 0) {
-      hold(b, kWhole, blocks_.take(size_of(buffer), buffer_names_[b], buffer.role, 0));
-      return;
-    }
     Bytes done;
     for (const Segment& segment : program_.segments) {
       before += segment.elements;
@@ -326,6 +335,17 @@ class Replay {
     let_go(buffer);
   }
 
+  /// Gradients that the update casts, each for itself, before state that it makes; where gradients
+  /// are as computed, use_persistent has flat ones.
+  void take_main_gradients(const Call& call) {
+    if (framework_.gradient_memory == GradientMemory::as_computed || elements_ == 0) return;
+    const std::vector<Slot>& slots = program_.at(call.routine).slots;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      const std::size_t b = call.bindings[i].buffer.index();
+      if (slots[i].kind == SlotKind::main_gradients && held_[b].empty()) take_by_tensor(b);
+    }
+  }
+
   void run_call(std::size_t index) {
     release(index);
     const Call& call = program_.calls[index];
@@ -333,6 +353,7 @@ class Replay {
     stage_.before_call(index);
     const RoutineEvents& routine = routines_[call.routine.index()];
     const bool updates = program_.at(call.routine).phase == Phase::optimizer;
+    take_main_gradients(call);
     for (const Binding& binding : call.bindings) {
       if (program_.at(binding.buffer).persistent) use_persistent(binding.buffer.index(), updates);
     }
@@ -344,6 +365,9 @@ class Replay {
       const Piece& piece = routine.pieces[event.piece];
       if (piece.slot) {
         run_in_slot(index, event.kind, piece);
+      } else if (piece.stays) {
+        if (kept_.insert(piece.name).second)
+          blocks_.take(piece.bytes, piece.name, piece.role, piece.stream);
       } else if (event.kind == Event::Kind::write) {
         frame_[event.piece] = blocks_.take(piece.bytes, piece.name, piece.role, piece.stream);
       } else if (frame_[event.piece] &&
@@ -387,7 +411,7 @@ class Replay {
     if (buffer.persistent || stage_.has(b)) return;
     const SlotKind slot = program_.at(call.routine).slots[*piece.slot].kind;
     const bool copied = framework_.gradient_memory == GradientMemory::as_computed;
-    if (copied && slot == SlotKind::main_gradients) return;  // use_persistent has flat copies
+    if (slot == SlotKind::main_gradients && (copied || elements_ > 0)) return;  // there already
     if (!writes && buffer.end != index + 1) {
       if (checkpoints_.has(b) && checkpoints_.ends_forward(index, *piece.slot)) park(b);
       return;
@@ -426,6 +450,7 @@ class Replay {
   ShardCopies shards_;
   StageBuffers stage_;
   const Checkpoints checkpoints_;
+  std::set<std::uint32_t> kept_;             // names of what stays
   std::vector<std::optional<Block>> frame_;  // by piece
   std::vector<Block> flat_;                  // copies of gradients
   States states_;                            // of the step before

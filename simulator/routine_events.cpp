@@ -1,5 +1,8 @@
 #include "simulator/routine_events.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -25,13 +28,30 @@ std::vector<std::size_t> storage_of(const Routine& routine, const Framework& fra
   return storage;
 }
 
+/// Casts between the logits or their gradient and what the loss reads or gives in f32.
+std::vector<const Op*> loss_casts(const Routine& routine) {
+  std::vector<const Op*> casts;
+  for (const Op& op : routine.ops) {
+    if (op.kind != OpKind::cast) continue;
+    const bool of_loss = std::ranges::any_of(routine.ops, [&](const Op& loss) {
+      if (loss.kind == OpKind::logits_sum_exp) return loss.inputs[0] == op.outputs[0];
+      return loss.kind == OpKind::cross_entropy_backward && loss.outputs[0] == op.inputs[0];
+    });
+    if (of_loss) casts.push_back(&op);
+  }
+  return casts;
+}
+
 class RoutineReader {
  public:
   RoutineReader(const Routine& routine, const Framework& framework, Names& names)
       : routine_(routine),
         framework_(framework),
         names_(names),
-        storage_(storage_of(routine, framework)) {}
+        storage_(storage_of(routine, framework)) {
+    for (const Tensor& tensor : routine.tensors) bytes_.push_back(bytes_of(tensor));
+    if (framework.loss_memory == LossMemory::own_type) join_loss_casts();
+  }
 
   RoutineEvents read() {
     const std::size_t none = routine_.ops.size();
@@ -70,6 +90,17 @@ class RoutineReader {
   }
 
  private:
+  /// What the loss reads and gives in f32 is the narrow tensor itself.
+  void join_loss_casts() {
+    for (const Op* cast : loss_casts(routine_)) {
+      const std::size_t from = cast->inputs[0].index(), to = cast->outputs[0].index();
+      const bool forward = cast->phase == Phase::forward;
+      const std::size_t wide = forward ? to : from, narrow = forward ? from : to;
+      bytes_[wide] = bytes_[narrow];
+      std::ranges::replace(storage_, storage_[narrow], storage_[wide]);
+    }
+  }
+
   void add(Event::Kind kind, std::uint32_t piece) { result_.events.push_back({kind, piece}); }
 
   std::uint32_t add_piece(std::size_t tensor) {
@@ -77,7 +108,7 @@ class RoutineReader {
     piece.slot = routine_.places[tensor].slot;
     piece.offset = routine_.places[tensor].offset;
     for (std::size_t t = 0; t < storage_.size(); ++t) {
-      if (storage_[t] == tensor) piece.bytes = std::max(piece.bytes, bytes_of(routine_.tensors[t]));
+      if (storage_[t] == tensor) piece.bytes = std::max(piece.bytes, bytes_[t]);
     }
     piece.name = names_.of(routine_.tensors[tensor].name);
     piece.role = routine_.tensors[tensor].role;
@@ -182,7 +213,7 @@ class RoutineReader {
   void add_scratch(const Op& op) {
     if (op.kind == OpKind::logits_sum_exp || op.kind == OpKind::cross_entropy_backward)
       add_loss_copies(op);
-    if (framework_.adds_gradients_in_matmul) return;
+    if (framework_.adds_gradients_in_matmul && !framework_.stands_in_for_gradients) return;
     for (TensorId id : op.outputs) {
       const Tensor& gradient = routine_.tensors[id.index()];
       // Zeroed or added to in place: no new tensor.
@@ -191,19 +222,36 @@ class RoutineReader {
       if (gradient.role != TensorRole::gradient || op.phase == Phase::optimizer ||
           communicates(op.kind) || in_place)
         continue;
-      Piece piece;
-      piece.bytes = elements(gradient.shape) * bytes_of(compute_dtype(op, routine_.tensors));
-      piece.name = names_.of(gradient.name + ".new");
-      const std::uint32_t scratch = push(piece);
-      add(Event::Kind::write, scratch);
-      add(Event::Kind::last_use, scratch);
+      add_new_gradient(op, gradient);
     }
+  }
+
+  /// Beside the gradient that it is added to.
+  void add_new_gradient(const Op& op, const Tensor& gradient) {
+    // Products of 8-bit operands give 16 bits.
+    const Bytes element = std::max(bytes_of(compute_dtype(op, routine_.tensors)), Bytes(2));
+    Piece piece;
+    piece.bytes = elements(gradient.shape) * element;
+    piece.stays =
+        framework_.stands_in_for_gradients && op.kind == OpKind::matmul && !gives_loss_gradient();
+    piece.name = names_.of(piece.stays ? fmt::format("in_place_of_gradient.{}", gradient.shape)
+                                       : gradient.name + ".new");
+    const std::uint32_t made = push(piece);
+    add(Event::Kind::write, made);
+    if (!piece.stays) add(Event::Kind::last_use, made);
+  }
+
+  /// Whether this is backward of the block that has the loss.
+  bool gives_loss_gradient() const {
+    return std::ranges::any_of(
+        routine_.ops, [](const Op& op) { return op.kind == OpKind::cross_entropy_backward; });
   }
 
   const Routine& routine_;
   const Framework& framework_;
   Names& names_;
-  const std::vector<std::size_t> storage_;
+  std::vector<std::size_t> storage_;
+  std::vector<Bytes> bytes_;                                   // by tensor
   std::vector<std::pair<std::size_t, std::uint32_t>> copies_;  // last op, piece
   RoutineEvents result_;
 };

@@ -26,6 +26,7 @@ struct Piece {
   std::uint32_t stream = 0;
   Bytes computed;       ///< of a gradient of parameters: in the type that the op computes in
   bool output = false;  ///< what the model gives, as its loss has it
+  bool stays = false;   ///< one for all pieces of this name, from the first write on
 };
 
 /// What happens to a piece before or after an op.

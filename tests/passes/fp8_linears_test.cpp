@@ -104,6 +104,47 @@ TEST(Fp8Linears, WeightsHaveTwoCopiesThatAreMadeOncePerStep) {
             Bytes(0));
 }
 
+TEST(Fp8Parameters, AWeightIsItsEightBitsAndTheirTranspose) {
+  const std::int64_t weights = kLayers * (4 * h * h + 3 * h * f);
+  for (const char* recipe : {"fp8=delayed", "fp8=current"}) {
+    const Program plain = program(recipe);
+    const Program with = program(std::string(recipe) + ",fp8_parameters=true");
+    EXPECT_EQ(buffer_bytes(plain, "parameters") - buffer_bytes(with, "parameters"), Bytes(weights));
+    EXPECT_EQ(buffer_bytes(with, "weight_copies"), Bytes(weights));
+    EXPECT_EQ(buffer_bytes(with, "master_parameters"), buffer_bytes(plain, "master_parameters"));
+    for (const Routine& routine : with.routines) {
+      for (const Op& op : routine.ops) {
+        const bool of_weights = routine.name == "layer.weight_copies";
+        EXPECT_TRUE(!of_weights || op.kind == OpKind::transpose) << to_text(op.kind);
+      }
+    }
+  }
+}
+
+/// Bytes that gathers of parameters bring to a rank in a step.
+std::int64_t parameter_bytes(const Program& of) {
+  std::int64_t total = 0;
+  for (const Traffic& traffic : step_traffic(of, 0)) {
+    if (traffic.kind == OpKind::all_gather) total += traffic.sent.count();
+  }
+  return total;
+}
+
+TEST(Fp8Parameters, AreGatheredInOneByte) {
+  const std::string text = "sharding_degree=3,sharding_stage=1,grad_bucket_bytes=64KiB,fp8=delayed";
+  const std::int64_t weights = kLayers * (4 * h * h + 3 * h * f);
+  const std::int64_t saved =
+      parameter_bytes(program(text)) - parameter_bytes(program(text + ",fp8_parameters=true"));
+  EXPECT_NEAR(double(saved), double(weights) / 3 * 2, 64 * 3)
+      << "two thirds come from the others, at one byte less";
+  const Program whole = program(text), with = program(text + ",fp8_parameters=true");
+  EXPECT_EQ(std::count_if(whole.routines.begin(), whole.routines.end(),
+                          [](const Routine& r) { return r.name.starts_with("reduce_scatter"); }),
+            std::count_if(with.routines.begin(), with.routines.end(),
+                          [](const Routine& r) { return r.name.starts_with("reduce_scatter"); }))
+      << "gradients have the same buckets";
+}
+
 std::int64_t gathered_bytes(const Program& of) {
   std::int64_t total = 0;
   for (const Traffic& traffic : step_traffic(of, 0)) {
