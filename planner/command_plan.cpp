@@ -46,7 +46,7 @@ ExitCode run_plan(const PlanOptions& options) {
     SearchRequest request;
     request.job = target.job;
     request.framework = target.framework;
-    request.devices = options.target.devices;
+    request.devices = target.devices;
     request.fixed = fixed;
     request.reserve = reserve;
     request.cluster_digest = target.cluster_digest;
@@ -83,11 +83,12 @@ ExitCode run_plan(const PlanOptions& options) {
 ExitCode run_space(const SpaceOptions& options) {
   const Fixed fixed = parse_fixed(options.fix);
   const Bytes reserve = parse_reserve(options.reserve);
-  const std::int64_t devices = options.target.devices;
+  std::int64_t devices = options.target.devices;
   SpaceSummary summary;
   Job job, stated;
   std::string head;  // with a cluster
   if (options.target.cluster.empty()) {
+    if (devices == 0) throw UsageError("--devices is required without --cluster");
     const Framework framework = load_framework(options.target);
     job = load_job(options.target, framework);
     stated = job;
@@ -97,6 +98,7 @@ ExitCode run_space(const SpaceOptions& options) {
     const Target target = load_target(options.target);
     job = target.job;
     stated = stated_job(target);
+    devices = target.devices;
     head = headline(target, devices, check_devices(target.cluster, devices)) + "\n";
     summary.space = enumerate(job, target.framework, devices, fixed);
     SearchRequest request;

@@ -36,7 +36,7 @@ ExitCode run_simulate(const SimulateOptions& options) {
                std::array{options.target.job, options.target.cluster, options.target.calibration});
   const Bytes reserve = parse_reserve(options.reserve);
   const Target target = load_target(options.target);
-  const std::int64_t devices = options.target.devices;
+  const std::int64_t devices = target.devices;
   const bool oversubscribed = check_devices(target.cluster, devices);
   const Strategy strategy = legal_strategy(target.job, target.framework, options.strategy, devices);
   const Evaluation evaluation =

@@ -26,7 +26,7 @@ struct TargetOptions {
   std::string cluster;
   std::string calibration;  ///< as read_calibration_choice() takes it
   std::string framework;    ///< empty: by device kind
-  std::int64_t devices = 0;
+  std::int64_t devices = 0;  ///< 0: all that the cluster file states
   std::optional<std::int64_t> global_batch;  ///< instead of the job's
 };
 
@@ -38,9 +38,11 @@ struct Target {
   /// A fitted calibration instead: `cluster` and `framework` hold its numbers already.
   std::optional<FittedCalibration> fitted;
   Framework framework;
-  std::int64_t stated_vocabulary = 0;               ///< of the job before it was padded
-  std::string calibration_words, calibration_name;  ///< CostBasis::words, name
-  std::string cluster_digest, calibration_digest;   ///< of the files; empty where there is none
+  std::int64_t devices = 0;            ///< TargetOptions', else all of the cluster
+  std::int64_t stated_vocabulary = 0;  ///< of the job before it was padded
+  /// CostBasis::words, name and efficiency_words.
+  std::string calibration_words, calibration_name, efficiency_words;
+  std::string cluster_digest, calibration_digest;  ///< of the files; empty where there is none
 };
 
 /// Its vocabulary padded as the framework does (padded_vocabulary, of one mp rank).

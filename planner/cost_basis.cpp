@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/presets.h"
+#include "planner/default_efficiency.h"
 #include "planner/fit_transfer.h"
 #include "planner/published_target.h"
 #include "planner/typical_calibration.h"
@@ -123,9 +124,26 @@ bool use_best_fit(const std::vector<Known>& known, CostBasis& basis) {
   return true;
 }
 
-bool use_typical(CostBasis& basis, const std::string& why) {
+/// Gives a cluster that states no efficiency the default one; returns how open that is.
+double fill_efficiency(CostBasis& basis) {
+  if (basis.cluster.efficiency) return 0;
+  DefaultEfficiency known = default_efficiency(basis.cluster);
+  basis.cluster.efficiency = std::move(known.efficiency);
+  basis.efficiency_words = known.words;
+  return known.open;
+}
+
+void forget_default_efficiency(CostBasis& basis) {
+  if (basis.efficiency_words.empty()) return;
+  basis.cluster.efficiency.reset();
+  basis.efficiency_words.clear();
+}
+
+/// `open`: of the efficiency, beside what is open of what is typical.
+bool use_typical(CostBasis& basis, double open, const std::string& why) {
   auto typical = typical_calibration(basis.cluster, basis.framework);
   if (!typical) return false;
+  if (open > 0) widen(*typical, open);
   basis.name = kTypicalCalibration;
   basis.digest = digest(fitted_calibration_text(*typical));
   basis.words = fmt::format("rates typical of training, {:.0f} % off runs of fits left out, {}{}",
@@ -134,19 +152,37 @@ bool use_typical(CostBasis& basis, const std::string& why) {
   return true;
 }
 
+/// Fits, and what they have in common, are of GPUs that are all alike.
+bool is_of_one_gpu(const Cluster& cluster) {
+  return cluster.device.kind == DeviceKind::gpu && cluster.other_devices.empty();
+}
+
 void use_built_in(CostBasis& basis) {
-  // Fits are of clusters whose devices are all alike, and of efficiency parameters.
-  const bool can_have_fits = basis.cluster.device.kind == DeviceKind::gpu &&
-                             basis.cluster.other_devices.empty() && basis.cluster.efficiency;
-  if (!can_have_fits) {
+  if (!is_of_one_gpu(basis.cluster)) {
     basis.words = fmt::format("no calibration, {}", own_numbers_words(basis.cluster));
     return;
   }
   const std::vector<Known> known = fits_of_device(basis.cluster.device);
+  const double open = fill_efficiency(basis);
   if (use_best_fit(known, basis)) return;
   const std::string nothing = nothing_fitted_words(basis, known);
-  if (use_typical(basis, fmt::format(" ({})", nothing))) return;
+  if (use_typical(basis, open, fmt::format(" ({})", nothing))) return;
+  forget_default_efficiency(basis);
   basis.words = fmt::format("no calibration, {} ({})", own_numbers_words(basis.cluster), nothing);
+}
+
+void use_typical_alone(CostBasis& basis) {
+  const std::string asked(kTypicalCalibration);
+  if (!is_of_one_gpu(basis.cluster)) {
+    throw InputError(asked, "",
+                     fmt::format("nothing is typical of {}: it takes GPUs that are all alike",
+                                 printable(basis.cluster.name)));
+  }
+  if (!use_typical(basis, fill_efficiency(basis), "")) {
+    throw InputError(asked, "",
+                     fmt::format("it does not describe framework {}: --calibration none",
+                                 basis.framework.name));
+  }
 }
 
 /// What was fitted for one device and framework says nothing about others.
@@ -162,9 +198,6 @@ void check_same_target(const FittedCalibration& fitted, const CostBasis& basis,
     throw InputError(
         file, "/fitted/device",
         fmt::format("{} has devices of other kinds, too: --calibration none", cluster_file));
-  }
-  if (!basis.cluster.efficiency) {
-    throw InputError(cluster_file, "/efficiency", "the key is missing; a fit is of what it holds");
   }
   if (fitted.framework != calibrated_as(basis.framework)) {
     throw InputError(file, "/fitted/framework",
@@ -248,21 +281,14 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
       use_built_in(basis);
       break;
     case Rest::typical:
-      if (!use_typical(basis, "")) {
-        throw InputError(
-            std::string(kTypicalCalibration), "",
-            fmt::format("nothing is typical of {} with framework {}: it takes a cluster "
-                        "with efficiency and one of megatron-lm, "
-                        "megatron-core-deterministic, megatron-deepspeed, pytorch-fsdp "
-                        "and torchtitan's",
-                        printable(basis.cluster.name), basis.framework.name));
-      }
+      use_typical_alone(basis);
       break;
     case Rest::none:
       basis.words = fmt::format("no calibration, {}", own_numbers_words(basis.cluster));
       break;
     case Rest::given:
       check_same_target(*choice.fitted, basis, choice.file, cluster_file);
+      fill_efficiency(basis);
       use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework), choice.file,
                       choice.text, basis);
       break;

@@ -48,6 +48,8 @@ struct CostBasis {
   std::string name;    ///< of the fit or the file, "typical"; empty: no calibration
   std::string words;   ///< which calibration, and why: for the first line of a result
   std::string digest;  ///< of what was read; empty: no calibration
+  /// Where the cluster's efficiency comes from, if its file states none (default_efficiency.h).
+  std::string efficiency_words;
 };
 
 /// `cluster_file` is named in errors. Throws InputError where what was asked for is of another

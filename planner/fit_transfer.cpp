@@ -34,32 +34,6 @@ FittedLevel fitted_level(const Level& level) {
           level.latency, level.peer_bandwidth, level.reduces_in_switch};
 }
 
-/// Empty: the same. How many devices it joins is no part of it: bandwidth is per device.
-std::string level_difference(const FittedLevel& fitted, const Level& own) {
-  if (lower(fitted.name) != lower(own.name))
-    return fmt::format("is \"{}\" in the runs", printable(fitted.name));
-  const double bandwidth = own.bandwidth.value();
-  if (bandwidth < fitted.least_bandwidth.value() * (1 - kRounding) ||
-      bandwidth > fitted.most_bandwidth.value() * (1 + kRounding)) {
-    const bool apart = !(fitted.least_bandwidth == fitted.most_bandwidth);
-    return fmt::format(
-        "has {} per device, in the runs {}{}", to_text(own.bandwidth),
-        to_text(fitted.least_bandwidth),
-        apart ? fmt::format(" to {}", to_text(fitted.most_bandwidth)) : std::string());
-  }
-  if (!agree(own.latency.value(), fitted.latency.value()))
-    return "has " + difference("a latency of", fitted.latency, own.latency);
-  const auto peer = [](const std::optional<BytesPerSecond>& rate) {
-    return rate ? rate->value() : 0;
-  };
-  if (!agree(peer(own.peer_bandwidth), peer(fitted.peer_bandwidth)))
-    return "has another peer_bandwidth than in the runs";
-  if (own.reduces_in_switch != fitted.reduces_in_switch)
-    return fmt::format("{} in its switches, unlike in the runs",
-                       own.reduces_in_switch ? "reduces" : "does not reduce");
-  return "";
-}
-
 /// "levels.1.fixed_time" is {1, "fixed_time"}; nothing for other names.
 std::optional<std::pair<std::size_t, std::string>> of_level(const std::string& name) {
   constexpr std::string_view kStart = "levels.";
@@ -166,6 +140,40 @@ std::string device_difference(const Device& fitted, const Device& own) {
       return difference(fmt::format("{} peak", name), *(fitted.*peak), *(own.*peak));
   }
   return "";
+}
+
+std::string level_difference(const FittedLevel& fitted, const Level& own) {
+  if (lower(fitted.name) != lower(own.name))
+    return fmt::format("is \"{}\" in the runs", printable(fitted.name));
+  const double bandwidth = own.bandwidth.value();
+  if (bandwidth < fitted.least_bandwidth.value() * (1 - kRounding) ||
+      bandwidth > fitted.most_bandwidth.value() * (1 + kRounding)) {
+    const bool apart = !(fitted.least_bandwidth == fitted.most_bandwidth);
+    return fmt::format(
+        "has {} per device, in the runs {}{}", to_text(own.bandwidth),
+        to_text(fitted.least_bandwidth),
+        apart ? fmt::format(" to {}", to_text(fitted.most_bandwidth)) : std::string());
+  }
+  if (!agree(own.latency.value(), fitted.latency.value()))
+    return "has " + difference("a latency of", fitted.latency, own.latency);
+  const auto peer = [](const std::optional<BytesPerSecond>& rate) {
+    return rate ? rate->value() : 0;
+  };
+  if (!agree(peer(own.peer_bandwidth), peer(fitted.peer_bandwidth)))
+    return "has another peer_bandwidth than in the runs";
+  if (own.reduces_in_switch != fitted.reduces_in_switch)
+    return fmt::format("{} in its switches, unlike in the runs",
+                       own.reduces_in_switch ? "reduces" : "does not reduce");
+  return "";
+}
+
+std::string level_difference(const Level& other, const Level& own) {
+  return level_difference(fitted_level(other), own);
+}
+
+void widen(FittedCalibration& fitted, double open) {
+  widen(fitted.within_node, open);
+  widen(fitted.across_nodes, open);
 }
 
 void add_cluster(const Cluster& cluster, FittedCalibration& fitted) {

@@ -19,8 +19,16 @@ std::string device_model(const std::string& name);
 /// one model by name, with rates and memory that agree to 1 % (documents round).
 std::string device_difference(const Device& fitted, const Device& own);
 
+/// How levels differ, in words after a level's name. Empty: they are the same. How many devices a
+/// level joins is no part of it: bandwidth is per device.
+std::string level_difference(const FittedLevel& fitted, const Level& own);
+std::string level_difference(const Level& other, const Level& own);
+
 /// Adds a cluster that runs of a fit were on: its device and levels, or its bandwidths to theirs.
 void add_cluster(const Cluster& cluster, FittedCalibration& fitted);
+
+/// Intervals wider by `open`, a logarithm that is off independently of what they hold already.
+void widen(FittedCalibration& fitted, double open);
 
 /// A fit as it holds for a cluster of its device.
 struct TransferredFit {

@@ -29,6 +29,18 @@ Job read_stated_job(const TargetOptions& options) {
   return job;
 }
 
+/// Where --devices was left out.
+std::int64_t all_devices(const Cluster& cluster, const TargetOptions& options) {
+  if (!cluster.nodes) {
+    throw UsageError(fmt::format(
+        "--devices is required: {} does not state how many nodes there are", options.cluster));
+  }
+  const std::int64_t devices = *cluster.nodes * cluster.devices_per_node;
+  if (devices <= kMostDevices) return devices;
+  throw UsageError(fmt::format("--devices is required: {} has more than {} devices",
+                               options.cluster, kMostDevices));
+}
+
 }  // namespace
 
 Job load_job(const TargetOptions& options, const Framework& framework) {
@@ -59,10 +71,12 @@ Target load_target(const TargetOptions& options) {
   target.fitted = std::move(basis.fitted);
   target.calibration_words = basis.words;
   target.calibration_name = basis.name;
+  target.efficiency_words = basis.efficiency_words;
   target.calibration_digest = basis.digest;
   target.stated_vocabulary = target.job.vocab;
   target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, 1);
-  peak_rate(target.cluster, target.job.precision, options.devices, options.cluster);
+  target.devices = options.devices > 0 ? options.devices : all_devices(target.cluster, options);
+  peak_rate(target.cluster, target.job.precision, target.devices, options.cluster);
   return target;
 }
 
@@ -102,7 +116,9 @@ std::string headline(const Target& target, std::int64_t devices, bool oversubscr
 std::string efficiency_line(const Target& target) {
   const bool of_runs = target.fitted && target.fitted->runs > 0;
   if (of_runs || target.calibration || !target.cluster.efficiency) return "";
-  return fmt::format("  efficiency  {}\n", fits_of(target.cluster));
+  return fmt::format("  efficiency  {}\n", target.efficiency_words.empty()
+                                               ? fits_of(target.cluster)
+                                               : target.efficiency_words);
 }
 
 Fixed parse_fixed(const std::vector<std::string>& pairs) {

@@ -9,17 +9,15 @@
 
 namespace plimsoll {
 
+/// Whether rates typical of training say more of a framework's steps than what kernels reach alone.
+bool describes_training(const Framework& framework);
+
 /// Rates of a cluster's kernels and levels in training, from those that it states: times the
 /// geometric mean of what the built-in fits, but those of the same device and framework, found of
 /// their clusters' (0.89 of what products reach alone, 0.97 of the memory's bandwidth, ...). Runs
 /// predicted so were 2 to 25 % off, 9 to 32 % with what the cluster states (docs/accuracy.md); the
 /// interval is as wide as nine in ten of them needed. Nothing for clusters that state no rates of
-/// kernels, and for frameworks but megatron-lm, its deterministic mode, megatron-deepspeed,
-/// pytorch-fsdp and torchtitan's:
-/// the authors' tables of megatron-lm-2021 and -2022 are 4 and 2 % off with what the cluster
-/// states.
-/// ...
-bool describes_training(const Framework& framework);
+/// kernels (default_efficiency.h) and for frameworks that it does not describe.
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      const Framework& framework);
 

@@ -37,13 +37,28 @@ TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
 
 TEST(TypicalCalibration, OnlyWhereFitsSaySomething) {
   const Cluster a100 = cluster("dgx-a100-80gb");
-  for (const char* name : {"bundled-cuda", "paddle-2.2", "megatron-lm-2021", "megatron-lm-2022"}) {
+  for (const char* name : {"megatron-lm-2021", "megatron-lm-2022", "megatron-deepspeed-2020"}) {
     EXPECT_FALSE(typical_calibration(a100, framework_by_name(name))) << name;
   }
-  EXPECT_TRUE(typical_calibration(a100, framework_by_name("torchtitan-compiled")));
+  for (const char* name : {"torchtitan-compiled", "paddle-2.2", "bundled-cuda"}) {
+    EXPECT_TRUE(typical_calibration(a100, framework_by_name(name))) << name;
+  }
   Cluster plain = a100;
   plain.efficiency.reset();
   EXPECT_FALSE(typical_calibration(plain, framework_by_name("megatron-lm")));
+}
+
+TEST(TypicalCalibration, ANetworkAcrossNodesIsOneWhereverItStands) {
+  Cluster single = cluster("dgx-a100-80gb");
+  const Framework framework = framework_by_name("megatron-lm");
+  const auto both = typical_calibration(single, framework);
+  single.devices_per_node = 1;
+  single.levels.erase(single.levels.begin());
+  single.efficiency->levels.erase(single.efficiency->levels.begin());
+  const auto alone = typical_calibration(single, framework);
+  ASSERT_TRUE(both && alone);
+  EXPECT_EQ(alone->values.back().name, "levels.0.bandwidth_fraction");
+  EXPECT_EQ(alone->values.back().value, both->values.back().value);
 }
 
 TEST(TypicalCalibration, PublishedRunsWithoutAFitTakeItAndSayHowSureItIs) {
