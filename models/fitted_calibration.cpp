@@ -208,6 +208,16 @@ std::vector<FitParameter> fit_parameters(const Cluster& cluster) {
   return all;
 }
 
+std::string document_of(std::string_view source) {
+  return std::string(source.substr(0, source.find_first_of("@, (")));
+}
+
+bool has_runs_of(const FittedCalibration& fitted, std::string_view document) {
+  return !document.empty() &&
+         std::any_of(fitted.sources.begin(), fitted.sources.end(),
+                     [&](const std::string& source) { return document_of(source) == document; });
+}
+
 void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework) {
   const std::vector<FitParameter> known = fit_parameters(cluster);
   for (const FittedValue& value : fitted.values) {

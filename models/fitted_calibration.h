@@ -109,6 +109,12 @@ struct FittedCalibration {
   bool operator==(const FittedCalibration&) const = default;
 };
 
+/// The document of a source, without its version and place: "github:NVIDIA/NeMo" of
+/// "github:NVIDIA/NeMo@3a8081f (2024-08-22), page 1".
+std::string document_of(std::string_view source);
+/// Whether a run of the fit is of that document; not where it is empty.
+bool has_runs_of(const FittedCalibration& fitted, std::string_view document);
+
 /// Throws InputError where a name is no parameter of this cluster.
 void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework);
 

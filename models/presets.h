@@ -20,6 +20,10 @@ const std::vector<Preset>& job_presets();
 /// models/presets/calibrations: fitted ones (models/fitted_calibration.h), CLUSTER--FRAMEWORK.
 const std::vector<Preset>& calibration_presets();
 
+/// models/presets/spreads: how far published runs were from predictions, as scripts/spreads found
+/// (planner/step_interval.h).
+const std::vector<Preset>& spread_presets();
+
 /// Text of the preset of that name; nothing where there is none.
 std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
                                             std::string_view name);

@@ -79,9 +79,9 @@ struct OutsideRange {
 
 struct Prediction {
   Seconds step_time;
-  /// Of the 90 % interval, relative: with a fitted calibration that of runs which its fit had not
-  /// seen, else what the costs of ops leave open.
-  double step_time_half_width = 0;
+  /// Ends of the 90 % interval (planner/step_interval.h). Not the same on both sides where nothing
+  /// but what kernels reach alone is known: training runs take longer.
+  Seconds step_time_low, step_time_high;
   double tokens_per_second = 0;
   double mfu = 0, hfu = 0;
   FlopsPerSecond peak_flops;  ///< per device, the peak MFU is relative to
@@ -142,7 +142,7 @@ struct PlanOrigin {
   std::string command;
   std::string calibration_name;        ///< of one that is built in; empty: none, or a file
   std::string calibration_provenance;  ///< "calibration fitted on 60 published runs, ..."
-  std::string interval_basis;          ///< what step_time_half_width rests on
+  std::string interval_basis;          ///< what step_time_low and _high rest on
   bool operator==(const PlanOrigin&) const = default;
 };
 

@@ -95,7 +95,8 @@ Json prediction_json(const Prediction& prediction) {
     shares[std::string(provenance_texts()[i])] = prediction.share_by_provenance[i];
   }
   return {{"step_time_s", prediction.step_time.value()},
-          {"step_time_half_width", prediction.step_time_half_width},
+          {"step_time_low_s", prediction.step_time_low.value()},
+          {"step_time_high_s", prediction.step_time_high.value()},
           {"tokens_per_s", prediction.tokens_per_second},
           {"mfu", prediction.mfu},
           {"hfu", prediction.hfu},
@@ -111,7 +112,8 @@ Json prediction_json(const Prediction& prediction) {
 Prediction prediction_from(JsonObject object) {
   Prediction prediction;
   prediction.step_time = seconds(object, "step_time_s");
-  prediction.step_time_half_width = object.number("step_time_half_width", 0, 1e9);
+  prediction.step_time_low = seconds(object, "step_time_low_s");
+  prediction.step_time_high = seconds(object, "step_time_high_s");
   prediction.tokens_per_second = rate(object, "tokens_per_s");
   prediction.mfu = ratio(object, "mfu");
   prediction.hfu = ratio(object, "hfu");

@@ -94,7 +94,8 @@ ExitCode run_fit(const FitCommandOptions& options) {
 ExitCode run_validate(const ValidateOptions& options) {
   std::vector<Goal> goals;
   if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
-  const CalibrationChoice calibration = read_calibration_choice(options.calibration);
+  CalibrationChoice calibration = read_calibration_choice(options.calibration);
+  calibration.leave_out_source = options.leave_out_sources;
   std::vector<ValidatedFamily> families;
   std::vector<ValidatedTraces> traces;
   for (const std::string& file : options.cases) {

@@ -104,6 +104,7 @@ struct ValidateOptions {
   std::vector<std::string> cases;  ///< files of published runs
   std::string goals;               ///< file of bounds; empty: none
   std::string calibration;         ///< as read_calibration_choice() takes it
+  bool leave_out_sources = false;  ///< CalibrationChoice::leave_out_source
   bool json = false;
 };
 /// outside_tolerance where a goal is missed.

@@ -81,12 +81,13 @@ struct Known {
   FittedCalibration fitted;
 };
 
-std::vector<Known> fits_of_device(const Device& device) {
+/// But for those with runs of the document `left_out`.
+std::vector<Known> fits_of_device(const Device& device, std::string_view left_out) {
   std::vector<Known> known;
   for (const Preset& preset : calibration_presets()) {
     const std::string name(preset.name);
     FittedCalibration fitted = parse_fitted_calibration(preset.text, name);
-    if (device_difference(fitted.device, device).empty())
+    if (device_difference(fitted.device, device).empty() && !has_runs_of(fitted, left_out))
       known.push_back({name, preset.text, std::move(fitted)});
   }
   return known;
@@ -140,8 +141,9 @@ void forget_default_efficiency(CostBasis& basis) {
 }
 
 /// `open`: of the efficiency, beside what is open of what is typical.
-bool use_typical(CostBasis& basis, double open, const std::string& why) {
-  auto typical = typical_calibration(basis.cluster, basis.framework);
+bool use_typical(CostBasis& basis, double open, std::string_view left_out,
+                 const std::string& why) {
+  auto typical = typical_calibration(basis.cluster, basis.framework, left_out);
   if (!typical) return false;
   if (open > 0) widen(*typical, open);
   basis.name = kTypicalCalibration;
@@ -157,28 +159,28 @@ bool is_of_one_gpu(const Cluster& cluster) {
   return cluster.device.kind == DeviceKind::gpu && cluster.other_devices.empty();
 }
 
-void use_built_in(CostBasis& basis) {
+void use_built_in(CostBasis& basis, std::string_view left_out) {
   if (!is_of_one_gpu(basis.cluster)) {
     basis.words = fmt::format("no calibration, {}", own_numbers_words(basis.cluster));
     return;
   }
-  const std::vector<Known> known = fits_of_device(basis.cluster.device);
+  const std::vector<Known> known = fits_of_device(basis.cluster.device, left_out);
   const double open = fill_efficiency(basis);
   if (use_best_fit(known, basis)) return;
   const std::string nothing = nothing_fitted_words(basis, known);
-  if (use_typical(basis, open, fmt::format(" ({})", nothing))) return;
+  if (use_typical(basis, open, left_out, fmt::format(" ({})", nothing))) return;
   forget_default_efficiency(basis);
   basis.words = fmt::format("no calibration, {} ({})", own_numbers_words(basis.cluster), nothing);
 }
 
-void use_typical_alone(CostBasis& basis) {
+void use_typical_alone(CostBasis& basis, std::string_view left_out) {
   const std::string asked(kTypicalCalibration);
   if (!is_of_one_gpu(basis.cluster)) {
     throw InputError(asked, "",
                      fmt::format("nothing is typical of {}: it takes GPUs that are all alike",
                                  printable(basis.cluster.name)));
   }
-  if (!use_typical(basis, fill_efficiency(basis), "")) {
+  if (!use_typical(basis, fill_efficiency(basis), left_out, "")) {
     throw InputError(asked, "",
                      fmt::format("it does not describe framework {}: --calibration none",
                                  basis.framework.name));
@@ -262,7 +264,7 @@ CalibrationChoice read_calibration_choice(const std::string& name) {
 }
 
 CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
-                     const std::string& cluster_file) {
+                     const std::string& cluster_file, std::string_view left_out) {
   CostBasis basis;
   basis.cluster = std::move(cluster);
   basis.framework = std::move(framework);
@@ -278,10 +280,10 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
   }
   switch (choice.rest) {
     case Rest::built_in:
-      use_built_in(basis);
+      use_built_in(basis, left_out);
       break;
     case Rest::typical:
-      use_typical_alone(basis);
+      use_typical_alone(basis, left_out);
       break;
     case Rest::none:
       basis.words = fmt::format("no calibration, {}", own_numbers_words(basis.cluster));

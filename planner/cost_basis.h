@@ -28,6 +28,8 @@ struct CalibrationChoice {
   Rest rest = Rest::built_in;
   std::optional<FittedCalibration> fitted;
   std::optional<Calibration> measured;
+  /// Of published runs: fits with runs of the same document are not there (document_of()).
+  bool leave_out_source = false;
   std::string file;  ///< of `fitted` or `measured`; empty: neither
   std::string text;  ///< of that file
 };
@@ -52,9 +54,10 @@ struct CostBasis {
   std::string efficiency_words;
 };
 
-/// `cluster_file` is named in errors. Throws InputError where what was asked for is of another
+/// `cluster_file` is named in errors; built-in fits with runs of `left_out`, a document, are not
+/// there. Throws InputError where what was asked for is of another
 /// device, cluster or framework.
 CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
-                     const std::string& cluster_file);
+                     const std::string& cluster_file, std::string_view left_out = "");
 
 }  // namespace plimsoll

@@ -38,7 +38,8 @@ constexpr double kLeastShown = 0.0005;
 void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
   fmt::format_to(out, "  step time   {}{}\n", to_text(p.step_time),
                  makes_timing_claim
-                     ? fmt::format(" +- {:.0f} % (90 % interval)", 100 * p.step_time_half_width)
+                     ? fmt::format(" (90 % interval {} to {})", to_text(p.step_time_low),
+                                   to_text(p.step_time_high))
                      : " (oversubscribed: no timing claim)");
   fmt::format_to(out, "  throughput  {:.0f} tokens/s\n", p.tokens_per_second);
   fmt::format_to(out,

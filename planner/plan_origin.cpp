@@ -67,8 +67,9 @@ PlanOrigin origin_of(const Target& target, const PlanOptions& options) {
   }
   if (built_in(target.calibration_name)) origin.calibration_name = target.calibration_name;
   origin.calibration_provenance = target.calibration_words;
-  origin.interval_basis = target.fitted ? "runs that its calibration was not fitted on"
-                                        : "what the costs of its ops leave open";
+  origin.interval_basis = target.cluster.device.kind == DeviceKind::gpu
+                              ? "published runs of sources that its calibration had not seen"
+                              : "what the costs of its ops leave open";
   return origin;
 }
 

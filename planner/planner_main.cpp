@@ -130,6 +130,8 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
       ->required();
   command.add_option("--goals", options.goals, "file of bounds; exit 7 where one is missed");
   add_calibration(command, options.calibration);
+  command.add_flag("--leave-out-sources", options.leave_out_sources,
+                   "predict each run without the built-in fits that have runs of its document");
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_validate(options); }; });
 }

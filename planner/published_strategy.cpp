@@ -35,14 +35,20 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
     return {contains(run.recompute, "layer") ? Recompute::full : Recompute::per_op};
   if (run.recompute.starts_with("selective"))
     return {framework.name == "pytorch-fsdp" ? Recompute::full : some};
-  // Recipes of Megatron's for performance repeat no layers; those of FSDP may.
-  if (is_nemo(run) && zero_stage_of(run) < 3) return {some};
+  // Recipes of Megatron's for performance repeat no layers, nor does what follows them (its README
+  // and train_llama3_8b_h100_fp8.sh); those of FSDP may.
+  const bool recipe = is_nemo(run) || contains(run.source, "examples/llama/README.md");
+  if (recipe && zero_stage_of(run) < 3) return {some};
   if (full) return {*full ? Recompute::full : some};
   return {some, Recompute::full};
 }
 
 /// torchtitan's tables name a looped schedule without the number of its stages: two on each rank.
+/// NVIDIA's recipe of Nemotron-4 340B is launched with 12 (dgxc-benchmarking nemotron/launch.sh,
+/// VP=12, of 24.11 to 25.05), where its table of 25.04 says "NA" and rows 1.
 std::int64_t virtual_stages_of(const PublishedRun& run) {
+  const bool recipe = is_nemo(run) && contains(lower_case(run.model), "nemotron4-340b");
+  if (recipe && run.pp > 1 && run.virtual_stages.value_or(1) == 1) return 12;
   const bool looped = is_torchtitan(run) && run.pp > 1;
   return std::max<std::int64_t>(1, run.virtual_stages.value_or(looped ? 2 : 1));
 }

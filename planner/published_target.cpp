@@ -256,7 +256,10 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
   target.framework.host_parameters = run.host_parameters;
   target.framework.checkpoint_memory = run.checkpoints;
   try {
-    CostBasis basis = cost_basis(target.cluster, target.framework, calibration, preset);
+    const std::string document = document_of(run.source);
+    CostBasis basis = cost_basis(target.cluster, target.framework, calibration, preset,
+                                 calibration.leave_out_source ? document : "");
+    target.source_known = basis.fitted && has_runs_of(*basis.fitted, document);
     target.cluster = std::move(basis.cluster);
     target.framework = std::move(basis.framework);
     target.measured = std::move(basis.measured);

@@ -23,6 +23,7 @@ struct PublishedTarget {
   std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;
   std::string calibration;  ///< CostBasis::name
+  bool source_known = false;  ///< `fitted` has runs of the same document
   std::int64_t devices = 0;
   /// Memory is that of the last rank (which writes Megatron-LM's logs), not of the one that has
   /// most.

@@ -14,6 +14,7 @@
 #include "planner/default_efficiency.h"
 #include "planner/fit_transfer.h"
 #include "planner/published_target.h"
+#include "planner/step_interval.h"
 #include "simulator/layer_factors.h"
 
 namespace plimsoll {
@@ -32,9 +33,6 @@ constexpr std::array<std::string_view, 6> kRates = {
 /// The authors of the first state a noise of 40 %; the second is of kernels without fusions.
 constexpr std::array<std::string_view, 2> kUntypical = {"jean-zay-v100-32gb--megatron-deepspeed",
                                                         "g4dn-t4--megatron-deepspeed-2020"};
-/// Of 229 runs on clusters with a fit, predicted so without that fit (scripts/accuracy): mean of
-/// |predicted / measured - 1|, and what nine in ten of |measured / predicted - 1| stay within.
-constexpr double kMeanError = 0.14, kPercentile90 = 0.35;
 
 template <class List>
 bool has(const List& list, std::string_view name) {
@@ -77,7 +75,8 @@ bool describes_training(const Framework& framework) {
 }
 
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
-                                                     const Framework& framework) {
+                                                     const Framework& framework,
+                                                     std::string_view left_out) {
   if (!cluster.efficiency || !describes_training(framework)) return std::nullopt;
   std::size_t fits = 0;
   std::map<std::string, Found> found;  // by name of a rate
@@ -85,6 +84,7 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
     if (fit.framework == calibrated_as(framework) &&
         device_difference(fit.device, cluster.device).empty())
       continue;
+    if (has_runs_of(fit, left_out)) continue;
     ++fits;
     for (const FittedValue& value : fit.values) {
       if (value.determined && has(kRates, value.name))
@@ -96,11 +96,13 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
   typical.framework = calibrated_as(framework);
   add_cluster(cluster, typical);
   typical.sources = {fmt::format("what {} fits of other devices and frameworks found", fits)};
-  typical.cross_validated_mean = kMeanError;
-  typical.cross_validated_p90 = kPercentile90;
+  const SourceSpread& found_spread = source_spread(TimeBasis::typical);
+  typical.cross_validated_mean = found_spread.mean_error;
+  typical.cross_validated_p90 = std::exp(found_spread.half_width) - 1;
   // Without factors of layers their prior is open, too.
-  const double deviation = std::hypot(kMeanError, kSharedDeviation, kOwnDeviation);
-  const RunSpread spread{kMeanError, std::log(1 + kPercentile90) / deviation};
+  const double deviation =
+      std::hypot(found_spread.mean_error, kSharedDeviation, kOwnDeviation);
+  const RunSpread spread{found_spread.mean_error, found_spread.half_width / deviation};
   typical.within_node = typical.across_nodes = spread;
   for (const FitParameter& parameter : fit_parameters(cluster)) {
     std::string name = parameter.name;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "models/cluster.h"
 #include "models/fitted_calibration.h"
@@ -17,8 +18,10 @@ bool describes_training(const Framework& framework);
 /// their clusters' (0.89 of what products reach alone, 0.97 of the memory's bandwidth, ...). Runs
 /// predicted so were 2 to 25 % off, 9 to 32 % with what the cluster states (docs/accuracy.md); the
 /// interval is as wide as nine in ten of them needed. Nothing for clusters that state no rates of
-/// kernels (default_efficiency.h) and for frameworks that it does not describe.
+/// kernels (default_efficiency.h) and for frameworks that it does not describe. Fits with
+/// runs of `left_out`, a document, do not count.
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
-                                                     const Framework& framework);
+                                                     const Framework& framework,
+                                                     std::string_view left_out = "");
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #include "base/parallel.h"
 #include "planner/evaluate.h"
 #include "planner/memory_interval.h"
+#include "simulator/layer_factors.h"
 
 namespace plimsoll {
 namespace {
@@ -41,6 +42,17 @@ PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last)
   return memory;
 }
 
+StepInterval interval_of(const PublishedTarget& target, const Strategy& strategy,
+                         const Prediction& prediction) {
+  if (target.source_known) {
+    const bool across_nodes = target.devices > target.cluster.devices_per_node;
+    return around(std::log1p(
+        interval90_half_width(*target.fitted, layer_shape(target.job, strategy), across_nodes)));
+  }
+  return {prediction.step_time_low / prediction.step_time,
+          prediction.step_time_high / prediction.step_time};
+}
+
 RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strategy,
                             const CostModel& costs) {
   const Footprint footprint =
@@ -53,7 +65,9 @@ RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strat
   predicted.calibration = target.calibration;
   predicted.step_time = evaluation.score.prediction.step_time;
   predicted.fits = evaluation.score.fits;
-  predicted.half_width = evaluation.score.prediction.step_time_half_width;
+  predicted.interval = interval_of(target, strategy, evaluation.score.prediction);
+  predicted.basis = basis_of(target.fitted);
+  predicted.source_known = target.source_known;
   predicted.strategy = strategy;
   predicted.breakdown = evaluation.score.prediction.breakdown;
   PredictedMemory memory =
@@ -108,11 +122,11 @@ struct Intervals {
   ErrorPairs pairs;
   double within = 0, width = 0;
 
-  void add(double predicted, double measured, double half_width) {
+  void add(double predicted, double measured, const StepInterval& interval) {
     pairs.emplace_back(predicted, measured);
     // Relative to the prediction, which is all that a user has.
-    within += std::abs(measured / predicted - 1) <= half_width ? 1 : 0;
-    width += half_width;
+    within += interval.holds(measured / predicted) ? 1 : 0;
+    width += interval.half_width();
   }
   std::optional<ErrorStatistics> statistics() const {
     std::optional<ErrorStatistics> result = plimsoll::statistics(pairs);
@@ -188,7 +202,7 @@ std::optional<ErrorStatistics> time_statistics(const ValidatedFamily& family) {
   for (const ValidatedRun& run : family.runs) {
     if (!has_time(run)) continue;
     intervals.add(run.predicted->step_time.value(), run.run.step_time->value(),
-                  run.predicted->half_width);
+                  run.predicted->interval);
   }
   return intervals.statistics();
 }
@@ -198,8 +212,9 @@ std::optional<ErrorStatistics> memory_statistics(const ValidatedFamily& family, 
   for (const ValidatedRun& run : family.runs) {
     const auto measured = measured_memory(run.run, kind);
     if (!run.predicted || !measured || run.run.out_of_memory) continue;
+    const double half = run.predicted->memory_half_width[std::size_t(kind)];
     intervals.add(double(run.predicted->memory[std::size_t(kind)].count()),
-                  double(measured->count()), run.predicted->memory_half_width[std::size_t(kind)]);
+                  double(measured->count()), {1 - half, 1 + half});
   }
   return intervals.statistics();
 }

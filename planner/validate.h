@@ -10,6 +10,7 @@
 #include "models/published_run.h"
 #include "plan/plan.h"
 #include "planner/published_target.h"
+#include "planner/step_interval.h"
 
 namespace plimsoll {
 
@@ -22,7 +23,9 @@ struct RunPrediction {
   Seconds step_time;
   std::array<Bytes, kMemoryKinds> memory;  ///< by MemoryKind: of the rank that the row prints
   std::array<double, kMemoryKinds> memory_half_width = {};  ///< memory_half_width()
-  double half_width = 0;                                    ///< Prediction::step_time_half_width
+  StepInterval interval;  ///< of the step time
+  TimeBasis basis = TimeBasis::kernels;
+  bool source_known = false;  ///< PublishedTarget::source_known
   bool fits = false;
   Strategy strategy;
   Breakdown breakdown;
@@ -49,7 +52,8 @@ struct ValidatedFamily {
   std::vector<ValidatedRun> runs;
 };
 
-/// The fastest of the target's strategies that fits, else the fastest.
+/// The interval of a run of a document that its fit has runs of is what the fit leaves open; of
+/// others that of unseen_source(). The fastest of the target's strategies that fits, else the fastest.
 RunPrediction predict_published(const PublishedTarget& target);
 /// Rows that cannot be predicted keep the reason.
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,

@@ -59,7 +59,10 @@ Json row_json(const ValidatedRun& row) {
     predicted[fmt::format("memory_{}_half_width", to_text(kind))] =
         row.predicted->memory_half_width[std::size_t(kind)];
   }
-  predicted["step_time_half_width"] = row.predicted->half_width;
+  predicted["step_time_low_s"] =
+      (row.predicted->step_time * row.predicted->interval.low).value();
+  predicted["step_time_high_s"] =
+      (row.predicted->step_time * row.predicted->interval.high).value();
   predicted["fits"] = row.predicted->fits;
   predicted["strategy"] = strategy_summary(row.predicted->strategy);
   predicted["breakdown"] = breakdown_json(row.predicted->breakdown);
@@ -75,6 +78,9 @@ Json row_json(const ValidatedRun& row) {
   json["framework"] = row.predicted->framework;
   json["calibration"] =
       row.predicted->calibration.empty() ? Json(nullptr) : Json(row.predicted->calibration);
+  json["basis"] = to_text(row.predicted->basis);
+  json["source"] = document_of(row.run.source);
+  json["source_known"] = row.predicted->source_known;
   json["predicted"] = predicted;
   json["measured"] = measured;
   if (row.run.has_step_time()) {

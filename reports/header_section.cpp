@@ -24,11 +24,12 @@ std::string figure_tile(std::string_view label, const std::string& value, const 
                      escaped(note));
 }
 
-/// "16.3 s ± 7 %"; without a claim about time only the time.
+/// "16.3 s (14.1 s to 18.8 s)"; without a claim about time only the time.
 std::string with_interval(const Plan& plan) {
   const std::string time = to_text(plan.prediction.step_time);
   if (plan.oversubscribed) return time;
-  return fmt::format("{} \u00b1 {:.0f} %", time, 100 * plan.prediction.step_time_half_width);
+  return fmt::format("{} ({} to {})", time, to_text(plan.prediction.step_time_low),
+                     to_text(plan.prediction.step_time_high));
 }
 
 std::string interval_words(const Plan& plan) {

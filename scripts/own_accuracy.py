@@ -107,7 +107,7 @@ class Strategy(Entry):
         if plan["programs"] != self.digests:
             raise Failure(1, f"{self.what}: planned again, other Programs")
         self.predictions.append(plan["prediction"]["step_time_s"])
-        self.half_widths.append(plan["prediction"]["step_time_half_width"])
+        self.half_widths.append(plan["prediction"]["step_time_high_s"] / self.predictions[-1] - 1)
         self.predicted = statistics.median(self.predictions)
         self.half_width = statistics.median(self.half_widths)
 

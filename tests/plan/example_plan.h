@@ -122,7 +122,8 @@ inline RunnerUp example_runner_up() {
 inline Prediction example_prediction() {
   Prediction prediction;
   prediction.step_time = Seconds(0.021);
-  prediction.step_time_half_width = 0.08;
+  prediction.step_time_low = Seconds(0.019);
+  prediction.step_time_high = Seconds(0.023);
   prediction.tokens_per_second = 512 / 0.021;
   prediction.mfu = 0.25;
   prediction.hfu = 0.25;

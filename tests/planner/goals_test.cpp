@@ -13,7 +13,7 @@ ValidatedRun row(double predicted, double measured) {
   row.run.step_time = Seconds(measured);
   row.predicted.emplace();
   row.predicted->step_time = Seconds(predicted);
-  row.predicted->half_width = 0.25;
+  row.predicted->interval = {0.8, 1.25};
   row.predicted->fits = true;
   return row;
 }

@@ -60,6 +60,7 @@ TEST(NewerRuns, OverlapThatIsStatedCounts) {
 TEST(NewerRuns, LayersOfStagesMayCountEmbeddingAndHead) {
   const auto split_of = [](const std::string& layers) {
     PublishedRun run = recipe(kRacks, R"(, "layers_per_stage": )" + layers);
+    run.model = "GPT";  // the recipe of Nemotron interleaves
     run.virtual_stages = 1;
     return published_target(run).strategies.at(0).layer_split;
   };
@@ -79,6 +80,12 @@ TEST(NewerRuns, RecipesOfCurrentScalingAreSo) {
   EXPECT_EQ(fp8_of("bf16"), Fp8::none);
 }
 
+TEST(NewerRuns, TheRecipeOfNemotronInterleavesWhereItsTableSaysNothing) {
+  PublishedRun run = recipe(kRacks);
+  run.virtual_stages = 1;
+  EXPECT_EQ(published_target(run).strategies.at(0).virtual_stages, 12);
+}
+
 TEST(NewerRuns, WhatIsOfXlaIsNotPredicted) {
   PublishedRun run = recipe(kRacks);
   run.framework = "maxtext (JAX/XLA)";
@@ -88,7 +95,8 @@ TEST(NewerRuns, WhatIsOfXlaIsNotPredicted) {
 TEST(NewerRuns, WithoutAWordOnRecomputeBothWaysArePredicted) {
   PublishedRun run = recipe(kRacks, R"(, "needs": ["recompute unknown"])");
   run.framework = "Megatron-DeepSpeed";
-  const PublishedTarget target = published_target(run, CalibratedWith::nothing);
+  run.virtual_stages = 1;
+  const PublishedTarget target = published_target(run, own_numbers());
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.strategies.size(), 2u);
 }

@@ -1,0 +1,53 @@
+// Step interval: between which times nine in ten steps lie, by what their prediction rests on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "models/fitted_calibration.h"
+
+namespace plimsoll {
+
+/// What predicted step times rest on.
+enum class TimeBasis : std::uint8_t {
+  kernels,  ///< what kernels and collectives reach alone: a cluster's own numbers, or measured ones
+  typical,  ///< rates typical of training (planner/typical_calibration.h)
+  fit,      ///< published runs of the device and the framework
+};
+inline constexpr std::size_t kTimeBases = 3;
+std::string_view to_text(TimeBasis basis);
+TimeBasis basis_of(const std::optional<FittedCalibration>& fitted);
+
+/// Of 90 %: how many times the predicted step time its ends are.
+struct StepInterval {
+  double low = 1, high = 1;
+  /// Relative half width of an interval with as many times between its ends around 1.
+  double half_width() const;
+  bool holds(double measured_over_predicted) const {
+    return low <= measured_over_predicted && measured_over_predicted <= high;
+  }
+};
+
+/// Half width as a logarithm: from 1 / exp to exp.
+StepInterval around(double logarithm);
+
+/// What scripts/spreads found by predicting published runs, all runs of a document (document_of)
+/// with calibrations that had seen none of them, each document counting as much as any other. All
+/// of natural logarithms of measured over predicted step times.
+struct SourceSpread {
+  double centre = 0;      ///< 0 but for TimeBasis::kernels, which are predicted too fast
+  double half_width = 0;  ///< of the 90 % interval; of fits beside what the fit itself leaves open
+  double mean_error = 0;  ///< of |predicted / measured - 1|, mean over documents
+  std::int64_t documents = 0, runs = 0;
+};
+/// models/presets/spreads/step-time.json.
+const SourceSpread& source_spread(TimeBasis basis);
+
+/// Of a run by people, a program and a network that the basis saw no run of, which is what every
+/// run of a user is. `own`: what the basis leaves open by itself, as a logarithm.
+StepInterval unseen_source(TimeBasis basis, double own);
+
+}  // namespace plimsoll

@@ -1,0 +1,93 @@
+// Intervals of step times and of ratios of two: their constants, and arithmetic by hand.
+#include "planner/step_interval.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "planner/plan_difference.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array kAll = {TimeBasis::kernels, TimeBasis::typical, TimeBasis::fit};
+
+TEST(StepInterval, SpreadsRestOnRunsOfSeveralDocuments) {
+  for (const TimeBasis basis : kAll) {
+    const SourceSpread& spread = source_spread(basis);
+    EXPECT_GE(spread.documents, 4) << to_text(basis);
+    EXPECT_GE(spread.runs, spread.documents) << to_text(basis);
+    EXPECT_GT(spread.half_width, 0.01) << to_text(basis);
+  }
+}
+
+TEST(StepInterval, OnlyWhatKernelsReachAloneIsOffToOneSide) {
+  const StepInterval kernels = unseen_source(TimeBasis::kernels, 0);
+  EXPECT_GT(source_spread(TimeBasis::kernels).centre, 0);  // training runs take longer
+  EXPECT_GT(kernels.low * kernels.high, 1);
+  for (const TimeBasis basis : {TimeBasis::typical, TimeBasis::fit}) {
+    const StepInterval interval = unseen_source(basis, 0);
+    EXPECT_NEAR(interval.low * interval.high, 1, 1e-12) << to_text(basis);
+  }
+}
+
+TEST(StepInterval, WhatABasisLeavesOpenAddsAsSquares) {
+  const double of_source = source_spread(TimeBasis::fit).half_width;
+  const StepInterval interval = unseen_source(TimeBasis::fit, 0.3);
+  EXPECT_NEAR(std::log(interval.high), std::hypot(of_source, 0.3), 1e-12);
+  EXPECT_NEAR(interval.half_width(), interval.high - 1, 1e-12);
+}
+
+TEST(StepInterval, HoldsItsEnds) {
+  const StepInterval interval{0.8, 1.3};
+  EXPECT_TRUE(interval.holds(0.8));
+  EXPECT_TRUE(interval.holds(1.3));
+  EXPECT_FALSE(interval.holds(0.79));
+  EXPECT_FALSE(interval.holds(1.31));
+  EXPECT_NEAR(around(std::log(1.25)).low, 0.8, 1e-12);
+}
+
+TEST(StepInterval, BasisFollowsFromTheCalibration) {
+  EXPECT_EQ(basis_of(std::nullopt), TimeBasis::kernels);
+  FittedCalibration fitted;
+  EXPECT_EQ(basis_of(fitted), TimeBasis::typical);
+  fitted.runs = 12;
+  EXPECT_EQ(basis_of(fitted), TimeBasis::fit);
+}
+
+PlanTime step(double seconds, double bubble, std::int64_t tokens = 4096) {
+  PlanTime plan;
+  plan.step_time = Seconds(seconds);
+  plan.breakdown.bubble = Seconds(bubble);
+  plan.breakdown.forward = Seconds((seconds - bubble) / 3);
+  plan.breakdown.backward = Seconds((seconds - bubble) * 2 / 3);
+  plan.shape = {tokens, 2048, 4096, 4, 2};
+  return plan;
+}
+
+TEST(PlanDifference, GrowsWithWhatThePlansDoNotShare) {
+  for (const TimeBasis basis : kAll) {
+    const PlanTime plan = step(10, 1);
+    EXPECT_EQ(difference_half_width(basis, plan, plan), 0) << to_text(basis);
+    const double alike = difference_half_width(basis, plan, step(11, 1.1));
+    const double bubbles = difference_half_width(basis, plan, step(10, 5));
+    const double shapes = difference_half_width(basis, plan, step(11, 1.1, 8192));
+    EXPECT_GT(alike, 0) << to_text(basis);
+    EXPECT_GE(bubbles, alike) << to_text(basis);
+    EXPECT_GE(shapes, alike) << to_text(basis);
+    // Errors in common cancel: less than two steps by themselves leave open.
+    EXPECT_LT(alike, std::sqrt(2) * std::log(1 + unseen_source(basis, 0).half_width()));
+    // Either way round.
+    EXPECT_DOUBLE_EQ(bubbles, difference_half_width(basis, step(10, 5), plan));
+  }
+}
+
+TEST(PlanDifference, TiedWhereTheIntervalHoldsOne) {
+  const PlanTime plan = step(10, 1);
+  const double half = difference_half_width(TimeBasis::fit, plan, step(11, 1.1));
+  EXPECT_TRUE(tied(TimeBasis::fit, plan, step(10 * std::exp(0.9 * half), std::exp(0.9 * half))));
+  EXPECT_FALSE(tied(TimeBasis::fit, plan, step(10 * std::exp(1.1 * half), std::exp(1.1 * half))));
+}
+
+}  // namespace
+}  // namespace plimsoll
