@@ -41,19 +41,20 @@ using StageText = std::function<std::string(std::optional<std::int64_t> rank)>;
 /// Called after every stage with its name and text.
 using StageObserver = std::function<void(std::string_view stage, const StageText& text)>;
 
-/// How much is proven about the Programs; Graphs are always verified, after every pass.
+/// How much is proven about Graphs and Programs.
 enum class Proof : std::uint8_t {
   none,       ///< for candidates of a search: what becomes of them is lowered again with proof
-  structure,  ///< that they are well formed
+  structure,  ///< that they are well formed, Graphs after every pass
   order,      ///< also that nothing deadlocks and no two accesses to memory race
 };
 
-/// Runs all passes and verifies after each. programs[i] is the class of stage i. The strategy must
+/// Runs all passes and, with proof, verifies after each. programs[i] is the class of stage i. The strategy must
 /// be legal. Broken invariants abort naming the pass.
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer = {},
                            Proof proof = Proof::order);
 
 /// The Graph after all graph passes (what cut_blocks and schedule start from).
-Graph lower_graph(const PassContext& context, const StageObserver& observer = {});
+Graph lower_graph(const PassContext& context, const StageObserver& observer = {},
+                  Proof proof = Proof::order);
 
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
 #include "passes/program_builder.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"
@@ -102,12 +103,15 @@ std::size_t ProgramBuilder::port_of(std::size_t call, SlotKind kind, Bytes offse
 
 bool ProgramBuilder::begins_elsewhere(RoutineId id) {
   const auto [found, fresh] = begins_elsewhere_.try_emplace(id, false);
-  if (!fresh) return found->second;
-  std::set<Stream> begun = {Stream::compute};
-  for (const Op& op : program.at(id).ops) {
-    if (begun.insert(op.stream).second && op.waits.empty()) found->second = true;
-  }
+  if (fresh) found->second = plimsoll::begins_elsewhere(program.at(id));
   return found->second;
+}
+
+bool begins_elsewhere(const Routine& routine) {
+  std::set<Stream> begun = {Stream::compute};
+  return std::any_of(routine.ops.begin(), routine.ops.end(), [&](const Op& op) {
+    return begun.insert(op.stream).second && op.waits.empty();
+  });
 }
 
 Program ProgramBuilder::finish() {

@@ -17,6 +17,10 @@ namespace plimsoll {
 /// those that are reduced in every micro-batch.
 inline constexpr DType kGradientType = DType::f32;
 
+/// Whether an op of another stream than compute's waits for no op of its routine: its call then waits
+/// for the call that computed last.
+bool begins_elsewhere(const Routine& routine);
+
 class ProgramBuilder {
  public:
   Program program;

@@ -111,7 +111,14 @@ struct Pruned {
   std::int64_t count = 0;
 };
 
-/// A plan that fits and that no other is as good as in both step time and peak and better in one.
+/// A plan follows another on the Pareto front where it needs at least this share less memory. Less
+/// is within what the prediction of memory is worth, and hundreds of plans would differ by it.
+inline constexpr double kFrontSaving = 0.05;
+inline bool saves_enough(Bytes peak, Bytes before) {
+  return double(peak.count()) <= (1 - kFrontSaving) * double(before.count());
+}
+
+/// A plan that fits: the best one, or one that saves_enough against the next faster one here.
 struct ParetoPlan {
   Strategy strategy;
   Seconds step_time;

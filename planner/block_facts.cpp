@@ -4,6 +4,7 @@
 
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
+#include "passes/program_builder.h"
 #include "passes/schedule.h"
 
 namespace plimsoll {
@@ -38,8 +39,10 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   facts.frame = round_up(routine.frame_bytes, kBlockAlignment);
   if (routine.ops.empty()) return facts;
   CallPath path(costed, Picoseconds(), kLongAgo);
-  path.run(call);
+  // Whatever call computes before this one ends when the compute stream is free.
+  path.run(call, begins_elsewhere(routine) ? Picoseconds() : kLongAgo);
   facts.span = path.now();
+  facts.computes = costed.computes[id.index()];
   facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
   return facts;
 }
@@ -140,14 +143,22 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   plain.dp = plain.sharding_degree = 1;
   plain.sharding_stage = 0;
   plain.sharding_owner = ShardingOwner::elements;
-  plain.pp = std::min<std::int64_t>(2, total_layers(job_));
+  plain.pp = 2;
   plain.layer_split.clear();
-  plain.embedding_as_layers = plain.loss_as_layers = 0;
+  plain.embedding_as_layers = 0;
+  plain.loss_as_layers = total_layers(job_) == 1 ? 1 : 0;  // the second stage has the head then
   plain.send_slots = 2;
   plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;
   // Layers that recompute and others are both there, whichever they are.
-  if (plain.recompute_layers > 0 || !plain.recompute_list.empty()) plain.recompute_layers = 1;
+  if (plain.recompute == Recompute::none) plain.recompute = Recompute::full;
+  if (plain.recompute != Recompute::per_op) plain.recompute_layers = 1;
   plain.recompute_list.clear();
+  // When parameters are gathered changes nothing within a block.
+  const Strategy usual;
+  plain.prefetch_depth = usual.prefetch_depth;
+  plain.max_live_bytes = usual.max_live_bytes;
+  plain.reuse_distance_bytes = usual.reuse_distance_bytes;
+  plain.keep_gathered = usual.keep_gathered;
   return plain;
 }
 
@@ -174,7 +185,7 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) 
 MicroBatchFacts FactsCache::find(const Strategy& plain) const {
   const Job job = fewest_micro_batches(job_, plain);
   const PassContext context{job, plain, framework_};
-  const Graph graph = lower_graph(context);
+  const Graph graph = lower_graph(context, {}, Proof::none);
   const CutGraph cut = cut_blocks(graph, arena_alignment(job, plain), backward_cut(plain));
 
   Program program;  // every routine, called once
@@ -189,7 +200,7 @@ MicroBatchFacts FactsCache::find(const Strategy& plain) const {
       program.calls.push_back(std::move(call));
     }
   }
-  const CostedProgram costed = cost_of(program, costs_);
+  const CostedProgram costed = cost_of(program, costs_.of(plain));
 
   MicroBatchFacts facts;
   const std::vector<BlockShape> shapes = block_shapes(graph);
@@ -204,7 +215,7 @@ MicroBatchFacts FactsCache::find(const Strategy& plain) const {
     facts.blocks.push_back(std::move(block));
     if (const auto& of = graph.blocks[b].variant_of) facts.blocks[of->index()].recomputing = b;
   }
-  if (plain.pp > 1) find_transfers(graph, cut, context, facts);
+  find_transfers(graph, cut, context, facts);
   return facts;
 }
 

@@ -14,6 +14,7 @@
 #include "passes/stage_blocks.h"
 #include "passes/strategy.h"
 #include "planner/call_path.h"
+#include "planner/shape_costs.h"
 
 namespace plimsoll {
 
@@ -22,6 +23,7 @@ struct CallFacts {
   /// From the begin of its first op on the compute stream to the end of the last one, or the host's
   /// time: calls follow each other there, so these add up.
   Picoseconds span;
+  Picoseconds computes;  ///< what its ops on the compute stream take alone
   Picoseconds dispatch;  ///< host time to issue it
   /// Until what it sends on (border, or its gradient) is written, from the same begin.
   Picoseconds sends;
@@ -50,7 +52,7 @@ struct BlockFacts {
   /// Its bundle, in the types of the arenas, where forward and backward read and write it.
   Bytes forward_parameters, backward_parameters, gradients;
   /// Of its output to the next stage, where it is the last block of one, and of the gradient of its
-  /// input back, where it is the first; absent where the job has a single layer.
+  /// input back, where it is the first.
   std::optional<BorderTransfer> send_output, send_input_gradient;
 };
 
@@ -62,7 +64,7 @@ struct MicroBatchFacts {
 /// Cached. Safe to share between threads.
 class FactsCache {
  public:
-  FactsCache(const Job& job, const Framework& framework, const LeastCosts& costs,
+  FactsCache(const Job& job, const Framework& framework, const ShapeCosts& costs,
              std::int64_t devices)
       : job_(job), framework_(framework), costs_(costs), devices_(devices) {}
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const;
@@ -73,7 +75,7 @@ class FactsCache {
 
   const Job& job_;
   const Framework& framework_;
-  const LeastCosts& costs_;
+  const ShapeCosts& costs_;
   std::int64_t devices_;
   using Key = std::tuple<std::int64_t, std::int64_t>;  ///< mp, micro-batch
   mutable std::mutex mutex_;

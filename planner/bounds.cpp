@@ -10,7 +10,6 @@
 #include "passes/pipeline.h"
 #include "passes/schedule.h"
 #include "passes/stage_blocks.h"
-#include "simulator/layer_factors.h"
 
 namespace plimsoll {
 namespace {
@@ -42,7 +41,7 @@ struct Lowered {
   CutGraph cut;
   Lowered(const Job& of, const Strategy& strategy, const Framework& framework)
       : job(fewest_micro_batches(of, strategy)),
-        graph(lower_graph({job, strategy, framework})),
+        graph(lower_graph({job, strategy, framework}, {}, Proof::none)),
         alignment(arena_alignment(of, strategy)),
         cut(cut_blocks(graph, alignment, backward_cut(strategy), resident_limit(strategy),
                        scatters_bundles(strategy))) {}
@@ -85,9 +84,7 @@ Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& cost
                std::int64_t devices)
     : job_(job),
       framework_(framework),
-      least_(costs.fitted() ? costs.with_layer_factor(least_layer_factor(costs.fitted()->layers))
-                            : costs),
-      costs_(least_),
+      costs_(job, costs),
       facts_(job, framework, costs_, devices) {}
 
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
@@ -150,13 +147,14 @@ MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
   alike.recompute_layers = 0;
   alike.recompute_list.clear();
   const std::int64_t m = micro_batches(job_, strategy);
-  const std::string key =
-      fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3));
+  const LeastCosts& costs = costs_.of(strategy);
+  const std::pair key(
+      fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3)), &costs);
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = traffic_.find(key); found != traffic_.end()) return found->second;
   }
-  const MicroBatchTraffic traffic = micro_batch_traffic(job_, strategy, framework_, costs_);
+  const MicroBatchTraffic traffic = micro_batch_traffic(job_, strategy, framework_, costs);
   const std::lock_guard lock(mutex_);
   return traffic_.try_emplace(key, traffic).first->second;
 }
@@ -167,7 +165,7 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
   const auto chunks = stage_chunks(job_, strategy, *facts);
   const std::int64_t m = micro_batches(job_, strategy);
   const Picoseconds bound =
-      bottleneck_bound(strategy, stage_spans(strategy, *facts, chunks, costs_), m);
+      bottleneck_bound(strategy, stage_spans(strategy, *facts, chunks, costs_.of(strategy)), m);
   // This bound is asked for all bucket sizes at once; those of stage 3 are what it gathers.
   if (!has_micro_batch_traffic(strategy) || !shards_parameters(strategy)) return bound;
   return std::max(bound, traffic(strategy).step(m));
@@ -186,7 +184,7 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(
   const auto facts = facts_.of(strategies.front());
   const std::vector<StageChunks> chunks = stage_chunks(job_, strategies.front(), *facts);
   const std::vector<StageKind> kinds = stage_kinds(chunks);
-  const std::vector<StageSpans> spans = stage_spans(strategies.front(), *facts, chunks, costs_);
+  const std::vector<StageSpans> spans = stage_spans(strategies.front(), *facts, chunks, costs_.of(strategies.front()));
   std::vector<std::optional<Picoseconds>> bounds;
   std::set<std::vector<std::int64_t>> layouts;
   for (const Strategy& strategy : strategies) {
@@ -198,7 +196,7 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(
     std::vector<StepTail> tails;
     for (const StageKind& kind : kinds) {
       const std::int64_t calls = last_calls(*facts, strategy, kind.chunks.front());
-      tails.push_back(tail_of(lowered, context, kind.first, calls, costs_));
+      tails.push_back(tail_of(lowered, context, kind.first, calls, costs_.of(strategy)));
     }
     std::vector<const StepTail*> by_stage;
     for (const StageChunks& stage : chunks) {

@@ -31,6 +31,9 @@ class Bounds {
  public:
   Bounds(const Job& job, const Framework& framework, const CostModel& costs, std::int64_t devices);
 
+  std::shared_ptr<const MicroBatchFacts> facts(const Strategy& strategy) const {
+    return facts_.of(strategy);
+  }
   /// Of the heaviest stage; a bound of peak, arena and what is reserved alike.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;
@@ -49,15 +52,15 @@ class Bounds {
 
   const Job& job_;
   const Framework& framework_;
-  CostModel least_;  ///< by the least layer factor of any shape
-  LeastCosts costs_;
+  ShapeCosts costs_;
   FactsCache facts_;
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;  ///< degrees
   mutable std::mutex mutex_;
   /// By degrees, then by all else that it depends on.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const Persistent>>>>
       degrees_;
-  mutable std::map<std::string, MicroBatchTraffic> traffic_;  ///< by strategy, without micro-batch
+  /// By strategy, without micro-batch, and by the costs of its shape. Looked up only.
+  mutable std::map<std::pair<std::string, const LeastCosts*>, MicroBatchTraffic> traffic_;
 };
 
 }  // namespace plimsoll

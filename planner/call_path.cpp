@@ -24,11 +24,21 @@ CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
   costed.host_executes = costs.model().host_executes();
   costed.durations.resize(program.routines.size());
   costed.dispatch.resize(program.routines.size());
+  costed.computes.resize(program.routines.size());
+  costed.slowdown.resize(program.routines.size());
   for (const Call& call : program.calls) {
-    std::vector<Picoseconds>& durations = costed.durations[call.routine.index()];
+    const std::size_t r = call.routine.index();
+    std::vector<Picoseconds>& durations = costed.durations[r];
     if (!durations.empty()) continue;
-    durations = costs.of(program.at(call.routine), program.grid, program.stage);
-    costed.dispatch[call.routine.index()] = host_dispatch(program.at(call.routine), costs.model());
+    const Routine& routine = program.at(call.routine);
+    durations = costs.of(routine, program.grid, program.stage);
+    costed.dispatch[r] = host_dispatch(routine, costs.model());
+    for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+      const Op& op = routine.ops[i];
+      if (op.stream == Stream::compute && !communicates(op.kind)) costed.computes[r] += durations[i];
+    }
+    if (routine.ops.size() == 1 && communicates(routine.ops[0].kind))
+      costed.slowdown[r] = costs.slowdown(routine, program.grid, program.stage);
   }
   return costed;
 }
@@ -94,12 +104,30 @@ Picoseconds CallPath::end_of_op(const Op& op, Picoseconds ready, Picoseconds dis
   return end;
 }
 
-void CallPath::run(std::size_t index) {
+/// The kernels of the call, by communications before it that nothing has waited for
+/// (StreamRanks::add_delays does the same).
+void CallPath::delay(std::size_t index) {
+  const Call& call = costed_.program->calls[index];
+  const std::size_t r = call.routine.index();
+  if (const double slowdown = costed_.slowdown[r]; slowdown > 0) {
+    const Stream stream = costed_.program->at(call.routine).ops[0].stream;
+    delays_.communicate(stream, index, costed_.durations[r][0], {slowdown, 1});
+  } else if (costed_.computes[r] > Picoseconds()) {
+    for (const Wait& wait : call.waits) {
+      const RoutineId awaited = costed_.program->calls[wait.call].routine;
+      if (costed_.slowdown[awaited.index()] > 0)
+        delays_.wait_for(costed_.program->at(awaited).ops[0].stream, wait.call);
+    }
+    clocks_[std::size_t(Stream::compute)] += delays_.compute(costed_.computes[r]);
+  }
+}
+
+void CallPath::run(std::size_t index, Picoseconds others) {
   const Call& call = costed_.program->calls[index];
   const Routine& routine = costed_.program->at(call.routine);
   const std::vector<Picoseconds>& durations = costed_.durations[call.routine.index()];
   const std::vector<Picoseconds>& dispatch = costed_.dispatch[call.routine.index()];
-  const Picoseconds call_ready = awaited(call);
+  const Picoseconds call_ready = std::max(awaited(call), others);
   std::array<bool, kStreams> entered = {};
   Times times;
   posted_.clear();
@@ -107,6 +135,7 @@ void CallPath::run(std::size_t index) {
     clocks_[std::size_t(Stream::compute)] += costed_.dispatch_call;
   } else {
     issued_ += costed_.dispatch_call;
+    delay(index);
   }
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
     const Op& op = routine.ops[i];

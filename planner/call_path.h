@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "planner/least_costs.h"
+#include "simulator/kernel_delays.h"
 
 namespace plimsoll {
 
@@ -22,6 +23,8 @@ Picoseconds repeated(Picoseconds one, std::int64_t count);
 struct CostedProgram {
   const Program* program = nullptr;
   std::vector<std::vector<Picoseconds>> durations, dispatch;  ///< [routine][op]
+  std::vector<Picoseconds> computes;  ///< [routine]: what its ops on the compute stream take alone
+  std::vector<double> slowdown;       ///< [routine] that is one communication; else 0
   Picoseconds dispatch_call;
   bool host_executes = false;
 };
@@ -39,8 +42,8 @@ class CallPath {
   /// has issued all earlier calls; means nothing where the host executes.
   CallPath(const CostedProgram& costed, Picoseconds now, Picoseconds issued);
 
-  /// The call at `index`; those it waits for that were not run here are over long ago.
-  void run(std::size_t index);
+  /// The call at `index`; those it waits for that were not run here are over at `others`.
+  void run(std::size_t index, Picoseconds others = kLongAgo);
   /// Of the next call run, the collective at `which` of those that other stages take part in: over
   /// at `end` at the earliest.
   void stages_meet_until(std::size_t which, Picoseconds end) { floor_ = {which, end}; }
@@ -58,6 +61,7 @@ class CallPath {
     Picoseconds all = kLongAgo;
   };
   Picoseconds awaited(const Call& call) const;
+  void delay(std::size_t index);
   Picoseconds end_of_op(const Op& op, Picoseconds ready, Picoseconds dispatch,
                         Picoseconds duration);
 
@@ -67,6 +71,7 @@ class CallPath {
   std::optional<std::pair<std::size_t, Picoseconds>> floor_;
   std::vector<Picoseconds> posted_;
   std::map<std::size_t, Times> calls_;
+  KernelDelays delays_;  ///< by the communications of the calls that were run
 };
 
 }  // namespace plimsoll

@@ -11,6 +11,7 @@
 #include "base/parallel.h"
 #include "planner/assess.h"
 #include "planner/bounds.h"
+#include "planner/family_bounds.h"
 #include "planner/incumbents.h"
 
 namespace plimsoll {
@@ -25,6 +26,7 @@ enum Reason : std::size_t {
   kPersistent,
   kInFlight,
   kTooLong,
+  kWork,
   kBottleneck,
   kPipeline,
   kNoAllocator,
@@ -34,45 +36,28 @@ constexpr std::array<const char*, kReasons> kReasonTexts = {
     "memory bound: what lives between steps does not fit",
     "memory bound: with its micro-batches in flight it does not fit",
     "time bound: a step longer than a plan's timeline can show",
+    "time bound of the layers' work: neither among the fastest nor on the Pareto front",
     "time bound of the slowest stage: neither among the fastest nor on the Pareto front",
     "time bound of the pipeline: neither among the fastest nor on the Pareto front",
     "time bound of a step whose allocator is not replayed: neither among the fastest nor on the "
     "Pareto front"};
 
-/// A run of strategies in canonical order that differ in bucket bytes only (a choice), or one (a
-/// leaf), whose step is known once it is simulated.
+/// Strategies that are still to be looked at, from many to one: a family, the arrangements of one
+/// of its groups from some number of recomputed layers on, one arrangement with all its bucket sizes
+/// (a choice), one strategy (a leaf), or one whose step is simulated.
 struct Node {
-  enum class Kind : std::uint8_t { choice, leaf, simulated };
+  enum class Kind : std::uint8_t { family, group, choice, leaf, simulated };
   Picoseconds bound;
-  std::size_t first = 0, last = 0;  ///< range of Space::legal
+  std::size_t first = 0, last = 0;  ///< indices into Space::legal
   Bytes peak;                       ///< bound
-  Kind kind = Kind::choice;
+  Kind kind = Kind::family;
+  std::size_t family = 0;
+  GroupBound group;  ///< of a group: its arrangements that are left
   bool operator<(const Node& other) const {
     return std::tuple(bound, first, kind) < std::tuple(other.bound, other.first, other.kind);
   }
   std::int64_t count() const { return std::int64_t(last - first); }
 };
-
-bool same_degrees(const Strategy& a, const Strategy& b) {
-  return a.mp == b.mp && a.pp == b.pp && a.dp == b.dp && a.sharding_degree == b.sharding_degree &&
-         a.sharding_stage == b.sharding_stage;
-}
-
-/// Where a property of neighbours changes.
-template <class Same>
-std::vector<std::pair<std::size_t, std::size_t>> runs(const std::vector<Strategy>& strategies,
-                                                      std::size_t first, std::size_t last,
-                                                      Same same) {
-  std::vector<std::pair<std::size_t, std::size_t>> found;
-  for (std::size_t i = first; i < last; ++i) {
-    if (i > first && same(strategies[i - 1], strategies[i])) {
-      ++found.back().second;
-    } else {
-      found.emplace_back(i, i + 1);
-    }
-  }
-  return found;
-}
 
 /// No stage can use more, whichever devices it is on.
 Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
@@ -90,6 +75,7 @@ class Explorer {
         costs_(costs),
         legal_(space.legal),
         bounds_(request.job, request.framework, costs, request.devices),
+        family_bounds_(request.job, request.framework, bounds_),
         capacity_(largest_memory(costs.cluster(), request.devices)) {
     if (request.time_limit) {
       deadline_ = std::chrono::steady_clock::now() +
@@ -100,7 +86,8 @@ class Explorer {
 
   /// What the bounds that need no incumbent say.
   BoundCounts count() {
-    bound_degrees();
+    bound_families();
+    expand_all_families();
     BoundCounts counts;
     counts.cannot_live = cut_[kPersistent];
     counts.cannot_fly = cut_[kInFlight];
@@ -118,19 +105,23 @@ class Explorer {
   }
 
   Explored run() {
-    bound_degrees();
+    find_first_plan();
+    bound_families();
     while (!queue_.empty() && !passed()) {
-      incumbents_.learn(explored_.candidates);
+      incumbents_.learn(explored_.candidates, queue_.begin()->bound.seconds());
       if (const std::size_t taken = take_simulated(); taken > 0) {
         const std::span<Candidate> all(explored_.candidates);
         confirm_memory(request_, costs_, all.last(taken), request_.threads);
       } else {
         take_round();
-        if (!choices_.empty()) {
+        if (!groups_.empty()) {
+          sharpen_groups();
+        } else if (!choices_.empty()) {
           sharpen_choices();
         } else {
           simulate_leaves();
         }
+        put_back(groups_);
         put_back(choices_);
         put_back(leaves_);
         confirm_fastest();
@@ -141,9 +132,17 @@ class Explorer {
   }
 
  private:
-  using Range = std::pair<std::size_t, std::size_t>;
+  bool passed() const {
+    if (request_.stop && request_.stop()) return true;
+    return deadline_ && std::chrono::steady_clock::now() >= *deadline_;
+  }
 
-  bool passed() const { return deadline_ && std::chrono::steady_clock::now() >= *deadline_; }
+  /// Bytes of a device for what the framework reserves.
+  Bytes room(const Strategy& strategy) const {
+    const Bytes beside =
+        memory_outside_program(request_.job, strategy, request_.framework) + request_.reserve;
+    return std::max(capacity_ - beside, Bytes());
+  }
 
   bool fits(Bytes reserved, const Strategy& strategy) const {
     return reserved + memory_outside_program(request_.job, strategy, request_.framework) +
@@ -152,48 +151,128 @@ class Explorer {
   }
 
   void cut(Reason reason, std::int64_t count) { cut_[reason] += count; }
+  /// The first plan is evaluated already.
+  std::int64_t count_in(std::size_t first, std::size_t last) const {
+    const bool has = first_plan_ && *first_plan_ >= first && *first_plan_ < last;
+    return std::int64_t(last - first) - std::int64_t(has);
+  }
+  void cut(Reason reason, const Node& node) { cut(reason, count_in(node.first, node.last)); }
 
-  /// Memory first: it needs no incumbent. What may fit enters the queue as choices.
-  void bound_degrees() {
-    const std::vector<Range> grids = runs(legal_, 0, legal_.size(), same_degrees);
-    std::vector<char> may_fit(grids.size(), true);
-    for_each_index(grids.size(), request_.threads, [&](std::size_t i) {
-      if (passed()) return;
-      const Strategy& strategy = legal_[grids[i].first];
-      may_fit[i] = fits(bounds_.persistent(strategy), strategy);
-    });
-    std::vector<Range> choices;
-    for (std::size_t i = 0; i < grids.size(); ++i) {
-      const auto [first, last] = grids[i];
-      if (may_fit[i]) {
-        const std::vector<Range> more = runs(legal_, first, last, same_but_buckets);
-        choices.insert(choices.end(), more.begin(), more.end());
-      } else {
-        cut(kPersistent, std::int64_t(last - first));
-      }
-    }
-    bound_choices(choices);
+  Strategy strategy_of(const Node& node) const {
+    const StrategyFamily& family = legal_.families()[node.family];
+    const std::size_t within = node.first - family.first;
+    return legal_.of(family, within / family.buckets, within % family.buckets);
   }
 
-  void bound_choices(const std::vector<Range>& choices) {
-    std::vector<std::optional<Node>> nodes(choices.size());
-    for_each_index(choices.size(), request_.threads, [&](std::size_t i) {
-      if (passed()) {  // no bound is known
-        nodes[i] = Node{Picoseconds(), choices[i].first, choices[i].second, Bytes()};
-        return;
-      }
-      const Strategy& strategy = legal_[choices[i].first];
-      const MemoryBound memory = bounds_.memory(strategy);
-      if (!fits(memory.reserved, strategy)) return;
-      nodes[i] = Node{bottleneck(strategy), choices[i].first, choices[i].second, memory.peak};
+  /// One that fits, before anything else: a search that is stopped has it to show. Families are
+  /// tried from the fewest ranks for one copy of the model on, in their smallest micro-batch and with
+  /// all recomputed that can be: what needs least memory where state is sharded.
+  void find_first_plan() {
+    constexpr std::size_t kTries = 64;
+    std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::size_t>> order;
+    const std::span<const StrategyFamily> families = legal_.families();
+    for (std::size_t f = 0; f < families.size(); ++f) {
+      const Strategy& s = families[f].base;
+      if (s.recompute != Recompute::full && s.recompute != Recompute::none) continue;
+      if (s.mp > costs_.cluster().devices_per_node || s.cp > 1) continue;
+      order.emplace_back(s.mp * s.pp, s.micro_batch * 2 + (s.recompute == Recompute::none),
+                         -s.sharding_degree * 4 - s.sharding_stage, f);
+    }
+    std::sort(order.begin(), order.end());
+    std::int64_t model_ranks = 0;
+    std::size_t tries = 0;
+    for (const auto& [ranks, batch, sharded, f] : order) {
+      if (passed() || tries == kTries) return;
+      if (ranks == model_ranks) continue;  // the leanest of them has been tried
+      ++tries;
+      const StrategyFamily& family = families[f];
+      const ArrangementGroup& plain = family.arrangements->groups.front();
+      const std::size_t all_recomputed = plain.first + plain.count - 1;
+      const Strategy strategy = legal_.of(family, all_recomputed, 0);
+      model_ranks = ranks;
+      if (!fits(bounds_.memory(strategy).reserved, strategy)) continue;
+      Candidate found = assess(request_, costs_, strategy,
+                               family.first + all_recomputed * family.buckets);
+      confirm_memory(request_, costs_, {&found, 1}, request_.threads);
+      if (!feasible(found)) continue;
+      first_plan_ = found.index;
+      explored_.candidates.push_back(std::move(found));
+      return;
+    }
+  }
+
+  /// What may fit enters the queue, by the least bound of its groups.
+  void bound_families() {
+    const std::span<const StrategyFamily> families = legal_.families();
+    family_bound_.resize(families.size());
+    for_each_index(families.size(), request_.threads, [&](std::size_t f) {
+      if (!passed()) family_bound_[f] = family_bounds_.of(families[f], room(families[f].base));
     });
-    for (std::size_t i = 0; i < choices.size(); ++i) {
-      if (nodes[i]) {
-        queue_.insert(*nodes[i]);
+    for (std::size_t f = 0; f < families.size(); ++f) {
+      const StrategyFamily& family = families[f];
+      Node node{{}, family.first, family.first + family.count(), {}, Node::Kind::family, f, {}};
+      const std::optional<FamilyBound>& bound = family_bound_[f];
+      if (bound && bound->groups.empty()) {
+        cut(bound->cannot_fly > 0 ? kInFlight : kPersistent, node);
+        continue;
+      }
+      if (bound) {
+        node.bound = kLongestStep;
+        node.peak = bound->groups.front().peak;
+        for (const GroupBound& group : bound->groups) {
+          node.bound = std::min(node.bound, group.step);
+          node.peak = std::min(node.peak, group.peak);
+        }
+      }
+      queue_.insert(node);
+    }
+  }
+
+  void expand_all_families() {
+    std::vector<Node> families;
+    for (const Node& node : queue_) families.push_back(node);
+    queue_.clear();
+    for (const Node& node : families) {
+      if (family_bound_[node.family]) {
+        expand(node);
       } else {
-        cut(kInFlight, std::int64_t(choices[i].second - choices[i].first));
+        queue_.insert(node);
       }
     }
+  }
+
+  /// Puts a family's groups into the queue and cuts those of its arrangements that cannot fit.
+  void expand(const Node& node) {
+    const StrategyFamily& family = legal_.families()[node.family];
+    const FamilyBound& bound = *family_bound_[node.family];
+    std::size_t next = 0;
+    std::size_t live = bound.cannot_live;
+    const auto cut_until = [&](std::size_t arrangement) {
+      const std::int64_t count = count_in(family.first + next * family.buckets,
+                                          family.first + arrangement * family.buckets);
+      const auto of_live = std::min<std::int64_t>(count, std::int64_t(live * family.buckets));
+      live -= std::size_t(of_live) / family.buckets;
+      cut(kPersistent, of_live);
+      cut(kInFlight, count - of_live);
+    };
+    for (const GroupBound& group : bound.groups) {
+      cut_until(group.first);
+      next = group.last;
+      queue_.insert(node_of(node.family, group));
+    }
+    cut_until(family.arrangements->all.size());
+    family_bound_[node.family]->groups.clear();
+  }
+
+  Node node_of(std::size_t f, const GroupBound& group) const {
+    const StrategyFamily& family = legal_.families()[f];
+    return {group.step,
+            family.first + group.first * family.buckets,
+            family.first + group.last * family.buckets,
+            group.peak,
+            Node::Kind::group,
+            f,
+            group};
   }
 
   /// What the clock cannot hold is longer than any plan's step.
@@ -205,26 +284,36 @@ class Explorer {
     }
   }
   std::vector<std::optional<Picoseconds>> pipeline_bounds(const Node& choice) const {
+    const StrategyFamily& family = legal_.families()[choice.family];
+    std::vector<Strategy> strategies;
+    for (std::size_t i = choice.first; i < choice.last; ++i) {
+      const std::size_t within = i - family.first;
+      strategies.push_back(legal_.of(family, within / family.buckets, within % family.buckets));
+    }
     try {
-      auto bounds = bounds_.pipelines({&legal_[choice.first], choice.last - choice.first});
+      auto bounds = bounds_.pipelines(strategies);
       for (auto& bound : bounds) {
         if (bound) bound = std::min(*bound, kLongestStep);
       }
       return bounds;
     } catch (const InfeasibleError&) {
-      return std::vector<std::optional<Picoseconds>>(choice.last - choice.first, kLongestStep);
+      return std::vector<std::optional<Picoseconds>>(strategies.size(), kLongestStep);
     }
   }
 
   std::optional<Reason> why_cut(const Node& node) const {
     if (node.bound > kLongestTimeline) return kTooLong;
-    if (may_matter(node.bound.seconds(), node.peak, legal_[node.first])) return std::nullopt;
+    const Seconds bound = node.bound.seconds();
+    if (incumbents_.may_be_on_front(bound, node.peak)) return std::nullopt;
+    // Strategies of a family or a group may differ in more than details.
+    const bool alone = node.kind > Node::Kind::group;
+    if (alone ? incumbents_.may_be_listed(bound, strategy_of(node))
+              : incumbents_.may_be_listed(bound)) {
+      return std::nullopt;
+    }
     if (node.kind == Node::Kind::simulated) return kNoAllocator;
-    return node.kind == Node::Kind::leaf ? kPipeline : kBottleneck;
-  }
-
-  bool may_matter(Seconds step, Bytes peak, const Strategy& strategy) const {
-    return incumbents_.may_be_on_front(step, peak) || incumbents_.may_be_listed(step, strategy);
+    if (node.kind == Node::Kind::leaf) return kPipeline;
+    return node.kind == Node::Kind::choice ? kBottleneck : kWork;
   }
 
   /// Makes candidates of the simulated leaves that come first, as if their allocators fitted, which
@@ -237,17 +326,23 @@ class Explorer {
       queue_.erase(queue_.begin());
       if (const std::optional<Reason> reason = why_cut(node); !reason) {
         explored_.candidates.push_back(std::move(simulated_.extract(node.first).mapped()));
-        incumbents_.learn(explored_.candidates);
+        learn();
         ++taken;
       } else if (taken > 0) {
         later.push_back(node);
       } else {
-        cut(*reason, node.count());
+        cut(*reason, node);
         simulated_.erase(node.first);
       }
     }
     put_back(later);
     return taken;
+  }
+
+  void learn() {
+    const Seconds least =
+        queue_.empty() ? kLongestStep.seconds() : queue_.begin()->bound.seconds();
+    incumbents_.learn(explored_.candidates, least);
   }
 
   /// A simulated leaf that would be the best so far is not left to its turn: a search that is
@@ -264,31 +359,90 @@ class Explorer {
   }
 
   static Node node_of(const Candidate& simulated) {
-    return {to_picoseconds(simulated.score.prediction.step_time), simulated.index,
-            simulated.index + 1, simulated.score.peak, Node::Kind::simulated};
+    return {to_picoseconds(simulated.score.prediction.step_time),
+            simulated.index,
+            simulated.index + 1,
+            simulated.score.peak,
+            Node::Kind::simulated,
+            0,
+            {}};
   }
 
   /// Takes nodes in order until there is enough for a round of one kind. The turn of simulated
   /// leaves comes when they are first: what is known by then may spare them the replay.
   void take_round() {
     std::vector<Node> later;
-    while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened) {
+    while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
+           groups_.size() < kSharpened) {
       const Node node = *queue_.begin();
       queue_.erase(queue_.begin());
       if (node.kind == Node::Kind::simulated) {
         later.push_back(node);
       } else if (const std::optional<Reason> reason = why_cut(node)) {
-        cut(*reason, node.count());
+        cut(*reason, node);
+      } else if (node.kind == Node::Kind::family) {
+        if (!family_bound_[node.family]) {  // the time limit passed before it was bounded
+          later.push_back(node);
+          break;
+        }
+        expand(node);
+      } else if (node.kind == Node::Kind::leaf && first_plan_ == node.first) {
+        continue;
       } else {
-        (node.kind == Node::Kind::leaf ? leaves_ : choices_).push_back(node);
+        round_of(node).push_back(node);
       }
     }
     put_back(later);
   }
 
+  std::vector<Node>& round_of(const Node& node) {
+    if (node.kind == Node::Kind::group) return groups_;
+    return node.kind == Node::Kind::choice ? choices_ : leaves_;
+  }
+
   void put_back(std::vector<Node>& nodes) {
     queue_.insert(nodes.begin(), nodes.end());
     nodes.clear();
+  }
+
+  /// Makes a choice of the arrangement with the fewest recomputed layers, by the bounds of single
+  /// strategies; the others stay a group.
+  void sharpen_groups() {
+    std::vector<std::optional<Node>> found(groups_.size());
+    std::vector<char> done(groups_.size(), false);
+    for_each_index(groups_.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) return;
+      done[i] = true;
+      const Strategy strategy = strategy_of(groups_[i]);
+      const MemoryBound memory = bounds_.memory(strategy);
+      if (!fits(memory.reserved, strategy)) return;
+      const std::size_t buckets = legal_.families()[groups_[i].family].buckets;
+      found[i] = Node{std::max(groups_[i].bound, bottleneck(strategy)),
+                      groups_[i].first,
+                      groups_[i].first + buckets,
+                      memory.peak,
+                      Node::Kind::choice,
+                      groups_[i].family,
+                      {}};
+    });
+    std::vector<Node> left;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      Node group = groups_[i];
+      if (!done[i]) {
+        left.push_back(group);
+        continue;
+      }
+      const std::size_t next = group.first + legal_.families()[group.family].buckets;
+      if (found[i]) {
+        queue_.insert(*found[i]);
+      } else {
+        cut(kInFlight, count_in(group.first, next));
+      }
+      group.first = next;
+      ++group.group.first;
+      if (group.first < group.last) queue_.insert(group);
+    }
+    groups_ = std::move(left);
   }
 
   /// Splits choices into leaves with sharper bounds. Buckets that come out alike are one leaf.
@@ -301,8 +455,8 @@ class Explorer {
       for (std::size_t leaf = choice.first; leaf < choice.last; ++leaf) {
         const std::optional<Picoseconds>& bound = bounds[leaf - choice.first];
         if (!bound) continue;
-        leaves[i].push_back(
-            {std::max(choice.bound, *bound), leaf, leaf + 1, choice.peak, Node::Kind::leaf});
+        leaves[i].push_back({std::max(choice.bound, *bound), leaf, leaf + 1, choice.peak,
+                             Node::Kind::leaf, choice.family, {}});
       }
     });
     std::vector<Node> left;
@@ -321,7 +475,7 @@ class Explorer {
     std::vector<std::optional<Candidate>> found(leaves_.size());
     for_each_index(leaves_.size(), request_.threads, [&](std::size_t i) {
       if (passed()) return;
-      found[i] = assess(request_, costs_, legal_[leaves_[i].first], leaves_[i].first);
+      found[i] = assess(request_, costs_, strategy_of(leaves_[i]), leaves_[i].first);
     });
     std::vector<Node> left;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -341,7 +495,7 @@ class Explorer {
 
   std::int64_t left() const {
     std::int64_t count = 0;
-    for (const Node& node : queue_) count += node.count();
+    for (const Node& node : queue_) count += count_in(node.first, node.last);
     return count;
   }
 
@@ -356,7 +510,7 @@ class Explorer {
       if (cut_[i] > 0) explored_.bounded.push_back({kReasonTexts[i], cut_[i]});
     }
     explored_.unexplored = left();
-    if (!queue_.empty()) explored_.least_left = queue_.begin()->bound.seconds();
+    if (explored_.unexplored > 0) explored_.least_left = queue_.begin()->bound.seconds();
     std::sort(explored_.candidates.begin(), explored_.candidates.end(),
               [](const Candidate& a, const Candidate& b) { return a.index < b.index; });
     return std::move(explored_);
@@ -364,13 +518,16 @@ class Explorer {
 
   const SearchRequest& request_;
   const CostModel& costs_;
-  const std::vector<Strategy>& legal_;
+  const StrategyList& legal_;
   const Bounds bounds_;
+  const FamilyBounds family_bounds_;
   const Bytes capacity_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::vector<std::optional<FamilyBound>> family_bound_;  ///< absent: the time limit passed first
+  std::optional<std::size_t> first_plan_;                 ///< index of the one found before all
   std::set<Node> queue_;
-  std::vector<Node> choices_, leaves_;          ///< of this round
-  std::map<std::size_t, Candidate> simulated_;  ///< of nodes of that kind, by Node::first
+  std::vector<Node> groups_, choices_, leaves_;  ///< of this round
+  std::map<std::size_t, Candidate> simulated_;   ///< of nodes of that kind, by Node::first
   Incumbents incumbents_;
   Explored explored_;
   std::array<std::int64_t, kReasons> cut_ = {};
@@ -406,30 +563,36 @@ struct Need {
 };
 
 /// The strategy that needs least, and the first of equals. Buckets take no memory of their own, so
-/// the first strategy of each choice stands for all of them.
+/// the first strategy of each arrangement stands for all of them. Where recomputed layers can be
+/// counted, those that recompute most are looked at.
 Need least_need(const SearchRequest& request, const CostModel& costs, const Space& space) {
   const Bounds bounds(request.job, request.framework, costs, request.devices);
-  const auto outside = [&](std::size_t i) {
-    return memory_outside_program(request.job, space.legal[i], request.framework);
+  const FamilyBounds family_bounds(request.job, request.framework, bounds);
+  const auto outside = [&](const Strategy& strategy) {
+    return memory_outside_program(request.job, strategy, request.framework);
   };
-  std::vector<std::pair<Bytes, std::size_t>> order;
-  for (const auto& [first, last] : runs(space.legal, 0, space.legal.size(), same_but_buckets)) {
-    order.emplace_back(Bytes(), first);
-  }
-  for_each_index(order.size(), request.threads, [&](std::size_t i) {
-    const std::size_t index = order[i].second;
-    order[i].first = bounds.memory(space.legal[index]).reserved + outside(index);
+  const std::span<const StrategyFamily> families = space.legal.families();
+  std::vector<std::pair<Bytes, std::size_t>> order(families.size());
+  for_each_index(families.size(), request.threads, [&](std::size_t f) {
+    order[f] = {family_bounds.least_reserved(families[f]) + outside(families[f].base), f};
   });
   std::sort(order.begin(), order.end());
   std::optional<Need> least;
-  for (const auto& [bound, index] : order) {
-    if (least && bound > least->bytes) break;
-    Footprint footprint = lay_out(request.job, space.legal[index], request.framework,
-                                  costs.cluster(), request.reserve, Proof::none);
-    const Bytes bytes = footprint.reserved + outside(index);
-    if (!least || std::pair(bytes, index) < std::pair(least->bytes, least->index)) {
-      footprint.programs.clear();
-      least = Need{index, std::move(footprint), bytes};
+  for (const auto& [family_bound, f] : order) {
+    if (least && family_bound > least->bytes) break;
+    const StrategyFamily& family = families[f];
+    for (const ArrangementGroup& group : family.arrangements->groups) {
+      const std::size_t arrangement = group.first + group.count - 1;
+      const Strategy strategy = space.legal.of(family, arrangement, 0);
+      if (least && bounds.memory(strategy).reserved + outside(strategy) > least->bytes) continue;
+      Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
+                                    request.reserve, Proof::none);
+      const Bytes bytes = footprint.reserved + outside(strategy);
+      const std::size_t index = family.first + arrangement * family.buckets;
+      if (!least || std::pair(bytes, index) < std::pair(least->bytes, least->index)) {
+        footprint.programs.clear();
+        least = Need{index, std::move(footprint), bytes};
+      }
     }
   }
   return std::move(*least);

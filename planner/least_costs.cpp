@@ -2,6 +2,7 @@
 #include "planner/least_costs.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "base/error.h"
@@ -47,12 +48,8 @@ Picoseconds LeastCosts::local(const Op& op, std::span<const Tensor> tensors,
 Picoseconds LeastCosts::communication(const Routine& routine, std::size_t index, const Grid& grid,
                                       std::int64_t stage) const {
   const Op& op = routine.ops[index];
-  const auto* transfer = std::get_if<TransferParams>(&op.params);
-  const std::vector<GroupSpread> spreads =
-      transfer != nullptr ? transfer_spreads(grid, stage, transfer->stage_offset)
-                          : group_spreads(grid, std::get<CollectiveParams>(op.params).group);
   std::optional<Picoseconds> least;
-  for (const GroupSpread& spread : spreads) {
+  for (const GroupSpread& spread : spreads_of(op, grid, stage)) {
     const Estimate whole = costs_.communication(op, routine.tensors, spread);
     for (std::size_t kind = 0; kind < costs_.device_kinds(); ++kind) {
       const Estimate left = beside_products(routine, index, whole, spread.ranks, costs_, kind);
@@ -60,6 +57,29 @@ Picoseconds LeastCosts::communication(const Routine& routine, std::size_t index,
     }
   }
   return least.value_or(Picoseconds());
+}
+
+double LeastCosts::slowdown(const Routine& routine, const Grid& grid, std::int64_t stage) const {
+  const Framework& framework = costs_.framework();
+  const bool held = framework.transfers_hold != TransfersHold::nothing ||
+                    framework.host_reads_batch || framework.host_waits_for_gathers;
+  if (costs_.execution() != Execution::streams || held) return 1;
+  std::optional<double> least;
+  for (const GroupSpread& spread : spreads_of(routine.ops[0], grid, stage)) {
+    for (std::size_t kind = 0; kind < costs_.device_kinds(); ++kind) {
+      const double slowdown =
+          costs_.slowdowns(routine.ops[0], routine.tensors, spread, kind).compute;
+      least = std::min(least.value_or(slowdown), slowdown);
+    }
+  }
+  return std::max(1.0, least.value_or(1));
+}
+
+std::vector<GroupSpread> LeastCosts::spreads_of(const Op& op, const Grid& grid,
+                                                std::int64_t stage) const {
+  const auto* transfer = std::get_if<TransferParams>(&op.params);
+  return transfer != nullptr ? transfer_spreads(grid, stage, transfer->stage_offset)
+                             : group_spreads(grid, std::get<CollectiveParams>(op.params).group);
 }
 
 std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group& group) const {

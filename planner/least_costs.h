@@ -21,6 +21,10 @@ class LeastCosts {
   /// the fastest device. A collective: of the cheapest instance of its group on the grid. A
   /// transfer: of the cheapest pair of ranks of `stage` and its peer stage.
   std::vector<Picoseconds> of(const Routine& routine, const Grid& grid, std::int64_t stage) const;
+  /// How much longer at least kernels take beside a routine that is one communication, on streams of
+  /// their own (simulator/kernel_delays.h); 1 where they do not or where something that is not known
+  /// here may end it: frameworks whose transfers or hosts hold up others.
+  double slowdown(const Routine& routine, const Grid& grid, std::int64_t stage) const;
   const CostModel& model() const { return costs_; }
 
  private:
@@ -28,6 +32,7 @@ class LeastCosts {
   Picoseconds local(const Op& op, std::span<const Tensor> tensors, const Grid& grid) const;
   Picoseconds communication(const Routine& routine, std::size_t index, const Grid& grid,
                             std::int64_t stage) const;
+  std::vector<GroupSpread> spreads_of(const Op& op, const Grid& grid, std::int64_t stage) const;
   std::vector<GroupSpread> group_spreads(const Grid& grid, const Group& group) const;
   std::vector<GroupSpread> transfer_spreads(const Grid& grid, std::int64_t stage,
                                             std::int64_t offset) const;

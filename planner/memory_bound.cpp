@@ -210,7 +210,7 @@ std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strat
                                            const Framework& framework) {
   const Job small = fewest_micro_batches(job, strategy);
   const PassContext context{small, strategy, framework};
-  const Graph graph = lower_graph(context);
+  const Graph graph = lower_graph(context, {}, Proof::none);
   const std::int64_t alignment = arena_alignment(job, strategy);
   const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy),
                                   scatters_bundles(strategy));

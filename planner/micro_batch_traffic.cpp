@@ -48,7 +48,7 @@ MicroBatchTraffic micro_batch_traffic(const Job& job, const Strategy& strategy,
   Job few = job;
   few.global_batch = m * small.dp * small.sharding_degree;
   const PassContext context{few, small, framework};
-  const Graph graph = lower_graph(context);
+  const Graph graph = lower_graph(context, {}, Proof::none);
   const std::int64_t alignment = arena_alignment(few, small);
   const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(small),
                                   scatters_bundles(small));

@@ -1,12 +1,14 @@
 #include "planner/pipeline_step.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace plimsoll {
 namespace {
 
 constexpr Picoseconds kNotYet{-1};
 constexpr std::size_t kActivations = 0, kGradients = 1;
+constexpr std::array<Stream, 2> kSends = {Stream::send_next, Stream::send_previous};
 
 }  // namespace
 
@@ -20,6 +22,12 @@ PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans>
   for (std::int64_t s = 0; s < strategy.pp; ++s) {
     orders_.push_back(
         pipeline_order(strategy.schedule, strategy.pp, s, strategy.virtual_stages, micro_batches));
+    double most = 1;
+    for (const ChunkSpans& chunk : stages_[std::size_t(s)].chunks) {
+      for (const ActionSpans* action : {&chunk.forward, &chunk.backward})
+        most = std::max({most, action->transfer_slowdown, action->sending_slowdown});
+    }
+    most_slowdown_.push_back(most);
   }
 }
 
@@ -66,6 +74,28 @@ Picoseconds PipelineStep::slot_free(std::size_t s, std::size_t direction) const 
   return borders_[direction].arrived[sent[sent.size() - slots_]];
 }
 
+/// Sends go on beside the actions behind them until their slot is needed again; receives posted ahead
+/// beside the action before the one that waits for them.
+Picoseconds PipelineStep::delay(std::size_t s, const ActionSpans& spans, std::size_t direction) {
+  constexpr Stream kReceives = Stream::recv_previous;  // any: all are waited for in order
+  State& state = states_[s];
+  if (const auto received = std::exchange(state.received_ahead, std::nullopt))
+    state.delays.wait_for(kReceives, *received);
+  const std::vector<Action>& order = orders_[s];
+  if (stages_[s].receives_ahead && state.next + 1 < order.size()) {
+    const ActionSpans& next = spans_of(s, order[state.next + 1]);
+    if (next.receives) {
+      state.received_ahead = state.communications++;
+      state.delays.communicate(kReceives, *state.received_ahead, next.transfer,
+                               {next.transfer_slowdown, 1});
+    }
+  }
+  const std::vector<std::size_t>& sends = state.transfers[direction].sends;
+  if (spans.sends && slots_ > 0 && sends.size() >= slots_)
+    state.delays.wait_for(kSends[direction], sends[sends.size() - slots_]);
+  return state.delays.compute(spans.computes);
+}
+
 bool PipelineStep::act(std::size_t s, const Action& action) {
   State& state = states_[s];
   const ActionSpans& spans = spans_of(s, action);
@@ -90,15 +120,25 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
     border.arrived[from] = received;
     begin = std::max(begin, received + spans.complete);
   }
+  // What delays the first call passes while that waits for what it receives.
+  const Picoseconds longer = delay(s, spans, direction);
+  const Picoseconds before = std::min(
+      longer, to_picoseconds(spans.first_computes.seconds() * (most_slowdown_[s] - 1)));
+  begin = std::max(begin, state.clock + before);
   state.last_began = begin;
   state.clock_before = state.clock;
-  const Picoseconds end = std::max(begin + spans.span, slot + spans.last);
+  const Picoseconds end = std::max(begin + spans.span + (longer - before), slot + spans.last);
   state.issued += spans.dispatch;
   state.clock = std::max(end, state.issued);
   if (!spans.sends) return true;
   const std::size_t to = index(part, action.micro_batch);
   border.written[to] = post > Picoseconds() ? state.clock + post : end - spans.last + spans.sent;
   state.transfers[direction].sent.push_back(to);
+  if (post == Picoseconds()) {
+    state.transfers[direction].sends.push_back(state.communications);
+    state.delays.communicate(kSends[direction], state.communications++, spans.sending,
+                             {spans.sending_slowdown, 1});
+  }
   state.issued += spans.send_dispatch;
   state.clock += post;
   return true;

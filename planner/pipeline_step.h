@@ -3,11 +3,13 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "passes/pipeline_order.h"
 #include "planner/time_bound.h"
+#include "simulator/kernel_delays.h"
 
 namespace plimsoll {
 
@@ -23,6 +25,7 @@ class PipelineStep {
   /// One direction of transfers out of a stage and into it.
   struct Transfers {
     std::vector<std::size_t> sent;  ///< in order: indices into Border's times
+    std::vector<std::size_t> sends;  ///< the same: numbers of these communications
     Picoseconds received;           ///< when the stream of receives is free
   };
   struct State {
@@ -31,6 +34,9 @@ class PipelineStep {
     std::size_t next = 0;      ///< of the stage's order
     Picoseconds last_began;
     std::array<Transfers, 2> transfers;  ///< activations, gradients
+    KernelDelays delays;
+    std::size_t communications = 0;            ///< so far: each has its number in `delays`
+    std::optional<std::size_t> received_ahead;  ///< the receive that was posted before its action
   };
   /// Of activations or gradients, by part of the model they leave and micro-batch: when they are
   /// written and when they are over.
@@ -44,6 +50,8 @@ class PipelineStep {
   bool advance(std::size_t s);
   bool act(std::size_t s, const Action& action);
   Picoseconds slot_free(std::size_t s, std::size_t direction) const;
+  /// How much longer the action's kernels take beside transfers.
+  Picoseconds delay(std::size_t s, const ActionSpans& spans, std::size_t direction);
 
   /// When the meetings of all stages [0] and of the two ends [1] are over, in order: each stage
   /// that takes part has its k-th meeting of a kind with the k-th of the others.
@@ -58,6 +66,7 @@ class PipelineStep {
   std::size_t slots_;  ///< 0: sends wait for none
   std::span<const StepTail* const> tails_;
   std::vector<std::vector<Action>> orders_;
+  std::vector<double> most_slowdown_;  ///< by stage: of its kernels, beside any of its transfers
   std::vector<State> states_;
   std::array<Border, 2> borders_;
 };

@@ -33,10 +33,14 @@ bool better(const Candidate& a, const Candidate& b) {
   return key(a) < key(b);
 }
 
-bool same_but_buckets(const Strategy& a, const Strategy& b) {
-  Strategy with_equal_buckets = a;
-  with_equal_buckets.grad_bucket_bytes = b.grad_bucket_bytes;
-  return with_equal_buckets == b;
+bool same_but_details(const Strategy& a, const Strategy& b) {
+  Strategy alike = a;
+  alike.grad_bucket_bytes = b.grad_bucket_bytes;
+  alike.recompute_layers = b.recompute_layers;
+  alike.prefetch_depth = b.prefetch_depth;
+  alike.embedding_as_layers = b.embedding_as_layers;
+  alike.loss_as_layers = b.loss_as_layers;
+  return alike == b;
 }
 
 namespace {
@@ -57,7 +61,7 @@ std::vector<std::size_t> best_plans(std::span<const Candidate> candidates) {
   std::vector<std::size_t> chosen;
   for (std::size_t i : in_order_of_merit(candidates)) {
     const bool shown = std::any_of(chosen.begin(), chosen.end(), [&](std::size_t other) {
-      return same_but_buckets(candidates[i].strategy, candidates[other].strategy);
+      return same_but_details(candidates[i].strategy, candidates[other].strategy);
     });
     if (!shown) chosen.push_back(i);
     if (chosen.size() == kRunnersUp + 1) break;
@@ -75,7 +79,7 @@ std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates) {
     }
     const Score& best = candidates[front.front()].score;
     if (score.prediction.step_time > kFrontTimes * best.prediction.step_time) break;
-    if (score.peak < candidates[front.back()].score.peak) front.push_back(i);
+    if (saves_enough(score.peak, candidates[front.back()].score.peak)) front.push_back(i);
   }
   return front;
 }

@@ -25,17 +25,17 @@ struct Candidate {
 bool feasible(const Candidate& candidate);
 /// The order of merit of feasible ones: step time, then peak bytes, then canonical order.
 bool better(const Candidate& a, const Candidate& b);
-/// Whether two strategies differ at most in grad_bucket_bytes: they count as one plan among the
-/// runners-up.
-bool same_but_buckets(const Strategy& a, const Strategy& b);
+/// Whether two strategies differ at most in details: the sizes of gradient buckets, how many layers
+/// of a chunk are recomputed, how early parameters are gathered, and what the ends of the model
+/// count as. They are one plan among the runners-up.
+bool same_but_details(const Strategy& a, const Strategy& b);
 
 /// Indices into `candidates` in order of merit: the best plan, then the kRunnersUp next that differ
-/// from all before in more than bucket bytes. Only feasible ones; fewer where there are fewer.
+/// from all before in more than details. Only feasible ones; fewer where there are fewer.
 std::vector<std::size_t> best_plans(std::span<const Candidate> candidates);
 
-/// Indices into `candidates` of the feasible plans that no other is as good as in both step time
-/// and peak and better in one, up to kFrontTimes times the best step; by step time. Of equals the
-/// first in canonical order.
+/// Indices into `candidates`, in order of merit, up to kFrontTimes times the best step: the best plan,
+/// then each that needs at least kFrontSaving less memory than the one before it in this list.
 std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates);
 
 /// How `loser` loses against `best`: the breakdown term that grows most; "memory" with the bytes

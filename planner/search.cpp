@@ -143,9 +143,9 @@ std::vector<ParetoPlan> front_of(const SearchRequest& request,
                                 const Space& space, const Explored& explored) {
   if (explored.unexplored == 0) refuse(request, costs, space);
   throw NothingFoundYet(fmt::format(
-      "stopped after the time limit of {}: {} of {} legal strategies evaluated, none fits so far, "
+      "stopped early: {} of {} legal strategies evaluated, none fits so far, "
       "{} are left",
-      to_text(*request.time_limit), explored.candidates.size(), space.legal.size(),
+      explored.candidates.size(), space.legal.size(),
       explored.unexplored));
 }
 

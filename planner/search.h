@@ -34,6 +34,8 @@ struct SearchRequest {
   /// Wall-clock time, at most kLongestTimeLimit, after which no bound and no evaluation is begun.
   /// What is found then depends on the machine.
   std::optional<Seconds> time_limit;
+  /// Asked from time to time; the search ends as at a time limit once it says yes.
+  std::function<bool()> stop;
   /// Called after each round by one thread: legal strategies that are done with, of how many.
   std::function<void(std::int64_t done, std::int64_t of)> progress;
 };

@@ -1,11 +1,14 @@
-// Space: candidates are every way to write the device count as mp x pp x dp x sharding degree,
-// times the ladders of the other choices; legal() says which of them may run.
+// Space: candidates are every way to write the device count as cp x mp x pp x dp x sharding degree,
+// times the values of the other choices; legal() says which of them may run.
 #include "planner/space.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+
+#include "planner/arrangements.h"
 
 namespace plimsoll {
 namespace {
@@ -13,9 +16,6 @@ namespace {
 constexpr std::int64_t kGradientBytes = 4;  // f32
 constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
     kMostBucket{std::int64_t{1} << 30};
-/// Eight chunks leave an eighth of 1F1B's bubble; more save less than they add in transfers.
-constexpr std::int64_t kMostVirtualStages = 8;
-
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> low, high;
   for (std::int64_t d = 1; d * d <= number; ++d) {
@@ -55,63 +55,61 @@ std::string rule_of(const std::string& reason) {
   return rule;
 }
 
+/// Fields that make one choice of the search. A field that no search varies is its own.
+constexpr std::array<std::string_view, 17> kSearched = {
+    "mp",       "pp",        "dp",
+    "cp",       "sharding_degree", "sharding_stage",
+    "micro_batch", "schedule", "recompute",
+    "grad_bucket_bytes", "virtual_stages", "embedding_as_layers",
+    "loss_as_layers", "recompute_layers", "sequence_parallel",
+    "split_boundary", "context_exchange"};
+/// Searched in sharding stage 3 only.
+constexpr std::array<std::string_view, 2> kGathers = {"prefetch_depth", "keep_gathered"};
+
 /// Values each choice may take; a fixed one has a single value.
 class Choices {
  public:
   Choices(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed)
-      : job_(job),
-        framework_(framework),
-        devices_(devices),
-        fixed_(fixed),
-        ladder_(grad_bucket_ladder(job)) {
+      : job_(job), framework_(framework), devices_(devices), fixed_(fixed) {
     for (const auto& [key, value] : fixed) set_field(base_, key, value);
   }
 
   const Strategy& base() const { return base_; }
 
-  /// The four degrees, whose product is the device count. Where the fixed values allow no such
-  /// product, the base alone: legal() then says so.
-  std::vector<Strategy> grids() const {
-    std::vector<Strategy> grids;
-    if (devices_ % base_.cp != 0) {
-      return {with_degrees(base_.mp, base_.pp, base_.dp, base_.sharding_degree)};
-    }
-    const std::int64_t beside_cp = devices_ / base_.cp;  // which only --fix sets
-    for (std::int64_t mp : degrees("mp", base_.mp, beside_cp)) {
-      const std::int64_t beside_mp = beside_cp / mp;
-      for (std::int64_t pp : degrees("pp", base_.pp, beside_mp)) {
-        const std::int64_t width = beside_mp / pp;
-        for (std::int64_t dp : degrees("dp", base_.dp, width)) {
-          // The last degree is what the others leave; a fixed one must be just that.
-          const std::int64_t sharding = width / dp;
-          if (is_fixed(fixed_, "sharding_degree") && sharding != base_.sharding_degree) continue;
-          grids.push_back(with_degrees(mp, pp, dp, sharding));
-        }
-      }
-    }
-    if (grids.empty()) {
-      grids.push_back(with_degrees(base_.mp, base_.pp, base_.dp, base_.sharding_degree));
-    }
-    return grids;
+  ArrangementChoices arrangement_choices() const {
+    ArrangementChoices choices;
+    choices.schedule = !is_fixed(fixed_, "schedule");
+    choices.virtual_stages = !is_fixed(fixed_, "virtual_stages");
+    choices.ends = !is_fixed(fixed_, "embedding_as_layers") && !is_fixed(fixed_, "loss_as_layers");
+    choices.recompute_layers =
+        !is_fixed(fixed_, "recompute_layers") && !is_fixed(fixed_, "recompute_list");
+    return choices;
   }
 
-  /// All but the ladder of buckets, in canonical order.
-  std::vector<Strategy> before_buckets() const {
-    std::vector<Strategy> all;
-    for (const Strategy& grid : grids()) {
-      for (std::int64_t stage : sharding_stages(grid)) {
-        for (std::int64_t micro_batch : micro_batches(grid)) {
-          for (Recompute recompute : recomputes()) {
-            Strategy strategy = grid;
-            strategy.sharding_stage = stage;
-            strategy.micro_batch = micro_batch;
-            strategy.recompute = recompute;
-            for (Strategy& one : with_switches(strategy)) all.push_back(std::move(one));
+  /// The degrees, whose product is the device count. Where the fixed values allow no such product,
+  /// the base alone: legal() then says so.
+  std::vector<Strategy> grids() const {
+    std::vector<Strategy> grids;
+    for (std::int64_t cp : context_degrees()) {
+      const std::int64_t beside_cp = devices_ / cp;
+      for (std::int64_t mp : degrees("mp", base_.mp, beside_cp)) {
+        const std::int64_t beside_mp = beside_cp / mp;
+        for (std::int64_t pp : degrees("pp", base_.pp, beside_mp)) {
+          const std::int64_t width = beside_mp / pp;
+          for (std::int64_t dp : degrees("dp", base_.dp, width)) {
+            // The last degree is what the others leave; a fixed one must be just that.
+            const std::int64_t sharding = width / dp;
+            if (is_fixed(fixed_, "sharding_degree") && sharding != base_.sharding_degree) continue;
+            grids.push_back(with_degrees(cp, mp, pp, dp, sharding));
           }
         }
       }
     }
-    return all;
+    if (grids.empty()) {
+      grids.push_back(
+          with_degrees(base_.cp, base_.mp, base_.pp, base_.dp, base_.sharding_degree));
+    }
+    return grids;
   }
 
   std::vector<std::int64_t> micro_batches(const Strategy& grid) const {
@@ -122,47 +120,49 @@ class Choices {
     return divisors(job_.global_batch / width);
   }
 
+  /// The rare form only where a framework has it; the usual ones are refused by name.
   std::vector<Recompute> recomputes() const {
     if (is_fixed(fixed_, "recompute")) return {base_.recompute};
-    return {Recompute::none, Recompute::selective, Recompute::full};
+    std::vector<Recompute> forms = {Recompute::none, Recompute::selective, Recompute::full};
+    if (framework_.can.recompute.value.has(Recompute::per_op)) forms.push_back(Recompute::per_op);
+    return forms;
   }
 
-  /// Stages 2 and 3 reduce in every micro-batch what a pipeline's stages reduce once: they are for
-  /// those who have no pipeline (DeepSpeed's runtime/pipe/engine.py refuses them there).
   std::vector<std::int64_t> sharding_stages(const Strategy& grid) const {
-    if (is_fixed(fixed_, "sharding_stage") || grid.sharding_degree == 1) {
+    if (is_fixed(fixed_, "sharding_stage") || grid.cp * grid.sharding_degree == 1) {
       return {grid.sharding_stage};
     }
     const auto& has = grid.pp > 1 ? framework_.can.pipeline_sharding_stages
                                   : framework_.can.sharding_stages;
     std::vector<std::int64_t> stages;
-    for (std::int64_t stage = 1; stage <= (grid.pp > 1 ? 1 : 3); ++stage) {
+    if (grid.sharding_degree == 1) stages.push_back(0);  // the ranks of cp may share nothing
+    for (std::int64_t stage = 1; stage <= 3; ++stage) {
       if (has.value.has(stage)) stages.push_back(stage);
     }
     if (stages.empty()) stages.push_back(1);  // for legal() to refuse
     return stages;
   }
 
-  /// The strategy itself first, then with each combination of the switches that splits tokens over
-  /// mp, orders the pipeline otherwise, or repeats fewer layers. Only the first may be illegal.
+  /// The strategy itself first, then with the other ways to split tokens and borders over mp, to
+  /// exchange keys and values over cp and to gather parameters. Only the first may be illegal.
   std::vector<Strategy> with_switches(const Strategy& strategy) const {
     std::vector<Strategy> all = {strategy};
-    if (!is_legal(strategy)) return all;
-    multiply(all, [&](const Strategy& s) { return with_tokens_split(s); });
-    multiply(all, [&](const Strategy& s) { return with_orders(s); });
-    multiply(all, [&](const Strategy& s) { return with_fewer_recomputed(s); });
+    if (strategy.cp > 1 && !is_fixed(fixed_, "context_exchange"))
+      all.front().context_exchange = exchanges().front();
+    if (strategy.mp > 1) multiply(all, [&](const Strategy& s) { return with_tokens_split(s); });
+    if (strategy.cp > 1) multiply(all, [&](const Strategy& s) { return with_exchanges(s); });
+    if (strategy.sharding_stage == 3) {
+      multiply(all, [&](const Strategy& s) { return with_gathers(s); });
+    }
     return all;
   }
 
   /// Bucket bytes matter only where gradients are reduced between ranks, in buckets. Elsewhere
   /// every value gives the same plan, so only the default is kept.
-  std::vector<Bytes> grad_buckets(const Strategy& strategy) const {
-    if (is_fixed(fixed_, "grad_bucket_bytes")) return {base_.grad_bucket_bytes};
+  bool has_buckets(const Strategy& strategy) const {
+    if (is_fixed(fixed_, "grad_bucket_bytes")) return false;
     const bool in_buckets = framework_.overlap_grad_reduce && strategy.sharding_stage < 3;
-    if (strategy.cp * strategy.dp * strategy.sharding_degree == 1 || !in_buckets) {
-      return {base_.grad_bucket_bytes};
-    }
-    return ladder_;
+    return strategy.cp * strategy.dp * strategy.sharding_degree > 1 && in_buckets;
   }
 
   Verdict verdict(const Strategy& strategy) const {
@@ -179,6 +179,17 @@ class Choices {
     return {base_value};
   }
 
+  /// Those that split the sequence in pairs of equal chunks, where the framework splits it at all.
+  std::vector<std::int64_t> context_degrees() const {
+    if (is_fixed(fixed_, "cp")) return degrees("cp", base_.cp, devices_);
+    if (framework_.can.context_exchange.value.empty()) return {1};
+    std::vector<std::int64_t> all;
+    for (std::int64_t cp : divisors(devices_)) {
+      if (cp == 1 || job_.sequence % (2 * cp) == 0) all.push_back(cp);
+    }
+    return all;
+  }
+
   bool is_legal(const Strategy& strategy) const { return bool(verdict(strategy)); }
 
   /// Puts after each strategy the legal ones that `more` makes of it.
@@ -187,16 +198,13 @@ class Choices {
     std::vector<Strategy> all;
     for (const Strategy& strategy : strategies) {
       all.push_back(strategy);
-      for (Strategy& other : more(strategy)) {
-        if (is_legal(other)) all.push_back(std::move(other));
-      }
+      for (Strategy& other : more(strategy)) all.push_back(std::move(other));
     }
     strategies = std::move(all);
   }
 
   std::vector<Strategy> with_tokens_split(const Strategy& strategy) const {
     std::vector<Strategy> others;
-    if (strategy.mp == 1) return others;
     if (!is_fixed(fixed_, "sequence_parallel") && framework_.sequence_parallel) {
       others.push_back(strategy);
       others.back().sequence_parallel = true;
@@ -208,41 +216,48 @@ class Choices {
     return others;
   }
 
-  /// Interleaved 1F1B in chunks of equally many layers, and ZB-H1.
-  std::vector<Strategy> with_orders(const Strategy& strategy) const {
+  std::vector<Strategy> with_exchanges(const Strategy& strategy) const {
     std::vector<Strategy> others;
-    if (strategy.pp == 1) return others;
-    const bool free = !is_fixed(fixed_, "virtual_stages") && strategy.layer_split.empty();
-    const std::int64_t layers = total_layers(job_);
-    for (std::int64_t v = 2; free && v <= kMostVirtualStages; ++v) {
-      if (layers % (strategy.pp * v) != 0) continue;
+    if (is_fixed(fixed_, "context_exchange")) return others;
+    for (ContextExchange exchange : exchanges()) {
+      if (exchange == strategy.context_exchange) continue;
       others.push_back(strategy);
-      others.back().virtual_stages = v;
-    }
-    if (!is_fixed(fixed_, "schedule") && framework_.can.schedules.value.has(Schedule::zb_h1)) {
-      others.push_back(strategy);
-      others.back().schedule = Schedule::zb_h1;
+      others.back().context_exchange = exchange;
     }
     return others;
   }
 
-  /// Half of each stage's layers, or of each of its chunks'.
-  std::vector<Strategy> with_fewer_recomputed(const Strategy& strategy) const {
-    if (strategy.recompute != Recompute::full || is_fixed(fixed_, "recompute_layers") ||
-        is_fixed(fixed_, "recompute_list")) {
-      return {};
+  /// Those of a framework that has some.
+  std::vector<ContextExchange> exchanges() const {
+    std::vector<ContextExchange> has;
+    for (ContextExchange exchange :
+         {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all}) {
+      if (framework_.can.context_exchange.value.has(exchange)) has.push_back(exchange);
     }
-    const std::vector<std::int64_t> layers = layers_per_part(job_, strategy);
-    const std::int64_t most = *std::max_element(layers.begin(), layers.end());
-    if (most == 1) return {};
-    Strategy half = strategy;
-    half.recompute_layers = (most + 1) / 2;
-    return {half};
+    if (has.empty()) has.push_back(ContextExchange::ring);  // for legal() to refuse
+    return has;
   }
 
-  Strategy with_degrees(std::int64_t mp, std::int64_t pp, std::int64_t dp,
+  /// Gathers posted earlier or not ahead at all, and what is kept from forward to backward.
+  std::vector<Strategy> with_gathers(const Strategy& strategy) const {
+    std::vector<Strategy> others;
+    for (const bool keep : {false, true}) {
+      if (keep && is_fixed(fixed_, "keep_gathered")) continue;
+      for (std::int64_t depth : {1, 0, 2}) {
+        if (depth != 1 && is_fixed(fixed_, "prefetch_depth")) continue;
+        if (!keep && depth == 1) continue;  // the strategy itself
+        others.push_back(strategy);
+        if (keep) others.back().keep_gathered = true;
+        if (depth != 1) others.back().prefetch_depth = depth;
+      }
+    }
+    return others;
+  }
+
+  Strategy with_degrees(std::int64_t cp, std::int64_t mp, std::int64_t pp, std::int64_t dp,
                         std::int64_t sharding) const {
     Strategy strategy = base_;
+    strategy.cp = cp;
     strategy.mp = mp;
     strategy.pp = pp;
     strategy.dp = dp;
@@ -255,7 +270,6 @@ class Choices {
   const Framework& framework_;
   std::int64_t devices_;
   const Fixed& fixed_;
-  std::vector<Bytes> ladder_;
   Strategy base_;
 };
 
@@ -270,15 +284,6 @@ void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
   }
 }
 
-/// Numbers by value, then texts as they come.
-bool comes_before(const std::string& a, const std::string& b) {
-  const auto is_number = [](const std::string& text) {
-    return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0;
-  };
-  if (is_number(a) && is_number(b) && a.size() != b.size()) return a.size() < b.size();
-  return a < b;
-}
-
 }  // namespace
 
 std::vector<Bytes> grad_bucket_ladder(const Job& job) {
@@ -291,65 +296,143 @@ std::vector<Bytes> grad_bucket_ladder(const Job& job) {
   return ladder;
 }
 
+void apply(const Arrangement& arrangement, Strategy& strategy) {
+  strategy.schedule = arrangement.schedule;
+  strategy.virtual_stages = arrangement.virtual_stages;
+  strategy.embedding_as_layers = arrangement.embedding_as_layers;
+  strategy.loss_as_layers = arrangement.loss_as_layers;
+  strategy.recompute_layers = arrangement.recompute_layers;
+}
+
+void StrategyList::add(StrategyFamily family) {
+  family.first = size_;
+  size_ += family.count();
+  families_.push_back(std::move(family));
+}
+
+Strategy StrategyList::operator[](std::size_t index) const {
+  const auto after =
+      std::upper_bound(families_.begin(), families_.end(), index,
+                       [](std::size_t i, const StrategyFamily& family) { return i < family.first; });
+  const StrategyFamily& family = *(after - 1);
+  const std::size_t within = index - family.first;
+  return of(family, within / family.buckets, within % family.buckets);
+}
+
+Strategy StrategyList::of(const StrategyFamily& family, std::size_t arrangement, std::size_t bucket) const {
+  Strategy strategy = family.base;
+  apply(family.arrangements->all[arrangement], strategy);
+  if (family.buckets > 1) strategy.grad_bucket_bytes = ladder_[bucket];
+  return strategy;
+}
+
+std::vector<std::string_view> not_searched() {
+  std::vector<std::string_view> keys;
+  for (const std::string_view key : strategy_keys()) {
+    const auto has = [&](const auto& list) {
+      return std::find(list.begin(), list.end(), key) != list.end();
+    };
+    if (!has(kSearched) && !has(kGathers)) keys.push_back(key);
+  }
+  return keys;
+}
+
+namespace {
+
+/// Makes a space of its candidates: grids first, so that what breaks a rule by its degrees counts
+/// once.
+class Enumeration {
+ public:
+  Enumeration(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed)
+      : choices_(job, framework, devices, fixed),
+        finder_(job, framework, choices_.arrangement_choices(),
+                [this](const Strategy& s) { return bool(choices_.verdict(s)); }),
+        ladder_(grad_bucket_ladder(job)) {}
+
+  Space run() {
+    space_.legal.set_ladder(ladder_);
+    for (const Strategy& grid : choices_.grids()) {
+      for (std::int64_t stage : choices_.sharding_stages(grid)) {
+        Strategy staged = grid;
+        staged.sharding_stage = stage;
+        for (std::int64_t micro_batch : choices_.micro_batches(grid)) {
+          staged.micro_batch = micro_batch;
+          for (Recompute recompute : choices_.recomputes()) {
+            staged.recompute = recompute;
+            add_switches(staged);
+          }
+        }
+      }
+    }
+    set_reason();
+    return std::move(space_);
+  }
+
+ private:
+  void add_switches(const Strategy& strategy) {
+    const std::vector<Strategy> all = choices_.with_switches(strategy);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!add(all[i]) && i == 0) {
+        reject(all[i]);
+        return;
+      }
+    }
+  }
+
+  /// Whether there is such a strategy, in any arrangement.
+  bool add(const Strategy& strategy) {
+    if (!may_be_arranged(strategy)) return false;
+    StrategyFamily family;
+    family.base = strategy;
+    family.arrangements = finder_.of(strategy);
+    if (family.arrangements->all.empty()) return false;
+    if (choices_.has_buckets(strategy)) family.buckets = ladder_.size();
+    apply(family.arrangements->all.front(), family.base);
+    if (family.buckets > 1) family.base.grad_bucket_bytes = ladder_.front();
+    space_.enumerated += std::int64_t(family.count());
+    space_.legal.add(std::move(family));
+    return true;
+  }
+
+  /// Legal as one stage's worth of layers at least: what other arrangements cannot mend.
+  bool may_be_arranged(const Strategy& strategy) const {
+    if (choices_.verdict(strategy)) return true;
+    Strategy counted = strategy;
+    if (!counted.layer_split.empty() || counted.pp == 1) return false;
+    counted.embedding_as_layers = counted.loss_as_layers = 1;
+    return choices_.arrangement_choices().ends && bool(choices_.verdict(counted));
+  }
+
+  void reject(const Strategy& strategy) {
+    ++space_.enumerated;
+    const Verdict verdict = choices_.verdict(strategy);
+    count_rejection(space_.rejected, verdict.reason());
+    if (examples_.size() < space_.rejected.size()) examples_.push_back(verdict.reason());
+  }
+
+  void set_reason() {
+    if (examples_.empty()) return;
+    const auto commonest =
+        std::max_element(space_.rejected.begin(), space_.rejected.end(),
+                         [](const Pruned& a, const Pruned& b) { return a.count < b.count; });
+    space_.reason = examples_[std::size_t(commonest - space_.rejected.begin())];
+  }
+
+  Choices choices_;
+  ArrangementFinder finder_;
+  std::vector<Bytes> ladder_;
+  Space space_;
+  std::vector<std::string> examples_;  // by rule, as space_.rejected
+};
+
+}  // namespace
+
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
                 const Fixed& fixed) {
   if (devices < 1 || devices > kMostDevices) {
     throw UsageError(fmt::format("--devices must be from 1 to {}, not {}", kMostDevices, devices));
   }
-  const Choices choices(job, framework, devices, fixed);
-  Space space;
-  std::vector<std::string> examples;  // by rule, as space.rejected
-  const auto add = [&](const Strategy& strategy) {
-    ++space.enumerated;
-    const Verdict verdict = choices.verdict(strategy);
-    if (verdict) {
-      space.legal.push_back(strategy);
-      return;
-    }
-    count_rejection(space.rejected, verdict.reason());
-    if (examples.size() < space.rejected.size()) examples.push_back(verdict.reason());
-  };
-  for (const Strategy& choice : choices.before_buckets()) {
-    for (Bytes bucket : choices.grad_buckets(choice)) {
-      Strategy strategy = choice;
-      strategy.grad_bucket_bytes = bucket;
-      add(strategy);
-    }
-  }
-  if (!examples.empty()) {
-    const auto commonest =
-        std::max_element(space.rejected.begin(), space.rejected.end(),
-                         [](const Pruned& a, const Pruned& b) { return a.count < b.count; });
-    space.reason = examples[std::size_t(commonest - space.rejected.begin())];
-  }
-  return space;
-}
-
-std::vector<Dimension> dimensions(const Space& space) {
-  std::vector<Dimension> found;
-  for (const std::string_view key : strategy_keys()) {
-    Dimension dimension{std::string(key), {}};
-    for (const Strategy& strategy : space.legal) {
-      const std::string value = field_text(strategy, key);
-      const auto at = std::find_if(dimension.values.begin(), dimension.values.end(),
-                                   [&](const auto& known) { return known.first == value; });
-      if (at != dimension.values.end()) {
-        ++at->second;
-      } else {
-        dimension.values.emplace_back(value, 1);
-      }
-    }
-    const bool chosen = dimension.values.size() > 1 || always_shown(key) ||
-                        (dimension.values.size() == 1 &&
-                         dimension.values.front().first != field_text(Strategy(), key));
-    if (chosen) found.push_back(std::move(dimension));
-  }
-  for (Dimension& dimension : found) {
-    if (dimension.key == "grad_bucket_bytes") continue;  // a ladder, in its own order
-    std::stable_sort(dimension.values.begin(), dimension.values.end(),
-                     [](const auto& a, const auto& b) { return comes_before(a.first, b.first); });
-  }
-  return found;
+  return Enumeration(job, framework, devices, fixed).run();
 }
 
 }  // namespace plimsoll

@@ -17,9 +17,12 @@ ActionSpans in_a_row(const MicroBatchFacts& facts, const Chunk& chunk,
   for (const BlockRun& run : chunk) {
     const CallFacts& one = facts.blocks[run.block].*call;
     action.span += repeated(one.span, run.count);
+    action.computes += repeated(one.computes, run.count);
     action.dispatch += repeated(one.dispatch, run.count);
   }
   const CallFacts& sender = facts.blocks[(sent_first ? chunk.front() : chunk.back()).block].*call;
+  const Chunk::value_type& first = sent_first ? chunk.back() : chunk.front();
+  action.first_computes = (facts.blocks[first.block].*call).computes;
   action.last = sender.span;
   action.sent = sender.sends;
   return action;
@@ -51,12 +54,12 @@ class Spans {
       if (part > 0) {
         receive(chunk.forward, facts_.blocks[chunk_at(part - 1).back().block].send_output,
                 part - 1);
-        send(chunk.backward);
+        send(chunk.backward, facts_.blocks[chunks[c].front().block].send_input_gradient, stage);
       }
       if (part + 1 < parts) {
         receive(chunk.backward, facts_.blocks[chunk_at(part + 1).front().block].send_input_gradient,
                 part + 1);
-        send(chunk.forward);
+        send(chunk.forward, facts_.blocks[chunks[c].back().block].send_output, stage);
       }
       spans.chunks.push_back(chunk);
     }
@@ -74,11 +77,15 @@ class Spans {
     action.receives = true;
     action.dispatch += post_;
     action.transfer = costs_.of(transfer->send, grid_, stage)[0];
+    action.transfer_slowdown = costs_.slowdown(transfer->send, grid_, stage);
     if (transfer->gather) action.complete = costs_.of(*transfer->gather, grid_, stage)[0];
   }
-  void send(ActionSpans& action) const {
+  void send(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
+            std::int64_t stage) const {
     action.sends = true;
     action.send_dispatch = post_;
+    action.sending = costs_.of(transfer->send, grid_, stage)[0];
+    action.sending_slowdown = costs_.slowdown(transfer->send, grid_, stage);
   }
 
   const Strategy& strategy_;

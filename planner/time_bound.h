@@ -22,8 +22,12 @@ struct ActionSpans {
   Picoseconds sent;      ///< within that call
   Picoseconds dispatch;  ///< host time, with the receive before them
   Picoseconds send_dispatch;
+  Picoseconds computes, first_computes;  ///< what kernels take alone, in all calls and in the first
   bool receives = false, sends = false;
   Picoseconds transfer;  ///< into this chunk
+  double transfer_slowdown = 1;  ///< of kernels beside it
+  Picoseconds sending;   ///< the transfer that it sends
+  double sending_slowdown = 1;
   Picoseconds complete;  ///< from its arrival until calls may begin (split_boundary)
   /// All of it where nobody keeps it waiting.
   Picoseconds whole() const { return transfer + complete + span; }

@@ -64,11 +64,11 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
   std::int64_t planned = 0, spared = 0;
   for (const char* framework : {"megatron-lm", "pytorch-fsdp", "paddle-2.1"}) {
     const SearchRequest request = request_for(framework);
-    const std::vector<Strategy> legal =
+    const StrategyList legal =
         enumerate(request.job, request.framework, request.devices, {}).legal;
     ASSERT_FALSE(legal.empty()) << framework;
     for (int draw = 0; draw < 4; ++draw) {
-      const Strategy& strategy = legal[random() % legal.size()];
+      const Strategy strategy = legal[random() % legal.size()];
       const Footprint footprint =
           lay_out(request.job, strategy, request.framework, gpus(), Bytes(), Proof::none);
       const Bytes needs =

@@ -208,7 +208,9 @@ std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64&
     Strategy strategy = space.legal[random() % space.legal.size()];
     strategy.send_slots = one_of<std::int64_t>(random, {1, 2, 2, 3});
     if (random() % 2 == 0) strategy.grad_bucket_bytes = Bytes(std::int64_t{4096} << random() % 6);
-    if (random() % 4 == 0 && strategy.pp > 1) {
+    if (random() % 4 == 0 && strategy.pp > 1 &&
+        strategy.pp * strategy.virtual_stages <= problem.job.layers) {
+      strategy.embedding_as_layers = strategy.loss_as_layers = 0;
       std::int64_t left = problem.job.layers;
       const std::int64_t parts = strategy.pp * strategy.virtual_stages;
       for (std::int64_t part = 0; part < parts; ++part) {

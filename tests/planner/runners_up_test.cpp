@@ -37,7 +37,7 @@ TEST(RunnersUp, FiveNextOfWhatFitsInTime) {
   EXPECT_EQ(best_plans({}), std::vector<std::size_t>{});
 }
 
-TEST(RunnersUp, TheSameWithOtherBucketsIsNoRunnerUp) {
+TEST(RunnersUp, TheSameWithOtherDetailsIsNoRunnerUp) {
   std::vector<Candidate> candidates = {candidate(0, 1, 100), candidate(1, 1.5, 100),
                                        candidate(2, 2, 100)};
   candidates[1].strategy = candidates[0].strategy;

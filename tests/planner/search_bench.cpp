@@ -21,7 +21,7 @@ struct Case {
                   std::nullopt, framework};
   /// Every k-th legal strategy, so that all parts of the space count alike.
   std::vector<Strategy> strategies(std::size_t most) const {
-    const std::vector<Strategy> legal = enumerate(job, framework, kDevices, {}).legal;
+    const StrategyList legal = enumerate(job, framework, kDevices, {}).legal;
     std::vector<Strategy> chosen;
     for (std::size_t i = 0; i < std::min(most, legal.size()); ++i) {
       chosen.push_back(legal[i * legal.size() / std::min(most, legal.size())]);

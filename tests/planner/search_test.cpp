@@ -31,23 +31,49 @@ struct Found {
   std::int64_t peak = 0, tried = 0;
 };
 
-/// One strategy as it is, with tokens or borders split, in every order that pp allows, and each
-/// with half of what it repeats.
-std::vector<Strategy> with_switches(const Strategy& strategy) {
+/// Each number of chunks and each way to count the ends of the model as layers that spreads the
+/// layers differently, in 1F1B and zb_h1.
+std::vector<Strategy> layouts(const Job& job, const Strategy& strategy, std::int64_t devices) {
   std::vector<Strategy> all;
-  for (int split : {0, 1, 2}) {
-    for (std::int64_t chunks : {0, 1, 2, 4}) {  // 0: zb_h1
-      for (bool half : {false, true}) {
+  for (const Schedule schedule : {Schedule::one_f_one_b, Schedule::zb_h1}) {
+    for (std::int64_t chunks = 1; chunks <= 6; ++chunks) {
+      std::set<std::vector<std::int64_t>> seen;
+      // The head of nano_job has as many parameters as 2.7 layers have in the products.
+      for (const auto& [embedding, loss] : {std::pair{0, 0}, {0, 1}, {1, 1}}) {
         Strategy s = strategy;
-        s.sequence_parallel = split == 1;
-        s.split_boundary = split == 2;
-        s.virtual_stages = std::max<std::int64_t>(chunks, 1);
-        if (chunks == 0) s.schedule = Schedule::zb_h1;
-        if (chunks == 0 && s.pp == 1) continue;
-        const std::int64_t layers = 4 / (s.pp * s.virtual_stages);
-        if (half && (s.recompute != Recompute::full || layers < 2)) continue;
-        if (half) s.recompute_layers = layers / 2;
+        s.schedule = schedule, s.virtual_stages = chunks;
+        s.embedding_as_layers = embedding, s.loss_as_layers = loss;
+        if (schedule == Schedule::zb_h1 && s.pp == 1) continue;
+        if (!legal(job, s, devices) || !seen.insert(layers_per_part(job, s)).second) continue;
         all.push_back(s);
+      }
+    }
+  }
+  return all;
+}
+
+/// One strategy as it is, with tokens or borders split, gathered earlier, kept gathered or not, in
+/// every layout that pp allows, and each with every number of layers that it may repeat.
+std::vector<Strategy> with_switches(const Job& job, const Strategy& strategy,
+                                    std::int64_t devices) {
+  std::vector<Strategy> all;
+  const std::int64_t gathers = strategy.sharding_stage == 3 ? 6 : 1;
+  for (int split : {0, 1, 2}) {
+    for (std::int64_t gather = 0; gather < gathers; ++gather) {
+      Strategy split_one = strategy;
+      split_one.sequence_parallel = split == 1;
+      split_one.split_boundary = split == 2;
+      if (gathers > 1) {
+        split_one.prefetch_depth = gather % 3;
+        split_one.keep_gathered = gather >= 3;
+      }
+      for (const Strategy& layout : layouts(job, split_one, devices)) {
+        const std::vector<std::int64_t> parts = layers_per_part(job, layout);
+        const std::int64_t most = *std::max_element(parts.begin(), parts.end());
+        for (std::int64_t n = 0; n < (layout.recompute == Recompute::none ? 1 : most); ++n) {
+          all.push_back(layout);
+          all.back().recompute_layers = n;
+        }
       }
     }
   }
@@ -74,7 +100,7 @@ Found brute_force(const SearchRequest& request, const CostModel& costs) {
       for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         Strategy s = degrees;
         s.micro_batch = batch, s.recompute = recompute;
-        for (Strategy& one : with_switches(s)) {
+        for (Strategy& one : with_switches(request.job, s, n)) {
           for (std::int64_t bucket_mib : {1, 4, 16, 64}) {
             const bool reduces_buckets = s.dp * s.sharding_degree > 1 && s.sharding_stage < 3;
             if (!reduces_buckets && bucket_mib != 4) continue;
@@ -90,7 +116,7 @@ Found brute_force(const SearchRequest& request, const CostModel& costs) {
       for (std::int64_t dp = 1; dp <= n; ++dp) {
         for (std::int64_t sharding = 1; sharding <= n; ++sharding) {
           if (mp * pp * dp * sharding != n) continue;
-          const std::int64_t least = sharding > 1 ? 1 : 0, most = pp > 1 ? least : 3 * least;
+          const std::int64_t least = sharding > 1 ? 1 : 0, most = 3 * least;
           for (std::int64_t stage = least; stage <= most; ++stage) {
             Strategy s;
             s.mp = mp, s.pp = pp, s.dp = dp, s.sharding_degree = sharding;
@@ -189,7 +215,7 @@ TEST(Search, EqualsBruteForceOnRandomProblems) {
       // Memory decides: capacity just what some strategy needs, or a bit below one of the least.
       std::optional<Bytes> least;
       for (int draw = 0; draw < (i % 3 == 0 ? 12 : 1); ++draw) {
-        const Strategy& strategy = space.legal[random() % space.legal.size()];
+        const Strategy strategy = space.legal[random() % space.legal.size()];
         const Bytes arena = lay_out(request.job, strategy, request.framework, problem.cluster,
                                     Bytes(), Proof::structure)
                                 .arena +

@@ -12,22 +12,28 @@ namespace plimsoll {
 namespace {
 
 TEST(Space, OneDeviceHasMicroBatchesTimesRecompute) {
-  // Divisors of 16: 1 2 4 8 16; recompute none, selective, full, full of half the 4 layers; no
-  // gradient crosses ranks, so one bucket size.
+  // Divisors of 16: 1 2 4 8 16; recompute none; selective and full of 1 to 4 layers; no gradient
+  // crosses ranks, so one bucket size.
   const Space space = enumerate(nano_job(), bundled_framework(), 1, {});
-  EXPECT_EQ(space.enumerated, 5 * 4);
-  EXPECT_EQ(space.legal.size(), 20u);
+  EXPECT_EQ(space.enumerated, 5 * (1 + 4 + 4));
+  EXPECT_EQ(space.legal.size(), 45u);
   EXPECT_TRUE(space.rejected.empty());
 }
 
 TEST(Space, TwoDevicesCountByHand) {
-  // mp2: batch width 1, 5 micro-batches x 4, with and without sequence parallelism. pp2: 1f1b and
-  // zb_h1 of 5 x 4, and two chunks of one layer each, which has no half, where 2 divides the number
-  // of micro-batches. dp2: divisors of 8 (4) x 4 x 4 buckets; sharding2: the same in stages 1 and
-  // 2, and without buckets in stage 3.
+  // Recompute of 4 layers: 9 ways; of at most 2, 3 and 1 layers in a chunk: 5, 7 and 3.
+  // mp2: batch width 1, 5 micro-batches, with and without sequence parallelism.
+  const std::int64_t mp = 2 * 5 * 9;
+  // pp2 in 1F1B and zb_h1: 2+2 layers; 3+1 where the loss counts as one.
+  const std::int64_t plain = 5 * 2 * (5 + 7);
+  // In two chunks a stage (1+1+1+1; 2+1+1+0; 1+2+1+0), and in three with both ends counted
+  // (0+1+1+1+1+0), for the 4 micro-batches that leave an even number of them.
+  const std::int64_t interleaved = 4 * (3 + 5 + 5 + 3);
+  // dp2: divisors of 8, 4 buckets; sharding2: stages 1 and 2 the same, in stage 3 no buckets but
+  // three depths of prefetch, with and without kept gathers.
+  const std::int64_t data = 4 * 9 * 4, sharding = 4 * 9 * (4 + 4 + 3 * 2);
   const Space space = enumerate(nano_job(), bundled_framework(), 2, {});
-  EXPECT_EQ(space.enumerated,
-            2 * (5 * 4) + (2 * (5 * 4) + 4 * 3) + 4 * 4 * 4 + 4 * 4 * (4 + 4 + 1));
+  EXPECT_EQ(space.enumerated, mp + plain + interleaved + data + sharding);
   EXPECT_EQ(std::int64_t(space.legal.size()), space.enumerated);
 }
 
@@ -43,9 +49,12 @@ TEST(Space, SwitchesAreTriedWhereTheyCanWin) {
     if (s.sharding_stage > 1) seen.insert("sharding_stage");
     EXPECT_TRUE(s.mp > 1 || !(s.sequence_parallel || s.split_boundary));
     EXPECT_TRUE(s.pp > 1 || (s.virtual_stages == 1 && s.schedule == Schedule::one_f_one_b));
-    EXPECT_TRUE(s.pp == 1 || s.sharding_stage <= 1);
+    if (s.pp > 1 && s.sharding_stage > 1) seen.insert("sharded pipelines");
+    if (s.embedding_as_layers > 0 || s.loss_as_layers > 0) seen.insert("ends");
+    if (s.prefetch_depth != 1) seen.insert("prefetch_depth");
+    if (s.keep_gathered) seen.insert("keep_gathered");
   }
-  EXPECT_EQ(seen.size(), 6u);
+  EXPECT_EQ(seen.size(), 10u);
 }
 
 TEST(Space, SwitchesThatAFrameworkLacksAreNotTried) {
@@ -66,6 +75,7 @@ TEST(Space, FixedSwitchesStay) {
                                 {{"pp", "2"},
                                  {"mp", "2"},
                                  {"virtual_stages", "1"},
+                                 {"loss_as_layers", "0"},
                                  {"sequence_parallel", "true"},
                                  {"recompute_layers", "0"},
                                  {"schedule", "1f1b"}});
@@ -88,8 +98,10 @@ TEST(Space, EveryStrategyIsLegalAndDistinct) {
 }
 
 TEST(Space, OrderIsTheSameEveryTime) {
-  EXPECT_EQ(enumerate(nano_job(), bundled_framework(), 4, {}).legal,
-            enumerate(nano_job(), bundled_framework(), 4, {}).legal);
+  const Space one = enumerate(nano_job(), bundled_framework(), 4, {});
+  const Space other = enumerate(nano_job(), bundled_framework(), 4, {});
+  ASSERT_EQ(one.legal.size(), other.legal.size());
+  for (std::size_t i = 0; i < one.legal.size(); ++i) EXPECT_EQ(one.legal[i], other.legal[i]);
 }
 
 TEST(Space, FixedFieldsTakeOnlyThatValue) {
@@ -105,7 +117,7 @@ TEST(Space, FixedFieldsTakeOnlyThatValue) {
 TEST(Space, FixedBucketBytesReplaceTheLadder) {
   const Space space =
       enumerate(nano_job(), bundled_framework(), 2, {{"dp", "2"}, {"grad_bucket_bytes", "65536"}});
-  EXPECT_EQ(space.enumerated, 4 * 4);
+  EXPECT_EQ(space.enumerated, 4 * 9);
   for (const Strategy& strategy : space.legal) EXPECT_EQ(strategy.grad_bucket_bytes, Bytes(65536));
 }
 
@@ -143,8 +155,8 @@ TEST(Space, ImpossibleFixedDegreesLeaveTheReason) {
 TEST(Space, RulesOfAFrameworkAreCounted) {
   const Framework flash = framework_by_name("megatron-lm");
   const Space space = enumerate(nano_job(), flash, 1, {});
-  EXPECT_EQ(space.enumerated, 5 * 4);
-  EXPECT_EQ(space.legal.size(), 15u);
+  EXPECT_EQ(space.enumerated, 5 * (1 + 1 + 4));  // a refused form counts once
+  EXPECT_EQ(space.legal.size(), 25u);
   ASSERT_EQ(space.rejected.size(), 1u);
   EXPECT_EQ(space.rejected[0].count, 5);
   EXPECT_NE(space.rejected[0].reason.find("flash attention"), std::string::npos);
@@ -218,7 +230,7 @@ TEST(Space, DimensionsShowSwitchesThatAreTried) {
        dimensions(enumerate(nano_job(), bundled_framework(), 4, {{"send_slots", "3"}}))) {
     EXPECT_TRUE(keys.insert(dimension.key).second);
     if (dimension.key == "virtual_stages") {
-      ASSERT_EQ(dimension.values.size(), 2u);
+      ASSERT_EQ(dimension.values.size(), 3u);
       EXPECT_EQ(dimension.values[1].first, "2");
     }
   }
