@@ -10,6 +10,7 @@
 #include "planner/commands.h"
 #include "planner/describe.h"
 #include "planner/explore.h"
+#include "planner/interrupt.h"
 #include "planner/progress.h"
 #include "planner/search.h"
 #include "planner/summary_json.h"
@@ -40,6 +41,7 @@ ExitCode run_plan(const PlanOptions& options) {
   const CostModel costs = cost_model(target);
 
   Plan plan;
+  const InterruptNotice interrupt;
   const auto begin = std::chrono::steady_clock::now();
   try {
     Progress progress("strategies done with:");
@@ -53,6 +55,7 @@ ExitCode run_plan(const PlanOptions& options) {
     request.calibration_digest = target.calibration_digest;
     request.threads = options.threads;
     request.time_limit = time_limit;
+    request.stop = [&] { return interrupt.asked(); };
     request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
     plan = search(request, costs);
   } catch (const NothingFoundYet& stopped) {
@@ -75,8 +78,10 @@ ExitCode run_plan(const PlanOptions& options) {
                                           to_text(reserve), efficiency_line(target),
                                           describe_parameters(stated_job(target)), describe(plan)));
   if (plan.search.proven) return ExitCode::ok;
-  print_note(fmt::format("planner: stopped after the time limit of {}: {}\n", to_text(*time_limit),
-                         words_of_gap(plan)));
+  const std::string why = interrupt.asked()
+                              ? "by an interrupt"
+                              : fmt::format("after the time limit of {}", to_text(*time_limit));
+  print_note(fmt::format("planner: stopped {}: {}\n", why, words_of_gap(plan)));
   return ExitCode::stopped_early;
 }
 

@@ -12,6 +12,7 @@
 #include "passes/framework_flags.h"
 #include "passes/strategy_fields.h"
 #include "plan/filling.h"
+#include "planner/space.h"
 #include "reports/numbers.h"
 
 namespace plimsoll {
@@ -152,7 +153,7 @@ void describe_search(Out out, const SearchSummary& search) {
   fmt::format_to(out, "search: {}, {} candidates; {}\n", search.method, search.space,
                  search.proven ? "the choice is proven best of the space" : "not proven");
   if (!search.proven) {
-    fmt::format_to(out, "  {:>8}  left when the time limit passed; {}\n", search.unexplored,
+    fmt::format_to(out, "  {:>8}  left when the search was stopped; {}\n", search.unexplored,
                    search.gap > 0 ? fmt::format("the choice is within {:.2f} %", 100 * search.gap)
                                   : "none is faster than the choice");
   }
@@ -160,6 +161,7 @@ void describe_search(Out out, const SearchSummary& search) {
                  search.infeasible);
   describe_counts(out, search.bounded_by);
   describe_counts(out, search.pruned);
+  fmt::format_to(out, "not searched, --fix sets them: {}\n", fmt::join(not_searched(), ", "));
 }
 
 }  // namespace

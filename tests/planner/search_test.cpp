@@ -472,8 +472,8 @@ TEST(Search, ProgressReachesTheEnd) {
     last = done, of = total;
   };
   search(request, small_costs(small_cluster()));
-  EXPECT_EQ(last, 20);
-  EXPECT_EQ(of, 20);
+  EXPECT_EQ(last, 45);
+  EXPECT_EQ(of, 45);
 }
 
 }  // namespace

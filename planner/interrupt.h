@@ -1,0 +1,16 @@
+// Interrupt: Ctrl-C ends a search as a time limit does, with the best plan so far.
+#pragma once
+
+namespace plimsoll {
+
+/// While one lives, the first SIGINT is noted and a second one ends the program as usual.
+class InterruptNotice {
+ public:
+  InterruptNotice();
+  ~InterruptNotice();
+  InterruptNotice(const InterruptNotice&) = delete;
+  InterruptNotice& operator=(const InterruptNotice&) = delete;
+  bool asked() const;
+};
+
+}  // namespace plimsoll
