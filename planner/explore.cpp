@@ -11,8 +11,11 @@
 #include "base/parallel.h"
 #include "planner/assess.h"
 #include "planner/bounds.h"
+#include "planner/cut_reasons.h"
 #include "planner/family_bounds.h"
+#include "planner/first_plan.h"
 #include "planner/incumbents.h"
+#include "planner/search_node.h"
 
 namespace plimsoll {
 namespace {
@@ -21,43 +24,6 @@ namespace {
 /// round. Fixed: what a round learns is used from the next one on, so these are part of the
 /// result's definition.
 constexpr std::size_t kSimulated = 4, kSharpened = 32, kReplayed = 4;
-
-enum Reason : std::size_t {
-  kPersistent,
-  kInFlight,
-  kTooLong,
-  kWork,
-  kBottleneck,
-  kPipeline,
-  kNoAllocator,
-  kReasons
-};
-constexpr std::array<const char*, kReasons> kReasonTexts = {
-    "memory bound: what lives between steps does not fit",
-    "memory bound: with its micro-batches in flight it does not fit",
-    "time bound: a step longer than a plan's timeline can show",
-    "time bound of the layers' work: neither among the fastest nor on the Pareto front",
-    "time bound of the slowest stage: neither among the fastest nor on the Pareto front",
-    "time bound of the pipeline: neither among the fastest nor on the Pareto front",
-    "time bound of a step whose allocator is not replayed: neither among the fastest nor on the "
-    "Pareto front"};
-
-/// Strategies that are still to be looked at, from many to one: a family, the arrangements of one
-/// of its groups from some number of recomputed layers on, one arrangement with all its bucket sizes
-/// (a choice), one strategy (a leaf), or one whose step is simulated.
-struct Node {
-  enum class Kind : std::uint8_t { family, group, choice, leaf, simulated };
-  Picoseconds bound;
-  std::size_t first = 0, last = 0;  ///< indices into Space::legal
-  Bytes peak;                       ///< bound
-  Kind kind = Kind::family;
-  std::size_t family = 0;
-  GroupBound group;  ///< of a group: its arrangements that are left
-  bool operator<(const Node& other) const {
-    return std::tuple(bound, first, kind) < std::tuple(other.bound, other.first, other.kind);
-  }
-  std::int64_t count() const { return std::int64_t(last - first); }
-};
 
 /// No stage can use more, whichever devices it is on.
 Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
@@ -96,7 +62,7 @@ class Explorer {
     counts.least_time = queue_.begin()->bound.seconds();
     for (double times : {1.1, 1.5, 2.0, 4.0}) {
       std::int64_t slower = 0;
-      for (const Node& node : queue_) {
+      for (const SearchNode& node : queue_) {
         if (node.bound.seconds() > times * *counts.least_time) slower += node.count();
       }
       counts.slower.emplace_back(times, slower);
@@ -150,55 +116,25 @@ class Explorer {
            capacity_;
   }
 
-  void cut(Reason reason, std::int64_t count) { cut_[reason] += count; }
+  void cut(CutReason reason, std::int64_t count) { cut_[reason] += count; }
   /// The first plan is evaluated already.
   std::int64_t count_in(std::size_t first, std::size_t last) const {
     const bool has = first_plan_ && *first_plan_ >= first && *first_plan_ < last;
     return std::int64_t(last - first) - std::int64_t(has);
   }
-  void cut(Reason reason, const Node& node) { cut(reason, count_in(node.first, node.last)); }
+  void cut(CutReason reason, const SearchNode& node) { cut(reason, count_in(node.first, node.last)); }
 
-  Strategy strategy_of(const Node& node) const {
+  Strategy strategy_of(const SearchNode& node) const {
     const StrategyFamily& family = legal_.families()[node.family];
     const std::size_t within = node.first - family.first;
     return legal_.of(family, within / family.buckets, within % family.buckets);
   }
 
-  /// One that fits, before anything else: a search that is stopped has it to show. Families are
-  /// tried from the fewest ranks for one copy of the model on, in their smallest micro-batch and with
-  /// all recomputed that can be: what needs least memory where state is sharded.
   void find_first_plan() {
-    constexpr std::size_t kTries = 64;
-    std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::size_t>> order;
-    const std::span<const StrategyFamily> families = legal_.families();
-    for (std::size_t f = 0; f < families.size(); ++f) {
-      const Strategy& s = families[f].base;
-      if (s.recompute != Recompute::full && s.recompute != Recompute::none) continue;
-      if (s.mp > costs_.cluster().devices_per_node || s.cp > 1) continue;
-      order.emplace_back(s.mp * s.pp, s.micro_batch * 2 + (s.recompute == Recompute::none),
-                         -s.sharding_degree * 4 - s.sharding_stage, f);
-    }
-    std::sort(order.begin(), order.end());
-    std::int64_t model_ranks = 0;
-    std::size_t tries = 0;
-    for (const auto& [ranks, batch, sharded, f] : order) {
-      if (passed() || tries == kTries) return;
-      if (ranks == model_ranks) continue;  // the leanest of them has been tried
-      ++tries;
-      const StrategyFamily& family = families[f];
-      const ArrangementGroup& plain = family.arrangements->groups.front();
-      const std::size_t all_recomputed = plain.first + plain.count - 1;
-      const Strategy strategy = legal_.of(family, all_recomputed, 0);
-      model_ranks = ranks;
-      if (!fits(bounds_.memory(strategy).reserved, strategy)) continue;
-      Candidate found = assess(request_, costs_, strategy,
-                               family.first + all_recomputed * family.buckets);
-      confirm_memory(request_, costs_, {&found, 1}, request_.threads);
-      if (!feasible(found)) continue;
-      first_plan_ = found.index;
-      explored_.candidates.push_back(std::move(found));
-      return;
-    }
+    auto found = first_plan(request_, costs_, legal_, bounds_, capacity_, [this] { return passed(); });
+    if (!found) return;
+    first_plan_ = found->index;
+    explored_.candidates.push_back(std::move(*found));
   }
 
   /// What may fit enters the queue, by the least bound of its groups.
@@ -210,7 +146,7 @@ class Explorer {
     });
     for (std::size_t f = 0; f < families.size(); ++f) {
       const StrategyFamily& family = families[f];
-      Node node{{}, family.first, family.first + family.count(), {}, Node::Kind::family, f, {}};
+      SearchNode node{{}, family.first, family.first + family.count(), {}, SearchNode::Kind::family, f, {}};
       const std::optional<FamilyBound>& bound = family_bound_[f];
       if (bound && bound->groups.empty()) {
         cut(bound->cannot_fly > 0 ? kInFlight : kPersistent, node);
@@ -229,10 +165,10 @@ class Explorer {
   }
 
   void expand_all_families() {
-    std::vector<Node> families;
-    for (const Node& node : queue_) families.push_back(node);
+    std::vector<SearchNode> families;
+    for (const SearchNode& node : queue_) families.push_back(node);
     queue_.clear();
-    for (const Node& node : families) {
+    for (const SearchNode& node : families) {
       if (family_bound_[node.family]) {
         expand(node);
       } else {
@@ -242,7 +178,7 @@ class Explorer {
   }
 
   /// Puts a family's groups into the queue and cuts those of its arrangements that cannot fit.
-  void expand(const Node& node) {
+  void expand(const SearchNode& node) {
     const StrategyFamily& family = legal_.families()[node.family];
     const FamilyBound& bound = *family_bound_[node.family];
     std::size_t next = 0;
@@ -264,13 +200,13 @@ class Explorer {
     family_bound_[node.family]->groups.clear();
   }
 
-  Node node_of(std::size_t f, const GroupBound& group) const {
+  SearchNode node_of(std::size_t f, const GroupBound& group) const {
     const StrategyFamily& family = legal_.families()[f];
     return {group.step,
             family.first + group.first * family.buckets,
             family.first + group.last * family.buckets,
             group.peak,
-            Node::Kind::group,
+            SearchNode::Kind::group,
             f,
             group};
   }
@@ -283,7 +219,7 @@ class Explorer {
       return kLongestStep;
     }
   }
-  std::vector<std::optional<Picoseconds>> pipeline_bounds(const Node& choice) const {
+  std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& choice) const {
     const StrategyFamily& family = legal_.families()[choice.family];
     std::vector<Strategy> strategies;
     for (std::size_t i = choice.first; i < choice.last; ++i) {
@@ -301,30 +237,30 @@ class Explorer {
     }
   }
 
-  std::optional<Reason> why_cut(const Node& node) const {
+  std::optional<CutReason> why_cut(const SearchNode& node) const {
     if (node.bound > kLongestTimeline) return kTooLong;
     const Seconds bound = node.bound.seconds();
     if (incumbents_.may_be_on_front(bound, node.peak)) return std::nullopt;
     // Strategies of a family or a group may differ in more than details.
-    const bool alone = node.kind > Node::Kind::group;
+    const bool alone = node.kind > SearchNode::Kind::group;
     if (alone ? incumbents_.may_be_listed(bound, strategy_of(node))
               : incumbents_.may_be_listed(bound)) {
       return std::nullopt;
     }
-    if (node.kind == Node::Kind::simulated) return kNoAllocator;
-    if (node.kind == Node::Kind::leaf) return kPipeline;
-    return node.kind == Node::Kind::choice ? kBottleneck : kWork;
+    if (node.kind == SearchNode::Kind::simulated) return kNoAllocator;
+    if (node.kind == SearchNode::Kind::leaf) return kPipeline;
+    return node.kind == SearchNode::Kind::choice ? kBottleneck : kWork;
   }
 
   /// Makes candidates of the simulated leaves that come first, as if their allocators fitted, which
   /// has to be found out; how many. Of those after the first only what matters even so.
   std::size_t take_simulated() {
     std::size_t taken = 0;
-    std::vector<Node> later;
-    while (!queue_.empty() && queue_.begin()->kind == Node::Kind::simulated && taken < kReplayed) {
-      const Node node = *queue_.begin();
+    std::vector<SearchNode> later;
+    while (!queue_.empty() && queue_.begin()->kind == SearchNode::Kind::simulated && taken < kReplayed) {
+      const SearchNode node = *queue_.begin();
       queue_.erase(queue_.begin());
-      if (const std::optional<Reason> reason = why_cut(node); !reason) {
+      if (const std::optional<CutReason> reason = why_cut(node); !reason) {
         explored_.candidates.push_back(std::move(simulated_.extract(node.first).mapped()));
         learn();
         ++taken;
@@ -358,12 +294,12 @@ class Explorer {
     confirm_memory(request_, costs_, std::span(explored_.candidates).last(1), request_.threads);
   }
 
-  static Node node_of(const Candidate& simulated) {
+  static SearchNode node_of(const Candidate& simulated) {
     return {to_picoseconds(simulated.score.prediction.step_time),
             simulated.index,
             simulated.index + 1,
             simulated.score.peak,
-            Node::Kind::simulated,
+            SearchNode::Kind::simulated,
             0,
             {}};
   }
@@ -371,22 +307,22 @@ class Explorer {
   /// Takes nodes in order until there is enough for a round of one kind. The turn of simulated
   /// leaves comes when they are first: what is known by then may spare them the replay.
   void take_round() {
-    std::vector<Node> later;
+    std::vector<SearchNode> later;
     while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
            groups_.size() < kSharpened) {
-      const Node node = *queue_.begin();
+      const SearchNode node = *queue_.begin();
       queue_.erase(queue_.begin());
-      if (node.kind == Node::Kind::simulated) {
+      if (node.kind == SearchNode::Kind::simulated) {
         later.push_back(node);
-      } else if (const std::optional<Reason> reason = why_cut(node)) {
+      } else if (const std::optional<CutReason> reason = why_cut(node)) {
         cut(*reason, node);
-      } else if (node.kind == Node::Kind::family) {
+      } else if (node.kind == SearchNode::Kind::family) {
         if (!family_bound_[node.family]) {  // the time limit passed before it was bounded
           later.push_back(node);
           break;
         }
         expand(node);
-      } else if (node.kind == Node::Kind::leaf && first_plan_ == node.first) {
+      } else if (node.kind == SearchNode::Kind::leaf && first_plan_ == node.first) {
         continue;
       } else {
         round_of(node).push_back(node);
@@ -395,12 +331,12 @@ class Explorer {
     put_back(later);
   }
 
-  std::vector<Node>& round_of(const Node& node) {
-    if (node.kind == Node::Kind::group) return groups_;
-    return node.kind == Node::Kind::choice ? choices_ : leaves_;
+  std::vector<SearchNode>& round_of(const SearchNode& node) {
+    if (node.kind == SearchNode::Kind::group) return groups_;
+    return node.kind == SearchNode::Kind::choice ? choices_ : leaves_;
   }
 
-  void put_back(std::vector<Node>& nodes) {
+  void put_back(std::vector<SearchNode>& nodes) {
     queue_.insert(nodes.begin(), nodes.end());
     nodes.clear();
   }
@@ -408,7 +344,7 @@ class Explorer {
   /// Makes a choice of the arrangement with the fewest recomputed layers, by the bounds of single
   /// strategies; the others stay a group.
   void sharpen_groups() {
-    std::vector<std::optional<Node>> found(groups_.size());
+    std::vector<std::optional<SearchNode>> found(groups_.size());
     std::vector<char> done(groups_.size(), false);
     for_each_index(groups_.size(), request_.threads, [&](std::size_t i) {
       if (passed()) return;
@@ -417,17 +353,17 @@ class Explorer {
       const MemoryBound memory = bounds_.memory(strategy);
       if (!fits(memory.reserved, strategy)) return;
       const std::size_t buckets = legal_.families()[groups_[i].family].buckets;
-      found[i] = Node{std::max(groups_[i].bound, bottleneck(strategy)),
+      found[i] = SearchNode{std::max(groups_[i].bound, bottleneck(strategy)),
                       groups_[i].first,
                       groups_[i].first + buckets,
                       memory.peak,
-                      Node::Kind::choice,
+                      SearchNode::Kind::choice,
                       groups_[i].family,
                       {}};
     });
-    std::vector<Node> left;
+    std::vector<SearchNode> left;
     for (std::size_t i = 0; i < groups_.size(); ++i) {
-      Node group = groups_[i];
+      SearchNode group = groups_[i];
       if (!done[i]) {
         left.push_back(group);
         continue;
@@ -447,19 +383,19 @@ class Explorer {
 
   /// Splits choices into leaves with sharper bounds. Buckets that come out alike are one leaf.
   void sharpen_choices() {
-    std::vector<std::vector<Node>> leaves(choices_.size());
+    std::vector<std::vector<SearchNode>> leaves(choices_.size());
     for_each_index(choices_.size(), request_.threads, [&](std::size_t i) {
       if (passed()) return;
-      const Node& choice = choices_[i];
+      const SearchNode& choice = choices_[i];
       const auto bounds = pipeline_bounds(choice);
       for (std::size_t leaf = choice.first; leaf < choice.last; ++leaf) {
         const std::optional<Picoseconds>& bound = bounds[leaf - choice.first];
         if (!bound) continue;
         leaves[i].push_back({std::max(choice.bound, *bound), leaf, leaf + 1, choice.peak,
-                             Node::Kind::leaf, choice.family, {}});
+                             SearchNode::Kind::leaf, choice.family, {}});
       }
     });
-    std::vector<Node> left;
+    std::vector<SearchNode> left;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
       if (leaves[i].empty()) {
         left.push_back(choices_[i]);
@@ -477,7 +413,7 @@ class Explorer {
       if (passed()) return;
       found[i] = assess(request_, costs_, strategy_of(leaves_[i]), leaves_[i].first);
     });
-    std::vector<Node> left;
+    std::vector<SearchNode> left;
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (!found[i]) {
         left.push_back(leaves_[i]);
@@ -495,7 +431,7 @@ class Explorer {
 
   std::int64_t left() const {
     std::int64_t count = 0;
-    for (const Node& node : queue_) count += count_in(node.first, node.last);
+    for (const SearchNode& node : queue_) count += count_in(node.first, node.last);
     return count;
   }
 
@@ -525,9 +461,9 @@ class Explorer {
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::vector<std::optional<FamilyBound>> family_bound_;  ///< absent: the time limit passed first
   std::optional<std::size_t> first_plan_;                 ///< index of the one found before all
-  std::set<Node> queue_;
-  std::vector<Node> groups_, choices_, leaves_;  ///< of this round
-  std::map<std::size_t, Candidate> simulated_;   ///< of nodes of that kind, by Node::first
+  std::set<SearchNode> queue_;
+  std::vector<SearchNode> groups_, choices_, leaves_;  ///< of this round
+  std::map<std::size_t, Candidate> simulated_;   ///< of nodes of that kind, by SearchNode::first
   Incumbents incumbents_;
   Explored explored_;
   std::array<std::int64_t, kReasons> cut_ = {};
@@ -552,73 +488,6 @@ Explored branch_and_bound(const SearchRequest& request, const CostModel& costs,
 
 BoundCounts count_bounds(const SearchRequest& request, const CostModel& costs, const Space& space) {
   return Explorer(request, costs, space).count();
-}
-
-namespace {
-
-struct Need {
-  std::size_t index = 0;
-  Footprint footprint;
-  Bytes bytes;  ///< with what no tensor shows
-};
-
-/// The strategy that needs least, and the first of equals. Buckets take no memory of their own, so
-/// the first strategy of each arrangement stands for all of them. Where recomputed layers can be
-/// counted, those that recompute most are looked at.
-Need least_need(const SearchRequest& request, const CostModel& costs, const Space& space) {
-  const Bounds bounds(request.job, request.framework, costs, request.devices);
-  const FamilyBounds family_bounds(request.job, request.framework, bounds);
-  const auto outside = [&](const Strategy& strategy) {
-    return memory_outside_program(request.job, strategy, request.framework);
-  };
-  const std::span<const StrategyFamily> families = space.legal.families();
-  std::vector<std::pair<Bytes, std::size_t>> order(families.size());
-  for_each_index(families.size(), request.threads, [&](std::size_t f) {
-    order[f] = {family_bounds.least_reserved(families[f]) + outside(families[f].base), f};
-  });
-  std::sort(order.begin(), order.end());
-  std::optional<Need> least;
-  for (const auto& [family_bound, f] : order) {
-    if (least && family_bound > least->bytes) break;
-    const StrategyFamily& family = families[f];
-    for (const ArrangementGroup& group : family.arrangements->groups) {
-      const std::size_t arrangement = group.first + group.count - 1;
-      const Strategy strategy = space.legal.of(family, arrangement, 0);
-      if (least && bounds.memory(strategy).reserved + outside(strategy) > least->bytes) continue;
-      Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
-                                    request.reserve, Proof::none);
-      const Bytes bytes = footprint.reserved + outside(strategy);
-      const std::size_t index = family.first + arrangement * family.buckets;
-      if (!least || std::pair(bytes, index) < std::pair(least->bytes, least->index)) {
-        footprint.programs.clear();
-        least = Need{index, std::move(footprint), bytes};
-      }
-    }
-  }
-  return std::move(*least);
-}
-
-}  // namespace
-
-void refuse(const SearchRequest& request, const CostModel& costs, const Space& space) {
-  const Need need = least_need(request, costs, space);
-  const std::string who = strategy_summary(space.legal[need.index]);
-  if (need.footprint.fits) {
-    throw InfeasibleError(
-        fmt::format("{} takes too long on {}: of {} legal strategies some fit ({}), but no "
-                    "step of those is shorter than the {} that a plan's timeline can show",
-                    request.job.name, devices_text(request.devices), space.legal.size(), who,
-                    to_text(kLongestTimeline.seconds())));
-  }
-  const StagePrediction& tightest = tightest_of(need.footprint.stages);
-  const Bytes outside = need.bytes - need.footprint.reserved;
-  throw InfeasibleError(fmt::format(
-      "{} does not fit on {}: of {} legal strategies the one that needs least ({}) "
-      "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
-      "device has {} ({} bytes)",
-      request.job.name, devices_text(request.devices), space.legal.size(), who,
-      to_text(tightest.reserved), tightest.reserved.count(), name_of(tightest), to_text(outside),
-      to_text(request.reserve), to_text(tightest.capacity), tightest.capacity.count()));
 }
 
 }  // namespace plimsoll

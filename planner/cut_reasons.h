@@ -1,0 +1,29 @@
+// Cut reasons: why a search need not evaluate a strategy, as it tells its user.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+namespace plimsoll {
+
+enum CutReason : std::size_t {
+  kPersistent,
+  kInFlight,
+  kTooLong,
+  kWork,
+  kBottleneck,
+  kPipeline,
+  kNoAllocator,
+  kReasons
+};
+inline constexpr std::array<const char*, kReasons> kReasonTexts = {
+    "memory bound: what lives between steps does not fit",
+    "memory bound: with its micro-batches in flight it does not fit",
+    "time bound: a step longer than a plan's timeline can show",
+    "time bound of the layers' work: neither among the fastest nor on the Pareto front",
+    "time bound of the slowest stage: neither among the fastest nor on the Pareto front",
+    "time bound of the pipeline: neither among the fastest nor on the Pareto front",
+    "time bound of a step whose allocator is not replayed: neither among the fastest nor on the "
+    "Pareto front"};
+
+}  // namespace plimsoll

@@ -1,0 +1,80 @@
+// Fixed choices: holding a choice that the search makes never gives a faster plan.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "planner/search.h"
+#include "tests/planner/random_problems.h"
+
+namespace plimsoll {
+namespace {
+
+#ifdef PLIMSOLL_SANITIZED
+constexpr int kProblems = 20;  // instrumented searches are slow
+#else
+constexpr int kProblems = 100;
+#endif
+
+/// Up to three keys that searches vary, with their values in some legal strategy.
+Fixed random_choices(const Strategy& strategy, std::mt19937_64& random) {
+  std::vector<std::string_view> searched;
+  const std::vector<std::string_view> others = not_searched();
+  for (const std::string_view key : strategy_keys()) {
+    if (std::find(others.begin(), others.end(), key) == others.end()) searched.push_back(key);
+  }
+  Fixed fixed;
+  for (std::size_t i = 0; i < 1 + random() % 3; ++i) {
+    const std::string key(searched[random() % searched.size()]);
+    const bool again = std::any_of(fixed.begin(), fixed.end(),
+                                   [&](const auto& pair) { return pair.first == key; });
+    if (!again) fixed.emplace_back(key, field_text(strategy, key));
+  }
+  return fixed;
+}
+
+TEST(FixedChoices, NeverGiveAFasterPlan) {
+  std::mt19937_64 random(9);
+  int compared = 0;
+  for (int i = 0; i < kProblems; ++i) {
+    Problem problem = random_problem(random);
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    SearchRequest request;
+    request.job = problem.job;
+    request.framework = problem.framework;
+    request.devices = std::min<std::int64_t>(problem.devices, 6);
+    request.cluster_digest = std::string(64, '0');
+    if (problem.calibration) request.calibration_digest = std::string(64, '1');
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
+    const Space space = enumerate(request.job, request.framework, request.devices, {});
+    if (space.legal.empty()) continue;
+    const Strategy drawn = space.legal[random() % space.legal.size()];
+    const Fixed fixed = random_choices(drawn, random);
+    try {
+      const Plan free = search(request, costs);
+      request.fixed = fixed;
+      const Plan held = search(request, costs);
+      ++compared;
+      EXPECT_GE(held.prediction.step_time, free.prediction.step_time)
+          << strategy_summary(held.strategy) << " against " << strategy_summary(free.strategy)
+          << "\n"
+          << describe(problem);
+    } catch (const InfeasibleError&) {  // nothing that is held so fits or ends in time
+    }
+  }
+  EXPECT_GT(compared, kProblems / 2);
+}
+
+TEST(FixedChoices, WhatNoSearchVariesIsNamed) {
+  const std::vector<std::string_view> keys = not_searched();
+  const auto has = [&](std::string_view key) {
+    return std::find(keys.begin(), keys.end(), key) != keys.end();
+  };
+  for (const char* key : {"fp8", "layer_split", "send_slots", "gradient_type"})
+    EXPECT_TRUE(has(key)) << key;
+  for (const char* key : {"mp", "cp", "virtual_stages", "recompute_layers", "prefetch_depth"})
+    EXPECT_FALSE(has(key)) << key;
+}
+
+}  // namespace
+}  // namespace plimsoll
