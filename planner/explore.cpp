@@ -124,11 +124,7 @@ class Explorer {
   }
   void cut(CutReason reason, const SearchNode& node) { cut(reason, count_in(node.first, node.last)); }
 
-  Strategy strategy_of(const SearchNode& node) const {
-    const StrategyFamily& family = legal_.families()[node.family];
-    const std::size_t within = node.first - family.first;
-    return legal_.of(family, within / family.buckets, within % family.buckets);
-  }
+  Strategy strategy_of(const SearchNode& node) const { return legal_[node.first]; }
 
   void find_first_plan() {
     auto found = first_plan(request_, costs_, legal_, bounds_, capacity_, [this] { return passed(); });
