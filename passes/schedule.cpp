@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "base/error.h"
 #include "passes/gradient_reductions.h"
+#include "passes/kept_buffers.h"
 #include "passes/merged_gradients.h"
 #include "passes/owned_cuts.h"
 #include "passes/parameter_gathers.h"
@@ -233,20 +233,6 @@ class StageScheduler {
 
   // ---- actions ----
 
-  /// Per instance of a chunk: the buffers that one micro-batch keeps between calls, of slots that
-  /// cross them.
-  struct Kept {
-    std::array<std::optional<BufferId>, 7> buffers;  // from input to deferred
-    std::optional<BufferId>& operator[](SlotKind kind) {
-      return buffers.at(std::size_t(kind) - std::size_t(SlotKind::input));
-    }
-  };
-
-  static bool has_slot(const Routine& routine, SlotKind kind) {
-    return std::any_of(routine.slots.begin(), routine.slots.end(),
-                       [&](const Slot& slot) { return slot.kind == kind; });
-  }
-
   void add_routines(const Instance& instance) {
     const auto [found, fresh] = routines_.try_emplace(&cut_of(instance));
     if (!fresh) return;
@@ -293,7 +279,7 @@ class StageScheduler {
            action.chunk + 1 == context_.strategy.virtual_stages;
   }
 
-  std::vector<Kept>& kept_of(const Action& action) {
+  std::vector<KeptBuffers>& kept_of(const Action& action) {
     return kept_[{action.chunk, action.micro_batch}];
   }
 
@@ -314,7 +300,7 @@ class StageScheduler {
 
   void forward(const Action& action) {
     const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
-    std::vector<Kept>& kept = kept_of(action);
+    std::vector<KeptBuffers>& kept = kept_of(action);
     kept.resize(end - begin);
     std::vector<Wait> waits;
     if (const auto comes = incoming(action)) {
@@ -335,7 +321,7 @@ class StageScheduler {
   /// Backward of a chunk, or the part of it that the action says.
   void backward(const Action& action, bool after_forward) {
     const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
-    std::vector<Kept>& kept = kept_of(action);
+    std::vector<KeptBuffers>& kept = kept_of(action);
     const bool passes_on = action.kind != ActionKind::weight_gradient;
     std::vector<Wait> waits;
     if (passes_on) transfers_.before_backward(action, after_forward);
@@ -348,7 +334,7 @@ class StageScheduler {
     }
     for (std::size_t i = end; i-- > begin;) {
       const bool sends = passes_on && i == begin && !is_first_part(action);
-      Kept& own = kept[i - begin];
+      KeptBuffers& own = kept[i - begin];
       waits = call_instance(action, i, own, std::exchange(waits, {}), sends);
       if (passes_on && i > begin) {
         kept[i - 1 - begin][SlotKind::output_gradient] = own[SlotKind::input_gradient];
@@ -379,7 +365,7 @@ class StageScheduler {
 
   /// Calls the instance's routine, if this action has one, and sends its border on if it `sends`.
   /// Returns what a call that reads the border has to wait for.
-  std::vector<Wait> call_instance(const Action& action, std::size_t index, Kept& kept,
+  std::vector<Wait> call_instance(const Action& action, std::size_t index, KeptBuffers& kept,
                                   std::vector<Wait> waits, bool sends) {
     const Instance& instance = layout_.instances[index];
     const std::optional<RoutineId> id = routine_of(action.kind, instance);
@@ -416,22 +402,6 @@ class StageScheduler {
     const bool no_layer = begin + 1 == end && block_of(index).kind != BlockKind::layer;
     if (sends && no_layer) end_waits_ = of_border;
     return of_border;
-  }
-
-  /// Slots whose memory one call of a micro-batch leaves for another.
-  static bool crosses_calls(SlotKind kind) {
-    switch (kind) {
-      case SlotKind::input:
-      case SlotKind::output:
-      case SlotKind::saved:
-      case SlotKind::saved_for_weights:
-      case SlotKind::deferred:
-      case SlotKind::input_gradient:
-      case SlotKind::output_gradient:
-        return true;
-      default:
-        return false;
-    }
   }
 
   const Routine& routine(ActionKind kind, const Instance& instance) const {
@@ -487,7 +457,8 @@ class StageScheduler {
   UpdateCalls updates_;
   using BlockRoutines = std::map<ActionKind, RoutineId>;
   std::map<const CutBlock*, BlockRoutines> routines_;                        // looked up only
-  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<Kept>> kept_;  // chunk, micro-batch
+  /// By chunk and micro-batch.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<KeptBuffers>> kept_;
   std::vector<Bytes> weight_copies_;                                         // offsets, by instance
   std::map<const CutBlock*, RoutineId> weight_routines_;                     // looked up only
   std::vector<std::size_t> gradient_calls_left_;                             // by instance
