@@ -148,8 +148,9 @@ std::vector<ParetoPlan> front_of(const SearchRequest& request,
                                 const Space& space, const Explored& explored) {
   if (explored.unexplored == 0) refuse(request, costs, space);
   throw NothingFoundYet(fmt::format(
-      "stopped early: {} of {} legal strategies evaluated, none fits so far, "
-      "{} are left",
+      "stopped {}: {} of {} legal strategies evaluated, none fits so far, {} are left",
+      request.time_limit ? fmt::format("after the time limit of {}", to_text(*request.time_limit))
+                         : "early",
       explored.candidates.size(), space.legal.size(),
       explored.unexplored));
 }

@@ -231,7 +231,8 @@ const Switch kSwitches[] = {
      }},
     {"embedding_as_layers",
      [](Random& random, Draw& draw) {
-       if (draw.strategy.layer_split.empty() && coin(random)) draw.strategy.embedding_as_layers = 1;
+       if (draw.strategy.layer_split.empty())
+         draw.strategy.embedding_as_layers = one_of<std::int64_t>(random, {0, 1, 1, 2});
      }},
     {"loss_as_layers",
      [](Random& random, Draw& draw) {
@@ -244,7 +245,7 @@ const Switch kSwitches[] = {
        const std::int64_t most =  // a layer in each, or an end of the model
            (total_layers(draw.job) + s.embedding_as_layers + s.loss_as_layers) / s.pp;
        if (draw.strategy.pp == 1 || most < 2 || random() % 4 == 0) return;
-       draw.strategy.virtual_stages = std::min(most, one_of<std::int64_t>(random, {2, 2, 3}));
+       draw.strategy.virtual_stages = std::min(most, one_of<std::int64_t>(random, {2, 3, 3}));
        draw.strategy.schedule = Schedule::one_f_one_b;  // what goes with it
        draw.strategy.send_lifetime = one_of(random, {SendLifetime::event, SendLifetime::held});
        draw.strategy.micro_batch = 1;
