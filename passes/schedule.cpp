@@ -45,7 +45,7 @@ class StageScheduler {
         gathers_(graph, context, layout_, arenas_, build_),
         transfers_(context, build_),
         cuts_(graph, cut, context, layout_, alignment, owner),
-        updates_(cut, context.strategy, layout_, arenas_, build_) {
+        updates_(cut, context, layout_, arenas_, build_) {
     program_.name = fmt::format("{}.stage{}", graph.name, stage);
     program_.grid = grid_of(context.strategy);
     program_.stage = stage;

@@ -128,8 +128,7 @@ std::size_t UpdateCalls::arena_call(Routine routine) {
                    bytes_of(arena.dtype).count()};
   }
   for (Op& op : routine.ops) {
-    if (widens_gradients(routine, op)) {
-      // Of the reduced gradients the rank casts what it updates.
+    if (widens_own_part_ && widens_gradients(routine, op)) {
       routine.tensors[op.inputs[0].index()].shape = routine.tensors[op.outputs[0].index()].shape;
     }
     set_elements(op);
@@ -232,7 +231,7 @@ BufferId UpdateCalls::transient(SlotKind kind) {
   if (found != transients_.end()) return found->second;
   // What gradients become is as large as they are; the update's copies are of what it updates.
   const bool part = shards_gradients(strategy_) ||
-                    (kind == SlotKind::main_gradients && !classes_by_owner(strategy_));
+                    (widens_own_part_ && kind == SlotKind::main_gradients && !classes_by_owner(strategy_));
   std::int64_t count = part ? owned_elements(build_.program) : layout_.elements;
   if (kind == SlotKind::squared_norms) count = std::max<std::int64_t>(counted_segments(), 1);
   if (kind == SlotKind::tensor_norms) count = 2 * std::int64_t(layout_.segments.size());

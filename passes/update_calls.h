@@ -17,9 +17,14 @@ namespace plimsoll {
 /// segment that this class of ranks updates, in the order of the arenas.
 class UpdateCalls {
  public:
-  UpdateCalls(const CutGraph& cut, const Strategy& strategy, const ArenaLayout& layout,
+  UpdateCalls(const CutGraph& cut, const PassContext& context, const ArenaLayout& layout,
               const StageArenas& arenas, ProgramBuilder& build)
-      : cut_(cut), strategy_(strategy), layout_(layout), arenas_(arenas), build_(build) {}
+      : cut_(cut),
+        strategy_(context.strategy),
+        widens_own_part_(!runs_here(context.framework)),
+        layout_(layout),
+        arenas_(arenas),
+        build_(build) {}
 
   /// Scalars and zeroed gradients. Returns the call.
   std::size_t begin_step();
@@ -40,6 +45,9 @@ class UpdateCalls {
 
   const CutGraph& cut_;
   const Strategy& strategy_;
+  /// A rank casts only those reduced gradients that it updates. The bundled runtime casts all: an op
+  /// of its Programs reads an arena from the begin.
+  const bool widens_own_part_;
   const ArenaLayout& layout_;
   const StageArenas& arenas_;
   ProgramBuilder& build_;
