@@ -125,11 +125,11 @@ struct Capabilities {
   Sourced<SetOf<GradientType>> gradient_types{{GradientType::f32, GradientType::computed}};
   /// Precisions of jobs whose gradients are of type computed where it is not told otherwise.
   Sourced<SetOf<DType>> computed_by_default;
-  /// Those that the update reads.
+  /// Types of the gradients that the update reads.
   Sourced<SetOf<GradientType>> main_gradient_types{{GradientType::f32}};
   Sourced<SetOf<MasterType>> master_types{{MasterType::f32}};
   Sourced<SetOf<MomentType>> moment_types{{MomentType::f32}};
-  /// What of these three is not f32, and parameters in 8 bits, goes without sharding, too.
+  /// Narrow types of these three, and parameters in 8 bits, work without sharding, too.
   Sourced<bool> narrow_states_unsharded{true};
   /// Linear layers' parameters can be kept and gathered in 8 bits (Strategy::fp8_parameters).
   Sourced<bool> fp8_parameters{false};

@@ -114,7 +114,7 @@ struct Framework {
   /// Backward gathers tokens over mp again, rather than that forward, or what it repeats of it,
   /// keeps them whole (arXiv 2205.05198, section 4.2.2). Only matters with sequence_parallel.
   bool gathers_tokens_again = true;
-  /// What recompute per_op keeps it keeps even if backward does not read it.
+  /// Recompute per_op keeps its tensors even if backward does not read them.
   bool keeps_unread = false;
   /// What is recomputed is repeated whole, as by torch.utils.checkpoint with reentry; else only as
   /// far as backward reads it.

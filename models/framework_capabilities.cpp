@@ -1,4 +1,4 @@
-// What the frameworks of the presets can run, with the document or code of each limit.
+// The limits of each framework preset, with the document or code that says so.
 #include "models/framework_families.h"
 
 namespace plimsoll {

@@ -7,7 +7,7 @@ namespace plimsoll {
 
 constexpr Bytes mebibytes(std::int64_t count) { return Bytes(count << 20); }
 
-// What each can run (models/framework_capabilities.cpp).
+// The limits of each preset (models/framework_capabilities.cpp).
 Capabilities megatron_lm_2021_can();
 Capabilities megatron_lm_2022_can();
 Capabilities megatron_lm_can();

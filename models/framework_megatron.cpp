@@ -67,7 +67,7 @@ Framework megatron_lm() {
   return framework;
 }
 
-/// The same with Megatron FSDP, which shards gradients and parameters, too.
+/// Megatron-LM with Megatron FSDP, which shards gradients and parameters, too.
 Framework megatron_fsdp() {
   Framework framework = megatron_lm();
   framework.name = "megatron-fsdp";

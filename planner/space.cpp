@@ -179,7 +179,7 @@ class Choices {
     return {base_value};
   }
 
-  /// Those that split the sequence in pairs of equal chunks, where the framework splits it at all.
+  /// Degrees of cp that split the sequence in pairs of equal chunks, where the framework splits it.
   std::vector<std::int64_t> context_degrees() const {
     if (is_fixed(fixed_, "cp")) return degrees("cp", base_.cp, devices_);
     if (framework_.can.context_exchange.value.empty()) return {1};
@@ -190,9 +190,7 @@ class Choices {
     return all;
   }
 
-  bool is_legal(const Strategy& strategy) const { return bool(verdict(strategy)); }
-
-  /// Puts after each strategy the legal ones that `more` makes of it.
+  /// Puts after each strategy the ones that `more` makes of it.
   template <class More>
   void multiply(std::vector<Strategy>& strategies, More more) const {
     std::vector<Strategy> all;
