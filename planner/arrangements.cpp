@@ -13,7 +13,8 @@ std::int64_t layers_of_head(const Job& job) {
   deeper.layers += 1;
   const std::int64_t layer =
       parameter_count(build_forward(deeper, 1)) - parameter_count(build_forward(job, 1));
-  return std::llround(double(job.vocab) * double(job.hidden) / double(std::max<std::int64_t>(layer, 1)));
+  return std::llround(double(job.vocab) * double(job.hidden) /
+                      double(std::max<std::int64_t>(layer, 1)));
 }
 
 /// Nothing; the loss, or both ends, as one layer each; the loss as what it costs.
@@ -95,7 +96,8 @@ void ArrangementFinder::add_group(const Strategy& layout, Arrangements& found) c
     found.all.push_back({layout.schedule, layout.virtual_stages, layout.embedding_as_layers,
                          layout.loss_as_layers, recompute_layers});
   };
-  const bool counts = layout.recompute == Recompute::full || layout.recompute == Recompute::selective;
+  const bool counts =
+      layout.recompute == Recompute::full || layout.recompute == Recompute::selective;
   if (choices_.recompute_layers && counts && layout.recompute_list.empty()) {
     Strategy some = layout;
     for (std::int64_t n = 1; n < group.most_layers; ++n) {

@@ -22,14 +22,14 @@ class ArrangementFinder {
   ArrangementFinder(const Job& job, const Framework& framework, ArrangementChoices choices,
                     std::function<bool(const Strategy&)> is_legal);
 
-  /// Of a strategy whose arrangement does not count. In the order of schedules, virtual stages, ends
-  /// and recompute_layers, with the plainest first; none where no arrangement is legal.
+  /// Of a strategy whose arrangement does not count. In the order of schedules, virtual stages,
+  /// ends and recompute_layers, with the plainest first; none where no arrangement is legal.
   std::shared_ptr<const Arrangements> of(const Strategy& strategy);
 
  private:
   /// What the rules about arrangements look at.
-  using Key = std::tuple<std::int64_t, std::int64_t, bool, Recompute, std::int64_t, bool, bool, bool,
-                         bool, bool, bool>;
+  using Key = std::tuple<std::int64_t, std::int64_t, bool, Recompute, std::int64_t, bool, bool,
+                         bool, bool, bool, bool>;
   std::shared_ptr<const Arrangements> find(const Strategy& strategy) const;
   void add_layouts(const Strategy& plain, Arrangements& found) const;
   void add_group(const Strategy& layout, Arrangements& found) const;

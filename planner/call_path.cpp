@@ -35,7 +35,8 @@ CostedProgram cost_of(const Program& program, const LeastCosts& costs) {
     costed.dispatch[r] = host_dispatch(routine, costs.model());
     for (std::size_t i = 0; i < routine.ops.size(); ++i) {
       const Op& op = routine.ops[i];
-      if (op.stream == Stream::compute && !communicates(op.kind)) costed.computes[r] += durations[i];
+      if (op.stream != Stream::compute || communicates(op.kind)) continue;
+      costed.computes[r] += durations[i];
     }
     if (routine.ops.size() == 1 && communicates(routine.ops[0].kind))
       costed.slowdown[r] = costs.slowdown(routine, program.grid, program.stage);

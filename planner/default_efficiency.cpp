@@ -89,7 +89,8 @@ Efficiency mean_kernels(const Cluster& like) {
   for (const FitParameter& parameter : fit_parameters(mean)) {
     const std::size_t dot = parameter.name.find('.');
     if (dot == std::string::npos) continue;  // of the host
-    const bool of_fp8 = parameter.name == "matmul.fp8_rate" || parameter.name == "matmul.rowwise_rate";
+    const bool of_fp8 =
+        parameter.name == "matmul.fp8_rate" || parameter.name == "matmul.rowwise_rate";
     const Logarithms found = over(of_fp8 ? with_fp8 : all, [&](const Cluster& cluster) {
       return parameter.get(cluster, unused, parameter.level);
     });

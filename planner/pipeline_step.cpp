@@ -74,8 +74,8 @@ Picoseconds PipelineStep::slot_free(std::size_t s, std::size_t direction) const 
   return borders_[direction].arrived[sent[sent.size() - slots_]];
 }
 
-/// Sends go on beside the actions behind them until their slot is needed again; receives posted ahead
-/// beside the action before the one that waits for them.
+/// Sends go on beside the actions behind them until their slot is needed again; receives posted
+/// ahead beside the action before the one that waits for them.
 Picoseconds PipelineStep::delay(std::size_t s, const ActionSpans& spans, std::size_t direction) {
   constexpr Stream kReceives = Stream::recv_previous;  // any: all are waited for in order
   State& state = states_[s];

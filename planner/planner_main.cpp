@@ -44,8 +44,8 @@ void add_framework(CLI::App& command, TargetOptions& target) {
 void add_devices(CLI::App& command, TargetOptions& target) {
   command
       .add_option("--devices", target.devices,
-                  "ranks: mp x pp x dp x sharding degree; default: all of the cluster file, where it "
-                  "states its nodes")
+                  "ranks: mp x pp x dp x sharding degree; default: all of the cluster file, where "
+                  "it states its nodes")
       ->check(integers(1, kMostDevices));
 }
 

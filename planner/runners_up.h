@@ -34,8 +34,8 @@ bool same_but_details(const Strategy& a, const Strategy& b);
 /// from all before in more than details. Only feasible ones; fewer where there are fewer.
 std::vector<std::size_t> best_plans(std::span<const Candidate> candidates);
 
-/// Indices into `candidates`, in order of merit, up to kFrontTimes times the best step: the best plan,
-/// then each that needs at least kFrontSaving less memory than the one before it in this list.
+/// Indices into `candidates`, in order of merit, up to kFrontTimes times the best step: the best
+/// plan, then each whose live bytes are at least kFrontSaving below those of the one before it.
 std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates);
 
 /// How `loser` loses against `best`: the breakdown term that grows most; "memory" with the bytes

@@ -31,8 +31,8 @@ struct SearchRequest {
   /// Candidates evaluated at once; 0 = as many as the machine has cores. The plan does not depend
   /// on it.
   std::int64_t threads = 0;
-  /// Wall-clock time, at most kLongestTimeLimit, after which no bound and no evaluation is begun; the
-  /// first plan, which is found before all bounds, is looked for to the end of one try.
+  /// Wall-clock time, at most kLongestTimeLimit, after which no bound and no evaluation is begun;
+  /// the first plan, which is found before all bounds, is looked for to the end of one try.
   /// What is found then depends on the machine.
   std::optional<Seconds> time_limit;
   /// Asked from time to time; the search ends as at a time limit once it says yes.

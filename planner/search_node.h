@@ -9,8 +9,8 @@
 namespace plimsoll {
 
 /// Strategies that are still to be looked at, from many to one: a family, the arrangements of one
-/// of its groups from some number of recomputed layers on, one arrangement with all its bucket sizes
-/// (a choice), one strategy (a leaf), or one whose step is simulated.
+/// of its groups from some number of recomputed layers on, one arrangement with all its bucket
+/// sizes (a choice), one strategy (a leaf), or one whose step is simulated.
 struct SearchNode {
   enum class Kind : std::uint8_t { family, group, choice, leaf, simulated };
   Picoseconds bound;

@@ -1,4 +1,4 @@
-// Shape costs: least costs of strategies, with the factor that was fitted for layers of their shape.
+// Shape costs: least costs of strategies, with the factor fitted for layers of their shape.
 #pragma once
 
 #include <map>

@@ -28,8 +28,12 @@ constexpr std::array<std::string_view, 3> kNotTypical = {"megatron-lm-2021", "me
 constexpr std::string_view kWithinNode = "levels.0.bandwidth_fraction";
 constexpr std::string_view kAcrossNodes = "levels.1.bandwidth_fraction";
 constexpr std::array<std::string_view, 6> kRates = {
-    "matmul.peak_fraction",           "memory.bandwidth_fraction", "attention_forward.peak_fraction",
-    "attention_backward.peak_fraction", kWithinNode,                 kAcrossNodes};
+    "matmul.peak_fraction",
+    "memory.bandwidth_fraction",
+    "attention_forward.peak_fraction",
+    "attention_backward.peak_fraction",
+    kWithinNode,
+    kAcrossNodes};
 /// The authors of the first state a noise of 40 %; the second is of kernels without fusions.
 constexpr std::array<std::string_view, 2> kUntypical = {"jean-zay-v100-32gb--megatron-deepspeed",
                                                         "g4dn-t4--megatron-deepspeed-2020"};

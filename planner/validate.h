@@ -53,7 +53,8 @@ struct ValidatedFamily {
 };
 
 /// The interval of a run of a document that its fit has runs of is what the fit leaves open; of
-/// others that of unseen_source(). The fastest of the target's strategies that fits, else the fastest.
+/// others that of unseen_source(). The fastest of the target's strategies that fits, else the
+/// fastest.
 RunPrediction predict_published(const PublishedTarget& target);
 /// Rows that cannot be predicted keep the reason.
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,

@@ -71,12 +71,6 @@ LayerFactor layer_factor(std::span<const LayerPoint> points, const LayerShape& s
   return {std::exp(std::clamp(logarithm, least, most)), std::sqrt(variance)};
 }
 
-double least_layer_factor(std::span<const LayerPoint> points) {
-  double least = 1;
-  for (const LayerPoint& point : points) least = std::min(least, point.factor);
-  return least;
-}
-
 double interval90_half_width(const FittedCalibration& fitted, const LayerShape& shape,
                              bool across_nodes) {
   const RunSpread& spread = across_nodes ? fitted.across_nodes : fitted.within_node;

@@ -39,9 +39,6 @@ LayerNeighbours layer_neighbours(std::span<const LayerShape> shapes, const Layer
 /// Without points: 1, as sure as layer_covariance() says.
 LayerFactor layer_factor(std::span<const LayerPoint> points, const LayerShape& shape);
 
-/// The least that layer_factor() gives for any shape.
-double least_layer_factor(std::span<const LayerPoint> points);
-
 /// Relative half width of the 90 % interval of a step time with layers of this shape, on ranks of
 /// one node or of several: as wide as runs left out of the fit needed.
 double interval90_half_width(const FittedCalibration& fitted, const LayerShape& shape,
