@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "plan/check_rules.h"
 #include "plan/filling.h"
+#include "plan/simplicity.h"
 
 namespace plimsoll {
 namespace {
@@ -153,12 +155,47 @@ Finding runners_up_lose(const CheckContext& context) {
   return std::nullopt;
 }
 
+/// What is wrong with what is said of a plan of `step` beside the chosen one.
+Finding compared(const Plan& plan, const Strategy& strategy, Seconds step, const StepRatio& said) {
+  if (plan.prediction.step_time <= Seconds()) return std::nullopt;  // step-time-positive says so
+  const double ratio = step / plan.prediction.step_time;
+  const double middle = std::sqrt(said.low * said.high);
+  if (said.low > said.high || !nearly_equal(middle, ratio)) {
+    return fmt::format("{} takes {} times the chosen step, not in the middle of {} to {}",
+                       strategy_summary(strategy), ratio, said.low, said.high);
+  }
+  if (said.tied == (said.low <= 1 && 1 <= said.high)) return std::nullopt;
+  return fmt::format("{} is {}tied, yet takes {} to {} times the chosen step",
+                     strategy_summary(strategy), said.tied ? "" : "not ", said.low, said.high);
+}
+
+Finding ties(const CheckContext& context) {
+  const Plan& plan = context.plan;
+  for (const RunnerUp& one : plan.runners_up) {
+    if (Finding wrong = compared(plan, one.strategy, one.step_time, one.ratio)) return wrong;
+  }
+  for (const ParetoPlan& one : plan.pareto) {
+    if (Finding wrong = compared(plan, one.strategy, one.step_time, one.ratio)) return wrong;
+  }
+  return std::nullopt;
+}
+
+/// Whether `b` may follow `a`.
+bool in_order(const RunnerUp& a, const RunnerUp& b) {
+  if (a.ratio.tied != b.ratio.tied) return a.ratio.tied;
+  if (!a.ratio.tied) return a.step_time <= b.step_time;
+  const Simplicity first = simplicity_of(a.strategy), second = simplicity_of(b.strategy);
+  return first < second || (first == second && a.step_time <= b.step_time);
+}
+
 Finding runners_up_ordered(const CheckContext& context) {
   const std::vector<RunnerUp>& list = context.plan.runners_up;
   for (std::size_t i = 1; i < list.size(); ++i) {
-    if (list[i - 1].step_time <= list[i].step_time) continue;
-    return fmt::format("{} takes {} s, after one of {} s", strategy_summary(list[i].strategy),
-                       list[i].step_time.value(), list[i - 1].step_time.value());
+    if (in_order(list[i - 1], list[i])) continue;
+    return fmt::format("{} ({} s, {}tied) comes after {} ({} s, {}tied)",
+                       strategy_summary(list[i].strategy), list[i].step_time.value(),
+                       list[i].ratio.tied ? "" : "not ", strategy_summary(list[i - 1].strategy),
+                       list[i - 1].step_time.value(), list[i - 1].ratio.tied ? "" : "not ");
   }
   return std::nullopt;
 }
@@ -208,8 +245,8 @@ Finding pareto_first(const CheckContext& context) {
 Finding pareto_falls(const CheckContext& context) {
   const std::vector<ParetoPlan>& front = context.plan.pareto;
   for (std::size_t i = 1; i < front.size(); ++i) {
-    if (front[i].step_time >= front[i - 1].step_time && front[i].taken < front[i - 1].taken &&
-        front[i].taken > Bytes()) {
+    if (front[i].step_time >= front[i - 1].step_time && front[i].taken > Bytes() &&
+        saves_enough(front[i].taken, front[i - 1].taken)) {
       continue;
     }
     return fmt::format("{} takes {} s and {} bytes, after {} s and {} bytes",
@@ -231,7 +268,7 @@ Finding pareto_distinct(const CheckContext& context) {
   return std::nullopt;
 }
 
-/// A plan that is shown is on the front or beaten by one that is.
+/// A plan that is shown is on the front, or one there is as fast and takes hardly more.
 Finding pareto_dominates(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (plan.pareto.empty()) return std::nullopt;  // pareto-first says so
@@ -240,7 +277,8 @@ Finding pareto_dominates(const CheckContext& context) {
     if (runner_up.step_time > slowest) continue;
     const bool beaten =
         std::any_of(plan.pareto.begin(), plan.pareto.end(), [&](const ParetoPlan& point) {
-          return point.step_time <= runner_up.step_time && point.taken <= runner_up.taken;
+          return point.step_time <= runner_up.step_time &&
+                 !saves_enough(runner_up.taken, point.taken);
         });
     if (!beaten) {
       return fmt::format("{} is faster or leaner than every plan on the front",
@@ -265,7 +303,13 @@ constexpr CheckRule kRules[] = {
      runners_up_fit},
     {{"runners-up-distinct", "No strategy appears twice."}, runners_up_distinct},
     {{"runners-up-lose", "No runner-up is better than the chosen plan."}, runners_up_lose},
-    {{"runners-up-ordered", "Runners-up come by step time."}, runners_up_ordered},
+    {{"ties",
+      "Plans whose ratio to the chosen step may be 1 are tied, no others; its interval is around "
+      "it."},
+     ties},
+    {{"runners-up-ordered",
+      "Tied runners-up come first, the simplest first; the others follow by step time."},
+     runners_up_ordered},
     {{"runners-up-terms", "Every runner-up names a known term and by how much it loses."},
      runners_up_terms},
     {{"pareto-legal",
@@ -273,7 +317,7 @@ constexpr CheckRule kRules[] = {
      pareto_legal},
     {{"pareto-first", "The chosen plan begins the Pareto front."}, pareto_first},
     {{"pareto-falls",
-      "Along the Pareto front no step is shorter, and each takes less of the device."},
+      "Along the Pareto front no step is shorter, and each takes at least 5 % less of the device."},
      pareto_falls},
     {{"pareto-distinct", "No strategy is twice on the Pareto front."}, pareto_distinct},
     {{"pareto-dominates", "No plan that is shown beats the Pareto front."}, pareto_dominates},

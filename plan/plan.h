@@ -93,10 +93,17 @@ struct Prediction {
   std::vector<OutsideRange> extrapolated;          ///< of the critical rank, largest share first
 };
 
+/// Of a step time over the chosen plan's: its 90 % interval (planner/plan_difference.h).
+struct StepRatio {
+  double low = 1, high = 1;
+  bool tied = true;  ///< it holds 1: as far as is known either plan may be the faster
+};
+
 /// A plan that fits and lost, and the term by which it loses most.
 struct RunnerUp {
   Strategy strategy;
   Seconds step_time;
+  StepRatio ratio;
   Bytes peak;   ///< live bytes, largest over stages
   Bytes taken;  ///< of the device: Filling::taken, largest over stages
   /// "compute", "recompute", "optimizer", "exposed communication", "bubble", "dispatch", "memory",
@@ -114,14 +121,15 @@ struct Pruned {
 /// A plan follows another on the Pareto front where it needs at least this share less memory. Less
 /// is within what the prediction of memory is worth, and hundreds of plans would differ by it.
 inline constexpr double kFrontSaving = 0.05;
-inline bool saves_enough(Bytes peak, Bytes before) {
-  return double(peak.count()) <= (1 - kFrontSaving) * double(before.count());
+inline bool saves_enough(Bytes memory, Bytes before) {
+  return double(memory.count()) <= (1 - kFrontSaving) * double(before.count());
 }
 
-/// A plan that fits: the best one, or one that saves_enough against the next faster one here.
+/// A plan that fits: the best one, or one whose taken bytes save enough against the one before it.
 struct ParetoPlan {
   Strategy strategy;
   Seconds step_time;
+  StepRatio ratio;
   Bytes peak;   ///< live bytes, largest over stages
   Bytes taken;  ///< of the device: Filling::taken, largest over stages
 };
@@ -172,6 +180,8 @@ struct Plan {
   Prediction prediction;
   std::vector<std::string> program_digests;  ///< of the text form, by class
   SearchSummary search;
+  /// Those that are tied with the chosen plan first, the simplest of them first (simplicity_of(),
+  /// then step time); then the others by step time.
   std::vector<RunnerUp> runners_up;
   std::vector<ParetoPlan> pareto;  ///< by step time; the chosen plan is the first
   Timeline timeline;               ///< predicted steady-state step, one rank per class

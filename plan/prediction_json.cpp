@@ -8,6 +8,7 @@ namespace {
 
 constexpr double kMostRate = 1e30;  // tokens, FLOPs per second
 constexpr double kMostRatio = 1e6;  // MFU, HFU, shares: beyond what the checker lets pass
+constexpr double kMostStepRatio = kMostJsonSeconds * 1e12;  // of the shortest step, a picosecond
 constexpr std::size_t kProvenances = std::size_t(Provenance::datasheet) + 1;
 
 double rate(JsonObject& object, std::string_view key) { return object.number(key, 0, kMostRate); }
@@ -193,9 +194,24 @@ SearchSummary search_from(JsonObject object) {
   return search;
 }
 
+namespace {
+
+StepRatio ratio_from(JsonObject& object) {
+  StepRatio ratio;
+  ratio.low = object.number("ratio_low", 0, kMostStepRatio);
+  ratio.high = object.number("ratio_high", 0, kMostStepRatio);
+  ratio.tied = object.boolean("tied");
+  return ratio;
+}
+
+}  // namespace
+
 Json pareto_json(const ParetoPlan& plan) {
   return {{"strategy", parse_json(strategy_text(plan.strategy), "strategy")},
           {"step_time_s", plan.step_time.value()},
+          {"ratio_low", plan.ratio.low},
+          {"ratio_high", plan.ratio.high},
+          {"tied", plan.ratio.tied},
           {"peak_bytes", plan.peak.count()},
           {"taken_bytes", plan.taken.count()}};
 }
@@ -204,6 +220,7 @@ ParetoPlan pareto_from(JsonObject object) {
   ParetoPlan plan;
   plan.strategy = read_embedded(object, "strategy", strategy_from_json_text);
   plan.step_time = seconds(object, "step_time_s");
+  plan.ratio = ratio_from(object);
   plan.peak = byte_count(object, "peak_bytes");
   plan.taken = byte_count(object, "taken_bytes");
   object.finish();
@@ -213,6 +230,9 @@ ParetoPlan pareto_from(JsonObject object) {
 Json runner_up_json(const RunnerUp& runner_up) {
   return {{"strategy", parse_json(strategy_text(runner_up.strategy), "strategy")},
           {"step_time_s", runner_up.step_time.value()},
+          {"ratio_low", runner_up.ratio.low},
+          {"ratio_high", runner_up.ratio.high},
+          {"tied", runner_up.ratio.tied},
           {"peak_bytes", runner_up.peak.count()},
           {"taken_bytes", runner_up.taken.count()},
           {"term", runner_up.term},
@@ -224,6 +244,7 @@ RunnerUp runner_up_from(JsonObject object) {
   RunnerUp runner_up;
   runner_up.strategy = read_embedded(object, "strategy", strategy_from_json_text);
   runner_up.step_time = seconds(object, "step_time_s");
+  runner_up.ratio = ratio_from(object);
   runner_up.peak = byte_count(object, "peak_bytes");
   runner_up.taken = byte_count(object, "taken_bytes");
   runner_up.term = object.text("term");

@@ -12,6 +12,7 @@
 #include "passes/framework_flags.h"
 #include "passes/strategy_fields.h"
 #include "plan/filling.h"
+#include "plan/simplicity.h"
 #include "planner/space.h"
 #include "reports/numbers.h"
 
@@ -117,13 +118,47 @@ std::string differences(const Strategy& strategy, const Strategy& chosen) {
   return fields_text(differing_fields(strategy, chosen));
 }
 
+/// "+1.2 %": how much longer than the chosen plan's.
+std::string longer(Seconds step, const Plan& plan) {
+  return fmt::format("{:+.1f} %", 100 * (step / plan.prediction.step_time - 1));
+}
+
+/// Which plans are as good as the chosen one, as far as is known, and the simplest of them.
+void describe_ties(Out out, const Plan& plan) {
+  const Ties ties = ties_of(plan);
+  if (ties.shown == 0) return;
+  fmt::format_to(out, "  tied        with {} of the {} plans below", ties.count, ties.shown);
+  if (ties.count == 0) {
+    fmt::format_to(out, "\n");
+    return;
+  }
+  const std::string least = fmt::format("{:.0f}", 100 * ties.least_open);
+  const std::string most = fmt::format("{:.0f}", 100 * ties.most_open);
+  fmt::format_to(out, ", up to {} by prediction: ratios of such steps are known to {} %\n",
+                 longer(ties.slowest_step, plan), least == most ? most : least + " to " + most);
+  fmt::format_to(out, "  simplest    of these: {}\n",
+                 ties.simplest == &plan.strategy
+                     ? "the chosen one"
+                     : fmt::format("{} ({})", differences(*ties.simplest, plan.strategy),
+                                   longer(ties.simplest_step, plan)));
+}
+
+/// "28.3 s   +0.1 % ( -7.7 to  +8.5 %) tied  ": beside the chosen plan, of which it is the time.
+std::string beside(Seconds step, const StepRatio& ratio, const Plan& plan, bool chosen = false) {
+  if (chosen) return fmt::format("{:>8}{:35}", to_text(step), "");
+  return fmt::format("{:>8} {:+6.1f} % ({:+5.1f} to {:+5.1f} %) {:<6}", to_text(step),
+                     100 * (step / plan.prediction.step_time - 1), 100 * (ratio.low - 1),
+                     100 * (ratio.high - 1), ratio.tied ? "tied" : "slower");
+}
+
 void describe_runners_up(Out out, const Plan& plan) {
   if (plan.runners_up.empty()) return;
-  fmt::format_to(out, "runners-up: the term by which each loses most, and where it differs\n");
+  fmt::format_to(out,
+                 "runners-up, tied ones first, the simplest first: how much longer (90 % "
+                 "interval), the term by which each loses most, where it differs\n");
   for (const RunnerUp& loser : plan.runners_up) {
-    const double slower = 100 * (loser.step_time / plan.prediction.step_time - 1);
-    fmt::format_to(out, "  {:>8} ({:+.1f} %)  takes {:>8}  {:<32}  {}\n", to_text(loser.step_time),
-                   slower, to_text(loser.taken), loss_of(loser),
+    fmt::format_to(out, "  {}  takes {:>8}  {:<32}  {}\n",
+                   beside(loser.step_time, loser.ratio, plan), to_text(loser.taken), loss_of(loser),
                    differences(loser.strategy, plan.strategy));
   }
 }
@@ -131,14 +166,13 @@ void describe_runners_up(Out out, const Plan& plan) {
 void describe_front(Out out, const Plan& plan) {
   if (plan.pareto.size() < 2) return;
   fmt::format_to(out,
-                 "Pareto front of step time and memory taken of a device, up to {} times the best "
-                 "step\n",
-                 kFrontTimes);
+                 "Pareto front of step time and memory taken of a device, in steps of {:.0f} % of "
+                 "it, up to {} times the best step\n",
+                 100 * kFrontSaving, kFrontTimes);
   for (const ParetoPlan& point : plan.pareto) {
-    const double slower = 100 * (point.step_time / plan.prediction.step_time - 1);
     const bool chosen = point.strategy == plan.strategy;
-    fmt::format_to(out, "  {:>8} ({:+.1f} %)  takes {:>8}  {}\n", to_text(point.step_time), slower,
-                   to_text(point.taken),
+    fmt::format_to(out, "  {}  takes {:>8}  {}\n",
+                   beside(point.step_time, point.ratio, plan, chosen), to_text(point.taken),
                    chosen ? "chosen" : differences(point.strategy, plan.strategy));
   }
 }
@@ -193,6 +227,7 @@ std::string describe(const Plan& plan) {
   if (const std::string flags = framework_flags(plan.framework, plan.job, plan.strategy);
       !flags.empty())
     fmt::format_to(out, "  in {}: {}\n", plan.framework.name, flags);
+  if (!plan.oversubscribed) describe_ties(out, plan);
   text += describe_step(plan.prediction, !plan.oversubscribed);
   describe_memory(out, plan);
   describe_runners_up(out, plan);

@@ -114,12 +114,6 @@ void sum_up(Footprint& footprint, Bytes beside) {
   }
 }
 
-/// Of the 90 % interval of a step whose ops were measured one by one: what the step is off beside
-/// them (caches that the op before left, the machine a few minutes later). Of CPU cores, chosen by
-/// one run of scripts/own-accuracy: ops left 4 % open, nine of ten of 30 strategies were within
-/// 6.6 % (docs/accuracy.md); of GPUs nothing was measured.
-constexpr double kBesideOps = 0.055;
-
 /// Returns what the costs of ops leave open of the step time, relative.
 double fill_provenance(Prediction& prediction, const Simulation& simulation) {
   prediction.worst = simulation.worst;

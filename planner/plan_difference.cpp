@@ -3,11 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <string>
-
-#include "base/error.h"
-#include "base/json.h"
-#include "models/presets.h"
+#include <numbers>
 
 namespace plimsoll {
 namespace {
@@ -16,28 +12,6 @@ namespace {
 constexpr std::array kParts = {&Breakdown::recompute, &Breakdown::optimizer,
                                &Breakdown::exposed_communication, &Breakdown::bubble,
                                &Breakdown::dispatch};
-
-/// Half widths of logarithms.
-struct DifferenceSpread {
-  double any = 0, other_shapes = 0;
-  double of_shares = 0;  ///< of shares that are 1 apart
-};
-
-std::array<DifferenceSpread, kTimeBases> read_spreads() {
-  const auto text = find_preset(spread_presets(), "step-time");
-  INVARIANT(text, "the preset of spreads");
-  const std::string file = "step-time.json";
-  const Json json = parse_json(*text, file);
-  JsonObject differences = JsonObject(json, file).object("difference");
-  std::array<DifferenceSpread, kTimeBases> spreads;
-  for (std::size_t i = 0; i < kTimeBases; ++i) {
-    JsonObject of = differences.object(to_text(TimeBasis(i)));
-    spreads[i].any = of.number("any", 0, 2);
-    spreads[i].other_shapes = of.number("other_shapes", 0, 2);
-    spreads[i].of_shares = of.number("shares", 0, 10);
-  }
-  return spreads;
-}
 
 bool same(const PlanTime& a, const PlanTime& b) {
   if (a.step_time != b.step_time || a.shape != b.shape) return false;
@@ -48,9 +22,8 @@ bool same(const PlanTime& a, const PlanTime& b) {
 }  // namespace
 
 double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime& b) {
-  static const std::array<DifferenceSpread, kTimeBases> spreads = read_spreads();
   if (same(a, b)) return 0;
-  const DifferenceSpread& spread = spreads[std::size_t(basis)];
+  const DifferenceSpread& spread = difference_spread(basis);
   double square = spread.any * spread.any;
   if (a.shape != b.shape) square += spread.other_shapes * spread.other_shapes;
   for (const auto part : kParts) {
@@ -60,8 +33,18 @@ double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime&
   return std::sqrt(square);
 }
 
-bool tied(TimeBasis basis, const PlanTime& a, const PlanTime& b) {
-  return std::abs(std::log(a.step_time / b.step_time)) <= difference_half_width(basis, a, b);
+StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& b) {
+  const bool measured = costs.host_executes() && costs.dispatch_is_measured();
+  double half = 0;
+  if (!same(a, b)) {
+    half = measured ? std::numbers::sqrt2 * kBesideOps
+                    : difference_half_width(basis_of(costs.fitted()), a, b);
+  }
+  const double ratio = a.step_time / b.step_time;
+  const StepInterval interval = around(half);
+  StepRatio found{ratio * interval.low, ratio * interval.high};
+  found.tied = found.low <= 1 && 1 <= found.high;
+  return found;
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,8 @@
 #include <array>
 #include <tuple>
 
+#include "plan/simplicity.h"
+
 namespace plimsoll {
 namespace {
 
@@ -104,6 +106,15 @@ RunnerUp runner_up(const Strategy& strategy, const Score& loser, const Score& be
     result.term = result.term_bytes > Bytes() ? "memory" : "tie";
   }
   return result;
+}
+
+void tied_first(std::vector<RunnerUp>& runners_up) {
+  const auto untied =
+      std::stable_partition(runners_up.begin(), runners_up.end(),
+                            [](const RunnerUp& one) { return one.ratio.tied; });
+  std::stable_sort(runners_up.begin(), untied, [](const RunnerUp& a, const RunnerUp& b) {
+    return simplicity_of(a.strategy) < simplicity_of(b.strategy);
+  });
 }
 
 }  // namespace plimsoll

@@ -42,4 +42,8 @@ std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates);
 /// more where time is equal; "tie" where only the canonical order decides. Both with breakdowns.
 RunnerUp runner_up(const Strategy& strategy, const Score& loser, const Score& best);
 
+/// Puts those that are tied with the best plan first, the simplest of them first, of equally simple
+/// ones the better; `runners_up` are in order of merit.
+void tied_first(std::vector<RunnerUp>& runners_up);
+
 }  // namespace plimsoll

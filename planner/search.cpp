@@ -6,7 +6,9 @@
 #include <algorithm>
 
 #include "base/parallel.h"
+#include "plan/filling.h"
 #include "planner/explore.h"
+#include "planner/plan_difference.h"
 #include "planner/runners_up.h"
 
 namespace plimsoll {
@@ -87,60 +89,85 @@ SearchSummary summarize(const SearchRequest& request, const Space& space, const 
   return summary;
 }
 
-/// Bytes of the device.
+/// Bytes of the device, on the stage that takes most.
 Bytes taken_by(const SearchRequest& request, const Candidate& candidate) {
-  return candidate.score.reserved +
-         memory_outside_program(request.job, candidate.strategy, request.framework);
+  Filling filling;
+  filling.reserved = candidate.score.reserved;
+  filling.outside = memory_outside_program(request.job, candidate.strategy, request.framework);
+  return filling.taken();
 }
 
-/// What exploring left out: the chosen plan whole, and the breakdowns of its runners-up.
-Plan show(const SearchRequest& request, const CostModel& costs,
-          std::span<const Candidate> candidates, std::span<const std::size_t> best) {
-  Plan plan;
-  std::vector<Score> scores(best.size());
-  for_each_index(best.size(), request.threads, [&](std::size_t i) {
-    const Strategy& strategy = candidates[best[i]].strategy;
-    if (i == 0) {
-      plan = make_plan(request, costs, strategy);
-      return;
-    }
-    const Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
-                                        request.reserve, Proof::none, AllocatorReplay::leave_out);
-    scores[i] = predict(request.job, strategy, footprint, costs, request.devices, Folding::folded,
-                        Detail::critical)
-                    .score;
-  });
-  scores[0] = candidates[best[0]].score;
-  scores[0].prediction = plan.prediction;
-  for (std::size_t i = 1; i < best.size(); ++i) {
-    plan.runners_up.push_back(runner_up(candidates[best[i]].strategy, scores[i], scores[0]));
-    plan.runners_up.back().taken = taken_by(request, candidates[best[i]]);
-  }
-  return plan;
-}
-
-/// Of the plans that nothing beats in step time and live bytes, and of those shown, the ones that
-/// nothing among them beats in step time and in what they take of the device.
-std::vector<ParetoPlan> front_of(const SearchRequest& request,
-                                 std::span<const Candidate> candidates,
-                                 std::span<const std::size_t> best) {
+/// Of the plans that nothing beats in step time and live bytes, and of those shown: the best, then
+/// each that takes enough less of the device than the one before it in order of merit.
+std::vector<std::size_t> front_of(const SearchRequest& request,
+                                  std::span<const Candidate> candidates,
+                                  std::span<const std::size_t> best) {
   std::vector<std::size_t> pool = pareto_front(candidates);
-  const std::size_t chosen = pool.front();
   pool.insert(pool.end(), best.begin(), best.end());
   std::sort(pool.begin(), pool.end(),
             [&](std::size_t a, std::size_t b) { return better(candidates[a], candidates[b]); });
-  std::vector<ParetoPlan> front;
+  const Seconds longest = kFrontTimes * candidates[best[0]].score.prediction.step_time;
+  std::vector<std::size_t> front;
+  Bytes last;
   for (const std::size_t i : pool) {
-    const Candidate& candidate = candidates[i];
-    const Score& score = candidate.score;
-    const Bytes taken = taken_by(request, candidate);
-    if (score.prediction.step_time > kFrontTimes * candidates[chosen].score.prediction.step_time) {
-      continue;
-    }
-    if (!front.empty() && taken >= front.back().taken) continue;
-    front.push_back({candidate.strategy, score.prediction.step_time, score.peak, taken});
+    const Bytes taken = taken_by(request, candidates[i]);
+    if (candidates[i].score.prediction.step_time > longest) break;
+    if (!front.empty() && !saves_enough(taken, last)) continue;
+    front.push_back(i);
+    last = taken;
   }
   return front;
+}
+
+/// A step with its breakdown, which exploring leaves out.
+Score score_of(const SearchRequest& request, const CostModel& costs, const Strategy& strategy) {
+  const Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
+                                      request.reserve, Proof::none, AllocatorReplay::leave_out);
+  return predict(request.job, strategy, footprint, costs, request.devices, Folding::folded,
+                 Detail::critical)
+      .score;
+}
+
+/// What exploring left out: the chosen plan whole, and of the others that are shown why they lose,
+/// and whether they can be told apart from it.
+Plan show(const SearchRequest& request, const CostModel& costs,
+          std::span<const Candidate> candidates, std::span<const std::size_t> best,
+          std::span<const std::size_t> front) {
+  std::vector<std::size_t> shown(best.begin(), best.end());
+  for (const std::size_t i : front) {
+    if (std::ranges::find(best, i) == best.end()) shown.push_back(i);
+  }
+  Plan plan;
+  std::vector<Score> scores(shown.size());
+  for_each_index(shown.size(), request.threads, [&](std::size_t i) {
+    const Strategy& strategy = candidates[shown[i]].strategy;
+    if (i == 0) {
+      plan = make_plan(request, costs, strategy);
+    } else {
+      scores[i] = score_of(request, costs, strategy);
+    }
+  });
+  scores[0] = candidates[best[0]].score;
+  scores[0].prediction = plan.prediction;
+  const auto time_of = [&](std::size_t i) -> PlanTime {
+    const Prediction& prediction = scores[i].prediction;
+    return {prediction.step_time, prediction.breakdown,
+            layer_shape(request.job, candidates[shown[i]].strategy)};
+  };
+  for (std::size_t i = 1; i < best.size(); ++i) {
+    RunnerUp loser = runner_up(candidates[best[i]].strategy, scores[i], scores[0]);
+    loser.taken = taken_by(request, candidates[best[i]]);
+    loser.ratio = step_ratio(costs, time_of(i), time_of(0));
+    plan.runners_up.push_back(std::move(loser));
+  }
+  tied_first(plan.runners_up);
+  for (const std::size_t c : front) {
+    const auto i = std::size_t(std::ranges::find(shown, c) - shown.begin());
+    plan.pareto.push_back({candidates[c].strategy, scores[i].prediction.step_time,
+                           step_ratio(costs, time_of(i), time_of(0)), scores[i].peak,
+                           taken_by(request, candidates[c])});
+  }
+  return plan;
 }
 
 /// No plan: says what there is to say of it.
@@ -209,12 +236,12 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   const std::vector<std::size_t> best = best_plans(explored.candidates);
   if (best.empty()) nothing_found(request, costs, space, explored);
 
-  Plan plan = show(request, costs, explored.candidates, best);
+  Plan plan = show(request, costs, explored.candidates, best,
+                   front_of(request, explored.candidates, best));
   check_mfu(plan, costs.cluster());
   plan.oversubscribed = oversubscribed;
   plan.devices_per_node = costs.cluster().devices_per_node;
   plan.search = summarize(request, space, explored, plan.prediction);
-  plan.pareto = front_of(request, explored.candidates, best);
   return plan;
 }
 

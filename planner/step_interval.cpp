@@ -12,24 +12,52 @@ namespace {
 
 constexpr std::array<std::string_view, kTimeBases> kBases = {"kernels", "typical", "fit"};
 
-std::array<SourceSpread, kTimeBases> read_spreads() {
+/// By basis.
+struct Spreads {
+  std::array<SourceSpread, kTimeBases> steps;
+  std::array<DifferenceSpread, kTimeBases> differences;
+};
+
+SourceSpread source_spread_from(JsonObject object) {
+  SourceSpread spread;
+  spread.centre = object.number("centre", -1, 1);
+  spread.half_width = object.number("half_width", 0, 2);
+  spread.mean_error = object.number("mean_error", 0, 10);
+  spread.documents = object.integer("documents", 1, 1 << 20);
+  spread.runs = object.integer("runs", 1, 1 << 20);
+  object.finish();
+  return spread;
+}
+
+DifferenceSpread difference_spread_from(JsonObject object) {
+  DifferenceSpread spread;
+  spread.any = object.number("any", 0, 2);
+  spread.other_shapes = object.number("other_shapes", 0, 2);
+  spread.of_shares = object.number("shares", 0, 10);
+  spread.documents = object.integer("documents", 1, 1 << 20);
+  spread.pairs = object.integer("pairs", 1, 1 << 20);
+  object.finish();
+  return spread;
+}
+
+Spreads read_spreads() {
   const auto text = find_preset(spread_presets(), "step-time");
   INVARIANT(text, "the preset of spreads");
   const std::string file = "step-time.json";
   const Json json = parse_json(*text, file);
-  JsonObject steps = JsonObject(json, file).object("step_time");
-  std::array<SourceSpread, kTimeBases> spreads;
+  JsonObject object(json, file);
+  JsonObject steps = object.object("step_time"), differences = object.object("difference");
+  Spreads spreads;
   for (std::size_t i = 0; i < kTimeBases; ++i) {
-    JsonObject of = steps.object(kBases[i]);
-    SourceSpread& spread = spreads[i];
-    spread.centre = of.number("centre", -1, 1);
-    spread.half_width = of.number("half_width", 0, 2);
-    spread.mean_error = of.number("mean_error", 0, 10);
-    spread.documents = of.integer("documents", 1, 1 << 20);
-    spread.runs = of.integer("runs", 1, 1 << 20);
-    of.finish();
+    spreads.steps[i] = source_spread_from(steps.object(kBases[i]));
+    spreads.differences[i] = difference_spread_from(differences.object(kBases[i]));
   }
   return spreads;
+}
+
+const Spreads& spreads() {
+  static const Spreads read = read_spreads();
+  return read;
 }
 
 }  // namespace
@@ -45,9 +73,10 @@ double StepInterval::half_width() const { return std::sqrt(high / low) - 1; }
 
 StepInterval around(double logarithm) { return {std::exp(-logarithm), std::exp(logarithm)}; }
 
-const SourceSpread& source_spread(TimeBasis basis) {
-  static const std::array<SourceSpread, kTimeBases> spreads = read_spreads();
-  return spreads[std::size_t(basis)];
+const SourceSpread& source_spread(TimeBasis basis) { return spreads().steps[std::size_t(basis)]; }
+
+const DifferenceSpread& difference_spread(TimeBasis basis) {
+  return spreads().differences[std::size_t(basis)];
 }
 
 StepInterval unseen_source(TimeBasis basis, double own) {

@@ -43,8 +43,24 @@ struct SourceSpread {
   double mean_error = 0;  ///< of |predicted / measured - 1|, mean over documents
   std::int64_t documents = 0, runs = 0;
 };
+/// What scripts/spreads found of pairs of published runs of one source, model, cluster and
+/// framework: half widths of the 90 % interval of the logarithm of the ratio of their step times.
+struct DifferenceSpread {
+  double any = 0;           ///< of any two runs
+  double other_shapes = 0;  ///< beside: of layers of other shapes
+  double of_shares = 0;     ///< beside: of shares of the step that are 1 apart
+  std::int64_t documents = 0, pairs = 0;
+};
+
 /// models/presets/spreads/step-time.json.
 const SourceSpread& source_spread(TimeBasis basis);
+const DifferenceSpread& difference_spread(TimeBasis basis);
+
+/// Of the 90 % interval of a step whose ops were measured one by one: what the step is off beside
+/// them (caches that the op before left, the machine a few minutes later), as a logarithm. Of CPU
+/// cores, chosen by one run of scripts/own-accuracy: ops left 4 % open, nine of ten of 30
+/// strategies were within 6.6 % (docs/accuracy.md); of GPUs nothing was measured.
+inline constexpr double kBesideOps = 0.055;
 
 /// Of a run by people, a program and a network that the basis saw no run of, which is what every
 /// run of a user is. `own`: what the basis leaves open by itself, as a logarithm.

@@ -5,6 +5,7 @@
 
 #include "passes/strategy_fields.h"
 #include "plan/filling.h"
+#include "plan/simplicity.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
 #include "reports/report_sections.h"
@@ -26,9 +27,15 @@ std::string loses_by(const RunnerUp& runner_up) {
   return fmt::format("memory, {} more at equal time", to_text(runner_up.term_bytes));
 }
 
+Cell ratio_cell(const StepRatio& ratio) {
+  return text_cell(
+      fmt::format("{}, {:.2f} to {:.2f}", ratio.tied ? "tied" : "slower", ratio.low, ratio.high));
+}
+
 std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {
   return {number_cell(to_text(runner_up.step_time)),
           number_cell(signed_error({runner_up.step_time, plan.prediction.step_time})),
+          ratio_cell(runner_up.ratio),
           number_cell(to_text(runner_up.taken)), text_cell(loses_by(runner_up)),
           differences_cell(runner_up.strategy, plan)};
 }
@@ -36,16 +43,40 @@ std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {
 std::vector<Cell> chosen_row(const Plan& plan) {
   Bytes most;
   for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
-  return {number_cell(to_text(plan.prediction.step_time)), number_cell(""),
+  return {number_cell(to_text(plan.prediction.step_time)), number_cell(""), text_cell(""),
           number_cell(to_text(most)), text_cell(""), differences_cell(plan.strategy, plan)};
+}
+
+/// Which of the plans are as good as the chosen one, as far as is known.
+std::string ties_words(const Plan& plan) {
+  const Ties ties = ties_of(plan);
+  if (plan.oversubscribed || ties.shown == 0) return "";
+  if (ties.count == 0) {
+    return "<p>The chosen plan is the fastest by prediction, and tied with none of those below.</p>"
+           "\n";
+  }
+  const std::string simplest =
+      ties.simplest == &plan.strategy
+          ? "The simplest of them is the chosen one."
+          : fmt::format("The simplest of them differs in <code>{}</code>.",
+                        escaped(fields_text(differing_fields(*ties.simplest, plan.strategy))));
+  return fmt::format(
+      "<p>The chosen plan is the fastest by prediction. {} of the {} plans below {} tied with it: "
+      "predicted to take {} longer at most, where ratios of such step times are known to {} to {} "
+      "(90 % interval). {}</p>\n",
+      ties.count, ties.shown, ties.count == 1 ? "is" : "are",
+      percent(ties.slowest_step / plan.prediction.step_time - 1), percent(ties.least_open),
+      percent(ties.most_open), simplest);
 }
 
 std::string runners_up_table(const Plan& plan) {
   std::vector<std::vector<Cell>> rows = {chosen_row(plan)};
   for (const RunnerUp& runner_up : plan.runners_up) rows.push_back(runner_up_row(runner_up, plan));
-  return table("The chosen plan and the next best, all predicted",
+  return table("The chosen plan, the next best that are tied with it, the simplest first, and the "
+               "others; all predicted",
                {{"Step time", "number"},
                 {"Slower", "number"},
+                {"Times the chosen step, 90 % interval", ""},
                 {"Takes of a device", "number"},
                 {"Loses by", ""},
                 {"Differs from the chosen plan in", ""}},
@@ -86,14 +117,17 @@ std::string pareto_table(const Plan& plan) {
   for (const ParetoPlan& point : plan.pareto) {
     rows.push_back({number_cell(to_text(point.step_time)),
                     number_cell(signed_error({point.step_time, plan.prediction.step_time})),
+                    point.strategy == plan.strategy ? text_cell("") : ratio_cell(point.ratio),
                     number_cell(to_text(point.taken)), number_cell(to_text(point.peak)),
                     differences_cell(point.strategy, plan)});
   }
   return table(
-      "Pareto front: plans that no other beats in step time and in what they take of a "
-      "device (reserved, context and communicators)",
+      fmt::format("Pareto front of step time and of what is taken of a device (reserved, context "
+                  "and communicators), in steps of {:.0f} % of it",
+                  100 * kFrontSaving),
       {{"Step time", "number"},
        {"Slower", "number"},
+       {"Times the chosen step, 90 % interval", ""},
        {"Takes of a device", "number"},
        {"Live peak", "number"},
        {"Differs from the chosen plan in", ""}},
@@ -183,8 +217,8 @@ std::string digests_table(const ReportInput& input) {
 std::string search_section(const ReportInput& input) {
   const Plan& plan = input.plan;
   return section("search", "Runners-up, and why they lose",
-                 search_words(plan.search) + runners_up_table(plan) + pareto_table(plan) +
-                     cuts_table(plan.search));
+                 search_words(plan.search) + ties_words(plan) + runners_up_table(plan) +
+                     pareto_table(plan) + cuts_table(plan.search));
 }
 
 std::string sources_section(const ReportInput& input) {

@@ -77,11 +77,18 @@ void scale_rates(Plan& plan, double factor) {
   plan.prediction.hfu *= factor;
 }
 
-RunnerUp loser(const Plan& plan) {
-  RunnerUp runner_up = plan.runners_up.at(0);
+RunnerUp loser(const Plan& plan, std::size_t at = 0) {
+  RunnerUp runner_up = plan.runners_up.at(at);
   runner_up.term = "bubble";
   runner_up.term_time = plan.prediction.step_time;
   return runner_up;
+}
+
+/// Predicts another step for it, which leaves open which is the faster.
+void retime(const Plan& plan, RunnerUp& runner_up, Seconds step) {
+  const double ratio = step / plan.prediction.step_time;
+  runner_up.step_time = step;
+  runner_up.ratio = {ratio / 4, ratio * 4, true};
 }
 
 /// One entry per rule, by the rule's name.
@@ -196,8 +203,8 @@ std::map<std::string, Tampering> tamperings() {
     p.search.pruned = {{"everything else", p.search.space - 1}};
   }};
   all["runners-up-legal"] = {[](Plan& p) {
-    p.runners_up[0] = loser(p);
-    p.runners_up[0].strategy.mp = 3;
+    p.runners_up.back() = loser(p, p.runners_up.size() - 1);  // may be the least simple
+    p.runners_up.back().strategy.mp = 3;
   }};
   all["runners-up-fit"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);
@@ -209,12 +216,14 @@ std::map<std::string, Tampering> tamperings() {
   }};
   all["runners-up-lose"] = {[](Plan& p) {
                               p.runners_up[0] = loser(p);
-                              p.runners_up[0].step_time = p.prediction.step_time * 0.5;
+                              retime(p, p.runners_up[0], p.prediction.step_time * 0.5);
                             },
                             {"pareto-dominates"}};
+  all["ties"] = {[](Plan& p) { p.runners_up[0].ratio.low *= 0.999; }};
   all["runners-up-ordered"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);
-    p.runners_up[0].step_time = p.runners_up.back().step_time * 2;
+    p.runners_up[0].step_time = p.prediction.step_time * 16;
+    p.runners_up[0].ratio = {8, 32, false};
   }};
   all["runners-up-terms"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);
@@ -230,11 +239,13 @@ std::map<std::string, Tampering> tamperings() {
   all["pareto-distinct"] = {[](Plan& p) {
     p.pareto.push_back(p.pareto.back());
     p.pareto.back().step_time = p.pareto.back().step_time * 1.0001;
+    p.pareto.back().ratio.low *= 1.0001;
+    p.pareto.back().ratio.high *= 1.0001;
     p.pareto.back().taken = Bytes(64);
   }};
   all["pareto-dominates"] = {[](Plan& p) {
     p.runners_up[0] = loser(p);
-    p.runners_up[0].step_time = p.pareto.back().step_time;
+    retime(p, p.runners_up[0], p.pareto.back().step_time);
     p.runners_up[0].taken = Bytes(64);
   }};
   return all;
@@ -318,8 +329,10 @@ TEST(Check, SeesEverySideOfARule) {
             1u);
   EXPECT_EQ(broken_by([](Plan& p) {  // what the framework has no optimizer for
               p.framework.can.sharding_stages = p.framework.can.pipeline_sharding_stages = {};
-              for (Strategy* strategy : {&p.runners_up[0].strategy, &p.pareto.back().strategy}) {
+              for (Strategy* strategy :
+                   {&p.runners_up.back().strategy, &p.pareto.back().strategy}) {
                 *strategy = p.strategy;
+                strategy->overlap_grad_reduce = strategy->overlap_param_gather = false;
                 strategy->dp = 1;
                 strategy->sharding_degree = 2;
                 strategy->sharding_stage = 1;
@@ -339,6 +352,35 @@ TEST(Check, SeesEverySideOfARule) {
   EXPECT_EQ(broken_by([](Plan& p) { p.search.infeasible = p.search.evaluated - 1; }),
             Names{"runners-up-counted"});  // nothing but the chosen plan fits
   EXPECT_EQ(broken_by([](Plan& p) { p.pareto.clear(); }), Names{"pareto-first"});
+  EXPECT_EQ(broken_by([](Plan& p) {  // a saving that is too small to be shown
+              ParetoPlan next = p.pareto.back();
+              next.strategy.send_slots = 7;
+              next.taken = Bytes(std::int64_t(double(next.taken.count()) * 0.96));
+              p.pareto.push_back(next);
+            }),
+            Names{"pareto-falls"});
+  EXPECT_EQ(broken_by([](Plan& p) {  // a runner-up that takes hardly less may be off the front
+              retime(p, p.runners_up[0], p.prediction.step_time);
+              p.runners_up[0].peak = p.pareto[0].peak;
+              p.runners_up[0].taken = Bytes(p.pareto[0].taken.count() * 96 / 100);
+            }),
+            Names{});
+  EXPECT_EQ(broken_by([](Plan& p) { p.pareto[0].ratio.tied = false; }), Names{"ties"});
+  EXPECT_EQ(broken_by([](Plan& p) {
+              StepRatio& ratio = p.runners_up[0].ratio;
+              std::swap(ratio.low, ratio.high);
+            }),
+            Names{"ties"});
+  EXPECT_EQ(broken_by([](Plan& p) {  // the simplest comes first, not the fastest
+              p.runners_up.resize(2, p.runners_up[0]);
+              retime(p, p.runners_up[0], p.runners_up[0].step_time);
+              retime(p, p.runners_up[1], p.runners_up[0].step_time * 1.5);
+              p.runners_up[0].strategy = p.runners_up[1].strategy = p.strategy;
+              p.runners_up[0].strategy.send_slots = p.runners_up[0].strategy.pp + 5;
+              p.runners_up[0].strategy.sequence_parallel = false;
+              p.runners_up[1].strategy.micro_batch = p.strategy.micro_batch == 1 ? 2 : 1;
+            }),
+            Names{"runners-up-ordered"});
   EXPECT_EQ(broken_by([](Plan& p) { p.runners_up[0].peak = Bytes(0); }).count("runners-up-fit"),
             1u);
   EXPECT_EQ(broken_by([](Plan& p) {

@@ -112,6 +112,7 @@ inline RunnerUp example_runner_up() {
   runner_up.strategy.dp = 4;
   runner_up.strategy.micro_batch = 4;
   runner_up.step_time = Seconds(0.0245);
+  runner_up.ratio = {1.1, 1.25, false};
   runner_up.peak = Bytes(3'000'000);
   runner_up.taken = Bytes(3'100'000);
   runner_up.term = "optimizer";
@@ -173,9 +174,10 @@ inline Plan example_plan() {
   plan.search.bounded_by = {{"memory bound: it is too large", 2}};
   plan.search.pruned = {{"mp must divide heads", 6}};
   plan.search.proven = true;
-  plan.pareto = {{plan.strategy, plan.prediction.step_time, plan.prediction.stages[0].peak,
+  plan.pareto = {{plan.strategy, plan.prediction.step_time, {}, plan.prediction.stages[0].peak,
                   plan.prediction.stages[0].reserved + Bytes(12'345)},
-                 {plan.strategy, plan.prediction.step_time * 1.25, Bytes(500'000), Bytes(600'000)}};
+                 {plan.strategy, plan.prediction.step_time * 1.25, {1.2, 1.3, false},
+                  Bytes(500'000), Bytes(600'000)}};
   plan.pareto[1].strategy.micro_batch = 1;
   plan.runners_up = {example_runner_up()};
   append_example_rank(plan.timeline, 0, 0, 100);

@@ -57,6 +57,11 @@ TEST(PlanFile, ReadsBackEveryField) {
   EXPECT_EQ(read.prediction.share_by_provenance, plan.prediction.share_by_provenance);
   EXPECT_EQ(read.prediction.breakdown.bubble, Seconds(0.0065));
   EXPECT_EQ(read.runners_up[0].term, "optimizer");
+  EXPECT_EQ(read.runners_up[0].ratio.low, 1.1);
+  EXPECT_EQ(read.runners_up[0].ratio.high, 1.25);
+  EXPECT_FALSE(read.runners_up[0].ratio.tied);
+  EXPECT_TRUE(read.pareto[0].ratio.tied);
+  EXPECT_EQ(read.pareto[1].ratio.high, 1.3);
   EXPECT_EQ(read.search.pruned[0].count, 6);
   ASSERT_EQ(read.pareto.size(), plan.pareto.size());
   EXPECT_EQ(read.pareto[1].strategy, plan.pareto[1].strategy);

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "passes/pipeline.h"
+#include "plan/check.h"
 #include "planner/search.h"
 #include "simulator/allocation_replay.h"
 #include "tests/planner/fixtures.h"
@@ -51,6 +52,9 @@ Outcome outcome(SearchRequest request, const CostModel& costs, SearchMethod meth
   try {
     Plan plan = search(request, costs);
     EXPECT_TRUE(plan.search.proven);
+    for (const Violation& violation : check(plan)) {  // of what allocators take, not of live bytes
+      ADD_FAILURE() << violation.rule << ": " << violation.message;
+    }
     const std::int64_t evaluated = plan.search.evaluated;
     plan.search = {};
     return {plan_text(plan), evaluated};

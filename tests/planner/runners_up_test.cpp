@@ -69,6 +69,24 @@ TEST(RunnersUp, NamesTheTermThatGrowsMost) {
   EXPECT_DOUBLE_EQ(result.term_time.value(), 0.4);
 }
 
+TEST(RunnersUp, TiedOnesComeFirstFromTheSimplestOn) {
+  const auto loser = [](const char* strategy, double step, bool tied) {
+    RunnerUp result;
+    result.strategy = parse_strategy(strategy);
+    result.step_time = Seconds(step);
+    result.ratio.tied = tied;
+    return result;
+  };
+  std::vector<RunnerUp> list = {loser("mp=2,pp=2,dp=2", 1.0, true), loser("mp=8", 1.1, false),
+                                loser("mp=2,pp=4", 1.2, true), loser("dp=2,pp=4", 1.3, true),
+                                loser("dp=8", 1.4, true), loser("pp=8", 1.5, false)};
+  tied_first(list);
+  std::vector<double> steps;
+  for (const RunnerUp& one : list) steps.push_back(one.step_time.value());
+  // mp=2,pp=4 has eight parts, dp=2,pp=4 four.
+  EXPECT_EQ(steps, (std::vector<double>{1.4, 1.3, 1.2, 1.0, 1.1, 1.5}));
+}
+
 TEST(RunnersUp, EqualTimeLosesByBytesOrByOrder) {
   const Candidate best = candidate(0, 1, 100);
   const RunnerUp heavier = runner_up({}, candidate(0, 1, 164).score, best.score);

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "planner/plan_difference.h"
+#include "tests/planner/fixtures.h"
 
 namespace plimsoll {
 namespace {
@@ -82,11 +83,36 @@ TEST(PlanDifference, GrowsWithWhatThePlansDoNotShare) {
   }
 }
 
-TEST(PlanDifference, TiedWhereTheIntervalHoldsOne) {
+/// Of `plan` with a step so many times as long, alike in all else.
+PlanTime times(const PlanTime& plan, double factor) {
+  return step(plan.step_time.value() * factor, plan.breakdown.bubble.value() * factor);
+}
+
+TEST(PlanDifference, HoldsOneWithinItsHalfWidth) {
+  Cluster cluster = small_cluster();
+  cluster.device.kind = DeviceKind::gpu;
+  const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm"));
   const PlanTime plan = step(10, 1);
-  const double half = difference_half_width(TimeBasis::fit, plan, step(11, 1.1));
-  EXPECT_TRUE(tied(TimeBasis::fit, plan, step(10 * std::exp(0.9 * half), std::exp(0.9 * half))));
-  EXPECT_FALSE(tied(TimeBasis::fit, plan, step(10 * std::exp(1.1 * half), std::exp(1.1 * half))));
+  const double half = difference_half_width(TimeBasis::kernels, plan, times(plan, 1.1));
+  EXPECT_TRUE(step_ratio(costs, times(plan, std::exp(0.9 * half)), plan).tied);
+  EXPECT_FALSE(step_ratio(costs, times(plan, std::exp(1.1 * half)), plan).tied);
+  EXPECT_FALSE(step_ratio(costs, times(plan, std::exp(-1.1 * half)), plan).tied);
+  const StepRatio ratio = step_ratio(costs, times(plan, 1.25), plan);
+  EXPECT_NEAR(std::sqrt(ratio.low * ratio.high), 1.25, 1e-12);
+  EXPECT_NEAR(std::log(ratio.high / 1.25), half, 1e-12);
+  EXPECT_EQ(step_ratio(costs, plan, plan).low, 1);  // the same in all that is known
+  EXPECT_EQ(step_ratio(costs, plan, plan).high, 1);
+}
+
+TEST(PlanDifference, OfMeasuredCoresIsWhatStepsAreOffBesideTheirOps) {
+  Calibration calibration;
+  const Sample time = {Seconds(1e-6), Seconds(0), 7, false};
+  calibration.dispatch_op = calibration.dispatch_call = calibration.wake_up = time;
+  const CostModel costs(small_cluster(), calibration, bundled_framework());
+  const PlanTime plan = step(10, 1);
+  const double half = std::log(step_ratio(costs, step(11, 5, 8192), plan).high / 1.1);
+  EXPECT_NEAR(half, std::hypot(kBesideOps, kBesideOps), 1e-12);
+  EXPECT_EQ(step_ratio(costs, plan, plan).high, 1);
 }
 
 }  // namespace
