@@ -105,7 +105,7 @@ bool lowers_alike(Framework a, const Framework& b) {
   return a == b;
 }
 
-std::vector<Framework> framework_presets() {
+std::vector<Framework> all_frameworks() {
   return {bundled_framework(),
           bundled_cuda_framework(),
           megatron_lm(),
@@ -135,7 +135,7 @@ std::int64_t padded_vocabulary(std::int64_t rows, const Framework& framework, st
 
 Framework framework_by_name(std::string_view name) {
   std::string known;
-  for (const Framework& framework : framework_presets()) {
+  for (const Framework& framework : all_frameworks()) {
     if (framework.name == name) return framework;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", framework.name);
   }

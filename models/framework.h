@@ -222,7 +222,7 @@ Framework bundled_cuda_framework();
 bool runs_here(const Framework& framework);
 /// By preset name; throws UsageError naming the known ones.
 Framework framework_by_name(std::string_view name);
-/// All presets, in the order in which they are listed to users.
-std::vector<Framework> framework_presets();
+/// All that there are, in the order in which they are listed to users.
+std::vector<Framework> all_frameworks();
 
 }  // namespace plimsoll

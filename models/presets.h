@@ -20,8 +20,11 @@ const std::vector<Preset>& job_presets();
 /// models/presets/calibrations: fitted ones (models/fitted_calibration.h), CLUSTER--FRAMEWORK.
 const std::vector<Preset>& calibration_presets();
 
+/// models/presets/frameworks: facts about frameworks (models/framework_facts.h), by name of these.
+const std::vector<Preset>& framework_presets();
+
 /// models/presets/spreads: how far published runs were from predictions, as scripts/spreads found
-/// (planner/step_interval.h).
+/// (planner/step_interval.h), and the fits that are not typical (planner/typical_calibration.h).
 const std::vector<Preset>& spread_presets();
 
 /// Text of the preset of that name; nothing where there is none.

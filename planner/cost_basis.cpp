@@ -12,10 +12,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "models/framework_facts.h"
 #include "models/presets.h"
 #include "planner/default_efficiency.h"
 #include "planner/fit_transfer.h"
-#include "planner/published_target.h"
 #include "planner/typical_calibration.h"
 
 namespace plimsoll {

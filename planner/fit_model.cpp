@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
+#include "models/framework_facts.h"
 #include "planner/validate.h"
 #include "simulator/layer_factors.h"
 

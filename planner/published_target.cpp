@@ -218,10 +218,6 @@ std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
   return BytesPerSecond(gigabits * 1e9 / 8 / double(per_device ? 1 : devices_per_node));
 }
 
-std::string calibrated_as(const Framework& framework) {
-  return framework.name.starts_with("torchtitan") ? "torchtitan" : framework.name;
-}
-
 PublishedTarget published_target(const PublishedRun& run, const CalibrationChoice& calibration,
                                  const AssumedRecompute& assumed) {
   PublishedTarget target;

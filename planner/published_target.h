@@ -43,10 +43,6 @@ PublishedTarget published_target(const PublishedRun& run,
                                  const CalibrationChoice& calibration = {},
                                  const AssumedRecompute& assumed = {});
 
-/// Name of the fitted calibrations that hold for a framework: its own or, of one that differs from
-/// another in nothing that fits move, the other's.
-std::string calibrated_as(const Framework& framework);
-
 /// Bandwidth per device between nodes that a description states: "8x100 Gb/s", "1600 Gbps
 /// node-node", "400 Gb/s RDMA per GPU" (per node unless it says per GPU); nothing where there is no
 /// number.

@@ -10,20 +10,18 @@
 #include <string_view>
 #include <vector>
 
+#include "base/error.h"
+#include "base/json.h"
+#include "models/framework_facts.h"
 #include "models/presets.h"
 #include "planner/default_efficiency.h"
 #include "planner/fit_transfer.h"
-#include "planner/published_target.h"
 #include "planner/step_interval.h"
 #include "simulator/layer_factors.h"
 
 namespace plimsoll {
 namespace {
 
-/// The authors' tables of the first two are 4 and 2 % off with what kernels reach alone; the third
-/// runs kernels without fusions, which no other fit is of.
-constexpr std::array<std::string_view, 3> kNotTypical = {"megatron-lm-2021", "megatron-lm-2022",
-                                                         "megatron-deepspeed-2020"};
 /// Rates: a share of something that a cluster states. Times and sizes differ by machine.
 constexpr std::string_view kWithinNode = "levels.0.bandwidth_fraction";
 constexpr std::string_view kAcrossNodes = "levels.1.bandwidth_fraction";
@@ -34,9 +32,6 @@ constexpr std::array<std::string_view, 6> kRates = {
     "attention_backward.peak_fraction",
     kWithinNode,
     kAcrossNodes};
-/// The authors of the first state a noise of 40 %; the second is of kernels without fusions.
-constexpr std::array<std::string_view, 2> kUntypical = {"jean-zay-v100-32gb--megatron-deepspeed",
-                                                        "g4dn-t4--megatron-deepspeed-2020"};
 
 template <class List>
 bool has(const List& list, std::string_view name) {
@@ -58,13 +53,31 @@ struct Found {
   }
 };
 
+/// Names of built-in fits that say nothing of others.
+std::vector<std::string> untypical_fits() {
+  const std::string file = "untypical-fits.json";
+  const auto text = find_preset(spread_presets(), "untypical-fits");
+  INVARIANT(text, "the preset of fits that are not typical");
+  const Json json = parse_json(*text, file);
+  JsonObject object(json, file);
+  std::vector<std::string> names;
+  for (JsonObject& fit : object.objects("fits")) {
+    names.push_back(fit.text("calibration"));
+    INVARIANT(!fit.text("reason").empty(), "a reason");
+    fit.finish();
+  }
+  object.finish();
+  return names;
+}
+
 /// The built-in fits that say something of others.
 const std::vector<FittedCalibration>& usable_fits() {
   static const std::vector<FittedCalibration> fits = [] {
     std::vector<FittedCalibration> result;
+    const std::vector<std::string> untypical = untypical_fits();
     for (const Preset& preset : calibration_presets()) {
       const std::string name(preset.name), text(preset.text);
-      if (!has(kUntypical, name) && is_fitted_calibration(text, name))
+      if (!has(untypical, name) && is_fitted_calibration(text, name))
         result.push_back(parse_fitted_calibration(text, name));
     }
     return result;
@@ -75,7 +88,7 @@ const std::vector<FittedCalibration>& usable_fits() {
 }  // namespace
 
 bool describes_training(const Framework& framework) {
-  return !has(kNotTypical, calibrated_as(framework));
+  return framework_facts(framework.name).typical_rates.value;
 }
 
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,

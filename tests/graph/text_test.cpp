@@ -36,7 +36,7 @@ TEST_P(TextForm, ParsesBackToTheSameGraphAndPrograms) {
   strategy.recompute = Recompute::full;
   const Graph forward = build_forward(job, strategy.micro_batch);
   EXPECT_EQ(parse_graph(print(forward), "forward"), forward);
-  for (const Framework& framework : framework_presets()) {
+  for (const Framework& framework : all_frameworks()) {
     if (!legal(framework, strategy)) continue;
     strategy.fp8 = framework.can.fp8.value.has(Fp8::rowwise) && job.precision != DType::f32
                        ? Fp8::rowwise

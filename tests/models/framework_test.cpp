@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 TEST(Framework, PresetsAreFoundByNameAndSourced) {
-  for (const Framework& framework : framework_presets()) {
+  for (const Framework& framework : all_frameworks()) {
     EXPECT_EQ(framework_by_name(framework.name), framework);
     EXPECT_GT(framework.dispatch_op, Seconds(0)) << framework.name;
     EXPECT_GT(framework.workspace, Bytes(0)) << framework.name;

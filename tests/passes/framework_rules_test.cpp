@@ -218,7 +218,7 @@ void expect_seen(const SetOf<Enum>& promised, const std::set<int>& seen, const s
 }
 
 TEST(FrameworkRules, WhatIsAcceptedLowersAndWhatIsPromisedIsAccepted) {
-  for (const Framework& framework : framework_presets()) {
+  for (const Framework& framework : all_frameworks()) {
     const Capabilities& can = framework.can;
     Random random(7);
     std::set<int> schedules, recomputes, exchanges, eights, gradients, masters, moments, stages;

@@ -195,7 +195,7 @@ TEST(StepCollectives, OverlapsMoveNoBytes) {
 // lower() proves the order of calls and of accesses to memory, for a device whose streams run by
 // themselves.
 TEST(StepCollectives, EveryFrameworkLowersEveryKindOfStrategy) {
-  for (const Framework& framework : framework_presets()) {
+  for (const Framework& framework : all_frameworks()) {
     for (const char* strategy :
          {"mp=2", "mp=2,pp=2,dp=2", "pp=4,sharding_degree=2,micro_batch=2",
           "mp=2,pp=2,dp=2,sharding_degree=2,recompute=full", "dp=2,recompute=selective",

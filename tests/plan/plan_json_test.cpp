@@ -70,7 +70,7 @@ TEST(PlanFile, ReadsBackEveryField) {
 }
 
 TEST(PlanFile, ReadsBackEveryFramework) {
-  for (const Framework& framework : framework_presets()) {
+  for (const Framework& framework : all_frameworks()) {
     Plan plan = example_plan();
     plan.framework = framework;
     EXPECT_EQ(parse_plan(plan_text(plan), "FILE").framework, framework) << framework.name;

@@ -191,7 +191,7 @@ Problem random_problem(std::mt19937_64& random) {
   } else if (random() % 3 == 0) {
     draw_other_devices(random, problem.cluster);
   }
-  std::vector<Framework> frameworks = framework_presets();
+  std::vector<Framework> frameworks = all_frameworks();
   // Bundled with flash attention, for GPUs only: nothing that the others do not search.
   std::erase(frameworks, bundled_cuda_framework());
   problem.framework = frameworks[random() % frameworks.size()];

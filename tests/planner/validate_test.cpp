@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
+#include "models/framework_facts.h"
 #include "planner/goals.h"
 #include "planner/public_models.h"
 

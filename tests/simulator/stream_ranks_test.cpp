@@ -153,7 +153,7 @@ void expect_same_times(const Framework& framework, const char* text, std::int64_
 
 /// The presets, and some whose hosts and compute streams wait for more.
 std::vector<Framework> frameworks() {
-  std::vector<Framework> result = framework_presets();
+  std::vector<Framework> result = all_frameworks();
   Framework waiting = framework_by_name("pytorch-fsdp");
   waiting.name = "waiting";
   waiting.host_waits_for_gathers = true;
