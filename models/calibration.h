@@ -16,7 +16,15 @@
 namespace plimsoll {
 
 /// Where a number comes from; every estimate carries one. Order: from best to worst.
-enum class Provenance : std::uint8_t { measured, interpolated, extrapolated, datasheet };
+enum class Provenance : std::uint8_t {
+  measured,      ///< at this shape or size
+  interpolated,  ///< between what was measured one by one
+  fitted,        ///< of numbers that published runs of the device and the framework determined
+  extrapolated,  ///< beyond the sizes that were measured or fitted
+  typical,       ///< of rates that fits of other devices and frameworks have in common
+  datasheet,     ///< of rates as a document states them
+};
+inline constexpr std::size_t kProvenances = 6;
 std::string_view to_text(Provenance provenance);
 
 /// Median and interquartile range over `samples` (>= 7) timings.

@@ -11,8 +11,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array<std::string_view, 4> kProvenances = {"measured", "interpolated",
-                                                          "extrapolated", "datasheet"};
+constexpr std::array<std::string_view, kProvenances> kProvenanceWords = {
+    "measured", "interpolated", "fitted", "extrapolated", "typical", "datasheet"};
 constexpr std::array<std::string_view, 3> kCommunicators = {"local", "mpi", "nccl"};
 constexpr std::array<std::string_view, 3> kDirections = {"to_device", "to_host", "on_device"};
 constexpr const char* kDateRequired = "an ISO date (2026-11-20) is required";
@@ -289,7 +289,7 @@ Json host_time_json(const Sample& sample) {
 }
 
 std::string_view to_text(Provenance provenance) {
-  return kProvenances[static_cast<std::size_t>(provenance)];
+  return kProvenanceWords[static_cast<std::size_t>(provenance)];
 }
 
 std::string_view to_text(CommunicatorKind kind) { return kCommunicators[std::size_t(kind)]; }

@@ -21,6 +21,13 @@ struct FitRange {
   bool operator==(const FitRange&) const = default;
 };
 
+/// What set the rates and times of a group of parameters.
+enum class RestsOn : std::uint8_t {
+  cluster,  ///< the cluster file: its documents, or kernels timed one by one
+  typical,  ///< what fits of other devices and frameworks have in common
+  runs,     ///< published runs of the device and the framework
+};
+
 /// Matmul kernels compute their output in tiles, one tile at a time on each of the device's units.
 struct MatmulEfficiency {
   double peak_fraction = 1;  ///< of the dense peak, for large tiles and a deep inner dimension
@@ -36,6 +43,8 @@ struct MatmulEfficiency {
   /// Of those whose rows have scales of their own, relative to one scale for the tensor.
   double rowwise_rate = 1;
   std::optional<FitRange<Flops>> fitted;
+  RestsOn rests_on = RestsOn::cluster;
+  RestsOn fp8_rests_on = RestsOn::cluster;  ///< of fp8_rate
   bool operator==(const MatmulEfficiency&) const = default;
 };
 
@@ -45,6 +54,7 @@ struct AttentionEfficiency {
   double peak_fraction = 1;               ///< of the dense peak, counting computed scores only
   Seconds fixed_time;                     ///< per kernel
   std::optional<FitRange<Flops>> fitted;  ///< scores counted in full
+  RestsOn rests_on = RestsOn::cluster;
   bool operator==(const AttentionEfficiency&) const = default;
 };
 
@@ -53,6 +63,7 @@ struct MemoryEfficiency {
   double bandwidth_fraction = 1;  ///< of the memory bandwidth
   Seconds fixed_time;             ///< per kernel
   std::optional<FitRange<Bytes>> fitted;
+  RestsOn rests_on = RestsOn::cluster;
   bool operator==(const MemoryEfficiency&) const = default;
 };
 
@@ -61,6 +72,7 @@ struct LevelEfficiency {
   double bandwidth_fraction = 1;  ///< of the level's bandwidth
   Seconds fixed_time;             ///< per collective, beside the latency of its steps
   std::optional<FitRange<Bytes>> fitted;
+  RestsOn rests_on = RestsOn::cluster;
   bool operator==(const LevelEfficiency&) const = default;
 };
 

@@ -77,6 +77,7 @@ FittedValue value_from(JsonObject object) {
   value.low = object.number("low", 1e-12, value.value);
   value.high = object.number("high", value.value, 1e12);
   value.determined = object.boolean("determined");
+  if (object.has("typical")) value.typical = object.boolean("typical");
   object.finish();
   return value;
 }
@@ -130,6 +131,18 @@ Json assumed_json(const AssumedRecompute& assumed) {
   write("within_node", assumed.within_node);
   write("across_nodes", assumed.across_nodes);
   return json;
+}
+
+/// What the group of a parameter rests on; null where no time of an op is labelled by it.
+RestsOn* basis_of_group(const FitParameter& parameter, Efficiency& efficiency) {
+  const std::string_view name = parameter.name, group = name.substr(0, name.find('.'));
+  if (group == "levels") return &efficiency.levels[parameter.level].rests_on;
+  if (group == "memory") return &efficiency.memory.rests_on;
+  if (group == "attention_forward") return &efficiency.attention_forward.rests_on;
+  if (group == "attention_backward") return &efficiency.attention_backward.rests_on;
+  if (name == "matmul.fp8_rate") return &efficiency.matmul.fp8_rests_on;
+  const bool of_16_bits = group == "matmul" && name != "matmul.rowwise_rate";
+  return of_16_bits ? &efficiency.matmul.rests_on : nullptr;
 }
 
 constexpr double kMostRate = 1e21;  // of a device: bytes or operations per second
@@ -230,6 +243,9 @@ void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framewo
                                    printable(value.name), printable(cluster.name)));
     }
     parameter->set(cluster, framework, parameter->level, value.value);
+    if (!value.determined) continue;
+    RestsOn* group = basis_of_group(*parameter, *cluster.efficiency);
+    if (group != nullptr) *group = value.typical ? RestsOn::typical : RestsOn::runs;
   }
 }
 
@@ -286,6 +302,7 @@ std::string fitted_calibration_text(const FittedCalibration& fitted) {
                                 {"high", value.high},
                                 {"prior", value.prior},
                                 {"determined", value.determined}});
+    if (value.typical) object["values"].back()["typical"] = true;
   }
   object["layers"] = Json::array();
   for (const LayerPoint& point : fitted.layers) {

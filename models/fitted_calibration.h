@@ -36,6 +36,8 @@ struct FittedValue {
   double low = 0, high = 0;  ///< 90 % interval
   /// False: the runs did not narrow the prior, which the value is.
   bool determined = false;
+  /// What fits of other devices and frameworks found, not runs of this one.
+  bool typical = false;
   bool operator==(const FittedValue&) const = default;
   /// The runs might have moved it farther: an end of its interval is the value itself.
   bool at_bound() const { return determined && (low == value || high == value); }
@@ -115,7 +117,8 @@ std::string document_of(std::string_view source);
 /// Whether a run of the fit is of that document; not where it is empty.
 bool has_runs_of(const FittedCalibration& fitted, std::string_view document);
 
-/// Throws InputError where a name is no parameter of this cluster.
+/// Sets the values, and what the groups of those that are determined rest on. Throws InputError
+/// where a name is no parameter of this cluster.
 void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework);
 
 /// Whether a calibration file is of this kind: measured ones have no "fitted".

@@ -30,6 +30,13 @@ Finding input_digests(const CheckContext& context) {
   if (!plan.calibration_digest.empty() && !is_digest(plan.calibration_digest)) {
     return fmt::format("calibration_digest \"{}\" is not a SHA-256", plan.calibration_digest);
   }
+  if (!plan.calibration_rest_digest.empty() && !is_digest(plan.calibration_rest_digest)) {
+    return fmt::format("calibration_rest_digest \"{}\" is not a SHA-256",
+                       plan.calibration_rest_digest);
+  }
+  if (!plan.calibration_rest_digest.empty() && plan.calibration_digest.empty()) {
+    return "calibration_rest_digest is there without calibration_digest";
+  }
   return std::nullopt;
 }
 

@@ -89,8 +89,8 @@ struct Prediction {
   Breakdown breakdown;
   std::vector<StagePrediction> stages;  ///< one per class of ranks, in order of class_of
   Provenance worst = Provenance::datasheet;
-  std::array<double, 4> share_by_provenance = {};  ///< of the step's op time, by Provenance
-  std::vector<OutsideRange> extrapolated;          ///< of the critical rank, largest share first
+  std::array<double, kProvenances> share_by_provenance = {};  ///< of the step's op time
+  std::vector<OutsideRange> extrapolated;  ///< of the critical rank, largest share first
 };
 
 /// Of a step time over the chosen plan's: its 90 % interval (planner/plan_difference.h).
@@ -171,6 +171,8 @@ struct Plan {
   std::int64_t devices_per_node = 1;  ///< of the cluster; ranks fill nodes in order
   std::string cluster_name, cluster_digest;
   std::string calibration_digest;  ///< empty: none was given
+  /// Of what answers for what that one did not measure; empty: nothing, or of the same file.
+  std::string calibration_rest_digest;
   Bytes reserve;                   ///< kept free on each device
   /// What its step time holds for: with a calibration what that measured, else `local`.
   CommunicatorKind communicator = CommunicatorKind::local;

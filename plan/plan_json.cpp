@@ -256,6 +256,8 @@ Json plan_json(const Plan& plan) {
                {"timeline_resolution_ps", plan.timeline_resolution.count()},
                {"rank_times", rank_times_json(plan.rank_times)},
                {"timeline", timeline_json(plan.timeline)}};
+  if (!plan.calibration_rest_digest.empty())
+    json["calibration_rest_digest"] = plan.calibration_rest_digest;
   if (plan.communicator != CommunicatorKind::local) {
     json["communicator"] = to_text(plan.communicator);
   }
@@ -326,6 +328,8 @@ Plan parse_plan(std::string_view text, const std::string& file) {
   plan.cluster_name = object.text("cluster_name");
   plan.cluster_digest = object.text("cluster_digest");
   plan.calibration_digest = text_from(object, "calibration_digest");
+  if (object.has("calibration_rest_digest"))
+    plan.calibration_rest_digest = object.text("calibration_rest_digest");
   plan.reserve = byte_count(object, "reserve_bytes");
   plan.job = read_embedded(object, "job", parse_job);
   plan.stated_vocabulary = object.integer("stated_vocabulary", 0, plan.job.vocab);

@@ -9,7 +9,6 @@ namespace {
 constexpr double kMostRate = 1e30;  // tokens, FLOPs per second
 constexpr double kMostRatio = 1e6;  // MFU, HFU, shares: beyond what the checker lets pass
 constexpr double kMostStepRatio = kMostJsonSeconds * 1e12;  // of the shortest step, a picosecond
-constexpr std::size_t kProvenances = std::size_t(Provenance::datasheet) + 1;
 
 double rate(JsonObject& object, std::string_view key) { return object.number(key, 0, kMostRate); }
 
@@ -123,7 +122,10 @@ Prediction prediction_from(JsonObject object) {
   prediction.worst = static_cast<Provenance>(object.choice("worst_provenance", provenance_texts()));
   JsonObject shares = object.object("share_by_provenance");
   for (std::size_t i = 0; i < kProvenances; ++i) {
-    prediction.share_by_provenance[i] = ratio(shares, provenance_texts()[i]);
+    const std::string_view name = provenance_texts()[i];
+    // Plans from before these two labels counted such time as interpolated or datasheet.
+    const bool newer = Provenance(i) == Provenance::fitted || Provenance(i) == Provenance::typical;
+    if (!newer || shares.has(name)) prediction.share_by_provenance[i] = ratio(shares, name);
   }
   shares.finish();
   for (JsonObject& object_of : object.objects("extrapolated")) {

@@ -6,11 +6,13 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "models/calibration_file.h"
 #include "models/presets.h"
 #include "plan/check.h"
 #include "plan/measured.h"
 #include "plan/plan.h"
 #include "planner/commands.h"
+#include "planner/cost_basis.h"
 #include "planner/refit.h"
 #include "planner/stage_memory.h"
 #include "planner/summary_json.h"
@@ -43,30 +45,40 @@ ExitCode run_check(const CheckOptions& options) {
 
 namespace {
 
-/// A file that the plan was made with.
-std::string read_same(const char* flag, const std::string& file, const std::vector<Preset>& presets,
-                      const std::string& wanted) {
-  const std::string text = read_file_or_preset(file, presets);
-  if (digest(text) == wanted) return text;
+/// Whether the plan was made with it.
+void check_same(const char* flag, const std::string& file, const std::string& found,
+                const std::string& wanted) {
+  if (found == wanted) return;
   throw InputError(file, "",
-                   fmt::format("found the digest {}; the plan was made with {} {}", digest(text),
-                               flag, wanted.empty() ? "none" : wanted));
+                   fmt::format("found the digest {}; the plan was made with {} {}",
+                               found.empty() ? "of nothing" : found, flag,
+                               wanted.empty() ? "none" : wanted));
 }
 
 Refit refit_of(const CompareOptions& options, const Plan& plan, const Measured& measured) {
   if (plan.oversubscribed) {
     throw UsageError("--refit: the plan makes no timing claim: more ranks than cores");
   }
-  const std::string cluster =
-      read_same("--cluster", options.cluster, cluster_presets(), plan.cluster_digest);
-  const std::string text = read_same("--calibration", options.calibration, calibration_presets(),
-                                     plan.calibration_digest);
-  if (is_fitted_calibration(text, options.calibration)) {
-    throw InputError(options.calibration, "/fitted",
-                     "fitted on published runs; a measured calibration is required");
+  const std::string cluster = read_file_or_preset(options.cluster, cluster_presets());
+  check_same("--cluster", options.cluster, digest(cluster), plan.cluster_digest);
+  const CalibrationChoice choice = read_calibration_choice(options.calibration);
+  if (!choice.measured) {
+    throw UsageError("--refit: none of --calibration was measured; a fit has no curves to correct");
   }
-  return refit(plan, measured, parse_cluster(cluster, options.cluster),
-               parse_calibration(text, options.calibration));
+  check_same("--calibration", choice.measured_file, digest(choice.measured_text),
+             plan.calibration_digest);
+  const CostBasis basis = cost_basis(parse_cluster(cluster, options.cluster), plan.framework,
+                                     choice, options.cluster);
+  check_same("--calibration", basis.name, basis.rest_digest, plan.calibration_rest_digest);
+  return refit(plan, measured, basis);
+}
+
+/// The file that was measured, with a fit that stands in it.
+std::string refitted_text(const CompareOptions& options, const Refit& found) {
+  const CalibrationChoice choice = read_calibration_choice(options.calibration);
+  CalibrationFile file = parse_calibration_file(choice.measured_text, choice.measured_file);
+  file.measured = found.calibration;
+  return calibration_file_text(file);
 }
 
 }  // namespace
@@ -76,8 +88,9 @@ ExitCode run_compare(const CompareOptions& options) {
     throw UsageError(
         "--refit: --cluster and --calibration that the plan was made with are required");
   }
-  check_output("-o", options.output,
-               std::array{options.plan, options.measured, options.cluster, options.calibration});
+  std::vector<std::string> inputs = options.calibration;
+  inputs.insert(inputs.end(), {options.plan, options.measured, options.cluster});
+  check_output("-o", options.output, inputs);
   const Plan plan = read_legal_plan(options.plan);
   const Measured measured = read_measured(options.measured);
   const Comparison comparison =
@@ -86,7 +99,7 @@ ExitCode run_compare(const CompareOptions& options) {
   if (options.refit) {
     const Refit found = refit_of(options, plan, measured);
     if (!options.output.empty()) {
-      write_file_atomically(options.output, calibration_text(found.calibration));
+      write_file_atomically(options.output, refitted_text(options, found));
       print_note(fmt::format("wrote {}\n", options.output));
     }
     text = options.json ? refit_json(text, found, options.output) : text + refit_text(found);

@@ -10,8 +10,10 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "models/calibration_file.h"
 #include "models/nccl_tests.h"
 #include "models/topology.h"
+#include "planner/calibration_choice.h"
 #include "planner/commands.h"
 #include "planner/fit_transfer.h"
 
@@ -55,21 +57,43 @@ void merge(Calibration& calibration, const std::vector<CollectivePoint>& points)
   calibration.communicator = CommunicatorKind::nccl;
 }
 
-/// A calibration that holds nothing but what was imported, or `options.calibration`'s.
-Calibration base_calibration(const ImportNcclOptions& options, const Cluster& cluster) {
+/// What is of another device cannot be joined.
+void check_device(const CalibrationFile& calibration, const ImportNcclOptions& options,
+                  const Cluster& cluster) {
+  if (calibration.measured && calibration.measured->device != cluster.device.name) {
+    throw InputError(options.calibration, "/device",
+                     fmt::format("found \"{}\"; the device of {} is \"{}\"",
+                                 printable(calibration.measured->device), options.cluster,
+                                 printable(cluster.device.name)));
+  }
+  if (!calibration.fitted) return;
+  const std::string other = device_difference(calibration.fitted->device, cluster.device);
+  if (other.empty()) return;
+  throw InputError(options.calibration, "/fitted/device",
+                   fmt::format("fitted on \"{}\"; the device of {} is another: {}",
+                               printable(calibration.fitted->device.name), options.cluster, other));
+}
+
+/// What the points join: nothing, or what `options.calibration` holds.
+CalibrationFile base_calibration(const ImportNcclOptions& options, const Cluster& cluster) {
+  if (options.calibration.empty()) return {};
+  CalibrationChoice choice = read_calibration_choice({options.calibration});
+  if (!choice.measured && !choice.fitted) {
+    throw UsageError(
+        fmt::format("--calibration {}: points join a file or a fit; what answers for the rest can "
+                    "be named where the calibration is used: planner plan --calibration FILE "
+                    "--calibration {}",
+                    options.calibration, options.calibration));
+  }
+  CalibrationFile calibration{std::move(choice.measured), std::move(choice.fitted)};
+  check_device(calibration, options, cluster);
+  return calibration;
+}
+
+Calibration nothing_measured(const Cluster& cluster) {
   Calibration calibration;
-  if (options.calibration.empty()) {
-    calibration.device = cluster.device.name;
-    calibration.backend = "cuda";
-    return calibration;
-  }
-  calibration = read_calibration(options.calibration);
-  if (calibration.device != cluster.device.name) {
-    throw InputError(
-        options.calibration, "/device",
-        fmt::format("found \"{}\"; the device of {} is \"{}\"", printable(calibration.device),
-                    options.cluster, printable(cluster.device.name)));
-  }
+  calibration.device = cluster.device.name;
+  calibration.backend = "cuda";
   return calibration;
 }
 
@@ -182,7 +206,7 @@ ExitCode run_import_nccl(const ImportNcclOptions& options) {
     throw InputError(options.cluster, "/device/kind",
                      "found \"cpu_core\"; nccl-tests measure clusters of GPUs");
   }
-  Calibration calibration = base_calibration(options, cluster);
+  CalibrationFile whole = base_calibration(options, cluster);
   std::vector<NcclRun> runs;
   for (const std::string& file : options.files) {
     for (NcclRun& run : read_nccl_tests(file, options.given)) runs.push_back(std::move(run));
@@ -197,18 +221,21 @@ ExitCode run_import_nccl(const ImportNcclOptions& options) {
       }
       throw InputError(options.files.front(), "", "nothing to import" + reasons);
     }
+    const bool joins = whole.measured.has_value();
+    if (!joins) whole.measured = nothing_measured(cluster);
+    Calibration& calibration = *whole.measured;
     for (const NcclRun& run : runs) {
       if (run.date.empty()) {
         throw InputError(run.file, run.where,
                          "the file does not say when this was measured: --date can");
       }
       // Points say themselves when they were measured: what is there already keeps its date.
-      if (options.calibration.empty()) calibration.date = std::max(calibration.date, run.date);
+      if (!joins) calibration.date = std::max(calibration.date, run.date);
     }
     merge(calibration, points);
     add_versions(calibration, runs);
-    const std::string text = calibration_text(calibration);
-    parse_calibration(text, options.output);  // what is written can be read
+    const std::string text = calibration_file_text(whole);
+    parse_calibration_file(text, options.output);  // what is written can be read
     write_file_atomically(options.output, text);
   }
   print_result(options.json ? import_json(runs, points, options.output)

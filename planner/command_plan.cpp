@@ -36,7 +36,9 @@ ExitCode run_plan(const PlanOptions& options) {
   std::optional<Seconds> time_limit;
   if (!options.time_limit.empty()) time_limit = parse_time_limit(options.time_limit);
   const TargetOptions& files = options.target;
-  check_output("-o", options.output, std::array{files.job, files.cluster, files.calibration});
+  std::vector<std::string> inputs = files.calibration;
+  inputs.insert(inputs.end(), {files.job, files.cluster});
+  check_output("-o", options.output, inputs);
   const Target target = load_target(options.target);
   const CostModel costs = cost_model(target);
 
@@ -66,6 +68,7 @@ ExitCode run_plan(const PlanOptions& options) {
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   print_note(fmt::format("searched {} strategies in {}\n", plan.search.space, to_text(elapsed)));
   plan.stated_vocabulary = target.stated_vocabulary;
+  plan.calibration_rest_digest = target.calibration_rest_digest;
   plan.origin = origin_of(target, options);
   const std::string text = plan_text(plan);
   if (!options.output.empty()) {

@@ -32,8 +32,9 @@ std::vector<StageMemory> stage_memory(const Target& target, const Strategy& stra
 }  // namespace
 
 ExitCode run_simulate(const SimulateOptions& options) {
-  check_output("--trace", options.trace,
-               std::array{options.target.job, options.target.cluster, options.target.calibration});
+  std::vector<std::string> inputs = options.target.calibration;
+  inputs.insert(inputs.end(), {options.target.job, options.target.cluster});
+  check_output("--trace", options.trace, inputs);
   const Bytes reserve = parse_reserve(options.reserve);
   const Target target = load_target(options.target);
   const std::int64_t devices = target.devices;

@@ -57,21 +57,25 @@ Cluster preset_cluster(const std::string& name) {
   return parse_cluster(*text, name);
 }
 
-/// The first line of a result.
-std::string choice_words(const CalibrationChoice& choice) {
+std::string rest_words(const CalibrationChoice& choice) {
   switch (choice.rest) {
     case CalibrationChoice::Rest::built_in:
-      return "calibration: what was fitted for each run's device and framework, else rates typical "
-             "of training\n";
+      return "what was fitted for each run's device and framework, else rates typical of training";
     case CalibrationChoice::Rest::typical:
-      return "calibration: rates typical of training\n";
+      return "rates typical of training";
     case CalibrationChoice::Rest::given:
-      return fmt::format("calibration: {}, of the runs that it is for\n", choice.file);
+      return choice.fitted_file + ", of the runs that it is for";
     case CalibrationChoice::Rest::none:
       break;
   }
-  if (choice.measured) return fmt::format("calibration: {}, measured\n", choice.file);
-  return "calibration: none, the clusters' own numbers\n";
+  return "none, the clusters' own numbers";
+}
+
+/// The first line of a result.
+std::string choice_words(const CalibrationChoice& choice) {
+  const std::string measured =
+      choice.measured ? choice.measured_file + ", measured; for the rest " : "";
+  return fmt::format("calibration: {}{}\n", measured, rest_words(choice));
 }
 
 }  // namespace

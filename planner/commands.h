@@ -24,8 +24,8 @@ namespace plimsoll {
 struct TargetOptions {
   std::string job;  ///< file
   std::string cluster;
-  std::string calibration;  ///< as read_calibration_choice() takes it
-  std::string framework;    ///< empty: by device kind
+  std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
+  std::string framework;                 ///< empty: by device kind
   std::int64_t devices = 0;  ///< 0: all that the cluster file states
   std::optional<std::int64_t> global_batch;  ///< instead of the job's
 };
@@ -35,14 +35,16 @@ struct Target {
   Job job;
   Cluster cluster;
   std::optional<Calibration> calibration;
-  /// A fitted calibration instead: `cluster` and `framework` hold its numbers already.
+  /// For what that has no points for; `cluster` and `framework` hold its numbers already.
   std::optional<FittedCalibration> fitted;
   Framework framework;
   std::int64_t devices = 0;            ///< TargetOptions', else all of the cluster
   std::int64_t stated_vocabulary = 0;  ///< of the job before it was padded
   /// CostBasis::words, name and efficiency_words.
   std::string calibration_words, calibration_name, efficiency_words;
-  std::string cluster_digest, calibration_digest;  ///< of the files; empty where there is none
+  std::string cluster_digest;  ///< of the file
+  /// CostBasis::digest and rest_digest.
+  std::string calibration_digest, calibration_rest_digest;
 };
 
 /// Its vocabulary padded as the framework does (padded_vocabulary, of one mp rank).
@@ -103,8 +105,8 @@ ExitCode run_simulate(const SimulateOptions& options);
 struct ValidateOptions {
   std::vector<std::string> cases;  ///< files of published runs
   std::string goals;               ///< file of bounds; empty: none
-  std::string calibration;         ///< as read_calibration_choice() takes it
-  bool leave_out_sources = false;  ///< CalibrationChoice::leave_out_source
+  std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
+  bool leave_out_sources = false;        ///< CalibrationChoice::leave_out_source
   bool json = false;
 };
 /// outside_tolerance where a goal is missed.
@@ -139,7 +141,8 @@ struct CompareOptions {
   bool json = false;
   /// Corrects the calibration that the plan was made with, and writes it to `output` where given.
   bool refit = false;
-  std::string cluster, calibration, output;
+  std::string cluster, output;
+  std::vector<std::string> calibration;
 };
 ExitCode run_compare(const CompareOptions& options);
 
@@ -165,7 +168,8 @@ ExitCode run_export(const ExportOptions& options);
 struct ImportNcclOptions {
   std::vector<std::string> files;  ///< text or JSON of nccl-tests
   std::string cluster;             ///< whose devices were measured
-  std::string calibration;         ///< that the points join; empty: a new one of them alone
+  /// That the points join: measured, fitted or both; empty: a new one of them alone.
+  std::string calibration;
   std::string output;              ///< calibration file; empty: none is written
   NcclGiven given;
   bool json = false;

@@ -4,8 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <tuple>
 #include <vector>
 
@@ -22,6 +20,8 @@ namespace plimsoll {
 namespace {
 
 using Rest = CalibrationChoice::Rest;
+
+const std::string kOwnNumbers = "no calibration, ";
 
 std::string digest_words(const std::string& digest) { return "digest " + digest.substr(0, 12); }
 
@@ -41,7 +41,7 @@ std::string measured_words(const Calibration& calibration) {
       std::all_of(points.begin(), points.end(),
                   [](const CollectivePoint& point) { return point.imported.has_value(); });
   if (all_imported) {
-    return fmt::format("collectives imported from {} ({}) and nothing else measured, {}",
+    return fmt::format("collectives imported from {} ({}), {}",
                        points[0].imported->file, points[0].imported->date, ranks);
   }
   return fmt::format("calibration measured on {} ({} backend, {})", calibration.device,
@@ -161,7 +161,7 @@ bool is_of_one_gpu(const Cluster& cluster) {
 
 void use_built_in(CostBasis& basis, std::string_view left_out) {
   if (!is_of_one_gpu(basis.cluster)) {
-    basis.words = fmt::format("no calibration, {}", own_numbers_words(basis.cluster));
+    basis.words = kOwnNumbers + own_numbers_words(basis.cluster);
     return;
   }
   const std::vector<Known> known = fits_of_device(basis.cluster.device, left_out);
@@ -170,7 +170,7 @@ void use_built_in(CostBasis& basis, std::string_view left_out) {
   const std::string nothing = nothing_fitted_words(basis, known);
   if (use_typical(basis, open, left_out, fmt::format(" ({})", nothing))) return;
   forget_default_efficiency(basis);
-  basis.words = fmt::format("no calibration, {} ({})", own_numbers_words(basis.cluster), nothing);
+  basis.words = fmt::format("{}{} ({})", kOwnNumbers, own_numbers_words(basis.cluster), nothing);
 }
 
 void use_typical_alone(CostBasis& basis, std::string_view left_out) {
@@ -225,59 +225,8 @@ void check_same_device(const Calibration& calibration, const Cluster& cluster,
   }
 }
 
-}  // namespace
-
-CalibrationChoice own_numbers() {
-  CalibrationChoice choice;
-  choice.rest = Rest::none;
-  return choice;
-}
-
-CalibrationChoice read_calibration_choice(const std::string& name) {
-  CalibrationChoice choice;
-  if (name.empty() || name == kBuiltInCalibration) return choice;
-  if (name == kTypicalCalibration || name == kNoCalibration) {
-    choice.rest = name == kTypicalCalibration ? Rest::typical : Rest::none;
-    return choice;
-  }
-  std::error_code unknown;  // of a name too long, say: reading it tells
-  if (!std::filesystem::exists(name, unknown) && !unknown &&
-      !find_preset(calibration_presets(), name)) {
-    std::vector<std::string_view> names;
-    for (const Preset& preset : calibration_presets()) names.push_back(preset.name);
-    throw InputError(name, "",
-                     fmt::format("no such file; nor is it {}, {}, {} or a fit that is built in, "
-                                 "which are {}",
-                                 kBuiltInCalibration, kTypicalCalibration, kNoCalibration,
-                                 fmt::join(names, ", ")));
-  }
-  choice.file = name;
-  choice.text = read_file_or_preset(name, calibration_presets());
-  if (is_fitted_calibration(choice.text, name)) {
-    choice.rest = Rest::given;
-    choice.fitted = parse_fitted_calibration(choice.text, name);
-  } else {
-    choice.rest = Rest::none;
-    choice.measured = parse_calibration(choice.text, name);
-  }
-  return choice;
-}
-
-CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
-                     const std::string& cluster_file, std::string_view left_out) {
-  CostBasis basis;
-  basis.cluster = std::move(cluster);
-  basis.framework = std::move(framework);
-  if (choice.measured) {
-    check_same_device(*choice.measured, basis.cluster, choice.file, cluster_file);
-    basis.framework = with_measured_memory(basis.framework, *choice.measured);
-    basis.measured = choice.measured;
-    basis.name = choice.file;
-    basis.digest = digest(choice.text);
-    basis.words =
-        fmt::format("{}, {}", measured_words(*choice.measured), digest_words(basis.digest));
-    return basis;
-  }
+void use_rest(const CalibrationChoice& choice, const std::string& cluster_file,
+              std::string_view left_out, CostBasis& basis) {
   switch (choice.rest) {
     case Rest::built_in:
       use_built_in(basis, left_out);
@@ -286,15 +235,44 @@ CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoi
       use_typical_alone(basis, left_out);
       break;
     case Rest::none:
-      basis.words = fmt::format("no calibration, {}", own_numbers_words(basis.cluster));
+      basis.words = kOwnNumbers + own_numbers_words(basis.cluster);
       break;
     case Rest::given:
-      check_same_target(*choice.fitted, basis, choice.file, cluster_file);
+      check_same_target(*choice.fitted, basis, choice.fitted_file, cluster_file);
       fill_efficiency(basis);
-      use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework), choice.file,
-                      choice.text, basis);
+      use_transferred(transfer(*choice.fitted, basis.cluster, basis.framework), choice.fitted_file,
+                      choice.fitted_text, basis);
       break;
   }
+}
+
+/// To a basis that has the rest.
+void add_measured(const CalibrationChoice& choice, CostBasis& basis) {
+  const CostBasis rest = basis;
+  basis.measured = choice.measured;
+  basis.framework = with_measured_memory(basis.framework, *choice.measured);
+  basis.name = choice.measured_file;
+  basis.digest = digest(choice.measured_text);
+  basis.words = fmt::format("{}, {}", measured_words(*choice.measured), digest_words(basis.digest));
+  if (!is_of_one_gpu(basis.cluster)) return;  // all that its ops and transfers are was measured
+  const bool own = rest.words.starts_with(kOwnNumbers);
+  basis.words += "; for the rest " + rest.words.substr(own ? kOwnNumbers.size() : 0);
+  if (rest.name.empty() || rest.digest == basis.digest) return;  // nothing, or of the same file
+  basis.name += ", else " + rest.name;
+  basis.rest_digest = rest.digest;
+}
+
+}  // namespace
+
+CostBasis cost_basis(Cluster cluster, Framework framework, const CalibrationChoice& choice,
+                     const std::string& cluster_file, std::string_view left_out) {
+  CostBasis basis;
+  basis.cluster = std::move(cluster);
+  basis.framework = std::move(framework);
+  if (choice.measured)
+    check_same_device(*choice.measured, basis.cluster, choice.measured_file, cluster_file);
+  use_rest(choice, cluster_file, left_out, basis);
+  if (choice.measured) add_measured(choice, basis);
   return basis;
 }
 

@@ -9,47 +9,23 @@
 #include "models/cluster.h"
 #include "models/fitted_calibration.h"
 #include "models/framework.h"
+#include "planner/calibration_choice.h"
 
 namespace plimsoll {
 
-/// Words that --calibration takes beside names and files.
-inline constexpr std::string_view kBuiltInCalibration = "built-in", kTypicalCalibration = "typical",
-                                  kNoCalibration = "none";
-
-/// What --calibration names, read but not yet held against a cluster.
-struct CalibrationChoice {
-  /// What answers for all that was not measured.
-  enum class Rest {
-    built_in,  ///< what was fitted for the device and the framework, else rates typical of training
-    typical,   ///< rates typical of training, also where something was fitted
-    none,      ///< the cluster's own numbers
-    given,     ///< `fitted`
-  };
-  Rest rest = Rest::built_in;
-  std::optional<FittedCalibration> fitted;
-  std::optional<Calibration> measured;
-  /// Of published runs: fits with runs of the same document are not there (document_of()).
-  bool leave_out_source = false;
-  std::string file;  ///< of `fitted` or `measured`; empty: neither
-  std::string text;  ///< of that file
-};
-
-/// The cluster's own numbers.
-CalibrationChoice own_numbers();
-
-/// "built-in" (or nothing), "typical", "none", the name of a built-in fit, or a file. Throws
-/// InputError; for a file that is not there with the names that there are.
-CalibrationChoice read_calibration_choice(const std::string& name);
-
-/// A cluster and a framework with the numbers that a choice gives them, and what else it says.
+/// A cluster and a framework with the numbers that a choice gives them, and what else it says. What
+/// was measured counts; `fitted`, whose values the cluster and the framework hold, for the rest.
 struct CostBasis {
   Cluster cluster;
   Framework framework;
   std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;
-  std::string name;    ///< of the fit or the file, "typical"; empty: no calibration
+  /// Of the fit or the file, "typical", "FILE, else typical"; empty: no calibration.
+  std::string name;
   std::string words;   ///< which calibration, and why: for the first line of a result
-  std::string digest;  ///< of what was read; empty: no calibration
+  std::string digest;  ///< of the file that was measured, else of the rest; empty: no calibration
+  /// Of what answers for what was not measured, where that is another file; else empty.
+  std::string rest_digest;
   /// Where the cluster's efficiency comes from, if its file states none (default_efficiency.h).
   std::string efficiency_words;
 };

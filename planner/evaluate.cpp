@@ -11,7 +11,6 @@
 #include "graph/text.h"
 #include "passes/pipeline.h"
 #include "planner/breakdown.h"
-#include "planner/step_interval.h"
 #include "simulator/allocation_replay.h"
 #include "simulator/layer_factors.h"
 
@@ -134,7 +133,7 @@ double fill_provenance(Prediction& prediction, const Simulation& simulation) {
 /// an efficiency that the cluster does not state leaves open. The spread of fits was measured beside
 /// what each fit left open, so a wider fit of another network adds to it once.
 StepInterval interval_of(const CostModel& costs, const LayerShape& shape, bool across_nodes,
-                         double open) {
+                         double open, const MeasuredParts& measured) {
   if (costs.host_executes()) {
     return around(std::log1p(std::hypot(open, costs.dispatch_is_measured() ? kBesideOps : 0)));
   }
@@ -142,9 +141,15 @@ StepInterval interval_of(const CostModel& costs, const LayerShape& shape, bool a
   double own = 0;
   if (costs.fitted())
     own = std::log1p(interval90_half_width(*costs.fitted(), shape, across_nodes));
-  if (basis == TimeBasis::typical) return around(own);
   if (basis == TimeBasis::kernels && !costs.cluster().efficiency) own = std::log1p(open);
-  return unseen_source(basis, own);
+  return with_measured(basis == TimeBasis::typical ? around(own) : unseen_source(basis, own),
+                       measured);
+}
+
+/// `exposed`: communication's share of the step.
+MeasuredParts measured_parts(const MeasuredShares& shares, double exposed) {
+  return {shares.kernels * (1 - exposed), shares.communications * exposed,
+          shares.communications_open};
 }
 
 }  // namespace
@@ -242,8 +247,11 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
     prediction.breakdown = break_down(evaluation.parts, simulation.step_time);
   }
   const double open = fill_provenance(prediction, simulation);
-  const StepInterval interval =
-      interval_of(costs, shape, devices > costs.cluster().devices_per_node, open);
+  const bool across_nodes = devices > costs.cluster().devices_per_node;
+  evaluation.measured =
+      measured_parts(simulation.measured,
+                     prediction.breakdown.exposed_communication / prediction.step_time);
+  const StepInterval interval = interval_of(costs, shape, across_nodes, open, evaluation.measured);
   prediction.step_time_low = prediction.step_time * interval.low;
   prediction.step_time_high = prediction.step_time * interval.high;
   fill_rates(prediction, job, footprint.programs, costs.cluster(), devices);

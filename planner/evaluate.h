@@ -12,6 +12,7 @@
 #include "passes/strategy.h"
 #include "plan/plan.h"
 #include "planner/breakdown.h"
+#include "planner/step_interval.h"
 #include "simulator/cost_model.h"
 #include "simulator/simulate.h"
 
@@ -33,6 +34,7 @@ struct Evaluation {
   Timeline timeline;
   StepParts parts;  ///< of the critical rank's step
   std::int64_t critical_rank = 0;
+  MeasuredParts measured;  ///< of that step; without a breakdown no communication
 };
 
 /// What its layers' time depends on.

@@ -4,9 +4,10 @@
 #include <algorithm>
 
 #include "base/file.h"
+#include "models/calibration_file.h"
 #include "models/presets.h"
 #include "planner/commands.h"
-#include "planner/cost_basis.h"
+#include "planner/calibration_choice.h"
 
 namespace plimsoll {
 namespace {
@@ -39,6 +40,13 @@ bool built_in(const std::string& calibration) {
   return find_preset(calibration_presets(), calibration).has_value();
 }
 
+/// A built-in one by its name, a file by what it holds.
+std::string calibration_word(const std::string& calibration) {
+  if (built_in(calibration)) return calibration;
+  const bool measured = parse_calibration_file(read_file(calibration), calibration).measured.has_value();
+  return measured ? "calibration.json" : "fit.json";
+}
+
 }  // namespace
 
 PlanOrigin origin_of(const Target& target, const PlanOptions& options) {
@@ -51,11 +59,8 @@ PlanOrigin origin_of(const Target& target, const PlanOptions& options) {
   };
   if (files.global_batch) flag("--global-batch", std::to_string(*files.global_batch));
   flag("--cluster", file_word(target.cluster_digest, cluster_presets(), target.cluster.name));
-  if (built_in(files.calibration)) {
-    flag("--calibration", files.calibration);
-  } else if (!files.calibration.empty()) {
-    flag("--calibration", "calibration.json");
-  }
+  for (const std::string& calibration : files.calibration)
+    flag("--calibration", calibration_word(calibration));
   flag("--devices", std::to_string(files.devices));
   if (!files.framework.empty()) flag("--framework", files.framework);
   for (const std::string& fix : options.fix) flag("--fix", fix);

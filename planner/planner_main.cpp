@@ -49,12 +49,15 @@ void add_devices(CLI::App& command, TargetOptions& target) {
       ->check(integers(1, kMostDevices));
 }
 
-CLI::Option* add_calibration(CLI::App& command, std::string& calibration) {
-  return command.add_option(
-      "--calibration", calibration,
-      "built-in (the default: what was fitted for device and framework, else typical), typical "
-      "(rates typical of training), none (the cluster's own numbers), a fit's name "
-      "(dgx-h100-80gb--megatron-lm, say) or a file");
+CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibration) {
+  return command
+      .add_option(
+          "--calibration", calibration,
+          "built-in (the default: what was fitted for device and framework, else typical), typical "
+          "(rates typical of training), none (the cluster's own numbers), a fit's name "
+          "(dgx-h100-80gb--megatron-lm, say) or a file; twice: a file that was measured, and what "
+          "answers for what it did not measure (default: built-in)")
+      ->allow_extra_args(false);
 }
 
 void add_machine(CLI::App& command, TargetOptions& target) {
@@ -195,7 +198,10 @@ void add_compare(CLI::App& app, CompareOptions& options, Action& action) {
                        "correct the calibration by what was measured, and say by how much");
   command.add_option("--cluster", options.cluster, "with --refit: the plan's cluster file")
       ->needs(refit);
-  command.add_option("--calibration", options.calibration, "with --refit: the plan's calibration")
+  command
+      .add_option("--calibration", options.calibration,
+                  "with --refit: the plan's calibration, given as to plan")
+      ->allow_extra_args(false)
       ->needs(refit);
   command.add_option("-o,--output", options.output, "with --refit: write the new calibration here")
       ->needs(refit);
@@ -247,7 +253,8 @@ void add_import_nccl(CLI::App& imports, ImportNcclOptions& options, Action& acti
   command.add_option("--cluster", options.cluster, "cluster file of the machine, or a preset")
       ->required();
   command.add_option("--calibration", options.calibration,
-                     "calibration that the points join; default: a new one of them alone");
+                     "what the points join: a file, or a fit's name, which then answers for what was "
+                     "not measured; default: a new calibration of them alone");
   command.add_option("-o,--output", options.output, "write the calibration here");
   command.add_option("--collective", options.given.collective, "where a file does not name it")
       ->check([](const std::string& text) -> std::string {

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/error.h"
 #include "base/json.h"
 #include "graph/op_table.h"
 #include "planner/evaluate.h"
@@ -79,10 +80,10 @@ std::map<OpKind, Seconds> time_by_term(const Timeline& timeline, const Calibrati
   return sums;
 }
 
-Evaluation predict_plan(const Plan& plan, const Cluster& cluster, const Calibration& calibration) {
-  const CostModel costs(cluster, calibration, plan.framework);
+Evaluation predict_plan(const Plan& plan, const CostBasis& basis, const Calibration& calibration) {
+  const CostModel costs(basis.cluster, calibration, plan.framework, basis.fitted);
   const Footprint footprint =
-      lay_out(plan.job, plan.strategy, plan.framework, cluster, Bytes(0), Proof::none);
+      lay_out(plan.job, plan.strategy, plan.framework, basis.cluster, Bytes(0), Proof::none);
   return predict(plan.job, plan.strategy, footprint, costs, plan.devices, Folding::folded,
                  Detail::ops);
 }
@@ -106,9 +107,10 @@ void lengthen(Calibration& calibration, OpKind kind, double times) {
 
 }  // namespace
 
-Refit refit(const Plan& plan, const Measured& measured, const Cluster& cluster,
-            const Calibration& calibration) {
-  const Evaluation before = predict_plan(plan, cluster, calibration);
+Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) {
+  INVARIANT(basis.measured.has_value(), "a refit corrects what was measured");
+  const Calibration& calibration = *basis.measured;
+  const Evaluation before = predict_plan(plan, basis, calibration);
   ByPlace by_place;
   collect(before.timeline, &Durations::predicted, by_place);
   collect(measured.timeline, &Durations::measured, by_place);
@@ -179,7 +181,7 @@ Refit refit(const Plan& plan, const Measured& measured, const Cluster& cluster,
     result.calibration.versions.push_back(
         fmt::format("refitted by a run of {}: {}", measured.date, moved));
   }
-  result.after = predict_plan(plan, cluster, result.calibration).score.prediction.step_time;
+  result.after = predict_plan(plan, basis, result.calibration).score.prediction.step_time;
   return result;
 }
 

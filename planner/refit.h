@@ -9,6 +9,7 @@
 #include "models/fitted_calibration.h"
 #include "plan/measured.h"
 #include "plan/plan.h"
+#include "planner/cost_basis.h"
 
 namespace plimsoll {
 
@@ -37,10 +38,9 @@ struct Refit {
 /// the logarithm); a kind that the run does not narrow by a tenth of that stays. Host time between
 /// ops is no term: a traced step does not tell it from the trace.
 ///
-/// The cluster and the calibration are those that the plan was made with. `versions` of the new one
+/// The basis is that which the plan was made with; something was measured in it. `versions` of the new one
 /// says what was moved.
-Refit refit(const Plan& plan, const Measured& measured, const Cluster& cluster,
-            const Calibration& calibration);
+Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis);
 
 std::string refit_text(const Refit& refit);
 /// `comparison` (planner compare --json) with the key `refit` (docs/formats.md).

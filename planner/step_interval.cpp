@@ -85,4 +85,17 @@ StepInterval unseen_source(TimeBasis basis, double own) {
   return {std::exp(spread.centre - half), std::exp(spread.centre + half)};
 }
 
+StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts) {
+  if (parts.kernels == 0 && parts.communications == 0) return rest;
+  const double others = 1 - parts.kernels - parts.communications;
+  const SourceSpread& alone = source_spread(TimeBasis::kernels);
+  const double centre =
+      others * std::log(rest.low * rest.high) / 2 + parts.kernels * alone.centre;
+  const double program =
+      others * std::log(rest.high / rest.low) / 2 + parts.kernels * alone.half_width;
+  const double network = parts.communications * std::log1p(parts.communications_open);
+  const double half = std::hypot(program, network);
+  return {std::exp(centre - half), std::exp(centre + half)};
+}
+
 }  // namespace plimsoll

@@ -66,4 +66,18 @@ inline constexpr double kBesideOps = 0.055;
 /// run of a user is. `own`: what the basis leaves open by itself, as a logarithm.
 StepInterval unseen_source(TimeBasis basis, double own);
 
+/// Of a step's time, what rests on points of a calibration of the machine itself.
+struct MeasuredParts {
+  double kernels = 0;              ///< share of the step
+  double communications = 0;       ///< share of the step: of what is exposed
+  double communications_open = 0;  ///< half width of their 90 % interval, relative to them
+};
+
+/// The interval of a step of which these parts were measured, and the rest has `rest`. Kernels were
+/// measured alone, and training runs take longer by what is known of TimeBasis::kernels; that and the
+/// rest are off alike, since both are of a program that nobody has seen. How far the network is from
+/// what was stated of it is no longer open where it was measured: what its timings leave open adds
+/// as squares.
+StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts);
+
 }  // namespace plimsoll

@@ -73,6 +73,7 @@ Target load_target(const TargetOptions& options) {
   target.calibration_name = basis.name;
   target.efficiency_words = basis.efficiency_words;
   target.calibration_digest = basis.digest;
+  target.calibration_rest_digest = basis.rest_digest;
   target.stated_vocabulary = target.job.vocab;
   target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, 1);
   target.devices = options.devices > 0 ? options.devices : all_devices(target.cluster, options);
@@ -99,8 +100,7 @@ Job stated_job(const Target& target) {
 }
 
 CostModel cost_model(const Target& target) {
-  if (target.fitted) return CostModel(target.cluster, target.framework, *target.fitted);
-  return CostModel(target.cluster, target.calibration, target.framework);
+  return CostModel(target.cluster, target.calibration, target.framework, target.fitted);
 }
 
 std::string headline(const Target& target, std::int64_t devices, bool oversubscribed) {
@@ -115,7 +115,8 @@ std::string headline(const Target& target, std::int64_t devices, bool oversubscr
 
 std::string efficiency_line(const Target& target) {
   const bool of_runs = target.fitted && target.fitted->runs > 0;
-  if (of_runs || target.calibration || !target.cluster.efficiency) return "";
+  const bool measured = target.calibration && !target.calibration->matmuls.empty();
+  if (of_runs || measured || !target.cluster.efficiency) return "";
   return fmt::format("  efficiency  {}\n", target.efficiency_words.empty()
                                                ? fits_of(target.cluster)
                                                : target.efficiency_words);

@@ -134,7 +134,7 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
     value.value = std::min(value.prior * ratio->second.ratio(), parameter.most);
     value.low = std::max(value.value / ratio->second.factor90(), parameter.least);
     value.high = std::min(value.value * ratio->second.factor90(), parameter.most);
-    value.determined = true;
+    value.determined = value.typical = true;
   }
   return typical;
 }

@@ -43,12 +43,14 @@ PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last)
 }
 
 StepInterval interval_of(const PublishedTarget& target, const Strategy& strategy,
-                         const Prediction& prediction) {
+                         const Evaluation& evaluation) {
   if (target.source_known) {
     const bool across_nodes = target.devices > target.cluster.devices_per_node;
-    return around(std::log1p(
-        interval90_half_width(*target.fitted, layer_shape(target.job, strategy), across_nodes)));
+    const double own =
+        interval90_half_width(*target.fitted, layer_shape(target.job, strategy), across_nodes);
+    return with_measured(around(std::log1p(own)), evaluation.measured);
   }
+  const Prediction& prediction = evaluation.score.prediction;
   return {prediction.step_time_low / prediction.step_time,
           prediction.step_time_high / prediction.step_time};
 }
@@ -65,7 +67,7 @@ RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strat
   predicted.calibration = target.calibration;
   predicted.step_time = evaluation.score.prediction.step_time;
   predicted.fits = evaluation.score.fits;
-  predicted.interval = interval_of(target, strategy, evaluation.score.prediction);
+  predicted.interval = interval_of(target, strategy, evaluation);
   predicted.basis = basis_of(target.fitted);
   predicted.source_known = target.source_known;
   predicted.strategy = strategy;
@@ -164,9 +166,7 @@ ValidatedRun validate_run(const PublishedRun& run, const CalibrationChoice& cali
 }  // namespace
 
 RunPrediction predict_published(const PublishedTarget& target) {
-  const CostModel costs = target.fitted
-                              ? CostModel(target.cluster, target.framework, *target.fitted)
-                              : CostModel(target.cluster, target.measured, target.framework);
+  const CostModel costs(target.cluster, target.measured, target.framework, target.fitted);
   std::optional<RunPrediction> best;
   for (const Strategy& strategy : target.strategies) {
     const RunPrediction next = prediction_of(target, strategy, costs);

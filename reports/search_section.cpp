@@ -201,6 +201,10 @@ std::string digests_table(const ReportInput& input) {
   if (!plan.calibration_digest.empty()) {
     rows.push_back(source_row("calibration", plan.calibration_digest, true));
   }
+  if (!plan.calibration_rest_digest.empty()) {
+    rows.push_back(
+        source_row("calibration of the rest", plan.calibration_rest_digest, true));
+  }
   if (input.measured) rows.push_back(source_row("plan", input.measured->plan_digest, true));
   for (std::size_t i = 0; i < plan.program_digests.size(); ++i) {
     const auto& stages = plan.prediction.stages;

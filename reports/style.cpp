@@ -13,7 +13,8 @@ std::string_view report_style() {
   --transfer: #2b9a7a; --wait: #a3adb9; --bubble: #c9cfd7; --dispatch: #8a93a0;
   --parameter: #3f74b8; --master_parameter: #24507f; --gradient: #e08a2e; --optimizer_state: #7c55a6;
   --activation: #2b9a7a; --saved: #93cdb8; --workspace: #b5bcc6; --communication: #cf5b7c; --scalar: #6d7683;
-  --measured: #2b9a7a; --interpolated: #3f74b8; --extrapolated: #e08a2e; --datasheet: #b5bcc6;
+  --measured: #2b9a7a; --interpolated: #3f74b8; --fitted: #7c55a6; --extrapolated: #e08a2e; --typical: #cf5b7c;
+  --datasheet: #b5bcc6;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -24,7 +25,8 @@ std::string_view report_style() {
     --transfer: #4fbf9d; --wait: #66717f; --bubble: #46505c; --dispatch: #78828f;
     --parameter: #6c9fe0; --master_parameter: #9cc1f0; --gradient: #eda55a; --optimizer_state: #ab87d6;
     --activation: #4fbf9d; --saved: #2f6f5c; --workspace: #5f6874; --communication: #e27f9b; --scalar: #8e98a5;
-    --measured: #4fbf9d; --interpolated: #6c9fe0; --extrapolated: #eda55a; --datasheet: #5f6874;
+    --measured: #4fbf9d; --interpolated: #6c9fe0; --fitted: #ab87d6; --extrapolated: #eda55a; --typical: #e27f9b;
+    --datasheet: #5f6874;
   }
 }
 * { box-sizing: border-box; }
@@ -97,7 +99,9 @@ footer { margin-top: 40px; color: var(--soft); font-size: 13px; }
 .dispatch { background: var(--dispatch); }
 .swatch.measured, .stack .measured { background: var(--measured); }
 .interpolated { background: var(--interpolated); }
+.fitted { background: var(--fitted); }
 .extrapolated { background: var(--extrapolated); }
+.typical { background: var(--typical); }
 .datasheet { background: var(--datasheet); }
 .parameter { background: var(--parameter); fill: var(--parameter); }
 .master_parameter { background: var(--master_parameter); fill: var(--master_parameter); }

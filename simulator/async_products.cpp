@@ -52,7 +52,7 @@ Estimate beside_products(const Routine& routine, std::size_t op, const Estimate&
   const Seconds covered = parts * (double(ranks - 1) / double(ranks));
   const Seconds longer = std::max(Seconds(0), parts - products);
   const Seconds left = std::min(whole.time, longer + std::max(Seconds(0), whole.time - covered));
-  return {left, whole.spread * (left / whole.time), whole.provenance};
+  return {left, whole.spread * (left / whole.time), whole.provenance, whole.of_calibration};
 }
 
 }  // namespace plimsoll

@@ -222,7 +222,7 @@ Estimate modelled_communication(OpKind kind, Bytes payload, const Cluster& clust
   }
   const Seconds time = cost_over_levels(kind, payload, cluster, spread).total();
   if (!cluster.efficiency) return {time, Seconds(0), Provenance::datasheet};
-  return fitted_estimate(time, payload, cluster.efficiency->levels[spread.level].fitted);
+  return fitted_estimate(time, payload, cluster.efficiency->levels[spread.level]);
 }
 
 LinkTime modelled_link_time(OpKind kind, Bytes payload, const Cluster& cluster,

@@ -89,8 +89,10 @@ double moved_by_ops(OpKind kind) {
 
 }  // namespace
 
-CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework)
+CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework,
+                     std::optional<FittedCalibration> fitted)
     : cluster_(std::move(cluster)),
+      fitted_(std::move(fitted)),
       calibration_(std::move(calibration)),
       framework_(std::move(framework)),
       matmuls_(cluster_.device.memory_bandwidth) {
@@ -119,11 +121,6 @@ CostModel::Kernels CostModel::kernels(std::size_t kind) const {
   return {others.device, others.efficiency};
 }
 
-CostModel::CostModel(Cluster cluster, Framework framework, FittedCalibration fitted)
-    : CostModel(std::move(cluster), std::nullopt, std::move(framework)) {
-  fitted_ = std::move(fitted);
-}
-
 CostModel CostModel::with_layer_factor(double factor) const {
   CostModel scaled = *this;
   scaled.layer_factor_ = factor;
@@ -131,13 +128,41 @@ CostModel CostModel::with_layer_factor(double factor) const {
 }
 
 Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors, std::size_t kind) const {
-  Estimate estimate = unscaled_local(op, tensors, kernels(kind));
+  if (std::optional<Estimate> measured = measured_local(op, tensors)) {
+    measured->of_calibration = true;
+    return *measured;
+  }
+  Estimate estimate = modelled_local(op, tensors, kernels(kind));
   estimate.time = estimate.time * layer_factor_;
   estimate.spread = estimate.spread * layer_factor_;
+  // Whatever the rates rest on, runs determined the factor.
+  if (layer_factor_ != 1 && estimate.provenance != Provenance::extrapolated)
+    estimate.provenance = Provenance::fitted;
   return estimate;
 }
 
-Estimate CostModel::unscaled_local(const Op& op, std::span<const Tensor> tensors,
+std::optional<Estimate> CostModel::measured_local(const Op& op,
+                                                  std::span<const Tensor> tensors) const {
+  const DType dtype = compute_dtype(op, tensors);
+  if (row(op.kind).op_class == OpClass::matmul) {
+    if (!matmuls_.covers(dtype)) return std::nullopt;
+    const auto& params = std::get<MatmulParams>(op.params);
+    const MatmulShape shape = matmul_shape(op, tensors);
+    const MatmulForm form{params.transpose_a,   params.transpose_b, params.accumulate,
+                          op.inputs.size() > 2, shape.batch > 1,    dtype};
+    return matmuls_.at(shape, form);
+  }
+  if (row(op.kind).op_class != OpClass::memory_bound) return std::nullopt;
+  const auto found = ops_.find({op.kind, dtype});
+  if (found == ops_.end()) return std::nullopt;
+  Estimate estimate = at_row(found->second, row_length(op, tensors), moved_by(op, tensors));
+  if (!of_one_dtype(op, tensors)) {
+    estimate.provenance = std::max(estimate.provenance, Provenance::extrapolated);
+  }
+  return estimate;
+}
+
+Estimate CostModel::modelled_local(const Op& op, std::span<const Tensor> tensors,
                                    const Kernels& own) const {
   switch (row(op.kind).op_class) {
     case OpClass::matmul:
@@ -154,13 +179,6 @@ Estimate CostModel::unscaled_local(const Op& op, std::span<const Tensor> tensors
 Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
                            const Kernels& own) const {
   const DType dtype = compute_dtype(op, tensors);
-  if (matmuls_.covers(dtype)) {
-    const auto& params = std::get<MatmulParams>(op.params);
-    const MatmulShape shape = matmul_shape(op, tensors);
-    const MatmulForm form{params.transpose_a,   params.transpose_b, params.accumulate,
-                          op.inputs.size() > 2, shape.batch > 1,    dtype};
-    return matmuls_.at(shape, form);
-  }
   const FlopsPerSecond rate = peak_or_fp32(own.device, dtype);
   if (own.efficiency) {
     const auto& params = std::get<MatmulParams>(op.params);
@@ -198,26 +216,20 @@ Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors, con
 
 Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
                                  const Kernels& own) const {
-  Bytes moved = bytes_moved(op, tensors);
-  if (framework_.elementwise_by_op)
-    moved = Bytes(std::llround(double(moved.count()) * moved_by_ops(op.kind)));
-  const auto found = ops_.find({op.kind, compute_dtype(op, tensors)});
-  if (found == ops_.end()) {
-    if (own.efficiency) {
-      return efficient_move(moved, own.device, own.efficiency->memory);
-    }
-    return {moved / own.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
-  }
-  Estimate estimate = at_row(found->second, row_length(op, tensors), moved);
-  if (!of_one_dtype(op, tensors)) {
-    estimate.provenance = std::max(estimate.provenance, Provenance::extrapolated);
-  }
-  return estimate;
+  const Bytes moved = moved_by(op, tensors);
+  if (own.efficiency) return efficient_move(moved, own.device, own.efficiency->memory);
+  return {moved / own.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
+}
+
+Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
+  const Bytes moved = bytes_moved(op, tensors);
+  if (!framework_.elementwise_by_op) return moved;
+  return Bytes(std::llround(double(moved.count()) * moved_by_ops(op.kind)));
 }
 
 Picoseconds CostModel::other_ops(std::size_t kind) const {
   const std::optional<Efficiency>& efficiency = kernels(kind).efficiency;
-  if (!efficiency || calibration_) return {};
+  if (!efficiency || !ops_.empty()) return {};
   return to_picoseconds(efficiency->memory.fixed_time * (framework_.ops_per_kernel - 1));
 }
 
@@ -245,7 +257,10 @@ Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std:
 Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
                                   const GroupSpread& spread) const {
   if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
-  if (const auto measured = measured_communication(op, tensors, spread)) return measured->whole;
+  if (auto measured = measured_communication(op, tensors, spread)) {
+    measured->whole.of_calibration = true;
+    return measured->whole;
+  }
   return modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, spread);
 }
 
@@ -373,9 +388,9 @@ bool CostModel::dispatch_is_measured() const {
 }
 
 Picoseconds CostModel::dispatch_op() const {
-  const Seconds time =
-      dispatch_is_measured() ? calibration_->dispatch_op.median : framework_.dispatch_op;
-  return std::max(Picoseconds(1), to_picoseconds(time * layer_factor_));
+  const Seconds time = dispatch_is_measured() ? calibration_->dispatch_op.median
+                                              : framework_.dispatch_op * layer_factor_;
+  return std::max(Picoseconds(1), to_picoseconds(time));
 }
 
 Picoseconds CostModel::dispatch_call() const {

@@ -25,13 +25,14 @@ namespace plimsoll {
 
 class CostModel {
  public:
-  /// Without a calibration: the cluster's efficiency parameters, labelled as they are sourced;
-  /// without these either, a roofline from its rates, labelled datasheet.
-  CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework);
-  /// ... of a cluster and a framework that hold a fit's values already.
-  CostModel(Cluster cluster, Framework framework, FittedCalibration fitted);
+  /// What the calibration has points for is theirs. All else: the cluster's efficiency parameters,
+  /// labelled by what they rest on; without these a roofline from its rates, labelled datasheet.
+  /// `fitted`: whose values the cluster and the framework hold already.
+  CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework,
+            std::optional<FittedCalibration> fitted = std::nullopt);
 
-  /// The same, with local ops and dispatch that take this many times as long.
+  /// The same, with local ops and dispatch that take this many times as long where they were not
+  /// measured.
   CostModel with_layer_factor(double factor) const;
   const std::optional<FittedCalibration>& fitted() const { return fitted_; }
 
@@ -48,7 +49,8 @@ class CostModel {
   /// parameters, else roofline.
   Estimate local(const Op& op, std::span<const Tensor> tensors, std::size_t kind = 0) const;
   /// What the framework's other ops take the device that it has for one kernel (ops_per_kernel):
-  /// each at least what a memory-bound kernel takes beside its bytes, where that was fitted.
+  /// each at least what a memory-bound kernel takes beside its bytes, where that was fitted and no
+  /// such kernel was measured.
   Picoseconds other_ops(std::size_t kind = 0) const;
   /// A collective or a transfer between ranks that lie like this, from the last arrival to
   /// completion: calibrated curve within a node, else a model.
@@ -100,9 +102,14 @@ class CostModel {
     const std::optional<Efficiency>& efficiency;
   };
   Kernels kernels(std::size_t kind) const;
+  /// By the curve of its kind and type, if there is one.
+  std::optional<Estimate> measured_local(const Op& op, std::span<const Tensor> tensors) const;
+  Estimate modelled_local(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   Estimate matmul(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   static Estimate attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own);
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
+  /// That it moves, in as many ops as the framework has for it.
+  Bytes moved_by(const Op& op, std::span<const Tensor> tensors) const;
   static Estimate at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
                          Bytes moved);
   /// By the curve of its own kind, else by that of the kind it is measured as.
@@ -111,8 +118,6 @@ class CostModel {
   std::optional<TimeParts> measured_kind(OpKind kind, DType dtype, Bytes payload,
                                          const GroupSpread& spread) const;
   std::optional<TimeParts> between_threads(OpKind kind, Bytes payload, std::int64_t ranks) const;
-
-  Estimate unscaled_local(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
 
   Cluster cluster_;
   std::optional<FittedCalibration> fitted_;

@@ -73,10 +73,11 @@ Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Byte
   const Seconds memory = moved / bandwidth;
   const Seconds time = matmul.fixed_time + Seconds(std::hypot(compute.value(), memory.value()));
   const Flops work(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
-  Estimate estimate = fitted_estimate(time, work, matmul.fitted);
-  // Fits are of 16-bit operands.
-  if ((dtype == DType::f32 || is_fp8(dtype)) && matmul.fitted)
+  Estimate estimate = fitted_estimate(time, work, matmul);
+  // What was found is of 16-bit operands.
+  if ((dtype == DType::f32 || is_fp8(dtype)) && is_found(matmul))
     estimate.provenance = Provenance::extrapolated;
+  if (is_fp8(dtype)) estimate.provenance = provenance_of(matmul.fp8_rests_on, estimate.provenance);
   return estimate;
 }
 
@@ -86,15 +87,15 @@ Estimate efficient_attention(Flops work, bool causal, std::int64_t tiles, FlopsP
   const double lost = double(units) / double(std::max<std::int64_t>(tiles, 1));
   const FlopsPerSecond rate(peak.value() * attention.peak_fraction);
   const Seconds time = attention.fixed_time + work / rate * (computed + 0.5 * lost);
-  Estimate estimate = fitted_estimate(time, work, attention.fitted);
-  if (!causal && attention.fitted) estimate.provenance = Provenance::extrapolated;
+  Estimate estimate = fitted_estimate(time, work, attention);
+  if (!causal && is_found(attention)) estimate.provenance = Provenance::extrapolated;
   return estimate;
 }
 
 Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory) {
   const Seconds time =
       memory.fixed_time + moved / device.memory_bandwidth / memory.bandwidth_fraction;
-  return fitted_estimate(time, moved, memory.fitted);
+  return fitted_estimate(time, moved, memory);
 }
 
 }  // namespace plimsoll

@@ -22,8 +22,9 @@ namespace plimsoll {
 /// pieces: `alignment` of 8, 4, 2 or 1 elements (CUTLASS, media/docs/functionality.md: alignment of
 /// device kernels).
 ///
-/// In the fitted range the estimate is interpolated, beyond it or in f32 extrapolated: fits are of
-/// 16-bit matmuls.
+/// In the range of the measurements the estimate says what its parameters rest on, beyond it or in
+/// f32 it is extrapolated: what was fitted is of 16-bit matmuls. Rates of 8-bit operands may rest on
+/// something of their own.
 Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Bytes moved,
                           DType dtype, FlopsPerSecond peak, const Device& device,
                           const Efficiency& efficiency);
@@ -41,15 +42,31 @@ inline constexpr std::int64_t kAttentionTileRows = 128;
 /// An op that only moves bytes.
 Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory);
 
-/// `time` as an estimate from parameters fitted on amounts like `fitted`, or on none.
-template <class Amount>
-Estimate fitted_estimate(Seconds time, Amount amount,
-                         const std::optional<FitRange<Amount>>& fitted) {
-  if (!fitted) return {time, Seconds(0), Provenance::datasheet};
-  const bool inside = fitted->from <= amount && amount <= fitted->to;
+/// Of an estimate whose parameters were not measured one by one: `otherwise` where they rest on the
+/// cluster file.
+constexpr Provenance provenance_of(RestsOn basis, Provenance otherwise) {
+  if (basis == RestsOn::cluster) return otherwise;
+  return basis == RestsOn::runs ? Provenance::fitted : Provenance::typical;
+}
+
+/// `time` as an estimate from a group of parameters that was fitted on amounts like its range, if on
+/// any.
+template <class Amount, class Group>
+Estimate fitted_estimate(Seconds time, Amount amount, const Group& group) {
+  const std::optional<FitRange<Amount>>& range = group.fitted;
+  if (!range) return {time, Seconds(0), provenance_of(group.rests_on, Provenance::datasheet)};
+  const bool inside = range->from <= amount && amount <= range->to;
   // Half of all errors are below the median: half an interquartile range.
-  const Seconds spread = time * (2 * kHalfWidth90 * fitted->error);
-  return {time, spread, inside ? Provenance::interpolated : Provenance::extrapolated};
+  const Seconds spread = time * (2 * kHalfWidth90 * range->error);
+  return {time, spread,
+          inside ? provenance_of(group.rests_on, Provenance::interpolated)
+                 : Provenance::extrapolated};
+}
+
+/// Whether anything but a document says how fast a group's kernels are.
+template <class Group>
+bool is_found(const Group& group) {
+  return group.fitted || group.rests_on != RestsOn::cluster;
 }
 
 }  // namespace plimsoll

@@ -18,6 +18,8 @@ struct Estimate {
   Seconds time;
   Seconds spread;  ///< half width at 90 % of what the samples or the interpolation leave open
   Provenance provenance = Provenance::datasheet;
+  /// By points of a Calibration: of the machine itself, whether at them, between or beyond.
+  bool of_calibration = false;
 };
 
 }  // namespace plimsoll

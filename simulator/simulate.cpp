@@ -295,6 +295,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   }
   const std::int64_t critical = simulation.critical_rank;
   simulation.open = open_time(expansion_of(critical), topology, critical);
+  simulation.measured = measured_shares(expansion_of(critical), topology, critical);
   if (detail != Detail::none) {
     simulation.out_of_range = out_of_range(expansion_of(critical), topology, critical);
   }

@@ -42,11 +42,12 @@ struct Simulation {
   std::vector<std::int64_t> represented_by;
   Provenance worst = Provenance::measured;  ///< weakest provenance of any op's cost
   /// Seconds of the step by provenance, over the ops of the rank that computes longest.
-  std::array<Seconds, 4> by_provenance;
+  std::array<Seconds, kProvenances> by_provenance;
   /// Of the same ops: the half width of the 90 % interval of their sum (step_account.h), and which
   /// of them were extrapolated (not with Detail::none).
   Seconds open;
   std::vector<OutOfRange> out_of_range;
+  MeasuredShares measured;  ///< of the same ops
 };
 
 /// `programs` are all classes of a job. Steps are simulated one after the other, each rank starting

@@ -93,6 +93,27 @@ Seconds open_time(const Expansion& expansion, const LinkTopology& topology, std:
   return Seconds(std::sqrt(squares));
 }
 
+MeasuredShares measured_shares(const Expansion& expansion, const LinkTopology& topology,
+                               std::int64_t rank) {
+  struct Sums {
+    Seconds all, measured, open;
+    double share() const { return all > Seconds(0) ? measured / all : 0; }
+  };
+  Sums kernels, communications;
+  for_each_op(expansion, topology, rank,
+              [&](const Op&, const Routine&, const Estimate& estimate, const RankLink* link,
+                  std::int64_t calls) {
+                Sums& sums = link == nullptr ? kernels : communications;
+                sums.all += estimate.time * double(calls);
+                if (!estimate.of_calibration) return;
+                sums.measured += estimate.time * double(calls);
+                sums.open += estimate.spread * double(calls);
+              });
+  const Seconds measured = communications.measured;
+  return {kernels.share(), communications.share(),
+          measured > Seconds(0) ? communications.open / measured : 0};
+}
+
 std::vector<OutOfRange> out_of_range(const Expansion& expansion, const LinkTopology& topology,
                                      std::int64_t rank) {
   std::map<std::string, Seconds> times;

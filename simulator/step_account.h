@@ -11,7 +11,7 @@ namespace plimsoll {
 
 /// Seconds of one rank's step by how the costs of its ops are known.
 struct StepAccount {
-  std::array<Seconds, 4> by_provenance;
+  std::array<Seconds, kProvenances> by_provenance;
   Provenance worst = Provenance::measured;
   Picoseconds local;  ///< without communications
 };
@@ -23,6 +23,17 @@ StepAccount account_for(const Expansion& expansion, const LinkTopology& topology
 /// is called again and again, are off alike, and so is all that was measured (one machine, in one
 /// state), extrapolated or read off a datasheet (kDatasheetHalfWidth of it): these are summed.
 Seconds open_time(const Expansion& expansion, const LinkTopology& topology, std::int64_t rank);
+
+/// What of a rank's op time was measured on the machine itself (Estimate::of_calibration).
+struct MeasuredShares {
+  double kernels = 0;         ///< of the time of its local ops
+  double communications = 0;  ///< of the time of its communications
+  /// Half width of the 90 % interval of these communications together, relative to their time: they
+  /// are off alike, as one machine was measured in one state.
+  double communications_open = 0;
+};
+MeasuredShares measured_shares(const Expansion& expansion, const LinkTopology& topology,
+                               std::int64_t rank);
 
 /// Ops beyond what was measured or fitted, and what all of them take.
 struct OutOfRange {

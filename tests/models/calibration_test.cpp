@@ -172,7 +172,9 @@ TEST(Calibration, UnknownOpsAreRefused) {
 TEST(Provenance, HasWords) {
   EXPECT_EQ(to_text(Provenance::measured), "measured");
   EXPECT_EQ(to_text(Provenance::interpolated), "interpolated");
+  EXPECT_EQ(to_text(Provenance::fitted), "fitted");
   EXPECT_EQ(to_text(Provenance::extrapolated), "extrapolated");
+  EXPECT_EQ(to_text(Provenance::typical), "typical");
   EXPECT_EQ(to_text(Provenance::datasheet), "datasheet");
 }
 

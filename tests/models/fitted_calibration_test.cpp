@@ -49,6 +49,31 @@ TEST(FittedCalibration, SetsTheNumbersThatItNames) {
   EXPECT_DOUBLE_EQ(framework.dispatch_op.value(), 8e-6);
 }
 
+TEST(FittedCalibration, SaysWhatTheNumbersRestOn) {
+  const auto applied = [](FittedCalibration fitted) {
+    Cluster cluster = preset("dgx-a100-80gb");
+    Framework framework = framework_by_name("megatron-lm");
+    apply(fitted, cluster, framework);
+    return *cluster.efficiency;
+  };
+  FittedCalibration fitted = example();
+  Efficiency efficiency = applied(fitted);
+  EXPECT_EQ(efficiency.matmul.rests_on, RestsOn::runs);
+  EXPECT_EQ(efficiency.matmul.fp8_rests_on, RestsOn::cluster);
+  EXPECT_EQ(efficiency.memory.rests_on, RestsOn::cluster);
+  EXPECT_EQ(efficiency.levels[0].rests_on, RestsOn::cluster);
+  EXPECT_EQ(efficiency.levels[1].rests_on, RestsOn::runs);
+  fitted.values[0].determined = false;  // stays at its prior
+  fitted.values[1].typical = true;
+  efficiency = applied(fitted);
+  EXPECT_EQ(efficiency.matmul.rests_on, RestsOn::cluster);
+  EXPECT_EQ(efficiency.levels[1].rests_on, RestsOn::typical);
+  fitted.values[0] = {"matmul.fp8_rate", 0.75, 0.82, 0.7, 0.8, true};
+  efficiency = applied(fitted);
+  EXPECT_EQ(efficiency.matmul.rests_on, RestsOn::cluster);
+  EXPECT_EQ(efficiency.matmul.fp8_rests_on, RestsOn::runs);
+}
+
 TEST(FittedCalibration, EveryParameterReadsWhatItSets) {
   Cluster cluster = preset("dgx-a100-80gb");
   Framework framework = framework_by_name("megatron-lm");

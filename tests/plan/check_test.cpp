@@ -150,10 +150,10 @@ std::map<std::string, Tampering> tamperings() {
   all["recompute-as-chosen"] = {[](Plan& p) { p.strategy.recompute = Recompute::none; },
                                 {"program-digests", "peak-bytes", "peak-by-class", "arena-bytes",
                                  "hfu-formula", "timeline-complete", "pareto-first"}};
-  all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0.5}; }};
+  all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0, 0, 0.5}; }};
   all["extrapolated-named"] = {[](Plan& p) { p.prediction.extrapolated = {{"matmul", 0.1}}; }};
   all["provenance-has-calibration"] = {[](Plan& p) {
-    p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};  // half of it measured
+    p.prediction.share_by_provenance = {0.5, 0, 0, 0, 0, 0.5};  // half of it measured
   }};
   all["timing-claim"] = {[](Plan& p) {
                            p.oversubscribed = true;
@@ -393,9 +393,16 @@ TEST(Check, SeesEverySideOfARule) {
             Names{"timeline-complete"});
   EXPECT_EQ(broken_by([](Plan& p) {
               p.calibration_digest = digest("k");
-              p.prediction.share_by_provenance = {0.5, 0, 0, 0.5};  // half of it measured
+              p.prediction.share_by_provenance = {0.5, 0, 0, 0, 0, 0.5};  // half of it measured
             }),
             Names{});
+  EXPECT_EQ(broken_by([](Plan& p) { p.calibration_rest_digest = digest("r"); }),
+            Names{"input-digests"});  // of the rest of nothing
+  EXPECT_EQ(broken_by([](Plan& p) {
+              p.calibration_digest = digest("k");
+              p.calibration_rest_digest = "r";
+            }),
+            Names{"input-digests"});
 }
 
 TEST(Check, SaysWhatWasFoundAndWhatIsRight) {

@@ -133,7 +133,7 @@ inline Prediction example_prediction() {
   prediction.breakdown = {Seconds(0.004), Seconds(0),      Seconds(0.008), Seconds(0.001),
                           Seconds(0.001), Seconds(0.0065), Seconds(0.0005)};
   prediction.worst = Provenance::interpolated;
-  prediction.share_by_provenance = {0.75, 0.25, 0, 0};
+  prediction.share_by_provenance = {0.75, 0.25};
   for (std::int64_t stage : {0, 1}) {
     const BytesByRole by_role = example_bytes(stage, stage == 0 ? 2 : 1);
     const Bytes peak = example_total(by_role);

@@ -77,6 +77,27 @@ TEST(PlanFile, ReadsBackEveryFramework) {
   }
 }
 
+TEST(PlanFile, SaysWhatAnswersForWhatWasNotMeasured) {
+  Plan plan = example_plan();
+  EXPECT_EQ(plan_text(plan).find("calibration_rest_digest"), std::string::npos);
+  plan.calibration_rest_digest = std::string(64, 'b');
+  EXPECT_EQ(parse_plan(plan_text(plan), "test").calibration_rest_digest, std::string(64, 'b'));
+}
+
+// Plans from before fitted and typical were told apart from the others.
+TEST(PlanFile, SharesOfLabelsThatPlansDidNotHaveAreNothing) {
+  const Plan plan = example_plan();
+  Json json = Json::parse(plan_text(plan));
+  Json& shares = json["prediction"]["share_by_provenance"];
+  ASSERT_TRUE(shares.contains("fitted") && shares.contains("typical"));
+  shares.erase("fitted");
+  shares.erase("typical");
+  EXPECT_EQ(parse_plan(json.dump(), "FILE").prediction.share_by_provenance,
+            plan.prediction.share_by_provenance);
+  shares.erase("datasheet");
+  EXPECT_THROW(parse_plan(json.dump(), "FILE"), InputError);
+}
+
 TEST(PlanFile, BeginsWithItsVersion) {
   EXPECT_EQ(plan_text(example_plan()).substr(0, 17), "{\n  \"version\": 2,");
 }

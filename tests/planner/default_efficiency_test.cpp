@@ -28,7 +28,9 @@ Cluster unknown() {
 }
 
 CostBasis basis_of(const Cluster& cluster, const std::string& calibration = "") {
-  return cost_basis(cluster, framework_by_name("megatron-lm"), read_calibration_choice(calibration),
+  std::vector<std::string> names;
+  if (!calibration.empty()) names.push_back(calibration);
+  return cost_basis(cluster, framework_by_name("megatron-lm"), read_calibration_choice(names),
                     "desk.json");
 }
 

@@ -78,7 +78,9 @@ TEST(FitTransfer, AnotherNetworkKeepsTypicalRatesAndWidensTheInterval) {
   Framework framework = framework_by_name("megatron-lm");
   const double stated = faster.efficiency->levels[1].bandwidth_fraction;
   apply(found.fitted, faster, framework);
-  EXPECT_LT(faster.efficiency->levels[1].bandwidth_fraction, stated);  // typical
+  EXPECT_LT(faster.efficiency->levels[1].bandwidth_fraction, stated);
+  EXPECT_EQ(faster.efficiency->levels[1].rests_on, RestsOn::typical);
+  EXPECT_EQ(faster.efficiency->matmul.rests_on, RestsOn::runs);
   for (const FittedValue& value : own.values) {
     if (value.name != "matmul.peak_fraction") continue;
     EXPECT_DOUBLE_EQ(faster.efficiency->matmul.peak_fraction, value.value);
@@ -135,7 +137,7 @@ TEST(CostBasis, AChangedDeviceIsRefusedAndSaysInWhat) {
   EXPECT_EQ(built_in(changed, "megatron-lm").name, kTypicalCalibration);
   try {
     cost_basis(changed, framework_by_name("megatron-lm"),
-               read_calibration_choice("dgx-h100-80gb--megatron-lm"), "mine.json");
+               read_calibration_choice({"dgx-h100-80gb--megatron-lm"}), "mine.json");
     ADD_FAILURE() << "accepted";
   } catch (const InputError& error) {
     const std::string text = error.what();

@@ -78,7 +78,12 @@ class RefitTest : public ::testing::Test {
       interval.end = interval.begin + Picoseconds(std::int64_t(double(length) * times));
     }
   }
-  Refit found() const { return refit(plan_, measured_, cluster_, calibration_); }
+  Refit found() const {
+    CostBasis basis;
+    basis.cluster = cluster_;
+    basis.measured = calibration_;
+    return refit(plan_, measured_, basis);
+  }
   static const RefitTerm& term(const Refit& refit, const std::string& name) {
     for (const RefitTerm& term : refit.terms) {
       if (term.factor.name == name) return term;

@@ -39,6 +39,31 @@ TEST(StepInterval, WhatABasisLeavesOpenAddsAsSquares) {
   EXPECT_NEAR(interval.half_width(), interval.high - 1, 1e-12);
 }
 
+TEST(StepInterval, WhatWasMeasuredIsNarrower) {
+  const StepInterval rest = unseen_source(TimeBasis::fit, 0.1);
+  const double half = std::log(rest.high);
+  EXPECT_EQ(with_measured(rest, {}).high, rest.high);
+  // A quarter of the step is communication that was measured to 2 %.
+  const StepInterval joined = with_measured(rest, {0, 0.25, 0.02});
+  EXPECT_NEAR(std::log(joined.high), std::hypot(0.75 * half, 0.25 * std::log(1.02)), 1e-12);
+  EXPECT_NEAR(joined.low * joined.high, 1, 1e-12);
+  EXPECT_LT(joined.half_width(), rest.half_width());
+}
+
+TEST(StepInterval, MeasuredKernelsAreThoseThatRunAlone) {
+  const StepInterval alone = unseen_source(TimeBasis::kernels, 0);
+  const StepInterval rest = unseen_source(TimeBasis::typical, 0);
+  const StepInterval all = with_measured(rest, {1, 0, 0});
+  EXPECT_NEAR(all.low, alone.low, 1e-12);
+  EXPECT_NEAR(all.high, alone.high, 1e-12);
+  // Half of them: half as far to one side, and both halves off alike.
+  const StepInterval joined = with_measured(rest, {0.5, 0, 0});
+  const double centre = source_spread(TimeBasis::kernels).centre;
+  EXPECT_NEAR(std::log(joined.low * joined.high) / 2, centre / 2, 1e-12);
+  EXPECT_NEAR(std::log(joined.high / joined.low),
+              (std::log(alone.high / alone.low) + std::log(rest.high / rest.low)) / 2, 1e-12);
+}
+
 TEST(StepInterval, HoldsItsEnds) {
   const StepInterval interval{0.8, 1.3};
   EXPECT_TRUE(interval.holds(0.8));

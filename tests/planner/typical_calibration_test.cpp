@@ -35,6 +35,9 @@ TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
   apply(*typical, a100, framework);
   EXPECT_NEAR(a100.efficiency->matmul.peak_fraction / before, 0.88, 0.04);
   EXPECT_EQ(framework, framework_by_name("megatron-lm"));
+  EXPECT_EQ(a100.efficiency->matmul.rests_on, RestsOn::typical);
+  for (const LevelEfficiency& level : a100.efficiency->levels)
+    EXPECT_EQ(level.rests_on, RestsOn::typical);
 }
 
 TEST(TypicalCalibration, OnlyWhereFitsSaySomething) {

@@ -91,7 +91,7 @@ TEST(Compare, ClaimsNoTimeWhenRanksShareCores) {
 TEST(Compare, SaysWhereBothSidesComeFrom) {
   Plan plan = example_plan();
   plan.calibration_digest = std::string(64, 'a');
-  plan.prediction.share_by_provenance = {0.75, 0.25, 0, 0};
+  plan.prediction.share_by_provenance = {0.75, 0.25};
   plan.communicator = CommunicatorKind::mpi;
   Measured measured = example_measured(plan);
   const std::string from =

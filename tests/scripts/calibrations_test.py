@@ -42,6 +42,17 @@ def named():
             command=("simulate", *LLAMA, *H100, "--calibration", "nowhere.json"))
 
 
+def labelled():
+    """Each number says what it rests on."""
+    for calibration, label in (("built-in", "fitted"), ("typical", "typical"),
+                               ("none", "datasheet")):
+        found = json.loads(said("simulate", *LLAMA, *H100, "--calibration", calibration, "--json"))
+        shares = found["prediction"]["share_by_provenance"]
+        assert shares[label] > 0.3, (calibration, shares)
+        others = {"fitted", "typical"} - {label}
+        assert not any(shares[other] for other in others), (calibration, shares)
+
+
 def one_rule():
     """plan, simulate and space take the same calibration where none is named."""
     words = {}
@@ -75,6 +86,7 @@ def own_cluster(folder):
 
 def main():
     named()
+    labelled()
     one_rule()
     with tempfile.TemporaryDirectory() as folder:
         own_cluster(pathlib.Path(folder))

@@ -62,6 +62,57 @@ def nccl_tests(folder):
     assert done.returncode == OK, done.stderr
 
 
+def over_a_fit(folder):
+    """What was imported stands over a fit: chosen by --calibration, or in one file."""
+    fit = "dgx-h100-80gb--megatron-lm"
+    files = [SAMPLES / name for name in ("current.txt", "two-runs.txt", "all-gather.json")]
+    command = ("import", "nccl-tests", *files, "--cluster", H100, "--date", "2026-07-09")
+    points, both, own = (folder / name for name in ("points.json", "both.json", "own.json"))
+    for output, rest in ((points, ()), (both, ("--calibration", fit))):
+        done = planner(*command, *rest, "-o", output)
+        assert done.returncode == OK, done.stderr
+    assert set(json.loads(both.read_text())) == set(json.loads(points.read_text())) | {"fitted"}
+    # Over a file of the fit, and once more over what that gave.
+    own.write_text(json.dumps({"fitted": json.loads(both.read_text())["fitted"]}))
+    again = folder / "again.json"
+    for over in (own, both):
+        done = planner(*command, "--calibration", over, "-o", again)
+        assert done.returncode == OK, done.stderr
+        assert json.loads(again.read_text()) == json.loads(both.read_text()), over
+
+    def step(*calibrations):
+        done = planner("simulate", JOB, "mp=8,dp=2", "--cluster", H100, "--devices", 16, "--json",
+                       *(word for one in calibrations for word in ("--calibration", one)))
+        assert done.returncode == OK, done.stderr
+        return json.loads(done.stdout)["prediction"]
+
+    joined = step(points)
+    assert joined == step(both) == step(points, fit) == step(own, points), joined
+    assert joined["share_by_provenance"]["fitted"] > 0.3, joined["share_by_provenance"]
+    assert joined["step_time_s"] != step()["step_time_s"]
+    assert step(points, "typical")["share_by_provenance"]["typical"] > 0.3
+    assert step(points, "none")["share_by_provenance"]["fitted"] == 0
+
+    refused("typical over points", USAGE, "typical", "planner plan",
+            command=(*command[1:], "--calibration", "typical", "-o", again))
+    refused("a fit of another device", BAD_INPUT, "/fitted/device", "A100",
+            command=(*command[1:], "--calibration", "dgx-a100-80gb--pytorch-fsdp", "-o", again))
+
+    # The plan names both, and its report shows them.
+    plan, page = folder / "plan.json", folder / "plan.html"
+    done = planner("plan", JOB, "--cluster", H100, "--devices", 8, "--calibration", points,
+                   "--calibration", fit, "--fix", "mp=8", "--fix", "micro_batch=1", "-o", plan)
+    assert done.returncode == OK, done.stderr
+    written = json.loads(plan.read_text())
+    assert len(written["calibration_rest_digest"]) == 64
+    assert f"--calibration calibration.json --calibration {fit}" in written["origin"]["command"]
+    assert planner("check", plan).returncode == OK
+    done = planner("report", plan, "-o", page)
+    assert done.returncode == OK, done.stderr
+    html = page.read_text()
+    assert 'class="swatch fitted"' in html and "for the rest calibration fitted on" in html
+
+
 def nccl_refusals(folder):
     output = folder / "none.json"
     good = SAMPLES / "current.txt"
@@ -128,6 +179,7 @@ def topology(folder):
 def main():
     with tempfile.TemporaryDirectory() as name:
         nccl_tests(pathlib.Path(name))
+        over_a_fit(pathlib.Path(name))
         nccl_refusals(pathlib.Path(name))
         topology(pathlib.Path(name))
     print("imports as documented")

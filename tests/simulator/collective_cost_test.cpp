@@ -152,6 +152,11 @@ TEST(Collective, EfficiencyTakesItsShareAndSaysSo) {
               0.1 * 2 * kHalfWidth90, 1e-12);
   EXPECT_EQ(estimate(Bytes(999), {0, 1}).provenance, Provenance::extrapolated);
   EXPECT_EQ(estimate(kGigabyte, {0, 8}).provenance, Provenance::datasheet);
+  cluster.efficiency->levels[1].rests_on = RestsOn::runs;
+  EXPECT_EQ(estimate(kGigabyte, {0, 8}).provenance, Provenance::fitted);
+  EXPECT_EQ(estimate(kGigabyte, {0, 1}).provenance, Provenance::interpolated);
+  cluster.efficiency->levels[1].rests_on = RestsOn::typical;
+  EXPECT_EQ(estimate(kGigabyte, {0, 8}).provenance, Provenance::typical);
 }
 
 /// Published all-reduces within one node, microseconds by payload.

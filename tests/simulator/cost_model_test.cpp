@@ -389,6 +389,65 @@ TEST(Dispatch, IsMeasuredWhereCalibrated) {
   EXPECT_EQ(calibrated(nothing).dispatch_op().count(), 1);  // an engine item takes some time
 }
 
+Cluster a100() {
+  return read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
+                      "/models/presets/clusters/dgx-a100-80gb.json");
+}
+
+TEST(CostModel, WhatWasMeasuredIsNotScaledByWhatWasFitted) {
+  Calibration measured = calibration();
+  measured.communicator = CommunicatorKind::nccl;
+  for (CollectivePoint& point : measured.collectives) point.communicator = CommunicatorKind::nccl;
+  const CostModel costs(a100(), measured, Framework{}, FittedCalibration{});
+  EXPECT_TRUE(costs.fitted().has_value());
+  const CostModel slower = costs.with_layer_factor(2);
+  const Case known = gelu(1'000), unknown = matmul(512, 512, 512);
+  EXPECT_EQ(local(slower, known).time, local(costs, known).time);
+  EXPECT_TRUE(local(slower, known).of_calibration);
+  expect(local(slower, known), 1, Provenance::measured);
+  EXPECT_EQ(local(slower, unknown).time, 2 * local(costs, unknown).time);
+  EXPECT_FALSE(local(slower, unknown).of_calibration);
+  EXPECT_EQ(slower.dispatch_op().count(), 500'000);  // measured
+  const Case reduce = collective(OpKind::all_reduce, 250);
+  expect(communication(slower, reduce, {2, 0}), 1, Provenance::measured);
+  EXPECT_TRUE(communication(slower, reduce, {2, 0}).of_calibration);
+  EXPECT_FALSE(communication(slower, collective(OpKind::all_gather, 250), {2, 0}).of_calibration);
+}
+
+TEST(CostModel, HostTimesThatWereNotMeasuredAreScaled) {
+  Calibration imported;  // collectives alone
+  imported.communicator = CommunicatorKind::nccl;
+  Framework framework;
+  framework.dispatch_op = Seconds(4e-6);
+  const CostModel costs(a100(), imported, framework, FittedCalibration{});
+  EXPECT_EQ(costs.with_layer_factor(1.5).dispatch_op().count(), 6'000'000);
+}
+
+TEST(CostModel, AFactorOfLayersIsFitted) {
+  Cluster cluster = a100();
+  cluster.efficiency->memory.fitted.reset();
+  const CostModel costs(cluster, std::nullopt, Framework{});
+  EXPECT_EQ(local(costs, gelu(1'000'000)).provenance, Provenance::datasheet);
+  EXPECT_EQ(local(costs.with_layer_factor(1.1), gelu(1'000'000)).provenance, Provenance::fitted);
+  EXPECT_EQ(local(costs.with_layer_factor(1), gelu(1'000'000)).provenance, Provenance::datasheet);
+  cluster.efficiency->memory.fitted = {Bytes(1), Bytes(2), 0.1};
+  const CostModel beyond(cluster, std::nullopt, Framework{});
+  EXPECT_EQ(local(beyond.with_layer_factor(1.1), gelu(1'000'000)).provenance,
+            Provenance::extrapolated);
+}
+
+TEST(CostModel, OtherOpsOfAFrameworkCountUnlessKernelsLikeThemWereMeasured) {
+  Framework framework;
+  framework.ops_per_kernel = 2;
+  const auto others = [&](Calibration measured) {
+    return CostModel(a100(), std::move(measured), framework).other_ops().count();
+  };
+  Calibration imported = calibration();
+  imported.ops.clear();
+  EXPECT_GT(others(imported), 0);
+  EXPECT_EQ(others(calibration()), 0);
+}
+
 // Autograd adds a gradient of its own to one of the same type: written and read once more each.
 TEST(CostModel, ProductsThatDoNotAddMoveTheirOwnGradient) {
   Cluster cluster = read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +

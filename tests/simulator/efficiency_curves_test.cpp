@@ -113,6 +113,27 @@ TEST(EfficientMatmul, SaysHowItIsKnown) {
   EXPECT_EQ(estimate(DType::bf16).provenance, Provenance::extrapolated);
 }
 
+TEST(EfficientMatmul, SaysWhatItsRatesRestOn) {
+  Efficiency efficiency = four_units();
+  const MatmulShape shape{1, 512, 256, 1000};
+  const auto label = [&](DType dtype) {
+    return efficient_matmul(shape, 8, Bytes(0), dtype, kPeak, device(), efficiency).provenance;
+  };
+  efficiency.matmul.rests_on = RestsOn::typical;
+  EXPECT_EQ(label(DType::bf16), Provenance::typical);
+  efficiency.matmul.rests_on = RestsOn::runs;
+  EXPECT_EQ(label(DType::bf16), Provenance::fitted);
+  EXPECT_EQ(label(DType::f32), Provenance::extrapolated);  // runs were of 16-bit operands
+  EXPECT_EQ(label(DType::e4m3), Provenance::extrapolated);
+  efficiency.matmul.fp8_rests_on = RestsOn::runs;
+  EXPECT_EQ(label(DType::e4m3), Provenance::fitted);
+  EXPECT_EQ(label(DType::f32), Provenance::extrapolated);
+  efficiency.matmul.fitted = {Flops(1e6), Flops(1e9), 0.04};
+  EXPECT_EQ(label(DType::bf16), Provenance::fitted);
+  efficiency.matmul.fitted->to = Flops(1e8);
+  EXPECT_EQ(label(DType::bf16), Provenance::extrapolated);
+}
+
 TEST(EfficientAttention, HalfTheScoresAndHalfATileLostPerUnit) {
   AttentionEfficiency attention{0.5, Seconds(5e-6), FitRange<Flops>{Flops(1e6), Flops(1e9), 0.05}};
   // 1e8 operations in 40 tiles: half of them, and 4 units lose half of a tile of 1/40.
@@ -131,6 +152,11 @@ TEST(EfficientAttention, WithoutTheCausalMaskAllScores) {
   const Estimate estimate = efficient_attention(Flops(1e8), false, 40, kPeak, attention, 4);
   EXPECT_NEAR(estimate.time.value() * 1e6, 200 * (1 + 0.5 * 4 / 40) + 5, 1e-9);
   EXPECT_EQ(estimate.provenance, Provenance::extrapolated);
+  const AttentionEfficiency of_runs{0.5, Seconds(5e-6), std::nullopt, RestsOn::runs};
+  EXPECT_EQ(efficient_attention(Flops(1e8), false, 40, kPeak, of_runs, 4).provenance,
+            Provenance::extrapolated);
+  EXPECT_EQ(efficient_attention(Flops(1e8), true, 40, kPeak, of_runs, 4).provenance,
+            Provenance::fitted);
 }
 
 TEST(EfficientMove, FractionOfBandwidthAndFixedTime) {

@@ -63,6 +63,44 @@ TEST(OpenTime, OfMeasuredOpsIsTheSumOfTheir90PercentHalfWidths) {
   EXPECT_TRUE(account.named().empty());
 }
 
+TEST(MeasuredShares, OfKernelsAreByTheirTime) {
+  // Forward in f32 (2 us each, 4 of them), which was measured, backward in bf16 (6), which was not.
+  auto programs = hand_pipeline(ten_gelus());
+  for (Tensor& tensor : programs[0].routines[1].tensors) tensor.dtype = DType::bf16;
+  const CostModel costs = on_one_device(gelu_calibration({2048}));
+  const Account account(programs, costs);
+  const Routine& backward = programs[0].routines[1];
+  const double others = 6 * costs.local(backward.ops[0], backward.tensors).time.value();
+  const MeasuredShares shares = measured_shares(account.of(0), account.topology, 0);
+  EXPECT_NEAR(shares.kernels, 8e-6 / (8e-6 + others), 1e-12);
+  EXPECT_EQ(shares.communications, 0);
+}
+
+TEST(MeasuredShares, OfCommunicationsSayWhatTheyLeaveOpen) {
+  HandJob job = ten_gelus();
+  job.layers = {1, 1};
+  job.grid.degree = {1, 1, 1, 1, 2};
+  Calibration calibration;
+  calibration.communicator = CommunicatorKind::nccl;
+  CollectivePoint point;
+  point.kind = OpKind::send;
+  point.ranks = 2;
+  point.payload = Bytes(1024);
+  point.communicator = CommunicatorKind::nccl;
+  point.time = {Seconds(1e-5), Seconds(1e-6), 7, false};
+  calibration.collectives = {point};
+  const auto programs = hand_pipeline(job);
+  const CostModel costs(hand_cluster(DeviceKind::gpu, 2), calibration, Framework{});
+  const Account account(programs, costs);
+  const MeasuredShares shares = measured_shares(account.of(0), account.topology, 0);
+  EXPECT_EQ(shares.kernels, 0);
+  EXPECT_GT(shares.communications, 0.8);  // all but the sum of the norms' squares
+  EXPECT_LT(shares.communications, 1);
+  EXPECT_NEAR(shares.communications_open, 0.1 * kHalfWidth90, 1e-9);
+  const Account nothing(programs, CostModel(hand_cluster(DeviceKind::gpu, 2), {}, Framework{}));
+  EXPECT_EQ(measured_shares(nothing.of(0), nothing.topology, 0).communications, 0);
+}
+
 TEST(OpenTime, OfOneInterpolatedOpGrowsWithItsCalls) {
   const auto programs = hand_pipeline(ten_gelus());
   const Account account(programs, on_one_device(gelu_calibration({1024, 4096})));
