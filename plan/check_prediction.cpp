@@ -175,9 +175,13 @@ Finding extrapolated_named(const CheckContext& context) {
 Finding provenance_has_calibration(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (!plan.calibration_digest.empty()) return std::nullopt;
-  const double share = plan.prediction.share_by_provenance[std::size_t(Provenance::measured)];
-  if (share == 0) return std::nullopt;
-  return fmt::format("{} of the time is measured, yet no calibration is named", share);
+  for (const Provenance label :
+       {Provenance::measured, Provenance::fitted, Provenance::typical}) {
+    const double share = plan.prediction.share_by_provenance[std::size_t(label)];
+    if (share == 0) continue;
+    return fmt::format("{} of the time is {}, yet no calibration is named", share, to_text(label));
+  }
+  return std::nullopt;
 }
 
 Finding timing_claim(const CheckContext& context) {
@@ -205,7 +209,7 @@ constexpr CheckRule kRules[] = {
      provenance_shares},
     {{"extrapolated-named", "Extrapolated ops are named, those with the largest share first."},
      extrapolated_named},
-    {{"provenance-has-calibration", "Only a calibration makes times measured ones."},
+    {{"provenance-has-calibration", "Only a calibration makes times measured, fitted or typical ones."},
      provenance_has_calibration},
     {{"timing-claim", "Only CPU cores can be oversubscribed."}, timing_claim},
 };

@@ -396,6 +396,13 @@ TEST(Check, SeesEverySideOfARule) {
               p.prediction.share_by_provenance = {0.5, 0, 0, 0, 0, 0.5};  // half of it measured
             }),
             Names{});
+  for (const std::size_t label : {2u, 4u}) {  // fitted, typical
+    EXPECT_EQ(broken_by([&](Plan& p) {
+                p.prediction.share_by_provenance = {};
+                p.prediction.share_by_provenance[label] = p.prediction.share_by_provenance[5] = 0.5;
+              }),
+              Names{"provenance-has-calibration"});
+  }
   EXPECT_EQ(broken_by([](Plan& p) { p.calibration_rest_digest = digest("r"); }),
             Names{"input-digests"});  // of the rest of nothing
   EXPECT_EQ(broken_by([](Plan& p) {
