@@ -13,6 +13,9 @@
 namespace plimsoll {
 namespace {
 
+/// Shares below this are 0.0 %, which no row is for.
+constexpr double kLeastShown = 0.0005;
+
 /// Every field in which it differs from the chosen plan, as --fix takes it.
 Cell differences_cell(const Strategy& strategy, const Plan& plan) {
   if (strategy == plan.strategy) return {"<strong>chosen</strong>", "", false};
@@ -139,7 +142,7 @@ std::string extrapolated_table(const Prediction& prediction) {
   constexpr std::size_t kMostRows = 12;
   std::vector<std::vector<Cell>> rows;
   for (const OutsideRange& ops : prediction.extrapolated) {
-    if (ops.share < 0.0005 || rows.size() == kMostRows) break;  // the largest come first
+    if (ops.share < kLeastShown || rows.size() == kMostRows) break;  // the largest come first
     rows.push_back({text_cell(ops.what), number_cell(percent(ops.share))});
   }
   if (rows.empty()) return "";
@@ -153,9 +156,8 @@ std::string provenance_html(const Prediction& prediction) {
   for (std::size_t i = 0; i < prediction.share_by_provenance.size(); ++i) {
     const std::string_view name = to_text(Provenance(i));
     const double share = prediction.share_by_provenance[i];
-    if (share > 0) {
-      bar += fmt::format("<span class=\"{}\" style=\"width:{:.3f}%\"></span>", name, 100 * share);
-    }
+    if (share < kLeastShown) continue;
+    bar += fmt::format("<span class=\"{}\" style=\"width:{:.3f}%\"></span>", name, 100 * share);
     Cell label = heading_cell(name);
     label.html = fmt::format("<span class=\"swatch {}\"></span>{}", name, label.html);
     rows.push_back({label, number_cell(percent(share))});

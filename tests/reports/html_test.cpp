@@ -153,6 +153,8 @@ TEST(Report, SaysHowTheNumbersWereMade) {
   EXPECT_TRUE(contains(html, "a-fit: no calibration, datasheet rates"));
   EXPECT_TRUE(contains(html, "matmul 1x2x3 f32"));
   EXPECT_FALSE(contains(html, "add 5 f32"));  // 0.0 %
+  EXPECT_TRUE(contains(html, "<span class=\"swatch interpolated\"></span>interpolated"));
+  EXPECT_FALSE(contains(html, "<span class=\"swatch typical\"></span>"));  // none of it
   EXPECT_TRUE(contains(html, grouped(parameter_count(plan)) + " parameters"));
 }
 
