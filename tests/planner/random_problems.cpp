@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdlib>
 
 #include "planner/space.h"
 
@@ -231,6 +232,15 @@ std::string describe(const Problem& problem) {
   return fmt::format("{}\n{}\n{} dispatch {} x {}\n", job_text(problem.job),
                      cluster_text(problem.cluster), problem.framework.name,
                      problem.framework.dispatch_op.value(), problem.devices);
+}
+
+int problems_to_draw(int usual) {
+  if (const char* problems = std::getenv("PLIMSOLL_PROBLEMS")) return std::stoi(problems);
+#ifdef PLIMSOLL_SANITIZED
+  return usual / 5;
+#else
+  return usual;
+#endif
 }
 
 }  // namespace plimsoll

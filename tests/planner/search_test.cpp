@@ -1,6 +1,7 @@
 // Search: the same answer as a loop that knows nothing of it.
 #include "planner/search.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -196,16 +197,19 @@ TEST(Search, EqualsBruteForceUnderOtherSchedules) {
   EXPECT_GT(planned, 10);
 }
 
-#ifdef PLIMSOLL_SANITIZED
-constexpr int kProblems = 20;  // instrumented brute force is slow
-#else
-constexpr int kProblems = 100;
-#endif
+/// Two plans that are shown have the same step to the last digit.
+bool has_equally_fast(const Plan& plan) {
+  std::set<double> steps = {plan.prediction.step_time.value()};
+  return std::any_of(plan.runners_up.begin(), plan.runners_up.end(), [&](const RunnerUp& one) {
+    return !steps.insert(one.step_time.value()).second;
+  });
+}
 
 TEST(Search, EqualsBruteForceOnRandomProblems) {
   std::mt19937_64 random(7);
-  std::int64_t planned = 0, refused = 0;
-  for (int i = 0; i < kProblems; ++i) {
+  const int problems = problems_to_draw(100);
+  std::int64_t planned = 0, refused = 0, equal = 0, tied = 0;
+  for (int i = 0; i < problems; ++i) {
     Problem problem = random_problem(random);
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = std::min<std::int64_t>(problem.devices, i % 8 == 0 ? 6 : 4);
@@ -232,10 +236,21 @@ TEST(Search, EqualsBruteForceOnRandomProblems) {
     ASSERT_EQ(outcome(request, costs, SearchMethod::branch_and_bound), expected)
         << i << "\n"
         << describe(problem);
-    (expected[0] == '{' ? planned : refused) += 1;
+    if (expected[0] != '{') {
+      ++refused;
+      continue;
+    }
+    ++planned;
+    const Plan plan = parse_plan(expected, "FILE");
+    equal += has_equally_fast(plan);
+    tied += !plan.runners_up.empty() && plan.runners_up[0].ratio.tied;
   }
-  EXPECT_GT(planned, kProblems / 2);
-  EXPECT_GT(refused, kProblems / 40);
+  EXPECT_GT(planned, problems / 2);
+  EXPECT_GT(refused, problems / 40);
+  EXPECT_GT(equal, problems / 40);
+  EXPECT_GT(tied, problems / 4);
+  fmt::print("{} planned, {} with plans that are equally fast, {} with tied ones; {} refused\n",
+             planned, equal, tied, refused);
 }
 
 TEST(Search, AnyNumberOfThreadsGivesTheSameFile) {
