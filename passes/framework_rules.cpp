@@ -130,13 +130,25 @@ Verdict split_is_possible(const Framework& framework, const Strategy& strategy) 
   return Verdict::yes();
 }
 
-Verdict pipeline_is_possible(const Framework& framework, const Strategy& strategy) {
-  if (strategy.pp == 1) return Verdict::yes();
+/// One stage has an order of its micro-batches, too.
+Verdict schedule_is_possible(const Framework& framework, const Strategy& strategy) {
+  if (strategy.schedule == Schedule::one_f_one_b) return Verdict::yes();
   const Capabilities& can = framework.can;
+  if (!can.pipeline.value) {
+    return refuse(field_is(strategy, "schedule"), framework, "has no pipelines that it would order",
+                  can.pipeline.source);
+  }
   if (!can.schedules.value.has(strategy.schedule)) {
     return refuse(field_is(strategy, "schedule"), framework, "has other schedules",
                   can.schedules.source);
   }
+  return Verdict::yes();
+}
+
+Verdict pipeline_is_possible(const Framework& framework, const Strategy& strategy) {
+  if (Verdict verdict = schedule_is_possible(framework, strategy); !verdict) return verdict;
+  if (strategy.pp == 1) return Verdict::yes();
+  const Capabilities& can = framework.can;
   if (strategy.virtual_stages > 1 && !can.virtual_stages.value) {
     return refuse(field_is(strategy, "virtual_stages"), framework, "has one part on each stage",
                   can.virtual_stages.source);
