@@ -43,8 +43,8 @@ bool built_in(const std::string& calibration) {
 /// A built-in one by its name, a file by what it holds.
 std::string calibration_word(const std::string& calibration) {
   if (built_in(calibration)) return calibration;
-  const bool measured = parse_calibration_file(read_file(calibration), calibration).measured.has_value();
-  return measured ? "calibration.json" : "fit.json";
+  const CalibrationFile file = parse_calibration_file(read_file(calibration), calibration);
+  return file.measured ? "calibration.json" : "fit.json";
 }
 
 }  // namespace

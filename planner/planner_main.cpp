@@ -253,8 +253,8 @@ void add_import_nccl(CLI::App& imports, ImportNcclOptions& options, Action& acti
   command.add_option("--cluster", options.cluster, "cluster file of the machine, or a preset")
       ->required();
   command.add_option("--calibration", options.calibration,
-                     "what the points join: a file, or a fit's name, which then answers for what was "
-                     "not measured; default: a new calibration of them alone");
+                     "what the points join: a file, or a fit's name, which then answers for what "
+                     "was not measured; default: a new calibration of them alone");
   command.add_option("-o,--output", options.output, "write the calibration here");
   command.add_option("--collective", options.given.collective, "where a file does not name it")
       ->check([](const std::string& text) -> std::string {

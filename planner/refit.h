@@ -38,8 +38,8 @@ struct Refit {
 /// the logarithm); a kind that the run does not narrow by a tenth of that stays. Host time between
 /// ops is no term: a traced step does not tell it from the trace.
 ///
-/// The basis is that which the plan was made with; something was measured in it. `versions` of the new one
-/// says what was moved.
+/// The basis is that which the plan was made with; something was measured in it. `versions` of the
+/// new one says what was moved.
 Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis);
 
 std::string refit_text(const Refit& refit);

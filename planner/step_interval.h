@@ -74,10 +74,10 @@ struct MeasuredParts {
 };
 
 /// The interval of a step of which these parts were measured, and the rest has `rest`. Kernels were
-/// measured alone, and training runs take longer by what is known of TimeBasis::kernels; that and the
-/// rest are off alike, since both are of a program that nobody has seen. How far the network is from
-/// what was stated of it is no longer open where it was measured: what its timings leave open adds
-/// as squares.
+/// measured alone, and training runs take longer by what is known of TimeBasis::kernels; that and
+/// the rest are off alike, since both are of a program that nobody has seen. How far the network is
+/// from what was stated of it is no longer open where it was measured: what its timings leave open
+/// adds as squares.
 StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts);
 
 }  // namespace plimsoll

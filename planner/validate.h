@@ -53,8 +53,8 @@ struct ValidatedFamily {
 };
 
 /// The interval of a run of a document that its fit has runs of is what the fit leaves open; of
-/// others that of every plan. In both, what was measured on the machine itself is open by itself. The
-/// fastest of the target's strategies that fits, else the fastest.
+/// others that of every plan. In both, what was measured on the machine itself is open by itself.
+/// The fastest of the target's strategies that fits, else the fastest.
 RunPrediction predict_published(const PublishedTarget& target);
 /// Rows that cannot be predicted keep the reason.
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,
