@@ -72,13 +72,19 @@ class CycleReader {
   AlikeCycles cycles_;
 };
 
+std::size_t calls_of(const AlikeCycles& cycles) {
+  return cycles.begins[cycles.last + 1] - cycles.begins[cycles.first];
+}
+
 }  // namespace
 
 std::optional<AlikeCycles> alike_cycles(const Program& program) {
-  std::optional<AlikeCycles> found = CycleReader(program, 1).longest();
+  const std::optional<AlikeCycles> single = CycleReader(program, 1).longest();
   const std::int64_t stages = program.grid[Axis::pp];
-  if (!found && stages > 1) found = CycleReader(program, stages).longest();
-  return found;
+  if (stages == 1 || (single && calls_of(*single) * 2 > program.calls.size())) return single;
+  const std::optional<AlikeCycles> groups = CycleReader(program, stages).longest();
+  if (!single || !groups) return single ? single : groups;
+  return calls_of(*single) >= calls_of(*groups) ? single : groups;
 }
 
 }  // namespace plimsoll

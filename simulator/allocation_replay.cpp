@@ -1,7 +1,6 @@
 #include "simulator/allocation_replay.h"
 
 #include <algorithm>
-#include <deque>
 #include <optional>
 #include <set>
 #include <utility>
@@ -34,40 +33,24 @@ bool lies_in_tensors(SlotKind kind) {
          kind == SlotKind::deferred;
 }
 
-using State = std::vector<std::int64_t>;
+/// Of cycles that are alike so many are replayed in every step: the others find the same tensors
+/// alive. Free blocks may lie elsewhere for them, which changes what is reserved by 0.5 % at most
+/// (tests/simulator/allocation_replay_test.cpp).
+constexpr std::size_t kCyclesReplayed = 8;
 
-/// How the last few cycles found the allocator.
-class States {
- public:
-  void push(std::size_t cycle, State state) {
-    constexpr std::size_t kMost = 16;  // few enough to be kept and compared
-    if (states_.size() == kMost) states_.pop_front();
-    states_.push_back(std::move(state));
-    end_ = cycle + 1;
-  }
-  const State* of(std::size_t cycle) const {
-    const std::size_t from_end = end_ - cycle;  // wraps around for later ones
-    return from_end - 1 < states_.size() ? &states_[states_.size() - from_end] : nullptr;
-  }
-  /// The latest cycle that found it so.
-  std::optional<std::size_t> find(const State& state) const {
-    const auto same = std::find(states_.rbegin(), states_.rend(), state);
-    if (same == states_.rend()) return std::nullopt;
-    return end_ - 1 - std::size_t(same - states_.rbegin());
-  }
-
- private:
-  std::deque<State> states_;  // one after the other
-  std::size_t end_ = 0;
-};
+/// Whether each micro-batch leaves something to the end of the step.
+bool keeps_each_micro_batch(const Program& program, const Framework& framework) {
+  return framework.border_memory == BorderMemory::for_each && program.grid[Axis::pp] > 1;
+}
 
 class Replay {
  public:
   Replay(const Program& program, const Framework& framework, Bytes limit, AlikeMicroBatches alike)
       : program_(program),
         framework_(framework),
-        alike_(alike),
-        cycles_(alike == AlikeMicroBatches::leave_out ? alike_cycles(program) : std::nullopt),
+        cycles_(alike == AlikeMicroBatches::leave_out && !keeps_each_micro_batch(program, framework)
+                    ? alike_cycles(program)
+                    : std::nullopt),
         blocks_(framework.allocator, limit),
         held_(program.buffers.size()),
         released_(program.calls.size() + 1),
@@ -91,17 +74,12 @@ class Replay {
     constexpr int kMostSteps = 4;
     try {
       begin();
-      State found;  // by the step
       for (int step = 0; step < kMostSteps; ++step) {
         const auto before = std::pair(blocks_.most_allocated(), blocks_.most_reserved());
-        if (!run_calls()) break;
+        run_calls();
         end_step();
         const auto now = std::pair(blocks_.most_allocated(), blocks_.most_reserved());
         if (step > 0 && now == before) break;
-        State left;
-        if (alike_ == AlikeMicroBatches::leave_out) describe(0, left);
-        if (step > 0 && left == found && !left.empty()) break;  // the next one does the same
-        found = std::move(left);
       }
     } catch (const TensorBlocks::Stop&) {
     }
@@ -133,51 +111,26 @@ class Replay {
     }
   }
 
-  /// Cycles that find the allocator as an earlier one did are left out, with those between the two
-  /// over and over. False where a cycle finds it as the same one of the step before did: nothing
-  /// new comes of the rest, nor of later steps.
-  bool run_calls() {
-    States states;
-    std::size_t cycle = cycles_ ? cycles_->first : 0;
-    std::size_t watched = cycles_ ? cycles_->last : 0;
+  void run_calls() {
+    std::size_t left_out = program_.calls.size();  // from this call on: cycles like those before
+    std::size_t cycles = 0;
+    if (cycles_ && cycles_->last + 1 > cycles_->first + kCyclesReplayed) {
+      left_out = cycles_->begins[cycles_->first + kCyclesReplayed];
+      cycles = cycles_->last + 1 - cycles_->first - kCyclesReplayed;
+    }
     for (std::size_t call = 0; call < program_.calls.size(); ++call) {
-      if (cycles_ && cycle <= watched && call == cycles_->begins[cycle]) {
-        State now;
-        describe(std::int64_t(cycle), now);
-        if (states_.of(cycle) && *states_.of(cycle) == now) return false;
-        if (const std::optional<std::size_t> earlier = states.find(now)) {
-          const std::size_t period = cycle - *earlier;
-          const std::size_t skipped = (cycles_->last + 1 - cycle) / period * period;
-          move_on(std::int64_t(skipped) * cycles_->buffers);
-          cycle += skipped;
-          call = cycles_->begins[cycle];
-          watched = 0;
-        } else {
-          states.push(cycle++, std::move(now));
-        }
+      if (call == left_out) {
+        move_on(std::int64_t(cycles) * cycles_->buffers);
+        call = cycles_->begins[cycles_->last + 1];
       }
       run_call(call);
     }
-    states_ = std::move(states);
-    return true;
-  }
-
-  /// The allocator's state, with buffers counted from those of the cycle.
-  void describe(std::int64_t cycle, std::vector<std::int64_t>& state) const {
-    constexpr std::int64_t kNames = std::int64_t{1} << 24;
-    blocks_.describe(state, [&](std::uint32_t name, std::size_t of) {
-      const bool stays = program_.buffers[of].persistent;
-      const std::int64_t before = cycle > 0 ? cycle * cycles_->buffers : 0;
-      const std::int64_t buffer = stays ? 0 : std::int64_t(of) - before + kNames;
-      return buffer * kNames + std::int64_t(name);
-    });
   }
 
   /// What is held for a buffer is now held for the one so many further on.
   void move_on(std::int64_t buffers) {
     for (std::size_t b = held_.size(); b-- > 0;) {
       if (program_.buffers[b].persistent || held_[b].empty()) continue;
-      for (const auto& [offset, block] : held_[b]) blocks_.move(block, std::size_t(buffers));
       std::swap(held_[b + std::size_t(buffers)], held_[b]);
     }
     shards_.move_on(std::size_t(buffers));
@@ -386,7 +339,7 @@ class Replay {
     held_[b].erase(whole);
     const Buffer& buffer = program_.buffers[b];
     if (const Bytes part = checkpoints_.part(buffer.bytes); part > Bytes())
-      hold(b, kParked, blocks_.take(part, buffer_names_[b], buffer.role, 0, b));
+      hold(b, kParked, blocks_.take(part, buffer_names_[b], buffer.role, 0));
     blocks_.give(block);
     let_go(b);
   }
@@ -396,7 +349,7 @@ class Replay {
     const Buffer& buffer = program_.buffers[b];
     if (program_.at(program_.calls[index].routine).phase == Phase::forward) return;
     if (find(b, kWhole) != held_[b].end()) return;
-    hold(b, kWhole, blocks_.take(buffer.bytes, buffer_names_[b], buffer.role, 0, b));
+    hold(b, kWhole, blocks_.take(buffer.bytes, buffer_names_[b], buffer.role, 0));
   }
 
   void run_in_slot(std::size_t index, Event::Kind kind, const Piece& piece) {
@@ -423,7 +376,7 @@ class Replay {
       if (found != held_[b].end()) return;
       const Bytes bytes = in_tensors ? piece.bytes : size_of(buffer);
       const std::uint32_t name = in_tensors ? piece.name : buffer_names_[b];
-      hold(b, place, blocks_.take(bytes, name, buffer.role, piece.stream, b));
+      hold(b, place, blocks_.take(bytes, name, buffer.role, piece.stream));
     } else if (found != held_[b].end()) {
       if (!stage_.keeps(b, found->second)) blocks_.give(found->second);
       held_[b].erase(found);
@@ -437,7 +390,6 @@ class Replay {
 
   const Program& program_;
   const Framework& framework_;
-  const AlikeMicroBatches alike_;
   const std::optional<AlikeCycles> cycles_;
   TensorBlocks blocks_;
   Names names_;
@@ -453,7 +405,6 @@ class Replay {
   std::set<std::uint32_t> kept_;             // names of what stays
   std::vector<std::optional<Block>> frame_;  // by piece
   std::vector<Block> flat_;                  // copies of gradients
-  States states_;                            // of the step before
   const std::uint32_t flat_name_ = names_.of("flat_gradients");
   std::int64_t elements_ = 0;  // of all parameters
   bool scatters_gradients_ = false;

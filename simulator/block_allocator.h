@@ -50,20 +50,6 @@ class BlockAllocator {
   Bytes most_reserved() const { return most_reserved_; }
   std::int64_t retries() const { return retries_; }  ///< times that all caches were given back
 
-  /// All blocks of all segments, in order of their addresses; handed-out ones by what `label` says
-  /// of them. Equal states behave alike from here on.
-  template <class Label>
-  void describe(std::vector<std::int64_t>& state, Label label) const {
-    for (const Block first : segments_) {
-      state.push_back(blocks_[first].pool);
-      for (Block at = first; at != kNone; at = blocks_[at].next) {
-        state.push_back(blocks_[at].size);
-        state.push_back(blocks_[at].use == Use::taken ? label(at)
-                                                      : -1 - std::int64_t(blocks_[at].use));
-      }
-    }
-  }
-
  private:
   static constexpr Block kNone = ~Block{0};
   enum class Use : std::uint8_t { taken, free, unmapped };

@@ -20,12 +20,16 @@ struct CallCycles {
 /// none. Looks at every call once.
 CallCycles call_cycles(const Program& program, std::int64_t micro_batches);
 
-/// Calls [from, to) are left out, whole cycles of `cycles`.
+/// Calls [from, to) are left out, whole cycles of `cycles`. Or the Program is one of fewer
+/// micro-batches and stands for one with `absent` more cycles before `from`, which is `to`.
 struct LeftOut {
   std::size_t from = 0, to = 0;
   CallCycles cycles;
+  std::size_t absent = 0;
 
   std::size_t calls() const { return to - from; }
+  bool any() const { return calls() > 0 || absent > 0; }
+  std::size_t left_out_cycles() const { return calls() / cycles.length + absent; }
   bool has(std::size_t call) const { return from <= call && call < to; }
   /// Where an earlier call that `call` waits for stands among those that are left: what is left out
   /// is stood for by as many cycles before. kNothing where nothing stands for it: a call after all

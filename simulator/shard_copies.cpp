@@ -118,13 +118,13 @@ ShardCopies::Key ShardCopies::key_of(const Binding& binding) const {
 
 // ---- parameters ----
 
-ShardCopies::Block ShardCopies::take_flat(Bytes bytes, std::size_t buffer) {
+ShardCopies::Block ShardCopies::take_flat(Bytes bytes) {
   std::optional<Block> cast;
   if (casts_) {
     const Bytes shard(bytes.count() / program_.sharding_degree);
-    cast = blocks_.take(shard, cast_name_, TensorRole::communication, kGather, buffer);
+    cast = blocks_.take(shard, cast_name_, TensorRole::communication, kGather);
   }
-  const Block flat = blocks_.take(bytes, flat_name_, TensorRole::communication, kGather, buffer);
+  const Block flat = blocks_.take(bytes, flat_name_, TensorRole::communication, kGather);
   if (cast) blocks_.give(*cast);
   return flat;
 }
@@ -136,10 +136,10 @@ void ShardCopies::keep_flat(std::optional<Block> flat) {
 
 /// A tensor for each parameter that the routine uses, and one for the others of the slot.
 ShardCopies::Blocks ShardCopies::copy_out(const RoutineEvents& routine, std::size_t slot,
-                                          Bytes bytes, std::size_t buffer) {
+                                          Bytes bytes) {
   Blocks whole;
   const auto take = [&](Bytes of, std::uint32_t name) {
-    whole.push_back(blocks_.take(of, name, TensorRole::communication, kCompute, buffer));
+    whole.push_back(blocks_.take(of, name, TensorRole::communication, kCompute));
   };
   for (const Piece& piece : routine.pieces) {
     if (piece.slot != slot || piece.bytes > bytes) continue;
@@ -157,12 +157,12 @@ void ShardCopies::gather_root(Phase phase) {
     bytes += program_.at(program_.calls[call].routine).slots[slot].bytes;
   }
   if (bytes == Bytes()) return;
-  const Block flat = take_flat(bytes, 0);
+  const Block flat = take_flat(bytes);
   keep_flat({});
   for (const auto& [call, slot] : root_reads_) {
     const std::size_t routine = program_.calls[call].routine.index();
     const Bytes of_slot = program_.routines[routine].slots[slot].bytes;
-    const Blocks more = copy_out(routines_[routine], slot, of_slot, 0);
+    const Blocks more = copy_out(routines_[routine], slot, of_slot);
     root_whole_.insert(root_whole_.end(), more.begin(), more.end());
   }
   if (phase == Phase::forward) {
@@ -184,12 +184,11 @@ void ShardCopies::gather(const Call& call, std::size_t slot) {
   const Key key = key_of(binding);
   if (whole_.contains(key)) return;
   const Bytes bytes = routine.slots[slot].bytes;
-  const std::size_t owner = program_.buffers[b].persistent ? 0 : b;
   const auto gathered = flat_.find(b);
-  const Block flat = gathered != flat_.end() ? gathered->second : take_flat(bytes, owner);
+  const Block flat = gathered != flat_.end() ? gathered->second : take_flat(bytes);
   if (gathered != flat_.end()) flat_.erase(gathered);
   keep_flat({});
-  whole_[key] = copy_out(routines_[call.routine.index()], slot, bytes, owner);
+  whole_[key] = copy_out(routines_[call.routine.index()], slot, bytes);
   if (routine.phase == Phase::forward) {
     keep_flat(flat);
   } else {
@@ -221,7 +220,7 @@ void ShardCopies::before_call(std::size_t index) {
   const std::size_t b = call.bindings[1].buffer.index();
   if (root_buffers_[b] && !root_whole_.empty()) return;
   if (buffers_[b] && !flat_.contains(b) && !whole_.contains(key_of(call.bindings[1])))
-    flat_[b] = take_flat(program_.buffers[b].bytes, b);
+    flat_[b] = take_flat(program_.buffers[b].bytes);
 }
 
 void ShardCopies::release(std::size_t buffer) {
@@ -241,15 +240,11 @@ void ShardCopies::move_on(std::size_t buffers) {
   std::map<Key, Blocks> whole;
   for (auto& [key, blocks] : whole_) {
     const std::int64_t by = stays(key.first) ? 0 : std::int64_t(buffers);
-    for (const Block block : blocks) blocks_.move(block, std::size_t(by));
     whole[{key.first + by, key.second}] = std::move(blocks);
   }
   whole_ = std::move(whole);
   std::map<std::size_t, Block> flat;
-  for (const auto& [b, block] : flat_) {
-    blocks_.move(block, buffers);
-    flat[b + buffers] = block;
-  }
+  for (const auto& [b, block] : flat_) flat[b + buffers] = block;
   flat_ = std::move(flat);
   micro_batch_.reset();
 }

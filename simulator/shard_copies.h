@@ -63,11 +63,11 @@ class ShardCopies {
   Key key_of(const Binding& binding) const;
   void find_buffers();
   void find_root();
-  Block take_flat(Bytes bytes, std::size_t buffer);
+  Block take_flat(Bytes bytes);
   void keep_flat(std::optional<Block> flat);
   void gather(const Call& call, std::size_t slot);
   void gather_root(Phase phase);
-  Blocks copy_out(const RoutineEvents& routine, std::size_t slot, Bytes bytes, std::size_t buffer);
+  Blocks copy_out(const RoutineEvents& routine, std::size_t slot, Bytes bytes);
   void scatter(Gradients& gradients);
   void finish_backward();
 

@@ -10,35 +10,63 @@ namespace {
 using Event = StreamEngine::Event;
 using CycleBegin = StreamRanks::CycleBegin;
 
-/// Cycles that stay: until ranks have found their rhythm, some to see it, and as many for each of
-/// so many stages that wait for each other.
-constexpr std::size_t kCyclesKept = 12, kStagesForAnother = 8;
+/// Cycles are at least one call in so many of a step of few micro-batches.
+constexpr std::size_t kLeastShareOfFew = 8;
 /// Cycles that all ranks must repeat one after the other: communications last less than one each,
 /// so that after three none is under way that began before; two more show the rhythm.
 constexpr std::int64_t kCyclesSeen = 5;
 
-/// What can be left out when cycles are of so many micro-batches; nothing: less than half.
-std::optional<std::vector<LeftOut>> cycles_to_leave_out(std::span<const Expansion> expansions,
-                                                        std::int64_t micro_batches) {
-  std::vector<LeftOut> result(expansions.size());
+/// Cycles of so many micro-batches, by expansion, and the fewest of any.
+struct Cycles {
+  std::vector<LeftOut> of;
   std::size_t fewest = std::numeric_limits<std::size_t>::max(), kept = 0;
+};
+
+/// Nothing where the calls of some Program are not mostly cycles, or end with one.
+std::optional<Cycles> find_cycles(std::span<const Expansion> expansions, std::int64_t micro_batches,
+                                  std::size_t least_share) {
+  Cycles found;
+  found.of.resize(expansions.size());
   for (std::size_t e = 0; e < expansions.size(); ++e) {
     if (expansions[e].program == nullptr) continue;
     const Program& program = *expansions[e].program;
-    kept = kCyclesKept + std::size_t(program.grid[Axis::pp]) / kStagesForAnother;
-    const CallCycles& cycles = result[e].cycles = call_cycles(program, micro_batches);
-    if (2 * cycles.count * cycles.length < program.calls.size()) return std::nullopt;
+    found.kept = std::size_t(cycles_shown(program.grid[Axis::pp]));
+    const CallCycles& cycles = found.of[e].cycles = call_cycles(program, micro_batches);
+    if (least_share * cycles.count * cycles.length < program.calls.size()) return std::nullopt;
     if (cycles.end() == program.calls.size()) return std::nullopt;
-    fewest = std::min(fewest, cycles.count);
+    found.fewest = std::min(found.fewest, cycles.count);
   }
-  if (fewest < 3 * kept) return std::nullopt;
+  return found;
+}
+
+/// What can be left out when cycles are of so many micro-batches; nothing: less than half.
+std::optional<std::vector<LeftOut>> cycles_to_leave_out(std::span<const Expansion> expansions,
+                                                        std::int64_t micro_batches) {
+  std::optional<Cycles> found = find_cycles(expansions, micro_batches, 2);
+  if (!found || found->fewest < 3 * found->kept) return std::nullopt;
   for (std::size_t e = 0; e < expansions.size(); ++e) {
     if (expansions[e].program == nullptr) continue;
-    LeftOut& out = result[e];
-    out.from = out.cycles.first + kept / 2 * out.cycles.length;
-    out.to = out.from + (fewest - kept) * out.cycles.length;
+    LeftOut& out = found->of[e];
+    out.from = out.cycles.first + found->kept / 2 * out.cycles.length;
+    out.to = out.from + (found->fewest - found->kept) * out.cycles.length;
   }
-  return result;
+  return std::move(found->of);
+}
+
+/// Where so many cycles of so many micro-batches are to be added; nothing: there are too few to
+/// show the rhythm.
+std::optional<std::vector<LeftOut>> cycles_to_add(std::span<const Expansion> expansions,
+                                                  const FewerMicroBatches& fewer) {
+  std::optional<Cycles> found =
+      find_cycles(expansions, fewer.micro_batches_per_cycle, kLeastShareOfFew);
+  if (!found || found->fewest < found->kept) return std::nullopt;
+  for (std::size_t e = 0; e < expansions.size(); ++e) {
+    if (expansions[e].program == nullptr) continue;
+    LeftOut& out = found->of[e];
+    out.from = out.to = out.cycles.first + out.cycles.count / 2 * out.cycles.length;
+    out.absent = std::size_t(fewer.cycles_left_out);
+  }
+  return std::move(found->of);
 }
 
 /// Whether all that calls after the cycles wait for is there.
@@ -128,6 +156,19 @@ std::optional<ShortenedStep> ShortenedStep::of(std::span<const Expansion> expans
   auto left_out = cycles_to_leave_out(expansions, 1);
   const std::int64_t stages = first->program->grid[Axis::pp];
   if (!left_out && first->chunks) left_out = cycles_to_leave_out(expansions, stages);
+  return of(expansions, topology, choice, left_out);
+}
+
+std::optional<ShortenedStep> ShortenedStep::of(std::span<const Expansion> expansions,
+                                               const LinkTopology& topology,
+                                               const RankChoice& choice,
+                                               const FewerMicroBatches& fewer) {
+  return of(expansions, topology, choice, cycles_to_add(expansions, fewer));
+}
+
+std::optional<ShortenedStep> ShortenedStep::of(
+    std::span<const Expansion> expansions, const LinkTopology& topology, const RankChoice& choice,
+    const std::optional<std::vector<LeftOut>>& left_out) {
   if (!left_out) return std::nullopt;
   for (std::size_t e = 0; e < expansions.size(); ++e) {
     const Program* program = expansions[e].program;
@@ -145,7 +186,7 @@ ShortenedStep::ShortenedStep(std::span<const Expansion> expansions, const LinkTo
     cycles_from_.push_back(ranks_.cycle_begins(c).front().event);
   }
   const LeftOut& any = left_out[topology.expansion[std::size_t(choice.representatives[0])]];
-  cycles_ = any.calls() / any.cycles.length;
+  cycles_ = any.left_out_cycles();
 }
 
 std::optional<std::vector<Picoseconds>> ShortenedStep::run(std::span<const Picoseconds> starts) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "simulator/fewer_micro_batches.h"
 #include "simulator/stream_ranks.h"
 
 namespace plimsoll {
@@ -23,11 +24,18 @@ class ShortenedStep {
   /// Nothing where less than half of the calls could be left out. Arguments as StreamRanks'.
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
                                          const LinkTopology& topology, const RankChoice& choice);
+  /// The same of Programs that lack these cycles; nothing where the others are too few to show it.
+  static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
+                                         const LinkTopology& topology, const RankChoice& choice,
+                                         const FewerMicroBatches& fewer);
 
   /// When each simulated rank has finished the whole step; nothing where the run does not show it.
   std::optional<std::vector<Picoseconds>> run(std::span<const Picoseconds> starts);
 
  private:
+  static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
+                                         const LinkTopology& topology, const RankChoice& choice,
+                                         const std::optional<std::vector<LeftOut>>& left_out);
   ShortenedStep(std::span<const Expansion> expansions, const LinkTopology& topology,
                 const RankChoice& choice, std::span<const LeftOut> left_out);
 

@@ -126,19 +126,23 @@ struct SteadyState {
   Picoseconds period;
 };
 
-SteadyState run_to_steady_state(Step& step, std::size_t ranks) {
+/// `run`: when each rank ends a step that it begins then; nothing ends all.
+template <class Run>
+std::optional<SteadyState> run_to_steady_state(std::size_t ranks, Run run) {
   std::vector<std::vector<Picoseconds>> begun = {std::vector<Picoseconds>(ranks)};
   Picoseconds before(-1);
   while (true) {
-    const std::vector<Picoseconds> ends = step.run(begun.back());
+    const std::optional<std::vector<Picoseconds>> found = run(begun.back());
+    if (!found) return std::nullopt;
+    const std::vector<Picoseconds>& ends = *found;
     const Picoseconds last = mean_step(begun, ends, 1);
     if (last > kLongestStep) {
       throw InfeasibleError(fmt::format("one step would take longer than {:.0f} days",
                                         kLongestStep.seconds() / Seconds(86400)));
     }
-    if (const auto period = cycle_time(begun, ends)) return {begun.back(), *period};
-    if (begun.size() > 2 && last == before) return {begun.back(), last};
-    if (begun.size() == kMostSteps) return {begun.back(), mean_step(begun, ends, 2)};
+    if (const auto period = cycle_time(begun, ends)) return {{begun.back(), *period}};
+    if (begun.size() > 2 && last == before) return {{begun.back(), last}};
+    if (begun.size() == kMostSteps) return {{begun.back(), mean_step(begun, ends, 2)}};
     before = last;
     begun.push_back(ends);
   }
@@ -266,6 +270,20 @@ void record(const RankRun& run, Detail detail, Simulation& simulation) {
 
 }  // namespace
 
+std::optional<Seconds> step_time(std::span<const Program> fewer, const FewerMicroBatches& stand_for,
+                                 const CostModel& costs) {
+  if (costs.host_executes()) return std::nullopt;
+  const std::vector<Expansion> expansions = expand(fewer, costs);
+  const LinkTopology topology = resolve_links(expansions, costs);
+  const RankChoice choice = choose_ranks(topology, Folding::folded);
+  std::optional<ShortenedStep> step = ShortenedStep::of(expansions, topology, choice, stand_for);
+  if (!step) return std::nullopt;
+  const auto steady = run_to_steady_state(choice.representatives.size(),
+                                          [&](const auto& starts) { return step->run(starts); });
+  if (!steady) return std::nullopt;
+  return steady->period.seconds();
+}
+
 Simulation simulate(std::span<const Program> programs, const CostModel& costs, Folding folding,
                     Detail detail) {
   INVARIANT(!programs.empty(), "no Program to simulate");
@@ -273,7 +291,9 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   const LinkTopology topology = resolve_links(expansions, costs);
   const RankChoice choice = choose_ranks(topology, folding);
   Step step(expansions, topology, choice, costs, detail != Detail::none);
-  const SteadyState steady = run_to_steady_state(step, choice.representatives.size());
+  const SteadyState steady =
+      *run_to_steady_state(choice.representatives.size(),
+                           [&](const auto& starts) { return std::optional(step.run(starts)); });
 
   Simulation simulation;
   simulation.step_time = steady.period.seconds();

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "graph/program.h"
 #include "graph/timeline.h"
 #include "simulator/cost_model.h"
+#include "simulator/fewer_micro_batches.h"
 #include "simulator/rank_choice.h"
 #include "simulator/step_account.h"
 
@@ -60,6 +62,11 @@ struct Simulation {
 /// (routine_map.h): the same times to the picosecond, at a cost per call instead of per op.
 Simulation simulate(std::span<const Program> programs, const CostModel& costs,
                     Folding folding = Folding::folded, Detail detail = Detail::ops);
+
+/// The step time that Detail::none finds of Programs, from Programs of fewer micro-batches that
+/// stand for them (shortened_step.h). Nothing where these do not show it. Throws as simulate.
+std::optional<Seconds> step_time(std::span<const Program> fewer, const FewerMicroBatches& stand_for,
+                                 const CostModel& costs);
 
 /// The step's memory of one rank: peak and curve, a point for each call that changes it, timed by
 /// `call_begins` (of calls that begin before an earlier one: the earlier one's).

@@ -118,7 +118,7 @@ void StreamRanks::add_rank(const Expansion& expansion, const LeftOut& left_out,
   engine_.add_rank(compose_routines(rank, own));
   add_calls(rank, own);
   rank.events_end = engine_.events();
-  if (left_out.calls() > 0) compare_left_out(rank, own);
+  if (left_out.any()) compare_left_out(rank, own);
 }
 
 std::vector<std::uint32_t> StreamRanks::compose_routines(SimulatedRank& rank,
@@ -200,7 +200,7 @@ void StreamRanks::add_awaited(const SimulatedRank& rank, std::size_t call,
 void StreamRanks::begin_call(SimulatedRank& rank, std::size_t call, KernelDelays& delays) {
   const LeftOut& left_out = rank.left_out;
   const CallCycles& cycles = left_out.cycles;
-  if (left_out.calls() == 0 || call < cycles.first || call > cycles.end()) return;
+  if (!left_out.any() || call < cycles.first || call > cycles.end()) return;
   if ((call - cycles.first) % cycles.length != 0) return;
   rank.cycles.push_back({engine_.events(), engine_.host_time()});
   delays.begin_cycle();
@@ -236,7 +236,7 @@ void StreamRanks::add_delays(SimulatedRank& rank, std::size_t call,
     delay = delays.compute(routine.computes);
     engine_.add_delay(std::uint32_t(Stream::compute), delay, true);
   }
-  if (rank.left_out.calls() == 0) rank.delays.push_back(delay);
+  if (!rank.left_out.any()) rank.delays.push_back(delay);
 }
 
 void StreamRanks::compare_left_out(const SimulatedRank& rank, const RankChannels& channels) {
@@ -261,7 +261,7 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
   std::vector<std::uint64_t> issued(channels.channel.size());
   const std::size_t simulated = expansion.program->calls.size() - rank.left_out.calls();
   rank.first_event.reserve(simulated);
-  const bool whole = rank.left_out.calls() == 0;
+  const bool whole = !rank.left_out.any();
   rank.host.reserve(whole ? simulated : 0);
   rank.delays.reserve(whole ? simulated : 0);
   std::vector<StreamEngine::Event> waits, outside;
@@ -274,9 +274,8 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
     wait_for(rank, events, delays);
   };
   for (std::size_t c = 0; c < expansion.program->calls.size(); ++c) {
-    if (rank.left_out.has(c)) {
-      const std::size_t cycles = rank.left_out.calls() / rank.left_out.cycles.length;
-      may_be_shortened_ = delays.leave_out(cycles) && may_be_shortened_;
+    if (!whole && c == rank.left_out.from) {
+      may_be_shortened_ = delays.leave_out(rank.left_out.left_out_cycles()) && may_be_shortened_;
       c = rank.left_out.to;
     }
     begin_call(rank, c, delays);
@@ -325,7 +324,7 @@ void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
 std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::Result& result,
                                              Picoseconds start) const {
   const SimulatedRank& rank = ranks_[c];
-  INVARIANT(rank.left_out.calls() == 0, "times of a step that calls were left out of");
+  INVARIANT(!rank.left_out.any(), "times of a step that calls were left out of");
   const Expansion& expansion = *rank.expansion;
   std::vector<ItemTimes> times;
   FrameworkWaits framework(expansion);

@@ -12,14 +12,14 @@ void sort_largest_first(std::vector<AliveTensors>& list) {
 }
 
 TensorBlocks::Block TensorBlocks::take(Bytes bytes, std::uint32_t name, TensorRole role,
-                                       std::uint32_t stream, std::size_t buffer) {
+                                       std::uint32_t stream) {
   const std::optional<Block> block = allocator_.take(bytes, stream);
   if (!block) {
     use_.out_of_memory = true;
     throw Stop{};
   }
   if (*block >= owners_.size()) owners_.resize(*block + 1);
-  owners_[*block] = {true, name, role, buffer};
+  owners_[*block] = {true, name, role};
   by_role_[std::size_t(role)] += allocator_.bytes(*block);
   if (allocator_.allocated() > use_.allocated) {
     use_.allocated = allocator_.allocated();

@@ -45,33 +45,21 @@ class TensorBlocks {
   /// Ends where so much is handed out.
   void stop_at(std::optional<Bytes> most) { stop_at_ = most; }
 
-  /// `stream`: what was freed is handed out again on the same one only. `buffer`: of the Program,
-  /// where the block is for one that does not live between steps.
-  Block take(Bytes bytes, std::uint32_t name, TensorRole role, std::uint32_t stream,
-             std::size_t buffer = 0);
+  /// `stream`: what was freed is handed out again on the same one only.
+  Block take(Bytes bytes, std::uint32_t name, TensorRole role, std::uint32_t stream);
   void give(Block block);
   void give(std::vector<Block>& blocks);  ///< all of them; none are left
-  /// The block is for a buffer so many further on.
-  void move(Block block, std::size_t buffers) { owners_[block].buffer += buffers; }
 
   Bytes most_allocated() const { return use_.allocated; }
   Bytes most_reserved() const { return allocator_.most_reserved(); }
   AllocatorUse use() const;
   std::vector<AliveTensors> alive(const Names& names) const;
 
-  /// The allocator's state; `label(name, buffer)` tells what its blocks are for.
-  template <class Label>
-  void describe(std::vector<std::int64_t>& state, Label label) const {
-    allocator_.describe(
-        state, [&](Block block) { return label(owners_[block].name, owners_[block].buffer); });
-  }
-
  private:
   struct Owner {
     bool alive = false;
     std::uint32_t name = 0;
     TensorRole role = TensorRole::activation;
-    std::size_t buffer = 0;
   };
 
   BlockAllocator allocator_;

