@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 namespace plimsoll {
 
@@ -12,23 +11,21 @@ Bytes place_lifetimes(std::vector<Lifetime>& lifetimes) {
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return lifetimes[a].size > lifetimes[b].size;
   });
-  std::vector<std::size_t> placed;
+  std::vector<std::size_t> placed;  // in order of their offsets
   Bytes extent;
   for (std::size_t i : order) {
     Lifetime& life = lifetimes[i];
-    std::vector<std::pair<Bytes, Bytes>> taken;
     for (std::size_t j : placed) {
       const Lifetime& other = lifetimes[j];
-      if (life.first <= other.last && other.first <= life.last)
-        taken.emplace_back(other.offset, other.offset + other.size);
-    }
-    std::sort(taken.begin(), taken.end());
-    for (const auto& [begin, end] : taken) {
-      if (life.offset + life.size <= begin) break;
-      life.offset = std::max(life.offset, end);
+      if (life.first > other.last || other.first > life.last) continue;
+      if (life.offset + life.size <= other.offset) break;
+      life.offset = std::max(life.offset, other.offset + other.size);
     }
     extent = std::max(extent, life.offset + life.size);
-    placed.push_back(i);
+    const auto behind = std::upper_bound(
+        placed.begin(), placed.end(), life.offset,
+        [&](Bytes offset, std::size_t j) { return offset < lifetimes[j].offset; });
+    placed.insert(behind, i);
   }
   return extent;
 }

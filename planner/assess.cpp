@@ -6,29 +6,29 @@
 #include <vector>
 
 #include "base/parallel.h"
+#include "planner/fewer_micro_batches.h"
 #include "simulator/allocation_replay.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {
 namespace {
 
-Footprint footprint_of(const SearchRequest& request, const CostModel& costs,
+Footprint footprint_of(const SearchRequest& request, const Job& job, const CostModel& costs,
                        const Strategy& strategy) {
-  return lay_out(request.job, strategy, request.framework, costs.cluster(), request.reserve,
-                 Proof::none, AllocatorReplay::leave_out);
+  return lay_out(job, strategy, request.framework, costs.cluster(), request.reserve, Proof::none,
+                 AllocatorReplay::leave_out);
 }
 
-/// Of a strategy laid out; longer than the simulator reckons with counts as too long.
-void simulate_candidate(const SearchRequest& request, const CostModel& costs,
-                        const Footprint& footprint, Candidate& candidate) {
-  try {
-    candidate.score = predict(request.job, candidate.strategy, footprint, costs, request.devices,
-                              Folding::folded, Detail::none)
-                          .score;
-    candidate.too_long = candidate.score.prediction.step_time > kLongestTimeline.seconds();
-  } catch (const InfeasibleError&) {
-    candidate.too_long = true;
-  }
+/// The job, or one of fewer micro-batches that takes the same memory.
+Job lowered_job(const SearchRequest& request, const Strategy& strategy) {
+  const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework);
+  return fewer ? fewer->job : request.job;
+}
+
+/// Of one that fits; longer than the simulator reckons with counts as too long.
+void set_time(Seconds step, Candidate& candidate) {
+  candidate.score.prediction.step_time = step;
+  candidate.too_long = step > kLongestTimeline.seconds();
 }
 
 /// What is known of its memory.
@@ -63,7 +63,8 @@ void set_uses(std::span<const std::optional<AllocatorUse>> uses, Footprint& foot
 
 Replay begin_replay(const SearchRequest& request, const CostModel& costs,
                     const Strategy& strategy) {
-  Replay replay{footprint_of(request, costs, strategy), {}, {}, {}};
+  const Job job = lowered_job(request, strategy);
+  Replay replay{footprint_of(request, job, costs, strategy), {}, {}, {}};
   replay.beside =
       memory_outside_program(request.job, strategy, request.framework) + request.reserve;
   const std::vector<StagePrediction>& stages = replay.footprint.stages;
@@ -79,12 +80,26 @@ Replay begin_replay(const SearchRequest& request, const CostModel& costs,
 
 Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
                  std::size_t index) {
-  const Footprint footprint = footprint_of(request, costs, strategy);
   Candidate candidate;
   candidate.index = index;
   candidate.strategy = strategy;
-  if (footprint.fits) simulate_candidate(request, costs, footprint, candidate);
-  set_memory(footprint, candidate.score);
+  const CostModel own = costs_of(costs, layer_shape(request.job, strategy));
+  try {
+    if (const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework)) {
+      const Footprint footprint = footprint_of(request, fewer->job, costs, strategy);
+      set_memory(footprint, candidate.score);
+      if (const auto step = step_time(footprint.programs, fewer->stand_for, own)) {
+        set_time(*step, candidate);
+        return candidate;
+      }
+    }
+    const Footprint footprint = footprint_of(request, request.job, costs, strategy);
+    set_memory(footprint, candidate.score);
+    if (!footprint.fits) return candidate;
+    set_time(simulate(footprint.programs, own, Folding::folded, Detail::none).step_time, candidate);
+  } catch (const InfeasibleError&) {
+    candidate.too_long = true;
+  }
   return candidate;
 }
 

@@ -10,6 +10,7 @@
 #include "passes/pipeline.h"
 #include "passes/schedule.h"
 #include "passes/stage_blocks.h"
+#include "planner/pipeline_step.h"
 
 namespace plimsoll {
 namespace {
@@ -148,8 +149,8 @@ MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
   alike.recompute_list.clear();
   const std::int64_t m = micro_batches(job_, strategy);
   const LeastCosts& costs = costs_.of(strategy);
-  const std::pair key(
-      fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3)), &costs);
+  const std::pair key(fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3)),
+                      &costs);
   {
     const std::lock_guard lock(mutex_);
     if (const auto found = traffic_.find(key); found != traffic_.end()) return found->second;
@@ -175,28 +176,31 @@ Picoseconds Bounds::pipeline(const Strategy& strategy) const {
   return *pipelines({&strategy, 1}).front();
 }
 
-std::vector<std::optional<Picoseconds>> Bounds::pipelines(
-    std::span<const Strategy> strategies) const {
-  if (owners_cast(strategies.front())) {
+std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strategy> strategies,
+                                                          const Enough& enough) const {
+  const Strategy& first = strategies.front();
+  if (owners_cast(first)) {
     return std::vector<std::optional<Picoseconds>>(strategies.size(), Picoseconds());
   }
-  const Lowered lowered(job_, strategies.front(), framework_);
-  const auto facts = facts_.of(strategies.front());
-  const std::vector<StageChunks> chunks = stage_chunks(job_, strategies.front(), *facts);
+  const Lowered lowered(job_, first, framework_);
+  const auto facts = facts_.of(first);
+  const std::vector<StageChunks> chunks = stage_chunks(job_, first, *facts);
   const std::vector<StageKind> kinds = stage_kinds(chunks);
-  const std::vector<StageSpans> spans = stage_spans(strategies.front(), *facts, chunks, costs_.of(strategies.front()));
+  const std::int64_t m = micro_batches(job_, first);
+  const std::vector<StageSpans> spans = stage_spans(first, *facts, chunks, costs_.of(first));
+  PipelineStep step(first, spans, m);
   std::vector<std::optional<Picoseconds>> bounds;
   std::set<std::vector<std::int64_t>> layouts;
-  for (const Strategy& strategy : strategies) {
-    const PassContext context{lowered.job, strategy, framework_};
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    const PassContext context{lowered.job, strategies[i], framework_};
     bounds.emplace_back();
     if (strategies.size() > 1 && !layouts.insert(bucket_layout(lowered, context, kinds)).second) {
       continue;
     }
     std::vector<StepTail> tails;
     for (const StageKind& kind : kinds) {
-      const std::int64_t calls = last_calls(*facts, strategy, kind.chunks.front());
-      tails.push_back(tail_of(lowered, context, kind.first, calls, costs_.of(strategy)));
+      const std::int64_t calls = last_calls(*facts, strategies[i], kind.chunks.front());
+      tails.push_back(tail_of(lowered, context, kind.first, calls, costs_.of(strategies[i])));
     }
     std::vector<const StepTail*> by_stage;
     for (const StageChunks& stage : chunks) {
@@ -204,7 +208,10 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(
                                      [&](const StageKind& k) { return k.chunks == stage; });
       by_stage.push_back(&tails[std::size_t(kind - kinds.begin())]);
     }
-    bounds.back() = with_traffic(strategy, spans, by_stage);
+    const auto is_enough = [&](Picoseconds bound) { return enough && enough(i, bound); };
+    bounds.back() = has_micro_batch_traffic(strategies[i])
+                        ? with_traffic(strategies[i], spans, by_stage)
+                        : pipeline_bound(step, by_stage, is_enough);
   }
   return bounds;
 }
@@ -212,13 +219,13 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(
 Picoseconds Bounds::with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
                                  std::span<const StepTail* const> tails) const {
   const std::int64_t m = micro_batches(job_, strategy);
-  if (!has_micro_batch_traffic(strategy)) return pipeline_bound(strategy, spans, m, tails);
   const MicroBatchTraffic more = traffic(strategy);
   // Gradients may be added up to two micro-batches later: of those, none are counted.
   const std::int64_t counted = std::max<std::int64_t>(m - 2, 0);
   spans.front().chunks.front().backward.span +=
       Picoseconds(repeated(more.compute, counted).count() / m);
-  return std::max(more.step(m), pipeline_bound(strategy, spans, m, tails));
+  PipelineStep step(strategy, spans, m);
+  return std::max(more.step(m), pipeline_bound(step, tails));
 }
 
 }  // namespace plimsoll

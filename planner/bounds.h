@@ -10,6 +10,7 @@
 // memory_bound.h and time_bound.h say why each holds. They follow the order of every schedule.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -41,14 +42,17 @@ class Bounds {
   Picoseconds pipeline(const Strategy& strategy) const;
   /// Of strategies that differ in grad_bucket_bytes only; none where Programs come out as those of
   /// an earlier one.
-  std::vector<std::optional<Picoseconds>> pipelines(std::span<const Strategy> strategies) const;
+  /// `enough(i, bound)`: a bound of strategies[i] need not be sharper.
+  using Enough = std::function<bool(std::size_t, Picoseconds)>;
+  std::vector<std::optional<Picoseconds>> pipelines(std::span<const Strategy> strategies,
+                                                    const Enough& enough = {}) const;
 
  private:
+  Picoseconds with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
+                           std::span<const StepTail* const> tails) const;
   using Persistent = std::vector<LastingBytes>;  ///< by stage
   std::shared_ptr<const Persistent> degrees(const Strategy& strategy) const;
   MicroBatchTraffic traffic(const Strategy& strategy) const;
-  Picoseconds with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
-                           std::span<const StepTail* const> tails) const;
 
   const Job& job_;
   const Framework& framework_;

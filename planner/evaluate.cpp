@@ -184,6 +184,12 @@ LayerShape layer_shape(const Job& job, const Strategy& strategy) {
           operand};
 }
 
+CostModel costs_of(const CostModel& costs, const LayerShape& shape) {
+  const auto& fitted = costs.fitted();
+  if (!fitted) return costs;
+  return costs.with_layer_factor(layer_factor(fitted->layers, shape).factor);
+}
+
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
                   const Cluster& cluster, Bytes reserve, Proof proof, AllocatorReplay replay) {
   Footprint footprint;
@@ -230,10 +236,8 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
   peak_rate(costs.cluster(), job.precision, devices);
   if (strategy.fp8 != Fp8::none) peak_rate(costs.cluster(), DType::e4m3, devices);
   const LayerShape shape = layer_shape(job, strategy);
-  const auto& fitted = costs.fitted();
-  std::optional<CostModel> own;
-  if (fitted) own = costs.with_layer_factor(layer_factor(fitted->layers, shape).factor);
-  Simulation simulation = simulate(footprint.programs, own ? *own : costs, folding, detail);
+  Simulation simulation =
+      simulate(footprint.programs, costs_of(costs, shape), folding, detail);
   Evaluation evaluation;
   evaluation.score = {
       {}, footprint.arena, footprint.peak, footprint.allocated, footprint.reserved, footprint.fits};

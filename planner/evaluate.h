@@ -78,6 +78,9 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
                    const CostModel& costs, std::int64_t devices, Folding folding = Folding::folded,
                    Detail detail = Detail::ops);
 
+/// The costs that ops of layers of this shape have: with the factor that was fitted for it.
+CostModel costs_of(const CostModel& costs, const LayerShape& shape);
+
 /// All of it. Reserve: bytes kept free on each device beside the planned arena (runtime,
 /// libraries). The strategy must be legal(). Throws InputError when the cluster states no peak for
 /// the job's dtype, InfeasibleError as predict; with the bytes too where it does not fit either.

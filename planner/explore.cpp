@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <set>
 
 #include "base/parallel.h"
@@ -20,10 +19,9 @@
 namespace plimsoll {
 namespace {
 
-/// Leaves simulated, choices sharpened, and simulated leaves whose allocators are replayed, per
-/// round. Fixed: what a round learns is used from the next one on, so these are part of the
-/// result's definition.
-constexpr std::size_t kSimulated = 4, kSharpened = 32, kReplayed = 4;
+/// Leaves simulated, and choices sharpened, per round. Fixed: what a round learns is used from the
+/// next one on, so these are part of the result's definition.
+constexpr std::size_t kSimulated = 4, kSharpened = 32;
 
 /// No stage can use more, whichever devices it is on.
 Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
@@ -42,7 +40,8 @@ class Explorer {
         legal_(space.legal),
         bounds_(request.job, request.framework, costs, request.devices),
         family_bounds_(request.job, request.framework, bounds_),
-        capacity_(largest_memory(costs.cluster(), request.devices)) {
+        capacity_(largest_memory(costs.cluster(), request.devices)),
+        incumbents_(request.tolerance) {
     if (request.time_limit) {
       deadline_ = std::chrono::steady_clock::now() +
                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -73,11 +72,11 @@ class Explorer {
   Explored run() {
     find_first_plan();
     bound_families();
-    while (!queue_.empty() && !passed()) {
-      incumbents_.learn(explored_.candidates, queue_.begin()->bound.seconds());
-      if (const std::size_t taken = take_simulated(); taken > 0) {
-        const std::span<Candidate> all(explored_.candidates);
-        confirm_memory(request_, costs_, all.last(taken), request_.threads);
+    while (!passed()) {
+      incumbents_.learn(pool_);
+      if (queue_.empty()) {
+        proven_ = confirm_shown();
+        if (proven_) break;
       } else {
         take_round();
         if (!groups_.empty()) {
@@ -122,15 +121,18 @@ class Explorer {
     const bool has = first_plan_ && *first_plan_ >= first && *first_plan_ < last;
     return std::int64_t(last - first) - std::int64_t(has);
   }
-  void cut(CutReason reason, const SearchNode& node) { cut(reason, count_in(node.first, node.last)); }
+  void cut(CutReason reason, const SearchNode& node) {
+    cut(reason, count_in(node.first, node.last));
+  }
 
   Strategy strategy_of(const SearchNode& node) const { return legal_[node.first]; }
 
   void find_first_plan() {
-    auto found = first_plan(request_, costs_, legal_, bounds_, capacity_, [this] { return passed(); });
+    auto found =
+        first_plan(request_, costs_, legal_, bounds_, capacity_, [this] { return passed(); });
     if (!found) return;
     first_plan_ = found->index;
-    explored_.candidates.push_back(std::move(*found));
+    add(std::move(*found), true);
   }
 
   /// What may fit enters the queue, by the least bound of its groups.
@@ -142,7 +144,8 @@ class Explorer {
     });
     for (std::size_t f = 0; f < families.size(); ++f) {
       const StrategyFamily& family = families[f];
-      SearchNode node{{}, family.first, family.first + family.count(), {}, SearchNode::Kind::family, f, {}};
+      SearchNode node{
+          {}, family.first, family.first + family.count(), {}, SearchNode::Kind::family, f, {}};
       const std::optional<FamilyBound>& bound = family_bound_[f];
       if (bound && bound->groups.empty()) {
         cut(bound->cannot_fly > 0 ? kInFlight : kPersistent, node);
@@ -215,6 +218,11 @@ class Explorer {
       return kLongestStep;
     }
   }
+  static SearchNode leaf_of(const SearchNode& choice, std::size_t leaf, Picoseconds bound) {
+    return {std::max(choice.bound, bound), leaf,          leaf + 1, choice.peak,
+            SearchNode::Kind::leaf,        choice.family, {}};
+  }
+
   std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& choice) const {
     const StrategyFamily& family = legal_.families()[choice.family];
     std::vector<Strategy> strategies;
@@ -223,7 +231,9 @@ class Explorer {
       strategies.push_back(legal_.of(family, within / family.buckets, within % family.buckets));
     }
     try {
-      auto bounds = bounds_.pipelines(strategies);
+      auto bounds = bounds_.pipelines(strategies, [&](std::size_t i, Picoseconds bound) {
+        return why_cut(leaf_of(choice, choice.first + i, bound)).has_value();
+      });
       for (auto& bound : bounds) {
         if (bound) bound = std::min(*bound, kLongestStep);
       }
@@ -236,82 +246,71 @@ class Explorer {
   std::optional<CutReason> why_cut(const SearchNode& node) const {
     if (node.bound > kLongestTimeline) return kTooLong;
     const Seconds bound = node.bound.seconds();
-    if (incumbents_.may_be_on_front(bound, node.peak)) return std::nullopt;
+    if (incumbents_.may_be_best(bound) || incumbents_.may_be_on_front(bound, node.peak))
+      return std::nullopt;
     // Strategies of a family or a group may differ in more than details.
     const bool alone = node.kind > SearchNode::Kind::group;
     if (alone ? incumbents_.may_be_listed(bound, strategy_of(node))
               : incumbents_.may_be_listed(bound)) {
       return std::nullopt;
     }
-    if (node.kind == SearchNode::Kind::simulated) return kNoAllocator;
     if (node.kind == SearchNode::Kind::leaf) return kPipeline;
     return node.kind == SearchNode::Kind::choice ? kBottleneck : kWork;
   }
 
-  /// Makes candidates of the simulated leaves that come first, as if their allocators fitted, which
-  /// has to be found out; how many. Of those after the first only what matters even so.
-  std::size_t take_simulated() {
-    std::size_t taken = 0;
-    std::vector<SearchNode> later;
-    while (!queue_.empty() && queue_.begin()->kind == SearchNode::Kind::simulated && taken < kReplayed) {
-      const SearchNode node = *queue_.begin();
-      queue_.erase(queue_.begin());
-      if (const std::optional<CutReason> reason = why_cut(node); !reason) {
-        explored_.candidates.push_back(std::move(simulated_.extract(node.first).mapped()));
-        learn();
-        ++taken;
-      } else if (taken > 0) {
-        later.push_back(node);
-      } else {
-        cut(*reason, node);
-        simulated_.erase(node.first);
-      }
+  void add(Candidate candidate, bool confirmed) {
+    pool_.push_back(std::move(candidate));
+    confirmed_.push_back(confirmed);
+  }
+
+  /// Replays the allocators of these, which were taken to fit until now.
+  void confirm(const std::vector<std::size_t>& simulated) {
+    std::vector<Candidate> candidates;
+    for (const std::size_t i : simulated) candidates.push_back(std::move(pool_[i]));
+    confirm_memory(request_, costs_, candidates, request_.threads);
+    for (std::size_t k = 0; k < simulated.size(); ++k) {
+      pool_[simulated[k]] = std::move(candidates[k]);
+      confirmed_[simulated[k]] = true;
     }
-    put_back(later);
-    return taken;
   }
 
-  void learn() {
-    const Seconds least =
-        queue_.empty() ? kLongestStep.seconds() : queue_.begin()->bound.seconds();
-    incumbents_.learn(explored_.candidates, least);
+  /// Whether all that would be shown fits. What does not is no incumbent any more, so that what was
+  /// set aside is looked at again.
+  bool confirm_shown() {
+    std::vector<std::size_t> shown = best_plans(pool_);
+    const std::vector<std::size_t> front = pareto_front(pool_);
+    shown.insert(shown.end(), front.begin(), front.end());
+    std::sort(shown.begin(), shown.end());
+    shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
+    std::erase_if(shown, [&](std::size_t i) { return confirmed_[i]; });
+    confirm(shown);
+    if (std::ranges::all_of(shown, [&](std::size_t i) { return feasible(pool_[i]); })) return true;
+    for (const auto& [node, reason] : aside_) queue_.insert(node);
+    aside_.clear();
+    return false;
   }
 
-  /// A simulated leaf that would be the best so far is not left to its turn: a search that is
-  /// stopped early has it to show, and others have it to beat.
+  /// What would be the best so far is confirmed at once: a search that is stopped early has it to
+  /// show.
   void confirm_fastest() {
-    const auto step = [](const auto& one) { return one.second.score.prediction.step_time; };
-    const auto fastest = std::ranges::min_element(simulated_, {}, step);
-    if (fastest == simulated_.end() || passed()) return;
-    if (incumbents_.best() && step(*fastest) >= *incumbents_.best()) return;
-    queue_.erase(node_of(fastest->second));
-    explored_.candidates.push_back(std::move(fastest->second));
-    simulated_.erase(fastest);
-    confirm_memory(request_, costs_, std::span(explored_.candidates).last(1), request_.threads);
+    if (passed()) return;
+    std::optional<std::size_t> fastest;
+    for (std::size_t i = 0; i < pool_.size(); ++i) {
+      if (feasible(pool_[i]) && (!fastest || better(pool_[i], pool_[*fastest]))) fastest = i;
+    }
+    if (fastest && !confirmed_[*fastest]) confirm({*fastest});
   }
 
-  static SearchNode node_of(const Candidate& simulated) {
-    return {to_picoseconds(simulated.score.prediction.step_time),
-            simulated.index,
-            simulated.index + 1,
-            simulated.score.peak,
-            SearchNode::Kind::simulated,
-            0,
-            {}};
-  }
-
-  /// Takes nodes in order until there is enough for a round of one kind. The turn of simulated
-  /// leaves comes when they are first: what is known by then may spare them the replay.
+  /// Takes nodes in order until there is enough for a round of one kind. Sets those aside that lose
+  /// against plans of which some are only taken to fit.
   void take_round() {
     std::vector<SearchNode> later;
     while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
            groups_.size() < kSharpened) {
       const SearchNode node = *queue_.begin();
       queue_.erase(queue_.begin());
-      if (node.kind == SearchNode::Kind::simulated) {
-        later.push_back(node);
-      } else if (const std::optional<CutReason> reason = why_cut(node)) {
-        cut(*reason, node);
+      if (const std::optional<CutReason> reason = why_cut(node)) {
+        aside_.emplace_back(node, *reason);
       } else if (node.kind == SearchNode::Kind::family) {
         if (!family_bound_[node.family]) {  // the time limit passed before it was bounded
           later.push_back(node);
@@ -350,12 +349,12 @@ class Explorer {
       if (!fits(memory.reserved, strategy)) return;
       const std::size_t buckets = legal_.families()[groups_[i].family].buckets;
       found[i] = SearchNode{std::max(groups_[i].bound, bottleneck(strategy)),
-                      groups_[i].first,
-                      groups_[i].first + buckets,
-                      memory.peak,
-                      SearchNode::Kind::choice,
-                      groups_[i].family,
-                      {}};
+                            groups_[i].first,
+                            groups_[i].first + buckets,
+                            memory.peak,
+                            SearchNode::Kind::choice,
+                            groups_[i].family,
+                            {}};
     });
     std::vector<SearchNode> left;
     for (std::size_t i = 0; i < groups_.size(); ++i) {
@@ -387,8 +386,7 @@ class Explorer {
       for (std::size_t leaf = choice.first; leaf < choice.last; ++leaf) {
         const std::optional<Picoseconds>& bound = bounds[leaf - choice.first];
         if (!bound) continue;
-        leaves[i].push_back({std::max(choice.bound, *bound), leaf, leaf + 1, choice.peak,
-                             SearchNode::Kind::leaf, choice.family, {}});
+        leaves[i].push_back(leaf_of(choice, leaf, *bound));
       }
     });
     std::vector<SearchNode> left;
@@ -413,11 +411,9 @@ class Explorer {
     for (std::size_t i = 0; i < found.size(); ++i) {
       if (!found[i]) {
         left.push_back(leaves_[i]);
-      } else if (has_allocator() && feasible(*found[i])) {
-        queue_.insert(node_of(*found[i]));
-        simulated_.emplace(found[i]->index, std::move(*found[i]));
       } else {
-        explored_.candidates.push_back(std::move(*found[i]));
+        const bool fits = has_allocator() && feasible(*found[i]);
+        add(std::move(*found[i]), !fits);
       }
     }
     leaves_ = std::move(left);
@@ -437,12 +433,31 @@ class Explorer {
     request_.progress(all - left(), all);
   }
 
+  /// Of a search that was stopped early, what was set aside is left, too.
   Explored finish() {
+    for (const auto& [node, reason] : aside_) {
+      if (proven_) {
+        cut(reason, node);
+      } else {
+        queue_.insert(node);
+      }
+    }
+    explored_.unexplored = left();
+    if (!queue_.empty()) explored_.least_left = queue_.begin()->bound.seconds();
+    for (std::size_t i = 0; i < pool_.size(); ++i) {
+      if (confirmed_[i]) {
+        explored_.candidates.push_back(std::move(pool_[i]));
+      } else if (proven_) {
+        cut(kNoAllocator, 1);
+      } else {
+        ++explored_.unexplored;
+        const Seconds step = pool_[i].score.prediction.step_time;
+        explored_.least_left = std::min(explored_.least_left.value_or(step), step);
+      }
+    }
     for (std::size_t i = 0; i < kReasons; ++i) {
       if (cut_[i] > 0) explored_.bounded.push_back({kReasonTexts[i], cut_[i]});
     }
-    explored_.unexplored = left();
-    if (explored_.unexplored > 0) explored_.least_left = queue_.begin()->bound.seconds();
     std::sort(explored_.candidates.begin(), explored_.candidates.end(),
               [](const Candidate& a, const Candidate& b) { return a.index < b.index; });
     return std::move(explored_);
@@ -458,8 +473,11 @@ class Explorer {
   std::vector<std::optional<FamilyBound>> family_bound_;  ///< absent: the time limit passed first
   std::optional<std::size_t> first_plan_;                 ///< index of the one found before all
   std::set<SearchNode> queue_;
-  std::vector<SearchNode> groups_, choices_, leaves_;  ///< of this round
-  std::map<std::size_t, Candidate> simulated_;   ///< of nodes of that kind, by SearchNode::first
+  std::vector<SearchNode> groups_, choices_, leaves_;    ///< of this round
+  std::vector<std::pair<SearchNode, CutReason>> aside_;  ///< cut if all of the pool fits
+  std::vector<Candidate> pool_;                          ///< simulated, in order of that
+  bool proven_ = false;                                  ///< nothing is left that could be shown
+  std::vector<char> confirmed_;  ///< of these: fits, or does not; else it is taken to fit
   Incumbents incumbents_;
   Explored explored_;
   std::array<std::int64_t, kReasons> cut_ = {};

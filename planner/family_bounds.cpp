@@ -11,8 +11,8 @@ namespace {
 
 /// What rounding of buffers to blocks and to shards may add to the bytes of a stage: more than any
 /// model's buffers by far.
-double rounding_of(const Strategy& strategy) {
-  return double(std::int64_t{1} << 20) + 4096.0 * double(optimizer_shards(strategy));
+double rounding_of(std::int64_t shards) {
+  return double(std::int64_t{1} << 20) + 4096.0 * double(shards);
 }
 
 double ps(Picoseconds time) { return double(time.count()); }
@@ -29,6 +29,22 @@ struct FamilyBounds::Work {
   double after_gradient = 0;  ///< the same of a backward and the gradient of its input
   bool known = false;         ///< false: layers are of several kinds
 
+  /// Bytes alone of micro-batches of so many sequences, from those of one and of two: each tensor
+  /// grows by as much with every sequence, or not at all, but for rounding.
+  static Work extended(const Work& one, const Work& two, std::int64_t sequences) {
+    constexpr double kRounding = 1 << 16;  // of all tensors of a block
+    const auto extend = [&](double Work::*bytes) {
+      const double more = two.*bytes - one.*bytes - kRounding;
+      return one.*bytes + std::max(0.0, more) * double(sequences - 1);
+    };
+    Work work = one;
+    work.known = one.known && two.known;
+    work.kept = extend(&Work::kept);
+    work.repeats_kept = extend(&Work::repeats_kept);
+    work.embedding_kept = extend(&Work::embedding_kept);
+    return work;
+  }
+
   explicit Work(const MicroBatchFacts& facts) {
     std::size_t layers = 0;
     for (const BlockFacts& block : facts.blocks) {
@@ -44,8 +60,7 @@ struct FamilyBounds::Work {
           break;
         case BlockKind::layer: {
           ++layers;
-          const BlockFacts& again =
-              block.recomputing ? facts.blocks[*block.recomputing] : block;
+          const BlockFacts& again = block.recomputing ? facts.blocks[*block.recomputing] : block;
           forward = ps(block.forward.span), backward = back, kept = double(block.kept.count());
           repeats_forward = ps(again.forward.span);
           repeats = ps(again.backward.span) + ps(again.weights.span);
@@ -84,168 +99,242 @@ bool FamilyBounds::has_lines(const Strategy& strategy) const {
   return !job_.branch && !classes_by_owner(strategy) && strategy.flatten == Flatten::fused;
 }
 
-FamilyBounds::Lines FamilyBounds::find_lines(const Strategy& strategy) const {
-  constexpr std::int64_t kFew = 1, kMany = 9;
-  const double rounding = rounding_of(strategy);
-  Lines lines;
-  std::array<std::vector<LastingBytes>, 2> found;
-  for (std::size_t i = 0; i < 2; ++i) {
-    Strategy plain = as_plain_pipeline(job_, strategy);
-    plain.pp = std::min<std::int64_t>(strategy.pp, 3);
-    plain.layer_split.assign(std::size_t(plain.pp), i == 0 ? kFew : kMany);
-    plain.embedding_as_layers = plain.loss_as_layers = 0;
-    plain.dp = std::min<std::int64_t>(plain.dp, 2);
-    plain.micro_batch = 1;
-    plain.recompute = Recompute::none;
-    plain.recompute_layers = 0;
-    plain.recompute_list.clear();
-    plain.split_boundary = plain.sequence_parallel = false;
-    plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
-    Job job = job_;
-    job.layers = plain.pp * plain.layer_split.front();
-    found[i] = persistent_bytes(job, plain, framework_);
+FamilyBounds::Samples FamilyBounds::find_samples(const Strategy& strategy) const {
+  Samples samples;
+  for (std::size_t s = 0; s < kShards.size(); ++s) {
+    for (std::size_t n = 0; n < kLayers.size(); ++n) {
+      Strategy plain = as_plain_pipeline(job_, strategy);
+      plain.pp = std::min<std::int64_t>(strategy.pp, 3);
+      plain.layer_split.assign(std::size_t(plain.pp), kLayers[n]);
+      plain.embedding_as_layers = plain.loss_as_layers = 0;
+      plain.dp = std::min<std::int64_t>(strategy.dp * strategy.cp, 2);
+      plain.cp = 1;
+      plain.sharding_degree = optimizer_shards(strategy) > 1 ? kShards[s] : 1;
+      if (plain.sharding_degree == 1) plain.sharding_stage = 0;
+      plain.micro_batch = 1;
+      plain.recompute = Recompute::none;
+      plain.recompute_layers = 0;
+      plain.recompute_list.clear();
+      plain.split_boundary = plain.sequence_parallel = false;
+      plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+      Job job = job_;
+      job.layers = plain.pp * plain.layer_split.front();
+      samples[s][n] = persistent_bytes(job, plain, framework_);
+    }
   }
+  return samples;
+}
+
+std::shared_ptr<const FamilyBounds::Samples> FamilyBounds::samples(const Strategy& strategy) const {
+  const Key key{strategy.mp,
+                strategy.sharding_stage,
+                std::min<std::int64_t>(strategy.pp, 3),
+                optimizer_shards(strategy) > 1,
+                strategy.dp * strategy.cp > 1,
+                strategy.keep_gathered};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = samples_.find(key); known != samples_.end()) return known->second;
+  }
+  auto found = std::make_shared<const Samples>(find_samples(strategy));
+  const std::lock_guard lock(mutex_);
+  return samples_.try_emplace(key, std::move(found)).first->second;
+}
+
+/// Bytes are whole + part / shards for any number of layers, and a + b x layers for any number of
+/// shards, each with what rounding adds: of two samples each, the least that is left.
+FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
+  const std::shared_ptr<const Samples> known = samples(strategy);
+  const std::int64_t shards = optimizer_shards(strategy);
+  const double rounding = rounding_of(shards) + 4 * rounding_of(kShards.back());
   const auto line = [&](std::size_t stage, Bytes LastingBytes::*bytes) {
-    const double few = double((found[0][stage].*bytes).count());
-    const double many = double((found[1][stage].*bytes).count());
-    const double layer = std::max(0.0, (many - few - rounding) / double(kMany - kFew));
-    return Line{few - double(kFew) * (many - few + rounding) / double(kMany - kFew) - rounding,
-                layer};
+    std::array<double, 2> of_layers = {};
+    for (std::size_t n = 0; n < kLayers.size(); ++n) {
+      const auto sample = [&](std::size_t s) {
+        return double(((*known)[s][n][stage].*bytes).count());
+      };
+      const double part = (sample(0) - sample(1)) * double(kShards[0] * kShards[1]) /
+                          double(kShards[1] - kShards[0]);
+      const double whole = sample(0) - part / double(kShards[0]);
+      of_layers[n] = shards > 1 ? whole + part / double(shards) : sample(0);
+    }
+    const auto [few, many] = of_layers;
+    const auto apart = double(kLayers[1] - kLayers[0]);
+    return Line{few - double(kLayers[0]) * (many - few + rounding) / apart - rounding,
+                std::max(0.0, (many - few - rounding) / apart)};
   };
-  const std::size_t stages = found[0].size();
+  Lines lines;
+  const std::size_t stages = (*known)[0][0].size();
   for (std::size_t kind = 0; kind < lines.size(); ++kind) {
-    const std::size_t stage = kind == 0 ? 0 : (kind == 1 ? std::min<std::size_t>(1, stages - 1)
-                                                         : stages - 1);
-    lines[kind] = {line(stage, &LastingBytes::program), line(stage, &LastingBytes::framework)};
+    const std::size_t stage = std::min(kind, stages - 1);
+    const std::size_t of_kind = kind == 2 ? stages - 1 : stage;
+    lines[kind] = {line(of_kind, &LastingBytes::program), line(of_kind, &LastingBytes::framework)};
   }
   return lines;
 }
 
-std::shared_ptr<const FamilyBounds::Lines> FamilyBounds::lines(const Strategy& strategy) const {
-  const Key key{strategy.mp,
-                strategy.cp,
-                strategy.sharding_degree,
-                strategy.sharding_stage * 3 + std::min<std::int64_t>(strategy.pp, 3) - 1,
-                strategy.dp > 1,
-                strategy.keep_gathered};
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto known = lines_.find(key); known != lines_.end()) return known->second;
-  }
-  auto found = std::make_shared<const Lines>(find_lines(strategy));
-  const std::lock_guard lock(mutex_);
-  return lines_.try_emplace(key, std::move(found)).first->second;
-}
-
 Bytes FamilyBounds::least_reserved(const StrategyFamily& family) const {
   if (!has_lines(family.base)) return {};
-  const auto known = lines(family.base);
+  const Lines known = lines(family.base);
   std::optional<double> least;
   for (const ArrangementGroup& group : family.arrangements->groups) {
     std::int64_t layers = 0;
-    for (std::size_t part = 0; part < group.layers_per_part.size(); part += std::size_t(family.base.pp))
+    for (std::size_t part = 0; part < group.layers_per_part.size();
+         part += std::size_t(family.base.pp))
       layers += group.layers_per_part[part];
-    const double bytes = (*known)[0].framework.at(layers);
+    const double bytes = known[0].framework.at(layers);
     least = least ? std::min(*least, bytes) : bytes;
   }
   return Bytes(std::int64_t(least.value_or(0)));
 }
 
-FamilyBound FamilyBounds::of(const StrategyFamily& family, Bytes room) const {
-  FamilyBound bound;
-  const Strategy& base = family.base;
-  const std::vector<ArrangementGroup>& groups = family.arrangements->groups;
-  if (!has_lines(base)) {  // all is left to the bounds of single strategies
-    for (const ArrangementGroup& group : groups)
-      bound.groups.push_back({group.first, group.first + group.count, {}, {}});
-    return bound;
+/// One family's groups, by the lines of its lasting bytes and the work of its micro-batches.
+class FamilyBounds::Family {
+ public:
+  Family(const FamilyBounds& all, const StrategyFamily& family, Bytes room)
+      : all_(all),
+        family_(family),
+        lines_(all.lines(family.base)),
+        stages_(std::size_t(family.base.pp)),
+        capacity_(double(room.count())),
+        m_(double(micro_batches(all.job_, family.base))) {}
+
+  FamilyBound bound() {
+    for (const ArrangementGroup& group : family_.arrangements->groups) {
+      if (!lasting_bytes_fit(group)) {
+        bound_.cannot_live += group.count;
+      } else if (!micro_batches_may_fit(group)) {
+        bound_.cannot_fly += group.count;
+      } else {
+        add(group);
+      }
+    }
+    return std::move(bound_);
   }
-  const auto known = lines(base);
-  const auto stages = std::size_t(base.pp);
-  const double capacity = double(room.count());
-  const auto line_of = [&](std::size_t stage) -> const StageLines& {
-    return (*known)[stage == 0 ? 0 : (stage + 1 == stages ? 2 : 1)];
-  };
-  const auto layers_of = [&](const ArrangementGroup& group, std::size_t stage) {
+
+ private:
+  const StageLines& line_of(std::size_t stage) const {
+    return lines_[stage == 0 ? 0 : (stage + 1 == stages_ ? 2 : 1)];
+  }
+  std::int64_t layers_of(const ArrangementGroup& group, std::size_t stage) const {
     std::int64_t layers = 0;
-    for (std::size_t part = stage; part < group.layers_per_part.size(); part += stages)
+    for (std::size_t part = stage; part < group.layers_per_part.size(); part += stages_)
       layers += group.layers_per_part[part];
     return layers;
-  };
-  // Lasting bytes first: what lowering a layer says is asked for only where these fit.
-  std::vector<const ArrangementGroup*> live;
-  for (const ArrangementGroup& group : groups) {
-    bool fits = true;
-    for (const std::size_t stage : {std::size_t(0), std::min<std::size_t>(1, stages - 1), stages - 1})
-      fits = fits && line_of(stage).framework.at(layers_of(group, stage)) <= capacity;
-    if (fits) {
-      live.push_back(&group);
-    } else {
-      bound.cannot_live += group.count;
-    }
   }
-  std::optional<Work> one_backward, two_backwards;
-  const auto m = double(micro_batches(job_, base));
-  for (const ArrangementGroup* group : live) {
-    Strategy strategy = base;
-    apply(family.arrangements->all[group->first], strategy);
-    std::optional<Work>& cached =
-        strategy.schedule == Schedule::zb_h1 ? two_backwards : one_backward;
-    if (!cached) cached.emplace(*bounds_.facts(strategy));
-    const Work& work = *cached;
-    if (!work.known) {
-      bound.groups.push_back({group->first, group->first + group->count, {}, {}});
-      continue;
+  Strategy arranged(std::size_t arrangement) const {
+    Strategy strategy = family_.base;
+    apply(family_.arrangements->all[arrangement], strategy);
+    return strategy;
+  }
+
+  bool lasting_bytes_fit(const ArrangementGroup& group) const {
+    for (const std::size_t stage :
+         {std::size_t(0), std::min<std::size_t>(1, stages_ - 1), stages_ - 1}) {
+      if (line_of(stage).framework.at(layers_of(group, stage)) > capacity_) return false;
     }
-    const double in_flight = std::min(m, double(base.pp));
-    const std::vector<std::int64_t>& parts = group->layers_per_part;
-    GroupBound found{group->first + group->count, group->first + group->count, {}, {}};
-    for (std::size_t a = group->first; a < found.last; ++a) {
-      apply(family.arrangements->all[a], strategy);
-      double kept = work.embedding_kept;
-      for (std::size_t part = 0; part < parts.size(); part += stages) {
-        const auto again = double(repeated_layers(strategy, parts[part]).second);
-        kept += again * work.repeats_kept + (double(parts[part]) - again) * work.kept;
-      }
-      const std::int64_t first_layers = layers_of(*group, 0);
+    return true;
+  }
+
+  /// What stage 0 keeps of all micro-batches in flight.
+  double in_flight(const ArrangementGroup& group, const Strategy& strategy,
+                   const Work& work) const {
+    double kept = work.embedding_kept;
+    for (std::size_t part = 0; part < group.layers_per_part.size(); part += stages_) {
+      const std::int64_t layers = group.layers_per_part[part];
+      const auto again = double(repeated_layers(strategy, layers).second);
+      kept += again * work.repeats_kept + (double(layers) - again) * work.kept;
+    }
+    return std::min(m_, double(stages_)) * kept;
+  }
+
+  /// Larger micro-batches need not be lowered to see that they do not fit.
+  bool micro_batches_may_fit(const ArrangementGroup& group) {
+    if (family_.base.micro_batch <= 2) return true;
+    const Strategy leanest = arranged(group.first + group.count - 1);
+    std::optional<Work>& work = extended_[leanest.schedule == Schedule::zb_h1];
+    if (!work) {
+      Strategy one = leanest, two = leanest;
+      one.micro_batch = 1;
+      two.micro_batch = 2;
+      work = Work::extended(Work(*all_.bounds_.facts(one)), Work(*all_.bounds_.facts(two)),
+                            family_.base.micro_batch);
+    }
+    if (!work->known) return true;
+    return line_of(0).framework.at(layers_of(group, 0)) + in_flight(group, leanest, *work) <=
+           capacity_;
+  }
+
+  void add(const ArrangementGroup& group) {
+    const Strategy first = arranged(group.first);
+    std::optional<Work>& work = work_[first.schedule == Schedule::zb_h1];
+    if (!work) work = Work(*all_.bounds_.facts(first));
+    if (!work->known) {
+      bound_.groups.push_back({group.first, group.first + group.count, {}, {}});
+      return;
+    }
+    const std::int64_t layers = layers_of(group, 0);
+    GroupBound found{group.first + group.count, group.first + group.count, {}, {}};
+    for (std::size_t a = group.first; a < found.last; ++a) {
+      const double flying = in_flight(group, arranged(a), *work);
       if (found.first == found.last) {
-        if (line_of(0).framework.at(first_layers) + in_flight * kept > capacity) {
-          ++bound.cannot_fly;
+        if (line_of(0).framework.at(layers) + flying > capacity_) {
+          ++bound_.cannot_fly;
           continue;
         }
         found.first = a;
       }
-      const double peak = line_of(0).program.at(first_layers) + in_flight * kept;
+      const double peak = line_of(0).program.at(layers) + flying;
       if (a == found.first || peak < double(found.peak.count()))
         found.peak = Bytes(std::int64_t(peak));
     }
-    if (found.first == found.last) continue;
-    apply(family.arrangements->all[found.first], strategy);
+    if (found.first == found.last) return;
+    found.step = least_step(group, arranged(found.first), *work);
+    bound_.groups.push_back(found);
+  }
+
+  Picoseconds least_step(const ArrangementGroup& group, const Strategy& strategy,
+                         const Work& work) const {
+    const std::vector<std::int64_t>& parts = group.layers_per_part;
+    // ZB-H1 sends a gradient on before the weights' part of backward: what comes back is not
+    // counted.
     const bool zero_bubble = strategy.schedule == Schedule::zb_h1;
-    // ZB-H1 sends a gradient on before the weights' part of backward: what comes back is not counted.
     double longest = 0, there = work.embedding_forward;
     double back = zero_bubble ? 0 : work.embedding_backward;
-    for (std::size_t stage = 0; stage < stages; ++stage) {
+    for (std::size_t stage = 0; stage < stages_; ++stage) {
       double each = 0;
-      for (std::size_t part = stage; part < parts.size(); part += stages) {
+      for (std::size_t part = stage; part < parts.size(); part += stages_) {
         const auto again = double(repeated_layers(strategy, parts[part]).first);
         each += again * (work.repeats_forward + work.repeats) +
                 (double(parts[part]) - again) * (work.forward + work.backward);
       }
       if (stage == 0) each += work.embedding_forward + work.embedding_backward;
-      if (stage + 1 == stages) each += work.head_forward + work.head_backward;
-      longest = std::max(longest, m * each + (stage > 0 ? there : 0));
-      if (stage > 0) longest = std::max(longest, m * each + there + back - work.after_gradient);
+      if (stage + 1 == stages_) each += work.head_forward + work.head_backward;
+      longest = std::max(longest, m_ * each + (stage > 0 ? there : 0));
+      if (stage > 0) longest = std::max(longest, m_ * each + there + back - work.after_gradient);
       const auto again = double(repeated_layers(strategy, parts[stage]).first);
       const double others = double(parts[stage]) - again;
       there += again * work.repeats_forward + others * work.forward - work.after_output;
-      if (!zero_bubble)
-        back += again * work.repeats + others * work.backward - work.after_gradient;
+      if (!zero_bubble) back += again * work.repeats + others * work.backward - work.after_gradient;
     }
     // Sums of doubles: the last digits may be off either way.
-    found.step = Picoseconds(std::int64_t(std::min(longest * (1 - 1e-9), ps(kLongestStep))));
-    bound.groups.push_back(found);
+    return Picoseconds(std::int64_t(std::min(longest * (1 - 1e-9), ps(kLongestStep))));
   }
+
+  const FamilyBounds& all_;
+  const StrategyFamily& family_;
+  const Lines lines_;
+  const std::size_t stages_;
+  const double capacity_, m_;
+  std::array<std::optional<Work>, 2> work_, extended_;  ///< schedule zb_h1: the second
+  FamilyBound bound_;
+};
+
+FamilyBound FamilyBounds::of(const StrategyFamily& family, Bytes room) const {
+  if (has_lines(family.base)) return Family(*this, family, room).bound();
+  FamilyBound bound;  // all is left to the bounds of single strategies
+  for (const ArrangementGroup& group : family.arrangements->groups)
+    bound.groups.push_back({group.first, group.first + group.count, {}, {}});
   return bound;
 }
 

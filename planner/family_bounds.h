@@ -57,19 +57,23 @@ class FamilyBounds {
   /// Of the first, a middle and the last stage; a pipeline of one stage has only the first.
   using Lines = std::array<StageLines, 3>;
   struct Work;
+  class Family;
 
   bool has_lines(const Strategy& strategy) const;
-  std::shared_ptr<const Lines> lines(const Strategy& strategy) const;
-  Lines find_lines(const Strategy& strategy) const;
-  LastingBytes lasting(const Strategy& strategy, const ArrangementGroup& group,
-                       std::int64_t stage) const;
+  /// Lasting bytes by stage of small models: by shards, by layers of each stage.
+  static constexpr std::array<std::int64_t, 2> kShards = {2, 4}, kLayers = {1, 9};
+  using Samples = std::array<std::array<std::vector<LastingBytes>, 2>, 2>;
+
+  Lines lines(const Strategy& strategy) const;
+  std::shared_ptr<const Samples> samples(const Strategy& strategy) const;
+  Samples find_samples(const Strategy& strategy) const;
 
   const Job& job_;
   const Framework& framework_;
   const Bounds& bounds_;
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, bool, bool>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool>;
   mutable std::mutex mutex_;
-  mutable std::map<Key, std::shared_ptr<const Lines>> lines_;
+  mutable std::map<Key, std::shared_ptr<const Samples>> samples_;
 };
 
 }  // namespace plimsoll

@@ -13,12 +13,11 @@ constexpr std::array<Stream, 2> kSends = {Stream::send_next, Stream::send_previo
 }  // namespace
 
 PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
-                           std::int64_t micro_batches, std::span<const StepTail* const> tails)
+                           std::int64_t micro_batches)
     : stages_(stages),
       m_(micro_batches),
       parts_(strategy.pp * strategy.virtual_stages),
-      slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots) : 0),
-      tails_(tails) {
+      slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots) : 0) {
   for (std::int64_t s = 0; s < strategy.pp; ++s) {
     orders_.push_back(
         pipeline_order(strategy.schedule, strategy.pp, s, strategy.virtual_stages, micro_batches));
@@ -31,12 +30,25 @@ PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans>
   }
 }
 
-std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& starts) {
+std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& starts,
+                                           std::span<const StepTail* const> tails) {
+  tails_ = tails;
+  Begins begins;
+  for (std::size_t s = 0; s < starts.size(); ++s)
+    begins.push_back({starts[s] + tails[s]->begins, starts[s] + tails[s]->begins_dispatch});
+  if (begins != begins_) {
+    begins_ = std::move(begins);
+    run_actions();
+  }
+  return ends();
+}
+
+void PipelineStep::run_actions() {
   states_.assign(stages_.size(), {});
   for (std::size_t s = 0; s < states_.size(); ++s) {
     State& state = states_[s];
-    state.clock = state.clock_before = starts[s] + tails_[s]->begins;
-    state.issued = starts[s] + tails_[s]->begins_dispatch;
+    state.clock = state.clock_before = begins_[s][0];
+    state.issued = begins_[s][1];
     for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
   }
   for (Border& border : borders_) {
@@ -47,7 +59,6 @@ std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& start
     moved = false;
     for (std::size_t s = 0; s < states_.size(); ++s) moved = advance(s) || moved;
   }
-  return ends();
 }
 
 bool PipelineStep::advance(std::size_t s) {
@@ -122,8 +133,8 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   }
   // What delays the first call passes while that waits for what it receives.
   const Picoseconds longer = delay(s, spans, direction);
-  const Picoseconds before = std::min(
-      longer, to_picoseconds(spans.first_computes.seconds() * (most_slowdown_[s] - 1)));
+  const Picoseconds before =
+      std::min(longer, to_picoseconds(spans.first_computes.seconds() * (most_slowdown_[s] - 1)));
   begin = std::max(begin, state.clock + before);
   state.last_began = begin;
   state.clock_before = state.clock;

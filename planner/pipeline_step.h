@@ -16,10 +16,12 @@ namespace plimsoll {
 class PipelineStep {
  public:
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
-               std::int64_t micro_batches, std::span<const StepTail* const> tails);
+               std::int64_t micro_batches);
 
-  /// When each stage's step ends.
-  std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts);
+  /// When each stage's step ends. Actions that begin as those of the run before are not run again:
+  /// strategies that differ in their tails alone share them.
+  std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts,
+                               std::span<const StepTail* const> tails);
 
  private:
   /// One direction of transfers out of a stage and into it.
@@ -47,6 +49,7 @@ class PipelineStep {
   std::size_t index(std::int64_t part, std::int64_t micro_batch) const {
     return std::size_t(part * m_ + micro_batch);
   }
+  void run_actions();
   bool advance(std::size_t s);
   bool act(std::size_t s, const Action& action);
   Picoseconds slot_free(std::size_t s, std::size_t direction) const;
@@ -64,7 +67,10 @@ class PipelineStep {
   std::span<const StageSpans> stages_;
   std::int64_t m_, parts_;
   std::size_t slots_;  ///< 0: sends wait for none
-  std::span<const StepTail* const> tails_;
+  std::span<const StepTail* const> tails_;  ///< of the run
+  /// By stage: when the first action may begin, and when its host may issue it.
+  using Begins = std::vector<std::array<Picoseconds, 2>>;
+  Begins begins_;  ///< of the actions that were run last
   std::vector<std::vector<Action>> orders_;
   std::vector<double> most_slowdown_;  ///< by stage: of its kernels, beside any of its transfers
   std::vector<State> states_;

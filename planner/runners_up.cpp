@@ -42,6 +42,11 @@ bool same_but_details(const Strategy& a, const Strategy& b) {
   alike.prefetch_depth = b.prefetch_depth;
   alike.embedding_as_layers = b.embedding_as_layers;
   alike.loss_as_layers = b.loss_as_layers;
+  alike.virtual_stages = b.virtual_stages;
+  if (a.dp * a.sharding_degree == b.dp * b.sharding_degree) {
+    alike.dp = b.dp;
+    alike.sharding_degree = b.sharding_degree;
+  }
   return alike == b;
 }
 

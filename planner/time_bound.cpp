@@ -137,19 +137,19 @@ Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpan
   return longest;
 }
 
-Picoseconds pipeline_bound(const Strategy& strategy, std::span<const StageSpans> stages,
-                           std::int64_t micro_batches, std::span<const StepTail* const> tails) {
-  PipelineStep step(strategy, stages, micro_batches, tails);
-  std::vector<Picoseconds> starts(stages.size());
+Picoseconds pipeline_bound(PipelineStep& step, std::span<const StepTail* const> tails,
+                           const Enough& enough) {
+  std::vector<Picoseconds> starts(tails.size());
   Picoseconds bound;
   for (int k = 0; k < 2; ++k) {
-    const std::vector<Picoseconds> ends = step.run(starts);
+    const std::vector<Picoseconds> ends = step.run(starts, tails);
     std::optional<Picoseconds> least;
     for (std::size_t s = 0; s < ends.size(); ++s) {
       const Picoseconds advance = ends[s] - starts[s];
       least = least ? std::min(*least, advance) : advance;
     }
     bound = std::max(bound, *least);
+    if (enough && enough(bound)) break;
     starts = ends;
   }
   return bound;

@@ -7,6 +7,7 @@
 // Heidergott, Olsder, van der Woude, Max Plus at Work, 2006, chapter 2).
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,8 @@ struct StageSpans {
   bool receives_ahead = false;  ///< transfers into a chunk may be over when the one before is
 };
 
+class PipelineStep;
+
 /// By stage.
 std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFacts& facts,
                                     std::span<const StageChunks> stages, const LeastCosts& costs);
@@ -59,8 +62,9 @@ Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpan
 /// Runs the order of the pipeline with a whole chunk and micro-batch as one piece, then each
 /// stage's tail: gradient buckets as its last action completes them, meetings of stages, update,
 /// parameter gathers. Two steps, the second from where the first ended; the least advance of any
-/// stage.
-Picoseconds pipeline_bound(const Strategy& strategy, std::span<const StageSpans> stages,
-                           std::int64_t micro_batches, std::span<const StepTail* const> tails);
+/// stage. `enough`: of the first step; the second is not run then.
+using Enough = std::function<bool(Picoseconds)>;
+Picoseconds pipeline_bound(PipelineStep& step, std::span<const StepTail* const> tails,
+                           const Enough& enough = {});
 
 }  // namespace plimsoll

@@ -49,6 +49,7 @@ Outcome outcome(SearchRequest request, const CostModel& costs, SearchMethod meth
                 std::int64_t threads) {
   request.method = method;
   request.threads = threads;
+  request.tolerance = 0;
   try {
     Plan plan = search(request, costs);
     EXPECT_TRUE(plan.search.proven);

@@ -148,6 +148,7 @@ TEST(Search, EqualsAnIndependentLoop) {
 /// The plan's text, or why there is none; of the search only what does not depend on its method.
 std::string outcome(SearchRequest request, const CostModel& costs, SearchMethod method) {
   request.method = method;
+  request.tolerance = 0;
   try {
     Plan plan = search(request, costs);
     EXPECT_TRUE(plan.search.proven);
@@ -203,6 +204,49 @@ bool has_equally_fast(const Plan& plan) {
   return std::any_of(plan.runners_up.begin(), plan.runners_up.end(), [&](const RunnerUp& one) {
     return !steps.insert(one.step_time.value()).second;
   });
+}
+
+std::vector<Seconds> steps_of(const Plan& plan) {
+  std::vector<Seconds> steps;
+  for (const RunnerUp& one : plan.runners_up) steps.push_back(one.step_time);
+  std::ranges::sort(steps);
+  return steps;
+}
+
+/// Of what a search shows beside the chosen plan nothing is slower, by more than the tolerance, than
+/// what evaluating everything shows in its place.
+TEST(Search, RunnersUpAndFrontAreWithinTheToleranceOfBruteForce) {
+  std::mt19937_64 random(9);
+  std::int64_t runners_up = 0, on_front = 0;
+  for (int i = 0; i < 30; ++i) {
+    Problem problem = random_problem(random);
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    problem.devices = std::min<std::int64_t>(problem.devices, 4);
+    SearchRequest request = request_of(problem);
+    request.tolerance = 0.05;
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
+    try {
+      const Plan found = search(request, costs);
+      request.method = SearchMethod::brute_force;
+      const Plan all = search(request, costs);
+      ASSERT_EQ(found.strategy, all.strategy) << describe(problem);
+      EXPECT_EQ(found.prediction.step_time, all.prediction.step_time);
+      ASSERT_EQ(found.runners_up.size(), all.runners_up.size());
+      const std::vector<Seconds> steps = steps_of(found), least = steps_of(all);
+      for (std::size_t k = 0; k < steps.size(); ++k, ++runners_up)
+        EXPECT_LE(steps[k], least[k] * 1.05);
+      for (const ParetoPlan& plan : all.pareto) {
+        ++on_front;
+        EXPECT_TRUE(std::ranges::any_of(found.pareto, [&](const ParetoPlan& other) {
+          return other.step_time <= plan.step_time * 1.05 &&
+                 double(other.peak.count()) <= double(plan.peak.count()) / (1 - kFrontSaving);
+        })) << describe(problem);
+      }
+    } catch (const InfeasibleError&) {
+    }
+  }
+  EXPECT_GT(runners_up, 30);
+  EXPECT_GT(on_front, 20);
 }
 
 TEST(Search, EqualsBruteForceOnRandomProblems) {
@@ -388,7 +432,13 @@ TEST(Search, MemoryDecidesWhatMayRun) {
   }
   const Plan tight = search(nano_request(2), small_costs(cluster));
   EXPECT_NE(tight.strategy, roomy.strategy);
-  EXPECT_GT(tight.search.infeasible + tight.search.bounded, roomy.search.bounded);
+  const auto do_not_fit = [](const Plan& plan) {
+    std::int64_t count = plan.search.infeasible;
+    for (const Pruned& bound : plan.search.bounded_by)
+      count += bound.reason.starts_with("memory bound") ? bound.count : 0;
+    return count;
+  };
+  EXPECT_GT(do_not_fit(tight), do_not_fit(roomy));
   for (const StagePrediction& stage : tight.prediction.stages)
     EXPECT_LE(stage.arena, stage.capacity);
 }
