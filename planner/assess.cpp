@@ -61,10 +61,8 @@ void set_uses(std::span<const std::optional<AllocatorUse>> uses, Footprint& foot
   }
 }
 
-Replay begin_replay(const SearchRequest& request, const CostModel& costs,
-                    const Strategy& strategy) {
-  const Job job = lowered_job(request, strategy);
-  Replay replay{footprint_of(request, job, costs, strategy), {}, {}, {}};
+Replay begin_replay(const SearchRequest& request, const Strategy& strategy, Footprint footprint) {
+  Replay replay{std::move(footprint), {}, {}, {}};
   replay.beside =
       memory_outside_program(request.job, strategy, request.framework) + request.reserve;
   const std::vector<StagePrediction>& stages = replay.footprint.stages;
@@ -76,6 +74,51 @@ Replay begin_replay(const SearchRequest& request, const CostModel& costs,
   return replay;
 }
 
+/// Whether the stage fits.
+bool replay_stage(const SearchRequest& request, Replay& replay, std::size_t stage) {
+  const Bytes room = replay.footprint.stages[stage].capacity - replay.beside;
+  replay.uses[stage] = replay_within(replay.footprint.programs[stage], request.framework, room);
+  return replay.uses[stage].has_value();
+}
+
+void end_replay(Replay& replay, bool fits, Candidate& candidate) {
+  candidate.replayed = true;
+  if (fits) {
+    set_uses(replay.uses, replay.footprint);
+  } else {
+    replay.footprint.fits = false;
+    candidate.score = {};
+  }
+  set_memory(replay.footprint, candidate.score);
+}
+
+/// Allocators take 1 to 5 % more than what is alive at once.
+constexpr double kFree = 0.05;
+
+/// Whether some stage has so little room that its allocator decides whether it fits.
+bool is_tight(const SearchRequest& request, const Strategy& strategy, const Footprint& footprint) {
+  if (request.framework.allocator.kind == AllocatorKind::arena) return false;
+  const Bytes beside =
+      memory_outside_program(request.job, strategy, request.framework) + request.reserve;
+  return std::ranges::any_of(footprint.stages, [&](const StagePrediction& stage) {
+    return double((stage.peak + beside).count()) > (1 - kFree) * double(stage.capacity.count());
+  });
+}
+
+/// Of a strategy laid out: its memory, and the allocators' where that decides whether it fits.
+/// False where it does not.
+bool find_memory(const SearchRequest& request, Footprint& footprint, Candidate& candidate) {
+  set_memory(footprint, candidate.score);
+  if (!footprint.fits) return false;
+  if (!is_tight(request, candidate.strategy, footprint)) return true;
+  Replay replay = begin_replay(request, candidate.strategy, std::move(footprint));
+  const bool fits = std::ranges::all_of(
+      replay.order, [&](std::size_t stage) { return replay_stage(request, replay, stage); });
+  end_replay(replay, fits, candidate);
+  footprint = std::move(replay.footprint);
+  return fits;
+}
+
 }  // namespace
 
 Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
@@ -85,17 +128,17 @@ Candidate assess(const SearchRequest& request, const CostModel& costs, const Str
   candidate.strategy = strategy;
   const CostModel own = costs_of(costs, layer_shape(request.job, strategy));
   try {
-    if (const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework)) {
-      const Footprint footprint = footprint_of(request, fewer->job, costs, strategy);
-      set_memory(footprint, candidate.score);
+    const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework);
+    if (fewer) {
+      Footprint footprint = footprint_of(request, fewer->job, costs, strategy);
+      if (!find_memory(request, footprint, candidate)) return candidate;
       if (const auto step = step_time(footprint.programs, fewer->stand_for, own)) {
         set_time(*step, candidate);
         return candidate;
       }
     }
-    const Footprint footprint = footprint_of(request, request.job, costs, strategy);
-    set_memory(footprint, candidate.score);
-    if (!footprint.fits) return candidate;
+    Footprint footprint = footprint_of(request, request.job, costs, strategy);
+    if (!fewer && !find_memory(request, footprint, candidate)) return candidate;
     set_time(simulate(footprint.programs, own, Folding::folded, Detail::none).step_time, candidate);
   } catch (const InfeasibleError&) {
     candidate.too_long = true;
@@ -108,7 +151,10 @@ void confirm_memory(const SearchRequest& request, const CostModel& costs,
   if (request.framework.allocator.kind == AllocatorKind::arena) return;
   std::vector<Replay> replays(candidates.size());
   for_each_index(candidates.size(), threads, [&](std::size_t i) {
-    if (feasible(candidates[i])) replays[i] = begin_replay(request, costs, candidates[i].strategy);
+    const Strategy& strategy = candidates[i].strategy;
+    if (!feasible(candidates[i]) || candidates[i].replayed) return;
+    const Job job = lowered_job(request, strategy);
+    replays[i] = begin_replay(request, strategy, footprint_of(request, job, costs, strategy));
   });
   std::vector<std::pair<std::size_t, std::size_t>> tasks;  // candidate, stage
   for (std::size_t i = 0; i < replays.size(); ++i) {
@@ -117,22 +163,10 @@ void confirm_memory(const SearchRequest& request, const CostModel& costs,
   std::vector<std::atomic<bool>> fails(replays.size());
   for_each_index(tasks.size(), threads, [&](std::size_t t) {
     const auto [i, stage] = tasks[t];
-    if (fails[i]) return;
-    const Bytes room = replays[i].footprint.stages[stage].capacity - replays[i].beside;
-    replays[i].uses[stage] =
-        replay_within(replays[i].footprint.programs[stage], request.framework, room);
-    if (!replays[i].uses[stage]) fails[i] = true;
+    if (!fails[i] && !replay_stage(request, replays[i], stage)) fails[i] = true;
   });
   for (std::size_t i = 0; i < replays.size(); ++i) {
-    if (replays[i].order.empty()) continue;
-    Footprint& footprint = replays[i].footprint;
-    if (fails[i]) {
-      footprint.fits = false;
-      candidates[i].score = {};
-    } else {
-      set_uses(replays[i].uses, footprint);
-    }
-    set_memory(footprint, candidates[i].score);
+    if (!replays[i].order.empty()) end_replay(replays[i], !fails[i], candidates[i]);
   }
 }
 

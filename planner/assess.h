@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-/// Lowers and simulates. Of what does not fit: memory only. What an allocator takes is not known:
-/// of frameworks that have one, all of it fits (confirm_memory).
+/// Lowers and simulates. Of what does not fit: memory only. What an allocator takes is found out
+/// where it decides; elsewhere all of it fits (confirm_memory).
 Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
                  std::size_t index);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "graph/op_table.h"
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
 #include "passes/program_builder.h"
@@ -42,7 +43,11 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   // Whatever call computes before this one ends when the compute stream is free.
   path.run(call, begins_elsewhere(routine) ? Picoseconds() : kLongAgo);
   facts.span = path.now();
-  facts.computes = costed.computes[id.index()];
+  facts.computes = facts.others = costed.computes[id.index()];
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    if (row(routine.ops[i].kind).op_class == OpClass::attention)
+      facts.others = facts.others - costed.durations[id.index()][i];
+  }
   facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
   return facts;
 }

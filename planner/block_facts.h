@@ -24,6 +24,7 @@ struct CallFacts {
   /// time: calls follow each other there, so these add up.
   Picoseconds span;
   Picoseconds computes;  ///< what its ops on the compute stream take alone
+  Picoseconds others;    ///< the same without attention
   Picoseconds dispatch;  ///< host time to issue it
   /// Until what it sends on (border, or its gradient) is written, from the same begin.
   Picoseconds sends;

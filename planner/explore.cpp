@@ -10,6 +10,7 @@
 #include "base/parallel.h"
 #include "planner/assess.h"
 #include "planner/bounds.h"
+#include "planner/candidate_pool.h"
 #include "planner/cut_reasons.h"
 #include "planner/family_bounds.h"
 #include "planner/first_plan.h"
@@ -32,6 +33,13 @@ Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
   return largest;
 }
 
+/// The least of a family's groups, which are many: those are bounded again when it is their turn.
+struct FamilySummary {
+  Picoseconds step;
+  Bytes peak;
+  std::optional<CutReason> cannot;  ///< none of them fits
+};
+
 class Explorer {
  public:
   Explorer(const SearchRequest& request, const CostModel& costs, const Space& space)
@@ -41,6 +49,7 @@ class Explorer {
         bounds_(request.job, request.framework, costs, request.devices),
         family_bounds_(request.job, request.framework, bounds_),
         capacity_(largest_memory(costs.cluster(), request.devices)),
+        pool_(request, costs),
         incumbents_(request.tolerance) {
     if (request.time_limit) {
       deadline_ = std::chrono::steady_clock::now() +
@@ -73,13 +82,15 @@ class Explorer {
     find_first_plan();
     bound_families();
     while (!passed()) {
-      incumbents_.learn(pool_);
+      incumbents_.learn(pool_.all());
       if (queue_.empty()) {
         proven_ = confirm_shown();
         if (proven_) break;
       } else {
         take_round();
-        if (!groups_.empty()) {
+        if (!families_.empty()) {
+          sharpen_families();
+        } else if (!groups_.empty()) {
           sharpen_groups();
         } else if (!choices_.empty()) {
           sharpen_choices();
@@ -89,7 +100,8 @@ class Explorer {
         put_back(groups_);
         put_back(choices_);
         put_back(leaves_);
-        confirm_fastest();
+        // A search that is stopped early has it to show.
+        if (!passed()) pool_.confirm_fastest();
       }
       report();
     }
@@ -132,43 +144,77 @@ class Explorer {
         first_plan(request_, costs_, legal_, bounds_, capacity_, [this] { return passed(); });
     if (!found) return;
     first_plan_ = found->index;
-    add(std::move(*found), true);
+    pool_.add(std::move(*found));
   }
 
-  /// What may fit enters the queue, by the least bound of its groups.
+  /// What may fit enters the queue.
   void bound_families() {
     const std::span<const StrategyFamily> families = legal_.families();
-    family_bound_.resize(families.size());
+    summaries_.resize(families.size());
+    is_coarse_.resize(families.size());
     for_each_index(families.size(), request_.threads, [&](std::size_t f) {
-      if (!passed()) family_bound_[f] = family_bounds_.of(families[f], room(families[f].base));
+      if (passed()) return;
+      is_coarse_[f] = family_bounds_.takes_long(families[f]);
+      summaries_[f] = summary(
+          is_coarse_[f] ? family_bounds_.coarse(families[f], room(families[f].base)) : bound_of(f));
     });
-    for (std::size_t f = 0; f < families.size(); ++f) {
-      const StrategyFamily& family = families[f];
-      SearchNode node{
-          {}, family.first, family.first + family.count(), {}, SearchNode::Kind::family, f, {}};
-      const std::optional<FamilyBound>& bound = family_bound_[f];
-      if (bound && bound->groups.empty()) {
-        cut(bound->cannot_fly > 0 ? kInFlight : kPersistent, node);
-        continue;
-      }
-      if (bound) {
-        node.bound = kLongestStep;
-        node.peak = bound->groups.front().peak;
-        for (const GroupBound& group : bound->groups) {
-          node.bound = std::min(node.bound, group.step);
-          node.peak = std::min(node.peak, group.peak);
-        }
-      }
+    for (std::size_t f = 0; f < families.size(); ++f) insert_family(f);
+  }
+
+  FamilyBound bound_of(std::size_t f) const {
+    const StrategyFamily& family = legal_.families()[f];
+    return family_bounds_.of(family, room(family.base));
+  }
+
+  static FamilySummary summary(const FamilyBound& bound) {
+    FamilySummary all;
+    if (bound.groups.empty()) all.cannot = bound.cannot_fly > 0 ? kInFlight : kPersistent;
+    all.step = kLongestStep;
+    all.peak = bound.groups.empty() ? Bytes() : bound.groups.front().peak;
+    for (const GroupBound& group : bound.groups) {
+      all.step = std::min(all.step, group.step);
+      all.peak = std::min(all.peak, group.peak);
+    }
+    return all;
+  }
+
+  void insert_family(std::size_t f) {
+    const StrategyFamily& family = legal_.families()[f];
+    const FamilySummary all = summaries_[f].value_or(FamilySummary());
+    const SearchNode node{all.step,
+                          family.first,
+                          family.first + family.count(),
+                          all.peak,
+                          SearchNode::Kind::family,
+                          f,
+                          {}};
+    if (all.cannot) {
+      cut(*all.cannot, node);
+    } else {
       queue_.insert(node);
     }
   }
 
+  /// Bounds families anew whose bound was coarse.
+  void sharpen_families() {
+    for_each_index(families_.size(), request_.threads, [&](std::size_t i) {
+      const std::size_t f = families_[i].family;
+      if (passed()) return;
+      summaries_[f] = summary(bound_of(f));
+      is_coarse_[f] = false;
+    });
+    for (const SearchNode& node : families_) insert_family(node.family);
+    families_.clear();
+  }
+
   void expand_all_families() {
-    std::vector<SearchNode> families;
-    for (const SearchNode& node : queue_) families.push_back(node);
-    queue_.clear();
+    const auto is_coarse = [&](const SearchNode& node) { return is_coarse_[node.family] != 0; };
+    std::ranges::copy_if(queue_, std::back_inserter(families_), is_coarse);
+    std::erase_if(queue_, is_coarse);
+    sharpen_families();
+    const std::set<SearchNode> families = std::exchange(queue_, {});
     for (const SearchNode& node : families) {
-      if (family_bound_[node.family]) {
+      if (summaries_[node.family]) {
         expand(node);
       } else {
         queue_.insert(node);
@@ -179,7 +225,7 @@ class Explorer {
   /// Puts a family's groups into the queue and cuts those of its arrangements that cannot fit.
   void expand(const SearchNode& node) {
     const StrategyFamily& family = legal_.families()[node.family];
-    const FamilyBound& bound = *family_bound_[node.family];
+    const FamilyBound bound = bound_of(node.family);
     std::size_t next = 0;
     std::size_t live = bound.cannot_live;
     const auto cut_until = [&](std::size_t arrangement) {
@@ -196,7 +242,6 @@ class Explorer {
       queue_.insert(node_of(node.family, group));
     }
     cut_until(family.arrangements->all.size());
-    family_bound_[node.family]->groups.clear();
   }
 
   SearchNode node_of(std::size_t f, const GroupBound& group) const {
@@ -258,47 +303,13 @@ class Explorer {
     return node.kind == SearchNode::Kind::choice ? kBottleneck : kWork;
   }
 
-  void add(Candidate candidate, bool confirmed) {
-    pool_.push_back(std::move(candidate));
-    confirmed_.push_back(confirmed);
-  }
-
-  /// Replays the allocators of these, which were taken to fit until now.
-  void confirm(const std::vector<std::size_t>& simulated) {
-    std::vector<Candidate> candidates;
-    for (const std::size_t i : simulated) candidates.push_back(std::move(pool_[i]));
-    confirm_memory(request_, costs_, candidates, request_.threads);
-    for (std::size_t k = 0; k < simulated.size(); ++k) {
-      pool_[simulated[k]] = std::move(candidates[k]);
-      confirmed_[simulated[k]] = true;
-    }
-  }
-
   /// Whether all that would be shown fits. What does not is no incumbent any more, so that what was
   /// set aside is looked at again.
   bool confirm_shown() {
-    std::vector<std::size_t> shown = best_plans(pool_);
-    const std::vector<std::size_t> front = pareto_front(pool_);
-    shown.insert(shown.end(), front.begin(), front.end());
-    std::sort(shown.begin(), shown.end());
-    shown.erase(std::unique(shown.begin(), shown.end()), shown.end());
-    std::erase_if(shown, [&](std::size_t i) { return confirmed_[i]; });
-    confirm(shown);
-    if (std::ranges::all_of(shown, [&](std::size_t i) { return feasible(pool_[i]); })) return true;
+    if (pool_.confirm_shown()) return true;
     for (const auto& [node, reason] : aside_) queue_.insert(node);
     aside_.clear();
     return false;
-  }
-
-  /// What would be the best so far is confirmed at once: a search that is stopped early has it to
-  /// show.
-  void confirm_fastest() {
-    if (passed()) return;
-    std::optional<std::size_t> fastest;
-    for (std::size_t i = 0; i < pool_.size(); ++i) {
-      if (feasible(pool_[i]) && (!fastest || better(pool_[i], pool_[*fastest]))) fastest = i;
-    }
-    if (fastest && !confirmed_[*fastest]) confirm({*fastest});
   }
 
   /// Takes nodes in order until there is enough for a round of one kind. Sets those aside that lose
@@ -306,17 +317,21 @@ class Explorer {
   void take_round() {
     std::vector<SearchNode> later;
     while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
-           groups_.size() < kSharpened) {
+           groups_.size() < kSharpened && families_.size() < kSharpened) {
       const SearchNode node = *queue_.begin();
       queue_.erase(queue_.begin());
       if (const std::optional<CutReason> reason = why_cut(node)) {
         aside_.emplace_back(node, *reason);
       } else if (node.kind == SearchNode::Kind::family) {
-        if (!family_bound_[node.family]) {  // the time limit passed before it was bounded
+        if (!summaries_[node.family]) {  // the time limit passed before it was bounded
           later.push_back(node);
           break;
         }
-        expand(node);
+        if (is_coarse_[node.family]) {
+          families_.push_back(node);
+        } else {
+          expand(node);
+        }
       } else if (node.kind == SearchNode::Kind::leaf && first_plan_ == node.first) {
         continue;
       } else {
@@ -412,14 +427,11 @@ class Explorer {
       if (!found[i]) {
         left.push_back(leaves_[i]);
       } else {
-        const bool fits = has_allocator() && feasible(*found[i]);
-        add(std::move(*found[i]), !fits);
+        pool_.add(std::move(*found[i]));
       }
     }
     leaves_ = std::move(left);
   }
-
-  bool has_allocator() const { return request_.framework.allocator.kind != AllocatorKind::arena; }
 
   std::int64_t left() const {
     std::int64_t count = 0;
@@ -444,14 +456,14 @@ class Explorer {
     }
     explored_.unexplored = left();
     if (!queue_.empty()) explored_.least_left = queue_.begin()->bound.seconds();
-    for (std::size_t i = 0; i < pool_.size(); ++i) {
-      if (confirmed_[i]) {
-        explored_.candidates.push_back(std::move(pool_[i]));
+    for (Candidate& candidate : pool_.take()) {
+      const Seconds step = candidate.score.prediction.step_time;
+      if (pool_.is_known(candidate)) {
+        explored_.candidates.push_back(std::move(candidate));
       } else if (proven_) {
         cut(kNoAllocator, 1);
       } else {
         ++explored_.unexplored;
-        const Seconds step = pool_[i].score.prediction.step_time;
         explored_.least_left = std::min(explored_.least_left.value_or(step), step);
       }
     }
@@ -470,14 +482,14 @@ class Explorer {
   const FamilyBounds family_bounds_;
   const Bytes capacity_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
-  std::vector<std::optional<FamilyBound>> family_bound_;  ///< absent: the time limit passed first
-  std::optional<std::size_t> first_plan_;                 ///< index of the one found before all
+  std::vector<std::optional<FamilySummary>> summaries_;  ///< absent: the time limit passed first
+  std::optional<std::size_t> first_plan_;                ///< index of the one found before all
   std::set<SearchNode> queue_;
-  std::vector<SearchNode> groups_, choices_, leaves_;    ///< of this round
-  std::vector<std::pair<SearchNode, CutReason>> aside_;  ///< cut if all of the pool fits
-  std::vector<Candidate> pool_;                          ///< simulated, in order of that
-  bool proven_ = false;                                  ///< nothing is left that could be shown
-  std::vector<char> confirmed_;  ///< of these: fits, or does not; else it is taken to fit
+  std::vector<char> is_coarse_;                                   ///< by family: its bound is
+  std::vector<SearchNode> families_, groups_, choices_, leaves_;  ///< of this round
+  std::vector<std::pair<SearchNode, CutReason>> aside_;           ///< cut if all of the pool fits
+  CandidatePool pool_;
+  bool proven_ = false;  ///< nothing is left that could be shown
   Incumbents incumbents_;
   Explored explored_;
   std::array<std::int64_t, kReasons> cut_ = {};

@@ -45,25 +45,27 @@ struct FamilyBounds::Work {
     return work;
   }
 
-  explicit Work(const MicroBatchFacts& facts) {
+  /// `coarse`: no bytes, and no time of attention and exchanges.
+  explicit Work(const MicroBatchFacts& facts, bool coarse = false) {
+    const auto time = [&](const CallFacts& call) { return ps(coarse ? call.others : call.span); };
     std::size_t layers = 0;
     for (const BlockFacts& block : facts.blocks) {
       after_output = std::max(after_output, ps(block.forward.span) - ps(block.forward.sends));
       after_gradient = std::max(after_gradient, ps(block.backward.span) - ps(block.backward.sends));
       if (block.shape.variant) continue;
-      const double back = ps(block.backward.span) + ps(block.weights.span);
+      const double back = time(block.backward) + time(block.weights);
       switch (block.shape.kind) {
         case BlockKind::embedding:
-          embedding_forward += ps(block.forward.span);
+          embedding_forward += time(block.forward);
           embedding_backward += back;
           embedding_kept += double(block.kept.count());
           break;
         case BlockKind::layer: {
           ++layers;
           const BlockFacts& again = block.recomputing ? facts.blocks[*block.recomputing] : block;
-          forward = ps(block.forward.span), backward = back, kept = double(block.kept.count());
-          repeats_forward = ps(again.forward.span);
-          repeats = ps(again.backward.span) + ps(again.weights.span);
+          forward = time(block.forward), backward = back, kept = double(block.kept.count());
+          repeats_forward = time(again.forward);
+          repeats = time(again.backward) + time(again.weights);
           repeats_kept = double(again.kept.count());
           break;
         }
@@ -71,11 +73,12 @@ struct FamilyBounds::Work {
           ++layers;
           break;
         case BlockKind::head:
-          head_forward += ps(block.forward.span);
+          head_forward += time(block.forward);
           head_backward += back;
           break;
       }
     }
+    if (coarse) kept = repeats_kept = embedding_kept = 0;
     known = layers == 1;
   }
 };
@@ -191,8 +194,9 @@ Bytes FamilyBounds::least_reserved(const StrategyFamily& family) const {
 /// One family's groups, by the lines of its lasting bytes and the work of its micro-batches.
 class FamilyBounds::Family {
  public:
-  Family(const FamilyBounds& all, const StrategyFamily& family, Bytes room)
+  Family(const FamilyBounds& all, const StrategyFamily& family, Bytes room, bool coarse)
       : all_(all),
+        coarse_(coarse),
         family_(family),
         lines_(all.lines(family.base)),
         stages_(std::size_t(family.base.pp)),
@@ -250,7 +254,7 @@ class FamilyBounds::Family {
 
   /// Larger micro-batches need not be lowered to see that they do not fit.
   bool micro_batches_may_fit(const ArrangementGroup& group) {
-    if (family_.base.micro_batch <= 2) return true;
+    if (family_.base.micro_batch <= 2 || all_.takes_long(family_)) return true;
     const Strategy leanest = arranged(group.first + group.count - 1);
     std::optional<Work>& work = extended_[leanest.schedule == Schedule::zb_h1];
     if (!work) {
@@ -266,9 +270,10 @@ class FamilyBounds::Family {
   }
 
   void add(const ArrangementGroup& group) {
-    const Strategy first = arranged(group.first);
+    Strategy first = arranged(group.first);
     std::optional<Work>& work = work_[first.schedule == Schedule::zb_h1];
-    if (!work) work = Work(*all_.bounds_.facts(first));
+    if (coarse_) first.context_exchange = ContextExchange::all_gather;
+    if (!work) work = Work(*all_.bounds_.facts(first), coarse_);
     if (!work->known) {
       bound_.groups.push_back({group.first, group.first + group.count, {}, {}});
       return;
@@ -322,6 +327,7 @@ class FamilyBounds::Family {
   }
 
   const FamilyBounds& all_;
+  const bool coarse_;
   const StrategyFamily& family_;
   const Lines lines_;
   const std::size_t stages_;
@@ -331,11 +337,21 @@ class FamilyBounds::Family {
 };
 
 FamilyBound FamilyBounds::of(const StrategyFamily& family, Bytes room) const {
-  if (has_lines(family.base)) return Family(*this, family, room).bound();
+  if (has_lines(family.base)) return Family(*this, family, room, false).bound();
   FamilyBound bound;  // all is left to the bounds of single strategies
   for (const ArrangementGroup& group : family.arrangements->groups)
     bound.groups.push_back({group.first, group.first + group.count, {}, {}});
   return bound;
+}
+
+bool FamilyBounds::takes_long(const StrategyFamily& family) const {
+  constexpr std::int64_t kLongRing = 16;
+  return family.base.cp >= kLongRing && family.base.context_exchange == ContextExchange::ring &&
+         has_lines(family.base);
+}
+
+FamilyBound FamilyBounds::coarse(const StrategyFamily& family, Bytes room) const {
+  return Family(*this, family, room, true).bound();
 }
 
 }  // namespace plimsoll

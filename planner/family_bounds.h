@@ -1,5 +1,5 @@
-// StrategyFamily bounds: lower bounds for whole groups of strategies at once, by arithmetic on what one
-// layer takes. They are looser than bounds.h, and about a thousand times as fast.
+// StrategyFamily bounds: lower bounds for whole groups of strategies at once, by arithmetic on what
+// one layer takes. They are looser than bounds.h, and about a thousand times as fast.
 #pragma once
 
 #include <map>
@@ -31,9 +31,9 @@ struct FamilyBound {
 /// Of one job on one cluster. Safe to share between threads.
 ///
 /// Time: the slowest stage works through all its layers for every micro-batch, after the first has
-/// come to it through the chunks before it and before the last goes back through them (time_bound.h,
-/// without transfers and dispatch). Memory: before its first backward, stage 0 keeps what
-/// min(pp, micro-batches) of them leave for backward in every one of its chunks, in each order
+/// come to it through the chunks before it and before the last goes back through them
+/// (time_bound.h, without transfers and dispatch). Memory: before its first backward, stage 0 keeps
+/// what min(pp, micro-batches) of them leave for backward in every one of its chunks, in each order
 /// (pipeline_order.h), beside the bytes that live between steps.
 class FamilyBounds {
  public:
@@ -42,6 +42,12 @@ class FamilyBounds {
       : job_(job), framework_(framework), bounds_(bounds) {}
 
   FamilyBound of(const StrategyFamily& family, Bytes room) const;
+  /// Whether the work of the family's layers takes long to find out: a ring of many ranks has a
+  /// step for each of them.
+  bool takes_long(const StrategyFamily& family) const;
+  /// A looser bound of such a family: lasting bytes, and the ops that layers have beside attention
+  /// and exchanges, from a strategy that gathers keys and values instead.
+  FamilyBound coarse(const StrategyFamily& family, Bytes room) const;
   /// What a framework reserves at least for any arrangement of the family.
   Bytes least_reserved(const StrategyFamily& family) const;
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/parallel.h"
 #include "planner/explore.h"
@@ -13,7 +14,8 @@ namespace {
 struct Need {
   std::size_t index = 0;
   Footprint footprint;
-  Bytes bytes;  ///< with what no tensor shows
+  Bytes bytes;         ///< with what no tensor shows
+  bool of_all = true;  ///< false: the search was stopped before all were looked at
 };
 
 /// The strategy that needs least, and the first of equals. Buckets take no memory of their own, so
@@ -26,6 +28,12 @@ Need least_need(const SearchRequest& request, const CostModel& costs, const Spac
     return memory_outside_program(request.job, strategy, request.framework);
   };
   const std::span<const StrategyFamily> families = space.legal.families();
+  const auto begin = std::chrono::steady_clock::now();
+  const auto passed = [&] {
+    if (request.stop && request.stop()) return true;
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    return request.time_limit && taken.count() > request.time_limit->value();
+  };
   std::vector<std::pair<Bytes, std::size_t>> order(families.size());
   for_each_index(families.size(), request.threads, [&](std::size_t f) {
     order[f] = {family_bounds.least_reserved(families[f]) + outside(families[f].base), f};
@@ -34,6 +42,10 @@ Need least_need(const SearchRequest& request, const CostModel& costs, const Spac
   std::optional<Need> least;
   for (const auto& [family_bound, f] : order) {
     if (least && family_bound > least->bytes) break;
+    if (least && passed()) {
+      least->of_all = false;
+      break;
+    }
     const StrategyFamily& family = families[f];
     for (const ArrangementGroup& group : family.arrangements->groups) {
       const std::size_t arrangement = group.first + group.count - 1;
@@ -67,10 +79,11 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
   const StagePrediction& tightest = tightest_of(need.footprint.stages);
   const Bytes outside = need.bytes - need.footprint.reserved;
   throw InfeasibleError(fmt::format(
-      "{} does not fit on {}: of {} legal strategies the one that needs least ({}) "
+      "{} does not fit on {}: of {} legal strategies {} that needs least ({}) "
       "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
       "device has {} ({} bytes)",
-      request.job.name, devices_text(request.devices), space.legal.size(), who,
+      request.job.name, devices_text(request.devices), space.legal.size(),
+      need.of_all ? "the one" : "the one of those looked at before the search was stopped", who,
       to_text(tightest.reserved), tightest.reserved.count(), name_of(tightest), to_text(outside),
       to_text(request.reserve), to_text(tightest.capacity), tightest.capacity.count()));
 }

@@ -20,6 +20,7 @@ struct Candidate {
   Strategy strategy;
   Score score;
   bool too_long = false;  ///< its step is longer than kLongestTimeline
+  bool replayed = false;  ///< what its allocator takes is known
 };
 
 bool feasible(const Candidate& candidate);

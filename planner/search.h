@@ -33,7 +33,7 @@ struct SearchRequest {
   std::int64_t threads = 0;
   /// The chosen plan is proven best. Runners-up and the front are proven to this share of a step:
   /// no plan that would take the place of one of them is faster by more.
-  double tolerance = 0.01;
+  double tolerance = 0.02;
   /// Wall-clock time, at most kLongestTimeLimit, after which no bound and no evaluation is begun;
   /// the first plan, which is found before all bounds, is looked for to the end of one try.
   /// What is found then depends on the machine.
@@ -50,10 +50,10 @@ class NothingFoundYet : public std::runtime_error {
 };
 
 /// Least step time among the plans that fit; ties: fewer peak bytes, then canonical order. With its
-/// runners-up and Pareto front (runners_up.h). Without time limit it is exact, but for `tolerance`. Throws
-/// InfeasibleError with the rule (no legal strategy, more devices than the cluster has, the bundled
-/// runtime on GPUs), the bytes (nothing fits) or the time (nothing that fits takes less than
-/// kLongestTimeline), NothingFoundYet, and InputError where the plan would exceed the device's
+/// runners-up and Pareto front (runners_up.h). Without time limit it is exact, but for `tolerance`.
+/// Throws InfeasibleError with the rule (no legal strategy, more devices than the cluster has, the
+/// bundled runtime on GPUs), the bytes (nothing fits) or the time (nothing that fits takes less
+/// than kLongestTimeline), NothingFoundYet, and InputError where the plan would exceed the device's
 /// stated peak.
 Plan search(const SearchRequest& request, const CostModel& costs);
 
