@@ -33,13 +33,6 @@ Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
   return largest;
 }
 
-/// The least of a family's groups, which are many: those are bounded again when it is their turn.
-struct FamilySummary {
-  Picoseconds step;
-  Bytes peak;
-  std::optional<CutReason> cannot;  ///< none of them fits
-};
-
 class Explorer {
  public:
   Explorer(const SearchRequest& request, const CostModel& costs, const Space& space)
@@ -155,7 +148,7 @@ class Explorer {
     for_each_index(families.size(), request_.threads, [&](std::size_t f) {
       if (passed()) return;
       is_coarse_[f] = family_bounds_.takes_long(families[f]);
-      summaries_[f] = summary(
+      summaries_[f] = summary_of(
           is_coarse_[f] ? family_bounds_.coarse(families[f], room(families[f].base)) : bound_of(f));
     });
     for (std::size_t f = 0; f < families.size(); ++f) insert_family(f);
@@ -164,18 +157,6 @@ class Explorer {
   FamilyBound bound_of(std::size_t f) const {
     const StrategyFamily& family = legal_.families()[f];
     return family_bounds_.of(family, room(family.base));
-  }
-
-  static FamilySummary summary(const FamilyBound& bound) {
-    FamilySummary all;
-    if (bound.groups.empty()) all.cannot = bound.cannot_fly > 0 ? kInFlight : kPersistent;
-    all.step = kLongestStep;
-    all.peak = bound.groups.empty() ? Bytes() : bound.groups.front().peak;
-    for (const GroupBound& group : bound.groups) {
-      all.step = std::min(all.step, group.step);
-      all.peak = std::min(all.peak, group.peak);
-    }
-    return all;
   }
 
   void insert_family(std::size_t f) {
@@ -188,10 +169,10 @@ class Explorer {
                           SearchNode::Kind::family,
                           f,
                           {}};
-    if (all.cannot) {
-      cut(*all.cannot, node);
-    } else {
+    if (all.fits) {
       queue_.insert(node);
+    } else {
+      cut(all.lives ? kInFlight : kPersistent, node);
     }
   }
 
@@ -200,7 +181,7 @@ class Explorer {
     for_each_index(families_.size(), request_.threads, [&](std::size_t i) {
       const std::size_t f = families_[i].family;
       if (passed()) return;
-      summaries_[f] = summary(bound_of(f));
+      summaries_[f] = summary_of(bound_of(f));
       is_coarse_[f] = false;
     });
     for (const SearchNode& node : families_) insert_family(node.family);

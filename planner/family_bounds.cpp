@@ -98,6 +98,16 @@ std::pair<std::int64_t, std::int64_t> repeated_layers(const Strategy& strategy,
 
 }  // namespace
 
+FamilySummary summary_of(const FamilyBound& bound) {
+  if (bound.groups.empty()) return {{}, {}, false, bound.cannot_fly > 0};
+  FamilySummary all{kLongestStep, bound.groups.front().peak};
+  for (const GroupBound& group : bound.groups) {
+    all.step = std::min(all.step, group.step);
+    all.peak = std::min(all.peak, group.peak);
+  }
+  return all;
+}
+
 bool FamilyBounds::has_lines(const Strategy& strategy) const {
   return !job_.branch && !classes_by_owner(strategy) && strategy.flatten == Flatten::fused;
 }

@@ -28,6 +28,16 @@ struct FamilyBound {
   std::size_t cannot_fly = 0;      ///< the same with their micro-batches in flight
 };
 
+/// The least of all groups. They are many, so that a search bounds them again when it is their
+/// turn.
+struct FamilySummary {
+  Picoseconds step;
+  Bytes peak;
+  bool fits = true;   ///< some arrangement may
+  bool lives = true;  ///< of some arrangement what lasts does
+};
+FamilySummary summary_of(const FamilyBound& bound);
+
 /// Of one job on one cluster. Safe to share between threads.
 ///
 /// Time: the slowest stage works through all its layers for every micro-batch, after the first has

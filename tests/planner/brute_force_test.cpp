@@ -1,0 +1,169 @@
+// Branch and bound against evaluating everything, on random problems.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "plan/check.h"
+#include "planner/search.h"
+#include "tests/planner/random_problems.h"
+
+namespace plimsoll {
+namespace {
+
+/// The plan's text, or why there is none; of the search only what does not depend on its method.
+std::string outcome(SearchRequest request, const CostModel& costs, SearchMethod method) {
+  request.method = method;
+  request.tolerance = 0;
+  try {
+    Plan plan = search(request, costs);
+    EXPECT_TRUE(plan.search.proven);
+    for (const Violation& violation : check(plan)) {
+      if (violation.rule != "framework-known") {  // its dispatch time is drawn at random
+        ADD_FAILURE() << violation.rule << ": " << violation.message;
+      }
+    }
+    plan.search = {};
+    return plan_text(plan);
+  } catch (const InfeasibleError& error) {
+    return error.what();
+  }
+}
+
+SearchRequest request_of(const Problem& problem) {
+  SearchRequest request;
+  request.job = problem.job;
+  request.framework = problem.framework;
+  request.devices = problem.devices;
+  request.cluster_digest = std::string(64, '0');
+  if (problem.calibration) request.calibration_digest = std::string(64, '1');
+  return request;
+}
+
+TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
+  std::mt19937_64 random(8);
+  const Fixed others[] = {{{"schedule", "gpipe"}},
+                          {{"schedule", "zb_h1"}},
+                          {{"virtual_stages", "2"}, {"pp", "2"}},
+                          {{"send_lifetime", "held"}},
+                          {{"send_lifetime", "published"}}};
+  std::int64_t planned = 0;
+  for (int i = 0; i < 30; ++i) {
+    Problem problem = random_problem(random);
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    problem.devices = 2 + 2 * (i % 2);
+    SearchRequest request = request_of(problem);
+    request.fixed = others[std::size_t(i) % std::size(others)];
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
+    const std::string expected = outcome(request, costs, SearchMethod::brute_force);
+    ASSERT_EQ(outcome(request, costs, SearchMethod::branch_and_bound), expected)
+        << i << "\n"
+        << describe(problem);
+    planned += expected[0] == '{';
+  }
+  EXPECT_GT(planned, 10);
+}
+
+/// Two plans that are shown have the same step to the last digit.
+bool has_equally_fast(const Plan& plan) {
+  std::set<double> steps = {plan.prediction.step_time.value()};
+  return std::any_of(plan.runners_up.begin(), plan.runners_up.end(), [&](const RunnerUp& one) {
+    return !steps.insert(one.step_time.value()).second;
+  });
+}
+
+std::vector<Seconds> steps_of(const Plan& plan) {
+  std::vector<Seconds> steps;
+  for (const RunnerUp& one : plan.runners_up) steps.push_back(one.step_time);
+  std::ranges::sort(steps);
+  return steps;
+}
+
+/// Of what a search shows beside the chosen plan nothing is slower, by more than the tolerance,
+/// than what evaluating everything shows in its place.
+TEST(BruteForce, RunnersUpAndFrontAreWithinTheToleranceOfIt) {
+  std::mt19937_64 random(9);
+  std::int64_t runners_up = 0, on_front = 0;
+  for (int i = 0; i < 30; ++i) {
+    Problem problem = random_problem(random);
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    problem.devices = std::min<std::int64_t>(problem.devices, 4);
+    SearchRequest request = request_of(problem);
+    request.tolerance = 0.05;
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
+    try {
+      const Plan found = search(request, costs);
+      request.method = SearchMethod::brute_force;
+      const Plan all = search(request, costs);
+      ASSERT_EQ(found.strategy, all.strategy) << describe(problem);
+      EXPECT_EQ(found.prediction.step_time, all.prediction.step_time);
+      ASSERT_EQ(found.runners_up.size(), all.runners_up.size());
+      const std::vector<Seconds> steps = steps_of(found), least = steps_of(all);
+      for (std::size_t k = 0; k < steps.size(); ++k, ++runners_up)
+        EXPECT_LE(steps[k], least[k] * 1.05);
+      for (const ParetoPlan& plan : all.pareto) {
+        ++on_front;
+        EXPECT_TRUE(std::ranges::any_of(found.pareto, [&](const ParetoPlan& other) {
+          return other.step_time <= plan.step_time * 1.05 &&
+                 double(other.peak.count()) <= double(plan.peak.count()) / (1 - kFrontSaving);
+        })) << describe(problem);
+      }
+    } catch (const InfeasibleError&) {
+    }
+  }
+  EXPECT_GT(runners_up, 30);
+  EXPECT_GT(on_front, 20);
+}
+
+TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
+  std::mt19937_64 random(7);
+  const int problems = problems_to_draw(100);
+  std::int64_t planned = 0, refused = 0, equal = 0, tied = 0;
+  for (int i = 0; i < problems; ++i) {
+    Problem problem = random_problem(random);
+    if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
+    problem.devices = std::min<std::int64_t>(problem.devices, i % 8 == 0 ? 6 : 4);
+    const SearchRequest request = request_of(problem);
+    const Space space = enumerate(request.job, request.framework, request.devices, {});
+    if (i % 2 == 1 && !space.legal.empty()) {
+      // Memory decides: capacity just what some strategy needs, or a bit below one of the least.
+      std::optional<Bytes> least;
+      for (int draw = 0; draw < (i % 3 == 0 ? 12 : 1); ++draw) {
+        const Strategy strategy = space.legal[random() % space.legal.size()];
+        const Bytes arena = lay_out(request.job, strategy, request.framework, problem.cluster,
+                                    Bytes(), Proof::structure)
+                                .arena +
+                            memory_outside_program(request.job, strategy, request.framework);
+        least = least ? std::min(*least, arena) : arena;
+      }
+      problem.cluster.device.memory = *least - Bytes(i % 3 == 0 ? 64 : 0);
+      for (OtherDevices& others : problem.cluster.other_devices) {
+        others.device.memory = Bytes(problem.cluster.device.memory.count() / (1 + i % 4) * 2);
+      }
+    }
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
+    const std::string expected = outcome(request, costs, SearchMethod::brute_force);
+    ASSERT_EQ(outcome(request, costs, SearchMethod::branch_and_bound), expected)
+        << i << "\n"
+        << describe(problem);
+    if (expected[0] != '{') {
+      ++refused;
+      continue;
+    }
+    ++planned;
+    const Plan plan = parse_plan(expected, "FILE");
+    equal += has_equally_fast(plan);
+    tied += !plan.runners_up.empty() && plan.runners_up[0].ratio.tied;
+  }
+  EXPECT_GT(planned, problems / 2);
+  EXPECT_GT(refused, problems / 40);
+  EXPECT_GT(equal, problems / 40);
+  EXPECT_GT(tied, problems / 4);
+  fmt::print("{} planned, {} with plans that are equally fast, {} with tied ones; {} refused\n",
+             planned, equal, tied, refused);
+}
+
+}  // namespace
+}  // namespace plimsoll
