@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <functional>
+#include <span>
 
 #include "base/command_line.h"
 #include "base/file.h"
@@ -71,6 +74,27 @@ std::string rest_words(const CalibrationChoice& choice) {
   return "none, the clusters' own numbers";
 }
 
+/// A row's id as the name of a file.
+std::string file_name_of(std::string id) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+  };
+  std::ranges::replace_if(id, std::not_fn(plain), '_');
+  return id;
+}
+
+/// What was predicted, but for the strategy and what a calibration says: what it takes to plan the
+/// same job.
+void write_inputs(const std::filesystem::path& folder, std::span<const PublishedRun> runs) {
+  for (const PublishedRun& run : runs) {
+    const PublishedTarget target = published_target(run, own_numbers());
+    if (!target.missing.empty()) continue;
+    const std::string name = file_name_of(run.id);
+    write_file_atomically(folder / (name + ".job.json"), job_text(target.job));
+    write_file_atomically(folder / (name + ".cluster.json"), cluster_text(target.cluster));
+  }
+}
+
 /// The first line of a result.
 std::string choice_words(const CalibrationChoice& choice) {
   const std::string measured =
@@ -108,7 +132,9 @@ ExitCode run_validate(const ValidateOptions& options) {
     if (is_allocator_traces(text, file)) {
       traces.push_back(validate_traces(name, parse_allocator_traces(text, file)));
     } else {
-      families.push_back(validate(name, read_published_runs(file), calibration));
+      const std::vector<PublishedRun> runs = read_published_runs(file);
+      families.push_back(validate(name, runs, calibration));
+      if (!options.inputs.empty()) write_inputs(options.inputs, runs);
     }
   }
   std::vector<GoalResult> results;

@@ -24,9 +24,9 @@ namespace plimsoll {
 struct TargetOptions {
   std::string job;  ///< file
   std::string cluster;
-  std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
-  std::string framework;                 ///< empty: by device kind
-  std::int64_t devices = 0;  ///< 0: all that the cluster file states
+  std::vector<std::string> calibration;      ///< as read_calibration_choice() takes it
+  std::string framework;                     ///< empty: by device kind
+  std::int64_t devices = 0;                  ///< 0: all that the cluster file states
   std::optional<std::int64_t> global_batch;  ///< instead of the job's
 };
 
@@ -103,10 +103,11 @@ struct SimulateOptions {
 ExitCode run_simulate(const SimulateOptions& options);
 
 struct ValidateOptions {
-  std::vector<std::string> cases;  ///< files of published runs
-  std::string goals;               ///< file of bounds; empty: none
+  std::vector<std::string> cases;        ///< files of published runs
+  std::string goals;                     ///< file of bounds; empty: none
   std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
   bool leave_out_sources = false;        ///< CalibrationChoice::leave_out_source
+  std::string inputs;  ///< folder for the job and the cluster of each run; empty: none are written
   bool json = false;
 };
 /// outside_tolerance where a goal is missed.
@@ -170,7 +171,7 @@ struct ImportNcclOptions {
   std::string cluster;             ///< whose devices were measured
   /// That the points join: measured, fitted or both; empty: a new one of them alone.
   std::string calibration;
-  std::string output;              ///< calibration file; empty: none is written
+  std::string output;  ///< calibration file; empty: none is written
   NcclGiven given;
   bool json = false;
 };

@@ -135,6 +135,9 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
   add_calibration(command, options.calibration);
   command.add_flag("--leave-out-sources", options.leave_out_sources,
                    "predict each run without the built-in fits that have runs of its document");
+  command.add_option("--inputs", options.inputs,
+                     "write the job and the cluster of each run that is predicted into this "
+                     "folder, as plan and simulate take them");
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_validate(options); }; });
 }

@@ -37,6 +37,10 @@ bool is_nemo(const PublishedRun& run) {
 
 bool is_bridge(const PublishedRun& run) { return contains(lower_case(run.framework), "bridge"); }
 
+bool is_llama_example(const PublishedRun& run) {
+  return contains(run.source, "examples/llama/README.md");
+}
+
 bool is_amp(const PublishedRun& run) { return contains(run.source, "/AMP@"); }
 
 bool is_deep_learning_examples(const PublishedRun& run) {

@@ -34,6 +34,11 @@ bool is_nemo(const PublishedRun& run);
 /// Transformer Engine for Llama 3 70B and 405B, on H100 and B200).
 bool is_bridge(const PublishedRun& run);
 
+/// Megatron-LM's own examples of Llama 3 in FP8: their script repeats no layers, reduces gradients
+/// in bf16 and keeps weights in 8 bits (examples/llama/train_llama3_8b_h100_fp8.sh:
+/// --grad-reduce-in-bf16, --fp8-param-gather).
+bool is_llama_example(const PublishedRun& run);
+
 /// AMP's trials (arXiv 2210.07297): Megatron-LM 1.1.5 in DeepSpeed's pipeline. Its script asks for
 /// none of Megatron-LM's fusions and not for --checkpoint-activations (github.com/DachengLi1/AMP,
 /// DeepSpeed/DeepSpeedExamples/Megatron-LM-v1.1.5-3D_parallelism/examples/ds_pretrain_gpt2_pipe.sh;

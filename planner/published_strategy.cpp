@@ -35,9 +35,9 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
     return {contains(run.recompute, "layer") ? Recompute::full : Recompute::per_op};
   if (run.recompute.starts_with("selective"))
     return {framework.name == "pytorch-fsdp" ? Recompute::full : some};
-  // Recipes of Megatron's for performance repeat no layers, nor does what follows them (its README
-  // and train_llama3_8b_h100_fp8.sh); those of FSDP may.
-  const bool recipe = is_nemo(run) || contains(run.source, "examples/llama/README.md");
+  // Recipes of Megatron's for performance repeat no layers, nor does what follows them; those of
+  // FSDP may.
+  const bool recipe = is_nemo(run) || is_llama_example(run);
   if (recipe && zero_stage_of(run) < 3) return {some};
   if (full) return {*full ? Recompute::full : some};
   return {some, Recompute::full};
@@ -84,17 +84,18 @@ GradientType gradient_type_of(const PublishedRun& run, const Framework& framewor
                         framework.name == "megatron-lm-2022" || framework.name == "megatron-lm";
   const bool sums = is_deepspeed(framework) ? stage == 0 : megatron && stage < 2;
   const std::string stated = lower_case(run.reduce_dtype);
-  const bool usual =
-      is_nemo(run) || (precision.starts_with("fp16") && !contains(precision, "fp32 all-reduce"));
+  const bool usual = is_nemo(run) || is_llama_example(run) ||
+                     (precision.starts_with("fp16") && !contains(precision, "fp32 all-reduce"));
   const bool half = stated.empty() ? usual : stated == "fp16" || stated == "bf16";
   return (engine || is_nemo(run)) && sums && half ? GradientType::computed : GradientType::f32;
 }
 
 /// NeMo's and Bridge's recipes in FP8 keep and gather such weights in 8 bits (NeMo
 /// collections/llm/recipes/precision/mixed_precision.py, fp8_params; Megatron-Bridge
-/// training/mixed_precision.py, fp8_param_gather).
+/// training/mixed_precision.py, fp8_param_gather), and so do Megatron-LM's examples of Llama 3.
 bool has_fp8_parameters(const PublishedRun& run, const Framework& framework, Fp8 fp8) {
-  return is_nemo(run) && framework.name == "megatron-lm" && zero_stage_of(run) == 1 &&
+  const bool recipe = is_nemo(run) || is_llama_example(run);
+  return recipe && framework.name == "megatron-lm" && zero_stage_of(run) == 1 &&
          run.dp * run.cp > 1 && (fp8 == Fp8::delayed || fp8 == Fp8::current);
 }
 
