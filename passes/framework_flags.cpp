@@ -10,7 +10,8 @@ namespace {
 struct Flag {
   /// "KEY=VALUE" or "KEY!=VALUE", all of them where commas join several; "precision" is the job's.
   std::string_view when;
-  std::string_view text;  ///< "{KEY}" stands for the value of a field
+  /// "{KEY}" stands for the value of a field, "{layout}" for layer_split in Megatron-LM's form.
+  std::string_view text;
 };
 
 /// Megatron-LM megatron/arguments.py and core/optimizer/optimizer_config.py of 2026.
@@ -20,6 +21,7 @@ constexpr Flag kMegatron[] = {
     {"recompute=full,recompute_layers=0", "--recompute-method uniform --recompute-num-layers 1"},
     {"recompute=full,recompute_layers!=0",
      "--recompute-method block --recompute-num-layers {recompute_layers}"},
+    {"layer_split!=even", "--pipeline-model-parallel-layout '{layout}'"},
     {"fp8=delayed", "--fp8-format hybrid --fp8-recipe delayed"},
     {"fp8=current", "--fp8-format hybrid --fp8-recipe tensorwise"},
     {"fp8_parameters=true", "--fp8-param-gather"},
@@ -105,11 +107,24 @@ bool holds(std::string_view when, const Job& job, const Strategy& strategy) {
   });
 }
 
+/// Embedding, layers and loss of each part of the model: "Et*3|t*4|t*3L" (Megatron-LM
+/// megatron/arguments.py, --pipeline-model-parallel-layout).
+std::string megatron_layout(const std::vector<std::int64_t>& layers) {
+  std::string layout = "E";
+  for (std::size_t part = 0; part < layers.size(); ++part) {
+    if (part > 0) layout += "|";
+    if (layers[part] > 0) layout += "t*" + std::to_string(layers[part]);
+  }
+  return layout + "L";
+}
+
 std::string with_values(std::string text, const Strategy& strategy) {
   const std::size_t begin = text.find('{');
   if (begin == text.npos) return text;
   const std::size_t end = text.find('}', begin);
-  const std::string value = field_text(strategy, text.substr(begin + 1, end - begin - 1));
+  const std::string key = text.substr(begin + 1, end - begin - 1);
+  const std::string value =
+      key == "layout" ? megatron_layout(strategy.layer_split) : field_text(strategy, key);
   return text.replace(begin, end + 1 - begin, value);
 }
 

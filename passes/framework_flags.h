@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-/// The framework's flags for what the strategy repeats, for 8-bit products and for the types of
-/// gradients and states, each flag once, in one line; empty where it needs none or they are not
+/// The framework's flags for what the strategy repeats, for layers that lie on stages unevenly, for
+/// 8-bit products and for the types of gradients and states, each flag once, in one line; empty where it needs none or they are not
 /// known. Degrees and sizes are not among them.
 std::string framework_flags(const Framework& framework, const Job& job, const Strategy& strategy);
 

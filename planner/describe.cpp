@@ -195,6 +195,8 @@ void describe_search(Out out, const SearchSummary& search) {
                  search.infeasible);
   describe_counts(out, search.bounded_by);
   describe_counts(out, search.pruned);
+  fmt::format_to(out, "by stage, in 1F1B without virtual stages: {}\n",
+                 fmt::join(chosen_by_stage(), ", "));
   fmt::format_to(out, "not searched, --fix sets them: {}\n", fmt::join(not_searched(), ", "));
 }
 

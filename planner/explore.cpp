@@ -24,22 +24,14 @@ namespace {
 /// next one on, so these are part of the result's definition.
 constexpr std::size_t kSimulated = 4, kSharpened = 32;
 
-/// No stage can use more, whichever devices it is on.
-Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
-  Bytes largest;
-  for (const auto& [kind, count] : devices_by_kind(cluster, devices)) {
-    largest = std::max(largest, device_of(cluster, kind).memory);
-  }
-  return largest;
-}
-
 class Explorer {
  public:
-  Explorer(const SearchRequest& request, const CostModel& costs, const Space& space)
+  Explorer(const SearchRequest& request, const CostModel& costs, const Space& space,
+           const Bounds& bounds)
       : request_(request),
         costs_(costs),
         legal_(space.legal),
-        bounds_(request.job, request.framework, costs, request.devices),
+        bounds_(bounds),
         family_bounds_(request.job, request.framework, bounds_),
         capacity_(largest_memory(costs.cluster(), request.devices)),
         pool_(request, costs),
@@ -151,7 +143,10 @@ class Explorer {
       summaries_[f] = summary_of(
           is_coarse_[f] ? family_bounds_.coarse(families[f], room(families[f].base)) : bound_of(f));
     });
-    for (std::size_t f = 0; f < families.size(); ++f) insert_family(f);
+    for (std::size_t f = 0; f < families.size(); ++f) {
+      insert_family(f);
+      if (!summaries_[f] || summaries_[f]->fits) explored_.may_fit.push_back(f);
+    }
   }
 
   FamilyBound bound_of(std::size_t f) const {
@@ -459,7 +454,7 @@ class Explorer {
   const SearchRequest& request_;
   const CostModel& costs_;
   const StrategyList& legal_;
-  const Bounds bounds_;
+  const Bounds& bounds_;
   const FamilyBounds family_bounds_;
   const Bytes capacity_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
@@ -478,23 +473,14 @@ class Explorer {
 
 }  // namespace
 
-Explored explore_all(const SearchRequest& request, const CostModel& costs, const Space& space) {
-  Explored explored;
-  explored.candidates.resize(space.legal.size());
-  for_each_index(space.legal.size(), request.threads, [&](std::size_t i) {
-    explored.candidates[i] = assess(request, costs, space.legal[i], i);
-    confirm_memory(request, costs, {&explored.candidates[i], 1}, 1);
-  });
-  return explored;
-}
-
 Explored branch_and_bound(const SearchRequest& request, const CostModel& costs,
-                          const Space& space) {
-  return Explorer(request, costs, space).run();
+                          const Space& space, const Bounds& bounds) {
+  return Explorer(request, costs, space, bounds).run();
 }
 
 BoundCounts count_bounds(const SearchRequest& request, const CostModel& costs, const Space& space) {
-  return Explorer(request, costs, space).count();
+  const Bounds bounds(request.job, request.framework, costs, request.devices);
+  return Explorer(request, costs, space, bounds).count();
 }
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "planner/bounds.h"
 #include "planner/runners_up.h"
 #include "planner/search.h"
 
@@ -15,12 +16,17 @@ struct Explored {
   std::vector<Pruned> bounded;        ///< cut without being evaluated, by bound
   std::int64_t duplicates = 0;        ///< same Programs as a strategy with smaller buckets
   std::int64_t unexplored = 0;        ///< left when the time limit passed
+  std::vector<std::size_t> may_fit;   ///< families of which bounds do not say that none fits
   /// No plan that is left takes less; absent where none is left.
   std::optional<Seconds> least_left;
 };
 
+/// No stage can use more, whichever devices it is on.
+Bytes largest_memory(const Cluster& cluster, std::int64_t devices);
+
 /// All of it.
-Explored explore_all(const SearchRequest& request, const CostModel& costs, const Space& space);
+Explored explore_all(const SearchRequest& request, const CostModel& costs, const Space& space,
+                     const Bounds& bounds);
 
 /// Best-first branch and bound over degrees, then micro-batch and recompute, then bucket bytes.
 /// What cannot fit is cut first. Then the node of least time bound is taken, sharpened or, at a
@@ -28,7 +34,8 @@ Explored explore_all(const SearchRequest& request, const CostModel& costs, const
 /// the runners-up or on the Pareto front. Nodes are taken in rounds of fixed size against what was
 /// known when the round began, ties by canonical order: candidates and counts do not depend on the
 /// number of threads.
-Explored branch_and_bound(const SearchRequest& request, const CostModel& costs, const Space& space);
+Explored branch_and_bound(const SearchRequest& request, const CostModel& costs, const Space& space,
+                          const Bounds& bounds);
 
 /// How many strategies each bound says what of, by itself and without any incumbent.
 struct BoundCounts {

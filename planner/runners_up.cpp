@@ -43,6 +43,8 @@ bool same_but_details(const Strategy& a, const Strategy& b) {
   alike.embedding_as_layers = b.embedding_as_layers;
   alike.loss_as_layers = b.loss_as_layers;
   alike.virtual_stages = b.virtual_stages;
+  alike.layer_split = b.layer_split;
+  alike.recompute_list = b.recompute_list;
   if (a.dp * a.sharding_degree == b.dp * b.sharding_degree) {
     alike.dp = b.dp;
     alike.sharding_degree = b.sharding_degree;

@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "plan/filling.h"
 #include "planner/explore.h"
+#include "planner/layer_choices.h"
 #include "planner/plan_difference.h"
 #include "planner/runners_up.h"
 
@@ -182,6 +183,28 @@ Plan show(const SearchRequest& request, const CostModel& costs,
       explored.unexplored));
 }
 
+/// After a search that was not stopped early.
+void add_layer_choices(const SearchRequest& request, const CostModel& costs, const Space& space,
+                       const Bounds& bounds, const Explored& explored,
+                       const std::function<bool()>& passed, std::vector<Candidate>& candidates) {
+  const std::vector<std::size_t> best = best_plans(candidates);
+  if (best.empty() || explored.unexplored > 0) return;
+  const Seconds step = candidates[best.front()].score.prediction.step_time;
+  for (Candidate& found :
+       layer_choices(request, costs, space, bounds, explored.may_fit, step, passed))
+    candidates.push_back(std::move(found));
+}
+
+/// Whether a search that began now is to be ended.
+std::function<bool()> time_is_up(const SearchRequest& request) {
+  const auto begin = std::chrono::steady_clock::now();
+  return [&request, begin] {
+    if (request.stop && request.stop()) return true;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    return request.time_limit && passed.count() >= request.time_limit->value();
+  };
+}
+
 /// A peak below what was measured is a slip of the pen: no device is faster than its peak.
 void check_mfu(const Plan& plan, const Cluster& cluster) {
   if (plan.prediction.mfu <= 1) return;
@@ -224,20 +247,23 @@ bool check_devices(const Cluster& cluster, std::int64_t devices) {
 }
 
 Plan search(const SearchRequest& request, const CostModel& costs) {
+  const std::function<bool()> passed = time_is_up(request);
   check_framework(request.framework, costs.cluster());
   peak_rate(costs.cluster(), request.job.precision, request.devices);
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
   const Space space = enumerate(request.job, request.framework, request.devices, request.fixed);
   if (space.legal.empty()) nothing_legal(request, space);
 
+  const Bounds bounds(request.job, request.framework, costs, request.devices);
   const Explored explored = request.method == SearchMethod::brute_force
-                                ? explore_all(request, costs, space)
-                                : branch_and_bound(request, costs, space);
-  const std::vector<std::size_t> best = best_plans(explored.candidates);
+                                ? explore_all(request, costs, space, bounds)
+                                : branch_and_bound(request, costs, space, bounds);
+  std::vector<Candidate> candidates = explored.candidates;
+  add_layer_choices(request, costs, space, bounds, explored, passed, candidates);
+  const std::vector<std::size_t> best = best_plans(candidates);
   if (best.empty()) nothing_found(request, costs, space, explored);
 
-  Plan plan = show(request, costs, explored.candidates, best,
-                   front_of(request, explored.candidates, best));
+  Plan plan = show(request, costs, candidates, best, front_of(request, candidates, best));
   check_mfu(plan, costs.cluster());
   plan.oversubscribed = oversubscribed;
   plan.devices_per_node = costs.cluster().devices_per_node;

@@ -65,6 +65,8 @@ constexpr std::array<std::string_view, 17> kSearched = {
     "split_boundary", "context_exchange"};
 /// Searched in sharding stage 3 only.
 constexpr std::array<std::string_view, 2> kGathers = {"prefetch_depth", "keep_gathered"};
+/// Chosen by stage (layer_choices.h).
+constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_list"};
 
 /// Values each choice may take; a fixed one has a single value.
 class Choices {
@@ -330,10 +332,12 @@ std::vector<std::string_view> not_searched() {
     const auto has = [&](const auto& list) {
       return std::find(list.begin(), list.end(), key) != list.end();
     };
-    if (!has(kSearched) && !has(kGathers)) keys.push_back(key);
+    if (!has(kSearched) && !has(kGathers) && !has(kByStage)) keys.push_back(key);
   }
   return keys;
 }
+
+std::span<const std::string_view> chosen_by_stage() { return kByStage; }
 
 namespace {
 

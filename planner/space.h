@@ -107,6 +107,9 @@ Space enumerate(const Job& job, const Framework& framework, std::int64_t devices
 
 /// The keys of a strategy that no search varies: --fix sets them.
 std::vector<std::string_view> not_searched();
+/// The keys that are chosen for single stages of 1F1B without virtual stages, beside the space
+/// (layer_choices.h): elsewhere --fix sets them.
+std::span<const std::string_view> chosen_by_stage();
 
 /// The gradient bucket ladder of a job: 1 MiB to 64 MiB in steps of four, and on until one bucket
 /// holds all gradients of the model or the largest, 1 GiB, is reached. Frameworks that reduce in

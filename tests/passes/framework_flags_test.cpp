@@ -26,6 +26,8 @@ TEST(FrameworkFlags, NameRecomputeAndPrecision) {
             "--main-params-dtype fp16 --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16");
   EXPECT_EQ(flags("megatron-lm", DType::bf16, "main_parameter_type=remainder,moment_type=fp8"),
             "--use-precision-aware-optimizer --exp-avg-dtype fp8 --exp-avg-sq-dtype fp8");
+  EXPECT_EQ(flags("megatron-lm", DType::bf16, "pp=4,layer_split=3+4+2+0"),
+            "--pipeline-model-parallel-layout 'Et*3|t*4|t*2|L'");
   EXPECT_EQ(flags("megatron-lm", DType::f16, "gradient_type=computed"), "");
   EXPECT_EQ(flags("megatron-lm", DType::f16, "mp=2"), "--accumulate-allreduce-grads-in-fp32");
   EXPECT_EQ(flags("megatron-lm-2022", DType::f16, "recompute=selective"),

@@ -67,9 +67,10 @@ TEST(FixedChoices, WhatNoSearchVariesIsNamed) {
   const auto has = [&](std::string_view key) {
     return std::find(keys.begin(), keys.end(), key) != keys.end();
   };
-  for (const char* key : {"fp8", "layer_split", "send_slots", "gradient_type"})
+  for (const char* key : {"fp8", "send_lifetime", "send_slots", "gradient_type"})
     EXPECT_TRUE(has(key)) << key;
-  for (const char* key : {"mp", "cp", "virtual_stages", "recompute_layers", "prefetch_depth"})
+  for (const char* key : {"mp", "cp", "virtual_stages", "recompute_layers", "prefetch_depth",
+                          "layer_split", "recompute_list"})
     EXPECT_FALSE(has(key)) << key;
 }
 
