@@ -30,10 +30,12 @@ Explored explore_all(const SearchRequest& request, const CostModel& costs, const
 
 /// Best-first branch and bound over degrees, then micro-batch and recompute, then bucket bytes.
 /// What cannot fit is cut first. Then the node of least time bound is taken, sharpened or, at a
-/// leaf, evaluated; a node is cut where its bounds prove that none of its plans is the best, one of
-/// the runners-up or on the Pareto front. Nodes are taken in rounds of fixed size against what was
-/// known when the round began, ties by canonical order: candidates and counts do not depend on the
-/// number of threads.
+/// leaf, simulated; a node is cut where its bounds prove that none of its plans is the best, one of
+/// the runners-up or on the Pareto front (but for SearchRequest::tolerance). Allocators are
+/// replayed where they decide what fits and for what is shown; other simulated strategies are no
+/// candidates, and count as bounded. Nodes are taken in rounds of fixed size against what was known
+/// when the round began, ties by canonical order: candidates and counts do not depend on the number
+/// of threads.
 Explored branch_and_bound(const SearchRequest& request, const CostModel& costs, const Space& space,
                           const Bounds& bounds);
 

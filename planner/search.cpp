@@ -179,30 +179,21 @@ Plan show(const SearchRequest& request, const CostModel& costs,
       "stopped {}: {} of {} legal strategies evaluated, none fits so far, {} are left",
       request.time_limit ? fmt::format("after the time limit of {}", to_text(*request.time_limit))
                          : "early",
-      explored.candidates.size(), space.legal.size(),
-      explored.unexplored));
+      explored.candidates.size(), space.legal.size(), explored.unexplored));
 }
 
-/// After a search that was not stopped early.
+/// After a search that was not stopped early. A time limit does not end it: whether there are cuts
+/// would depend on the machine, and they take a few seconds.
 void add_layer_choices(const SearchRequest& request, const CostModel& costs, const Space& space,
                        const Bounds& bounds, const Explored& explored,
-                       const std::function<bool()>& passed, std::vector<Candidate>& candidates) {
+                       std::vector<Candidate>& candidates) {
   const std::vector<std::size_t> best = best_plans(candidates);
   if (best.empty() || explored.unexplored > 0) return;
   const Seconds step = candidates[best.front()].score.prediction.step_time;
+  const auto passed = [&] { return request.stop && request.stop(); };
   for (Candidate& found :
        layer_choices(request, costs, space, bounds, explored.may_fit, step, passed))
     candidates.push_back(std::move(found));
-}
-
-/// Whether a search that began now is to be ended.
-std::function<bool()> time_is_up(const SearchRequest& request) {
-  const auto begin = std::chrono::steady_clock::now();
-  return [&request, begin] {
-    if (request.stop && request.stop()) return true;
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-    return request.time_limit && passed.count() >= request.time_limit->value();
-  };
 }
 
 /// A peak below what was measured is a slip of the pen: no device is faster than its peak.
@@ -247,7 +238,6 @@ bool check_devices(const Cluster& cluster, std::int64_t devices) {
 }
 
 Plan search(const SearchRequest& request, const CostModel& costs) {
-  const std::function<bool()> passed = time_is_up(request);
   check_framework(request.framework, costs.cluster());
   peak_rate(costs.cluster(), request.job.precision, request.devices);
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
@@ -259,7 +249,7 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
                                 ? explore_all(request, costs, space, bounds)
                                 : branch_and_bound(request, costs, space, bounds);
   std::vector<Candidate> candidates = explored.candidates;
-  add_layer_choices(request, costs, space, bounds, explored, passed, candidates);
+  add_layer_choices(request, costs, space, bounds, explored, candidates);
   const std::vector<std::size_t> best = best_plans(candidates);
   if (best.empty()) nothing_found(request, costs, space, explored);
 

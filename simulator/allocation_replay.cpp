@@ -112,19 +112,34 @@ class Replay {
   }
 
   void run_calls() {
-    std::size_t left_out = program_.calls.size();  // from this call on: cycles like those before
-    std::size_t cycles = 0;
-    if (cycles_ && cycles_->last + 1 > cycles_->first + kCyclesReplayed) {
-      left_out = cycles_->begins[cycles_->first + kCyclesReplayed];
-      cycles = cycles_->last + 1 - cycles_->first - kCyclesReplayed;
-    }
+    std::size_t cycle = cycles_ ? cycles_->first + kCyclesReplayed : 0;
     for (std::size_t call = 0; call < program_.calls.size(); ++call) {
-      if (call == left_out) {
-        move_on(std::int64_t(cycles) * cycles_->buffers);
-        call = cycles_->begins[cycles_->last + 1];
+      if (cycles_ && cycle <= cycles_->last && call == cycles_->begins[cycle]) {
+        const std::size_t left = cycles_->last + 1 - cycle++;
+        if (all_move_on(left)) {
+          move_on(std::int64_t(left) * cycles_->buffers);
+          call = cycles_->begins[cycles_->last + 1];
+          cycle = cycles_->last + 1;
+        }
       }
       run_call(call);
     }
+  }
+
+  /// Whether all that is held is of cycles that are alike: so many cycles later there is the same
+  /// for buffers of theirs. Not so where something from before the first of them is still there.
+  bool all_move_on(std::size_t cycles) const {
+    const std::size_t later = cycles_->begins[cycles_->last + 1] - cycles_->begins[cycles_->last];
+    for (std::size_t b = 0; b < held_.size(); ++b) {
+      const Buffer& one = program_.buffers[b];
+      if (one.persistent || held_[b].empty()) continue;
+      const std::size_t other = b + cycles * std::size_t(cycles_->buffers);
+      if (other >= program_.buffers.size()) return false;
+      const Buffer& same = program_.buffers[other];
+      if (same.bytes != one.bytes || same.role != one.role || same.end != one.end + cycles * later)
+        return false;
+    }
+    return true;
   }
 
   /// What is held for a buffer is now held for the one so many further on.

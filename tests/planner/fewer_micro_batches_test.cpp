@@ -41,7 +41,10 @@ TEST(FewerMicroBatches, GiveTheStepAndTheMemoryOfAll) {
     const SearchRequest request = request_for(framework);
     const StrategyList legal = enumerate(request.job, request.framework, request.devices, {}).legal;
     for (int draw = 0; draw < 60; ++draw) {
-      const Strategy strategy = legal[random() % legal.size()];
+      Strategy strategy = legal[random() % legal.size()];
+      if (strategy.pp > 1 && draw % 4 == 1) strategy.send_slots = 40;
+      if (strategy.pp > 1 && draw % 4 == 2) strategy.send_lifetime = SendLifetime::published;
+      if (strategy.pp > 1 && draw % 4 == 3) strategy.send_lifetime = SendLifetime::held;
       const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework);
       if (!fewer) continue;
       ++shorter;
