@@ -21,7 +21,7 @@ struct FitRange {
   bool operator==(const FitRange&) const = default;
 };
 
-/// What set the rates and times of a group of parameters.
+/// The source that set the rates and times of a group of parameters.
 enum class RestsOn : std::uint8_t {
   cluster,  ///< the cluster file: its documents, or kernels timed one by one
   typical,  ///< what fits of other devices and frameworks have in common

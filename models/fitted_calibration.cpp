@@ -133,7 +133,8 @@ Json assumed_json(const AssumedRecompute& assumed) {
   return json;
 }
 
-/// What the group of a parameter rests on; null where no time of an op is labelled by it.
+/// The field that says what the group of a parameter rests on; null where the parameter labels no
+/// time of an op.
 RestsOn* basis_of_group(const FitParameter& parameter, Efficiency& efficiency) {
   const std::string_view name = parameter.name, group = name.substr(0, name.find('.'));
   if (group == "levels") return &efficiency.levels[parameter.level].rests_on;

@@ -36,7 +36,7 @@ struct FittedValue {
   double low = 0, high = 0;  ///< 90 % interval
   /// False: the runs did not narrow the prior, which the value is.
   bool determined = false;
-  /// What fits of other devices and frameworks found, not runs of this one.
+  /// The value is what fits of other devices and frameworks found, not what runs of this one did.
   bool typical = false;
   bool operator==(const FittedValue&) const = default;
   /// The runs might have moved it farther: an end of its interval is the value itself.

@@ -18,7 +18,7 @@ struct FrameworkFacts {
   Sourced<bool> typical_rates{true};
 };
 
-/// Of a framework without a file: the defaults.
+/// A framework without a file has the defaults.
 const FrameworkFacts& framework_facts(std::string_view name);
 
 /// Name of the framework whose fitted calibrations hold for this one.

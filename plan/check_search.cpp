@@ -155,7 +155,8 @@ Finding runners_up_lose(const CheckContext& context) {
   return std::nullopt;
 }
 
-/// What is wrong with what is said of a plan of `step` beside the chosen one.
+/// Finds an error in what a plan file says of another plan, whose step is `step`, beside the chosen
+/// one.
 Finding compared(const Plan& plan, const Strategy& strategy, Seconds step, const StepRatio& said) {
   if (plan.prediction.step_time <= Seconds()) return std::nullopt;  // step-time-positive says so
   const double ratio = step / plan.prediction.step_time;

@@ -93,7 +93,7 @@ struct Prediction {
   std::vector<OutsideRange> extrapolated;  ///< of the critical rank, largest share first
 };
 
-/// Of a step time over the chosen plan's: its 90 % interval (planner/plan_difference.h).
+/// The 90 % interval of a plan's step time over the chosen plan's (planner/plan_difference.h).
 struct StepRatio {
   double low = 1, high = 1;
   bool tied = true;  ///< it holds 1: as far as is known either plan may be the faster
@@ -171,7 +171,8 @@ struct Plan {
   std::int64_t devices_per_node = 1;  ///< of the cluster; ranks fill nodes in order
   std::string cluster_name, cluster_digest;
   std::string calibration_digest;  ///< empty: none was given
-  /// Of what answers for what that one did not measure; empty: nothing, or of the same file.
+  /// The digest of the calibration that answers for what the first one did not measure; empty where
+  /// there is none, or where both are in one file.
   std::string calibration_rest_digest;
   Bytes reserve;                   ///< kept free on each device
   /// What its step time holds for: with a calibration what that measured, else `local`.
@@ -182,8 +183,8 @@ struct Plan {
   Prediction prediction;
   std::vector<std::string> program_digests;  ///< of the text form, by class
   SearchSummary search;
-  /// Those that are tied with the chosen plan first, the simplest of them first (simplicity_of(),
-  /// then step time); then the others by step time.
+  /// Plans that are tied with the chosen one come first, the simplest of them first
+  /// (simplicity_of(), then step time). The others follow by step time.
   std::vector<RunnerUp> runners_up;
   std::vector<ParetoPlan> pareto;  ///< by step time; the chosen plan is the first
   Timeline timeline;               ///< predicted steady-state step, one rank per class

@@ -117,22 +117,12 @@ FamilyBounds::Samples FamilyBounds::find_samples(const Strategy& strategy) const
   for (std::size_t s = 0; s < kShards.size(); ++s) {
     for (std::size_t n = 0; n < kLayers.size(); ++n) {
       Strategy plain = as_plain_pipeline(job_, strategy);
-      plain.pp = std::min<std::int64_t>(strategy.pp, 3);
-      plain.layer_split.assign(std::size_t(plain.pp), kLayers[n]);
-      plain.embedding_as_layers = plain.loss_as_layers = 0;
       plain.dp = std::min<std::int64_t>(strategy.dp * strategy.cp, 2);
       plain.cp = 1;
       plain.sharding_degree = optimizer_shards(strategy) > 1 ? kShards[s] : 1;
       if (plain.sharding_degree == 1) plain.sharding_stage = 0;
-      plain.micro_batch = 1;
-      plain.recompute = Recompute::none;
-      plain.recompute_layers = 0;
-      plain.recompute_list.clear();
       plain.split_boundary = plain.sequence_parallel = false;
-      plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
-      Job job = job_;
-      job.layers = plain.pp * plain.layer_split.front();
-      samples[s][n] = persistent_bytes(job, plain, framework_);
+      samples[s][n] = persistent_bytes_of(kLayers[n], job_, plain, framework_);
     }
   }
   return samples;

@@ -246,6 +246,23 @@ std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strat
   return totals;
 }
 
+std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& job,
+                                              const Strategy& strategy,
+                                              const Framework& framework) {
+  Strategy plain = strategy;
+  plain.pp = std::min<std::int64_t>(strategy.pp, 3);
+  plain.layer_split.assign(std::size_t(plain.pp), layers);
+  plain.embedding_as_layers = plain.loss_as_layers = 0;
+  plain.micro_batch = 1;
+  plain.recompute = Recompute::none;
+  plain.recompute_layers = 0;
+  plain.recompute_list.clear();
+  plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+  Job small = job;
+  small.layers = plain.pp * layers;
+  return persistent_bytes(small, plain, framework);
+}
+
 MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
                          const MicroBatchFacts& facts, std::span<const StageKind> kinds,
                          std::span<const LastingBytes> persistent) {

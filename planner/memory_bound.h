@@ -22,6 +22,11 @@ struct LastingBytes {
 /// done only.
 std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strategy,
                                            const Framework& framework);
+/// The same of a pipeline of at most three stages, the first, a middle and the last one, with so many
+/// layers on each.
+std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& job,
+                                              const Strategy& strategy,
+                                              const Framework& framework);
 
 /// Beside what is persistent, a stage holds what lies between a forward and its backward for each
 /// micro-batch and chunk in flight, what its weight gradients still need, the send slots in use,

@@ -16,22 +16,6 @@ bool is_layer(const BlockFacts& block) {
   return block.shape.kind == BlockKind::layer || block.shape.kind == BlockKind::join;
 }
 
-std::vector<LastingBytes> lasting_of(const Job& job, const Strategy& strategy,
-                                     const Framework& framework, std::int64_t layers) {
-  Strategy plain = strategy;
-  plain.pp = std::min<std::int64_t>(strategy.pp, 3);
-  plain.layer_split.assign(std::size_t(plain.pp), layers);
-  plain.embedding_as_layers = plain.loss_as_layers = 0;
-  plain.micro_batch = 1;
-  plain.recompute = Recompute::none;
-  plain.recompute_layers = 0;
-  plain.recompute_list.clear();
-  plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
-  Job small = job;
-  small.layers = plain.pp * layers;
-  return persistent_bytes(small, plain, framework);
-}
-
 /// What one layer more takes; rounding may make many layers take less than as many times one.
 LastingBytes slope(const LastingBytes& few, const LastingBytes& many) {
   const auto of = [](Bytes a, Bytes b) {
@@ -55,8 +39,8 @@ LastingBytes LastingLines::of(std::int64_t stage, std::int64_t stages_in_all,
 }
 
 LastingLines lasting_lines(const Job& job, const Strategy& strategy, const Framework& framework) {
-  const auto few = lasting_of(job, strategy, framework, kFew);
-  const auto many = lasting_of(job, strategy, framework, kMany);
+  const auto few = persistent_bytes_of(kFew, job, strategy, framework);
+  const auto many = persistent_bytes_of(kMany, job, strategy, framework);
   LastingLines lines;
   for (std::size_t kind = 0; kind < lines.stages.size(); ++kind) {
     const std::size_t stage = kind == 2 ? few.size() - 1 : std::min(kind, few.size() - 1);
