@@ -30,8 +30,11 @@ Framework megatron_lm() {
   framework.sources.allocator +=
       ", with --cross-entropy-loss-fusion core/fusions/fused_cross_entropy.py, whose compiled "
       "pieces return new tensors";
+  framework.copies_rotary = false;
   framework.stands_in_for_gradients = true;
   framework.sources.allocator +=
+      ", and get_qkv_layout (pytorch/attention/dot_product_attention/utils.py) copies the values "
+      "out of the product beside turned queries and keys, so that nothing keeps it"
       "; tensors in place of gradients: Transformer Engine pytorch/module/base.py get_dummy_wgrad, "
       "whose _dummy_wgrads keep one for each shape, Megatron-LM core/tensor_parallel/layers.py, "
       "LinearWithGradAccumulationAndAsyncCommunication.backward (torch.empty of main_grad's "

@@ -27,6 +27,10 @@ const std::vector<Preset>& framework_presets();
 /// (planner/step_interval.h), and the fits that are not typical (planner/typical_calibration.h).
 const std::vector<Preset>& spread_presets();
 
+/// models/presets/documents: what documents of published runs say beside their tables
+/// (models/document_facts.h).
+const std::vector<Preset>& document_presets();
+
 /// Text of the preset of that name; nothing where there is none.
 std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
                                             std::string_view name);

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "models/document_facts.h"
 
 namespace plimsoll {
 namespace {
@@ -177,6 +178,7 @@ PublishedRun read_row(JsonObject row) {
     run.layers_per_stage = row.integers("layers_per_stage", 0, kMost);
   read_batch(row.object("batch"), run);
   run.gated_ffn = maybe_boolean(row, "swiglu");
+  if (row.has("dropout")) run.dropout = row.number("dropout", 0, 0.99);
   read_overlap(row, run);
   run.precision = row.text("precision");
   run.recompute = printed(row, "recompute") ? row.text("recompute") : "unknown";
@@ -192,6 +194,7 @@ PublishedRun read_row(JsonObject row) {
   run.finetuning = maybe_text(row, "finetuning");
   if (row.has("needs")) run.needs = row.texts("needs");
   read_measured(row, run);
+  apply_document_facts(run);
   return run;
 }
 

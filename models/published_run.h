@@ -21,7 +21,8 @@ enum class MemoryKind : std::uint8_t {
 };
 std::string_view to_text(MemoryKind kind);
 
-/// Facts as the source states them; absent = not stated there. Nothing is derived here.
+/// Facts as the source states them, in its table or elsewhere (models/document_facts.h); absent =
+/// not stated there. Nothing is derived here.
 struct PublishedRun {
   std::string family;           ///< name of its file, without .json
   std::string id, use, source;  ///< source: "repository or document, place in it"
@@ -36,6 +37,8 @@ struct PublishedRun {
   std::string model;
   std::optional<std::int64_t> hidden, layers, heads, kv_heads, ffn_hidden, vocab, sequence;
   std::optional<bool> gated_ffn;  ///< SwiGLU, where the row says
+  std::optional<bool> tied_embeddings;
+  std::optional<double> dropout;
 
   // Parallelism.
   std::int64_t tp = 1, pp = 1, dp = 1, cp = 1;
@@ -62,6 +65,8 @@ struct PublishedRun {
   std::string reduce_dtype, finetuning;
   /// Of fully sharded runs: "HSDP" (shards within a node, replicas over nodes), "FSDP"; or empty.
   std::string sharding;
+  std::optional<LossMemory> loss_memory;  ///< where the program's differs from its framework's
+  std::optional<Bytes> handle_workspace;  ///< of each of PyTorch's cuBLAS handles
   /// What the host's memory has (DeepSpeed's offloading), and where checkpoints of layers lie.
   bool host_optimizer = false, host_parameters = false;
   CheckpointMemory checkpoints = CheckpointMemory::on_device;

@@ -155,7 +155,8 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
   job.sequence = *run.sequence;
   job.global_batch = global_batch;
   job.precision = *precision_of(run);
-  job.tied_embeddings = job.family != Family::llama || contains(lower_case(run.model), "gemma");
+  job.tied_embeddings = run.tied_embeddings.value_or(job.family != Family::llama ||
+                                                     contains(lower_case(run.model), "gemma"));
   if (job.precision == DType::f16) job.loss_scale = LossScale{};
   return job;
 }
@@ -191,16 +192,17 @@ std::string framework_of(const PublishedRun& run) {
 }
 
 /// Workspaces of cuBLAS are larger from Hopper on: PyTorch's own (aten/src/ATen/cuda/
-/// CublasHandlePool.cpp: 32 MiB instead of 8 MiB and 128 KiB), one for each of two handles, unless
-/// CUBLAS_WORKSPACE_CONFIG :4096:8 says 32 MiB, and that of Transformer Engine
-/// (pytorch/module/base.py: 32 MiB instead of 4 MiB).
+/// CublasHandlePool.cpp: 32 MiB instead of 8 MiB and 128 KiB, on Blackwell in later versions only),
+/// one for each of two handles, unless CUBLAS_WORKSPACE_CONFIG :4096:8 says 32 MiB, and that of
+/// Transformer Engine (pytorch/module/base.py: 32 MiB instead of 4 MiB).
 Bytes workspace_on(const PublishedRun& run, const Framework& framework) {
   constexpr std::int64_t kMiB = std::int64_t{1} << 20;
   const std::string gpu = lower_case(run.gpu);
   const bool hopper = contains(gpu, "h100") || contains(gpu, "h200") || contains(gpu, "b200") ||
                       contains(gpu, "b300");
   const bool engine = framework.name == "megatron-lm" || is_deterministic(run);
-  const Bytes handle{hopper || is_deterministic(run) ? 32 * kMiB : 8 * kMiB + kMiB / 8};
+  const Bytes usual{hopper || is_deterministic(run) ? 32 * kMiB : 8 * kMiB + kMiB / 8};
+  const Bytes handle = run.handle_workspace.value_or(usual);
   return 2 * handle + Bytes(engine ? (hopper ? 32 : 4) * kMiB : 0);
 }
 
@@ -246,6 +248,7 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
   }
   // Their loss is vocab_parallel_cross_entropy, which works in place.
   if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;
+  if (run.loss_memory) target.framework.loss_memory = *run.loss_memory;
   if (is_deterministic(run)) target.framework.flash_attention = !keeps_scores(run);
   target.framework.workspace = workspace_on(run, target.framework);
   target.framework.host_optimizer = run.host_optimizer;
@@ -293,8 +296,8 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
       target.job.family == Family::bert;
   // NeMo-Framework-Launcher launcher_scripts/conf/training/gpt3/*.yaml; its others have none.
   const bool nemo_gpt3 = is_nemo(run) && lower_case(run.model).starts_with("gpt3");
-  if (is_megatron_test(run) || deepspeed || own_tables || bert || nemo_gpt3)
-    target.job.dropout = 0.1;
+  const bool usual = is_megatron_test(run) || deepspeed || own_tables || bert || nemo_gpt3;
+  target.job.dropout = run.dropout.value_or(usual ? 0.1 : 0);
   try {
     check_job(target.job, run.id);
   } catch (const InputError& error) {

@@ -64,6 +64,7 @@ class RoutineReader {
         last[place] = i;
       }
     }
+    if (framework_.overlap_tensor_gradients) hold_to_weight_gradients(last);
     std::vector<std::optional<std::uint32_t>> piece(storage_.size());
     for (std::size_t t = 0; t < storage_.size(); ++t) {
       if (storage_[t] != t || last[t] == none) continue;
@@ -99,6 +100,34 @@ class RoutineReader {
       bytes_[wide] = bytes_[narrow];
       std::ranges::replace(storage_, storage_[narrow], storage_[wide]);
     }
+  }
+
+  /// Where a layer's weight gradient is computed beside the sum of its input's over mp, one function
+  /// does both, and what it was given and made lives to its end: the part of the input that it
+  /// gathers again, and the gradient that it sums.
+  void hold_to_weight_gradients(std::vector<std::size_t>& last) const {
+    const auto hold = [&](TensorId id, std::size_t op) {
+      std::size_t& use = last[storage_[id.index()]];
+      if (use != routine_.ops.size()) use = std::max(use, op);
+    };
+    for (std::size_t i = 1; i < routine_.ops.size(); ++i) {
+      const Op& product = routine_.ops[i];
+      if (product.kind != OpKind::matmul || product.phase != Phase::backward ||
+          routine_.tensors[product.outputs[0].index()].role != TensorRole::gradient)
+        continue;
+      if (sums_over_mp(routine_.ops[i - 1])) hold(routine_.ops[i - 1].inputs[0], i);
+      for (std::size_t gather = 0; gather < i; ++gather) {
+        const Op& op = routine_.ops[gather];
+        if (op.kind == OpKind::all_gather && op.stream == Stream::mp &&
+            op.outputs[0] == product.inputs.back())
+          hold(op.inputs[0], i);
+      }
+    }
+  }
+
+  static bool sums_over_mp(const Op& op) {
+    return op.stream == Stream::mp && op.phase == Phase::backward &&
+           (op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter);
   }
 
   void add(Event::Kind kind, std::uint32_t piece) { result_.events.push_back({kind, piece}); }
