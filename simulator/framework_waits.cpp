@@ -1,6 +1,7 @@
 #include "simulator/framework_waits.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "graph/op_table.h"
@@ -24,32 +25,42 @@ bool computes(const Routine& routine) {
                      [](const Op& op) { return op.stream == Stream::compute; });
 }
 
-/// Whether the call is the first of a micro-batch's forward: what was computed before it, of the
-/// Program, is something else. (Not of what was issued: calls before it may be left out.)
-bool begins_forward(const Program& program, std::size_t call) {
-  const Call& own = program.calls[call];
-  if (!own.micro_batch || program.at(own.routine).phase != Phase::forward) return false;
-  for (std::size_t c = call; c > 0; --c) {
-    const Call& before = program.calls[c - 1];
-    const Routine& routine = program.at(before.routine);
-    if (!before.micro_batch || !computes(routine) || prepares_gradients(routine)) continue;
-    return routine.phase != Phase::forward || before.micro_batch != own.micro_batch;
-  }
-  return true;
-}
-
 bool is_send(Stream stream) {
   return stream == Stream::send_next || stream == Stream::send_previous;
 }
 
 }  // namespace
 
-std::vector<FrameworkWaits::Event> FrameworkWaits::before_call(std::size_t call) {
+FrameworkWaits::FrameworkWaits(const Expansion& expansion) : expansion_(expansion) {
+  for (const Routine& routine : expansion.program->routines) {
+    Does& does = does_.emplace_back();
+    does.compute = computes(routine);
+    does.prepare_gradients = prepares_gradients(routine);
+    for (const Op& op : routine.ops) does.streams |= 1u << std::uint32_t(op.stream);
+  }
+}
+
+/// Whether the call is the first of a micro-batch's forward: what was computed before it, of the
+/// Program, is something else. (Not of what was issued: calls before it may be left out.)
+bool FrameworkWaits::begins_forward(std::size_t call) const {
   const Program& program = *expansion_.program;
-  const Routine& routine = program.at(program.calls[call].routine);
-  prepares_gradients_ = prepares_gradients(routine);
-  if (!computes(routine) || prepares_gradients_) return {};
-  reads_batch_ = expansion_.host_reads_batch && begins_forward(program, call);
+  const Call& own = program.calls[call];
+  if (!own.micro_batch || program.at(own.routine).phase != Phase::forward) return false;
+  for (std::size_t c = call; c > 0; --c) {
+    const Call& before = program.calls[c - 1];
+    const Does& does = does_[before.routine.index()];
+    if (!before.micro_batch || !does.compute || does.prepare_gradients) continue;
+    return program.at(before.routine).phase != Phase::forward ||
+           before.micro_batch != own.micro_batch;
+  }
+  return true;
+}
+
+std::vector<FrameworkWaits::Event> FrameworkWaits::before_call(std::size_t call) {
+  const Does& does = does_[expansion_.program->calls[call].routine.index()];
+  prepares_gradients_ = does.prepare_gradients;
+  if (!does.compute || prepares_gradients_) return {};
+  reads_batch_ = expansion_.host_reads_batch && begins_forward(call);
   return std::exchange(transfers_, {});
 }
 
@@ -78,8 +89,9 @@ void FrameworkWaits::issued(const Op& op, bool host_waits, Event end) {
   if (holds && !(expansion_.chunks && is_send(op.stream))) transfers_.push_back(end);
 }
 
-void FrameworkWaits::issued(const Routine& routine, Event end) {
-  for (const Op& op : routine.ops) last_[std::size_t(op.stream)] = end;
+void FrameworkWaits::issued(RoutineId routine, Event end) {
+  for (std::uint32_t streams = does_[routine.index()].streams; streams != 0; streams &= streams - 1)
+    last_[std::size_t(std::countr_zero(streams))] = end;
 }
 
 }  // namespace plimsoll

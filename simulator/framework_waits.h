@@ -17,7 +17,7 @@ namespace plimsoll {
 class FrameworkWaits {
  public:
   using Event = std::uint32_t;
-  explicit FrameworkWaits(const Expansion& expansion) : expansion_(expansion) {}
+  explicit FrameworkWaits(const Expansion& expansion);
 
   /// What the first ops of the next call, one of the Program's, wait for, too.
   std::vector<Event> before_call(std::size_t call);
@@ -26,11 +26,20 @@ class FrameworkWaits {
 
   /// `host_waits`: before the next op the host waits for this one.
   void issued(const Op& op, bool host_waits, Event end);
-  /// A whole call, whose own host waits are over.
-  void issued(const Routine& routine, Event end);
+  /// A whole call of this routine, whose own host waits are over.
+  void issued(RoutineId routine, Event end);
 
  private:
+  /// What each call of a routine does.
+  struct Does {
+    bool compute = false;
+    bool prepare_gradients = false;
+    std::uint32_t streams = 0;  ///< one bit each
+  };
+  bool begins_forward(std::size_t call) const;
+
   const Expansion& expansion_;
+  std::vector<Does> does_;                           ///< by routine
   std::array<std::optional<Event>, kStreams> last_;  ///< issued on each stream
   std::optional<Event> own_;                         ///< what the host waits for next
   bool exchanges_ = false;                           ///< transfers were issued last

@@ -1,94 +1,128 @@
 #include "simulator/routine_map.h"
 
 #include <algorithm>
-#include <optional>
 
 namespace plimsoll {
 namespace {
 
-/// Delay from each input, where the value depends on it.
-using Delays = std::vector<std::optional<Picoseconds>>;
+constexpr Picoseconds kNever{-1};
 
-void take_latest(Delays& into, const Delays& other) {
+void take_latest(std::span<Picoseconds> into, std::span<const Picoseconds> other) {
   for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], other[i]);
 }
 
-void add(Delays& delays, Picoseconds time) {
-  for (auto& delay : delays) {
-    if (delay) *delay += time;
+void add(std::span<Picoseconds> delays, Picoseconds time) {
+  for (Picoseconds& delay : delays) {
+    if (delay != kNever) delay += time;
   }
 }
 
-void add_row(RoutineMap& map, const Delays& delays) {
-  for (std::uint32_t i = 0; i < delays.size(); ++i) {
-    if (delays[i]) map.terms.push_back({i, *delays[i]});
+/// How much later `row` is than `base`, whatever the inputs; nothing where that differs.
+std::optional<Picoseconds> apart(std::span<const Picoseconds> base,
+                                 std::span<const Picoseconds> row) {
+  std::optional<Picoseconds> later;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if ((base[i] == kNever) != (row[i] == kNever)) return std::nullopt;
+    if (row[i] == kNever) continue;
+    if (later && row[i] - base[i] != *later) return std::nullopt;
+    later = row[i] - base[i];
   }
-  map.row_end.push_back(std::uint32_t(map.terms.size()));
+  return later;
 }
+
+/// Rows by how they follow from the inputs: a base each, and what is so much later than it.
+struct Bundles {
+  std::size_t inputs = 0;
+  struct Row {
+    std::size_t bundle = 0;
+    Picoseconds later;
+  };
+  std::vector<std::span<const Picoseconds>> first;  ///< row of each bundle
+  std::vector<Row> rows;
+
+  void add(std::span<const Picoseconds> row) {
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      if (const auto later = apart(first[b], row)) return rows.push_back({b, *later});
+    }
+    rows.push_back({first.size(), {}});
+    first.push_back(row);
+  }
+
+  void write(RoutineMap& map) const {
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      Picoseconds least;
+      for (const Row& row : rows) {
+        if (row.bundle == b) least = std::min(least, row.later);
+      }
+      for (std::uint32_t i = 0; i < inputs; ++i) {
+        if (first[b][i] != kNever) map.terms.push_back({i, first[b][i] + least});
+      }
+      for (std::uint32_t r = 0; r < rows.size(); ++r) {
+        if (rows[r].bundle == b) map.rows.push_back({r, rows[r].later - least});
+      }
+      map.bundles.push_back({std::uint32_t(map.terms.size()), std::uint32_t(map.rows.size())});
+    }
+  }
+};
 
 }  // namespace
 
-RoutineMap compose(std::span<const RoutineOp> ops, std::span<const std::uint32_t> event_ops) {
-  RoutineMap map;
-  for (const RoutineOp& op : ops) map.streams.push_back(op.stream);
-  std::sort(map.streams.begin(), map.streams.end());
-  map.streams.erase(std::unique(map.streams.begin(), map.streams.end()), map.streams.end());
-
-  const std::size_t inputs = map.inputs();
-  std::vector<Delays> clocks, ends;
-  Delays host(inputs);
-  host[RoutineMap::kIssued] = Picoseconds(0);
-  std::vector<bool> used(map.streams.size());
-  for (std::size_t s = 0; s < map.streams.size(); ++s) {
-    clocks.emplace_back(inputs)[RoutineMap::kClocks + s] = Picoseconds(0);
-  }
-  for (const RoutineOp& op : ops) {
-    const auto at = std::lower_bound(map.streams.begin(), map.streams.end(), op.stream);
-    const auto s = std::size_t(at - map.streams.begin());
-    map.dispatch += op.dispatch;
-    add(host, op.dispatch);
-    Delays& clock = clocks[s];
-    take_latest(clock, host);
-    if (!used[s])
-      clock[RoutineMap::kAwaited] = std::max(clock[RoutineMap::kAwaited], {Picoseconds(0)});
-    used[s] = true;
-    for (std::uint32_t wait : op.waits) take_latest(clock, ends[wait]);
-    add(clock, op.duration);
-    ends.push_back(clock);
-    if (!op.host_wait) continue;
-    map.host_waits = true;
-    take_latest(host, clock);
-    add(host, *op.host_wait);
-  }
-  Delays all(inputs);
-  for (const Delays& clock : clocks) {
-    add_row(map, clock);
-    take_latest(all, clock);
-  }
-  add_row(map, all);
-  for (std::uint32_t op : event_ops) add_row(map, ends[op]);
-  if (map.host_waits) add_row(map, host);
-  map.events = std::uint32_t(1 + event_ops.size() + (map.host_waits ? 1 : 0));
-  return map;
+Composition::Composition(std::span<const RoutineOp> ops) {
+  for (const RoutineOp& op : ops) map_.streams.push_back(op.stream);
+  std::sort(map_.streams.begin(), map_.streams.end());
+  map_.streams.erase(std::unique(map_.streams.begin(), map_.streams.end()), map_.streams.end());
+  inputs_ = map_.inputs();
+  clocks_.assign(map_.streams.size() * inputs_, kNever);
+  ends_.assign(ops.size() * inputs_, kNever);
+  host_.assign(inputs_, kNever);
+  run(ops);
 }
 
-bool apply(const RoutineMap& map, std::span<const Picoseconds> inputs,
-           std::span<Picoseconds> rows) {
-  std::uint32_t term = 0;
-  bool held_up = false;
-  for (std::size_t row = 0; row < map.row_end.size(); ++row) {
-    Picoseconds issued, latest;
-    // It is the first input, so the first term where there is one.
-    if (term < map.row_end[row] && map.terms[term].input == RoutineMap::kIssued) {
-      issued = inputs[RoutineMap::kIssued] + map.terms[term++].delay;
-    }
-    for (; term < map.row_end[row]; ++term) {
-      latest = std::max(latest, inputs[map.terms[term].input] + map.terms[term].delay);
-    }
-    held_up = held_up || issued > latest;
-    rows[row] = std::max(issued, latest);
+void Composition::run(std::span<const RoutineOp> ops) {
+  host_[RoutineMap::kIssued] = Picoseconds(0);
+  std::vector<bool> used(map_.streams.size());
+  for (std::size_t s = 0; s < map_.streams.size(); ++s) {
+    clock(s)[RoutineMap::kClocks + s] = Picoseconds(0);
   }
-  return held_up;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const RoutineOp& op = ops[i];
+    const auto at = std::lower_bound(map_.streams.begin(), map_.streams.end(), op.stream);
+    const auto s = std::size_t(at - map_.streams.begin());
+    map_.dispatch += op.dispatch;
+    add(host_, op.dispatch);
+    const Delays clock = this->clock(s);
+    take_latest(clock, host_);
+    Picoseconds& awaited = clock[RoutineMap::kAwaited];
+    if (!used[s]) awaited = std::max(awaited, Picoseconds(0));
+    used[s] = true;
+    for (std::uint32_t wait : op.waits) take_latest(clock, end(wait));
+    add(clock, op.duration);
+    std::copy(clock.begin(), clock.end(), end(i).begin());
+    if (!op.host_wait) continue;
+    map_.host_waits = true;
+    take_latest(host_, clock);
+    add(host_, *op.host_wait);
+  }
+}
+
+RoutineMap Composition::map(std::span<const std::uint32_t> event_ops) const {
+  const auto row = [&](const std::vector<Picoseconds>& of, std::size_t index) {
+    return std::span(of).subspan(index * inputs_, inputs_);
+  };
+  RoutineMap map = map_;
+  std::vector<Picoseconds> all(inputs_, kNever);
+  Bundles bundles;
+  bundles.inputs = inputs_;
+  for (std::size_t s = 0; s < map.streams.size(); ++s) {
+    bundles.add(row(clocks_, s));
+    take_latest(all, row(clocks_, s));
+  }
+  bundles.add(all);
+  for (std::uint32_t op : event_ops) bundles.add(row(ends_, op));
+  if (map.host_waits) bundles.add(host_);
+  bundles.write(map);
+  map.events = std::uint32_t(1 + event_ops.size() + (map.host_waits ? 1 : 0));
+  return map;
 }
 
 }  // namespace plimsoll

@@ -92,8 +92,9 @@ std::uint32_t StreamEngine::meeting_of(const Op& op) {
 StreamEngine::Event StreamEngine::add_call(const RoutineMap& map, std::span<const Event> waits) {
   Task& task = add_task(map.streams.front(), waits);
   task.kind = Kind::call;
-  task.what = std::int64_t(maps_.size());
-  maps_.push_back(&map);
+  task.map = &map;
+  most_inputs_ = std::max(most_inputs_, map.inputs());
+  most_rows_ = std::max(most_rows_, map.rows.size());
   events_ += map.events;
   Rank& rank = ranks_.back();
   rank.issued += map.dispatch;

@@ -87,7 +87,10 @@ class StreamEngine {
   enum class Kind : std::uint8_t { local, arrival, call, delay, delay_of_next };
   /// Small, because a run reads all of them: most of its time is spent waiting for memory.
   struct Task {
-    std::int64_t what = 0;  ///< picoseconds; or an index into participants_ or maps_
+    union {
+      std::int64_t what = 0;  ///< picoseconds; or an index into participants_
+      const RoutineMap* map;  ///< of a call
+    };
     /// From `since`: of an op, when it is issued; of a call or a wait, when its host comes to it.
     Picoseconds issued;
     Event since = kNone;          ///< the host's last wait before it; none: the rank's start
@@ -130,7 +133,7 @@ class StreamEngine {
   std::vector<Lane> lanes_;
   std::vector<Participant> participants_;
   std::vector<Meeting> meetings_;
-  std::vector<const RoutineMap*> maps_;
+  std::size_t most_inputs_ = 0, most_rows_ = 0;  ///< of any call
   std::vector<LinkOfMeeting> link_uses_;
   std::vector<std::vector<std::uint32_t>> numbers_;  ///< of meetings_, by halves of rendezvous
   Event events_ = 0;

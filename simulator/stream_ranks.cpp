@@ -10,18 +10,11 @@
 namespace plimsoll {
 namespace {
 
-/// By routine and port: whether some call waits for it. Of calls that are left out others like them
-/// are left.
-std::vector<std::vector<bool>> awaited_ports(const Program& program, const LeftOut& left_out) {
-  std::vector<std::vector<bool>> awaited;
-  for (const Routine& routine : program.routines) awaited.emplace_back(routine.ports.size());
-  for (std::size_t c = 0; c < program.calls.size(); ++c) {
-    if (left_out.has(c)) c = left_out.to;
-    for (const Wait& wait : program.calls[c].waits) {
-      if (wait.port) awaited[program.calls[wait.call].routine.index()].at(*wait.port) = true;
-    }
-  }
-  return awaited;
+/// Reading calls is waiting for memory: asks for what the call that is so many further on waits
+/// for.
+void prefetch_waits(const std::vector<Call>& calls, std::size_t call) {
+  constexpr std::size_t kAhead = 12;
+  if (call + kAhead < calls.size()) __builtin_prefetch(calls[call + kAhead].waits.data());
 }
 
 /// Which ops of the routine meet ranks of other classes.
@@ -73,6 +66,28 @@ std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& t
     if (use.links == 0) use.latency = {};
   }
   return uses;
+}
+
+void StreamRanks::read_calls(SimulatedRank& rank) {
+  const Program& program = *rank.expansion->program;
+  const LeftOut& left_out = rank.left_out;
+  rank.calls.resize(program.calls.size() - left_out.calls());
+  rank.waits.reserve(2 * rank.calls.size());
+  std::size_t next = 0;
+  for (std::size_t c = 0; c < program.calls.size(); ++c) {
+    if (left_out.has(c)) c = left_out.to;
+    prefetch_waits(program.calls, c);
+    SimulatedRank::LaidOut& laid_out = rank.calls[next++];
+    laid_out.routine = std::uint32_t(program.calls[c].routine.index());
+    for (const Wait& wait : program.calls[c].waits) {
+      INVARIANT(wait.call < c, "a call waits for a later one");
+      const std::size_t awaited = left_out.awaited(c, wait.call);
+      if (wait.port) rank.calls[awaited].awaited.add(*wait.port);
+      rank.waits.push_back(
+          {std::uint32_t(awaited), wait.port ? std::uint32_t(*wait.port) : SimulatedRank::kWhole});
+    }
+    laid_out.last_wait = std::uint32_t(rank.waits.size());
+  }
 }
 
 StreamRanks::StreamRanks(std::span<const Expansion> expansions, const LinkTopology& topology,
@@ -137,14 +152,13 @@ std::vector<std::uint32_t> StreamRanks::compose_routines(SimulatedRank& rank,
   }
   std::vector<std::uint32_t> lane_of_stream(kStreams);
   for (std::uint32_t s = 0; s < kStreams; ++s) lane_of_stream[s] = s;
-  const auto ports = awaited_ports(program, rank.left_out);
   for (std::size_t r = 0; r < program.routines.size(); ++r) {
     const std::vector<Op>& ops = program.routines[r].ops;
     const bool called = !expansion.routines[r].link_op.empty();
     const bool free = std::none_of(
         ops.begin(), ops.end(), [&](const Op& op) { return stream_meets[std::size_t(op.stream)]; });
     if (!called || !alone[r] || !free || ops.size() < 2) continue;
-    compose_routine(expansion, r, ports[r], rank.routines[r]);
+    rank.routines[r].composition = compose_routine(expansion, r, rank.routines[r]);
     std::uint32_t lowest = lane_of_stream[std::size_t(ops[0].stream)];
     for (const Op& op : ops) lowest = std::min(lowest, lane_of_stream[std::size_t(op.stream)]);
     for (const Op& op : ops) {
@@ -155,42 +169,49 @@ std::vector<std::uint32_t> StreamRanks::compose_routines(SimulatedRank& rank,
   return lane_of_stream;
 }
 
-void StreamRanks::compose_routine(const Expansion& expansion, std::size_t index,
-                                  const std::vector<bool>& awaited, RankRoutine& into) {
+Composition StreamRanks::compose_routine(const Expansion& expansion, std::size_t index,
+                                         const RankRoutine& of_rank) {
   const Routine& routine = expansion.program->routines[index];
   std::vector<RoutineOp> ops;
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
     ops.push_back({std::uint32_t(routine.ops[i].stream),
-                   expansion.dispatch(expansion.routines[index], i), into.durations[i],
+                   expansion.dispatch(expansion.routines[index], i), of_rank.durations[i],
                    routine.ops[i].waits});
     if (expansion.routines[index].host_waits[i]) ops.back().host_wait = expansion.host_wait;
   }
-  std::vector<std::uint32_t> event_ops;
-  into.port_event.resize(routine.ports.size());
-  for (std::size_t p = 0; p < routine.ports.size(); ++p) {
-    if (!awaited[p]) continue;
-    event_ops.push_back(routine.ports[p].op);
-    into.port_event[p] = std::uint32_t(event_ops.size());
+  return Composition(ops);
+}
+
+const RoutineMap& StreamRanks::map_for(const Routine& routine, const AwaitedPorts& awaited,
+                                       RankRoutine& of_rank) {
+  for (const auto& [ports, map] : of_rank.maps) {
+    if (ports == awaited) return *map;
   }
-  maps_.push_back(compose(ops, event_ops));
-  into.map = &maps_.back();
+  std::vector<std::uint32_t> event_ops;
+  for (std::size_t p = 0; p < routine.ports.size(); ++p) {
+    if (awaited.has(p)) event_ops.push_back(routine.ports[p].op);
+  }
+  maps_.push_back(of_rank.composition->map(event_ops));
+  of_rank.maps.emplace_back(awaited, &maps_.back());
+  return maps_.back();
 }
 
 void StreamRanks::add_awaited(const SimulatedRank& rank, std::size_t call,
-                              std::vector<StreamEngine::Event>& events) const {
-  const Program& program = *rank.expansion->program;
-  for (const Wait& wait : program.calls[call].waits) {
-    INVARIANT(wait.call < call, "a call waits for a later one");
-    const std::size_t r = program.calls[wait.call].routine.index();
-    const StreamEngine::Event first = rank.first_event[rank.left_out.awaited(call, wait.call)];
-    if (rank.routines[r].map != nullptr) {
-      events.push_back(first + (wait.port ? rank.routines[r].port_event[*wait.port] : 0));
-    } else if (wait.port) {
-      events.push_back(first +
-                       rank.routines[r].op_event[program.routines[r].ports.at(*wait.port).op]);
+                              std::vector<StreamEngine::Event>& events) {
+  const std::uint32_t from = call > 0 ? rank.calls[call - 1].last_wait : 0;
+  for (std::uint32_t w = from; w < rank.calls[call].last_wait; ++w) {
+    const SimulatedRank::AwaitedCall wait = rank.waits[w];
+    const SimulatedRank::LaidOut& awaited = rank.calls[wait.call];
+    const RankRoutine& routine = rank.routines[awaited.routine];
+    const bool whole = wait.port == SimulatedRank::kWhole;
+    if (routine.composition) {
+      events.push_back(awaited.first + (whole ? 0 : awaited.awaited.event(wait.port)));
+    } else if (!whole) {
+      const auto& ports = rank.expansion->program->routines[awaited.routine].ports;
+      events.push_back(awaited.first + routine.op_event[ports.at(wait.port).op]);
     } else {
-      for (std::uint32_t last : rank.expansion->routines[r].last_ops) {
-        events.push_back(first + rank.routines[r].op_event[last]);
+      for (std::uint32_t last : rank.expansion->routines[awaited.routine].last_ops) {
+        events.push_back(awaited.first + routine.op_event[last]);
       }
     }
   }
@@ -226,7 +247,7 @@ void StreamRanks::add_delays(SimulatedRank& rank, std::size_t call,
   Picoseconds delay;
   if (link_ops.size() == 1 && link_ops[0] != RoutineFacts::kLocal) {
     const Stream stream = program.routines[r].ops[0].stream;
-    const std::size_t place = rank.first_event.size();
+    const std::size_t place = rank.laid_out;
     rank.communications.push_back({engine_.events(), stream, place});
     engine_.add_delay(std::uint32_t(stream),
                       delays.communicate(stream, place, routine.durations[0], routine.slowdowns),
@@ -256,68 +277,87 @@ void StreamRanks::compare_left_out(const SimulatedRank& rank, const RankChannels
   }
 }
 
-void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
-  const Expansion& expansion = *rank.expansion;
-  std::vector<std::uint64_t> issued(channels.channel.size());
-  const std::size_t simulated = expansion.program->calls.size() - rank.left_out.calls();
-  rank.first_event.reserve(simulated);
-  const bool whole = !rank.left_out.any();
-  rank.host.reserve(whole ? simulated : 0);
-  rank.delays.reserve(whole ? simulated : 0);
-  std::vector<StreamEngine::Event> waits, outside;
+/// One rank whose calls are being added.
+struct StreamRanks::Issue {
+  Issue(SimulatedRank& rank, const RankChannels& channels)
+      : rank(rank), channels(channels), framework(*rank.expansion), met(channels.channel.size()) {}
+
+  SimulatedRank& rank;
+  const RankChannels& channels;
+  FrameworkWaits framework;
   KernelDelays delays;
-  FrameworkWaits framework(expansion);
-  const auto host_waits = [&](const Op& op) {
-    const std::vector<StreamEngine::Event> events = framework.before_op(op);
-    if (events.empty()) return;
-    engine_.add_host_wait(expansion.host_wait, events);
-    wait_for(rank, events, delays);
-  };
-  for (std::size_t c = 0; c < expansion.program->calls.size(); ++c) {
+  std::vector<std::uint64_t> met;            // so far, by link
+  std::vector<StreamEngine::Event> outside;  // what the call waits for
+  std::vector<StreamEngine::Event> waits;    // of one op
+};
+
+void StreamRanks::add_calls(SimulatedRank& rank, const RankChannels& channels) {
+  const Program& program = *rank.expansion->program;
+  read_calls(rank);
+  const bool whole = !rank.left_out.any();
+  rank.host.reserve(whole ? rank.calls.size() : 0);
+  rank.delays.reserve(whole ? rank.calls.size() : 0);
+  Issue issue(rank, channels);
+  for (std::size_t c = 0; c < program.calls.size(); ++c) {
     if (!whole && c == rank.left_out.from) {
-      may_be_shortened_ = delays.leave_out(rank.left_out.left_out_cycles()) && may_be_shortened_;
+      const bool alike = issue.delays.leave_out(rank.left_out.left_out_cycles());
+      may_be_shortened_ = alike && may_be_shortened_;
       c = rank.left_out.to;
     }
-    begin_call(rank, c, delays);
-    const Call& call = expansion.program->calls[c];
-    const std::size_t r = call.routine.index();
-    const Routine& routine = expansion.program->routines[r];
-    const std::vector<Op>& ops = routine.ops;
-    outside.clear();
-    add_awaited(rank, c, outside);
-    const std::vector<StreamEngine::Event> held = framework.before_call(c);
-    outside.insert(outside.end(), held.begin(), held.end());
-    if (!ops.empty()) host_waits(ops[0]);
-    if (whole) rank.host.push_back(engine_.host_time());
-    add_delays(rank, c, outside, delays);
-    if (rank.routines[r].map != nullptr) {
-      rank.first_event.push_back(engine_.add_call(*rank.routines[r].map, outside));
-      framework.issued(routine, rank.first_event.back());
-      continue;
+    begin_call(rank, c, issue.delays);
+    add_call(issue, c);
+    ++rank.laid_out;
+  }
+}
+
+void StreamRanks::add_call(Issue& issue, std::size_t call) {
+  SimulatedRank& rank = issue.rank;
+  const Program& program = *rank.expansion->program;
+  const RoutineId id = program.calls[call].routine;
+  const Routine& routine = program.at(id);
+  RankRoutine& of_rank = rank.routines[id.index()];
+  issue.outside.clear();
+  add_awaited(rank, rank.laid_out, issue.outside);
+  const std::vector<StreamEngine::Event> held = issue.framework.before_call(call);
+  issue.outside.insert(issue.outside.end(), held.begin(), held.end());
+  if (!routine.ops.empty()) host_waits(issue, routine.ops[0]);
+  if (!rank.left_out.any()) rank.host.push_back(engine_.host_time());
+  add_delays(rank, call, issue.outside, issue.delays);
+  SimulatedRank::LaidOut& laid_out = rank.calls[rank.laid_out];
+  laid_out.first = engine_.events();
+  if (!of_rank.composition) return add_ops(issue, id);
+  engine_.add_call(map_for(routine, laid_out.awaited, of_rank), issue.outside);
+  issue.framework.issued(id, laid_out.first);
+}
+
+void StreamRanks::host_waits(Issue& issue, const Op& op) {
+  const std::vector<StreamEngine::Event> events = issue.framework.before_op(op);
+  if (events.empty()) return;
+  engine_.add_host_wait(issue.rank.expansion->host_wait, events);
+  wait_for(issue.rank, events, issue.delays);
+}
+
+void StreamRanks::add_ops(Issue& issue, RoutineId id) {
+  const Expansion& expansion = *issue.rank.expansion;
+  const std::vector<Op>& ops = expansion.program->at(id).ops;
+  const RoutineFacts& facts = expansion.routines[id.index()];
+  const RankRoutine& of_rank = issue.rank.routines[id.index()];
+  const StreamEngine::Event first = engine_.events();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (i > 0) host_waits(issue, ops[i]);
+    StreamEngine::Op op{std::uint32_t(ops[i].stream), expansion.dispatch(facts, i),
+                        of_rank.durations[i]};
+    op.link_use = of_rank.link_use;
+    if (meets(facts, expansion, issue.channels, i)) {
+      const std::uint32_t link = expansion.link_ops[facts.link_op[i]].link;
+      op.rendezvous = issue.channels.channel[link] << 32 | issue.met[link]++;
     }
-    const RoutineFacts& facts = expansion.routines[r];
-    StreamEngine::Event first = 0;
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (i > 0) host_waits(ops[i]);
-      StreamEngine::Op op{std::uint32_t(ops[i].stream), expansion.dispatch(facts, i),
-                          rank.routines[r].durations[i]};
-      op.link_use = rank.routines[r].link_use;
-      if (meets(facts, expansion, channels, i)) {
-        const std::uint32_t link = expansion.link_ops[facts.link_op[i]].link;
-        op.rendezvous = channels.channel[link] << 32 | issued[link]++;
-      }
-      waits.clear();
-      for (std::uint32_t wait : ops[i].waits) {
-        waits.push_back(first + rank.routines[r].op_event[wait]);
-      }
-      if (std::find(facts.first_ops.begin(), facts.first_ops.end(), i) != facts.first_ops.end()) {
-        waits.insert(waits.end(), outside.begin(), outside.end());
-      }
-      const StreamEngine::Event event = engine_.add_op(op, waits);
-      if (i == 0) first = event;
-      framework.issued(ops[i], facts.host_waits[i], event);
+    issue.waits.clear();
+    for (std::uint32_t wait : ops[i].waits) issue.waits.push_back(first + of_rank.op_event[wait]);
+    if (std::find(facts.first_ops.begin(), facts.first_ops.end(), i) != facts.first_ops.end()) {
+      issue.waits.insert(issue.waits.end(), issue.outside.begin(), issue.outside.end());
     }
-    rank.first_event.push_back(first);
+    issue.framework.issued(ops[i], facts.host_waits[i], engine_.add_op(op, issue.waits));
   }
 }
 
@@ -336,7 +376,7 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
     const Call& call = expansion.program->calls[n];
     const std::size_t r = call.routine.index();
     const std::vector<Op>& ops = expansion.program->routines[r].ops;
-    const bool composed = rank.routines[r].map != nullptr;
+    const bool composed = rank.routines[r].composition.has_value();
     const std::size_t base = times.size();
     const StreamEngine::HostTime& host = rank.host[n];
     Picoseconds issued = host.issued + (host.since ? result.fired[*host.since] : start);
@@ -349,14 +389,14 @@ std::vector<ItemTimes> StreamRanks::op_times(std::size_t c, const StreamEngine::
     for (StreamEngine::Event event : framework.before_call(n)) {
       latest = std::max(latest, result.fired[event]);
     }
-    if (composed) framework.issued(expansion.program->routines[r], rank.first_event[n]);
+    if (composed) framework.issued(call.routine, rank.calls[n].first);
     Picoseconds delay = rank.delays[n];  // of the first op that computes, whose time it is
     clocks[kCompute] += delay;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       issued += expansion.dispatch(expansion.routines[r], i);
       Picoseconds& clock = clocks[std::size_t(ops[i].stream)];
       if (!composed) {
-        const StreamEngine::Event event = rank.first_event[n] + rank.routines[r].op_event[i];
+        const StreamEngine::Event event = rank.calls[n].first + rank.routines[r].op_event[i];
         framework.issued(ops[i], false, event);
         times.push_back({result.posted[event], result.begin[event], result.fired[event]});
         clock = result.fired[event];

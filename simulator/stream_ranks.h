@@ -2,9 +2,14 @@
 // whole routines, the others op by op; and back to the times of every op.
 #pragma once
 
+#include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "simulator/call_cycles.h"
@@ -19,6 +24,24 @@ namespace plimsoll {
 /// else is on their stream, are waited for by the compute stream and go at full speed.
 std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& topology,
                                std::int64_t rank);
+
+/// Which ports of one call others wait for; they are its events, behind that of its end.
+class AwaitedPorts {
+ public:
+  void add(std::size_t port) { bits_ |= std::uint64_t{1} << std::min(port, kLast); }
+  bool has(std::size_t port) const { return bits_ >> std::min(port, kLast) & 1; }
+  /// Of one that is awaited: which event of the call it is.
+  std::uint32_t event(std::size_t port) const {
+    const std::size_t shown = std::min(port, kLast);
+    const std::uint64_t before = bits_ & ((std::uint64_t{1} << shown) - 1);
+    return 1 + std::uint32_t(std::popcount(before)) + std::uint32_t(port - shown);
+  }
+  bool operator==(const AwaitedPorts&) const = default;
+
+ private:
+  static constexpr std::size_t kLast = 63;  ///< it and all behind it are awaited together
+  std::uint64_t bits_ = 0;
+};
 
 class StreamRanks {
  public:
@@ -45,18 +68,34 @@ class StreamRanks {
  private:
   /// A routine as one rank runs it.
   struct RankRoutine {
-    std::vector<Picoseconds> durations;     ///< by op
-    const RoutineMap* map = nullptr;        ///< absent: op by op
-    std::vector<std::uint32_t> port_event;  ///< by port: offset from the call's first event
-    std::vector<std::uint32_t> op_event;    ///< without map, by op: the same
-    LinkUse link_use;                       ///< of a call that is one communication
-    OverlapCurves::Slowdowns slowdowns;     ///< the same
-    Picoseconds computes;                   ///< what its ops on the compute stream take alone
+    std::vector<Picoseconds> durations;  ///< by op
+    /// Absent: op by op.
+    std::optional<Composition> composition;
+    /// ... and the maps that its calls have, by what of them is waited for.
+    std::vector<std::pair<AwaitedPorts, const RoutineMap*>> maps;
+    std::vector<std::uint32_t> op_event;  ///< op by op: by op, offset from the first event
+    LinkUse link_use;                     ///< of a call that is one communication
+    OverlapCurves::Slowdowns slowdowns;   ///< the same
+    Picoseconds computes;                 ///< what its ops on the compute stream take alone
   };
   struct SimulatedRank {
     const Expansion* expansion = nullptr;
     std::vector<RankRoutine> routines;
-    std::vector<StreamEngine::Event> first_event;  ///< by call
+    /// A call that is not left out, as the engine has it. Calls behind it look it up.
+    struct LaidOut {
+      AwaitedPorts awaited;
+      StreamEngine::Event first = 0;  ///< of its events
+      std::uint32_t routine = 0;
+      std::uint32_t last_wait = 0;  ///< range of `waits` from the call before
+    };
+    std::vector<LaidOut> calls;
+    struct AwaitedCall {
+      std::uint32_t call = 0;
+      std::uint32_t port = kWhole;
+    };
+    static constexpr std::uint32_t kWhole = ~std::uint32_t{0};
+    std::vector<AwaitedCall> waits;
+    std::size_t laid_out = 0;  ///< of `calls`, so far
     /// By call: from when it is issued; where none is left out.
     std::vector<StreamEngine::HostTime> host;
     std::vector<Picoseconds> delays;  ///< the same: of its kernels, by what goes on beside them
@@ -76,9 +115,20 @@ class StreamRanks {
                 const RankChoice& choice, std::int64_t rank, Channels& channels);
   /// Chooses the routines that become maps; lane of each stream.
   std::vector<std::uint32_t> compose_routines(SimulatedRank& rank, const RankChannels& channels);
-  void compose_routine(const Expansion& expansion, std::size_t routine,
-                       const std::vector<bool>& awaited_ports, RankRoutine& into);
+  static Composition compose_routine(const Expansion& expansion, std::size_t routine,
+                                     const RankRoutine& of_rank);
+  /// Of a composed routine, for a call that others wait for so.
+  const RoutineMap& map_for(const Routine& routine, const AwaitedPorts& awaited,
+                            RankRoutine& of_rank);
   void add_calls(SimulatedRank& rank, const RankChannels& channels);
+  /// Those that are not left out, with what of them is waited for.
+  static void read_calls(SimulatedRank& rank);
+  struct Issue;
+  void add_call(Issue& issue, std::size_t call);
+  /// Of a call of a routine that is not composed.
+  void add_ops(Issue& issue, RoutineId routine);
+  /// What the host waits for before the op.
+  void host_waits(Issue& issue, const Op& op);
   /// What is issued from here on comes after these events, and so after what they are of.
   static void wait_for(const SimulatedRank& rank, std::span<const StreamEngine::Event> events,
                        KernelDelays& delays);
@@ -88,9 +138,9 @@ class StreamRanks {
   void add_delays(SimulatedRank& rank, std::size_t call,
                   std::span<const StreamEngine::Event> awaited, KernelDelays& delays);
   void compare_left_out(const SimulatedRank& rank, const RankChannels& channels);
-  /// The events that a call waits for; those of the calls before it are known.
-  void add_awaited(const SimulatedRank& rank, std::size_t call,
-                   std::vector<StreamEngine::Event>& events) const;
+  /// The events that a call of `rank.calls` waits for; those of the calls before it are known.
+  static void add_awaited(const SimulatedRank& rank, std::size_t call,
+                          std::vector<StreamEngine::Event>& events);
 
   StreamEngine engine_;
   std::deque<RoutineMap> maps_;

@@ -26,6 +26,8 @@ constexpr std::uint32_t kNone = ~std::uint32_t{0};
 }  // namespace
 
 StreamRun::StreamRun(const StreamEngine& engine) : engine_(&engine) {
+  inputs_.resize(engine.most_inputs_);
+  rows_.resize(engine.most_rows_);
   if (!engine.link_uses_.empty()) lay_out_links();
 }
 
@@ -214,21 +216,24 @@ void StreamRun::run_op(const Task& task, std::uint32_t rank, Picoseconds issued,
 
 void StreamRun::run_call(const Task& task, std::uint32_t rank, Picoseconds issued,
                          Picoseconds awaited) {
-  const RoutineMap& map = *engine_->maps_[std::size_t(task.what)];
-  const auto clocks = std::span(clocks_).subspan(engine_->ranks_[rank].first);
-  inputs_ = {issued, awaited};
-  for (std::uint32_t stream : map.streams) inputs_.push_back(clocks[stream]);
-  rows_.resize(map.row_end.size());
-  const bool held_up = apply(map, inputs_, rows_);
-  for (std::size_t s = 0; s < map.streams.size(); ++s) clocks[map.streams[s]] = rows_[s];
-  for (std::size_t s = 0; s < map.streams.size() && keeps_all_; ++s) {
-    const std::size_t clock = engine_->ranks_[rank].first + map.streams[s];
+  const RoutineMap& map = *task.map;
+  const std::uint32_t first = engine_->ranks_[rank].first;
+  Picoseconds* const clocks = clocks_.data() + first;
+  const std::size_t streams = map.streams.size();
+  inputs_[RoutineMap::kIssued] = issued;
+  inputs_[RoutineMap::kAwaited] = awaited;
+  for (std::size_t s = 0; s < streams; ++s)
+    inputs_[RoutineMap::kClocks + s] = clocks[map.streams[s]];
+  const bool held_up = apply(map, inputs_.data(), rows_.data());
+  for (std::size_t s = 0; s < streams; ++s) clocks[map.streams[s]] = rows_[s];
+  for (std::size_t s = 0; s < streams && keeps_all_; ++s) {
+    const std::size_t clock = first + map.streams[s];
     delayed_[clock] = of_next_[clock] = {};
   }
-  for (std::uint32_t e = 0; e < map.events; ++e) {
-    fire(task.event + e, rows_[map.streams.size() + e]);
+  for (std::uint32_t e = 0; e < map.events; ++e) fire(task.event + e, rows_[streams + e]);
+  if (held_up && counts_as_held(rank, task)) {
+    hold_up(*std::max_element(rows_.begin(), rows_.begin() + std::ptrdiff_t(streams + map.events)));
   }
-  if (held_up && counts_as_held(rank, task)) hold_up(*std::max_element(rows_.begin(), rows_.end()));
 }
 
 /// The last one to come completes the rendezvous for all.

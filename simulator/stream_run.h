@@ -70,7 +70,7 @@ class StreamRun {
   std::vector<std::uint32_t> links_, first_link_;  ///< by meeting: which of the shared links
   std::size_t link_count_ = 0;
   std::vector<std::uint32_t> runnable_;
-  std::vector<Picoseconds> inputs_, rows_;
+  std::vector<Picoseconds> inputs_, rows_;  ///< of one call at a time: as many as any map has
 };
 
 }  // namespace plimsoll

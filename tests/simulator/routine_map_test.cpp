@@ -24,17 +24,19 @@ TEST(RoutineMap, TwoStreamsByHand) {
   EXPECT_EQ(map.streams, (std::vector<std::uint32_t>{0, 1}));
   std::vector<Picoseconds> rows(4);
   // Issued at 100, nothing awaited, streams free: compute ends 101 + 10 + 5 + 3.
-  apply(map, std::vector<Picoseconds>{Picoseconds(100), {}, {}, {}}, rows);
+  apply(map, std::vector<Picoseconds>{Picoseconds(100), {}, {}, {}}.data(), rows.data());
   EXPECT_EQ(rows[0].count(), 119);
   EXPECT_EQ(rows[1].count(), 116);  // mp
   EXPECT_EQ(rows[2].count(), 119);  // all
   EXPECT_EQ(rows[3].count(), 116);  // op 1
   // The mp stream is busy until 500: its op is held up, and what waits for it.
-  apply(map, std::vector<Picoseconds>{Picoseconds(100), {}, {}, Picoseconds(500)}, rows);
+  apply(map, std::vector<Picoseconds>{Picoseconds(100), {}, {}, Picoseconds(500)}.data(),
+        rows.data());
   EXPECT_EQ(rows[1].count(), 505);
   EXPECT_EQ(rows[0].count(), 508);
   // An awaited event holds up the first op of both streams.
-  apply(map, std::vector<Picoseconds>{Picoseconds(100), Picoseconds(300), {}, {}}, rows);
+  apply(map, std::vector<Picoseconds>{Picoseconds(100), Picoseconds(300), {}, {}}.data(),
+        rows.data());
   EXPECT_EQ(rows[1].count(), 315);
 }
 
@@ -46,11 +48,28 @@ TEST(RoutineMap, AHostThatWaitsInsideIssuesTheRestLater) {
   const RoutineMap map = compose(ops, {});
   EXPECT_TRUE(map.host_waits);
   std::vector<Picoseconds> rows(4);
-  apply(map, std::vector<Picoseconds>{Picoseconds(100), {}, Picoseconds(200), {}}, rows);
+  apply(map, std::vector<Picoseconds>{Picoseconds(100), {}, Picoseconds(200), {}}.data(),
+        rows.data());
   EXPECT_EQ(rows[0].count(), 210);
   EXPECT_EQ(rows[1].count(), 225);
   EXPECT_EQ(rows[2].count(), 225);  // all
   EXPECT_EQ(rows[3].count(), 215);  // the host has issued all
+}
+
+TEST(RoutineMap, RowsThatAreAFixedTimeApartShareTheirTerms) {
+  // compute 10, then mp 5 which waits for it, then compute 3 which waits for mp: all after the
+  // first op follows from its end, but for mp, which may be busy, too.
+  const std::vector<std::uint32_t> none, first = {0}, second = {1};
+  const std::vector<RoutineOp> ops = {{0, Picoseconds(1), Picoseconds(10), none},
+                                      {1, Picoseconds(1), Picoseconds(5), first},
+                                      {0, Picoseconds(1), Picoseconds(3), second}};
+  const std::vector<std::uint32_t> events = {0, 1};
+  const RoutineMap map = compose(ops, events);
+  ASSERT_EQ(map.bundles.size(), 2u);  // clocks, all and op 1; op 0
+  EXPECT_EQ(map.rows.size(), 5u);
+  EXPECT_EQ(map.bundles[0].row_end, 4u);
+  EXPECT_EQ(map.terms.size(), 4u + 3u);
+  for (const RoutineMap::Row& row : map.rows) EXPECT_GE(row.later.count(), 0);
 }
 
 RC_GTEST_PROP(RoutineMap, EqualsItsOpsOneByOne, ()) {

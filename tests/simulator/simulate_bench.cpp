@@ -1,11 +1,14 @@
 // Simulator speed: engine ops and calls per second, and a whole candidate of a search.
 #include <benchmark/benchmark.h>
 
+#include <array>
+
 #include "hand_programs.h"
 #include "models/job.h"
 #include "passes/pipeline.h"
 #include "simulator/simulate.h"
 #include "simulator/stream_engine.h"
+#include "simulator/stream_ranks.h"
 
 namespace plimsoll {
 namespace {
@@ -169,6 +172,72 @@ BENCHMARK(Simulate)
     ->Arg(int(Detail::calls))
     ->Arg(int(Detail::ops))
     ->Unit(benchmark::kMillisecond);
+
+/// LLaMA-3 70B on 64 devices, 8 stages, what its calls cost already known: every class of ranks.
+struct KnownCosts {
+  explicit KnownCosts(const char* strategy) {
+    const Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/llama3-70b.json");
+    programs = lower({job, parse_strategy(strategy), framework}, {}, Proof::none);
+    expansions = expand(programs, costs);
+    topology = resolve_links(expansions, costs);
+    choice = choose_ranks(topology, Folding::folded);
+    for (const std::int64_t rank : choice.representatives) {
+      const std::size_t expansion = topology.expansion[std::size_t(rank)];
+      calls += std::int64_t(expansions[expansion].program->calls.size());
+    }
+  }
+  Framework framework = framework_by_name("megatron-lm");
+  CostModel costs{gpu_cluster(), std::nullopt, framework};
+  std::vector<Program> programs;
+  std::vector<Expansion> expansions;
+  LinkTopology topology;
+  RankChoice choice;
+  std::int64_t calls = 0;  ///< of one step, of one rank of each class
+};
+
+constexpr std::array kLlamaStrategies = {
+    "mp=4,pp=8,sharding_degree=2,sharding_stage=1,sequence_parallel=true",
+    "mp=4,pp=8,sharding_degree=2,sharding_stage=1,sequence_parallel=true,virtual_stages=5",
+    "mp=8,pp=8,schedule=zb_h1,recompute=full",
+};
+
+/// Every call of a step by itself, no cycle replayed; laid out before.
+void CallsOneByOne(benchmark::State& state) {
+  const KnownCosts known(kLlamaStrategies[std::size_t(state.range(0))]);
+  StreamRanks ranks(known.expansions, known.topology, known.choice);
+  const std::vector<Picoseconds> starts(known.choice.representatives.size());
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(ranks.engine().run(starts, StreamEngine::Keep::ends));
+  }
+  state.counters["calls"] = double(known.calls);
+  state.SetItemsProcessed(state.iterations() * known.calls);
+}
+BENCHMARK(CallsOneByOne)->ArgName("strategy")->DenseRange(0, 2)->Unit(benchmark::kMicrosecond);
+
+/// The same, and laying them out.
+void CallsLaidOut(benchmark::State& state) {
+  const KnownCosts known(kLlamaStrategies[std::size_t(state.range(0))]);
+  const std::vector<Picoseconds> starts(known.choice.representatives.size());
+  for (auto _ : state) {
+    StreamRanks ranks(known.expansions, known.topology, known.choice);
+    benchmark::DoNotOptimize(ranks.engine().run(starts, StreamEngine::Keep::ends));
+  }
+  state.counters["calls"] = double(known.calls);
+  state.SetItemsProcessed(state.iterations() * known.calls);
+}
+BENCHMARK(CallsLaidOut)->ArgName("strategy")->DenseRange(0, 2)->Unit(benchmark::kMicrosecond);
+
+/// The whole simulation as a search asks for it: costs, links, all steps; where cycles of calls
+/// repeat, a few stand for the rest.
+void CallsCovered(benchmark::State& state) {
+  const KnownCosts known(kLlamaStrategies[std::size_t(state.range(0))]);
+  for (auto _ : state) {
+    benchmark::DoNotOptimize(simulate(known.programs, known.costs, Folding::folded, Detail::none));
+  }
+  state.counters["calls"] = double(known.calls);
+  state.SetItemsProcessed(state.iterations() * known.calls);
+}
+BENCHMARK(CallsCovered)->ArgName("strategy")->DenseRange(0, 2)->Unit(benchmark::kMicrosecond);
 
 void Lower(benchmark::State& state) {
   const Case gpt3;

@@ -17,6 +17,19 @@
 namespace plimsoll {
 namespace {
 
+TEST(AwaitedPorts, EventsOfACallStandInTheOrderOfItsPorts) {
+  AwaitedPorts ports;
+  for (const std::size_t port : {70, 2, 5}) ports.add(port);
+  EXPECT_TRUE(ports.has(2) && ports.has(5) && !ports.has(3));
+  // The event of its end comes first.
+  EXPECT_EQ(ports.event(2), 1u);
+  EXPECT_EQ(ports.event(5), 2u);
+  // From port 63 on all are awaited where one is.
+  EXPECT_TRUE(ports.has(63) && ports.has(100));
+  EXPECT_EQ(ports.event(63), 3u);
+  EXPECT_EQ(ports.event(70), 10u);
+}
+
 Job eight_layers(DType precision) {
   Job job = read_job(PLIMSOLL_SOURCE_DIR "/tests/gpt-nano.json");
   job.layers = 8;
