@@ -63,6 +63,20 @@ inline constexpr std::string_view kMasterTypes[] = {"f32", "f16", "remainder"};
 enum class MomentType : std::uint8_t { f32, bf16, f16, fp8 };
 inline constexpr std::string_view kMomentTypes[] = {"f32", "bf16", "f16", "fp8"};
 
+/// In which order ranks are numbered: the axis that changes fastest first. Ranks that split tensors
+/// follow each other, then those that split sequences.
+enum class RankOrder : std::uint8_t {
+  sharding_dp_pp,
+  sharding_pp_dp,
+  pp_sharding_dp,
+  dp_sharding_pp,
+  dp_pp_sharding,
+  pp_dp_sharding,
+};
+inline constexpr std::string_view kRankOrders[] = {
+    "mp-cp-sharding-dp-pp", "mp-cp-sharding-pp-dp", "mp-cp-pp-sharding-dp",
+    "mp-cp-dp-sharding-pp", "mp-cp-dp-pp-sharding", "mp-cp-pp-dp-sharding"};
+
 /// A set of enumerators, or of integers from 0 to 31.
 template <class T>
 class SetOf {
@@ -104,6 +118,10 @@ struct Capabilities {
   Sourced<bool> replicated_shards{true};
   /// Whole tensors can be owned (Strategy::sharding_owner).
   Sourced<bool> whole_owners{true};
+  /// In which ranks can be numbered (Strategy::rank_order).
+  Sourced<SetOf<RankOrder>> rank_orders{
+      {RankOrder::sharding_dp_pp, RankOrder::sharding_pp_dp, RankOrder::pp_sharding_dp,
+       RankOrder::dp_sharding_pp, RankOrder::dp_pp_sharding, RankOrder::pp_dp_sharding}};
 
   // Pipelines.
   Sourced<SetOf<Schedule>> schedules{{Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1}};

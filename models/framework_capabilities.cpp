@@ -9,6 +9,7 @@ using Schedules = SetOf<Schedule>;
 using Recomputes = SetOf<Recompute>;
 using Layers = SetOf<RecomputedLayers>;
 constexpr Recomputes kNoneOrFull = {Recompute::none, Recompute::full};
+constexpr SetOf<RankOrder> kUsualOrder = {RankOrder::sharding_dp_pp};
 constexpr SetOf<GradientType> kBothGradients = {GradientType::f32, GradientType::computed};
 
 constexpr const char* kMegatronArguments = "Megatron-LM megatron/arguments.py";
@@ -24,6 +25,9 @@ void use_megatron_schedules(Capabilities& can) {
 
 /// DeepSpeed's pipeline, and its ZeRO beside it.
 void use_deepspeed_pipeline(Capabilities& can) {
+  can.rank_orders = {kUsualOrder,
+                     "DeepSpeed runtime/pipe/topology.py, PipeModelDataParallelTopology: pipe, "
+                     "data, model, from outer to inner"};
   can.pipeline_sharding_stages = {
       Stages{1},
       "DeepSpeed runtime/pipe/engine.py: \"ZeRO-2 and ZeRO-3 are incompatible with "
@@ -55,6 +59,9 @@ Capabilities megatron_lm_2021_can() {
   can.sharding_stages = can.pipeline_sharding_stages = {
       Stages{}, "Megatron-LM model/distributed.py: gradients are summed whole"};
   can.whole_owners = {false, "Megatron-LM megatron/optimizer: a rank updates all that it has"};
+  can.rank_orders = {kUsualOrder,
+                     "Megatron-LM megatron/mpu/initialize.py, initialize_model_parallel: tensor, "
+                     "data, pipeline, from inner to outer"};
   use_megatron_schedules(can);
   can.virtual_stages = {true, kMegatronArguments};
   can.uneven_split = {false,
@@ -99,6 +106,9 @@ Capabilities megatron_lm_can() {
   can.replicated_shards = {true,
                            "Megatron-LM megatron/arguments.py: "
                            "--num-distributed-optimizer-instances"};
+  can.rank_orders = {{RankOrder::sharding_dp_pp, RankOrder::pp_sharding_dp},
+                     "Megatron-LM megatron/training/initialize.py, initialize_model_parallel: "
+                     "order tp-cp-ep-dp-pp, with --use-tp-pp-dp-mapping tp-cp-ep-pp-dp"};
   can.uneven_split = can.empty_parts = {
       true, "Megatron-LM megatron/arguments.py: --pipeline-model-parallel-layout"};
   can.split_boundary = {false,
@@ -185,6 +195,9 @@ Capabilities pytorch_fsdp_can() {
   can.replicas = {true, "torch.distributed.fsdp, ShardingStrategy: NO_SHARD"};
   can.replicated_shards = {true, "torch.distributed.fsdp, ShardingStrategy: HYBRID_SHARD"};
   can.whole_owners = {false, "torch.distributed.fsdp: equal parts of flat parameters"};
+  can.rank_orders = {kUsualOrder,
+                     "torch.distributed.fsdp, ShardingStrategy: HYBRID_SHARD shards within a node "
+                     "and replicates across nodes"};
   can.recompute = {kNoneOrFull,
                    "torch.distributed.algorithms._checkpoint, "
                    "apply_activation_checkpointing: modules that a check picks"};
@@ -216,6 +229,9 @@ Capabilities torchtitan_can() {
   can.replicas_beside_others = {
       false, "torchtitan parallelisms/parallelize_llama.py: apply_ddp where nothing else is split"};
   can.replicated_shards = {true, "torchtitan job_config: data_parallel_replicate_degree"};
+  can.rank_orders = {kUsualOrder,
+                     "torchtitan parallelisms/parallel_dims.py, build_mesh: pp, dp_replicate, "
+                     "dp_shard, cp, tp, from outer to inner"};
   can.whole_owners = {false, "torch.distributed.fsdp fully_shard: equal parts of each parameter"};
   can.schedules = {{Schedule::one_f_one_b, Schedule::gpipe},
                    "torch/distributed/pipelining/schedules.py; its zero bubble is interleaved"};
@@ -255,6 +271,9 @@ Capabilities paddle_can() {
   can.sharding_stages = can.pipeline_sharding_stages = {
       Stages{1, 2, 3},
       "Paddle fleet/meta_optimizers/sharding_optimizer.py, with or without a pipeline"};
+  can.rank_orders = {SetOf<RankOrder>{RankOrder::sharding_pp_dp},
+                     "Paddle fleet/meta_optimizers/sharding_optimizer.py, _build_groups: only mp, "
+                     "sharding, pp, dp, from inner to outer"};
   can.schedules = {{Schedule::one_f_one_b, Schedule::gpipe},
                    "Paddle fluid/optimizer.py, PipelineOptimizer: schedule_mode"};
   can.virtual_stages = {false, "Paddle fluid/optimizer.py, PipelineOptimizer: a device is a stage"};

@@ -16,6 +16,7 @@ struct Flag {
 
 /// Megatron-LM megatron/arguments.py and core/optimizer/optimizer_config.py of 2026.
 constexpr Flag kMegatron[] = {
+    {"rank_order=mp-cp-pp-sharding-dp", "--use-tp-pp-dp-mapping"},
     {"recompute=selective", "--recompute-granularity selective"},
     {"recompute=full", "--recompute-granularity full"},
     {"recompute=full,recompute_layers=0", "--recompute-method uniform --recompute-num-layers 1"},

@@ -46,6 +46,19 @@ Verdict degrees_are_possible(const Framework& framework, const Strategy& strateg
   return Verdict::yes();
 }
 
+/// The default stands for any order that numbers the ranks alike.
+Verdict order_is_possible(const Framework& framework, const Strategy& strategy) {
+  const auto& orders = framework.can.rank_orders;
+  if (orders.value.has(strategy.rank_order)) return Verdict::yes();
+  const RankOrder usual = Strategy().rank_order;
+  for (std::size_t i = 0; i < std::size(kRankOrders) && strategy.rank_order == usual; ++i) {
+    if (orders.value.has(RankOrder(i)) && same_ranks(strategy, RankOrder(i), usual))
+      return Verdict::yes();
+  }
+  return refuse(field_is(strategy, "rank_order"), framework, "numbers ranks otherwise",
+                orders.source);
+}
+
 Verdict context_is_possible(const Framework& framework, const Strategy& strategy) {
   if (strategy.cp == 1) return Verdict::yes();
   const auto& exchanges = framework.can.context_exchange;
@@ -236,6 +249,7 @@ Verdict types_are_possible(const Framework& framework, const Strategy& strategy)
 
 Verdict legal(const Framework& framework, const Strategy& strategy) {
   if (Verdict verdict = degrees_are_possible(framework, strategy); !verdict) return verdict;
+  if (Verdict verdict = order_is_possible(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = context_is_possible(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = sharding_is_possible(framework, strategy); !verdict) return verdict;
   if (Verdict verdict = gathers_are_possible(framework, strategy); !verdict) return verdict;

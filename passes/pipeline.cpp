@@ -117,6 +117,7 @@ std::vector<std::string> stage_names() {
 
 Graph lower_graph(const PassContext& context, const StageObserver& observer, Proof proof) {
   Graph graph = build_forward(context.job, context.strategy.micro_batch);
+  graph.grid.order = axes_of(context.strategy.rank_order);
   apply_parameter_groups(graph, context.job);
   observe(observer, "forward", graph, proof);
   for (const GraphPass& pass : kPasses) {

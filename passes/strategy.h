@@ -2,6 +2,7 @@
 // own; the search makes all of them.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -81,6 +82,8 @@ struct Strategy {
   /// --account-for-loss-in-pipeline-split.
   std::int64_t embedding_as_layers = 0, loss_as_layers = 0;
 
+  RankOrder rank_order = RankOrder::sharding_dp_pp;
+
   // Pipeline.
   std::int64_t virtual_stages = 1;  ///< chunks of layers per stage
   SendLifetime send_lifetime = SendLifetime::event;
@@ -129,7 +132,11 @@ struct Strategy {
 
 std::string_view to_text(Recompute recompute);
 
+/// Inner to outer.
+std::array<Axis, kAxes> axes_of(RankOrder order);
 Grid grid_of(const Strategy& strategy);
+/// Whether both number the ranks of the strategy's degrees alike: axes of one rank do not count.
+bool same_ranks(const Strategy& strategy, RankOrder a, RankOrder b);
 /// Ranks of one stage run different Programs: whole tensors are owned.
 bool classes_by_owner(const Strategy& strategy);
 /// Ranks that each update a part of the same parameters: those of sharding and cp; 1 where nothing

@@ -7,6 +7,7 @@ namespace plimsoll {
 namespace {
 
 using Words = std::span<const std::string_view>;
+Words words_of(RankOrder) { return kRankOrders; }
 Words words_of(Schedule) { return kSchedules; }
 Words words_of(Recompute) { return kRecomputes; }
 Words words_of(RecomputedLayers) { return kRecomputedLayers; }
@@ -33,6 +34,7 @@ void for_each_capability(Can& can, Visit visit) {
   visit("pipeline_sharding_stages", can.pipeline_sharding_stages);
   visit("replicated_shards", can.replicated_shards);
   visit("whole_owners", can.whole_owners);
+  visit("rank_orders", can.rank_orders);
   visit("schedules", can.schedules);
   visit("virtual_stages", can.virtual_stages);
   visit("uneven_split", can.uneven_split);

@@ -153,6 +153,7 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   plain.embedding_as_layers = 0;
   plain.loss_as_layers = total_layers(job_) == 1 ? 1 : 0;  // the second stage has the head then
   plain.send_slots = 2;
+  plain.rank_order = Strategy().rank_order;  // groups of mp and cp lie alike in each
   plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;
   // Layers that recompute and others are both there, whichever they are.
   if (plain.recompute == Recompute::none) plain.recompute = Recompute::full;

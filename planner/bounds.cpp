@@ -93,6 +93,7 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
   plain.layer_split = layers_per_stage(job_, strategy);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.split_boundary = false;
+  plain.rank_order = Strategy().rank_order;
   // Splitting tokens changes in which order parameters lie: who owns what, and the padding between
   // tensors that are updated one by one.
   if (!classes_by_owner(strategy) && strategy.flatten == Flatten::fused) {

@@ -30,6 +30,7 @@ class LastingCache {
     plain.pp = std::min<std::int64_t>(strategy.pp, 3);
     plain.micro_batch = 1;
     plain.recompute = Recompute::none;
+    plain.rank_order = Strategy().rank_order;
     const std::string key = strategy_text(plain);
     {
       const std::lock_guard lock(mutex_);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "graph/op_table.h"
@@ -83,7 +84,7 @@ std::vector<GroupSpread> LeastCosts::spreads_of(const Op& op, const Grid& grid,
 }
 
 std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group& group) const {
-  const std::pair key(grid.degree, group);
+  const std::tuple key(grid.degree, grid.order, group);
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = groups_.find(key); known != groups_.end()) return known->second;
@@ -106,17 +107,23 @@ std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group
 
 std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int64_t stage,
                                                       std::int64_t offset) const {
-  INVARIANT(grid.order.back() == Axis::pp, "ranks of a stage follow each other");
-  const std::int64_t ranks = grid.world_size() / grid[Axis::pp];
-  const std::array key{ranks, grid[Axis::pp], stage, offset};
+  std::int64_t inner = 1;  // ranks that follow each other on a stage
+  for (const Axis axis : grid.order) {
+    if (axis == Axis::pp) break;
+    inner *= grid[axis];
+  }
+  const std::int64_t ranks = grid.world_size(), stages = grid[Axis::pp];
+  const std::array key{ranks, inner, stages, stage, offset};
   {
     const std::lock_guard lock(mutex_);
     if (const auto known = transfers_.find(key); known != transfers_.end()) return known->second;
   }
   std::set<GroupSpread> found;
-  for (std::int64_t rank = stage * ranks; rank < (stage + 1) * ranks; ++rank) {
-    const std::int64_t peer = pipeline_peer(grid, rank, offset);
-    found.insert(costs_.spread(std::array{std::min(rank, peer), std::max(rank, peer)}));
+  for (std::int64_t first = stage * inner; first < ranks; first += stages * inner) {
+    for (std::int64_t rank = first; rank < first + inner; ++rank) {
+      const std::int64_t peer = pipeline_peer(grid, rank, offset);
+      found.insert(costs_.spread(std::array{std::min(rank, peer), std::max(rank, peer)}));
+    }
   }
   const std::lock_guard lock(mutex_);
   return transfers_.try_emplace(key, found.begin(), found.end()).first->second;

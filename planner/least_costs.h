@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "base/units.h"
@@ -29,6 +30,7 @@ class LeastCosts {
 
  private:
   using Degrees = std::array<std::int64_t, kAxes>;
+  using Order = std::array<Axis, kAxes>;
   Picoseconds local(const Op& op, std::span<const Tensor> tensors, const Grid& grid) const;
   Picoseconds communication(const Routine& routine, std::size_t index, const Grid& grid,
                             std::int64_t stage) const;
@@ -39,9 +41,9 @@ class LeastCosts {
 
   const CostModel& costs_;
   mutable std::mutex mutex_;  // guards the two maps
-  mutable std::map<std::pair<Degrees, Group>, std::vector<GroupSpread>> groups_;
-  /// By ranks of a stage, stages, stage, offset.
-  mutable std::map<std::array<std::int64_t, 4>, std::vector<GroupSpread>> transfers_;
+  mutable std::map<std::tuple<Degrees, Order, Group>, std::vector<GroupSpread>> groups_;
+  /// By ranks, those of a stage that follow each other, stages, stage, offset.
+  mutable std::map<std::array<std::int64_t, 5>, std::vector<GroupSpread>> transfers_;
 };
 
 }  // namespace plimsoll

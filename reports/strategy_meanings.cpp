@@ -25,6 +25,7 @@ constexpr Meaning kMeanings[] = {
     {"grad_bucket_bytes", "gradients reduced in one collective"},
     {"send_slots", "sends in flight to one neighbour"},
     {"layer_split", "layers of each part of the model, from its front"},
+    {"rank_order", "how ranks are numbered, and so which of them share a node; innermost axis first"},
     {"embedding_as_layers", "the embedding counts as so many layers where they are spread evenly"},
     {"loss_as_layers", "so does the loss"},
     {"virtual_stages", "parts of the model on each stage, computed in turn (interleaved)"},

@@ -141,7 +141,7 @@ def losses_differ(found, expected, tolerance):
 
 def bytes_agree(plan, run):
     """Counted peaks against predicted ones, exactly."""
-    # pp is the outermost axis, and no run here has classes by owner.
+    # On one host pp is the outermost axis, and no run here has classes by owner.
     peaks = [stage["peak_bytes"] for stage in plan["prediction"]["stages"]]
     ranks_per_stage = plan["devices"] // len(peaks)
     for memory in run["timeline"]["memory"]:

@@ -77,7 +77,8 @@ row train the same model, up to rounding. Times at this size are noise on two sh
 out; `scripts/rank` measures them where they mean something.
 
 Not in the table: `fp8`, `fp8_parameters`, `cp`, `context_exchange`, `main_gradient_type`,
-`main_parameter_type` and `moment_type`, which are simulated only ([passes.md](passes.md)).
+`main_parameter_type` and `moment_type`, which are simulated only ([passes.md](passes.md)), and `rank_order`,
+of which nothing is published by itself: it changes who shares a node, no op and no byte.
 """
 
 ROWS = [

@@ -124,6 +124,10 @@ const Switch kSwitches[] = {
      [](Random& random, Draw& draw) {
        draw.strategy.send_slots = one_of<std::int64_t>(random, {1, 2, 3});
      }},
+    {"rank_order",
+     [](Random& random, Draw& draw) {
+       draw.strategy.rank_order = RankOrder(random() % std::size(kRankOrders));
+     }},
     {"sequence_parallel",
      [](Random& random, Draw& draw) { draw.strategy.sequence_parallel = coin(random); }},
     {"split_boundary",
@@ -221,8 +225,11 @@ const Switch kSwitches[] = {
      }},
     {"layer_split",
      [](Random& random, Draw& draw) {
-       draw.strategy.layer_split.clear();
-       if (draw.strategy.pp > 1 && coin(random)) draw_layer_split(random, draw);
+       Strategy& strategy = draw.strategy;
+       strategy.layer_split.clear();
+       const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+       if (strategy.pp > 1 && parts <= total_layers(draw.job) && coin(random))
+         draw_layer_split(random, draw);
      }},
     {"schedule",
      [](Random& random, Draw& draw) {
