@@ -108,7 +108,8 @@ ExitCode run_space(const SpaceOptions& options) {
     stated = stated_job(target);
     devices = target.devices;
     head = headline(target, devices, check_devices(target.cluster, devices)) + "\n";
-    summary.space = enumerate(job, target.framework, devices, fixed);
+    summary.space =
+        enumerate(job, target.framework, devices, fixed, units_of(target.cluster));
     SearchRequest request;
     request.job = job;
     request.framework = target.framework;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "planner/published_source.h"
+#include "planner/rank_orders.h"
 
 namespace plimsoll {
 namespace {
@@ -132,6 +133,7 @@ Strategy strategy_of(const PublishedRun& run, const Framework& framework) {
   } else {
     strategy.dp = run.dp;
   }
+  strategy.rank_order = rank_orders(framework, strategy, {}).tried.front();
   strategy.sequence_parallel = run.sequence_parallel.value_or(is_nemo(run)) && run.tp > 1;
   strategy.split_boundary =
       splits_boundary(run, framework) && run.tp > 1 && run.pp > 1 && !strategy.sequence_parallel;

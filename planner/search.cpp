@@ -241,7 +241,8 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   check_framework(request.framework, costs.cluster());
   peak_rate(costs.cluster(), request.job.precision, request.devices);
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
-  const Space space = enumerate(request.job, request.framework, request.devices, request.fixed);
+  const Space space = enumerate(request.job, request.framework, request.devices, request.fixed,
+                                units_of(costs.cluster()));
   if (space.legal.empty()) nothing_legal(request, space);
 
   const Bounds bounds(request.job, request.framework, costs, request.devices);

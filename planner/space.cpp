@@ -56,23 +56,26 @@ std::string rule_of(const std::string& reason) {
 }
 
 /// Fields that make one choice of the search. A field that no search varies is its own.
-constexpr std::array<std::string_view, 17> kSearched = {
+constexpr std::array<std::string_view, 18> kSearched = {
     "mp",       "pp",        "dp",
     "cp",       "sharding_degree", "sharding_stage",
     "micro_batch", "schedule", "recompute",
     "grad_bucket_bytes", "virtual_stages", "embedding_as_layers",
     "loss_as_layers", "recompute_layers", "sequence_parallel",
-    "split_boundary", "context_exchange"};
+    "split_boundary", "context_exchange", "rank_order"};
 /// Searched in sharding stage 3 only.
 constexpr std::array<std::string_view, 2> kGathers = {"prefetch_depth", "keep_gathered"};
 /// Chosen by stage (layer_choices.h).
 constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_list"};
 
+constexpr const char* kLieAlike = "rank_order lays groups over nodes as another that is tried";
+
 /// Values each choice may take; a fixed one has a single value.
 class Choices {
  public:
-  Choices(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed)
-      : job_(job), framework_(framework), devices_(devices), fixed_(fixed) {
+  Choices(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
+          const DeviceUnits& units)
+      : job_(job), framework_(framework), devices_(devices), fixed_(fixed), units_(units) {
     for (const auto& [key, value] : fixed) set_field(base_, key, value);
   }
 
@@ -112,6 +115,11 @@ class Choices {
           with_degrees(base_.cp, base_.mp, base_.pp, base_.dp, base_.sharding_degree));
     }
     return grids;
+  }
+
+  RankOrders orders(const Strategy& grid) const {
+    if (is_fixed(fixed_, "rank_order")) return {{base_.rank_order}, 0};
+    return rank_orders(framework_, grid, units_);
   }
 
   std::vector<std::int64_t> micro_batches(const Strategy& grid) const {
@@ -270,6 +278,7 @@ class Choices {
   const Framework& framework_;
   std::int64_t devices_;
   const Fixed& fixed_;
+  const DeviceUnits& units_;
   Strategy base_;
 };
 
@@ -319,7 +328,8 @@ Strategy StrategyList::operator[](std::size_t index) const {
   return of(family, within / family.buckets, within % family.buckets);
 }
 
-Strategy StrategyList::of(const StrategyFamily& family, std::size_t arrangement, std::size_t bucket) const {
+Strategy StrategyList::of(const StrategyFamily& family, std::size_t arrangement,
+                          std::size_t bucket) const {
   Strategy strategy = family.base;
   apply(family.arrangements->all[arrangement], strategy);
   if (family.buckets > 1) strategy.grad_bucket_bytes = ladder_[bucket];
@@ -345,15 +355,19 @@ namespace {
 /// once.
 class Enumeration {
  public:
-  Enumeration(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed)
-      : choices_(job, framework, devices, fixed),
+  Enumeration(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
+              const DeviceUnits& units)
+      : choices_(job, framework, devices, fixed, units),
         finder_(job, framework, choices_.arrangement_choices(),
                 [this](const Strategy& s) { return bool(choices_.verdict(s)); }),
         ladder_(grad_bucket_ladder(job)) {}
 
   Space run() {
     space_.legal.set_ladder(ladder_);
-    for (const Strategy& grid : choices_.grids()) {
+    for (Strategy grid : choices_.grids()) {
+      const RankOrders orders = choices_.orders(grid);
+      grid.rank_order = orders.tried.front();
+      const std::size_t first = space_.legal.families().size();
       for (std::int64_t stage : choices_.sharding_stages(grid)) {
         Strategy staged = grid;
         staged.sharding_stage = stage;
@@ -365,12 +379,30 @@ class Enumeration {
           }
         }
       }
+      add_orders(first, orders);
     }
     set_reason();
     return std::move(space_);
   }
 
  private:
+  /// Of a grid's families, from `first` on, the same in its other orders: no other rule asks for
+  /// the order.
+  void add_orders(std::size_t first, const RankOrders& orders) {
+    const std::size_t last = space_.legal.families().size();
+    if (first == last) return;
+    for (std::size_t i = 1; i < orders.tried.size(); ++i) {
+      for (std::size_t f = first; f < last; ++f) {
+        StrategyFamily family = space_.legal.families()[f];
+        family.base.rank_order = orders.tried[i];
+        space_.enumerated += std::int64_t(family.count());
+        space_.legal.add(std::move(family));
+      }
+    }
+    for (std::int64_t i = 0; i < orders.alike; ++i)
+      count(kLieAlike);
+  }
+
   void add_switches(const Strategy& strategy) {
     const std::vector<Strategy> all = choices_.with_switches(strategy);
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -405,11 +437,12 @@ class Enumeration {
     return choices_.arrangement_choices().ends && bool(choices_.verdict(counted));
   }
 
-  void reject(const Strategy& strategy) {
+  void reject(const Strategy& strategy) { count(choices_.verdict(strategy).reason()); }
+
+  void count(const std::string& reason) {
     ++space_.enumerated;
-    const Verdict verdict = choices_.verdict(strategy);
-    count_rejection(space_.rejected, verdict.reason());
-    if (examples_.size() < space_.rejected.size()) examples_.push_back(verdict.reason());
+    count_rejection(space_.rejected, reason);
+    if (examples_.size() < space_.rejected.size()) examples_.push_back(reason);
   }
 
   void set_reason() {
@@ -430,11 +463,11 @@ class Enumeration {
 }  // namespace
 
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
-                const Fixed& fixed) {
+                const Fixed& fixed, const DeviceUnits& units) {
   if (devices < 1 || devices > kMostDevices) {
     throw UsageError(fmt::format("--devices must be from 1 to {}, not {}", kMostDevices, devices));
   }
-  return Enumeration(job, framework, devices, fixed).run();
+  return Enumeration(job, framework, devices, fixed, units).run();
 }
 
 }  // namespace plimsoll

@@ -11,6 +11,7 @@
 #include "models/job.h"
 #include "passes/strategy.h"
 #include "plan/plan.h"
+#include "planner/rank_orders.h"
 
 namespace plimsoll {
 
@@ -99,11 +100,12 @@ struct Space {
 /// and exchanges of cp that the framework has; recompute of any number of layers of a chunk; every
 /// number of virtual stages, even or with the ends of the model counted as layers; tokens or borders
 /// split over mp; ZB-H1; prefetch depths 0 to 2 and kept gathers in sharding stage 3; gradient
-/// bucket bytes: a ladder where gradients cross ranks in buckets, else the default alone.
+/// bucket bytes: a ladder where gradients cross ranks in buckets, else the default alone; rank
+/// orders of the framework whose groups lie differently over `units`.
 /// not_searched() names what is left out. Fields of `fixed` take only that value. Throws UsageError
 /// for devices outside 1 to kMostDevices, an unknown key (naming the nearest) or a bad value.
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
-                const Fixed& fixed);
+                const Fixed& fixed, const DeviceUnits& units = {});
 
 /// The keys of a strategy that no search varies: --fix sets them.
 std::vector<std::string_view> not_searched();

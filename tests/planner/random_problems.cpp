@@ -166,6 +166,8 @@ void draw_beside_the_space(const Problem& problem, std::mt19937_64& random, Stra
       strategy = changed;
     }
   };
+  for (int order = 0; order < int(std::size(kRankOrders)); ++order)
+    keep_if_legal([&](Strategy& s) { s.rank_order = RankOrder(order); });
   keep_if_legal([](Strategy& s) { s.schedule = Schedule::gpipe; });
   keep_if_legal([](Strategy& s) { s.grad_reduction = GradReduction::per_micro_batch; });
   keep_if_legal([&](Strategy& s) {
@@ -203,7 +205,8 @@ Problem random_problem(std::mt19937_64& random) {
 
 std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64& random,
                                         std::size_t count) {
-  const Space space = enumerate(problem.job, problem.framework, problem.devices, {});
+  const Space space = enumerate(problem.job, problem.framework, problem.devices, {},
+                                units_of(problem.cluster));
   std::vector<Strategy> strategies;
   for (std::size_t i = 0; i < count && !space.legal.empty(); ++i) {
     Strategy strategy = space.legal[random() % space.legal.size()];
