@@ -18,14 +18,14 @@ Picoseconds longer_by(Picoseconds time, double slowdown) {
 }  // namespace
 
 void KernelDelays::wait_for(Stream stream, std::size_t call) {
-  std::deque<Pending>& pending = pending_[std::size_t(stream)];
-  while (!pending.empty() && pending.front().call <= call) pending.pop_front();
+  Queue& pending = pending_[std::size_t(stream)];
+  while (!pending.empty() && pending.front().call <= call) pending.pop();
 }
 
 Picoseconds KernelDelays::compute(Picoseconds work) {
   for (Picoseconds& since : computed_) since += work;
   Picoseconds delay;
-  for (std::deque<Pending>& pending : pending_) {
+  for (Queue& pending : pending_) {
     while (!pending.empty()) {
       Pending& first = pending.front();
       const Picoseconds room = longer_by(work, first.slowdown) - delay;
@@ -34,7 +34,7 @@ Picoseconds KernelDelays::compute(Picoseconds work) {
       delay += lost;
       first.lost = first.lost - lost;
       if (first.lost > Picoseconds(0)) break;
-      pending.pop_front();
+      pending.pop();
     }
   }
   return delay;
@@ -43,10 +43,10 @@ Picoseconds KernelDelays::compute(Picoseconds work) {
 Picoseconds KernelDelays::communicate(Stream stream, std::size_t call, Picoseconds time,
                                       const OverlapCurves::Slowdowns& slowdowns) {
   if (slowdowns.compute > 1) {
-    pending_[std::size_t(stream)].push_back(
-        {call, lost_of(time, slowdowns.compute), slowdowns.compute});
+    pending_[std::size_t(stream)].push({call, lost_of(time, slowdowns.compute), slowdowns.compute});
   }
   const Picoseconds beside = std::exchange(computed_[std::size_t(stream)], {});
+  if (slowdowns.communication == 1) return {};
   return std::min(lost_of(beside, slowdowns.communication),
                   longer_by(time, slowdowns.communication));
 }
@@ -55,7 +55,7 @@ KernelDelays::Totals KernelDelays::totals() const {
   Totals totals;
   totals.computed = computed_;
   for (std::size_t s = 0; s < kStreams; ++s) {
-    for (const Pending& pending : pending_[s]) totals.lost[s] += pending.lost;
+    for (const Pending& pending : pending_[s].all()) totals.lost[s] += pending.lost;
   }
   return totals;
 }

@@ -4,7 +4,8 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
+#include <span>
+#include <vector>
 
 #include "base/units.h"
 #include "graph/op.h"
@@ -39,12 +40,29 @@ class KernelDelays {
     Picoseconds lost;  ///< at most, by kernels from here on
     double slowdown = 1;
   };
+  /// First in, first out; takes no memory while it is empty for the first time.
+  class Queue {
+   public:
+    bool empty() const { return first_ == items_.size(); }
+    Pending& front() { return items_[first_]; }
+    void push(const Pending& pending) { items_.push_back(pending); }
+    void pop() {
+      if (++first_ < items_.size()) return;
+      items_.clear();
+      first_ = 0;
+    }
+    std::span<const Pending> all() const { return std::span(items_).subspan(first_); }
+
+   private:
+    std::vector<Pending> items_;
+    std::size_t first_ = 0;
+  };
   struct Totals {
     std::array<Picoseconds, kStreams> lost = {}, computed = {};
   };
   Totals totals() const;
 
-  std::array<std::deque<Pending>, kStreams> pending_;
+  std::array<Queue, kStreams> pending_;
   std::array<Picoseconds, kStreams> computed_ = {};  ///< since the stream's last communication
   Totals cycle_begin_;
 };

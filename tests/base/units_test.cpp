@@ -144,6 +144,12 @@ TEST(Units, Rounding) {
   EXPECT_EQ(round_up(Bytes(1), Bytes(64)).count(), 64);
   EXPECT_EQ(round_up(Bytes(64), Bytes(64)).count(), 64);
   EXPECT_EQ(to_picoseconds(Seconds(1.4e-12)).count(), 1);
+  EXPECT_EQ(to_picoseconds(Seconds(-1.4e-12)).count(), -1);
+  EXPECT_EQ(to_picoseconds(Seconds(-1.6e-12)).count(), -2);
+  for (const double halves : {0.5, -0.5, 2.5, -3.5, 0.49999999999999994, 4503599627370495.5}) {
+    EXPECT_EQ(to_picoseconds(Seconds(halves * 1e-12)).count(),
+              std::int64_t(std::round(halves * 1e-12 * 1e12)));
+  }
   EXPECT_EQ(to_picoseconds(Seconds(1.6e-12)).count(), 2);
   EXPECT_EQ(to_picoseconds(Seconds(2)).count(), 2'000'000'000'000);
 }
