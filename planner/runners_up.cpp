@@ -38,7 +38,6 @@ bool better(const Candidate& a, const Candidate& b) {
 bool same_but_details(const Strategy& a, const Strategy& b) {
   Strategy alike = a;
   alike.grad_bucket_bytes = b.grad_bucket_bytes;
-  alike.rank_order = b.rank_order;
   alike.recompute_layers = b.recompute_layers;
   alike.prefetch_depth = b.prefetch_depth;
   alike.embedding_as_layers = b.embedding_as_layers;

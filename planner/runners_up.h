@@ -26,10 +26,10 @@ struct Candidate {
 bool feasible(const Candidate& candidate);
 /// The order of merit of feasible ones: step time, then peak bytes, then canonical order.
 bool better(const Candidate& a, const Candidate& b);
-/// Whether two strategies differ at most in details: the order of ranks, the sizes of gradient
-/// buckets, how many layers of a chunk are recomputed, how early parameters are gathered, in how
-/// many chunks each stage has its layers, what the ends of the model count as, and how many of the
-/// replicas share their optimizer states. They are one plan among the runners-up.
+/// Whether two strategies differ at most in details: the sizes of gradient buckets, how many layers
+/// of a chunk are recomputed, how early parameters are gathered, in how many chunks each stage has
+/// its layers, what the ends of the model count as, and how many of the replicas share their
+/// optimizer states. They are one plan among the runners-up.
 bool same_but_details(const Strategy& a, const Strategy& b);
 
 /// Indices into `candidates` in order of merit: the best plan, then the kRunnersUp next that differ
