@@ -38,15 +38,20 @@ std::string split_sentence(const Plan& plan) {
                                 counts_text(layers_per_stage(plan.job, s))));
   }
   if (s.mp > 1) parts.push_back(fmt::format("every layer is split over {} ranks", s.mp));
+  if (s.cp > 1) parts.push_back(fmt::format("each sequence is shared by {} ranks", s.cp));
   if (s.dp * s.sharding_degree > 1) {
     parts.push_back(fmt::format("the batch is shared by {} replicas", s.dp * s.sharding_degree));
   }
   if (s.sharding_degree > 1) {
-    parts.push_back(fmt::format("the optimizer state is sharded over {}", s.sharding_degree));
+    const std::string_view too = s.sharding_stage >= 3   ? ", gradients and parameters are"
+                                 : s.sharding_stage == 2 ? " and gradients are"
+                                                         : " is";
+    parts.push_back(fmt::format("the optimizer state{} sharded over {}", too, s.sharding_degree));
   }
   if (parts.empty()) return "Nothing is split: one device does it all.";
   std::string sentence = fmt::format("{}.", fmt::join(parts, ", "));
-  sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');  // every part starts with "the"/"every"
+  sentence[0] =
+      static_cast<char>(sentence[0] - 'a' + 'A');  // every part starts with a small letter
   return sentence;
 }
 
@@ -64,13 +69,24 @@ std::string_view kept_phrase(Recompute recompute) {
   return "";
 }
 
+/// Of which layers that is so; of the others all is kept.
+std::string layers_phrase(const Strategy& s) {
+  if (s.recompute == Recompute::none) return "";
+  if (!s.recompute_list.empty())
+    return fmt::format(" in {} of the layers, and kept in the others", s.recompute_list.size());
+  if (s.recompute_layers == 0) return "";
+  const std::string layers =
+      s.recompute_layers == 1 ? "layer" : fmt::format("{} layers", s.recompute_layers);
+  return fmt::format(" in the first {} of each part of the model, and kept in the others", layers);
+}
+
 std::string micro_batch_sentence(const Plan& plan) {
   const Strategy& s = plan.strategy;
   const std::int64_t count = micro_batches(plan.job, s);
   return fmt::format(
-      "Each replica takes its share in {} micro-batch{} of {} sequence{}; activations are {}.",
+      "Each replica takes its share in {} micro-batch{} of {} sequence{}; activations are {}{}.",
       count, count == 1 ? "" : "es", s.micro_batch, s.micro_batch == 1 ? "" : "s",
-      kept_phrase(s.recompute));
+      kept_phrase(s.recompute), layers_phrase(s));
 }
 
 std::string strategy_table(const Plan& plan) {

@@ -53,6 +53,27 @@ TEST(Report, ShowsThePredictedHalfAlone) {
   EXPECT_FALSE(contains(html, "id=\"measured-timeline\""));
 }
 
+TEST(Report, SaysWhatRecomputesAndWhatIsShared) {
+  Plan plan = example_plan();
+  const auto says = [&](std::string_view text) {
+    return contains(report_html(plan, std::nullopt, 0.30), text);
+  };
+  plan.strategy.recompute = Recompute::full;
+  EXPECT_TRUE(says("activations are computed again in backward."));
+  plan.strategy.recompute_layers = 1;
+  EXPECT_TRUE(says("again in backward in the first layer of each part of the model, and kept in"));
+  plan.strategy.recompute_layers = 2;
+  EXPECT_TRUE(says("in the first 2 layers of each part"));
+  plan.strategy.recompute_list = {0, 3, 4};
+  EXPECT_TRUE(says("in 3 of the layers, and kept in the others"));
+  plan.strategy.sharding_degree = 2;
+  plan.strategy.sharding_stage = 2;
+  EXPECT_TRUE(says("the optimizer state and gradients are sharded over 2"));
+  EXPECT_FALSE(says("each sequence is shared"));
+  plan.strategy.cp = 2;
+  EXPECT_TRUE(says("each sequence is shared by 2 ranks"));
+}
+
 TEST(Report, EscapesEverythingThatFilesSay) {
   Plan plan = example_plan();
   const std::string attack = "<script>alert('\"&')</script>";
