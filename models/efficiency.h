@@ -42,6 +42,9 @@ struct MatmulEfficiency {
   double fp8_rate = 1;
   /// Of those whose rows have scales of their own, relative to one scale for the tensor.
   double rowwise_rate = 1;
+  /// Of f32 operands, computed as TF32, of which not both have rows along the inner dimension,
+  /// relative to those that have.
+  double f32_across_rate = 1;
   std::optional<FitRange<Flops>> fitted;
   RestsOn rests_on = RestsOn::cluster;
   RestsOn fp8_rests_on = RestsOn::cluster;  ///< of fp8_rate

@@ -57,6 +57,8 @@ MatmulEfficiency matmul_from(JsonObject object) {
   if (object.has("fp8_rate")) matmul.fp8_rate = object.number("fp8_rate", kLeastFraction, 1);
   if (object.has("rowwise_rate"))
     matmul.rowwise_rate = object.number("rowwise_rate", kLeastFraction, 1);
+  if (object.has("f32_across_rate"))
+    matmul.f32_across_rate = object.number("f32_across_rate", kLeastFraction, 1);
   matmul.fitted = fitted_flops(object);
   object.finish();
   return matmul;
@@ -181,6 +183,7 @@ Json efficiency_json(const Efficiency& efficiency) {
   if (matmul.unaligned_rate != 1) matmul_json["unaligned_rate"] = matmul.unaligned_rate;
   if (matmul.fp8_rate != 1) matmul_json["fp8_rate"] = matmul.fp8_rate;
   if (matmul.rowwise_rate != 1) matmul_json["rowwise_rate"] = matmul.rowwise_rate;
+  if (matmul.f32_across_rate != 1) matmul_json["f32_across_rate"] = matmul.f32_across_rate;
   if (matmul.fitted) matmul_json["fitted"] = flops_json(*matmul.fitted);
   const auto moving = [](double fraction, Seconds fixed, const auto& fitted) {
     Json json = {{"bandwidth_fraction", fraction}, {"fixed_time", exact_text(fixed)}};

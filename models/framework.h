@@ -17,7 +17,7 @@ struct Calibration;
 
 /// Where each group of fields comes from: document, code or measurement.
 struct FrameworkSources {
-  std::string kernels;      ///< fused_*, separate_qkv, flash_attention, stores_dropout_masks
+  std::string kernels;      ///< fused_*, separate_qkv, flash_attention, masks_*, stores_*
   std::string parallelism;  ///< vocabulary_multiple, sequence_parallel, overlap_*
   std::string dispatch;     ///< dispatch_*, ops_per_kernel
   std::string waits;        ///< transfers_hold, host_*; empty where it never waits
@@ -79,8 +79,8 @@ enum class CheckpointMemory : std::uint8_t {
   on_host,
 };
 
-/// Every framework here has layer norm as one kernel, masked softmax as one kernel (the scale is
-/// the score matmul's), and weight gradients accumulated by their matmul: there is no field for
+/// Every framework here has layer norm as one kernel, masked softmax of 16 bits as one kernel (the
+/// scale is the score matmul's), and weight gradients accumulated by their matmul: there is no field for
 /// these.
 struct Framework {
   std::string name;
@@ -100,6 +100,10 @@ struct Framework {
   /// Attention is one kernel that keeps no scores (Dao 2022, arXiv 2205.14135); else matmul,
   /// softmax, matmul.
   bool flash_attention = false;
+
+  /// Scores in f32 are masked by a kernel of its own before their softmax; those of 16 bits by the
+  /// softmax's. Not together with flash_attention.
+  bool masks_f32_apart = false;
 
   /// Dropout writes a mask of one byte per element that backward reads (arXiv 2205.05198, section
   /// 4.1); else backward draws it again. Flash attention always draws its own again.

@@ -114,7 +114,10 @@ Framework megatron_lm_2021() {
   framework.sequence_parallel = false;
   framework.overlap_grad_reduce = false;
   framework.overlap_param_gather = false;
+  framework.masks_f32_apart = true;
   framework.sources.kernels =
+      "scores in f32: Megatron-LM megatron/model/fused_softmax.py, is_kernel_available "
+      "(input_in_float16); "
       "Narayanan et al. 2021, arXiv 2104.04473, section 4.2 (fused bias + GELU, bias + dropout + "
       "add, scale + mask + softmax); a bias that no fused kernel takes is output + bias in "
       "Megatron-LM mpu/layers.py (from memory)";
@@ -161,7 +164,8 @@ Framework megatron_deepspeed() {
   framework.host_wait = {};
   framework.sources.kernels =
       "github.com/bigscience-workshop/Megatron-DeepSpeed, megatron/fused_kernels and "
-      "megatron/model/transformer.py: those of Megatron-LM of 2021 (from memory)";
+      "megatron/model/transformer.py and fused_softmax.py: those of Megatron-LM of 2021 (from "
+      "memory)";
   framework.sources.parallelism = "gradients reduced after the last micro-batch (from memory)";
   framework.sources.parallelism += kVocabularySource;
   framework.sources.waits =

@@ -41,6 +41,7 @@ constexpr FrameworkFlag kFrameworkFlags[] = {
     {"host_reads_batch", &Framework::host_reads_batch},
     {"host_waits_for_gathers", &Framework::host_waits_for_gathers},
     {"lazy_optimizer_state", &Framework::lazy_optimizer_state},
+    {"masks_f32_apart", &Framework::masks_f32_apart},
     {"copies_rotary", &Framework::copies_rotary},
     {"elementwise_by_op", &Framework::elementwise_by_op},
     {"adds_gradients_in_matmul", &Framework::adds_gradients_in_matmul},

@@ -244,7 +244,7 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
       run.overlap_tensor_parallel.value_or(is_bridge(run)) && run.tp > 1;
   if (is_deep_learning_examples(run)) {
     target.framework.separate_qkv = target.framework.fused_bias = true;
-    target.framework.fused_bias_add = false;
+    target.framework.fused_bias_add = target.framework.masks_f32_apart = false;
   }
   // Their loss is vocab_parallel_cross_entropy, which works in place.
   if (is_megatron_test(run)) target.framework.loss_memory = LossMemory::in_place;

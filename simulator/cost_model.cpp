@@ -55,6 +55,20 @@ OpKind measured_as(OpKind kind) {
   return kind == OpKind::broadcast ? OpKind::all_gather : kind;
 }
 
+/// Whether the rows of both operands run along the inner dimension where frameworks run the
+/// product: their weights are [outputs, inputs], the other way round than here, and the operands of
+/// attention, whose products are batches, as here.
+bool runs_inwards(const MatmulShape& shape, const MatmulParams& params) {
+  return !params.transpose_a && params.transpose_b == (shape.batch > 1);
+}
+
+/// How often the bytes of a softmax go by where its mask is a kernel of its own: forward fills the
+/// scores in place (2 passes beside 2), backward a copy of their gradient (4 beside 3).
+double moved_with_mask(OpKind kind) {
+  if (kind == OpKind::softmax) return 2;
+  return kind == OpKind::softmax_backward ? 7.0 / 3 : 1;
+}
+
 /// How often the bytes of one kernel go by where the ops of its formula run one by one
 /// (Framework::elementwise_by_op), counted for 16-bit values: a norm casts to f32, squares, takes
 /// the mean, multiplies, casts back and scales (36 bytes instead of 4 for each, about 60 instead of
@@ -189,8 +203,11 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
     const bool apart = !framework_.adds_gradients_in_matmul && sum.dtype != DType::f32;
     if (params.accumulate && apart) moved += 2 * bytes_of(sum);
     const double of_rows = params.scaled_by_rows ? own.efficiency->matmul.rowwise_rate : 1;
+    const double across =
+        dtype == DType::f32 && !runs_inwards(shape, params) ? own.efficiency->matmul.f32_across_rate
+                                                            : 1;
     return efficient_matmul(shape, matmul_alignment(shape, params.transpose_a, params.transpose_b),
-                            moved, dtype, of_rows * rate, own.device, *own.efficiency);
+                            moved, dtype, of_rows * across * rate, own.device, *own.efficiency);
   }
   const Seconds compute = flops(op, tensors) / rate;
   const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;
@@ -223,6 +240,8 @@ Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
 
 Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
   const Bytes moved = bytes_moved(op, tensors);
+  if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
+    return Bytes(std::llround(double(moved.count()) * moved_with_mask(op.kind)));
   if (!framework_.elementwise_by_op) return moved;
   return Bytes(std::llround(double(moved.count()) * moved_by_ops(op.kind)));
 }

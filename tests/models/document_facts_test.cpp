@@ -23,6 +23,15 @@ TEST(DocumentFacts, CountInsteadOfWhatARowSays) {
   EXPECT_EQ(run.handle_workspace, Bytes(8320 << 10));
 }
 
+TEST(DocumentFacts, SayWhatAModelHasNot) {
+  PublishedRun run = row("github:eth-easl/sailor@cf2c8e3, validation/clariden/OPT-350/N1/plan.json");
+  run.recompute = "unknown";
+  apply_document_facts(run);
+  EXPECT_EQ(run.dropout, 0);
+  EXPECT_EQ(run.tied_embeddings, false);
+  EXPECT_EQ(run.recompute, "none");
+}
+
 TEST(DocumentFacts, HoldForTheirPlaceAlone) {
   PublishedRun other = row("github:MooreThreads/SimuMax@4dcaae5, summary.json case llama3_70b_l12");
   apply_document_facts(other);

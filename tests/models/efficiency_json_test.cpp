@@ -27,6 +27,7 @@ constexpr const char* kText = R"({
   "efficiency": {
     "matmul": {"peak_fraction": 0.75, "units": 108, "added_depth": 130, "half_rate_reuse": 64,
                "fixed_time": "3 us", "fp8_rate": 0.9, "rowwise_rate": 0.75,
+               "f32_across_rate": 0.6,
                "fitted": {"from_flops": 1e9, "to_flops": 1e13, "error": 0.03}},
     "attention_forward": {"peak_fraction": 0.6, "fixed_time": "10 us"},
     "attention_backward": {"peak_fraction": 0.5, "fixed_time": "1 us",
@@ -57,6 +58,7 @@ TEST(Efficiency, IsReadAndWrittenExactly) {
   EXPECT_EQ(matmul.fixed_time.value(), 3e-6);
   EXPECT_EQ(matmul.fp8_rate, 0.9);
   EXPECT_EQ(matmul.rowwise_rate, 0.75);
+  EXPECT_EQ(matmul.f32_across_rate, 0.6);
   EXPECT_EQ(matmul.fitted->to.value(), 1e13);
   EXPECT_EQ(cluster.efficiency->attention_forward.peak_fraction, 0.6);
   EXPECT_EQ(cluster.efficiency->attention_backward.fitted->error, 0.02);

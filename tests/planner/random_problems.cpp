@@ -49,6 +49,7 @@ Efficiency random_efficiency(std::mt19937_64& random, std::size_t levels) {
                        fraction(),
                        1,
                        1,
+                       1,
                        {}};
   efficiency.attention_forward = {fraction(), fixed(), {}};
   efficiency.attention_backward = {fraction(), fixed(), {}};

@@ -1,0 +1,67 @@
+// What products and softmax of f32 take where a device or a framework treats them apart.
+#include <gtest/gtest.h>
+
+#include "simulator/cost_model.h"
+
+namespace plimsoll {
+namespace {
+
+Tensor tensor(Shape shape, DType dtype) {
+  Tensor tensor;
+  tensor.shape = std::move(shape);
+  tensor.dtype = dtype;
+  return tensor;
+}
+
+Cluster h100() {
+  return read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
+                      "/models/presets/clusters/dgx-h100-80gb.json");
+}
+
+double time_of_product(bool transpose_a, bool transpose_b, double rate, DType dtype) {
+  constexpr std::int64_t kSize = 16384;  // bound by compute
+  Cluster cluster = h100();
+  cluster.efficiency->matmul.fixed_time = Seconds(0);
+  cluster.efficiency->matmul.f32_across_rate = rate;
+  Op op;
+  op.kind = OpKind::matmul;
+  op.inputs = {TensorId(0), TensorId(1)};
+  op.outputs = {TensorId(2)};
+  MatmulParams params;
+  params.transpose_a = transpose_a;
+  params.transpose_b = transpose_b;
+  op.params = params;
+  const std::vector<Tensor> tensors(3, tensor({kSize, kSize}, dtype));
+  return CostModel(cluster, std::nullopt, Framework{}).local(op, tensors).time.value();
+}
+
+// TF32 on Hopper: both operands' rows run along the inner dimension in y = x w of a weight that
+// frameworks have as [outputs, inputs], not in what backward computes.
+TEST(F32Kernels, ProductsMayBeSlowerWhereRowsRunAcross) {
+  const double whole = time_of_product(false, false, 1, DType::f32);
+  EXPECT_EQ(time_of_product(false, false, 0.5, DType::f32), whole) << "forward";
+  EXPECT_NEAR(time_of_product(false, true, 0.5, DType::f32), 2 * whole, 0.02 * whole) << "input";
+  EXPECT_NEAR(time_of_product(true, false, 0.5, DType::f32), 2 * whole, 0.02 * whole) << "weight";
+  EXPECT_EQ(time_of_product(true, false, 0.5, DType::bf16),
+            time_of_product(true, false, 1, DType::bf16));
+}
+
+TEST(F32Kernels, MasksOfScoresMayBeKernelsOfTheirOwn) {
+  Cluster cluster = h100();
+  cluster.efficiency.reset();
+  const auto time = [&](bool apart, DType dtype) {
+    Framework framework;
+    framework.masks_f32_apart = apart;
+    Op op;
+    op.kind = OpKind::softmax;
+    op.inputs = {TensorId(0)};
+    op.outputs = {TensorId(1)};
+    const std::vector<Tensor> tensors(2, tensor({64, 1, 2048, 2048}, dtype));
+    return CostModel(cluster, std::nullopt, framework).local(op, tensors).time.value();
+  };
+  EXPECT_NEAR(time(true, DType::f32), 2 * time(false, DType::f32), 1e-9);
+  EXPECT_EQ(time(true, DType::f16), time(false, DType::f16));
+}
+
+}  // namespace
+}  // namespace plimsoll
