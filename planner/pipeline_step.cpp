@@ -14,20 +14,35 @@ constexpr std::array<Stream, 2> kSends = {Stream::send_next, Stream::send_previo
 
 PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
                            std::int64_t micro_batches)
-    : stages_(stages),
-      m_(micro_batches),
+    : PipelineStep(strategy, stages, micro_batches, pipeline_cycles(strategy, micro_batches)) {}
+
+PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
+                           std::int64_t micro_batches, const PipelineCycles& cycles)
+    : strategy_(strategy),
+      stages_(stages),
+      all_(micro_batches),
       parts_(strategy.pp * strategy.virtual_stages),
+      cycles_(cycles),
       slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots) : 0) {
-  for (std::int64_t s = 0; s < strategy.pp; ++s) {
-    orders_.push_back(
-        pipeline_order(strategy.schedule, strategy.pp, s, strategy.virtual_stages, micro_batches));
+  for (const StageSpans& stage : stages) {
     double most = 1;
-    for (const ChunkSpans& chunk : stages_[std::size_t(s)].chunks) {
+    for (const ChunkSpans& chunk : stage.chunks) {
       for (const ActionSpans* action : {&chunk.forward, &chunk.backward})
         most = std::max({most, action->transfer_slowdown, action->sending_slowdown});
     }
     most_slowdown_.push_back(most);
   }
+  order(all_ - cycles_.left_out * cycles_.micro_batches);
+}
+
+void PipelineStep::order(std::int64_t micro_batches) {
+  m_ = micro_batches;
+  orders_.clear();
+  for (std::int64_t s = 0; s < strategy_.pp; ++s) {
+    orders_.push_back(pipeline_order(strategy_.schedule, strategy_.pp, s,
+                                     strategy_.virtual_stages, micro_batches));
+  }
+  records_.assign(m_ < all_ ? stages_.size() : 0, {});
 }
 
 std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& starts,
@@ -38,9 +53,38 @@ std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& start
     begins.push_back({starts[s] + tails[s]->begins, starts[s] + tails[s]->begins_dispatch});
   if (begins != begins_) {
     begins_ = std::move(begins);
-    run_actions();
+    run_all_actions();
   }
   return ends();
+}
+
+void PipelineStep::run_all_actions() {
+  run_actions();
+  if (m_ == all_ || add_cycles()) return;
+  order(all_);
+  run_actions();
+}
+
+bool PipelineStep::add_cycles() {
+  for (std::size_t s = 0; s < records_.size(); ++s) {
+    if (states_[s].next < orders_[s].size()) return false;  // too few slots: stages wait for ever
+    for (const ChunkSpans& chunk : stages_[s].chunks) {
+      for (const ActionSpans* action : {&chunk.forward, &chunk.backward, &chunk.weights}) {
+        records_[s].issued_per_cycle += repeated(action->dispatch + action->send_dispatch,
+                                                 cycles_.micro_batches);
+      }
+    }
+  }
+  const std::optional<Picoseconds> period = rhythm(strategy_, cycles_, records_);
+  if (!period) return false;
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    State& state = states_[s];
+    const Picoseconds more = repeated(*period, cycles_.left_out);
+    state.clock += more;
+    state.last_began += more;
+    state.issued += repeated(records_[s].issued_per_cycle, cycles_.left_out);
+  }
+  return true;
 }
 
 void PipelineStep::run_actions() {
@@ -51,6 +95,7 @@ void PipelineStep::run_actions() {
     state.issued = begins_[s][1];
     for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
   }
+  for (StageRecord& record : records_) record.clear();
   for (Border& border : borders_) {
     border.written.assign(std::size_t(parts_ * m_), kNotYet);
     border.arrived.assign(std::size_t(parts_ * m_), kNotYet);
@@ -141,6 +186,12 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   const Picoseconds end = std::max(begin + spans.span + (longer - before), slot + spans.last);
   state.issued += spans.dispatch;
   state.clock = std::max(end, state.issued);
+  if (!records_.empty()) {
+    const Picoseconds received =
+        spans.receives ? state.transfers[direction].received : state.last_began;
+    records_[s].actions.push_back({begin, end, received, state.clock});
+    records_[s].lost.push_back(state.delays.lost());
+  }
   if (!spans.sends) return true;
   const std::size_t to = index(part, action.micro_batch);
   border.written[to] = post > Picoseconds() ? state.clock + post : end - spans.last + spans.sent;

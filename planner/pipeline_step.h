@@ -8,22 +8,33 @@
 #include <vector>
 
 #include "passes/pipeline_order.h"
+#include "planner/pipeline_rhythm.h"
 #include "planner/time_bound.h"
 #include "simulator/kernel_delays.h"
 
 namespace plimsoll {
 
+/// Many micro-batches are run as few of them where these show that all stages repeat themselves,
+/// cycle by cycle; the others are as many times one cycle more (pipeline_rhythm.h). The times are
+/// the same.
 class PipelineStep {
  public:
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
                std::int64_t micro_batches);
+  /// With these cycles left out, if any.
+  PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
+               std::int64_t micro_batches, const PipelineCycles& cycles);
 
   /// When each stage's step ends. Actions that begin as those of the run before are not run again:
   /// strategies that differ in their tails alone share them.
   std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts,
                                std::span<const StepTail* const> tails);
+  /// Whether the last run was one of few micro-batches.
+  bool left_cycles_out() const { return m_ < all_; }
 
  private:
+  /// Sets up a run of so many micro-batches.
+  void order(std::int64_t micro_batches);
   /// One direction of transfers out of a stage and into it.
   struct Transfers {
     std::vector<std::size_t> sent;  ///< in order: indices into Border's times
@@ -50,6 +61,9 @@ class PipelineStep {
     return std::size_t(part * m_ + micro_batch);
   }
   void run_actions();
+  void run_all_actions();
+  /// Adds the cycles that were left out; false where the run does not show what they do.
+  bool add_cycles();
   bool advance(std::size_t s);
   bool act(std::size_t s, const Action& action);
   Picoseconds slot_free(std::size_t s, std::size_t direction) const;
@@ -64,8 +78,12 @@ class PipelineStep {
   std::vector<Picoseconds> sources(std::size_t s, const MeetingEnds& over) const;
   const ActionSpans& spans_of(std::size_t s, const Action& action) const;
 
+  const Strategy strategy_;
   std::span<const StageSpans> stages_;
-  std::int64_t m_, parts_;
+  const std::int64_t all_;  ///< micro-batches of the step
+  std::int64_t m_ = 0;      ///< of them, those that are run
+  std::int64_t parts_;
+  PipelineCycles cycles_;
   std::size_t slots_;  ///< 0: sends wait for none
   std::span<const StepTail* const> tails_;  ///< of the run
   /// By stage: when the first action may begin, and when its host may issue it.
@@ -75,6 +93,7 @@ class PipelineStep {
   std::vector<double> most_slowdown_;  ///< by stage: of its kernels, beside any of its transfers
   std::vector<State> states_;
   std::array<Border, 2> borders_;
+  std::vector<StageRecord> records_;  ///< by stage; empty where all micro-batches are run
 };
 
 }  // namespace plimsoll

@@ -51,6 +51,14 @@ Picoseconds KernelDelays::communicate(Stream stream, std::size_t call, Picosecon
                   longer_by(time, slowdowns.communication));
 }
 
+Picoseconds KernelDelays::lost() const {
+  Picoseconds lost;
+  for (const Queue& pending : pending_) {
+    for (const Pending& one : pending.all()) lost += one.lost;
+  }
+  return lost;
+}
+
 KernelDelays::Totals KernelDelays::totals() const {
   Totals totals;
   totals.computed = computed_;

@@ -28,6 +28,9 @@ class KernelDelays {
   Picoseconds communicate(Stream stream, std::size_t call, Picoseconds time,
                           const OverlapCurves::Slowdowns& slowdowns);
 
+  /// What kernels may still lose to communications that nothing has waited for.
+  Picoseconds lost() const;
+
   /// Before the first call of each of several cycles of the same calls ...
   void begin_cycle() { cycle_begin_ = totals(); }
   /// ... and behind the last call of one, where so many more of them are left out. False: they are
