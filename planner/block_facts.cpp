@@ -168,9 +168,10 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   return plain;
 }
 
-std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) const {
+std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strategy,
+                                                           bool transfers) const {
   const Strategy plain = alike(strategy);
-  const Key key{plain.mp, plain.micro_batch};
+  const Key key{plain.mp, plain.micro_batch, transfers};
   const auto known = [&]() -> std::shared_ptr<const MicroBatchFacts> {
     for (const auto& [of, facts] : known_[key]) {
       if (of == plain) return facts;
@@ -181,14 +182,14 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::of(const Strategy& strategy) 
     const std::lock_guard lock(mutex_);
     if (auto facts = known()) return facts;
   }
-  auto facts = std::make_shared<const MicroBatchFacts>(find(plain));
+  auto facts = std::make_shared<const MicroBatchFacts>(find(plain, transfers));
   const std::lock_guard lock(mutex_);
   if (auto earlier = known()) return earlier;
   known_[key].emplace_back(plain, facts);
   return facts;
 }
 
-MicroBatchFacts FactsCache::find(const Strategy& plain) const {
+MicroBatchFacts FactsCache::find(const Strategy& plain, bool transfers) const {
   const Job job = fewest_micro_batches(job_, plain);
   const PassContext context{job, plain, framework_};
   const Graph graph = lower_graph(context, {}, Proof::none);
@@ -221,7 +222,7 @@ MicroBatchFacts FactsCache::find(const Strategy& plain) const {
     facts.blocks.push_back(std::move(block));
     if (const auto& of = graph.blocks[b].variant_of) facts.blocks[of->index()].recomputing = b;
   }
-  find_transfers(graph, cut, context, facts);
+  if (transfers) find_transfers(graph, cut, context, facts);
   return facts;
 }
 

@@ -53,7 +53,7 @@ struct BlockFacts {
   /// Its bundle, in the types of the arenas, where forward and backward read and write it.
   Bytes forward_parameters, backward_parameters, gradients;
   /// Of its output to the next stage, where it is the last block of one, and of the gradient of its
-  /// input back, where it is the first.
+  /// input back, where it is the first. Only in facts with transfers.
   std::optional<BorderTransfer> send_output, send_input_gradient;
 };
 
@@ -68,17 +68,24 @@ class FactsCache {
   FactsCache(const Job& job, const Framework& framework, const ShapeCosts& costs,
              std::int64_t devices)
       : job_(job), framework_(framework), costs_(costs), devices_(devices) {}
-  std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const;
+  std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
+    return look_up(strategy, true);
+  }
+  /// Costs half as much to find.
+  std::shared_ptr<const MicroBatchFacts> without_transfers(const Strategy& strategy) const {
+    return look_up(strategy, false);
+  }
 
  private:
+  std::shared_ptr<const MicroBatchFacts> look_up(const Strategy& strategy, bool transfers) const;
   Strategy alike(const Strategy& strategy) const;
-  MicroBatchFacts find(const Strategy& plain) const;
+  MicroBatchFacts find(const Strategy& plain, bool transfers) const;
 
   const Job& job_;
   const Framework& framework_;
   const ShapeCosts& costs_;
   std::int64_t devices_;
-  using Key = std::tuple<std::int64_t, std::int64_t>;  ///< mp, micro-batch
+  using Key = std::tuple<std::int64_t, std::int64_t, bool>;  ///< mp, micro-batch, transfers
   mutable std::mutex mutex_;
   /// By key, then by all else that it depends on.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchFacts>>>>

@@ -133,7 +133,7 @@ Bytes Bounds::persistent(const Strategy& strategy) const {
 MemoryBound Bounds::memory(const Strategy& strategy) const {
   if (owners_cast(strategy))
     return {persistent(strategy), persistent(strategy), persistent(strategy)};
-  const auto facts = facts_.of(strategy);
+  const auto facts = facts_.without_transfers(strategy);
   const std::vector<StageKind> kinds = stage_kinds(stage_chunks(job_, strategy, *facts));
   if (!stages_stay(job_, strategy)) {
     const Persistent none(std::size_t(strategy.pp));
@@ -171,6 +171,16 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
   // This bound is asked for all bucket sizes at once; those of stage 3 are what it gathers.
   if (!has_micro_batch_traffic(strategy) || !shards_parameters(strategy)) return bound;
   return std::max(bound, traffic(strategy).step(m));
+}
+
+Picoseconds Bounds::actions(const Strategy& strategy) const {
+  if (owners_cast(strategy) || has_micro_batch_traffic(strategy)) return {};
+  const auto facts = facts_.of(strategy);
+  const auto chunks = stage_chunks(job_, strategy, *facts);
+  const auto spans = stage_spans(strategy, *facts, chunks, costs_.of(strategy));
+  PipelineStep step(strategy, spans, micro_batches(job_, strategy));
+  const StepTail none;
+  return pipeline_bound(step, std::vector<const StepTail*>(chunks.size(), &none));
 }
 
 Picoseconds Bounds::pipeline(const Strategy& strategy) const {

@@ -5,7 +5,8 @@
 //   persistent   degrees                        bytes that live between steps
 //   memory       + micro-batch, recompute       and what micro-batches in flight keep
 //   bottleneck   + micro-batch, recompute       time of the slowest stage between fill and drain
-//   pipeline     + gradient bucket bytes        time of the order by whole actions, and the tail
+//   actions      + micro-batch, recompute       time of the order by whole actions
+//   pipeline     + gradient bucket bytes        the same, and the tail
 //
 // memory_bound.h and time_bound.h say why each holds. They follow the order of every schedule.
 #pragma once
@@ -35,10 +36,16 @@ class Bounds {
   std::shared_ptr<const MicroBatchFacts> facts(const Strategy& strategy) const {
     return facts_.of(strategy);
   }
+  std::shared_ptr<const MicroBatchFacts> facts_without_transfers(const Strategy& strategy) const {
+    return facts_.without_transfers(strategy);
+  }
   /// Of the heaviest stage; a bound of peak, arena and what is reserved alike.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;
   Picoseconds bottleneck(const Strategy& strategy) const;
+  /// The pipeline bound without what a step does before and behind its micro-batches, for any
+  /// grad_bucket_bytes.
+  Picoseconds actions(const Strategy& strategy) const;
   Picoseconds pipeline(const Strategy& strategy) const;
   /// Of strategies that differ in grad_bucket_bytes only; none where Programs come out as those of
   /// an earlier one.

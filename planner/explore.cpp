@@ -5,24 +5,24 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "base/parallel.h"
 #include "planner/assess.h"
 #include "planner/bounds.h"
 #include "planner/candidate_pool.h"
+#include "planner/capped_bounds.h"
 #include "planner/cut_reasons.h"
 #include "planner/family_bounds.h"
 #include "planner/first_plan.h"
 #include "planner/incumbents.h"
-#include "planner/search_node.h"
+#include "planner/node_queue.h"
 
 namespace plimsoll {
 namespace {
 
-/// Leaves simulated, and choices sharpened, per round. Fixed: what a round learns is used from the
-/// next one on, so these are part of the result's definition.
-constexpr std::size_t kSimulated = 4, kSharpened = 32;
+/// Leaves simulated, pipelines split into leaves, and others sharpened, per round. Fixed: what a
+/// round learns is used from the next one on, so these are part of the result's definition.
+constexpr std::size_t kSimulated = 4, kSplit = 8, kSharpened = 32;
 
 class Explorer {
  public:
@@ -50,12 +50,12 @@ class Explorer {
     BoundCounts counts;
     counts.cannot_live = cut_[kPersistent];
     counts.cannot_fly = cut_[kInFlight];
-    counts.may_fit = left();
+    counts.may_fit = queue_.strategies();
     if (queue_.empty()) return counts;
-    counts.least_time = queue_.begin()->bound.seconds();
+    counts.least_time = queue_.least().bound.seconds();
     for (double times : {1.1, 1.5, 2.0, 4.0}) {
       std::int64_t slower = 0;
-      for (const SearchNode& node : queue_) {
+      for (const SearchNode& node : queue_.nodes()) {
         if (node.bound.seconds() > times * *counts.least_time) slower += node.count();
       }
       counts.slower.emplace_back(times, slower);
@@ -79,11 +79,14 @@ class Explorer {
           sharpen_groups();
         } else if (!choices_.empty()) {
           sharpen_choices();
+        } else if (!pipelines_.empty()) {
+          split_pipelines();
         } else {
           simulate_leaves();
         }
         put_back(groups_);
         put_back(choices_);
+        put_back(pipelines_);
         put_back(leaves_);
         // A search that is stopped early has it to show.
         if (!passed()) pool_.confirm_fastest();
@@ -113,14 +116,7 @@ class Explorer {
   }
 
   void cut(CutReason reason, std::int64_t count) { cut_[reason] += count; }
-  /// The first plan is evaluated already.
-  std::int64_t count_in(std::size_t first, std::size_t last) const {
-    const bool has = first_plan_ && *first_plan_ >= first && *first_plan_ < last;
-    return std::int64_t(last - first) - std::int64_t(has);
-  }
-  void cut(CutReason reason, const SearchNode& node) {
-    cut(reason, count_in(node.first, node.last));
-  }
+  void cut(CutReason reason, const SearchNode& node) { cut(reason, queue_.count_in(node)); }
 
   Strategy strategy_of(const SearchNode& node) const { return legal_[node.first]; }
 
@@ -128,7 +124,7 @@ class Explorer {
     auto found =
         first_plan(request_, costs_, legal_, bounds_, capacity_, [this] { return passed(); });
     if (!found) return;
-    first_plan_ = found->index;
+    queue_.set_first_plan(found->index);
     pool_.add(std::move(*found));
   }
 
@@ -184,12 +180,15 @@ class Explorer {
   }
 
   void expand_all_families() {
-    const auto is_coarse = [&](const SearchNode& node) { return is_coarse_[node.family] != 0; };
-    std::ranges::copy_if(queue_, std::back_inserter(families_), is_coarse);
-    std::erase_if(queue_, is_coarse);
+    for (const SearchNode& node : queue_.take_all()) {
+      if (is_coarse_[node.family]) {
+        families_.push_back(node);
+      } else {
+        queue_.insert(node);
+      }
+    }
     sharpen_families();
-    const std::set<SearchNode> families = std::exchange(queue_, {});
-    for (const SearchNode& node : families) {
+    for (const SearchNode& node : queue_.take_all()) {
       if (summaries_[node.family]) {
         expand(node);
       } else {
@@ -205,8 +204,8 @@ class Explorer {
     std::size_t next = 0;
     std::size_t live = bound.cannot_live;
     const auto cut_until = [&](std::size_t arrangement) {
-      const std::int64_t count = count_in(family.first + next * family.buckets,
-                                          family.first + arrangement * family.buckets);
+      const std::int64_t count = queue_.count_in(family.first + next * family.buckets,
+                                                 family.first + arrangement * family.buckets);
       const auto of_live = std::min<std::int64_t>(count, std::int64_t(live * family.buckets));
       live -= std::size_t(of_live) / family.buckets;
       cut(kPersistent, of_live);
@@ -231,37 +230,26 @@ class Explorer {
             group};
   }
 
-  /// What the clock cannot hold is longer than any plan's step.
-  Picoseconds bottleneck(const Strategy& strategy) const {
-    try {
-      return std::min(bounds_.bottleneck(strategy), kLongestStep);
-    } catch (const InfeasibleError&) {
-      return kLongestStep;
-    }
-  }
-  static SearchNode leaf_of(const SearchNode& choice, std::size_t leaf, Picoseconds bound) {
-    return {std::max(choice.bound, bound), leaf,          leaf + 1, choice.peak,
-            SearchNode::Kind::leaf,        choice.family, {}};
+  static SearchNode leaf_of(const SearchNode& pipeline, std::size_t leaf, Picoseconds bound) {
+    return {std::max(pipeline.bound, bound),
+            leaf,
+            leaf + 1,
+            pipeline.peak,
+            SearchNode::Kind::leaf,
+            pipeline.family,
+            {}};
   }
 
-  std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& choice) const {
-    const StrategyFamily& family = legal_.families()[choice.family];
+  std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& node) const {
+    const StrategyFamily& family = legal_.families()[node.family];
     std::vector<Strategy> strategies;
-    for (std::size_t i = choice.first; i < choice.last; ++i) {
+    for (std::size_t i = node.first; i < node.last; ++i) {
       const std::size_t within = i - family.first;
       strategies.push_back(legal_.of(family, within / family.buckets, within % family.buckets));
     }
-    try {
-      auto bounds = bounds_.pipelines(strategies, [&](std::size_t i, Picoseconds bound) {
-        return why_cut(leaf_of(choice, choice.first + i, bound)).has_value();
-      });
-      for (auto& bound : bounds) {
-        if (bound) bound = std::min(*bound, kLongestStep);
-      }
-      return bounds;
-    } catch (const InfeasibleError&) {
-      return std::vector<std::optional<Picoseconds>>(strategies.size(), kLongestStep);
-    }
+    return capped_pipelines(bounds_, strategies, [&](std::size_t i, Picoseconds bound) {
+      return why_cut(leaf_of(node, node.first + i, bound)).has_value();
+    });
   }
 
   std::optional<CutReason> why_cut(const SearchNode& node) const {
@@ -275,7 +263,7 @@ class Explorer {
               : incumbents_.may_be_listed(bound)) {
       return std::nullopt;
     }
-    if (node.kind == SearchNode::Kind::leaf) return kPipeline;
+    if (node.kind > SearchNode::Kind::choice) return kPipeline;
     return node.kind == SearchNode::Kind::choice ? kBottleneck : kWork;
   }
 
@@ -293,9 +281,9 @@ class Explorer {
   void take_round() {
     std::vector<SearchNode> later;
     while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
-           groups_.size() < kSharpened && families_.size() < kSharpened) {
-      const SearchNode node = *queue_.begin();
-      queue_.erase(queue_.begin());
+           pipelines_.size() < kSplit && groups_.size() < kSharpened &&
+           families_.size() < kSharpened) {
+      const SearchNode node = queue_.take_least();
       if (const std::optional<CutReason> reason = why_cut(node)) {
         aside_.emplace_back(node, *reason);
       } else if (node.kind == SearchNode::Kind::family) {
@@ -308,8 +296,11 @@ class Explorer {
         } else {
           expand(node);
         }
-      } else if (node.kind == SearchNode::Kind::leaf && first_plan_ == node.first) {
+      } else if (node.kind == SearchNode::Kind::leaf && queue_.first_plan() == node.first) {
         continue;
+      } else if (awaits_another(node)) {
+        later.push_back(node);
+        break;
       } else {
         round_of(node).push_back(node);
       }
@@ -317,13 +308,25 @@ class Explorer {
     put_back(later);
   }
 
+  /// A leaf that only details tell from one of this round, and that cannot be best: most such ones
+  /// lose as soon as that one is known.
+  bool awaits_another(const SearchNode& node) const {
+    if (node.kind != SearchNode::Kind::leaf || incumbents_.may_be_best(node.bound.seconds()))
+      return false;
+    const Strategy strategy = strategy_of(node);
+    return std::ranges::any_of(leaves_, [&](const SearchNode& leaf) {
+      return same_but_details(strategy_of(leaf), strategy);
+    });
+  }
+
   std::vector<SearchNode>& round_of(const SearchNode& node) {
     if (node.kind == SearchNode::Kind::group) return groups_;
-    return node.kind == SearchNode::Kind::choice ? choices_ : leaves_;
+    if (node.kind == SearchNode::Kind::choice) return choices_;
+    return node.kind == SearchNode::Kind::pipeline ? pipelines_ : leaves_;
   }
 
   void put_back(std::vector<SearchNode>& nodes) {
-    queue_.insert(nodes.begin(), nodes.end());
+    queue_.insert(nodes);
     nodes.clear();
   }
 
@@ -339,7 +342,7 @@ class Explorer {
       const MemoryBound memory = bounds_.memory(strategy);
       if (!fits(memory.reserved, strategy)) return;
       const std::size_t buckets = legal_.families()[groups_[i].family].buckets;
-      found[i] = SearchNode{std::max(groups_[i].bound, bottleneck(strategy)),
+      found[i] = SearchNode{std::max(groups_[i].bound, capped(bounds_, &Bounds::bottleneck, strategy)),
                             groups_[i].first,
                             groups_[i].first + buckets,
                             memory.peak,
@@ -358,7 +361,7 @@ class Explorer {
       if (found[i]) {
         queue_.insert(*found[i]);
       } else {
-        cut(kInFlight, count_in(group.first, next));
+        cut(kInFlight, queue_.count_in(group.first, next));
       }
       group.first = next;
       ++group.group.first;
@@ -367,29 +370,50 @@ class Explorer {
     groups_ = std::move(left);
   }
 
-  /// Splits choices into leaves with sharper bounds. Buckets that come out alike are one leaf.
+  /// Bounds the order of actions alone: what is left of a choice then mostly loses against plans
+  /// that are found before its turn comes again.
   void sharpen_choices() {
-    std::vector<std::vector<SearchNode>> leaves(choices_.size());
+    std::vector<std::optional<Picoseconds>> bounds(choices_.size());
     for_each_index(choices_.size(), request_.threads, [&](std::size_t i) {
-      if (passed()) return;
-      const SearchNode& choice = choices_[i];
-      const auto bounds = pipeline_bounds(choice);
-      for (std::size_t leaf = choice.first; leaf < choice.last; ++leaf) {
-        const std::optional<Picoseconds>& bound = bounds[leaf - choice.first];
-        if (!bound) continue;
-        leaves[i].push_back(leaf_of(choice, leaf, *bound));
-      }
+      if (!passed()) bounds[i] = capped(bounds_, &Bounds::actions, strategy_of(choices_[i]));
     });
     std::vector<SearchNode> left;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      if (leaves[i].empty()) {
-        left.push_back(choices_[i]);
+      SearchNode node = choices_[i];
+      if (!bounds[i]) {
+        left.push_back(node);
         continue;
       }
-      explored_.duplicates += choices_[i].count() - std::int64_t(leaves[i].size());
-      queue_.insert(leaves[i].begin(), leaves[i].end());
+      node.kind = SearchNode::Kind::pipeline;
+      node.bound = std::max(node.bound, *bounds[i]);
+      queue_.insert(node);
     }
     choices_ = std::move(left);
+  }
+
+  /// Splits pipelines into leaves, with the tails of their steps. Buckets that come out alike are
+  /// one leaf.
+  void split_pipelines() {
+    std::vector<std::vector<SearchNode>> leaves(pipelines_.size());
+    for_each_index(pipelines_.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) return;
+      const SearchNode& node = pipelines_[i];
+      const auto bounds = pipeline_bounds(node);
+      for (std::size_t leaf = node.first; leaf < node.last; ++leaf) {
+        const std::optional<Picoseconds>& bound = bounds[leaf - node.first];
+        if (bound) leaves[i].push_back(leaf_of(node, leaf, *bound));
+      }
+    });
+    std::vector<SearchNode> left;
+    for (std::size_t i = 0; i < pipelines_.size(); ++i) {
+      if (leaves[i].empty()) {
+        left.push_back(pipelines_[i]);
+        continue;
+      }
+      explored_.duplicates += pipelines_[i].count() - std::int64_t(leaves[i].size());
+      queue_.insert(leaves[i]);
+    }
+    pipelines_ = std::move(left);
   }
 
   void simulate_leaves() {
@@ -409,16 +433,10 @@ class Explorer {
     leaves_ = std::move(left);
   }
 
-  std::int64_t left() const {
-    std::int64_t count = 0;
-    for (const SearchNode& node : queue_) count += count_in(node.first, node.last);
-    return count;
-  }
-
   void report() const {
     if (!request_.progress) return;
     const auto all = std::int64_t(legal_.size());
-    request_.progress(all - left(), all);
+    request_.progress(all - queue_.strategies(), all);
   }
 
   /// Of a search that was stopped early, what was set aside is left, too.
@@ -430,8 +448,8 @@ class Explorer {
         queue_.insert(node);
       }
     }
-    explored_.unexplored = left();
-    if (!queue_.empty()) explored_.least_left = queue_.begin()->bound.seconds();
+    explored_.unexplored = queue_.strategies();
+    if (!queue_.empty()) explored_.least_left = queue_.least().bound.seconds();
     for (Candidate& candidate : pool_.take()) {
       const Seconds step = candidate.score.prediction.step_time;
       if (pool_.is_known(candidate)) {
@@ -459,11 +477,11 @@ class Explorer {
   const Bytes capacity_;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::vector<std::optional<FamilySummary>> summaries_;  ///< absent: the time limit passed first
-  std::optional<std::size_t> first_plan_;                ///< index of the one found before all
-  std::set<SearchNode> queue_;
-  std::vector<char> is_coarse_;                                   ///< by family: its bound is
-  std::vector<SearchNode> families_, groups_, choices_, leaves_;  ///< of this round
-  std::vector<std::pair<SearchNode, CutReason>> aside_;           ///< cut if all of the pool fits
+  NodeQueue queue_;
+  std::vector<char> is_coarse_;  ///< by family: its bound is
+  /// Of this round.
+  std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;
+  std::vector<std::pair<SearchNode, CutReason>> aside_;  ///< cut if all of the pool fits
   CandidatePool pool_;
   bool proven_ = false;  ///< nothing is left that could be shown
   Incumbents incumbents_;
@@ -473,8 +491,8 @@ class Explorer {
 
 }  // namespace
 
-Explored branch_and_bound(const SearchRequest& request, const CostModel& costs,
-                          const Space& space, const Bounds& bounds) {
+Explored branch_and_bound(const SearchRequest& request, const CostModel& costs, const Space& space,
+                          const Bounds& bounds) {
   return Explorer(request, costs, space, bounds).run();
 }
 

@@ -236,14 +236,14 @@ class LayerSearch {
     const bool repeats = even->recompute != Recompute::none;
     if (!freedom_.cuts && !repeats) return cuts;
     try {
-      const auto facts = bounds_.facts(*even);
+      const auto work = bounds_.facts_without_transfers(*even);
       const Picoseconds limit = to_picoseconds(best_);
-      if (!layers_are_alike(*facts) ||
-          least_of_any_cut(request_.job, *facts, even->pp,
+      if (!layers_are_alike(*work) ||
+          least_of_any_cut(request_.job, *work, even->pp,
                            micro_batches(request_.job, *even)) >= limit) {
         return cuts;
       }
-      find_cuts(family, *even, facts, limit, cuts);
+      find_cuts(family, *even, bounds_.facts(*even), limit, cuts);
     } catch (const InfeasibleError&) {  // longer than the clock holds
     }
     return cuts;

@@ -6,7 +6,8 @@
 namespace plimsoll {
 namespace {
 
-/// Cycles beside those in which the pipeline fills and drains: until stages have found their rhythm.
+/// Cycles beside those in which the pipeline fills and drains: until stages have found their
+/// rhythm.
 constexpr std::int64_t kToFindRhythm = 8;
 
 /// Some cycles of a stage that follow each other.

@@ -14,10 +14,10 @@ namespace plimsoll {
 
 /// What every stage repeats between filling and draining the pipeline.
 struct PipelineCycles {
-  std::int64_t micro_batches = 1;   ///< of one cycle: 1, or pp where stages have several chunks
-  std::int64_t actions = 0;         ///< of one cycle, on each stage
-  std::int64_t left_out = 0;        ///< 0: all micro-batches are run
-  std::int64_t in_flight = 0;       ///< no action waits for one that is more cycles before it
+  std::int64_t micro_batches = 1;  ///< of one cycle: 1, or pp where stages have several chunks
+  std::int64_t actions = 0;        ///< of one cycle, on each stage
+  std::int64_t left_out = 0;       ///< 0: all micro-batches are run
+  std::int64_t in_flight = 0;      ///< no action waits for one that is more cycles before it
   /// The first cycle's first action, in the order of a stage.
   std::int64_t first_action(const Strategy& strategy, std::int64_t stage) const;
 };
@@ -43,10 +43,11 @@ struct StageRecord {
   void clear();
 };
 
-/// How long a cycle takes on every stage; nothing where the run does not show that more cycles would
-/// do the same. It shows it where there is a span of time in which all that happens on any stage
-/// happens again a cycle later, and which is longer than anything reaches back: then a step of more
-/// cycles goes on so, and ends as this one does. Hosts that are late must be so at this pace.
+/// How long a cycle takes on every stage; nothing where the run does not show that more cycles
+/// would do the same. It shows it where there is a span of time in which all that happens on any
+/// stage happens again a cycle later, and which is longer than anything reaches back: then a step
+/// of more cycles goes on so, and ends as this one does. Hosts that are late must be so at this
+/// pace.
 std::optional<Picoseconds> rhythm(const Strategy& strategy, const PipelineCycles& cycles,
                                   std::span<const StageRecord> stages);
 

@@ -39,8 +39,8 @@ void PipelineStep::order(std::int64_t micro_batches) {
   m_ = micro_batches;
   orders_.clear();
   for (std::int64_t s = 0; s < strategy_.pp; ++s) {
-    orders_.push_back(pipeline_order(strategy_.schedule, strategy_.pp, s,
-                                     strategy_.virtual_stages, micro_batches));
+    orders_.push_back(pipeline_order(strategy_.schedule, strategy_.pp, s, strategy_.virtual_stages,
+                                     micro_batches));
   }
   records_.assign(m_ < all_ ? stages_.size() : 0, {});
 }
@@ -70,8 +70,8 @@ bool PipelineStep::add_cycles() {
     if (states_[s].next < orders_[s].size()) return false;  // too few slots: stages wait for ever
     for (const ChunkSpans& chunk : stages_[s].chunks) {
       for (const ActionSpans* action : {&chunk.forward, &chunk.backward, &chunk.weights}) {
-        records_[s].issued_per_cycle += repeated(action->dispatch + action->send_dispatch,
-                                                 cycles_.micro_batches);
+        records_[s].issued_per_cycle +=
+            repeated(action->dispatch + action->send_dispatch, cycles_.micro_batches);
       }
     }
   }

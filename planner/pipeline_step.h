@@ -37,9 +37,9 @@ class PipelineStep {
   void order(std::int64_t micro_batches);
   /// One direction of transfers out of a stage and into it.
   struct Transfers {
-    std::vector<std::size_t> sent;  ///< in order: indices into Border's times
+    std::vector<std::size_t> sent;   ///< in order: indices into Border's times
     std::vector<std::size_t> sends;  ///< the same: numbers of these communications
-    Picoseconds received;           ///< when the stream of receives is free
+    Picoseconds received;            ///< when the stream of receives is free
   };
   struct State {
     Picoseconds clock, issued;
@@ -48,7 +48,7 @@ class PipelineStep {
     Picoseconds last_began;
     std::array<Transfers, 2> transfers;  ///< activations, gradients
     KernelDelays delays;
-    std::size_t communications = 0;            ///< so far: each has its number in `delays`
+    std::size_t communications = 0;             ///< so far: each has its number in `delays`
     std::optional<std::size_t> received_ahead;  ///< the receive that was posted before its action
   };
   /// Of activations or gradients, by part of the model they leave and micro-batch: when they are
@@ -84,7 +84,7 @@ class PipelineStep {
   std::int64_t m_ = 0;      ///< of them, those that are run
   std::int64_t parts_;
   PipelineCycles cycles_;
-  std::size_t slots_;  ///< 0: sends wait for none
+  std::size_t slots_;                       ///< 0: sends wait for none
   std::span<const StepTail* const> tails_;  ///< of the run
   /// By stage: when the first action may begin, and when its host may issue it.
   using Begins = std::vector<std::array<Picoseconds, 2>>;

@@ -10,9 +10,9 @@ namespace plimsoll {
 
 /// Strategies that are still to be looked at, from many to one: a family, the arrangements of one
 /// of its groups from some number of recomputed layers on, one arrangement with all its bucket
-/// sizes (a choice), or one strategy (a leaf).
+/// sizes (a choice; a pipeline once the order of its actions was bounded), or one strategy (a leaf).
 struct SearchNode {
-  enum class Kind : std::uint8_t { family, group, choice, leaf };
+  enum class Kind : std::uint8_t { family, group, choice, pipeline, leaf };
   Picoseconds bound;
   std::size_t first = 0, last = 0;  ///< indices into Space::legal
   Bytes peak;                       ///< bound
