@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "plan/filling.h"
 #include "planner/explore.h"
+#include "planner/extended_breakdown.h"
 #include "planner/layer_choices.h"
 #include "planner/plan_difference.h"
 #include "planner/runners_up.h"
@@ -120,13 +121,18 @@ std::vector<std::size_t> front_of(const SearchRequest& request,
   return front;
 }
 
-/// A step with its breakdown, which exploring leaves out.
-Score score_of(const SearchRequest& request, const CostModel& costs, const Strategy& strategy) {
-  const Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
-                                      request.reserve, Proof::none, AllocatorReplay::leave_out);
-  return predict(request.job, strategy, footprint, costs, request.devices, Folding::folded,
-                 Detail::critical)
-      .score;
+/// The breakdown of a candidate's step, which exploring leaves out.
+Breakdown breakdown_of(const SearchRequest& request, const CostModel& costs,
+                       const Candidate& candidate) {
+  const Seconds step = candidate.score.prediction.step_time;
+  if (const auto parts = extended_parts(request, costs, candidate.strategy, step))
+    return break_down(*parts, step);
+  const Footprint footprint =
+      lay_out(request.job, candidate.strategy, request.framework, costs.cluster(), request.reserve,
+              Proof::none, AllocatorReplay::leave_out);
+  return predict(request.job, candidate.strategy, footprint, costs, request.devices,
+                 Folding::folded, Detail::critical)
+      .score.prediction.breakdown;
 }
 
 /// What exploring left out: the chosen plan whole, and of the others that are shown why they lose,
@@ -141,14 +147,14 @@ Plan show(const SearchRequest& request, const CostModel& costs,
   Plan plan;
   std::vector<Score> scores(shown.size());
   for_each_index(shown.size(), request.threads, [&](std::size_t i) {
-    const Strategy& strategy = candidates[shown[i]].strategy;
+    const Candidate& candidate = candidates[shown[i]];
+    scores[i] = candidate.score;
     if (i == 0) {
-      plan = make_plan(request, costs, strategy);
+      plan = make_plan(request, costs, candidate.strategy);
     } else {
-      scores[i] = score_of(request, costs, strategy);
+      scores[i].prediction.breakdown = breakdown_of(request, costs, candidate);
     }
   });
-  scores[0] = candidates[best[0]].score;
   scores[0].prediction = plan.prediction;
   const auto time_of = [&](std::size_t i) -> PlanTime {
     const Prediction& prediction = scores[i].prediction;

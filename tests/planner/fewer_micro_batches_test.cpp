@@ -6,6 +6,7 @@
 #include <random>
 
 #include "planner/assess.h"
+#include "planner/extended_breakdown.h"
 #include "tests/planner/fixtures.h"
 
 namespace plimsoll {
@@ -35,7 +36,7 @@ SearchRequest request_for(const char* framework) {
 TEST(FewerMicroBatches, GiveTheStepAndTheMemoryOfAll) {
   const CostModel costs = small_costs(gpus());
   std::mt19937_64 random(5);
-  std::int64_t shorter = 0, shown = 0;
+  std::int64_t shorter = 0, shown = 0, taken_apart = 0;
   for (const char* framework :
        {"megatron-lm", "megatron-deepspeed", "megatron-fsdp", "paddle-2.2"}) {
     const SearchRequest request = request_for(framework);
@@ -61,12 +62,19 @@ TEST(FewerMicroBatches, GiveTheStepAndTheMemoryOfAll) {
       const auto step = step_time(few.programs, fewer->stand_for, own);
       if (!step) continue;
       ++shown;
+      const Evaluation whole = predict(request.job, strategy, all, costs, request.devices,
+                                       Folding::folded, Detail::critical);
       EXPECT_EQ(*step, simulate(all.programs, own, Folding::unfolded, Detail::ops).step_time)
           << text;
+      const auto parts = extended_parts(request, costs, strategy, *step);
+      if (!parts) continue;
+      ++taken_apart;
+      EXPECT_EQ(*parts, whole.parts) << text;
     }
   }
   EXPECT_GT(shorter, 60);
   EXPECT_GT(shown, shorter * 8 / 10) << "of " << shorter;
+  EXPECT_GT(taken_apart, shown / 2) << "of " << shown;
 }
 
 }  // namespace
