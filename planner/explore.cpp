@@ -84,10 +84,7 @@ class Explorer {
         } else {
           simulate_leaves();
         }
-        put_back(groups_);
-        put_back(choices_);
-        put_back(pipelines_);
-        put_back(leaves_);
+        for (auto* nodes : {&groups_, &choices_, &pipelines_, &leaves_}) put_back(*nodes);
         // A search that is stopped early has it to show.
         if (!passed()) pool_.confirm_fastest();
       }
@@ -408,9 +405,9 @@ class Explorer {
     for (std::size_t i = 0; i < pipelines_.size(); ++i) {
       if (leaves[i].empty()) {
         left.push_back(pipelines_[i]);
-        continue;
+      } else {
+        explored_.duplicates += pipelines_[i].count() - std::int64_t(leaves[i].size());
       }
-      explored_.duplicates += pipelines_[i].count() - std::int64_t(leaves[i].size());
       queue_.insert(leaves[i]);
     }
     pipelines_ = std::move(left);
@@ -434,9 +431,8 @@ class Explorer {
   }
 
   void report() const {
-    if (!request_.progress) return;
     const auto all = std::int64_t(legal_.size());
-    request_.progress(all - queue_.strategies(), all);
+    if (request_.progress) request_.progress(all - queue_.strategies(), all);
   }
 
   /// Of a search that was stopped early, what was set aside is left, too.
