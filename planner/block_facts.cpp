@@ -98,6 +98,14 @@ void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& 
   }
 }
 
+Bytes logits_of(const Routine& forward) {
+  for (const Op& op : forward.ops) {
+    if (op.kind == OpKind::logits_sum_exp)
+      return elements(forward.tensors[op.inputs[0].index()].shape) * bytes_of(DType::bf16);
+  }
+  return {};
+}
+
 /// Bytes of what a block's routines leave for each other.
 void find_bytes(const CutBlock& cut, BlockFacts& block) {
   const Routine &forward = cut.forward, &backward = cut.backward, &weights = cut.weight_gradient;
@@ -109,6 +117,7 @@ void find_bytes(const CutBlock& cut, BlockFacts& block) {
       slot_bytes(forward, SlotKind::saved) + slot_bytes(forward, SlotKind::saved_for_weights);
   const bool again = has_slot(backward, SlotKind::input) || has_slot(weights, SlotKind::input);
   block.kept = block.saved + (again ? block.input : Bytes());
+  block.given_to_loss = logits_of(forward);
   block.deferred = slot_bytes(backward, SlotKind::deferred);
   block.forward_parameters = slot_bytes(forward, SlotKind::parameters);
   block.backward_parameters = slot_bytes(backward, SlotKind::parameters);

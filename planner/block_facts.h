@@ -52,6 +52,8 @@ struct BlockFacts {
   Bytes remains;   ///< between backward and weights, borders included
   /// Its bundle, in the types of the arenas, where forward and backward read and write it.
   Bytes forward_parameters, backward_parameters, gradients;
+  /// Logits that its forward gives to a loss of several ops, in 16 bits.
+  Bytes given_to_loss;
   /// Of its output to the next stage, where it is the last block of one, and of the gradient of its
   /// input back, where it is the first. Only in facts with transfers.
   std::optional<BorderTransfer> send_output, send_input_gradient;

@@ -146,6 +146,29 @@ std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std:
   return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages, m);
 }
 
+/// What a stage keeps of each micro-batch to the end of the step (BorderMemory::for_each): memory
+/// for what it receives, what it sends on, and what the model gives to the loss, which is
+/// concatenated at the end.
+Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
+                   const StageChunks& chunks, std::int64_t stage) {
+  const Strategy& strategy = context.strategy;
+  if (context.framework.border_memory != BorderMemory::for_each || strategy.pp == 1) return {};
+  const std::int64_t parts = strategy.split_boundary ? strategy.mp : 1;
+  const auto sent = [&](Bytes border) { return Bytes(border.count() / parts); };
+  Bytes kept;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const BlockFacts& front = facts.blocks[chunks[c].front().block];
+    const BlockFacts& back = facts.blocks[chunks[c].back().block];
+    if (stage > 0 || c > 0) kept += sent(front.input);
+    if (stage + 1 < strategy.pp || c + 1 < chunks.size()) {
+      kept += back.output + sent(back.output_gradient);
+    } else if (context.framework.loss_memory == LossMemory::by_op) {
+      kept += back.given_to_loss + back.given_to_loss;
+    }
+  }
+  return kept;
+}
+
 /// What a stage holds beside what is persistent.
 MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts,
                         const StageChunks& chunks, std::int64_t stage) {
@@ -200,7 +223,13 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
   }
   bound.arena = std::max(bound.peak, most + largest_frame);
   const bool arena = context.framework.allocator.kind == AllocatorKind::arena;
-  bound.reserved = arena ? bound.arena : between;
+  if (arena) {
+    bound.reserved = bound.arena;
+  } else {
+    const Bytes kept = kept_of_each(context, facts, chunks, stage);
+    const std::int64_t m = micro_batches(context.job, strategy);
+    bound.reserved = std::max(between, Bytes(kept.count() * m));
+  }
   return bound;
 }
 
