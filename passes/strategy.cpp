@@ -161,12 +161,14 @@ Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
         "embedding_as_layers and loss_as_layers say how layers are spread over stages; pp is 1");
   }
   if (parts > layers + embedding + loss) {
-    return Verdict::no(fmt::format(
-        "pp {} x virtual_stages {} is more than the {} layers{}", strategy.pp,
-        strategy.virtual_stages, layers,
-        embedding + loss > 0
-            ? fmt::format(" and the {} that embedding and loss count as", embedding + loss)
-            : ""));
+    std::string ends;
+    if (embedding + loss > 0) {
+      ends = fmt::format(" and the {} that embedding and loss count as", embedding + loss);
+    } else if (parts <= layers + 2) {
+      ends = "; embedding_as_layers=1 and loss_as_layers=1 count the model's ends as layers";
+    }
+    return Verdict::no(fmt::format("pp {} x virtual_stages {} is more than the {} layers{}",
+                                   strategy.pp, strategy.virtual_stages, layers, ends));
   }
   const std::vector<std::int64_t> split = layers_per_part(job, strategy);
   if (split.front() >= 0 && split.back() >= 0) return Verdict::yes();

@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -377,6 +378,10 @@ ExitCode dispatch(int argc, char** argv) {
   AllOptions options;
   Action action;
   add_commands(app, options, action);
+  if (argc < 2) {
+    std::fputs(app.help().c_str(), stderr);
+    return ExitCode::usage;
+  }
   refuse_empty_values(argc, argv);
   try {
     app.parse(argc, argv);

@@ -384,6 +384,14 @@ def stopping_ranks(cases, plan):
         cases.failures.append(f"deadline of 1 ms: {last}")
 
 
+def no_command(cases):
+    """Without a command the help is there, as an error."""
+    done = planner()
+    cases.count += 1
+    if done.returncode != USAGE or done.stdout or "Subcommands:" not in done.stderr:
+        cases.failures.append(f"no command: exit {done.returncode}: {done.stderr}")
+
+
 def results_as_json(cases, plan, measured):
     """check and report say in JSON what they say in words."""
     done = planner("check", plan, "--json")
@@ -427,6 +435,7 @@ def still_works(cases):
 def main():
     with tempfile.TemporaryDirectory() as name:
         cases = Cases(pathlib.Path(name))
+        no_command(cases)
         presets(cases)
         bad_jobs(cases)
         infeasible_jobs(cases)
