@@ -44,7 +44,7 @@ class Bounds {
   MemoryBound memory(const Strategy& strategy) const;
   Picoseconds bottleneck(const Strategy& strategy) const;
   /// The pipeline bound without what a step does before and behind its micro-batches, for any
-  /// grad_bucket_bytes.
+  /// grad_bucket_bytes. 0 where micro-batches have traffic of their own, or owners cast.
   Picoseconds actions(const Strategy& strategy) const;
   Picoseconds pipeline(const Strategy& strategy) const;
   /// Of strategies that differ in grad_bucket_bytes only; none where Programs come out as those of

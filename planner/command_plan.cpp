@@ -101,7 +101,9 @@ ExitCode run_space(const SpaceOptions& options) {
     job = load_job(options.target, framework);
     stated = job;
     stated.vocab = read_job(options.target.job).vocab;
-    summary.space = enumerate(job, framework, devices, fixed);
+    DeviceUnits unknown;
+    unknown.alike = false;  // ranks may be neighbours in any way: every order is one of its own
+    summary.space = enumerate(job, framework, devices, fixed, unknown);
   } else {
     const Target target = load_target(options.target);
     job = target.job;

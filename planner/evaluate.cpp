@@ -248,6 +248,7 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
     evaluation.parts = take_apart(simulation.critical, simulation.critical_group, simulation.groups,
                                   simulation.step_time, strategy.pp > 1);
     evaluation.critical_rank = simulation.critical_rank;
+    evaluation.computes = std::move(simulation.computes);
     prediction.breakdown = break_down(evaluation.parts, simulation.step_time);
   }
   const double open = fill_provenance(prediction, simulation);

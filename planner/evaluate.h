@@ -34,6 +34,7 @@ struct Evaluation {
   Timeline timeline;
   StepParts parts;  ///< of the critical rank's step
   std::int64_t critical_rank = 0;
+  std::vector<Picoseconds> computes;  ///< by representative rank, of which that computes longest
   MeasuredParts measured;  ///< of that step; without a breakdown no communication
 };
 

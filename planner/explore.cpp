@@ -273,8 +273,8 @@ class Explorer {
     return false;
   }
 
-  /// Takes nodes in order until there is enough for a round of one kind. Sets those aside that lose
-  /// against plans of which some are only taken to fit.
+  /// Takes nodes in order until a round of one kind is full, or one waits for another. Sets those
+  /// aside that lose against plans of which some are only taken to fit.
   void take_round() {
     std::vector<SearchNode> later;
     while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
@@ -339,7 +339,8 @@ class Explorer {
       const MemoryBound memory = bounds_.memory(strategy);
       if (!fits(memory.reserved, strategy)) return;
       const std::size_t buckets = legal_.families()[groups_[i].family].buckets;
-      found[i] = SearchNode{std::max(groups_[i].bound, capped(bounds_, &Bounds::bottleneck, strategy)),
+      const Picoseconds own = capped(bounds_, &Bounds::bottleneck, strategy);
+      found[i] = SearchNode{std::max(groups_[i].bound, own),
                             groups_[i].first,
                             groups_[i].first + buckets,
                             memory.peak,
@@ -475,8 +476,7 @@ class Explorer {
   std::vector<std::optional<FamilySummary>> summaries_;  ///< absent: the time limit passed first
   NodeQueue queue_;
   std::vector<char> is_coarse_;  ///< by family: its bound is
-  /// Of this round.
-  std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;
+  std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;  ///< of this round
   std::vector<std::pair<SearchNode, CutReason>> aside_;  ///< cut if all of the pool fits
   CandidatePool pool_;
   bool proven_ = false;  ///< nothing is left that could be shown

@@ -33,9 +33,9 @@ Explored explore_all(const SearchRequest& request, const CostModel& costs, const
 /// leaf, simulated; a node is cut where its bounds prove that none of its plans is the best, one of
 /// the runners-up or on the Pareto front (but for SearchRequest::tolerance). Allocators are
 /// replayed where they decide what fits and for what is shown; other simulated strategies are no
-/// candidates, and count as bounded. Nodes are taken in rounds of fixed size against what was known
-/// when the round began, ties by canonical order: candidates and counts do not depend on the number
-/// of threads.
+/// candidates, and count as bounded. Nodes are taken in rounds against what was known when the
+/// round began, ties by canonical order: candidates and counts do not depend on the number of
+/// threads.
 Explored branch_and_bound(const SearchRequest& request, const CostModel& costs, const Space& space,
                           const Bounds& bounds);
 

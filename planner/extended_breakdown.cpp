@@ -1,5 +1,7 @@
 #include "planner/extended_breakdown.h"
 
+#include <algorithm>
+
 #include "planner/evaluate.h"
 #include "planner/fewer_micro_batches.h"
 
@@ -24,19 +26,30 @@ GroupTime extended(const GroupTime& few, const GroupTime& more, std::int64_t tim
           extended(few.transfer, more.transfer, times), extended(few.hidden, more.hidden, times)};
 }
 
-std::optional<StepParts> extended(const StepParts& few, const StepParts& more,
-                                  std::int64_t times) {
+/// Whether the rank that computes longest in the short steps does so in the long one.
+bool same_rank_is_critical(const Evaluation& few, const Evaluation& more, std::int64_t times) {
+  if (few.critical_rank != more.critical_rank) return false;
+  std::vector<Picoseconds> all;
+  for (std::size_t r = 0; r < few.computes.size(); ++r)
+    all.push_back(extended(few.computes[r], more.computes[r], times));
+  return std::ranges::max_element(all) - all.begin() ==
+         std::ranges::max_element(few.computes) - few.computes.begin();
+}
+
+std::optional<StepParts> extended(const StepParts& few, const StepParts& more, std::int64_t times) {
   if (few.communication.size() != more.communication.size()) return std::nullopt;
   StepParts parts;
-  for (const auto part : {&StepParts::step, &StepParts::forward, &StepParts::recompute,
-                          &StepParts::backward, &StepParts::optimizer, &StepParts::bubble,
-                          &StepParts::dispatch}) {
+  for (const auto part :
+       {&StepParts::step, &StepParts::forward, &StepParts::recompute, &StepParts::backward,
+        &StepParts::optimizer, &StepParts::bubble, &StepParts::dispatch}) {
     parts.*part = extended(few.*part, more.*part, times);
     if (parts.*part < Picoseconds()) return std::nullopt;
   }
   for (std::size_t g = 0; g < few.communication.size(); ++g) {
     if (few.communication[g].group != more.communication[g].group) return std::nullopt;
-    parts.communication.push_back(extended(few.communication[g], more.communication[g], times));
+    const GroupTime time = extended(few.communication[g], more.communication[g], times);
+    if (std::min({time.wait, time.transfer, time.hidden}) < Picoseconds()) return std::nullopt;
+    parts.communication.push_back(time);
   }
   return parts;
 }
@@ -52,9 +65,9 @@ std::optional<StepParts> extended_parts(const SearchRequest& request, const Cost
                          strategy.dp * strategy.sharding_degree;
   const Evaluation few = evaluate_few(request, costs, strategy, fewer->job);
   const Evaluation more = evaluate_few(request, costs, strategy, longer);
-  if (few.critical_rank != more.critical_rank) return std::nullopt;
-  std::optional<StepParts> parts =
-      extended(few.parts, more.parts, fewer->stand_for.cycles_left_out);
+  const std::int64_t left_out = fewer->stand_for.cycles_left_out;
+  if (!same_rank_is_critical(few, more, left_out)) return std::nullopt;
+  std::optional<StepParts> parts = extended(few.parts, more.parts, left_out);
   if (!parts || parts->step != to_picoseconds(step)) return std::nullopt;
   return parts;
 }

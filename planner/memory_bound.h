@@ -36,7 +36,8 @@ std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& jo
 /// itself. Each such set of buffers is alive at one call, so the peak is no smaller; the arena
 /// holds them all beside the largest frame, which has a place of its own. Published and held sends
 /// count only while they are written. An allocator that is not an arena takes at least what is
-/// alive between two calls.
+/// alive between two calls, and what the framework keeps of every micro-batch to the end of the step
+/// (BorderMemory::for_each), whichever is more.
 MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
                          const MicroBatchFacts& facts, std::span<const StageKind> kinds,
                          std::span<const LastingBytes> persistent);

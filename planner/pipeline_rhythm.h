@@ -9,6 +9,7 @@
 
 #include "base/units.h"
 #include "passes/strategy.h"
+#include "simulator/kernel_delays.h"
 
 namespace plimsoll {
 
@@ -37,8 +38,8 @@ struct ActionTimes {
 ActionTimes later(const ActionTimes& times, Picoseconds by);
 
 struct StageRecord {
-  std::vector<ActionTimes> actions;  ///< in the order of the stage
-  std::vector<Picoseconds> lost;     ///< the same: what kernels may still lose to communications
+  std::vector<ActionTimes> actions;      ///< in the order of the stage
+  std::vector<KernelDelays::Lost> lost;  ///< behind each of them
   Picoseconds issued_per_cycle;      ///< host time
   void clear();
 };

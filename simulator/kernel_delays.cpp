@@ -51,22 +51,15 @@ Picoseconds KernelDelays::communicate(Stream stream, std::size_t call, Picosecon
                   longer_by(time, slowdowns.communication));
 }
 
-Picoseconds KernelDelays::lost() const {
-  Picoseconds lost;
-  for (const Queue& pending : pending_) {
-    for (const Pending& one : pending.all()) lost += one.lost;
+KernelDelays::Lost KernelDelays::lost() const {
+  Lost lost = {};
+  for (std::size_t s = 0; s < kStreams; ++s) {
+    for (const Pending& pending : pending_[s].all()) lost[s] += pending.lost;
   }
   return lost;
 }
 
-KernelDelays::Totals KernelDelays::totals() const {
-  Totals totals;
-  totals.computed = computed_;
-  for (std::size_t s = 0; s < kStreams; ++s) {
-    for (const Pending& pending : pending_[s].all()) totals.lost[s] += pending.lost;
-  }
-  return totals;
-}
+KernelDelays::Totals KernelDelays::totals() const { return {lost(), computed_}; }
 
 /// What grew in the last cycle would have grown in each.
 bool KernelDelays::leave_out(std::size_t cycles) {

@@ -28,8 +28,9 @@ class KernelDelays {
   Picoseconds communicate(Stream stream, std::size_t call, Picoseconds time,
                           const OverlapCurves::Slowdowns& slowdowns);
 
-  /// What kernels may still lose to communications that nothing has waited for.
-  Picoseconds lost() const;
+  /// By stream: what kernels may still lose to communications that nothing has waited for.
+  using Lost = std::array<Picoseconds, kStreams>;
+  Lost lost() const;
 
   /// Before the first call of each of several cycles of the same calls ...
   void begin_cycle() { cycle_begin_ = totals(); }
@@ -61,7 +62,8 @@ class KernelDelays {
     std::size_t first_ = 0;
   };
   struct Totals {
-    std::array<Picoseconds, kStreams> lost = {}, computed = {};
+    Lost lost = {};
+    std::array<Picoseconds, kStreams> computed = {};
   };
   Totals totals() const;
 

@@ -307,6 +307,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   for (std::int64_t rank : choice.representatives) {
     const StepAccount account = account_for(expansion_of(rank), topology, rank);
     simulation.worst = std::max(simulation.worst, account.worst);
+    simulation.computes.push_back(account.local);
     if (account.local > longest) {
       longest = account.local;
       simulation.by_provenance = account.by_provenance;

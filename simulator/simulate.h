@@ -37,6 +37,8 @@ struct Simulation {
   /// The rank that computes longest (the lowest of equals), and its part of the step op by op.
   std::int64_t critical_rank = 0;
   std::vector<Interval> critical;
+  /// By representative rank: how long it computes.
+  std::vector<Picoseconds> computes;
   /// Of each of these: which of `groups` it communicates over; 0, "", of a local op.
   std::vector<std::uint16_t> critical_group;
   std::vector<std::string> groups;  ///< "", then "mp", "sharding,dp", "pp": as they first appear

@@ -172,7 +172,6 @@ def bad_command_lines(cases):
     cases.judge("unknown flag alone", planner("--bogus"), USAGE, ["--bogus", "--help"])
     cases.judge("misspelt flag alone", planner("--versoin"), USAGE, ["--versoin", "--version?"])
     cases.judge("flag before the command", planner("-x", "plan", NANO), USAGE, ["unknown flag -x"])
-    cases.judge("no command", planner(), USAGE, ["subcommand"])
     cases.judge("missing --cluster", planner("plan", NANO, "--devices", 2), USAGE, ["--cluster"])
     for flag in ("--before", "--after"):
         cases.judge("unknown stage", planner("passes", NANO, "mp=1", flag, "backwards"), USAGE,
