@@ -118,7 +118,7 @@ struct Capabilities {
   Sourced<bool> replicated_shards{true};
   /// Whole tensors can be owned (Strategy::sharding_owner).
   Sourced<bool> whole_owners{true};
-  /// In which ranks can be numbered (Strategy::rank_order).
+  /// The orders in which the framework can number ranks (Strategy::rank_order).
   Sourced<SetOf<RankOrder>> rank_orders{
       {RankOrder::sharding_dp_pp, RankOrder::sharding_pp_dp, RankOrder::pp_sharding_dp,
        RankOrder::dp_sharding_pp, RankOrder::dp_pp_sharding, RankOrder::pp_dp_sharding}};

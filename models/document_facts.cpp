@@ -1,6 +1,5 @@
 #include "models/document_facts.h"
 
-#include <array>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,7 +11,8 @@
 namespace plimsoll {
 namespace {
 
-/// What runs of a document have in common whose place in it contains `place`.
+/// A document's statement about those of its runs whose place in the document contains `place`. A
+/// field that is absent is not stated.
 struct DocumentFact {
   std::string place, source;
   std::optional<std::int64_t> kv_heads, reserved_tokens;
@@ -24,8 +24,6 @@ struct DocumentFact {
 };
 
 DocumentFact fact_from(JsonObject object) {
-  static constexpr std::array<std::string_view, 5> kLossMemories = {"new_gradient", "in_place",
-                                                                    "fused", "by_op", "own_type"};
   constexpr std::int64_t kMost = std::int64_t{1} << 24;
   DocumentFact fact;
   fact.place = object.text("place");

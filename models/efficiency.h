@@ -42,8 +42,8 @@ struct MatmulEfficiency {
   double fp8_rate = 1;
   /// Of those whose rows have scales of their own, relative to one scale for the tensor.
   double rowwise_rate = 1;
-  /// Of f32 operands, computed as TF32, of which not both have rows along the inner dimension,
-  /// relative to those that have.
+  /// The rate of products of f32 operands, computed as TF32, where the rows of one operand or both
+  /// do not run along the inner dimension. It is relative to the rate where both do.
   double f32_across_rate = 1;
   std::optional<FitRange<Flops>> fitted;
   RestsOn rests_on = RestsOn::cluster;

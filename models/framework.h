@@ -45,6 +45,8 @@ enum class LossMemory : std::uint8_t {
   /// A kernel reads the logits in their own type and gives their gradient in it: no f32 ones.
   own_type,
 };
+inline constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused", "by_op",
+                                                     "own_type"};
 
 /// How gradients of the step lie in memory. Programs have them in f32 and in one buffer, and cost
 /// their reductions so.

@@ -85,8 +85,6 @@ constexpr FrameworkSource kFrameworkSources[] = {
 };
 
 constexpr std::string_view kAllocatorKinds[] = {"arena", "caching", "auto_growth"};
-constexpr std::string_view kLossMemories[] = {"new_gradient", "in_place", "fused", "by_op",
-                                              "own_type"};
 constexpr std::string_view kGradientMemories[] = {"one_buffer", "as_computed"};
 constexpr std::string_view kShardMemories[] = {"in_place", "flat_copies"};
 constexpr std::string_view kBorderMemories[] = {"by_use", "for_each"};

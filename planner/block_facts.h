@@ -52,7 +52,7 @@ struct BlockFacts {
   Bytes remains;   ///< between backward and weights, borders included
   /// Its bundle, in the types of the arenas, where forward and backward read and write it.
   Bytes forward_parameters, backward_parameters, gradients;
-  /// Logits that its forward gives to a loss of several ops, in 16 bits.
+  /// Bytes of the logits, in 16 bits, that its forward gives to the loss; 0 where it has no loss.
   Bytes given_to_loss;
   /// Of its output to the next stage, where it is the last block of one, and of the gradient of its
   /// input back, where it is the first. Only in facts with transfers.
@@ -73,7 +73,7 @@ class FactsCache {
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
     return look_up(strategy, true);
   }
-  /// Costs half as much to find.
+  /// These facts take half as long to find.
   std::shared_ptr<const MicroBatchFacts> without_transfers(const Strategy& strategy) const {
     return look_up(strategy, false);
   }

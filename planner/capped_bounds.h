@@ -8,7 +8,7 @@ namespace plimsoll {
 
 using TimeBound = Picoseconds (Bounds::*)(const Strategy&) const;
 Picoseconds capped(const Bounds& bounds, TimeBound bound, const Strategy& strategy);
-/// As Bounds::pipelines.
+/// The bounds of Bounds::pipelines, capped.
 std::vector<std::optional<Picoseconds>> capped_pipelines(const Bounds& bounds,
                                                          std::span<const Strategy> strategies,
                                                          const Bounds::Enough& enough);

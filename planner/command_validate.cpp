@@ -83,8 +83,8 @@ std::string file_name_of(std::string id) {
   return id;
 }
 
-/// What was predicted, but for the strategy and what a calibration says: what it takes to plan the
-/// same job.
+/// Writes the job, cluster and framework of each prediction, so that the same job can be planned.
+/// The strategy and the numbers of a calibration are not among them.
 void write_inputs(const std::filesystem::path& folder, std::span<const PublishedRun> runs) {
   for (const PublishedRun& run : runs) {
     const PublishedTarget target = published_target(run, own_numbers());

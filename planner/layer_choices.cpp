@@ -13,14 +13,10 @@
 namespace plimsoll {
 namespace {
 
-/// Of the bytes of a device, what a cut may use by live bytes.
+/// A cut's live bytes may be this share of a device's bytes. Each share gives a cut of its own.
 constexpr std::array kShares = {1.0, 0.95, 0.88};
 
-bool is_fixed(const Fixed& fixed, std::string_view key) {
-  return std::ranges::any_of(fixed, [&](const auto& pair) { return pair.first == key; });
-}
-
-/// Of strategies that differ in nothing that lasts between steps.
+/// LastingLines that strategies share which keep the same bytes between steps.
 class LastingCache {
  public:
   LastingCache(const Job& job, const Framework& framework) : job_(job), framework_(framework) {}

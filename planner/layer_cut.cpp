@@ -15,7 +15,7 @@ struct Suffix {
   std::size_t next = 0;  ///< the rest, among those of the next stage
 };
 
-/// Of a stage with `behind` for a micro-batch on the stages after it.
+/// The time that one stage adds to the step. A micro-batch takes `behind` on the stages after it.
 Picoseconds own_time(const StageOption& option, Picoseconds behind, std::int64_t stages_left,
                      std::int64_t micro_batches) {
   const std::int64_t ahead = std::min(stages_left, micro_batches) - 1;
@@ -68,7 +68,7 @@ class CutFinder {
   }
 
  private:
-  /// What follows from so many layers on this stage.
+  /// Extends every cut of the later stages by a stage with so many layers.
   void add(std::int64_t stage, std::int64_t layers) {
     const bool last = stage + 1 == problem_.stages;
     const std::int64_t stages_left = problem_.stages - stage;

@@ -146,9 +146,9 @@ std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std:
   return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages, m);
 }
 
-/// What a stage keeps of each micro-batch to the end of the step (BorderMemory::for_each): memory
-/// for what it receives, what it sends on, and what the model gives to the loss, which is
-/// concatenated at the end.
+/// Bytes that a stage keeps of each micro-batch to the end of the step (BorderMemory::for_each):
+/// buffers to receive into, the activations that it sends on, and the logits that the model gives to
+/// the loss. The logits count twice, since they are concatenated at the end.
 Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
                    const StageChunks& chunks, std::int64_t stage) {
   const Strategy& strategy = context.strategy;

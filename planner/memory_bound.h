@@ -22,8 +22,8 @@ struct LastingBytes {
 /// done only.
 std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strategy,
                                            const Framework& framework);
-/// The same of a pipeline of at most three stages, the first, a middle and the last one, with so many
-/// layers on each.
+/// The same bytes for a pipeline of at most three stages (the first, a middle and the last one) with
+/// so many layers on each.
 std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& job,
                                               const Strategy& strategy,
                                               const Framework& framework);

@@ -23,7 +23,7 @@ class NodeQueue {
     return std::int64_t(last - first) - std::int64_t(has);
   }
   std::int64_t count_in(const SearchNode& node) const { return count_in(node.first, node.last); }
-  /// Of all nodes.
+  /// Strategies of all nodes that are left.
   std::int64_t strategies() const { return strategies_; }
 
   bool empty() const { return nodes_.empty(); }

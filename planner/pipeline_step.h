@@ -21,7 +21,7 @@ class PipelineStep {
  public:
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
                std::int64_t micro_batches);
-  /// With these cycles left out, if any.
+  /// The same with the cycles to leave out given; a default PipelineCycles leaves none out.
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
                std::int64_t micro_batches, const PipelineCycles& cycles);
 

@@ -27,11 +27,6 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return low;
 }
 
-bool is_fixed(const Fixed& fixed, std::string_view key) {
-  return std::any_of(fixed.begin(), fixed.end(),
-                     [&](const auto& pair) { return pair.first == key; });
-}
-
 /// "heads (7) ..." and "heads (9) ..." break the same rule: numbers become N. Digits inside a word
 /// ("fp32", "megatron-lm-2021") belong to a name and stay.
 std::string rule_of(const std::string& reason) {
@@ -294,6 +289,10 @@ void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
 }
 
 }  // namespace
+
+bool is_fixed(const Fixed& fixed, std::string_view key) {
+  return std::ranges::any_of(fixed, [&](const auto& pair) { return pair.first == key; });
+}
 
 std::vector<Bytes> grad_bucket_ladder(const Job& job) {
   const std::int64_t parameters = parameter_count(build_forward(job, 1));

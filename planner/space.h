@@ -20,6 +20,7 @@ constexpr std::int64_t kMostDevices = std::int64_t{1} << 22;
 
 /// KEY=VALUE pairs from --fix, applied to every candidate.
 using Fixed = std::vector<std::pair<std::string, std::string>>;
+bool is_fixed(const Fixed& fixed, std::string_view key);
 
 /// How a strategy lays the model over its pipeline, and how many layers of each chunk it
 /// recomputes (0: all that are recomputed at all).

@@ -28,7 +28,7 @@ class KernelDelays {
   Picoseconds communicate(Stream stream, std::size_t call, Picoseconds time,
                           const OverlapCurves::Slowdowns& slowdowns);
 
-  /// By stream: what kernels may still lose to communications that nothing has waited for.
+  /// The time, by stream, that kernels may still lose to communications that nothing has waited for.
   using Lost = std::array<Picoseconds, kStreams>;
   Lost lost() const;
 

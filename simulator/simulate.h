@@ -37,7 +37,7 @@ struct Simulation {
   /// The rank that computes longest (the lowest of equals), and its part of the step op by op.
   std::int64_t critical_rank = 0;
   std::vector<Interval> critical;
-  /// By representative rank: how long it computes.
+  /// How long each representative rank computes in the step.
   std::vector<Picoseconds> computes;
   /// Of each of these: which of `groups` it communicates over; 0, "", of a local op.
   std::vector<std::uint16_t> critical_group;
