@@ -63,6 +63,9 @@ ExitCode run_plan(const PlanOptions& options) {
   } catch (const NothingFoundYet& stopped) {
     print_note(fmt::format("planner: {}\n", stopped.what()));
     return ExitCode::stopped_early;
+  } catch (const NothingFits& refused) {
+    print_note("planner: " + describe(refused));
+    return ExitCode::infeasible;
   }
   const Seconds elapsed(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());

@@ -8,6 +8,7 @@
 #include "planner/commands.h"
 #include "planner/describe.h"
 #include "planner/evaluate.h"
+#include "planner/least_changes.h"
 #include "planner/search.h"
 #include "planner/stage_memory.h"
 #include "planner/summary_json.h"
@@ -61,11 +62,19 @@ ExitCode run_simulate(const SimulateOptions& options) {
   if (evaluation.score.fits) return ExitCode::ok;
   const StagePrediction& tightest = tightest_of(evaluation.score.prediction.stages);
   const Bytes reserved = tightest.reserved, capacity = tightest.capacity;
-  throw InfeasibleError(
-      fmt::format("does not fit: tensors take {} ({} bytes), with {} ({} bytes) of context "
-                  "and communicators and {} ({} bytes) of reserve, and a device has {} ({} bytes)",
-                  to_text(reserved), reserved.count(), to_text(outside), outside.count(),
-                  to_text(reserve), reserve.count(), to_text(capacity), capacity.count()));
+  const std::string why = fmt::format(
+      "does not fit: tensors take {} ({} bytes), with {} ({} bytes) of context "
+      "and communicators and {} ({} bytes) of reserve, and a device has {} ({} bytes)",
+      to_text(reserved), reserved.count(), to_text(outside), outside.count(), to_text(reserve),
+      reserve.count(), to_text(capacity), capacity.count());
+  SearchRequest request;
+  request.job = target.job;
+  request.framework = target.framework;
+  request.devices = devices;
+  request.reserve = reserve;
+  const NothingFits refused(why, single_changes(request, cost_model(target), strategy));
+  print_note("planner: " + describe(refused));
+  return ExitCode::infeasible;
 }
 
 }  // namespace plimsoll

@@ -242,6 +242,13 @@ std::string describe_parameters(const Job& job) {
   return fmt::format("  parameters  {}\n", grouped(parameter_count(build_forward(job, 1))));
 }
 
+std::string describe(const NothingFits& refused) {
+  std::string text = fmt::format("{}\n", refused.what());
+  if (!refused.changes().empty()) text += "what would fit:\n";
+  for (const std::string& change : refused.changes()) text += fmt::format("  {}\n", change);
+  return text;
+}
+
 std::string describe(const SpaceSummary& summary, bool list) {
   const Space& space = summary.space;
   std::string text;

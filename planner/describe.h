@@ -19,6 +19,8 @@ std::string describe_parameters(const Job& job);
 std::string describe(const StepParts& parts);
 /// The chosen strategy, its prediction, the search and the runners-up.
 std::string describe(const Plan& plan);
+/// Why nothing fits, then a line for each change with which something does.
+std::string describe(const NothingFits& refused);
 /// Every legal strategy, one per line, then what the rules rejected.
 std::string describe(const SpaceSummary& summary, bool list);
 

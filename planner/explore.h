@@ -55,7 +55,10 @@ struct SpaceSummary {
 };
 
 /// Why there is no plan: the strategy of least need among the legal ones (found by bounds), and
-/// whether it fits but takes too long.
-[[noreturn]] void refuse(const SearchRequest& request, const CostModel& costs, const Space& space);
+/// whether it fits but takes too long; else what would have to be otherwise (least_changes.h).
+/// `lives`: what lives between steps fits in some strategy. Looks no longer than the request's time
+/// limit, without one for 2 CPU-seconds, and says what it left out.
+[[noreturn]] void refuse(const SearchRequest& request, const CostModel& costs, const Space& space,
+                         bool lives);
 
 }  // namespace plimsoll

@@ -1,12 +1,14 @@
 // Why a space has no plan.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
+#include <ctime>
+#include <limits>
 
-#include "base/parallel.h"
 #include "planner/explore.h"
-#include "planner/family_bounds.h"
+#include "planner/fewer_micro_batches.h"
+#include "planner/leanest.h"
+#include "planner/least_changes.h"
 
 namespace plimsoll {
 namespace {
@@ -18,56 +20,58 @@ struct Need {
   bool of_all = true;  ///< false: the search was stopped before all were looked at
 };
 
-/// The strategy that needs least, and the first of equals. Buckets take no memory of their own, so
-/// the first strategy of each arrangement stands for all of them. Where recomputed layers can be
-/// counted, those that recompute most are looked at.
-Need least_need(const SearchRequest& request, const CostModel& costs, const Space& space) {
-  const Bounds bounds(request.job, request.framework, costs, request.devices);
-  const FamilyBounds family_bounds(request.job, request.framework, bounds);
-  const auto outside = [&](const Strategy& strategy) {
-    return memory_outside_program(request.job, strategy, request.framework);
-  };
-  const std::span<const StrategyFamily> families = space.legal.families();
+/// Without a time limit: for the least need, and again for what would have to be otherwise.
+constexpr Seconds kCpuTime{2};
+
+/// Whether to end: when asked to, at the time limit, and without one after kCpuTime of all threads.
+std::function<bool()> deadline_of(const SearchRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto passed = [&] {
+  const std::clock_t cpu_begin = std::clock();
+  return [&request, begin, cpu_begin] {
     if (request.stop && request.stop()) return true;
+    if (!request.time_limit)
+      return double(std::clock() - cpu_begin) / CLOCKS_PER_SEC > kCpuTime.value();
     const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
-    return request.time_limit && taken.count() > request.time_limit->value();
+    return taken.count() > request.time_limit->value();
   };
-  std::vector<std::pair<Bytes, std::size_t>> order(families.size());
-  for_each_index(families.size(), request.threads, [&](std::size_t f) {
-    order[f] = {family_bounds.least_reserved(families[f]) + outside(families[f].base), f};
-  });
-  std::sort(order.begin(), order.end());
+}
+
+/// The strategy that needs least, and the first of equals. It is laid out with fewer micro-batches
+/// where these show its bytes, at last with all if there is time.
+Need least_need(const SearchRequest& request, const CostModel& costs, const Space& space,
+                const std::function<bool()>& passed) {
+  const auto need_of = [&](const Job& job, const Strategy& strategy, std::size_t index) {
+    Footprint footprint =
+        lay_out(job, strategy, request.framework, costs.cluster(), request.reserve, Proof::none);
+    footprint.programs.clear();
+    const Bytes bytes =
+        footprint.reserved + memory_outside_program(request.job, strategy, request.framework);
+    return Need{index, std::move(footprint), bytes};
+  };
   std::optional<Need> least;
-  for (const auto& [family_bound, f] : order) {
-    if (least && family_bound > least->bytes) break;
-    if (least && passed()) {
-      least->of_all = false;
-      break;
-    }
-    const StrategyFamily& family = families[f];
-    for (const ArrangementGroup& group : family.arrangements->groups) {
-      const std::size_t arrangement = group.first + group.count - 1;
-      const Strategy strategy = space.legal.of(family, arrangement, 0);
-      if (least && bounds.memory(strategy).reserved + outside(strategy) > least->bytes) continue;
-      Footprint footprint = lay_out(request.job, strategy, request.framework, costs.cluster(),
-                                    request.reserve, Proof::none);
-      const Bytes bytes = footprint.reserved + outside(strategy);
-      const std::size_t index = family.first + arrangement * family.buckets;
-      if (!least || std::pair(bytes, index) < std::pair(least->bytes, least->index)) {
-        footprint.programs.clear();
-        least = Need{index, std::move(footprint), bytes};
-      }
-    }
-  }
+  LeanestVisit visit;
+  visit.limit = [&] {
+    return least ? least->bytes : Bytes(std::numeric_limits<std::int64_t>::max());
+  };
+  visit.look = [&](const Strategy& strategy, std::size_t index) {
+    const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework);
+    Need need = need_of(fewer ? fewer->job : request.job, strategy, index);
+    if (!least || std::pair(need.bytes, index) < std::pair(least->bytes, least->index))
+      least = std::move(need);
+    return true;
+  };
+  visit.passed = [&] { return least && passed(); };
+  const bool of_all = visit_leanest(request, costs, space, visit);
+  if (of_all) least = need_of(request.job, space.legal[least->index], least->index);
+  least->of_all = of_all;
   return std::move(*least);
 }
 
 }  // namespace
 
-void refuse(const SearchRequest& request, const CostModel& costs, const Space& space) {
-  const Need need = least_need(request, costs, space);
+void refuse(const SearchRequest& request, const CostModel& costs, const Space& space, bool lives) {
+  std::function<bool()> passed = deadline_of(request);
+  const Need need = least_need(request, costs, space, passed);
   const std::string who = strategy_summary(space.legal[need.index]);
   if (need.footprint.fits) {
     throw InfeasibleError(
@@ -78,14 +82,25 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
   }
   const StagePrediction& tightest = tightest_of(need.footprint.stages);
   const Bytes outside = need.bytes - need.footprint.reserved;
-  throw InfeasibleError(fmt::format(
+  const std::string message = fmt::format(
       "{} does not fit on {}: of {} legal strategies {} that needs least ({}) "
       "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
       "device has {} ({} bytes)",
       request.job.name, devices_text(request.devices), space.legal.size(),
       need.of_all ? "the one" : "the one of those looked at before the search was stopped", who,
       to_text(tightest.reserved), tightest.reserved.count(), name_of(tightest), to_text(outside),
-      to_text(request.reserve), to_text(tightest.capacity), tightest.capacity.count()));
+      to_text(request.reserve), to_text(tightest.capacity), tightest.capacity.count());
+  const Bytes enough = need.bytes + request.reserve;
+  std::vector<std::string> changes = {
+      fmt::format("with {} ({} bytes) per device: that strategy", to_text(enough), enough.count())};
+  if (need.bytes <= tightest.capacity) {
+    const Bytes left = tightest.capacity - need.bytes;
+    changes.push_back(fmt::format("with --reserve \"{} B\": that strategy", left.count()));
+  }
+  if (!request.time_limit) passed = deadline_of(request);
+  for (std::string& change : least_changes(request, costs, lives, passed))
+    changes.push_back(std::move(change));
+  throw NothingFits(message, std::move(changes));
 }
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 
 #include "base/parallel.h"
 #include "plan/filling.h"
+#include "planner/cut_reasons.h"
 #include "planner/explore.h"
 #include "planner/extended_breakdown.h"
 #include "planner/layer_choices.h"
@@ -177,10 +178,26 @@ Plan show(const SearchRequest& request, const CostModel& costs,
   return plan;
 }
 
-/// No plan: says what there is to say of it.
+/// Whether for some strategy no bound says that what lives between steps does not fit.
+bool lives(const Space& space, const Explored& explored) {
+  std::int64_t cannot = 0;
+  for (const Pruned& bound : explored.bounded) {
+    if (bound.reason == kReasonTexts[kPersistent]) cannot += bound.count;
+  }
+  return cannot < std::int64_t(space.legal.size());
+}
+
+/// No plan: says what there is to say of it, in what is left of the time limit.
 [[noreturn]] void nothing_found(const SearchRequest& request, const CostModel& costs,
-                                const Space& space, const Explored& explored) {
-  if (explored.unexplored == 0) refuse(request, costs, space);
+                                const Space& space, const Explored& explored,
+                                std::chrono::steady_clock::time_point begin) {
+  if (explored.unexplored == 0) {
+    SearchRequest left = request;
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begin;
+    if (left.time_limit)
+      left.time_limit = Seconds(std::max(0.0, left.time_limit->value() - taken.count()));
+    refuse(left, costs, space, lives(space, explored));
+  }
   throw NothingFoundYet(fmt::format(
       "stopped {}: {} of {} legal strategies evaluated, none fits so far, {} are left",
       request.time_limit ? fmt::format("after the time limit of {}", to_text(*request.time_limit))
@@ -244,6 +261,7 @@ bool check_devices(const Cluster& cluster, std::int64_t devices) {
 }
 
 Plan search(const SearchRequest& request, const CostModel& costs) {
+  const auto begin = std::chrono::steady_clock::now();
   check_framework(request.framework, costs.cluster());
   peak_rate(costs.cluster(), request.job.precision, request.devices);
   const bool oversubscribed = check_devices(costs.cluster(), request.devices);
@@ -258,7 +276,7 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   std::vector<Candidate> candidates = explored.candidates;
   add_layer_choices(request, costs, space, bounds, explored, candidates);
   const std::vector<std::size_t> best = best_plans(candidates);
-  if (best.empty()) nothing_found(request, costs, space, explored);
+  if (best.empty()) nothing_found(request, costs, space, explored, begin);
 
   Plan plan = show(request, costs, candidates, best, front_of(request, candidates, best));
   check_mfu(plan, costs.cluster());

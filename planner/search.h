@@ -6,7 +6,10 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "base/error.h"
 #include "planner/evaluate.h"
 #include "planner/space.h"
 
@@ -49,10 +52,22 @@ class NothingFoundYet : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// No strategy fits, whatever the time (exit 4).
+class NothingFits : public InfeasibleError {
+ public:
+  NothingFits(const std::string& why, std::vector<std::string> changes)
+      : InfeasibleError(why), changes_(std::move(changes)) {}
+  /// What would fit: a line for each, in words.
+  const std::vector<std::string>& changes() const { return changes_; }
+
+ private:
+  std::vector<std::string> changes_;
+};
+
 /// Least step time among the plans that fit; ties: fewer peak bytes, then canonical order. With its
 /// runners-up and Pareto front (runners_up.h). Without time limit it is exact, but for `tolerance`.
 /// Throws InfeasibleError with the rule (no legal strategy, more devices than the cluster has, the
-/// bundled runtime on GPUs), the bytes (nothing fits) or the time (nothing that fits takes less
+/// bundled runtime on GPUs), the bytes (NothingFits) or the time (nothing that fits takes less
 /// than kLongestTimeline), NothingFoundYet, and InputError where the plan would exceed the device's
 /// stated peak.
 Plan search(const SearchRequest& request, const CostModel& costs);
