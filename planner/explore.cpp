@@ -1,8 +1,6 @@
 // The rounds of the search; bounds.h has the bounds, runners_up.h what has to be found.
 #include "planner/explore.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
@@ -431,9 +429,10 @@ class Explorer {
     leaves_ = std::move(left);
   }
 
-  void report() const {
+  void report() {
     const auto all = std::int64_t(legal_.size());
-    if (request_.progress) request_.progress(all - queue_.strategies(), all);
+    done_ = std::max(done_, all - queue_.strategies());
+    if (request_.progress) request_.progress(done_, all);
   }
 
   /// Of a search that was stopped early, what was set aside is left, too.
@@ -479,6 +478,7 @@ class Explorer {
   std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;  ///< of this round
   std::vector<std::pair<SearchNode, CutReason>> aside_;  ///< cut if all of the pool fits
   CandidatePool pool_;
+  std::int64_t done_ = 0;  ///< as reported: never fewer, though strategies set aside may return
   bool proven_ = false;  ///< nothing is left that could be shown
   Incumbents incumbents_;
   Explored explored_;

@@ -125,7 +125,7 @@ class Cutter {
     if (!may_have(stage, layers)) return found;
     for (std::int64_t r = recomputed.first; r <= recomputed.second; ++r) {
       const StageOption option = costs_.time(stage, layers, r);
-      if (Picoseconds(option.work.count() * m_) >= limit) continue;
+      if (option.work.count() > (limit.count() - 1) / m_) continue;  // too long for the limit
       const bool no_gain = !found.empty() && option.work >= found.back().work &&
                            option.passes >= found.back().passes &&
                            option.forward <= found.back().forward;

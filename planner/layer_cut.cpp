@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "planner/call_path.h"
+
 namespace plimsoll {
 namespace {
 
@@ -19,9 +21,9 @@ struct Suffix {
 Picoseconds own_time(const StageOption& option, Picoseconds behind, std::int64_t stages_left,
                      std::int64_t micro_batches) {
   const std::int64_t ahead = std::min(stages_left, micro_batches) - 1;
-  const Picoseconds meanwhile = Picoseconds(option.forward.count() * ahead);
+  const Picoseconds meanwhile = repeated(option.forward, ahead);
   const Picoseconds wait = std::max(behind, meanwhile) - meanwhile;
-  return Picoseconds(option.work.count() * micro_batches) + wait;
+  return repeated(option.work, micro_batches) + wait;
 }
 
 Suffix before(const StageOption& option, std::int64_t layers, const Suffix& rest,

@@ -41,7 +41,8 @@ struct LayerCut {
 /// micro-batch and the last gradient take on the stages before it, its own work for every
 /// micro-batch, and its wait for the first gradient: that comes back once the stages behind it are
 /// through with it, while the stage runs the forwards that 1F1B puts before its first backward.
-/// Without what follows the last backward (reduction of gradients, update).
+/// Without what follows the last backward (reduction of gradients, update). Throws InfeasibleError
+/// beyond what the clock holds, as best_cut does.
 Picoseconds pipeline_objective(std::span<const StageOption> stages, std::int64_t micro_batches);
 
 /// Least objective; of equal ones, the one whose stages take the most equal times as far as the

@@ -43,7 +43,8 @@ struct SearchRequest {
   std::optional<Seconds> time_limit;
   /// Asked from time to time; the search ends as at a time limit once it says yes.
   std::function<bool()> stop;
-  /// Called after each round by one thread: legal strategies that are done with, of how many.
+  /// Called after each round by one thread: legal strategies that are done with, never fewer than
+  /// before, of how many.
   std::function<void(std::int64_t done, std::int64_t of)> progress;
 };
 

@@ -5,6 +5,7 @@
 
 #include "planner/memory_bound.h"
 #include "planner/time_bound.h"
+#include "simulator/simulate.h"
 
 namespace plimsoll {
 namespace {
@@ -26,7 +27,7 @@ LastingBytes slope(const LastingBytes& few, const LastingBytes& many) {
 
 /// How much longer n calls of `other` take than those of `usual`.
 Picoseconds difference(const CallFacts& other, const CallFacts& usual, std::int64_t n) {
-  return Picoseconds((other.span.count() - usual.span.count()) * n);
+  return repeated(other.span - usual.span, n);
 }
 
 }  // namespace
@@ -130,7 +131,8 @@ Picoseconds least_of_any_cut(const Job& job, const MicroBatchFacts& facts, std::
   }
   const double m = double(micro_batches), pp = double(stages);
   const double filled = std::max(0.0, work - 2 * pp * after) / (1 - std::pow(1 - 1 / m, pp));
-  return Picoseconds(std::int64_t(std::max(filled, m * work / pp) * (1 - 1e-9)));
+  const double least = std::max(filled, m * work / pp) * (1 - 1e-9);
+  return Picoseconds(std::int64_t(std::min(least, double(kLongestStep.count()))));
 }
 
 }  // namespace plimsoll

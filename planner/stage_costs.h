@@ -29,7 +29,7 @@ class StageCosts {
   StageCosts(const Job& job, const Framework& framework, const Strategy& strategy,
              std::shared_ptr<const MicroBatchFacts> facts, const LeastCosts& costs);
 
-  /// The first `recomputed` layers recompute.
+  /// The first `recomputed` layers recompute. Throws InfeasibleError beyond what the clock holds.
   StageOption time(std::int64_t stage, std::int64_t layers, std::int64_t recomputed) const;
   /// Live bytes at the peak and what is reserved at least (memory_bound.h), the larger of both.
   Bytes memory(const LastingLines& lasting, std::int64_t stage, std::int64_t layers,
@@ -47,7 +47,8 @@ class StageCosts {
 };
 
 bool layers_are_alike(const MicroBatchFacts& facts);
-/// No cut of these blocks over so many stages takes less for a step of so many micro-batches.
+/// No cut of these blocks over so many stages takes less for a step of so many micro-batches; at
+/// most kLongestStep.
 Picoseconds least_of_any_cut(const Job& job, const MicroBatchFacts& facts, std::int64_t stages,
                              std::int64_t micro_batches);
 

@@ -31,6 +31,8 @@ class KernelDelays {
   /// The time, by stream, that kernels may still lose to communications that nothing has waited for.
   using Lost = std::array<Picoseconds, kStreams>;
   Lost lost() const;
+  /// How many communications of a stream there is memory for.
+  std::size_t room(Stream stream) const { return pending_[std::size_t(stream)].room(); }
 
   /// Before the first call of each of several cycles of the same calls ...
   void begin_cycle() { cycle_begin_ = totals(); }
@@ -50,11 +52,14 @@ class KernelDelays {
     bool empty() const { return first_ == items_.size(); }
     Pending& front() { return items_[first_]; }
     void push(const Pending& pending) { items_.push_back(pending); }
+    /// What was taken is given back once it is half of all: each item moves once at most, on
+    /// average.
     void pop() {
-      if (++first_ < items_.size()) return;
-      items_.clear();
+      if (2 * ++first_ < items_.size()) return;
+      items_.erase(items_.begin(), items_.begin() + std::ptrdiff_t(first_));
       first_ = 0;
     }
+    std::size_t room() const { return items_.capacity(); }
     std::span<const Pending> all() const { return std::span(items_).subspan(first_); }
 
    private:

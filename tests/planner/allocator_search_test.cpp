@@ -50,6 +50,12 @@ Outcome outcome(SearchRequest request, const CostModel& costs, SearchMethod meth
   request.method = method;
   request.threads = threads;
   request.tolerance = 0;
+  std::int64_t before = 0;
+  request.progress = [&](std::int64_t done, std::int64_t of) {
+    EXPECT_GE(done, before);  // though plans that fail their replay bring others back
+    EXPECT_LE(done, of);
+    before = done;
+  };
   try {
     Plan plan = search(request, costs);
     EXPECT_TRUE(plan.search.proven);

@@ -6,6 +6,8 @@
 #include <map>
 #include <random>
 
+#include "base/error.h"
+
 namespace plimsoll {
 namespace {
 
@@ -113,6 +115,18 @@ TEST(LayerCut, AnObjectiveByHand) {
   EXPECT_EQ(pipeline_objective({stages.data(), 1}, 4), Picoseconds(24));
   const std::vector<StageOption> slow_first = {stages[1], stages[0]};
   EXPECT_EQ(pipeline_objective(slow_first, 4), Picoseconds(4 * 9 + 6 - 3));
+}
+
+TEST(LayerCut, TimesBeyondTheClockAreRefused) {
+  const Picoseconds days(std::int64_t{1} << 61);  // 26 of them
+  const std::vector<StageOption> long_work = {{0, Picoseconds(1), days, days}},
+                                 long_forward = {{0, days, days, days}, {0, days, days, days}};
+  EXPECT_EQ(pipeline_objective(long_work, 3), Picoseconds(3 * days.count()));
+  EXPECT_THROW(pipeline_objective(long_work, 4), InfeasibleError);
+  EXPECT_THROW(pipeline_objective(long_work, std::int64_t{1} << 40), InfeasibleError);
+  EXPECT_THROW(pipeline_objective(long_forward, 4), InfeasibleError);
+  EXPECT_THROW(best_cut({1, 1, 4}, [&](std::int64_t, std::int64_t) { return long_work; }),
+               InfeasibleError);
 }
 
 TEST(LayerCut, NothingFits) {

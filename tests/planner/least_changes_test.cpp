@@ -19,6 +19,7 @@ SearchRequest request_of(std::int64_t devices, Fixed fixed = {}) {
   request.framework = bundled_framework();
   request.devices = devices;
   request.fixed = std::move(fixed);
+  request.time_limit = Seconds(600);  // however slow the machine
   return request;
 }
 

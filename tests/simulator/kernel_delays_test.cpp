@@ -70,6 +70,19 @@ TEST(KernelDelays, CyclesThatAreLeftOutCountAll) {
   }
 }
 
+TEST(KernelDelays, StepsOfAnyLengthTakeTheMemoryOfWhatIsPending) {
+  KernelDelays delays;
+  communicated(delays, 0, 1'000, kKernels);
+  communicated(delays, 1, 1'000, kKernels);
+  for (std::size_t call = 2; call < 100'000; ++call) {  // two are always pending
+    communicated(delays, call, 1'000, kKernels);
+    delays.wait_for(Stream::data, call - 2);
+    ASSERT_EQ(delays.lost()[std::size_t(Stream::data)], Picoseconds(400));
+  }
+  EXPECT_LE(delays.room(Stream::data), 16u);
+  EXPECT_EQ(computed(delays, 10'000), 400);
+}
+
 TEST(KernelDelays, CyclesThatUseUpWhatWasLeftAreNotAlike) {
   KernelDelays delays;
   for (std::size_t c = 0; c < 10; ++c) communicated(delays, c, 100'000, kKernels);
