@@ -23,7 +23,8 @@ class Cases:
         self.failures = []
 
     def refuses(self, what, job, code, *words, arguments=(), devices=2):
-        """The request must end with `code`, a message holding every word, and no other trace."""
+        """The request must end with `code`, a message holding every word, and no other trace. Where
+        nothing fits, lines with what would fit follow it."""
         before = sorted(self.folder.iterdir())
         done = planner("plan", job, "--cluster", self.cluster, "--devices", devices, "-o",
                        self.output, *arguments)
@@ -44,9 +45,12 @@ class Cases:
             self.failures.append(f"{what}: exit {done.returncode}, not {code}: {done.stderr}")
         if done.stdout:
             self.failures.append(f"{what}: stdout is not empty: {done.stdout[:200]}")
-        lines = done.stderr.splitlines()
+        message, _, changes = done.stderr.partition("\nwhat would fit:\n")
+        lines = message.splitlines()
         if len(lines) != 1 or not lines[0].startswith(f"{program}: "):
             self.failures.append(f"{what}: not one message: {done.stderr!r}")
+        if not all(line.startswith("  ") for line in changes.splitlines()):
+            self.failures.append(f"{what}: not a list of changes: {changes!r}")
         for word in words:
             if word not in done.stderr:
                 self.failures.append(f"{what}: the message lacks {word!r}: {done.stderr!r}")
@@ -104,7 +108,23 @@ def infeasible_jobs(cases):
     # Five layers of 16384: 16 GB of parameters alone, four times that with gradients and moments.
     huge = cases.job("huge", nano_job(hidden=16384, heads=16, kv_heads=16, ffn_hidden=65536,
                                       global_batch=2))
-    cases.refuses("a job that cannot fit", huge, INFEASIBLE, "does not fit", "stage", "bytes")
+    cases.refuses("a job that cannot fit", huge, INFEASIBLE, "does not fit", "stage", "bytes",
+                  "what would fit:", "per device")
+
+
+def unfit_strategy(cases):
+    """Predicted all the same; then the single changes with which it fits."""
+    cases.count += 1
+    small = {**CLUSTER, "device": {**CLUSTER["device"], "memory": "8 MiB"}}
+    cluster = write_json(cases.folder / "small.json", small)
+    done = planner("simulate", NANO, "dp=2,micro_batch=8", "--devices", 2, "--reserve", "0 B",
+                   "--cluster", cluster)
+    refusal, _, changes = done.stderr.partition("\nwhat would fit:\n")
+    if done.returncode != INFEASIBLE or "step time" not in done.stdout or \
+            not refusal.startswith("planner: does not fit: "):
+        cases.failures.append(f"a strategy that does not fit: exit {done.returncode}: {done.stderr}")
+    if "  with micro_batch=1: takes " not in changes:
+        cases.failures.append(f"a strategy that does not fit: no change named: {done.stderr}")
 
 
 def bad_command_lines(cases):
@@ -438,6 +458,7 @@ def main():
         presets(cases)
         bad_jobs(cases)
         infeasible_jobs(cases)
+        unfit_strategy(cases)
         bad_command_lines(cases)
         other_commands(cases)
         other_devices(cases)
