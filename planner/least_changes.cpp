@@ -178,6 +178,7 @@ class Changes {
       if (!found) low = high;
     }
     if (!found) {
+      if (low == request_.devices) return;  // all that there are
       lines_.push_back(fmt::format("not more devices of this cluster, up to all {}", most));
       return;
     }

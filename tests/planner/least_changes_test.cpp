@@ -79,6 +79,7 @@ TEST(LeastChanges, TheDevicesThatAreNamedAreEnoughAndFewerAreNot) {
   EXPECT_NE(line_with(changes_of(request_of(1), cluster_of(of_two)), "on 2 devices (1 node)"), "");
   const auto none = changes_of(request_of(2), cluster_of(Bytes(100'000)));
   EXPECT_NE(line_with(none, "up to all 4"), "");
+  EXPECT_EQ(line_with(changes_of(request_of(4), cluster_of(Bytes(100'000))), "up to all"), "");
 }
 
 TEST(LeastChanges, MoreDevicesAreTriedByDoublingThenNarrowing) {
