@@ -88,18 +88,18 @@ class MemoryOrder {
     for (const Wait& wait : call.waits) {
       merge(known, wait.port ? after_[wait.call].ports[*wait.port] : after_[wait.call].all);
     }
-    std::vector<Clock> done;
+    done_.clear();
     for (const Op& op : routine.ops) {
       Clock& stream = streams_[std::size_t(op.stream)];
       merge(stream, known);
-      for (std::uint32_t wait : op.waits) merge(stream, done[wait]);
+      for (std::uint32_t wait : op.waits) merge(stream, done_[wait]);
       const std::uint32_t sequence = ++issued_[std::size_t(op.stream)];
       if (Verdict verdict = visit_operands(index, op, stream, sequence); !verdict) return verdict;
       stream[std::size_t(op.stream)] = sequence;
-      done.push_back(stream);
+      done_.push_back(stream);
       merge(after_[index].all, stream);
     }
-    for (const Port& port : routine.ports) after_[index].ports.push_back(done[port.op]);
+    for (const Port& port : routine.ports) after_[index].ports.push_back(done_[port.op]);
     return Verdict::yes();
   }
 
@@ -167,6 +167,7 @@ class MemoryOrder {
 
   const Program& program_;
   std::vector<After> after_;  // by call
+  std::vector<Clock> done_;   // by op of the call that is visited
   std::array<Clock, kStreams> streams_ = {};
   Clock issued_ = {};
   Addresses addresses_;

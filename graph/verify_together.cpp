@@ -4,7 +4,6 @@
 #include <boost/graph/compressed_sparse_row_graph.hpp>
 #include <boost/graph/topological_sort.hpp>
 #include <map>
-#include <tuple>
 
 #include "graph/op_table.h"
 #include "graph/verify.h"
@@ -13,28 +12,53 @@ namespace plimsoll {
 
 namespace {
 
-/// Who meets: stages of a group's members, and the how-manieth meeting of them it is.
-struct MeetingKey {
+/// The members of a group that meet in a kind of communication.
+struct ChannelKey {
   std::int64_t from = 0, to = 0;  ///< a transfer's stages; a collective's first and last stage
   bool transfer = false;
   std::int64_t owner = 0;  ///< of all that take part, in owner mode, unless they differ in it
   bool backward = false;   ///< a transfer to an earlier stage, which may be the same pair of ranks
   Group group;
-  std::size_t count = 0;
-  auto operator<=>(const MeetingKey&) const = default;
+  auto operator<=>(const ChannelKey&) const = default;
 };
 
+/// One communication of all members.
 struct Meeting {
   std::size_t node = 0;
   OpKind kind = OpKind::add;
   std::int64_t root = 0;
   Bytes payload;
-  std::vector<std::int64_t> stages;  ///< that take part
-  std::int64_t expected = 0;
+  std::int64_t first_stage = 0;  ///< the lowest that takes part
+  std::int64_t sides = 0;        ///< how many take part
+};
+
+struct Channel {
+  std::int64_t expected = 0;  ///< sides of every meeting
+  std::vector<Meeting> meetings;
+};
+using Channels = std::map<ChannelKey, Channel>;
+
+/// What a communication of a routine is to every call of the routine.
+struct Communication {
+  OpKind kind = OpKind::add;
+  Stream stream = Stream::compute;
+  std::int64_t root = 0;
+  Bytes payload;
+  const ChannelKey* key = nullptr;
+  Channel* channel = nullptr;
+  std::size_t* meetings = nullptr;  ///< of the channel that the class took part in so far
+};
+
+/// A routine's communications, in the order of its ops.
+struct Communications {
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::vector<Communication> all;
+  std::vector<std::uint32_t> number;  ///< by op: its place in `all`, kNone of local ops
 };
 
 /// Builds the happens-before graph of one representative rank per class. The host is the strictest
-/// executor: it runs local ops itself in issue order and blocks where it waits.
+/// executor: it runs local ops itself in issue order and blocks where it waits. A node is a meeting
+/// or a point where a host has waited.
 class HappensBefore {
  public:
   explicit HappensBefore(std::span<const Program> programs)
@@ -50,21 +74,14 @@ class HappensBefore {
       if (!in_order) return Verdict::no("programs are not in order of stage and owner");
       if (Verdict verdict = add_class(program); !verdict) return verdict;
     }
-    for (const auto& [key, meeting] : meetings_) {
-      if (std::int64_t(meeting.stages.size()) != meeting.expected) {
-        return Verdict::no(
-            fmt::format("{} number {} between stages {} and {} is issued by {} of {} sides",
-                        key.transfer ? "transfer" : "collective over " + to_text(key.group),
-                        key.count, key.from, key.to, meeting.stages.size(), meeting.expected));
-      }
-    }
-    return Verdict::yes();
+    return all_sides_meet();
   }
 
   bool has_cycle() const {
     using Csr = boost::compressed_sparse_row_graph<boost::directedS>;
     const Csr graph(boost::edges_are_unsorted, edges_.begin(), edges_.end(), nodes_);
     std::vector<Csr::vertex_descriptor> order;
+    order.reserve(nodes_);
     try {
       boost::topological_sort(graph, std::back_inserter(order));
     } catch (const boost::not_a_dag&) {
@@ -74,133 +91,181 @@ class HappensBefore {
   }
 
  private:
-  Verdict add_class(const Program& program) {
-    std::map<MeetingKey, std::size_t> counts;
-    std::vector<std::vector<std::size_t>> done(
-        program.calls.size());  // [call][op]: node that ends it
-    std::array<std::optional<std::size_t>, kStreams> last_on_stream;
-    std::size_t host = nodes_++;
-    for (std::size_t c = 0; c < program.calls.size(); ++c) {
-      const Call& call = program.calls[c];
-      const Routine& routine = program.at(call.routine);
-      host = wait_for(program, call, done, host);
-      for (const Op& op : routine.ops) {
-        host = wait_for(routine, op.waits, done[c], host);
-        if (!communicates(op.kind)) {
-          done[c].push_back(host);
-          continue;
-        }
-        const std::size_t posted = nodes_++;
-        edges_.emplace_back(host, posted);
-        host = posted;
-        std::size_t node = 0;
-        if (Verdict verdict = meet(program, op, routine.tensors, posted, counts, node); !verdict)
-          return verdict;
-        auto& last = last_on_stream[std::size_t(op.stream)];
-        if (last) edges_.emplace_back(*last, node);
-        last = node;
-        done[c].push_back(node);
+  /// One representative rank while its calls are added.
+  struct Class {
+    const Program& program;
+    std::vector<Communications> routines;
+    std::map<const Channel*, std::size_t> meetings;  ///< that it took part in, by channel
+    std::vector<std::size_t> first_end;              ///< by call: where in `ends` its own begin
+    std::vector<std::size_t> ends;  ///< by communication of each call: node that ends it
+    std::array<std::optional<std::size_t>, kStreams> last_on_stream = {};
+    std::size_t host = 0;  ///< the node that the host has come to
+  };
+
+  Verdict all_sides_meet() const {
+    for (const auto& [key, channel] : channels_) {
+      for (std::size_t number = 0; number < channel.meetings.size(); ++number) {
+        const std::int64_t sides = channel.meetings[number].sides;
+        if (sides == channel.expected) continue;
+        return Verdict::no(
+            fmt::format("{} number {} between stages {} and {} is issued by {} of {} sides",
+                        key.transfer ? "transfer" : "collective over " + to_text(key.group),
+                        number, key.from, key.to, sides, channel.expected));
       }
     }
     return Verdict::yes();
   }
 
-  std::size_t wait_for(const Program& program, const Call& call,
-                       const std::vector<std::vector<std::size_t>>& done, std::size_t host) {
-    for (const Wait& wait : call.waits) {
-      const Routine& routine = program.at(program.calls[wait.call].routine);
-      if (wait.port) {
-        host = wait_for(routine, {&routine.ports[*wait.port].op, 1}, done[wait.call], host);
-      } else {
-        host = wait_for(routine, communications(routine), done[wait.call], host);
-      }
+  Verdict add_class(const Program& program) {
+    Class rank{program, {}, {}, {}, {}, {}, nodes_++};
+    for (const Routine& routine : program.routines) {
+      rank.routines.emplace_back();
+      if (Verdict verdict = read(routine, rank, rank.routines.back()); !verdict) return verdict;
     }
-    return host;
+    for (const Call& call : program.calls) {
+      rank.first_end.push_back(rank.ends.size());
+      wait_for(call, rank);
+      if (Verdict verdict = add_ops(call, rank); !verdict) return verdict;
+    }
+    return Verdict::yes();
   }
 
-  /// The host has run local ops before it gets here; only communications hold it up.
-  std::size_t wait_for(const Routine& routine, std::span<const std::uint32_t> ops,
-                       const std::vector<std::size_t>& done, std::size_t host) {
-    std::size_t next = host;
-    for (std::uint32_t op : ops) {
-      if (!communicates(routine.ops[op].kind)) continue;
-      if (next == host) {
-        next = nodes_++;
-        edges_.emplace_back(host, next);
-      }
-      edges_.emplace_back(done[op], next);
+  /// Communications of the routine, with the channels in which this class meets others.
+  Verdict read(const Routine& routine, Class& rank, Communications& found) {
+    for (const Op& op : routine.ops) {
+      found.number.push_back(Communications::kNone);
+      if (!communicates(op.kind)) continue;
+      found.number.back() = std::uint32_t(found.all.size());
+      const auto* collective = std::get_if<CollectiveParams>(&op.params);
+      Communication one;
+      one.kind = collective != nullptr ? op.kind : OpKind::send;
+      one.stream = op.stream;
+      one.root = collective != nullptr ? collective->root : 0;
+      one.payload = bytes_moved(op, routine.tensors);
+      const ChannelKey key = key_of(rank.program, op);
+      if (key.transfer && key.from == key.to)
+        return Verdict::no("a transfer ends where it begins");
+      const auto channel = channels_.try_emplace(key).first;
+      channel->second.expected = sides_of(key);
+      one.key = &channel->first;
+      one.channel = &channel->second;
+      one.meetings = &rank.meetings[one.channel];
+      found.all.push_back(one);
     }
-    return next;
+    return Verdict::yes();
   }
 
-  const std::vector<std::uint32_t>& communications(const Routine& routine) {
-    const auto [found, fresh] = communications_.try_emplace(&routine);
-    if (fresh) {
-      for (std::uint32_t op = 0; op < routine.ops.size(); ++op) {
-        if (communicates(routine.ops[op].kind)) found->second.push_back(op);
-      }
-    }
-    return found->second;
-  }
+  std::int64_t stages() const { return std::int64_t(programs_.size()) / owners_; }
 
-  Verdict meet(const Program& program, const Op& op, std::span<const Tensor> tensors,
-               std::size_t posted, std::map<MeetingKey, std::size_t>& counts, std::size_t& node) {
-    const std::int64_t stages = std::int64_t(programs_.size()) / owners_;
-    MeetingKey key;
+  ChannelKey key_of(const Program& program, const Op& op) const {
+    ChannelKey key;
     key.owner = program.owner.value_or(0);
-    std::int64_t expected = 1;
-    OpKind kind = op.kind;
     if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {
       const std::int64_t offset = transfer->stage_offset;
-      const std::int64_t peer = ((program.stage + offset) % stages + stages) % stages;
-      if (peer == program.stage) return Verdict::no("a transfer ends where it begins");
+      const std::int64_t peer = ((program.stage + offset) % stages() + stages()) % stages();
       key.transfer = true;
       key.backward = op.kind == OpKind::send ? offset < 0 : offset > 0;
       key.from = op.kind == OpKind::send ? program.stage : peer;
       key.to = op.kind == OpKind::send ? peer : program.stage;
-      expected = 2;
-      kind = OpKind::send;
-    } else {
-      key.group = std::get<CollectiveParams>(op.params).group;
-      const bool across = key.group.axes.has(Axis::pp);
-      key.from = across ? 0 : program.stage;
-      key.to = across ? stages - 1 : program.stage;
-      if (across) expected = key.group.pipeline_ends ? std::min<std::int64_t>(2, stages) : stages;
-      if (key.group.axes.has(Axis::sharding)) {
-        key.owner = 0;
-        expected *= owners_;
+      return key;
+    }
+    key.group = std::get<CollectiveParams>(op.params).group;
+    const bool across = key.group.axes.has(Axis::pp);
+    key.from = across ? 0 : program.stage;
+    key.to = across ? stages() - 1 : program.stage;
+    if (key.group.axes.has(Axis::sharding)) key.owner = 0;
+    return key;
+  }
+
+  std::int64_t sides_of(const ChannelKey& key) const {
+    if (key.transfer) return 2;
+    std::int64_t sides = 1;
+    if (key.group.axes.has(Axis::pp))
+      sides = key.group.pipeline_ends ? std::min<std::int64_t>(2, stages()) : stages();
+    return key.group.axes.has(Axis::sharding) ? sides * owners_ : sides;
+  }
+
+  Verdict add_ops(const Call& call, Class& rank) {
+    const Routine& routine = rank.program.at(call.routine);
+    const Communications& communications = rank.routines[call.routine.index()];
+    const std::size_t first_end = rank.ends.size();
+    for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+      Waiting waiting{rank.host};
+      for (const std::uint32_t op : routine.ops[i].waits) {
+        const std::uint32_t number = communications.number[op];
+        if (number != Communications::kNone) add_wait(rank.ends[first_end + number], waiting);
+      }
+      rank.host = waiting.next;
+      if (communications.number[i] == Communications::kNone) continue;
+      if (Verdict verdict = meet(communications.all[communications.number[i]], rank); !verdict)
+        return verdict;
+    }
+    return Verdict::yes();
+  }
+
+  /// A host on its way to the node `next` where it has waited, or still at `next` if that is `host`.
+  struct Waiting {
+    std::size_t host, next = host;
+  };
+
+  /// The host has run local ops before it gets here; only communications hold it up.
+  void add_wait(std::size_t end, Waiting& waiting) {
+    if (waiting.next == waiting.host) {
+      waiting.next = nodes_++;
+      edges_.emplace_back(waiting.host, waiting.next);
+    }
+    edges_.emplace_back(end, waiting.next);
+  }
+
+  void wait_for(const Call& call, Class& rank) {
+    Waiting waiting{rank.host};
+    for (const Wait& wait : call.waits) {
+      const RoutineId id = rank.program.calls[wait.call].routine;
+      const Communications& communications = rank.routines[id.index()];
+      const std::size_t first_end = rank.first_end[wait.call];
+      if (wait.port) {
+        const std::uint32_t op = rank.program.at(id).ports[*wait.port].op;
+        const std::uint32_t number = communications.number[op];
+        if (number != Communications::kNone) add_wait(rank.ends[first_end + number], waiting);
+      } else {
+        for (std::size_t number = 0; number < communications.all.size(); ++number)
+          add_wait(rank.ends[first_end + number], waiting);
       }
     }
-    key.count = 0;
-    key.count = counts[key]++;
-    auto [found, fresh] = meetings_.try_emplace(key);
-    Meeting& meeting = found->second;
-    const Bytes payload = bytes_moved(op, tensors);
-    const auto* collective = std::get_if<CollectiveParams>(&op.params);
-    const std::int64_t root = collective != nullptr ? collective->root : 0;
-    if (fresh) {
-      meeting = {nodes_++, kind, root, payload, {}, expected};
-    } else if (meeting.kind == kind && meeting.root != root) {
-      return Verdict::no(
-          fmt::format("stages {} and {} disagree about the root of {} number {}: {} and {}",
-                      meeting.stages.front(), program.stage, to_text(key.group), key.count,
-                      meeting.root, root));
-    } else if (meeting.kind != kind || meeting.payload != payload) {
+    rank.host = waiting.next;
+  }
+
+  Verdict meet(const Communication& one, Class& rank) {
+    std::vector<Meeting>& meetings = one.channel->meetings;
+    const std::int64_t stage = rank.program.stage;
+    const std::size_t number = (*one.meetings)++;
+    if (number == meetings.size())
+      meetings.push_back({nodes_++, one.kind, one.root, one.payload, stage, 0});
+    Meeting& meeting = meetings[number];
+    if (meeting.kind != one.kind || meeting.payload != one.payload) {
       return Verdict::no(fmt::format(
           "stages {} and {} disagree about {} number {}: {} of {} B and {} of {} B",
-          meeting.stages.front(), program.stage, to_text(key.group), key.count,
-          to_text(meeting.kind), meeting.payload.count(), to_text(kind), payload.count()));
+          meeting.first_stage, stage, to_text(one.key->group), number, to_text(meeting.kind),
+          meeting.payload.count(), to_text(one.kind), one.payload.count()));
     }
-    meeting.stages.push_back(program.stage);
-    edges_.emplace_back(posted, meeting.node);
-    node = meeting.node;
+    if (meeting.root != one.root) {
+      return Verdict::no(
+          fmt::format("stages {} and {} disagree about the root of {} number {}: {} and {}",
+                      meeting.first_stage, stage, to_text(one.key->group), number, meeting.root,
+                      one.root));
+    }
+    ++meeting.sides;
+    edges_.emplace_back(rank.host, meeting.node);
+    auto& last = rank.last_on_stream[std::size_t(one.stream)];
+    if (last) edges_.emplace_back(*last, meeting.node);
+    last = meeting.node;
+    rank.ends.push_back(meeting.node);
     return Verdict::yes();
   }
 
   std::span<const Program> programs_;
   const std::int64_t owners_;  ///< classes per stage
-  std::map<MeetingKey, Meeting> meetings_;
-  std::map<const Routine*, std::vector<std::uint32_t>> communications_;  // looked up only
+  Channels channels_;
   std::vector<std::pair<std::size_t, std::size_t>> edges_;
   std::size_t nodes_ = 0;
 };

@@ -1,7 +1,7 @@
 #include "planner/assess.h"
 
 #include <algorithm>
-#include <atomic>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -41,25 +41,16 @@ void set_memory(const Footprint& footprint, Score& score) {
   score.prediction.stages = footprint.stages;
 }
 
-/// One candidate's stages.
+/// Allocators take 1 to 5 % more than what is alive at once.
+constexpr double kFree = 0.05;
+
+/// The stages of one candidate.
 struct Replay {
   Footprint footprint;
   std::vector<std::size_t> order;                 ///< those that have least room first
   Bytes beside;                                   ///< what is not for the allocator
-  std::vector<std::optional<AllocatorUse>> uses;  ///< by stage
+  std::vector<std::optional<AllocatorUse>> uses;  ///< by stage; nothing: not replayed
 };
-
-/// Of every stage.
-void set_uses(std::span<const std::optional<AllocatorUse>> uses, Footprint& footprint) {
-  footprint.allocated = footprint.reserved = {};
-  for (std::size_t stage = 0; stage < uses.size(); ++stage) {
-    StagePrediction& prediction = footprint.stages[stage];
-    prediction.allocated = uses[stage]->allocated;
-    prediction.reserved = uses[stage]->reserved;
-    footprint.allocated = std::max(footprint.allocated, prediction.allocated);
-    footprint.reserved = std::max(footprint.reserved, prediction.reserved);
-  }
-}
 
 Replay begin_replay(const SearchRequest& request, const Strategy& strategy, Footprint footprint) {
   Replay replay{std::move(footprint), {}, {}, {}};
@@ -74,14 +65,50 @@ Replay begin_replay(const SearchRequest& request, const Strategy& strategy, Foot
   return replay;
 }
 
-/// Whether the stage fits.
-bool replay_stage(const SearchRequest& request, Replay& replay, std::size_t stage) {
-  const Bytes room = replay.footprint.stages[stage].capacity - replay.beside;
-  replay.uses[stage] = replay_within(replay.footprint.programs[stage], request.framework, room);
-  return replay.uses[stage].has_value();
+/// Whether the stage has so little room that its allocator decides whether it fits.
+bool is_tight(const StagePrediction& stage, Bytes beside) {
+  return double((stage.peak + beside).count()) > (1 - kFree) * double(stage.capacity.count());
 }
 
-void end_replay(Replay& replay, bool fits, Candidate& candidate) {
+/// Whether the stage must be replayed to know the most that any stage takes, when one takes `most`.
+/// In 138 plans of 7 jobs the stages left out take at most 1.6 % more than that, in all but two no
+/// more (a tenth of the stages are replayed).
+bool is_open(const Replay& replay, std::size_t stage, Bytes most) {
+  const StagePrediction& prediction = replay.footprint.stages[stage];
+  return is_tight(prediction, replay.beside) ||
+         (1 + kFree) * double(prediction.peak.count()) > double(most.count());
+}
+
+/// Whether all stages fit.
+bool replay_stages(const SearchRequest& request, Replay& replay) {
+  Bytes most;
+  for (const std::size_t stage : replay.order) {
+    if (!is_open(replay, stage, most)) continue;
+    const Bytes room = replay.footprint.stages[stage].capacity - replay.beside;
+    std::optional<AllocatorUse>& use = replay.uses[stage];
+    use = replay_within(replay.footprint.programs[stage], request.framework, room);
+    if (!use) return false;
+    most = std::max(most, use->reserved);
+  }
+  return true;
+}
+
+/// What stages take that were replayed; of others what is alive at once.
+void set_uses(std::span<const std::optional<AllocatorUse>> uses, Footprint& footprint) {
+  footprint.allocated = footprint.reserved = {};
+  for (std::size_t stage = 0; stage < uses.size(); ++stage) {
+    StagePrediction& prediction = footprint.stages[stage];
+    prediction.allocated = uses[stage] ? uses[stage]->allocated : prediction.peak;
+    prediction.reserved = uses[stage] ? uses[stage]->reserved : prediction.peak;
+    footprint.allocated = std::max(footprint.allocated, prediction.allocated);
+    footprint.reserved = std::max(footprint.reserved, prediction.reserved);
+  }
+}
+
+/// Runs the allocators of a candidate that was laid out. False where it does not fit.
+bool run_allocators(const SearchRequest& request, Footprint& footprint, Candidate& candidate) {
+  Replay replay = begin_replay(request, candidate.strategy, std::move(footprint));
+  const bool fits = replay_stages(request, replay);
   candidate.replayed = true;
   if (fits) {
     set_uses(replay.uses, replay.footprint);
@@ -90,19 +117,8 @@ void end_replay(Replay& replay, bool fits, Candidate& candidate) {
     candidate.score = {};
   }
   set_memory(replay.footprint, candidate.score);
-}
-
-/// Allocators take 1 to 5 % more than what is alive at once.
-constexpr double kFree = 0.05;
-
-/// Whether some stage has so little room that its allocator decides whether it fits.
-bool is_tight(const SearchRequest& request, const Strategy& strategy, const Footprint& footprint) {
-  if (request.framework.allocator.kind == AllocatorKind::arena) return false;
-  const Bytes beside =
-      memory_outside_program(request.job, strategy, request.framework) + request.reserve;
-  return std::ranges::any_of(footprint.stages, [&](const StagePrediction& stage) {
-    return double((stage.peak + beside).count()) > (1 - kFree) * double(stage.capacity.count());
-  });
+  footprint = std::move(replay.footprint);
+  return fits;
 }
 
 /// Of a strategy laid out: its memory, and the allocators' where that decides whether it fits.
@@ -110,13 +126,12 @@ bool is_tight(const SearchRequest& request, const Strategy& strategy, const Foot
 bool find_memory(const SearchRequest& request, Footprint& footprint, Candidate& candidate) {
   set_memory(footprint, candidate.score);
   if (!footprint.fits) return false;
-  if (!is_tight(request, candidate.strategy, footprint)) return true;
-  Replay replay = begin_replay(request, candidate.strategy, std::move(footprint));
-  const bool fits = std::ranges::all_of(
-      replay.order, [&](std::size_t stage) { return replay_stage(request, replay, stage); });
-  end_replay(replay, fits, candidate);
-  footprint = std::move(replay.footprint);
-  return fits;
+  if (request.framework.allocator.kind == AllocatorKind::arena) return true;
+  const Bytes beside =
+      memory_outside_program(request.job, candidate.strategy, request.framework) + request.reserve;
+  const bool tight = std::ranges::any_of(
+      footprint.stages, [&](const StagePrediction& stage) { return is_tight(stage, beside); });
+  return !tight || run_allocators(request, footprint, candidate);
 }
 
 }  // namespace
@@ -149,25 +164,12 @@ Candidate assess(const SearchRequest& request, const CostModel& costs, const Str
 void confirm_memory(const SearchRequest& request, const CostModel& costs,
                     std::span<Candidate> candidates, std::int64_t threads) {
   if (request.framework.allocator.kind == AllocatorKind::arena) return;
-  std::vector<Replay> replays(candidates.size());
   for_each_index(candidates.size(), threads, [&](std::size_t i) {
     const Strategy& strategy = candidates[i].strategy;
     if (!feasible(candidates[i]) || candidates[i].replayed) return;
-    const Job job = lowered_job(request, strategy);
-    replays[i] = begin_replay(request, strategy, footprint_of(request, job, costs, strategy));
+    Footprint footprint = footprint_of(request, lowered_job(request, strategy), costs, strategy);
+    run_allocators(request, footprint, candidates[i]);
   });
-  std::vector<std::pair<std::size_t, std::size_t>> tasks;  // candidate, stage
-  for (std::size_t i = 0; i < replays.size(); ++i) {
-    for (const std::size_t stage : replays[i].order) tasks.emplace_back(i, stage);
-  }
-  std::vector<std::atomic<bool>> fails(replays.size());
-  for_each_index(tasks.size(), threads, [&](std::size_t t) {
-    const auto [i, stage] = tasks[t];
-    if (!fails[i] && !replay_stage(request, replays[i], stage)) fails[i] = true;
-  });
-  for (std::size_t i = 0; i < replays.size(); ++i) {
-    if (!replays[i].order.empty()) end_replay(replays[i], !fails[i], candidates[i]);
-  }
 }
 
 }  // namespace plimsoll

@@ -14,9 +14,9 @@ Candidate assess(const SearchRequest& request, const CostModel& costs, const Str
                  std::size_t index);
 
 /// Replays the framework's allocator, which costs most, hence is asked for last. Of what does not
-/// fit: memory only. What lasts too long, and frameworks with an arena, stay as they are. All
-/// stages of all candidates share the threads; a candidate is given up with its first stage that
-/// does not fit.
+/// fit: memory only. What lasts too long, and frameworks with an arena, stay as they are. Stages
+/// that can hardly be the fullest are not replayed. A candidate is given up with its first stage
+/// that does not fit.
 void confirm_memory(const SearchRequest& request, const CostModel& costs,
                     std::span<Candidate> candidates, std::int64_t threads);
 

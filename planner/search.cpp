@@ -100,6 +100,12 @@ Bytes taken_by(const SearchRequest& request, const Candidate& candidate) {
   return filling.taken();
 }
 
+/// The same of the chosen plan, of which every stage is known.
+Bytes taken_by(const Plan& plan) {
+  const std::vector<Filling> fillings = fillings_of(plan);
+  return fillings[fullest_of(fillings)].taken();
+}
+
 /// Of the plans that nothing beats in step time and live bytes, and of those shown: the best, then
 /// each that takes enough less of the device than the one before it in order of merit.
 std::vector<std::size_t> front_of(const SearchRequest& request,
@@ -173,7 +179,7 @@ Plan show(const SearchRequest& request, const CostModel& costs,
     const auto i = std::size_t(std::ranges::find(shown, c) - shown.begin());
     plan.pareto.push_back({candidates[c].strategy, scores[i].prediction.step_time,
                            step_ratio(costs, time_of(i), time_of(0)), scores[i].peak,
-                           taken_by(request, candidates[c])});
+                           i == 0 ? taken_by(plan) : taken_by(request, candidates[c])});
   }
   return plan;
 }
