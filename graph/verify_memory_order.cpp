@@ -27,19 +27,19 @@ struct Uses {
 /// Disjoint ranges of the arena with their uses.
 class Addresses {
  public:
-  /// Calls visit(uses) for every part of [begin, end), splitting ranges at the ends.
+  /// Calls visit(uses) for every part of [begin, end), which ranges are cut at. Where `written`,
+  /// one range with those uses then replaces the parts.
   template <class Visit>
-  void for_each(std::int64_t begin, std::int64_t end, Visit&& visit) {
-    split(begin);
-    split(end);
-    for (auto at = ranges_.lower_bound(begin); at != ranges_.end() && at->first < end; ++at)
-      visit(at->second.second);
-  }
-
-  /// One range with these uses replaces what was there; split() has cut at its ends before.
-  void replace(std::int64_t begin, std::int64_t end, const Uses& uses) {
-    ranges_.erase(ranges_.lower_bound(begin), ranges_.lower_bound(end));
-    ranges_[begin] = {end, uses};
+  void for_each(std::int64_t begin, std::int64_t end, const Uses* written, Visit&& visit) {
+    const auto first = cut(begin);
+    auto at = first;
+    for (; at != ranges_.end() && at->first < end; ++at) {
+      if (at->second.end > end) cut(at, end);
+      visit(at->second.uses);
+    }
+    if (written == nullptr || at == first) return;
+    first->second = {end, *written};
+    ranges_.erase(std::next(first), at);
   }
 
   void add(std::int64_t begin, std::int64_t end) {
@@ -47,17 +47,29 @@ class Addresses {
   }
 
  private:
-  void split(std::int64_t at) {
-    auto next = ranges_.upper_bound(at);
-    if (next == ranges_.begin()) return;
-    const auto found = std::prev(next);
-    auto& [end, uses] = found->second;
-    if (found->first == at || end <= at) return;
-    ranges_[at] = {end, uses};
-    end = at;
+  struct Range {
+    std::int64_t end = 0;
+    Uses uses;
+  };
+  using Ranges = std::map<std::int64_t, Range>;  ///< by where they begin
+
+  /// Ends the range at `at`, where another begins with the same uses. Returns the other.
+  Ranges::iterator cut(Ranges::iterator range, std::int64_t at) {
+    const auto rest = ranges_.emplace_hint(std::next(range), at, range->second);
+    range->second.end = at;
+    return rest;
   }
 
-  std::map<std::int64_t, std::pair<std::int64_t, Uses>> ranges_;  // begin -> (end, uses)
+  /// The first range at or behind `at`, where the one around it is cut.
+  Ranges::iterator cut(std::int64_t at) {
+    const auto next = ranges_.upper_bound(at);
+    if (next == ranges_.begin()) return next;
+    const auto found = std::prev(next);
+    if (found->first == at) return found;
+    return found->second.end > at ? cut(found, at) : next;
+  }
+
+  Ranges ranges_;
 };
 
 /// Walks the ops in issue order with a vector clock per stream.
@@ -129,7 +141,8 @@ class MemoryOrder {
     const auto own = std::size_t(op.stream);
     std::optional<std::size_t> racing;
     Uses last;
-    addresses_.for_each(begin, end, [&](Uses& uses) {
+    last.written[own] = last.touched[own] = sequence;
+    addresses_.for_each(begin, end, writes ? &last : nullptr, [&](Uses& uses) {
       const Clock& before = writes ? uses.touched : uses.written;
       for (std::size_t stream = 0; stream < kStreams; ++stream) {
         if (stream != own && before[stream] > known[stream]) racing = stream;
@@ -142,10 +155,6 @@ class MemoryOrder {
           fmt::format("call {} ({}): {} {} {} before stream {} is done with that memory",
                       call_index, routine.name, to_text(op.kind), writes ? "writes" : "reads",
                       routine.tensors[id.index()].name, to_text(Stream(*racing))));
-    }
-    if (writes) {
-      last.written[own] = last.touched[own] = sequence;
-      addresses_.replace(begin, end, last);
     }
     return Verdict::yes();
   }

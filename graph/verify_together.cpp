@@ -79,7 +79,7 @@ class HappensBefore {
 
   bool has_cycle() const {
     using Csr = boost::compressed_sparse_row_graph<boost::directedS>;
-    const Csr graph(boost::edges_are_unsorted, edges_.begin(), edges_.end(), nodes_);
+    const Csr graph(boost::edges_are_unsorted_multi_pass, edges_.begin(), edges_.end(), nodes_);
     std::vector<Csr::vertex_descriptor> order;
     order.reserve(nodes_);
     try {
@@ -109,8 +109,8 @@ class HappensBefore {
         if (sides == channel.expected) continue;
         return Verdict::no(
             fmt::format("{} number {} between stages {} and {} is issued by {} of {} sides",
-                        key.transfer ? "transfer" : "collective over " + to_text(key.group),
-                        number, key.from, key.to, sides, channel.expected));
+                        key.transfer ? "transfer" : "collective over " + to_text(key.group), number,
+                        key.from, key.to, sides, channel.expected));
       }
     }
     return Verdict::yes();
@@ -143,8 +143,7 @@ class HappensBefore {
       one.root = collective != nullptr ? collective->root : 0;
       one.payload = bytes_moved(op, routine.tensors);
       const ChannelKey key = key_of(rank.program, op);
-      if (key.transfer && key.from == key.to)
-        return Verdict::no("a transfer ends where it begins");
+      if (key.transfer && key.from == key.to) return Verdict::no("a transfer ends where it begins");
       const auto channel = channels_.try_emplace(key).first;
       channel->second.expected = sides_of(key);
       one.key = &channel->first;
@@ -203,7 +202,8 @@ class HappensBefore {
     return Verdict::yes();
   }
 
-  /// A host on its way to the node `next` where it has waited, or still at `next` if that is `host`.
+  /// A host on its way to the node `next` where it has waited, or still at `next` if that is
+  /// `host`.
   struct Waiting {
     std::size_t host, next = host;
   };
@@ -249,10 +249,9 @@ class HappensBefore {
           meeting.payload.count(), to_text(one.kind), one.payload.count()));
     }
     if (meeting.root != one.root) {
-      return Verdict::no(
-          fmt::format("stages {} and {} disagree about the root of {} number {}: {} and {}",
-                      meeting.first_stage, stage, to_text(one.key->group), number, meeting.root,
-                      one.root));
+      return Verdict::no(fmt::format(
+          "stages {} and {} disagree about the root of {} number {}: {} and {}",
+          meeting.first_stage, stage, to_text(one.key->group), number, meeting.root, one.root));
     }
     ++meeting.sides;
     edges_.emplace_back(rank.host, meeting.node);

@@ -107,8 +107,8 @@ Bytes logits_of(const Routine& forward) {
 }
 
 /// Bytes of what a block's routines leave for each other.
-void find_bytes(const CutBlock& cut, BlockFacts& block) {
-  const Routine &forward = cut.forward, &backward = cut.backward, &weights = cut.weight_gradient;
+void find_bytes(const Routine& forward, const Routine& backward, const Routine& weights,
+                BlockFacts& block) {
   block.input = slot_bytes(forward, SlotKind::input);
   block.output = slot_bytes(forward, SlotKind::output);
   block.input_gradient = slot_bytes(backward, SlotKind::input_gradient);
@@ -127,6 +127,24 @@ void find_bytes(const CutBlock& cut, BlockFacts& block) {
                         SlotKind::input, SlotKind::output_gradient}) {
     block.remains += slot_bytes(weights, kind);
   }
+}
+
+MicroBatchFacts facts_of(const MicroBatchProgram& all, const LeastCosts& costs) {
+  const CostedProgram costed = cost_of(all.program, costs);
+  const std::vector<Routine>& routines = all.program.routines;
+  MicroBatchFacts facts;
+  for (std::size_t b = 0; b < all.shapes.size(); ++b) {
+    BlockFacts block;
+    block.shape = all.shapes[b];
+    block.forward = call_facts(costed, 3 * b, SlotKind::output);
+    block.backward = call_facts(costed, 3 * b + 1, SlotKind::input_gradient);
+    block.weights = call_facts(costed, 3 * b + 2, SlotKind::gradients);
+    block.has_weights = !routines[3 * b + 2].ops.empty();
+    find_bytes(routines[3 * b], routines[3 * b + 1], routines[3 * b + 2], block);
+    facts.blocks.push_back(std::move(block));
+    if (all.variant_of[b]) facts.blocks[*all.variant_of[b]].recomputing = b;
+  }
+  return facts;
 }
 
 }  // namespace
@@ -178,9 +196,9 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
 }
 
 std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strategy,
-                                                           bool transfers) const {
+                                                           Extent extent) const {
   const Strategy plain = alike(strategy);
-  const Key key{plain.mp, plain.micro_batch, transfers};
+  const Key key{plain.mp, plain.micro_batch, extent};
   const auto known = [&]() -> std::shared_ptr<const MicroBatchFacts> {
     for (const auto& [of, facts] : known_[key]) {
       if (of == plain) return facts;
@@ -191,48 +209,62 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strat
     const std::lock_guard lock(mutex_);
     if (auto facts = known()) return facts;
   }
-  auto facts = std::make_shared<const MicroBatchFacts>(find(plain, transfers));
+  auto facts = std::make_shared<const MicroBatchFacts>(
+      extent == Extent::work ? find_work(plain) : find(plain, extent));
   const std::lock_guard lock(mutex_);
   if (auto earlier = known()) return earlier;
   known_[key].emplace_back(plain, facts);
   return facts;
 }
 
-MicroBatchFacts FactsCache::find(const Strategy& plain, bool transfers) const {
+FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
   const Job job = fewest_micro_batches(job_, plain);
-  const PassContext context{job, plain, framework_};
-  const Graph graph = lower_graph(context, {}, Proof::none);
-  const CutGraph cut = cut_blocks(graph, arena_alignment(job, plain), backward_cut(plain));
+  Grid grid;
+  grid.degree[std::size_t(Axis::mp)] = plain.mp;
+  grid.degree[std::size_t(Axis::cp)] = plain.cp;
+  grid.degree[std::size_t(Axis::dp)] = devices_ / (plain.mp * plain.cp);
+  Cut result{lower_graph({job, plain, framework_}, {}, Proof::none), {}, {}};
+  result.cut = cut_blocks(result.graph, arena_alignment(job, plain), backward_cut(plain));
+  result.all = micro_batch_program(result.graph, result.cut, grid);
+  return result;
+}
 
-  Program program;  // every routine, called once
-  program.grid.degree[std::size_t(Axis::mp)] = plain.mp;
-  program.grid.degree[std::size_t(Axis::cp)] = plain.cp;
-  program.grid.degree[std::size_t(Axis::dp)] = devices_ / (plain.mp * plain.cp);
-  for (const CutBlock& block : cut.blocks) {
-    for (const Routine* routine : {&block.forward, &block.backward, &block.weight_gradient}) {
-      Call call;
-      call.routine = RoutineId(program.routines.size());
-      program.routines.push_back(*routine);
-      program.calls.push_back(std::move(call));
-    }
+MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent) const {
+  const Cut found = cut(plain);
+  MicroBatchFacts facts = facts_of(found.all, costs_.of(plain));
+  if (extent == Extent::transfers) {
+    const Job job = fewest_micro_batches(job_, plain);
+    find_transfers(found.graph, found.cut, {job, plain, framework_}, facts);
   }
-  const CostedProgram costed = cost_of(program, costs_.of(plain));
-
-  MicroBatchFacts facts;
-  const std::vector<BlockShape> shapes = block_shapes(graph);
-  for (std::size_t b = 0; b < cut.blocks.size(); ++b) {
-    BlockFacts block;
-    block.shape = shapes[b];
-    block.forward = call_facts(costed, 3 * b, SlotKind::output);
-    block.backward = call_facts(costed, 3 * b + 1, SlotKind::input_gradient);
-    block.weights = call_facts(costed, 3 * b + 2, SlotKind::gradients);
-    block.has_weights = !cut.blocks[b].weight_gradient.ops.empty();
-    find_bytes(cut.blocks[b], block);
-    facts.blocks.push_back(std::move(block));
-    if (const auto& of = graph.blocks[b].variant_of) facts.blocks[of->index()].recomputing = b;
-  }
-  if (transfers) find_transfers(graph, cut, context, facts);
   return facts;
+}
+
+std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(Strategy plain,
+                                                                   std::int64_t sequences) const {
+  plain.micro_batch = sequences;
+  const auto known = [&]() -> std::shared_ptr<const MicroBatchProgram> {
+    for (const auto& [of, program] : programs_[{plain.mp, plain.micro_batch}]) {
+      if (of == plain) return program;
+    }
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto program = known()) return program;
+  }
+  auto program = std::make_shared<const MicroBatchProgram>(cut(plain).all);
+  const std::lock_guard lock(mutex_);
+  if (auto earlier = known()) return earlier;
+  programs_[{plain.mp, plain.micro_batch}].emplace_back(plain, program);
+  return program;
+}
+
+MicroBatchFacts FactsCache::find_work(const Strategy& plain) const {
+  const auto one = few_sequences(plain, 1), two = few_sequences(plain, 2);
+  if (plain.micro_batch <= 2)
+    return facts_of(plain.micro_batch == 1 ? *one : *two, costs_.of(plain));
+  const auto all = extended(*one, *two, plain.micro_batch);
+  return all ? facts_of(*all, costs_.of(plain)) : find(plain, Extent::blocks);
 }
 
 }  // namespace plimsoll

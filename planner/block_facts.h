@@ -14,6 +14,7 @@
 #include "passes/stage_blocks.h"
 #include "passes/strategy.h"
 #include "planner/call_path.h"
+#include "planner/micro_batch_program.h"
 #include "planner/shape_costs.h"
 
 namespace plimsoll {
@@ -71,27 +72,46 @@ class FactsCache {
              std::int64_t devices)
       : job_(job), framework_(framework), costs_(costs), devices_(devices) {}
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
-    return look_up(strategy, true);
+    return look_up(strategy, Extent::transfers);
   }
   /// These facts take half as long to find.
   std::shared_ptr<const MicroBatchFacts> without_transfers(const Strategy& strategy) const {
-    return look_up(strategy, false);
+    return look_up(strategy, Extent::blocks);
+  }
+  /// These take a tenth of that: micro-batches of more than two sequences are not lowered. Times
+  /// are the same, bytes are at most those of without_transfers().
+  std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy) const {
+    return look_up(strategy, Extent::work);
   }
 
  private:
-  std::shared_ptr<const MicroBatchFacts> look_up(const Strategy& strategy, bool transfers) const;
+  enum class Extent : std::uint8_t { work, blocks, transfers };
+  struct Cut {
+    Graph graph;
+    CutGraph cut;
+    MicroBatchProgram all;
+  };
+  std::shared_ptr<const MicroBatchFacts> look_up(const Strategy& strategy, Extent extent) const;
   Strategy alike(const Strategy& strategy) const;
-  MicroBatchFacts find(const Strategy& plain, bool transfers) const;
+  Cut cut(const Strategy& plain) const;
+  MicroBatchFacts find(const Strategy& plain, Extent extent) const;
+  MicroBatchFacts find_work(const Strategy& plain) const;
+  std::shared_ptr<const MicroBatchProgram> few_sequences(Strategy plain,
+                                                         std::int64_t sequences) const;
 
   const Job& job_;
   const Framework& framework_;
   const ShapeCosts& costs_;
   std::int64_t devices_;
-  using Key = std::tuple<std::int64_t, std::int64_t, bool>;  ///< mp, micro-batch, transfers
-  mutable std::mutex mutex_;
+  using Key = std::tuple<std::int64_t, std::int64_t, Extent>;  ///< mp, micro-batch, extent
+  mutable std::mutex mutex_;                                   // guards the maps
   /// By key, then by all else that it depends on.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchFacts>>>>
       known_;
+  /// The same of micro-batches of one and two sequences.
+  mutable std::map<std::pair<std::int64_t, std::int64_t>,
+                   std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchProgram>>>>
+      programs_;
 };
 
 /// As many layers on every stage in plain 1F1B with sends freed by events: what lives between steps

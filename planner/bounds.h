@@ -39,6 +39,9 @@ class Bounds {
   std::shared_ptr<const MicroBatchFacts> facts_without_transfers(const Strategy& strategy) const {
     return facts_.without_transfers(strategy);
   }
+  std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy) const {
+    return facts_.work(strategy);
+  }
   /// Of the heaviest stage; a bound of peak, arena and what is reserved alike.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;

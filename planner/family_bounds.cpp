@@ -261,8 +261,8 @@ class FamilyBounds::Family {
       Strategy one = leanest, two = leanest;
       one.micro_batch = 1;
       two.micro_batch = 2;
-      work = Work::extended(Work(*all_.bounds_.facts_without_transfers(one)),
-                            Work(*all_.bounds_.facts_without_transfers(two)),
+      work = Work::extended(Work(*all_.bounds_.work(one)),
+                            Work(*all_.bounds_.work(two)),
                             family_.base.micro_batch);
     }
     if (!work->known) return true;
@@ -274,7 +274,7 @@ class FamilyBounds::Family {
     Strategy first = arranged(group.first);
     std::optional<Work>& work = work_[first.schedule == Schedule::zb_h1];
     if (coarse_) first.context_exchange = ContextExchange::all_gather;
-    if (!work) work = Work(*all_.bounds_.facts_without_transfers(first), coarse_);
+    if (!work) work = Work(*all_.bounds_.work(first), coarse_);
     if (!work->known) {
       bound_.groups.push_back({group.first, group.first + group.count, {}, {}});
       return;

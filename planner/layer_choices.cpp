@@ -232,7 +232,7 @@ class LayerSearch {
     const bool repeats = even->recompute != Recompute::none;
     if (!freedom_.cuts && !repeats) return cuts;
     try {
-      const auto work = bounds_.facts_without_transfers(*even);
+      const auto work = bounds_.work(*even);
       const Picoseconds limit = to_picoseconds(best_);
       if (!layers_are_alike(*work) ||
           least_of_any_cut(request_.job, *work, even->pp,
