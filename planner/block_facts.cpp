@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "graph/op_table.h"
 #include "passes/cut_blocks.h"
 #include "passes/pipeline.h"
 #include "passes/program_builder.h"
 #include "passes/schedule.h"
+#include "planner/ring_rounds.h"
 
 namespace plimsoll {
 namespace {
@@ -43,11 +43,7 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   // Whatever call computes before this one ends when the compute stream is free.
   path.run(call, begins_elsewhere(routine) ? Picoseconds() : kLongAgo);
   facts.span = path.now();
-  facts.computes = facts.others = costed.computes[id.index()];
-  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
-    if (row(routine.ops[i].kind).op_class == OpClass::attention)
-      facts.others = facts.others - costed.durations[id.index()][i];
-  }
+  facts.computes = costed.computes[id.index()];
   facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
   return facts;
 }
@@ -147,7 +143,23 @@ MicroBatchFacts facts_of(const MicroBatchProgram& all, const LeastCosts& costs) 
   return facts;
 }
 
+/// A call whose routine gathers keys and values, as it is at least where they go round a ring.
+void bound_ring(const Routine& routine, std::int64_t cp, const LeastCosts& costs, const Grid& grid,
+                CallFacts& call) {
+  const RingRounds rounds = ring_rounds(routine, cp, costs, grid);
+  if (rounds.gathered == Picoseconds()) return;
+  const Picoseconds behind = call.span - call.sends;
+  call.computes = call.computes - rounds.gathered + rounds.attention;
+  call.span = std::max(call.computes, rounds.shifts);
+  call.sends = std::max(Picoseconds(), call.span - behind);
+}
+
 }  // namespace
+
+bool is_long_ring(const Strategy& strategy) {
+  constexpr std::int64_t kLong = 16;
+  return strategy.cp >= kLong && strategy.context_exchange == ContextExchange::ring;
+}
 
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
   Strategy plain = strategy;
@@ -209,8 +221,7 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strat
     const std::lock_guard lock(mutex_);
     if (auto facts = known()) return facts;
   }
-  auto facts = std::make_shared<const MicroBatchFacts>(
-      extent == Extent::work ? find_work(plain) : find(plain, extent));
+  auto facts = std::make_shared<const MicroBatchFacts>(find(plain, extent));
   const std::lock_guard lock(mutex_);
   if (auto earlier = known()) return earlier;
   known_[key].emplace_back(plain, facts);
@@ -230,11 +241,30 @@ FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
 }
 
 MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent) const {
+  if (extent == Extent::ring) return find_ring(plain);
+  if (extent == Extent::work && !is_long_ring(plain))  // whose programs are too large to be kept
+    return facts_of(sequences_of(plain), costs_.of(plain));
   const Cut found = cut(plain);
   MicroBatchFacts facts = facts_of(found.all, costs_.of(plain));
   if (extent == Extent::transfers) {
     const Job job = fewest_micro_batches(job_, plain);
     find_transfers(found.graph, found.cut, {job, plain, framework_}, facts);
+  }
+  return facts;
+}
+
+MicroBatchFacts FactsCache::find_ring(const Strategy& plain) const {
+  Strategy gathers = plain;
+  gathers.context_exchange = ContextExchange::all_gather;
+  const MicroBatchProgram all = sequences_of(gathers);
+  const LeastCosts& costs = costs_.of(plain);
+  MicroBatchFacts facts = facts_of(all, costs);
+  for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
+    const auto bound = [&](std::size_t call, CallFacts& of) {
+      bound_ring(all.program.routines[3 * b + call], plain.cp, costs, all.program.grid, of);
+    };
+    bound(0, facts.blocks[b].forward);
+    bound(1, facts.blocks[b].backward);
   }
   return facts;
 }
@@ -259,12 +289,13 @@ std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(Strategy plai
   return program;
 }
 
-MicroBatchFacts FactsCache::find_work(const Strategy& plain) const {
-  const auto one = few_sequences(plain, 1), two = few_sequences(plain, 2);
-  if (plain.micro_batch <= 2)
-    return facts_of(plain.micro_batch == 1 ? *one : *two, costs_.of(plain));
-  const auto all = extended(*one, *two, plain.micro_batch);
-  return all ? facts_of(*all, costs_.of(plain)) : find(plain, Extent::blocks);
+MicroBatchProgram FactsCache::sequences_of(const Strategy& plain) const {
+  const auto one = few_sequences(plain, 1);
+  if (plain.micro_batch == 1) return *one;
+  const auto two = few_sequences(plain, 2);
+  if (plain.micro_batch == 2) return *two;
+  auto all = extended(*one, *two, plain.micro_batch);
+  return all ? *std::move(all) : cut(plain).all;
 }
 
 }  // namespace plimsoll

@@ -25,7 +25,6 @@ struct CallFacts {
   /// time: calls follow each other there, so these add up.
   Picoseconds span;
   Picoseconds computes;  ///< what its ops on the compute stream take alone
-  Picoseconds others;    ///< the same without attention
   Picoseconds dispatch;  ///< host time to issue it
   /// Until what it sends on (border, or its gradient) is written, from the same begin.
   Picoseconds sends;
@@ -83,9 +82,14 @@ class FactsCache {
   std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy) const {
     return look_up(strategy, Extent::work);
   }
+  /// The work of a strategy with a long ring, whose rounds are not lowered. Times are at most those
+  /// of work().
+  std::shared_ptr<const MicroBatchFacts> ring(const Strategy& strategy) const {
+    return look_up(strategy, Extent::ring);
+  }
 
  private:
-  enum class Extent : std::uint8_t { work, blocks, transfers };
+  enum class Extent : std::uint8_t { ring, work, blocks, transfers };
   struct Cut {
     Graph graph;
     CutGraph cut;
@@ -95,7 +99,9 @@ class FactsCache {
   Strategy alike(const Strategy& strategy) const;
   Cut cut(const Strategy& plain) const;
   MicroBatchFacts find(const Strategy& plain, Extent extent) const;
-  MicroBatchFacts find_work(const Strategy& plain) const;
+  MicroBatchFacts find_ring(const Strategy& plain) const;
+  /// The program of plain.micro_batch sequences, lowered or extended.
+  MicroBatchProgram sequences_of(const Strategy& plain) const;
   std::shared_ptr<const MicroBatchProgram> few_sequences(Strategy plain,
                                                          std::int64_t sequences) const;
 
@@ -114,6 +120,9 @@ class FactsCache {
       programs_;
 };
 
+/// Whether attention exchanges keys and values in so many rounds that its ops are most of a
+/// Program.
+bool is_long_ring(const Strategy& strategy);
 /// As many layers on every stage in plain 1F1B with sends freed by events: what lives between steps
 /// is the same where all layers are of one block.
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy);

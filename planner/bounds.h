@@ -42,6 +42,9 @@ class Bounds {
   std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy) const {
     return facts_.work(strategy);
   }
+  std::shared_ptr<const MicroBatchFacts> ring_work(const Strategy& strategy) const {
+    return facts_.ring(strategy);
+  }
   /// Of the heaviest stage; a bound of peak, arena and what is reserved alike.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;

@@ -45,9 +45,9 @@ struct FamilyBounds::Work {
     return work;
   }
 
-  /// `coarse`: no bytes, and no time of attention and exchanges.
-  explicit Work(const MicroBatchFacts& facts, bool coarse = false) {
-    const auto time = [&](const CallFacts& call) { return ps(coarse ? call.others : call.span); };
+  /// `times_alone`: without bytes.
+  explicit Work(const MicroBatchFacts& facts, bool times_alone = false) {
+    const auto time = [](const CallFacts& call) { return ps(call.span); };
     std::size_t layers = 0;
     for (const BlockFacts& block : facts.blocks) {
       after_output = std::max(after_output, ps(block.forward.span) - ps(block.forward.sends));
@@ -78,7 +78,7 @@ struct FamilyBounds::Work {
           break;
       }
     }
-    if (coarse) kept = repeats_kept = embedding_kept = 0;
+    if (times_alone) kept = repeats_kept = embedding_kept = 0;
     known = layers == 1;
   }
 };
@@ -261,8 +261,7 @@ class FamilyBounds::Family {
       Strategy one = leanest, two = leanest;
       one.micro_batch = 1;
       two.micro_batch = 2;
-      work = Work::extended(Work(*all_.bounds_.work(one)),
-                            Work(*all_.bounds_.work(two)),
+      work = Work::extended(Work(*all_.bounds_.work(one)), Work(*all_.bounds_.work(two)),
                             family_.base.micro_batch);
     }
     if (!work->known) return true;
@@ -271,10 +270,10 @@ class FamilyBounds::Family {
   }
 
   void add(const ArrangementGroup& group) {
-    Strategy first = arranged(group.first);
+    const Strategy first = arranged(group.first);
     std::optional<Work>& work = work_[first.schedule == Schedule::zb_h1];
-    if (coarse_) first.context_exchange = ContextExchange::all_gather;
-    if (!work) work = Work(*all_.bounds_.work(first), coarse_);
+    if (!work)
+      work = coarse_ ? Work(*all_.bounds_.ring_work(first), true) : Work(*all_.bounds_.work(first));
     if (!work->known) {
       bound_.groups.push_back({group.first, group.first + group.count, {}, {}});
       return;
@@ -346,9 +345,7 @@ FamilyBound FamilyBounds::of(const StrategyFamily& family, Bytes room) const {
 }
 
 bool FamilyBounds::takes_long(const StrategyFamily& family) const {
-  constexpr std::int64_t kLongRing = 16;
-  return family.base.cp >= kLongRing && family.base.context_exchange == ContextExchange::ring &&
-         has_lines(family.base);
+  return is_long_ring(family.base) && has_lines(family.base);
 }
 
 FamilyBound FamilyBounds::coarse(const StrategyFamily& family, Bytes room) const {

@@ -55,8 +55,8 @@ class FamilyBounds {
   /// Whether the work of the family's layers takes long to find out: a ring of many ranks has a
   /// step for each of them.
   bool takes_long(const StrategyFamily& family) const;
-  /// A looser bound of such a family: lasting bytes, and the ops that layers have beside attention
-  /// and exchanges, from a strategy that gathers keys and values instead.
+  /// A looser bound of such a family: lasting bytes, and what layers take at least in a ring whose
+  /// rounds are not lowered (ring_rounds.h).
   FamilyBound coarse(const StrategyFamily& family, Bytes room) const;
   /// What a framework reserves at least for any arrangement of the family.
   Bytes least_reserved(const StrategyFamily& family) const;
