@@ -232,11 +232,11 @@ class LayerSearch {
     const bool repeats = even->recompute != Recompute::none;
     if (!freedom_.cuts && !repeats) return cuts;
     try {
-      const auto work = bounds_.work(*even);
+      const auto work = is_long_ring(*even) ? bounds_.ring_work(*even) : bounds_.work(*even);
       const Picoseconds limit = to_picoseconds(best_);
       if (!layers_are_alike(*work) ||
-          least_of_any_cut(request_.job, *work, even->pp,
-                           micro_batches(request_.job, *even)) >= limit) {
+          least_of_any_cut(request_.job, *work, even->pp, micro_batches(request_.job, *even)) >=
+              limit) {
         return cuts;
       }
       find_cuts(family, *even, bounds_.facts(*even), limit, cuts);
@@ -286,9 +286,8 @@ class LayerSearch {
       strategies.push_back(cut);
       if (family.buckets > 1) strategies.back().grad_bucket_bytes = space_.legal.ladder()[b];
     }
-    const auto bounds = bounds_.pipelines(strategies, [&](std::size_t, Picoseconds bound) {
-      return bound.seconds() >= best_;
-    });
+    const auto bounds = bounds_.pipelines(
+        strategies, [&](std::size_t, Picoseconds bound) { return bound.seconds() >= best_; });
     std::vector<std::size_t> order;
     for (std::size_t b = 0; b < strategies.size(); ++b) {
       if (bounds[b]) order.push_back(b);
