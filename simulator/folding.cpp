@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -29,14 +30,48 @@ class Numbering {
   std::map<Value, std::uint32_t> numbers_;
 };
 
+/// The same of short lists, with one look at each number.
+class SignatureNumbering {
+ public:
+  std::uint32_t operator()(const std::vector<std::uint32_t>& list) {
+    return numbers_.try_emplace(list, std::uint32_t(numbers_.size())).first->second;
+  }
+  std::size_t size() const { return numbers_.size(); }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const std::vector<std::uint32_t>& list) const {
+      std::uint64_t hash = list.size();
+      for (const std::uint32_t number : list)
+        hash = (hash ^ number) * 0x9E3779B97F4A7C15 + (hash >> 29);
+      return std::size_t(hash);
+    }
+  };
+  std::unordered_map<std::vector<std::uint32_t>, std::uint32_t, Hash> numbers_;  // looked up only
+};
+
 /// Costs of the ops of one link of one Expansion by how the ranks lie; computed once per
 /// combination.
 class LinkCosts {
  public:
   LinkCosts(std::span<const Expansion> expansions, const CostModel& costs, LinkTopology& topology)
-      : expansions_(expansions), costs_(costs), topology_(topology) {}
+      : expansions_(expansions), costs_(costs), topology_(topology) {
+    for (const Expansion& expansion : expansions) last_.emplace_back(expansion.links.size());
+  }
 
   std::uint32_t of(std::size_t of, std::uint32_t link, const GroupSpread& spread) {
+    Last& last = last_[of][link];  // neighbours mostly lie alike
+    if (last.cost == kUnset || last.spread != spread) last = {spread, find(of, link, spread)};
+    return last.cost;
+  }
+
+ private:
+  struct Last {
+    GroupSpread spread;
+    std::uint32_t cost = kUnset;
+  };
+
+  std::uint32_t find(std::size_t of, std::uint32_t link, const GroupSpread& spread) {
     const auto [at, added] = known_.try_emplace({of, link, spread}, 0);
     if (!added) return at->second;
     const Expansion& expansion = expansions_[of];
@@ -78,7 +113,6 @@ class LinkCosts {
     return at->second;
   }
 
- private:
   /// Of the devices that an Expansion is on.
   std::size_t kind_of(std::size_t expansion) const {
     return expansion / (expansions_.size() / costs_.device_kinds());
@@ -96,6 +130,7 @@ class LinkCosts {
   const CostModel& costs_;
   LinkTopology& topology_;
   std::map<std::tuple<std::size_t, std::uint32_t, GroupSpread>, std::uint32_t> known_;
+  std::vector<std::vector<Last>> last_;  ///< [expansion][link]: what was asked for before
   Numbering<std::vector<double>> numbers_;
 };
 
@@ -137,13 +172,10 @@ std::int64_t transfers_at_once(const Grid& grid, std::span<const std::int64_t> p
   return most;
 }
 
-/// The instance of `group` that `rank` is in, found or made.
+/// The instance of `group` that `rank` is in, found or made. `by_rank`: those of the group.
 std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t rank,
-                          const CostModel& costs,
-                          std::map<Group, std::vector<std::uint32_t>>& known,
+                          const CostModel& costs, std::vector<std::uint32_t>& by_rank,
                           LinkTopology& topology) {
-  std::vector<std::uint32_t>& by_rank = known[group];
-  by_rank.resize(topology.expansion.size(), kUnset);
   if (by_rank[std::size_t(rank)] == kUnset) {
     const auto index = std::uint32_t(topology.instances.size());
     std::vector<std::int64_t> ranks = members(grid, group, rank);
@@ -158,6 +190,28 @@ std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t ran
   }
   return by_rank[std::size_t(rank)];
 }
+
+/// Instances of groups by rank.
+class InstancesByRank {
+ public:
+  InstancesByRank(std::span<const Expansion> expansions, std::size_t ranks) {
+    for (const Expansion& expansion : expansions) {
+      auto& lists = lists_.emplace_back();
+      for (const Link& link : expansion.links) {
+        lists.push_back(link.group ? &known_[*link.group] : nullptr);
+        if (link.group) lists.back()->resize(ranks, kUnset);
+      }
+    }
+  }
+  /// Of the group of a link.
+  std::vector<std::uint32_t>& of(std::size_t expansion, std::size_t link) {
+    return *lists_[expansion][link];
+  }
+
+ private:
+  std::map<Group, std::vector<std::uint32_t>> known_;
+  std::vector<std::vector<std::vector<std::uint32_t>*>> lists_;  ///< [expansion][link]
+};
 
 }  // namespace
 
@@ -176,16 +230,18 @@ LinkTopology resolve_links(std::span<const Expansion> expansions, const CostMode
                                  class_of(programs, grid.coordinates(rank)));
   }
   LinkCosts link_costs(expansions, costs, topology);
-  std::map<Group, std::vector<std::uint32_t>> known;
+  InstancesByRank instances(expansions, std::size_t(ranks));
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     const std::size_t own = topology.expansion[std::size_t(rank)];
     std::vector<RankLink>& links = topology.links.emplace_back();
+    links.reserve(expansions[own].links.size());
     for (std::uint32_t l = 0; l < expansions[own].links.size(); ++l) {
       const Link& link = expansions[own].links[l];
       RankLink resolved;
       if (link.group) {
         resolved.grouped = true;
-        resolved.instance = instance_of(grid, *link.group, rank, costs, known, topology);
+        resolved.instance =
+            instance_of(grid, *link.group, rank, costs, instances.of(own, l), topology);
         resolved.cost = link_costs.of(own, l, topology.instances[resolved.instance].spread);
       } else {
         resolved.peer = pipeline_peer(grid, rank, link.stage_offset);
@@ -206,7 +262,10 @@ LinkTopology resolve_links(std::span<const Expansion> expansions, const CostMode
 std::vector<std::uint32_t> classes_in(const GroupInstance& instance,
                                       std::span<const std::uint32_t> classes) {
   std::vector<std::uint32_t> result;
-  for (std::int64_t member : instance.members) result.push_back(classes[std::size_t(member)]);
+  for (std::int64_t member : instance.members) {
+    const std::uint32_t of = classes[std::size_t(member)];
+    if (result.empty() || result.back() != of) result.push_back(of);  // neighbours are often alike
+  }
   std::sort(result.begin(), result.end());
   result.erase(std::unique(result.begin(), result.end()), result.end());
   return result;
@@ -215,17 +274,18 @@ std::vector<std::uint32_t> classes_in(const GroupInstance& instance,
 std::vector<std::uint32_t> behaviour_classes(const LinkTopology& topology) {
   std::vector<std::uint32_t> classes(topology.expansion.begin(), topology.expansion.end());
   std::size_t count = 0;
+  std::vector<std::uint32_t> signature;
   while (true) {
     // Which classes meet in each group.
-    Numbering<std::vector<std::uint32_t>> sets;
+    SignatureNumbering sets, signatures;
     std::vector<std::uint32_t> set_of;
     for (const GroupInstance& instance : topology.instances) {
       set_of.push_back(sets(classes_in(instance, classes)));
     }
-    Numbering<std::vector<std::uint32_t>> signatures;
     std::vector<std::uint32_t> refined;
+    refined.reserve(classes.size());
     for (std::size_t rank = 0; rank < classes.size(); ++rank) {
-      std::vector<std::uint32_t> signature = {classes[rank]};
+      signature.assign(1, classes[rank]);
       for (const RankLink& link : topology.links[rank]) {
         signature.push_back(link.cost);
         signature.push_back(link.grouped ? set_of[link.instance] : classes[std::size_t(link.peer)]);
