@@ -1,0 +1,84 @@
+// Work facts: what micro-batches take without lowering them, beside what lowered ones take.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "passes/pipeline.h"
+#include "planner/bounds.h"
+#include "tests/planner/random_problems.h"
+
+namespace plimsoll {
+namespace {
+
+void expect_equal_times(const CallFacts& work, const CallFacts& lowered, const std::string& who) {
+  ASSERT_EQ(work.span, lowered.span) << who;
+  ASSERT_EQ(work.sends, lowered.sends) << who;
+  ASSERT_EQ(work.computes, lowered.computes) << who;
+}
+
+/// Families are bounded by these.
+TEST(WorkFacts, OfManySequencesHaveTheTimesOfLoweredOnesAndAtMostTheirBytes) {
+  std::mt19937_64 random(7);
+  std::int64_t many = 0;
+  while (many < 3000) {
+    const Problem problem = random_problem(random);
+    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
+    const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+    for (Strategy strategy : random_strategies(problem, random, 10)) {
+      const std::string who = describe(problem) + strategy_summary(strategy);
+      for (const std::int64_t sequences : {1, 2, 3, 5, 8}) {
+        strategy.micro_batch = sequences;
+        const auto work = bounds.work(strategy), lowered = bounds.facts_without_transfers(strategy);
+        ASSERT_EQ(work->blocks.size(), lowered->blocks.size()) << who;
+        for (std::size_t b = 0; b < work->blocks.size(); ++b) {
+          const BlockFacts &one = work->blocks[b], &other = lowered->blocks[b];
+          expect_equal_times(one.forward, other.forward, who);
+          expect_equal_times(one.backward, other.backward, who);
+          expect_equal_times(one.weights, other.weights, who);
+          ASSERT_LE(one.kept, other.kept) << who;
+          ASSERT_LE(one.saved, other.saved) << who;
+          ASSERT_LE(one.forward.frame, other.forward.frame) << who;
+          ASSERT_EQ(one.recomputing, other.recomputing) << who;
+        }
+        many += sequences > 2;
+      }
+    }
+  }
+}
+
+/// A cluster and a job that rings of 64 ranks are legal for.
+TEST(WorkFacts, OfRingsWhoseRoundsAreNotLoweredAreAtMostThoseOfLoweredRings) {
+  const Job job = read_job("llama3-8b");
+  const Cluster cluster = read_cluster("dgx-h100-80gb");
+  const Framework framework = framework_by_name("megatron-lm");
+  const CostModel costs(cluster, {}, framework);
+  const Bounds bounds(job, framework, costs, 1024);
+  for (const std::int64_t cp : {16, 32, 64}) {
+    for (const std::int64_t sequences : {1, 2, 4}) {
+      for (const std::int64_t mp : {1, 4}) {
+        Strategy strategy;
+        strategy.cp = cp;
+        strategy.mp = mp;
+        strategy.sequence_parallel = mp > 1;
+        strategy.micro_batch = sequences;
+        const auto ring = bounds.ring_work(strategy), lowered = bounds.work(strategy);
+        for (std::size_t b = 0; b < ring->blocks.size(); ++b) {
+          const std::string who = fmt::format("block {} cp {} mp {} x {}", b, cp, mp, sequences);
+          const BlockFacts &least = ring->blocks[b], &exact = lowered->blocks[b];
+          EXPECT_LE(least.forward.span, exact.forward.span) << who;
+          EXPECT_LE(least.backward.span, exact.backward.span) << who;
+          // Families count what goes on behind a send as not waited for.
+          EXPECT_GE(least.forward.span - least.forward.sends,
+                    exact.forward.span - exact.forward.sends)
+              << who;
+          if (exact.shape.kind != BlockKind::layer) continue;
+          EXPECT_GT(least.forward.span.count() * 2, exact.forward.span.count()) << who;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
