@@ -116,8 +116,8 @@ class Explorer {
   Strategy strategy_of(const SearchNode& node) const { return legal_[node.first]; }
 
   void find_first_plan() {
-    auto found =
-        first_plan(request_, costs_, legal_, bounds_, capacity_, [this] { return passed(); });
+    auto found = first_plan({request_, costs_, legal_, bounds_, family_bounds_, capacity_,
+                             [this] { return passed(); }});
     if (!found) return;
     queue_.set_first_plan(found->index);
     pool_.add(std::move(*found));
@@ -479,7 +479,7 @@ class Explorer {
   std::vector<std::pair<SearchNode, CutReason>> aside_;  ///< cut if all of the pool fits
   CandidatePool pool_;
   std::int64_t done_ = 0;  ///< as reported: never fewer, though strategies set aside may return
-  bool proven_ = false;  ///< nothing is left that could be shown
+  bool proven_ = false;    ///< nothing is left that could be shown
   Incumbents incumbents_;
   Explored explored_;
   std::array<std::int64_t, kReasons> cut_ = {};

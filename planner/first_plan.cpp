@@ -8,7 +8,27 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::size_t kTries = 64;
+constexpr std::size_t kTries = 64, kUsualTries = 256;
+constexpr std::int64_t kUsualMicroBatch = 2;
+
+/// Bytes of a device for what the framework reserves.
+Bytes room_of(const FirstPlanRequest& request, const Strategy& strategy) {
+  const Bytes beside =
+      memory_outside_program(request.search.job, strategy, request.search.framework) +
+      request.search.reserve;
+  return std::max(request.capacity - beside, Bytes());
+}
+
+std::optional<Candidate> try_plan(const FirstPlanRequest& request, const StrategyFamily& family,
+                                  std::size_t arrangement, std::size_t bucket) {
+  const Strategy strategy = request.legal.of(family, arrangement, bucket);
+  if (request.bounds.memory(strategy).reserved > room_of(request, strategy)) return std::nullopt;
+  const std::size_t index = family.first + arrangement * family.buckets + bucket;
+  Candidate found = assess(request.search, request.costs, strategy, index);
+  confirm_memory(request.search, request.costs, {&found, 1}, request.search.threads);
+  if (!feasible(found)) return std::nullopt;
+  return found;
+}
 
 /// Family indices, the leanest of each number of ranks for one copy of the model.
 std::vector<std::size_t> leanest_families(const StrategyList& legal, const Cluster& cluster) {
@@ -31,28 +51,63 @@ std::vector<std::size_t> leanest_families(const StrategyList& legal, const Clust
   return leanest;
 }
 
-}  // namespace
-
-std::optional<Candidate> first_plan(const SearchRequest& request, const CostModel& costs,
-                                    const StrategyList& legal, const Bounds& bounds, Bytes capacity,
-                                    const std::function<bool()>& passed) {
-  std::vector<std::size_t> order = leanest_families(legal, costs.cluster());
+std::optional<Candidate> leanest_plan(const FirstPlanRequest& request) {
+  std::vector<std::size_t> order = leanest_families(request.legal, request.costs.cluster());
   order.resize(std::min(order.size(), kTries));
   for (const std::size_t f : order) {
-    if (passed()) break;
-    const StrategyFamily& family = legal.families()[f];
+    if (request.passed()) break;
+    const StrategyFamily& family = request.legal.families()[f];
     const ArrangementGroup& plain = family.arrangements->groups.front();
-    const std::size_t all_recomputed = plain.first + plain.count - 1;
-    const Strategy strategy = legal.of(family, all_recomputed, 0);
-    const Bytes beside =
-        memory_outside_program(request.job, strategy, request.framework) + request.reserve;
-    if (bounds.memory(strategy).reserved + beside > capacity) continue;
-    Candidate found =
-        assess(request, costs, strategy, family.first + all_recomputed * family.buckets);
-    confirm_memory(request, costs, {&found, 1}, request.threads);
-    if (feasible(found)) return found;
+    if (auto found = try_plan(request, family, plain.first + plain.count - 1, 0)) return found;
   }
   return std::nullopt;
+}
+
+bool is_usual(const Strategy& strategy, const Cluster& cluster) {
+  const bool recompute =
+      strategy.recompute == Recompute::full || strategy.recompute == Recompute::none;
+  return strategy.mp <= cluster.devices_per_node && strategy.cp == 1 && recompute &&
+         strategy.micro_batch <= kUsualMicroBatch && strategy.rank_order == Strategy().rank_order;
+}
+
+/// The step at least, a family, and the first of its arrangements that takes so long.
+using Usual = std::tuple<Picoseconds, std::size_t, std::size_t>;
+
+std::vector<Usual> usual_plans(const FirstPlanRequest& request) {
+  std::vector<Usual> order;
+  const std::span<const StrategyFamily> families = request.legal.families();
+  for (std::size_t f = 0; f < families.size(); ++f) {
+    if (!is_usual(families[f].base, request.costs.cluster())) continue;
+    if (request.passed()) break;
+    const FamilyBound bound = request.families.of(families[f], room_of(request, families[f].base));
+    for (const GroupBound& group : bound.groups) order.emplace_back(group.step, f, group.first);
+  }
+  std::sort(order.begin(), order.end());
+  order.resize(std::min(order.size(), kUsualTries));
+  return order;
+}
+
+/// In the bucket size nearest to what frameworks have by default.
+std::optional<Candidate> usual_plan(const FirstPlanRequest& request) {
+  const std::span<const Bytes> ladder = request.legal.ladder();
+  const Bytes usual = Strategy().grad_bucket_bytes;
+  for (const auto& [step, f, arrangement] : usual_plans(request)) {
+    if (request.passed()) break;
+    const StrategyFamily& family = request.legal.families()[f];
+    const auto above = std::ranges::lower_bound(ladder, usual) - ladder.begin();
+    const std::size_t bucket = std::min(std::size_t(above), family.buckets - 1);
+    if (auto found = try_plan(request, family, arrangement, bucket)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Candidate> first_plan(const FirstPlanRequest& request) {
+  std::optional<Candidate> lean = leanest_plan(request);
+  if (!lean) return std::nullopt;
+  std::optional<Candidate> usual = usual_plan(request);
+  return usual && better(*usual, *lean) ? usual : lean;
 }
 
 }  // namespace plimsoll
