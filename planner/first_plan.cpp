@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "planner/assess.h"
+#include "planner/capped_bounds.h"
 
 namespace plimsoll {
 namespace {
@@ -19,12 +20,15 @@ Bytes room_of(const FirstPlanRequest& request, const Strategy& strategy) {
   return std::max(request.capacity - beside, Bytes());
 }
 
+bool may_fit(const FirstPlanRequest& request, const Strategy& strategy) {
+  return request.bounds.memory(strategy).reserved <= room_of(request, strategy);
+}
+
 std::optional<Candidate> try_plan(const FirstPlanRequest& request, const StrategyFamily& family,
                                   std::size_t arrangement, std::size_t bucket) {
-  const Strategy strategy = request.legal.of(family, arrangement, bucket);
-  if (request.bounds.memory(strategy).reserved > room_of(request, strategy)) return std::nullopt;
-  const std::size_t index = family.first + arrangement * family.buckets + bucket;
-  Candidate found = assess(request.search, request.costs, strategy, index);
+  Candidate found =
+      assess(request.search, request.costs, request.legal.of(family, arrangement, bucket),
+             family.first + arrangement * family.buckets + bucket);
   confirm_memory(request.search, request.costs, {&found, 1}, request.search.threads);
   if (!feasible(found)) return std::nullopt;
   return found;
@@ -58,7 +62,9 @@ std::optional<Candidate> leanest_plan(const FirstPlanRequest& request) {
     if (request.passed()) break;
     const StrategyFamily& family = request.legal.families()[f];
     const ArrangementGroup& plain = family.arrangements->groups.front();
-    if (auto found = try_plan(request, family, plain.first + plain.count - 1, 0)) return found;
+    const std::size_t all_recomputed = plain.first + plain.count - 1;
+    if (!may_fit(request, request.legal.of(family, all_recomputed, 0))) continue;
+    if (auto found = try_plan(request, family, all_recomputed, 0)) return found;
   }
   return std::nullopt;
 }
@@ -87,15 +93,26 @@ std::vector<Usual> usual_plans(const FirstPlanRequest& request) {
   return order;
 }
 
-/// In the bucket size nearest to what frameworks have by default.
+/// The bucket size with the least bound; of those whose Programs are the same, the smallest.
+std::size_t best_bucket(const FirstPlanRequest& request, const StrategyFamily& family,
+                        std::size_t arrangement) {
+  std::vector<Strategy> strategies;
+  for (std::size_t bucket = 0; bucket < family.buckets; ++bucket)
+    strategies.push_back(request.legal.of(family, arrangement, bucket));
+  const auto bounds = capped_pipelines(request.bounds, strategies, {});
+  std::size_t best = 0;
+  for (std::size_t bucket = 1; bucket < bounds.size(); ++bucket) {
+    if (bounds[bucket] && *bounds[bucket] < *bounds[best]) best = bucket;
+  }
+  return best;
+}
+
 std::optional<Candidate> usual_plan(const FirstPlanRequest& request) {
-  const std::span<const Bytes> ladder = request.legal.ladder();
-  const Bytes usual = Strategy().grad_bucket_bytes;
   for (const auto& [step, f, arrangement] : usual_plans(request)) {
     if (request.passed()) break;
     const StrategyFamily& family = request.legal.families()[f];
-    const auto above = std::ranges::lower_bound(ladder, usual) - ladder.begin();
-    const std::size_t bucket = std::min(std::size_t(above), family.buckets - 1);
+    if (!may_fit(request, request.legal.of(family, arrangement, 0))) continue;
+    const std::size_t bucket = best_bucket(request, family, arrangement);
     if (auto found = try_plan(request, family, arrangement, bucket)) return found;
   }
   return std::nullopt;
