@@ -143,7 +143,8 @@ MicroBatchFacts facts_of(const MicroBatchProgram& all, const LeastCosts& costs) 
   return facts;
 }
 
-/// A call whose routine gathers keys and values, as it is at least where they go round a ring.
+/// Replaces the times of a call that gathers keys and values by the least that the call takes where
+/// they go round a ring.
 void bound_ring(const Routine& routine, std::int64_t cp, const LeastCosts& costs, const Grid& grid,
                 CallFacts& call) {
   const RingRounds rounds = ring_rounds(routine, cp, costs, grid);
@@ -242,7 +243,8 @@ FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
 
 MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent) const {
   if (extent == Extent::ring) return find_ring(plain);
-  if (extent == Extent::work && !is_long_ring(plain))  // whose programs are too large to be kept
+  // Programs of long rings are too large to be kept.
+  if (extent == Extent::work && !is_long_ring(plain))
     return facts_of(sequences_of(plain), costs_.of(plain));
   const Cut found = cut(plain);
   MicroBatchFacts facts = facts_of(found.all, costs_.of(plain));

@@ -73,12 +73,12 @@ class FactsCache {
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
     return look_up(strategy, Extent::transfers);
   }
-  /// These facts take half as long to find.
+  /// The same without transfers, which takes half as long to find.
   std::shared_ptr<const MicroBatchFacts> without_transfers(const Strategy& strategy) const {
     return look_up(strategy, Extent::blocks);
   }
-  /// These take a tenth of that: micro-batches of more than two sequences are not lowered. Times
-  /// are the same, bytes are at most those of without_transfers().
+  /// Facts that take a tenth of that to find: micro-batches of more than two sequences are not
+  /// lowered. Their times are those of without_transfers(), their bytes at most those.
   std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy) const {
     return look_up(strategy, Extent::work);
   }
@@ -114,7 +114,7 @@ class FactsCache {
   /// By key, then by all else that it depends on.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchFacts>>>>
       known_;
-  /// The same of micro-batches of one and two sequences.
+  /// Programs of one and two sequences, by mp and micro-batch, then by all else.
   mutable std::map<std::pair<std::int64_t, std::int64_t>,
                    std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchProgram>>>>
       programs_;

@@ -155,7 +155,7 @@ class Visitor {
   const FamilyBounds family_bounds_;
   const LeanestVisit& visit_;
   const std::int64_t devices_per_node_;
-  std::vector<std::size_t> families_;  ///< where devices are alike, in one rank order each
+  std::vector<std::size_t> families_;  ///< in one rank order, if devices are alike
   bool goes_on_ = true, passed_ = false;
 };
 

@@ -20,8 +20,8 @@ struct LeanestVisit {
 /// Looks at every strategy of which no bound says that it needs more than the limit, but for those
 /// that need as much as an earlier one that is looked at: larger buckets, fewer recomputed layers,
 /// other rank orders of like devices. The first are of the smallest micro-batch with whole layers
-/// recomputed, so that the limit shrinks early. False where `passed` ended it. The same on any
-/// number of threads.
+/// recomputed, so that the limit shrinks early. False where `passed` ended it. What is looked at is
+/// the same on any number of threads, unless `passed` ended it.
 bool visit_leanest(const SearchRequest& request, const CostModel& costs, const Space& space,
                    const LeanestVisit& visit);
 

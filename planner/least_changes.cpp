@@ -179,7 +179,8 @@ class Changes {
     }
     if (!found) {
       if (low == request_.devices) return;  // all that there are
-      lines_.push_back(fmt::format("not more devices of this cluster, up to all {}", most));
+      lines_.push_back(
+          fmt::format("none of the larger numbers of devices that were tried, up to {}", low));
       return;
     }
     while (const std::int64_t middle = devices_between(low, high, per_node)) {

@@ -87,7 +87,7 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
       "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
       "device has {} ({} bytes)",
       request.job.name, devices_text(request.devices), space.legal.size(),
-      need.of_all ? "the one" : "the one of those looked at before the search was stopped", who,
+      need.of_all ? "the one" : "the one of those looked at in the time there was", who,
       to_text(tightest.reserved), tightest.reserved.count(), name_of(tightest), to_text(outside),
       to_text(request.reserve), to_text(tightest.capacity), tightest.capacity.count());
   const Bytes enough = need.bytes + request.reserve;

@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-/// Of a routine whose attention gathers the keys and values of `cp` ranks, the same with a ring
-/// instead (passes/context_exchange.cpp).
+/// The attention of a routine that gathers the keys and values of `cp` ranks, and what takes its
+/// place where these go round a ring (passes/context_exchange.cpp).
 struct RingRounds {
   Picoseconds gathered;   ///< what attention takes that reads all keys at once
   Picoseconds attention;  ///< what it takes at least in `cp` rounds, each with the keys of one rank

@@ -30,7 +30,7 @@ class Numbering {
   std::map<Value, std::uint32_t> numbers_;
 };
 
-/// The same of short lists, with one look at each number.
+/// Equal lists get equal small numbers, in order of first appearance. Lists are short and many.
 class SignatureNumbering {
  public:
   std::uint32_t operator()(const std::vector<std::uint32_t>& list) {
@@ -203,7 +203,7 @@ class InstancesByRank {
       }
     }
   }
-  /// Of the group of a link.
+  /// The instances of the group of a link.
   std::vector<std::uint32_t>& of(std::size_t expansion, std::size_t link) {
     return *lists_[expansion][link];
   }
