@@ -79,8 +79,9 @@ class Visitor {
     std::vector<std::size_t> lean;
     for (const std::size_t f : families_) {
       const Strategy& base = legal_.families()[f].base;
-      if (base.micro_batch == micro_batch && (!repeats || base.recompute == Recompute::full))
-        lean.push_back(f);
+      const bool usual = !repeats || base.recompute == Recompute::full;
+      // Long rings take long to lower.
+      if (base.micro_batch == micro_batch && usual && !is_long_ring(base)) lean.push_back(f);
     }
     struct First {
       bool across_nodes = false;  ///< split tensors cost most there

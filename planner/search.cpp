@@ -194,6 +194,20 @@ bool lives(const Space& space, const Explored& explored) {
   return cannot < std::int64_t(space.legal.size());
 }
 
+/// The best plan with the others. Its allocators are replayed on every stage now, with all
+/// micro-batches: where that shows that it does not fit, the next best takes its place. Nothing
+/// where none is left.
+std::optional<Plan> show_best(const SearchRequest& request, const CostModel& costs,
+                              std::vector<Candidate>& candidates) {
+  while (true) {
+    const std::vector<std::size_t> best = best_plans(candidates);
+    if (best.empty()) return std::nullopt;
+    Plan plan = show(request, costs, candidates, best, front_of(request, candidates, best));
+    if (std::ranges::all_of(fillings_of(plan), &Filling::fits)) return plan;
+    candidates[best.front()].score.fits = false;
+  }
+}
+
 /// No plan: says what there is to say of it, in what is left of the time limit.
 [[noreturn]] void nothing_found(const SearchRequest& request, const CostModel& costs,
                                 const Space& space, const Explored& explored,
@@ -282,15 +296,13 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
                                 : branch_and_bound(request, costs, space, bounds);
   std::vector<Candidate> candidates = explored.candidates;
   add_layer_choices(request, costs, space, bounds, explored, candidates);
-  const std::vector<std::size_t> best = best_plans(candidates);
-  if (best.empty()) nothing_found(request, costs, space, explored, begin);
-
-  Plan plan = show(request, costs, candidates, best, front_of(request, candidates, best));
-  check_mfu(plan, costs.cluster());
-  plan.oversubscribed = oversubscribed;
-  plan.devices_per_node = costs.cluster().devices_per_node;
-  plan.search = summarize(request, space, explored, plan.prediction);
-  return plan;
+  std::optional<Plan> plan = show_best(request, costs, candidates);
+  if (!plan) nothing_found(request, costs, space, explored, begin);
+  check_mfu(*plan, costs.cluster());
+  plan->oversubscribed = oversubscribed;
+  plan->devices_per_node = costs.cluster().devices_per_node;
+  plan->search = summarize(request, space, explored, plan->prediction);
+  return *std::move(plan);
 }
 
 }  // namespace plimsoll
