@@ -38,7 +38,7 @@ struct Channel {
 };
 using Channels = std::map<ChannelKey, Channel>;
 
-/// What a communication of a routine is to every call of the routine.
+/// A communication op of a routine, as every call of the routine issues it.
 struct Communication {
   OpKind kind = OpKind::add;
   Stream stream = Stream::compute;

@@ -95,7 +95,8 @@ bool replay_stages(const SearchRequest& request, Replay& replay) {
   return true;
 }
 
-/// What stages take that were replayed; of others what is alive at once.
+/// Writes the bytes that replayed stages take. A stage that was not replayed counts with the bytes
+/// that are alive at once.
 void set_uses(std::span<const std::optional<AllocatorUse>> uses, Footprint& footprint) {
   footprint.allocated = footprint.reserved = {};
   for (std::size_t stage = 0; stage < uses.size(); ++stage) {
@@ -123,8 +124,8 @@ bool run_allocators(const SearchRequest& request, Footprint& footprint, Candidat
   return fits;
 }
 
-/// Of a strategy laid out: its memory, and the allocators' where that decides whether it fits.
-/// False where it does not.
+/// Finds the memory of a strategy that was laid out, and runs its allocators where they decide
+/// whether it fits. False where it does not.
 bool find_memory(const SearchRequest& request, Footprint& footprint, Candidate& candidate) {
   set_memory(footprint, candidate.score);
   if (!footprint.fits) return false;
@@ -137,6 +138,12 @@ bool find_memory(const SearchRequest& request, Footprint& footprint, Candidate& 
 }
 
 }  // namespace
+
+Bytes room_of(const SearchRequest& request, const Strategy& strategy, Bytes capacity) {
+  const Bytes beside =
+      memory_outside_program(request.job, strategy, request.framework) + request.reserve;
+  return std::max(capacity - beside, Bytes());
+}
 
 Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
                  std::size_t index) {

@@ -8,6 +8,9 @@
 
 namespace plimsoll {
 
+/// Bytes that the framework may reserve on a device of `capacity`; 0 where there are none.
+Bytes room_of(const SearchRequest& request, const Strategy& strategy, Bytes capacity);
+
 /// Lowers and simulates. Of what does not fit: memory only. What an allocator takes is found out
 /// where it decides; elsewhere all of it fits (confirm_memory).
 Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,

@@ -73,7 +73,7 @@ class FactsCache {
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
     return look_up(strategy, Extent::transfers);
   }
-  /// The same without transfers, which takes half as long to find.
+  /// Facts without transfers take half as long to find.
   std::shared_ptr<const MicroBatchFacts> without_transfers(const Strategy& strategy) const {
     return look_up(strategy, Extent::blocks);
   }

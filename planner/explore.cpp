@@ -98,11 +98,7 @@ class Explorer {
   }
 
   /// Bytes of a device for what the framework reserves.
-  Bytes room(const Strategy& strategy) const {
-    const Bytes beside =
-        memory_outside_program(request_.job, strategy, request_.framework) + request_.reserve;
-    return std::max(capacity_ - beside, Bytes());
-  }
+  Bytes room(const Strategy& strategy) const { return room_of(request_, strategy, capacity_); }
 
   bool fits(Bytes reserved, const Strategy& strategy) const {
     return reserved + memory_outside_program(request_.job, strategy, request_.framework) +

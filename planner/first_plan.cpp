@@ -12,12 +12,8 @@ namespace {
 constexpr std::size_t kTries = 64, kUsualTries = 256;
 constexpr std::int64_t kUsualMicroBatch = 2;
 
-/// Bytes of a device for what the framework reserves.
 Bytes room_of(const FirstPlanRequest& request, const Strategy& strategy) {
-  const Bytes beside =
-      memory_outside_program(request.search.job, strategy, request.search.framework) +
-      request.search.reserve;
-  return std::max(request.capacity - beside, Bytes());
+  return room_of(request.search, strategy, request.capacity);
 }
 
 bool may_fit(const FirstPlanRequest& request, const Strategy& strategy) {
@@ -76,9 +72,10 @@ bool is_usual(const Strategy& strategy, const Cluster& cluster) {
          strategy.micro_batch <= kUsualMicroBatch && strategy.rank_order == Strategy().rank_order;
 }
 
-/// The step at least, a family, and the first of its arrangements that takes so long.
+/// The bound of a group's step, the index of its family, and its first arrangement.
 using Usual = std::tuple<Picoseconds, std::size_t, std::size_t>;
 
+/// The groups of usual families, those with the least bounds first.
 std::vector<Usual> usual_plans(const FirstPlanRequest& request) {
   std::vector<Usual> order;
   const std::span<const StrategyFamily> families = request.legal.families();

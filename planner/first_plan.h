@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// What a first plan is looked for in.
+/// The space, its costs and its bounds, with which a first plan is looked for.
 struct FirstPlanRequest {
   const SearchRequest& search;
   const CostModel& costs;

@@ -251,10 +251,8 @@ class LayerSearch {
     const StageCosts costs(request_.job, request_.framework, even, facts, shape_costs_.of(even));
     Cutter cutter(request_, freedom_, even, costs, lasting_, limit);
     if (!cutter.may_be_fast()) return;
-    const Bytes beside =
-        memory_outside_program(request_.job, even, request_.framework) + request_.reserve;
+    const Bytes room = room_of(request_, even, capacity_);
     for (const double share : kShares) {
-      const Bytes room = std::max(capacity_ - beside, Bytes());
       const std::optional<Strategy> cut =
           cutter.cut(Bytes(std::int64_t(share * double(room.count()))));
       if (!cut || in_space(request_.job, family, *cut) || !is_legal(*cut)) continue;

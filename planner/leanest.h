@@ -9,8 +9,8 @@ namespace plimsoll {
 
 /// Who looks at strategies, and when that ends.
 struct LeanestVisit {
-  /// What a strategy may need to be of interest, with what is outside its Programs and without the
-  /// reserve. It may shrink as strategies are looked at.
+  /// The most bytes of a device that a strategy of interest needs, those outside its Programs
+  /// included, the reserve not. The limit may shrink as strategies are looked at.
   std::function<Bytes()> limit;
   /// Says whether to go on. `index`: in canonical order.
   std::function<bool(const Strategy& strategy, std::size_t index)> look;

@@ -62,7 +62,8 @@ class Changes {
   }
 
  private:
-  /// Of the smallest micro-batch and with whole layers recomputed, where that is free.
+  /// The request, held to the smallest micro-batch and to whole layers recomputed where it holds
+  /// neither.
   static SearchRequest leanest(SearchRequest changed) {
     if (!is_fixed(changed.fixed, "micro_batch")) changed.fixed.emplace_back("micro_batch", "1");
     const bool repeats = changed.framework.can.recompute.value.has(Recompute::full);

@@ -22,11 +22,10 @@ struct LastingBytes {
 /// done only.
 std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strategy,
                                            const Framework& framework);
-/// The same bytes for a pipeline of at most three stages (the first, a middle and the last one) with
-/// so many layers on each.
+/// persistent_bytes() of a pipeline of at most three stages (the first, a middle and the last one)
+/// with so many layers on each.
 std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& job,
-                                              const Strategy& strategy,
-                                              const Framework& framework);
+                                              const Strategy& strategy, const Framework& framework);
 
 /// Beside what is persistent, a stage holds what lies between a forward and its backward for each
 /// micro-batch and chunk in flight, what its weight gradients still need, the send slots in use,
@@ -36,8 +35,8 @@ std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& jo
 /// itself. Each such set of buffers is alive at one call, so the peak is no smaller; the arena
 /// holds them all beside the largest frame, which has a place of its own. Published and held sends
 /// count only while they are written. An allocator that is not an arena takes at least what is
-/// alive between two calls, and what the framework keeps of every micro-batch to the end of the step
-/// (BorderMemory::for_each), whichever is more.
+/// alive between two calls, and what the framework keeps of every micro-batch to the end of the
+/// step (BorderMemory::for_each), whichever is more.
 MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
                          const MicroBatchFacts& facts, std::span<const StageKind> kinds,
                          std::span<const LastingBytes> persistent);

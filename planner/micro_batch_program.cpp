@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-/// What rounding may add to the tensors of one slot or frame.
+/// Bytes that rounding may add to the tensors of one slot or frame.
 constexpr std::int64_t kRounding = 1 << 16;
 
 bool same_but_sizes(const Tensor& a, const Tensor& b) {

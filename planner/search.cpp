@@ -100,7 +100,8 @@ Bytes taken_by(const SearchRequest& request, const Candidate& candidate) {
   return filling.taken();
 }
 
-/// The same of the chosen plan, of which every stage is known.
+/// Bytes that the chosen plan takes of the device that it takes most of. Every stage of it is
+/// known.
 Bytes taken_by(const Plan& plan) {
   Bytes most;
   for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());

@@ -1,4 +1,4 @@
-// Of one strategy that does not fit: which of its own choices would make it fit.
+// Single changes: which one choice, made otherwise, lets a strategy fit that does not.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ void add_degrees(const Strategy& strategy, std::vector<Strategy>& all) {
   }
 }
 
-/// Some may not be legal.
+/// The strategy with one change each; some results may not be legal.
 std::vector<Strategy> changed(const Strategy& strategy) {
   std::vector<Strategy> all;
   if (strategy.micro_batch > 1) {

@@ -37,11 +37,11 @@ struct Simulation {
   /// The rank that computes longest (the lowest of equals), and its part of the step op by op.
   std::int64_t critical_rank = 0;
   std::vector<Interval> critical;
-  /// How long each representative rank computes in the step.
-  std::vector<Picoseconds> computes;
-  /// Of each of these: which of `groups` it communicates over; 0, "", of a local op.
+  /// By op of `critical`: which of `groups` it communicates over; 0, "", of a local op.
   std::vector<std::uint16_t> critical_group;
   std::vector<std::string> groups;  ///< "", then "mp", "sharding,dp", "pp": as they first appear
+  /// How long each representative rank computes in the step.
+  std::vector<Picoseconds> computes;
   /// Which rank of the timeline stands for each rank of the grid (itself when unfolded).
   std::vector<std::int64_t> represented_by;
   Provenance worst = Provenance::measured;  ///< weakest provenance of any op's cost
