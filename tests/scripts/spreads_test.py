@@ -1,5 +1,7 @@
 """scripts/spreads: intervals by documents left out, as what planner says of made-up runs gives them."""
 
+import importlib.machinery
+import importlib.util
 import json
 import math
 import pathlib
@@ -82,8 +84,31 @@ def leaves_documents_out(folder):
         predicted("--calibration", "typical", "--leave-out-sources")["predicted"]["step_time_s"])
 
 
+def fits_of_several_documents_are_made_again(folder):
+    """Without each document, of the runs of the others."""
+    loader = importlib.machinery.SourceFileLoader("spreads", str(SOURCE / "scripts/spreads"))
+    spreads = importlib.util.module_from_spec(importlib.util.spec_from_loader("spreads", loader))
+    loader.exec_module(spreads)
+    made_up(folder)
+    cases = json.loads((folder / "made_up.json").read_text())
+    spreads.CALIBRATIONS = folder / "calibrations"
+    spreads.CALIBRATIONS.mkdir()
+    three = [case for case in cases if not case["id"].startswith("made:up-d")]
+    done = planner("fit", write_json(folder / "three.json", three), "--cluster", "dgx-a100-80gb",
+                   "--framework", "pytorch-fsdp", "-o", spreads.CALIBRATIONS / "fit.json")
+    assert done.returncode == OK, done.stderr
+    found = list(spreads.fits_again(BIN / "planner", {folder / "made_up.json": cases}, folder))
+    assert [document for _, document, _ in found] == ["made:up-a", "made:up-b", "made:up-c"], found
+    for framework, document, path in found:
+        fitted = json.loads(path.read_text())["fitted"]
+        others = {"made:up-a", "made:up-b", "made:up-c"} - {document}
+        assert framework == "pytorch-fsdp" and fitted["runs"] == 8, fitted
+        assert {source.split("@")[0] for source in fitted["sources"]} == others, fitted["sources"]
+
+
 def main():
-    for test in (finds_what_was_made_up, leaves_documents_out):
+    for test in (finds_what_was_made_up, leaves_documents_out,
+                 fits_of_several_documents_are_made_again):
         with tempfile.TemporaryDirectory() as folder:
             test(pathlib.Path(folder))
 
