@@ -14,23 +14,7 @@
 
 namespace plimsoll {
 
-Bytes operator+(Bytes a, Bytes b) {
-  std::int64_t sum = 0;
-  INVARIANT(!__builtin_add_overflow(a.count_, b.count_, &sum), "byte count overflows");
-  return Bytes(sum);
-}
-
-Bytes operator-(Bytes a, Bytes b) {
-  std::int64_t difference = 0;
-  INVARIANT(!__builtin_sub_overflow(a.count_, b.count_, &difference), "byte count overflows");
-  return Bytes(difference);
-}
-
-Bytes operator*(Bytes a, std::int64_t times) {
-  std::int64_t product = 0;
-  INVARIANT(!__builtin_mul_overflow(a.count_, times, &product), "byte count overflows");
-  return Bytes(product);
-}
+void Bytes::overflow() { INVARIANT(false, "byte count overflows"); }
 
 Bytes round_up(Bytes size, Bytes alignment) {
   INVARIANT(alignment.count() > 0 && size.count() >= 0, "round_up of negative sizes");
@@ -40,16 +24,6 @@ Bytes round_up(Bytes size, Bytes alignment) {
 
 void Picoseconds::out_of_range() {
   throw InfeasibleError("a time would be longer than 106 days, the most that is reckoned with");
-}
-
-Picoseconds to_picoseconds(Seconds time) {
-  const double count = time.value() * 1e12;
-  if (!(std::abs(count) < 9.2e18)) Picoseconds::out_of_range();
-  // As std::round, which is a call for each of many millions of times. Exact: where doubles are
-  // further apart than 1, nothing is left over.
-  const auto whole = static_cast<std::int64_t>(count);
-  const double rest = count - static_cast<double>(whole);
-  return Picoseconds(whole + (rest >= 0.5 ? 1 : 0) - (rest <= -0.5 ? 1 : 0));
 }
 
 namespace {

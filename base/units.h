@@ -15,15 +15,29 @@ class Bytes {
   constexpr Bytes() = default;
   constexpr explicit Bytes(std::int64_t count) : count_(count) {}
   constexpr std::int64_t count() const { return count_; }
-  friend Bytes operator+(Bytes a, Bytes b);
-  friend Bytes operator-(Bytes a, Bytes b);
-  friend Bytes operator*(Bytes a, std::int64_t times);
+  friend Bytes operator+(Bytes a, Bytes b) {
+    std::int64_t sum = 0;
+    if (__builtin_add_overflow(a.count_, b.count_, &sum)) overflow();
+    return Bytes(sum);
+  }
+  friend Bytes operator-(Bytes a, Bytes b) {
+    std::int64_t difference = 0;
+    if (__builtin_sub_overflow(a.count_, b.count_, &difference)) overflow();
+    return Bytes(difference);
+  }
+  friend Bytes operator*(Bytes a, std::int64_t times) {
+    std::int64_t product = 0;
+    if (__builtin_mul_overflow(a.count_, times, &product)) overflow();
+    return Bytes(product);
+  }
   friend Bytes operator*(std::int64_t times, Bytes a) { return a * times; }
   Bytes& operator+=(Bytes b) { return *this = *this + b; }
   Bytes& operator-=(Bytes b) { return *this = *this - b; }
   friend constexpr auto operator<=>(Bytes, Bytes) = default;
 
  private:
+  [[noreturn]] static void overflow();
+
   std::int64_t count_ = 0;
 };
 
@@ -107,7 +121,15 @@ class Picoseconds {
 
 /// Rounds to the nearest picosecond; the one place where simulated time is rounded. Throws
 /// InfeasibleError beyond 106 days, and for what is not a number.
-Picoseconds to_picoseconds(Seconds time);
+inline Picoseconds to_picoseconds(Seconds time) {
+  const double count = time.value() * 1e12;
+  if (!(count > -9.2e18 && count < 9.2e18)) Picoseconds::out_of_range();
+  // As std::round, which is a call for each of many millions of times. Exact: where doubles are
+  // further apart than 1, nothing is left over.
+  const auto whole = static_cast<std::int64_t>(count);
+  const double rest = count - static_cast<double>(whole);
+  return Picoseconds(whole + (rest >= 0.5 ? 1 : 0) - (rest <= -0.5 ? 1 : 0));
+}
 
 // Parsers for what people write: a number, a space (optional), a unit. They throw
 // std::invalid_argument naming the text and the allowed units; a bare number and a sign are
