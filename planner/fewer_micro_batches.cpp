@@ -25,7 +25,7 @@ std::optional<FewerJob> with_fewer_micro_batches(const Job& job, const Strategy&
   const std::int64_t per_cycle = strategy.virtual_stages > 1 ? strategy.pp : 1;
   const std::int64_t few =
       (cycles_shown(strategy.pp) + other_cycles(strategy)) * per_cycle + all % per_cycle;
-  if (4 * few > 3 * all) return std::nullopt;
+  if (8 * few > 7 * all) return std::nullopt;
   fewer.stand_for = {per_cycle, (all - few) / per_cycle};
   fewer.job.global_batch = few * strategy.micro_batch * strategy.dp * strategy.sharding_degree;
   return fewer;

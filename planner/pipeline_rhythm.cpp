@@ -8,7 +8,7 @@ namespace {
 
 /// Cycles beside those in which the pipeline fills and drains: until stages have found their
 /// rhythm.
-constexpr std::int64_t kToFindRhythm = 8;
+constexpr std::int64_t kToFindRhythm = 3;
 
 /// Some cycles of a stage that follow each other.
 class Cycles {
@@ -88,7 +88,7 @@ PipelineCycles pipeline_cycles(const Strategy& strategy, std::int64_t micro_batc
   cycles.in_flight = (chunks ? 3 : strategy.pp + 1) + strategy.send_slots / sends + 1;
   const std::int64_t few = 2 * (chunks ? 2 : strategy.pp) + cycles.in_flight + kToFindRhythm;
   const std::int64_t all = micro_batches / cycles.micro_batches;
-  if (3 * few <= 2 * all) cycles.left_out = all - few;
+  if (6 * few <= 5 * all) cycles.left_out = all - few;
   return cycles;
 }
 
