@@ -142,7 +142,7 @@ struct SearchSummary {
   std::int64_t bounded = 0;        ///< cut by a bound without being evaluated
   std::vector<Pruned> bounded_by;  ///< which bound cut how many
   std::vector<Pruned> pruned;      ///< not legal, or the same Programs as another
-  std::int64_t unexplored = 0;     ///< left when the time limit passed
+  std::int64_t unexplored = 0;     ///< left when the search ended
   bool proven = false;             ///< nothing is left: the answer is the best of the space
   /// (step time / least bound of what is left) - 1; 0 when proven or nothing left can be faster.
   double gap = 0;

@@ -28,6 +28,15 @@ std::string words_of_gap(const Plan& plan) {
                      100 * (1 - 1 / (1 + plan.search.gap)));
 }
 
+/// Why a search did not prove its choice.
+std::string why_unproven(const InterruptNotice& interrupt, std::optional<Seconds> time_limit,
+                         Seconds elapsed) {
+  if (interrupt.asked()) return "stopped by an interrupt";
+  if (time_limit && elapsed >= *time_limit)
+    return fmt::format("stopped after the time limit of {}", to_text(*time_limit));
+  return "a faster plan that others were cut beside turned out not to fit";
+}
+
 }  // namespace
 
 ExitCode run_plan(const PlanOptions& options) {
@@ -84,10 +93,8 @@ ExitCode run_plan(const PlanOptions& options) {
                                           to_text(reserve), efficiency_line(target),
                                           describe_parameters(stated_job(target)), describe(plan)));
   if (plan.search.proven) return ExitCode::ok;
-  const std::string why = interrupt.asked()
-                              ? "by an interrupt"
-                              : fmt::format("after the time limit of {}", to_text(*time_limit));
-  print_note(fmt::format("planner: stopped {}: {}\n", why, words_of_gap(plan)));
+  print_note(fmt::format("planner: {}: {}\n", why_unproven(interrupt, time_limit, elapsed),
+                         words_of_gap(plan)));
   return ExitCode::stopped_early;
 }
 

@@ -26,4 +26,9 @@ inline constexpr std::array<const char*, kReasons> kReasonTexts = {
     "time bound of a step whose allocator is not replayed: neither among the fastest nor on the "
     "Pareto front"};
 
+/// Whether a reason rests on the step of a plan that was found before.
+constexpr bool rests_on_a_plan(CutReason reason) {
+  return reason == kWork || reason == kBottleneck || reason == kPipeline || reason == kNoAllocator;
+}
+
 }  // namespace plimsoll

@@ -187,7 +187,7 @@ void describe_search(Out out, const SearchSummary& search) {
   fmt::format_to(out, "search: {}, {} candidates; {}\n", search.method, search.space,
                  search.proven ? "the choice is proven best of the space" : "not proven");
   if (!search.proven) {
-    fmt::format_to(out, "  {:>8}  left when the search was stopped; {}\n", search.unexplored,
+    fmt::format_to(out, "  {:>8}  left when the search ended; {}\n", search.unexplored,
                    search.gap > 0 ? fmt::format("the choice is within {:.2f} %", 100 * search.gap)
                                   : "none is faster than the choice");
   }

@@ -15,7 +15,7 @@ struct Explored {
   std::vector<Candidate> candidates;  ///< evaluated, in canonical order
   std::vector<Pruned> bounded;        ///< cut without being evaluated, by bound
   std::int64_t duplicates = 0;        ///< same Programs as a strategy with smaller buckets
-  std::int64_t unexplored = 0;        ///< left when the time limit passed
+  std::int64_t unexplored = 0;        ///< left when the search ended
   std::vector<std::size_t> may_fit;   ///< families of which bounds do not say that none fits
   /// No plan that is left takes less; absent where none is left.
   std::optional<Seconds> least_left;
@@ -23,6 +23,10 @@ struct Explored {
 
 /// No stage can use more, whichever devices it is on.
 Bytes largest_memory(const Cluster& cluster, std::int64_t devices);
+
+/// Takes back the cuts by time bounds: they were made beside a plan of `step`, which turned out not to
+/// fit. What was cut so may be the best plan, and counts as unexplored.
+void take_back_time_cuts(Explored& explored, Seconds step);
 
 /// All of it.
 Explored explore_all(const SearchRequest& request, const CostModel& costs, const Space& space,

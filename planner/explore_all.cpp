@@ -3,6 +3,7 @@
 
 #include "base/parallel.h"
 #include "planner/assess.h"
+#include "planner/cut_reasons.h"
 #include "planner/explore.h"
 #include "planner/family_bounds.h"
 
@@ -48,6 +49,20 @@ Explored explore_all(const SearchRequest& request, const CostModel& costs, const
     confirm_memory(request, costs, {&explored.candidates[i], 1}, 1);
   });
   return explored;
+}
+
+void take_back_time_cuts(Explored& explored, Seconds step) {
+  std::vector<Pruned> kept;
+  for (Pruned& bound : explored.bounded) {
+    const auto reason = std::ranges::find(kReasonTexts, bound.reason) - kReasonTexts.begin();
+    if (rests_on_a_plan(CutReason(reason))) {
+      explored.unexplored += bound.count;
+      explored.least_left = std::min(explored.least_left.value_or(step), step);
+    } else {
+      kept.push_back(std::move(bound));
+    }
+  }
+  explored.bounded = std::move(kept);
 }
 
 }  // namespace plimsoll

@@ -196,16 +196,19 @@ bool lives(const Space& space, const Explored& explored) {
 }
 
 /// The best plan with the others. Its allocators are replayed on every stage now, with all
-/// micro-batches: where that shows that it does not fit, the next best takes its place. Nothing
-/// where none is left.
+/// micro-batches: where that shows that it does not fit, the next best takes its place, and
+/// `fastest_unfit` is the step of the first. Nothing where none is left.
 std::optional<Plan> show_best(const SearchRequest& request, const CostModel& costs,
-                              std::vector<Candidate>& candidates) {
+                              std::vector<Candidate>& candidates,
+                              std::optional<Seconds>& fastest_unfit) {
   while (true) {
     const std::vector<std::size_t> best = best_plans(candidates);
     if (best.empty()) return std::nullopt;
     Plan plan = show(request, costs, candidates, best, front_of(request, candidates, best));
     if (std::ranges::all_of(fillings_of(plan), &Filling::fits)) return plan;
-    candidates[best.front()].score.fits = false;
+    Score& unfit = candidates[best.front()].score;
+    unfit.fits = false;
+    if (!fastest_unfit) fastest_unfit = unfit.prediction.step_time;
   }
 }
 
@@ -292,12 +295,14 @@ Plan search(const SearchRequest& request, const CostModel& costs) {
   if (space.legal.empty()) nothing_legal(request, space);
 
   const Bounds bounds(request.job, request.framework, costs, request.devices);
-  const Explored explored = request.method == SearchMethod::brute_force
-                                ? explore_all(request, costs, space, bounds)
-                                : branch_and_bound(request, costs, space, bounds);
+  Explored explored = request.method == SearchMethod::brute_force
+                          ? explore_all(request, costs, space, bounds)
+                          : branch_and_bound(request, costs, space, bounds);
   std::vector<Candidate> candidates = explored.candidates;
   add_layer_choices(request, costs, space, bounds, explored, candidates);
-  std::optional<Plan> plan = show_best(request, costs, candidates);
+  std::optional<Seconds> fastest_unfit;
+  std::optional<Plan> plan = show_best(request, costs, candidates, fastest_unfit);
+  if (fastest_unfit) take_back_time_cuts(explored, *fastest_unfit);
   if (!plan) nothing_found(request, costs, space, explored, begin);
   check_mfu(*plan, costs.cluster());
   plan->oversubscribed = oversubscribed;

@@ -89,7 +89,7 @@ std::string runners_up_table(const Plan& plan) {
 std::string search_words(const SearchSummary& search) {
   std::string proof = "The chosen plan is proven best of the whole space.";
   if (!search.proven) {
-    proof = fmt::format("{} were left when the time limit passed: {}.", grouped(search.unexplored),
+    proof = fmt::format("{} were left when the search ended: {}.", grouped(search.unexplored),
                         search.gap > 0 ? fmt::format("a plan that is faster by up to {} may exist",
                                                      percent(1 - 1 / (1 + search.gap)))
                                        : "none of them is faster than the chosen plan");

@@ -10,6 +10,8 @@
 #include <set>
 
 #include "plan/check.h"
+#include "planner/cut_reasons.h"
+#include "planner/explore.h"
 #include "tests/planner/fixtures.h"
 #include "tests/planner/random_problems.h"
 
@@ -395,6 +397,20 @@ TEST(Search, ProgressReachesTheEnd) {
   search(request, small_costs(small_cluster()));
   EXPECT_EQ(last, 45);
   EXPECT_EQ(of, 45);
+}
+
+TEST(Search, ProvesNothingBesideAPlanThatDoesNotFit) {
+  Explored explored;
+  explored.bounded = {{kReasonTexts[kInFlight], 3}, {kReasonTexts[kPipeline], 5}};
+  explored.unexplored = 2;
+  explored.least_left = Seconds(1.5);
+  take_back_time_cuts(explored, Seconds(2));
+  EXPECT_EQ(explored.unexplored, 7);
+  EXPECT_EQ(explored.least_left, Seconds(1.5));
+  ASSERT_EQ(explored.bounded.size(), 1U);
+  EXPECT_EQ(explored.bounded[0].count, 3);
+  take_back_time_cuts(explored, Seconds(1));
+  EXPECT_EQ(explored.unexplored, 7);
 }
 
 }  // namespace
