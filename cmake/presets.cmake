@@ -2,7 +2,7 @@
 # cmake -D FOLDER=models/presets/clusters -D NAME=cluster_presets -D OUTPUT=x.cpp -P presets.cmake
 file(GLOB files ${FOLDER}/*.json)
 list(SORT files)
-set(text "// Written by cmake/presets.cmake.\n#include \"models/presets.h\"\n\nnamespace plimsoll {\n\n")
+set(text "// Written by cmake/presets.cmake.\n#include \"models/presets/presets.h\"\n\nnamespace plimsoll {\n\n")
 string(APPEND text "const std::vector<Preset>& ${NAME}() {\n  static const std::vector<Preset> presets = {\n")
 foreach(file ${files})
   get_filename_component(name ${file} NAME_WLE)

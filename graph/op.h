@@ -78,12 +78,12 @@ enum class OpKind : std::uint8_t {
   bias_dropout_add,  ///< (x [n,m], residual [n,m], bias [m]?) -> (residual + dropout(x + bias),
                      ///< mask
                      ///< u8 [n,m])
-  // 8-bit floating point: linear layers of other frameworks (passes/fp8_linears.cpp).
+  // 8-bit floating point: linear layers of other frameworks (passes/graph/fp8_linears.cpp).
   absolute_maximum,  ///< (x) -> max |x| f32 [1], which dynamic scaling divides by
   quantize,   ///< (x, maximum f32 [1]?) -> (x8, x8 transposed?) or the latter alone: x scaled
               ///< and rounded to e4m3 or e5m2
   transpose,  ///< (x8 [n,m]) -> x8 [m,n]
-  // Context parallelism (passes/context_exchange.cpp).
+  // Context parallelism (passes/graph/context_exchange.cpp).
   split_parts,      ///< (qkv [n,3,a,d]) -> (q [n,1,a,d], kv [n,2,a,d])
   join_parts,       ///< (dq, dkv) -> dqkv, the backward of split_parts
   merge_attention,  ///< (y, log_sum_exp, other y, other log_sum_exp) -> (y, log_sum_exp) over the

@@ -145,7 +145,7 @@ Bytes parameters_written(const Op& op, Tensors tensors) {
 }
 
 /// Elements of a group of segments, or of those a rank owns, or of everything that input `i` holds.
-/// A rank that owns nothing has no such op without a group (passes/update_calls.cpp).
+/// A rank that owns nothing has no such op without a group (passes/schedule/update_calls.cpp).
 template <class Params>
 std::int64_t worked_on(const Op& op, Tensors tensors, std::size_t i) {
   const auto& params = std::get<Params>(op.params);

@@ -5,12 +5,12 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "graph/text.h"
-#include "graph/verify.h"
-#include "passes/arena_layout.h"
-#include "passes/cut_blocks.h"
-#include "passes/passes.h"
-#include "passes/plan_memory.h"
-#include "passes/schedule.h"
+#include "graph/verify/verify.h"
+#include "passes/cut/cut_blocks.h"
+#include "passes/graph/passes.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/layout/plan_memory.h"
+#include "passes/schedule/schedule.h"
 
 namespace plimsoll {
 

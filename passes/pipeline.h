@@ -10,17 +10,9 @@
 
 #include "graph/graph.h"
 #include "graph/program.h"
-#include "models/framework.h"
-#include "models/job.h"
-#include "passes/strategy.h"
+#include "passes/strategy/pass_context.h"
 
 namespace plimsoll {
-
-struct PassContext {
-  const Job& job;
-  const Strategy& strategy;
-  const Framework& framework;
-};
 
 /// A graph pass: returns whether it changed the graph.
 struct GraphPass {
@@ -48,8 +40,8 @@ enum class Proof : std::uint8_t {
   order,      ///< also that nothing deadlocks and no two accesses to memory race
 };
 
-/// Runs all passes and, with proof, verifies after each. programs[i] is the class of stage i. The strategy must
-/// be legal. Broken invariants abort naming the pass.
+/// Runs all passes and, with proof, verifies after each. programs[i] is the class of stage i. The
+/// strategy must be legal. Broken invariants abort naming the pass.
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer = {},
                            Proof proof = Proof::order);
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "models/capabilities.h"
+#include "models/framework/capabilities.h"
 
 namespace plimsoll {
 

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "graph/text.h"
-#include "models/step_memory.h"
+#include "models/framework/step_memory.h"
 #include "plan/check_rules.h"
 #include "plan/filling.h"
 

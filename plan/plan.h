@@ -13,11 +13,11 @@
 
 #include "base/units.h"
 #include "graph/timeline.h"
-#include "models/calibration.h"
-#include "models/cluster.h"
-#include "models/framework.h"
-#include "models/job.h"
-#include "passes/strategy.h"
+#include "models/calibration/calibration.h"
+#include "models/cluster/cluster.h"
+#include "models/framework/framework.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
 #include "plan/timeline_detail.h"
 
 namespace plimsoll {
@@ -60,8 +60,8 @@ struct StagePrediction {
   Bytes arena;
   Bytes capacity;                       ///< device memory
   std::optional<std::int64_t> owner{};  ///< owner mode: their sharding coordinate
-  /// Peaks of the framework's allocator (simulator/allocation_replay.h): blocks handed out, and
-  /// what it takes of the device. Of an arena: peak and arena.
+  /// Peaks of the framework's allocator (simulator/memory/allocation_replay.h): blocks handed out,
+  /// and what it takes of the device. Of an arena: peak and arena.
   Bytes allocated{}, reserved{};
 };
 
@@ -79,7 +79,7 @@ struct OutsideRange {
 
 struct Prediction {
   Seconds step_time;
-  /// Ends of the 90 % interval (planner/step_interval.h). Not the same on both sides where nothing
+  /// Ends of the 90 % interval (predict/step_interval.h). Not the same on both sides where nothing
   /// but what kernels reach alone is known: training runs take longer.
   Seconds step_time_low, step_time_high;
   double tokens_per_second = 0;
@@ -93,7 +93,7 @@ struct Prediction {
   std::vector<OutsideRange> extrapolated;  ///< of the critical rank, largest share first
 };
 
-/// The 90 % interval of a plan's step time over the chosen plan's (planner/plan_difference.h).
+/// The 90 % interval of a plan's step time over the chosen plan's (predict/plan_difference.h).
 struct StepRatio {
   double low = 1, high = 1;
   bool tied = true;  ///< it holds 1: as far as is known either plan may be the faster
@@ -174,7 +174,7 @@ struct Plan {
   /// The digest of the calibration that answers for what the first one did not measure; empty where
   /// there is none, or where both are in one file.
   std::string calibration_rest_digest;
-  Bytes reserve;                   ///< kept free on each device
+  Bytes reserve;  ///< kept free on each device
   /// What its step time holds for: with a calibration what that measured, else `local`.
   CommunicatorKind communicator = CommunicatorKind::local;
   DeviceKind device_kind = DeviceKind::gpu;

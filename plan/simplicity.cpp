@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "passes/strategy_fields.h"
+#include "passes/strategy/strategy_fields.h"
 
 namespace plimsoll {
 namespace {

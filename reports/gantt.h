@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "graph/timeline.h"
-#include "passes/strategy.h"
+#include "passes/strategy/strategy.h"
 
 namespace plimsoll {
 

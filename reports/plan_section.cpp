@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "passes/strategy_fields.h"
+#include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "passes/strategy_fields.h"
+#include "passes/strategy/strategy_fields.h"
 #include "plan/filling.h"
 #include "plan/simplicity.h"
 #include "reports/markup.h"
@@ -39,15 +39,20 @@ std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {
   return {number_cell(to_text(runner_up.step_time)),
           number_cell(signed_error({runner_up.step_time, plan.prediction.step_time})),
           ratio_cell(runner_up.ratio),
-          number_cell(to_text(runner_up.taken)), text_cell(loses_by(runner_up)),
+          number_cell(to_text(runner_up.taken)),
+          text_cell(loses_by(runner_up)),
           differences_cell(runner_up.strategy, plan)};
 }
 
 std::vector<Cell> chosen_row(const Plan& plan) {
   Bytes most;
   for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
-  return {number_cell(to_text(plan.prediction.step_time)), number_cell(""), text_cell(""),
-          number_cell(to_text(most)), text_cell(""), differences_cell(plan.strategy, plan)};
+  return {number_cell(to_text(plan.prediction.step_time)),
+          number_cell(""),
+          text_cell(""),
+          number_cell(to_text(most)),
+          text_cell(""),
+          differences_cell(plan.strategy, plan)};
 }
 
 /// Which of the plans are as good as the chosen one, as far as is known.
@@ -75,15 +80,16 @@ std::string ties_words(const Plan& plan) {
 std::string runners_up_table(const Plan& plan) {
   std::vector<std::vector<Cell>> rows = {chosen_row(plan)};
   for (const RunnerUp& runner_up : plan.runners_up) rows.push_back(runner_up_row(runner_up, plan));
-  return table("The chosen plan, the next best that are tied with it, the simplest first, and the "
-               "others; all predicted",
-               {{"Step time", "number"},
-                {"Slower", "number"},
-                {"Times the chosen step, 90 % interval", ""},
-                {"Takes of a device", "number"},
-                {"Loses by", ""},
-                {"Differs from the chosen plan in", ""}},
-               rows);
+  return table(
+      "The chosen plan, the next best that are tied with it, the simplest first, and the "
+      "others; all predicted",
+      {{"Step time", "number"},
+       {"Slower", "number"},
+       {"Times the chosen step, 90 % interval", ""},
+       {"Takes of a device", "number"},
+       {"Loses by", ""},
+       {"Differs from the chosen plan in", ""}},
+      rows);
 }
 
 std::string search_words(const SearchSummary& search) {
@@ -204,8 +210,7 @@ std::string digests_table(const ReportInput& input) {
     rows.push_back(source_row("calibration", plan.calibration_digest, true));
   }
   if (!plan.calibration_rest_digest.empty()) {
-    rows.push_back(
-        source_row("calibration of the rest", plan.calibration_rest_digest, true));
+    rows.push_back(source_row("calibration of the rest", plan.calibration_rest_digest, true));
   }
   if (input.measured) rows.push_back(source_row("plan", input.measured->plan_digest, true));
   for (std::size_t i = 0; i < plan.program_digests.size(); ++i) {

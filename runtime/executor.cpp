@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "passes/plan_memory.h"
+#include "passes/layout/plan_memory.h"
 #include "runtime/arena.h"
 #include "runtime/arena_values.h"
 #include "runtime/memory_account.h"

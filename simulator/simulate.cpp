@@ -10,13 +10,13 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
-#include "simulator/expand.h"
-#include "simulator/host_engine.h"
-#include "simulator/process_run.h"
-#include "simulator/shortened_step.h"
-#include "simulator/steady_state.h"
-#include "simulator/step_account.h"
-#include "simulator/stream_ranks.h"
+#include "simulator/engine/host_engine.h"
+#include "simulator/engine/process_run.h"
+#include "simulator/ranks/expand.h"
+#include "simulator/ranks/shortened_step.h"
+#include "simulator/ranks/steady_state.h"
+#include "simulator/ranks/step_account.h"
+#include "simulator/ranks/stream_ranks.h"
 
 namespace plimsoll {
 namespace {

@@ -11,10 +11,10 @@
 #include "base/units.h"
 #include "graph/program.h"
 #include "graph/timeline.h"
-#include "simulator/cost_model.h"
-#include "simulator/fewer_micro_batches.h"
-#include "simulator/rank_choice.h"
-#include "simulator/step_account.h"
+#include "simulator/costs/cost_model.h"
+#include "simulator/ranks/fewer_micro_batches.h"
+#include "simulator/ranks/rank_choice.h"
+#include "simulator/ranks/step_account.h"
 
 namespace plimsoll {
 

@@ -1,5 +1,5 @@
 // A quick calibration of this machine: complete, plausible, and readable again.
-#include "calibrate/calibrate.h"
+#include "calibrate/sessions/calibrate.h"
 
 #include <gtest/gtest.h>
 
@@ -11,11 +11,11 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "calibrate/bench_case.h"
-#include "calibrate/collectives.h"
-#include "calibrate/crew.h"
-#include "calibrate/dispatch.h"
-#include "calibrate/op_bench.h"
+#include "calibrate/measure/collectives.h"
+#include "calibrate/measure/crew.h"
+#include "calibrate/measure/dispatch.h"
+#include "calibrate/measure/op_bench.h"
+#include "calibrate/schedule/bench_case.h"
 #include "runtime/communicator.h"
 
 namespace plimsoll {

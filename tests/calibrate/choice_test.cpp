@@ -1,14 +1,14 @@
 // Choices: essential tests first, then where interpolation is likeliest to be wrong; the reference
 // that tells of falling clocks; and what a schedule costs before it is run.
-#include "calibrate/choice.h"
+#include "calibrate/schedule/choice.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "base/json.h"
-#include "calibrate/schedule_cost.h"
-#include "calibrate/statistics.h"
+#include "calibrate/measure/statistics.h"
+#include "calibrate/schedule/schedule_cost.h"
 
 namespace plimsoll {
 namespace {

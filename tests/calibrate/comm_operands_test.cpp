@@ -1,5 +1,5 @@
 // What arrives is recognised, and what does not is, too.
-#include "calibrate/comm_operands.h"
+#include "calibrate/measure/comm_operands.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // One sample out of many ranks', and naming who is slow.
-#include "calibrate/contributions.h"
+#include "calibrate/sessions/contributions.h"
 
 #include <gtest/gtest.h>
 

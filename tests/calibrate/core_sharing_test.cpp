@@ -1,5 +1,5 @@
 // Core sharing: found by what a while of work takes, applied to all local ops.
-#include "calibrate/core_sharing.h"
+#include "calibrate/measure/core_sharing.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Left-out errors of points whose curve is known.
-#include "calibrate/fit_errors.h"
+#include "calibrate/describe/fit_errors.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Journals: what was finished is read back exactly; what was not written to its end is not.
-#include "calibrate/journal.h"
+#include "calibrate/sessions/journal.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

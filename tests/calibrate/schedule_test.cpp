@@ -1,6 +1,6 @@
 // Schedules: the group shapes of a cluster, stable keys, and a length that does not grow with the
 // square of the cluster.
-#include "calibrate/schedule.h"
+#include "calibrate/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 

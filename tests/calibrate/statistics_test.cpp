@@ -1,5 +1,5 @@
 // From timings to samples.
-#include "calibrate/statistics.h"
+#include "calibrate/measure/statistics.h"
 
 #include <gtest/gtest.h>
 

@@ -1,15 +1,15 @@
 // What the sweep covers, and that every case is one the backend runs and the cost model finds.
-#include "calibrate/sweep.h"
+#include "calibrate/schedule/sweep.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "calibrate/bench_case.h"
-#include "calibrate/op_bench.h"
+#include "calibrate/measure/op_bench.h"
+#include "calibrate/schedule/bench_case.h"
 #include "runtime/backend.h"
-#include "simulator/cost_model.h"
+#include "simulator/costs/cost_model.h"
 
 namespace plimsoll {
 namespace {

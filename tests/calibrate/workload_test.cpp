@@ -1,13 +1,13 @@
 // Workloads: what a plan runs decides what is measured first.
-#include "calibrate/workload.h"
+#include "calibrate/schedule/workload.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/choice.h"
-#include "models/framework.h"
+#include "calibrate/schedule/choice.h"
+#include "models/framework/framework.h"
 #include "tests/plan/example_plan.h"
 
 namespace plimsoll {

@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
-#include "calibrate/device_bench.h"
-#include "calibrate/device_calibration.h"
-#include "calibrate/device_sweep.h"
+#include "calibrate/measure/device_bench.h"
+#include "calibrate/schedule/device_sweep.h"
+#include "calibrate/sessions/device_calibration.h"
 #include "graph/op_table.h"
-#include "models/cluster.h"
-#include "models/framework.h"
+#include "models/cluster/cluster.h"
+#include "models/framework/framework.h"
 #include "passes/pipeline.h"
 #include "runtime/cuda/backend.h"
 #include "runtime/cuda/facts.h"

@@ -11,9 +11,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "calibrate/calibrate.h"
-#include "calibrate/comm_operands.h"
-#include "calibrate/device_ranks.h"
+#include "calibrate/measure/comm_operands.h"
+#include "calibrate/sessions/calibrate.h"
+#include "calibrate/sessions/device_ranks.h"
 #include "host_emulation.h"
 #include "runtime/comm/nccl/communicator.h"
 #include "runtime/cuda/backend.h"

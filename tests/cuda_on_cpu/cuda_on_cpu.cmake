@@ -29,7 +29,7 @@ target_link_libraries(cuda_on_cpu PUBLIC plimsoll_runtime)
 target_compile_options(cuda_on_cpu PUBLIC -Wno-unknown-pragmas)  # unroll
 
 # planner-run on the emulation: tests scripts/gpu-check, says nothing of GPUs.
-add_executable(cuda_on_cpu_run EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/runtime/run_main.cpp)
-target_link_libraries(cuda_on_cpu_run PRIVATE cuda_on_cpu)
+add_executable(cuda_on_cpu_run EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/runtime/command/run_main.cpp)
+target_link_libraries(cuda_on_cpu_run PRIVATE plimsoll_runtime_command cuda_on_cpu)
 target_compile_definitions(cuda_on_cpu_run PRIVATE PLIMSOLL_CUDA=1)
 set_target_properties(cuda_on_cpu_run PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -1,5 +1,5 @@
 // The verifier: each rule refuses a value that breaks it, and names what is wrong.
-#include "graph/verify.h"
+#include "graph/verify/verify.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // Calibration files that were measured, fitted, or both.
-#include "models/calibration_file.h"
+#include "models/calibration/calibration_file.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/presets.h"
+#include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // Calibrations: exact round trips, and refusal of what was not measured as the format demands.
-#include "models/calibration.h"
+#include "models/calibration/calibration.h"
 
 #include <gtest/gtest.h>
 

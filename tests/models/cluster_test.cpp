@@ -1,5 +1,5 @@
 // Clusters: units both ways, null nodes, nesting levels, refusals.
-#include "models/cluster.h"
+#include "models/cluster/cluster.h"
 
 #include <gtest/gtest.h>
 

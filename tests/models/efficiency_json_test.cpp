@@ -1,5 +1,5 @@
 // Efficiency and sources of a cluster file: both ways, refusals; and every preset.
-#include "models/efficiency_json.h"
+#include "models/cluster/efficiency_json.h"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 // Fitted calibrations: what they set, and their files.
-#include "models/fitted_calibration.h"
+#include "models/calibration/fitted_calibration.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/presets.h"
+#include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {

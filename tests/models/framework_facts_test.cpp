@@ -1,9 +1,9 @@
 // Facts about frameworks: their files, and what is not in them.
-#include "models/framework_facts.h"
+#include "models/framework/framework_facts.h"
 
 #include <gtest/gtest.h>
 
-#include "models/presets.h"
+#include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {

@@ -1,10 +1,11 @@
 // Framework presets: found by name, sourced, consistent.
-#include "models/framework.h"
+#include "models/framework/framework.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/calibration.h"
+#include "models/calibration/calibration.h"
+#include "models/calibration/measured_framework.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // Jobs: presets and their published sizes, exact round trips, every refusal.
-#include "models/job.h"
+#include "models/job/job.h"
 
 #include <gtest/gtest.h>
 

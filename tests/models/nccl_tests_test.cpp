@@ -1,6 +1,6 @@
 // nccl-tests imports: every layout with exact numbers; what does not add up is refused with its
 // place. The samples have the tool's layouts; their times are chosen, not measured.
-#include "models/nccl_tests.h"
+#include "models/calibration/nccl_tests.h"
 
 #include <gtest/gtest.h>
 

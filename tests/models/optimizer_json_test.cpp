@@ -1,10 +1,10 @@
 // Optimizers, parameter groups and loss scaling of job files: exact round trips and refusals.
-#include "models/optimizer_json.h"
+#include "models/job/optimizer_json.h"
 
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "models/job.h"
+#include "models/job/job.h"
 
 namespace plimsoll {
 namespace {

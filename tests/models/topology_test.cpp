@@ -1,6 +1,6 @@
 // Topologies of nvidia-smi and NCCL: levels by hand, and refusal of what levels cannot say. The
 // samples have the tools' layouts; the machines are chosen for tests.
-#include "models/topology.h"
+#include "models/cluster/topology.h"
 
 #include <gtest/gtest.h>
 

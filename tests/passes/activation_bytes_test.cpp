@@ -3,7 +3,7 @@
 // values, dropout masks of one byte.
 #include <gtest/gtest.h>
 
-#include "passes/cut_blocks.h"
+#include "passes/cut/cut_blocks.h"
 #include "passes/pipeline.h"
 
 namespace plimsoll {

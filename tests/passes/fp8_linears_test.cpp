@@ -5,7 +5,7 @@
 #include "graph/op_table.h"
 #include "graph/step_flops.h"
 #include "graph/traffic.h"
-#include "passes/cut_blocks.h"
+#include "passes/cut/cut_blocks.h"
 #include "passes/pipeline.h"
 
 namespace plimsoll {

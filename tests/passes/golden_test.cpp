@@ -8,9 +8,9 @@
 #include <sstream>
 
 #include "graph/text.h"
-#include "graph/verify.h"
-#include "passes/arena_layout.h"
-#include "passes/cut_blocks.h"
+#include "graph/verify/verify.h"
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/arena_layout.h"
 #include "passes/pipeline.h"
 
 namespace plimsoll {

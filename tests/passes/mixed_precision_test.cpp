@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "graph/verify.h"
+#include "graph/verify/verify.h"
 #include "passes/pipeline.h"
 
 namespace plimsoll {

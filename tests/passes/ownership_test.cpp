@@ -1,5 +1,5 @@
 // The acceptance cases of the reference's sections 7.A (A1, A8), 7.B and 7.E, by their numbers.
-#include "passes/ownership.h"
+#include "passes/graph/ownership.h"
 
 #include <gtest/gtest.h>
 

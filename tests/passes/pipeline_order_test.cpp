@@ -1,5 +1,5 @@
 // Orders against the published ones, and how long a step of them takes with unit costs.
-#include "passes/pipeline_order.h"
+#include "passes/strategy/pipeline_order.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Rank orders: what each numbers, its text, and which are one.
 #include <gtest/gtest.h>
 
-#include "passes/strategy.h"
+#include "passes/strategy/strategy.h"
 
 namespace plimsoll {
 namespace {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "graph/op_table.h"
-#include "graph/verify.h"
+#include "graph/verify/verify.h"
+#include "passes/layout/plan_memory.h"
 #include "passes/pipeline.h"
-#include "passes/plan_memory.h"
 
 namespace plimsoll {
 namespace {

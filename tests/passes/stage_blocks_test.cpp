@@ -1,5 +1,5 @@
 // Which instances of a model's blocks a stage has.
-#include "passes/stage_blocks.h"
+#include "passes/strategy/stage_blocks.h"
 
 #include <gtest/gtest.h>
 

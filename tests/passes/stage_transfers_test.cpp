@@ -1,16 +1,17 @@
 // How long sent tensors live: the counts of Paddle PRs 34086 and 34230 (cases C1 and C3 to C5), and
 // the same whatever the number of micro-batches in the default form.
-#include "passes/stage_transfers.h"
+#include "passes/schedule/stage_transfers.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "graph/verify.h"
-#include "passes/cut_blocks.h"
-#include "passes/plan_memory.h"
-#include "passes/schedule.h"
+#include "graph/verify/verify.h"
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/plan_memory.h"
+#include "passes/pipeline.h"
+#include "passes/schedule/schedule.h"
 
 namespace plimsoll {
 namespace {

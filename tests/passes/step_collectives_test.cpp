@@ -1,12 +1,13 @@
 // When a framework reduces gradients and gathers parameters: during backward and forward, or
 // beside.
-#include "passes/step_collectives.h"
+#include "passes/schedule/step_collectives.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "graph/verify.h"
+#include "graph/verify/verify.h"
+#include "passes/pipeline.h"
 
 namespace plimsoll {
 namespace {

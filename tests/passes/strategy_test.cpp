@@ -1,5 +1,5 @@
 // Strategies: each rule at its border, text forms both ways, derived quantities.
-#include "passes/strategy.h"
+#include "passes/strategy/strategy.h"
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,8 @@ TEST(Strategy, Rules) {
       {"pp=2,virtual_stages=2,layer_split=1+1+1+1", 2, ""},
       {"pp=2,virtual_stages=2,layer_split=2+2", 2,
        "layer_split has 2 chunks, pp x virtual_stages is 4"},
-      {"pp=2,virtual_stages=3", 2, "pp 2 x virtual_stages 3 is more than the 4 layers; "
+      {"pp=2,virtual_stages=3", 2,
+       "pp 2 x virtual_stages 3 is more than the 4 layers; "
        "embedding_as_layers=1 and loss_as_layers=1 count the model's ends as layers"},
       {"virtual_stages=2", 1, "virtual_stages above 1 need pp above 1"},
       {"pp=2,virtual_stages=2,schedule=gpipe", 2, "virtual_stages above 1 go with schedule 1f1b"},

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "graph/verify.h"
-#include "passes/cut_blocks.h"
+#include "graph/verify/verify.h"
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/plan_memory.h"
 #include "passes/pipeline.h"
-#include "passes/plan_memory.h"
-#include "passes/schedule.h"
+#include "passes/schedule/schedule.h"
 
 namespace plimsoll {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "graph/program.h"
-#include "models/framework.h"
-#include "models/job.h"
+#include "models/framework/framework.h"
+#include "models/job/job.h"
 
 namespace plimsoll {
 

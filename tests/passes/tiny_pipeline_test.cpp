@@ -7,7 +7,7 @@
 #include <set>
 
 #include "graph/op_table.h"
-#include "passes/strategy.h"
+#include "passes/strategy/strategy.h"
 #include "tests/passes/tiny_net.h"
 
 namespace plimsoll {

@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "models/cluster.h"
-#include "planner/search.h"
+#include "models/cluster/cluster.h"
+#include "planner/search/search.h"
 #include "tests/plan/example_plan.h"
 
 namespace plimsoll {
@@ -150,7 +150,8 @@ std::map<std::string, Tampering> tamperings() {
   all["recompute-as-chosen"] = {[](Plan& p) { p.strategy.recompute = Recompute::none; },
                                 {"program-digests", "peak-bytes", "peak-by-class", "arena-bytes",
                                  "hfu-formula", "timeline-complete", "pareto-first"}};
-  all["provenance-shares"] = {[](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0, 0, 0.5}; }};
+  all["provenance-shares"] = {
+      [](Plan& p) { p.prediction.share_by_provenance = {0, 0, 0, 0, 0, 0.5}; }};
   all["extrapolated-named"] = {[](Plan& p) { p.prediction.extrapolated = {{"matmul", 0.1}}; }};
   all["provenance-has-calibration"] = {[](Plan& p) {
     p.prediction.share_by_provenance = {0.5, 0, 0, 0, 0, 0.5};  // half of it measured
@@ -327,18 +328,18 @@ TEST(Check, SeesEverySideOfARule) {
             })
                 .count("fits-capacity"),
             1u);
-  EXPECT_EQ(broken_by([](Plan& p) {  // what the framework has no optimizer for
-              p.framework.can.sharding_stages = p.framework.can.pipeline_sharding_stages = {};
-              for (Strategy* strategy :
-                   {&p.runners_up.back().strategy, &p.pareto.back().strategy}) {
-                *strategy = p.strategy;
-                strategy->overlap_grad_reduce = strategy->overlap_param_gather = false;
-                strategy->dp = 1;
-                strategy->sharding_degree = 2;
-                strategy->sharding_stage = 1;
-              }
-            }),
-            (Names{"runners-up-legal", "pareto-legal", "framework-known"}));
+  EXPECT_EQ(
+      broken_by([](Plan& p) {  // what the framework has no optimizer for
+        p.framework.can.sharding_stages = p.framework.can.pipeline_sharding_stages = {};
+        for (Strategy* strategy : {&p.runners_up.back().strategy, &p.pareto.back().strategy}) {
+          *strategy = p.strategy;
+          strategy->overlap_grad_reduce = strategy->overlap_param_gather = false;
+          strategy->dp = 1;
+          strategy->sharding_degree = 2;
+          strategy->sharding_stage = 1;
+        }
+      }),
+      (Names{"runners-up-legal", "pareto-legal", "framework-known"}));
   EXPECT_EQ(broken_by([](Plan& p) { p.search.method = "oracle"; }), Names{"search-proven"});
   EXPECT_EQ(broken_by([](Plan& p) { p.search.proven = false; }), Names{"search-proven"});
   EXPECT_EQ(broken_by([](Plan& p) {

@@ -6,9 +6,10 @@
 
 #include "passes/pipeline.h"
 #include "plan/check.h"
-#include "planner/search.h"
-#include "simulator/allocation_replay.h"
-#include "tests/planner/fixtures.h"
+#include "planner/search/search.h"
+#include "predict/evaluate.h"
+#include "simulator/memory/allocation_replay.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {
@@ -75,8 +76,7 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
   std::int64_t planned = 0, spared = 0;
   for (const char* framework : {"megatron-lm", "pytorch-fsdp", "paddle-2.1"}) {
     const SearchRequest request = request_for(framework);
-    const StrategyList legal =
-        enumerate(request.job, request.framework, request.devices, {}).legal;
+    const StrategyList legal = enumerate(request.job, request.framework, request.devices, {}).legal;
     ASSERT_FALSE(legal.empty()) << framework;
     for (int draw = 0; draw < 4; ++draw) {
       const Strategy strategy = legal[random() % legal.size()];

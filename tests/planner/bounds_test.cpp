@@ -1,5 +1,5 @@
 // Bounds: at most what evaluate finds, for random jobs, clusters and strategies; and close to it.
-#include "planner/bounds.h"
+#include "planner/bounds/bounds.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "planner/evaluate.h"
+#include "predict/evaluate.h"
 #include "tests/planner/random_problems.h"
 
 namespace plimsoll {
@@ -97,8 +97,8 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   show("per micro-batch, peak", sharded_peak);
 }
 
-// Layers of some shapes faster than the rest of a fit says, of others slower; some with ops that were
-// measured, which these factors leave alone.
+// Layers of some shapes faster than the rest of a fit says, of others slower; some with ops that
+// were measured, which these factors leave alone.
 TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
   std::mt19937_64 random(11);
   std::int64_t checked = 0, faster = 0;

@@ -7,7 +7,8 @@
 #include <set>
 
 #include "plan/check.h"
-#include "planner/search.h"
+#include "planner/search/search.h"
+#include "predict/evaluate.h"
 #include "tests/planner/random_problems.h"
 
 namespace plimsoll {
@@ -126,8 +127,8 @@ TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = std::min<std::int64_t>(problem.devices, i % 8 == 0 ? 6 : 4);
     const SearchRequest request = request_of(problem);
-    const Space space = enumerate(request.job, request.framework, request.devices, {},
-                                  units_of(problem.cluster));
+    const Space space =
+        enumerate(request.job, request.framework, request.devices, {}, units_of(problem.cluster));
     if (i % 2 == 1 && !space.legal.empty()) {
       // Memory decides: capacity just what some strategy needs, or a bit below one of the least.
       std::optional<Bytes> least;

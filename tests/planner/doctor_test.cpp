@@ -1,5 +1,5 @@
 // Doctor: on machines made of files and answers, each trouble gives its line, its health and a fix.
-#include "planner/doctor.h"
+#include "planner/doctor/doctor.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

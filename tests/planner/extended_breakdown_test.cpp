@@ -1,13 +1,13 @@
 // Where a step of many micro-batches goes, told from steps of few.
-#include "planner/extended_breakdown.h"
+#include "planner/search/extended_breakdown.h"
 
 #include <gtest/gtest.h>
 
 #include <utility>
 
-#include "planner/evaluate.h"
-#include "planner/fewer_micro_batches.h"
-#include "tests/planner/fixtures.h"
+#include "planner/explore/fewer_micro_batches.h"
+#include "predict/evaluate.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {

@@ -1,13 +1,13 @@
 // What a search finds out from few micro-batches is what all of them give.
-#include "planner/fewer_micro_batches.h"
+#include "planner/explore/fewer_micro_batches.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "planner/assess.h"
-#include "planner/extended_breakdown.h"
-#include "tests/planner/fixtures.h"
+#include "planner/explore/assess.h"
+#include "planner/search/extended_breakdown.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {

@@ -1,7 +1,9 @@
 // First plan: close to the best, long before the space is searched.
-#include "planner/first_plan.h"
+#include "planner/explore/first_plan.h"
 
 #include <gtest/gtest.h>
+
+#include "planner/search/search.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "planner/search.h"
+#include "planner/search/search.h"
 #include "tests/planner/random_problems.h"
 
 namespace plimsoll {
@@ -42,8 +42,8 @@ TEST(FixedChoices, NeverGiveAFasterPlan) {
     request.cluster_digest = std::string(64, '0');
     if (problem.calibration) request.calibration_digest = std::string(64, '1');
     const CostModel costs(problem.cluster, problem.calibration, problem.framework);
-    const Space space = enumerate(request.job, request.framework, request.devices, {},
-                                  units_of(problem.cluster));
+    const Space space =
+        enumerate(request.job, request.framework, request.devices, {}, units_of(problem.cluster));
     if (space.legal.empty()) continue;
     const Strategy drawn = space.legal[random() % space.legal.size()];
     const Fixed fixed = random_choices(drawn, random);

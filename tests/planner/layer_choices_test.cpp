@@ -1,14 +1,15 @@
 // Layer choices: cuts by stage are legal, never make a plan slower, and do make some faster.
-#include "planner/layer_choices.h"
+#include "planner/layers/layer_choices.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "planner/evaluate.h"
-#include "tests/planner/fixtures.h"
+#include "planner/search/search.h"
+#include "predict/evaluate.h"
 #include "tests/planner/random_problems.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {
@@ -72,8 +73,12 @@ struct Case {
         cluster(read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/" + gpus + ".json")),
         costs(cluster, std::nullopt, request.framework) {
     request.job.global_batch = batch;
-    request.fixed = {{"virtual_stages", "1"}, {"schedule", "1f1b"}, {"sharding_stage", "1"},
-                     {"cp", "1"},             {"pp", "4"},          {"micro_batch", "1"}};
+    request.fixed = {{"virtual_stages", "1"},
+                     {"schedule", "1f1b"},
+                     {"sharding_stage", "1"},
+                     {"cp", "1"},
+                     {"pp", "4"},
+                     {"micro_batch", "1"}};
   }
 };
 

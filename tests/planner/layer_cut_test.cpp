@@ -1,5 +1,5 @@
 // Layer cuts: dynamic programming against every cut there is.
-#include "planner/layer_cut.h"
+#include "planner/layers/layer_cut.h"
 
 #include <gtest/gtest.h>
 
@@ -108,9 +108,8 @@ TEST(LayerCut, TheHeadWeighs) {
 
 TEST(LayerCut, AnObjectiveByHand) {
   // Stage 0 runs two forwards of 2 while the first micro-batch is on stage 1 for 9; it waits 7.
-  const std::vector<StageOption> stages = {
-      {0, Picoseconds(2), Picoseconds(6), Picoseconds(6)},
-      {0, Picoseconds(3), Picoseconds(9), Picoseconds(9)}};
+  const std::vector<StageOption> stages = {{0, Picoseconds(2), Picoseconds(6), Picoseconds(6)},
+                                           {0, Picoseconds(3), Picoseconds(9), Picoseconds(9)}};
   EXPECT_EQ(pipeline_objective(stages, 4), Picoseconds(6 + 4 * 9));
   EXPECT_EQ(pipeline_objective({stages.data(), 1}, 4), Picoseconds(24));
   const std::vector<StageOption> slow_first = {stages[1], stages[0]};

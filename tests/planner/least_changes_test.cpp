@@ -1,14 +1,15 @@
 // What would have to be otherwise for something to fit: each change that is named makes a plan.
-#include "planner/least_changes.h"
+#include "planner/refusal/least_changes.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <limits>
 
-#include "planner/explore.h"
-#include "planner/rank_orders.h"
-#include "tests/planner/fixtures.h"
+#include "passes/strategy/rank_orders.h"
+#include "planner/explore/explore.h"
+#include "planner/search/search.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {
@@ -166,7 +167,8 @@ TEST(LeastChanges, WhatThereIsNoTimeForIsSaid) {
     for (const char* left :
          {"fewer held choices", "narrower types", "smaller global batches", "more than 1 device"})
       EXPECT_NE(last.find(left), std::string::npos) << left << ": " << last;
-    EXPECT_NE(std::string(refused.what()).find("looked at in the time there was"), std::string::npos);
+    EXPECT_NE(std::string(refused.what()).find("looked at in the time there was"),
+              std::string::npos);
   }
 }
 

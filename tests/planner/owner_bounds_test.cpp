@@ -2,9 +2,9 @@
 // and placement of casts.
 #include <gtest/gtest.h>
 
-#include "planner/bounds.h"
-#include "planner/evaluate.h"
-#include "tests/planner/fixtures.h"
+#include "planner/bounds/bounds.h"
+#include "predict/evaluate.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {

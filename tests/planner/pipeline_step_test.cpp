@@ -1,5 +1,5 @@
 // Pipeline steps: few micro-batches that repeat themselves end when all of them would.
-#include "planner/pipeline_step.h"
+#include "planner/bounds/pipeline_step.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "planner/space.h"
+#include "planner/space/space.h"
 
 namespace plimsoll {
 namespace {
@@ -206,8 +206,8 @@ Problem random_problem(std::mt19937_64& random) {
 
 std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64& random,
                                         std::size_t count) {
-  const Space space = enumerate(problem.job, problem.framework, problem.devices, {},
-                                units_of(problem.cluster));
+  const Space space =
+      enumerate(problem.job, problem.framework, problem.devices, {}, units_of(problem.cluster));
   std::vector<Strategy> strategies;
   for (std::size_t i = 0; i < count && !space.legal.empty(); ++i) {
     Strategy strategy = space.legal[random() % space.legal.size()];

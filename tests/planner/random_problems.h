@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "models/cluster.h"
-#include "models/framework.h"
-#include "models/calibration.h"
-#include "models/job.h"
-#include "passes/strategy.h"
+#include "models/calibration/calibration.h"
+#include "models/cluster/cluster.h"
+#include "models/framework/framework.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
 
 namespace plimsoll {
 
@@ -24,8 +24,8 @@ struct Problem {
 /// Jobs of up to 6 layers; clusters of CPU cores or GPUs of one to three levels, in nodes of odd
 /// sizes too; rates over three orders of magnitude, so that steps are bound by compute, by memory,
 /// by the network or by the host; switches that reduce, wired peers; half with efficiency
-/// parameters, some calibrated with times drawn at random at every size (of threads or of processes), some with other devices on
-/// some nodes; every framework.
+/// parameters, some calibrated with times drawn at random at every size (of threads or of
+/// processes), some with other devices on some nodes; every framework.
 Problem random_problem(std::mt19937_64& random);
 /// Legal ones only, at most `count`; all choices of the space and those beside it that --fix allows
 /// (send slots, layer split).

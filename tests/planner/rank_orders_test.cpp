@@ -1,13 +1,13 @@
 // Rank orders: which of them lie alike, which are tried, and that the search takes the best.
-#include "planner/rank_orders.h"
+#include "passes/strategy/rank_orders.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
-#include "planner/search.h"
-#include "tests/planner/fixtures.h"
+#include "planner/search/search.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {
@@ -33,9 +33,9 @@ TEST(RankOrders, LieAlikeWhereNodesHoldTheSameGroups) {
   EXPECT_FALSE(alike("mp=4,dp=4,pp=4", {8}));
   EXPECT_TRUE(alike("mp=2,cp=4,dp=4,pp=4", {8}));
   EXPECT_TRUE(alike("mp=4,dp=16", {8}));
-  EXPECT_TRUE(alike("mp=4,dp=2,pp=2", {16}));        // one node
-  EXPECT_FALSE(alike("mp=8,dp=4,pp=4", {8, 32}));    // a switch of four nodes
-  EXPECT_FALSE(alike("mp=3,dp=4,pp=4", {8}));        // nodes end within a group of mp
+  EXPECT_TRUE(alike("mp=4,dp=2,pp=2", {16}));      // one node
+  EXPECT_FALSE(alike("mp=8,dp=4,pp=4", {8, 32}));  // a switch of four nodes
+  EXPECT_FALSE(alike("mp=3,dp=4,pp=4", {8}));      // nodes end within a group of mp
 }
 
 /// Every group of each rank by its coordinates, wherever it is.
@@ -114,9 +114,9 @@ TEST(RankOrders, OfTheSpaceDoubleItsStrategiesOrAreCountedAsAlike) {
   const Space two = enumerate(nano_job(), framework, 4, fixed, {{2}});
   EXPECT_EQ(two.legal.size(), 2 * one.legal.size());
   const auto alike = [](const Space& space) {
-    return std::ranges::count(
-        space.rejected, "rank_order lays groups over nodes as another that is tried",
-        &Pruned::reason);
+    return std::ranges::count(space.rejected,
+                              "rank_order lays groups over nodes as another that is tried",
+                              &Pruned::reason);
   };
   EXPECT_EQ(alike(one), 1);
   EXPECT_EQ(one.rejected.back().count, 1);

@@ -1,5 +1,5 @@
 // Runners-up: which losers are shown, and what is said of them.
-#include "planner/runners_up.h"
+#include "planner/explore/runners_up.h"
 
 #include <gtest/gtest.h>
 
@@ -78,8 +78,8 @@ TEST(RunnersUp, TiedOnesComeFirstFromTheSimplestOn) {
     return result;
   };
   std::vector<RunnerUp> list = {loser("mp=2,pp=2,dp=2", 1.0, true), loser("mp=8", 1.1, false),
-                                loser("mp=2,pp=4", 1.2, true), loser("dp=2,pp=4", 1.3, true),
-                                loser("dp=8", 1.4, true), loser("pp=8", 1.5, false)};
+                                loser("mp=2,pp=4", 1.2, true),      loser("dp=2,pp=4", 1.3, true),
+                                loser("dp=8", 1.4, true),           loser("pp=8", 1.5, false)};
   tied_first(list);
   std::vector<double> steps;
   for (const RunnerUp& one : list) steps.push_back(one.step_time.value());

@@ -1,9 +1,9 @@
 // Search speed: bounds and whole candidates per second, on GPT-3 175B over 1,024 A100.
 #include <benchmark/benchmark.h>
 
-#include "planner/bounds.h"
-#include "planner/evaluate.h"
-#include "planner/space.h"
+#include "planner/bounds/bounds.h"
+#include "planner/space/space.h"
+#include "predict/evaluate.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // Search: the same answer as a loop that knows nothing of it.
-#include "planner/search.h"
+#include "planner/search/search.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 #include <set>
 
 #include "plan/check.h"
-#include "planner/cut_reasons.h"
-#include "planner/explore.h"
-#include "tests/planner/fixtures.h"
+#include "planner/explore/cut_reasons.h"
+#include "planner/explore/explore.h"
 #include "tests/planner/random_problems.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {

@@ -2,10 +2,10 @@
 // bounds below, a search that keeps to what is fixed, and the effects one expects.
 #include <gtest/gtest.h>
 
-#include "planner/bounds.h"
-#include "planner/evaluate.h"
-#include "planner/search.h"
-#include "tests/planner/fixtures.h"
+#include "planner/bounds/bounds.h"
+#include "planner/search/search.h"
+#include "predict/evaluate.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {

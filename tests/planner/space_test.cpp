@@ -1,12 +1,12 @@
 // Space: which strategies there are, in which order, and why the others are not.
-#include "planner/space.h"
+#include "planner/space/space.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
-#include "tests/planner/fixtures.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {

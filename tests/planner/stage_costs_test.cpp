@@ -1,11 +1,11 @@
 // What stages cost whose times are beyond the clock.
-#include "planner/stage_costs.h"
+#include "planner/layers/stage_costs.h"
 
 #include <gtest/gtest.h>
 
-#include "planner/shape_costs.h"
+#include "planner/bounds/shape_costs.h"
 #include "simulator/simulate.h"
-#include "tests/planner/fixtures.h"
+#include "tests/predict/fixtures.h"
 
 namespace plimsoll {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "passes/pipeline.h"
-#include "planner/bounds.h"
+#include "planner/bounds/bounds.h"
 #include "tests/planner/random_problems.h"
 
 namespace plimsoll {

@@ -7,7 +7,7 @@
 
 #include "passes/pipeline.h"
 #include "runtime/backend.h"
-#include "runtime/train.h"
+#include "runtime/command/train.h"
 #include "tests/runtime/hand_built.h"
 #include "tests/runtime/nano.h"
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "passes/cut_blocks.h"
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/plan_memory.h"
 #include "passes/pipeline.h"
-#include "passes/plan_memory.h"
-#include "passes/schedule.h"
+#include "passes/schedule/schedule.h"
 #include "simulator/simulate.h"
 #include "tests/runtime/nano.h"
 

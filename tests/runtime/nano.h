@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "graph/program.h"
-#include "models/framework.h"
-#include "models/job.h"
-#include "passes/strategy.h"
-#include "runtime/train.h"
+#include "models/framework/framework.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+#include "runtime/command/train.h"
 
 namespace plimsoll {
 

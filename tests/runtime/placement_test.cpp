@@ -1,4 +1,4 @@
-#include "runtime/placement.h"
+#include "runtime/command/placement.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <array>
 
 #include "base/error.h"
-#include "models/framework.h"
+#include "models/framework/framework.h"
 #include "tests/runtime/random_values.h"
 
 namespace plimsoll {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "models/job.h"
-#include "passes/strategy.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
 
 namespace plimsoll {
 

@@ -1,6 +1,6 @@
 // Training gpt-nano under every kind of strategy: bytes as predicted, the same model whatever the
 // strategy, the same bits in two runs, and runs that end when a rank fails.
-#include "runtime/train.h"
+#include "runtime/command/train.h"
 
 #include <gtest/gtest.h>
 

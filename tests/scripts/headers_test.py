@@ -8,8 +8,9 @@ import subprocess
 import sys
 import tempfile
 
-SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
-FOLDERS = ("base graph models passes simulator plan reports planner runtime calibrate tests").split()
+from programs import PRODUCT, SOURCE
+
+FOLDERS = [*PRODUCT, "tests"]
 # CUDA's headers are those of the emulation, which needs no toolkit.
 FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-fsyntax-only",
          f"-I{SOURCE}/tests/cuda_on_cpu/include", f"-I{SOURCE}",

@@ -12,6 +12,11 @@ SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
 BIN = pathlib.Path(os.environ["PLIMSOLL_BIN_DIR"])
 NANO = SOURCE / "tests" / "gpt-nano.json"
 
+# The folders of the product's code, in which tests of the tree look.
+PRODUCT = sorted({line.split("/")[0].split(":")[0]
+                  for line in (SOURCE / "cmake" / "folders.txt").read_text().splitlines()
+                  if line and not line.startswith("#")})
+
 # Documented in docs/formats.md.
 OK, INTERNAL, USAGE, BAD_INPUT, INFEASIBLE, STOPPED_EARLY, ENVIRONMENT, OUTSIDE_TOLERANCE = range(8)
 

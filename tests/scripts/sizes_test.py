@@ -1,12 +1,10 @@
 """No source file is longer than 500 lines."""
 
-import os
-import pathlib
 import sys
 
-SOURCE = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"])
-FOLDERS = ("base graph models passes simulator plan reports planner runtime calibrate tests "
-           "scripts cmake").split()
+from programs import PRODUCT, SOURCE
+
+FOLDERS = [*PRODUCT, "tests", "scripts", "cmake"]
 SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".py", ".cmake", ""}
 MOST = 500
 

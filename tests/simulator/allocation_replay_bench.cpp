@@ -2,7 +2,7 @@
 #include <benchmark/benchmark.h>
 
 #include "passes/pipeline.h"
-#include "simulator/allocation_replay.h"
+#include "simulator/memory/allocation_replay.h"
 
 namespace plimsoll {
 namespace {

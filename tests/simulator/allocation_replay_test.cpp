@@ -1,5 +1,5 @@
 // Replays of Programs through allocators: what lives when, by hand and against the Program.
-#include "simulator/allocation_replay.h"
+#include "simulator/memory/allocation_replay.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <numeric>
 
 #include "passes/pipeline.h"
-#include "simulator/alike_cycles.h"
-#include "simulator/routine_events.h"
+#include "simulator/memory/alike_cycles.h"
+#include "simulator/memory/routine_events.h"
 
 namespace plimsoll {
 namespace {

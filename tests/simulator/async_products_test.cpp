@@ -1,11 +1,11 @@
 // What products cover of the communications around them, by hand and in a whole step.
-#include "simulator/async_products.h"
+#include "simulator/costs/async_products.h"
 
 #include <gtest/gtest.h>
 
 #include "hand_programs.h"
 #include "passes/pipeline.h"
-#include "planner/evaluate.h"
+#include "predict/evaluate.h"
 
 namespace plimsoll {
 namespace {

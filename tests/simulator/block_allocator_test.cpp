@@ -1,5 +1,5 @@
 // The allocators of PyTorch and Paddle on sequences that can be followed by hand.
-#include "simulator/block_allocator.h"
+#include "simulator/memory/block_allocator.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>

@@ -1,5 +1,5 @@
 // Collectives over levels: times a reader can compute by hand.
-#include "simulator/collective_cost.h"
+#include "simulator/costs/collective_cost.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Cost model: measured points, interpolation, extrapolation and datasheet, with their provenance.
-#include "simulator/cost_model.h"
+#include "simulator/costs/cost_model.h"
 
 #include <gtest/gtest.h>
 

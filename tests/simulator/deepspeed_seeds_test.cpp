@@ -1,12 +1,12 @@
 // DeepSpeed pull request 1188 on eight A100s: forward and backward before it, with it, and with the
-// flat gather that it tried, from one set of constants (models/framework_deepspeed.cpp) and the
-// preset of the cluster.
+// flat gather that it tried, from one set of constants (models/framework/framework_deepspeed.cpp)
+// and the preset of the cluster.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 
-#include "models/cluster.h"
+#include "models/cluster/cluster.h"
 #include "passes/pipeline.h"
 #include "simulator/simulate.h"
 

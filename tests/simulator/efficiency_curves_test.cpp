@@ -1,5 +1,5 @@
 // Matmuls by tiles and waves, and memory-bound ops: times a reader can compute by hand.
-#include "simulator/efficiency_curves.h"
+#include "simulator/costs/efficiency_curves.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Engine: cases with round numbers that a reader can compute by hand.
-#include "simulator/engine.h"
+#include "simulator/engine/engine.h"
 
 #include <gtest/gtest.h>
 

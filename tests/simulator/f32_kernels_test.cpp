@@ -1,7 +1,7 @@
 // What products and softmax of f32 take where a device or a framework treats them apart.
 #include <gtest/gtest.h>
 
-#include "simulator/cost_model.h"
+#include "simulator/costs/cost_model.h"
 
 namespace plimsoll {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "hand_programs.h"
 #include "passes/pipeline.h"
-#include "passes/strategy.h"
+#include "passes/strategy/strategy.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {

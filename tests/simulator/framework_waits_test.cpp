@@ -1,5 +1,5 @@
 // What frameworks make the host and the compute stream wait for, on a hand-made pipeline.
-#include "simulator/framework_waits.h"
+#include "simulator/ranks/framework_waits.h"
 
 #include <gtest/gtest.h>
 

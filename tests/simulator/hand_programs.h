@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "graph/program.h"
-#include "models/calibration.h"
-#include "models/cluster.h"
+#include "models/calibration/calibration.h"
+#include "models/cluster/cluster.h"
 
 namespace plimsoll {
 

@@ -1,5 +1,5 @@
 // What the host takes for each op of lowered routines.
-#include "simulator/host_dispatch.h"
+#include "simulator/costs/host_dispatch.h"
 
 #include <gtest/gtest.h>
 

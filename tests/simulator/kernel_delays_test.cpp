@@ -1,5 +1,5 @@
 // What kernels and communications lose to each other, call by call.
-#include "simulator/kernel_delays.h"
+#include "simulator/ranks/kernel_delays.h"
 
 #include <gtest/gtest.h>
 

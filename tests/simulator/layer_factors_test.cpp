@@ -1,5 +1,5 @@
 // Layer factors between the shapes that were fitted, and far from them.
-#include "simulator/layer_factors.h"
+#include "simulator/costs/layer_factors.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "passes/pipeline.h"
-#include "simulator/allocation_replay.h"
+#include "simulator/memory/allocation_replay.h"
 
 namespace plimsoll {
 namespace {

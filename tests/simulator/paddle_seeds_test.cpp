@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <string>
 
-#include "models/cluster.h"
+#include "models/cluster/cluster.h"
 #include "passes/pipeline.h"
 #include "simulator/simulate.h"
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "graph/verify.h"
+#include "graph/verify/verify.h"
 #include "hand_programs.h"
-#include "passes/pipeline_order.h"
+#include "passes/strategy/pipeline_order.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {

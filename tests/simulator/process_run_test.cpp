@@ -1,11 +1,11 @@
 // Hosts and rendezvous beside each other, in times that can be worked out by hand.
-#include "simulator/process_run.h"
+#include "simulator/engine/process_run.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "simulator/engine.h"
+#include "simulator/engine/engine.h"
 
 namespace plimsoll {
 namespace {

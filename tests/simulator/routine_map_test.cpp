@@ -1,5 +1,5 @@
 // Composed routines: by hand, and against the ops one by one.
-#include "simulator/routine_map.h"
+#include "simulator/engine/routine_map.h"
 
 #include <gtest/gtest.h>
 // rapidcheck's GoogleTest macros need gtest.h first.
@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "simulator/stream_engine.h"
+#include "simulator/engine/stream_engine.h"
 
 namespace plimsoll {
 namespace {

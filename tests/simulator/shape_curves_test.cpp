@@ -1,5 +1,5 @@
 // Which curve stands for a group shape, and what overlaps say between payloads.
-#include "simulator/shape_curves.h"
+#include "simulator/costs/shape_curves.h"
 
 #include <gtest/gtest.h>
 

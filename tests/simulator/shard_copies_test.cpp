@@ -1,13 +1,13 @@
 // Memory of PyTorch's fully_shard and of its pipelines, call by call.
-#include "simulator/shard_copies.h"
+#include "simulator/memory/shard_copies.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "passes/pipeline.h"
-#include "simulator/allocation_replay.h"
-#include "simulator/stage_buffers.h"
+#include "simulator/memory/allocation_replay.h"
+#include "simulator/memory/stage_buffers.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // Communications that share links: times a reader can compute by hand.
-#include "simulator/shared_links.h"
+#include "simulator/engine/shared_links.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <set>
 
-#include "simulator/engine.h"
+#include "simulator/engine/engine.h"
 
 namespace plimsoll {
 namespace {

@@ -1,6 +1,6 @@
 // Steps from a few of their micro-batches against the same steps whole: the same picosecond on
 // every rank from any starts, or no answer; and which steps give an answer.
-#include "simulator/shortened_step.h"
+#include "simulator/ranks/shortened_step.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -4,11 +4,11 @@
 #include <array>
 
 #include "hand_programs.h"
-#include "models/job.h"
+#include "models/job/job.h"
 #include "passes/pipeline.h"
+#include "simulator/engine/stream_engine.h"
+#include "simulator/ranks/stream_ranks.h"
 #include "simulator/simulate.h"
-#include "simulator/stream_engine.h"
-#include "simulator/stream_ranks.h"
 
 namespace plimsoll {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "graph/text.h"
 #include "hand_programs.h"
-#include "simulator/expand.h"
-#include "simulator/folding.h"
+#include "simulator/ranks/expand.h"
+#include "simulator/ranks/folding.h"
 
 namespace plimsoll {
 namespace {

@@ -1,5 +1,5 @@
 // Measured times over bytes: at points, between them, and beyond both ends.
-#include "simulator/size_curve.h"
+#include "simulator/costs/size_curve.h"
 
 #include <gtest/gtest.h>
 

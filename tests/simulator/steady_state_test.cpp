@@ -1,5 +1,5 @@
 // The period of steps that repeat, by hand.
-#include "simulator/steady_state.h"
+#include "simulator/ranks/steady_state.h"
 
 #include <gtest/gtest.h>
 

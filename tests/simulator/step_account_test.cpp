@@ -1,12 +1,12 @@
 // What a step's costs leave open, against sums made by hand, and the names of what is extrapolated.
-#include "simulator/step_account.h"
+#include "simulator/ranks/step_account.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "hand_programs.h"
-#include "models/framework.h"
+#include "models/framework/framework.h"
 #include "passes/pipeline.h"
 #include "simulator/simulate.h"
 

@@ -1,5 +1,5 @@
 // Delays of streams: what kernels and communications that run at once lose to each other, by hand.
-#include "simulator/stream_engine.h"
+#include "simulator/engine/stream_engine.h"
 
 #include <gtest/gtest.h>
 

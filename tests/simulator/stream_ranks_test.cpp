@@ -1,6 +1,6 @@
 // Composed routines against the same Programs op by op: every op of every simulated rank begins and
 // ends at the same picosecond, folded or not, on regular and irregular nodes, from any starts.
-#include "simulator/stream_ranks.h"
+#include "simulator/ranks/stream_ranks.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 #include "hand_programs.h"
 #include "passes/pipeline.h"
-#include "simulator/kernel_delays.h"
+#include "simulator/ranks/kernel_delays.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {

@@ -1,6 +1,6 @@
 // A recorded step whose every address follows from the rules of PyTorch's allocator by hand, and
 // records that no such allocator can have made.
-#include "simulator/trace_replay.h"
+#include "simulator/memory/trace_replay.h"
 
 #include <gtest/gtest.h>
 

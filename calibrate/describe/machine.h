@@ -1,0 +1,43 @@
+// Machine: what a calibration says of the device and the network that it was measured on.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "models/calibration/calibration.h"
+#include "models/cluster/cluster.h"
+#include "runtime/backend.h"
+#include "runtime/device_facts.h"
+
+namespace plimsoll {
+
+/// As /proc/cpuinfo names it.
+std::string cpu_name();
+/// Throws EnvironmentError where the machine does not say how much it has.
+Bytes memory_of_machine();
+
+/// Sets device, backend, date and versions.
+void describe_machine(Calibration& calibration, const std::string& backend);
+
+/// Of a backend's device, with what is taken of its memory now.
+void describe_machine(Calibration& calibration, const DeviceFacts& facts, Backend& backend);
+
+/// Of the largest f32 add, whose operands come from memory; the points must hold one.
+const OpPoint& largest_add(std::span<const OpPoint> points);
+BytesPerSecond memory_bandwidth(std::span<const OpPoint> points);
+
+/// A CPU core: peaks are the best matmul rates (of f32, and of `precision`), memory bandwidth that
+/// of the largest add.
+Device measured_device(const Calibration& calibration, DType precision, Bytes memory);
+
+/// The smallest and the largest of some sends.
+struct SendRange {
+  CollectivePoint smallest, largest;
+};
+/// Bandwidth by the largest, latency by the smallest.
+Level measured_level(const std::string& name, std::int64_t devices, const SendRange& sends);
+
+}  // namespace plimsoll

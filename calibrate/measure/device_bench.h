@@ -1,0 +1,61 @@
+// Device bench: times ops on an accelerator by marks on its queue, in kernels that are replayed as
+// training replays them, so that launching them costs the host nothing in the time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "calibrate/measure/crew.h"
+#include "calibrate/measure/rank_bench.h"
+#include "calibrate/schedule/bench_case.h"
+#include "calibrate/schedule/sweep.h"
+#include "runtime/backend.h"
+#include "runtime/rank_device.h"
+
+namespace plimsoll {
+
+/// What operands rotate over: more than the device's caches hold.
+Bytes device_footprint(SweepSize size);
+
+class DeviceBench final : public RankBench {
+ public:
+  /// Operands rotate over `footprint` bytes, more than the device's caches hold; a case whose
+  /// operands are larger takes what it needs. `backend` must have a device.
+  DeviceBench(Backend& backend, Bytes footprint);
+  ~DeviceBench() override;
+  DeviceBench(const DeviceBench&) = delete;
+  DeviceBench& operator=(const DeviceBench&) = delete;
+
+  bool supports(const BenchCase& bench_case) const override;
+  /// Time of one run on the device, which is busy with the same before, so that neither launching
+  /// nor starting a replay is in it. A sample is as many runs as take about effort.sample_time.
+  Sample measure(const BenchCase& bench_case, const Effort& effort) override;
+  /// Launched one by one, a mark behind each.
+  std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) override;
+  /// Host time to enqueue one kernel that is not replayed.
+  Sample measure_launch(std::int64_t samples);
+  /// Copies of `size` bytes: between pageable host memory and the device, or within the device's.
+  Sample measure_copy(CopyDirection direction, Bytes size, std::int64_t samples);
+
+ private:
+  struct Prepared;
+  class OneByOne;
+  Prepared prepare(const BenchCase& bench_case);
+  std::byte* memory(Bytes size);
+  void finish(std::string_view what);
+
+  Backend& backend_;
+  RankDevice& device_;
+  Bytes footprint_;
+  std::vector<std::byte> text_;
+  std::byte* pool_ = nullptr;
+  Bytes pool_size_;
+  std::byte* workspace_;
+  Bytes workspace_size_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,185 @@
+// Lays out and rotates operands, prepares kernels and times their runs.
+#include "calibrate/measure/op_bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+
+#include "base/error.h"
+#include "models/framework/framework.h"
+#include "runtime/half.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kMostSets = 4096;
+
+/// Where the operands of one set lie; tensors that share storage share an offset.
+struct Layout {
+  std::vector<Bytes> offsets;  // by tensor
+  Bytes size;
+};
+
+Layout layout_of(const BenchCase& bench_case) {
+  Layout layout;
+  const int in_place = row(bench_case.op.kind).in_place;
+  for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
+    const bool shares =
+        in_place >= 0 && !bench_case.op.outputs.empty() && bench_case.op.outputs[0] == TensorId(i);
+    if (shares) {
+      const TensorId original = bench_case.op.inputs[std::size_t(in_place)];
+      layout.offsets.push_back(layout.offsets[original.index()]);
+    } else {
+      layout.offsets.push_back(layout.size);
+      layout.size += round_up(bytes_of(bench_case.tensors[i]), kBlockAlignment);
+    }
+  }
+  return layout;
+}
+
+/// Values that keep every kind finite and away from denormals: between 0.1 and 1.
+std::vector<float> pattern() {
+  std::vector<float> values(std::size_t{1} << 12);  // small: must not push operands out of caches
+  std::minstd_rand random(1);
+  std::uniform_real_distribution<float> uniform(0.1f, 1.0f);
+  for (float& value : values) value = uniform(random);
+  return values;
+}
+
+}  // namespace
+
+void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at) {
+  static const std::vector<float> values = pattern();
+  std::int64_t left = elements(tensor.shape);
+  if (tensor.dtype == DType::i32) {
+    for (std::int64_t i = 0; i < left; ++i) {
+      const auto id = std::int32_t(i * 7919 % ids);
+      std::memcpy(at + i * std::int64_t(sizeof(id)), &id, sizeof(id));
+    }
+    return;
+  }
+  if (tensor.role == TensorRole::scalar) {
+    std::vector<float> scalars(values.begin(), values.begin() + left);
+    scalars[std::size_t(Scalar::found)] = 0;
+    std::memcpy(at, scalars.data(), scalars.size() * sizeof(float));
+    return;
+  }
+  while (left > 0) {
+    const std::int64_t part = std::min(left, std::int64_t(values.size()));
+    from_f32(tensor.dtype, values.data(), at, part);
+    at += part * element_bytes(tensor.dtype);
+    left -= part;
+  }
+}
+
+struct OpBench::Member {
+  std::unique_ptr<Backend> backend;
+  Pool pool, workspace;
+  RankContext context;
+  std::unique_ptr<Kernel> kernel;
+  /// Addresses of inputs and outputs, by set.
+  std::vector<std::vector<std::byte*>> inputs, outputs;
+};
+
+OpBench::OpBench(std::string_view backend, std::int64_t cores, Bytes footprint)
+    : footprint_(footprint), clock_overhead_(clock_overhead()), text_(std::size_t{1} << 20) {
+  for (std::size_t i = 0; i < text_.size(); ++i) text_[i] = std::byte(i * 31 % 251);
+  for (std::int64_t i = 0; i < cores; ++i) {
+    Member& member = *members_.emplace_back(std::make_unique<Member>());
+    member.backend = make_backend(backend);
+    member.pool = Pool(footprint);
+    member.workspace = Pool(bundled_framework().workspace);
+  }
+}
+
+OpBench::~OpBench() = default;
+
+TimedWork OpBench::prepare(Member& member, const BenchCase& bench_case) {
+  member.backend->enter_thread();
+  const Layout layout = layout_of(bench_case);
+  if (member.pool.memory().size() < std::size_t(layout.size.count())) {
+    member.pool = Pool(layout.size);
+  }
+  member.context.program = &bench_case.program;
+  member.context.text = {text_, 1};
+  member.context.workspace = member.workspace.memory();
+  member.kernel = member.backend->prepare(bench_case.op, bench_case.tensors, member.context);
+  const std::int64_t room = footprint_.count() / layout.size.count();
+  member.inputs.clear();
+  member.outputs.clear();
+  for (std::int64_t set = 0; set < std::clamp(room, std::int64_t{1}, kMostSets); ++set) {
+    std::byte* base = member.pool.memory().data() + set * layout.size.count();
+    for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
+      fill_operand(bench_case.tensors[i], bench_case.ids, base + layout.offsets[i].count());
+    }
+    const auto addresses = [&](const std::vector<TensorId>& ids) {
+      std::vector<std::byte*> result;
+      for (TensorId id : ids) result.push_back(base + layout.offsets[id.index()].count());
+      return result;
+    };
+    member.inputs.push_back(addresses(bench_case.op.inputs));
+    member.outputs.push_back(addresses(bench_case.op.outputs));
+  }
+  return [this, &member, &bench_case](std::int64_t run) {
+    const std::size_t set = std::size_t(run) % member.inputs.size();
+    for (std::size_t i = 0; bench_case.in_frame && i < bench_case.op.outputs.size(); ++i) {
+      const TensorId id = bench_case.op.outputs[i];
+      fill_operand(bench_case.tensors[id.index()], bench_case.ids, member.outputs[set][i]);
+    }
+    for (std::size_t i : bench_case.fresh) {
+      const TensorId id = bench_case.op.inputs[i];
+      fill_operand(bench_case.tensors[id.index()], bench_case.ids, member.inputs[set][i]);
+    }
+    const auto start = Clock::now();
+    member.kernel->run(member.inputs[set], member.outputs[set], RunPosition{});
+    const auto taken = std::chrono::duration<double>(Clock::now() - start).count();
+    return std::max(Seconds(taken) - clock_overhead_, Seconds(1e-9));  // never below a nanosecond
+  };
+}
+
+class OpBench::OnOneCore final : public RepeatedWork {
+ public:
+  OnOneCore(OpBench& bench, const BenchCase& bench_case)
+      : case_(bench_case), work_(bench.prepare(*bench.members_.front(), case_)) {}
+
+  std::vector<Run> run(std::int64_t at_least, Seconds horizon) override {
+    const auto start = Clock::now();
+    const auto now = [&] {
+      const auto since = Clock::now() - start;
+      return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() *
+                         1000);
+    };
+    std::vector<Run> runs;
+    while (std::int64_t(runs.size()) < at_least || now().seconds() < horizon) {
+      const Picoseconds begin = now();
+      runs.push_back({begin, work_(number_++)});
+    }
+    return runs;
+  }
+
+ private:
+  BenchCase case_;
+  TimedWork work_;
+  std::int64_t number_ = 0;
+};
+
+std::unique_ptr<RepeatedWork> OpBench::repeated(const BenchCase& bench_case) {
+  return std::make_unique<OnOneCore>(*this, bench_case);
+}
+
+std::vector<Seconds> times_of(const std::vector<RepeatedWork::Run>& runs) {
+  std::vector<Seconds> times;
+  for (const RepeatedWork::Run& run : runs) times.push_back(run.taken);
+  return times;
+}
+
+Sample OpBench::measure(const BenchCase& bench_case, const Effort& effort) {
+  return measure_together(
+      cores(),
+      [&](std::int64_t member) { return prepare(*members_[std::size_t(member)], bench_case); },
+      effort);
+}
+
+}  // namespace plimsoll

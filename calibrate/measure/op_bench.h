@@ -1,0 +1,46 @@
+// Op bench: times bench cases through a Backend, on every core at once.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "calibrate/measure/crew.h"
+#include "calibrate/measure/rank_bench.h"
+#include "calibrate/schedule/bench_case.h"
+#include "runtime/backend.h"
+
+namespace plimsoll {
+
+/// Writes values that keep every kind finite and away from denormals (0.1 to 1; i32: ids). Scalars
+/// are those of a step whose gradients are finite: updates do their work.
+void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at);
+
+/// Memory, workspace and backend of every core, kept for all measurements.
+class OpBench final : public RankBench {
+ public:
+  /// Operands rotate over `footprint` bytes per core, so that they come from memory, except that
+  /// BenchCase::fresh and in_frame ones are written before each timed run; a case whose operands
+  /// are larger takes what it needs.
+  OpBench(std::string_view backend, std::int64_t cores, Bytes footprint);
+  ~OpBench() override;
+
+  bool supports(const BenchCase&) const override { return true; }
+  /// All cores run the op at once, each on its own operands.
+  Sample measure(const BenchCase& bench_case, const Effort& effort) override;
+  /// On the calling thread, as one core runs it.
+  std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) override;
+  std::int64_t cores() const { return std::int64_t(members_.size()); }
+
+ private:
+  struct Member;
+  class OnOneCore;
+  TimedWork prepare(Member& member, const BenchCase& bench_case);
+
+  Bytes footprint_;
+  Seconds clock_overhead_;
+  std::vector<std::byte> text_;
+  std::vector<std::unique_ptr<Member>> members_;
+};
+
+}  // namespace plimsoll

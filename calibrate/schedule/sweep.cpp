@@ -1,0 +1,169 @@
+// The lists of shapes, sizes and payloads.
+#include "calibrate/schedule/sweep.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "calibrate/schedule/bench_case.h"
+#include "runtime/communicator.h"
+
+namespace plimsoll {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+/// Bytes that a memory-bound op moves.
+constexpr std::int64_t kSmallest = 16 * kKiB;
+/// Larger products run at the rate of those below; they would only take time.
+constexpr Flops kLargest{3.5e9};
+/// Larger groups of the local communicator are extrapolated.
+constexpr std::int64_t kMostRanks = 16;
+
+/// Adds a point unless it is there already or too large.
+void add(std::vector<MatmulPoint>& to, MatmulShape shape, bool transpose_a, bool transpose_b,
+         bool accumulate, bool bias) {
+  if (flops_of(shape) > kLargest) return;
+  MatmulPoint point;
+  point.shape = shape;
+  point.transpose_a = transpose_a;
+  point.transpose_b = transpose_b;
+  point.accumulate = accumulate;
+  point.bias = bias;
+  if (std::find(to.begin(), to.end(), point) == to.end()) to.push_back(point);
+}
+
+/// y [n, out] = x [n, in] w [in, out] and its two gradients.
+void add_linear(std::vector<MatmulPoint>& to, std::int64_t n, std::int64_t in, std::int64_t out,
+                bool bias) {
+  add(to, {1, n, out, in}, false, false, false, bias);
+  add(to, {1, n, in, out}, false, true, false, false);
+  add(to, {1, in, out, n}, true, false, true, false);
+}
+
+/// The products of attention over `heads` heads (times sequences), forward and backward.
+void add_attention(std::vector<MatmulPoint>& to, std::int64_t heads, std::int64_t sequence,
+                   std::int64_t width) {
+  const MatmulShape square{heads, sequence, sequence, width};
+  const MatmulShape thin{heads, sequence, width, sequence};
+  add(to, square, false, true, false, false);  // scores, and gradient of probabilities
+  add(to, thin, false, false, false, false);   // context, and gradient of queries
+  add(to, thin, true, false, false, false);    // gradients of keys and values
+}
+
+}  // namespace
+
+Flops flops_of(const MatmulShape& shape) {
+  return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
+}
+
+std::vector<MatmulPoint> matmul_sweep(SweepSize size, DType dtype) {
+  const bool quick = size == SweepSize::quick;
+  const Sizes tokens = quick ? Sizes{32, 128} : Sizes{32, 128, 256, 512, 2048};
+  const Sizes hidden = quick ? Sizes{64} : Sizes{64, 128, 256, 512, 1024, 2048};
+  std::vector<MatmulPoint> points;
+  for (std::int64_t n : tokens) {
+    for (std::int64_t h : hidden) {
+      add_linear(points, n, h, 3 * h, true);
+      add_linear(points, n, h, h, true);
+      add_linear(points, n, h, 4 * h, true);
+      add_linear(points, n, 4 * h, h, true);
+      add_linear(points, n, h, 256, false);
+      add_linear(points, n, h, 128, false);  // half the vocabulary on each of two ranks
+    }
+  }
+  for (std::int64_t sequence : quick ? Sizes{32} : Sizes{32, 64, 128, 256, 512}) {
+    for (std::int64_t width : quick ? Sizes{16} : Sizes{16, 32, 64, 128}) {
+      for (std::int64_t heads : quick ? Sizes{4} : Sizes{2, 8, 48}) {
+        add_attention(points, heads, sequence, width);
+      }
+    }
+  }
+  for (MatmulPoint& point : points) point.dtype = dtype;
+  return points;
+}
+
+std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype) {
+  const bool quick = size == SweepSize::quick;
+  const Sizes sizes =
+      quick ? Sizes{kSmallest, kMiB} : Sizes{kSmallest, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
+  std::vector<OpPoint> points;
+  for (OpKind kind : memory_bound_kinds(dtype)) {
+    const bool softmax = kind == OpKind::softmax || kind == OpKind::softmax_backward;
+    Sizes rows = {0};
+    // Rows of 1024 floats meet in the same sets of a cache; their neighbours do not.
+    if (has_rows(kind)) rows = quick ? Sizes{64} : Sizes{64, 256, 768, 1024, 1280, 1536, 3072};
+    if (softmax) rows = quick ? Sizes{32} : Sizes{32, 128, 512};
+    Sizes all_sizes = sizes;
+    // Ops over whole arenas are as large as the model.
+    const bool arena =
+        kind == OpKind::adamw || kind == OpKind::squared_norm || kind == OpKind::fill;
+    if (arena && !quick) all_sizes.push_back(64 * kMiB), all_sizes.push_back(256 * kMiB);
+    for (std::int64_t row : rows) {
+      for (std::int64_t bytes : all_sizes) {
+        OpPoint point;
+        point.kind = kind;
+        point.dtype = dtype;
+        point.moved = Bytes(bytes);
+        point.row = row;
+        points.push_back(point);
+      }
+    }
+  }
+  return points;
+}
+
+bool is_essential_on_core(const OpPoint& point) {
+  return point.moved == Bytes(kSmallest) || point.moved == Bytes(kMiB);
+}
+
+std::vector<std::int64_t> communication_payloads(SweepSize size, CommunicatorKind communicator) {
+  if (size == SweepSize::quick) return {kKiB, 64 * kKiB};
+  const std::int64_t largest = (communicator == CommunicatorKind::nccl ? 256 : 64) * kMiB;
+  Sizes sizes;
+  for (std::int64_t bytes = 256; bytes <= largest; bytes *= 4) sizes.push_back(bytes);
+  return sizes;
+}
+
+std::vector<std::int64_t> overlap_payloads(SweepSize size, CommunicatorKind communicator) {
+  if (size == SweepSize::quick) return {64 * kKiB};
+  if (communicator == CommunicatorKind::nccl) return {64 * kKiB, kMiB, 16 * kMiB, 64 * kMiB};
+  return {4 * kKiB, 64 * kKiB, kMiB, 8 * kMiB};
+}
+
+std::vector<std::size_t> spread_order(std::size_t count) {
+  auto stride = std::max<std::size_t>(1, std::size_t(double(count) * 0.618));
+  while (std::gcd(stride, count) != 1) ++stride;
+  std::vector<std::size_t> order(count);
+  for (std::size_t i = 0; i < count; ++i) order[i] = i * stride % count;
+  return order;
+}
+
+std::vector<CollectivePoint> collective_sweep(SweepSize size) {
+  const std::int64_t largest = size == SweepSize::quick ? 64 * kKiB : 64 * kMiB;
+  std::vector<CollectivePoint> points;
+  const auto add_sizes = [&](OpKind kind, std::int64_t ranks) {
+    for (std::int64_t bytes = 256; bytes <= largest;) {
+      CollectivePoint point;
+      point.kind = kind;
+      point.ranks = ranks;
+      point.payload = Bytes(bytes);
+      points.push_back(point);
+      // Closer where the operands leave one cache after the other.
+      bytes *= bytes >= 64 * kKiB && bytes < 16 * kMiB && size != SweepSize::quick ? 2 : 4;
+    }
+  };
+  // More ranks than cores take turns: no basis for predictions, but four are a common request.
+  Sizes group_sizes = {2, 4};
+  for (std::int64_t ranks = 8; ranks <= std::min(kMostRanks, available_cores()); ranks *= 2) {
+    group_sizes.push_back(ranks);
+  }
+  for (std::int64_t ranks : group_sizes) {
+    for (OpKind kind : {OpKind::all_reduce, OpKind::reduce_scatter, OpKind::all_gather}) {
+      add_sizes(kind, ranks);
+    }
+  }
+  add_sizes(OpKind::send, 2);
+  return points;
+}
+
+}  // namespace plimsoll

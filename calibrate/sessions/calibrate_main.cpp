@@ -1,0 +1,18 @@
+// planner-calibrate: measures this machine and writes its calibration and cluster files.
+#include "base/command_line.h"
+#include "calibrate/sessions/calibrate_command.h"
+#ifdef PLIMSOLL_CUDA
+#include "runtime/cuda/backend.h"
+#include "runtime/cuda/facts.h"
+#endif
+
+int main(int argc, char** argv) {
+  using namespace plimsoll;
+  FactsOfDevice facts = nullptr;
+#ifdef PLIMSOLL_CUDA
+  add_cuda_backend();
+  facts = cuda_device_facts;
+#endif
+  return run_program("planner-calibrate",
+                     [&] { return calibrate_command(argc, argv, nullptr, facts); });
+}

@@ -1,0 +1,15 @@
+// Calibration of an accelerator: its ops, its attention, its copies, and what a launch costs.
+#pragma once
+
+#include "calibrate/sessions/calibrate.h"
+#include "runtime/backend.h"
+#include "runtime/device_facts.h"
+
+namespace plimsoll {
+
+/// Of the backend's device, which must have one; one device, alone (see device_sweep.h and
+/// device_description.h).
+MachineCalibration calibrate_device(const CalibrationRequest& request, Backend& backend,
+                                    const DeviceFacts& facts);
+
+}  // namespace plimsoll

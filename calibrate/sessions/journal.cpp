@@ -1,0 +1,179 @@
+// One write and one sync per line: what is in the file is finished.
+#include "calibrate/sessions/journal.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/file.h"
+#include "base/json.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kVersion = 1;
+
+JournalEntry entry_from(const Json& json, const std::string& file) {
+  JsonObject object(json, file);
+  JournalEntry entry;
+  entry.test = object.text("test");
+  entry.unsteady = object.boolean("unsteady");
+  entry.took = Seconds(object.number("took_s", 0, 1e6));
+  entry.measured = parse_calibration(json_text(object.raw("measured")), file);
+  object.finish();
+  return entry;
+}
+
+std::string line_of(const JournalEntry& entry) {
+  const Json measured = parse_json(calibration_text(entry.measured), "a calibration");
+  return Json{{"test", entry.test},
+              {"unsteady", entry.unsteady},
+              {"took_s", entry.took.value()},
+              {"measured", measured}}
+             .dump() +
+         "\n";
+}
+
+}  // namespace
+
+std::filesystem::path journal_of(const std::filesystem::path& calibration) {
+  return calibration.string() + ".journal";
+}
+
+Journal::Journal(std::filesystem::path path, const std::string& settings, bool resume)
+    : path_(std::move(path)) {
+  file_.descriptor = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  const int file = file_.descriptor;
+  // Ranks of a run whose launcher was killed may still be at work.
+  if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    throw EnvironmentError(fmt::format("another calibration is writing {}", path_.string()));
+  }
+  const std::size_t keep = file >= 0 && resume ? read(settings) : 0;
+  if (file < 0 || ftruncate(file, off_t(keep)) != 0 || lseek(file, 0, SEEK_END) < 0) {
+    throw EnvironmentError(
+        fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+  }
+  if (keep == 0) append(Json{{"journal", kVersion}, {"settings", settings}}.dump() + "\n");
+}
+
+Journal::File::~File() {
+  if (descriptor >= 0) close(descriptor);
+}
+
+/// Bytes of the file up to the end of its last whole line; 0: there is nothing to go on with.
+std::size_t Journal::read(const std::string& settings) {
+  const std::string text = read_file(path_);
+  const std::string file = path_.string();
+  std::size_t at = 0;
+  for (std::size_t end = 0; (end = text.find('\n', at)) != text.npos; at = end + 1) {
+    const std::string_view line = std::string_view(text).substr(at, end - at);
+    if (at == 0) {
+      const Json json = parse_json(line, file);
+      JsonObject header(json, file);
+      header.integer("journal", kVersion, kVersion);
+      if (const std::string found = header.text("settings"); found != settings) {
+        throw InputError(
+            file, "/settings",
+            fmt::format("found \"{}\"; this calibration is \"{}\": without --resume it "
+                        "begins anew",
+                        printable(found, 200), settings));
+      }
+      continue;
+    }
+    try {
+      take(line);
+    } catch (const InputError&) {
+      ++passed_over_;
+    }
+  }
+  if (at < text.size()) ++passed_over_;
+  return at;
+}
+
+/// One line behind the first. Throws InputError where it is none of a journal.
+void Journal::take(std::string_view line) {
+  const std::string file = path_.string();
+  const Json json = parse_json(line, file);
+  if (!json.is_object() || !json.contains("discarded")) {
+    finished_.push_back(entry_from(json, file));
+    return;
+  }
+  JsonObject object(json, file);
+  const std::vector<std::string> tests = object.texts("discarded");
+  object.finish();
+  std::erase_if(finished_, [&](const JournalEntry& entry) {
+    return std::find(tests.begin(), tests.end(), entry.test) != tests.end();
+  });
+}
+
+void Journal::add(const JournalEntry& entry) { append(line_of(entry)); }
+
+void Journal::discard(std::span<const std::string> tests) {
+  append(Json{{"discarded", std::vector<std::string>(tests.begin(), tests.end())}}.dump() + "\n");
+}
+
+void Journal::append(const std::string& line) {
+  // A line is small: the system takes it whole, or says why not.
+  const ssize_t written = write(file_.descriptor, line.data(), line.size());
+  if (written != ssize_t(line.size()) || fdatasync(file_.descriptor) != 0) {
+    throw EnvironmentError(fmt::format("cannot write {}: {}", path_.string(),
+                                       written < 0 ? std::strerror(errno) : "the disk is full"));
+  }
+}
+
+PointJournal::PointJournal(const std::filesystem::path& path, const std::string& settings,
+                           bool resume, std::string date)
+    : date_(std::move(date)) {
+  if (path.empty()) return;
+  journal_.emplace(path, settings, resume);
+  for (const JournalEntry& entry : journal_->finished()) {
+    known_.insert_or_assign(entry.test, entry.measured);
+  }
+}
+
+template <class Point>
+bool PointJournal::restore_from(const std::string& key, Point& point,
+                                std::vector<Point> Calibration::*list) {
+  const auto found = known_.find(key);
+  if (found == known_.end() || (found->second.*list).empty()) return false;
+  point = (found->second.*list).front();
+  ++restored_;
+  return true;
+}
+
+template <class Point>
+void PointJournal::keep_in(const std::string& key, const Point& point,
+                           std::vector<Point> Calibration::*list) {
+  if (!journal_) return;
+  JournalEntry entry{key, {}, point.time.unsteady, {}};
+  entry.measured.date = date_;
+  (entry.measured.*list).push_back(point);
+  journal_->add(entry);
+}
+
+bool PointJournal::restore(const std::string& key, MatmulPoint& point) {
+  return restore_from(key, point, &Calibration::matmuls);
+}
+bool PointJournal::restore(const std::string& key, OpPoint& point) {
+  return restore_from(key, point, &Calibration::ops);
+}
+bool PointJournal::restore(const std::string& key, CollectivePoint& point) {
+  return restore_from(key, point, &Calibration::collectives);
+}
+void PointJournal::keep(const std::string& key, const MatmulPoint& point) {
+  keep_in(key, point, &Calibration::matmuls);
+}
+void PointJournal::keep(const std::string& key, const OpPoint& point) {
+  keep_in(key, point, &Calibration::ops);
+}
+void PointJournal::keep(const std::string& key, const CollectivePoint& point) {
+  keep_in(key, point, &Calibration::collectives);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,482 @@
+// A cluster's processes work through the schedule together: process 0 says what is next.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "calibrate/describe/device_description.h"
+#include "calibrate/describe/machine.h"
+#include "calibrate/measure/core_sharing.h"
+#include "calibrate/measure/crew.h"
+#include "calibrate/measure/device_bench.h"
+#include "calibrate/measure/dispatch.h"
+#include "calibrate/measure/group_bench.h"
+#include "calibrate/measure/op_bench.h"
+#include "calibrate/measure/statistics.h"
+#include "calibrate/schedule/choice.h"
+#include "calibrate/schedule/schedule.h"
+#include "calibrate/sessions/calibrate.h"
+#include "calibrate/sessions/contributions.h"
+#include "calibrate/sessions/device_ranks.h"
+#include "calibrate/sessions/found.h"
+#include "calibrate/sessions/journal.h"
+#include "graph/op_table.h"
+#include "runtime/communicator.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// More than the caches of a core hold, so that rotated operands come from memory.
+constexpr Bytes kFootprint{std::int64_t{32} << 20};
+constexpr std::chrono::milliseconds kDeadline{120'000};
+constexpr std::int64_t kLeast = Effort::kLeast;
+
+/// Times that one communication is measured anew until its median is known well enough.
+constexpr int kMostRounds = 4;
+
+/// Measures tests; what comes of them is kept on process 0.
+class ProcessSession {
+ public:
+  ProcessSession(const CalibrationRequest& request, Processes& processes,
+                 const DeviceOfRank* device)
+      : request_(request),
+        processes_(processes),
+        shape_(shape_of(processes)),
+        device_(device),
+        groups_(processes, shape_, footprint(), kDeadline,
+                device == nullptr ? nullptr : device->backend.device()) {
+    if (shape_.nodes * shape_.ranks_per_node < 2) {
+      throw UsageError("calibrating a cluster takes at least two processes");
+    }
+    if (device_ == nullptr) {
+      bench_ = std::make_unique<OpBench>(request.backend, 1, kFootprint);
+    } else {
+      check_devices(processes, device_->facts, kDeadline);
+      describe_machine(calibration_, device_->facts, device_->backend);
+      bench_ = std::make_unique<DeviceBench>(device_->backend, footprint());
+    }
+  }
+
+  MachineCalibration run() {
+    const std::vector<CalibrationTest> tests =
+        schedule(shape_, request_.size, request_.precision, communicator());
+    Choice choice(tests, request_.budget,
+                  request_.workload ? weights(*request_.workload, tests) : std::vector<double>());
+    tests_ = &tests;
+    points_.resize(tests.size());
+    if (device_ != nullptr) connect_devices(tests);
+    if (leads()) open_journal(tests, choice);
+    trusted_ = points_;
+    if (device_ != nullptr) {
+      measure_attention();
+    } else {
+      sharing_ = measure_core_sharing(processes_, *bench_, reference(),
+                                      Seconds(quick() ? 0.1 : 0.5), kDeadline);
+    }
+    std::size_t done = restored_;
+    for (std::string word; (word = agreed(choice)) != kOver;) {
+      if (word == kReference) {
+        measure_reference(choice);
+        continue;
+      }
+      const std::size_t i = std::stoull(word);
+      const Seconds began = elapsed();
+      bool unsteady = false;
+      std::visit([&](const auto& subject) { unsteady = measure(i, subject); }, tests[i].subject);
+      if (!leads()) continue;
+      const Seconds took = elapsed() - began;
+      choice.measured(i, unsteady, time_of(i), took);
+      drift_.tested(i);
+      if (journal_) {
+        journal_->add(
+            {tests[i].key, as_calibration(points_[i], calibration_.date), unsteady, took});
+      }
+      if (request_.progress && ++done <= tests.size()) {
+        request_.progress(tests[i].key, done, tests.size());
+      }
+    }
+    if (!leads()) return {};
+    MachineCalibration machine = collected();
+    machine.left_out = choice.left_out();
+    machine.restored = restored_;
+    machine.outliers = outliers_.named();
+    if (const std::string drift = drift_.summary(); !drift.empty()) {
+      machine.outliers.push_back(drift);
+    }
+    return machine;
+  }
+
+ private:
+  bool leads() const { return processes_.index() == 0; }
+  CommunicatorKind communicator() const {
+    return device_ == nullptr ? CommunicatorKind::mpi : CommunicatorKind::nccl;
+  }
+  Bytes footprint() const {
+    return device_ == nullptr ? kFootprint : device_footprint(request_.size);
+  }
+  Effort effort() const {
+    if (quick()) return {kLeast, Seconds(20e-6)};
+    return {kLeast, Seconds(device_ == nullptr ? 200e-6 : 2e-3)};
+  }
+  bool quick() const { return request_.size == SweepSize::quick; }
+  std::int64_t samples_of(Bytes payload) const {
+    return payload <= Bytes(1 << 20) && !quick() ? 4 * kLeast : kLeast;
+  }
+
+  Seconds elapsed() const {
+    return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
+  }
+
+  /// Takes over what an earlier run over the same cluster shape has finished.
+  void open_journal(const std::vector<CalibrationTest>& tests, Choice& choice) {
+    if (device_ == nullptr) describe_machine(calibration_, request_.backend);
+    if (request_.journal.empty()) return;
+    const std::string library = groups_.library();
+    const std::string settings =
+        fmt::format("{} {}{} nodes={} ranks_per_node={} device={} precision={} size={}",
+                    request_.backend, processes_.version(), library.empty() ? "" : ", " + library,
+                    shape_.nodes, shape_.ranks_per_node, calibration_.device,
+                    to_text(request_.precision), quick() ? "quick" : "full");
+    journal_.emplace(request_.journal, settings, request_.resume);
+    for (const JournalEntry& entry : journal_->finished()) {
+      const auto test = std::find_if(tests.begin(), tests.end(), [&](const CalibrationTest& one) {
+        return one.key == entry.test;
+      });
+      Found found = found_in(entry.measured);
+      if (test == tests.end() || std::holds_alternative<std::monostate>(found)) continue;
+      const auto i = std::size_t(test - tests.begin());
+      restored_ += std::holds_alternative<std::monostate>(points_[i]);
+      points_[i] = std::move(found);
+      choice.restored(i, entry.unsteady, time_of(i));
+    }
+  }
+
+  std::optional<Seconds> time_of(std::size_t i) const {
+    const auto* point = std::get_if<CollectivePoint>(&points_[i]);
+    return point == nullptr ? std::nullopt : std::optional(point->time.median);
+  }
+
+  // What is next, besides the number of a test.
+  static constexpr const char* kOver = "-";
+  static constexpr const char* kReference = "reference";
+
+  /// The same on all.
+  std::string agreed(Choice& choice) {
+    std::string word;
+    if (leads()) {
+      const auto next = choice.next(elapsed());
+      const bool look = next ? drift_.due(elapsed()) : drift_.pending();
+      word = look ? kReference : next ? std::to_string(*next) : kOver;
+    }
+    return processes_.share(word, kDeadline);
+  }
+
+  /// A matmul that is timed between the tests: of the median rank, at its fastest.
+  void measure_reference(Choice& choice) {
+    processes_.meet(kDeadline);
+    const std::vector<Seconds> runs = times_of(bench_->repeated(reference())->run(16, Seconds(0)));
+    const Sample own{*std::min_element(runs.begin(), runs.end()), Seconds(0), kLeast, false};
+    const std::vector<Contribution> all = contributions(own);
+    if (!leads()) return;
+    const std::vector<std::size_t> slow = drift_.look_at(merged(all).median, elapsed());
+    if (slow.empty()) {
+      trusted_ = points_;
+    } else {
+      discard(slow, choice);
+    }
+  }
+
+  /// What was found of these tests since the last reference; what was found before stays.
+  void discard(const std::vector<std::size_t>& tests, Choice& choice) {
+    std::vector<std::string> keys;
+    for (std::size_t i : tests) keys.push_back((*tests_)[i].key);
+    if (journal_) journal_->discard(keys);
+    for (std::size_t i : tests) {
+      points_[i] = trusted_[i];
+      choice.forget(i);
+      if (std::holds_alternative<std::monostate>(points_[i])) continue;
+      choice.restored(i, false, time_of(i));
+      if (journal_) {
+        journal_->add({(*tests_)[i].key, as_calibration(points_[i], calibration_.date), false, {}});
+      }
+    }
+  }
+
+  std::string name_of(std::int64_t rank) const {
+    return fmt::format("rank {} on {}", rank, processes_.hosts()[std::size_t(rank)]);
+  }
+
+  /// What every rank measured of the same op, on process 0.
+  std::vector<Contribution> contributions(const Sample& own) {
+    const std::array<double, 3> values = {own.median.value(), own.spread.value(),
+                                          double(own.samples)};
+    std::string bytes(sizeof(values), '\0');
+    std::memcpy(bytes.data(), values.data(), sizeof(values));
+    std::vector<Contribution> all;
+    for (const std::string& theirs : processes_.gather(bytes, kDeadline)) {
+      std::array<double, 3> of_rank{};
+      std::memcpy(of_rank.data(), theirs.data(), sizeof(of_rank));
+      Sample sample{Seconds(of_rank[0]), Seconds(of_rank[1]), std::int64_t(of_rank[2]), false};
+      all.push_back({name_of(std::int64_t(all.size())), sample});
+    }
+    return all;
+  }
+  std::optional<Sample> merge(const std::vector<Contribution>& all) {
+    if (!leads()) return std::nullopt;
+    outliers_.look_at(all);
+    return merged(all);
+  }
+
+  /// Keeps the faster of two measurements of a test; whether it is unsteady.
+  template <class Point>
+  bool keep(std::size_t test, Point point, const std::optional<Sample>& sample) {
+    if (!sample) return false;
+    point.time = *sample;
+    auto& kept = points_[test];
+    const auto* before = std::get_if<Point>(&kept);
+    if (before == nullptr || point.time.median < before->time.median) kept = point;
+    return std::get<Point>(kept).time.unsteady;
+  }
+
+  bool measure(std::size_t i, const DispatchTest&) {
+    const DispatchCost own = measure_dispatch(quick() ? kLeast : 25);
+    const auto op = merge(contributions(own.op));
+    const auto call = merge(contributions(own.call));
+    if (leads()) points_[i] = DispatchCost{*op, *call};
+    return false;
+  }
+
+  bool measure(std::size_t i, const CommunicatorMemoryTest& test) {
+    std::vector<double> bytes;
+    for (Bytes grown : groups_.measure_memory(test.shape)) bytes.push_back(double(grown.count()));
+    if (!leads()) return false;
+    CommunicatorMemory memory;
+    memory.communicator = communicator();
+    memory.ranks = test.shape.ranks;
+    memory.held = Bytes(std::int64_t(quantile(bytes, 0.5)));
+    points_[i] = memory;
+    return false;
+  }
+
+  /// Until the median of the median group is known well enough.
+  bool measure(std::size_t i, const CollectivePoint& point) {
+    std::vector<GroupTimings> groups;
+    for (int round = 0; round < (quick() ? 1 : kMostRounds); ++round) {
+      std::vector<GroupTimings> more = groups_.measure(point, samples_of(point.payload));
+      for (std::size_t g = 0; g < more.size(); ++g) {
+        if (groups.size() < more.size()) groups.push_back({more[g].ranks, {}});
+        auto& timings = groups[g].timings;
+        timings.insert(timings.end(), more[g].timings.begin(), more[g].timings.end());
+      }
+      std::string word;
+      if (leads()) word = is_known(groups) ? "known" : "again";
+      if (quick() || processes_.share(word, kDeadline) == "known") break;
+    }
+    std::vector<Contribution> all;
+    for (const GroupTimings& group : groups) {
+      std::string who = "ranks";
+      for (std::int64_t rank : {group.ranks.front(), group.ranks.back()}) {
+        who += fmt::format(" {} on {}", rank, processes_.hosts()[std::size_t(rank)]);
+      }
+      all.push_back({std::move(who), summarize(group.timings)});
+    }
+    return keep(i, point, merge(all));
+  }
+
+  static bool is_known(const std::vector<GroupTimings>& groups) {
+    std::vector<double> errors;
+    for (const GroupTimings& group : groups) errors.push_back(median_error(group.timings));
+    return quantile(errors, 0.5) <= kMedianKnown;
+  }
+
+  bool measure(std::size_t i, const OverlapTest& test) {
+    const auto work = bench_->repeated(
+        test.compute == OpKind::matmul ? reference() : memory_reference(test.compute));
+    OverlapTimings timings = groups_.measure_overlap(test.communication, *work, kLeast);
+    if (!leads() || timings.compute_slowdowns.empty()) return false;
+    const auto width = [](const std::vector<double>& values) {
+      return quantile(values, 0.75) - quantile(values, 0.25);
+    };
+    OverlapPoint point;
+    point.compute = test.compute;
+    point.communication = test.communication.kind;
+    point.communicator = communicator();
+    point.nodes = test.communication.nodes;
+    point.payload = test.communication.payload;
+    point.compute_slowdown = std::clamp(quantile(timings.compute_slowdowns, 0.5), 0.1, 1000.0);
+    point.compute_spread = std::min(width(timings.compute_slowdowns), 1000.0);
+    point.communication_slowdown =
+        std::clamp(quantile(timings.communication_slowdowns, 0.5), 0.1, 1000.0);
+    point.communication_spread = std::min(width(timings.communication_slowdowns), 1000.0);
+    point.samples = std::int64_t(timings.communication_slowdowns.size());
+    // The second time counts: unlike times, ratios are not only ever increased by disturbances.
+    points_[i] = point;
+    return point.communication_spread > kUnsteady * point.communication_slowdown;
+  }
+
+  bool measure(std::size_t i, OpPoint point) {
+    const BenchCase bench_case = memory_case(point.kind, point.moved, point.row, point.dtype);
+    if (!bench_->supports(bench_case)) return false;
+    point.moved = bytes_moved(bench_case.op, bench_case.tensors);
+    point.row = bench_case.row;
+    point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
+    return keep(i, point, measure_op(bench_case));
+  }
+  bool measure(std::size_t i, const MatmulPoint& point) {
+    return keep(i, point, measure_op(matmul_case(point.shape, point)));
+  }
+  std::optional<Sample> measure_op(const BenchCase& bench_case) {
+    processes_.meet(kDeadline);
+    return merge(contributions(bench_->measure(bench_case, effort())));
+  }
+  bool measure(std::size_t i, const LaunchTest&) {
+    const auto time = merge(contributions(on_device().measure_launch(quick() ? kLeast : 15)));
+    if (leads()) points_[i] = LaunchCost{*time};
+    return false;
+  }
+  bool measure(std::size_t i, const CopyPoint& point) {
+    processes_.meet(kDeadline);
+    const Sample own = on_device().measure_copy(point.direction, point.size, kLeast);
+    return keep(i, point, merge(contributions(own)));
+  }
+  DeviceBench& on_device() { return static_cast<DeviceBench&>(*bench_); }
+
+  /// What is timed between the tests, and runs beside communications: matmuls and adds whose
+  /// operands are those of a small layer.
+  BenchCase reference() const {
+    if (device_ == nullptr) return matmul_case({1, 256, 256, 256}, {});
+    MatmulPoint form;
+    form.dtype = request_.precision;
+    return matmul_case(quick() ? MatmulShape{1, 32, 32, 32} : MatmulShape{1, 4096, 1024, 1024},
+                       form);
+  }
+  BenchCase memory_reference(OpKind kind) const {
+    const std::int64_t kib = device_ == nullptr ? 1 << 10 : quick() ? 16 : 64 << 10;
+    return memory_case(kind, Bytes(kib << 10), 0, DType::f32);
+  }
+
+  /// NCCL is refused before anything takes long, and a journal is of its version.
+  void connect_devices(const std::vector<CalibrationTest>& tests) {
+    const auto first = std::ranges::find_if(tests, [](const CalibrationTest& test) {
+      return std::holds_alternative<CollectivePoint>(test.subject);
+    });
+    INVARIANT(first != tests.end(), "two processes exchange something");
+    groups_.connect(std::get<CollectivePoint>(first->subject));
+    if (const std::string library = groups_.library(); !library.empty())
+      calibration_.versions.push_back(library);
+  }
+  /// Flash attention, of which the cluster file tells.
+  void measure_attention() {
+    for (AttentionTest& test : attention_tests(request_.size, request_.precision)) {
+      if (!bench_->supports(test.bench_case)) break;
+      const auto sample = measure_op(test.bench_case);
+      if (!leads()) continue;
+      test.timing.time = sample->median;
+      attention_.push_back(test.timing);
+    }
+  }
+
+  /// All that was measured.
+  MachineCalibration collected() {
+    Calibration& calibration = calibration_;
+    calibration.versions.push_back(processes_.version());
+    calibration.communicator = communicator();
+    if (device_ == nullptr) {
+      calibration.busy_cores = shape_.ranks_per_node;
+      // A rank sees for itself that a communication is over: the end is when it sees it.
+      calibration.wake_up = {Seconds(0), Seconds(0), kLeast, false};
+    }
+    for (const Found& found : points_) add_found(calibration, found);
+    apply(sharing_, calibration);
+    put_in_order(calibration);
+    MachineCalibration machine;
+    machine.calibration = std::move(calibration);
+    machine.cluster = cluster_of(machine.calibration);
+    return machine;
+  }
+
+  /// Sends of one pair alone, over `nodes`.
+  static SendRange sends_over(const Calibration& calibration, std::int64_t nodes) {
+    SendRange sends;
+    for (const CollectivePoint& point : calibration.collectives) {
+      if (point.kind != OpKind::send || point.nodes != nodes || point.groups_per_node != 1)
+        continue;
+      if (sends.smallest.ranks == 0) sends.smallest = point;
+      sends.largest = point;
+    }
+    INVARIANT(sends.largest.payload > Bytes(0), "every part of a calibration measures something");
+    return sends;
+  }
+
+  Cluster cluster_of(const Calibration& calibration) const {
+    Cluster cluster;
+    cluster.name =
+        fmt::format("{} x {} x {}", shape_.nodes, shape_.ranks_per_node, calibration.device);
+    cluster.nodes = shape_.nodes;
+    cluster.devices_per_node = shape_.ranks_per_node;
+    std::string of_device = fmt::format(
+        "peaks are the best matmul rates, memory bandwidth that of an add of {}; memory is the "
+        "first "
+        "host's divided by its processes",
+        to_text(largest_add(calibration.ops).moved));
+    if (device_ != nullptr) {
+      of_device =
+          describe_device(cluster, calibration, device_->facts, request_.precision, attention_);
+    } else {
+      cluster.device = measured_device(calibration, request_.precision,
+                                       Bytes(memory_of_machine().count() / shape_.ranks_per_node));
+    }
+    std::string levels;
+    const auto add = [&](const char* name, std::int64_t devices, std::int64_t nodes) {
+      const SendRange sends = sends_over(calibration, nodes);
+      cluster.levels.push_back(measured_level(name, devices, sends));
+      levels += fmt::format(", level {} a send of {} (bandwidth) and {} (latency)", name,
+                            to_text(sends.largest.payload), to_text(sends.smallest.payload));
+    };
+    const bool several = shape_.nodes > 1;
+    if (shape_.ranks_per_node > 1) add("node", several ? shape_.ranks_per_node : 0, 1);
+    if (several) add("network", 0, 2);
+    // Their bandwidths are measured: all of them is reached.
+    if (cluster.efficiency) cluster.efficiency->levels.resize(cluster.levels.size());
+    cluster.source = fmt::format(
+        "measured on {} by planner calibrate over {}, {} processes on {} hosts: {}{}",
+        calibration.date, device_ == nullptr ? processes_.name() : to_text(communicator()),
+        processes_.size(), shape_.nodes, of_device, levels);
+    return cluster;
+  }
+
+  const CalibrationRequest& request_;
+  Processes& processes_;
+  ClusterShape shape_;
+  const DeviceOfRank* device_;        ///< null: ranks are cores
+  std::unique_ptr<RankBench> bench_;  ///< outlives groups_, which end what a device is stuck in
+  GroupBench groups_;
+  std::vector<AttentionTiming> attention_;  ///< on process 0
+  Outliers outliers_;
+  Calibration calibration_;
+  const std::vector<CalibrationTest>* tests_ = nullptr;
+  std::vector<Found> points_;   ///< by test
+  std::vector<Found> trusted_;  ///< those at the last reference that was as before
+  std::optional<Journal> journal_;
+  std::size_t restored_ = 0;
+  CoreSharing sharing_;
+  Drift drift_;
+  Clock::time_point start_ = Clock::now();
+};
+
+}  // namespace
+
+MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes,
+                                       const DeviceOfRank* device) {
+  return ProcessSession(request, processes, device).run();
+}
+
+}  // namespace plimsoll

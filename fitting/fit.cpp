@@ -1,0 +1,208 @@
+#include "fitting/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "fitting/fit_model.h"
+#include "predict/evaluate.h"
+#include "predict/fit_transfer.h"
+#include "published/validate.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kNormal90 = 1.645;
+/// Enough to tell whether layers were repeated, which a third of a step hangs on.
+constexpr std::size_t kRunsToChoose = 100;
+constexpr double kNoiseToChoose = 0.01;  // of a logarithm: nobody measures better
+constexpr SearchLimits kLimitsToChoose{4, 4, nullptr};
+/// Of runs that ran, the most that may be predicted out of memory: predictions of it are off, too.
+constexpr double kMostOutOfMemory = 0.1;
+
+/// |predicted / measured - 1|, mean.
+double mean_error(const LogModel& model, const LogModel::Values& values) {
+  const LogModel::Values here = model.predicted(values);
+  double sum = 0;
+  for (std::size_t i = 0; i < here.size(); ++i)
+    sum += std::abs(std::exp(here[i] - model.measured[i]) - 1);
+  return sum / double(here.size());
+}
+
+/// Of a fit on the assumption: how far off its runs are, and its parameters their priors. Of one
+/// noise for all assumptions, or a worse fit would be forgiven as noise.
+double loss_with(std::span<const PublishedRun> published, const FitSelection& selection,
+                 const AssumedRecompute& assumed, bool layers) {
+  std::vector<std::string> sources;
+  const FitModel model(fit_runs(published, selection, assumed, sources), layers);
+  LogModel log_model = model.log_model();
+  log_model.least_scale = log_model.most_scale = kNoiseToChoose;
+  const std::vector<bool> all(model.runs().size(), true);
+  return solve_determined(log_model, all, log_model.priors(), kLimitsToChoose).loss;
+}
+
+/// Whether one of its strategies fits: memory alone.
+bool fits(const PublishedTarget& target) {
+  return std::any_of(target.strategies.begin(), target.strategies.end(), [&](const Strategy& one) {
+    return lay_out(target.job, one, target.framework, target.cluster, Bytes(0), Proof::none).fits;
+  });
+}
+
+/// Of the runs that do not say, the share that this way would have been out of memory.
+double out_of_memory(std::span<const PublishedRun> published, const FitSelection& selection,
+                     bool full, bool across_nodes) {
+  std::vector<std::string> sources;
+  std::vector<FitRun> runs = fit_runs(published, selection, {full, full}, sources);
+  std::erase_if(runs, [&](const FitRun& run) {
+    return !run.unstated_recompute || run.across_nodes != across_nodes;
+  });
+  std::atomic<std::size_t> out = 0;
+  for_each_index(runs.size(), 0, [&](std::size_t i) { out += fits(runs[i].target) ? 0 : 1; });
+  return runs.empty() ? 0 : double(out) / double(runs.size());
+}
+
+/// The assumption, of all that there are for scopes with runs that do not say, that fits best. They
+/// ran: what would not have fitted their memory was not how.
+AssumedRecompute choose_recompute(std::span<const PublishedRun> published, FitSelection selection,
+                                  std::span<const FitRun> runs, bool layers) {
+  const auto ways = [&](bool across_nodes) {
+    const bool open = std::any_of(runs.begin(), runs.end(), [&](const FitRun& run) {
+      return run.unstated_recompute && run.across_nodes == across_nodes;
+    });
+    if (!open) return std::vector<std::optional<bool>>{std::nullopt};
+    if (out_of_memory(published, selection, false, across_nodes) > kMostOutOfMemory &&
+        out_of_memory(published, selection, true, across_nodes) <= kMostOutOfMemory)
+      return std::vector<std::optional<bool>>{true};
+    return std::vector<std::optional<bool>>{false, true};
+  };
+  selection.most_runs = std::min(selection.most_runs, kRunsToChoose);
+  const auto within = ways(false), across = ways(true);
+  if (within.size() * across.size() == 1) return {within[0], across[0]};
+  AssumedRecompute best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::optional<bool> within_node : within) {
+    for (const std::optional<bool> across_nodes : across) {
+      const AssumedRecompute assumed{within_node, across_nodes};
+      const double found = loss_with(published, selection, assumed, layers);
+      if (found >= least) continue;
+      least = found;
+      best = assumed;
+    }
+  }
+  return best;
+}
+
+std::string families_text(const std::vector<FitFamily>& families, std::string_view what) {
+  std::string text;
+  for (const FitFamily& family : families) {
+    text += fmt::format("  {}, {} left out by {}: {}\n", family.name, family.unseen.count, what,
+                        errors_text(family.unseen));
+  }
+  return text;
+}
+
+std::string folds_text(const CrossValidation& found, std::string_view what) {
+  std::string text;
+  for (const FitFold& fold : found.folds) {
+    text += fmt::format("  left out {:3} runs of {:2} {}: {:5.1f} %\n", fold.runs,
+                        fold.left_out.size(), what, 100 * fold.mean_abs_error);
+  }
+  return text;
+}
+
+std::string assumed_text(const AssumedRecompute& assumed) {
+  std::string text;
+  const auto add = [&](std::string_view where, const std::optional<bool>& full) {
+    if (!full) return;
+    text += fmt::format("  where it is not stated, {} {}\n",
+                        *full ? "all layers repeated" : "no layer repeated", where);
+  };
+  add("within a node", assumed.within_node);
+  add("across nodes", assumed.across_nodes);
+  return text;
+}
+
+}  // namespace
+
+Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
+  Fit result;
+  FittedCalibration& fitted = result.fitted;
+  const FitSelection selection{options.cluster, options.framework, options.most_runs};
+  std::vector<FitRun> runs = fit_runs(published, selection, {}, fitted.sources);
+  if (runs.empty()) {
+    throw InfeasibleError(fmt::format("none of the {} runs is on cluster {} with framework {}",
+                                      published.size(), options.cluster, options.framework));
+  }
+  if (std::all_of(runs.begin(), runs.end(),
+                  [&](const FitRun& run) { return run.layout == runs[0].layout; })) {
+    throw InfeasibleError(fmt::format(
+        "all {} runs are {}: a fit to one layout says nothing about others, and nothing is left to "
+        "test it on",
+        runs.size(), runs[0].layout));
+  }
+  fitted.assumed_recompute = choose_recompute(published, selection, runs, options.layers);
+  if (fitted.assumed_recompute != AssumedRecompute{})
+    runs = fit_runs(published, selection, fitted.assumed_recompute, fitted.sources);
+  for (const FitRun& run : runs) add_cluster(run.target.cluster, fitted);
+  const FitModel model(std::move(runs), options.layers);
+  const LogModel log_model = model.log_model();
+  const std::vector<bool> all(model.runs().size(), true);
+  fitted.cluster = options.cluster;
+  fitted.framework = options.framework;
+  fitted.runs = std::int64_t(all.size());
+  result.mean_abs_error_before = mean_error(log_model, log_model.priors());
+  const RobustSolution solution = solve_determined(log_model, all, log_model.priors(),
+                                                   {.most_derivations = options.most_iterations});
+  fitted.values = fitted_values(log_model, solution, model.parameters().size());
+  fitted.layers = layer_points(model, solution, all);
+  result.mean_abs_error = mean_error(log_model, solution.values);
+  result.by_layout = cross_validate(model, log_model, solution, &FitRun::layout, options.folds);
+  result.by_size = cross_validate(model, log_model, solution, &FitRun::size, options.folds);
+  fitted.cross_validated_mean = result.by_layout.mean_abs_error;
+  fitted.cross_validated_p90 = result.by_layout.p90_abs_error;
+  if (!result.by_size.runs.empty()) fitted.unseen_sizes_mean = result.by_size.mean_abs_error;
+  // What is asked for later is of a layout or of a size that was not there.
+  std::vector<UnseenRun> unseen = result.by_layout.runs;
+  unseen.insert(unseen.end(), result.by_size.runs.begin(), result.by_size.runs.end());
+  fitted.within_node = run_spread(unseen, false);
+  fitted.across_nodes = run_spread(unseen, true);
+  result.families_by_layout = families_of(result.by_layout, unseen);
+  result.families_by_size = families_of(result.by_size, unseen);
+  return result;
+}
+
+std::string fit_text(const Fit& fit) {
+  const FittedCalibration& fitted = fit.fitted;
+  std::string text = fmt::format(
+      "{} with {}: {} runs\n  mean |error| {:.1f} % before, {:.1f} % fitted, {:.1f} % on runs left "
+      "out (90th percentile {:.1f} %)\n",
+      fitted.cluster, fitted.framework, fitted.runs, 100 * fit.mean_abs_error_before,
+      100 * fit.mean_abs_error, 100 * fitted.cross_validated_mean,
+      100 * fitted.cross_validated_p90);
+  text += families_text(fit.families_by_layout, "layout") +
+          families_text(fit.families_by_size, "model size") +
+          assumed_text(fitted.assumed_recompute);
+  for (const FittedValue& value : fitted.values) {
+    text += fmt::format("  {:34} {:10.4g}  90 % {:.4g} to {:.4g}  prior {:.4g}{}\n", value.name,
+                        value.value, value.low, value.high, value.prior,
+                        !value.determined  ? "  not determined, stays"
+                        : value.at_bound() ? "  rests on its bound"
+                                           : "");
+  }
+  for (const LayerPoint& layer : fitted.layers) {
+    text += fmt::format(
+        "  layers of {} tokens, sequence {}, hidden {}, mp {}{}: {:.3f} +- {:.1f} % with these "
+        "numbers, {} runs\n",
+        layer.shape.tokens, layer.shape.sequence, layer.shape.hidden, layer.shape.mp,
+        layer.shape.operand_bytes == 1 ? ", 8 bits" : "", layer.factor,
+        100 * kNormal90 * layer.deviation, layer.runs);
+  }
+  return text + folds_text(fit.by_layout, "layouts") + folds_text(fit.by_size, "model sizes");
+}
+
+}  // namespace plimsoll

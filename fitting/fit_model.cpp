@@ -1,0 +1,256 @@
+#include "fitting/fit_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/parallel.h"
+#include "models/framework/framework_facts.h"
+#include "published/validate.h"
+#include "simulator/costs/layer_factors.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kDerivativeStep = 0.02;  // of a logarithm
+constexpr double kLeastChange = 1e-6;     // of a logarithm: as good as none
+constexpr double kLeastFactor = 0.5, kMostFactor = 2;
+// Standard deviation of one run's logarithm: nobody measures better than the first, and what lies
+// beyond the second is the model's fault, to be mended by the fit.
+constexpr double kLeastScale = 0.01, kMostScale = 0.05;
+
+std::string size_of(const PublishedRun& run) {
+  return fmt::format("{}x{}", run.layers.value_or(0), run.hidden.value_or(0));
+}
+
+std::string layout_of(const PublishedRun& run) {
+  return fmt::format("{} {} s{} tp {} pp {} dp {}", run.model, size_of(run),
+                     run.sequence.value_or(0), run.tp, run.pp, run.dp);
+}
+
+bool several_recomputes(const PublishedTarget& target) {
+  return std::any_of(
+      target.strategies.begin(), target.strategies.end(),
+      [&](const Strategy& other) { return other.recompute != target.strategies[0].recompute; });
+}
+
+/// False where a parameter is of what the run has nothing of.
+bool can_move(const FitParameter& parameter, const FitRun& run) {
+  if (parameter.name.starts_with("levels.")) return parameter.level == 0 || run.across_nodes;
+  if (parameter.name == "matmul.fp8_rate") return run.target.strategies[0].fp8 != Fp8::none;
+  if (parameter.name == "matmul.rowwise_rate") return run.target.strategies[0].fp8 == Fp8::rowwise;
+  if (parameter.name.starts_with("attention_")) return run.target.framework.flash_attention;
+  return true;
+}
+
+/// Chooses the strategy and lays it out; false where it cannot be (`validate` says why).
+bool lay_out_run(FitRun& run) {
+  PublishedTarget& target = run.target;
+  try {
+    if (target.strategies.size() > 1)
+      target.strategies = std::vector{predict_published(target).strategy};
+    const Strategy& strategy = target.strategies.at(0);
+    run.footprint = lay_out(target.job, strategy, target.framework, target.cluster, Bytes(0),
+                            Proof::none, AllocatorReplay::leave_out);
+    run.shape = layer_shape(target.job, strategy);
+    predict(target.job, strategy, run.footprint,
+            CostModel(target.cluster, std::nullopt, target.framework), target.devices,
+            Folding::folded, Detail::none);
+    return true;
+  } catch (const InfeasibleError&) {
+    return false;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+/// At most so many within a node and across nodes each, in their order.
+std::vector<FitRun> spread(std::vector<FitRun> runs, std::size_t most) {
+  std::vector<FitRun> chosen;
+  std::array<double, 2> count{}, seen{}, next{};
+  for (const FitRun& run : runs) ++count[run.across_nodes ? 1 : 0];
+  for (FitRun& run : runs) {
+    const std::size_t scope = run.across_nodes ? 1 : 0;
+    if (seen[scope]++ < next[scope]) continue;
+    next[scope] = next[scope] + std::max(1.0, count[scope] / double(most));
+    chosen.push_back(std::move(run));
+  }
+  return chosen;
+}
+
+/// Ascending.
+std::vector<LayerShape> shapes_of(std::span<const FitRun> runs) {
+  struct Seen {
+    std::size_t runs = 0;
+    std::set<std::string> layouts;
+  };
+  std::map<LayerShape, Seen> seen;
+  for (const FitRun& run : runs) {
+    ++seen[run.shape].runs;
+    seen[run.shape].layouts.insert(run.layout);
+  }
+  std::vector<LayerShape> shapes;
+  for (const auto& [shape, of] : seen) {
+    if (of.runs >= kLeastRunsOfShape && of.layouts.size() >= kLeastLayoutsOfShape)
+      shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+}  // namespace
+
+std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitSelection& selection,
+                             const AssumedRecompute& assumed, std::vector<std::string>& sources) {
+  std::vector<FitRun> all;
+  for (const PublishedRun& run : published) {
+    if (!run.has_step_time()) continue;
+    const PublishedTarget open = published_target(run, own_numbers());
+    if (!open.missing.empty() || open.cluster.name != selection.cluster ||
+        calibrated_as(open.framework) != selection.framework)
+      continue;
+    FitRun next;
+    next.target = published_target(run, own_numbers(), assumed);
+    next.unstated_recompute = several_recomputes(open);
+    next.measured = std::log(run.step_time->value());
+    next.family = run.family;
+    next.layout = layout_of(run);
+    next.size = size_of(run);
+    next.across_nodes = open.devices > open.cluster.devices_per_node;
+    if (std::find(sources.begin(), sources.end(), run.source) == sources.end())
+      sources.push_back(run.source);
+    all.push_back(std::move(next));
+  }
+  std::vector<FitRun> chosen = spread(std::move(all), selection.most_runs);
+  std::vector<char> usable(chosen.size(), 0);
+  for_each_index(chosen.size(), resolve_threads(0), [&](std::size_t i) {
+    usable[i] = chosen[i].target.missing.empty() && lay_out_run(chosen[i]) ? 1 : 0;
+  });
+  std::vector<FitRun> laid_out;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    if (usable[i] != 0) laid_out.push_back(std::move(chosen[i]));
+  }
+  return laid_out;
+}
+
+FitModel::FitModel(std::vector<FitRun> runs, bool layers) : runs_(std::move(runs)) {
+  const PublishedTarget& first = runs_.at(0).target;
+  parameters_ = fit_parameters(first.cluster);
+  // What is none has no logarithm: a framework whose host never waits.
+  std::erase_if(parameters_, [&](const FitParameter& parameter) {
+    return parameter.get(first.cluster, first.framework, parameter.level) <= 0;
+  });
+  if (layers) shapes_ = shapes_of(runs_);
+  const auto count = std::ptrdiff_t(shapes_.size());
+  for (FitRun& run : runs_) {
+    const auto same = std::find(shapes_.begin(), shapes_.end(), run.shape);
+    if (same != shapes_.end()) {
+      run.layers = Eigen::VectorXd::Unit(count, same - shapes_.begin());
+    } else if (!shapes_.empty()) {
+      LayerNeighbours neighbours = layer_neighbours(shapes_, run.shape);
+      run.layers = std::move(neighbours.weights);
+      run.layer_deviation = neighbours.deviation;
+    }
+  }
+}
+
+LogModel FitModel::log_model() const {
+  LogModel model;
+  model.least_scale = kLeastScale;
+  model.most_scale = kMostScale;
+  const PublishedTarget& first = runs_.at(0).target;
+  for (const FitParameter& parameter : parameters_) {
+    model.numbers.push_back({parameter.name,
+                             parameter.get(first.cluster, first.framework, parameter.level),
+                             parameter.spread, parameter.least, parameter.most});
+  }
+  const double spread = std::hypot(kSharedDeviation, kOwnDeviation);
+  for (std::size_t l = 0; l < shapes_.size(); ++l)
+    model.numbers.push_back({"layers", 1, spread, kLeastFactor, kMostFactor, false});
+  for (const FitRun& run : runs_) {
+    model.measured.push_back(run.measured);
+    model.groups.push_back(run.across_nodes ? 1 : 0);
+    model.open.push_back(run.layer_deviation);
+  }
+  const auto numbers = std::ptrdiff_t(model.numbers.size());
+  const auto layers = std::ptrdiff_t(shapes_.size());
+  Eigen::MatrixXd precision = Eigen::MatrixXd::Zero(numbers, numbers);
+  for (std::size_t p = 0; p < parameters_.size(); ++p) {
+    precision(std::ptrdiff_t(p), std::ptrdiff_t(p)) =
+        1 / (parameters_[p].spread * parameters_[p].spread);
+  }
+  if (layers > 0) precision.bottomRightCorner(layers, layers) = layer_covariance(shapes_).inverse();
+  model.precision = std::move(precision);
+  model.predicted = [this](const LogModel::Values& values) { return predicted(values); };
+  model.derivatives = [this](const LogModel::Values& values, const LogModel::Values& here) {
+    return derivatives(values, here);
+  };
+  return model;
+}
+
+Eigen::MatrixXd FitModel::derivatives(const LogModel::Values& values,
+                                      const LogModel::Values& here) const {
+  const std::size_t parameters = parameters_.size();
+  Eigen::MatrixXd result = Eigen::MatrixXd::Zero(std::ptrdiff_t(here.size()),
+                                                 std::ptrdiff_t(parameters + shapes_.size()));
+  const auto change = [&](const LogModel::Values& moved, std::size_t i) {
+    const double there = predicted(runs_[i], moved);
+    return std::isfinite(there) ? there - here[i] : 0;  // the edge of what can be predicted
+  };
+  for (std::size_t p = 0; p < parameters; ++p) {
+    LogModel::Values moved = values;
+    const bool up = values[p] * std::exp(kDerivativeStep) <= parameters_[p].most;
+    const double step = up ? kDerivativeStep : -kDerivativeStep;
+    moved[p] *= std::exp(step);
+    for_each_index(here.size(), resolve_threads(0), [&](std::size_t i) {
+      if (can_move(parameters_[p], runs_[i]))
+        result(std::ptrdiff_t(i), std::ptrdiff_t(p)) = change(moved, i) / step;
+    });
+  }
+  if (shapes_.empty()) return result;
+  // All layers slower at once: a run has those of one shape.
+  LogModel::Values slower = values;
+  for (std::size_t l = parameters; l < slower.size(); ++l) slower[l] *= std::exp(kDerivativeStep);
+  for_each_index(here.size(), resolve_threads(0), [&](std::size_t i) {
+    const double by = runs_[i].layers.sum() * kDerivativeStep;
+    if (std::abs(by) < kLeastChange) return;
+    result.row(std::ptrdiff_t(i)).rightCols(std::ptrdiff_t(shapes_.size())) =
+        change(slower, i) / by * runs_[i].layers.transpose();
+  });
+  return result;
+}
+
+LogModel::Values FitModel::predicted(const LogModel::Values& values) const {
+  LogModel::Values all(runs_.size());
+  for_each_index(runs_.size(), resolve_threads(0),
+                 [&](std::size_t i) { all[i] = predicted(runs_[i], values); });
+  return all;
+}
+
+double FitModel::predicted(const FitRun& run, const LogModel::Values& values) const {
+  Cluster cluster = run.target.cluster;
+  Framework framework = run.target.framework;
+  for (std::size_t p = 0; p < parameters_.size(); ++p)
+    parameters_[p].set(cluster, framework, parameters_[p].level, values[p]);
+  CostModel costs(std::move(cluster), std::nullopt, std::move(framework));
+  if (!shapes_.empty()) {
+    double factor = 0;
+    for (std::size_t l = 0; l < shapes_.size(); ++l)
+      factor += run.layers[std::ptrdiff_t(l)] * std::log(values[parameters_.size() + l]);
+    costs = costs.with_layer_factor(std::exp(factor));
+  }
+  try {
+    return std::log(predict(run.target.job, run.target.strategies[0], run.footprint, costs,
+                            run.target.devices, Folding::folded, Detail::none)
+                        .score.prediction.step_time.value());
+  } catch (const InfeasibleError&) {  // longer than a step may be
+    return std::numeric_limits<double>::infinity();
+  }
+}
+
+}  // namespace plimsoll

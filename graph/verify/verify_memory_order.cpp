@@ -1,0 +1,189 @@
+// No races: every access to an address is ordered after the accesses it must not overtake, on a
+// device whose streams run by themselves.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "graph/op_table.h"
+#include "graph/verify/verify.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// How many ops of each stream are known to have finished.
+using Clock = std::array<std::uint32_t, kStreams>;
+
+void merge(Clock& into, const Clock& other) {
+  for (std::size_t i = 0; i < kStreams; ++i) into[i] = std::max(into[i], other[i]);
+}
+
+/// The latest accesses to a range of addresses, by stream.
+struct Uses {
+  Clock written = {}, touched = {};
+};
+
+/// Disjoint ranges of the arena with their uses.
+class Addresses {
+ public:
+  /// Calls visit(uses) for every part of [begin, end), which ranges are cut at. Where `written`,
+  /// one range with those uses then replaces the parts.
+  template <class Visit>
+  void for_each(std::int64_t begin, std::int64_t end, const Uses* written, Visit&& visit) {
+    const auto first = cut(begin);
+    auto at = first;
+    for (; at != ranges_.end() && at->first < end; ++at) {
+      if (at->second.end > end) cut(at, end);
+      visit(at->second.uses);
+    }
+    if (written == nullptr || at == first) return;
+    first->second = {end, *written};
+    ranges_.erase(std::next(first), at);
+  }
+
+  void add(std::int64_t begin, std::int64_t end) {
+    if (end > begin) ranges_[begin] = {end, {}};
+  }
+
+ private:
+  struct Range {
+    std::int64_t end = 0;
+    Uses uses;
+  };
+  using Ranges = std::map<std::int64_t, Range>;  ///< by where they begin
+
+  /// Ends the range at `at`, where another begins with the same uses. Returns the other.
+  Ranges::iterator cut(Ranges::iterator range, std::int64_t at) {
+    const auto rest = ranges_.emplace_hint(std::next(range), at, range->second);
+    range->second.end = at;
+    return rest;
+  }
+
+  /// The first range at or behind `at`, where the one around it is cut.
+  Ranges::iterator cut(std::int64_t at) {
+    const auto next = ranges_.upper_bound(at);
+    if (next == ranges_.begin()) return next;
+    const auto found = std::prev(next);
+    if (found->first == at) return found;
+    return found->second.end > at ? cut(found, at) : next;
+  }
+
+  Ranges ranges_;
+};
+
+/// Walks the ops in issue order with a vector clock per stream.
+class MemoryOrder {
+ public:
+  explicit MemoryOrder(const Program& program) : program_(program), after_(program.calls.size()) {
+    addresses_.add(0, program.arena_bytes.count());
+  }
+
+  Verdict run() {
+    for (std::size_t i = 0; i < program_.calls.size(); ++i) {
+      if (Verdict verdict = visit_call(i); !verdict) return verdict;
+    }
+    return Verdict::yes();
+  }
+
+ private:
+  /// Clocks that later calls may wait for.
+  struct After {
+    Clock all = {};
+    std::vector<Clock> ports;
+  };
+
+  Verdict visit_call(std::size_t index) {
+    const Call& call = program_.calls[index];
+    const Routine& routine = program_.at(call.routine);
+    Clock known = {};
+    for (const Wait& wait : call.waits) {
+      merge(known, wait.port ? after_[wait.call].ports[*wait.port] : after_[wait.call].all);
+    }
+    done_.clear();
+    for (const Op& op : routine.ops) {
+      Clock& stream = streams_[std::size_t(op.stream)];
+      merge(stream, known);
+      for (std::uint32_t wait : op.waits) merge(stream, done_[wait]);
+      const std::uint32_t sequence = ++issued_[std::size_t(op.stream)];
+      if (Verdict verdict = visit_operands(index, op, stream, sequence); !verdict) return verdict;
+      stream[std::size_t(op.stream)] = sequence;
+      done_.push_back(stream);
+      merge(after_[index].all, stream);
+    }
+    for (const Port& port : routine.ports) after_[index].ports.push_back(done_[port.op]);
+    return Verdict::yes();
+  }
+
+  Verdict visit_operands(std::size_t call, const Op& op, const Clock& known,
+                         std::uint32_t sequence) {
+    for (TensorId id : op.inputs) {
+      if (Verdict verdict = visit(call, op, id, known, sequence, false); !verdict) return verdict;
+    }
+    for (TensorId id : op.outputs) {
+      if (is_root(op)) break;
+      if (Verdict verdict = visit(call, op, id, known, sequence, true); !verdict) return verdict;
+    }
+    return Verdict::yes();
+  }
+
+  /// The root of a broadcast leaves its memory as it is.
+  bool is_root(const Op& op) const {
+    if (op.kind != OpKind::broadcast || !program_.owner) return false;
+    const auto& params = std::get<CollectiveParams>(op.params);
+    const Group sharding{{Axis::sharding}, false};  // where a rank's index is its coordinate
+    return params.group == sharding && params.root == *program_.owner && op.inputs == op.outputs;
+  }
+
+  Verdict visit(std::size_t call_index, const Op& op, TensorId id, const Clock& known,
+                std::uint32_t sequence, bool writes) {
+    const auto [begin, end] = range(program_.calls[call_index], id);
+    const auto own = std::size_t(op.stream);
+    std::optional<std::size_t> racing;
+    Uses last;
+    last.written[own] = last.touched[own] = sequence;
+    addresses_.for_each(begin, end, writes ? &last : nullptr, [&](Uses& uses) {
+      const Clock& before = writes ? uses.touched : uses.written;
+      for (std::size_t stream = 0; stream < kStreams; ++stream) {
+        if (stream != own && before[stream] > known[stream]) racing = stream;
+      }
+      uses.touched[own] = sequence;
+    });
+    if (racing) {
+      const Routine& routine = program_.at(program_.calls[call_index].routine);
+      return Verdict::no(
+          fmt::format("call {} ({}): {} {} {} before stream {} is done with that memory",
+                      call_index, routine.name, to_text(op.kind), writes ? "writes" : "reads",
+                      routine.tensors[id.index()].name, to_text(Stream(*racing))));
+    }
+    return Verdict::yes();
+  }
+
+  /// Addresses of an operand; of a sharded binding, those of all ranks.
+  std::pair<std::int64_t, std::int64_t> range(const Call& call, TensorId id) const {
+    const Routine& routine = program_.at(call.routine);
+    const Place& place = routine.places[id.index()];
+    const Bytes size = bytes_of(routine.tensors[id.index()]);
+    if (!place.slot) {
+      const Bytes begin = program_.at(call.frame).offset + place.offset;
+      return {begin.count(), (begin + size).count()};
+    }
+    const Binding& binding = call.bindings[*place.slot];
+    const Bytes start = program_.at(binding.buffer).offset;
+    return {(start + binding.offset + place.offset).count(),
+            (start + reach(program_, binding, place.offset + size)).count()};
+  }
+
+  const Program& program_;
+  std::vector<After> after_;  // by call
+  std::vector<Clock> done_;   // by op of the call that is visited
+  std::array<Clock, kStreams> streams_ = {};
+  Clock issued_ = {};
+  Addresses addresses_;
+};
+
+}  // namespace
+
+Verdict verify_memory_order(const Program& program) { return MemoryOrder(program).run(); }
+
+}  // namespace plimsoll

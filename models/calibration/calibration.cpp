@@ -1,0 +1,56 @@
+#include "models/calibration/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace plimsoll {
+
+bool has_rows(OpKind kind) {
+  switch (kind) {
+    case OpKind::embedding:
+    case OpKind::embedding_backward:
+    case OpKind::layer_norm:
+    case OpKind::layer_norm_backward:
+    case OpKind::rms_norm:
+    case OpKind::rms_norm_backward:
+    case OpKind::bias_add:
+    case OpKind::bias_gradient:
+    case OpKind::softmax:
+    case OpKind::softmax_backward:
+    case OpKind::logits_max:
+    case OpKind::logits_sum_exp:
+    case OpKind::cross_entropy_backward:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
+  if (!has_rows(op.kind)) return 0;
+  const Tensor* widest = nullptr;
+  const auto consider = [&](TensorId id) {
+    const Tensor& tensor = tensors[id.index()];
+    if (!widest || elements(tensor.shape) > elements(widest->shape)) widest = &tensor;
+  };
+  std::for_each(op.inputs.begin(), op.inputs.end(), consider);
+  std::for_each(op.outputs.begin(), op.outputs.end(), consider);
+  return widest->shape.empty() ? 1 : widest->shape.back();
+}
+
+bool adds_up(OpKind communication) {
+  return communication == OpKind::all_reduce || communication == OpKind::reduce_scatter ||
+         communication == OpKind::reduce;
+}
+
+std::string describe(const CollectivePoint& point) {
+  std::string text = fmt::format("{} of {}", to_text(point.kind), point.ranks);
+  if (point.dtype != DType::f32) text += fmt::format(" in {}", to_text(point.dtype));
+  if (point.communicator == CommunicatorKind::local) return text;
+  if (point.nodes > 1) text += fmt::format(" over {} nodes", point.nodes);
+  if (point.groups_per_node > 1) text += fmt::format(", {} groups per node", point.groups_per_node);
+  return text;
+}
+
+}  // namespace plimsoll

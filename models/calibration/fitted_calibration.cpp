@@ -1,0 +1,324 @@
+#include "models/calibration/fitted_calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/json.h"
+
+namespace plimsoll {
+namespace {
+
+using C = Cluster&;
+using F = Framework&;
+using L = std::size_t;
+using ConstC = const Cluster&;
+using ConstF = const Framework&;
+
+/// A field of the cluster's efficiency, of kernels.
+#define EFFICIENCY(field)                                            \
+  [](ConstC c, ConstF, L) -> double { return c.efficiency->field; }, \
+      [](C c, F, L, double v) { c.efficiency->field = v; }
+#define EFFICIENCY_TIME(field)                                               \
+  [](ConstC c, ConstF, L) -> double { return c.efficiency->field.value(); }, \
+      [](C c, F, L, double v) { c.efficiency->field = Seconds(v); }
+
+// Spreads: a rate that a datasheet or another card of the kind tells is good to 10 or 15 %;
+// latencies and host times, to a factor of two or more.
+std::vector<FitParameter> kernel_parameters() {
+  return {
+      {"matmul.peak_fraction", 0.1, 0.1, 1, EFFICIENCY(matmul.peak_fraction)},
+      {"matmul.added_depth", 0.5, 1, 2000, EFFICIENCY(matmul.added_depth)},
+      {"matmul.half_rate_reuse", 0.5, 1, 2000, EFFICIENCY(matmul.half_rate_reuse)},
+      {"matmul.fixed_time", 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(matmul.fixed_time)},
+      {"matmul.unaligned_rate", 0.5, 0.02, 1, EFFICIENCY(matmul.unaligned_rate)},
+      {"matmul.fp8_rate", 0.15, 0.1, 1, EFFICIENCY(matmul.fp8_rate)},
+      {"matmul.rowwise_rate", 0.15, 0.1, 1, EFFICIENCY(matmul.rowwise_rate)},
+      {"attention_forward.peak_fraction", 0.3, 0.05, 1,
+       EFFICIENCY(attention_forward.peak_fraction)},
+      {"attention_backward.peak_fraction", 0.3, 0.05, 1,
+       EFFICIENCY(attention_backward.peak_fraction)},
+      {"memory.bandwidth_fraction", 0.15, 0.1, 1, EFFICIENCY(memory.bandwidth_fraction)},
+      {"memory.fixed_time", 1.5, 1e-7, 3e-4, EFFICIENCY_TIME(memory.fixed_time)},
+      {"overlap.compute_slowdown", 0.1, 1, 2, EFFICIENCY(overlap.compute_slowdown)},
+      {"overlap.communication_slowdown", 0.1, 1, 2, EFFICIENCY(overlap.communication_slowdown)},
+  };
+}
+#undef EFFICIENCY
+#undef EFFICIENCY_TIME
+
+FitParameter level_bandwidth(std::size_t level) {
+  return {fmt::format("levels.{}.bandwidth_fraction", level),
+          0.25,
+          0.02,
+          1,
+          [](ConstC c, ConstF, L l) { return c.efficiency->levels[l].bandwidth_fraction; },
+          [](C c, F, L l, double v) { c.efficiency->levels[l].bandwidth_fraction = v; },
+          level};
+}
+
+FitParameter level_time(std::size_t level) {
+  return {fmt::format("levels.{}.fixed_time", level),
+          0.7,
+          1e-6,
+          1e-2,
+          [](ConstC c, ConstF, L l) { return c.efficiency->levels[l].fixed_time.value(); },
+          [](C c, F, L l, double v) { c.efficiency->levels[l].fixed_time = Seconds(v); },
+          level};
+}
+
+FittedValue value_from(JsonObject object) {
+  FittedValue value;
+  value.name = object.text("name");
+  value.value = object.number("value", 1e-12, 1e12);
+  value.prior = object.number("prior", 1e-12, 1e12);
+  value.low = object.number("low", 1e-12, value.value);
+  value.high = object.number("high", value.value, 1e12);
+  value.determined = object.boolean("determined");
+  if (object.has("typical")) value.typical = object.boolean("typical");
+  object.finish();
+  return value;
+}
+
+LayerPoint layer_from(JsonObject object) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  LayerPoint point;
+  point.shape.tokens = object.integer("tokens", 1, kMost);
+  point.shape.sequence = object.integer("sequence", 1, kMost);
+  point.shape.hidden = object.integer("hidden", 1, kMost);
+  point.shape.mp = object.integer("mp", 1, kMost);
+  point.shape.operand_bytes = object.integer("operand_bytes", 1, 4);
+  point.factor = object.number("factor", 0.01, 100);
+  point.deviation = object.number("deviation", 0, 10);
+  point.runs = object.integer("runs", 1, kMost);
+  object.finish();
+  return point;
+}
+
+RunSpread spread_from(JsonObject object) {
+  RunSpread spread;
+  spread.deviation = object.number("deviation", 0, 10);
+  spread.interval90_deviations = object.number("interval90_deviations", 0, 1e6);
+  object.finish();
+  return spread;
+}
+
+Json spread_json(const RunSpread& spread) {
+  return {{"deviation", spread.deviation}, {"interval90_deviations", spread.interval90_deviations}};
+}
+
+constexpr std::array<std::string_view, 2> kRepeated = {"none", "full"};
+
+AssumedRecompute assumed_from(JsonObject object) {
+  AssumedRecompute assumed;
+  const auto scope = [&](const char* key) -> std::optional<bool> {
+    if (!object.has(key)) return std::nullopt;
+    return object.choice(key, kRepeated) == 1;
+  };
+  assumed.within_node = scope("within_node");
+  assumed.across_nodes = scope("across_nodes");
+  object.finish();
+  return assumed;
+}
+
+Json assumed_json(const AssumedRecompute& assumed) {
+  Json json = Json::object();
+  const auto write = [&](const char* key, const std::optional<bool>& full) {
+    if (full) json[key] = kRepeated[*full ? 1 : 0];
+  };
+  write("within_node", assumed.within_node);
+  write("across_nodes", assumed.across_nodes);
+  return json;
+}
+
+/// The field that says what the group of a parameter rests on; null where the parameter labels no
+/// time of an op.
+RestsOn* basis_of_group(const FitParameter& parameter, Efficiency& efficiency) {
+  const std::string_view name = parameter.name, group = name.substr(0, name.find('.'));
+  if (group == "levels") return &efficiency.levels[parameter.level].rests_on;
+  if (group == "memory") return &efficiency.memory.rests_on;
+  if (group == "attention_forward") return &efficiency.attention_forward.rests_on;
+  if (group == "attention_backward") return &efficiency.attention_backward.rests_on;
+  if (name == "matmul.fp8_rate") return &efficiency.matmul.fp8_rests_on;
+  const bool of_16_bits = group == "matmul" && name != "matmul.rowwise_rate";
+  return of_16_bits ? &efficiency.matmul.rests_on : nullptr;
+}
+
+constexpr double kMostRate = 1e21;  // of a device: bytes or operations per second
+
+constexpr std::array<std::pair<const char*, std::optional<FlopsPerSecond> Device::*>, 4> kPeaks = {
+    {{"peak_fp32_flops_per_s", &Device::peak_fp32},
+     {"peak_bf16_flops_per_s", &Device::peak_bf16},
+     {"peak_fp16_flops_per_s", &Device::peak_fp16},
+     {"peak_fp8_flops_per_s", &Device::peak_fp8}}};
+
+Device device_from(JsonObject object) {
+  Device device;
+  device.name = object.text("name");
+  device.memory = Bytes(object.integer("memory_bytes", 1, std::int64_t{1} << 50));
+  device.memory_bandwidth =
+      BytesPerSecond(object.number("memory_bandwidth_bytes_per_s", 1, kMostRate));
+  for (const auto& [key, peak] : kPeaks) {
+    if (object.has(key)) device.*peak = FlopsPerSecond(object.number(key, 1, kMostRate));
+  }
+  object.finish();
+  return device;
+}
+
+Json device_json(const Device& device) {
+  Json json = {{"name", device.name},
+               {"memory_bytes", device.memory.count()},
+               {"memory_bandwidth_bytes_per_s", device.memory_bandwidth.value()}};
+  for (const auto& [key, peak] : kPeaks) {
+    if (device.*peak) json[key] = (device.*peak)->value();
+  }
+  return json;
+}
+
+FittedLevel level_from(JsonObject object) {
+  FittedLevel level;
+  level.name = object.text("name");
+  level.least_bandwidth =
+      BytesPerSecond(object.number("least_bandwidth_bytes_per_s", 1, kMostRate));
+  level.most_bandwidth = BytesPerSecond(
+      object.number("most_bandwidth_bytes_per_s", level.least_bandwidth.value(), kMostRate));
+  level.latency = Seconds(object.number("latency_s", 0, 1));
+  if (object.has("peer_bandwidth_bytes_per_s"))
+    level.peer_bandwidth =
+        BytesPerSecond(object.number("peer_bandwidth_bytes_per_s", 1, kMostRate));
+  level.reduces_in_switch = object.boolean("reduces_in_switch");
+  object.finish();
+  return level;
+}
+
+Json level_json(const FittedLevel& level) {
+  Json json = {{"name", level.name},
+               {"least_bandwidth_bytes_per_s", level.least_bandwidth.value()},
+               {"most_bandwidth_bytes_per_s", level.most_bandwidth.value()},
+               {"latency_s", level.latency.value()}};
+  if (level.peer_bandwidth) json["peer_bandwidth_bytes_per_s"] = level.peer_bandwidth->value();
+  json["reduces_in_switch"] = level.reduces_in_switch;
+  return json;
+}
+
+}  // namespace
+
+std::vector<FitParameter> fit_parameters(const Cluster& cluster) {
+  if (!cluster.efficiency) return {};
+  std::vector<FitParameter> all = kernel_parameters();
+  for (std::size_t level = 0; level < cluster.efficiency->levels.size(); ++level) {
+    all.push_back(level_bandwidth(level));
+    all.push_back(level_time(level));
+  }
+  all.push_back({"dispatch_op", 0.4, 1e-7, 1e-3,
+                 [](ConstC, ConstF f, L) { return f.dispatch_op.value(); },
+                 [](C, F f, L, double v) { f.dispatch_op = Seconds(v); }});
+  all.push_back({"host_wait", 0.7, 1e-7, 1e-2,
+                 [](ConstC, ConstF f, L) { return f.host_wait.value(); },
+                 [](C, F f, L, double v) { f.host_wait = Seconds(v); }});
+  all.push_back({"backward_dispatch", 0.4, 0.05, 2,
+                 [](ConstC, ConstF f, L) { return f.backward_dispatch; },
+                 [](C, F f, L, double v) { f.backward_dispatch = v; }});
+  return all;
+}
+
+std::string document_of(std::string_view source) {
+  return std::string(source.substr(0, source.find_first_of("@, (")));
+}
+
+bool has_runs_of(const FittedCalibration& fitted, std::string_view document) {
+  return !document.empty() &&
+         std::any_of(fitted.sources.begin(), fitted.sources.end(),
+                     [&](const std::string& source) { return document_of(source) == document; });
+}
+
+void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework) {
+  const std::vector<FitParameter> known = fit_parameters(cluster);
+  for (const FittedValue& value : fitted.values) {
+    const auto parameter = std::find_if(known.begin(), known.end(), [&](const FitParameter& other) {
+      return other.name == value.name;
+    });
+    if (parameter == known.end()) {
+      throw InputError("", "/fitted/values",
+                       fmt::format("found {}, which {} has no such parameter for",
+                                   printable(value.name), printable(cluster.name)));
+    }
+    parameter->set(cluster, framework, parameter->level, value.value);
+    if (!value.determined) continue;
+    RestsOn* group = basis_of_group(*parameter, *cluster.efficiency);
+    if (group != nullptr) *group = value.typical ? RestsOn::typical : RestsOn::runs;
+  }
+}
+
+bool is_fitted_calibration(std::string_view text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  return json.is_object() && json.contains("fitted");
+}
+
+FittedCalibration parse_fitted_calibration(std::string_view text, const std::string& file) {
+  const Json json = parse_json(text, file);
+  JsonObject whole(json, file);
+  JsonObject object = whole.object("fitted");
+  FittedCalibration fitted;
+  fitted.cluster = object.text("cluster");
+  fitted.framework = object.text("framework");
+  fitted.device = device_from(object.object("device"));
+  for (JsonObject& level : object.objects("levels")) fitted.levels.push_back(level_from(level));
+  fitted.sources = object.texts("sources");
+  fitted.runs = object.integer("runs", 0, std::int64_t{1} << 40);
+  fitted.cross_validated_mean = object.number("cross_validated_mean", 0, 1e6);
+  fitted.cross_validated_p90 = object.number("cross_validated_p90", 0, 1e6);
+  if (object.has("unseen_sizes_mean"))
+    fitted.unseen_sizes_mean = object.number("unseen_sizes_mean", 0, 1e6);
+  fitted.within_node = spread_from(object.object("within_node"));
+  fitted.across_nodes = spread_from(object.object("across_nodes"));
+  fitted.assumed_recompute = assumed_from(object.object("assumed_recompute"));
+  for (JsonObject& value : object.objects("values")) fitted.values.push_back(value_from(value));
+  for (JsonObject& layer : object.objects("layers")) fitted.layers.push_back(layer_from(layer));
+  object.finish();
+  whole.finish();
+  return fitted;
+}
+
+std::string fitted_calibration_text(const FittedCalibration& fitted) {
+  Json object;
+  object["cluster"] = fitted.cluster;
+  object["framework"] = fitted.framework;
+  object["device"] = device_json(fitted.device);
+  object["levels"] = Json::array();
+  for (const FittedLevel& level : fitted.levels) object["levels"].push_back(level_json(level));
+  object["sources"] = fitted.sources;
+  object["runs"] = fitted.runs;
+  object["cross_validated_mean"] = fitted.cross_validated_mean;
+  object["cross_validated_p90"] = fitted.cross_validated_p90;
+  if (fitted.unseen_sizes_mean) object["unseen_sizes_mean"] = *fitted.unseen_sizes_mean;
+  object["within_node"] = spread_json(fitted.within_node);
+  object["across_nodes"] = spread_json(fitted.across_nodes);
+  object["assumed_recompute"] = assumed_json(fitted.assumed_recompute);
+  object["values"] = Json::array();
+  for (const FittedValue& value : fitted.values) {
+    object["values"].push_back({{"name", value.name},
+                                {"value", value.value},
+                                {"low", value.low},
+                                {"high", value.high},
+                                {"prior", value.prior},
+                                {"determined", value.determined}});
+    if (value.typical) object["values"].back()["typical"] = true;
+  }
+  object["layers"] = Json::array();
+  for (const LayerPoint& point : fitted.layers) {
+    object["layers"].push_back({{"tokens", point.shape.tokens},
+                                {"sequence", point.shape.sequence},
+                                {"hidden", point.shape.hidden},
+                                {"mp", point.shape.mp},
+                                {"operand_bytes", point.shape.operand_bytes},
+                                {"factor", point.factor},
+                                {"deviation", point.deviation},
+                                {"runs", point.runs}});
+  }
+  return json_text({{"fitted", object}});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,259 @@
+// Cluster files: people write them, so quantities are spelled with units, exactly in both ways.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "models/cluster/cluster.h"
+#include "models/cluster/efficiency_json.h"
+#include "models/presets/presets.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<std::string_view, 2> kDeviceKinds = {"cpu_core", "gpu"};
+constexpr std::int64_t kMostNodes = std::int64_t{1} << 20;
+constexpr std::int64_t kMostDevicesPerNode = std::int64_t{1} << 12;
+constexpr std::size_t kMostOtherDevices = 64;
+constexpr std::int64_t kMostDevices = kMostNodes * kMostDevicesPerNode;
+
+// Slower than any machine ever trained on and faster than any that will be: what lies outside is a
+// slip of the pen, and times made from it would leave the clock.
+constexpr double kLeastFlops = 1e6, kMostFlops = 1e21;          // per second
+constexpr double kLeastBandwidth = 1e3, kMostBandwidth = 1e18;  // bytes per second
+constexpr Seconds kMostLatency{100};
+
+/// A quantity that must be there, within bounds.
+template <class Value>
+Value within(JsonObject& object, const char* key, Value value, Value least, Value most) {
+  if (!(value >= least && value <= most)) {
+    object.fail(key, fmt::format("from {} to {} is required", exact_text(least), exact_text(most)));
+  }
+  return value;
+}
+
+std::optional<FlopsPerSecond> optional_rate(JsonObject& object, const char* key) {
+  if (!object.has(key)) return std::nullopt;
+  return within(object, key, object.flops_per_second(key), FlopsPerSecond(kLeastFlops),
+                FlopsPerSecond(kMostFlops));
+}
+
+BytesPerSecond bandwidth(JsonObject& object, const char* key) {
+  return within(object, key, object.bytes_per_second(key), BytesPerSecond(kLeastBandwidth),
+                BytesPerSecond(kMostBandwidth));
+}
+
+Device device_from(JsonObject object) {
+  Device device;
+  device.name = object.text("name");
+  if (device.name.empty()) object.fail("name", "found \"\"; a name is required");
+  device.kind = static_cast<DeviceKind>(object.choice("kind", kDeviceKinds));
+  device.memory = object.bytes("memory");
+  if (device.memory <= Bytes(0)) object.fail("memory", "more than 0 is required");
+  device.memory_bandwidth = bandwidth(object, "memory_bandwidth");
+  JsonObject peaks = object.object("peak");
+  device.peak_fp32 = optional_rate(peaks, "fp32");
+  device.peak_bf16 = optional_rate(peaks, "bf16");
+  device.peak_fp16 = optional_rate(peaks, "fp16");
+  device.peak_fp8 = optional_rate(peaks, "fp8");
+  peaks.finish();
+  if (!device.peak_fp32 && !device.peak_bf16 && !device.peak_fp16) {
+    object.fail("peak", "the peak rate of at least one of fp32, bf16, fp16 is required");
+  }
+  object.finish();
+  return device;
+}
+
+Level level_from(JsonObject& object) {
+  Level level;
+  level.name = object.text("name");
+  if (object.has("devices")) level.devices = object.integer("devices", 1, kMostDevices);
+  level.bandwidth = bandwidth(object, "bandwidth");
+  if (object.has("peer_bandwidth")) {
+    level.peer_bandwidth = bandwidth(object, "peer_bandwidth");
+    if (*level.peer_bandwidth > level.bandwidth) {
+      object.fail("peer_bandwidth", "it can be no more than the bandwidth to all others");
+    }
+  }
+  level.latency = within(object, "latency", object.seconds("latency"), Seconds(0), kMostLatency);
+  if (object.has("reduces_in_switch"))
+    level.reduces_in_switch = object.boolean("reduces_in_switch");
+  object.finish();
+  return level;
+}
+
+/// Levels nest: each connects whole units of the one inside it, and the last connects everything.
+/// Devices of one node need none: they share its memory.
+std::vector<Level> levels_from(JsonObject& cluster, std::optional<std::int64_t> nodes,
+                               std::int64_t devices_per_node) {
+  std::vector<Level> levels;
+  std::vector<JsonObject> objects = cluster.objects("levels");
+  if (objects.empty() && nodes != 1) {
+    cluster.fail("levels", "at least one level is required, unless there is only one node");
+  }
+  if (objects.size() > kMostLevels) {
+    cluster.fail("levels", fmt::format("at most {} levels are allowed", kMostLevels));
+  }
+  // Without a node count the user's --devices decides, and is checked there.
+  const std::int64_t total = nodes.value_or(0) * devices_per_node;
+  for (std::size_t i = 0; i < objects.size(); ++i) {
+    const Level level = level_from(objects[i]);
+    const bool last = i + 1 == objects.size();
+    if (level.reduces_in_switch && i > 0) {
+      objects[i].fail("reduces_in_switch", "only the innermost level may reduce in its switch");
+    }
+    if (level.devices == 0 && !last) {
+      objects[i].fail("devices", "only the outermost level may leave its devices open");
+    }
+    const std::int64_t inner = i == 0 ? 1 : levels.back().devices;
+    if (level.devices != 0 && (level.devices % inner != 0 || (i > 0 && level.devices == inner))) {
+      objects[i].fail("devices",
+                      fmt::format("a larger multiple of the level inside, {}, is required", inner));
+    }
+    if (last && level.devices != 0 && level.devices < total) {
+      objects[i].fail("devices", fmt::format("the outermost level must connect all {}", total));
+    }
+    levels.push_back(level);
+  }
+  return levels;
+}
+
+/// Whole nodes of the cluster, behind those of the entry before.
+OtherDevices others_from(JsonObject& object, const Cluster& cluster) {
+  OtherDevices others;
+  const std::vector<std::int64_t> range = object.integers("nodes", 0, kMostNodes);
+  if (range.size() != 2 || range[1] < 1) {
+    object.fail("nodes", "[first, count] is required, the first node being 0 and the count above");
+  }
+  others.first_node = range[0];
+  others.nodes = range[1];
+  const auto& before = cluster.other_devices;
+  if (!before.empty() && others.first_node < before.back().first_node + before.back().nodes) {
+    object.fail("nodes", "nodes behind those of the entry before are required");
+  }
+  if (cluster.nodes && others.first_node + others.nodes > *cluster.nodes) {
+    object.fail("nodes", fmt::format("{} nodes from node {} on; the cluster has {}", others.nodes,
+                                     others.first_node, *cluster.nodes));
+  }
+  others.device = device_from(object.object("device"));
+  if (others.device.kind != cluster.device.kind) {
+    object.fail("device", fmt::format("kind must be {}, as that of the cluster's device",
+                                      kDeviceKinds[std::size_t(cluster.device.kind)]));
+  }
+  if (object.has("efficiency")) {
+    others.efficiency = efficiency_from(object.object("efficiency"), std::nullopt);
+  }
+  object.finish();
+  return others;
+}
+
+void read_other_devices(JsonObject& object, Cluster& cluster) {
+  std::vector<JsonObject> entries = object.objects("other_devices");
+  if (entries.size() > kMostOtherDevices) {
+    object.fail("other_devices", fmt::format("at most {} are allowed", kMostOtherDevices));
+  }
+  std::int64_t nodes = 0;
+  for (JsonObject& entry : entries) {
+    cluster.other_devices.push_back(others_from(entry, cluster));
+    nodes += cluster.other_devices.back().nodes;
+  }
+  if (cluster.nodes == nodes) {
+    object.fail("other_devices", "at least one node must have the cluster's device");
+  }
+}
+
+Json device_json(const Device& device) {
+  Json peaks = Json::object();
+  if (device.peak_fp32) peaks["fp32"] = exact_text(*device.peak_fp32);
+  if (device.peak_bf16) peaks["bf16"] = exact_text(*device.peak_bf16);
+  if (device.peak_fp16) peaks["fp16"] = exact_text(*device.peak_fp16);
+  if (device.peak_fp8) peaks["fp8"] = exact_text(*device.peak_fp8);
+  return {{"name", device.name},
+          {"kind", kDeviceKinds[static_cast<std::size_t>(device.kind)]},
+          {"memory", exact_text(device.memory)},
+          {"memory_bandwidth", exact_text(device.memory_bandwidth)},
+          {"peak", peaks}};
+}
+
+Json others_json(const OtherDevices& others) {
+  Json json = {{"nodes", {others.first_node, others.nodes}},
+               {"device", device_json(others.device)}};
+  if (others.efficiency) {
+    json["efficiency"] = efficiency_json(*others.efficiency);
+    json["efficiency"].erase("levels");  // those of the cluster hold for all devices
+  }
+  return json;
+}
+
+Json level_json(const Level& level) {
+  Json json = {{"name", level.name},
+               {"devices", level.devices == 0 ? Json(nullptr) : Json(level.devices)},
+               {"bandwidth", exact_text(level.bandwidth)}};
+  if (level.peer_bandwidth) json["peer_bandwidth"] = exact_text(*level.peer_bandwidth);
+  json["latency"] = exact_text(level.latency);
+  if (level.reduces_in_switch) json["reduces_in_switch"] = true;
+  return json;
+}
+
+}  // namespace
+
+Cluster parse_cluster(std::string_view text, const std::string& file) {
+  const Json value = parse_json(text, file);
+  JsonObject object(value, file);
+  Cluster cluster;
+  cluster.name = object.text("name");
+  if (cluster.name.empty()) object.fail("name", "found \"\"; a name is required");
+  if (object.has("nodes")) cluster.nodes = object.integer("nodes", 1, kMostNodes);
+  cluster.devices_per_node = object.integer("devices_per_node", 1, kMostDevicesPerNode);
+  cluster.device = device_from(object.object("device"));
+  cluster.levels = levels_from(object, cluster.nodes, cluster.devices_per_node);
+  if (object.has("efficiency")) {
+    cluster.efficiency = efficiency_from(object.object("efficiency"), cluster.levels.size());
+  }
+  if (object.has("other_devices")) read_other_devices(object, cluster);
+  object.has("source");
+  object.finish();  // an unknown key has no source either: say first that it is unknown
+  read_sources(object, value, cluster);
+  return cluster;
+}
+
+Cluster read_cluster(const std::filesystem::path& path) {
+  return parse_cluster(read_file_or_preset(path.string(), cluster_presets()), path.string());
+}
+
+std::string cluster_text(const Cluster& cluster) {
+  Json levels = Json::array();
+  for (const Level& level : cluster.levels) levels.push_back(level_json(level));
+  Json json = {{"name", cluster.name},
+               {"nodes", cluster.nodes ? Json(*cluster.nodes) : Json(nullptr)},
+               {"devices_per_node", cluster.devices_per_node},
+               {"device", device_json(cluster.device)},
+               {"levels", levels}};
+  if (cluster.efficiency) json["efficiency"] = efficiency_json(*cluster.efficiency);
+  for (const OtherDevices& others : cluster.other_devices) {
+    json["other_devices"].push_back(others_json(others));
+  }
+  json["source"] = sources_json(cluster);
+  return json_text(json);
+}
+
+std::optional<FlopsPerSecond> peak(const Device& device, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return device.peak_fp32;
+    case DType::bf16:
+      return device.peak_bf16;
+    case DType::f16:
+      return device.peak_fp16;
+    case DType::e4m3:
+    case DType::e5m2:
+      return device.peak_fp8;
+    case DType::i32:
+    case DType::u8:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,22 @@
+// The `efficiency` member of a cluster file, and the sources of its numbers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "models/cluster/cluster.h"
+
+namespace plimsoll {
+
+/// `levels` is how many levels the cluster has; nothing: of a device alone, without them.
+Efficiency efficiency_from(JsonObject object, std::optional<std::size_t> levels);
+Json efficiency_json(const Efficiency& efficiency);
+
+/// The member `source` of `cluster` into source or sources. Where it is an object, each number of
+/// `document` (the whole file) must be covered and each source must cover something.
+void read_sources(JsonObject& object, const Json& document, Cluster& cluster);
+Json sources_json(const Cluster& cluster);
+
+}  // namespace plimsoll

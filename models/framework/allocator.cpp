@@ -1,0 +1,18 @@
+#include "models/framework/allocator.h"
+
+namespace plimsoll {
+
+Allocator pytorch_allocator() {
+  Allocator allocator;
+  allocator.kind = AllocatorKind::caching;
+  return allocator;
+}
+
+Allocator paddle_allocator() {
+  Allocator allocator;
+  allocator.kind = AllocatorKind::auto_growth;
+  allocator.rounding = Bytes(256);
+  return allocator;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,100 @@
+// BlockBuilder: writes one block of a forward Graph op by op. Internal to models/.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "models/job/job.h"
+
+namespace plimsoll {
+
+/// Spread of initial weights: GPT-2 (Radford et al. 2019) and BERT (Devlin et al. 2019, section
+/// A.2 of the released code), kept by GPT-3, Megatron-LM and LLaMA's descendants.
+inline constexpr double kInitStddev = 0.02;
+
+/// Tensor names are BLOCK.NAME. Shapes: n = micro-batch x sequence tokens, h hidden.
+class BlockBuilder {
+ public:
+  /// `micro_batch`: sequences of one micro-batch.
+  BlockBuilder(Graph& graph, const Job& job, std::int64_t micro_batch, std::string name,
+               BlockKind kind, std::int64_t count = 1);
+
+  const Job& job() const { return job_; }
+  std::int64_t micro_batch() const { return micro_batch_; }
+  std::int64_t tokens() const { return micro_batch_ * job_.sequence; }
+  Block& definition() { return graph_.at(block_); }
+  const Shape& shape(TensorId id) const { return graph_.at(id).shape; }
+
+  TensorId tensor(const std::string& name, Shape shape, DType dtype = DType::f32);
+  /// The activation that the previous block hands over, `hidden` wide.
+  TensorId input(std::int64_t hidden);
+  void output(TensorId id);
+
+  /// A parameter. `split_dim`: the dimension that tensor parallelism splits, if any.
+  TensorId parameter(const std::string& name, Shape shape, Init init, double stddev,
+                     std::optional<std::int64_t> split_dim);
+  void op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
+          OpParams params = {});
+
+  TensorId layer_norm(const std::string& name, TensorId x, double epsilon);
+  TensorId rms_norm(const std::string& name, TensorId x, double epsilon);
+
+  struct Linear {
+    Shape out;  ///< y = x W + b with x [n, k], W [k, out...]
+    double stddev = kInitStddev;
+    /// Column-parallel layers split a dimension of `out` (counted in W), row-parallel ones
+    /// dimension 0 of W; nothing: not split.
+    std::optional<std::int64_t> split_dim = std::nullopt;
+    bool bias = true;
+  };
+  TensorId linear(const std::string& name, TensorId x, const Linear& layer);
+
+  TensorId add(const std::string& name, TensorId a, TensorId b);
+  TensorId gelu(const std::string& name, TensorId x);
+  /// x where the job has no dropout. Every dropout of the graph has a site of its own.
+  TensorId dropout(const std::string& name, TensorId x);
+
+  /// What differs between families in self-attention.
+  struct Attention {
+    std::int64_t heads = 0, kv_heads = 0, hidden = 0;
+    bool causal = true, qkv_bias = true, out_bias = true, rotary = false;
+    double out_stddev = kInitStddev;
+  };
+  /// projection(attention(query, key and value of x)).
+  TensorId attention(TensorId x, const Attention& kind);
+
+  /// Cross entropy of logits against `targets`, `count` of them in the global batch.
+  void loss(TensorId logits, TensorId targets, TensorId scalars, std::int64_t count);
+  /// logits = y table^T; the table is its own or that of the embedding.
+  TensorId logits(TensorId y, std::optional<TensorId> tied_to);
+
+ private:
+  struct Heads {
+    TensorId q, k, v;
+  };
+  Heads split_fused(TensorId x, const Attention& kind);
+  Heads split_grouped(TensorId x, const Attention& kind);
+  TensorId rotated(TensorId x, std::int64_t parts);
+  DropoutParams next_dropout();
+
+  Graph& graph_;
+  const Job& job_;
+  std::int64_t micro_batch_;
+  BlockId block_;
+};
+
+/// Blocks of the families; each family's file has the sources of its shape.
+Graph build_gpt(const Job& job, std::int64_t micro_batch);
+Graph build_llama(const Job& job, std::int64_t micro_batch);
+Graph build_bert(const Job& job, std::int64_t micro_batch);  ///< and ernie
+
+/// A graph with nothing but the step's scalars, and their id.
+struct EmptyGraph {
+  Graph graph;
+  TensorId scalars;
+};
+EmptyGraph empty_graph(const Job& job);
+
+}  // namespace plimsoll

@@ -1,0 +1,296 @@
+// Job files: reading under limits, writing in canonical order, and the rules inside a job.
+#include <fmt/format.h>
+
+#include <array>
+#include <span>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "models/job/job.h"
+#include "models/job/optimizer_json.h"
+#include "models/presets/presets.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<std::string_view, 4> kFamilies = {"gpt", "llama", "bert", "ernie"};
+constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
+constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};
+
+// Largest values of each size (docs/formats.md); with the two totals below, every
+// byte count derived from a job stays within 63 bits.
+constexpr std::int64_t kMostLayers = 100'000;
+constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;
+constexpr std::int64_t kMostHeads = std::int64_t{1} << 16;
+constexpr std::int64_t kMostFfn = std::int64_t{1} << 22;
+constexpr std::int64_t kMostVocab = std::int64_t{1} << 24;
+constexpr std::int64_t kMostSequence = std::int64_t{1} << 27;
+constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;
+constexpr std::int64_t kMostSeed = std::int64_t{1} << 53;
+constexpr double kMostParameters = 0x1p50;
+constexpr double kMostActivations = 0x1p54;
+
+[[noreturn]] void refuse(const std::string& file, const char* pointer, const std::string& message) {
+  throw InputError(file, pointer, message);
+}
+
+struct SizeRule {
+  const char* pointer;
+  std::int64_t value, least, most;
+};
+
+void check_rules(std::span<const SizeRule> rules, const std::string& file) {
+  for (const SizeRule& rule : rules) {
+    if (rule.value < rule.least || rule.value > rule.most) {
+      refuse(file, rule.pointer,
+             fmt::format("found {}; an integer from {} to {} is required", rule.value, rule.least,
+                         rule.most));
+    }
+  }
+}
+
+void check_sizes(const Job& job, const std::string& file) {
+  const SizeRule rules[] = {
+      {"/layers", job.layers, 1, kMostLayers},
+      {"/hidden", job.hidden, 1, kMostHidden},
+      {"/heads", job.heads, 1, kMostHeads},
+      {"/kv_heads", job.kv_heads, 1, kMostHeads},
+      {"/ffn_hidden", job.ffn_hidden, 1, kMostFfn},
+      {"/vocab", job.vocab, 2, kMostVocab},
+      {"/sequence", job.sequence, 1, kMostSequence},
+      {"/global_batch", job.global_batch, 1, kMostBatch},
+      {"/seed", job.seed, 0, kMostSeed},
+  };
+  check_rules(rules, file);
+}
+
+/// "/branch" of an ERNIE job, absent elsewhere.
+void check_branch(const Job& job, const std::string& file) {
+  if (job.branch.has_value() != (job.family == Family::ernie)) {
+    refuse(file, job.branch ? "/branch" : "", "family ernie has a branch, no other family has one");
+  }
+  if (!job.branch) return;
+  const Branch& branch = *job.branch;
+  const SizeRule rules[] = {
+      {"/branch/layers", branch.layers, 1, kMostLayers},
+      {"/branch/hidden", branch.hidden, 1, kMostHidden},
+      {"/branch/heads", branch.heads, 1, kMostHeads},
+      {"/branch/ffn_hidden", branch.ffn_hidden, 1, kMostFfn},
+  };
+  check_rules(rules, file);
+  if (branch.hidden % branch.heads != 0) {
+    refuse(file, "/branch/heads",
+           fmt::format("found {} heads; they must divide hidden {}", branch.heads, branch.hidden));
+  }
+  if (job.tied_embeddings) {
+    refuse(file, "/tied_embeddings",
+           "found true; the branch is not as wide as the embedding, so its head has a table of its "
+           "own");
+  }
+}
+
+void check_attention(const Job& job, const std::string& file) {
+  if (job.hidden % job.heads != 0) {
+    refuse(file, "/heads",
+           fmt::format("found {} heads; they must divide hidden {}", job.heads, job.hidden));
+  }
+  const bool grouped = job.family == Family::gpt || job.family == Family::llama;
+  if (!grouped && job.kv_heads != job.heads) {
+    refuse(file, "/kv_heads",
+           fmt::format("found {}; only families gpt and llama have other kv_heads than heads ({})",
+                       job.kv_heads, job.heads));
+  }
+  if (job.heads % job.kv_heads != 0) {
+    refuse(file, "/kv_heads",
+           fmt::format("found {}; it must divide the {} heads", job.kv_heads, job.heads));
+  }
+  if (job.family == Family::llama && job.hidden / job.heads % 2 != 0) {
+    refuse(file, "/heads",
+           fmt::format("heads are {} wide; rotary embeddings turn pairs and need an even width",
+                       job.hidden / job.heads));
+  }
+}
+
+void check_masked(const Job& job, const std::string& file) {
+  if (job.family != Family::bert && job.family != Family::ernie) return;
+  if (!(job.mask_probability > 0 && job.mask_probability <= 1)) {
+    refuse(file, "/mask_probability",
+           fmt::format("found {}; a number above 0 and up to 1 is required", job.mask_probability));
+  }
+  if (job.token_types < 0 || job.token_types > job.sequence) {
+    refuse(file, "/token_types",
+           fmt::format("found {}; an integer from 0 to the sequence length is required",
+                       job.token_types));
+  }
+}
+
+/// Sizes that are fine one by one can still overflow byte counts together.
+void check_totals(const Job& job, const std::string& file) {
+  const double hidden = static_cast<double>(job.hidden), ffn = static_cast<double>(job.ffn_hidden);
+  const double layers = static_cast<double>(job.layers), vocab = static_cast<double>(job.vocab);
+  const double sequence = static_cast<double>(job.sequence);
+  const double tokens = sequence * static_cast<double>(job.global_batch);
+  const Branch branch = job.branch.value_or(Branch{});
+  const double narrow = static_cast<double>(branch.hidden),
+               branch_layers = static_cast<double>(branch.layers),
+               branch_ffn = static_cast<double>(branch.ffn_hidden);
+  const double parameters = layers * (4 * hidden * hidden + 3 * hidden * ffn) +
+                            branch_layers * (4 * narrow * narrow + 2 * narrow * branch_ffn) +
+                            hidden * (2 * vocab + sequence + narrow) + narrow * vocab;
+  if (parameters > kMostParameters) {
+    refuse(file, "",
+           fmt::format("a job of {:.3g} parameters; at most 2^50 are supported", parameters));
+  }
+  const double per_layer = static_cast<double>(job.heads) * sequence + 16 * hidden + 2 * ffn;
+  const double per_branch_layer =
+      static_cast<double>(branch.heads) * sequence + 16 * narrow + 2 * branch_ffn;
+  const double activations =
+      tokens * (layers * per_layer + branch_layers * per_branch_layer + vocab);
+  if (activations > kMostActivations) {
+    refuse(file, "",
+           fmt::format("a step of {:.3g} activation elements; at most 2^54 are supported",
+                       activations));
+  }
+}
+
+/// The keys that only some families have.
+void read_family(JsonObject& object, Job& job) {
+  if (job.family == Family::llama) {
+    if (object.has("qkv_bias")) job.qkv_bias = object.boolean("qkv_bias");
+    if (object.has("rotary_base")) job.rotary_base = object.number("rotary_base", 1, 1e12);
+  }
+  if (job.family != Family::bert && job.family != Family::ernie) return;
+  if (object.has("token_types")) {
+    job.token_types = object.integer("token_types", 0, kMostSequence);
+  }
+  if (object.has("mask_probability")) {
+    job.mask_probability = object.number("mask_probability", 0, 1);
+  }
+  if (job.family == Family::bert) {
+    if (object.has("pooler")) job.pooler = object.boolean("pooler");
+    return;
+  }
+  JsonObject branch = object.object("branch");
+  Branch& sizes = job.branch.emplace();
+  sizes.layers = branch.integer("layers", 1, kMostLayers);
+  sizes.hidden = branch.integer("hidden", 1, kMostHidden);
+  sizes.heads = branch.integer("heads", 1, kMostHeads);
+  sizes.ffn_hidden =
+      branch.has("ffn_hidden") ? branch.integer("ffn_hidden", 1, kMostFfn) : 4 * sizes.hidden;
+  branch.finish();
+}
+
+void write_family(const Job& job, Json& value) {
+  if (job.family == Family::llama) {
+    value["qkv_bias"] = job.qkv_bias;
+    value["rotary_base"] = job.rotary_base;
+  }
+  if (job.family != Family::bert && job.family != Family::ernie) return;
+  value["token_types"] = job.token_types;
+  value["mask_probability"] = job.mask_probability;
+  if (job.family == Family::bert) value["pooler"] = job.pooler;
+  if (!job.branch) return;
+  const Branch& branch = *job.branch;
+  value["branch"] = {{"layers", branch.layers},
+                     {"hidden", branch.hidden},
+                     {"heads", branch.heads},
+                     {"ffn_hidden", branch.ffn_hidden}};
+}
+
+std::string_view precision_text(DType precision) {
+  for (std::size_t i = 0; i < kPrecisions.size(); ++i) {
+    if (kPrecisionTypes[i] == precision) return kPrecisions[i];
+  }
+  INVARIANT(false, "a job computes in a floating-point type");
+  return {};
+}
+
+}  // namespace
+
+void check_job(const Job& job, const std::string& file) {
+  if (job.name.empty()) refuse(file, "/name", "a job needs a name");
+  check_sizes(job, file);
+  check_totals(job, file);
+  check_optimizer(job, file);
+  check_attention(job, file);
+  check_branch(job, file);
+  check_masked(job, file);
+  if (!(job.dropout >= 0 && job.dropout < 1)) {
+    refuse(file, "/dropout",
+           fmt::format("found {}; a number from 0 to below 1 is required", job.dropout));
+  }
+  const auto check_match = [&](const std::string& match, const std::string& pointer) {
+    const auto known = unmatched_group(build_forward(job, 1), match);
+    if (known)
+      refuse(file, pointer.c_str(),
+             fmt::format("found \"{}\"; known: {}", printable(match), *known));
+  };
+  for (std::size_t i = 0; i < job.optimizer.groups.size(); ++i) {
+    check_match(job.optimizer.groups[i].match, fmt::format("/optimizer/groups/{}/match", i));
+  }
+  for (std::size_t i = 0; i < job.fp32_parameters.size(); ++i) {
+    check_match(job.fp32_parameters[i], fmt::format("/fp32_parameters/{}", i));
+  }
+}
+
+Job parse_job(std::string_view text, const std::string& file) {
+  const Json value = parse_json(text, file);
+  JsonObject object(value, file);
+  Job job;
+  job.name = object.text("name");
+  job.family = static_cast<Family>(object.choice("family", kFamilies));
+  job.layers = object.integer("layers", 1, kMostLayers);
+  job.hidden = object.integer("hidden", 1, kMostHidden);
+  job.heads = object.integer("heads", 1, kMostHeads);
+  job.kv_heads = object.has("kv_heads") ? object.integer("kv_heads", 1, kMostHeads) : job.heads;
+  job.ffn_hidden =
+      object.has("ffn_hidden") ? object.integer("ffn_hidden", 1, kMostFfn) : 4 * job.hidden;
+  job.vocab = object.integer("vocab", 2, kMostVocab);
+  job.sequence = object.integer("sequence", 1, kMostSequence);
+  job.tied_embeddings = object.boolean("tied_embeddings");
+  read_family(object, job);
+  job.global_batch = object.integer("global_batch", 1, kMostBatch);
+  job.precision = kPrecisionTypes[object.choice("precision", kPrecisions)];
+  if (object.has("fp32_parameters")) job.fp32_parameters = object.texts("fp32_parameters");
+  if (object.has("optimizer")) job.optimizer = optimizer_from(object.object("optimizer"));
+  if (object.has("loss_scale")) {
+    job.loss_scale = loss_scale_from(object.object("loss_scale"));
+  } else if (job.precision == DType::f16) {
+    job.loss_scale = LossScale{};
+  }
+  if (object.has("clip_norm")) job.clip_norm = object.number("clip_norm", 0, 1e9);
+  if (object.has("dropout")) job.dropout = object.number("dropout", 0, 1);
+  if (object.has("seed")) job.seed = object.integer("seed", 0, kMostSeed);
+  object.finish();
+  check_job(job, file);
+  return job;
+}
+
+Job read_job(const std::filesystem::path& path) {
+  return parse_job(read_file_or_preset(path.string(), job_presets()), path.string());
+}
+
+std::string job_text(const Job& job) {
+  Json value = {{"name", job.name},
+                {"family", kFamilies[static_cast<std::size_t>(job.family)]},
+                {"layers", job.layers},
+                {"hidden", job.hidden},
+                {"heads", job.heads},
+                {"kv_heads", job.kv_heads},
+                {"ffn_hidden", job.ffn_hidden},
+                {"vocab", job.vocab},
+                {"sequence", job.sequence},
+                {"tied_embeddings", job.tied_embeddings}};
+  write_family(job, value);
+  value["global_batch"] = job.global_batch;
+  value["precision"] = precision_text(job.precision);
+  if (!job.fp32_parameters.empty()) value["fp32_parameters"] = job.fp32_parameters;
+  value["optimizer"] = optimizer_json(job.optimizer);
+  value["clip_norm"] = job.clip_norm;
+  value["dropout"] = job.dropout;
+  value["seed"] = job.seed;
+  if (job.loss_scale) value["loss_scale"] = loss_scale_json(*job.loss_scale);
+  return json_text(value);
+}
+
+}  // namespace plimsoll

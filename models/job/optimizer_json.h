@@ -1,0 +1,18 @@
+// The optimizer and loss scaling of a job file.
+#pragma once
+
+#include <string>
+
+#include "base/json.h"
+#include "models/job/job.h"
+
+namespace plimsoll {
+
+Optimizer optimizer_from(JsonObject object);
+LossScale loss_scale_from(JsonObject object);
+Json optimizer_json(const Optimizer& optimizer);
+Json loss_scale_json(const LossScale& scale);
+/// The same limits for jobs that were not read.
+void check_optimizer(const Job& job, const std::string& file);
+
+}  // namespace plimsoll

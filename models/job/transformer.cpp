@@ -1,0 +1,43 @@
+#include <cmath>
+
+#include "base/error.h"
+#include "graph/op_table.h"
+#include "models/job/block_builder.h"
+#include "models/job/job.h"
+
+namespace plimsoll {
+
+Graph build_forward(const Job& job, std::int64_t micro_batch) {
+  switch (job.family) {
+    case Family::gpt:
+      return build_gpt(job, micro_batch);
+    case Family::llama:
+      return build_llama(job, micro_batch);
+    case Family::bert:
+    case Family::ernie:
+      return build_bert(job, micro_batch);
+  }
+  INVARIANT(false, "a job has a family");
+}
+
+std::int64_t total_layers(const Job& job) {
+  return job.layers + (job.branch ? job.branch->layers : 0);
+}
+
+Flops forward_matmul_flops_per_sequence(const Job& job) {
+  const Graph graph = build_forward(job, 1);
+  double total = 0;
+  for (const Op& op : graph.ops) {
+    double one = 0;
+    if (op.kind == OpKind::linear || op.kind == OpKind::matmul) {
+      const MatmulShape shape = matmul_shape(op, graph.tensors);
+      one = 2.0 * double(shape.m) * double(shape.n) * double(shape.k);
+    } else if (op.kind == OpKind::attention) {  // q k^T and p v
+      one = 4.0 * double(elements(graph.at(op.inputs[0]).shape)) * double(job.sequence);
+    }
+    total += double(graph.at(*op.block).count) * one;
+  }
+  return Flops(total);
+}
+
+}  // namespace plimsoll

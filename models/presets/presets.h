@@ -1,0 +1,44 @@
+// Presets: files of models/presets that are built into the programs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+struct Preset {
+  std::string_view name;  ///< of the file, without .json
+  std::string_view text;
+};
+
+/// models/presets/clusters, by name.
+const std::vector<Preset>& cluster_presets();
+/// models/presets/jobs, by name.
+const std::vector<Preset>& job_presets();
+/// models/presets/calibrations: fitted ones (models/calibration/fitted_calibration.h),
+/// CLUSTER--FRAMEWORK.
+const std::vector<Preset>& calibration_presets();
+
+/// models/presets/frameworks: facts about frameworks (models/framework/framework_facts.h), by name
+/// of these.
+const std::vector<Preset>& framework_presets();
+
+/// models/presets/spreads: how far published runs were from predictions, as scripts/spreads found
+/// (predict/step_interval.h), and the fits that are not typical (predict/typical_calibration.h).
+const std::vector<Preset>& spread_presets();
+
+/// models/presets/documents: what documents of published runs say beside their tables
+/// (published/document_facts.h).
+const std::vector<Preset>& document_presets();
+
+/// Text of the preset of that name; nothing where there is none.
+std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
+                                            std::string_view name);
+
+/// The file's text or, where no file is there and `name` is a bare name, that of the preset. Throws
+/// InputError as read_file does; for a bare name with the presets that there are.
+std::string read_file_or_preset(const std::string& name, const std::vector<Preset>& presets);
+
+}  // namespace plimsoll

@@ -1,0 +1,124 @@
+#include "passes/cut/program_builder.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+RoutineId ProgramBuilder::add_routine(const Routine& routine) {
+  program.routines.push_back(routine);
+  return RoutineId(program.routines.size() - 1);
+}
+
+RoutineId ProgramBuilder::shared_routine(const Routine& routine) {
+  Bytes bytes;
+  for (const Slot& slot : routine.slots) bytes += slot.bytes;
+  const auto [found, fresh] = payload_routines_.try_emplace(
+      {routine.name, bytes, routine.tensors.at(0).dtype}, RoutineId(program.routines.size()));
+  return fresh ? add_routine(routine) : found->second;
+}
+
+RoutineId ProgramBuilder::payload_routine(const std::string& name, OpKind kind, Phase phase,
+                                          Stream stream, TensorRole role, DType type, Bytes bytes,
+                                          OpParams params) {
+  const auto [found, fresh] =
+      payload_routines_.try_emplace({name, bytes, type}, RoutineId(program.routines.size()));
+  if (!fresh) return found->second;
+  Routine routine;
+  routine.name = name;
+  routine.phase = phase;
+  Tensor payload;
+  payload.name = "payload";
+  payload.role = role;
+  payload.dtype = type;
+  payload.shape = {bytes.count() / bytes_of(type).count()};
+  routine.tensors = {payload};
+  routine.slots = {{SlotKind::payload, bytes}};
+  routine.places = {{0, {}}};
+  Op op;
+  op.kind = kind;
+  op.phase = phase;
+  op.stream = stream;
+  if (kind != OpKind::recv) op.inputs = {TensorId(0)};
+  if (kind != OpKind::send) op.outputs = {TensorId(0)};
+  op.params = std::move(params);
+  routine.ops = {op};
+  return add_routine(routine);
+}
+
+BufferId ProgramBuilder::add_buffer(std::string name, TensorRole role, Bytes bytes,
+                                    std::size_t begin, std::size_t end) {
+  Buffer buffer;
+  buffer.name = std::move(name);
+  buffer.role = role;
+  buffer.bytes = bytes;
+  buffer.begin = begin;
+  buffer.end = end;
+  program.buffers.push_back(std::move(buffer));
+  return BufferId(program.buffers.size() - 1);
+}
+
+BufferId ProgramBuilder::add_persistent(std::string name, TensorRole role, Bytes bytes) {
+  const BufferId id = add_buffer(std::move(name), role, bytes, 0);
+  buffer(id).persistent = true;
+  return id;
+}
+
+std::size_t ProgramBuilder::add_call(RoutineId routine, std::optional<std::int64_t> layer,
+                                     std::optional<std::int64_t> micro_batch,
+                                     std::vector<Binding> bindings, std::vector<Wait> waits) {
+  const std::size_t index = next_call();
+  Call call{routine, layer, micro_batch, std::move(bindings), std::move(waits), {}};
+  const Routine& definition = program.at(routine);
+  if (definition.frame_bytes > Bytes(0)) {
+    call.frame =
+        add_buffer("frame", TensorRole::activation, definition.frame_bytes, index, index + 1);
+  }
+  program.calls.push_back(std::move(call));
+  const bool computes = std::any_of(definition.ops.begin(), definition.ops.end(),
+                                    [](const Op& op) { return op.stream == Stream::compute; });
+  if (computes) last_compute_ = index;
+  return index;
+}
+
+std::optional<std::size_t> ProgramBuilder::find_port(std::size_t call, SlotKind kind, Bytes offset,
+                                                     std::optional<std::size_t> entry) const {
+  const Routine& routine = program.at(program.calls[call].routine);
+  for (std::size_t i = 0; i < routine.ports.size(); ++i) {
+    const Place& place = routine.places[routine.ports[i].tensor.index()];
+    if (!place.slot || place.offset != offset) continue;
+    const Slot& slot = routine.slots[*place.slot];
+    if (slot.kind == kind && slot.entry == entry) return i;
+  }
+  return std::nullopt;
+}
+
+std::size_t ProgramBuilder::port_of(std::size_t call, SlotKind kind, Bytes offset) const {
+  const auto found = find_port(call, kind, offset);
+  INVARIANT(found, "routine " + program.at(program.calls[call].routine).name + " has no such port");
+  return *found;
+}
+
+bool ProgramBuilder::begins_elsewhere(RoutineId id) {
+  const auto [found, fresh] = begins_elsewhere_.try_emplace(id, false);
+  if (fresh) found->second = plimsoll::begins_elsewhere(program.at(id));
+  return found->second;
+}
+
+bool begins_elsewhere(const Routine& routine) {
+  std::set<Stream> begun = {Stream::compute};
+  return std::any_of(routine.ops.begin(), routine.ops.end(), [&](const Op& op) {
+    return begun.insert(op.stream).second && op.waits.empty();
+  });
+}
+
+Program ProgramBuilder::finish() {
+  for (Buffer& found : program.buffers) {
+    if (found.end == 0) found.end = next_call();
+  }
+  return std::move(program);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,268 @@
+// The second half of context parallelism: attention over parts of sequences that other ranks have.
+//
+// Each rank has two of 2 cp chunks of a sequence, the i-th from the front and the i-th from the
+// back, so that a causal mask leaves every rank half of the scores of its queries with each part of
+// the keys (Megatron-LM core/utils.py, get_batch_on_this_cp_rank; Transformer Engine
+// pytorch/attention, context_parallel.py; Brandon et al. 2023, arXiv 2311.09431). Here an op over
+// a part of the keys is one causal attention of that size: half of its scores.
+//
+// ring: keys and values go round, the next ones while the product of these is computed; outputs
+// are merged by their log-sum-exp (Liu et al. 2023, arXiv 2310.01889). Backward starts from the
+// keys that came last and sends them back, a step behind them the sums of their gradients, which
+// so arrive at home: cp - 1 shifts of each (AttnFuncWithCPAndKVP2P).
+// all_gather: keys and values of all ranks are gathered before attention, again before its
+// backward, and their gradients scattered (Llama 3, arXiv 2407.21783, section 3.3.2).
+// all_to_all: heads are exchanged for tokens and back (DeepSpeed Ulysses, Jacobs et al. 2023,
+// arXiv 2309.14509, section 3).
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "passes/graph/passes.h"
+#include "passes/graph/saved_tensors.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Queries, keys and values of one attention op, as operands of their own.
+struct Parts {
+  TensorId q, kv;
+};
+
+class Exchanger {
+ public:
+  Exchanger(Graph& graph, const Strategy& strategy) : graph_(graph), strategy_(strategy) {}
+
+  bool run() {
+    bool changed = false;
+    for (const Op& op : graph_.ops) {
+      if (op.kind == OpKind::flash_attention) {
+        forward(op);
+      } else if (op.kind == OpKind::flash_attention_backward) {
+        backward(op);
+      } else {
+        out_.push_back(op);
+        continue;
+      }
+      changed = true;
+    }
+    graph_.ops = std::move(out_);
+    mark_saved(graph_);
+    remove_unused_tensors(graph_);
+    return changed;
+  }
+
+ private:
+  /// What forward leaves for backward, by the op's first output.
+  struct Left {
+    Parts parts;  ///< what backward's products read: in a ring the keys that came last
+    TensorId y, log_sum_exp;
+  };
+
+  TensorId like(TensorId id, const std::string& suffix) {
+    Tensor tensor = graph_.at(id);
+    tensor.name += suffix;
+    tensor.role = TensorRole::activation;
+    return graph_.add(std::move(tensor));
+  }
+
+  Op& push(const Op& near, OpKind kind, std::vector<TensorId> inputs,
+           std::vector<TensorId> outputs) {
+    Op op;
+    op.kind = kind;
+    op.phase = near.phase;
+    op.block = near.block;
+    op.inputs = std::move(inputs);
+    op.outputs = std::move(outputs);
+    return out_.emplace_back(std::move(op));
+  }
+
+  TensorId exchanged(const Op& near, OpKind kind, TensorId from, TensorId to) {
+    Op& op = push(near, kind, {from}, {to});
+    op.stream = Stream::context;
+    op.params = CollectiveParams{Group{{Axis::cp}}};
+    return to;
+  }
+  TensorId shifted(const Op& near, TensorId x, std::int64_t step) {
+    return exchanged(near, OpKind::ring_shift, x, like(x, "." + std::to_string(step)));
+  }
+
+  Parts parts_of(const Op& near, TensorId packed) {
+    TensorId parts[2];
+    for (const bool keys : {false, true}) {
+      parts[keys] = like(packed, keys ? ".kv" : ".q");
+      graph_.at(parts[keys]).shape[1] = keys ? 2 : 1;
+    }
+    push(near, OpKind::split_parts, {packed}, {parts[0], parts[1]});
+    return {parts[0], parts[1]};
+  }
+
+  AttentionParams params_of(const Op& op, std::int64_t keys) const {
+    auto params = std::get<AttentionParams>(op.params);
+    params.sequence *= keys;
+    return params;
+  }
+
+  // ---- forward ----
+
+  void forward(const Op& op) {
+    const Parts own =
+        op.inputs.size() == 2 ? Parts{op.inputs[0], op.inputs[1]} : parts_of(op, op.inputs[0]);
+    switch (strategy_.context_exchange) {
+      case ContextExchange::ring:
+        left_.emplace(op.outputs[0], ring_forward(op, own));
+        return;
+      case ContextExchange::all_gather: {
+        push(op, op.kind, {own.q, gathered(op, own.kv)}, op.outputs).params =
+            params_of(op, strategy_.cp);
+        left_.emplace(op.outputs[0], Left{own, op.outputs[0], op.outputs[1]});
+        return;
+      }
+      case ContextExchange::all_to_all:
+        left_.emplace(op.outputs[0], heads_forward(op, own));
+        return;
+    }
+  }
+
+  Left ring_forward(const Op& op, Parts parts) {
+    TensorId y = op.outputs[0], sums = op.outputs[1];
+    for (std::int64_t step = 0; step < strategy_.cp; ++step) {
+      const bool last = step + 1 == strategy_.cp;
+      const TensorId next = last ? parts.kv : shifted(op, parts.kv, step + 1);
+      const std::string suffix = ".part" + std::to_string(step);
+      const TensorId part = like(op.outputs[0], suffix), part_sums = like(op.outputs[1], suffix);
+      push(op, op.kind, {parts.q, parts.kv}, {part, part_sums}).params = params_of(op, 1);
+      if (step == 0) {
+        y = part;
+        sums = part_sums;
+      } else {
+        const std::string merged = ".merged" + std::to_string(step);
+        const TensorId to = last ? op.outputs[0] : like(op.outputs[0], merged);
+        const TensorId to_sums = last ? op.outputs[1] : like(op.outputs[1], merged);
+        push(op, OpKind::merge_attention, {y, sums, part, part_sums}, {to, to_sums});
+        y = to;
+        sums = to_sums;
+      }
+      parts.kv = next;
+    }
+    return {parts, y, sums};
+  }
+
+  TensorId gathered(const Op& near, TensorId kv) {
+    const std::string suffix = near.phase == Phase::forward ? ".all" : ".all_again";
+    const TensorId all = like(kv, suffix);
+    graph_.at(all).shape[0] *= strategy_.cp;
+    return exchanged(near, OpKind::all_gather, kv, all);
+  }
+
+  /// All tokens of 1/cp of the heads [n,parts,a,d], or of the columns [n,a*d].
+  TensorId all_tokens(const Op& near, TensorId x) {
+    const TensorId to = like(x, ".all_tokens");
+    Tensor& tensor = graph_.at(to);
+    tensor.shape[0] *= strategy_.cp;
+    tensor.shape[tensor.shape.size() == 4 ? 2 : 1] /= strategy_.cp;
+    return exchanged(near, OpKind::all_to_all, x, to);
+  }
+  /// Of log-sum-exp: all tokens of 1/cp of the heads [b,a,s].
+  TensorId all_sums(TensorId sums) {
+    const TensorId to = like(sums, ".all_tokens");
+    Tensor& tensor = graph_.at(to);
+    const std::int64_t b = tensor.shape[0];
+    tensor.shape = {b, 1, elements(tensor.shape) / b};
+    return to;
+  }
+
+  Left heads_forward(const Op& op, Parts own) {
+    const Parts all{all_tokens(op, own.q), all_tokens(op, own.kv)};
+    const TensorId y = like(op.outputs[0], ".all_tokens");
+    Tensor& shape = graph_.at(y);
+    shape.shape[0] *= strategy_.cp;
+    shape.shape[1] /= strategy_.cp;
+    const TensorId sums = all_sums(op.outputs[1]);
+    push(op, op.kind, {all.q, all.kv}, {y, sums}).params = params_of(op, strategy_.cp);
+    exchanged(op, OpKind::all_to_all, y, op.outputs[0]);
+    return {all, y, sums};
+  }
+
+  // ---- backward ----
+
+  void backward(const Op& op) {
+    const bool packed = op.outputs.size() == 1;
+    const TensorId dy = op.inputs[0];
+    const Left& left = left_.at(op.inputs[op.inputs.size() - 2]);
+    Parts gradients{op.outputs[0], op.outputs.back()};
+    if (packed) {
+      gradients.q = like(op.outputs[0], ".q");
+      gradients.kv = like(op.outputs[0], ".kv");
+      graph_.at(gradients.q).shape[1] = 1;
+      graph_.at(gradients.kv).shape[1] = 2;
+    }
+    switch (strategy_.context_exchange) {
+      case ContextExchange::ring:
+        ring_backward(op, dy, left, gradients);
+        break;
+      case ContextExchange::all_gather: {
+        const TensorId kv = gathered(op, left.parts.kv), dkv = like(kv, ".gradient");
+        push_backward(op, strategy_.cp, {dy, left.parts.q, kv, left.y, left.log_sum_exp},
+                      {gradients.q, dkv});
+        exchanged(op, OpKind::reduce_scatter, dkv, gradients.kv);
+        break;
+      }
+      case ContextExchange::all_to_all:
+        heads_backward(op, dy, left, gradients);
+        break;
+    }
+    if (packed) push(op, OpKind::join_parts, {gradients.q, gradients.kv}, {op.outputs[0]});
+  }
+
+  void push_backward(const Op& op, std::int64_t keys, std::vector<TensorId> inputs,
+                     std::vector<TensorId> outputs) {
+    push(op, op.kind, std::move(inputs), std::move(outputs)).params = params_of(op, keys);
+  }
+
+  void ring_backward(const Op& op, TensorId dy, const Left& left, Parts gradients) {
+    TensorId kv = left.parts.kv, dq, dkv;
+    for (std::int64_t step = 0; step < strategy_.cp; ++step) {
+      const bool last = step + 1 == strategy_.cp;
+      const std::string suffix = ".part" + std::to_string(step);
+      const TensorId next = last ? kv : shifted(op, kv, strategy_.cp + step);
+      const TensorId arrived = step == 0 ? dkv : shifted(op, dkv, step);
+      const TensorId dq_part = like(gradients.q, suffix), dkv_part = like(gradients.kv, suffix);
+      push_backward(op, 1, {dy, left.parts.q, kv, left.y, left.log_sum_exp}, {dq_part, dkv_part});
+      dq = step == 0 ? dq_part : sum(op, dq, dq_part, gradients.q, last, step);
+      dkv = step == 0 ? dkv_part : sum(op, arrived, dkv_part, gradients.kv, last, step);
+      kv = next;
+    }
+  }
+
+  TensorId sum(const Op& near, TensorId a, TensorId b, TensorId whole, bool last,
+               std::int64_t step) {
+    const TensorId to = last ? whole : like(whole, ".sum" + std::to_string(step));
+    push(near, OpKind::add, {a, b}, {to});
+    return to;
+  }
+
+  void heads_backward(const Op& op, TensorId dy, const Left& left, Parts gradients) {
+    const TensorId all_dy = all_tokens(op, dy);
+    const TensorId dq = like(left.parts.q, ".gradient"), dkv = like(left.parts.kv, ".gradient");
+    push_backward(op, strategy_.cp, {all_dy, left.parts.q, left.parts.kv, left.y, left.log_sum_exp},
+                  {dq, dkv});
+    exchanged(op, OpKind::all_to_all, dq, gradients.q);
+    exchanged(op, OpKind::all_to_all, dkv, gradients.kv);
+  }
+
+  Graph& graph_;
+  const Strategy& strategy_;
+  std::map<TensorId, Left> left_;
+  std::vector<Op> out_;
+};
+
+}  // namespace
+
+bool context_exchange(Graph& graph, const PassContext& context) {
+  if (context.strategy.cp == 1) return false;
+  return Exchanger(graph, context.strategy).run();
+}
+
+}  // namespace plimsoll

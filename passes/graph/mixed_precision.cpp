@@ -1,0 +1,125 @@
+#include <map>
+
+#include "graph/op_table.h"
+#include "graph/op_types.h"
+#include "passes/graph/passes.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// The loss is computed from f32 logits, as vocab_parallel_logits.float() in Megatron-LM
+/// core/tensor_parallel/cross_entropy.py.
+bool needs_f32(OpKind kind) {
+  return kind == OpKind::logits_max || kind == OpKind::logits_sum_exp || kind == OpKind::token_loss;
+}
+
+/// Gives forward ops operands of the type they compute in, by casts before them: one for each
+/// tensor and block. An op that reads a parameter that `stays` f32 computes in f32, and what it
+/// gives is cast back.
+class CastInserter {
+ public:
+  CastInserter(Graph& graph, DType type, std::vector<bool> stays)
+      : graph_(graph), type_(type), stays_(std::move(stays)) {}
+
+  void run() {
+    for (Op& op : graph_.ops) {
+      const bool widens = reads_f32_parameter(op), wide = widens || needs_f32(op.kind);
+      for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+        const Tensor& operand = graph_.at(op.inputs[i]);
+        const bool parameter = operand.role == TensorRole::parameter;
+        if (is_wide_bias(op, i)) continue;
+        if (wide ? operand.dtype == type_ : parameter && !input_is_f32(op, i))
+          op.inputs[i] = cast(op.inputs[i], wide ? DType::f32 : type_, op);
+      }
+      widens ? push_widened(std::move(op)) : ops_.push_back(std::move(op));
+    }
+    graph_.ops = std::move(ops_);
+  }
+
+ private:
+  bool stays(TensorId id) const { return id.index() < stays_.size() && stays_[id.index()]; }
+
+  /// Products add an f32 bias to their f32 sums.
+  bool is_wide_bias(const Op& op, std::size_t i) const {
+    return op.kind == OpKind::matmul && i == 2 && stays(op.inputs[i]);
+  }
+
+  bool reads_f32_parameter(const Op& op) const {
+    for (std::size_t i = 0; i < op.inputs.size(); ++i) {
+      if (stays(op.inputs[i]) && !is_wide_bias(op, i)) return true;
+    }
+    return false;
+  }
+
+  /// The op's results are f32; their readers get them in the type that they had.
+  void push_widened(Op op) {
+    std::vector<Op> casts;
+    for (TensorId& id : op.outputs) {
+      if (graph_.at(id).dtype != type_) continue;
+      Tensor wide = graph_.at(id);
+      wide.name += ".wide";
+      wide.dtype = DType::f32;
+      Op& cast = casts.emplace_back();
+      cast.kind = OpKind::cast;
+      cast.phase = op.phase;
+      cast.block = op.block;
+      cast.outputs = {id};
+      id = graph_.add(std::move(wide));
+      cast.inputs = {id};
+    }
+    // In place it overwrites the copy that it was given.
+    if (in_place(op, graph_.tensors) >= 0) casts_.clear();
+    ops_.push_back(std::move(op));
+    for (Op& cast : casts) ops_.push_back(std::move(cast));
+  }
+
+  TensorId cast(TensorId from, DType type, const Op& reader) {
+    const auto [found, fresh] = casts_.try_emplace({from, reader.block}, from);
+    if (!fresh) return found->second;
+    Tensor copy;
+    copy.name = graph_.at(from).name + "." + std::string(to_text(type));
+    copy.dtype = type;
+    copy.shape = graph_.at(from).shape;
+    copy.block = reader.block;
+    Op cast;
+    cast.kind = OpKind::cast;
+    cast.phase = reader.phase;
+    cast.block = reader.block;
+    cast.inputs = {from};
+    cast.outputs = {found->second = graph_.add(std::move(copy))};
+    ops_.push_back(std::move(cast));
+    return found->second;
+  }
+
+  Graph& graph_;
+  DType type_;
+  std::vector<bool> stays_;  // by tensor
+  std::map<std::pair<TensorId, std::optional<BlockId>>, TensorId> casts_;
+  std::vector<Op> ops_;
+};
+
+}  // namespace
+
+bool mixed_precision(Graph& graph, const PassContext& context) {
+  const DType type = context.job.precision;
+  if (type == DType::f32) return false;
+  std::vector<bool> stays(graph.tensors.size());
+  for (const Op& op : graph.ops) {
+    const bool reduces = op.kind == OpKind::reduce_from_group;
+    for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+      // A reduction has the type of what it reduces.
+      stays[op.outputs[i].index()] =
+          reduces ? bool(stays[op.inputs[0].index()]) : output_is_f32(op, i);
+    }
+  }
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    Tensor& tensor = graph.tensors[i];
+    const bool value = tensor.role != TensorRole::scalar && tensor.role != TensorRole::parameter;
+    if (value && tensor.dtype == DType::f32 && !stays[i]) tensor.dtype = type;
+  }
+  CastInserter(graph, type, matched_parameters(graph, context.job.fp32_parameters)).run();
+  return true;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,37 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "passes/graph/passes.h"
+#include "passes/graph/step_ops.h"
+
+namespace plimsoll {
+
+bool partial_gradients(Graph& graph, const PassContext&) {
+  std::vector<Group> groups;
+  for (const Tensor& tensor : graph.tensors) {
+    const auto& group = tensor.gradient_group;
+    if (group && std::find(groups.begin(), groups.end(), *group) == groups.end()) {
+      groups.push_back(*group);
+    }
+  }
+  if (groups.empty()) return false;
+  const auto gradients = gradient_arena(graph);
+  INVARIANT(gradients, "parts of gradients are summed in an arena");
+  std::vector<Op> sums;
+  for (const Group& group : groups) {
+    Op& sum = sums.emplace_back();
+    sum.kind = OpKind::all_reduce;
+    sum.phase = Phase::optimizer;
+    sum.stream = Stream::mp;
+    sum.inputs = sum.outputs = {*gradients};
+    sum.params = CollectiveParams{group, Reduction::sum};
+  }
+  // Once they are zeroed, before anything else of the update.
+  const auto later = std::find_if(graph.ops.begin(), graph.ops.end(), [](const Op& op) {
+    return op.phase == Phase::optimizer && op.kind != OpKind::begin_step && op.kind != OpKind::fill;
+  });
+  graph.ops.insert(later, sums.begin(), sums.end());
+  return true;
+}
+
+}  // namespace plimsoll

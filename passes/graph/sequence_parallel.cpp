@@ -1,0 +1,158 @@
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "passes/graph/passes.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Gives each mp rank consecutive tokens to work on wherever tensor_parallel left whole ones.
+/// Between the two: all_gather where all tokens are needed, reduce_scatter where partial sums of
+/// all of them arise, own_part where a whole value is there already.
+class TokenSplitter {
+ public:
+  TokenSplitter(Graph& graph, std::int64_t degree) : graph_(graph), degree_(degree) {}
+
+  void run() {
+    const std::vector<Op> ops = std::move(graph_.ops);
+    for (std::size_t b = 0; b < graph_.blocks.size(); ++b) {
+      if (const auto input = graph_.blocks[b].input) split(*input);
+      kind_ = graph_.blocks[b].kind;
+      std::vector<Op> of_block;
+      for (const Op& op : ops) {
+        if (op.block == BlockId(b)) of_block.push_back(op);
+      }
+      for (const Op& op : of_block) rewrite(op, of_block);
+      Block& block = graph_.blocks[b];
+      if (block.output && !is_split(*block.output)) {
+        block.output = part_of(of_block.back(), *block.output);
+      }
+    }
+    for (const Op& op : ops) {
+      if (!op.block) out_.push_back(op);
+    }
+    graph_.ops = std::move(out_);
+  }
+
+ private:
+  bool is_split(TensorId id) const { return split_.contains(id); }
+
+  void split(TensorId id) {
+    Tensor& tensor = graph_.at(id);
+    INVARIANT(!tensor.split && tensor.shape.at(0) % degree_ == 0,
+              tensor.name + " does not split by tokens");
+    tensor.shape[0] /= degree_;
+    tensor.split = Split{0, Axis::mp, degree_};
+    split_.insert(id);
+  }
+
+  TensorId like(TensorId id, const std::string& suffix) {
+    Tensor tensor = graph_.at(id);
+    tensor.name += suffix;
+    return graph_.add(std::move(tensor));
+  }
+
+  Op between(const Op& near, OpKind kind, TensorId from, TensorId to) {
+    Op op;
+    op.kind = kind;
+    op.phase = near.phase;
+    op.block = near.block;
+    op.inputs = {from};
+    op.outputs = {to};
+    return op;
+  }
+
+  TensorId part_of(const Op& near, TensorId whole) {
+    const auto [found, fresh] = parts_.try_emplace(whole, whole);
+    if (fresh) {
+      found->second = like(whole, ".part");
+      split(found->second);
+      out_.push_back(between(near, OpKind::own_part, whole, found->second));
+    }
+    return found->second;
+  }
+
+  TensorId whole_of(const Op& near, TensorId part) {
+    const auto [found, fresh] = wholes_.try_emplace(part, part);
+    if (fresh) {
+      found->second = like(part, ".gathered");
+      Tensor& whole = graph_.at(found->second);
+      whole.split.reset();
+      whole.shape[0] *= degree_;
+      Op gather = between(near, OpKind::all_gather, part, found->second);
+      gather.stream = Stream::mp;
+      gather.params = CollectiveParams{Group{{Axis::mp}}};
+      out_.push_back(std::move(gather));
+    }
+    return found->second;
+  }
+
+  /// Ops that need to know which token of its sequence each row is.
+  static bool needs_whole(OpKind kind) {
+    return kind == OpKind::position_add || kind == OpKind::token_type_add ||
+           kind == OpKind::gather_rows;
+  }
+
+  /// Whether partial sums can go straight to the ranks that work on them: they are of tokens, and
+  /// nobody reads them whole. (Those of the loss are not: all ranks need them.)
+  bool scatters(const Op& reduction, const std::vector<Op>& ops) const {
+    for (const Op& op : ops) {
+      for (TensorId id : op.inputs) {
+        if (id == reduction.outputs[0] && needs_whole(op.kind)) return false;
+      }
+      const bool writes = op.outputs[0] == reduction.inputs[0];
+      if (writes && op.kind != OpKind::matmul && op.kind != OpKind::embedding) return false;
+    }
+    return true;
+  }
+
+  void rewrite(Op op, const std::vector<Op>& ops) {
+    if (op.kind == OpKind::reduce_from_group && scatters(op, ops)) {
+      op.kind = OpKind::reduce_scatter;
+      split(op.outputs[0]);
+    } else if (op.kind == OpKind::copy_to_group || needs_whole(op.kind)) {
+      for (TensorId& id : op.inputs) {
+        if (is_split(id)) id = whole_of(op, id);
+      }
+    } else if (works_on_tokens(op)) {
+      for (TensorId& id : op.inputs) {
+        if (graph_.at(id).role == TensorRole::parameter) {
+          graph_.at(id).gradient_group = Group{{Axis::mp}};
+        } else if (!is_split(id)) {
+          id = part_of(op, id);
+        }
+      }
+      for (TensorId id : op.outputs) split(id);
+    }
+    out_.push_back(std::move(op));
+  }
+
+  /// Row by row, so that each rank can do its own: what reads such rows does, and in the embedding
+  /// what follows the tables.
+  bool works_on_tokens(const Op& op) const {
+    for (TensorId id : op.inputs) {
+      if (is_split(id)) return true;
+    }
+    return kind_ == BlockKind::embedding && !op.inputs.empty() && op.kind != OpKind::embedding &&
+           op.kind != OpKind::reduce_from_group;
+  }
+
+  Graph& graph_;
+  std::int64_t degree_;
+  BlockKind kind_ = BlockKind::layer;
+  std::vector<Op> out_;
+  std::set<TensorId> split_;
+  std::map<TensorId, TensorId> parts_, wholes_;
+};
+
+}  // namespace
+
+bool sequence_parallel(Graph& graph, const PassContext& context) {
+  if (!context.strategy.sequence_parallel || context.strategy.mp == 1) return false;
+  TokenSplitter(graph, context.strategy.mp).run();
+  return true;
+}
+
+}  // namespace plimsoll

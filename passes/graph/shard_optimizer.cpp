@@ -1,0 +1,153 @@
+// Both ways to combine the gradients of ranks that saw different sequences: data_parallel and
+// shard_optimizer. Of an arena collective the phase says how often it runs: `optimizer`, once per
+// step; `backward` and `forward`, in every micro-batch where its part of the arena is used.
+#include <algorithm>
+
+#include "base/error.h"
+#include "passes/graph/passes.h"
+#include "passes/graph/step_ops.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// The first of the ops that run once per step.
+std::size_t find(const Graph& graph, OpKind kind) {
+  const auto found = std::find_if(graph.ops.begin(), graph.ops.end(), [&](const Op& op) {
+    return op.kind == kind && op.phase == Phase::optimizer;
+  });
+  INVARIANT(found != graph.ops.end(), "no " + std::string(to_text(kind)) + " in the graph");
+  return std::size_t(found - graph.ops.begin());
+}
+
+Op arena_collective(OpKind kind, TensorId arena, AxisSet axes) {
+  Op op;
+  op.kind = kind;
+  op.phase = Phase::optimizer;
+  op.stream = Stream::data;
+  op.inputs = op.outputs = {arena};
+  op.params = CollectiveParams{Group{axes, false}, Reduction::sum};
+  return op;
+}
+
+/// Where what replicas do with gradients begins: mp ranks have summed theirs.
+std::size_t after_zeroing(const Graph& graph) {
+  std::size_t index = find(graph, OpKind::fill) + 1;
+  while (graph.ops[index].stream == Stream::mp) ++index;
+  return index;
+}
+
+void insert_at(Graph& graph, std::size_t index, Op op) {
+  graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(index), std::move(op));
+}
+
+/// An arena of its own beside the persistent one.
+TensorId add_beside(Graph& graph, TensorId arena, const char* name, TensorRole role,
+                    std::int64_t elements) {
+  Tensor tensor = graph.at(arena);
+  tensor.name = name;
+  tensor.role = role;
+  tensor.shape = {elements};
+  return graph.add(std::move(tensor));
+}
+
+/// Gradients of one micro-batch, reduced while backward runs; what the rank keeps of the sum is
+/// added to the gradient arena.
+Op reduced_in_every_micro_batch(Graph& graph, OpKind kind, TensorId gradients, AxisSet axes,
+                                std::int64_t elements) {
+  Op op = arena_collective(kind, gradients, axes);
+  op.phase = Phase::backward;
+  op.inputs = op.outputs = {
+      add_beside(graph, gradients, "micro_batch_gradients", TensorRole::gradient, elements)};
+  return op;
+}
+
+/// Sharding stage 3: a part of the parameters persists, the whole is gathered where it is used; or
+/// what others own is broadcast into memory of its own.
+void gather_where_used(Graph& graph, OpKind kind, TensorId parameters, const Strategy& strategy) {
+  const std::int64_t degree = optimizer_shards(strategy);
+  Tensor& kept = graph.at(parameters);
+  kept.shape[0] = (kept.shape[0] + degree - 1) / degree;
+  const std::int64_t whole = kept.shape[0] * degree;
+  Op op = arena_collective(kind, parameters, shard_axes(strategy));
+  op.phase = Phase::forward;
+  if (kind == OpKind::all_gather) {
+    op.outputs = {
+        add_beside(graph, parameters, "gathered_parameters", TensorRole::communication, whole)};
+  }
+  insert_at(graph, 0, std::move(op));
+}
+
+}  // namespace
+
+bool data_parallel(Graph& graph, const PassContext& context) {
+  const Strategy& strategy = context.strategy;
+  const bool unsharded = strategy.sharding_stage == 0;
+  AxisSet axes;  // of cp, too, where that does not share out the update
+  if (unsharded && strategy.cp > 1) axes.add(Axis::cp);
+  if (strategy.dp > 1) axes.add(Axis::dp);
+  if (axes.empty()) return false;
+  graph.grid.degree[std::size_t(Axis::dp)] = context.strategy.dp;
+  const auto gradients = gradient_arena(graph);
+  INVARIANT(gradients, "replicas have gradients to sum");
+  const bool at_once = context.strategy.grad_reduction == GradReduction::at_end;
+  Op reduce = arena_collective(OpKind::all_reduce, *gradients, axes);
+  if (unsharded && !at_once) {
+    reduce = reduced_in_every_micro_batch(graph, OpKind::all_reduce, *gradients, axes,
+                                          graph.at(*gradients).shape[0]);
+  }
+  insert_at(graph, after_zeroing(graph), std::move(reduce));
+  return true;
+}
+
+bool shard_optimizer(Graph& graph, const PassContext& context) {
+  if (context.strategy.sharding_stage == 0) return false;
+  const std::int64_t degree = optimizer_shards(context.strategy);
+  const AxisSet axes = shard_axes(context.strategy);
+  graph.grid.degree[std::size_t(Axis::sharding)] = context.strategy.sharding_degree;
+  const auto gradients = gradient_arena(graph);
+  const auto parameters = parameter_arena(graph);
+  INVARIANT(gradients && parameters, "shards have gradients to scatter");
+  const auto part_of = [&](std::int64_t elements) { return (elements + degree - 1) / degree; };
+  const bool parts = context.strategy.sharding_stage >= 2;  // what persists of the gradients
+  // Equal parts of the elements, which cut through tensors, or, bucket by bucket, whole tensors.
+  const bool whole = classes_by_owner(context.strategy);
+  // Each rank sums the squares of its own part only.
+  for (const Axis axis : {Axis::cp, Axis::sharding}) {
+    if (axes.has(axis)) reduce_norms_over(graph, axis);
+  }
+  if (!whole) {
+    for (const Axis axis : {Axis::cp, Axis::sharding}) {
+      if (axes.has(axis)) reduce_tensor_norms_over(graph, axis);
+    }
+    std::get<FlatParams>(graph.ops[find(graph, OpKind::squared_norm)].params).shards =
+        parts ? 1 : degree;
+  }
+  const OpKind to_owners = whole ? OpKind::reduce : OpKind::reduce_scatter;
+  const OpKind from_owners = whole ? OpKind::broadcast : OpKind::all_gather;
+  Op scatter = arena_collective(to_owners, *gradients, axes);
+  if (parts) {
+    const Shape whole_arena = graph.at(*gradients).shape;
+    const std::int64_t part = part_of(whole_arena[0]);
+    for (Tensor& tensor : graph.tensors) {  // gradients, and what the update makes of them
+      const bool of_gradients =
+          tensor.role == TensorRole::gradient || tensor.role == TensorRole::activation;
+      if (tensor.arena && of_gradients && tensor.shape == whole_arena) tensor.shape[0] = part;
+    }
+    scatter = reduced_in_every_micro_batch(graph, to_owners, *gradients, axes, part * degree);
+  }
+  // Before the outer all-reduce, so that only what a rank updates travels there.
+  insert_at(graph, after_zeroing(graph), std::move(scatter));
+  for (Tensor& owned : graph.tensors) {
+    if (!owned.arena || owned.role != TensorRole::optimizer_state) continue;
+    owned.shape[0] = part_of(owned.shape[0]);
+  }
+  if (context.strategy.sharding_stage == 3) {
+    gather_where_used(graph, from_owners, *parameters, context.strategy);
+  } else {  // after the update, which comes last
+    graph.ops.push_back(arena_collective(from_owners, *parameters, axes));
+  }
+  return true;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,161 @@
+#include "passes/graph/step_ops.h"
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+Op step_op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
+           OpParams params) {
+  Op op;
+  op.kind = kind;
+  op.phase = Phase::optimizer;
+  op.inputs = std::move(inputs);
+  op.outputs = std::move(outputs);
+  op.params = std::move(params);
+  return op;
+}
+
+Tensor step_tensor(std::string name, Shape shape) {
+  Tensor tensor;
+  tensor.name = std::move(name);
+  tensor.shape = std::move(shape);
+  return tensor;
+}
+
+TensorId add_step_arena(Graph& graph, std::string name, TensorRole role, std::int64_t elements,
+                        DType dtype) {
+  Tensor tensor = step_tensor(std::move(name), {elements});
+  tensor.role = role;
+  tensor.dtype = dtype;
+  tensor.arena = true;
+  return graph.add(std::move(tensor));
+}
+
+TensorId find_scalars(const Graph& graph) {
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    const Tensor& tensor = graph.tensors[i];
+    if (tensor.role == TensorRole::scalar && !tensor.element) return TensorId(i);
+  }
+  INVARIANT(false, "a graph has step scalars");
+}
+
+namespace {
+
+std::optional<TensorId> arena_of(const Graph& graph, TensorRole role) {
+  for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+    const Tensor& tensor = graph.tensors[i];
+    if (tensor.arena && tensor.role == role) return TensorId(i);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<TensorId> gradient_arena(const Graph& graph) {
+  return arena_of(graph, TensorRole::gradient);
+}
+
+std::optional<TensorId> updating_gradients(const Graph& graph) {
+  const auto summed = gradient_arena(graph);
+  for (const Op& op : graph.ops) {
+    if (summed && op.kind == OpKind::cast && op.inputs[0] == *summed) return op.outputs[0];
+  }
+  return summed;
+}
+
+std::optional<TensorId> parameter_arena(const Graph& graph) {
+  return arena_of(graph, TensorRole::parameter);
+}
+
+namespace {
+
+std::optional<std::size_t> find(const Graph& graph, OpKind kind) {
+  for (std::size_t i = 0; i < graph.ops.size(); ++i) {
+    if (graph.ops[i].kind == kind && graph.ops[i].phase == Phase::optimizer) return i;
+  }
+  return std::nullopt;
+}
+
+/// Puts an all-reduce before the op at `reader`, on its first input.
+void reduce_before(Graph& graph, std::size_t reader, Axis axis, Reduction reduction) {
+  const TensorId value = graph.ops[reader].inputs[0];
+  Tensor reduced = graph.at(value);
+  reduced.name += "." + std::string(to_text(axis));
+  Op reduce = step_op(OpKind::all_reduce, {value}, {graph.add(std::move(reduced))},
+                      CollectiveParams{Group{{axis}, false}, reduction});
+  reduce.stream = Stream::world;
+  graph.ops[reader].inputs[0] = reduce.outputs[0];
+  graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(reader), std::move(reduce));
+}
+
+/// The op before `reader` takes the axis in where it is an all-reduce already: one for all axes.
+void reduce_jointly_before(Graph& graph, std::size_t reader, Axis axis) {
+  Op& before = graph.ops[reader - 1];
+  if (before.kind == OpKind::all_reduce) {
+    std::get<CollectiveParams>(before.params).group.axes.add(axis);
+  } else {
+    reduce_before(graph, reader, axis, Reduction::sum);
+  }
+}
+
+}  // namespace
+
+void reduce_norms_over(Graph& graph, Axis axis) {
+  if (const auto reader = find(graph, OpKind::clip_factor)) {
+    reduce_jointly_before(graph, *reader, axis);
+    return;
+  }
+  // Piece by piece: one after the other, in the order of the axes.
+  if (const auto reader = find(graph, OpKind::square_root))
+    reduce_before(graph, *reader, axis, Reduction::sum);
+  if (const auto reader = find(graph, OpKind::update_loss_scale))
+    reduce_before(graph, *reader - 1, axis, Reduction::max);
+}
+
+void reduce_tensor_norms_over(Graph& graph, Axis axis) {
+  const auto reader = find(graph, OpKind::lamb);
+  if (!reader) return;
+  Op& before = graph.ops[*reader - 1];
+  if (before.kind == OpKind::all_reduce) {
+    std::get<CollectiveParams>(before.params).group.axes.add(axis);
+    return;
+  }
+  Op reduce = step_op(OpKind::all_reduce, {before.outputs[2]}, {before.outputs[2]},
+                      CollectiveParams{Group{{axis}, false}, Reduction::sum});
+  reduce.stream = Stream::world;
+  graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(*reader), std::move(reduce));
+}
+
+double weight_decay(const Tensor& parameter, const Optimizer& optimizer) {
+  return parameter.weight_decay.value_or(parameter.decay ? optimizer.weight_decay : 0);
+}
+
+AdamParams adam_params(const Optimizer& optimizer) {
+  AdamParams params;
+  params.learning_rate = optimizer.learning_rate;
+  params.beta1 = optimizer.beta1;
+  params.beta2 = optimizer.beta2;
+  params.epsilon = optimizer.epsilon;
+  params.weight_decay = optimizer.weight_decay;
+  return params;
+}
+
+SgdParams sgd_params(const Optimizer& optimizer) {
+  SgdParams params;
+  params.learning_rate = optimizer.learning_rate;
+  params.momentum = optimizer.momentum;
+  params.weight_decay = optimizer.weight_decay;
+  return params;
+}
+
+LambParams lamb_params(const Optimizer& optimizer) {
+  LambParams params;
+  params.learning_rate = optimizer.learning_rate;
+  params.beta1 = optimizer.beta1;
+  params.beta2 = optimizer.beta2;
+  params.epsilon = optimizer.epsilon;
+  params.weight_decay = optimizer.weight_decay;
+  return params;
+}
+
+}  // namespace plimsoll

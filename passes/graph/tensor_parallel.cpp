@@ -1,0 +1,215 @@
+#include <map>
+
+#include "base/error.h"
+#include "passes/graph/passes.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Rewrites the ops of a graph for `degree` tensor-parallel ranks. Tracks which activations are
+/// split (and along which dimension); all others are replicated.
+class Splitter {
+ public:
+  Splitter(Graph& graph, std::int64_t degree) : graph_(graph), degree_(degree) {}
+
+  bool run() {
+    for (Tensor& tensor : graph_.tensors) {
+      if (tensor.role == TensorRole::parameter && tensor.split) split_parameter(tensor);
+    }
+    std::vector<Op> ops = std::move(graph_.ops);
+    for (Op& op : ops) rewrite(op);
+    graph_.ops = std::move(out_);
+    graph_.grid.degree[std::size_t(Axis::mp)] = degree_;
+    return true;
+  }
+
+ private:
+  /// The split dimension is padded up to a multiple of the degree (vocabulary rows, dimension 0).
+  /// Fewer key and value heads than ranks: consecutive ranks hold the same one, and each computes
+  /// the part of its gradient that comes from its own query heads.
+  void split_parameter(Tensor& parameter) {
+    const std::int64_t dim = parameter.split->dim;
+    std::int64_t& extent = parameter.shape[std::size_t(dim)];
+    parameter.split = split_along(dim, extent, dim > 0);
+    const std::int64_t part = (extent + parameter.split->degree - 1) / parameter.split->degree;
+    parameter.split->padding = part * parameter.split->degree - extent;
+    extent = part;
+    if (parameter.split->copies == 1) return;
+    parameter.gradient_group = Group{{Axis::mp}};
+    if (parameter.split->copies < degree_) {
+      parameter.gradient_group->mp_run = parameter.split->copies;
+    }
+  }
+
+  Split split_along(std::int64_t dim, std::int64_t extent, bool may_copy) const {
+    const bool copies = may_copy && extent < degree_;
+    INVARIANT(!copies || degree_ % extent == 0, "ranks share heads evenly");
+    return copies ? Split{dim, Axis::mp, extent, degree_ / extent} : Split{dim, Axis::mp, degree_};
+  }
+
+  std::optional<std::int64_t> split_of(TensorId id) const {
+    if (graph_.at(id).split) return graph_.at(id).split->dim;
+    return std::nullopt;
+  }
+
+  void split_activation(TensorId id, std::int64_t dim) {
+    Tensor& tensor = graph_.at(id);
+    std::int64_t& extent = tensor.shape[std::size_t(dim)];
+    tensor.split = split_along(dim, extent, dim > 0 && tensor.shape.size() == 4);
+    extent = (extent + tensor.split->degree - 1) / tensor.split->degree;
+  }
+
+  /// Heads [b,kv,g*s,d] of what is split by heads [n,parts,a,d]. Where ranks share a key and value
+  /// head, each has some of its g query heads: as memory still 1/degree of [b,a,s,d].
+  void split_into_heads(TensorId id, const Split& from) {
+    Tensor& heads = graph_.at(id);
+    if (from.copies > 1 || heads.shape[1] >= degree_) return split_activation(id, 1);
+    heads.shape[2] = heads.shape[1] * heads.shape[2] / degree_;
+    heads.shape[1] = 1;
+    heads.split = Split{1, Axis::mp, degree_};
+  }
+
+  /// Products and softmax over heads: rows as in their first operand.
+  void split_like(TensorId id, TensorId from) {
+    Tensor& heads = graph_.at(id);
+    const Tensor& first = graph_.at(from);
+    for (std::size_t d = 0; d < 3; ++d) heads.shape[d] = first.shape[d];
+    heads.split = first.split;
+  }
+
+  Op group_op(const Op& near, OpKind kind, TensorId input, TensorId output, Reduction reduction) {
+    Op op;
+    op.kind = kind;
+    op.phase = near.phase;
+    op.block = near.block;
+    op.stream = Stream::mp;
+    op.inputs = {input};
+    op.outputs = {output};
+    op.params = CollectiveParams{Group{{Axis::mp}, false}, reduction};
+    return op;
+  }
+
+  TensorId like(TensorId id, const std::string& suffix) {
+    Tensor tensor = graph_.at(id);
+    tensor.name += suffix;
+    return graph_.add(std::move(tensor));
+  }
+
+  /// A replicated value entering a split computation: one copy_to_group per value.
+  TensorId copied(const Op& near, TensorId x) {
+    const auto [found, fresh] = copies_.try_emplace(x, x);
+    if (fresh) {
+      found->second = like(x, ".copied");
+      out_.push_back(group_op(near, OpKind::copy_to_group, x, found->second, Reduction::sum));
+    }
+    return found->second;
+  }
+
+  /// `op` now writes a partial value; its old output is what the reduction gives. A bias is added
+  /// once, after the reduction.
+  void emit_partial(Op op, Reduction reduction) {
+    const TensorId whole = op.outputs[0];
+    const TensorId partial = like(whole, ".partial");
+    op.outputs[0] = partial;
+    std::optional<TensorId> bias;
+    if (op.kind == OpKind::matmul && op.inputs.size() == 3) {
+      bias = op.inputs[2];
+      op.inputs.pop_back();
+    }
+    out_.push_back(op);
+    const TensorId reduced = bias ? like(whole, ".reduced") : whole;
+    out_.push_back(group_op(op, OpKind::reduce_from_group, partial, reduced, reduction));
+    if (!bias) return;
+    Op add = op;
+    add.kind = OpKind::bias_add;
+    add.inputs = {reduced, *bias};
+    add.outputs = {whole};
+    add.params = std::monostate{};
+    out_.push_back(std::move(add));
+  }
+
+  void rewrite_matmul(Op op) {
+    const auto& params = std::get<MatmulParams>(op.params);
+    const Tensor& weight = graph_.at(op.inputs[1]);
+    if (weight.role != TensorRole::parameter) {  // attention: batch over heads
+      if (split_of(op.inputs[0])) split_like(op.outputs[0], op.inputs[0]);
+      out_.push_back(std::move(op));
+    } else if (!weight.split) {
+      out_.push_back(std::move(op));
+    } else if (weight.split->dim == 0 && !params.transpose_b) {  // row parallel
+      INVARIANT(split_of(op.inputs[0]).has_value(), "row-parallel matmul needs a split input");
+      emit_partial(std::move(op), Reduction::sum);
+    } else {  // column parallel; [v,h] transposed: rows of the weight are columns of the output
+      const std::int64_t dim = params.transpose_b ? 1 : weight.split->dim;
+      op.inputs[0] = copied(op, op.inputs[0]);
+      split_activation(op.outputs[0], dim);
+      out_.push_back(std::move(op));
+    }
+  }
+
+  void rewrite(Op& op) {
+    if (auto* vocabulary = std::get_if<VocabularyParams>(&op.params))
+      vocabulary->split_degree = degree_;
+    switch (op.kind) {
+      case OpKind::matmul:
+        return rewrite_matmul(std::move(op));
+      case OpKind::embedding:
+        return emit_partial(std::move(op), Reduction::sum);
+      case OpKind::logits_max:
+        return emit_partial(std::move(op), Reduction::max);
+      case OpKind::logits_sum_exp:
+        return emit_partial(std::move(op), Reduction::sum);
+      case OpKind::split_heads:  // [n,parts,a,d] -> [b,a,s,d]
+        if (split_of(op.inputs[0])) {
+          const Split from = *graph_.at(op.inputs[0]).split;
+          for (TensorId id : op.outputs) split_into_heads(id, from);
+        }
+        break;
+      case OpKind::merge_heads:
+      case OpKind::swiglu:  // [n,2,f] -> [n,f]
+        if (split_of(op.inputs[0])) split_activation(op.outputs[0], 1);
+        break;
+      case OpKind::flash_attention:  // [n,parts,a,d] -> [n,a*d], [b,kv,g*s]
+        if (split_of(op.inputs[0])) {
+          split_activation(op.outputs[0], 1);
+          split_into_heads(op.outputs[1], *graph_.at(op.inputs[0]).split);
+        }
+        break;
+      case OpKind::gelu:
+      case OpKind::bias_gelu:
+      case OpKind::softmax:
+      case OpKind::rotary:
+      case OpKind::dropout:
+      case OpKind::masked_dropout:
+      case OpKind::bias_add:
+        if (split_of(op.inputs[0])) {  // element by element, or row by row
+          for (TensorId id : op.outputs) {
+            graph_.at(id).shape = graph_.at(op.inputs[0]).shape;
+            graph_.at(id).split = graph_.at(op.inputs[0]).split;
+          }
+        }
+        break;
+      default:
+        for (TensorId id : op.inputs) {
+          INVARIANT(!split_of(id) || graph_.at(id).role == TensorRole::parameter,
+                    "op " + std::string(to_text(op.kind)) + " cannot read a split value");
+        }
+    }
+    out_.push_back(std::move(op));
+  }
+
+  Graph& graph_;
+  std::int64_t degree_;
+  std::vector<Op> out_;
+  std::map<TensorId, TensorId> copies_;
+};
+
+}  // namespace
+
+bool tensor_parallel(Graph& graph, const PassContext& context) {
+  if (context.strategy.mp == 1) return false;
+  return Splitter(graph, context.strategy.mp).run();
+}
+
+}  // namespace plimsoll

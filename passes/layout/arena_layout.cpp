@@ -1,0 +1,396 @@
+#include "passes/layout/arena_layout.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <span>
+#include <tuple>
+
+#include "base/error.h"
+#include "passes/cut/program_builder.h"
+#include "passes/graph/attribute_groups.h"
+#include "passes/graph/ownership.h"
+#include "passes/graph/step_ops.h"
+#include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/stage_blocks.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// The block, or the variant of it that recomputes, where that is what the layer runs.
+BlockId block_of_layer(const Graph& graph, BlockId block, bool recomputes) {
+  for (std::size_t b = 0; recomputes && b < graph.blocks.size(); ++b) {
+    if (graph.blocks[b].variant_of == block) return BlockId(b);
+  }
+  return block;
+}
+
+/// Appends the instances of one part of the model.
+void add_part(const Graph& graph, const Strategy& strategy,
+              std::span<const std::int64_t> layers_per_part, std::int64_t part,
+              std::vector<Instance>& into) {
+  const std::vector<BlockRange> ranges = blocks_of_part(block_shapes(graph), layers_per_part, part);
+  const auto before = layers_per_part.begin() + part;
+  const std::int64_t first = std::accumulate(layers_per_part.begin(), before, std::int64_t{0});
+  for (std::size_t b = 0; b < ranges.size(); ++b) {
+    for (std::int64_t i = 0; i < ranges[b].count; ++i) {
+      const std::int64_t number = ranges[b].number + i;
+      const bool again =
+          graph.blocks[b].kind == BlockKind::layer && recomputes(strategy, number - first, number);
+      into.push_back({block_of_layer(graph, BlockId(b), again), ranges[b].first + i, 0});
+    }
+  }
+}
+
+void add_instances(const Graph& graph, const PassContext& context, std::int64_t stage,
+                   ArenaLayout& layout) {
+  const Strategy& strategy = context.strategy;
+  const std::vector<std::int64_t> layers = layers_per_part(context.job, strategy);
+  for (std::int64_t chunk = 0; chunk < strategy.virtual_stages; ++chunk) {
+    const std::size_t begin = layout.instances.size();
+    add_part(graph, strategy, layers, part_of(strategy.pp, stage, chunk), layout.instances);
+    layout.chunks.emplace_back(begin, layout.instances.size());
+  }
+}
+
+Segment segment_of(const Graph& graph, TensorId id, std::int64_t layer, std::int64_t offset,
+                   const Strategy& strategy) {
+  const Tensor& parameter = graph.at(id);
+  Segment segment;
+  segment.parameter = parameter.name;
+  segment.layer = layer;
+  segment.shape = parameter.shape;
+  segment.dtype = parameter.dtype;
+  segment.split = parameter.split;
+  if (segment.split && segment.split->degree == 1) segment.split.reset();
+  segment.init = parameter.init;
+  segment.init_stddev = parameter.init_stddev;
+  segment.decay = parameter.decay;
+  segment.weight_decay = parameter.weight_decay;
+  segment.clip = parameter.clip;
+  segment.rate = parameter.rate;
+  segment.offset = offset;
+  segment.elements = elements(parameter.shape);
+  const std::int64_t copies = segment.split ? segment.split->copies : strategy.mp;
+  segment.norm_weight = 1.0 / double(copies);
+  return segment;
+}
+
+/// The tied parameter's owner, if the graph ties one.
+std::optional<TensorId> tied_owner(const Graph& graph) {
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role == TensorRole::parameter && tensor.tied_to) return tensor.tied_to;
+  }
+  return std::nullopt;
+}
+
+bool reduces_per_micro_batch(const Strategy& strategy) {
+  return shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
+}
+
+/// Whether segment i may be in the bucket of the one before it; of gradients, unless
+/// `of_parameters` or they are the same.
+bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& strategy,
+              std::optional<TensorId> alone, std::size_t i, bool of_parameters) {
+  if (i == 0) return false;
+  const auto is_alone = [&](std::size_t s) { return alone && layout.parameter[s] == *alone; };
+  if (is_alone(i) || is_alone(i - 1)) return false;
+  const bool same_bundle = layout.producer[i] == layout.producer[i - 1];
+  if (reduces_per_micro_batch(strategy) && !same_bundle) return false;
+  if (!shards_parameters(strategy) || !of_parameters) return true;
+  const auto stays = [&](std::size_t s) {
+    return layout.segments[s].elements <= resident_limit(strategy);
+  };
+  if (stays(i) != stays(i - 1)) return false;
+  if (strategy.gather == ParameterGather::tensor) return false;
+  if (strategy.gather != ParameterGather::module) return true;
+  // Bundles are in reverse order of creation: a bias lies before its weight.
+  const bool next = *layout.entry[i] == *layout.entry[i - 1] + 1;
+  return next && graph.at(layout.parameter[i - 1]).init == Init::zeros;
+}
+
+/// The types that parameters have and that a micro-batch's gradients have where they have arenas of
+/// their own.
+class Types {
+ public:
+  explicit Types(const Graph& graph) : graph_(graph) {
+    for (const Op& op : graph.ops) {
+      if (!op.block && op.phase == Phase::backward && op.stream == Stream::compute) merges_ = true;
+      if (!op.block || op.phase == Phase::optimizer) continue;
+      for (TensorId id : op.outputs) {
+        const Tensor& tensor = graph.at(id);
+        if (tensor.gradient_of) gradients_[*tensor.gradient_of] = tensor.dtype;
+      }
+    }
+  }
+  bool merges() const { return merges_; }
+  DType of_parameter(TensorId parameter) const { return graph_.at(parameter).dtype; }
+  /// That nothing reads: as the parameter.
+  DType of_gradient(TensorId parameter) const {
+    const auto found = gradients_.find(parameter);
+    return found == gradients_.end() ? of_parameter(parameter) : found->second;
+  }
+
+ private:
+  const Graph& graph_;
+  bool merges_ = false;
+  std::map<TensorId, DType> gradients_;
+};
+
+/// A parameter and the instance that produces its gradient, before it has a place.
+struct Placement {
+  TensorId parameter;
+  std::size_t instance = 0;
+  std::optional<std::size_t> entry;  ///< of the bundle; absent for a tied copy
+  double norm_share = 1;
+  std::int64_t room = 0;  ///< elements with padding
+  std::int64_t owner = 0;
+  std::size_t completed = 0;  ///< place in the order in which backward completes gradients
+};
+
+/// In the order in which backward completes their gradients.
+std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
+                                  const ArenaLayout& layout, std::optional<TensorId> tied,
+                                  bool keeps_tied_copy, std::int64_t alignment) {
+  std::vector<Placement> all;
+  const auto add = [&](TensorId id, std::size_t instance, std::optional<std::size_t> entry,
+                       double norm_share) {
+    const std::int64_t room = padded(elements(graph.at(id).shape), alignment);
+    all.push_back({id, instance, entry, norm_share, room, 0, all.size()});
+  };
+  for (std::size_t i = layout.instances.size(); i-- > 0;) {
+    const auto& bundle = cut.blocks[layout.instances[i].block.index()].bundle;
+    for (std::size_t e = 0; e < bundle.size(); ++e) add(bundle[e].parameter, i, e, 1);
+  }
+  // The last stage keeps a copy; the first one counts it in the norm.
+  const auto is_tied = [&](const Placement& p) { return tied == p.parameter; };
+  if (keeps_tied_copy && std::none_of(all.begin(), all.end(), is_tied)) {
+    add(*tied, layout.instances.size() - 1, {}, 0);
+  }
+  return all;
+}
+
+/// Owners of whole tensors, decided in the order of the model. `fixed`: a tensor whose owner is
+/// decided elsewhere.
+void choose_owners(const Graph& graph, const Strategy& strategy, std::vector<Placement>& all,
+                   std::optional<std::pair<TensorId, std::int64_t>> fixed = {}) {
+  std::vector<std::int64_t> sizes, held(std::size_t(strategy.sharding_degree));
+  const auto is_fixed = [&](const Placement& p) { return fixed && p.parameter == fixed->first; };
+  for (auto p = all.rbegin(); p != all.rend(); ++p) {
+    const std::int64_t size = elements(graph.at(p->parameter).shape);
+    if (is_fixed(*p)) {
+      held[std::size_t(fixed->second)] += size;
+    } else {
+      sizes.push_back(size);
+    }
+  }
+  const auto owners_of = [&] {
+    switch (strategy.sharding_owner) {
+      case ShardingOwner::prefix:
+        return prefix_owners(sizes, strategy.sharding_degree);
+      case ShardingOwner::greedy:
+        return greedy_owners(sizes, strategy.sharding_degree, held);
+      default:
+        return sorted_greedy_owners(sizes, strategy.sharding_degree, held);
+    }
+  };
+  const std::vector<std::int64_t> owners = owners_of();
+  auto next = owners.begin();
+  for (auto p = all.rbegin(); p != all.rend(); ++p) {
+    p->owner = is_fixed(*p) ? fixed->second : *next++;
+  }
+}
+
+/// Of this stage's placements. An owner's tensors come together. From stage 2 on only its owner
+/// keeps the gradient of the parameter that two stages share, so it has one on both: the first
+/// stage's.
+void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                   std::int64_t stage, std::optional<TensorId> tied, std::int64_t alignment,
+                   std::vector<Placement>& all) {
+  const Strategy& strategy = context.strategy;
+  std::optional<std::pair<TensorId, std::int64_t>> fixed;
+  if (tied && shards_gradients(strategy) && stage > 0 && stage + 1 == strategy.pp) {
+    ArenaLayout first;
+    add_instances(graph, context, 0, first);
+    std::vector<Placement> before = placements(graph, cut, first, tied, false, alignment);
+    choose_owners(graph, strategy, before);
+    const auto found = std::find_if(before.begin(), before.end(),
+                                    [&](const Placement& p) { return p.parameter == *tied; });
+    fixed.emplace(*tied, found->owner);
+  }
+  choose_owners(graph, strategy, all, fixed);
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
+}
+
+/// Of an owner's tensors those of one type come together, by their width, f32 last: updates of the
+/// others have masters, which then begin where their other state begins.
+void gather_types(const Types& types, std::vector<Placement>& all) {
+  const auto order = [&](const Placement& p) {
+    const Bytes width = bytes_of(types.of_parameter(p.parameter));
+    return std::tuple(-p.owner, width, types.of_gradient(p.parameter) == DType::f32);
+  };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Placement& a, const Placement& b) { return order(a) < order(b); });
+}
+
+/// Buckets of at most `limit` bytes in an arena of types `sizes`, whose elements have one of
+/// `types`; the tied parameter has its own, and some begin one.
+std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
+                                const ElementTypes& sizes, const ElementTypes& types, Bytes limit,
+                                bool owned, const std::vector<bool>& begins = {}) {
+  std::vector<FusionMember> members;
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Placement& p = all[i];
+    members.push_back(
+        {sizes.bytes(at, p.room).count(), types.at(at), p.owner, tied == p.parameter});
+    at += p.room;
+    members.back().begins = !begins.empty() && begins[i];
+  }
+  std::vector<Bucket> buckets;
+  std::int64_t end = 0;
+  for (const std::vector<std::size_t>& group : fuse_below(members, limit.count())) {
+    Bucket bucket{end, 0, {}};
+    if (owned) bucket.owner = all[group[0]].owner;
+    for (const std::size_t i : group) bucket.elements += all[i].room;
+    end += bucket.elements;
+    buckets.push_back(bucket);
+  }
+  return buckets;
+}
+
+void add_gradient_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
+                          ArenaLayout& layout) {
+  std::vector<std::size_t> last;  // by bucket: when its last gradient is complete
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < layout.buckets.size(); ++i) {
+    const Bucket& bucket = layout.buckets[i];
+    layout.completion.push_back(i);
+    layout.tied_bucket.push_back(tied == all[next].parameter);
+    last.push_back(0);
+    for (std::int64_t taken = 0; taken < bucket.elements; taken += all[next++].room) {
+      last[i] = std::max(last[i], all[next].completed);
+    }
+  }
+  std::stable_sort(layout.completion.begin(), layout.completion.end(),
+                   [&](std::size_t a, std::size_t b) { return last[a] < last[b]; });
+}
+
+/// Ranges that are reduced at once, and those that are gathered at once.
+void add_buckets(const Graph& graph, const PassContext& context, const std::vector<Placement>& all,
+                 std::optional<TensorId> tied, ArenaLayout& layout) {
+  const Strategy& strategy = context.strategy;
+  const bool owned = classes_by_owner(strategy);
+  std::optional<TensorId> shared;
+  if (tied && strategy.pp > 1) shared = *tied;
+  const bool limited = owned || (overlaps_grad_reduce(context) && !shards_parameters(strategy));
+  const auto limit = [&](Bytes bytes) {
+    if (owned && strategy.collective_fusion == CollectiveFusion::none) return Bytes(0);
+    return limited ? bytes : layout.gradients.offset(layout.elements);
+  };
+  const bool alone = strategy.pp > 1 || reduces_per_micro_batch(strategy);
+  const auto begins = [&](bool of_parameters) {
+    std::vector<bool> result;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      result.push_back(
+          !may_join(graph, layout, strategy, alone ? tied : std::nullopt, i, of_parameters));
+    }
+    return result;
+  };
+  const ElementTypes& types = layout.micro_batch_gradients.value_or(layout.parameters);
+  const bool once_per_step = owned && !reduces_per_micro_batch(strategy);
+  layout.buckets =
+      cut_buckets(all, shared, layout.gradients, types, limit(strategy.grad_bucket_bytes), owned,
+                  once_per_step ? std::vector<bool>{} : begins(!owned));
+  add_gradient_buckets(all, shared, layout);
+  layout.gathers = layout.buckets;
+  if (owned) {
+    layout.gathers = cut_buckets(all, {}, layout.parameters, layout.parameters,
+                                 limit(strategy.param_bucket_bytes), true,
+                                 shards_parameters(strategy) ? begins(true) : std::vector<bool>{});
+  }
+}
+
+}  // namespace
+
+std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket) {
+  const auto first_at = [&](std::int64_t offset) {
+    const auto found = std::lower_bound(
+        layout.segments.begin(), layout.segments.end(), offset,
+        [](const Segment& segment, std::int64_t at) { return segment.offset < at; });
+    return std::size_t(found - layout.segments.begin());
+  };
+  return {first_at(bucket.begin), first_at(bucket.begin + bucket.elements)};
+}
+
+std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element) {
+  const auto after =
+      std::upper_bound(buckets.begin(), buckets.end(), element,
+                       [](std::int64_t at, const Bucket& bucket) { return at < bucket.begin; });
+  return std::size_t(after - buckets.begin()) - 1;
+}
+
+std::int64_t owner_begin(const ArenaLayout& layout, std::int64_t owner) {
+  for (const Bucket& bucket : layout.buckets) {
+    if (bucket.owner == owner) return bucket.begin;
+  }
+  INVARIANT(false, "a rank that owns nothing has no range");
+}
+
+bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Bucket& bucket) {
+  const auto [first, end] = segments_in(layout, bucket);
+  return strategy.collective_fusion == CollectiveFusion::coalesced && bucket.owner &&
+         end - first > 1;
+}
+
+ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                           std::int64_t stage, std::int64_t alignment) {
+  const Strategy& strategy = context.strategy;
+  ArenaLayout layout;
+  const Types types(graph);
+  if (types.merges()) layout.micro_batch_gradients.emplace();
+  add_instances(graph, context, stage, layout);
+  const std::optional<TensorId> tied = tied_owner(graph);
+  std::vector<Placement> all =
+      placements(graph, cut, layout, tied, tied && stage == strategy.pp - 1, alignment);
+  const bool owned = classes_by_owner(strategy);
+  if (owned) assign_owners(graph, cut, context, stage, tied, alignment, all);
+  gather_types(types, all);
+  layout.entries.resize(layout.instances.size());
+  const auto groups = attribute_groups(graph, context.job.optimizer);
+  const auto arena = gradient_arena(graph);
+  const DType summed = arena ? graph.at(*arena).dtype : kGradientType;
+  for (const Placement& p : all) {
+    Segment segment = segment_of(graph, p.parameter, layout.instances[p.instance].layer,
+                                 layout.elements, strategy);
+    segment.group = attribute_group(groups, graph.at(p.parameter), context.job.optimizer);
+    segment.norm_weight *= p.norm_share;
+    if (owned) segment.owner = p.owner;
+    layout.segments.push_back(std::move(segment));
+    layout.producer.push_back(p.instance);
+    layout.parameter.push_back(p.parameter);
+    layout.entry.push_back(p.entry);
+    if (tied == p.parameter) {
+      layout.tied_base = layout.elements;
+      layout.tied_elements = p.room;
+    }
+    if (p.entry) {
+      auto& entries = layout.entries[p.instance];
+      entries.resize(std::max(entries.size(), *p.entry + 1));
+      entries[*p.entry] = layout.elements;
+      if (*p.entry == 0) layout.instances[p.instance].base = layout.elements;
+    }
+    layout.elements += p.room;
+    layout.parameters.append(p.room, types.of_parameter(p.parameter));
+    layout.gradients.append(p.room, summed);
+    if (types.merges()) {
+      layout.micro_batch_gradients->append(p.room, types.of_gradient(p.parameter));
+    }
+  }
+  add_buckets(graph, context, all, tied, layout);
+  return layout;
+}
+
+}  // namespace plimsoll

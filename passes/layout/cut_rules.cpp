@@ -1,0 +1,48 @@
+// What a strategy and a graph ask of the cut, before anything is cut.
+#include <set>
+
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/arena_layout.h"
+
+namespace plimsoll {
+
+std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
+  // Where every use casts, parameters stay f32; gradients of the step, too, unless they are chosen
+  // otherwise.
+  const bool cast_by_uses = strategy.cast_placement == CastPlacement::every_use &&
+                            strategy.gradient_type == GradientType::f32;
+  const DType smallest = strategy.fp8_parameters ? DType::e4m3
+                         : cast_by_uses          ? DType::f32
+                                                 : job.precision;
+  const std::int64_t per_block = kBlockAlignment.count() / bytes_of(smallest).count();
+  return classes_by_owner(strategy) ? per_block : per_block * optimizer_shards(strategy);
+}
+
+std::int64_t padded(std::int64_t elements, std::int64_t alignment) {
+  return (elements + alignment - 1) / alignment * alignment;
+}
+
+BackwardCut backward_cut(const Strategy& strategy) {
+  return strategy.schedule == Schedule::zb_h1 ? BackwardCut::split : BackwardCut::whole;
+}
+
+bool mixes_types(const Graph& graph) {
+  std::set<DType> parameters, gradients;
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.role == TensorRole::parameter && !tensor.arena) parameters.insert(tensor.dtype);
+  }
+  for (const Op& op : graph.ops) {
+    if (!op.block || op.phase == Phase::optimizer) continue;
+    for (TensorId id : op.outputs) {
+      if (graph.at(id).gradient_of) gradients.insert(graph.at(id).dtype);
+    }
+  }
+  return parameters.size() > 1 || gradients.size() > 1;
+}
+
+bool scatters_bundles(const Strategy& strategy) {
+  if (!classes_by_owner(strategy)) return false;
+  return strategy.sharding_owner != ShardingOwner::prefix || strategy.sharding_stage > 1;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,84 @@
+#include "passes/layout/owned_cuts.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "passes/graph/ownership.h"
+
+namespace plimsoll {
+
+namespace {
+
+bool is_broadcast(const Op& op) { return op.kind == OpKind::broadcast && op.block; }
+
+/// By parameter: its owner.
+using Owners = std::map<TensorId, std::int64_t>;
+
+/// Ops of a block as the rank `own` runs them.
+std::vector<Op> at_rank(const Graph& graph, std::vector<Op> ops, const Owners& owners,
+                        std::int64_t own) {
+  std::map<TensorId, TensorId> in_place;  // what is received -> what is there
+  std::vector<Op> result;
+  for (Op& op : ops) {
+    if (is_broadcast(op)) {
+      const TensorId value = op.inputs[0], received = op.outputs[0];
+      auto& params = std::get<CollectiveParams>(op.params);
+      params.root = owners.at(*parameter_of(graph, value));
+      const bool here = params.root == own;
+      if (here) in_place[received] = value;
+      op.inputs = op.outputs = {here ? value : received};
+    } else if (op.kind == OpKind::cast) {
+      // What is not here is received as what it is cast to.
+      const auto owner = owners.find(parameter_of(graph, op.outputs[0]).value_or(TensorId()));
+      if (owner != owners.end() && owner->second != own) continue;
+    }
+    for (TensorId& id : op.inputs) {
+      if (const auto found = in_place.find(id); found != in_place.end()) id = found->second;
+    }
+    result.push_back(std::move(op));
+  }
+  return result;
+}
+
+}  // namespace
+
+OwnedCuts::OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                     const ArenaLayout& layout, std::int64_t alignment,
+                     std::optional<std::int64_t> owner) {
+  const Strategy& strategy = context.strategy;
+  const bool rewrites = owner && std::any_of(graph.ops.begin(), graph.ops.end(), is_broadcast);
+  const auto owner_of = [&](std::int64_t element) {
+    return *layout.buckets[bucket_at(layout.buckets, element)].owner;
+  };
+  for (std::size_t i = 0; i < layout.instances.size(); ++i) {
+    const BlockId block = layout.instances[i].block;
+    if (!rewrites) {
+      of_.push_back(&cut.blocks[block.index()]);
+      continue;
+    }
+    Owners owners;
+    std::vector<std::int64_t> key;
+    const auto add = [&](TensorId parameter, std::int64_t element) {
+      if (elements(graph.at(parameter).shape) <= resident_limit(strategy)) return;
+      key.push_back(owners[parameter] = owner_of(element));
+    };
+    const std::vector<BundleEntry>& bundle = cut.blocks[block.index()].bundle;
+    for (std::size_t e = 0; e < bundle.size(); ++e) {
+      add(bundle[e].parameter, layout.entries[i][e]);
+    }
+    for (std::size_t s = 0; s < layout.segments.size(); ++s) {
+      if (layout.tied_base == layout.segments[s].offset) {
+        add(layout.parameter[s], *layout.tied_base);
+      }
+    }
+    const auto [found, fresh] = cuts_.try_emplace({block, std::move(key)});
+    if (fresh) {
+      found->second = cut_block(
+          graph, block, alignment, backward_cut(strategy), resident_limit(strategy), true,
+          [&](std::vector<Op> ops) { return at_rank(graph, std::move(ops), owners, *owner); });
+    }
+    of_.push_back(&found->second);
+  }
+}
+
+}  // namespace plimsoll

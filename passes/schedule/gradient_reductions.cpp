@@ -1,0 +1,359 @@
+#include "passes/schedule/gradient_reductions.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "passes/cut/range_routine.h"
+
+namespace plimsoll {
+
+GradientReductions::GradientReductions(const Graph& graph, const PassContext& context,
+                                       const ArenaLayout& layout, const StageArenas& arenas,
+                                       ProgramBuilder& build)
+    : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {
+  for (const Op& op : graph.ops) {
+    if (op.block || op.stream != Stream::data) continue;
+    if (op.phase == Phase::backward) op_ = &op;
+    if (op.phase == Phase::optimizer && op.kind == OpKind::all_reduce) replicas_ = &op;
+  }
+  bundles_.resize(layout.instances.size());
+  for (std::size_t b = 0; b < layout.buckets.size(); ++b) {
+    const std::size_t first = segments_in(layout, layout.buckets[b]).first;
+    if (layout.entry[first]) bundles_[layout.producer[first]].push_back(b);
+  }
+  added_.resize(layout.buckets.size());
+  finished_.resize(layout.buckets.size());
+}
+
+bool GradientReductions::overlap(const Range& a, const Range& b) {
+  return a.begin < b.begin + b.elements && b.begin < a.begin + a.elements;
+}
+
+/// Whether this rank keeps some of a bucket's sum: its part, or all of what it owns.
+bool GradientReductions::is_kept(std::size_t bucket) const {
+  return layout_.buckets[bucket].owner == build_.program.owner;
+}
+
+std::int64_t GradientReductions::kept_elements(std::size_t bucket) const {
+  if (!is_kept(bucket)) return 0;
+  const std::int64_t parts =
+      shards_gradients(context_.strategy) ? build_.program.sharding_degree : 1;
+  return layout_.buckets[bucket].elements / parts;
+}
+
+/// Elements from the start of a part's buffer to one of the arenas, if it is of the part.
+std::optional<std::int64_t> GradientReductions::place_in(const Part& part,
+                                                         std::int64_t element) const {
+  std::int64_t before = 0;
+  for (const std::size_t b : part.buckets) {
+    const std::int64_t within = element - layout_.buckets[b].begin;
+    if (within >= 0 && within < layout_.buckets[b].elements) return before + within;
+    before += layout_.buckets[b].elements;
+  }
+  return std::nullopt;
+}
+
+GradientReductions::Part GradientReductions::make_part(SlotKind kind, std::size_t instance,
+                                                       std::vector<std::size_t> buckets,
+                                                       std::int64_t micro_batch) {
+  Part part;
+  part.kind = kind;
+  part.instance = instance;
+  for (const std::size_t b : buckets) part.elements += layout_.buckets[b].elements;
+  part.buckets = std::move(buckets);
+  const Bytes bytes = part.elements * bytes_of(kGradientType);
+  part.buffer =
+      build_.add_buffer("micro_batch_gradients", TensorRole::gradient, bytes, build_.next_call());
+  zero(part, micro_batch);
+  return part;
+}
+
+void GradientReductions::zero(const Part& part, std::int64_t micro_batch) {
+  const Bytes bytes = build_.buffer(part.buffer).bytes;
+  RangeRoutine fill("zero_gradients", OpKind::fill);
+  const TensorId range = fill.range("gradients", SlotKind::gradients,
+                                    bytes.count() / bytes_of(kGradientType).count(), kGradientType);
+  fill.routine.ops[0].outputs = {range};
+  fill.routine.ops[0].params = FillParams{0};
+  const std::size_t call = build_.add_call(build_.shared_routine(fill.routine), {}, micro_batch,
+                                           {{part.buffer, {}, {}}}, given_up_waits_);
+  for (const BufferId buffer : given_up_) build_.extend(buffer, call);
+  given_up_.clear();
+  given_up_waits_.clear();
+}
+
+void GradientReductions::before_call(std::size_t instance, const Routine& routine,
+                                     std::int64_t micro_batch) {
+  const auto writes = [&](SlotKind kind) {
+    return std::any_of(routine.slots.begin(), routine.slots.end(),
+                       [&](const Slot& slot) { return slot.kind == kind; });
+  };
+  const bool own = writes(SlotKind::gradients), tied = writes(SlotKind::tied_gradients);
+  if (!own && !tied) return;
+  const auto [found, fresh] = open_.try_emplace({micro_batch, instance});
+  const std::size_t places = overlaps_grad_reduce(context_) ? 2 : 1;
+  while (fresh && pending_.size() >= places) add_oldest();
+  std::vector<Part>& parts = found->second.parts;
+  // Where backward is split, the call for the inputs may write less than that for the weights.
+  const auto lacks = [&](SlotKind kind) {
+    return std::none_of(parts.begin(), parts.end(),
+                        [&](const Part& part) { return part.kind == kind; });
+  };
+  if (own && lacks(SlotKind::gradients)) {
+    parts.push_back(make_part(SlotKind::gradients, instance, bundles_[instance], micro_batch));
+  }
+  if (tied && lacks(SlotKind::tied_gradients)) {
+    parts.push_back(make_part(SlotKind::tied_gradients, instance,
+                              {bucket_at(layout_.buckets, *layout_.tied_base)}, micro_batch));
+  }
+}
+
+Binding GradientReductions::binding(const Slot& slot, std::size_t instance,
+                                    std::int64_t micro_batch) const {
+  for (const Part& part : open_.at({micro_batch, instance}).parts) {
+    if (part.kind != slot.kind) continue;
+    if (!slot.entry) return {part.buffer, {}, {}};
+    const auto at = place_in(part, layout_.entries[instance][*slot.entry]);
+    return {part.buffer, *at * bytes_of(kGradientType), {}};
+  }
+  INVARIANT(false, "no memory for slot " + std::string(to_text(slot.kind)));
+}
+
+void GradientReductions::after_call(std::size_t instance, std::int64_t micro_batch,
+                                    std::size_t call, bool complete, bool last) {
+  const auto found = open_.find({micro_batch, instance});
+  if (found == open_.end()) return;
+  found->second.calls.push_back(call);
+  if (!complete) return;
+  Contribution contribution = std::move(found->second);
+  open_.erase(found);
+  contribution.last = last;
+  contribution.micro_batch = micro_batch;
+  reduce(contribution, micro_batch);
+  pending_.push_back(std::move(contribution));
+}
+
+/// Per call that wrote some of the range: the port that fires last.
+std::vector<Wait> GradientReductions::writers(const Contribution& contribution, const Part& part,
+                                              const Range& range) const {
+  std::vector<Wait> waits;
+  for (std::size_t call : contribution.calls) {
+    const Routine& routine = build_.program.at(build_.program.calls[call].routine);
+    std::optional<std::size_t> latest;
+    for (std::size_t port = 0; port < routine.ports.size(); ++port) {
+      const Place& place = routine.places[routine.ports[port].tensor.index()];
+      if (!place.slot || routine.slots[*place.slot].kind != part.kind) continue;
+      std::int64_t at = place.offset.count() / bytes_of(kGradientType).count();
+      if (const auto& entry = routine.slots[*place.slot].entry) {
+        at = *place_in(part, layout_.entries[part.instance][*entry]);
+      }
+      if (at < range.begin || at >= range.begin + range.elements) continue;
+      if (!latest || routine.ports[port].op > routine.ports[*latest].op) latest = port;
+    }
+    if (latest) waits.push_back({call, latest});
+  }
+  return waits;
+}
+
+std::size_t GradientReductions::reduce_range(const Op& op, const Part& part, const Range& range,
+                                             std::int64_t micro_batch, std::vector<Wait> waits,
+                                             std::optional<std::int64_t> root) {
+  CollectiveParams params = std::get<CollectiveParams>(op.params);
+  std::string name = fmt::format("{}.{}", to_text(op.kind), to_text(params.group));
+  if (root) {
+    params.root = *root;
+    name += fmt::format(".root{}", *root);
+  }
+  const Bytes element = bytes_of(kGradientType);
+  const RoutineId routine =
+      build_.payload_routine(name, op.kind, Phase::backward, op.stream, TensorRole::gradient,
+                             kGradientType, range.elements * element, params);
+  return build_.add_call(routine, {}, micro_batch, {{part.buffer, range.begin * element, {}}},
+                         std::move(waits));
+}
+
+/// What travels together, copied onto itself (is_coalesced).
+std::size_t GradientReductions::copy_together(const Part& part, const Range& range,
+                                              std::int64_t micro_batch, std::vector<Wait> waits) {
+  const Bytes element = bytes_of(kGradientType);
+  const RoutineId copy = build_.payload_routine(
+      "coalesce.gradient.backward", OpKind::coalesce, Phase::backward, Stream::compute,
+      TensorRole::gradient, kGradientType, range.elements * element, FlatParams{});
+  return build_.add_call(copy, {}, micro_batch, {{part.buffer, range.begin * element, {}}},
+                         std::move(waits));
+}
+
+std::vector<GradientReductions::PartialRun> GradientReductions::partial_runs(
+    const Part& part) const {
+  std::vector<PartialRun> runs;
+  for (const Op& op : graph_.ops) {
+    if (op.block || op.stream != Stream::mp) continue;
+    const Group& group = std::get<CollectiveParams>(op.params).group;
+    bool open = false;
+    for (std::size_t s = 0; s < layout_.segments.size(); ++s) {
+      const auto at = place_in(part, layout_.segments[s].offset);
+      if (!at) continue;
+      const bool joins = graph_.at(layout_.parameter[s]).gradient_group == group;
+      if (joins && !open) runs.push_back({&op, Range{*at, 0}});
+      open = joins;
+      if (open)
+        runs.back().range.elements = *at + layout_.segments[s].elements - runs.back().range.begin;
+    }
+  }
+  return runs;
+}
+
+bool GradientReductions::sums_partial_at_once() const {
+  return shards_gradients(context_.strategy);
+}
+
+GradientReductions::Sums GradientReductions::sum_partial(const Contribution& contribution,
+                                                         const Part& part,
+                                                         std::int64_t micro_batch) {
+  Sums sums;
+  if (!sums_partial_at_once()) return sums;
+  for (const auto& [op, range] : partial_runs(part)) {
+    sums.emplace_back(
+        range, reduce_range(*op, part, range, micro_batch, writers(contribution, part, range)));
+  }
+  return sums;
+}
+
+/// Of a part that is kept whole: all of its gradients of this step are added.
+void GradientReductions::sum_kept_partial(const Part& part) {
+  for (const auto& [op, range] : partial_runs(part)) {
+    std::vector<Wait> waits;
+    for (const std::size_t b : part.buckets) {
+      const Range bucket{*place_in(part, layout_.buckets[b].begin), layout_.buckets[b].elements};
+      if (overlap(range, bucket)) waits.push_back({added_[b], {}});
+    }
+    reduce_kept(*op, kept_at(part.buckets.front()) + range.begin, range.elements, std::move(waits));
+  }
+}
+
+void GradientReductions::reduce(Contribution& contribution, std::int64_t micro_batch) {
+  for (const Part& part : contribution.parts) {
+    const Sums sums = sum_partial(contribution, part, micro_batch);
+    for (const std::size_t b : part.buckets) {
+      const Bucket& bucket = layout_.buckets[b];
+      const Range range{*place_in(part, bucket.begin), bucket.elements};
+      std::vector<Wait> waits = writers(contribution, part, range);
+      for (const auto& [sum, call] : sums) {
+        if (overlap(sum, range)) waits.push_back({call, {}});
+      }
+      if (is_coalesced(context_.strategy, layout_, bucket)) {
+        waits = {{copy_together(part, range, micro_batch, std::move(waits)), {}}};
+      }
+      contribution.reductions.push_back(
+          reduce_range(*op_, part, range, micro_batch, std::move(waits), bucket.owner));
+    }
+  }
+}
+
+void GradientReductions::add_oldest() {
+  const Contribution contribution = std::move(pending_.front());
+  pending_.pop_front();
+  auto reduction = contribution.reductions.begin();
+  for (const Part& part : contribution.parts) {
+    std::vector<Wait> sent;  // to owners
+    std::optional<std::size_t> last;
+    for (const std::size_t b : part.buckets) {
+      if (is_kept(b)) {
+        last = added_[b] = add(part, b, {{*reduction, {}}}, contribution.micro_batch);
+        // To the tied parameter's another call adds too, or another stage.
+        const bool tied = layout_.tied_base && layout_.buckets[b].begin == *layout_.tied_base;
+        if (contribution.last && !tied) reduce_over_replicas(b, {{added_[b], {}}});
+      } else {
+        sent.push_back({*reduction, {}});
+      }
+      ++reduction;
+    }
+    if (last) {
+      std::vector<Wait>& waits = build_.program.calls[*last].waits;
+      waits.insert(waits.end(), sent.begin(), sent.end());
+    } else {
+      given_up_.push_back(part.buffer);
+      given_up_waits_.insert(given_up_waits_.end(), sent.begin(), sent.end());
+    }
+    if (contribution.last && !sums_partial_at_once()) sum_kept_partial(part);
+  }
+}
+
+/// Adds a bucket, or this rank's part of it, to what is kept; frees the buffer with its last one.
+std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
+                                    std::int64_t micro_batch) {
+  const Bytes element = bytes_of(kGradientType);
+  const bool sharded = build_.program.sharding_degree > 1 && shards_gradients(context_.strategy);
+  const std::int64_t kept = kept_elements(bucket);
+  RangeRoutine sum("add_gradients", OpKind::add);
+  const TensorId total = sum.range("total", SlotKind::gradient_arena, kept, kGradientType);
+  const TensorId reduced = sum.range("reduced", SlotKind::gradients, kept, kGradientType);
+  sum.routine.ops[0].inputs = {total, reduced};
+  sum.routine.ops[0].outputs = {total};
+  const Binding into{arenas_.gradients, kept_at(bucket) * element, {}};
+  const Binding from{part.buffer, *place_in(part, layout_.buckets[bucket].begin) * element,
+                     sharded ? kept * element : Bytes(0)};
+  const std::size_t call = build_.add_call(build_.shared_routine(sum.routine), {}, micro_batch,
+                                           {into, from}, std::move(waits));
+  build_.extend(part.buffer, call + 1);
+  return call;
+}
+
+/// Elements of the persistent arena before what is kept of a bucket.
+std::int64_t GradientReductions::kept_at(std::size_t bucket) {
+  for (std::size_t b = kept_at_.size(); b <= bucket; ++b) {
+    kept_at_.push_back(b == 0 ? 0 : kept_at_.back() + kept_elements(b - 1));
+  }
+  return kept_at_[bucket];
+}
+
+void GradientReductions::reduce_kept(const Op& op, std::int64_t begin, std::int64_t elements,
+                                     std::vector<Wait> waits) {
+  const Bytes element = bytes_of(kGradientType);
+  const Group& group = std::get<CollectiveParams>(op.params).group;
+  const RoutineId routine = build_.payload_routine(
+      fmt::format("{}.kept.{}", to_text(op.kind), to_text(group)), op.kind, Phase::optimizer,
+      op.stream, TensorRole::gradient, kGradientType, elements * element, op.params);
+  reductions_.push_back(build_.add_call(routine, {}, {}, {{arenas_.gradients, begin * element, {}}},
+                                        std::move(waits)));
+}
+
+/// All that this rank keeps of a bucket.
+void GradientReductions::reduce_kept_bucket(std::size_t bucket, const Op& op,
+                                            std::vector<Wait> waits) {
+  reduce_kept(op, kept_at(bucket), kept_elements(bucket), std::move(waits));
+}
+
+void GradientReductions::reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits) {
+  finished_[bucket] = true;
+  if (replicas_ != nullptr) reduce_kept_bucket(bucket, *replicas_, std::move(waits));
+}
+
+std::vector<std::size_t> GradientReductions::finish() {
+  INVARIANT(open_.empty(), "gradients that nobody completes");
+  while (!pending_.empty()) add_oldest();
+  // The update waits for what was sent last.
+  for (const Wait& sent : given_up_waits_) reductions_.push_back(sent.call);
+  given_up_waits_.clear();
+  const std::int64_t stage = build_.program.stage, stages = context_.strategy.pp;
+  const bool shares = stages > 1 && (stage == 0 || stage + 1 == stages);
+  for (std::size_t b = 0; b < layout_.buckets.size(); ++b) {
+    if (finished_[b] || !is_kept(b)) continue;
+    std::vector<Wait> waits = {{added_[b], {}}};
+    if (shares && layout_.tied_bucket[b]) {
+      Op tied;
+      tied.kind = OpKind::all_reduce;
+      tied.stream = Stream::world;
+      tied.params = CollectiveParams{Group{{Axis::pp}, true}, Reduction::sum};
+      reduce_kept_bucket(b, tied, waits);
+      waits = {{reductions_.back(), {}}};
+    }
+    reduce_over_replicas(b, std::move(waits));
+  }
+  for (const BufferId buffer : given_up_) build_.extend(buffer, build_.next_call());
+  return reductions_;
+}
+
+}  // namespace plimsoll

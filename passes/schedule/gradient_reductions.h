@@ -1,0 +1,123 @@
+// Gradients that are reduced in every micro-batch: sharding stages 2 and 3, and grad_reduction =
+// per_micro_batch. What a call adds goes to a buffer of its own, is reduced over the ranks that saw
+// other sequences, and only what this rank keeps of it is added to the persistent arena (ZeRO,
+// Rajbhandari et al. 2019, arXiv 1910.02054, P_os+g; PyTorch FSDP's sharded gradients).
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "passes/cut/program_builder.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/schedule/step_collectives.h"
+#include "passes/strategy/pass_context.h"
+
+namespace plimsoll {
+
+/// Adds the calls of one stage to its Program while the schedule issues the others. Per call that
+/// writes gradients: fill, the call itself, a reduction per bucket as soon as its ports fire, and
+/// an add per bucket. The adds come when the buffer's place is needed: with overlapping reductions
+/// that is two such calls later, so that reductions run under the next one; else at the next one.
+/// In owner mode a bucket is reduced to its owner, and only the owner adds; others free their
+/// buffer where the next call that needs memory waits for its reductions.
+class GradientReductions {
+ public:
+  GradientReductions(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
+                     const StageArenas& arenas, ProgramBuilder& build);
+
+  /// Whether gradients are reduced in every micro-batch: the Graph has such a collective.
+  bool active() const { return op_ != nullptr; }
+
+  /// Before a call of `instance` that adds to gradients: zeroed memory for them. Calls of one
+  /// micro-batch that share an instance's gradients (split backwards) share the buffer.
+  void before_call(std::size_t instance, const Routine& routine, std::int64_t micro_batch);
+  Binding binding(const Slot& slot, std::size_t instance, std::int64_t micro_batch) const;
+  /// The call is issued. `complete`: no further call adds to these gradients in this micro-batch;
+  /// `last`: nor in this step.
+  void after_call(std::size_t instance, std::int64_t micro_batch, std::size_t call, bool complete,
+                  bool last);
+  /// All backwards are issued: adds what is left, then reduces over both ends of the pipeline
+  /// (tied embeddings) and over replicas of shards. Returns what the update waits for.
+  std::vector<std::size_t> finish();
+
+ private:
+  /// Buckets whose gradients lie in one buffer, one after another.
+  struct Part {
+    SlotKind kind = SlotKind::gradients;
+    std::size_t instance = 0;
+    BufferId buffer;
+    std::vector<std::size_t> buckets;  ///< ascending
+    std::int64_t elements = 0;
+  };
+  struct Contribution {
+    std::vector<Part> parts;
+    std::vector<std::size_t> calls;       ///< that wrote it
+    std::vector<std::size_t> reductions;  ///< of its buckets, in order
+    std::int64_t micro_batch = 0;
+    bool last = false;
+  };
+
+  bool is_kept(std::size_t bucket) const;
+  std::int64_t kept_elements(std::size_t bucket) const;
+  std::int64_t kept_at(std::size_t bucket);
+  std::optional<std::int64_t> place_in(const Part& part, std::int64_t element) const;
+  Part make_part(SlotKind kind, std::size_t instance, std::vector<std::size_t> buckets,
+                 std::int64_t micro_batch);
+  void zero(const Part& part, std::int64_t micro_batch);
+  void reduce(Contribution& contribution, std::int64_t micro_batch);
+  /// Elements of a part's buffer.
+  struct Range {
+    std::int64_t begin = 0, elements = 0;
+  };
+  static bool overlap(const Range& a, const Range& b);
+  /// Gradients of which other mp ranks computed parts, and the collective that sums them.
+  struct PartialRun {
+    const Op* op;
+    Range range;
+  };
+  std::vector<PartialRun> partial_runs(const Part& part) const;
+  /// Whether partial gradients are summed in every micro-batch, before they are scattered: what a
+  /// rank keeps of a bucket may begin within a run of them, for each rank elsewhere, and all ranks
+  /// have one Program. Where everything is kept, once per step.
+  bool sums_partial_at_once() const;
+  using Sums = std::vector<std::pair<Range, std::size_t>>;  ///< ranges and calls
+  Sums sum_partial(const Contribution& contribution, const Part& part, std::int64_t micro_batch);
+  std::size_t reduce_range(const Op& op, const Part& part, const Range& range,
+                           std::int64_t micro_batch, std::vector<Wait> waits,
+                           std::optional<std::int64_t> root = {});
+  std::size_t copy_together(const Part& part, const Range& range, std::int64_t micro_batch,
+                            std::vector<Wait> waits);
+  std::vector<Wait> writers(const Contribution& contribution, const Part& part,
+                            const Range& range) const;
+  void add_oldest();
+  std::size_t add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
+                  std::int64_t micro_batch);
+  void sum_kept_partial(const Part& part);
+  /// Elements of the persistent arena.
+  void reduce_kept(const Op& op, std::int64_t begin, std::int64_t elements,
+                   std::vector<Wait> waits);
+  void reduce_kept_bucket(std::size_t bucket, const Op& op, std::vector<Wait> waits);
+  void reduce_over_replicas(std::size_t bucket, std::vector<Wait> waits);
+
+  const Graph& graph_;
+  const PassContext& context_;
+  const ArenaLayout& layout_;
+  const StageArenas& arenas_;
+  ProgramBuilder& build_;
+  const Op* op_ = nullptr;                         ///< in every micro-batch
+  const Op* replicas_ = nullptr;                   ///< once per step, of what is kept
+  std::vector<std::int64_t> kept_at_;              ///< by bucket, of those asked for
+  std::vector<std::vector<std::size_t>> bundles_;  ///< by instance: buckets
+  std::map<std::pair<std::int64_t, std::size_t>, Contribution> open_;  ///< micro-batch, instance
+  std::deque<Contribution> pending_;  ///< reductions posted, not added yet
+  std::vector<BufferId> given_up_;    ///< freed by the next call that waits for `given_up_waits_`
+  std::vector<Wait> given_up_waits_;
+  std::vector<std::size_t> added_;  ///< by bucket: the latest add
+  std::vector<bool> finished_;      ///< by bucket: reduced over replicas
+  std::vector<std::size_t> reductions_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,383 @@
+#include "passes/schedule/parameter_gathers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "passes/graph/ownership.h"
+
+namespace plimsoll {
+
+namespace {
+
+bool by_segments(const PassContext& context) {
+  return context.strategy.gather == ParameterGather::segment;
+}
+
+}  // namespace
+
+ParameterGathers::ParameterGathers(const Graph& graph, const PassContext& context,
+                                   const ArenaLayout& layout, const StageArenas& arenas,
+                                   ProgramBuilder& build)
+    : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {
+  if (!shards_parameters(context.strategy)) return;
+  for (const Op& op : graph.ops) {
+    if (op.stream == Stream::data && op.phase == Phase::forward) op_ = &op;
+  }
+  const bool owned = classes_by_owner(context.strategy);
+  std::int64_t kept = 0;
+  for (std::size_t g = 0; g < layout.gathers.size(); ++g) {
+    const Bucket& bucket = layout.gathers[g];
+    kept_at_.push_back(owned ? bucket.begin - owner_begin(layout, *bucket.owner) : kept);
+    kept += bucket.elements / optimizer_shards(context.strategy);
+    const std::size_t first = segments_in(layout, bucket).first;
+    Group group;
+    group.instance = layout.producer[first];
+    group.copy = !layout.entry[first];
+    // Ranges of elements of a copy are gathered for every use.
+    group.resident = (owned || !group.copy) &&
+                     layout.segments[first].elements <= resident_limit(context.strategy);
+    groups_.push_back(group);
+    if (group.resident) resident_.push_back(g);
+  }
+  if (layout.tied_base) tied_ = bucket_at(layout.gathers, *layout.tied_base);
+}
+
+bool ParameterGathers::is_own(std::size_t group) const {
+  const auto& owner = layout_.gathers[group].owner;
+  return owner && owner == build_.program.owner;
+}
+
+Bytes ParameterGathers::bytes_of_group(std::size_t group) const {
+  return layout_.gathers[group].elements * bytes_of(layout_.parameter_type());
+}
+
+/// Elements before a group in memory that holds these groups, but not what this rank owns; none for
+/// what it owns.
+std::optional<std::int64_t> ParameterGathers::place_in(const std::vector<std::size_t>& groups,
+                                                       std::size_t group) const {
+  if (is_own(group)) return std::nullopt;
+  std::int64_t before = 0;
+  for (const std::size_t g : groups) {
+    if (g == group) return before;
+    if (!is_own(g)) before += layout_.gathers[g].elements;
+  }
+  INVARIANT(false, "parameters that are not gathered are used");
+}
+
+std::int64_t ParameterGathers::resident_elements() const {
+  std::int64_t total = 0;
+  for (const std::size_t g : resident_) {
+    if (!is_own(g)) total += layout_.gathers[g].elements;
+  }
+  return total;
+}
+
+// ---- what is used when ----
+
+bool ParameterGathers::is_gathered(const Slot& slot, std::size_t instance) const {
+  if (context_.strategy.gather == ParameterGather::use) return false;
+  if (slot.kind == SlotKind::tied_parameters) return !tied_stays();
+  if (slot.kind != SlotKind::parameters) return false;
+  if (!slot.entry) return true;
+  return !groups_[bucket_at(layout_.gathers, layout_.entries[instance][*slot.entry])].resident;
+}
+
+void ParameterGathers::add_item(std::vector<std::size_t> groups) {
+  Item item;
+  for (const std::size_t g : groups) item.bytes += bytes_of_group(g);
+  item.groups = std::move(groups);
+  items_.push_back(std::move(item));
+}
+
+std::vector<std::size_t> ParameterGathers::groups_of(const ParameterUse& use) const {
+  std::set<std::size_t> groups;
+  for (const std::size_t entry : use.entries) {
+    groups.insert(bucket_at(layout_.gathers, layout_.entries[use.instance][entry]));
+  }
+  if (use.tied) groups.insert(*tied_);
+  return {groups.begin(), groups.end()};
+}
+
+/// Every call is a use, of its instance's bundle.
+void ParameterGathers::add_uses(const std::vector<ParameterUse>& calls) {
+  std::vector<std::vector<std::size_t>> bundles(layout_.instances.size());
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (!groups_[g].copy && !groups_[g].resident) bundles[groups_[g].instance].push_back(g);
+  }
+  for (std::vector<std::size_t>& bundle : bundles) add_item(std::move(bundle));
+  add_item(tied_ ? std::vector{*tied_} : std::vector<std::size_t>{});
+  for (const ParameterUse& call : calls) {
+    Use use{{}, call.phase, call.micro_batch};
+    if (call.own) use.items.push_back(call.instance);
+    if (call.tied) use.items.push_back(items_.size() - 1);
+    uses_.push_back(std::move(use));
+  }
+}
+
+/// A use is a segment, of calls of one micro-batch that follow each other.
+void ParameterGathers::add_segments(const std::vector<ParameterUse>& calls) {
+  for (std::size_t first = 0, end = 0; first < calls.size(); first = end) {
+    std::vector<UseBroadcast> broadcasts;
+    for (; end < calls.size() && calls[end].micro_batch == calls[first].micro_batch; ++end) {
+      for (const std::size_t g : groups_of(calls[end])) broadcasts.push_back({g, end, end});
+    }
+    const auto size = [&](std::size_t group) { return bytes_of_group(group); };
+    const auto segments =
+        broadcasts_by_segment(broadcasts, size, context_.strategy.segment_broadcast_bytes);
+    for (const std::vector<UseBroadcast>& segment : segments) {
+      std::size_t begin = end, last = 0;
+      std::set<std::size_t> groups;
+      for (const UseBroadcast& one : segment) {
+        groups.insert(one.value);
+        begin = std::min(begin, one.first);
+        last = std::max(last, one.last);
+      }
+      uses_.push_back(
+          {{items_.size()}, calls[begin].phase, calls[begin].micro_batch, last + 1 - begin});
+      add_item({groups.begin(), groups.end()});
+    }
+  }
+}
+
+void ParameterGathers::begin_step(const std::vector<ParameterUse>& calls) {
+  by_segments(context_) ? add_segments(calls) : add_uses(calls);
+  Bytes before;
+  for (std::size_t k = 0; k < uses_.size(); ++k) {
+    used_before_.push_back(before);
+    for (const std::size_t i : uses_[k].items) {
+      Item& item = items_[i];
+      item.uses.push_back(k);
+      item.spans.try_emplace(uses_[k].micro_batch, k, k).first->second.second = k;
+      before += item.bytes;
+    }
+  }
+  // In chain order, which is the order of forward.
+  resident_gather_.resize(layout_.instances.size());
+  const Bytes element = bytes_of(layout_.parameter_type());
+  for (std::size_t i = 0; i < layout_.instances.size(); ++i) {
+    for (const std::size_t g : resident_) {
+      if (groups_[g].instance != i) continue;
+      const Binding into{arenas_.resident, place_in(resident_, g).value_or(0) * element, {}};
+      resident_gather_[i] = gather(g, Use{}, into, {});
+    }
+  }
+}
+
+// ---- gathers ----
+
+std::size_t ParameterGathers::gather(std::size_t group, const Use& use, Binding into,
+                                     std::optional<std::int64_t> micro_batch) {
+  return layout_.gathers[group].owner ? broadcast(group, use, into, micro_batch)
+                                      : gather_parts(group, use, into, micro_batch);
+}
+
+/// Every rank's part of a bucket.
+std::size_t ParameterGathers::gather_parts(std::size_t bucket, const Use& use, Binding into,
+                                           std::optional<std::int64_t> micro_batch) {
+  const Bucket& range = layout_.gathers[bucket];
+  const DType type = layout_.parameter_type();
+  const std::int64_t kept = range.elements / optimizer_shards(context_.strategy);
+  const auto& group = std::get<CollectiveParams>(op_->params).group;
+  Routine routine;
+  routine.name = fmt::format("all_gather.{}.{}", to_text(group), to_text(use.phase));
+  routine.phase = use.phase;
+  const auto add = [&](const char* name, SlotKind slot, TensorRole role, std::int64_t elements) {
+    Tensor tensor;
+    tensor.name = name;
+    tensor.role = role;
+    tensor.dtype = type;
+    tensor.shape = {elements};
+    routine.slots.push_back({slot, bytes_of(tensor)});
+    routine.places.push_back({routine.tensors.size(), {}});
+    routine.tensors.push_back(std::move(tensor));
+  };
+  add("kept", SlotKind::parameter_arena, TensorRole::parameter, kept);
+  add("gathered", SlotKind::payload, TensorRole::communication, range.elements);
+  Op op = *op_;
+  op.phase = use.phase;
+  op.inputs = {TensorId(0)};
+  op.outputs = {TensorId(1)};
+  routine.ops = {op};
+  const Binding from{arenas_.parameters, kept_at_[bucket] * bytes_of(type), {}};
+  return build_.add_call(build_.shared_routine(routine), {}, micro_batch, {from, into},
+                         {{build_.last_compute(), {}}});
+}
+
+/// From its owner, in place there.
+std::size_t ParameterGathers::broadcast(std::size_t group, const Use& use, Binding into,
+                                        std::optional<std::int64_t> micro_batch) {
+  const Bucket& range = layout_.gathers[group];
+  const DType type = layout_.parameter_type();
+  const Bytes bytes = bytes_of_group(group);
+  CollectiveParams params = std::get<CollectiveParams>(op_->params);
+  params.root = *range.owner;
+  const bool own = is_own(group);
+  const TensorRole role = own ? TensorRole::parameter : TensorRole::communication;
+  if (own) into = {arenas_.parameters, kept_at_[group] * bytes_of(type), {}};
+  if (own && is_coalesced(context_.strategy, layout_, range)) {
+    const RoutineId copy = build_.payload_routine(
+        fmt::format("coalesce.parameter.{}", to_text(use.phase)), OpKind::coalesce, use.phase,
+        Stream::compute, role, type, bytes, FlatParams{});
+    std::vector<Wait> waits;  // it may still be on its way for an earlier use
+    if (const auto last = broadcast_.find(group); last != broadcast_.end()) {
+      waits.push_back({last->second, {}});
+    }
+    build_.add_call(copy, {}, micro_batch, {into}, std::move(waits));
+  }
+  const RoutineId routine = build_.payload_routine(
+      fmt::format("broadcast.{}.{}.root{}", to_text(params.group), to_text(use.phase), params.root),
+      OpKind::broadcast, use.phase, op_->stream, role, type, bytes, params);
+  return broadcast_[group] =
+             build_.add_call(routine, {}, micro_batch, {into}, {{build_.last_compute(), {}}});
+}
+
+void ParameterGathers::gather_item(Item& item, const Use& use) {
+  Bytes received;
+  for (const std::size_t g : item.groups) {
+    if (!is_own(g)) received += bytes_of_group(g);
+  }
+  item.buffer.reset();
+  if (received > Bytes(0)) {
+    item.buffer = build_.add_buffer("gathered_parameters", TensorRole::communication, received,
+                                    build_.next_call());
+  }
+  item.gathers.clear();
+  for (const std::size_t g : item.groups) {
+    Binding into;
+    if (const auto at = place_in(item.groups, g)) {
+      into = {*item.buffer, *at * bytes_of(layout_.parameter_type()), {}};
+    }
+    item.gathers.push_back(gather(g, use, into, use.micro_batch));
+  }
+  item.live = true;
+  item.used = false;
+  live_ += item.bytes;
+}
+
+/// Frees what is only kept for later, the latest reuse first, until `bytes` more fit.
+void ParameterGathers::make_room(Bytes bytes) {
+  const Bytes limit = context_.strategy.max_live_bytes;
+  while (limit > Bytes(0) && live_ + bytes > limit) {
+    Item* latest = nullptr;
+    for (Item& item : items_) {
+      if (!item.live || !item.used || item.uses[item.next] == now_) continue;
+      if (latest == nullptr || item.uses[item.next] > latest->uses[latest->next]) latest = &item;
+    }
+    if (latest == nullptr) return;
+    release(*latest);
+  }
+}
+
+void ParameterGathers::release(Item& item) {
+  if (item.buffer) build_.extend(*item.buffer, item.last_use + 1);
+  item.live = false;
+  live_ -= item.bytes;
+}
+
+std::vector<Wait> ParameterGathers::before_use() {
+  if (calls_done_ > 0) return {};
+  const Bytes limit = context_.strategy.max_live_bytes;
+  const std::size_t window = std::size_t(context_.strategy.prefetch_depth);
+  std::vector<Wait> waits;
+  bool ahead = true;
+  for (std::size_t k = now_; ahead && k < uses_.size() && k <= now_ + window; ++k) {
+    for (const std::size_t i : uses_[k].items) {
+      Item& item = items_[i];
+      if (!item.live) {
+        if (k == now_) make_room(item.bytes);
+        const bool fits = limit == Bytes(0) || live_ + item.bytes <= limit;
+        if (k > now_ && !fits) {
+          ahead = false;
+          break;
+        }
+        gather_item(item, uses_[k]);
+      }
+      // Later uses come after the first one, on the same stream.
+      if (k > now_ || item.used) continue;
+      for (std::size_t call : item.gathers) waits.push_back({call, {}});
+    }
+  }
+  return waits;
+}
+
+std::vector<Wait> ParameterGathers::resident_waits(std::size_t instance, bool tied) const {
+  std::vector<Wait> waits;
+  const auto add = [&](std::size_t i) {
+    if (resident_gather_[i]) waits.push_back({*resident_gather_[i], {}});
+  };
+  add(instance);
+  if (tied && tied_stays()) add(groups_[*tied_].instance);
+  return waits;
+}
+
+// ---- where parameters are ----
+
+/// Owner mode: one tensor.
+Binding ParameterGathers::owned_binding(std::int64_t element, std::size_t item) const {
+  const std::size_t g = bucket_at(layout_.gathers, element);
+  const std::int64_t within = element - layout_.gathers[g].begin;
+  const auto at = [&](BufferId buffer, std::int64_t begin) -> Binding {
+    return {buffer, (begin + within) * bytes_of(layout_.parameter_type()), {}};
+  };
+  if (is_own(g)) return at(arenas_.parameters, kept_at_[g]);
+  if (groups_[g].resident) return at(arenas_.resident, *place_in(resident_, g));
+  return at(*items_[item].buffer, *place_in(items_[item].groups, g));
+}
+
+Binding ParameterGathers::binding(const Slot& slot, std::size_t instance) const {
+  const bool tied = slot.kind == SlotKind::tied_parameters;
+  const bool here = by_segments(context_) && now_ < uses_.size();
+  const std::size_t item = here ? uses_[now_].items[0] : tied ? items_.size() - 1 : instance;
+  if (tied && build_.program.owner) return owned_binding(*layout_.tied_base, item);
+  if (slot.entry) return owned_binding(layout_.entries[instance][*slot.entry], item);
+  const auto resident = [&](std::size_t group) -> Binding {
+    return {arenas_.resident, *place_in(resident_, group) * bytes_of(layout_.parameter_type()), {}};
+  };
+  if (tied && tied_stays()) return resident(*tied_);
+  if (slot.kind != SlotKind::resident_parameters) return {*items_[item].buffer, {}, {}};
+  const auto first = std::find_if(resident_.begin(), resident_.end(),
+                                  [&](std::size_t g) { return groups_[g].instance == instance; });
+  return resident(*first);
+}
+
+// ---- what stays ----
+
+/// Bytes of gathered parameters that are read between two uses.
+Bytes ParameterGathers::bytes_between(std::size_t first, std::size_t second) const {
+  if (second == first + 1) return Bytes(0);
+  return used_before_[second] - used_before_[first + 1];
+}
+
+bool ParameterGathers::keeps(const Item& item) const {
+  if (item.next == item.uses.size()) return false;
+  const Strategy& strategy = context_.strategy;
+  const std::size_t reuse = item.uses[item.next];
+  if (reuse <= now_ + 1 + std::size_t(strategy.prefetch_depth)) return true;
+  if (strategy.keep_gathered && item.between > 0) return true;
+  return strategy.reuse_distance_bytes > Bytes(0) &&
+         bytes_between(now_, reuse) <= strategy.reuse_distance_bytes;
+}
+
+void ParameterGathers::after_use(std::size_t call) {
+  const Use& use = uses_[now_];
+  for (const std::size_t i : use.items) items_[i].last_use = call;
+  if (++calls_done_ < use.calls) return;
+  calls_done_ = 0;
+  for (const std::size_t i : use.items) {
+    Item& item = items_[i];
+    const auto [first, last] = item.spans.at(use.micro_batch);
+    if (now_ == first) ++item.between;
+    if (now_ == last) --item.between;
+    item.used = true;
+    ++item.next;
+  }
+  for (const std::size_t i : use.items) {
+    if (!keeps(items_[i])) release(items_[i]);
+  }
+  ++now_;
+}
+
+}  // namespace plimsoll

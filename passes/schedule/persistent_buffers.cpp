@@ -1,0 +1,105 @@
+#include "passes/schedule/persistent_buffers.h"
+
+#include <algorithm>
+
+#include "passes/strategy/precision_rules.h"
+
+namespace plimsoll {
+
+namespace {
+
+class PersistentBuffers {
+ public:
+  PersistentBuffers(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
+                    ProgramBuilder& build)
+      : context_(context),
+        layout_(layout),
+        build_(build),
+        scattered_(mixes_types(graph)),
+        owned_(owned_elements(build.program)) {}
+
+  StageArenas add(std::int64_t resident) {
+    StageArenas arenas;
+    arenas.parameters = add("parameters", TensorRole::parameter, parameter_bytes());
+    if (resident > 0) {
+      arenas.resident = add("resident_parameters", TensorRole::parameter,
+                            resident * bytes_of(layout_.parameter_type()));
+    }
+    const auto is_low = [&](std::int64_t at) { return layout_.parameters.at(at) != kGradientType; };
+    if (const std::int64_t masters = updated(is_low); masters > 0) {
+      arenas.masters = add("master_parameters", TensorRole::master_parameter,
+                           masters * bytes_of(master_dtype(context_.strategy)));
+    }
+    const bool part = shards_gradients(context_.strategy);
+    arenas.gradients = add("gradients", TensorRole::gradient,
+                           (part ? owned_ : layout_.elements) * bytes_of(layout_.gradient_type()));
+    if (const auto& types = layout_.micro_batch_gradients) {
+      arenas.micro_batch_gradients =
+          add("micro_batch_gradients", TensorRole::gradient, types->offset(layout_.elements));
+    }
+    add_state(arenas);
+    arenas.scalars = add("scalars", TensorRole::scalar, kScalars * kElement);
+    if (context_.framework.workspace > Bytes(0)) {
+      add("workspace", TensorRole::workspace, context_.framework.workspace);
+    }
+    return arenas;
+  }
+
+ private:
+  static constexpr Bytes kElement{4};  ///< of kGradientType
+
+  BufferId add(const char* name, TensorRole role, Bytes bytes) {
+    return build_.add_persistent(name, role, bytes);
+  }
+
+  void add_state(StageArenas& arenas) {
+    if (owned_ == 0) return;
+    const Bytes state =
+        updated([](std::int64_t) { return true; }) * bytes_of(moment_dtype(context_.strategy));
+    arenas.first_moment = add("first_moment", TensorRole::optimizer_state, state);
+    if (context_.job.optimizer.kind != OptimizerKind::sgd)
+      arenas.second_moment = add("second_moment", TensorRole::optimizer_state, state);
+  }
+
+  Bytes parameter_bytes() const {
+    if (shards_parameters(context_.strategy)) return owned_ * bytes_of(layout_.parameter_type());
+    // Tensor by tensor and without a collective nobody reads behind the last one.
+    const bool one_by_one = scattered_ && context_.strategy.flatten == Flatten::none &&
+                            optimizer_shards(context_.strategy) == 1;
+    const Segment& last = layout_.segments.back();
+    return layout_.parameters.offset(one_by_one ? last.offset + last.elements : layout_.elements);
+  }
+
+  /// Elements that this rank updates, of those that `counts` says by their place in the arenas.
+  template <class Counts>
+  std::int64_t updated(Counts counts) const {
+    const auto is_own = [&](const auto& one) { return one.owner == build_.program.owner; };
+    std::int64_t elements = 0, end = 0;
+    for (const Bucket& bucket : layout_.buckets) {
+      if (!is_own(bucket) || !counts(bucket.begin)) continue;
+      elements += bucket.elements / build_.program.sharding_degree;
+      end = bucket.begin + bucket.elements;
+    }
+    if (context_.strategy.flatten != Flatten::none || elements == 0) return elements;
+    const auto last = std::find_if(
+        layout_.segments.rbegin(), layout_.segments.rend(),
+        [&](const Segment& segment) { return is_own(segment) && counts(segment.offset); });
+    return elements - (end - last->offset - last->elements);
+  }
+
+  const PassContext& context_;
+  const ArenaLayout& layout_;
+  ProgramBuilder& build_;
+  const bool scattered_;  ///< routines have a slot for each tensor
+  const std::int64_t owned_;
+};
+
+}  // namespace
+
+StageArenas add_persistent_buffers(const Graph& graph, const PassContext& context,
+                                   const ArenaLayout& layout, std::int64_t resident,
+                                   ProgramBuilder& build) {
+  return PersistentBuffers(graph, context, layout, build).add(resident);
+}
+
+}  // namespace plimsoll

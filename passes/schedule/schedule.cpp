@@ -1,0 +1,480 @@
+#include "passes/schedule/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "passes/cut/program_builder.h"
+#include "passes/layout/owned_cuts.h"
+#include "passes/schedule/gradient_reductions.h"
+#include "passes/schedule/kept_buffers.h"
+#include "passes/schedule/merged_gradients.h"
+#include "passes/schedule/parameter_gathers.h"
+#include "passes/schedule/persistent_buffers.h"
+#include "passes/schedule/stage_transfers.h"
+#include "passes/schedule/step_collectives.h"
+#include "passes/schedule/update_calls.h"
+#include "passes/strategy/pipeline_order.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// One routine of one instance for one micro-batch, about to be called.
+struct Use {
+  const Action& action;
+  std::size_t instance = 0;  ///< index into ArenaLayout::instances
+  const Routine& routine;
+};
+
+class StageScheduler {
+ public:
+  StageScheduler(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                 std::int64_t stage, std::int64_t alignment, std::optional<std::int64_t> owner)
+      : graph_(graph),
+        context_(context),
+        stage_(stage),
+        layout_(lay_out_arenas(graph, cut, context, stage, alignment)),
+        collectives_(graph, context, layout_, arenas_, build_),
+        reductions_(graph, context, layout_, arenas_, build_),
+        merges_(graph, context, layout_, arenas_, build_),
+        gathers_(graph, context, layout_, arenas_, build_),
+        transfers_(context, build_),
+        cuts_(graph, cut, context, layout_, alignment, owner),
+        updates_(cut, context, layout_, arenas_, build_) {
+    program_.name = fmt::format("{}.stage{}", graph.name, stage);
+    program_.grid = grid_of(context.strategy);
+    program_.stage = stage;
+    program_.owner = owner;
+    if (owner) program_.name += fmt::format(".owner{}", *owner);
+    program_.sharding_degree = owner ? 1 : optimizer_shards(context.strategy);
+    program_.micro_batch = context.strategy.micro_batch;
+    program_.micro_batches = micro_batches(context.job, context.strategy);
+    program_.segments = layout_.segments;
+    program_.buckets = layout_.buckets;
+  }
+
+  Program run() {
+    arenas_ =
+        add_persistent_buffers(graph_, context_, layout_, gathers_.resident_elements(), build_);
+    for (const Instance& instance : layout_.instances) add_routines(instance);
+    add_weight_copies();
+    updates_.begin_step();
+    const std::vector<Action> actions =
+        pipeline_order(context_.strategy.schedule, context_.strategy.pp, stage_,
+                       context_.strategy.virtual_stages, program_.micro_batches);
+    make_room(actions.size());
+    collectives_.begin_step();
+    if (gathers_.active()) gathers_.begin_step(parameter_uses(actions));
+    run_actions(actions);
+    update(reductions_.active() ? reductions_.finish() : collectives_.finish_gradients());
+    transfers_.finish();
+    return build_.finish();
+  }
+
+ private:
+  /// About as much as a step takes: moving all of it when it grows costs more.
+  void make_room(std::size_t actions) {
+    const std::size_t calls = actions * (layout_.instances.size() / layout_.chunks.size() + 2);
+    program_.calls.reserve(program_.calls.size() + calls);
+    program_.buffers.reserve(program_.buffers.size() + 2 * calls);
+  }
+
+  // ---- what other passes decide about a call of an instance ----
+
+  /// The routines that an instance runs.
+  const CutBlock& cut_of(const Instance& instance) const {
+    return cuts_.of(std::size_t(&instance - layout_.instances.data()));
+  }
+
+  /// Before the call: may add calls of its own (gathers); what this one waits for.
+  std::vector<Wait> before(const Use& use) {
+    if (gathers_.active()) {
+      // Gathers come first: they wait for computation up to the call before.
+      const bool tied = has_slot(use.routine, SlotKind::tied_parameters);
+      std::vector<Wait> waits;
+      if (parameter_use(use)) waits = gathers_.before_use();
+      append(waits, gathers_.resident_waits(use.instance, tied));
+      prepare_gradients(use);
+      return waits;
+    }
+    prepare_gradients(use);
+    const bool first = use.action.kind == ActionKind::forward && use.action.micro_batch == 0;
+    if (!first) return {};
+    const std::vector<Wait> waits = collectives_.parameter_waits(
+        use.instance, has_slot(use.routine, SlotKind::tied_parameters));
+    copy_weights(use, waits);
+    return waits;
+  }
+
+  /// Memory for copies of the weights that the step's first forward of an instance makes.
+  void add_weight_copies() {
+    Bytes total;
+    for (const Instance& instance : layout_.instances) {
+      weight_copies_.push_back(total);
+      for (const Slot& slot : cut_of(instance).weight_copies.slots) {
+        if (slot.kind == SlotKind::weight_copies) total += round_up(slot.bytes, kBlockAlignment);
+      }
+    }
+    if (total == Bytes(0)) return;
+    arenas_.weight_copies = build_.add_persistent("weight_copies", TensorRole::parameter, total);
+  }
+
+  void copy_weights(const Use& use, const std::vector<Wait>& waits) {
+    const Instance& instance = layout_.instances[use.instance];
+    const Routine& copies = cut_of(instance).weight_copies;
+    if (copies.ops.empty()) return;
+    const auto [found, fresh] = weight_routines_.try_emplace(&cut_of(instance));
+    if (fresh) found->second = build_.add_routine(copies);
+    std::vector<Binding> bindings;
+    for (const Slot& slot : copies.slots) bindings.push_back(bind_slot(slot, use));
+    build_.add_call(found->second, {}, use.action.micro_batch, std::move(bindings), waits);
+  }
+
+  void prepare_gradients(const Use& use) {
+    if (!reductions_.active()) return;
+    reductions_.before_call(use.instance, use.routine, use.action.micro_batch);
+  }
+
+  /// What a call reads of parameters that have to be gathered, if it reads any.
+  std::optional<ParameterUse> parameter_use(const Use& use) const {
+    ParameterUse parameters;
+    parameters.instance = use.instance;
+    for (const Slot& slot : use.routine.slots) {
+      if (!gathers_.is_gathered(slot, use.instance)) continue;
+      const bool tied = slot.kind == SlotKind::tied_parameters;
+      (tied ? parameters.tied : parameters.own) = true;
+      if (slot.entry) parameters.entries.push_back(*slot.entry);
+    }
+    if (!parameters.own && !parameters.tied) return std::nullopt;
+    parameters.phase = use.action.kind == ActionKind::forward ? Phase::forward : Phase::backward;
+    parameters.micro_batch = use.action.micro_batch;
+    return parameters;
+  }
+
+  std::vector<ParameterUse> parameter_uses(const std::vector<Action>& actions) const {
+    std::vector<ParameterUse> uses;
+    for (const Action& action : actions) {
+      const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+      for (std::size_t i = 0; i < end - begin; ++i) {
+        const bool forward = action.kind == ActionKind::forward;
+        const std::size_t index = forward ? begin + i : end - 1 - i;
+        const Instance& instance = layout_.instances[index];
+        if (!routine_of(action.kind, instance)) continue;
+        const auto use = parameter_use({action, index, routine(action.kind, instance)});
+        if (use) uses.push_back(*use);
+      }
+    }
+    return uses;
+  }
+
+  /// Memory of a slot that lives longer than a micro-batch's forward and backward.
+  Binding bind_slot(const Slot& slot, const Use& use) const {
+    const std::int64_t base = slot.entry ? layout_.entries[use.instance][*slot.entry]
+                                         : layout_.instances[use.instance].base;
+    const SlotKind kind = slot.kind;
+    const bool of_parameters = kind == SlotKind::parameters || kind == SlotKind::tied_parameters ||
+                               kind == SlotKind::resident_parameters;
+    if (of_parameters && gathers_.active()) return gathers_.binding(slot, use.instance);
+    const bool of_gradients = kind == SlotKind::gradients || kind == SlotKind::tied_gradients;
+    if (of_gradients && reductions_.active()) {
+      return reductions_.binding(slot, use.instance, use.action.micro_batch);
+    }
+    const bool tied = kind == SlotKind::tied_parameters || kind == SlotKind::tied_gradients;
+    const std::int64_t element = tied ? *layout_.tied_base : base;
+    if (of_gradients && merges_.active()) return merges_.binding(element);
+    switch (kind) {
+      case SlotKind::parameters:
+      case SlotKind::tied_parameters:
+        return {arenas_.parameters, layout_.parameters.offset(element), {}};
+      case SlotKind::gradients:
+      case SlotKind::tied_gradients:
+        return {arenas_.gradients, layout_.gradients.offset(element), {}};
+      case SlotKind::weight_copies:
+        return {arenas_.weight_copies, weight_copies_[use.instance], {}};
+      case SlotKind::scalars:
+        return {arenas_.scalars, {}, {}};
+      default:
+        INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is bound by the schedule");
+    }
+  }
+
+  /// After the call: may add calls of its own.
+  void after(const Use& use, std::size_t call) {
+    const Instance& instance = layout_.instances[use.instance];
+    const bool forward = use.action.kind == ActionKind::forward;
+    if (forward && graph_.at(instance.block).kind == BlockKind::head) last_head_ = call;
+    if (gathers_.active() && parameter_use(use)) gathers_.after_use(call);
+    if (!forward) {
+      const bool last = --gradient_calls_left_[use.instance] == 0;
+      if (reductions_.active()) {
+        const bool more = use.action.kind == ActionKind::input_gradient &&
+                          routine_of(ActionKind::weight_gradient, instance);
+        reductions_.after_call(use.instance, use.action.micro_batch, call, !more, last);
+      } else if (!merges_.active()) {
+        collectives_.wrote_gradients(use.instance, use.action.kind, call, last);
+      } else if (last) {
+        for (const auto& [bucket, add] :
+             merges_.after_instance(use.instance, use.action.micro_batch)) {
+          collectives_.merged_gradients(bucket, add);
+        }
+      }
+    }
+  }
+
+  /// Once all gradients are summed.
+  void update(const std::vector<std::size_t>& reductions) {
+    collectives_.end_step(updates_.update(reductions));
+  }
+
+  // ---- actions ----
+
+  void add_routines(const Instance& instance) {
+    const auto [found, fresh] = routines_.try_emplace(&cut_of(instance));
+    if (!fresh) return;
+    for (ActionKind kind :
+         {ActionKind::forward, ActionKind::backward, ActionKind::weight_gradient}) {
+      const Routine& cut = routine(kind, instance);
+      if (!cut.ops.empty()) found->second[kind] = build_.add_routine(cut);
+    }
+  }
+
+  /// The routine of an instance in an action; none where that action has nothing to do.
+  std::optional<RoutineId> routine_of(ActionKind kind, const Instance& instance) const {
+    const BlockRoutines& routines = routines_.at(&cut_of(instance));
+    const auto found =
+        routines.find(kind == ActionKind::input_gradient ? ActionKind::backward : kind);
+    return found == routines.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  void run_actions(const std::vector<Action>& actions) {
+    gradient_calls_left_.resize(layout_.instances.size());
+    for (const Action& action : actions) {
+      if (action.kind == ActionKind::forward) continue;
+      last_backward_ = action.micro_batch;
+      const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+      for (std::size_t i = begin; i < end; ++i) {
+        if (routine_of(action.kind, layout_.instances[i])) ++gradient_calls_left_[i];
+      }
+    }
+    bool after_forward = false;
+    const bool ahead = receives_ahead(context_.framework, context_.strategy);
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      for (std::size_t next = i; ahead && next < std::min(i + 2, actions.size()); ++next) {
+        if (const auto comes = incoming(actions[next])) transfers_.post(*comes);
+      }
+      const bool is_forward = actions[i].kind == ActionKind::forward;
+      is_forward ? forward(actions[i]) : backward(actions[i], after_forward);
+      after_forward = is_forward;
+    }
+  }
+
+  bool is_first_part(const Action& action) const { return stage_ == 0 && action.chunk == 0; }
+  bool is_last_part(const Action& action) const {
+    return stage_ + 1 == context_.strategy.pp &&
+           action.chunk + 1 == context_.strategy.virtual_stages;
+  }
+
+  std::vector<KeptBuffers>& kept_of(const Action& action) {
+    return kept_[{action.chunk, action.micro_batch}];
+  }
+
+  const Block& block_of(std::size_t instance) const {
+    return graph_.at(layout_.instances[instance].block);
+  }
+
+  /// What the action begins from, where another stage computes that.
+  std::optional<StageTransfers::Incoming> incoming(const Action& action) const {
+    if (action.kind == ActionKind::weight_gradient) return std::nullopt;
+    const bool forward = action.kind == ActionKind::forward;
+    if (forward ? is_first_part(action) : is_last_part(action)) return std::nullopt;
+    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    const TensorId border = forward ? *block_of(begin).input : *block_of(end - 1).output;
+    return {{forward ? Direction::activation : Direction::gradient, bytes_of(graph_.at(border)),
+             action.chunk, action.micro_batch}};
+  }
+
+  void forward(const Action& action) {
+    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    std::vector<KeptBuffers>& kept = kept_of(action);
+    kept.resize(end - begin);
+    std::vector<Wait> waits;
+    if (const auto comes = incoming(action)) {
+      const auto received = transfers_.receive(*comes);
+      kept[0][SlotKind::input] = received.payload;
+      waits = {received.arrived};
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      const bool sends = i + 1 == end && !is_last_part(action);
+      waits = call_instance(action, i, kept[i - begin], std::exchange(waits, {}), sends);
+      if (i + 1 < end) kept[i + 1 - begin][SlotKind::input] = kept[i - begin][SlotKind::output];
+    }
+    if (last_head_ && is_last_part(action) && action.micro_batch + 1 == program_.micro_batches) {
+      collectives_.reduce_loss(*last_head_);
+    }
+  }
+
+  /// Backward of a chunk, or the part of it that the action says.
+  void backward(const Action& action, bool after_forward) {
+    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    std::vector<KeptBuffers>& kept = kept_of(action);
+    const bool passes_on = action.kind != ActionKind::weight_gradient;
+    std::vector<Wait> waits;
+    if (passes_on) transfers_.before_backward(action, after_forward);
+    if (merges_.active()) merges_.before_backward(action.micro_batch);
+    if (const auto comes = incoming(action)) {
+      const auto received = transfers_.receive(*comes);
+      kept.back()[SlotKind::output_gradient] = received.payload;
+      waits.push_back(received.arrived);
+      transfers_.gradient_is_received(action);
+    }
+    for (std::size_t i = end; i-- > begin;) {
+      const bool sends = passes_on && i == begin && !is_first_part(action);
+      KeptBuffers& own = kept[i - begin];
+      waits = call_instance(action, i, own, std::exchange(waits, {}), sends);
+      if (passes_on && i > begin) {
+        kept[i - 1 - begin][SlotKind::output_gradient] = own[SlotKind::input_gradient];
+      }
+    }
+    // The embedding alone has no input gradient to compute: what reads the border comes later.
+    if (!routine_of(action.kind, layout_.instances[begin])) append(end_waits_, waits);
+    if (merges_.active()) {
+      for (const auto& [bucket, add] : merges_.after_backward(action.micro_batch)) {
+        if (action.micro_batch == last_backward_) collectives_.merged_gradients(bucket, add);
+      }
+    }
+    if (action.kind != ActionKind::input_gradient) {
+      kept_.erase({action.chunk, action.micro_batch});
+    }
+  }
+
+  static void append(std::vector<Wait>& waits, const std::vector<Wait>& more) {
+    waits.insert(waits.end(), more.begin(), more.end());
+  }
+
+  /// What the next call, which reads this border, waits for: nothing where computation wrote it.
+  std::vector<Wait> border_waits(std::size_t call, SlotKind border, const Routine& routine) const {
+    const std::optional<std::size_t> port = build_.find_port(call, border, Bytes(0));
+    if (!port || routine.ops[routine.ports[*port].op].stream == Stream::compute) return {};
+    return {{call, port}};
+  }
+
+  /// Calls the instance's routine, if this action has one, and sends its border on if it `sends`.
+  /// Returns what a call that reads the border has to wait for.
+  std::vector<Wait> call_instance(const Action& action, std::size_t index, KeptBuffers& kept,
+                                  std::vector<Wait> waits, bool sends) {
+    const Instance& instance = layout_.instances[index];
+    const std::optional<RoutineId> id = routine_of(action.kind, instance);
+    if (!id) return waits;
+    const bool forward = action.kind == ActionKind::forward;
+    const Direction direction = forward ? Direction::activation : Direction::gradient;
+    const Use use{action, index, routine(action.kind, instance)};
+    append(waits, before(use));
+    append(waits, std::exchange(end_waits_, {}));
+    if (sends) transfers_.take_slot(direction);
+    append(waits, transfers_.free_due());
+    std::vector<Binding> bindings;
+    bindings.reserve(use.routine.slots.size());
+    for (const Slot& slot : use.routine.slots) {
+      if (!crosses_calls(slot.kind)) {
+        bindings.push_back(bind_slot(slot, use));
+        continue;
+      }
+      std::optional<BufferId>& buffer = kept[slot.kind];
+      if (!buffer) buffer = add_crossing(slot, use);
+      build_.extend(*buffer, build_.next_call() + 1);
+      bindings.push_back({*buffer, {}, {}});
+    }
+    if (build_.begins_elsewhere(*id)) waits.push_back({build_.last_compute(), {}});
+    const std::size_t call = build_.add_call(*id, instance.layer, action.micro_batch,
+                                             std::move(bindings), std::move(waits));
+    const SlotKind border = forward ? SlotKind::output : SlotKind::input_gradient;
+    if (sends) {
+      transfers_.send(direction, action, *kept[border], {call, build_.port_of(call, border)});
+    }
+    after(use, call);
+    std::vector<Wait> of_border = border_waits(call, border, use.routine);
+    const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
+    const bool no_layer = begin + 1 == end && block_of(index).kind != BlockKind::layer;
+    if (sends && no_layer) end_waits_ = of_border;
+    return of_border;
+  }
+
+  const Routine& routine(ActionKind kind, const Instance& instance) const {
+    const CutBlock& cut = cut_of(instance);
+    if (kind == ActionKind::forward) return cut.forward;
+    return kind == ActionKind::weight_gradient ? cut.weight_gradient : cut.backward;
+  }
+
+  BufferId add_crossing(const Slot& slot, const Use& use) {
+    const auto [begin, end] = layout_.chunks[std::size_t(use.action.chunk)];
+    const auto add = [&](const char* name, TensorRole role) {
+      return build_.add_buffer(name, role, slot.bytes, build_.next_call());
+    };
+    switch (slot.kind) {
+      case SlotKind::output:
+        if (use.instance + 1 == end) return add("sent_activation", TensorRole::communication);
+        return add("border", border_role(use.instance + 1, SlotKind::input));
+      case SlotKind::input_gradient:
+        if (use.instance == begin) return add("sent_gradient", TensorRole::communication);
+        return add("border_gradient", border_role(use.instance - 1, SlotKind::output_gradient));
+      case SlotKind::saved:
+        return add("saved", TensorRole::saved);
+      case SlotKind::saved_for_weights:
+        return add("saved_for_weights", TensorRole::saved);
+      case SlotKind::deferred:
+        return add("deferred", TensorRole::saved);
+      default:
+        INVARIANT(false, "slot " + std::string(to_text(slot.kind)) + " is written by nobody");
+    }
+  }
+
+  /// A border that the instance behind it reads once more later on is saved for it.
+  TensorRole border_role(std::size_t reader, SlotKind kind) const {
+    const CutBlock& cut = cut_of(layout_.instances[reader]);
+    const bool late = has_slot(cut.weight_gradient, kind) ||
+                      (kind == SlotKind::input && has_slot(cut.backward, kind));
+    return late ? TensorRole::saved : TensorRole::activation;
+  }
+
+  const Graph& graph_;
+  const PassContext& context_;
+  const std::int64_t stage_;
+  const ArenaLayout layout_;
+  ProgramBuilder build_;
+  Program& program_ = build_.program;
+  StageArenas arenas_;
+  StepCollectives collectives_;
+  GradientReductions reductions_;
+  MergedGradients merges_;
+  ParameterGathers gathers_;
+  StageTransfers transfers_;
+  OwnedCuts cuts_;
+  UpdateCalls updates_;
+  using BlockRoutines = std::map<ActionKind, RoutineId>;
+  std::map<const CutBlock*, BlockRoutines> routines_;  // looked up only
+  /// By chunk and micro-batch.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::vector<KeptBuffers>> kept_;
+  std::vector<Bytes> weight_copies_;                      // offsets, by instance
+  std::map<const CutBlock*, RoutineId> weight_routines_;  // looked up only
+  std::vector<std::size_t> gradient_calls_left_;          // by instance
+  std::int64_t last_backward_ = 0;                        // micro-batch of the step's last one
+  std::optional<std::size_t> last_head_;
+  /// What the next call waits for after a chunk without layers. No call of this rank reads what the
+  /// chunk's last op writes on another stream, and the next call may write the same frame.
+  std::vector<Wait> end_waits_;
+};
+
+}  // namespace
+
+Program schedule_stage(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                       std::int64_t stage, std::int64_t alignment,
+                       std::optional<std::int64_t> owner) {
+  return StageScheduler(graph, cut, context, stage, alignment, owner).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,19 @@
+// The schedule: one stage's Program from the routines, as a list of calls in host issue order.
+#pragma once
+
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/strategy/pass_context.h"
+
+namespace plimsoll {
+
+/// Executes the actions of pipeline_order, each over the instances of its chunk. Boundary tensors
+/// are sent and freed by stage_transfers.h. Gradient buckets are posted as soon as the last call
+/// that adds to them is issued, or after backward; parameters are gathered after the update, or at
+/// the start of the next step (Framework::overlap_*). Buffers have no offsets yet. `owner`: of the
+/// ranks of the stage at this sharding coordinate, where whole tensors are owned.
+Program schedule_stage(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                       std::int64_t stage, std::int64_t alignment,
+                       std::optional<std::int64_t> owner = {});
+
+}  // namespace plimsoll

@@ -1,0 +1,272 @@
+#include "passes/schedule/update_calls.h"
+
+#include <algorithm>
+#include <map>
+#include <type_traits>
+#include <variant>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+namespace {
+
+bool has_slot(const Routine& routine, SlotKind kind) {
+  return std::any_of(routine.slots.begin(), routine.slots.end(),
+                     [&](const Slot& slot) { return slot.kind == kind; });
+}
+
+const Bytes kState = bytes_of(kGradientType);
+
+/// Where the state of a segment starts in the arenas of state, which hold what the rank owns.
+std::int64_t state_offset(const Program& program, const Segment& segment) {
+  std::int64_t before = 0;
+  for (const Bucket& bucket : program.buckets) {
+    if (bucket.owner != program.owner) continue;
+    if (segment.offset < bucket.begin + bucket.elements) {
+      return before + segment.offset - bucket.begin;
+    }
+    before += bucket.elements;
+  }
+  INVARIANT(false, segment.parameter + " is updated by another rank");
+}
+
+/// Whether an op reads or writes what only owners of tensors have.
+bool uses_state(const Routine& routine, const Op& op) {
+  const auto is_state = [&](TensorId id) {
+    const auto& slot = routine.places[id.index()].slot;
+    if (!slot) return false;
+    const SlotKind kind = routine.slots[*slot].kind;
+    return kind == SlotKind::first_moment_arena || kind == SlotKind::second_moment_arena ||
+           kind == SlotKind::master_parameter_arena || kind == SlotKind::tensor_norms;
+  };
+  return std::any_of(op.inputs.begin(), op.inputs.end(), is_state) ||
+         std::any_of(op.outputs.begin(), op.outputs.end(), is_state);
+}
+
+/// Casts the step's gradients for the update.
+bool widens_gradients(const Routine& routine, const Op& op) {
+  if (op.kind != OpKind::cast) return false;
+  const auto& slot = routine.places[op.outputs[0].index()].slot;
+  return slot && routine.slots[*slot].kind == SlotKind::main_gradients;
+}
+
+/// The update of a rank that owns nothing: its share of the norm is 0, nothing of it is not finite,
+/// and there is nothing to update.
+Routine without_update(const Routine& routine) {
+  Routine rest;
+  rest.name = routine.name;
+  rest.phase = routine.phase;
+  std::map<TensorId, TensorId> ids;
+  std::map<std::size_t, std::size_t> slots;
+  const auto keep = [&](TensorId& id) {
+    const auto [found, fresh] = ids.try_emplace(id, TensorId(rest.tensors.size()));
+    if (fresh) {
+      Place place = routine.places[id.index()];
+      if (place.slot) {
+        const auto [slot, added] = slots.try_emplace(*place.slot, rest.slots.size());
+        if (added) rest.slots.push_back(routine.slots[*place.slot]);
+        place.slot = slot->second;
+      }
+      rest.tensors.push_back(routine.tensors[id.index()]);
+      rest.places.push_back(place);
+    }
+    id = found->second;
+  };
+  std::map<std::uint32_t, std::uint32_t> kept;
+  for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
+    Op op = routine.ops[i];
+    if (uses_state(routine, op) || widens_gradients(routine, op)) continue;
+    if (op.kind == OpKind::squared_norm || op.kind == OpKind::check_finite) {
+      op.kind = OpKind::fill;
+      op.inputs.clear();
+      op.outputs = {op.outputs.back()};
+      op.params = FillParams{0};
+    }
+    for (auto* operands : {&op.inputs, &op.outputs}) {
+      for (TensorId& id : *operands) keep(id);
+    }
+    for (std::uint32_t& wait : op.waits) wait = kept.at(wait);
+    kept[i] = std::uint32_t(rest.ops.size());
+    rest.ops.push_back(std::move(op));
+  }
+  rest.frame_bytes = routine.frame_bytes;
+  return rest;
+}
+
+}  // namespace
+
+std::size_t UpdateCalls::begin_step() { return arena_call(cut_.begin_step); }
+
+std::size_t UpdateCalls::update(const std::vector<std::size_t>& reductions) {
+  const std::size_t first = build_.next_call();
+  for (const UpdatePart& part : cut_.update) {
+    if (part.each.empty()) {
+      arena_call(part.routine);
+    } else {
+      segment_calls(part.each);
+    }
+  }
+  for (const auto& [kind, id] : transients_) build_.buffer(id).end = build_.next_call();
+  for (std::size_t call : reductions) build_.program.calls[first].waits.push_back({call, {}});
+  return build_.next_call() - 1;
+}
+
+/// A routine on arenas: they get this stage's sizes.
+std::size_t UpdateCalls::arena_call(Routine routine) {
+  if (owned_elements(build_.program) == 0) routine = without_update(routine);
+  if (routine.ops.empty()) return build_.next_call() - 1;
+  std::vector<Binding> bindings;
+  for (Slot& slot : routine.slots) {
+    bindings.push_back(arena_binding(slot.kind));
+    slot.bytes = build_.buffer(bindings.back().buffer).bytes;
+  }
+  for (std::size_t i = 0; i < routine.tensors.size(); ++i) {
+    Tensor& arena = routine.tensors[i];
+    if (!arena.arena) continue;
+    arena.shape = {routine.slots[*routine.places[i].slot].bytes.count() /
+                   bytes_of(arena.dtype).count()};
+  }
+  for (Op& op : routine.ops) {
+    if (widens_own_part_ && widens_gradients(routine, op)) {
+      routine.tensors[op.inputs[0].index()].shape = routine.tensors[op.outputs[0].index()].shape;
+    }
+    set_elements(op);
+    // No tensor of these ranks counts in the norm: the sum of nothing.
+    if (sums_norms(routine, op) && counted_segments() == 0) {
+      op.kind = OpKind::fill;
+      op.inputs.clear();
+      op.params = FillParams{0};
+    }
+  }
+  return build_.add_call(build_.add_routine(routine), {}, {}, std::move(bindings), {});
+}
+
+bool UpdateCalls::sums_norms(const Routine& routine, const Op& op) const {
+  if (op.kind != OpKind::reduce_sum) return false;
+  const auto& slot = routine.places[op.inputs[0].index()].slot;
+  return slot && routine.slots[*slot].kind == SlotKind::squared_norms;
+}
+
+void UpdateCalls::segment_calls(const std::vector<ParameterRoutine>& routines) {
+  std::map<TensorId, RoutineId> added;
+  for (std::size_t i = 0; i < layout_.segments.size(); ++i) {
+    const auto found =
+        std::find_if(routines.begin(), routines.end(), [&](const ParameterRoutine& candidate) {
+          return candidate.parameter == layout_.parameter[i];
+        });
+    if (found == routines.end() || !updates(layout_.segments[i])) continue;
+    const bool norm = has_slot(found->routine, SlotKind::squared_norms);
+    if (norm && layout_.segments[i].norm_weight == 0) continue;  // another stage counts it
+    const auto [known, fresh] = added.try_emplace(found->parameter);
+    if (fresh) known->second = build_.add_routine(weighted(found->routine, layout_.segments[i]));
+    std::vector<Binding> bindings;
+    for (const Slot& slot : found->routine.slots) {
+      bindings.push_back(segment_binding(slot.kind, layout_.segments[i]));
+    }
+    build_.add_call(known->second, layout_.segments[i].layer, {}, std::move(bindings), {});
+    if (norm) ++next_norm_;
+  }
+}
+
+/// The share of these ranks in the norm, as the segment says it.
+Routine UpdateCalls::weighted(Routine routine, const Segment& segment) {
+  for (Op& op : routine.ops) {
+    if (op.kind == OpKind::squared_norm || op.kind == OpKind::reduce_sum)
+      std::get<FlatParams>(op.params).weight = segment.norm_weight;
+  }
+  return routine;
+}
+
+Binding UpdateCalls::arena_binding(SlotKind kind) {
+  switch (kind) {
+    case SlotKind::parameter_arena:
+      return {arenas_.parameters, {}, {}};
+    case SlotKind::master_parameter_arena:
+      return {arenas_.masters, {}, {}};
+    case SlotKind::gradient_arena:
+      return {arenas_.gradients, {}, {}};
+    case SlotKind::first_moment_arena:
+      return {arenas_.first_moment, {}, {}};
+    case SlotKind::second_moment_arena:
+      return {arenas_.second_moment, {}, {}};
+    case SlotKind::scalars:
+      return {arenas_.scalars, {}, {}};
+    default:
+      return {transient(kind), {}, {}};
+  }
+}
+
+Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
+  const std::int64_t own = state_offset(build_.program, segment);
+  const Bytes state = own * kState;
+  switch (kind) {
+    case SlotKind::parameters:
+      if (shards_parameters(strategy_)) {
+        return {arenas_.parameters, own * bytes_of(layout_.parameter_type()), {}};
+      }
+      return {arenas_.parameters, layout_.parameters.offset(segment.offset), {}};
+    case SlotKind::gradients:
+      if (layout_.gradient_type() != kGradientType)
+        return {transient(SlotKind::main_gradients), segment.offset * kState, {}};
+      return {arenas_.gradients, (shards_gradients(strategy_) ? own : segment.offset) * kState, {}};
+    case SlotKind::master_parameter_arena:
+      return {arenas_.masters, state, {}};
+    case SlotKind::first_moment_arena:
+      return {arenas_.first_moment, state, {}};
+    case SlotKind::second_moment_arena:
+      return {arenas_.second_moment, state, {}};
+    case SlotKind::scalars:
+      return {arenas_.scalars, {}, {}};
+    case SlotKind::squared_norms:
+      return {transient(kind), next_norm_ * kState, {}};
+    default:
+      INVARIANT(false, "slot " + std::string(to_text(kind)) + " is not of one tensor");
+  }
+}
+
+/// Buffers that exist from their first use to the end of the update.
+BufferId UpdateCalls::transient(SlotKind kind) {
+  const auto found = transients_.find(kind);
+  if (found != transients_.end()) return found->second;
+  // What gradients become is as large as they are; the update's copies are of what it updates.
+  const bool part =
+      shards_gradients(strategy_) ||
+      (widens_own_part_ && kind == SlotKind::main_gradients && !classes_by_owner(strategy_));
+  std::int64_t count = part ? owned_elements(build_.program) : layout_.elements;
+  if (kind == SlotKind::squared_norms) count = std::max<std::int64_t>(counted_segments(), 1);
+  if (kind == SlotKind::tensor_norms) count = 2 * std::int64_t(layout_.segments.size());
+  const BufferId id = build_.add_buffer(std::string(to_text(kind)), TensorRole::activation,
+                                        count * kState, build_.next_call());
+  return transients_[kind] = id;
+}
+
+bool UpdateCalls::updates(const Segment& segment) const {
+  return !segment.owner || segment.owner == build_.program.owner;
+}
+
+std::int64_t UpdateCalls::counted_segments() const {
+  return std::count_if(layout_.segments.begin(), layout_.segments.end(), [&](const Segment& s) {
+    return updates(s) && s.clip && s.norm_weight != 0;
+  });
+}
+
+/// What an op of one attribute group, or on owned tensors, works on, for its cost.
+void UpdateCalls::set_elements(Op& op) const {
+  std::visit(
+      [&](auto& params) {
+        if constexpr (requires {
+                        params.group;
+                        params.elements;
+                      }) {
+          if (!params.group && !build_.program.owner) return;
+          for (const Segment& segment : layout_.segments) {
+            const bool in_group = !params.group || segment.group == *params.group;
+            if (in_group && updates(segment)) params.elements += segment.elements;
+          }
+        }
+      },
+      op.params);
+}
+
+}  // namespace plimsoll

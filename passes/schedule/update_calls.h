@@ -1,0 +1,58 @@
+// The calls of the step that work on arenas: its beginning and the update, whole or tensor by
+// tensor.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "passes/cut/cut_blocks.h"
+#include "passes/cut/program_builder.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/schedule/step_collectives.h"
+
+namespace plimsoll {
+
+/// Issues the calls of a stage's update in the order of the Graph's ops. A run of ops without a
+/// block is one call on arenas of this stage's sizes; a run of ops with blocks is a call for every
+/// segment that this class of ranks updates, in the order of the arenas.
+class UpdateCalls {
+ public:
+  UpdateCalls(const CutGraph& cut, const PassContext& context, const ArenaLayout& layout,
+              const StageArenas& arenas, ProgramBuilder& build)
+      : cut_(cut),
+        strategy_(context.strategy),
+        widens_own_part_(!runs_here(context.framework)),
+        layout_(layout),
+        arenas_(arenas),
+        build_(build) {}
+
+  /// Scalars and zeroed gradients. Returns the call.
+  std::size_t begin_step();
+  /// After `reductions`. Returns the last call.
+  std::size_t update(const std::vector<std::size_t>& reductions);
+
+ private:
+  std::size_t arena_call(Routine routine);
+  static Routine weighted(Routine routine, const Segment& segment);
+  void segment_calls(const std::vector<ParameterRoutine>& routines);
+  Binding arena_binding(SlotKind kind);
+  bool sums_norms(const Routine& routine, const Op& op) const;
+  Binding segment_binding(SlotKind kind, const Segment& segment);
+  BufferId transient(SlotKind kind);
+  void set_elements(Op& op) const;
+  bool updates(const Segment& segment) const;
+  std::int64_t counted_segments() const;
+
+  const CutGraph& cut_;
+  const Strategy& strategy_;
+  /// A rank casts only those reduced gradients that it updates. The bundled runtime casts all: an
+  /// op of its Programs reads an arena from the begin.
+  const bool widens_own_part_;
+  const ArenaLayout& layout_;
+  const StageArenas& arenas_;
+  ProgramBuilder& build_;
+  std::map<SlotKind, BufferId> transients_;
+  std::int64_t next_norm_ = 0;
+};
+
+}  // namespace plimsoll

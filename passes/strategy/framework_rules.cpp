@@ -1,0 +1,306 @@
+// What a framework allows of a strategy, and the device memory that it takes beside a Program.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "passes/strategy/strategy.h"
+
+namespace plimsoll {
+namespace {
+
+/// What is asked for, why the framework has it not, and who says so.
+Verdict refuse(const std::string& asked, const Framework& framework, std::string_view limit,
+               const std::string& source) {
+  return Verdict::no(source.empty()
+                         ? fmt::format("{}; {} {}", asked, framework.name, limit)
+                         : fmt::format("{}; {} {} ({})", asked, framework.name, limit, source));
+}
+
+std::string field_is(const Strategy& strategy, std::string_view key) {
+  return fmt::format("{} is {}", key, field_text(strategy, key));
+}
+
+Verdict degrees_are_possible(const Framework& framework, const Strategy& strategy) {
+  const Capabilities& can = framework.can;
+  if (strategy.pp > 1 && !can.pipeline.value) {
+    return refuse(field_is(strategy, "pp"), framework, "has no pipeline stages",
+                  can.pipeline.source);
+  }
+  if (strategy.mp > 1 && !can.tensor_parallel.value) {
+    return refuse(field_is(strategy, "mp"), framework, "does not split tensors",
+                  can.tensor_parallel.source);
+  }
+  if (strategy.sequence_parallel && !framework.sequence_parallel) {
+    return refuse("sequence_parallel", framework, "does not split tokens", "");
+  }
+  if (strategy.dp == 1 || strategy.sharding_degree > 1) return Verdict::yes();
+  if (!can.replicas.value) {
+    return refuse(field_is(strategy, "dp"), framework, "has no whole replicas",
+                  can.replicas.source);
+  }
+  if (strategy.mp * strategy.pp * strategy.cp > 1 && !can.replicas_beside_others.value) {
+    return refuse(fmt::format("dp is {} without sharding", strategy.dp), framework,
+                  "has whole replicas only where nothing is split",
+                  can.replicas_beside_others.source);
+  }
+  return Verdict::yes();
+}
+
+/// The default stands for any order that numbers the ranks alike.
+Verdict order_is_possible(const Framework& framework, const Strategy& strategy) {
+  const auto& orders = framework.can.rank_orders;
+  if (orders.value.has(strategy.rank_order)) return Verdict::yes();
+  const RankOrder usual = Strategy().rank_order;
+  for (std::size_t i = 0; i < std::size(kRankOrders) && strategy.rank_order == usual; ++i) {
+    if (orders.value.has(RankOrder(i)) && same_ranks(strategy, RankOrder(i), usual))
+      return Verdict::yes();
+  }
+  return refuse(field_is(strategy, "rank_order"), framework, "numbers ranks otherwise",
+                orders.source);
+}
+
+Verdict context_is_possible(const Framework& framework, const Strategy& strategy) {
+  if (strategy.cp == 1) return Verdict::yes();
+  const auto& exchanges = framework.can.context_exchange;
+  if (exchanges.value.empty()) {
+    return refuse(field_is(strategy, "cp"), framework, "has whole sequences on each rank",
+                  exchanges.source);
+  }
+  if (!framework.flash_attention) {
+    return refuse(field_is(strategy, "cp"), framework, "keeps attention scores, of whole sequences",
+                  "");
+  }
+  if (!exchanges.value.has(strategy.context_exchange)) {
+    return refuse(field_is(strategy, "context_exchange"), framework, "shares sequences otherwise",
+                  exchanges.source);
+  }
+  return Verdict::yes();
+}
+
+Verdict sharding_is_possible(const Framework& framework, const Strategy& strategy) {
+  if (strategy.sharding_stage == 0) return Verdict::yes();
+  const Capabilities& can = framework.can;
+  if (can.sharding_stages.value.empty()) {
+    return refuse(field_is(strategy, "sharding_degree"), framework, "has no distributed optimizer",
+                  can.sharding_stages.source);
+  }
+  const auto& stages = strategy.pp > 1 ? can.pipeline_sharding_stages : can.sharding_stages;
+  if (!stages.value.has(strategy.sharding_stage)) {
+    return refuse(field_is(strategy, "sharding_stage"), framework,
+                  strategy.pp > 1 ? "has no such stage beside a pipeline" : "has no such stage",
+                  stages.source);
+  }
+  if (strategy.dp > 1 && !can.replicated_shards.value) {
+    return refuse(
+        fmt::format("dp is {} beside sharding_degree {}", strategy.dp, strategy.sharding_degree),
+        framework, "has no replicas of shards", can.replicated_shards.source);
+  }
+  if (strategy.sharding_owner != ShardingOwner::elements && !can.whole_owners.value) {
+    return refuse(field_is(strategy, "sharding_owner"), framework, "has no owners of tensors",
+                  can.whole_owners.source);
+  }
+  return Verdict::yes();
+}
+
+Verdict gathers_are_possible(const Framework& framework, const Strategy& strategy) {
+  if (strategy.sharding_stage < 3) return Verdict::yes();
+  const Capabilities& can = framework.can;
+  if (strategy.prefetch_depth > can.most_prefetch_depth.value) {
+    return refuse(field_is(strategy, "prefetch_depth"), framework, "gathers fewer ahead",
+                  can.most_prefetch_depth.source);
+  }
+  if (strategy.keep_gathered && !can.keeps_gathered.value) {
+    return refuse("keep_gathered", framework, "gathers again in backward",
+                  can.keeps_gathered.source);
+  }
+  const std::string_view limit = strategy.max_live_bytes > Bytes()         ? "max_live_bytes"
+                                 : strategy.reuse_distance_bytes > Bytes() ? "reuse_distance_bytes"
+                                 : strategy.persistence_threshold > 0      ? "persistence_threshold"
+                                                                           : "";
+  if (limit.empty() || can.live_limits.value) return Verdict::yes();
+  return refuse(field_is(strategy, limit), framework, "has no such limit", can.live_limits.source);
+}
+
+Verdict split_is_possible(const Framework& framework, const Strategy& strategy) {
+  const auto& split = strategy.layer_split;
+  if (strategy.embedding_as_layers + strategy.loss_as_layers > 0 &&
+      !framework.can.uneven_split.value) {
+    return refuse("embedding_as_layers or loss_as_layers is above 0", framework,
+                  "has as many layers in each part", framework.can.uneven_split.source);
+  }
+  if (split.empty()) return Verdict::yes();
+  const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
+  const bool even = std::all_of(split.begin(), split.end(),
+                                [&](std::int64_t layers) { return layers == split[0]; });
+  if (!even && !uneven.value) {
+    return refuse(field_is(strategy, "layer_split"), framework, "has as many layers in each part",
+                  uneven.source);
+  }
+  if (!empty.value && std::find(split.begin(), split.end(), 0) != split.end()) {
+    return refuse(field_is(strategy, "layer_split"), framework, "has layers in each part",
+                  empty.source);
+  }
+  return Verdict::yes();
+}
+
+/// One stage has an order of its micro-batches, too.
+Verdict schedule_is_possible(const Framework& framework, const Strategy& strategy) {
+  if (strategy.schedule == Schedule::one_f_one_b) return Verdict::yes();
+  const Capabilities& can = framework.can;
+  if (!can.pipeline.value) {
+    return refuse(field_is(strategy, "schedule"), framework, "has no pipelines that it would order",
+                  can.pipeline.source);
+  }
+  if (!can.schedules.value.has(strategy.schedule)) {
+    return refuse(field_is(strategy, "schedule"), framework, "has other schedules",
+                  can.schedules.source);
+  }
+  return Verdict::yes();
+}
+
+Verdict pipeline_is_possible(const Framework& framework, const Strategy& strategy) {
+  if (Verdict verdict = schedule_is_possible(framework, strategy); !verdict) return verdict;
+  if (strategy.pp == 1) return Verdict::yes();
+  const Capabilities& can = framework.can;
+  if (strategy.virtual_stages > 1 && !can.virtual_stages.value) {
+    return refuse(field_is(strategy, "virtual_stages"), framework, "has one part on each stage",
+                  can.virtual_stages.source);
+  }
+  if (strategy.split_boundary && !can.split_boundary.value) {
+    return refuse("split_boundary", framework, "sends whole tensors between stages",
+                  can.split_boundary.source);
+  }
+  return split_is_possible(framework, strategy);
+}
+
+bool is_every_nth(const std::vector<std::int64_t>& list) {
+  const std::int64_t step = list.size() > 1 ? list[1] : 1;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] != std::int64_t(i) * step) return false;
+  }
+  return true;
+}
+
+RecomputedLayers recomputed_layers(const Strategy& strategy) {
+  if (strategy.recompute_layers > 0) return RecomputedLayers::first;
+  if (strategy.recompute_list.empty()) return RecomputedLayers::all;
+  return is_every_nth(strategy.recompute_list) ? RecomputedLayers::every_nth
+                                               : RecomputedLayers::listed;
+}
+
+Verdict recompute_is_possible(const Framework& framework, const Strategy& strategy) {
+  if (strategy.recompute == Recompute::none) return Verdict::yes();
+  const Capabilities& can = framework.can;
+  if (strategy.recompute == Recompute::selective && framework.flash_attention) {
+    return refuse(field_is(strategy, "recompute"), framework,
+                  "has flash attention, which keeps no scores to drop", "");
+  }
+  if (!can.recompute.value.has(strategy.recompute)) {
+    const bool by_op = strategy.recompute == Recompute::per_op;
+    return refuse(field_is(strategy, "recompute"), framework,
+                  by_op ? "does not choose by op" : "recomputes whole layers only",
+                  can.recompute.source);
+  }
+  const RecomputedLayers layers = recomputed_layers(strategy);
+  if (layers == RecomputedLayers::all) return Verdict::yes();
+  // Who can list layers can list those whose attention cores are repeated, too.
+  const auto& choices = can.recomputed_layers;
+  const bool whole = strategy.recompute == Recompute::full;
+  if (choices.value.has(RecomputedLayers::listed) || (whole && choices.value.has(layers)))
+    return Verdict::yes();
+  const auto* key = layers == RecomputedLayers::first ? "recompute_layers" : "recompute_list";
+  return refuse(
+      fmt::format("{} with recompute {}", field_is(strategy, key), to_text(strategy.recompute)),
+      framework, "does not choose layers so", choices.source);
+}
+
+Verdict types_are_possible(const Framework& framework, const Strategy& strategy) {
+  const Capabilities& can = framework.can;
+  if (!can.fp8.value.has(strategy.fp8)) {
+    const bool any = !(can.fp8.value == SetOf<Fp8>{Fp8::none});
+    return refuse(any ? field_is(strategy, "fp8") : "fp8", framework,
+                  any ? "scales otherwise" : "has no products of 8-bit operands", can.fp8.source);
+  }
+  const auto has_not = [&](std::string_view key, const std::string& source) {
+    return refuse(field_is(strategy, key), framework, "has no such type", source);
+  };
+  if (!can.gradient_types.value.has(strategy.gradient_type))
+    return has_not("gradient_type", can.gradient_types.source);
+  if (!can.main_gradient_types.value.has(strategy.main_gradient_type))
+    return has_not("main_gradient_type", can.main_gradient_types.source);
+  if (!can.master_types.value.has(strategy.main_parameter_type))
+    return has_not("main_parameter_type", can.master_types.source);
+  if (!can.moment_types.value.has(strategy.moment_type))
+    return has_not("moment_type", can.moment_types.source);
+  if (strategy.fp8_parameters && !can.fp8_parameters.value) {
+    return refuse("fp8_parameters", framework, "keeps them in the job's type",
+                  can.fp8_parameters.source);
+  }
+  const bool narrow = strategy.main_gradient_type != GradientType::f32 ||
+                      strategy.main_parameter_type != MasterType::f32 ||
+                      strategy.moment_type != MomentType::f32 || strategy.fp8_parameters;
+  if (!narrow || strategy.sharding_stage > 0 || can.narrow_states_unsharded.value)
+    return Verdict::yes();
+  return refuse("narrow states or fp8_parameters without sharding", framework,
+                "has them with a distributed optimizer alone", can.narrow_states_unsharded.source);
+}
+
+}  // namespace
+
+Verdict legal(const Framework& framework, const Strategy& strategy) {
+  if (Verdict verdict = degrees_are_possible(framework, strategy); !verdict) return verdict;
+  if (Verdict verdict = order_is_possible(framework, strategy); !verdict) return verdict;
+  if (Verdict verdict = context_is_possible(framework, strategy); !verdict) return verdict;
+  if (Verdict verdict = sharding_is_possible(framework, strategy); !verdict) return verdict;
+  if (Verdict verdict = gathers_are_possible(framework, strategy); !verdict) return verdict;
+  if (Verdict verdict = pipeline_is_possible(framework, strategy); !verdict) return verdict;
+  if (Verdict verdict = recompute_is_possible(framework, strategy); !verdict) return verdict;
+  return types_are_possible(framework, strategy);
+}
+
+Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy) {
+  if (Verdict verdict = legal(framework, strategy); !verdict) return verdict;
+  const auto &uneven = framework.can.uneven_split, &empty = framework.can.empty_parts;
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  if (!empty.value && total_layers(job) < parts) {
+    return refuse(fmt::format("pp {} x virtual_stages {} is more than the {} layers", strategy.pp,
+                              strategy.virtual_stages, total_layers(job)),
+                  framework, "has layers in each part", empty.source);
+  }
+  if (uneven.value || total_layers(job) % parts == 0) return Verdict::yes();
+  return refuse(fmt::format("pp {} x virtual_stages {} do not divide the {} layers", strategy.pp,
+                            strategy.virtual_stages, total_layers(job)),
+                framework, "has as many layers in each part", uneven.source);
+}
+
+GradientType usual_gradient_type(const Framework& framework, const Job& job) {
+  return framework.can.computed_by_default.value.has(job.precision) ? GradientType::computed
+                                                                    : GradientType::f32;
+}
+
+Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework) {
+  Bytes total = framework.context_memory;
+  const auto add = [&](std::int64_t ranks) {
+    if (ranks < 2) return;
+    total += ranks == 2 ? framework.pair_communicator_memory : framework.communicator_memory;
+  };
+  add(strategy.mp);
+  // Ranks that share a key and value head, where they are not all of mp.
+  if (job.kv_heads > 1 && strategy.mp > job.kv_heads) add(strategy.mp / job.kv_heads);
+  add(strategy.pp);
+  add(strategy.cp);
+  if (strategy.dp * strategy.sharding_degree > 1)
+    add(strategy.cp * strategy.dp * strategy.sharding_degree);
+  if (strategy.dp > 1 && strategy.sharding_degree > 1) {
+    add(strategy.sharding_degree);
+    add(strategy.dp);
+  }
+  // Over one axis alone the norm is summed by that axis' communicator.
+  const int split_over =
+      int(strategy.mp > 1) + int(strategy.pp > 1) + int(strategy.sharding_degree > 1);
+  if (split_over > 1) add(strategy.mp * strategy.pp * strategy.sharding_degree);
+  if (job.tied_embeddings && strategy.pp > 2) add(2);
+  return total;
+}
+
+}  // namespace plimsoll

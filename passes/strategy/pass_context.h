@@ -1,0 +1,16 @@
+// What every pass is given: the job, how it is split, and what the framework does.
+#pragma once
+
+#include "models/framework/framework.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+
+namespace plimsoll {
+
+struct PassContext {
+  const Job& job;
+  const Strategy& strategy;
+  const Framework& framework;
+};
+
+}  // namespace plimsoll

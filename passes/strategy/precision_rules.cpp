@@ -1,0 +1,159 @@
+// Rules about types, apart from those about degrees and schedules in strategy.cpp.
+#include "passes/strategy/precision_rules.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+namespace {
+
+/// Fused buffers hold the gradients of one micro-batch, all of them.
+Verdict merge_is_legal(const Strategy& strategy) {
+  if (strategy.gradient_merge != GradientMerge::fused) return Verdict::yes();
+  if (strategy.virtual_stages > 1 || strategy.schedule == Schedule::zb_h1) {
+    return Verdict::no(
+        "gradient_merge is fused: its buffers hold one micro-batch; with virtual_stages and "
+        "zb_h1 several are under way in backward");
+  }
+  if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
+    return Verdict::no(
+        "gradient_merge is fused: sharding stages 2 and 3 and grad_reduction per_micro_batch "
+        "reduce what each micro-batch gives before it is merged");
+  }
+  return Verdict::yes();
+}
+
+/// Gradients in the job's type are those of the step, complete before they are reduced.
+Verdict gradient_type_is_legal(const Job& job, const Strategy& strategy) {
+  if (strategy.gradient_type == GradientType::f32) return Verdict::yes();
+  if (job.precision == DType::f32)
+    return Verdict::no("gradient_type is computed; that goes with a job in bf16 or fp16, not fp32");
+  if (strategy.sharding_stage > 1 || strategy.grad_reduction == GradReduction::per_micro_batch) {
+    return Verdict::no(
+        "gradient_type is computed; sharding stages 2 and 3 and grad_reduction per_micro_batch "
+        "reduce what each micro-batch gives, in f32");
+  }
+  if (!job.fp32_parameters.empty() && strategy.gradient_merge == GradientMerge::direct) {
+    return Verdict::no(
+        "gradient_type is computed; kernels give gradients of fp32_parameters in f32, so that "
+        "gradient_merge must be tensor or fused");
+  }
+  return Verdict::yes();
+}
+
+/// What is gathered or scattered where it is used is of one type.
+Verdict types_are_legal(const Job& job, const Strategy& strategy) {
+  const bool mixed = job.precision != DType::f32 && !job.fp32_parameters.empty();
+  if (!mixed || strategy.sharding_stage < 2) return Verdict::yes();
+  return Verdict::no(
+      fmt::format("sharding_stage is {}; with fp32_parameters beside another precision it must be "
+                  "0 or 1",
+                  strategy.sharding_stage));
+}
+
+/// The 8-bit products of Hopper and Blackwell need rows of whole 16 bytes (cuBLAS manual, "FP8
+/// kernels"; Transformer Engine asserts it).
+Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
+  constexpr std::int64_t kRow = 16;
+  if (strategy.fp8 == Fp8::none) {
+    return strategy.fp8_parameters ? Verdict::no("fp8_parameters goes with fp8 delayed or current")
+                                   : Verdict::yes();
+  }
+  if (job.precision == DType::f32)
+    return Verdict::no("fp8 goes with a job in bf16 or fp16, not fp32");
+  if (!job.fp32_parameters.empty())
+    return Verdict::no("fp8: fp32_parameters keep what they name out of 8 bits and need it in 32");
+  if (strategy.fp8_parameters) {
+    const bool kept = strategy.fp8 == Fp8::delayed || strategy.fp8 == Fp8::current;
+    if (!kept) return Verdict::no("fp8_parameters goes with fp8 delayed or current");
+    if (strategy.sharding_stage > 1) {
+      return Verdict::no(
+          fmt::format("fp8_parameters: sharding_stage is {}; it must be 0 or 1: what is gathered "
+                      "where it is used is of one type",
+                      strategy.sharding_stage));
+    }
+    if (strategy.cast_placement != CastPlacement::fused || strategy.flatten != Flatten::fused ||
+        strategy.sharding_owner != ShardingOwner::elements) {
+      return Verdict::no(
+          "fp8_parameters: cast_placement and flatten must be fused and sharding_owner elements");
+    }
+    if (strategy.main_parameter_type == MasterType::remainder)
+      return Verdict::no("fp8_parameters: a remainder is of bf16 parameters");
+  }
+  const std::int64_t tokens = strategy.micro_batch * job.sequence / strategy.cp;
+  for (const std::int64_t size :
+       {job.hidden, job.hidden / strategy.mp, job.ffn_hidden / strategy.mp, tokens}) {
+    if (size % kRow == 0) continue;
+    return Verdict::no(fmt::format(
+        "fp8 needs products of multiples of {}; a rank has one of {} in its layers", kRow, size));
+  }
+  return Verdict::yes();
+}
+
+/// The fused update alone has operands of other types (Transformer Engine's FusedAdam,
+/// pytorch/optimizers/fused_adam.py: master_weight_dtype, exp_avg_dtype, exp_avg_sq_dtype,
+/// store_param_remainders).
+Verdict states_are_legal(const Job& job, const Strategy& strategy) {
+  const bool gradients = strategy.main_gradient_type != GradientType::f32;
+  const bool masters = strategy.main_parameter_type != MasterType::f32;
+  const bool moments = strategy.moment_type != MomentType::f32;
+  if (!gradients && !masters && !moments) return Verdict::yes();
+  const char* key = gradients ? "main_gradient_type"
+                    : masters ? "main_parameter_type"
+                              : "moment_type";
+  const auto no = [&](std::string_view why) {
+    return Verdict::no(fmt::format("{} is not f32; {}", key, why));
+  };
+  if (job.precision == DType::f32) return no("that goes with a job in bf16 or fp16, not fp32");
+  if (!job.fp32_parameters.empty()) return no("that goes without fp32_parameters");
+  if (strategy.flatten != Flatten::fused) return no("flatten must be fused");
+  if (strategy.sharding_owner != ShardingOwner::elements)
+    return no("sharding_owner must be elements");
+  if (strategy.cast_placement != CastPlacement::fused) return no("cast_placement must be fused");
+  if (job.optimizer.kind != OptimizerKind::adamw) return no("the optimizer must be adamw");
+  if (gradients && strategy.gradient_type != GradientType::computed)
+    return no("gradient_type must be computed, too");
+  if (strategy.main_parameter_type == MasterType::remainder && job.precision != DType::bf16) {
+    return Verdict::no(
+        "main_parameter_type is remainder: bf16 parameters are the upper half of f32 ones, of "
+        "another precision there is no such half");
+  }
+  return Verdict::yes();
+}
+
+}  // namespace
+
+Verdict precision_is_legal(const Job& job, const Strategy& strategy) {
+  if (Verdict verdict = merge_is_legal(strategy); !verdict) return verdict;
+  if (Verdict verdict = gradient_type_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = states_are_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = types_are_legal(job, strategy); !verdict) return verdict;
+  return fp8_is_legal(job, strategy);
+}
+
+DType master_dtype(const Strategy& strategy) {
+  switch (strategy.main_parameter_type) {
+    case MasterType::f32:
+      return DType::f32;
+    case MasterType::f16:
+      return DType::f16;
+    case MasterType::remainder:
+      return DType::bf16;
+  }
+  INVARIANT(false, "a type of masters");
+}
+
+DType moment_dtype(const Strategy& strategy) {
+  switch (strategy.moment_type) {
+    case MomentType::f32:
+      return DType::f32;
+    case MomentType::bf16:
+      return DType::bf16;
+    case MomentType::f16:
+      return DType::f16;
+    case MomentType::fp8:
+      return DType::e4m3;
+  }
+  INVARIANT(false, "a type of moments");
+}
+
+}  // namespace plimsoll

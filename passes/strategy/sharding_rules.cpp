@@ -1,0 +1,22 @@
+// Sharding rules: what a sharding stage keeps as shards, and which communications overlap.
+#include "passes/strategy/sharding_rules.h"
+
+namespace plimsoll {
+
+bool shards_gradients(const Strategy& strategy) { return strategy.sharding_stage >= 2; }
+
+bool shards_parameters(const Strategy& strategy) { return strategy.sharding_stage == 3; }
+
+std::int64_t resident_limit(const Strategy& strategy) {
+  return shards_parameters(strategy) ? strategy.persistence_threshold : 0;
+}
+
+bool overlaps_grad_reduce(const PassContext& context) {
+  return context.framework.overlap_grad_reduce && context.strategy.overlap_grad_reduce;
+}
+
+bool overlaps_param_gather(const PassContext& context) {
+  return context.framework.overlap_param_gather && context.strategy.overlap_param_gather;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,494 @@
+// What a strategy means for a job, and the rules it must keep.
+#include "passes/strategy/strategy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "passes/strategy/precision_rules.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kLeastBucket{4096};
+
+/// Degrees are bounded so that their product, in 128 bits, cannot overflow.
+constexpr std::int64_t kMostDegree = std::int64_t{1} << 22;
+__extension__ using Wide = __int128;
+
+Verdict degrees_are_legal(const Strategy& strategy, std::int64_t devices) {
+  struct Degree {
+    const char* name;
+    std::int64_t value;
+  };
+  const Degree degrees[] = {{"mp", strategy.mp},
+                            {"pp", strategy.pp},
+                            {"dp", strategy.dp},
+                            {"sharding_degree", strategy.sharding_degree},
+                            {"cp", strategy.cp}};
+  Wide product = 1;
+  for (const Degree& degree : degrees) {
+    if (degree.value < 1 || degree.value > kMostDegree) {
+      return Verdict::no(
+          fmt::format("{} is {}; it must be from 1 to {}", degree.name, degree.value, kMostDegree));
+    }
+    product *= degree.value;
+  }
+  if (product != devices) {
+    return Verdict::no(
+        fmt::format("mp {} x pp {} x dp {} x sharding_degree {}{} is not the number of devices, {}",
+                    strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree,
+                    strategy.cp > 1 ? fmt::format(" x cp {}", strategy.cp) : "", devices));
+  }
+  return Verdict::yes();
+}
+
+/// The vocabulary has no rule, it is padded to a multiple of mp; nor has hidden, which the heads
+/// divide (check_job).
+Verdict tensors_divide(const Job& job, const Strategy& strategy) {
+  if (job.heads % strategy.mp != 0) {
+    return Verdict::no(fmt::format("mp {} does not divide the {} heads", strategy.mp, job.heads));
+  }
+  if (job.kv_heads % strategy.mp != 0 && strategy.mp % job.kv_heads != 0) {
+    return Verdict::no(
+        fmt::format("mp {} neither divides the {} kv_heads nor is a multiple of them", strategy.mp,
+                    job.kv_heads));
+  }
+  if (job.ffn_hidden % strategy.mp != 0) {
+    return Verdict::no(
+        fmt::format("mp {} does not divide ffn_hidden {}", strategy.mp, job.ffn_hidden));
+  }
+  if (!job.branch) return Verdict::yes();
+  if (job.branch->heads % strategy.mp != 0) {
+    return Verdict::no(
+        fmt::format("mp {} does not divide the {} branch heads", strategy.mp, job.branch->heads));
+  }
+  if (job.branch->ffn_hidden % strategy.mp != 0) {
+    return Verdict::no(fmt::format("mp {} does not divide the branch's ffn_hidden {}", strategy.mp,
+                                   job.branch->ffn_hidden));
+  }
+  return Verdict::yes();
+}
+
+/// Each rank has two of 2 cp chunks of a sequence; heads are exchanged whole.
+Verdict context_is_legal(const Job& job, const Strategy& strategy) {
+  if (strategy.cp == 1) {
+    return strategy.context_exchange == Strategy().context_exchange
+               ? Verdict::yes()
+               : Verdict::no("context_exchange is how cp ranks share sequences; cp is 1");
+  }
+  if (job.family != Family::gpt && job.family != Family::llama) {
+    return Verdict::no("cp: only decoders share sequences between ranks");
+  }
+  const std::int64_t parts = 2 * strategy.cp * (strategy.sequence_parallel ? strategy.mp : 1);
+  if (job.sequence % parts != 0) {
+    return Verdict::no(fmt::format("cp {}: the sequence of {} is not {} equal parts", strategy.cp,
+                                   job.sequence, parts));
+  }
+  const std::int64_t heads = std::max<std::int64_t>(job.kv_heads / strategy.mp, 1);
+  if (strategy.context_exchange == ContextExchange::all_to_all && heads % strategy.cp != 0) {
+    return Verdict::no(
+        fmt::format("context_exchange is all_to_all; cp {} does not divide the {} "
+                    "key and value heads of a rank",
+                    strategy.cp, heads));
+  }
+  if (strategy.sharding_owner != ShardingOwner::elements) {
+    return Verdict::no("cp goes with sharding_owner elements");
+  }
+  return Verdict::yes();
+}
+
+Verdict tokens_divide(const Job& job, const Strategy& strategy) {
+  if (!strategy.sequence_parallel) return Verdict::yes();
+  if (strategy.mp == 1) return Verdict::no("sequence_parallel splits tokens over mp, which is 1");
+  if (job.sequence % strategy.mp != 0) {
+    return Verdict::no(fmt::format("sequence_parallel: mp {} does not divide the sequence of {}",
+                                   strategy.mp, job.sequence));
+  }
+  return Verdict::yes();
+}
+
+Verdict boundary_is_legal(const Strategy& strategy) {
+  if (!strategy.split_boundary) return Verdict::yes();
+  if (strategy.mp == 1) return Verdict::no("split_boundary splits what mp ranks send; mp is 1");
+  if (strategy.pp == 1) return Verdict::no("split_boundary splits what stages send; pp is 1");
+  if (strategy.sequence_parallel) {
+    return Verdict::no("split_boundary: with sequence_parallel boundary tensors are split already");
+  }
+  return Verdict::yes();
+}
+
+Verdict recompute_is_legal(const Job& job, const Strategy& strategy) {
+  const auto& list = strategy.recompute_list;
+  if (strategy.recompute_layers == 0 && list.empty()) return Verdict::yes();
+  if (strategy.recompute == Recompute::none) {
+    return Verdict::no("recompute is none; recompute_layers and recompute_list choose its layers");
+  }
+  if (strategy.recompute == Recompute::per_op) {
+    return Verdict::no("recompute is per_op, which is of all layers");
+  }
+  if (strategy.recompute_layers > 0 && !list.empty()) {
+    return Verdict::no("recompute_layers and recompute_list both choose the layers");
+  }
+  if (strategy.recompute_layers < 0 || strategy.recompute_layers > total_layers(job)) {
+    return Verdict::no(fmt::format("recompute_layers is {}; the model has {} layers",
+                                   strategy.recompute_layers, total_layers(job)));
+  }
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i] < 0 || list[i] >= total_layers(job)) {
+      return Verdict::no(fmt::format("recompute_list names layer {}; layers are 0 to {}", list[i],
+                                     total_layers(job) - 1));
+    }
+    if (i > 0 && list[i] <= list[i - 1]) {
+      return Verdict::no("recompute_list is not in ascending order");
+    }
+  }
+  return Verdict::yes();
+}
+
+/// Layers and what the model's ends count as, spread over the parts: every part has one of them.
+Verdict even_split_is_legal(const Job& job, const Strategy& strategy) {
+  const std::int64_t embedding = strategy.embedding_as_layers, loss = strategy.loss_as_layers;
+  const std::int64_t layers = total_layers(job), parts = strategy.pp * strategy.virtual_stages;
+  if (embedding < 0 || loss < 0 || embedding > layers || loss > layers) {
+    return Verdict::no(
+        fmt::format("embedding_as_layers is {} and loss_as_layers {}; they must be from 0 to the "
+                    "{} layers",
+                    embedding, loss, layers));
+  }
+  if (embedding + loss > 0 && parts == 1) {
+    return Verdict::no(
+        "embedding_as_layers and loss_as_layers say how layers are spread over stages; pp is 1");
+  }
+  if (parts > layers + embedding + loss) {
+    std::string ends;
+    if (embedding + loss > 0) {
+      ends = fmt::format(" and the {} that embedding and loss count as", embedding + loss);
+    } else if (parts <= layers + 2) {
+      ends = "; embedding_as_layers=1 and loss_as_layers=1 count the model's ends as layers";
+    }
+    return Verdict::no(fmt::format("pp {} x virtual_stages {} is more than the {} layers{}",
+                                   strategy.pp, strategy.virtual_stages, layers, ends));
+  }
+  const std::vector<std::int64_t> split = layers_per_part(job, strategy);
+  if (split.front() >= 0 && split.back() >= 0) return Verdict::yes();
+  return Verdict::no(fmt::format(
+      "embedding_as_layers {} or loss_as_layers {} is more than a chunk's share", embedding, loss));
+}
+
+Verdict stages_are_legal(const Job& job, const Strategy& strategy) {
+  const std::int64_t layers = total_layers(job);
+  const std::int64_t ends = strategy.embedding_as_layers + strategy.loss_as_layers;
+  if (strategy.pp > layers && strategy.layer_split.empty() && ends == 0) {
+    return Verdict::no(fmt::format("pp {} is more than the {} layers", strategy.pp, layers));
+  }
+  if (strategy.virtual_stages < 1 || strategy.virtual_stages > kMostDegree) {
+    return Verdict::no(fmt::format("virtual_stages is {}; it must be from 1 to {}",
+                                   strategy.virtual_stages, kMostDegree));
+  }
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  const auto& split = strategy.layer_split;
+  if (split.empty()) return even_split_is_legal(job, strategy);
+  if (ends != 0) {
+    return Verdict::no(
+        "embedding_as_layers and loss_as_layers spread layers evenly; layer_split says how many "
+        "each chunk has");
+  }
+  if (static_cast<std::int64_t>(split.size()) != parts) {
+    return Verdict::no(
+        parts == strategy.pp
+            ? fmt::format("layer_split has {} stages, pp is {}", split.size(), strategy.pp)
+            : fmt::format("layer_split has {} chunks, pp x virtual_stages is {}", split.size(),
+                          parts));
+  }
+  Wide sum = 0;
+  for (std::size_t part = 0; part < split.size(); ++part) {
+    const bool end = parts > 1 && (part == 0 || part + 1 == split.size());
+    if (split[part] < (end ? 0 : 1)) {
+      return Verdict::no(
+          "layer_split gives a chunk no layer; only the first and the last of several may have none");
+    }
+    sum += split[part];
+  }
+  if (sum != layers) {
+    return Verdict::no(fmt::format("layer_split does not sum to the {} layers", layers));
+  }
+  return Verdict::yes();
+}
+
+Verdict batch_divides(const Job& job, const Strategy& strategy) {
+  if (strategy.micro_batch < 1) {
+    return Verdict::no(
+        fmt::format("micro_batch is {}; it must be at least 1", strategy.micro_batch));
+  }
+  const std::int64_t width = strategy.dp * strategy.sharding_degree;
+  if (job.global_batch % (Wide{strategy.micro_batch} * width) != 0) {
+    return Verdict::no(
+        fmt::format("global batch {} is not divisible by micro_batch {} x batch width {} (dp x "
+                    "sharding_degree)",
+                    job.global_batch, strategy.micro_batch, width));
+  }
+  return Verdict::yes();
+}
+
+/// The batch divides. Published sends are freed as Paddle PRs 34086 and 34230 do, which hold for
+/// plain 1F1B only.
+Verdict schedule_is_legal(const Job& job, const Strategy& strategy) {
+  const std::int64_t m = micro_batches(job, strategy);
+  if (strategy.virtual_stages > 1) {
+    if (strategy.schedule != Schedule::one_f_one_b) {
+      return Verdict::no("virtual_stages above 1 go with schedule 1f1b");
+    }
+    if (strategy.pp == 1) return Verdict::no("virtual_stages above 1 need pp above 1");
+    if (m % strategy.pp != 0) {
+      return Verdict::no(
+          fmt::format("virtual_stages {} run groups of pp {} micro-batches; there are {}",
+                      strategy.virtual_stages, strategy.pp, m));
+    }
+  }
+  if (strategy.send_lifetime != SendLifetime::published) return Verdict::yes();
+  if (strategy.virtual_stages > 1) {
+    return Verdict::no(
+        "send_lifetime is published; with virtual_stages the stages of the model are not monotone");
+  }
+  if (strategy.schedule != Schedule::one_f_one_b) {
+    return Verdict::no("send_lifetime is published; that goes with schedule 1f1b");
+  }
+  if (m < strategy.pp) {
+    return Verdict::no(
+        fmt::format("send_lifetime is published; pp {} then needs more than {} micro-batches, "
+                    "there are {}",
+                    strategy.pp, strategy.pp - 1, m));
+  }
+  return Verdict::yes();
+}
+
+Verdict gathers_are_legal(const Strategy& strategy) {
+  const bool broadcasts =
+      strategy.gather == ParameterGather::use || strategy.gather == ParameterGather::segment;
+  if (broadcasts && strategy.sharding_owner == ShardingOwner::elements) {
+    return Verdict::no(
+        "gather use and segment are broadcasts of whole tensors from their owners: "
+        "they need another sharding_owner than elements");
+  }
+  if (strategy.prefetch_depth < 0 || strategy.persistence_threshold < 0) {
+    return Verdict::no("prefetch_depth and persistence_threshold must not be negative");
+  }
+  if (strategy.segment_broadcast_bytes <= Bytes(0)) {
+    return Verdict::no("segment_broadcast_bytes must be positive");
+  }
+  return Verdict::yes();
+}
+
+/// Choices about gathers where parameters are used. What is broadcast for one op or one segment has
+/// no later use to stay for, and for one op none ahead of which it could come.
+Verdict stage_three_is_meant(const Strategy& strategy) {
+  const Strategy usual;
+  const auto usual_is = [&](auto member) { return strategy.*member == usual.*member; };
+  const bool use = strategy.gather == ParameterGather::use;
+  const bool segment = strategy.gather == ParameterGather::segment;
+  struct Choice {
+    const char* key;
+    bool usual, counts;  ///< in stage 3, as `gather` is
+  };
+  const Choice choices[] = {
+      {"gather", usual_is(&Strategy::gather), true},
+      {"segment_broadcast_bytes", usual_is(&Strategy::segment_broadcast_bytes), segment},
+      {"prefetch_depth", usual_is(&Strategy::prefetch_depth), !use},
+      {"max_live_bytes", usual_is(&Strategy::max_live_bytes), !use},
+      {"reuse_distance_bytes", usual_is(&Strategy::reuse_distance_bytes), !use && !segment},
+      {"persistence_threshold", usual_is(&Strategy::persistence_threshold), true},
+      {"keep_gathered", usual_is(&Strategy::keep_gathered), !use && !segment},
+  };
+  for (const auto& [key, is_usual, counts] : choices) {
+    if (is_usual) continue;
+    if (strategy.sharding_stage != 3) {
+      return Verdict::no(
+          fmt::format("{} is for sharding_stage 3, where parameters are gathered for their uses; "
+                      "the stage is {}",
+                      key, strategy.sharding_stage));
+    }
+    if (!counts) {
+      return Verdict::no(fmt::format("{} changes nothing where gather is {}", key,
+                                     use       ? "use"
+                                     : segment ? "segment"
+                                               : "not segment"));
+    }
+  }
+  return Verdict::yes();
+}
+
+Verdict sharding_is_legal(const Strategy& strategy) {
+  if (strategy.sharding_stage < 0 || strategy.sharding_stage > 3) {
+    return Verdict::no(
+        fmt::format("sharding_stage is {}; it must be from 0 to 3", strategy.sharding_stage));
+  }
+  const bool by_context = strategy.cp > 1 && strategy.sharding_degree == 1;  // cp shards alone
+  if (!by_context && (strategy.sharding_stage > 0) != (strategy.sharding_degree > 1)) {
+    return Verdict::no(
+        fmt::format("sharding_stage {} with sharding_degree {}: stages 1 to 3 go with a "
+                    "degree above 1, stage 0 with degree 1",
+                    strategy.sharding_stage, strategy.sharding_degree));
+  }
+  if (optimizer_shards(strategy) > 1 && strategy.sharding_owner == ShardingOwner::elements &&
+      strategy.flatten != Flatten::fused) {
+    return Verdict::no(
+        "flatten is not fused; ranges of elements cut through tensors, which only the fused form "
+        "updates in parts");
+  }
+  if (strategy.grad_reduction == GradReduction::per_micro_batch && strategy.sharding_stage == 1) {
+    return Verdict::no("grad_reduction is per_micro_batch with sharding_stage 1: that is stage 2");
+  }
+  if (Verdict verdict = gathers_are_legal(strategy); !verdict) return verdict;
+  return stage_three_is_meant(strategy);
+}
+
+/// Whole tensors are owned where there is something to share out; only then is there a choice of
+/// what travels together.
+Verdict ownership_is_legal(const Strategy& strategy) {
+  if (strategy.param_bucket_bytes < kLeastBucket) {
+    return Verdict::no(fmt::format("param_bucket_bytes is {}; it must be at least {}",
+                                   strategy.param_bucket_bytes.count(), kLeastBucket.count()));
+  }
+  const bool owned = strategy.sharding_owner != ShardingOwner::elements;
+  if (owned && strategy.sharding_stage == 0) {
+    return Verdict::no("sharding_owner other than elements goes with sharding_degree above 1");
+  }
+  const Strategy usual;
+  if (!owned && strategy.collective_fusion != usual.collective_fusion) {
+    return Verdict::no("collective_fusion is for tensors that are owned whole (sharding_owner)");
+  }
+  if (!owned && strategy.param_bucket_bytes != usual.param_bucket_bytes) {
+    return Verdict::no(
+        "param_bucket_bytes is for tensors that are owned whole (sharding_owner): of equal element "
+        "ranges each rank owns a part of every gradient bucket, so that a gather of any other "
+        "range "
+        "would need copies; grad_bucket_bytes sets both");
+  }
+  return Verdict::yes();
+}
+
+Verdict buffers_are_legal(const Strategy& strategy) {
+  if (strategy.send_slots < 1) {
+    return Verdict::no(fmt::format("send_slots is {}; it must be at least 1", strategy.send_slots));
+  }
+  if (strategy.grad_bucket_bytes < kLeastBucket) {
+    return Verdict::no(fmt::format("grad_bucket_bytes is {}; it must be at least {}",
+                                   strategy.grad_bucket_bytes.count(), kLeastBucket.count()));
+  }
+  return Verdict::yes();
+}
+
+}  // namespace
+
+std::array<Axis, kAxes> axes_of(RankOrder order) {
+  constexpr std::array<std::array<Axis, 3>, std::size(kRankOrders)> kOuter = {{
+      {Axis::sharding, Axis::dp, Axis::pp},
+      {Axis::sharding, Axis::pp, Axis::dp},
+      {Axis::pp, Axis::sharding, Axis::dp},
+      {Axis::dp, Axis::sharding, Axis::pp},
+      {Axis::dp, Axis::pp, Axis::sharding},
+      {Axis::pp, Axis::dp, Axis::sharding},
+  }};
+  const auto& outer = kOuter[std::size_t(order)];
+  return {Axis::mp, Axis::cp, outer[0], outer[1], outer[2]};
+}
+
+Grid grid_of(const Strategy& strategy) {
+  Grid grid;
+  grid.order = axes_of(strategy.rank_order);
+  grid.degree[static_cast<std::size_t>(Axis::mp)] = strategy.mp;
+  grid.degree[static_cast<std::size_t>(Axis::cp)] = strategy.cp;
+  grid.degree[static_cast<std::size_t>(Axis::sharding)] = strategy.sharding_degree;
+  grid.degree[static_cast<std::size_t>(Axis::dp)] = strategy.dp;
+  grid.degree[static_cast<std::size_t>(Axis::pp)] = strategy.pp;
+  return grid;
+}
+
+bool same_ranks(const Strategy& strategy, RankOrder a, RankOrder b) {
+  const Grid grid = grid_of(strategy);
+  const auto numbered = [&](RankOrder order) {
+    std::vector<Axis> axes;
+    for (const Axis axis : axes_of(order)) {
+      if (grid[axis] > 1) axes.push_back(axis);
+    }
+    return axes;
+  };
+  return numbered(a) == numbered(b);
+}
+
+std::int64_t optimizer_shards(const Strategy& strategy) {
+  return strategy.sharding_stage > 0 ? strategy.sharding_degree * strategy.cp : 1;
+}
+
+AxisSet shard_axes(const Strategy& strategy) {
+  AxisSet axes;
+  if (strategy.sharding_stage == 0) return axes;
+  if (strategy.cp > 1) axes.add(Axis::cp);
+  if (strategy.sharding_degree > 1) axes.add(Axis::sharding);
+  return axes;
+}
+
+bool classes_by_owner(const Strategy& strategy) {
+  return strategy.sharding_stage > 0 && strategy.sharding_owner != ShardingOwner::elements;
+}
+
+std::int64_t rank_classes(const Strategy& strategy) {
+  return strategy.pp * (classes_by_owner(strategy) ? strategy.sharding_degree : 1);
+}
+
+std::int64_t micro_batches(const Job& job, const Strategy& strategy) {
+  const std::int64_t per_micro_batch =
+      strategy.micro_batch * strategy.dp * strategy.sharding_degree;
+  INVARIANT(per_micro_batch > 0 && job.global_batch % per_micro_batch == 0,
+            "a legal strategy divides the batch");
+  return job.global_batch / per_micro_batch;
+}
+
+std::vector<std::int64_t> layers_per_part(const Job& job, const Strategy& strategy) {
+  if (!strategy.layer_split.empty()) return strategy.layer_split;
+  const std::int64_t parts = strategy.pp * strategy.virtual_stages;
+  const std::int64_t total =
+      total_layers(job) + strategy.embedding_as_layers + strategy.loss_as_layers;
+  INVARIANT(parts >= 1 && parts <= total, "a legal strategy has a layer for every part");
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(parts), total / parts);
+  for (std::int64_t i = 0; i < total % parts; ++i) ++layers[static_cast<std::size_t>(i)];
+  layers.front() -= strategy.embedding_as_layers;
+  layers.back() -= strategy.loss_as_layers;
+  return layers;
+}
+
+std::vector<std::int64_t> layers_per_stage(const Job& job, const Strategy& strategy) {
+  const std::vector<std::int64_t> parts = layers_per_part(job, strategy);
+  std::vector<std::int64_t> layers(static_cast<std::size_t>(strategy.pp));
+  for (std::size_t part = 0; part < parts.size(); ++part) {
+    layers[part % layers.size()] += parts[part];
+  }
+  return layers;
+}
+
+bool recomputes(const Strategy& strategy, std::int64_t index, std::int64_t layer) {
+  if (strategy.recompute == Recompute::none) return false;
+  if (strategy.recompute == Recompute::per_op) return layer % 2 == 1;
+  const auto& list = strategy.recompute_list;
+  if (!list.empty()) return std::find(list.begin(), list.end(), layer) != list.end();
+  return strategy.recompute_layers == 0 || index < strategy.recompute_layers;
+}
+
+Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices) {
+  if (Verdict verdict = degrees_are_legal(strategy, devices); !verdict) return verdict;
+  if (Verdict verdict = tensors_divide(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = tokens_divide(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = context_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = recompute_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = boundary_is_legal(strategy); !verdict) return verdict;
+  if (Verdict verdict = stages_are_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = sharding_is_legal(strategy); !verdict) return verdict;
+  if (Verdict verdict = ownership_is_legal(strategy); !verdict) return verdict;
+  if (Verdict verdict = batch_divides(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = schedule_is_legal(job, strategy); !verdict) return verdict;
+  if (Verdict verdict = precision_is_legal(job, strategy); !verdict) return verdict;
+  return buffers_are_legal(strategy);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,303 @@
+#include "planner/bounds/block_facts.h"
+
+#include <algorithm>
+
+#include "passes/cut/cut_blocks.h"
+#include "passes/cut/program_builder.h"
+#include "passes/pipeline.h"
+#include "passes/schedule/schedule.h"
+#include "planner/bounds/ring_rounds.h"
+
+namespace plimsoll {
+namespace {
+
+Bytes slot_bytes(const Routine& routine, SlotKind kind) {
+  for (const Slot& slot : routine.slots) {
+    if (slot.kind == kind) return round_up(slot.bytes, kBlockAlignment);
+  }
+  return {};
+}
+
+bool has_slot(const Routine& routine, SlotKind kind) {
+  return std::any_of(routine.slots.begin(), routine.slots.end(),
+                     [&](const Slot& slot) { return slot.kind == kind; });
+}
+
+/// Op that writes what lies in the slot last; the last op where no port says so.
+std::size_t port_op(const Routine& routine, SlotKind kind) {
+  for (const Port& port : routine.ports) {
+    const Place& place = routine.places[port.tensor.index()];
+    if (place.slot && routine.slots[*place.slot].kind == kind) return port.op;
+  }
+  return routine.ops.size() - 1;
+}
+
+CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sent) {
+  const RoutineId id = costed.program->calls[call].routine;
+  const Routine& routine = costed.program->at(id);
+  CallFacts facts;
+  facts.dispatch = dispatch_of(costed, id);
+  facts.frame = round_up(routine.frame_bytes, kBlockAlignment);
+  if (routine.ops.empty()) return facts;
+  CallPath path(costed, Picoseconds(), kLongAgo);
+  // Whatever call computes before this one ends when the compute stream is free.
+  path.run(call, begins_elsewhere(routine) ? Picoseconds() : kLongAgo);
+  facts.span = path.now();
+  facts.computes = costed.computes[id.index()];
+  facts.sends = std::max(Picoseconds(), path.end_of(call, port_op(routine, sent)));
+  return facts;
+}
+
+/// The same transfer for a border of another size.
+Routine resized(Routine transfer, Bytes bytes) {
+  Tensor& payload = transfer.tensors[0];
+  payload.shape = {bytes.count() / bytes_of(payload.dtype).count()};
+  transfer.slots[0].bytes = bytes;
+  return transfer;
+}
+
+/// The only op of a routine that communicates, of one kind on one stream.
+bool is_just(const Routine& routine, OpKind kind, Stream stream) {
+  return routine.ops.size() == 1 && routine.ops[0].kind == kind && routine.ops[0].stream == stream;
+}
+
+/// The sends of the first of two stages, and of the second one, for the borders of every block.
+void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
+                    MicroBatchFacts& facts) {
+  const std::int64_t parts = context.strategy.split_boundary ? context.strategy.mp : 1;
+  Job few = context.job;  // what is sent does not depend on how many layers there are
+  if (!few.branch) few.layers = std::min<std::int64_t>(few.layers, 4);
+  for (std::int64_t stage : {0, 1}) {
+    const Program program = schedule_stage(graph, cut, {few, context.strategy, context.framework},
+                                           stage, arena_alignment(context.job, context.strategy));
+    const Stream stream = stage == 0 ? Stream::send_next : Stream::send_previous;
+    const Routine *send = nullptr, *gather = nullptr;
+    for (const Routine& routine : program.routines) {
+      if (is_just(routine, OpKind::send, stream)) send = &routine;
+      if (parts > 1 && is_just(routine, OpKind::all_gather, Stream::mp)) gather = &routine;
+    }
+    INVARIANT(send != nullptr, "a stage of two sends");
+    const auto transfer = [&](TensorId border) {
+      const Bytes bytes = bytes_of(graph.at(border));
+      BorderTransfer transfer{resized(*send, Bytes(bytes.count() / parts)), {}};
+      if (gather != nullptr) transfer.gather = resized(*gather, bytes);
+      return transfer;
+    };
+    for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
+      const Block& block = graph.blocks[b];
+      if (stage == 0 && block.output) {
+        facts.blocks[b].send_output = transfer(*block.output);
+      } else if (stage == 1 && block.input_gradient) {
+        facts.blocks[b].send_input_gradient = transfer(*block.input_gradient);
+      }
+    }
+  }
+}
+
+Bytes logits_of(const Routine& forward) {
+  for (const Op& op : forward.ops) {
+    if (op.kind == OpKind::logits_sum_exp)
+      return elements(forward.tensors[op.inputs[0].index()].shape) * bytes_of(DType::bf16);
+  }
+  return {};
+}
+
+/// Bytes of what a block's routines leave for each other.
+void find_bytes(const Routine& forward, const Routine& backward, const Routine& weights,
+                BlockFacts& block) {
+  block.input = slot_bytes(forward, SlotKind::input);
+  block.output = slot_bytes(forward, SlotKind::output);
+  block.input_gradient = slot_bytes(backward, SlotKind::input_gradient);
+  block.output_gradient = slot_bytes(backward, SlotKind::output_gradient);
+  block.saved =
+      slot_bytes(forward, SlotKind::saved) + slot_bytes(forward, SlotKind::saved_for_weights);
+  const bool again = has_slot(backward, SlotKind::input) || has_slot(weights, SlotKind::input);
+  block.kept = block.saved + (again ? block.input : Bytes());
+  block.given_to_loss = logits_of(forward);
+  block.deferred = slot_bytes(backward, SlotKind::deferred);
+  block.forward_parameters = slot_bytes(forward, SlotKind::parameters);
+  block.backward_parameters = slot_bytes(backward, SlotKind::parameters);
+  block.gradients =
+      std::max(slot_bytes(backward, SlotKind::gradients), slot_bytes(weights, SlotKind::gradients));
+  for (SlotKind kind : {SlotKind::saved, SlotKind::saved_for_weights, SlotKind::deferred,
+                        SlotKind::input, SlotKind::output_gradient}) {
+    block.remains += slot_bytes(weights, kind);
+  }
+}
+
+MicroBatchFacts facts_of(const MicroBatchProgram& all, const LeastCosts& costs) {
+  const CostedProgram costed = cost_of(all.program, costs);
+  const std::vector<Routine>& routines = all.program.routines;
+  MicroBatchFacts facts;
+  for (std::size_t b = 0; b < all.shapes.size(); ++b) {
+    BlockFacts block;
+    block.shape = all.shapes[b];
+    block.forward = call_facts(costed, 3 * b, SlotKind::output);
+    block.backward = call_facts(costed, 3 * b + 1, SlotKind::input_gradient);
+    block.weights = call_facts(costed, 3 * b + 2, SlotKind::gradients);
+    block.has_weights = !routines[3 * b + 2].ops.empty();
+    find_bytes(routines[3 * b], routines[3 * b + 1], routines[3 * b + 2], block);
+    facts.blocks.push_back(std::move(block));
+    if (all.variant_of[b]) facts.blocks[*all.variant_of[b]].recomputing = b;
+  }
+  return facts;
+}
+
+/// Replaces the times of a call that gathers keys and values by the least that the call takes where
+/// they go round a ring.
+void bound_ring(const Routine& routine, std::int64_t cp, const LeastCosts& costs, const Grid& grid,
+                CallFacts& call) {
+  const RingRounds rounds = ring_rounds(routine, cp, costs, grid);
+  if (rounds.gathered == Picoseconds()) return;
+  const Picoseconds behind = call.span - call.sends;
+  call.computes = call.computes - rounds.gathered + rounds.attention;
+  call.span = std::max(call.computes, rounds.shifts);
+  call.sends = std::max(Picoseconds(), call.span - behind);
+}
+
+}  // namespace
+
+bool is_long_ring(const Strategy& strategy) {
+  constexpr std::int64_t kLong = 16;
+  return strategy.cp >= kLong && strategy.context_exchange == ContextExchange::ring;
+}
+
+Strategy as_plain_pipeline(const Job& job, const Strategy& strategy) {
+  Strategy plain = strategy;
+  plain.schedule = Schedule::one_f_one_b;
+  plain.send_lifetime = SendLifetime::event;
+  if (strategy.virtual_stages > 1) {
+    plain.layer_split = layers_per_stage(job, strategy);
+    plain.embedding_as_layers = plain.loss_as_layers = 0;
+  }
+  plain.virtual_stages = 1;
+  return plain;
+}
+
+Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
+  Job result = job;
+  result.global_batch = strategy.micro_batch * strategy.dp * strategy.sharding_degree;
+  if (strategy.virtual_stages > 1) result.global_batch *= strategy.pp;
+  return result;
+}
+
+/// One for all that differ in nothing that matters here.
+Strategy FactsCache::alike(const Strategy& strategy) const {
+  Strategy plain = as_plain_pipeline(job_, strategy);
+  if (backward_cut(strategy) == BackwardCut::split) plain.schedule = Schedule::zb_h1;
+  plain.dp = plain.sharding_degree = 1;
+  plain.sharding_stage = 0;
+  plain.sharding_owner = ShardingOwner::elements;
+  plain.pp = 2;
+  plain.layer_split.clear();
+  plain.embedding_as_layers = 0;
+  plain.loss_as_layers = total_layers(job_) == 1 ? 1 : 0;  // the second stage has the head then
+  plain.send_slots = 2;
+  plain.rank_order = Strategy().rank_order;  // groups of mp and cp lie alike in each
+  plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;
+  // Layers that recompute and others are both there, whichever they are.
+  if (plain.recompute == Recompute::none) plain.recompute = Recompute::full;
+  if (plain.recompute != Recompute::per_op) plain.recompute_layers = 1;
+  plain.recompute_list.clear();
+  // When parameters are gathered changes nothing within a block.
+  const Strategy usual;
+  plain.prefetch_depth = usual.prefetch_depth;
+  plain.max_live_bytes = usual.max_live_bytes;
+  plain.reuse_distance_bytes = usual.reuse_distance_bytes;
+  plain.keep_gathered = usual.keep_gathered;
+  return plain;
+}
+
+std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strategy,
+                                                           Extent extent) const {
+  const Strategy plain = alike(strategy);
+  const Key key{plain.mp, plain.micro_batch, extent};
+  const auto known = [&]() -> std::shared_ptr<const MicroBatchFacts> {
+    for (const auto& [of, facts] : known_[key]) {
+      if (of == plain) return facts;
+    }
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto facts = known()) return facts;
+  }
+  auto facts = std::make_shared<const MicroBatchFacts>(find(plain, extent));
+  const std::lock_guard lock(mutex_);
+  if (auto earlier = known()) return earlier;
+  known_[key].emplace_back(plain, facts);
+  return facts;
+}
+
+FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
+  const Job job = fewest_micro_batches(job_, plain);
+  Grid grid;
+  grid.degree[std::size_t(Axis::mp)] = plain.mp;
+  grid.degree[std::size_t(Axis::cp)] = plain.cp;
+  grid.degree[std::size_t(Axis::dp)] = devices_ / (plain.mp * plain.cp);
+  Cut result{lower_graph({job, plain, framework_}, {}, Proof::none), {}, {}};
+  result.cut = cut_blocks(result.graph, arena_alignment(job, plain), backward_cut(plain));
+  result.all = micro_batch_program(result.graph, result.cut, grid);
+  return result;
+}
+
+MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent) const {
+  if (extent == Extent::ring) return find_ring(plain);
+  // Programs of long rings are too large to be kept.
+  if (extent == Extent::work && !is_long_ring(plain))
+    return facts_of(sequences_of(plain), costs_.of(plain));
+  const Cut found = cut(plain);
+  MicroBatchFacts facts = facts_of(found.all, costs_.of(plain));
+  if (extent == Extent::transfers) {
+    const Job job = fewest_micro_batches(job_, plain);
+    find_transfers(found.graph, found.cut, {job, plain, framework_}, facts);
+  }
+  return facts;
+}
+
+MicroBatchFacts FactsCache::find_ring(const Strategy& plain) const {
+  Strategy gathers = plain;
+  gathers.context_exchange = ContextExchange::all_gather;
+  const MicroBatchProgram all = sequences_of(gathers);
+  const LeastCosts& costs = costs_.of(plain);
+  MicroBatchFacts facts = facts_of(all, costs);
+  for (std::size_t b = 0; b < facts.blocks.size(); ++b) {
+    const auto bound = [&](std::size_t call, CallFacts& of) {
+      bound_ring(all.program.routines[3 * b + call], plain.cp, costs, all.program.grid, of);
+    };
+    bound(0, facts.blocks[b].forward);
+    bound(1, facts.blocks[b].backward);
+  }
+  return facts;
+}
+
+std::shared_ptr<const MicroBatchProgram> FactsCache::few_sequences(Strategy plain,
+                                                                   std::int64_t sequences) const {
+  plain.micro_batch = sequences;
+  const auto known = [&]() -> std::shared_ptr<const MicroBatchProgram> {
+    for (const auto& [of, program] : programs_[{plain.mp, plain.micro_batch}]) {
+      if (of == plain) return program;
+    }
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto program = known()) return program;
+  }
+  auto program = std::make_shared<const MicroBatchProgram>(cut(plain).all);
+  const std::lock_guard lock(mutex_);
+  if (auto earlier = known()) return earlier;
+  programs_[{plain.mp, plain.micro_batch}].emplace_back(plain, program);
+  return program;
+}
+
+MicroBatchProgram FactsCache::sequences_of(const Strategy& plain) const {
+  const auto one = few_sequences(plain, 1);
+  if (plain.micro_batch == 1) return *one;
+  const auto two = few_sequences(plain, 2);
+  if (plain.micro_batch == 2) return *two;
+  auto all = extended(*one, *two, plain.micro_batch);
+  return all ? *std::move(all) : cut(plain).all;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,242 @@
+#include "planner/bounds/bounds.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/pipeline.h"
+#include "passes/schedule/schedule.h"
+#include "passes/strategy/stage_blocks.h"
+#include "planner/bounds/pipeline_step.h"
+
+namespace plimsoll {
+namespace {
+
+/// Whether each stage has the same blocks in plain 1F1B: chunks of trunk and branch mix
+/// differently.
+bool stages_stay(const Job& job, const Strategy& strategy) {
+  return strategy.virtual_stages == 1 || !job.branch ||
+         instances_per_stage(job, strategy) ==
+             instances_per_stage(job, as_plain_pipeline(job, strategy));
+}
+
+/// Of a stage's last action: how many of its blocks have a routine for it.
+std::int64_t last_calls(const MicroBatchFacts& facts, const Strategy& strategy,
+                        const Chunk& first_chunk) {
+  const bool split = backward_cut(strategy) == BackwardCut::split;
+  std::int64_t calls = 0;
+  for (const BlockRun& run : first_chunk) {
+    if (!split || facts.blocks[run.block].has_weights) calls += run.count;
+  }
+  return calls;
+}
+
+/// What all stages and all bucket sizes of a strategy have in common.
+struct Lowered {
+  Job job;
+  Graph graph;
+  std::int64_t alignment;
+  CutGraph cut;
+  Lowered(const Job& of, const Strategy& strategy, const Framework& framework)
+      : job(fewest_micro_batches(of, strategy)),
+        graph(lower_graph({job, strategy, framework}, {}, Proof::none)),
+        alignment(arena_alignment(of, strategy)),
+        cut(cut_blocks(graph, alignment, backward_cut(strategy), resident_limit(strategy),
+                       scatters_bundles(strategy))) {}
+};
+
+/// A rank casts, and keeps for backward, only what it owns: less than the facts of blocks say.
+bool owners_cast(const Strategy& strategy) {
+  return shards_parameters(strategy) && classes_by_owner(strategy) &&
+         strategy.gather == ParameterGather::use &&
+         strategy.cast_placement == CastPlacement::every_use;
+}
+
+/// Buckets of every kind of stage, in a form that is equal exactly where Programs of strategies
+/// that differ in grad_bucket_bytes only are equal.
+std::vector<std::int64_t> bucket_layout(const Lowered& lowered, const PassContext& context,
+                                        std::span<const StageKind> kinds) {
+  std::vector<std::int64_t> layout;
+  for (const StageKind& kind : kinds) {
+    const ArenaLayout arenas =
+        lay_out_arenas(lowered.graph, lowered.cut, context, kind.first, lowered.alignment);
+    for (const Bucket& bucket : arenas.buckets) layout.push_back(bucket.elements);
+    layout.push_back(0);
+  }
+  return layout;
+}
+
+StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_t stage,
+                 std::int64_t last_calls, const LeastCosts& costs) {
+  // Ranks of the first owner on every stage: what others do only adds.
+  const std::optional<std::int64_t> owner =
+      classes_by_owner(context.strategy) ? std::optional<std::int64_t>(0) : std::nullopt;
+  const Program program =
+      schedule_stage(lowered.graph, lowered.cut, context, stage, lowered.alignment, owner);
+  return step_tail(program, last_calls, costs);
+}
+
+}  // namespace
+
+Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& costs,
+               std::int64_t devices)
+    : job_(job),
+      framework_(framework),
+      costs_(job, costs),
+      facts_(job, framework, costs_, devices) {}
+
+std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
+  Strategy plain = as_plain_pipeline(job_, strategy);
+  plain.layer_split = layers_per_stage(job_, strategy);
+  plain.embedding_as_layers = plain.loss_as_layers = 0;
+  plain.split_boundary = false;
+  plain.rank_order = Strategy().rank_order;
+  // Splitting tokens changes in which order parameters lie: who owns what, and the padding between
+  // tensors that are updated one by one.
+  if (!classes_by_owner(strategy) && strategy.flatten == Flatten::fused) {
+    plain.sequence_parallel = false;
+  }
+  plain.micro_batch = 1;
+  plain.recompute = Recompute::none;
+  plain.recompute_layers = 0;
+  plain.recompute_list.clear();
+  plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+  const Key key{plain.mp, plain.pp, plain.dp, plain.sharding_degree};
+  const auto known = [&]() -> std::shared_ptr<const Persistent> {
+    for (const auto& [of, bytes] : degrees_[key]) {
+      if (of == plain) return bytes;
+    }
+    return nullptr;
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto bytes = known()) return bytes;
+  }
+  auto bytes = std::make_shared<const Persistent>(persistent_bytes(job_, plain, framework_));
+  const std::lock_guard lock(mutex_);
+  if (auto earlier = known()) return earlier;
+  degrees_[key].emplace_back(plain, bytes);
+  return bytes;
+}
+
+Bytes Bounds::persistent(const Strategy& strategy) const {
+  if (!stages_stay(job_, strategy)) return {};
+  const auto known = degrees(strategy);
+  Bytes most;
+  for (const LastingBytes& stage : *known) most = std::max(most, stage.framework);
+  return most;
+}
+
+MemoryBound Bounds::memory(const Strategy& strategy) const {
+  if (owners_cast(strategy))
+    return {persistent(strategy), persistent(strategy), persistent(strategy)};
+  const auto facts = facts_.without_transfers(strategy);
+  const std::vector<StageKind> kinds = stage_kinds(stage_chunks(job_, strategy, *facts));
+  if (!stages_stay(job_, strategy)) {
+    const Persistent none(std::size_t(strategy.pp));
+    return memory_bound(job_, strategy, framework_, *facts, kinds, none);
+  }
+  return memory_bound(job_, strategy, framework_, *facts, kinds, *degrees(strategy));
+}
+
+MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
+  Strategy alike = strategy;
+  alike.micro_batch = 1;
+  alike.recompute = Recompute::none;
+  alike.recompute_layers = 0;
+  alike.recompute_list.clear();
+  const std::int64_t m = micro_batches(job_, strategy);
+  const LeastCosts& costs = costs_.of(strategy);
+  const std::pair key(fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3)),
+                      &costs);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = traffic_.find(key); found != traffic_.end()) return found->second;
+  }
+  const MicroBatchTraffic traffic = micro_batch_traffic(job_, strategy, framework_, costs);
+  const std::lock_guard lock(mutex_);
+  return traffic_.try_emplace(key, traffic).first->second;
+}
+
+Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
+  if (owners_cast(strategy)) return {};
+  const auto facts = facts_.of(strategy);
+  const auto chunks = stage_chunks(job_, strategy, *facts);
+  const std::int64_t m = micro_batches(job_, strategy);
+  const Picoseconds bound =
+      bottleneck_bound(strategy, stage_spans(strategy, *facts, chunks, costs_.of(strategy)), m);
+  // This bound is asked for all bucket sizes at once; those of stage 3 are what it gathers.
+  if (!has_micro_batch_traffic(strategy) || !shards_parameters(strategy)) return bound;
+  return std::max(bound, traffic(strategy).step(m));
+}
+
+Picoseconds Bounds::actions(const Strategy& strategy) const {
+  if (owners_cast(strategy) || has_micro_batch_traffic(strategy)) return {};
+  const auto facts = facts_.of(strategy);
+  const auto chunks = stage_chunks(job_, strategy, *facts);
+  const auto spans = stage_spans(strategy, *facts, chunks, costs_.of(strategy));
+  PipelineStep step(strategy, spans, micro_batches(job_, strategy));
+  const StepTail none;
+  return pipeline_bound(step, std::vector<const StepTail*>(chunks.size(), &none));
+}
+
+Picoseconds Bounds::pipeline(const Strategy& strategy) const {
+  return *pipelines({&strategy, 1}).front();
+}
+
+std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strategy> strategies,
+                                                          const Enough& enough) const {
+  const Strategy& first = strategies.front();
+  if (owners_cast(first)) {
+    return std::vector<std::optional<Picoseconds>>(strategies.size(), Picoseconds());
+  }
+  const Lowered lowered(job_, first, framework_);
+  const auto facts = facts_.of(first);
+  const std::vector<StageChunks> chunks = stage_chunks(job_, first, *facts);
+  const std::vector<StageKind> kinds = stage_kinds(chunks);
+  const std::int64_t m = micro_batches(job_, first);
+  const std::vector<StageSpans> spans = stage_spans(first, *facts, chunks, costs_.of(first));
+  PipelineStep step(first, spans, m);
+  std::vector<std::optional<Picoseconds>> bounds;
+  std::set<std::vector<std::int64_t>> layouts;
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    const PassContext context{lowered.job, strategies[i], framework_};
+    bounds.emplace_back();
+    if (strategies.size() > 1 && !layouts.insert(bucket_layout(lowered, context, kinds)).second) {
+      continue;
+    }
+    std::vector<StepTail> tails;
+    for (const StageKind& kind : kinds) {
+      const std::int64_t calls = last_calls(*facts, strategies[i], kind.chunks.front());
+      tails.push_back(tail_of(lowered, context, kind.first, calls, costs_.of(strategies[i])));
+    }
+    std::vector<const StepTail*> by_stage;
+    for (const StageChunks& stage : chunks) {
+      const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                     [&](const StageKind& k) { return k.chunks == stage; });
+      by_stage.push_back(&tails[std::size_t(kind - kinds.begin())]);
+    }
+    const auto is_enough = [&](Picoseconds bound) { return enough && enough(i, bound); };
+    bounds.back() = has_micro_batch_traffic(strategies[i])
+                        ? with_traffic(strategies[i], spans, by_stage)
+                        : pipeline_bound(step, by_stage, is_enough);
+  }
+  return bounds;
+}
+
+Picoseconds Bounds::with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
+                                 std::span<const StepTail* const> tails) const {
+  const std::int64_t m = micro_batches(job_, strategy);
+  const MicroBatchTraffic more = traffic(strategy);
+  // Gradients may be added up to two micro-batches later: of those, none are counted.
+  const std::int64_t counted = std::max<std::int64_t>(m - 2, 0);
+  spans.front().chunks.front().backward.span +=
+      Picoseconds(repeated(more.compute, counted).count() / m);
+  PipelineStep step(strategy, spans, m);
+  return std::max(more.step(m), pipeline_bound(step, tails));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,32 @@
+#include "planner/bounds/capped_bounds.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "simulator/simulate.h"
+
+namespace plimsoll {
+
+Picoseconds capped(const Bounds& bounds, TimeBound bound, const Strategy& strategy) {
+  try {
+    return std::min((bounds.*bound)(strategy), kLongestStep);
+  } catch (const InfeasibleError&) {
+    return kLongestStep;
+  }
+}
+
+std::vector<std::optional<Picoseconds>> capped_pipelines(const Bounds& bounds,
+                                                         std::span<const Strategy> strategies,
+                                                         const Bounds::Enough& enough) {
+  try {
+    auto found = bounds.pipelines(strategies, enough);
+    for (auto& bound : found) {
+      if (bound) bound = std::min(*bound, kLongestStep);
+    }
+    return found;
+  } catch (const InfeasibleError&) {
+    return std::vector<std::optional<Picoseconds>>(strategies.size(), kLongestStep);
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,132 @@
+// Which ways a group can lie in the cluster is kept by grid and group.
+#include "planner/bounds/least_costs.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "graph/op_table.h"
+#include "simulator/costs/async_products.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Twice what a plan's timeline can show is as good as any longer time, and some hundreds of it
+/// still fit the clock.
+constexpr Picoseconds kLongEnough{std::int64_t{1} << 54};
+
+Picoseconds clamped(Seconds time) {
+  return time < kLongEnough.seconds() ? to_picoseconds(time) : kLongEnough;
+}
+
+}  // namespace
+
+std::vector<Picoseconds> LeastCosts::of(const Routine& routine, const Grid& grid,
+                                        std::int64_t stage) const {
+  std::vector<Picoseconds> durations;
+  durations.reserve(routine.ops.size());
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    durations.push_back(communicates(routine.ops[i].kind)
+                            ? communication(routine, i, grid, stage)
+                            : local(routine.ops[i], routine.tensors, grid));
+  }
+  return durations;
+}
+
+Picoseconds LeastCosts::local(const Op& op, std::span<const Tensor> tensors,
+                              const Grid& grid) const {
+  if (costs_.device_kinds() == 1) return clamped(costs_.local(op, tensors).time);
+  Picoseconds least = kLongEnough;
+  for (const auto& [kind, count] : devices_by_kind(costs_.cluster(), grid.world_size())) {
+    least = std::min(least, clamped(costs_.local(op, tensors, kind).time));
+  }
+  return least;
+}
+
+Picoseconds LeastCosts::communication(const Routine& routine, std::size_t index, const Grid& grid,
+                                      std::int64_t stage) const {
+  const Op& op = routine.ops[index];
+  std::optional<Picoseconds> least;
+  for (const GroupSpread& spread : spreads_of(op, grid, stage)) {
+    const Estimate whole = costs_.communication(op, routine.tensors, spread);
+    for (std::size_t kind = 0; kind < costs_.device_kinds(); ++kind) {
+      const Estimate left = beside_products(routine, index, whole, spread.ranks, costs_, kind);
+      least = std::min(least.value_or(kLongEnough), clamped(left.time));
+    }
+  }
+  return least.value_or(Picoseconds());
+}
+
+double LeastCosts::slowdown(const Routine& routine, const Grid& grid, std::int64_t stage) const {
+  const Framework& framework = costs_.framework();
+  const bool held = framework.transfers_hold != TransfersHold::nothing ||
+                    framework.host_reads_batch || framework.host_waits_for_gathers;
+  if (costs_.execution() != Execution::streams || held) return 1;
+  std::optional<double> least;
+  for (const GroupSpread& spread : spreads_of(routine.ops[0], grid, stage)) {
+    for (std::size_t kind = 0; kind < costs_.device_kinds(); ++kind) {
+      const double slowdown =
+          costs_.slowdowns(routine.ops[0], routine.tensors, spread, kind).compute;
+      least = std::min(least.value_or(slowdown), slowdown);
+    }
+  }
+  return std::max(1.0, least.value_or(1));
+}
+
+std::vector<GroupSpread> LeastCosts::spreads_of(const Op& op, const Grid& grid,
+                                                std::int64_t stage) const {
+  const auto* transfer = std::get_if<TransferParams>(&op.params);
+  return transfer != nullptr ? transfer_spreads(grid, stage, transfer->stage_offset)
+                             : group_spreads(grid, std::get<CollectiveParams>(op.params).group);
+}
+
+std::vector<GroupSpread> LeastCosts::group_spreads(const Grid& grid, const Group& group) const {
+  const std::tuple key(grid.degree, grid.order, group);
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = groups_.find(key); known != groups_.end()) return known->second;
+  }
+  const std::int64_t ranks = grid.world_size();
+  const std::int64_t last_stage = grid[Axis::pp] - 1;
+  std::set<GroupSpread> found;
+  std::vector<bool> seen(std::size_t(ranks), false);
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    if (seen[std::size_t(rank)]) continue;
+    const std::int64_t stage = grid.coordinates(rank)[std::size_t(Axis::pp)];
+    if (group.pipeline_ends && stage != 0 && stage != last_stage) continue;
+    const std::vector<std::int64_t> instance = members(grid, group, rank);
+    for (std::int64_t member : instance) seen[std::size_t(member)] = true;
+    found.insert(costs_.spread(instance));
+  }
+  const std::lock_guard lock(mutex_);
+  return groups_.try_emplace(key, found.begin(), found.end()).first->second;
+}
+
+std::vector<GroupSpread> LeastCosts::transfer_spreads(const Grid& grid, std::int64_t stage,
+                                                      std::int64_t offset) const {
+  std::int64_t inner = 1;  // ranks that follow each other on a stage
+  for (const Axis axis : grid.order) {
+    if (axis == Axis::pp) break;
+    inner *= grid[axis];
+  }
+  const std::int64_t ranks = grid.world_size(), stages = grid[Axis::pp];
+  const std::array key{ranks, inner, stages, stage, offset};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = transfers_.find(key); known != transfers_.end()) return known->second;
+  }
+  std::set<GroupSpread> found;
+  for (std::int64_t first = stage * inner; first < ranks; first += stages * inner) {
+    for (std::int64_t rank = first; rank < first + inner; ++rank) {
+      const std::int64_t peer = pipeline_peer(grid, rank, offset);
+      found.insert(costs_.spread(std::array{std::min(rank, peer), std::max(rank, peer)}));
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  return transfers_.try_emplace(key, found.begin(), found.end()).first->second;
+}
+
+}  // namespace plimsoll

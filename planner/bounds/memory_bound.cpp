@@ -1,0 +1,315 @@
+#include "planner/bounds/memory_bound.h"
+
+#include <algorithm>
+
+#include "models/framework/step_memory.h"
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/pipeline.h"
+#include "passes/schedule/schedule.h"
+#include "passes/strategy/pipeline_order.h"
+#include "passes/strategy/stage_blocks.h"
+
+namespace plimsoll {
+namespace {
+
+/// The most that one action holds by itself in any of its calls.
+struct ActionMemory {
+  Bytes live, peak;  ///< without and with the frame of the call
+  void add(Bytes own, Bytes frame) {
+    live = std::max(live, own);
+    peak = std::max(peak, own + frame);
+  }
+};
+
+/// Of one kind of action on one chunk: its call that writes into a send slot, which counts there,
+/// and its others.
+struct ActionCalls {
+  ActionMemory others, sending;
+  Bytes sent;  ///< 0 where it sends nothing
+};
+
+/// One chunk of a stage.
+struct ChunkMemory {
+  Bytes kept;     ///< between forward and backward
+  Bytes remains;  ///< between backward and weight gradients
+  ActionCalls forward, backward, weights;
+};
+
+/// What is alive beside block i of a chunk, by the calls that came before.
+class ChunkCalls {
+ public:
+  ChunkCalls(const PassContext& context, const MicroBatchFacts& facts, const Chunk& chunk)
+      : context_(context) {
+    for (const BlockRun& run : chunk) {
+      chain_.insert(chain_.end(), std::size_t(run.count), &facts.blocks[run.block]);
+    }
+    kept_before_.push_back(Bytes());
+    for (const BlockFacts* block : chain_) {
+      kept_before_.push_back(kept_before_.back() + block->kept);
+      all_remain_ += block->remains;
+    }
+  }
+
+  ChunkMemory memory(bool first_part, bool last_part) const {
+    ChunkMemory memory;
+    memory.kept = kept_before_.back();
+    memory.remains = all_remain_;
+    if (!last_part) memory.forward.sent = chain_.back()->output;
+    if (!first_part) memory.backward.sent = chain_.front()->input_gradient;
+    Bytes before;  // remaining of the blocks before this one
+    for (std::size_t i = 0; i < chain_.size(); ++i) {
+      const BlockFacts& block = *chain_[i];
+      const bool sends_on = !last_part && i + 1 == chain_.size();
+      (sends_on ? memory.forward.sending : memory.forward.others)
+          .add(forward_live(i, sends_on), block.forward.frame);
+      const Bytes behind = all_remain_ - before - block.remains;
+      const bool sends_back = !first_part && i == 0;
+      (sends_back ? memory.backward.sending : memory.backward.others)
+          .add(backward_live(i, sends_back) + behind, block.backward.frame);
+      before += block.remains;
+      if (block.has_weights) {
+        memory.weights.others.add(before + gradients(i), block.weights.frame);
+      }
+    }
+    return memory;
+  }
+
+ private:
+  Bytes forward_live(std::size_t i, bool sends) const {
+    const BlockFacts& block = *chain_[i];
+    return kept_before_[i] + block.saved + block.input + (sends ? Bytes() : block.output) +
+           gathered(i, i + 1, &BlockFacts::forward_parameters);
+  }
+
+  Bytes backward_live(std::size_t i, bool sends) const {
+    const BlockFacts& block = *chain_[i];
+    const bool whole = backward_cut(context_.strategy) == BackwardCut::whole;
+    return kept_before_[i] + block.kept + block.output_gradient + block.deferred +
+           (sends ? Bytes() : block.input_gradient) +
+           gathered(i, i - 1, &BlockFacts::backward_parameters) + (whole ? gradients(i) : Bytes());
+  }
+
+  /// Parameters gathered for the call of block i and for that of its neighbour, which comes next.
+  Bytes gathered(std::size_t i, std::size_t next, Bytes BlockFacts::*read) const {
+    const Strategy& strategy = context_.strategy;
+    if (!shards_parameters(strategy) || strategy.gather != ParameterGather::layer ||
+        strategy.persistence_threshold > 0 || classes_by_owner(strategy)) {
+      return {};  // owners receive what others own only
+    }
+    const bool ahead =
+        strategy.prefetch_depth > 0 && strategy.max_live_bytes == Bytes() && next < chain_.size();
+    return chain_[i]->*read + (ahead ? chain_[next]->*read : Bytes());
+  }
+
+  /// Gradients of a micro-batch that are written, and those that are still being reduced.
+  Bytes gradients(std::size_t i) const {
+    if (!shards_gradients(context_.strategy) || classes_by_owner(context_.strategy)) return {};
+    const bool overlaps = overlaps_grad_reduce(context_) && i + 1 < chain_.size();
+    return chain_[i]->gradients + (overlaps ? chain_[i + 1]->gradients : Bytes());
+  }
+
+  const PassContext& context_;
+  std::vector<const BlockFacts*> chain_;
+  std::vector<Bytes> kept_before_;  // by block: of the blocks before it
+  Bytes all_remain_;
+};
+
+/// Bytes of the tensors sent last, of which as many live as there are slots.
+class SendSlots {
+ public:
+  explicit SendSlots(const Strategy& strategy)
+      : slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots)
+                                                             : 0) {}
+  void send(Bytes bytes) { sent_.push_back(bytes); }
+  Bytes live() const { return last(slots_); }
+  /// While the next one is written.
+  Bytes live_with(Bytes bytes) const { return bytes + (slots_ > 0 ? last(slots_ - 1) : Bytes()); }
+
+ private:
+  Bytes last(std::size_t count) const {
+    Bytes sum;
+    for (std::size_t i = sent_.size(); i > 0 && count > 0; --count) sum += sent_[--i];
+    return sum;
+  }
+  std::size_t slots_;
+  std::vector<Bytes> sent_;
+};
+
+/// The order of a stage, as far as memory can grow along it: until groups of micro-batches follow
+/// each other alike.
+std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std::int64_t stage) {
+  std::int64_t m = micro_batches(job, strategy);
+  if (strategy.schedule != Schedule::gpipe) {
+    m = std::min(m, strategy.pp * (3 + strategy.send_slots / strategy.pp + 1));
+  }
+  return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages, m);
+}
+
+/// Bytes that a stage keeps of each micro-batch to the end of the step (BorderMemory::for_each):
+/// buffers to receive into, the activations that it sends on, and the logits that the model gives
+/// to the loss. The logits count twice, since they are concatenated at the end.
+Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
+                   const StageChunks& chunks, std::int64_t stage) {
+  const Strategy& strategy = context.strategy;
+  if (context.framework.border_memory != BorderMemory::for_each || strategy.pp == 1) return {};
+  const std::int64_t parts = strategy.split_boundary ? strategy.mp : 1;
+  const auto sent = [&](Bytes border) { return Bytes(border.count() / parts); };
+  Bytes kept;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const BlockFacts& front = facts.blocks[chunks[c].front().block];
+    const BlockFacts& back = facts.blocks[chunks[c].back().block];
+    if (stage > 0 || c > 0) kept += sent(front.input);
+    if (stage + 1 < strategy.pp || c + 1 < chunks.size()) {
+      kept += back.output + sent(back.output_gradient);
+    } else if (context.framework.loss_memory == LossMemory::by_op) {
+      kept += back.given_to_loss + back.given_to_loss;
+    }
+  }
+  return kept;
+}
+
+/// What a stage holds beside what is persistent.
+MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts,
+                        const StageChunks& chunks, std::int64_t stage) {
+  const Strategy& strategy = context.strategy;
+  std::vector<ChunkMemory> memory;
+  Bytes largest_frame;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const bool first_part = stage == 0 && c == 0;
+    const bool last_part = stage + 1 == strategy.pp && c + 1 == chunks.size();
+    memory.push_back(ChunkCalls(context, facts, chunks[c]).memory(first_part, last_part));
+    for (const BlockRun& run : chunks[c]) {
+      const BlockFacts& block = facts.blocks[run.block];
+      largest_frame =
+          std::max({largest_frame, block.forward.frame, block.backward.frame, block.weights.frame});
+    }
+  }
+  const bool split = backward_cut(strategy) == BackwardCut::split;
+  SendSlots activations(strategy), gradients(strategy);
+  Bytes held, most;  // of micro-batches between their actions
+  Bytes between;     // the most that is alive while no call runs
+  MemoryBound bound;
+  const auto count = [&](const ActionMemory& memory, Bytes slots) {
+    if (memory.live == Bytes()) return;  // no such call
+    most = std::max(most, held + slots + memory.live);
+    bound.peak = std::max(bound.peak, held + slots + memory.peak);
+  };
+  const auto run = [&](const ActionCalls& calls, SendSlots& own, const SendSlots& others) {
+    count(calls.others, own.live() + others.live());
+    if (calls.sent == Bytes()) return;
+    count(calls.sending, own.live_with(calls.sent) + others.live());
+    own.send(calls.sent);
+  };
+  for (const Action& action : growing_order(context.job, strategy, stage)) {
+    const ChunkMemory& chunk = memory[std::size_t(action.chunk)];
+    switch (action.kind) {
+      case ActionKind::forward:
+        run(chunk.forward, activations, gradients);
+        held += chunk.kept;
+        break;
+      case ActionKind::backward:
+      case ActionKind::input_gradient:
+        held = held - chunk.kept;
+        run(chunk.backward, gradients, activations);
+        if (split) held += chunk.remains;
+        break;
+      case ActionKind::weight_gradient:
+        held = held - chunk.remains;
+        run(chunk.weights, gradients, activations);
+        break;
+    }
+    between = std::max(between, held + activations.live() + gradients.live());
+  }
+  bound.arena = std::max(bound.peak, most + largest_frame);
+  const bool arena = context.framework.allocator.kind == AllocatorKind::arena;
+  if (arena) {
+    bound.reserved = bound.arena;
+  } else {
+    const Bytes kept = kept_of_each(context, facts, chunks, stage);
+    const std::int64_t m = micro_batches(context.job, strategy);
+    bound.reserved = std::max(between, Bytes(kept.count() * m));
+  }
+  return bound;
+}
+
+}  // namespace
+
+std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strategy,
+                                           const Framework& framework) {
+  const Job small = fewest_micro_batches(job, strategy);
+  const PassContext context{small, strategy, framework};
+  const Graph graph = lower_graph(context, {}, Proof::none);
+  const std::int64_t alignment = arena_alignment(job, strategy);
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(strategy),
+                                  scatters_bundles(strategy));
+  const auto bytes_of_class = [&](std::int64_t stage, std::optional<std::int64_t> owner) {
+    const Program program = schedule_stage(graph, cut, context, stage, alignment, owner);
+    LastingBytes total;
+    for (const Buffer& buffer : program.buffers) {
+      if (!buffer.persistent) continue;
+      const Bytes bytes = round_up(buffer.bytes, kBlockAlignment);
+      total.program += bytes;
+      if (!made_in_steps(framework, buffer.role, program.sharding_degree > 1))
+        total.framework += bytes;
+    }
+    return total;
+  };
+  const auto instances = instances_per_stage(job, strategy);
+  std::vector<LastingBytes> totals;
+  for (std::size_t stage = 0; stage < instances.size(); ++stage) {
+    const auto alike = std::find(instances.begin(), instances.end(), instances[stage]);
+    if (alike < instances.begin() + std::ptrdiff_t(stage)) {
+      totals.push_back(totals[std::size_t(alike - instances.begin())]);
+    } else if (!classes_by_owner(strategy)) {
+      totals.push_back(bytes_of_class(std::int64_t(stage), {}));
+    } else {
+      totals.emplace_back();  // the most of the owners of a stage
+      for (std::int64_t owner = 0; owner < strategy.sharding_degree; ++owner) {
+        const LastingBytes of_owner = bytes_of_class(std::int64_t(stage), owner);
+        totals.back().program = std::max(totals.back().program, of_owner.program);
+        totals.back().framework = std::max(totals.back().framework, of_owner.framework);
+      }
+    }
+  }
+  return totals;
+}
+
+std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& job,
+                                              const Strategy& strategy,
+                                              const Framework& framework) {
+  Strategy plain = strategy;
+  plain.pp = std::min<std::int64_t>(strategy.pp, 3);
+  plain.layer_split.assign(std::size_t(plain.pp), layers);
+  plain.embedding_as_layers = plain.loss_as_layers = 0;
+  plain.micro_batch = 1;
+  plain.recompute = Recompute::none;
+  plain.recompute_layers = 0;
+  plain.recompute_list.clear();
+  plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
+  Job small = job;
+  small.layers = plain.pp * layers;
+  return persistent_bytes(small, plain, framework);
+}
+
+MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
+                         const MicroBatchFacts& facts, std::span<const StageKind> kinds,
+                         std::span<const LastingBytes> persistent) {
+  const PassContext context{job, strategy, framework};
+  MemoryBound most;
+  const auto look_at = [&](const StageKind& kind, std::int64_t stage) {
+    const MemoryBound bound = stage_bound(context, facts, kind.chunks, stage);
+    const LastingBytes& lasting = persistent[std::size_t(stage)];
+    most.peak = std::max(most.peak, lasting.program + bound.peak);
+    most.arena = std::max(most.arena, lasting.program + bound.arena);
+    most.reserved = std::max(most.reserved, lasting.framework + bound.reserved);
+  };
+  for (const StageKind& kind : kinds) {
+    // The first of a kind has the most micro-batches in flight, unless weight gradients wait.
+    look_at(kind, kind.first);
+    if (strategy.schedule == Schedule::zb_h1 && kind.last != kind.first) look_at(kind, kind.last);
+  }
+  return most;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,77 @@
+#include "planner/bounds/micro_batch_traffic.h"
+
+#include <algorithm>
+
+#include "passes/cut/cut_blocks.h"
+#include "passes/layout/arena_layout.h"
+#include "passes/pipeline.h"
+#include "passes/schedule/schedule.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kEveryKind = 3;  // a first, a middle and a last micro-batch
+
+Picoseconds on_stream(const CostedProgram& costed, const Call& call, Stream stream) {
+  const std::vector<Op>& ops = costed.program->at(call.routine).ops;
+  Picoseconds sum;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].stream == stream) sum += costed.durations[call.routine.index()][i];
+  }
+  return sum;
+}
+
+}  // namespace
+
+bool has_micro_batch_traffic(const Strategy& strategy) {
+  const bool reduces =
+      shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
+  return reduces && strategy.pp == 1 && strategy.schedule == Schedule::one_f_one_b &&
+         !classes_by_owner(strategy);
+}
+
+Picoseconds MicroBatchTraffic::step(std::int64_t micro_batches) const {
+  Picoseconds sum = last + after;
+  if (micro_batches > 1) sum += first;
+  if (micro_batches > 2) sum += repeated(middle, micro_batches - 2);
+  return sum;
+}
+
+MicroBatchTraffic micro_batch_traffic(const Job& job, const Strategy& strategy,
+                                      const Framework& framework, const LeastCosts& costs) {
+  Strategy small = strategy;
+  small.micro_batch = 1;
+  small.recompute = Recompute::none;
+  small.recompute_layers = 0;
+  small.recompute_list.clear();
+  const std::int64_t m = std::min(micro_batches(job, strategy), kEveryKind);
+  Job few = job;
+  few.global_batch = m * small.dp * small.sharding_degree;
+  const PassContext context{few, small, framework};
+  const Graph graph = lower_graph(context, {}, Proof::none);
+  const std::int64_t alignment = arena_alignment(few, small);
+  const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(small),
+                                  scatters_bundles(small));
+  const Program program = schedule_stage(graph, cut, context, 0, alignment);
+  const CostedProgram costed = cost_of(program, costs);
+
+  MicroBatchTraffic traffic;
+  std::size_t last_of_micro_batches = 0;
+  for (std::size_t i = 0; i < program.calls.size(); ++i) {
+    const Call& call = program.calls[i];
+    if (!call.micro_batch) continue;
+    last_of_micro_batches = i;
+    const Picoseconds data = on_stream(costed, call, Stream::data);
+    const bool is_last = *call.micro_batch + 1 == m;
+    (is_last ? traffic.last : *call.micro_batch == 0 ? traffic.first : traffic.middle) += data;
+    if (*call.micro_batch == 1 && !is_last && !call.layer) {
+      traffic.compute += on_stream(costed, call, Stream::compute);
+    }
+  }
+  for (std::size_t i = last_of_micro_batches + 1; i < program.calls.size(); ++i) {
+    traffic.after += on_stream(costed, program.calls[i], Stream::compute);
+  }
+  return traffic;
+}
+
+}  // namespace plimsoll

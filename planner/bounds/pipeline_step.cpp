@@ -1,0 +1,253 @@
+#include "planner/bounds/pipeline_step.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+constexpr Picoseconds kNotYet{-1};
+constexpr std::size_t kActivations = 0, kGradients = 1;
+constexpr std::array<Stream, 2> kSends = {Stream::send_next, Stream::send_previous};
+
+}  // namespace
+
+PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
+                           std::int64_t micro_batches)
+    : PipelineStep(strategy, stages, micro_batches, pipeline_cycles(strategy, micro_batches)) {}
+
+PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
+                           std::int64_t micro_batches, const PipelineCycles& cycles)
+    : strategy_(strategy),
+      stages_(stages),
+      all_(micro_batches),
+      parts_(strategy.pp * strategy.virtual_stages),
+      cycles_(cycles),
+      slots_(strategy.send_lifetime == SendLifetime::event ? std::size_t(strategy.send_slots) : 0) {
+  for (const StageSpans& stage : stages) {
+    double most = 1;
+    for (const ChunkSpans& chunk : stage.chunks) {
+      for (const ActionSpans* action : {&chunk.forward, &chunk.backward})
+        most = std::max({most, action->transfer_slowdown, action->sending_slowdown});
+    }
+    most_slowdown_.push_back(most);
+  }
+  order(all_ - cycles_.left_out * cycles_.micro_batches);
+}
+
+void PipelineStep::order(std::int64_t micro_batches) {
+  m_ = micro_batches;
+  orders_.clear();
+  for (std::int64_t s = 0; s < strategy_.pp; ++s) {
+    orders_.push_back(pipeline_order(strategy_.schedule, strategy_.pp, s, strategy_.virtual_stages,
+                                     micro_batches));
+  }
+  records_.assign(m_ < all_ ? stages_.size() : 0, {});
+}
+
+std::vector<Picoseconds> PipelineStep::run(const std::vector<Picoseconds>& starts,
+                                           std::span<const StepTail* const> tails) {
+  tails_ = tails;
+  Begins begins;
+  for (std::size_t s = 0; s < starts.size(); ++s)
+    begins.push_back({starts[s] + tails[s]->begins, starts[s] + tails[s]->begins_dispatch});
+  if (begins != begins_) {
+    begins_ = std::move(begins);
+    run_all_actions();
+  }
+  return ends();
+}
+
+void PipelineStep::run_all_actions() {
+  run_actions();
+  if (m_ == all_ || add_cycles()) return;
+  order(all_);
+  run_actions();
+}
+
+bool PipelineStep::add_cycles() {
+  for (std::size_t s = 0; s < records_.size(); ++s) {
+    if (states_[s].next < orders_[s].size()) return false;  // too few slots: stages wait for ever
+    for (const ChunkSpans& chunk : stages_[s].chunks) {
+      for (const ActionSpans* action : {&chunk.forward, &chunk.backward, &chunk.weights}) {
+        records_[s].issued_per_cycle +=
+            repeated(action->dispatch + action->send_dispatch, cycles_.micro_batches);
+      }
+    }
+  }
+  const std::optional<Picoseconds> period = rhythm(strategy_, cycles_, records_);
+  if (!period) return false;
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    State& state = states_[s];
+    const Picoseconds more = repeated(*period, cycles_.left_out);
+    state.clock += more;
+    state.last_began += more;
+    state.issued += repeated(records_[s].issued_per_cycle, cycles_.left_out);
+  }
+  return true;
+}
+
+void PipelineStep::run_actions() {
+  states_.assign(stages_.size(), {});
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    State& state = states_[s];
+    state.clock = state.clock_before = begins_[s][0];
+    state.issued = begins_[s][1];
+    for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
+  }
+  for (StageRecord& record : records_) record.clear();
+  for (Border& border : borders_) {
+    border.written.assign(std::size_t(parts_ * m_), kNotYet);
+    border.arrived.assign(std::size_t(parts_ * m_), kNotYet);
+  }
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t s = 0; s < states_.size(); ++s) moved = advance(s) || moved;
+  }
+}
+
+bool PipelineStep::advance(std::size_t s) {
+  bool moved = false;
+  State& state = states_[s];
+  while (state.next < orders_[s].size() && act(s, orders_[s][state.next])) {
+    ++state.next;
+    moved = true;
+  }
+  return moved;
+}
+
+const ActionSpans& PipelineStep::spans_of(std::size_t s, const Action& action) const {
+  const ChunkSpans& chunk = stages_[s].chunks[std::size_t(action.chunk)];
+  if (action.kind == ActionKind::forward) return chunk.forward;
+  return action.kind == ActionKind::weight_gradient ? chunk.weights : chunk.backward;
+}
+
+/// When the slot that the next tensor of a stage is sent from is free; kNotYet where that is not
+/// known.
+Picoseconds PipelineStep::slot_free(std::size_t s, std::size_t direction) const {
+  const std::vector<std::size_t>& sent = states_[s].transfers[direction].sent;
+  if (slots_ == 0 || sent.size() < slots_) return kLongAgo;
+  return borders_[direction].arrived[sent[sent.size() - slots_]];
+}
+
+/// Sends go on beside the actions behind them until their slot is needed again; receives posted
+/// ahead beside the action before the one that waits for them.
+Picoseconds PipelineStep::delay(std::size_t s, const ActionSpans& spans, std::size_t direction) {
+  constexpr Stream kReceives = Stream::recv_previous;  // any: all are waited for in order
+  State& state = states_[s];
+  if (const auto received = std::exchange(state.received_ahead, std::nullopt))
+    state.delays.wait_for(kReceives, *received);
+  const std::vector<Action>& order = orders_[s];
+  if (stages_[s].receives_ahead && state.next + 1 < order.size()) {
+    const ActionSpans& next = spans_of(s, order[state.next + 1]);
+    if (next.receives) {
+      state.received_ahead = state.communications++;
+      state.delays.communicate(kReceives, *state.received_ahead, next.transfer,
+                               {next.transfer_slowdown, 1});
+    }
+  }
+  const std::vector<std::size_t>& sends = state.transfers[direction].sends;
+  if (spans.sends && slots_ > 0 && sends.size() >= slots_)
+    state.delays.wait_for(kSends[direction], sends[sends.size() - slots_]);
+  return state.delays.compute(spans.computes);
+}
+
+bool PipelineStep::act(std::size_t s, const Action& action) {
+  State& state = states_[s];
+  const ActionSpans& spans = spans_of(s, action);
+  const Picoseconds post = stages_[s].post;
+  const bool forward = action.kind == ActionKind::forward;
+  const std::size_t direction = forward ? kActivations : kGradients;
+  const std::int64_t part = part_of(std::int64_t(stages_.size()), std::int64_t(s), action.chunk);
+  Border& border = borders_[direction];
+  const Picoseconds slot = spans.sends ? slot_free(s, direction) : kLongAgo;
+  if (slot == kNotYet) return false;
+  Picoseconds begin = state.clock;
+  if (spans.receives) {
+    const std::size_t from = index(forward ? part - 1 : part + 1, action.micro_batch);
+    const Picoseconds written = border.written[from];
+    if (written == kNotYet) return false;
+    // Posted ahead, a host may do it while it waits for something else.
+    if (!stages_[s].receives_ahead) begin += post;
+    // Posted by both, behind the transfer before it on the same streams.
+    Picoseconds& received = state.transfers[direction].received;
+    const Picoseconds posted = stages_[s].receives_ahead ? state.clock_before : begin;
+    received = std::max({written, posted, received}) + spans.transfer;
+    border.arrived[from] = received;
+    begin = std::max(begin, received + spans.complete);
+  }
+  // What delays the first call passes while that waits for what it receives.
+  const Picoseconds longer = delay(s, spans, direction);
+  const Picoseconds before =
+      std::min(longer, to_picoseconds(spans.first_computes.seconds() * (most_slowdown_[s] - 1)));
+  begin = std::max(begin, state.clock + before);
+  state.last_began = begin;
+  state.clock_before = state.clock;
+  const Picoseconds end = std::max(begin + spans.span + (longer - before), slot + spans.last);
+  state.issued += spans.dispatch;
+  state.clock = std::max(end, state.issued);
+  if (!records_.empty()) {
+    const Picoseconds received =
+        spans.receives ? state.transfers[direction].received : state.last_began;
+    records_[s].actions.push_back({begin, end, received, state.clock});
+    records_[s].lost.push_back(state.delays.lost());
+  }
+  if (!spans.sends) return true;
+  const std::size_t to = index(part, action.micro_batch);
+  border.written[to] = post > Picoseconds() ? state.clock + post : end - spans.last + spans.sent;
+  state.transfers[direction].sent.push_back(to);
+  if (post == Picoseconds()) {
+    state.transfers[direction].sends.push_back(state.communications);
+    state.delays.communicate(kSends[direction], state.communications++, spans.sending,
+                             {spans.sending_slowdown, 1});
+  }
+  state.issued += spans.send_dispatch;
+  state.clock += post;
+  return true;
+}
+
+PipelineStep::MeetingEnds PipelineStep::meeting_ends() const {
+  MeetingEnds over;
+  // A meeting depends on those before it: after as many rounds as there are, all are known.
+  for (std::size_t round = 0; round < tails_.front()->meetings.size(); ++round) {
+    MeetingEnds next;
+    for (std::size_t s = 0; s < states_.size(); ++s) {
+      const std::vector<Picoseconds> known = sources(s, over);
+      std::array<std::size_t, 2> count = {};
+      for (const Meeting& meeting : tails_[s]->meetings) {
+        std::vector<Picoseconds>& ends = next[meeting.pipeline_ends];
+        const std::size_t k = count[meeting.pipeline_ends]++;
+        if (k == ends.size()) ends.push_back(kLongAgo);
+        ends[k] = std::max(ends[k], latest(meeting.posted, known) + meeting.duration);
+      }
+    }
+    over = std::move(next);
+  }
+  return over;
+}
+
+std::vector<Picoseconds> PipelineStep::ends() const {
+  const MeetingEnds over = meeting_ends();
+  std::vector<Picoseconds> ends;
+  for (std::size_t s = 0; s < states_.size(); ++s) {
+    const ActionSpans& last = spans_of(s, orders_[s].back());
+    const Picoseconds issued =
+        states_[s].issued + tails_[s]->dispatch - last.dispatch - last.send_dispatch;
+    ends.push_back(std::max({latest(tails_[s]->ends, sources(s, over)), states_[s].clock, issued}));
+  }
+  return ends;
+}
+
+/// Begin of the last action, then the ends of the stage's meetings.
+std::vector<Picoseconds> PipelineStep::sources(std::size_t s, const MeetingEnds& over) const {
+  std::vector<Picoseconds> times = {states_[s].last_began};
+  std::array<std::size_t, 2> count = {};
+  for (const Meeting& meeting : tails_[s]->meetings) {
+    const std::vector<Picoseconds>& ends = over[meeting.pipeline_ends];
+    const std::size_t k = count[meeting.pipeline_ends]++;
+    times.push_back(k < ends.size() ? ends[k] : kLongAgo);
+  }
+  return times;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,99 @@
+// Pipeline step: one step of all stages in the order of the schedule, a chunk and micro-batch at a
+// time, and what follows it on each.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "passes/strategy/pipeline_order.h"
+#include "planner/bounds/pipeline_rhythm.h"
+#include "planner/bounds/time_bound.h"
+#include "simulator/ranks/kernel_delays.h"
+
+namespace plimsoll {
+
+/// Many micro-batches are run as few of them where these show that all stages repeat themselves,
+/// cycle by cycle; the others are as many times one cycle more (pipeline_rhythm.h). The times are
+/// the same.
+class PipelineStep {
+ public:
+  PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
+               std::int64_t micro_batches);
+  /// The same with the cycles to leave out given; a default PipelineCycles leaves none out.
+  PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
+               std::int64_t micro_batches, const PipelineCycles& cycles);
+
+  /// When each stage's step ends. Actions that begin as those of the run before are not run again:
+  /// strategies that differ in their tails alone share them.
+  std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts,
+                               std::span<const StepTail* const> tails);
+  /// Whether the last run was one of few micro-batches.
+  bool left_cycles_out() const { return m_ < all_; }
+
+ private:
+  /// Sets up a run of so many micro-batches.
+  void order(std::int64_t micro_batches);
+  /// One direction of transfers out of a stage and into it.
+  struct Transfers {
+    std::vector<std::size_t> sent;   ///< in order: indices into Border's times
+    std::vector<std::size_t> sends;  ///< the same: numbers of these communications
+    Picoseconds received;            ///< when the stream of receives is free
+  };
+  struct State {
+    Picoseconds clock, issued;
+    Picoseconds clock_before;  ///< clock when the last action came up: receives posted ahead
+    std::size_t next = 0;      ///< of the stage's order
+    Picoseconds last_began;
+    std::array<Transfers, 2> transfers;  ///< activations, gradients
+    KernelDelays delays;
+    std::size_t communications = 0;             ///< so far: each has its number in `delays`
+    std::optional<std::size_t> received_ahead;  ///< the receive that was posted before its action
+  };
+  /// Of activations or gradients, by part of the model they leave and micro-batch: when they are
+  /// written and when they are over.
+  struct Border {
+    std::vector<Picoseconds> written, arrived;
+  };
+
+  std::size_t index(std::int64_t part, std::int64_t micro_batch) const {
+    return std::size_t(part * m_ + micro_batch);
+  }
+  void run_actions();
+  void run_all_actions();
+  /// Adds the cycles that were left out; false where the run does not show what they do.
+  bool add_cycles();
+  bool advance(std::size_t s);
+  bool act(std::size_t s, const Action& action);
+  Picoseconds slot_free(std::size_t s, std::size_t direction) const;
+  /// How much longer the action's kernels take beside transfers.
+  Picoseconds delay(std::size_t s, const ActionSpans& spans, std::size_t direction);
+
+  /// When the meetings of all stages [0] and of the two ends [1] are over, in order: each stage
+  /// that takes part has its k-th meeting of a kind with the k-th of the others.
+  using MeetingEnds = std::array<std::vector<Picoseconds>, 2>;
+  MeetingEnds meeting_ends() const;
+  std::vector<Picoseconds> ends() const;
+  std::vector<Picoseconds> sources(std::size_t s, const MeetingEnds& over) const;
+  const ActionSpans& spans_of(std::size_t s, const Action& action) const;
+
+  const Strategy strategy_;
+  std::span<const StageSpans> stages_;
+  const std::int64_t all_;  ///< micro-batches of the step
+  std::int64_t m_ = 0;      ///< of them, those that are run
+  std::int64_t parts_;
+  PipelineCycles cycles_;
+  std::size_t slots_;                       ///< 0: sends wait for none
+  std::span<const StepTail* const> tails_;  ///< of the run
+  /// By stage: when the first action may begin, and when its host may issue it.
+  using Begins = std::vector<std::array<Picoseconds, 2>>;
+  Begins begins_;  ///< of the actions that were run last
+  std::vector<std::vector<Action>> orders_;
+  std::vector<double> most_slowdown_;  ///< by stage: of its kernels, beside any of its transfers
+  std::vector<State> states_;
+  std::array<Border, 2> borders_;
+  std::vector<StageRecord> records_;  ///< by stage; empty where all micro-batches are run
+};
+
+}  // namespace plimsoll

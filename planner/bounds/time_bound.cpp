@@ -1,0 +1,158 @@
+#include "planner/bounds/time_bound.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "passes/strategy/pipeline_order.h"
+#include "planner/bounds/pipeline_step.h"
+
+namespace plimsoll {
+
+namespace {
+
+/// Calls of the chunk's blocks in a row; `sent_first`: the first block's sends on, else the last's.
+ActionSpans in_a_row(const MicroBatchFacts& facts, const Chunk& chunk,
+                     const CallFacts BlockFacts::*call, bool sent_first) {
+  ActionSpans action;
+  for (const BlockRun& run : chunk) {
+    const CallFacts& one = facts.blocks[run.block].*call;
+    action.span += repeated(one.span, run.count);
+    action.computes += repeated(one.computes, run.count);
+    action.dispatch += repeated(one.dispatch, run.count);
+  }
+  const CallFacts& sender = facts.blocks[(sent_first ? chunk.front() : chunk.back()).block].*call;
+  const Chunk::value_type& first = sent_first ? chunk.back() : chunk.front();
+  action.first_computes = (facts.blocks[first.block].*call).computes;
+  action.last = sender.span;
+  action.sent = sender.sends;
+  return action;
+}
+
+class Spans {
+ public:
+  Spans(const Strategy& strategy, const MicroBatchFacts& facts, std::span<const StageChunks> stages,
+        const LeastCosts& costs)
+      : strategy_(strategy),
+        facts_(facts),
+        stages_(stages),
+        costs_(costs),
+        grid_(grid_of(strategy)),
+        post_(costs.model().dispatch_op() + costs.model().dispatch_call()) {}
+
+  StageSpans of(std::int64_t stage) const {
+    StageSpans spans;
+    if (costs_.model().host_executes()) spans.post = post_;
+    spans.receives_ahead = receives_ahead(costs_.model().framework(), strategy_);
+    const StageChunks& chunks = stages_[std::size_t(stage)];
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      const std::int64_t part = part_of(strategy_.pp, stage, std::int64_t(c));
+      ChunkSpans chunk;
+      chunk.forward = in_a_row(facts_, chunks[c], &BlockFacts::forward, false);
+      chunk.backward = in_a_row(facts_, chunks[c], &BlockFacts::backward, true);
+      chunk.weights = in_a_row(facts_, chunks[c], &BlockFacts::weights, true);
+      const std::int64_t parts = strategy_.pp * strategy_.virtual_stages;
+      if (part > 0) {
+        receive(chunk.forward, facts_.blocks[chunk_at(part - 1).back().block].send_output,
+                part - 1);
+        send(chunk.backward, facts_.blocks[chunks[c].front().block].send_input_gradient, stage);
+      }
+      if (part + 1 < parts) {
+        receive(chunk.backward, facts_.blocks[chunk_at(part + 1).front().block].send_input_gradient,
+                part + 1);
+        send(chunk.forward, facts_.blocks[chunks[c].back().block].send_output, stage);
+      }
+      spans.chunks.push_back(chunk);
+    }
+    return spans;
+  }
+
+ private:
+  const Chunk& chunk_at(std::int64_t part) const {
+    return stages_[std::size_t(part % strategy_.pp)][std::size_t(part / strategy_.pp)];
+  }
+
+  void receive(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
+               std::int64_t from_part) const {
+    const std::int64_t stage = from_part % strategy_.pp;
+    action.receives = true;
+    action.dispatch += post_;
+    action.transfer = costs_.of(transfer->send, grid_, stage)[0];
+    action.transfer_slowdown = costs_.slowdown(transfer->send, grid_, stage);
+    if (transfer->gather) action.complete = costs_.of(*transfer->gather, grid_, stage)[0];
+  }
+  void send(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
+            std::int64_t stage) const {
+    action.sends = true;
+    action.send_dispatch = post_;
+    action.sending = costs_.of(transfer->send, grid_, stage)[0];
+    action.sending_slowdown = costs_.slowdown(transfer->send, grid_, stage);
+  }
+
+  const Strategy& strategy_;
+  const MicroBatchFacts& facts_;
+  std::span<const StageChunks> stages_;
+  const LeastCosts& costs_;
+  Grid grid_;
+  Picoseconds post_;
+};
+
+}  // namespace
+
+std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFacts& facts,
+                                    std::span<const StageChunks> stages, const LeastCosts& costs) {
+  const Spans spans(strategy, facts, stages, costs);
+  std::vector<StageSpans> found;
+  for (std::size_t s = 0; s < stages.size(); ++s) found.push_back(spans.of(std::int64_t(s)));
+  return found;
+}
+
+Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpans> stages,
+                             std::int64_t micro_batches) {
+  const bool delays = strategy.schedule == Schedule::zb_h1;
+  Picoseconds longest, there, back;  // to stage s and from it
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    Picoseconds work, weights, dispatch;
+    for (const ChunkSpans& chunk : stages[s].chunks) {
+      const bool ahead = stages[s].receives_ahead;
+      work += ahead ? chunk.forward.span + chunk.backward.span
+                    : chunk.forward.whole() + chunk.backward.whole();
+      weights += chunk.weights.span;
+      dispatch += chunk.forward.dispatch + chunk.backward.dispatch + chunk.weights.dispatch;
+    }
+    const ChunkSpans& front = stages[s].chunks.front();
+    // The gradient leaves before the last backward is over, and before the weight gradients that
+    // are put off: of stage s, s + 1 micro-batches'. Of stage 0 all of it counts.
+    const bool first = s == 0;
+    const Picoseconds early = first ? Picoseconds() : front.backward.last - front.backward.sent;
+    const std::int64_t put_off =
+        delays ? std::min<std::int64_t>(micro_batches, std::int64_t(s) + 1) : 0;
+    const Picoseconds all = repeated(work + weights, micro_batches);
+    longest = std::max(longest, there + all);
+    const Picoseconds until_sent = all - repeated(weights, first ? 0 : put_off) - early;
+    longest = std::max(longest, there + until_sent + back);
+    longest = std::max(longest, repeated(dispatch, micro_batches));
+    there += front.forward.whole() - front.forward.last + front.forward.sent;
+    back += front.backward.whole() - early + (first && delays ? weights : Picoseconds());
+  }
+  return longest;
+}
+
+Picoseconds pipeline_bound(PipelineStep& step, std::span<const StepTail* const> tails,
+                           const Enough& enough) {
+  std::vector<Picoseconds> starts(tails.size());
+  Picoseconds bound;
+  for (int k = 0; k < 2; ++k) {
+    const std::vector<Picoseconds> ends = step.run(starts, tails);
+    std::optional<Picoseconds> least;
+    for (std::size_t s = 0; s < ends.size(); ++s) {
+      const Picoseconds advance = ends[s] - starts[s];
+      least = least ? std::min(*least, advance) : advance;
+    }
+    bound = std::max(bound, *least);
+    if (enough && enough(bound)) break;
+    starts = ends;
+  }
+  return bound;
+}
+
+}  // namespace plimsoll

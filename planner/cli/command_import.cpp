@@ -1,0 +1,247 @@
+// `planner import`: what other tools measured, as points of a calibration, and what they know of a
+// node, as a cluster.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <stdexcept>
+
+#include "base/command_line.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "models/calibration/calibration_file.h"
+#include "models/calibration/nccl_tests.h"
+#include "models/cluster/topology.h"
+#include "planner/cli/commands.h"
+#include "predict/calibration_choice.h"
+#include "predict/fit_transfer.h"
+
+namespace plimsoll {
+namespace {
+
+/// The runs must be of the cluster that they are imported for.
+void check_cluster(const NcclRun& run, const Cluster& cluster, const std::string& file) {
+  const std::string found = device_model(run.device), wanted = device_model(cluster.device.name);
+  if (!found.empty() && !wanted.empty() && found != wanted) {
+    throw InputError(run.file, run.where,
+                     fmt::format("measured on \"{}\"; the device of {} is \"{}\"", run.device, file,
+                                 printable(cluster.device.name)));
+  }
+  if (run.ranks / run.nodes * run.groups > cluster.devices_per_node) {
+    throw InputError(
+        run.file, run.where,
+        fmt::format("{} ranks on a node; {} has {} devices on each",
+                    run.ranks / run.nodes * run.groups, file, cluster.devices_per_node));
+  }
+  if (cluster.nodes && run.nodes > *cluster.nodes) {
+    throw InputError(run.file, run.where,
+                     fmt::format("{} nodes; {} has {}", run.nodes, file, *cluster.nodes));
+  }
+}
+
+/// Where a point of `calibration` is the same but for what it says, it is replaced.
+void merge(Calibration& calibration, const std::vector<CollectivePoint>& points) {
+  auto& known = calibration.collectives;
+  const auto same = [](const CollectivePoint& a, const CollectivePoint& b) {
+    return a.kind == b.kind && a.ranks == b.ranks && a.payload == b.payload && a.nodes == b.nodes &&
+           a.groups_per_node == b.groups_per_node && a.communicator == b.communicator &&
+           a.dtype == b.dtype;
+  };
+  const auto replaced = [&](const CollectivePoint& old) {
+    return std::any_of(points.begin(), points.end(),
+                       [&](const CollectivePoint& point) { return same(old, point); });
+  };
+  known.erase(std::remove_if(known.begin(), known.end(), replaced), known.end());
+  known.insert(known.end(), points.begin(), points.end());
+  calibration.communicator = CommunicatorKind::nccl;
+}
+
+/// What is of another device cannot be joined.
+void check_device(const CalibrationFile& calibration, const ImportNcclOptions& options,
+                  const Cluster& cluster) {
+  if (calibration.measured && calibration.measured->device != cluster.device.name) {
+    throw InputError(options.calibration, "/device",
+                     fmt::format("found \"{}\"; the device of {} is \"{}\"",
+                                 printable(calibration.measured->device), options.cluster,
+                                 printable(cluster.device.name)));
+  }
+  if (!calibration.fitted) return;
+  const std::string other = device_difference(calibration.fitted->device, cluster.device);
+  if (other.empty()) return;
+  throw InputError(options.calibration, "/fitted/device",
+                   fmt::format("fitted on \"{}\"; the device of {} is another: {}",
+                               printable(calibration.fitted->device.name), options.cluster, other));
+}
+
+/// What the points join: nothing, or what `options.calibration` holds.
+CalibrationFile base_calibration(const ImportNcclOptions& options, const Cluster& cluster) {
+  if (options.calibration.empty()) return {};
+  CalibrationChoice choice = read_calibration_choice({options.calibration});
+  if (!choice.measured && !choice.fitted) {
+    throw UsageError(
+        fmt::format("--calibration {}: points join a file or a fit; what answers for the rest can "
+                    "be named where the calibration is used: planner plan --calibration FILE "
+                    "--calibration {}",
+                    options.calibration, options.calibration));
+  }
+  CalibrationFile calibration{std::move(choice.measured), std::move(choice.fitted)};
+  check_device(calibration, options, cluster);
+  return calibration;
+}
+
+Calibration nothing_measured(const Cluster& cluster) {
+  Calibration calibration;
+  calibration.device = cluster.device.name;
+  calibration.backend = "cuda";
+  return calibration;
+}
+
+void add_versions(Calibration& calibration, const std::vector<NcclRun>& runs) {
+  for (const NcclRun& run : runs) {
+    for (const std::string& version : run.versions) {
+      auto& known = calibration.versions;
+      if (std::find(known.begin(), known.end(), version) == known.end()) known.push_back(version);
+    }
+  }
+}
+
+std::string shape_of(const NcclRun& run) {
+  std::string text = fmt::format("{} of {}", run.collective, run.ranks);
+  if (run.nodes > 1) text += fmt::format(" over {} nodes", run.nodes);
+  if (run.groups > 1) text += fmt::format(", {} groups per node", run.groups);
+  return text;
+}
+
+std::string import_text(const std::vector<NcclRun>& runs,
+                        const std::vector<CollectivePoint>& points) {
+  std::string text;
+  for (const NcclRun& run : runs) {
+    text += fmt::format("{}: {}: {}, {} rows", printable(run.file), run.where, shape_of(run),
+                        run.rows.size());
+    if (!run.device.empty()) text += fmt::format(", {}", run.device);
+    if (!run.date.empty()) text += fmt::format(", {}", run.date);
+    text += '\n';
+    for (const std::string& note : run.notes) text += fmt::format("  {}\n", note);
+  }
+  text +=
+      fmt::format("\n{:<40}{:>14}{:>14}{:>16}\n", "collective", "payload", "median", "payload/s");
+  for (const CollectivePoint& point : points) {
+    text += fmt::format("{:<40}{:>14}{:>14}{:>16}\n", describe(point), to_text(point.payload),
+                        to_text(point.time.median), to_text(point.payload / point.time.median));
+  }
+  return text;
+}
+
+std::string import_json(const std::vector<NcclRun>& runs,
+                        const std::vector<CollectivePoint>& points, const std::string& output) {
+  Json list = Json::array();
+  for (const NcclRun& run : runs) {
+    list.push_back({{"file", run.file},
+                    {"where", run.where},
+                    {"collective", run.collective},
+                    {"ranks", run.ranks},
+                    {"nodes", run.nodes},
+                    {"groups_per_node", run.groups},
+                    {"host_time", run.host_time},
+                    {"device", run.device},
+                    {"date", run.date},
+                    {"versions", run.versions},
+                    {"rows", run.rows.size()},
+                    {"notes", run.notes}});
+  }
+  return json_text({{"runs", list},
+                    {"points", points.size()},
+                    {"output", output.empty() ? Json(nullptr) : Json(output)}});
+}
+
+/// What a flag states; none where it was not given.
+std::optional<BytesPerSecond> stated(const char* flag, const std::string& text) {
+  if (text.empty()) return std::nullopt;
+  try {
+    return parse_bytes_per_second(text);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(fmt::format("{}: {}", flag, error.what()));
+  }
+}
+
+}  // namespace
+
+ExitCode run_import_topology(const ImportTopologyOptions& options) {
+  check_output("-o", options.output, std::array{options.file, options.device});
+  TopologyGiven given;
+  given.name =
+      options.name.empty() ? std::filesystem::path(options.file).stem().string() : options.name;
+  given.date = options.date;
+  given.nodes = options.nodes;
+  given.nic_bandwidth = stated("--nic-bandwidth", options.nic_bandwidth);
+  given.link_bandwidth = stated("--nvlink-bandwidth", options.nvlink_bandwidth);
+  given.pcie_bandwidth = stated("--pcie-bandwidth", options.pcie_bandwidth);
+  given.socket_bandwidth = stated("--socket-bandwidth", options.socket_bandwidth);
+  const Topology topology = read_topology(options.file);
+  const Cluster like = read_cluster(options.device);
+  if (like.device.kind != DeviceKind::gpu) {
+    throw InputError(options.device, "/device/kind", "found \"cpu_core\"; a GPU is required");
+  }
+  std::vector<std::string> notes;
+  const Cluster cluster = cluster_from(topology, like, options.device, given, notes);
+  const std::string text = cluster_text(cluster);
+  parse_cluster(text, options.file);  // what is written can be read
+  for (const std::string& note : notes) print_note(note + "\n");
+  if (options.output.empty()) {
+    print_result(text);
+  } else {
+    write_file_atomically(options.output, text);
+    print_note(fmt::format("wrote {}\n", options.output));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_import_nccl(const ImportNcclOptions& options) {
+  std::vector<std::string> inputs = options.files;
+  inputs.push_back(options.cluster);
+  check_output("-o", options.output, inputs);
+  const Cluster cluster = read_cluster(options.cluster);
+  if (cluster.device.kind != DeviceKind::gpu) {
+    throw InputError(options.cluster, "/device/kind",
+                     "found \"cpu_core\"; nccl-tests measure clusters of GPUs");
+  }
+  CalibrationFile whole = base_calibration(options, cluster);
+  std::vector<NcclRun> runs;
+  for (const std::string& file : options.files) {
+    for (NcclRun& run : read_nccl_tests(file, options.given)) runs.push_back(std::move(run));
+  }
+  for (const NcclRun& run : runs) check_cluster(run, cluster, options.cluster);
+  const std::vector<CollectivePoint> points = nccl_points(runs);
+  if (!options.output.empty()) {
+    if (points.empty()) {
+      std::string reasons;
+      for (const NcclRun& run : runs) {
+        for (const std::string& note : run.notes) reasons += "; " + note;
+      }
+      throw InputError(options.files.front(), "", "nothing to import" + reasons);
+    }
+    const bool joins = whole.measured.has_value();
+    if (!joins) whole.measured = nothing_measured(cluster);
+    Calibration& calibration = *whole.measured;
+    for (const NcclRun& run : runs) {
+      if (run.date.empty()) {
+        throw InputError(run.file, run.where,
+                         "the file does not say when this was measured: --date can");
+      }
+      // Points say themselves when they were measured: what is there already keeps its date.
+      if (!joins) calibration.date = std::max(calibration.date, run.date);
+    }
+    merge(calibration, points);
+    add_versions(calibration, runs);
+    const std::string text = calibration_file_text(whole);
+    parse_calibration_file(text, options.output);  // what is written can be read
+    write_file_atomically(options.output, text);
+  }
+  print_result(options.json ? import_json(runs, points, options.output)
+                            : import_text(runs, points));
+  if (!options.output.empty()) print_note(fmt::format("wrote {}\n", options.output));
+  return ExitCode::ok;
+}
+
+}  // namespace plimsoll

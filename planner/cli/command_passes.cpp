@@ -1,0 +1,120 @@
+// `planner passes`: what each pass makes of one strategy.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/command_line.h"
+#include "passes/pipeline.h"
+#include "planner/cli/commands.h"
+#include "planner/search/search.h"
+
+namespace plimsoll {
+namespace {
+
+/// The devices that a strategy asks for, where no flag says how many there are.
+std::int64_t device_count(const Strategy& strategy) {
+  std::int64_t devices = 1;
+  for (std::int64_t degree :
+       {strategy.mp, strategy.pp, strategy.dp, strategy.sharding_degree, strategy.cp}) {
+    if (degree > kMostDevices / devices) {
+      throw UsageError(
+          fmt::format("{}: more than {} devices", strategy_summary(strategy), kMostDevices));
+    }
+    devices *= degree;
+  }
+  return devices;
+}
+
+std::string_view sentence_of(std::string_view stage) {
+  for (const GraphPass& pass : graph_passes()) {
+    if (pass.name == stage) return pass.sentence;
+  }
+  if (stage == "forward") return "the job's forward pass, op by op, before any pass";
+  if (stage == "cut_blocks") return "blocks become routines: tensors in slots and frames";
+  if (stage == "schedule") return "calls of routines in host issue order, with waits";
+  if (stage == "plan_memory") return "every buffer gets its offset in the arena";
+  return "";
+}
+
+/// The stage whose text is asked for: that of --after, or the one before that of --before. Empty
+/// without either.
+std::string chosen_stage(const PassesOptions& options) {
+  if (options.before.empty() && options.after.empty()) return "";
+  const bool before = !options.before.empty();
+  const std::string& name = before ? options.before : options.after;
+  const std::vector<std::string> names = stage_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) {
+    throw UsageError(fmt::format("{} {}: no such stage; there are {}",
+                                 before ? "--before" : "--after", name, fmt::join(names, " ")));
+  }
+  if (!before) return name;
+  if (found == names.begin()) throw UsageError("--before forward: it is the first stage");
+  return *std::prev(found);
+}
+
+std::string list() {
+  std::string lines;
+  for (const std::string& stage : stage_names()) {
+    lines += fmt::format("{:<20} {}\n", stage, sentence_of(stage));
+  }
+  return lines;
+}
+
+/// Every stage with what it did to this job: whether the text changed, and how long it is.
+std::string overview(const PassContext& context) {
+  std::string lines_of_all, before;
+  lower(context, [&](std::string_view stage, const StageText& text) {
+    std::string after = text(std::nullopt);
+    const auto lines = std::count(after.begin(), after.end(), '\n');
+    lines_of_all +=
+        fmt::format("{:<20} {:<9} {:>6} lines  {}\n", stage,
+                    after == before ? "unchanged" : "changed", lines, sentence_of(stage));
+    before = std::move(after);
+  });
+  return lines_of_all;
+}
+
+std::string text_of(const PassContext& context, const std::string& wanted,
+                    std::optional<std::int64_t> rank) {
+  std::string found;
+  lower(context, [&](std::string_view stage, const StageText& text) {
+    if (stage == wanted) found = text(rank);
+  });
+  return found;
+}
+
+}  // namespace
+
+ExitCode run_passes(const PassesOptions& options) {
+  const std::string stage = chosen_stage(options);
+  if (options.list) {
+    print_result(list());
+    return ExitCode::ok;
+  }
+  if (options.rank && stage.empty()) {
+    throw UsageError(fmt::format(
+        "--rank {}: it picks the Program of a stage; --before or --after says which stage",
+        *options.rank));
+  }
+  const Framework framework = load_framework(options.target);
+  const Job job = load_job(options.target, framework);
+  const std::int64_t devices = device_count(parse_strategy(options.strategy));
+  const Strategy strategy = legal_strategy(job, framework, options.strategy, devices);
+  if (options.rank && *options.rank >= devices) {
+    throw UsageError(
+        fmt::format("--rank {}: the strategy has ranks 0 to {}", *options.rank, devices - 1));
+  }
+  const PassContext context{job, strategy, framework};
+  const std::string chosen =
+      options.before.empty() ? "after " + options.after : "before " + options.before;
+  const std::string headline =
+      fmt::format("# {} as {}; framework {}", job.name, strategy_summary(strategy), framework.name);
+  print_result(stage.empty() ? fmt::format("{}\n{}", headline, overview(context))
+                             : fmt::format("{}; {}\n{}", headline, chosen,
+                                           text_of(context, stage, options.rank)));
+  return ExitCode::ok;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,154 @@
+// `planner validate` and `fit`: published runs and ops, predicted and fitted.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <functional>
+#include <span>
+
+#include "base/command_line.h"
+#include "base/file.h"
+#include "fitting/fit.h"
+#include "fitting/fit_ops.h"
+#include "fitting/op_measurement.h"
+#include "models/framework/allocator_trace.h"
+#include "models/presets/presets.h"
+#include "planner/cli/commands.h"
+#include "predict/cost_basis.h"
+#include "published/goals.h"
+#include "published/trace_validation.h"
+#include "published/validate.h"
+
+namespace plimsoll {
+
+namespace {
+
+std::vector<PublishedRun> read_all(const std::vector<std::string>& files) {
+  std::vector<PublishedRun> runs;
+  for (const std::string& file : files) {
+    for (PublishedRun& run : read_published_runs(file)) runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+/// Of the files of ops; nothing: all are of runs.
+std::vector<OpMeasurement> read_ops(const FitCommandOptions& options) {
+  std::vector<OpMeasurement> ops;
+  std::string of_runs;
+  for (const std::string& file : options.cases) {
+    const std::string text = read_file(file);
+    if (!is_op_measurements(text, file)) {
+      of_runs = file;
+      continue;
+    }
+    for (OpMeasurement& op : parse_op_measurements(text, file).ops) ops.push_back(std::move(op));
+  }
+  if (!ops.empty() && !of_runs.empty()) {
+    throw InputError(of_runs, "", "files of ops are fitted by themselves, without files of runs");
+  }
+  if (!ops.empty() && !options.output.empty()) {
+    throw InputError(options.output, "",
+                     "a calibration is of runs; what ops say belongs to the cluster file: --json");
+  }
+  return ops;
+}
+
+Cluster preset_cluster(const std::string& name) {
+  const auto text = find_preset(cluster_presets(), name);
+  if (!text) throw InputError("--cluster", "", name + " is no cluster preset");
+  return parse_cluster(*text, name);
+}
+
+std::string rest_words(const CalibrationChoice& choice) {
+  switch (choice.rest) {
+    case CalibrationChoice::Rest::built_in:
+      return "what was fitted for each run's device and framework, else rates typical of training";
+    case CalibrationChoice::Rest::typical:
+      return "rates typical of training";
+    case CalibrationChoice::Rest::given:
+      return choice.fitted_file + ", of the runs that it is for";
+    case CalibrationChoice::Rest::none:
+      break;
+  }
+  return "none, the clusters' own numbers";
+}
+
+/// A row's id as the name of a file.
+std::string file_name_of(std::string id) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) || c == '-' || c == '_' || c == '.';
+  };
+  std::ranges::replace_if(id, std::not_fn(plain), '_');
+  return id;
+}
+
+/// Writes the job, cluster and framework of each prediction, so that the same job can be planned.
+/// The strategy and the numbers of a calibration are not among them.
+void write_inputs(const std::filesystem::path& folder, std::span<const PublishedRun> runs) {
+  for (const PublishedRun& run : runs) {
+    const PublishedTarget target = published_target(run, own_numbers());
+    if (!target.missing.empty()) continue;
+    const std::string name = file_name_of(run.id);
+    write_file_atomically(folder / (name + ".job.json"), job_text(target.job));
+    write_file_atomically(folder / (name + ".cluster.json"), cluster_text(target.cluster));
+  }
+}
+
+/// The first line of a result.
+std::string choice_words(const CalibrationChoice& choice) {
+  const std::string measured =
+      choice.measured ? choice.measured_file + ", measured; for the rest " : "";
+  return fmt::format("calibration: {}{}\n", measured, rest_words(choice));
+}
+
+}  // namespace
+
+ExitCode run_fit(const FitCommandOptions& options) {
+  check_output("-o", options.output, options.cases);
+  if (const std::vector<OpMeasurement> ops = read_ops(options); !ops.empty()) {
+    const OpFit found = fit_ops(ops, preset_cluster(options.cluster));
+    print_result(options.json ? op_fit_json(found) : fit_text(found));
+    return ExitCode::ok;
+  }
+  const Fit found =
+      fit(read_all(options.cases), {.cluster = options.cluster, .framework = options.framework});
+  const std::string text = fitted_calibration_text(found.fitted);
+  if (!options.output.empty()) write_file_atomically(options.output, text);
+  print_result(options.json ? text : fit_text(found));
+  return ExitCode::ok;
+}
+
+ExitCode run_validate(const ValidateOptions& options) {
+  std::vector<Goal> goals;
+  if (!options.goals.empty()) goals = parse_goals(read_file(options.goals), options.goals);
+  CalibrationChoice calibration = read_calibration_choice(options.calibration);
+  calibration.leave_out_source = options.leave_out_sources;
+  std::vector<ValidatedFamily> families;
+  std::vector<ValidatedTraces> traces;
+  for (const std::string& file : options.cases) {
+    const std::string name = std::filesystem::path(file).stem().string();
+    const std::string text = read_file(file);
+    if (is_allocator_traces(text, file)) {
+      traces.push_back(validate_traces(name, parse_allocator_traces(text, file)));
+    } else {
+      const std::vector<PublishedRun> runs = read_published_runs(file);
+      families.push_back(validate(name, runs, calibration));
+      if (!options.inputs.empty()) write_inputs(options.inputs, runs);
+    }
+  }
+  std::vector<GoalResult> results;
+  if (!options.goals.empty()) results = check_goals(goals, families, options.goals);
+  print_result(options.json
+                   ? validation_json(families, results, traces)
+                   : choice_words(calibration) + validation_text(families) + traces_text(traces) +
+                         (options.goals.empty() ? "" : goals_text(results)));
+  const bool met = std::all_of(results.begin(), results.end(),
+                               [](const GoalResult& result) { return result.met; });
+  const bool exact = std::all_of(traces.begin(), traces.end(), [](const ValidatedTraces& file) {
+    return std::ranges::all_of(file.replays, &TraceReplay::exact);
+  });
+  return met && exact ? ExitCode::ok : ExitCode::outside_tolerance;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,286 @@
+// Describe: plans, predictions and spaces as terminal text.
+#include "planner/cli/describe.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <span>
+#include <vector>
+
+#include "passes/strategy/framework_flags.h"
+#include "passes/strategy/strategy_fields.h"
+#include "plan/filling.h"
+#include "plan/simplicity.h"
+#include "planner/space/space.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+/// "NVIDIA A100 bf16, Title of the Document, ... 2020-05-14": the beginning and the date of a
+/// source, as far as a line of a terminal goes.
+std::string in_one_line(const std::string& source) {
+  constexpr std::size_t kMost = 100, kBeginning = 80;
+  if (source.size() <= kMost) return source;
+  const std::size_t end = source.rfind(", ", kBeginning), date = source.rfind(", ");
+  if (end == std::string::npos || date <= end || source.size() - date > kMost - kBeginning) {
+    return source;
+  }
+  return fmt::format("{}, ...{} (whole with --json)", source.substr(0, end),
+                     source.substr(date + 1));
+}
+
+/// Shares below this are 0.0 %, which no line is for.
+constexpr double kLeastShown = 0.0005;
+
+void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
+  fmt::format_to(out, "  step time   {}{}\n", to_text(p.step_time),
+                 makes_timing_claim
+                     ? fmt::format(" (90 % interval {} to {})", to_text(p.step_time_low),
+                                   to_text(p.step_time_high))
+                     : " (oversubscribed: no timing claim)");
+  fmt::format_to(out, "  throughput  {:.0f} tokens/s\n", p.tokens_per_second);
+  fmt::format_to(out,
+                 "  MFU         {:.1f} % (HFU {:.1f} %) of {} per device; causal attention "
+                 "counts in full\n",
+                 100 * p.mfu, 100 * p.hfu, to_text(p.peak_flops));
+  fmt::format_to(out, "  that peak   {}\n", in_one_line(p.peak_source));
+  fmt::format_to(out, "  costs      ");
+  for (std::size_t i = 0; i < p.share_by_provenance.size(); ++i) {
+    if (p.share_by_provenance[i] < kLeastShown) continue;
+    fmt::format_to(out, " {} {:.1f} %", to_text(Provenance(i)), 100 * p.share_by_provenance[i]);
+  }
+  fmt::format_to(out, " of op time; weakest: {}\n", to_text(p.worst));
+  const auto shown = std::size_t(  // the largest come first
+      std::count_if(p.extrapolated.begin(), p.extrapolated.end(),
+                    [](const OutsideRange& ops) { return ops.share >= kLeastShown; }));
+  if (shown == 0) return;
+  fmt::format_to(out, "  extrapolated beyond what was measured or fitted, of the step\n");
+  constexpr std::size_t kMost = 6;
+  for (std::size_t i = 0; i < std::min(shown, kMost); ++i) {
+    fmt::format_to(out, "    {:5.1f} %  {}\n", 100 * p.extrapolated[i].share,
+                   p.extrapolated[i].what);
+  }
+  if (shown > kMost) {
+    fmt::format_to(out, "    and {} more (all with --json)\n", shown - kMost);
+  }
+}
+
+void describe_breakdown(Out out, const Prediction& p) {
+  const Breakdown& b = p.breakdown;
+  const std::array<std::pair<std::string_view, Seconds>, 7> terms = {
+      {{"forward", b.forward},
+       {"recompute", b.recompute},
+       {"backward", b.backward},
+       {"optimizer", b.optimizer},
+       {"exposed communication", b.exposed_communication},
+       {"bubble", b.bubble},
+       {"dispatch", b.dispatch}}};
+  fmt::format_to(out, "  where the critical rank's step goes\n");
+  for (const auto& [name, time] : terms) {
+    if (time < kLeastShown * p.step_time) continue;
+    fmt::format_to(out, "    {:<22}{:>10}  {:5.1f} %\n", name, to_text(time),
+                   100 * (time / p.step_time));
+  }
+}
+
+/// Stages that are alike are one line, with the fullest of them.
+void describe_memory(Out out, const Plan& plan) {
+  constexpr std::size_t kMostLines = 8;
+  const auto& stages = plan.prediction.stages;
+  const bool arena = plan.framework.allocator.kind == AllocatorKind::arena;
+  const std::vector<Filling> fillings = fillings_of(plan);
+  fmt::format_to(out, "  memory per device: {} + context + reserve of its capacity, and {}\n",
+                 arena ? "arena" : "reserved", arena ? "live bytes at the peak" : "allocated");
+  for (const AlikeStages& alike : alike_stages(fillings, kMostLines)) {
+    const Filling& filling = fillings[alike.fullest];
+    const StagePrediction& stage = stages[alike.fullest];
+    fmt::format_to(out, "    {:<15} {} + {} + {} of {}: {}; {} ({} bytes)\n",
+                   name_of(alike, stages), to_text(filling.reserved), to_text(filling.outside),
+                   to_text(filling.reserve), to_text(filling.capacity), filled_text(filling),
+                   to_text(stage.allocated), stage.allocated.count());
+  }
+}
+
+/// "+1.2 ms bubble", "+3.1 GiB live": why it is not the chosen plan.
+std::string loss_of(const RunnerUp& loser) {
+  if (loser.term == "memory") return fmt::format("+{} live", to_text(loser.term_bytes));
+  if (loser.term == "tie") return "as good; comes later in the space";
+  return fmt::format("+{} {}", to_text(loser.term_time), loser.term);
+}
+
+/// The choices of `strategy` that `chosen` makes otherwise: "pp=2 micro_batch=4".
+std::string differences(const Strategy& strategy, const Strategy& chosen) {
+  return fields_text(differing_fields(strategy, chosen));
+}
+
+/// "+1.2 %": how much longer than the chosen plan's.
+std::string longer(Seconds step, const Plan& plan) {
+  return fmt::format("{:+.1f} %", 100 * (step / plan.prediction.step_time - 1));
+}
+
+/// Which plans are as good as the chosen one, as far as is known, and the simplest of them.
+void describe_ties(Out out, const Plan& plan) {
+  const Ties ties = ties_of(plan);
+  if (ties.shown == 0) return;
+  fmt::format_to(out, "  tied        with {} of the {} plans below", ties.count, ties.shown);
+  if (ties.count == 0) {
+    fmt::format_to(out, "\n");
+    return;
+  }
+  const std::string least = fmt::format("{:.0f}", 100 * ties.least_open);
+  const std::string most = fmt::format("{:.0f}", 100 * ties.most_open);
+  fmt::format_to(out, ", up to {} by prediction: ratios of such steps are known to {} %\n",
+                 longer(ties.slowest_step, plan), least == most ? most : least + " to " + most);
+  fmt::format_to(out, "  simplest    of these: {}\n",
+                 ties.simplest == &plan.strategy
+                     ? "the chosen one"
+                     : fmt::format("{} ({})", differences(*ties.simplest, plan.strategy),
+                                   longer(ties.simplest_step, plan)));
+}
+
+/// "28.3 s   +0.1 % ( -7.7 to  +8.5 %) tied  ": beside the chosen plan, of which it is the time.
+std::string beside(Seconds step, const StepRatio& ratio, const Plan& plan, bool chosen = false) {
+  if (chosen) return fmt::format("{:>8}{:35}", to_text(step), "");
+  return fmt::format("{:>8} {:+6.1f} % ({:+5.1f} to {:+5.1f} %) {:<6}", to_text(step),
+                     100 * (step / plan.prediction.step_time - 1), 100 * (ratio.low - 1),
+                     100 * (ratio.high - 1), ratio.tied ? "tied" : "slower");
+}
+
+void describe_runners_up(Out out, const Plan& plan) {
+  if (plan.runners_up.empty()) return;
+  fmt::format_to(out,
+                 "runners-up, tied ones first, the simplest first: how much longer (90 % "
+                 "interval), the term by which each loses most, where it differs\n");
+  for (const RunnerUp& loser : plan.runners_up) {
+    fmt::format_to(out, "  {}  takes {:>8}  {:<32}  {}\n",
+                   beside(loser.step_time, loser.ratio, plan), to_text(loser.taken), loss_of(loser),
+                   differences(loser.strategy, plan.strategy));
+  }
+}
+
+void describe_front(Out out, const Plan& plan) {
+  if (plan.pareto.size() < 2) return;
+  fmt::format_to(out,
+                 "Pareto front of step time and memory taken of a device, in steps of {:.0f} % of "
+                 "it, up to {} times the best step\n",
+                 100 * kFrontSaving, kFrontTimes);
+  for (const ParetoPlan& point : plan.pareto) {
+    const bool chosen = point.strategy == plan.strategy;
+    fmt::format_to(out, "  {}  takes {:>8}  {}\n",
+                   beside(point.step_time, point.ratio, plan, chosen), to_text(point.taken),
+                   chosen ? "chosen" : differences(point.strategy, plan.strategy));
+  }
+}
+
+void describe_counts(Out out, std::span<const Pruned> counts) {
+  for (const Pruned& entry : counts) {
+    fmt::format_to(out, "  {:>8}  {}\n", entry.count, entry.reason);
+  }
+}
+
+void describe_search(Out out, const SearchSummary& search) {
+  fmt::format_to(out, "search: {}, {} candidates; {}\n", search.method, search.space,
+                 search.proven ? "the choice is proven best of the space" : "not proven");
+  if (!search.proven) {
+    fmt::format_to(out, "  {:>8}  left when the search ended; {}\n", search.unexplored,
+                   search.gap > 0 ? fmt::format("the choice is within {:.2f} %", 100 * search.gap)
+                                  : "none is faster than the choice");
+  }
+  fmt::format_to(out, "  {:>8}  evaluated, of which {} do not fit\n", search.evaluated,
+                 search.infeasible);
+  describe_counts(out, search.bounded_by);
+  describe_counts(out, search.pruned);
+  fmt::format_to(out, "by stage, in 1F1B without virtual stages: {}\n",
+                 fmt::join(chosen_by_stage(), ", "));
+  fmt::format_to(out, "not searched, --fix sets them: {}\n", fmt::join(not_searched(), ", "));
+}
+
+}  // namespace
+
+std::string describe_step(const Prediction& prediction, bool makes_timing_claim) {
+  std::string text;
+  const Out out = std::back_inserter(text);
+  describe_rates(out, prediction, makes_timing_claim);
+  describe_breakdown(out, prediction);
+  return text;
+}
+
+std::string describe(const StepParts& parts) {
+  if (parts.communication.empty()) return "";
+  std::string text =
+      fmt::format("  communication of the critical rank\n    {:<14}{:>18}{:>18}{:>18}\n", "over",
+                  "waits", "exposed transfer", "hidden");
+  for (const GroupTime& time : parts.communication) {
+    text += fmt::format("    {:<14}{:>18}{:>18}{:>18}\n", time.group, to_text(time.wait.seconds()),
+                        to_text(time.transfer.seconds()), to_text(time.hidden.seconds()));
+  }
+  return text;
+}
+
+std::string describe(const Plan& plan) {
+  std::string text;
+  const Out out = std::back_inserter(text);
+  fmt::format_to(out, "chosen: {}\n", strategy_summary(plan.strategy));
+  if (const std::string flags = framework_flags(plan.framework, plan.job, plan.strategy);
+      !flags.empty())
+    fmt::format_to(out, "  in {}: {}\n", plan.framework.name, flags);
+  if (!plan.oversubscribed) describe_ties(out, plan);
+  text += describe_step(plan.prediction, !plan.oversubscribed);
+  describe_memory(out, plan);
+  describe_runners_up(out, plan);
+  describe_front(out, plan);
+  describe_search(out, plan.search);
+  return text;
+}
+
+std::string describe_parameters(const Job& job) {
+  return fmt::format("  parameters  {}\n", grouped(parameter_count(build_forward(job, 1))));
+}
+
+std::string describe(const NothingFits& refused) {
+  std::string text = fmt::format("{}\n", refused.what());
+  if (!refused.changes().empty()) text += "what would fit:\n";
+  for (const std::string& change : refused.changes()) text += fmt::format("  {}\n", change);
+  return text;
+}
+
+std::string describe(const SpaceSummary& summary, bool list) {
+  const Space& space = summary.space;
+  std::string text;
+  const Out out = std::back_inserter(text);
+  if (list) {
+    for (const Strategy& strategy : space.legal) {
+      fmt::format_to(out, "{}\n", strategy_summary(strategy));
+    }
+  }
+  fmt::format_to(out, "{} legal of {} candidates\n", space.legal.size(), space.enumerated);
+  describe_counts(out, space.rejected);
+  for (const Dimension& dimension : dimensions(space)) {
+    fmt::format_to(out, "  {:<18}", dimension.key);
+    for (const auto& [value, count] : dimension.values) {
+      fmt::format_to(out, " {} ({})", value, count);
+    }
+    text += "\n";
+  }
+  if (!summary.bounds) return text;
+  const BoundCounts& bounds = *summary.bounds;
+  fmt::format_to(out, "bounds, before anything is evaluated\n");
+  fmt::format_to(out, "  {:>8}  what lives between steps does not fit\n", bounds.cannot_live);
+  fmt::format_to(out, "  {:>8}  with micro-batches in flight it does not fit\n", bounds.cannot_fly);
+  fmt::format_to(out, "  {:>8}  may fit", bounds.may_fit);
+  if (!bounds.least_time) return text + "\n";
+  fmt::format_to(out, ", none with a step below {} by the slowest stage\n",
+                 to_text(*bounds.least_time));
+  for (const auto& [times, count] : bounds.slower) {
+    fmt::format_to(out, "  {:>8}  of these: by the slowest stage above {} times that\n", count,
+                   times);
+  }
+  return text;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,81 @@
+// Plan origin: the command line that makes a plan again, without the paths of this machine.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "models/calibration/calibration_file.h"
+#include "models/presets/presets.h"
+#include "planner/cli/commands.h"
+#include "predict/calibration_choice.h"
+
+namespace plimsoll {
+namespace {
+
+/// As one word of a shell.
+std::string shell_word(const std::string& text) {
+  const auto plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("._-+=/").find(c) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+/// The name of the preset with this digest, else that of a file called as what it holds.
+std::string file_word(const std::string& digest_of_file, const std::vector<Preset>& presets,
+                      const std::string& name) {
+  for (const Preset& preset : presets) {
+    if (digest(preset.text) == digest_of_file) return std::string(preset.name);
+  }
+  return name + ".json";
+}
+
+bool built_in(const std::string& calibration) {
+  for (const std::string_view word : {kBuiltInCalibration, kTypicalCalibration, kNoCalibration}) {
+    if (calibration == word) return true;
+  }
+  return find_preset(calibration_presets(), calibration).has_value();
+}
+
+/// A built-in one by its name, a file by what it holds.
+std::string calibration_word(const std::string& calibration) {
+  if (built_in(calibration)) return calibration;
+  const CalibrationFile file = parse_calibration_file(read_file(calibration), calibration);
+  return file.measured ? "calibration.json" : "fit.json";
+}
+
+}  // namespace
+
+PlanOrigin origin_of(const Target& target, const PlanOptions& options) {
+  const TargetOptions& files = options.target;
+  std::vector<std::string> words = {"planner", "plan",
+                                    file_word(digest(read_file_or_preset(files.job, job_presets())),
+                                              job_presets(), target.job.name)};
+  const auto flag = [&](const char* name, const std::string& value) {
+    words.insert(words.end(), {name, value});
+  };
+  if (files.global_batch) flag("--global-batch", std::to_string(*files.global_batch));
+  flag("--cluster", file_word(target.cluster_digest, cluster_presets(), target.cluster.name));
+  for (const std::string& calibration : files.calibration)
+    flag("--calibration", calibration_word(calibration));
+  flag("--devices", std::to_string(files.devices));
+  if (!files.framework.empty()) flag("--framework", files.framework);
+  for (const std::string& fix : options.fix) flag("--fix", fix);
+  if (options.reserve != PlanOptions{}.reserve) flag("--reserve", options.reserve);
+
+  PlanOrigin origin;
+  for (const std::string& word : words) {
+    origin.command += (origin.command.empty() ? "" : " ") + shell_word(word);
+  }
+  if (built_in(target.calibration_name)) origin.calibration_name = target.calibration_name;
+  origin.calibration_provenance = target.calibration_words;
+  origin.interval_basis = target.cluster.device.kind == DeviceKind::gpu
+                              ? "published runs of sources that its calibration had not seen"
+                              : "what the costs of its ops leave open";
+  return origin;
+}
+
+}  // namespace plimsoll

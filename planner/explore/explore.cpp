@@ -1,0 +1,496 @@
+// The rounds of the search; bounds.h has the bounds, runners_up.h what has to be found.
+#include "planner/explore/explore.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/parallel.h"
+#include "planner/bounds/bounds.h"
+#include "planner/bounds/capped_bounds.h"
+#include "planner/explore/assess.h"
+#include "planner/explore/candidate_pool.h"
+#include "planner/explore/cut_reasons.h"
+#include "planner/explore/family_bounds.h"
+#include "planner/explore/first_plan.h"
+#include "planner/explore/incumbents.h"
+#include "planner/explore/node_queue.h"
+
+namespace plimsoll {
+namespace {
+
+/// Leaves simulated, pipelines split into leaves, and others sharpened, per round. Fixed: what a
+/// round learns is used from the next one on, so these are part of the result's definition.
+constexpr std::size_t kSimulated = 4, kSplit = 8, kSharpened = 32;
+
+class Explorer {
+ public:
+  Explorer(const SearchRequest& request, const CostModel& costs, const Space& space,
+           const Bounds& bounds)
+      : request_(request),
+        costs_(costs),
+        legal_(space.legal),
+        bounds_(bounds),
+        family_bounds_(request.job, request.framework, bounds_),
+        capacity_(largest_memory(costs.cluster(), request.devices)),
+        pool_(request, costs),
+        incumbents_(request.tolerance) {
+    if (request.time_limit) {
+      deadline_ = std::chrono::steady_clock::now() +
+                  std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                      std::chrono::duration<double>(request.time_limit->value()));
+    }
+  }
+
+  /// What the bounds that need no incumbent say.
+  BoundCounts count() {
+    bound_families();
+    expand_all_families();
+    BoundCounts counts;
+    counts.cannot_live = cut_[kPersistent];
+    counts.cannot_fly = cut_[kInFlight];
+    counts.may_fit = queue_.strategies();
+    if (queue_.empty()) return counts;
+    counts.least_time = queue_.least().bound.seconds();
+    for (double times : {1.1, 1.5, 2.0, 4.0}) {
+      std::int64_t slower = 0;
+      for (const SearchNode& node : queue_.nodes()) {
+        if (node.bound.seconds() > times * *counts.least_time) slower += node.count();
+      }
+      counts.slower.emplace_back(times, slower);
+    }
+    return counts;
+  }
+
+  Explored run() {
+    find_first_plan();
+    bound_families();
+    while (!passed()) {
+      incumbents_.learn(pool_.all());
+      if (queue_.empty()) {
+        proven_ = confirm_shown();
+        if (proven_) break;
+      } else {
+        take_round();
+        if (!families_.empty()) {
+          sharpen_families();
+        } else if (!groups_.empty()) {
+          sharpen_groups();
+        } else if (!choices_.empty()) {
+          sharpen_choices();
+        } else if (!pipelines_.empty()) {
+          split_pipelines();
+        } else {
+          simulate_leaves();
+        }
+        for (auto* nodes : {&groups_, &choices_, &pipelines_, &leaves_}) put_back(*nodes);
+        // A search that is stopped early has it to show.
+        if (!passed()) pool_.confirm_fastest();
+      }
+      report();
+    }
+    return finish();
+  }
+
+ private:
+  bool passed() const {
+    if (request_.stop && request_.stop()) return true;
+    return deadline_ && std::chrono::steady_clock::now() >= *deadline_;
+  }
+
+  /// Bytes of a device for what the framework reserves.
+  Bytes room(const Strategy& strategy) const { return room_of(request_, strategy, capacity_); }
+
+  bool fits(Bytes reserved, const Strategy& strategy) const {
+    return reserved + memory_outside_program(request_.job, strategy, request_.framework) +
+               request_.reserve <=
+           capacity_;
+  }
+
+  void cut(CutReason reason, std::int64_t count) { cut_[reason] += count; }
+  void cut(CutReason reason, const SearchNode& node) { cut(reason, queue_.count_in(node)); }
+
+  Strategy strategy_of(const SearchNode& node) const { return legal_[node.first]; }
+
+  void find_first_plan() {
+    auto found = first_plan({request_, costs_, legal_, bounds_, family_bounds_, capacity_,
+                             [this] { return passed(); }});
+    if (!found) return;
+    queue_.set_first_plan(found->index);
+    pool_.add(std::move(*found));
+  }
+
+  /// What may fit enters the queue.
+  void bound_families() {
+    const std::span<const StrategyFamily> families = legal_.families();
+    summaries_.resize(families.size());
+    is_coarse_.resize(families.size());
+    for_each_index(families.size(), request_.threads, [&](std::size_t f) {
+      if (passed()) return;
+      is_coarse_[f] = family_bounds_.takes_long(families[f]);
+      summaries_[f] = summary_of(
+          is_coarse_[f] ? family_bounds_.coarse(families[f], room(families[f].base)) : bound_of(f));
+    });
+    for (std::size_t f = 0; f < families.size(); ++f) {
+      insert_family(f);
+      if (!summaries_[f] || summaries_[f]->fits) explored_.may_fit.push_back(f);
+    }
+  }
+
+  FamilyBound bound_of(std::size_t f) const {
+    const StrategyFamily& family = legal_.families()[f];
+    return family_bounds_.of(family, room(family.base));
+  }
+
+  void insert_family(std::size_t f) {
+    const StrategyFamily& family = legal_.families()[f];
+    const FamilySummary all = summaries_[f].value_or(FamilySummary());
+    const SearchNode node{all.step,
+                          family.first,
+                          family.first + family.count(),
+                          all.peak,
+                          SearchNode::Kind::family,
+                          f,
+                          {}};
+    if (all.fits) {
+      queue_.insert(node);
+    } else {
+      cut(all.lives ? kInFlight : kPersistent, node);
+    }
+  }
+
+  /// Bounds families anew whose bound was coarse.
+  void sharpen_families() {
+    for_each_index(families_.size(), request_.threads, [&](std::size_t i) {
+      const std::size_t f = families_[i].family;
+      if (passed()) return;
+      summaries_[f] = summary_of(bound_of(f));
+      is_coarse_[f] = false;
+    });
+    for (const SearchNode& node : families_) insert_family(node.family);
+    families_.clear();
+  }
+
+  void expand_all_families() {
+    for (const SearchNode& node : queue_.take_all()) {
+      if (is_coarse_[node.family]) {
+        families_.push_back(node);
+      } else {
+        queue_.insert(node);
+      }
+    }
+    sharpen_families();
+    for (const SearchNode& node : queue_.take_all()) {
+      if (summaries_[node.family]) {
+        expand(node);
+      } else {
+        queue_.insert(node);
+      }
+    }
+  }
+
+  /// Puts a family's groups into the queue and cuts those of its arrangements that cannot fit.
+  void expand(const SearchNode& node) {
+    const StrategyFamily& family = legal_.families()[node.family];
+    const FamilyBound bound = bound_of(node.family);
+    std::size_t next = 0;
+    std::size_t live = bound.cannot_live;
+    const auto cut_until = [&](std::size_t arrangement) {
+      const std::int64_t count = queue_.count_in(family.first + next * family.buckets,
+                                                 family.first + arrangement * family.buckets);
+      const auto of_live = std::min<std::int64_t>(count, std::int64_t(live * family.buckets));
+      live -= std::size_t(of_live) / family.buckets;
+      cut(kPersistent, of_live);
+      cut(kInFlight, count - of_live);
+    };
+    for (const GroupBound& group : bound.groups) {
+      cut_until(group.first);
+      next = group.last;
+      queue_.insert(node_of(node.family, group));
+    }
+    cut_until(family.arrangements->all.size());
+  }
+
+  SearchNode node_of(std::size_t f, const GroupBound& group) const {
+    const StrategyFamily& family = legal_.families()[f];
+    return {group.step,
+            family.first + group.first * family.buckets,
+            family.first + group.last * family.buckets,
+            group.peak,
+            SearchNode::Kind::group,
+            f,
+            group};
+  }
+
+  static SearchNode leaf_of(const SearchNode& pipeline, std::size_t leaf, Picoseconds bound) {
+    return {std::max(pipeline.bound, bound),
+            leaf,
+            leaf + 1,
+            pipeline.peak,
+            SearchNode::Kind::leaf,
+            pipeline.family,
+            {}};
+  }
+
+  std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& node) const {
+    const StrategyFamily& family = legal_.families()[node.family];
+    std::vector<Strategy> strategies;
+    for (std::size_t i = node.first; i < node.last; ++i) {
+      const std::size_t within = i - family.first;
+      strategies.push_back(legal_.of(family, within / family.buckets, within % family.buckets));
+    }
+    return capped_pipelines(bounds_, strategies, [&](std::size_t i, Picoseconds bound) {
+      return why_cut(leaf_of(node, node.first + i, bound)).has_value();
+    });
+  }
+
+  std::optional<CutReason> why_cut(const SearchNode& node) const {
+    if (node.bound > kLongestTimeline) return kTooLong;
+    const Seconds bound = node.bound.seconds();
+    if (incumbents_.may_be_best(bound) || incumbents_.may_be_on_front(bound, node.peak))
+      return std::nullopt;
+    // Strategies of a family or a group may differ in more than details.
+    const bool alone = node.kind > SearchNode::Kind::group;
+    if (alone ? incumbents_.may_be_listed(bound, strategy_of(node))
+              : incumbents_.may_be_listed(bound)) {
+      return std::nullopt;
+    }
+    if (node.kind > SearchNode::Kind::choice) return kPipeline;
+    return node.kind == SearchNode::Kind::choice ? kBottleneck : kWork;
+  }
+
+  /// Whether all that would be shown fits. What does not is no incumbent any more, so that what was
+  /// set aside is looked at again.
+  bool confirm_shown() {
+    if (pool_.confirm_shown()) return true;
+    for (const auto& [node, reason] : aside_) queue_.insert(node);
+    aside_.clear();
+    return false;
+  }
+
+  /// Takes nodes in order until a round of one kind is full, or one waits for another. Sets those
+  /// aside that lose against plans of which some are only taken to fit.
+  void take_round() {
+    std::vector<SearchNode> later;
+    while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
+           pipelines_.size() < kSplit && groups_.size() < kSharpened &&
+           families_.size() < kSharpened) {
+      const SearchNode node = queue_.take_least();
+      if (const std::optional<CutReason> reason = why_cut(node)) {
+        aside_.emplace_back(node, *reason);
+      } else if (node.kind == SearchNode::Kind::family) {
+        if (!summaries_[node.family]) {  // the time limit passed before it was bounded
+          later.push_back(node);
+          break;
+        }
+        if (is_coarse_[node.family]) {
+          families_.push_back(node);
+        } else {
+          expand(node);
+        }
+      } else if (node.kind == SearchNode::Kind::leaf && queue_.first_plan() == node.first) {
+        continue;
+      } else if (awaits_another(node)) {
+        later.push_back(node);
+        break;
+      } else {
+        round_of(node).push_back(node);
+      }
+    }
+    put_back(later);
+  }
+
+  /// A leaf that only details tell from one of this round, and that cannot be best: most such ones
+  /// lose as soon as that one is known.
+  bool awaits_another(const SearchNode& node) const {
+    if (node.kind != SearchNode::Kind::leaf || incumbents_.may_be_best(node.bound.seconds()))
+      return false;
+    const Strategy strategy = strategy_of(node);
+    return std::ranges::any_of(leaves_, [&](const SearchNode& leaf) {
+      return same_but_details(strategy_of(leaf), strategy);
+    });
+  }
+
+  std::vector<SearchNode>& round_of(const SearchNode& node) {
+    if (node.kind == SearchNode::Kind::group) return groups_;
+    if (node.kind == SearchNode::Kind::choice) return choices_;
+    return node.kind == SearchNode::Kind::pipeline ? pipelines_ : leaves_;
+  }
+
+  void put_back(std::vector<SearchNode>& nodes) {
+    queue_.insert(nodes);
+    nodes.clear();
+  }
+
+  /// Makes a choice of the arrangement with the fewest recomputed layers, by the bounds of single
+  /// strategies; the others stay a group.
+  void sharpen_groups() {
+    std::vector<std::optional<SearchNode>> found(groups_.size());
+    std::vector<char> done(groups_.size(), false);
+    for_each_index(groups_.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) return;
+      done[i] = true;
+      const Strategy strategy = strategy_of(groups_[i]);
+      const MemoryBound memory = bounds_.memory(strategy);
+      if (!fits(memory.reserved, strategy)) return;
+      const std::size_t buckets = legal_.families()[groups_[i].family].buckets;
+      const Picoseconds own = capped(bounds_, &Bounds::bottleneck, strategy);
+      found[i] = SearchNode{std::max(groups_[i].bound, own),
+                            groups_[i].first,
+                            groups_[i].first + buckets,
+                            memory.peak,
+                            SearchNode::Kind::choice,
+                            groups_[i].family,
+                            {}};
+    });
+    std::vector<SearchNode> left;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      SearchNode group = groups_[i];
+      if (!done[i]) {
+        left.push_back(group);
+        continue;
+      }
+      const std::size_t next = group.first + legal_.families()[group.family].buckets;
+      if (found[i]) {
+        queue_.insert(*found[i]);
+      } else {
+        cut(kInFlight, queue_.count_in(group.first, next));
+      }
+      group.first = next;
+      ++group.group.first;
+      if (group.first < group.last) queue_.insert(group);
+    }
+    groups_ = std::move(left);
+  }
+
+  /// Bounds the order of actions alone: what is left of a choice then mostly loses against plans
+  /// that are found before its turn comes again.
+  void sharpen_choices() {
+    std::vector<std::optional<Picoseconds>> bounds(choices_.size());
+    for_each_index(choices_.size(), request_.threads, [&](std::size_t i) {
+      if (!passed()) bounds[i] = capped(bounds_, &Bounds::actions, strategy_of(choices_[i]));
+    });
+    std::vector<SearchNode> left;
+    for (std::size_t i = 0; i < choices_.size(); ++i) {
+      SearchNode node = choices_[i];
+      if (!bounds[i]) {
+        left.push_back(node);
+        continue;
+      }
+      node.kind = SearchNode::Kind::pipeline;
+      node.bound = std::max(node.bound, *bounds[i]);
+      queue_.insert(node);
+    }
+    choices_ = std::move(left);
+  }
+
+  /// Splits pipelines into leaves, with the tails of their steps. Buckets that come out alike are
+  /// one leaf.
+  void split_pipelines() {
+    std::vector<std::vector<SearchNode>> leaves(pipelines_.size());
+    for_each_index(pipelines_.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) return;
+      const SearchNode& node = pipelines_[i];
+      const auto bounds = pipeline_bounds(node);
+      for (std::size_t leaf = node.first; leaf < node.last; ++leaf) {
+        const std::optional<Picoseconds>& bound = bounds[leaf - node.first];
+        if (bound) leaves[i].push_back(leaf_of(node, leaf, *bound));
+      }
+    });
+    std::vector<SearchNode> left;
+    for (std::size_t i = 0; i < pipelines_.size(); ++i) {
+      if (leaves[i].empty()) {
+        left.push_back(pipelines_[i]);
+      } else {
+        explored_.duplicates += pipelines_[i].count() - std::int64_t(leaves[i].size());
+      }
+      queue_.insert(leaves[i]);
+    }
+    pipelines_ = std::move(left);
+  }
+
+  void simulate_leaves() {
+    std::vector<std::optional<Candidate>> found(leaves_.size());
+    for_each_index(leaves_.size(), request_.threads, [&](std::size_t i) {
+      if (passed()) return;
+      found[i] = assess(request_, costs_, strategy_of(leaves_[i]), leaves_[i].first);
+    });
+    std::vector<SearchNode> left;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (!found[i]) {
+        left.push_back(leaves_[i]);
+      } else {
+        pool_.add(std::move(*found[i]));
+      }
+    }
+    leaves_ = std::move(left);
+  }
+
+  void report() {
+    const auto all = std::int64_t(legal_.size());
+    done_ = std::max(done_, all - queue_.strategies());
+    if (request_.progress) request_.progress(done_, all);
+  }
+
+  /// Of a search that was stopped early, what was set aside is left, too.
+  Explored finish() {
+    for (const auto& [node, reason] : aside_) {
+      if (proven_) {
+        cut(reason, node);
+      } else {
+        queue_.insert(node);
+      }
+    }
+    explored_.unexplored = queue_.strategies();
+    if (!queue_.empty()) explored_.least_left = queue_.least().bound.seconds();
+    for (Candidate& candidate : pool_.take()) {
+      const Seconds step = candidate.score.prediction.step_time;
+      if (pool_.is_known(candidate)) {
+        explored_.candidates.push_back(std::move(candidate));
+      } else if (proven_) {
+        cut(kNoAllocator, 1);
+      } else {
+        ++explored_.unexplored;
+        explored_.least_left = std::min(explored_.least_left.value_or(step), step);
+      }
+    }
+    for (std::size_t i = 0; i < kReasons; ++i) {
+      if (cut_[i] > 0) explored_.bounded.push_back({kReasonTexts[i], cut_[i]});
+    }
+    std::sort(explored_.candidates.begin(), explored_.candidates.end(),
+              [](const Candidate& a, const Candidate& b) { return a.index < b.index; });
+    return std::move(explored_);
+  }
+
+  const SearchRequest& request_;
+  const CostModel& costs_;
+  const StrategyList& legal_;
+  const Bounds& bounds_;
+  const FamilyBounds family_bounds_;
+  const Bytes capacity_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  std::vector<std::optional<FamilySummary>> summaries_;  ///< absent: the time limit passed first
+  NodeQueue queue_;
+  std::vector<char> is_coarse_;  ///< by family: its bound is
+  std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;  ///< of this round
+  std::vector<std::pair<SearchNode, CutReason>> aside_;  ///< cut if all of the pool fits
+  CandidatePool pool_;
+  std::int64_t done_ = 0;  ///< as reported: never fewer, though strategies set aside may return
+  bool proven_ = false;    ///< nothing is left that could be shown
+  Incumbents incumbents_;
+  Explored explored_;
+  std::array<std::int64_t, kReasons> cut_ = {};
+};
+
+}  // namespace
+
+Explored branch_and_bound(const SearchRequest& request, const CostModel& costs, const Space& space,
+                          const Bounds& bounds) {
+  return Explorer(request, costs, space, bounds).run();
+}
+
+BoundCounts count_bounds(const SearchRequest& request, const CostModel& costs, const Space& space) {
+  const Bounds bounds(request.job, request.framework, costs, request.devices);
+  return Explorer(request, costs, space, bounds).count();
+}
+
+}  // namespace plimsoll

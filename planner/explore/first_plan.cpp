@@ -1,0 +1,127 @@
+#include "planner/explore/first_plan.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "planner/bounds/capped_bounds.h"
+#include "planner/explore/assess.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kTries = 64, kUsualTries = 256;
+constexpr std::int64_t kUsualMicroBatch = 2;
+
+Bytes room_of(const FirstPlanRequest& request, const Strategy& strategy) {
+  return room_of(request.search, strategy, request.capacity);
+}
+
+bool may_fit(const FirstPlanRequest& request, const Strategy& strategy) {
+  return request.bounds.memory(strategy).reserved <= room_of(request, strategy);
+}
+
+std::optional<Candidate> try_plan(const FirstPlanRequest& request, const StrategyFamily& family,
+                                  std::size_t arrangement, std::size_t bucket) {
+  Candidate found =
+      assess(request.search, request.costs, request.legal.of(family, arrangement, bucket),
+             family.first + arrangement * family.buckets + bucket);
+  confirm_memory(request.search, request.costs, {&found, 1}, request.search.threads);
+  if (!feasible(found)) return std::nullopt;
+  return found;
+}
+
+/// Family indices, the leanest of each number of ranks for one copy of the model.
+std::vector<std::size_t> leanest_families(const StrategyList& legal, const Cluster& cluster) {
+  std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::size_t>> order;
+  const std::span<const StrategyFamily> families = legal.families();
+  for (std::size_t f = 0; f < families.size(); ++f) {
+    const Strategy& s = families[f].base;
+    if (s.recompute != Recompute::full && s.recompute != Recompute::none) continue;
+    if (s.mp > cluster.devices_per_node || s.cp > 1) continue;
+    order.emplace_back(s.mp * s.pp, s.micro_batch * 2 + (s.recompute == Recompute::none),
+                       -s.sharding_degree * 4 - s.sharding_stage, f);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::size_t> leanest;
+  std::int64_t before = 0;
+  for (const auto& [ranks, batch, sharded, f] : order) {
+    if (ranks != before) leanest.push_back(f);
+    before = ranks;
+  }
+  return leanest;
+}
+
+std::optional<Candidate> leanest_plan(const FirstPlanRequest& request) {
+  std::vector<std::size_t> order = leanest_families(request.legal, request.costs.cluster());
+  order.resize(std::min(order.size(), kTries));
+  for (const std::size_t f : order) {
+    if (request.passed()) break;
+    const StrategyFamily& family = request.legal.families()[f];
+    const ArrangementGroup& plain = family.arrangements->groups.front();
+    const std::size_t all_recomputed = plain.first + plain.count - 1;
+    if (!may_fit(request, request.legal.of(family, all_recomputed, 0))) continue;
+    if (auto found = try_plan(request, family, all_recomputed, 0)) return found;
+  }
+  return std::nullopt;
+}
+
+bool is_usual(const Strategy& strategy, const Cluster& cluster) {
+  const bool recompute =
+      strategy.recompute == Recompute::full || strategy.recompute == Recompute::none;
+  return strategy.mp <= cluster.devices_per_node && strategy.cp == 1 && recompute &&
+         strategy.micro_batch <= kUsualMicroBatch && strategy.rank_order == Strategy().rank_order;
+}
+
+/// The bound of a group's step, the index of its family, and its first arrangement.
+using Usual = std::tuple<Picoseconds, std::size_t, std::size_t>;
+
+/// The groups of usual families, those with the least bounds first.
+std::vector<Usual> usual_plans(const FirstPlanRequest& request) {
+  std::vector<Usual> order;
+  const std::span<const StrategyFamily> families = request.legal.families();
+  for (std::size_t f = 0; f < families.size(); ++f) {
+    if (!is_usual(families[f].base, request.costs.cluster())) continue;
+    if (request.passed()) break;
+    const FamilyBound bound = request.families.of(families[f], room_of(request, families[f].base));
+    for (const GroupBound& group : bound.groups) order.emplace_back(group.step, f, group.first);
+  }
+  std::sort(order.begin(), order.end());
+  order.resize(std::min(order.size(), kUsualTries));
+  return order;
+}
+
+/// The bucket size with the least bound; of those whose Programs are the same, the smallest.
+std::size_t best_bucket(const FirstPlanRequest& request, const StrategyFamily& family,
+                        std::size_t arrangement) {
+  std::vector<Strategy> strategies;
+  for (std::size_t bucket = 0; bucket < family.buckets; ++bucket)
+    strategies.push_back(request.legal.of(family, arrangement, bucket));
+  const auto bounds = capped_pipelines(request.bounds, strategies, {});
+  std::size_t best = 0;
+  for (std::size_t bucket = 1; bucket < bounds.size(); ++bucket) {
+    if (bounds[bucket] && *bounds[bucket] < *bounds[best]) best = bucket;
+  }
+  return best;
+}
+
+std::optional<Candidate> usual_plan(const FirstPlanRequest& request) {
+  for (const auto& [step, f, arrangement] : usual_plans(request)) {
+    if (request.passed()) break;
+    const StrategyFamily& family = request.legal.families()[f];
+    if (!may_fit(request, request.legal.of(family, arrangement, 0))) continue;
+    const std::size_t bucket = best_bucket(request, family, arrangement);
+    if (auto found = try_plan(request, family, arrangement, bucket)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Candidate> first_plan(const FirstPlanRequest& request) {
+  std::optional<Candidate> lean = leanest_plan(request);
+  if (!lean) return std::nullopt;
+  std::optional<Candidate> usual = usual_plan(request);
+  return usual && better(*usual, *lean) ? usual : lean;
+}
+
+}  // namespace plimsoll

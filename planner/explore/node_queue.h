@@ -1,0 +1,57 @@
+// Node queue: what branch and bound has still to look at, the least bound first.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "planner/explore/search_node.h"
+
+namespace plimsoll {
+
+class NodeQueue {
+ public:
+  /// A strategy that was evaluated before all others: it is not counted among those that are left.
+  void set_first_plan(std::size_t index) { first_plan_ = index; }
+  std::optional<std::size_t> first_plan() const { return first_plan_; }
+
+  /// Strategies of an index from `first` to `last`, but for the first plan.
+  std::int64_t count_in(std::size_t first, std::size_t last) const {
+    const bool has = first_plan_ && *first_plan_ >= first && *first_plan_ < last;
+    return std::int64_t(last - first) - std::int64_t(has);
+  }
+  std::int64_t count_in(const SearchNode& node) const { return count_in(node.first, node.last); }
+  /// Strategies of all nodes that are left.
+  std::int64_t strategies() const { return strategies_; }
+
+  bool empty() const { return nodes_.empty(); }
+  const SearchNode& least() const { return *nodes_.begin(); }
+  const std::set<SearchNode>& nodes() const { return nodes_; }
+
+  void insert(const SearchNode& node) {
+    if (nodes_.insert(node).second) strategies_ += count_in(node);
+  }
+  void insert(std::span<const SearchNode> nodes) {
+    for (const SearchNode& node : nodes) insert(node);
+  }
+  SearchNode take_least() {
+    const SearchNode node = *nodes_.begin();
+    nodes_.erase(nodes_.begin());
+    strategies_ -= count_in(node);
+    return node;
+  }
+  /// All of them; none is left.
+  std::set<SearchNode> take_all() {
+    strategies_ = 0;
+    return std::exchange(nodes_, {});
+  }
+
+ private:
+  std::optional<std::size_t> first_plan_;
+  std::set<SearchNode> nodes_;
+  std::int64_t strategies_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,126 @@
+// Runners-up: which plans are worth showing beside the best, and why they lose.
+#include "planner/explore/runners_up.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "plan/simplicity.h"
+
+namespace plimsoll {
+namespace {
+
+struct Term {
+  std::string_view name;
+  Seconds time;
+};
+
+std::array<Term, 6> terms(const Breakdown& b) {
+  return {{{"compute", b.forward + b.backward},
+           {"recompute", b.recompute},
+           {"optimizer", b.optimizer},
+           {"exposed communication", b.exposed_communication},
+           {"bubble", b.bubble},
+           {"dispatch", b.dispatch}}};
+}
+
+}  // namespace
+
+bool feasible(const Candidate& candidate) { return candidate.score.fits && !candidate.too_long; }
+
+bool better(const Candidate& a, const Candidate& b) {
+  const auto key = [](const Candidate& c) {
+    return std::tuple(c.score.prediction.step_time.value(), c.score.peak.count(), c.index);
+  };
+  return key(a) < key(b);
+}
+
+bool same_but_details(const Strategy& a, const Strategy& b) {
+  Strategy alike = a;
+  alike.grad_bucket_bytes = b.grad_bucket_bytes;
+  alike.recompute_layers = b.recompute_layers;
+  alike.prefetch_depth = b.prefetch_depth;
+  alike.embedding_as_layers = b.embedding_as_layers;
+  alike.loss_as_layers = b.loss_as_layers;
+  alike.virtual_stages = b.virtual_stages;
+  alike.layer_split = b.layer_split;
+  alike.recompute_list = b.recompute_list;
+  if (a.dp * a.sharding_degree == b.dp * b.sharding_degree) {
+    alike.dp = b.dp;
+    alike.sharding_degree = b.sharding_degree;
+  }
+  return alike == b;
+}
+
+namespace {
+
+std::vector<std::size_t> in_order_of_merit(std::span<const Candidate> candidates) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    if (feasible(candidates[i])) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return better(candidates[a], candidates[b]); });
+  return order;
+}
+
+}  // namespace
+
+std::vector<std::size_t> best_plans(std::span<const Candidate> candidates) {
+  std::vector<std::size_t> chosen;
+  for (std::size_t i : in_order_of_merit(candidates)) {
+    const bool shown = std::any_of(chosen.begin(), chosen.end(), [&](std::size_t other) {
+      return same_but_details(candidates[i].strategy, candidates[other].strategy);
+    });
+    if (!shown) chosen.push_back(i);
+    if (chosen.size() == kRunnersUp + 1) break;
+  }
+  return chosen;
+}
+
+std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates) {
+  std::vector<std::size_t> front;
+  for (std::size_t i : in_order_of_merit(candidates)) {
+    const Score& score = candidates[i].score;
+    if (front.empty()) {
+      front.push_back(i);
+      continue;
+    }
+    const Score& best = candidates[front.front()].score;
+    if (score.prediction.step_time > kFrontTimes * best.prediction.step_time) break;
+    if (saves_enough(score.peak, candidates[front.back()].score.peak)) front.push_back(i);
+  }
+  return front;
+}
+
+RunnerUp runner_up(const Strategy& strategy, const Score& loser, const Score& best) {
+  RunnerUp result;
+  result.strategy = strategy;
+  result.step_time = loser.prediction.step_time;
+  result.peak = loser.peak;
+  const auto mine = terms(loser.prediction.breakdown);
+  const auto theirs = terms(best.prediction.breakdown);
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const Seconds more = mine[i].time - theirs[i].time;
+    if (more > result.term_time) {
+      result.term = mine[i].name;
+      result.term_time = more;
+    }
+  }
+  if (result.step_time == best.prediction.step_time || result.term.empty()) {
+    result.term_time = Seconds();
+    result.term_bytes = std::max(Bytes(), loser.peak - best.peak);
+    result.term = result.term_bytes > Bytes() ? "memory" : "tie";
+  }
+  return result;
+}
+
+void tied_first(std::vector<RunnerUp>& runners_up) {
+  const auto untied = std::stable_partition(runners_up.begin(), runners_up.end(),
+                                            [](const RunnerUp& one) { return one.ratio.tied; });
+  std::stable_sort(runners_up.begin(), untied, [](const RunnerUp& a, const RunnerUp& b) {
+    return simplicity_of(a.strategy) < simplicity_of(b.strategy);
+  });
+}
+
+}  // namespace plimsoll

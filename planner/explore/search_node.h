@@ -1,0 +1,29 @@
+// Search node: strategies that branch and bound has still to look at.
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include "planner/explore/family_bounds.h"
+
+namespace plimsoll {
+
+/// Strategies that are still to be looked at, from many to one: a family, the arrangements of one
+/// of its groups from some number of recomputed layers on, one arrangement with all its bucket
+/// sizes (a choice; a pipeline once the order of its actions was bounded), or one strategy (a
+/// leaf).
+struct SearchNode {
+  enum class Kind : std::uint8_t { family, group, choice, pipeline, leaf };
+  Picoseconds bound;
+  std::size_t first = 0, last = 0;  ///< indices into Space::legal
+  Bytes peak;                       ///< bound
+  Kind kind = Kind::family;
+  std::size_t family = 0;
+  GroupBound group;  ///< of a group: its arrangements that are left
+  bool operator<(const SearchNode& other) const {
+    return std::tuple(bound, first, kind) < std::tuple(other.bound, other.first, other.kind);
+  }
+  std::int64_t count() const { return std::int64_t(last - first); }
+};
+
+}  // namespace plimsoll

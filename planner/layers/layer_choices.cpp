@@ -1,0 +1,339 @@
+#include "planner/layers/layer_choices.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "base/parallel.h"
+#include "planner/bounds/shape_costs.h"
+#include "planner/explore/assess.h"
+#include "planner/explore/explore.h"
+#include "planner/layers/stage_costs.h"
+
+namespace plimsoll {
+namespace {
+
+/// A cut's live bytes may be this share of a device's bytes. Each share gives a cut of its own.
+constexpr std::array kShares = {1.0, 0.95, 0.88};
+
+/// LastingLines that strategies share which keep the same bytes between steps.
+class LastingCache {
+ public:
+  LastingCache(const Job& job, const Framework& framework) : job_(job), framework_(framework) {}
+
+  LastingLines of(const Strategy& strategy) {
+    Strategy plain = strategy;
+    plain.pp = std::min<std::int64_t>(strategy.pp, 3);
+    plain.micro_batch = 1;
+    plain.recompute = Recompute::none;
+    plain.rank_order = Strategy().rank_order;
+    const std::string key = strategy_text(plain);
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    }
+    LastingLines lines = lasting_lines(job_, plain, framework_);
+    const std::lock_guard lock(mutex_);
+    return known_.try_emplace(key, std::move(lines)).first->second;
+  }
+
+ private:
+  const Job& job_;
+  const Framework& framework_;
+  std::mutex mutex_;
+  std::map<std::string, LastingLines> known_;
+};
+
+/// The even cut of a family over its pipeline, without virtual stages; nothing where it has none.
+std::optional<Strategy> even_pipeline(const Job& job, const StrategyFamily& family) {
+  const auto& all = family.arrangements->all;
+  const auto plain = std::find_if(all.begin(), all.end(), [](const Arrangement& a) {
+    return a.schedule == Schedule::one_f_one_b && a.virtual_stages == 1;
+  });
+  if (plain == all.end() || family.base.pp == 1 || family.base.pp > total_layers(job) ||
+      family.base.recompute == Recompute::per_op) {
+    return std::nullopt;
+  }
+  Strategy even = family.base;
+  apply(*plain, even);
+  even.embedding_as_layers = even.loss_as_layers = 0;
+  even.recompute_layers = 0;
+  return even;
+}
+
+/// Finds the cuts of one strategy.
+class Cutter {
+ public:
+  Cutter(const SearchRequest& request, const LayerFreedom& freedom, const Strategy& even,
+         const StageCosts& costs, LastingCache& lasting, Picoseconds limit)
+      : request_(request),
+        freedom_(freedom),
+        even_(even),
+        costs_(costs),
+        lasting_cache_(lasting),
+        limit_(limit),
+        m_(micro_batches(request.job, even)),
+        layers_(total_layers(request.job)) {
+    const std::int64_t pp = even.pp;
+    for (std::int64_t s = 0; s < pp; ++s)
+      even_layers_.push_back(layers_ / pp + (s < layers_ % pp ? 1 : 0));
+  }
+
+  /// Whether some cut is fast enough where memory does not count.
+  bool may_be_fast() { return best({}, 0, 0, limit_).has_value(); }
+
+  /// The best cut whose stages need at most `room` bytes.
+  std::optional<Strategy> cut(Bytes room) {
+    if (even_.recompute == Recompute::none) return made(best(room, 0, 0, limit_), 0);
+    const auto free = best(room, 0, layers_, limit_);
+    if (freedom_.by_stage || !free) return made(free, 0);
+    // As many on every stage: none is faster than where each has as many as it needs.
+    std::optional<LayerCut> least;
+    std::int64_t recomputed = 0;
+    for (std::int64_t n = 1; n <= layers_; ++n) {
+      const Picoseconds limit = least ? least->step : limit_;
+      if (!best({}, n, n, limit)) break;  // nor with more of them
+      auto found = best(room, n, n, limit);
+      if (found) least = std::move(found), recomputed = n;
+    }
+    return made(least, recomputed);
+  }
+
+ private:
+  /// Every stage recomputes from `fewest` to `most` of its layers, or all that it has. In less than
+  /// `limit`. Without `room` all fits.
+  std::optional<LayerCut> best(std::optional<Bytes> room, std::int64_t fewest, std::int64_t most,
+                               Picoseconds limit) {
+    auto cut = best_cut({even_.pp, layers_, m_}, [&](std::int64_t stage, std::int64_t layers) {
+      const std::pair range(std::min(fewest, layers), std::min(most, layers));
+      return options(stage, layers, range, room, limit);
+    });
+    if (cut && cut->step >= limit) cut.reset();
+    return cut;
+  }
+
+  bool may_have(std::int64_t stage, std::int64_t layers) const {
+    if (!freedom_.cuts) return layers == even_layers_[std::size_t(stage)];
+    const bool end = stage == 0 || stage + 1 == even_.pp;
+    return layers > 0 || (end && freedom_.empty_ends);
+  }
+
+  std::vector<StageOption> options(std::int64_t stage, std::int64_t layers,
+                                   std::pair<std::int64_t, std::int64_t> recomputed,
+                                   std::optional<Bytes> room, Picoseconds limit) {
+    std::vector<StageOption> found;
+    if (!may_have(stage, layers)) return found;
+    for (std::int64_t r = recomputed.first; r <= recomputed.second; ++r) {
+      const StageOption option = costs_.time(stage, layers, r);
+      if (option.work.count() > (limit.count() - 1) / m_) continue;  // too long for the limit
+      const bool no_gain = !found.empty() && option.work >= found.back().work &&
+                           option.passes >= found.back().passes &&
+                           option.forward <= found.back().forward;
+      if (no_gain) break;
+      if (!room || memory(stage, layers, r) <= *room) found.push_back(option);
+    }
+    return found;
+  }
+
+  Bytes memory(std::int64_t stage, std::int64_t layers, std::int64_t recomputed) {
+    const auto [known, added] = memory_.try_emplace(std::array{stage, layers, recomputed});
+    if (!lasting_) lasting_ = lasting_cache_.of(even_);
+    if (added) known->second = costs_.memory(*lasting_, stage, layers, recomputed);
+    return known->second;
+  }
+
+  /// `first`: layers that every stage recomputes; 0: as the cut says.
+  std::optional<Strategy> made(const std::optional<LayerCut>& cut, std::int64_t first) const {
+    if (!cut) return std::nullopt;
+    Strategy strategy = even_;
+    std::int64_t most = 0, again = 0, before = 0;
+    for (const StageChoice& stage : cut->stages) {
+      strategy.layer_split.push_back(stage.layers);
+      for (std::int64_t r = 0; r < stage.recomputed; ++r)
+        strategy.recompute_list.push_back(before + r);
+      before += stage.layers;
+      again += stage.recomputed;
+      most = std::max(most, stage.layers);
+    }
+    if (strategy.layer_split == even_layers_) strategy.layer_split.clear();
+    if (again == 0 && is_fixed(request_.fixed, "recompute") && even_.recompute != Recompute::none)
+      return std::nullopt;
+    if (again == 0) strategy.recompute = Recompute::none;
+    if (again == layers_ || first > 0) strategy.recompute_list.clear();
+    if (first < most) strategy.recompute_layers = first;
+    return strategy;
+  }
+
+  const SearchRequest& request_;
+  const LayerFreedom& freedom_;
+  const Strategy& even_;
+  const StageCosts& costs_;
+  LastingCache& lasting_cache_;
+  std::optional<LastingLines> lasting_;  ///< once it is asked for
+  const Picoseconds limit_;
+  const std::int64_t m_, layers_;
+  std::vector<std::int64_t> even_layers_;  ///< by stage
+  std::map<std::array<std::int64_t, 3>, Bytes> memory_;
+};
+
+/// Whether the space has it: an arrangement of this family, or of that which recomputes nothing.
+bool in_space(const Job& job, const StrategyFamily& family, const Strategy& strategy) {
+  if (!strategy.recompute_list.empty()) return false;
+  const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
+  return std::ranges::any_of(family.arrangements->groups, [&](const ArrangementGroup& group) {
+    const Arrangement& first = family.arrangements->all[group.first];
+    return first.schedule == Schedule::one_f_one_b && first.virtual_stages == 1 &&
+           group.layers_per_part == layers;
+  });
+}
+
+/// A family's cuts, the best one first, then those for less memory.
+struct Cuts {
+  std::size_t family = 0;
+  std::vector<Strategy> strategies;
+  std::vector<Picoseconds> bounds;
+};
+
+class LayerSearch {
+ public:
+  LayerSearch(const SearchRequest& request, const CostModel& costs, const Space& space,
+              const Bounds& bounds, Seconds best, const std::function<bool()>& passed)
+      : request_(request),
+        costs_(costs),
+        space_(space),
+        bounds_(bounds),
+        passed_(passed),
+        freedom_(layer_freedom(request.framework, request.fixed)),
+        shape_costs_(request.job, costs),
+        lasting_(request.job, request.framework),
+        capacity_(largest_memory(costs.cluster(), request.devices)),
+        best_(best) {}
+
+  std::vector<Candidate> run(std::span<const std::size_t> families) {
+    if (request_.job.branch || (!freedom_.cuts && !freedom_.by_stage)) return {};
+    std::vector<Cuts> all(families.size());
+    for_each_index(families.size(), request_.threads, [&](std::size_t i) {
+      if (!passed_()) all[i] = cuts_of(families[i]);
+    });
+    std::erase_if(all, [](const Cuts& cuts) { return cuts.strategies.empty(); });
+    std::stable_sort(all.begin(), all.end(), [](const Cuts& a, const Cuts& b) {
+      return a.bounds.front() < b.bounds.front();
+    });
+    for (const Cuts& cuts : all) simulate(cuts);
+    return std::move(found_);
+  }
+
+ private:
+  Cuts cuts_of(std::size_t f) {
+    Cuts cuts{f, {}, {}};
+    const StrategyFamily& family = space_.legal.families()[f];
+    const std::optional<Strategy> even = even_pipeline(request_.job, family);
+    if (!even || classes_by_owner(*even)) return cuts;
+    const bool repeats = even->recompute != Recompute::none;
+    if (!freedom_.cuts && !repeats) return cuts;
+    try {
+      const auto work = is_long_ring(*even) ? bounds_.ring_work(*even) : bounds_.work(*even);
+      const Picoseconds limit = to_picoseconds(best_);
+      if (!layers_are_alike(*work) ||
+          least_of_any_cut(request_.job, *work, even->pp, micro_batches(request_.job, *even)) >=
+              limit) {
+        return cuts;
+      }
+      find_cuts(family, *even, bounds_.facts(*even), limit, cuts);
+    } catch (const InfeasibleError&) {  // longer than the clock holds
+    }
+    return cuts;
+  }
+
+  void find_cuts(const StrategyFamily& family, const Strategy& even,
+                 const std::shared_ptr<const MicroBatchFacts>& facts, Picoseconds limit,
+                 Cuts& cuts) {
+    const StageCosts costs(request_.job, request_.framework, even, facts, shape_costs_.of(even));
+    Cutter cutter(request_, freedom_, even, costs, lasting_, limit);
+    if (!cutter.may_be_fast()) return;
+    const Bytes room = room_of(request_, even, capacity_);
+    for (const double share : kShares) {
+      const std::optional<Strategy> cut =
+          cutter.cut(Bytes(std::int64_t(share * double(room.count()))));
+      if (!cut || in_space(request_.job, family, *cut) || !is_legal(*cut)) continue;
+      if (!cuts.strategies.empty() && cuts.strategies.back() == *cut) continue;
+      const Picoseconds bound = bounds_.bottleneck(*cut);
+      if (bound >= limit) continue;
+      cuts.strategies.push_back(*cut);
+      cuts.bounds.push_back(bound);
+    }
+  }
+
+  bool is_legal(const Strategy& strategy) const {
+    return bool(legal(request_.job, strategy, request_.devices)) &&
+           bool(legal(request_.framework, request_.job, strategy));
+  }
+
+  void simulate(const Cuts& cuts) {
+    const StrategyFamily& family = space_.legal.families()[cuts.family];
+    for (std::size_t i = 0; i < cuts.strategies.size(); ++i) {
+      if (passed_()) return;
+      if (cuts.bounds[i].seconds() < best_) simulate(family, cuts.strategies[i]);
+    }
+  }
+
+  /// With every size of gradient buckets.
+  void simulate(const StrategyFamily& family, const Strategy& cut) {
+    std::vector<Strategy> strategies;
+    for (std::size_t b = 0; b < family.buckets; ++b) {
+      strategies.push_back(cut);
+      if (family.buckets > 1) strategies.back().grad_bucket_bytes = space_.legal.ladder()[b];
+    }
+    const auto bounds = bounds_.pipelines(
+        strategies, [&](std::size_t, Picoseconds bound) { return bound.seconds() >= best_; });
+    std::vector<std::size_t> order;
+    for (std::size_t b = 0; b < strategies.size(); ++b) {
+      if (bounds[b]) order.push_back(b);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return *bounds[a] < *bounds[b]; });
+    for (const std::size_t b : order) {
+      if (bounds[b]->seconds() >= best_ || passed_()) break;
+      Candidate candidate =
+          assess(request_, costs_, strategies[b], space_.legal.size() + found_.size());
+      if (!feasible(candidate) || candidate.score.prediction.step_time >= best_) continue;
+      confirm_memory(request_, costs_, {&candidate, 1}, request_.threads);
+      if (!feasible(candidate)) continue;
+      best_ = candidate.score.prediction.step_time;
+      found_.push_back(std::move(candidate));
+    }
+  }
+
+  const SearchRequest& request_;
+  const CostModel& costs_;
+  const Space& space_;
+  const Bounds& bounds_;
+  const std::function<bool()>& passed_;
+  const LayerFreedom freedom_;
+  const ShapeCosts shape_costs_;
+  LastingCache lasting_;
+  const Bytes capacity_;
+  Seconds best_;
+  std::vector<Candidate> found_;
+};
+
+}  // namespace
+
+LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed) {
+  for (const std::string_view key : {"layer_split", "embedding_as_layers", "loss_as_layers",
+                                     "recompute_layers", "recompute_list"}) {
+    if (is_fixed(fixed, key)) return {};
+  }
+  const Capabilities& can = framework.can;
+  return {can.uneven_split.value, can.recomputed_layers.value.has(RecomputedLayers::listed),
+          can.empty_parts.value};
+}
+
+std::vector<Candidate> layer_choices(const SearchRequest& request, const CostModel& costs,
+                                     const Space& space, const Bounds& bounds,
+                                     std::span<const std::size_t> families, Seconds best,
+                                     const std::function<bool()>& passed) {
+  return LayerSearch(request, costs, space, bounds, best, passed).run(families);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,113 @@
+#include "planner/space/arrangements.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace plimsoll {
+namespace {
+
+/// Parameters of the head's product to those of a layer: about how many layers the head is worth.
+std::int64_t layers_of_head(const Job& job) {
+  Job deeper = job;
+  deeper.layers += 1;
+  const std::int64_t layer =
+      parameter_count(build_forward(deeper, 1)) - parameter_count(build_forward(job, 1));
+  return std::llround(double(job.vocab) * double(job.hidden) /
+                      double(std::max<std::int64_t>(layer, 1)));
+}
+
+/// Nothing; the loss, or both ends, as one layer each; the loss as what it costs.
+std::vector<std::pair<std::int64_t, std::int64_t>> ends_of(const Job& job) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> ends = {{0, 0}, {0, 1}, {1, 1}};
+  const std::int64_t head = std::min(layers_of_head(job), total_layers(job));
+  if (head > 1) ends.emplace_back(0, head);
+  return ends;
+}
+
+}  // namespace
+
+ArrangementFinder::ArrangementFinder(const Job& job, const Framework& framework,
+                                     ArrangementChoices choices,
+                                     std::function<bool(const Strategy&)> is_legal)
+    : job_(job), framework_(framework), choices_(choices), is_legal_(std::move(is_legal)) {
+  ends_ = choices.ends ? ends_of(job) : std::vector<std::pair<std::int64_t, std::int64_t>>();
+}
+
+std::shared_ptr<const Arrangements> ArrangementFinder::of(const Strategy& strategy) {
+  const std::int64_t m = micro_batches(job_, strategy);
+  const Key key{strategy.pp,
+                std::min(m, strategy.pp),
+                m % strategy.pp == 0,
+                strategy.recompute,
+                strategy.sharding_stage,
+                strategy.sequence_parallel,
+                strategy.split_boundary,
+                strategy.mp > 1,
+                strategy.cp > 1,
+                strategy.sharding_degree > 1,
+                strategy.dp > 1};
+  const auto [known, added] = known_.try_emplace(key);
+  if (added) known->second = find(strategy);
+  return known->second;
+}
+
+std::shared_ptr<const Arrangements> ArrangementFinder::find(const Strategy& strategy) const {
+  Arrangements found;
+  add_layouts(strategy, found);
+  if (choices_.schedule && framework_.can.schedules.value.has(Schedule::zb_h1) && strategy.pp > 1) {
+    Strategy zero_bubble = strategy;
+    zero_bubble.schedule = Schedule::zb_h1;
+    add_layouts(zero_bubble, found);
+  }
+  return std::make_shared<const Arrangements>(std::move(found));
+}
+
+/// Every number of chunks, and of each the ways to count the ends that spread layers differently.
+void ArrangementFinder::add_layouts(const Strategy& plain, Arrangements& found) const {
+  const bool chunks = choices_.virtual_stages && plain.layer_split.empty() && plain.pp > 1 &&
+                      plain.schedule == Schedule::one_f_one_b;
+  const bool ends = choices_.ends && plain.layer_split.empty() && plain.pp > 1;
+  const std::int64_t most = chunks ? (total_layers(job_) + 2) / plain.pp : plain.virtual_stages;
+  for (std::int64_t v = plain.virtual_stages; v <= std::max(most, plain.virtual_stages); ++v) {
+    std::set<std::vector<std::int64_t>> seen;
+    const auto add = [&](std::int64_t embedding, std::int64_t loss) {
+      Strategy layout = plain;
+      layout.virtual_stages = v;
+      layout.embedding_as_layers = embedding;
+      layout.loss_as_layers = loss;
+      if (is_legal_(layout) && seen.insert(layers_per_part(job_, layout)).second)
+        add_group(layout, found);
+    };
+    if (!ends) {
+      add(plain.embedding_as_layers, plain.loss_as_layers);
+    } else {
+      for (const auto& [embedding, loss] : ends_) add(embedding, loss);
+    }
+  }
+}
+
+void ArrangementFinder::add_group(const Strategy& layout, Arrangements& found) const {
+  ArrangementGroup group;
+  group.first = found.all.size();
+  group.layers_per_part = layers_per_part(job_, layout);
+  group.most_layers = *std::max_element(group.layers_per_part.begin(), group.layers_per_part.end());
+  const auto add = [&](std::int64_t recompute_layers) {
+    found.all.push_back({layout.schedule, layout.virtual_stages, layout.embedding_as_layers,
+                         layout.loss_as_layers, recompute_layers});
+  };
+  const bool counts =
+      layout.recompute == Recompute::full || layout.recompute == Recompute::selective;
+  if (choices_.recompute_layers && counts && layout.recompute_list.empty()) {
+    Strategy some = layout;
+    for (std::int64_t n = 1; n < group.most_layers; ++n) {
+      some.recompute_layers = n;
+      if (is_legal_(some)) add(n);
+    }
+  }
+  add(layout.recompute_layers);
+  group.count = found.all.size() - group.first;
+  found.groups.push_back(std::move(group));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,481 @@
+// Space: candidates are every way to write the device count as cp x mp x pp x dp x sharding degree,
+// times the values of the other choices; legal() says which of them may run.
+#include "planner/space/space.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "planner/space/arrangements.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kGradientBytes = 4;  // f32
+constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
+    kMostBucket{std::int64_t{1} << 30};
+std::vector<std::int64_t> divisors(std::int64_t number) {
+  std::vector<std::int64_t> low, high;
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    low.push_back(d);
+    if (d != number / d) high.push_back(number / d);
+  }
+  low.insert(low.end(), high.rbegin(), high.rend());
+  return low;
+}
+
+/// "heads (7) ..." and "heads (9) ..." break the same rule: numbers become N. Digits inside a word
+/// ("fp32", "megatron-lm-2021") belong to a name and stay.
+std::string rule_of(const std::string& reason) {
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  const auto in_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+  };
+  const auto within_name = [&](std::size_t i) {
+    if (i > 0 && in_word(reason[i - 1])) return true;
+    return i > 1 && reason[i - 1] == '-' && in_word(reason[i - 2]);
+  };
+  std::string rule;
+  for (std::size_t i = 0; i < reason.size();) {
+    if (!is_digit(reason[i]) || within_name(i)) {
+      rule += reason[i++];
+      continue;
+    }
+    while (i < reason.size() && is_digit(reason[i])) ++i;
+    rule += 'N';
+  }
+  return rule;
+}
+
+/// Fields that make one choice of the search. A field that no search varies is its own.
+constexpr std::array<std::string_view, 18> kSearched = {"mp",
+                                                        "pp",
+                                                        "dp",
+                                                        "cp",
+                                                        "sharding_degree",
+                                                        "sharding_stage",
+                                                        "micro_batch",
+                                                        "schedule",
+                                                        "recompute",
+                                                        "grad_bucket_bytes",
+                                                        "virtual_stages",
+                                                        "embedding_as_layers",
+                                                        "loss_as_layers",
+                                                        "recompute_layers",
+                                                        "sequence_parallel",
+                                                        "split_boundary",
+                                                        "context_exchange",
+                                                        "rank_order"};
+/// Searched in sharding stage 3 only.
+constexpr std::array<std::string_view, 2> kGathers = {"prefetch_depth", "keep_gathered"};
+/// Chosen by stage (layer_choices.h).
+constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_list"};
+
+constexpr const char* kLieAlike = "rank_order lays groups over nodes as another that is tried";
+
+/// Values each choice may take; a fixed one has a single value.
+class Choices {
+ public:
+  Choices(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
+          const DeviceUnits& units)
+      : job_(job), framework_(framework), devices_(devices), fixed_(fixed), units_(units) {
+    for (const auto& [key, value] : fixed) set_field(base_, key, value);
+  }
+
+  const Strategy& base() const { return base_; }
+
+  ArrangementChoices arrangement_choices() const {
+    ArrangementChoices choices;
+    choices.schedule = !is_fixed(fixed_, "schedule");
+    choices.virtual_stages = !is_fixed(fixed_, "virtual_stages");
+    choices.ends = !is_fixed(fixed_, "embedding_as_layers") && !is_fixed(fixed_, "loss_as_layers");
+    choices.recompute_layers =
+        !is_fixed(fixed_, "recompute_layers") && !is_fixed(fixed_, "recompute_list");
+    return choices;
+  }
+
+  /// The degrees, whose product is the device count. Where the fixed values allow no such product,
+  /// the base alone: legal() then says so.
+  std::vector<Strategy> grids() const {
+    std::vector<Strategy> grids;
+    for (std::int64_t cp : context_degrees()) {
+      const std::int64_t beside_cp = devices_ / cp;
+      for (std::int64_t mp : degrees("mp", base_.mp, beside_cp)) {
+        const std::int64_t beside_mp = beside_cp / mp;
+        for (std::int64_t pp : degrees("pp", base_.pp, beside_mp)) {
+          const std::int64_t width = beside_mp / pp;
+          for (std::int64_t dp : degrees("dp", base_.dp, width)) {
+            // The last degree is what the others leave; a fixed one must be just that.
+            const std::int64_t sharding = width / dp;
+            if (is_fixed(fixed_, "sharding_degree") && sharding != base_.sharding_degree) continue;
+            grids.push_back(with_degrees(cp, mp, pp, dp, sharding));
+          }
+        }
+      }
+    }
+    if (grids.empty()) {
+      grids.push_back(with_degrees(base_.cp, base_.mp, base_.pp, base_.dp, base_.sharding_degree));
+    }
+    return grids;
+  }
+
+  RankOrders orders(const Strategy& grid) const {
+    if (is_fixed(fixed_, "rank_order")) return {{base_.rank_order}, 0};
+    return rank_orders(framework_, grid, units_);
+  }
+
+  std::vector<std::int64_t> micro_batches(const Strategy& grid) const {
+    if (is_fixed(fixed_, "micro_batch")) return {base_.micro_batch};
+    const std::int64_t width = grid.dp * grid.sharding_degree;
+    // An indivisible batch leaves one candidate for legal() to refuse.
+    if (job_.global_batch % width != 0) return {1};
+    return divisors(job_.global_batch / width);
+  }
+
+  /// The rare form only where a framework has it; the usual ones are refused by name.
+  std::vector<Recompute> recomputes() const {
+    if (is_fixed(fixed_, "recompute")) return {base_.recompute};
+    std::vector<Recompute> forms = {Recompute::none, Recompute::selective, Recompute::full};
+    if (framework_.can.recompute.value.has(Recompute::per_op)) forms.push_back(Recompute::per_op);
+    return forms;
+  }
+
+  std::vector<std::int64_t> sharding_stages(const Strategy& grid) const {
+    if (is_fixed(fixed_, "sharding_stage") || grid.cp * grid.sharding_degree == 1) {
+      return {grid.sharding_stage};
+    }
+    const auto& has =
+        grid.pp > 1 ? framework_.can.pipeline_sharding_stages : framework_.can.sharding_stages;
+    std::vector<std::int64_t> stages;
+    if (grid.sharding_degree == 1) stages.push_back(0);  // the ranks of cp may share nothing
+    for (std::int64_t stage = 1; stage <= 3; ++stage) {
+      if (has.value.has(stage)) stages.push_back(stage);
+    }
+    if (stages.empty()) stages.push_back(1);  // for legal() to refuse
+    return stages;
+  }
+
+  /// The strategy itself first, then with the other ways to split tokens and borders over mp, to
+  /// exchange keys and values over cp and to gather parameters. Only the first may be illegal.
+  std::vector<Strategy> with_switches(const Strategy& strategy) const {
+    std::vector<Strategy> all = {strategy};
+    if (strategy.cp > 1 && !is_fixed(fixed_, "context_exchange"))
+      all.front().context_exchange = exchanges().front();
+    if (strategy.mp > 1) multiply(all, [&](const Strategy& s) { return with_tokens_split(s); });
+    if (strategy.cp > 1) multiply(all, [&](const Strategy& s) { return with_exchanges(s); });
+    if (strategy.sharding_stage == 3) {
+      multiply(all, [&](const Strategy& s) { return with_gathers(s); });
+    }
+    return all;
+  }
+
+  /// Bucket bytes matter only where gradients are reduced between ranks, in buckets. Elsewhere
+  /// every value gives the same plan, so only the default is kept.
+  bool has_buckets(const Strategy& strategy) const {
+    if (is_fixed(fixed_, "grad_bucket_bytes")) return false;
+    const bool in_buckets = framework_.overlap_grad_reduce && strategy.sharding_stage < 3;
+    return strategy.cp * strategy.dp * strategy.sharding_degree > 1 && in_buckets;
+  }
+
+  Verdict verdict(const Strategy& strategy) const {
+    Verdict verdict = legal(job_, strategy, devices_);
+    return verdict ? legal(framework_, job_, strategy) : verdict;
+  }
+
+ private:
+  /// What a degree may be where it and the later ones multiply to `rest`.
+  std::vector<std::int64_t> degrees(std::string_view key, std::int64_t base_value,
+                                    std::int64_t rest) const {
+    if (!is_fixed(fixed_, key)) return divisors(rest);
+    if (base_value < 1 || rest % base_value != 0) return {};
+    return {base_value};
+  }
+
+  /// Degrees of cp that split the sequence in pairs of equal chunks, where the framework splits it.
+  std::vector<std::int64_t> context_degrees() const {
+    if (is_fixed(fixed_, "cp")) return degrees("cp", base_.cp, devices_);
+    if (framework_.can.context_exchange.value.empty()) return {1};
+    std::vector<std::int64_t> all;
+    for (std::int64_t cp : divisors(devices_)) {
+      if (cp == 1 || job_.sequence % (2 * cp) == 0) all.push_back(cp);
+    }
+    return all;
+  }
+
+  /// Puts after each strategy the ones that `more` makes of it.
+  template <class More>
+  void multiply(std::vector<Strategy>& strategies, More more) const {
+    std::vector<Strategy> all;
+    for (const Strategy& strategy : strategies) {
+      all.push_back(strategy);
+      for (Strategy& other : more(strategy)) all.push_back(std::move(other));
+    }
+    strategies = std::move(all);
+  }
+
+  std::vector<Strategy> with_tokens_split(const Strategy& strategy) const {
+    std::vector<Strategy> others;
+    if (!is_fixed(fixed_, "sequence_parallel") && framework_.sequence_parallel) {
+      others.push_back(strategy);
+      others.back().sequence_parallel = true;
+    }
+    if (!is_fixed(fixed_, "split_boundary") && strategy.pp > 1) {
+      others.push_back(strategy);
+      others.back().split_boundary = true;
+    }
+    return others;
+  }
+
+  std::vector<Strategy> with_exchanges(const Strategy& strategy) const {
+    std::vector<Strategy> others;
+    if (is_fixed(fixed_, "context_exchange")) return others;
+    for (ContextExchange exchange : exchanges()) {
+      if (exchange == strategy.context_exchange) continue;
+      others.push_back(strategy);
+      others.back().context_exchange = exchange;
+    }
+    return others;
+  }
+
+  /// Those of a framework that has some.
+  std::vector<ContextExchange> exchanges() const {
+    std::vector<ContextExchange> has;
+    for (ContextExchange exchange :
+         {ContextExchange::ring, ContextExchange::all_gather, ContextExchange::all_to_all}) {
+      if (framework_.can.context_exchange.value.has(exchange)) has.push_back(exchange);
+    }
+    if (has.empty()) has.push_back(ContextExchange::ring);  // for legal() to refuse
+    return has;
+  }
+
+  /// Gathers posted earlier or not ahead at all, and what is kept from forward to backward.
+  std::vector<Strategy> with_gathers(const Strategy& strategy) const {
+    std::vector<Strategy> others;
+    for (const bool keep : {false, true}) {
+      if (keep && is_fixed(fixed_, "keep_gathered")) continue;
+      for (std::int64_t depth : {1, 0, 2}) {
+        if (depth != 1 && is_fixed(fixed_, "prefetch_depth")) continue;
+        if (!keep && depth == 1) continue;  // the strategy itself
+        others.push_back(strategy);
+        if (keep) others.back().keep_gathered = true;
+        if (depth != 1) others.back().prefetch_depth = depth;
+      }
+    }
+    return others;
+  }
+
+  Strategy with_degrees(std::int64_t cp, std::int64_t mp, std::int64_t pp, std::int64_t dp,
+                        std::int64_t sharding) const {
+    Strategy strategy = base_;
+    strategy.cp = cp;
+    strategy.mp = mp;
+    strategy.pp = pp;
+    strategy.dp = dp;
+    strategy.sharding_degree = sharding;
+    if (!is_fixed(fixed_, "sharding_stage")) strategy.sharding_stage = sharding > 1 ? 1 : 0;
+    return strategy;
+  }
+
+  const Job& job_;
+  const Framework& framework_;
+  std::int64_t devices_;
+  const Fixed& fixed_;
+  const DeviceUnits& units_;
+  Strategy base_;
+};
+
+void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
+  const std::string rule = rule_of(reason);
+  const auto known = std::find_if(rejected.begin(), rejected.end(),
+                                  [&](const Pruned& pruned) { return pruned.reason == rule; });
+  if (known != rejected.end()) {
+    ++known->count;
+  } else {
+    rejected.push_back({rule, 1});
+  }
+}
+
+}  // namespace
+
+bool is_fixed(const Fixed& fixed, std::string_view key) {
+  return std::ranges::any_of(fixed, [&](const auto& pair) { return pair.first == key; });
+}
+
+std::vector<Bytes> grad_bucket_ladder(const Job& job) {
+  const std::int64_t parameters = parameter_count(build_forward(job, 1));
+  std::vector<Bytes> ladder;
+  for (Bytes step = kLeastBucket; step <= kMostBucket; step = step * 4) {
+    if (step > kUsualBucket && ladder.back().count() / kGradientBytes >= parameters) break;
+    ladder.push_back(step);
+  }
+  return ladder;
+}
+
+void apply(const Arrangement& arrangement, Strategy& strategy) {
+  strategy.schedule = arrangement.schedule;
+  strategy.virtual_stages = arrangement.virtual_stages;
+  strategy.embedding_as_layers = arrangement.embedding_as_layers;
+  strategy.loss_as_layers = arrangement.loss_as_layers;
+  strategy.recompute_layers = arrangement.recompute_layers;
+}
+
+void StrategyList::add(StrategyFamily family) {
+  family.first = size_;
+  size_ += family.count();
+  families_.push_back(std::move(family));
+}
+
+Strategy StrategyList::operator[](std::size_t index) const {
+  const auto after = std::upper_bound(
+      families_.begin(), families_.end(), index,
+      [](std::size_t i, const StrategyFamily& family) { return i < family.first; });
+  const StrategyFamily& family = *(after - 1);
+  const std::size_t within = index - family.first;
+  return of(family, within / family.buckets, within % family.buckets);
+}
+
+Strategy StrategyList::of(const StrategyFamily& family, std::size_t arrangement,
+                          std::size_t bucket) const {
+  Strategy strategy = family.base;
+  apply(family.arrangements->all[arrangement], strategy);
+  if (family.buckets > 1) strategy.grad_bucket_bytes = ladder_[bucket];
+  return strategy;
+}
+
+std::vector<std::string_view> not_searched() {
+  std::vector<std::string_view> keys;
+  for (const std::string_view key : strategy_keys()) {
+    const auto has = [&](const auto& list) {
+      return std::find(list.begin(), list.end(), key) != list.end();
+    };
+    if (!has(kSearched) && !has(kGathers) && !has(kByStage)) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::span<const std::string_view> chosen_by_stage() { return kByStage; }
+
+namespace {
+
+/// Makes a space of its candidates: grids first, so that what breaks a rule by its degrees counts
+/// once.
+class Enumeration {
+ public:
+  Enumeration(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
+              const DeviceUnits& units)
+      : choices_(job, framework, devices, fixed, units),
+        finder_(job, framework, choices_.arrangement_choices(),
+                [this](const Strategy& s) { return bool(choices_.verdict(s)); }),
+        ladder_(grad_bucket_ladder(job)) {}
+
+  Space run() {
+    space_.legal.set_ladder(ladder_);
+    for (Strategy grid : choices_.grids()) {
+      const RankOrders orders = choices_.orders(grid);
+      grid.rank_order = orders.tried.front();
+      const std::size_t first = space_.legal.families().size();
+      for (std::int64_t stage : choices_.sharding_stages(grid)) {
+        Strategy staged = grid;
+        staged.sharding_stage = stage;
+        for (std::int64_t micro_batch : choices_.micro_batches(grid)) {
+          staged.micro_batch = micro_batch;
+          for (Recompute recompute : choices_.recomputes()) {
+            staged.recompute = recompute;
+            add_switches(staged);
+          }
+        }
+      }
+      add_orders(first, orders);
+    }
+    set_reason();
+    return std::move(space_);
+  }
+
+ private:
+  /// Of a grid's families, from `first` on, the same in its other orders: no other rule asks for
+  /// the order.
+  void add_orders(std::size_t first, const RankOrders& orders) {
+    const std::size_t last = space_.legal.families().size();
+    if (first == last) return;
+    for (std::size_t i = 1; i < orders.tried.size(); ++i) {
+      for (std::size_t f = first; f < last; ++f) {
+        StrategyFamily family = space_.legal.families()[f];
+        family.base.rank_order = orders.tried[i];
+        space_.enumerated += std::int64_t(family.count());
+        space_.legal.add(std::move(family));
+      }
+    }
+    for (std::int64_t i = 0; i < orders.alike; ++i) count(kLieAlike);
+  }
+
+  void add_switches(const Strategy& strategy) {
+    const std::vector<Strategy> all = choices_.with_switches(strategy);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!add(all[i]) && i == 0) {
+        reject(all[i]);
+        return;
+      }
+    }
+  }
+
+  /// Whether there is such a strategy, in any arrangement.
+  bool add(const Strategy& strategy) {
+    if (!may_be_arranged(strategy)) return false;
+    StrategyFamily family;
+    family.base = strategy;
+    family.arrangements = finder_.of(strategy);
+    if (family.arrangements->all.empty()) return false;
+    if (choices_.has_buckets(strategy)) family.buckets = ladder_.size();
+    apply(family.arrangements->all.front(), family.base);
+    if (family.buckets > 1) family.base.grad_bucket_bytes = ladder_.front();
+    space_.enumerated += std::int64_t(family.count());
+    space_.legal.add(std::move(family));
+    return true;
+  }
+
+  /// Legal as one stage's worth of layers at least: what other arrangements cannot mend.
+  bool may_be_arranged(const Strategy& strategy) const {
+    if (choices_.verdict(strategy)) return true;
+    Strategy counted = strategy;
+    if (!counted.layer_split.empty() || counted.pp == 1) return false;
+    counted.embedding_as_layers = counted.loss_as_layers = 1;
+    return choices_.arrangement_choices().ends && bool(choices_.verdict(counted));
+  }
+
+  void reject(const Strategy& strategy) { count(choices_.verdict(strategy).reason()); }
+
+  void count(const std::string& reason) {
+    ++space_.enumerated;
+    count_rejection(space_.rejected, reason);
+    if (examples_.size() < space_.rejected.size()) examples_.push_back(reason);
+  }
+
+  void set_reason() {
+    if (examples_.empty()) return;
+    const auto commonest =
+        std::max_element(space_.rejected.begin(), space_.rejected.end(),
+                         [](const Pruned& a, const Pruned& b) { return a.count < b.count; });
+    space_.reason = examples_[std::size_t(commonest - space_.rejected.begin())];
+  }
+
+  Choices choices_;
+  ArrangementFinder finder_;
+  std::vector<Bytes> ladder_;
+  Space space_;
+  std::vector<std::string> examples_;  // by rule, as space_.rejected
+};
+
+}  // namespace
+
+Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
+                const Fixed& fixed, const DeviceUnits& units) {
+  if (devices < 1 || devices > kMostDevices) {
+    throw UsageError(fmt::format("--devices must be from 1 to {}, not {}", kMostDevices, devices));
+  }
+  return Enumeration(job, framework, devices, fixed, units).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,148 @@
+#include "predict/default_efficiency.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "models/calibration/fitted_calibration.h"
+#include "models/presets/presets.h"
+#include "predict/fit_transfer.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kNormal90 = 1.645;
+
+/// Those of GPUs that state an efficiency.
+const std::vector<Cluster>& known_clusters() {
+  static const std::vector<Cluster> clusters = [] {
+    std::vector<Cluster> result;
+    for (const Preset& preset : cluster_presets()) {
+      Cluster cluster = parse_cluster(preset.text, std::string(preset.name));
+      if (cluster.device.kind == DeviceKind::gpu && cluster.efficiency)
+        result.push_back(std::move(cluster));
+    }
+    return result;
+  }();
+  return clusters;
+}
+
+/// One for each device.
+std::vector<const Cluster*> known_devices() {
+  std::vector<const Cluster*> devices;
+  for (const Cluster& cluster : known_clusters()) {
+    const bool seen = std::any_of(devices.begin(), devices.end(), [&](const Cluster* other) {
+      return device_difference(other->device, cluster.device).empty();
+    });
+    if (!seen) devices.push_back(&cluster);
+  }
+  INVARIANT(!devices.empty(), "cluster presets of GPUs");
+  return devices;
+}
+
+struct Logarithms {
+  double sum = 0, squares = 0, count = 0;
+
+  void add(double value) {
+    sum += std::log(value);
+    squares += std::log(value) * std::log(value);
+    count += 1;
+  }
+  double mean() const { return std::exp(sum / count); }
+  double deviation() const {
+    return std::sqrt(std::max(0.0, squares / count - sum / count * (sum / count)));
+  }
+};
+
+template <class Get>
+Logarithms over(const std::vector<const Cluster*>& devices, Get get) {
+  Logarithms result;
+  for (const Cluster* cluster : devices) result.add(get(*cluster));
+  return result;
+}
+
+LevelEfficiency mean_level(bool within_node) {
+  Logarithms bandwidth, time;
+  for (const Cluster& cluster : known_clusters()) {
+    for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
+      if (is_within_node(cluster, l) != within_node) continue;
+      bandwidth.add(cluster.efficiency->levels[l].bandwidth_fraction);
+      time.add(cluster.efficiency->levels[l].fixed_time.value());
+    }
+  }
+  return {bandwidth.mean(), Seconds(time.mean()), {}};
+}
+
+/// Parameters of kernels, which fit_parameters() knows by name, over all devices.
+Efficiency mean_kernels(const Cluster& like) {
+  const std::vector<const Cluster*> all = known_devices();
+  std::vector<const Cluster*> with_fp8;
+  for (const Cluster* cluster : all) {
+    if (cluster->device.peak_fp8) with_fp8.push_back(cluster);
+  }
+  Cluster mean = like;
+  mean.efficiency.emplace();
+  Framework unused;
+  for (const FitParameter& parameter : fit_parameters(mean)) {
+    const std::size_t dot = parameter.name.find('.');
+    if (dot == std::string::npos) continue;  // of the host
+    const bool of_fp8 =
+        parameter.name == "matmul.fp8_rate" || parameter.name == "matmul.rowwise_rate";
+    const Logarithms found = over(of_fp8 ? with_fp8 : all, [&](const Cluster& cluster) {
+      return parameter.get(cluster, unused, parameter.level);
+    });
+    parameter.set(mean, unused, parameter.level, found.mean());
+  }
+  Efficiency& result = *mean.efficiency;
+  const auto time = [&](AttentionEfficiency Efficiency::*attention) {
+    return Seconds(over(all, [&](const Cluster& cluster) {
+                     return ((*cluster.efficiency).*attention).fixed_time.value();
+                   }).mean());
+  };
+  result.attention_forward.fixed_time = time(&Efficiency::attention_forward);
+  result.attention_backward.fixed_time = time(&Efficiency::attention_backward);
+  result.matmul.units = std::llround(over(all, [](const Cluster& cluster) {
+                                       return double(cluster.efficiency->matmul.units);
+                                     }).mean());
+  return result;
+}
+
+}  // namespace
+
+bool is_within_node(const Cluster& cluster, std::size_t level) {
+  const std::int64_t devices = cluster.levels[level].devices;
+  return devices > 0 && devices <= cluster.devices_per_node;
+}
+
+DefaultEfficiency default_efficiency(const Cluster& cluster) {
+  DefaultEfficiency result;
+  const Cluster* same = nullptr;
+  for (const Cluster& known : known_clusters()) {
+    if (same == nullptr && device_difference(known.device, cluster.device).empty()) same = &known;
+  }
+  if (same != nullptr) {
+    result.efficiency = *same->efficiency;
+    result.words = fmt::format("of the same device in {}", same->name);
+  } else {
+    const std::vector<const Cluster*> devices = known_devices();
+    result.efficiency = mean_kernels(cluster);
+    result.open = kNormal90 * over(devices, [](const Cluster& known) {
+                                return known.efficiency->matmul.peak_fraction;
+                              }).deviation();
+    result.words =
+        fmt::format("not stated; means over the {} devices of cluster presets", devices.size());
+  }
+  result.efficiency.levels.clear();
+  for (std::size_t l = 0; l < cluster.levels.size(); ++l) {
+    const bool known = same != nullptr && l < same->levels.size() &&
+                       level_difference(same->levels[l], cluster.levels[l]).empty();
+    result.efficiency.levels.push_back(known ? same->efficiency->levels[l]
+                                             : mean_level(is_within_node(cluster, l)));
+  }
+  return result;
+}
+
+}  // namespace plimsoll

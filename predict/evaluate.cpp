@@ -1,0 +1,285 @@
+// Evaluate: lowers a strategy, simulates its Programs and reads the prediction off the Timeline.
+#include "predict/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/file.h"
+#include "graph/step_flops.h"
+#include "graph/text.h"
+#include "passes/pipeline.h"
+#include "predict/breakdown.h"
+#include "simulator/costs/layer_factors.h"
+#include "simulator/memory/allocation_replay.h"
+
+namespace plimsoll {
+namespace {
+
+/// As jobs and clusters say it.
+std::string_view precision_of(DType dtype) {
+  if (dtype == DType::f32) return "fp32";
+  if (is_fp8(dtype)) return "fp8";
+  return dtype == DType::f16 ? "fp16" : "bf16";
+}
+
+/// Matmul FLOPs that the devices spend on repeating forward work, over all ranks and one step.
+Flops recomputed_flops(std::span<const Program> programs) {
+  Flops total;
+  for (const Program& program : programs) {
+    const Flops of_rank = step_flops(program)[std::size_t(Phase::recompute)];
+    total += of_rank * static_cast<double>(ranks_per_class(programs));
+  }
+  return total;
+}
+
+std::string peak_source(const Cluster& cluster, DType dtype, std::int64_t devices) {
+  const auto by_kind = devices_by_kind(cluster, devices);
+  std::string text;
+  for (const auto& [kind, count] : by_kind) {
+    if (by_kind.size() > 1) {
+      text += fmt::format("{}{} x ", text.empty() ? "mean of " : "; ", count);
+    }
+    text += fmt::format("{} {}, {}", device_of(cluster, kind).name, precision_of(dtype),
+                        source_of(cluster, pointer_of_device(kind) + "/peak"));
+  }
+  return text;
+}
+
+void fill_rates(Prediction& prediction, const Job& job, std::span<const Program> programs,
+                const Cluster& cluster, std::int64_t devices) {
+  const FlopsPerSecond rate = peak_rate(cluster, job.precision, devices);
+  const double step = prediction.step_time.value();
+  const auto sequences = static_cast<double>(job.global_batch);
+  const double available = step * static_cast<double>(devices) * rate.value();
+  // Backward costs twice the forward matmuls (docs/formats.md, MFU).
+  const double model = 3.0 * forward_matmul_flops_per_sequence(job).value() * sequences;
+  prediction.tokens_per_second = sequences * static_cast<double>(job.sequence) / step;
+  prediction.mfu = model / available;
+  prediction.hfu = (model + recomputed_flops(programs).value()) / available;
+  prediction.peak_flops = rate;
+  prediction.peak_source = peak_source(cluster, job.precision, devices);
+}
+
+/// By Program: the least memory of the devices that run it.
+std::vector<Bytes> capacities(std::span<const Program> programs, const Cluster& cluster) {
+  std::vector<Bytes> least(programs.size(), cluster.device.memory);
+  if (cluster.other_devices.empty()) return least;
+  const Grid& grid = programs[0].grid;
+  std::vector<bool> known(programs.size());
+  for (std::int64_t rank = 0; rank < grid.world_size(); ++rank) {
+    const std::size_t c = class_of(programs, grid.coordinates(rank));
+    const Bytes memory = device_of(cluster, device_kind(cluster, rank)).memory;
+    least[c] = known[c] ? std::min(least[c], memory) : memory;
+    known[c] = true;
+  }
+  return least;
+}
+
+bool has_arena(const Framework& framework) {
+  return framework.allocator.kind == AllocatorKind::arena;
+}
+
+StagePrediction lay_out_stage(const Program& program, Bytes capacity) {
+  const MemoryPeak memory = memory_peak(program);
+  StagePrediction stage;
+  stage.stage = program.stage;
+  stage.peak = stage.allocated = memory.peak;
+  stage.by_role = memory.by_role;
+  stage.arena = stage.reserved = program.arena_bytes;
+  stage.capacity = capacity;
+  stage.owner = program.owner;
+  return stage;
+}
+
+void replay_allocator(const Program& program, const Framework& framework, Bytes beside,
+                      StagePrediction& stage) {
+  const AllocatorUse use = replay_on_device(program, framework, stage.capacity - beside);
+  stage.allocated = use.allocated;
+  stage.reserved = use.reserved;
+}
+
+/// `fits` from the stages; of an arena: all of it, not the live peak within it.
+void sum_up(Footprint& footprint, Bytes beside) {
+  footprint.allocated = footprint.reserved = {};
+  footprint.fits = true;
+  for (const StagePrediction& stage : footprint.stages) {
+    footprint.peak = std::max(footprint.peak, stage.peak);
+    footprint.arena = std::max(footprint.arena, stage.arena);
+    footprint.allocated = std::max(footprint.allocated, stage.allocated);
+    footprint.reserved = std::max(footprint.reserved, stage.reserved);
+    if (stage.reserved + beside > stage.capacity) footprint.fits = false;
+  }
+}
+
+/// Returns what the costs of ops leave open of the step time, relative.
+double fill_provenance(Prediction& prediction, const Simulation& simulation) {
+  prediction.worst = simulation.worst;
+  Seconds op_time;
+  for (Seconds time : simulation.by_provenance) op_time += time;
+  for (std::size_t i = 0; i < simulation.by_provenance.size() && op_time.value() > 0; ++i) {
+    prediction.share_by_provenance[i] = simulation.by_provenance[i] / op_time;
+  }
+  for (const OutOfRange& ops : simulation.out_of_range) {
+    prediction.extrapolated.push_back({ops.what, ops.time / simulation.step_time});
+  }
+  return op_time.value() > 0 ? simulation.open / op_time : 0;
+}
+
+/// What GPUs' own numbers leave open is in the errors of published runs already, where kernels were
+/// measured or assumed to reach what others do; with datasheet rates nothing is known of them.
+/// The interval of typical rates holds the spread of unseen sources (typical_calibration()) and
+/// what an efficiency that the cluster does not state leaves open. The spread of fits was measured
+/// beside what each fit left open, so a wider fit of another network adds to it once.
+StepInterval interval_of(const CostModel& costs, const LayerShape& shape, bool across_nodes,
+                         double open, const MeasuredParts& measured) {
+  if (costs.host_executes()) {
+    return around(std::log1p(std::hypot(open, costs.dispatch_is_measured() ? kBesideOps : 0)));
+  }
+  const TimeBasis basis = basis_of(costs.fitted());
+  double own = 0;
+  if (costs.fitted()) own = std::log1p(interval90_half_width(*costs.fitted(), shape, across_nodes));
+  if (basis == TimeBasis::kernels && !costs.cluster().efficiency) own = std::log1p(open);
+  return with_measured(basis == TimeBasis::typical ? around(own) : unseen_source(basis, own),
+                       measured);
+}
+
+/// `exposed`: communication's share of the step.
+MeasuredParts measured_parts(const MeasuredShares& shares, double exposed) {
+  return {shares.kernels * (1 - exposed), shares.communications * exposed,
+          shares.communications_open};
+}
+
+}  // namespace
+
+FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devices,
+                         const std::string& file) {
+  const auto by_kind = devices_by_kind(cluster, devices);
+  FlopsPerSecond sum;
+  for (const auto& [kind, count] : by_kind) {
+    const Device& device = device_of(cluster, kind);
+    const std::optional<FlopsPerSecond> rate = peak(device, dtype);
+    if (rate && by_kind.size() == 1) return *rate;
+    if (rate) {
+      sum += *rate * double(count);
+      continue;
+    }
+    std::string stated;
+    for (const DType other : {DType::f32, DType::bf16, DType::f16, DType::e4m3}) {
+      if (!peak(device, other)) continue;
+      stated += fmt::format("{}{}", stated.empty() ? "" : ", ", precision_of(other));
+    }
+    throw InputError(file.empty() ? "cluster " + cluster.name : file,
+                     pointer_of_device(kind) + "/peak",
+                     fmt::format("found {}; the job asks for {}", stated, precision_of(dtype)));
+  }
+  return sum / double(devices);
+}
+
+LayerShape layer_shape(const Job& job, const Strategy& strategy) {
+  const std::int64_t operand = strategy.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
+  return {strategy.micro_batch * job.sequence / strategy.cp, job.sequence, job.hidden, strategy.mp,
+          operand};
+}
+
+CostModel costs_of(const CostModel& costs, const LayerShape& shape) {
+  const auto& fitted = costs.fitted();
+  if (!fitted) return costs;
+  return costs.with_layer_factor(layer_factor(fitted->layers, shape).factor);
+}
+
+Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
+                  const Cluster& cluster, Bytes reserve, Proof proof, AllocatorReplay replay) {
+  Footprint footprint;
+  footprint.programs = lower({job, strategy, framework}, {}, proof);
+  const std::vector<Bytes> memory = capacities(footprint.programs, cluster);
+  for (const Program& program : footprint.programs) {
+    footprint.stages.push_back(lay_out_stage(program, memory[footprint.stages.size()]));
+  }
+  if (!has_arena(framework) && replay == AllocatorReplay::run) {
+    replay_allocators(footprint, job, strategy, framework, reserve);
+    return footprint;
+  }
+  sum_up(footprint, memory_outside_program(job, strategy, framework) + reserve);
+  footprint.fits = footprint.fits || !has_arena(framework);
+  return footprint;
+}
+
+void replay_allocators(Footprint& footprint, const Job& job, const Strategy& strategy,
+                       const Framework& framework, Bytes reserve) {
+  const Bytes beside = memory_outside_program(job, strategy, framework) + reserve;
+  for (std::size_t stage = 0; stage < footprint.stages.size(); ++stage) {
+    if (!has_arena(framework))
+      replay_allocator(footprint.programs[stage], framework, beside, footprint.stages[stage]);
+  }
+  sum_up(footprint, beside);
+}
+
+const StagePrediction& tightest_of(std::span<const StagePrediction> stages) {
+  return *std::max_element(stages.begin(), stages.end(),
+                           [](const StagePrediction& a, const StagePrediction& b) {
+                             return a.reserved - a.capacity < b.reserved - b.capacity;
+                           });
+}
+
+std::vector<std::string> digests_of(std::span<const Program> programs) {
+  std::vector<std::string> digests;
+  for (const Program& program : programs) digests.push_back(digest(print(program)));
+  return digests;
+}
+
+Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
+                   const CostModel& costs, std::int64_t devices, Folding folding, Detail detail) {
+  // First: the cost model takes it for granted that the device can compute in this dtype.
+  peak_rate(costs.cluster(), job.precision, devices);
+  if (strategy.fp8 != Fp8::none) peak_rate(costs.cluster(), DType::e4m3, devices);
+  const LayerShape shape = layer_shape(job, strategy);
+  Simulation simulation = simulate(footprint.programs, costs_of(costs, shape), folding, detail);
+  Evaluation evaluation;
+  evaluation.score = {
+      {}, footprint.arena, footprint.peak, footprint.allocated, footprint.reserved, footprint.fits};
+  Prediction& prediction = evaluation.score.prediction;
+  prediction.step_time = simulation.step_time;
+  prediction.stages = footprint.stages;
+  if (detail != Detail::none) {
+    evaluation.parts = take_apart(simulation.critical, simulation.critical_group, simulation.groups,
+                                  simulation.step_time, strategy.pp > 1);
+    evaluation.critical_rank = simulation.critical_rank;
+    evaluation.computes = std::move(simulation.computes);
+    prediction.breakdown = break_down(evaluation.parts, simulation.step_time);
+  }
+  const double open = fill_provenance(prediction, simulation);
+  const bool across_nodes = devices > costs.cluster().devices_per_node;
+  evaluation.measured = measured_parts(
+      simulation.measured, prediction.breakdown.exposed_communication / prediction.step_time);
+  const StepInterval interval = interval_of(costs, shape, across_nodes, open, evaluation.measured);
+  prediction.step_time_low = prediction.step_time * interval.low;
+  prediction.step_time_high = prediction.step_time * interval.high;
+  fill_rates(prediction, job, footprint.programs, costs.cluster(), devices);
+  evaluation.timeline = std::move(simulation.timeline);
+  return evaluation;
+}
+
+Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
+                    const CostModel& costs, std::int64_t devices, Bytes reserve, Folding folding) {
+  const Footprint footprint =
+      lay_out(job, strategy, framework, costs.cluster(), reserve, Proof::order);
+  try {
+    const Detail detail = shows_calls(devices) ? Detail::calls : Detail::ops;
+    Evaluation evaluation = predict(job, strategy, footprint, costs, devices, folding, detail);
+    evaluation.program_digests = digests_of(footprint.programs);
+    return evaluation;
+  } catch (const InfeasibleError& too_long) {
+    if (footprint.fits) throw;
+    const StagePrediction& tightest = tightest_of(footprint.stages);
+    throw InfeasibleError(
+        fmt::format("{}; nor does it fit: a device would need {} ({} bytes) with {} of context and "
+                    "communicators and {} of reserve, and has {} ({} bytes)",
+                    too_long.what(), to_text(tightest.reserved), tightest.reserved.count(),
+                    to_text(memory_outside_program(job, strategy, framework)), to_text(reserve),
+                    to_text(tightest.capacity), tightest.capacity.count()));
+  }
+}
+
+}  // namespace plimsoll

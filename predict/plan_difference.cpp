@@ -1,0 +1,50 @@
+#include "predict/plan_difference.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+namespace plimsoll {
+namespace {
+
+/// Parts of a step; forward and backward are the rest.
+constexpr std::array kParts = {&Breakdown::recompute, &Breakdown::optimizer,
+                               &Breakdown::exposed_communication, &Breakdown::bubble,
+                               &Breakdown::dispatch};
+
+bool same(const PlanTime& a, const PlanTime& b) {
+  if (a.step_time != b.step_time || a.shape != b.shape) return false;
+  return std::all_of(kParts.begin(), kParts.end(),
+                     [&](auto part) { return a.breakdown.*part == b.breakdown.*part; });
+}
+
+}  // namespace
+
+double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime& b) {
+  if (same(a, b)) return 0;
+  const DifferenceSpread& spread = difference_spread(basis);
+  double square = spread.any * spread.any;
+  if (a.shape != b.shape) square += spread.other_shapes * spread.other_shapes;
+  for (const auto part : kParts) {
+    const double apart = a.breakdown.*part / a.step_time - b.breakdown.*part / b.step_time;
+    square += spread.of_shares * apart * spread.of_shares * apart;
+  }
+  return std::sqrt(square);
+}
+
+StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& b) {
+  const bool measured = costs.host_executes() && costs.dispatch_is_measured();
+  double half = 0;
+  if (!same(a, b)) {
+    half = measured ? std::numbers::sqrt2 * kBesideOps
+                    : difference_half_width(basis_of(costs.fitted()), a, b);
+  }
+  const double ratio = a.step_time / b.step_time;
+  const StepInterval interval = around(half);
+  StepRatio found{ratio * interval.low, ratio * interval.high};
+  found.tied = found.low <= 1 && 1 <= found.high;
+  return found;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,100 @@
+#include "predict/step_interval.h"
+
+#include <cmath>
+#include <string>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "models/presets/presets.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::array<std::string_view, kTimeBases> kBases = {"kernels", "typical", "fit"};
+
+/// By basis.
+struct Spreads {
+  std::array<SourceSpread, kTimeBases> steps;
+  std::array<DifferenceSpread, kTimeBases> differences;
+};
+
+SourceSpread source_spread_from(JsonObject object) {
+  SourceSpread spread;
+  spread.centre = object.number("centre", -1, 1);
+  spread.half_width = object.number("half_width", 0, 2);
+  spread.mean_error = object.number("mean_error", 0, 10);
+  spread.documents = object.integer("documents", 1, 1 << 20);
+  spread.runs = object.integer("runs", 1, 1 << 20);
+  object.finish();
+  return spread;
+}
+
+DifferenceSpread difference_spread_from(JsonObject object) {
+  DifferenceSpread spread;
+  spread.any = object.number("any", 0, 2);
+  spread.other_shapes = object.number("other_shapes", 0, 2);
+  spread.of_shares = object.number("shares", 0, 10);
+  spread.documents = object.integer("documents", 1, 1 << 20);
+  spread.pairs = object.integer("pairs", 1, 1 << 20);
+  object.finish();
+  return spread;
+}
+
+Spreads read_spreads() {
+  const auto text = find_preset(spread_presets(), "step-time");
+  INVARIANT(text, "the preset of spreads");
+  const std::string file = "step-time.json";
+  const Json json = parse_json(*text, file);
+  JsonObject object(json, file);
+  JsonObject steps = object.object("step_time"), differences = object.object("difference");
+  Spreads spreads;
+  for (std::size_t i = 0; i < kTimeBases; ++i) {
+    spreads.steps[i] = source_spread_from(steps.object(kBases[i]));
+    spreads.differences[i] = difference_spread_from(differences.object(kBases[i]));
+  }
+  return spreads;
+}
+
+const Spreads& spreads() {
+  static const Spreads read = read_spreads();
+  return read;
+}
+
+}  // namespace
+
+std::string_view to_text(TimeBasis basis) { return kBases[std::size_t(basis)]; }
+
+TimeBasis basis_of(const std::optional<FittedCalibration>& fitted) {
+  if (!fitted) return TimeBasis::kernels;
+  return fitted->runs == 0 ? TimeBasis::typical : TimeBasis::fit;
+}
+
+double StepInterval::half_width() const { return std::sqrt(high / low) - 1; }
+
+StepInterval around(double logarithm) { return {std::exp(-logarithm), std::exp(logarithm)}; }
+
+const SourceSpread& source_spread(TimeBasis basis) { return spreads().steps[std::size_t(basis)]; }
+
+const DifferenceSpread& difference_spread(TimeBasis basis) {
+  return spreads().differences[std::size_t(basis)];
+}
+
+StepInterval unseen_source(TimeBasis basis, double own) {
+  const SourceSpread& spread = source_spread(basis);
+  const double half = std::hypot(spread.half_width, own);
+  return {std::exp(spread.centre - half), std::exp(spread.centre + half)};
+}
+
+StepInterval with_measured(const StepInterval& rest, const MeasuredParts& parts) {
+  if (parts.kernels == 0 && parts.communications == 0) return rest;
+  const double others = 1 - parts.kernels - parts.communications;
+  const SourceSpread& alone = source_spread(TimeBasis::kernels);
+  const double centre = others * std::log(rest.low * rest.high) / 2 + parts.kernels * alone.centre;
+  const double program =
+      others * std::log(rest.high / rest.low) / 2 + parts.kernels * alone.half_width;
+  const double network = parts.communications * std::log1p(parts.communications_open);
+  const double half = std::hypot(program, network);
+  return {std::exp(centre - half), std::exp(centre + half)};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,26 @@
+// Memory verdicts: runs that ran and are predicted not to fit, and runs that were out of memory and
+// are predicted to fit.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "published/validate.h"
+
+namespace plimsoll {
+
+/// Over the rows of a file that were predicted.
+struct MemoryVerdicts {
+  std::size_t ran = 0, out_of_memory = 0;
+  std::vector<std::string> called_too_large;  ///< rows that ran
+  std::vector<std::string> called_to_fit;     ///< rows that were out of memory
+};
+MemoryVerdicts memory_verdicts(const ValidatedFamily& family);
+
+/// One line with the counts, and one for each wrong row; empty where no row was predicted.
+std::string verdicts_text(const MemoryVerdicts& verdicts);
+Json verdicts_json(const MemoryVerdicts& verdicts);
+
+}  // namespace plimsoll

@@ -1,0 +1,183 @@
+#include "runtime/command/rank_record.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include "base/json.h"
+#include "plan/timeline_json.h"
+
+namespace plimsoll {
+namespace {
+
+class Writer {
+ public:
+  template <class T>
+  void value(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
+  }
+  template <class T>
+  void values(const T* data, std::size_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    value(std::uint64_t(count));
+    if (count > 0) bytes.append(reinterpret_cast<const char*>(data), count * sizeof(T));
+  }
+  std::string bytes;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <class T>
+  T value() {
+    T value;
+    take(&value, sizeof(T));
+    return value;
+  }
+  template <class Container>
+  Container values() {
+    using T = typename Container::value_type;
+    const auto count = value<std::uint64_t>();
+    if (count > bytes_.size() / sizeof(T)) refuse();
+    Container values;
+    values.resize(count);
+    take(values.data(), count * sizeof(T));
+    return values;
+  }
+  void finish() const {
+    if (!bytes_.empty()) refuse();
+  }
+
+ private:
+  void take(void* to, std::size_t count) {
+    if (count > bytes_.size()) refuse();
+    if (count > 0) std::memcpy(to, bytes_.data(), count);
+    bytes_.remove_prefix(count);
+  }
+  [[noreturn]] static void refuse() {
+    throw std::runtime_error("another process sent a measurement that this one cannot read");
+  }
+
+  std::string_view bytes_;
+};
+
+Timeline merge(std::vector<RankRecord>& records) {
+  Timeline merged;
+  Picoseconds first = records[0].trace.memory[0].curve[0].time;
+  for (RankRecord& record : records) {
+    Timeline& trace = record.trace;
+    first = std::min(first, trace.memory[0].curve[0].time);
+    std::move(trace.intervals.begin(), trace.intervals.end(), std::back_inserter(merged.intervals));
+    std::move(trace.memory.begin(), trace.memory.end(), std::back_inserter(merged.memory));
+  }
+  for (Interval& interval : merged.intervals) {
+    interval.posted = interval.posted - first;
+    interval.begin = interval.begin - first;
+    interval.end = interval.end - first;
+  }
+  for (RankMemory& memory : merged.memory) {
+    for (MemoryPoint& point : memory.curve) point.time = point.time - first;
+  }
+  sort_intervals(merged);
+  return merged;
+}
+
+Seconds median(std::vector<Seconds> times) {
+  if (times.empty()) return Seconds(0);
+  std::sort(times.begin(), times.end());
+  const std::size_t middle = times.size() / 2;
+  return times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
+}
+
+}  // namespace
+
+std::string to_bytes(const RankRecord& record) {
+  Writer writer;
+  writer.value(record.rank);
+  writer.value(record.stage);
+  writer.value(record.ready);
+  writer.values(record.steps.data(), record.steps.size());
+  const std::string trace = json_text(timeline_json(record.trace));
+  writer.values(trace.data(), trace.size());
+  writer.values(record.gradients.data(), record.gradients.size());
+  writer.values(record.parameters.data(), record.parameters.size());
+  writer.values(record.traffic.data(), record.traffic.size());
+  writer.value(record.flops);
+  writer.value(record.resident);
+  writer.values(record.device.data(), record.device.size());
+  writer.value(record.device_memory_before);
+  writer.value(record.device_memory);
+  return std::move(writer.bytes);
+}
+
+RankRecord record_from(const std::string& bytes) {
+  Reader reader(bytes);
+  RankRecord record;
+  record.rank = reader.value<std::int64_t>();
+  record.stage = reader.value<std::int64_t>();
+  record.ready = reader.value<Picoseconds>();
+  record.steps = reader.values<std::vector<StepResult>>();
+  const auto trace = reader.values<std::string>();
+  const std::string name = "the trace of rank " + std::to_string(record.rank);
+  record.trace = timeline_from(JsonObject(parse_json(trace, name), name));
+  record.gradients = reader.values<std::vector<float>>();
+  record.parameters = reader.values<std::vector<float>>();
+  record.traffic = reader.values<std::vector<Traffic>>();
+  record.flops = reader.value<PhaseFlops>();
+  record.resident = reader.value<Bytes>();
+  record.device = reader.values<std::string>();
+  record.device_memory_before = reader.value<Bytes>();
+  record.device_memory = reader.value<Bytes>();
+  reader.finish();
+  return record;
+}
+
+Picoseconds end_of(const std::vector<RankRecord>& records, std::int64_t step) {
+  Picoseconds end = records[0].ready;
+  for (const RankRecord& record : records) {
+    end = std::max(end, step < 0 ? record.ready : record.steps[std::size_t(step)].end);
+  }
+  return end;
+}
+
+std::size_t loss_record(const std::vector<RankRecord>& records) {
+  std::size_t found = 0;
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    if (records[i].stage > records[found].stage) found = i;
+  }
+  return found;
+}
+
+Measured measure(std::vector<RankRecord>& records, std::int64_t warm_up_steps, bool scales_loss) {
+  Measured measured;
+  measured.steps = std::int64_t(records[0].steps.size());
+  measured.warm_up_steps = warm_up_steps;
+  for (std::int64_t step = warm_up_steps; step + 1 < measured.steps; ++step) {
+    measured.step_times.push_back((end_of(records, step) - end_of(records, step - 1)).seconds());
+  }
+  measured.median_step_time = median(measured.step_times);
+  for (const StepResult& step : records[loss_record(records)].steps) {
+    measured.losses.push_back(step.loss);
+    measured.gradient_norms.push_back(step.gradient_norm);
+    if (!scales_loss) continue;
+    measured.loss_scales.push_back(step.loss_scale);
+    measured.skipped_steps = step.skipped;
+  }
+  for (const RankRecord& record : records) measured.resident += record.resident;
+  // Ranks that share the device may have left when others look: the most is what all took.
+  measured.device = records[0].device;
+  measured.device_memory_before = records[0].device_memory_before;
+  for (const RankRecord& record : records) {
+    if (record.device == measured.device)
+      measured.device_memory = std::max(measured.device_memory, record.device_memory);
+  }
+  measured.timeline = merge(records);
+  return measured;
+}
+
+}  // namespace plimsoll

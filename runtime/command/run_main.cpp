@@ -1,0 +1,12 @@
+// planner-run: trains the job of a plan on this machine and writes what it measured.
+#include "runtime/command/run_command.h"
+#ifdef PLIMSOLL_CUDA
+#include "runtime/cuda/backend.h"
+#endif
+
+int main(int argc, char** argv) {
+#ifdef PLIMSOLL_CUDA
+  plimsoll::add_cuda_backend();
+#endif
+  return plimsoll::run_and_leave("planner-run", argc, argv, nullptr);
+}

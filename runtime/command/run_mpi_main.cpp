@@ -1,0 +1,30 @@
+// planner-run-mpi: planner-run with one MPI process per rank, started by mpirun or srun.
+#include <cstdlib>
+#include <memory>
+
+#include "base/command_line.h"
+#include "runtime/comm/mpi/world.h"
+#include "runtime/command/run_command.h"
+#ifdef PLIMSOLL_CUDA
+#include "runtime/cuda/backend.h"
+#endif
+#ifdef PLIMSOLL_NCCL
+#include "runtime/comm/nccl/communicator.h"
+#endif
+
+int main(int argc, char** argv) {
+  using namespace plimsoll;
+#ifdef PLIMSOLL_CUDA
+  add_cuda_backend();
+#endif
+  std::unique_ptr<MpiWorld> world;
+  const int code = run_program("planner-run-mpi", [&] {
+    world = std::make_unique<MpiWorld>(argc, argv);
+#ifdef PLIMSOLL_NCCL
+    world->set_device_communicator(make_nccl_communicator);
+#endif
+    return ExitCode::ok;
+  });
+  if (code != int(ExitCode::ok)) std::_Exit(code);
+  return run_and_leave("planner-run-mpi", argc, argv, world.get());
+}

@@ -1,0 +1,380 @@
+// Train: one thread per rank, each with its own executor; this thread watches, then sums up.
+#include "runtime/command/train.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "base/error.h"
+#include "runtime/command/rank_record.h"
+#include "runtime/communicator.h"
+#include "runtime/executor.h"
+
+namespace plimsoll {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Deadlines of silence: building kernels takes longer than a call; a rank in a call gets one more
+/// than those that wait for it, whose messages say more.
+constexpr int kGetReady = 10, kHang = 2;
+
+/// What the rank threads and the watching thread share. Rank threads own a share of it, so that a
+/// rank that never comes back cannot reach memory that is gone.
+struct Run {
+  std::vector<Program> programs;
+  std::vector<std::byte> text;
+  std::int64_t global_batch = 0, seed = 0;
+  bool scales_loss = false;
+  Bytes workspace;
+  TrainOptions options;
+  Clock::time_point epoch;
+  std::vector<std::unique_ptr<Backend>> backends;
+  std::vector<std::unique_ptr<Communicator>> communicators;
+
+  std::vector<Heartbeat> heartbeats;  ///< by local rank
+
+  std::mutex lock;
+  std::condition_variable changed;
+  std::int64_t ready = 0;     ///< ranks whose executor is built
+  std::int64_t finished = 0;  ///< threads that are about to end
+  bool failed = false;
+  // Of the first rank that failed by itself; the calling thread throws it anew, so that no
+  // exception object is shared with a rank that may outlive the call.
+  bool environment = false;  ///< an EnvironmentError
+  std::string failure;
+
+  // By local rank; a rank writes its own, under the lock where the watcher reads it early.
+  std::vector<RankRecord> records;
+
+  /// Ranks of this process: all, or the one that it is.
+  std::int64_t locals() const { return std::int64_t(communicators.size()); }
+  std::int64_t rank_of(std::int64_t local) const { return records[std::size_t(local)].rank; }
+  const Program& program_of(std::int64_t local) const {
+    return programs[class_of(programs, programs[0].grid.coordinates(rank_of(local)))];
+  }
+  Picoseconds now() const {
+    const auto elapsed = Clock::now() - epoch;
+    return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count() *
+                       std::int64_t{1000});
+  }
+
+  void fail(const std::exception& error) {
+    const std::lock_guard guard(lock);
+    if (!failed) {
+      environment = dynamic_cast<const EnvironmentError*>(&error) != nullptr;
+      failure = error.what();
+    }
+    failed = true;
+    changed.notify_all();
+  }
+
+  /// Building executors takes ranks different times; watch() sees to it that it ends.
+  void wait_for_all() {
+    std::unique_lock guard(lock);
+    if (++ready == locals()) changed.notify_all();
+    changed.wait(guard, [&] { return ready == locals() || failed; });
+    if (ready != locals()) throw RankFailure("another rank failed before the first step");
+  }
+};
+
+void run_steps(Run& run, std::int64_t local, Executor& executor) {
+  const TrainOptions& options = run.options;
+  RankRecord& record = run.records[std::size_t(local)];
+  executor.reserve_trace(record.trace);
+  run.wait_for_all();
+  if (options.processes != nullptr) options.processes->meet(kGetReady * options.deadline);
+  record.ready = run.now();
+  for (std::int64_t step = 0; step < options.steps; ++step) {
+    const bool last = step + 1 == options.steps;
+    const StepResult result = executor.step(step, last ? &record.trace : nullptr);
+    if (step == 0 && options.keep_gradients) record.gradients = executor.gradients();
+    const std::lock_guard guard(run.lock);
+    record.steps.push_back(result);
+    run.changed.notify_all();
+  }
+  if (const RankDevice* device = run.backends[std::size_t(local)]->device()) {
+    record.device_memory = device->memory_used();
+  }
+  record.traffic = executor.traffic();
+  record.flops = executor.flops();
+  if (!options.keep_parameters) return;
+  executor.gather_parameters();
+  record.parameters = executor.parameters();
+}
+
+void run_rank(Run& run, std::int64_t local) {
+  Backend& backend = *run.backends[std::size_t(local)];
+  Communicator& communicator = *run.communicators[std::size_t(local)];
+  const std::int64_t rank = run.rank_of(local);
+  backend.enter_thread();
+  ExecutorOptions options;
+  options.rank = rank;
+  options.seed = run.seed;
+  options.workspace = run.workspace;
+  options.checking = run.options.checking;
+  options.epoch = run.epoch;
+  options.deadline = run.options.deadline;
+  options.replay = run.options.replay;
+  options.heartbeat = &run.heartbeats[std::size_t(local)];
+  std::unique_ptr<Executor> executor;
+  try {
+    executor = std::make_unique<Executor>(run.program_of(local), backend, communicator,
+                                          TrainingText{run.text, run.global_batch}, options);
+  } catch (const EnvironmentError& error) {
+    throw EnvironmentError(fmt::format("rank {} before the first step: {}", rank, error.what()));
+  } catch (const std::exception& error) {
+    throw std::runtime_error(
+        fmt::format("rank {} failed before the first step: {}", rank, error.what()));
+  }
+  run_steps(run, local, *executor);
+}
+
+void thread_of_rank(const std::shared_ptr<Run>& run, std::int64_t local) {
+  try {
+    run_rank(*run, local);
+  } catch (const RankFailure& failure) {
+    // The rank that failed by itself reports; where it is another process, this one does, too.
+    if (run->options.processes != nullptr) {
+      run->fail(EnvironmentError(fmt::format("rank {} stops, since another failed: {}",
+                                             run->rank_of(local), failure.what())));
+    }
+  } catch (const std::exception& error) {
+    run->fail(error);
+    run->communicators[std::size_t(local)]->abort(error.what());
+  }
+  const std::lock_guard guard(run->lock);
+  ++run->finished;
+  run->changed.notify_all();
+}
+
+/// Ranks before this one on its host.
+std::int64_t local_rank(std::int64_t rank, const Processes* processes) {
+  if (processes == nullptr) return rank;
+  const auto& hosts = processes->hosts();
+  return std::count(hosts.begin(), hosts.begin() + rank, hosts[std::size_t(rank)]);
+}
+
+std::shared_ptr<Run> make_run(std::span<const Program> programs, const Job& job,
+                              const Framework& framework, std::span<const std::byte> text,
+                              const TrainOptions& options) {
+  INVARIANT(!programs.empty() && options.steps >= 1, "something to run");
+  INVARIANT(
+      ranks_per_class(programs) * std::int64_t(programs.size()) == programs[0].grid.world_size(),
+      "one Program per class of ranks");
+  auto run = std::make_shared<Run>();
+  run->programs.assign(programs.begin(), programs.end());
+  run->text.assign(text.begin(), text.end());
+  run->global_batch = job.global_batch;
+  run->seed = job.seed;
+  run->scales_loss = job.loss_scale.has_value();
+  run->workspace = framework.workspace;
+  run->options = options;
+  const Grid& grid = programs[0].grid;
+  Processes* const processes = options.processes;
+  run->epoch = processes != nullptr ? processes->epoch() : Clock::now();
+  run->records.resize(processes != nullptr ? 1 : std::size_t(grid.world_size()));
+  for (std::size_t local = 0; local < run->records.size(); ++local) {
+    RankRecord& record = run->records[local];
+    record.rank = processes != nullptr ? processes->index() : std::int64_t(local);
+    record.stage = run->program_of(std::int64_t(local)).stage;
+    record.steps.reserve(std::size_t(options.steps));
+    run->backends.push_back(
+        options.backend_of_rank
+            ? options.backend_of_rank(record.rank)
+            : make_backend(options.backend, local_rank(run->records[local].rank, processes)));
+  }
+  for (std::size_t local = 0; local < run->records.size(); ++local) {
+    if (const RankDevice* device = run->backends[local]->device()) {
+      run->records[local].device = device->description();
+      run->records[local].device_memory_before = device->memory_used();
+    }
+  }
+  run->heartbeats = std::vector<Heartbeat>(run->records.size());
+  if (processes != nullptr) {
+    run->communicators.push_back(
+        processes->make_communicator(programs, options.deadline, run->backends[0]->device()));
+  } else {
+    std::vector<RankDevice*> devices;
+    for (const auto& backend : run->backends) devices.push_back(backend->device());
+    run->communicators = make_local_communicators(grid, options.deadline, run->epoch, devices);
+  }
+  return run;
+}
+
+std::vector<std::thread> start_ranks(const std::shared_ptr<Run>& run) {
+  std::vector<std::thread> threads;
+  try {
+    for (std::int64_t local = 0; local < run->locals(); ++local) {
+      threads.emplace_back([run, local] { thread_of_rank(run, local); });
+    }
+  } catch (const std::system_error& error) {
+    run->fail(EnvironmentError(
+        fmt::format("cannot start the thread of rank {}: {}", threads.size(), error.what())));
+    const std::lock_guard guard(run->lock);
+    run->finished += run->locals() - std::int64_t(threads.size());
+  }
+  return threads;
+}
+
+/// The lowest rank of the last stage.
+std::int64_t loss_rank(std::span<const Program> programs) {
+  const Grid& grid = programs[0].grid;
+  std::int64_t rank = 0;
+  while (grid.coordinates(rank)[std::size_t(Axis::pp)] != grid[Axis::pp] - 1) ++rank;
+  return rank;
+}
+
+/// Since when each rank has issued no call. A rank that waits for others fails by its own deadline
+/// and names the communication, so a longer silence means that it hangs in a kernel, or before the
+/// first step in building its executor.
+class Silence {
+ public:
+  explicit Silence(const Run& run)
+      : calls_(run.heartbeats.size(), -1), since_(run.heartbeats.size()) {}
+
+  /// What to report about the rank that is silent for too long, if one is.
+  std::optional<std::string> check(const Run& run) {
+    const Clock::time_point now = Clock::now();
+    for (std::size_t i = 0; i < calls_.size(); ++i) {
+      const Heartbeat& beat = run.heartbeats[i];
+      const std::int64_t rank = run.records[i].rank;
+      const bool done = std::int64_t(run.records[i].steps.size()) == run.options.steps;
+      if (const std::int64_t calls = beat.calls.load(); calls != calls_[i] || done) {
+        calls_[i] = calls;
+        since_[i] = now;
+      }
+      const auto limit = run.options.deadline * (calls_[i] == 0 ? kGetReady : kHang);
+      if (now - since_[i] <= limit) continue;
+      const double seconds = std::chrono::duration<double>(limit).count();
+      if (calls_[i] == 0) {
+        return fmt::format(
+            "rank {} is not ready for its first step after {} s, {} times the deadline", rank,
+            seconds, kGetReady);
+      }
+      return fmt::format(
+          "rank {} hangs in step {}, routine {}: nothing happened for {} s, {} times the deadline",
+          rank, beat.step.load() + 1, beat.routine.load(), seconds, kHang);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::vector<std::int64_t> calls_;
+  std::vector<Clock::time_point> since_;
+};
+
+/// Reports steps as all ranks of this process finish them, if the one whose loss is that of the
+/// whole batch is here, until all threads are done. After a failure the others get one more
+/// deadline to notice it. Returns whether all threads ended.
+bool watch(Run& run) {
+  std::unique_lock guard(run.lock);
+  std::int64_t reported = 0;
+  const bool has_loss =
+      run.options.processes == nullptr || run.options.processes->index() == loss_rank(run.programs);
+  const auto reportable = [&] {
+    return has_loss && run.options.progress && reported < run.options.steps &&
+           std::all_of(run.records.begin(), run.records.end(), [&](const RankRecord& record) {
+             return std::int64_t(record.steps.size()) > reported;
+           });
+  };
+  const auto all_ended = [&] { return run.finished == run.locals(); };
+  Silence silence(run);
+  while (!run.failed) {
+    run.changed.wait_for(guard, run.options.deadline / 4,
+                         [&] { return run.failed || all_ended() || reportable(); });
+    if (const auto hangs = silence.check(run); hangs && !run.failed) {
+      run.failed = run.environment = true;
+      run.failure = *hangs;
+      run.changed.notify_all();
+    }
+    while (!run.failed && reportable()) {
+      const RankRecord& record = run.records[loss_record(run.records)];
+      const double loss = record.steps[std::size_t(reported)].loss;
+      const Seconds time =
+          (end_of(run.records, reported) - end_of(run.records, reported - 1)).seconds();
+      guard.unlock();
+      run.options.progress(reported, loss, time);
+      guard.lock();
+      ++reported;
+    }
+    if (all_ended() && !reportable()) return true;
+  }
+  const auto grace = std::max(run.options.deadline, std::chrono::milliseconds(1000));
+  return run.changed.wait_for(guard, grace, all_ended);
+}
+
+void rethrow(Run& run) {
+  const std::lock_guard guard(run.lock);
+  if (!run.failed) return;
+  if (run.environment) throw EnvironmentError(run.failure);
+  throw std::runtime_error(run.failure);
+}
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+Bytes peak_resident() {
+  rusage usage = {};
+  getrusage(RUSAGE_SELF, &usage);
+  return Bytes(std::int64_t{usage.ru_maxrss} * 1024);  // Linux counts in KiB
+}
+
+/// Of all processes, by rank, on process 0; elsewhere nothing.
+std::vector<RankRecord> all_records(Run& run) {
+  run.records[0].resident = peak_resident();
+  if (run.options.processes == nullptr) return std::move(run.records);
+  std::vector<RankRecord> all;
+  const auto deadline = kGetReady * run.options.deadline;
+  for (const std::string& bytes : run.options.processes->gather(to_bytes(run.records[0]), deadline))
+    all.push_back(record_from(bytes));
+  return all;
+}
+
+}  // namespace
+
+TrainResult train(std::span<const Program> programs, const Job& job, const Framework& framework,
+                  std::span<const std::byte> text, const TrainOptions& options) {
+  const std::shared_ptr<Run> run = make_run(programs, job, framework, text, options);
+  std::vector<std::thread> threads = start_ranks(run);
+  const bool ended = watch(*run);
+  for (std::thread& thread : threads) ended ? thread.join() : thread.detach();
+  rethrow(*run);
+  TrainResult result;
+  std::vector<RankRecord> records = all_records(*run);
+  if (records.empty()) return result;
+  result.measured = measure(records, options.warm_up_steps, run->scales_loss);
+  result.measured.backend = run->backends[0]->name();
+  result.measured.communicator = run->communicators[0]->name();
+  result.measured.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  result.measured.host_cpu = cpu_name();
+  for (RankRecord& record : records) {
+    if (options.keep_gradients) result.gradients.push_back(std::move(record.gradients));
+    if (options.keep_parameters) result.parameters.push_back(std::move(record.parameters));
+    result.traffic.push_back(std::move(record.traffic));
+    result.flops.push_back(record.flops);
+  }
+  result.measured.traffic = result.traffic;
+  return result;
+}
+
+}  // namespace plimsoll

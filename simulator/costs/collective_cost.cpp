@@ -1,0 +1,234 @@
+#include "simulator/costs/collective_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "simulator/costs/efficiency_curves.h"
+
+namespace plimsoll {
+namespace {
+
+/// How ranks hand data on, relative to the plainest of the ways. LL sends a flag with every 4 bytes
+/// and LL128 with every 120, so that the receiver need not be told; steps are shorter, bandwidth is
+/// lost. Constants of NCCL 2.18, src/graph/tuning.cc: hwLat of rings over NVLink and network,
+/// baseLat, the shares of the bandwidth in ncclTopoTuneModel, llMaxBws.
+struct Protocol {
+  double bandwidth;        ///< of what is reached
+  double most_in_node;     ///< of what is stated: 39 of 150, 87.7 of 300, 141 of 450 GB/s
+  double most_in_network;  ///< 20 of 200 GB/s
+  double step_in_node, step_in_network;  ///< latency
+  double fixed_time;
+  bool switch_reduces;  ///< where there is one that can
+};
+constexpr std::array<Protocol, 3> kProtocols = {
+    {{1, 1, 1, 1, 1, 1, true},                                   // Simple
+     {0.92, 1, 1, 1.9 / 3.4, 4.0 / 14, 14 / 8.4, false},         // LL128
+     {0.5, 0.29, 0.1, 0.6 / 3.4, 2.7 / 14, 6.6 / 8.4, false}}};  // LL
+
+/// Those that are chosen from: how a library spends its time is known together with how far it
+/// stays below its links' rates.
+std::span<const Protocol> protocols(const Cluster& cluster) {
+  const bool of_library = cluster.efficiency && cluster.device.kind == DeviceKind::gpu;
+  return std::span(kProtocols).first(of_library ? kProtocols.size() : 1);
+}
+
+/// One level that a group's data crosses.
+struct Crossing {
+  const Level* level;
+  std::size_t number;  ///< of the level in the cluster
+  bool in_node;
+  BytesPerSecond stated, bandwidth;  ///< out of one of the units it joins: as is, and as reached
+  double units;                      ///< joined, over all of the group
+  double joined;                     ///< by each of this level's units, on average
+};
+
+/// Bytes out of the busiest unit relative to the payload, over the slowest level, and the latency.
+struct Cost {
+  Seconds bytes, steps;
+  std::size_t level = 0;  ///< the slowest
+  Seconds total() const { return bytes + steps; }
+  void add(Seconds time, const Crossing& crossing);
+};
+
+void Cost::add(Seconds time, const Crossing& crossing) {
+  if (time > bytes) level = crossing.number;
+  bytes = std::max(bytes, time);
+}
+
+double rounds(OpKind kind) { return kind == OpKind::all_reduce ? 2 : 1; }
+
+/// Bytes that the busiest of n ranks sends in a ring, relative to the payload. To or from one root
+/// all of it passes every rank, in a chain (nccl-tests, doc/PERFORMANCE.md, "Broadcast", "Reduce").
+double sent(OpKind kind, double n) {
+  if (kind == OpKind::reduce || kind == OpKind::broadcast) return 1;
+  return rounds(kind) * (n - 1) / n;
+}
+
+/// What is reached of a level's bandwidth by one device to `peers` others.
+BytesPerSecond reached(const Cluster& cluster, std::size_t l, double peers) {
+  const Level& level = cluster.levels[l];
+  double rate = level.bandwidth.value();
+  if (level.peer_bandwidth) rate = std::min(rate, level.peer_bandwidth->value() * peers);
+  if (cluster.efficiency) rate *= cluster.efficiency->levels[l].bandwidth_fraction;
+  return BytesPerSecond(rate);
+}
+
+/// The levels that join something, inner to outer.
+struct Crossings {
+  std::array<Crossing, kMostLevels> at;
+  std::size_t count = 0;
+};
+
+Crossings crossings(const Cluster& cluster, const GroupSpread& spread) {
+  Crossings result;
+  for (std::size_t l = 0; l <= spread.level; ++l) {
+    const std::int64_t inner = l == 0 ? spread.ranks : spread.units[l - 1];
+    const std::int64_t outer = l == spread.level ? 1 : spread.units[l];
+    if (inner == outer) continue;  // each unit of this level holds one: nothing to join
+    const std::int64_t senders = l == 0 ? 1 : spread.fewest[l - 1];
+    const double joined = double(inner) / double(outer);
+    const BytesPerSecond rate = reached(cluster, l, std::max(1.0, joined - 1));
+    const Level& level = cluster.levels[l];
+    result.at[result.count++] = {&level,
+                                 l,
+                                 0 < level.devices && level.devices <= cluster.devices_per_node,
+                                 BytesPerSecond(level.bandwidth.value() * double(senders)),
+                                 BytesPerSecond(rate.value() * double(senders)),
+                                 double(inner - outer + 1),
+                                 joined};
+  }
+  return result;
+}
+
+BytesPerSecond rate(const Crossing& crossing, const Protocol& protocol) {
+  const double most = crossing.in_node ? protocol.most_in_node : protocol.most_in_network;
+  return std::min(BytesPerSecond(crossing.bandwidth.value() * protocol.bandwidth),
+                  BytesPerSecond(crossing.stated.value() * most));
+}
+
+Seconds step(const Crossing& crossing, const Protocol& protocol) {
+  const double part = crossing.in_node ? protocol.step_in_node : protocol.step_in_network;
+  return crossing.level->latency * part;
+}
+
+Cost ring(OpKind kind, Bytes payload, std::int64_t ranks, const Crossings& crossings,
+          const Protocol& protocol) {
+  const double n = double(ranks);
+  Cost cost;
+  for (std::size_t i = 0; i < crossings.count; ++i) {
+    const Crossing& crossing = crossings.at[i];
+    const Seconds time = payload / rate(crossing, protocol) * sent(kind, n);
+    cost.add(time, crossing);
+    cost.steps += step(crossing, protocol) * (rounds(kind) * (crossing.units - 1));
+  }
+  return cost;
+}
+
+Cost tree(Bytes payload, const Crossings& crossings, const Protocol& protocol) {
+  Cost cost;
+  for (std::size_t i = 0; i < crossings.count; ++i) {
+    const Crossing& crossing = crossings.at[i];
+    const double g = crossing.joined;
+    const double moved =
+        crossing.level->reduces_in_switch && protocol.switch_reduces ? 1 + 1 / g : 2 * (g - 1) / g;
+    cost.add(payload / rate(crossing, protocol) * moved, crossing);
+    cost.steps += step(crossing, protocol) * (2 * (i == 0 ? g - 1 : std::log2(g)));
+  }
+  return cost;
+}
+
+/// Each rank sends 1/n of the payload to every other, over its own links: out of a unit what goes
+/// to ranks outside it. One step for each peer, of the level that the two meet on (pairwise
+/// exchange: Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 5).
+Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, Seconds fixed) {
+  const double n = double(spread.ranks);
+  Cost cost;
+  cost.steps = fixed;
+  for (std::size_t l = 0; l <= spread.level; ++l) {
+    const double inside = l == 0 ? 1 : double(spread.fewest[l - 1]);
+    if (inside >= n) continue;
+    const Seconds time = payload / reached(cluster, l, n - inside) * ((n - inside) / n);
+    if (time > cost.bytes) cost.level = l;
+    cost.bytes = std::max(cost.bytes, time);
+    const double reach = l == spread.level ? n : double(spread.fewest[l]);
+    cost.steps += cluster.levels[l].latency * (reach - inside);
+  }
+  return cost;
+}
+
+/// The fastest algorithm and protocol; `fixed` is what any collective takes beside its steps.
+Cost collective(OpKind kind, Bytes payload, const Cluster& cluster, const GroupSpread& spread,
+                Seconds fixed) {
+  const Crossings levels = crossings(cluster, spread);
+  std::optional<Cost> best;
+  const auto consider = [&](Cost cost, const Protocol& protocol) {
+    cost.steps += fixed * protocol.fixed_time;
+    if (!best || cost.total() < best->total()) best = cost;
+  };
+  for (const Protocol& protocol : protocols(cluster)) {
+    consider(ring(kind, payload, spread.ranks, levels, protocol), protocol);
+    if (kind == OpKind::all_reduce) consider(tree(payload, levels, protocol), protocol);
+  }
+  return *best;
+}
+
+}  // namespace
+
+GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int64_t> ranks) {
+  GroupSpread spread;
+  spread.ranks = std::int64_t(ranks.size());
+  for (; spread.level + 1 < levels.size(); ++spread.level) {
+    const std::int64_t unit = levels[spread.level].devices;
+    if (unit <= 0 || ranks.front() / unit == ranks.back() / unit) break;
+    std::int64_t units = 0, fewest = spread.ranks;
+    for (std::size_t first = 0, next = 0; first < ranks.size(); first = next) {
+      while (next < ranks.size() && ranks[next] / unit == ranks[first] / unit) ++next;
+      ++units;
+      fewest = std::min(fewest, std::int64_t(next - first));
+    }
+    spread.units[spread.level] = units;
+    spread.fewest[spread.level] = fewest;
+  }
+  return spread;
+}
+
+namespace {
+
+/// Of a cluster with levels.
+Cost cost_over_levels(OpKind kind, Bytes payload, const Cluster& cluster,
+                      const GroupSpread& spread) {
+  const Seconds fixed =
+      cluster.efficiency ? cluster.efficiency->levels[spread.level].fixed_time : Seconds(0);
+  if (kind == OpKind::all_to_all) return exchange(payload, cluster, spread, fixed);
+  if (kind == OpKind::send || kind == OpKind::recv || kind == OpKind::ring_shift) {
+    return {payload / reached(cluster, spread.level, 1),
+            cluster.levels[spread.level].latency + fixed, spread.level};
+  }
+  return collective(kind, payload, cluster, spread, fixed);
+}
+
+}  // namespace
+
+Estimate modelled_communication(OpKind kind, Bytes payload, const Cluster& cluster,
+                                const GroupSpread& spread) {
+  if (cluster.levels.empty()) {  // devices that share memory: what crosses is copied through it
+    const double n = double(spread.ranks);
+    const bool transfer =
+        kind == OpKind::send || kind == OpKind::recv || kind == OpKind::ring_shift;
+    const double moved = transfer ? 1 : rounds(kind) * (n - 1) / n;
+    return {payload / cluster.device.memory_bandwidth * moved, Seconds(0), Provenance::datasheet};
+  }
+  const Seconds time = cost_over_levels(kind, payload, cluster, spread).total();
+  if (!cluster.efficiency) return {time, Seconds(0), Provenance::datasheet};
+  return fitted_estimate(time, payload, cluster.efficiency->levels[spread.level]);
+}
+
+LinkTime modelled_link_time(OpKind kind, Bytes payload, const Cluster& cluster,
+                            const GroupSpread& spread) {
+  const Cost cost = cost_over_levels(kind, payload, cluster, spread);
+  return {cost.steps, cost.level};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,434 @@
+// Which curve or roofline answers for an op, and what the answer is worth.
+#include "simulator/costs/cost_model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "graph/op_table.h"
+#include "simulator/costs/efficiency_curves.h"
+
+namespace plimsoll {
+namespace {
+
+/// What a kind without any measured rate of its own is charged to: a device without a rate for a
+/// dtype computes at its fp32 rate.
+FlopsPerSecond peak_or_fp32(const Device& device, DType dtype) {
+  if (const auto rate = peak(device, dtype)) return *rate;
+  INVARIANT(device.peak_fp32, "the device has no peak rate for " + std::string(to_text(dtype)));
+  return *device.peak_fp32;
+}
+
+/// Whether all floating-point operands are of the type that the op computes in, as they are in all
+/// measured ops.
+bool of_one_dtype(const Op& op, std::span<const Tensor> tensors) {
+  const DType dtype = compute_dtype(op, tensors);
+  const auto is_other = [&](TensorId id) {
+    const DType operand = tensors[id.index()].dtype;
+    return operand != DType::i32 && operand != dtype;
+  };
+  return std::none_of(op.inputs.begin(), op.inputs.end(), is_other) &&
+         std::none_of(op.outputs.begin(), op.outputs.end(), is_other);
+}
+
+/// Whether ranks that lie like this share a node, as those of measured points did.
+bool within_a_node(const Cluster& cluster, const GroupSpread& spread) {
+  if (spread.level == 0 || cluster.nodes == 1) return true;
+  const std::int64_t unit = cluster.levels[spread.level].devices;
+  return unit > 0 && unit <= cluster.devices_per_node;
+}
+
+Estimate combine(const Estimate& low, const Estimate& high, double part) {
+  const Seconds time = low.time * std::exp(part * std::log(high.time / low.time));
+  const double relative = std::max(low.spread / low.time, high.spread / high.time);
+  const Provenance worst = std::max({low.provenance, high.provenance, Provenance::interpolated});
+  return {time, time * relative, worst};
+}
+
+/// The kind whose curve says what a communication takes. A transfer is measured once, under `send`.
+/// Rooted collectives move and add what the halves of an all-reduce do: n - 1 operands to or from
+/// one rank, instead of as many parts to or from each.
+OpKind measured_as(OpKind kind) {
+  if (kind == OpKind::recv) return OpKind::send;
+  if (kind == OpKind::reduce) return OpKind::reduce_scatter;
+  return kind == OpKind::broadcast ? OpKind::all_gather : kind;
+}
+
+/// Whether the rows of both operands run along the inner dimension where frameworks run the
+/// product: their weights are [outputs, inputs], the other way round than here, and the operands of
+/// attention, whose products are batches, as here.
+bool runs_inwards(const MatmulShape& shape, const MatmulParams& params) {
+  return !params.transpose_a && params.transpose_b == (shape.batch > 1);
+}
+
+/// How often the bytes of a softmax go by where its mask is a kernel of its own: forward fills the
+/// scores in place (2 passes beside 2), backward a copy of their gradient (4 beside 3).
+double moved_with_mask(OpKind kind) {
+  if (kind == OpKind::softmax) return 2;
+  return kind == OpKind::softmax_backward ? 7.0 / 3 : 1;
+}
+
+/// How often the bytes of one kernel go by where the ops of its formula run one by one
+/// (Framework::elementwise_by_op), counted for 16-bit values: a norm casts to f32, squares, takes
+/// the mean, multiplies, casts back and scales (36 bytes instead of 4 for each, about 60 instead of
+/// 6 backward); a rotary embedding casts, multiplies as complex numbers and casts (20 for 4); SiLU
+/// and the product (10 for 6, 18 for 10); GELU by erf (22 for 4, 30 for 6); a softmax in f32.
+double moved_by_ops(OpKind kind) {
+  switch (kind) {
+    case OpKind::layer_norm:
+    case OpKind::rms_norm:
+      return 9;
+    case OpKind::layer_norm_backward:
+    case OpKind::rms_norm_backward:
+      return 10;
+    case OpKind::rotary:
+    case OpKind::rotary_backward:
+      return 5;
+    case OpKind::gelu:
+      return 5.5;
+    case OpKind::gelu_backward:
+      return 5;
+    case OpKind::softmax:
+    case OpKind::softmax_backward:
+      return 2;
+    case OpKind::swiglu:
+      return 10.0 / 6;
+    case OpKind::swiglu_backward:
+      return 1.8;
+    default:
+      return 1;
+  }
+}
+
+}  // namespace
+
+CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework,
+                     std::optional<FittedCalibration> fitted)
+    : cluster_(std::move(cluster)),
+      fitted_(std::move(fitted)),
+      calibration_(std::move(calibration)),
+      framework_(std::move(framework)),
+      matmuls_(cluster_.device.memory_bandwidth) {
+  if (!calibration_) return;
+  INVARIANT(cluster_.other_devices.empty(), "a calibration is of one kind of device");
+  for (const MatmulPoint& point : calibration_->matmuls) matmuls_.add(point);
+  for (const OpPoint& point : calibration_->ops) {
+    ops_[{point.kind, point.dtype}][point.row].add(point.moved, point.time);
+  }
+  for (const CollectivePoint& point : calibration_->collectives) {
+    if (point.communicator != calibration_->communicator) continue;
+    if (point.communicator != CommunicatorKind::local) {
+      shapes_.add(point);
+    } else if (point.nodes == 1) {
+      collectives_[point.kind][point.ranks].add(point.payload, point.time);
+    }
+  }
+  for (const OverlapPoint& point : calibration_->overlaps) {
+    if (point.communicator == calibration_->communicator) overlaps_.add(point);
+  }
+}
+
+CostModel::Kernels CostModel::kernels(std::size_t kind) const {
+  if (kind == 0) return {cluster_.device, cluster_.efficiency};
+  const OtherDevices& others = cluster_.other_devices.at(kind - 1);
+  return {others.device, others.efficiency};
+}
+
+CostModel CostModel::with_layer_factor(double factor) const {
+  CostModel scaled = *this;
+  scaled.layer_factor_ = factor;
+  return scaled;
+}
+
+Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors, std::size_t kind) const {
+  if (std::optional<Estimate> measured = measured_local(op, tensors)) {
+    measured->of_calibration = true;
+    return *measured;
+  }
+  Estimate estimate = modelled_local(op, tensors, kernels(kind));
+  estimate.time = estimate.time * layer_factor_;
+  estimate.spread = estimate.spread * layer_factor_;
+  // Whatever the rates rest on, runs determined the factor.
+  if (layer_factor_ != 1 && estimate.provenance != Provenance::extrapolated)
+    estimate.provenance = Provenance::fitted;
+  return estimate;
+}
+
+std::optional<Estimate> CostModel::measured_local(const Op& op,
+                                                  std::span<const Tensor> tensors) const {
+  const DType dtype = compute_dtype(op, tensors);
+  if (row(op.kind).op_class == OpClass::matmul) {
+    if (!matmuls_.covers(dtype)) return std::nullopt;
+    const auto& params = std::get<MatmulParams>(op.params);
+    const MatmulShape shape = matmul_shape(op, tensors);
+    const MatmulForm form{params.transpose_a,   params.transpose_b, params.accumulate,
+                          op.inputs.size() > 2, shape.batch > 1,    dtype};
+    return matmuls_.at(shape, form);
+  }
+  if (row(op.kind).op_class != OpClass::memory_bound) return std::nullopt;
+  const auto found = ops_.find({op.kind, dtype});
+  if (found == ops_.end()) return std::nullopt;
+  Estimate estimate = at_row(found->second, row_length(op, tensors), moved_by(op, tensors));
+  if (!of_one_dtype(op, tensors)) {
+    estimate.provenance = std::max(estimate.provenance, Provenance::extrapolated);
+  }
+  return estimate;
+}
+
+Estimate CostModel::modelled_local(const Op& op, std::span<const Tensor> tensors,
+                                   const Kernels& own) const {
+  switch (row(op.kind).op_class) {
+    case OpClass::matmul:
+      return matmul(op, tensors, own);
+    case OpClass::attention:
+      return attention(op, tensors, own);
+    case OpClass::memory_bound:
+      return memory_bound(op, tensors, own);
+    default:
+      INVARIANT(false, std::string(to_text(op.kind)) + " is not a local op");
+  }
+}
+
+Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
+                           const Kernels& own) const {
+  const DType dtype = compute_dtype(op, tensors);
+  const FlopsPerSecond rate = peak_or_fp32(own.device, dtype);
+  if (own.efficiency) {
+    const auto& params = std::get<MatmulParams>(op.params);
+    const MatmulShape shape = matmul_shape(op, tensors);
+    Bytes moved = bytes_moved(op, tensors);
+    // AccumulateGrad of PyTorch's autograd adds a gradient of its own to one of the same type.
+    const Tensor& sum = tensors[op.outputs[0].index()];
+    const bool apart = !framework_.adds_gradients_in_matmul && sum.dtype != DType::f32;
+    if (params.accumulate && apart) moved += 2 * bytes_of(sum);
+    const double of_rows = params.scaled_by_rows ? own.efficiency->matmul.rowwise_rate : 1;
+    const double across = dtype == DType::f32 && !runs_inwards(shape, params)
+                              ? own.efficiency->matmul.f32_across_rate
+                              : 1;
+    return efficient_matmul(shape, matmul_alignment(shape, params.transpose_a, params.transpose_b),
+                            moved, dtype, of_rows * across * rate, own.device, *own.efficiency);
+  }
+  const Seconds compute = flops(op, tensors) / rate;
+  const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;
+  return {std::max(compute, memory), Seconds(0), Provenance::datasheet};
+}
+
+Estimate CostModel::attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own) {
+  const FlopsPerSecond rate = peak_or_fp32(own.device, compute_dtype(op, tensors));
+  if (!own.efficiency) {
+    const Seconds memory = bytes_moved(op, tensors) / own.device.memory_bandwidth;
+    return {std::max(flops(op, tensors) / rate, memory), Seconds(0), Provenance::datasheet};
+  }
+  const bool backward = op.kind == OpKind::flash_attention_backward;
+  const Shape& qkv =
+      tensors[op.inputs.at(backward ? 1 : 0).index()].shape;  // [n,3,a,d] or [n,1,a,d]
+  const std::int64_t tiles = (qkv[0] + kAttentionTileRows - 1) / kAttentionTileRows * qkv[2];
+  const Efficiency& efficiency = *own.efficiency;
+  return efficient_attention(
+      flops(op, tensors), std::get<AttentionParams>(op.params).causal, tiles, rate,
+      backward ? efficiency.attention_backward : efficiency.attention_forward,
+      efficiency.matmul.units);
+}
+
+Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
+                                 const Kernels& own) const {
+  const Bytes moved = moved_by(op, tensors);
+  if (own.efficiency) return efficient_move(moved, own.device, own.efficiency->memory);
+  return {moved / own.device.memory_bandwidth, Seconds(0), Provenance::datasheet};
+}
+
+Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
+  const Bytes moved = bytes_moved(op, tensors);
+  if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
+    return Bytes(std::llround(double(moved.count()) * moved_with_mask(op.kind)));
+  if (!framework_.elementwise_by_op) return moved;
+  return Bytes(std::llround(double(moved.count()) * moved_by_ops(op.kind)));
+}
+
+Picoseconds CostModel::other_ops(std::size_t kind) const {
+  const std::optional<Efficiency>& efficiency = kernels(kind).efficiency;
+  if (!efficiency || !ops_.empty()) return {};
+  return to_picoseconds(efficiency->memory.fixed_time * (framework_.ops_per_kernel - 1));
+}
+
+Estimate CostModel::at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
+                           Bytes moved) {
+  const auto above = by_row.lower_bound(length);
+  if (above != by_row.end() && (above->first == length || above == by_row.begin())) {
+    Estimate estimate = above->second.at(moved);
+    if (above->first != length && above->first != 0) {
+      estimate.provenance = std::max(estimate.provenance, Provenance::extrapolated);
+    }
+    return estimate;
+  }
+  const auto& [low, low_curve] = *std::prev(above);
+  if (above == by_row.end() || low == 0) {
+    Estimate estimate = low_curve.at(moved);
+    if (low != 0) estimate.provenance = std::max(estimate.provenance, Provenance::extrapolated);
+    return estimate;
+  }
+  const double part =
+      std::log(double(length) / double(low)) / std::log(double(above->first) / double(low));
+  return combine(low_curve.at(moved), above->second.at(moved), part);
+}
+
+Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors,
+                                  const GroupSpread& spread) const {
+  if (spread.ranks <= 1) return {Seconds(0), Seconds(0), Provenance::measured};  // nothing to do
+  if (auto measured = measured_communication(op, tensors, spread)) {
+    measured->whole.of_calibration = true;
+    return measured->whole;
+  }
+  return modelled_communication(op.kind, bytes_moved(op, tensors), cluster_, spread);
+}
+
+Estimate CostModel::communication(const Op& op, std::span<const Tensor> tensors, const Grid& grid,
+                                  std::int64_t rank) const {
+  if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {
+    const std::int64_t peer = pipeline_peer(grid, rank, transfer->stage_offset);
+    const std::array<std::int64_t, 2> pair = {std::min(rank, peer), std::max(rank, peer)};
+    return communication(op, tensors, spread(pair));
+  }
+  return communication(op, tensors,
+                       spread(members(grid, std::get<CollectiveParams>(op.params).group, rank)));
+}
+
+GroupSpread CostModel::spread(std::span<const std::int64_t> ranks) const {
+  GroupSpread spread = spread_over(cluster_.levels, ranks);
+  if (cluster_.nodes == 1) return spread;  // more ranks than cores share them
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    spread.nodes +=
+        ranks[i] / cluster_.devices_per_node != ranks[i - 1] / cluster_.devices_per_node;
+  }
+  return spread;
+}
+
+Execution CostModel::execution() const {
+  if (cluster_.device.kind != DeviceKind::cpu_core) return Execution::streams;
+  return communicator() == CommunicatorKind::local ? Execution::host : Execution::processes;
+}
+
+Beside CostModel::beside(const Op& op, std::span<const Tensor> tensors,
+                         const GroupSpread& spread) const {
+  Beside beside;
+  if (spread.ranks <= 1) return beside;
+  const OpKind kind = measured_as(op.kind);
+  const Bytes payload = bytes_moved(op, tensors);
+  const auto speed = [](double slowdown) {
+    return std::max(std::int64_t{1}, std::int64_t(double(kFullSpeed) / slowdown));
+  };
+  for (const Work work : {Work::matmul, Work::memory}) {
+    const auto slowdowns = overlaps_.at(kind, spread.nodes > 1, work == Work::matmul, payload);
+    beside.communication[std::size_t(work)] = speed(slowdowns.communication);
+    beside.compute[std::size_t(work)] = speed(slowdowns.compute);
+  }
+  if (const auto measured = measured_communication(op, tensors, spread)) {
+    beside.latency = to_picoseconds(measured->latency);
+  }
+  beside.sends = spread.nodes > 1 && op.kind != OpKind::recv;
+  beside.receives = spread.nodes > 1 && op.kind != OpKind::send;
+  return beside;
+}
+
+OverlapCurves::Slowdowns CostModel::slowdowns(const Op& op, std::span<const Tensor> tensors,
+                                              const GroupSpread& spread, std::size_t kind) const {
+  if (spread.ranks <= 1) return {};
+  if (!overlaps_.empty()) {
+    return overlaps_.at(measured_as(op.kind), spread.nodes > 1, true, bytes_moved(op, tensors));
+  }
+  const std::optional<Efficiency>& efficiency = kernels(kind).efficiency;
+  if (!efficiency) return {};
+  const OverlapEfficiency& overlap = efficiency->overlap;
+  return {overlap.compute_slowdown, overlap.communication_slowdown};
+}
+
+LinkUse CostModel::link_use(const Op& op, std::span<const Tensor> tensors,
+                            const GroupSpread& spread) const {
+  if (spread.ranks <= 1 || cluster_.levels.empty()) return {};
+  const std::optional<TimeParts> measured = measured_communication(op, tensors, spread);
+  const LinkTime time =
+      measured ? LinkTime{measured->latency, spread.level}
+               : modelled_link_time(op.kind, bytes_moved(op, tensors), cluster_, spread);
+  const std::uint32_t out = op.kind != OpKind::recv, in = op.kind != OpKind::send;
+  return {(out | in << 1) << 2 * time.level, to_picoseconds(time.latency)};
+}
+
+std::optional<TimeParts> CostModel::measured_communication(const Op& op,
+                                                           std::span<const Tensor> tensors,
+                                                           const GroupSpread& spread) const {
+  const Bytes payload = bytes_moved(op, tensors);
+  const DType dtype = compute_dtype(op, tensors);
+  if (const auto own = measured_kind(op.kind, dtype, payload, spread)) return own;
+  if (measured_as(op.kind) == op.kind) return std::nullopt;
+  auto measured = measured_kind(measured_as(op.kind), dtype, payload, spread);
+  if (measured && (op.kind == OpKind::reduce || op.kind == OpKind::broadcast)) {
+    Provenance& provenance = measured->whole.provenance;
+    provenance = std::max(provenance, Provenance::extrapolated);
+  }
+  return measured;
+}
+
+std::optional<TimeParts> CostModel::measured_kind(OpKind kind, DType dtype, Bytes payload,
+                                                  const GroupSpread& spread) const {
+  if (communicator() != CommunicatorKind::local) {
+    return shapes_.at(kind, dtype, payload, spread);
+  }
+  if (!within_a_node(cluster_, spread)) return std::nullopt;
+  std::optional<TimeParts> parts = between_threads(kind, payload, spread.ranks);
+  if (parts && adds_up(kind) && dtype != DType::f32) {  // f32 is what is measured
+    parts->whole.provenance = std::max(parts->whole.provenance, Provenance::extrapolated);
+  }
+  return parts;
+}
+
+std::optional<TimeParts> CostModel::between_threads(OpKind kind, Bytes payload,
+                                                    std::int64_t ranks) const {
+  const auto found = collectives_.find(kind);
+  if (found == collectives_.end()) return std::nullopt;
+  const std::map<std::int64_t, SizeCurve>& by_ranks = found->second;
+  if (const auto exact = by_ranks.find(ranks); exact != by_ranks.end()) {
+    return exact->second.parts_at(payload);
+  }
+  const auto nearest =
+      std::min_element(by_ranks.begin(), by_ranks.end(), [&](const auto& a, const auto& b) {
+        return std::abs(std::log(double(a.first) / double(ranks))) <
+               std::abs(std::log(double(b.first) / double(ranks)));
+      });
+  // One core does the work of all ranks on the local communicator: time grows with their number.
+  const auto [estimate, latency] = nearest->second.parts_at(payload);
+  const double times = double(ranks) / double(nearest->first);
+  return TimeParts{{estimate.time * times, estimate.spread * times, Provenance::extrapolated},
+                   latency * times};
+}
+
+bool CostModel::dispatch_is_measured() const {
+  return calibration_ && calibration_->dispatch_op.samples > 0;
+}
+
+Picoseconds CostModel::dispatch_op() const {
+  const Seconds time = dispatch_is_measured() ? calibration_->dispatch_op.median
+                                              : framework_.dispatch_op * layer_factor_;
+  return std::max(Picoseconds(1), to_picoseconds(time));
+}
+
+Picoseconds CostModel::dispatch_call() const {
+  if (!calibration_) return Picoseconds(0);
+  const bool launches =
+      calibration_->launch && runs_here(framework_) && execution() == Execution::streams;
+  const Seconds launch = launches ? calibration_->launch->median : Seconds(0);
+  return to_picoseconds(calibration_->dispatch_call.median + launch);
+}
+
+/// A calibration's time per op is the mean over all kinds.
+Picoseconds CostModel::dispatch_communication() const {
+  return dispatch_is_measured() ? Picoseconds(0)
+                                : to_picoseconds(framework_.dispatch_communication * layer_factor_);
+}
+
+Waking CostModel::waking() const {
+  if (!calibration_) return {};
+  return {to_picoseconds(calibration_->wake_up.median), to_picoseconds(calibration_->sleeps_after)};
+}
+
+}  // namespace plimsoll

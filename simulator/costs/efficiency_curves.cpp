@@ -1,0 +1,101 @@
+#include "simulator/costs/efficiency_curves.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace plimsoll {
+namespace {
+
+struct Tile {
+  std::int64_t m, n;
+};
+/// The thread-block tiles of cuBLAS and CUTLASS kernels for 16-bit operands on Volta to Hopper.
+constexpr std::array<Tile, 6> kTiles = {
+    {{256, 128}, {128, 256}, {128, 128}, {128, 64}, {64, 128}, {64, 64}}};
+constexpr std::array<std::int64_t, 4> kSplits = {1, 2, 4, 8};
+constexpr double kLeastSplitDepth = 256;  // a part of k shorter than this gains nothing
+
+double reuse(Tile tile) { return double(tile.m * tile.n) / double(tile.m + tile.n); }
+
+/// Rate of a tile relative to the largest.
+double relative_rate(Tile tile, double half_rate_reuse) {
+  const auto saturated = [&](double t) { return t / (t + half_rate_reuse); };
+  return saturated(reuse(tile)) / saturated(reuse(kTiles[0]));
+}
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+/// f32 partial sums written and read once for each part.
+Bytes split_traffic(const MatmulShape& shape, std::int64_t parts) {
+  if (parts == 1) return Bytes(0);
+  return Bytes(2 * 4 * parts) * (shape.batch * shape.m * shape.n);
+}
+
+}  // namespace
+
+std::int64_t matmul_alignment(const MatmulShape& shape, bool transpose_a, bool transpose_b) {
+  std::int64_t rows = 8;
+  for (const std::int64_t length :
+       {transpose_a ? shape.m : shape.k, transpose_b ? shape.k : shape.n, shape.n}) {
+    while (length % rows != 0) rows /= 2;
+  }
+  return rows;
+}
+
+Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Bytes moved,
+                          DType dtype, FlopsPerSecond peak, const Device& device,
+                          const Efficiency& efficiency) {
+  const MatmulEfficiency& matmul = efficiency.matmul;
+  const BytesPerSecond bandwidth(device.memory_bandwidth.value() *
+                                 efficiency.memory.bandwidth_fraction);
+  // From 1 for eight 16-bit elements, the widest load, down to unaligned_rate for one.
+  const double unaligned = dtype == DType::f32 ? 0 : 1 - std::log2(double(alignment)) / 3;
+  const FlopsPerSecond unit_rate(peak.value() * matmul.peak_fraction / double(matmul.units) *
+                                 std::pow(matmul.unaligned_rate, unaligned) *
+                                 (is_fp8(dtype) ? matmul.fp8_rate : 1));
+  Seconds compute(std::numeric_limits<double>::infinity());
+  for (const Tile& tile : kTiles) {
+    const FlopsPerSecond rate(unit_rate.value() * relative_rate(tile, matmul.half_rate_reuse));
+    const std::int64_t tiles =
+        shape.batch * divide_up(shape.m, tile.m) * divide_up(shape.n, tile.n);
+    for (const std::int64_t parts : kSplits) {
+      const double depth = double(shape.k) / double(parts);
+      if (parts > 1 && depth < kLeastSplitDepth) break;
+      const std::int64_t waves = divide_up(tiles * parts, matmul.units);
+      const Flops of_tile(2.0 * double(tile.m * tile.n) * (depth + matmul.added_depth));
+      const Seconds time =
+          double(waves) * (of_tile / rate) + split_traffic(shape, parts) / bandwidth;
+      compute = std::min(compute, time);
+    }
+  }
+  const Seconds memory = moved / bandwidth;
+  const Seconds time = matmul.fixed_time + Seconds(std::hypot(compute.value(), memory.value()));
+  const Flops work(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
+  Estimate estimate = fitted_estimate(time, work, matmul);
+  // What was found is of 16-bit operands.
+  if ((dtype == DType::f32 || is_fp8(dtype)) && is_found(matmul))
+    estimate.provenance = Provenance::extrapolated;
+  if (is_fp8(dtype)) estimate.provenance = provenance_of(matmul.fp8_rests_on, estimate.provenance);
+  return estimate;
+}
+
+Estimate efficient_attention(Flops work, bool causal, std::int64_t tiles, FlopsPerSecond peak,
+                             const AttentionEfficiency& attention, std::int64_t units) {
+  const double computed = causal ? 0.5 : 1;
+  const double lost = double(units) / double(std::max<std::int64_t>(tiles, 1));
+  const FlopsPerSecond rate(peak.value() * attention.peak_fraction);
+  const Seconds time = attention.fixed_time + work / rate * (computed + 0.5 * lost);
+  Estimate estimate = fitted_estimate(time, work, attention);
+  if (!causal && is_found(attention)) estimate.provenance = Provenance::extrapolated;
+  return estimate;
+}
+
+Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory) {
+  const Seconds time =
+      memory.fixed_time + moved / device.memory_bandwidth / memory.bandwidth_fraction;
+  return fitted_estimate(time, moved, memory);
+}
+
+}  // namespace plimsoll

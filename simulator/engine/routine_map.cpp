@@ -1,0 +1,128 @@
+#include "simulator/engine/routine_map.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+constexpr Picoseconds kNever{-1};
+
+void take_latest(std::span<Picoseconds> into, std::span<const Picoseconds> other) {
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = std::max(into[i], other[i]);
+}
+
+void add(std::span<Picoseconds> delays, Picoseconds time) {
+  for (Picoseconds& delay : delays) {
+    if (delay != kNever) delay += time;
+  }
+}
+
+/// How much later `row` is than `base`, whatever the inputs; nothing where that differs.
+std::optional<Picoseconds> apart(std::span<const Picoseconds> base,
+                                 std::span<const Picoseconds> row) {
+  std::optional<Picoseconds> later;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if ((base[i] == kNever) != (row[i] == kNever)) return std::nullopt;
+    if (row[i] == kNever) continue;
+    if (later && row[i] - base[i] != *later) return std::nullopt;
+    later = row[i] - base[i];
+  }
+  return later;
+}
+
+/// Rows by how they follow from the inputs: a base each, and what is so much later than it.
+struct Bundles {
+  std::size_t inputs = 0;
+  struct Row {
+    std::size_t bundle = 0;
+    Picoseconds later;
+  };
+  std::vector<std::span<const Picoseconds>> first;  ///< row of each bundle
+  std::vector<Row> rows;
+
+  void add(std::span<const Picoseconds> row) {
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      if (const auto later = apart(first[b], row)) return rows.push_back({b, *later});
+    }
+    rows.push_back({first.size(), {}});
+    first.push_back(row);
+  }
+
+  void write(RoutineMap& map) const {
+    for (std::size_t b = 0; b < first.size(); ++b) {
+      Picoseconds least;
+      for (const Row& row : rows) {
+        if (row.bundle == b) least = std::min(least, row.later);
+      }
+      for (std::uint32_t i = 0; i < inputs; ++i) {
+        if (first[b][i] != kNever) map.terms.push_back({i, first[b][i] + least});
+      }
+      for (std::uint32_t r = 0; r < rows.size(); ++r) {
+        if (rows[r].bundle == b) map.rows.push_back({r, rows[r].later - least});
+      }
+      map.bundles.push_back({std::uint32_t(map.terms.size()), std::uint32_t(map.rows.size())});
+    }
+  }
+};
+
+}  // namespace
+
+Composition::Composition(std::span<const RoutineOp> ops) {
+  for (const RoutineOp& op : ops) map_.streams.push_back(op.stream);
+  std::sort(map_.streams.begin(), map_.streams.end());
+  map_.streams.erase(std::unique(map_.streams.begin(), map_.streams.end()), map_.streams.end());
+  inputs_ = map_.inputs();
+  clocks_.assign(map_.streams.size() * inputs_, kNever);
+  ends_.assign(ops.size() * inputs_, kNever);
+  host_.assign(inputs_, kNever);
+  run(ops);
+}
+
+void Composition::run(std::span<const RoutineOp> ops) {
+  host_[RoutineMap::kIssued] = Picoseconds(0);
+  std::vector<bool> used(map_.streams.size());
+  for (std::size_t s = 0; s < map_.streams.size(); ++s) {
+    clock(s)[RoutineMap::kClocks + s] = Picoseconds(0);
+  }
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const RoutineOp& op = ops[i];
+    const auto at = std::lower_bound(map_.streams.begin(), map_.streams.end(), op.stream);
+    const auto s = std::size_t(at - map_.streams.begin());
+    map_.dispatch += op.dispatch;
+    add(host_, op.dispatch);
+    const Delays clock = this->clock(s);
+    take_latest(clock, host_);
+    Picoseconds& awaited = clock[RoutineMap::kAwaited];
+    if (!used[s]) awaited = std::max(awaited, Picoseconds(0));
+    used[s] = true;
+    for (std::uint32_t wait : op.waits) take_latest(clock, end(wait));
+    add(clock, op.duration);
+    std::copy(clock.begin(), clock.end(), end(i).begin());
+    if (!op.host_wait) continue;
+    map_.host_waits = true;
+    take_latest(host_, clock);
+    add(host_, *op.host_wait);
+  }
+}
+
+RoutineMap Composition::map(std::span<const std::uint32_t> event_ops) const {
+  const auto row = [&](const std::vector<Picoseconds>& of, std::size_t index) {
+    return std::span(of).subspan(index * inputs_, inputs_);
+  };
+  RoutineMap map = map_;
+  std::vector<Picoseconds> all(inputs_, kNever);
+  Bundles bundles;
+  bundles.inputs = inputs_;
+  for (std::size_t s = 0; s < map.streams.size(); ++s) {
+    bundles.add(row(clocks_, s));
+    take_latest(all, row(clocks_, s));
+  }
+  bundles.add(all);
+  for (std::uint32_t op : event_ops) bundles.add(row(ends_, op));
+  if (map.host_waits) bundles.add(host_);
+  bundles.write(map);
+  map.events = std::uint32_t(1 + event_ops.size() + (map.host_waits ? 1 : 0));
+  return map;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,188 @@
+#include "simulator/engine/shared_links.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace plimsoll {
+
+void SharedLinks::begin(std::uint32_t communication, Picoseconds time, Picoseconds work,
+                        std::span<const std::uint32_t> links) {
+  if (free_.empty()) {
+    free_.push_back(std::uint32_t(flows_.size()));
+    flows_.emplace_back();
+  }
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  Flow& flow = flows_[index];
+  flow.left = Amount(work.count()) * kFullSpeed;
+  flow.speed = 0;
+  flow.communication = communication;
+  flow.links = links;
+  push(index, std::max(time, now_));
+}
+
+std::optional<SharedLinks::End> SharedLinks::next() {
+  while (true) {
+    // Only how long speeds last matters: once for all that happens at one instant.
+    if (!changed_.empty() && (heap_.empty() || heap_.front().time > now_)) share();
+    if (heap_.empty()) return std::nullopt;
+    const Event event = heap_.front();
+    std::pop_heap(heap_.begin(), heap_.end(),
+                  [](const Event& a, const Event& b) { return a.time > b.time; });
+    heap_.pop_back();
+    const Flow& flow = flows_[event.flow];
+    if (event.version != flow.version) continue;  // its speed has changed since
+    now_ = event.time;
+    if (flow.speed == 0) {
+      enter(event.flow);
+      continue;
+    }
+    leave(event.flow);
+    return End{flow.communication, now_};
+  }
+}
+
+/// When the flow begins or ends next; what was known of that no longer counts.
+void SharedLinks::push(std::uint32_t flow, Picoseconds time) {
+  heap_.push_back({time, flow, ++flows_[flow].version});
+  std::push_heap(heap_.begin(), heap_.end(),
+                 [](const Event& a, const Event& b) { return a.time > b.time; });
+}
+
+void SharedLinks::enter(std::uint32_t index) {
+  Flow& flow = flows_[index];
+  flow.since = now_;
+  begun_.push_back(index);
+  for (const std::uint32_t number : flow.links) {
+    Link& link = links_[number];
+    link.flows.push_back(index);
+    if (!std::exchange(link.changed, true)) changed_.push_back(number);
+  }
+}
+
+void SharedLinks::leave(std::uint32_t index) {
+  for (const std::uint32_t number : flows_[index].links) {
+    Link& link = links_[number];
+    *std::find(link.flows.begin(), link.flows.end(), index) = link.flows.back();
+    link.flows.pop_back();
+    if (!std::exchange(link.changed, true)) changed_.push_back(number);
+  }
+  free_.push_back(index);
+}
+
+void SharedLinks::set_speed(std::uint32_t index, std::int64_t speed) {
+  Flow& flow = flows_[index];
+  flow.next_speed = speed;
+  if (flow.speed == speed) return;
+  flow.left -= Amount((now_ - flow.since).count()) * flow.speed;
+  flow.since = now_;
+  flow.speed = speed;
+  const auto rest = flow.left > 0 ? std::int64_t((flow.left + speed - 1) / speed) : 0;
+  push(index, now_ + Picoseconds(rest));
+}
+
+/// Speeds are max-min fair if every flow has the lowest level of its links, and only those of the
+/// links that changed can be others than before. Mostly what begins takes the place of what ended,
+/// and none has to change its speed; else all that depends on these links is shared anew.
+void SharedLinks::share() {
+  for (const std::uint32_t flow : begun_) flows_[flow].next_speed = kFullSpeed;
+  for (const std::uint32_t link : changed_) links_[link].level = level_of(links_[link]);
+  if (!begun_.empty()) {
+    for (const std::uint32_t flow : begun_) flows_[flow].next_speed = slowest_level(flows_[flow]);
+    for (const std::uint32_t link : changed_) links_[link].level = level_of(links_[link]);
+  }
+  if (std::all_of(changed_.begin(), changed_.end(),
+                  [&](std::uint32_t link) { return is_shared(links_[link]); })) {
+    for (const std::uint32_t flow : begun_) set_speed(flow, flows_[flow].next_speed);
+  } else {
+    share_all();
+  }
+  for (const std::uint32_t link : changed_) links_[link].changed = false;
+  changed_.clear();
+  begun_.clear();
+}
+
+/// The link's level if its flows want no more than their next_speed.
+std::int64_t SharedLinks::level_of(const Link& link) const {
+  std::int64_t level = 0;
+  while (true) {  // what is slower than the level leaves more to the others
+    std::int64_t room = kFullSpeed, flows = 0;
+    for (const std::uint32_t flow : link.flows) {
+      const std::int64_t speed = flows_[flow].next_speed;
+      speed < level ? room -= speed : ++flows;
+    }
+    if (flows == 0) return kFullSpeed;
+    const std::int64_t next = std::max<std::int64_t>(1, room / flows);
+    if (next <= level) return level;
+    level = next;
+  }
+}
+
+std::int64_t SharedLinks::slowest_level(const Flow& flow) const {
+  std::int64_t level = kFullSpeed;
+  for (const std::uint32_t link : flow.links) level = std::min(level, links_[link].level);
+  return level;
+}
+
+bool SharedLinks::is_shared(const Link& link) const {
+  return std::all_of(link.flows.begin(), link.flows.end(), [&](std::uint32_t flow) {
+    return flows_[flow].next_speed == slowest_level(flows_[flow]);
+  });
+}
+
+/// The links and flows that depend on the links that changed.
+void SharedLinks::find_component() {
+  component_links_.clear();
+  component_flows_.clear();
+  const auto add_link = [&](std::uint32_t number) {
+    if (!std::exchange(links_[number].seen, true)) component_links_.push_back(number);
+  };
+  for (const std::uint32_t link : changed_) add_link(link);
+  for (std::size_t i = 0; i < component_links_.size(); ++i) {
+    Link& link = links_[component_links_[i]];
+    link.room = kFullSpeed;
+    link.unshared = std::int64_t(link.flows.size());
+    link.level = kFullSpeed;
+    for (const std::uint32_t flow : link.flows) {
+      if (std::exchange(flows_[flow].seen, true)) continue;
+      flows_[flow].next_speed = 0;
+      component_flows_.push_back(flow);
+      for (const std::uint32_t other : flows_[flow].links) add_link(other);
+    }
+  }
+  for (const std::uint32_t link : component_links_) links_[link].seen = false;
+  for (const std::uint32_t flow : component_flows_) flows_[flow].seen = false;
+}
+
+void SharedLinks::share_all() {
+  find_component();
+  for (std::size_t shared = 0; shared < component_flows_.size();) {
+    std::int64_t least = kFullSpeed;
+    for (const std::uint32_t number : component_links_) {
+      const Link& link = links_[number];
+      if (link.unshared > 0) least = std::min(least, link.room / link.unshared);
+    }
+    // All links that are full now, at once: the order among them must not matter.
+    full_.clear();
+    for (const std::uint32_t number : component_links_) {
+      Link& link = links_[number];
+      if (link.unshared == 0 || link.room / link.unshared != least) continue;
+      link.level = std::max<std::int64_t>(1, least);
+      full_.push_back(number);
+    }
+    for (const std::uint32_t link : full_) {
+      for (const std::uint32_t flow : links_[link].flows) {
+        if (flows_[flow].next_speed != 0) continue;
+        flows_[flow].next_speed = links_[link].level;
+        ++shared;
+        for (const std::uint32_t other : flows_[flow].links) {
+          links_[other].room -= least;
+          --links_[other].unshared;
+        }
+      }
+    }
+  }
+  for (const std::uint32_t flow : component_flows_) set_speed(flow, flows_[flow].next_speed);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,205 @@
+// Routines are looked at once; calls become items.
+#include "simulator/ranks/expand.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "base/error.h"
+#include "graph/op_table.h"
+#include "simulator/costs/host_dispatch.h"
+#include "simulator/ranks/framework_waits.h"
+
+namespace plimsoll {
+namespace {
+
+Link link_of(const Op& op) {
+  Link link;
+  if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {
+    link.stage_offset = transfer->stage_offset;
+    link.sends = op.kind == OpKind::send;
+  } else {
+    link.group = std::get<CollectiveParams>(op.params).group;
+  }
+  return link;
+}
+
+/// Stages call the same blocks: what their ops cost is computed once.
+class LocalCosts {
+ public:
+  LocalCosts(const CostModel& costs, std::size_t kind) : costs_(costs), kind_(kind) {}
+
+  std::vector<Estimate> of(const Routine& routine) {
+    auto& known = known_[routine.name];
+    for (const auto& [same, estimates] : known) {
+      if (*same == routine) return estimates;
+    }
+    std::vector<Estimate> estimates(routine.ops.size());
+    for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+      if (communicates(routine.ops[i].kind)) continue;
+      estimates[i] = costs_.local(routine.ops[i], routine.tensors, kind_);
+    }
+    known.emplace_back(&routine, estimates);
+    return estimates;
+  }
+
+ private:
+  const CostModel& costs_;
+  std::size_t kind_;
+  std::map<std::string, std::vector<std::pair<const Routine*, std::vector<Estimate>>>> known_;
+};
+
+std::uint32_t add_link_op(const Op& op, RoutineId routine, std::uint32_t index, Expansion& into) {
+  const Link link = link_of(op);
+  const auto at = std::find(into.links.begin(), into.links.end(), link);
+  const auto number = std::uint32_t(at - into.links.begin());
+  if (at == into.links.end()) into.links.push_back(link);
+  const auto position = std::count_if(into.link_ops.begin(), into.link_ops.end(),
+                                      [&](const LinkOp& other) { return other.link == number; });
+  into.link_ops.push_back({routine, index, number, std::uint32_t(position)});
+  return std::uint32_t(into.link_ops.size() - 1);
+}
+
+/// Whether the framework's host waits for this op.
+bool host_waits_for(const Op& op, const Framework& framework) {
+  if (op.kind == OpKind::clip_factor || op.kind == OpKind::update_loss_scale) {
+    return framework.host_reads_norm;
+  }
+  if (!framework.host_waits_for_gathers) return false;
+  const bool gathers = op.kind == OpKind::all_gather || op.kind == OpKind::broadcast;
+  return gathers && std::get<CollectiveParams>(op.params).group.axes.has(Axis::sharding);
+}
+
+/// Whether boundary tensors go round the pipeline: only where stages hold several parts.
+bool goes_round(const Program& program) {
+  if (program.stage > 0) return false;
+  return std::any_of(program.calls.begin(), program.calls.end(), [&](const Call& call) {
+    const std::vector<Op>& ops = program.at(call.routine).ops;
+    return !ops.empty() && ops[0].stream == Stream::recv_previous;
+  });
+}
+
+RoutineFacts facts_of(const Routine& routine, RoutineId id, bool host_executes,
+                      LocalCosts& local_costs, Expansion& into) {
+  RoutineFacts facts;
+  facts.local = local_costs.of(routine);
+  std::array<std::optional<std::uint32_t>, kStreams> last;
+  for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
+    const Op& op = routine.ops[i];
+    auto& last_of_stream = last[std::size_t(op.stream)];
+    if (!last_of_stream) facts.first_ops.push_back(i);
+    last_of_stream = i;
+    const bool communication = communicates(op.kind);
+    facts.link_op.push_back(communication ? add_link_op(op, id, i, into) : RoutineFacts::kLocal);
+    facts.durations.push_back(communication ? Picoseconds() : to_picoseconds(facts.local[i].time));
+    if (communication && host_executes) facts.last_ops.push_back(i);
+  }
+  if (!host_executes) {
+    for (const auto& op : last) {
+      if (op) facts.last_ops.push_back(*op);
+    }
+  }
+  return facts;
+}
+
+void add_other_ops(const Routine& routine, Picoseconds time, RoutineFacts& facts) {
+  for (std::size_t i = 0; i < routine.ops.size(); ++i) {
+    if (is_kernel(routine, routine.ops[i])) facts.durations[i] += time;
+  }
+}
+
+}  // namespace
+
+std::vector<Expansion> expand(std::span<const Program> programs, const CostModel& costs) {
+  const auto devices = devices_by_kind(costs.cluster(), programs[0].grid.world_size());
+  const bool host_executes = costs.host_executes();
+  const bool chunks = std::any_of(programs.begin(), programs.end(), goes_round);
+  std::vector<Expansion> expansions;
+  for (std::size_t kind = 0; kind < costs.device_kinds(); ++kind) {
+    if (!devices.contains(kind)) {
+      expansions.resize(expansions.size() + programs.size());
+      continue;
+    }
+    LocalCosts local_costs(costs, kind);
+    for (const Program& program : programs) {
+      Expansion& result = expansions.emplace_back();
+      result.program = &program;
+      result.dispatch_call = costs.dispatch_call();
+      result.host_wait = to_picoseconds(costs.framework().host_wait);
+      if (!host_executes) {
+        result.transfers_hold = costs.framework().transfers_hold;
+        result.host_reads_batch = costs.framework().host_reads_batch;
+      }
+      result.chunks = chunks;
+      result.calls.resize(program.routines.size());
+      for (const Call& call : program.calls) ++result.calls[call.routine.index()];
+      result.routines.resize(program.routines.size());
+      for (std::size_t i = 0; i < program.routines.size(); ++i) {
+        if (result.calls[i] == 0) continue;
+        result.routines[i] =
+            facts_of(program.routines[i], RoutineId(i), host_executes, local_costs, result);
+        result.routines[i].dispatch = host_dispatch(program.routines[i], costs);
+        add_other_ops(program.routines[i], costs.other_ops(kind), result.routines[i]);
+        for (const Op& op : program.routines[i].ops) {
+          result.routines[i].host_waits.push_back(!host_executes &&
+                                                  host_waits_for(op, costs.framework()));
+        }
+      }
+    }
+  }
+  return expansions;
+}
+
+Picoseconds Expansion::dispatch(const RoutineFacts& facts, std::size_t op) const {
+  return op == 0 ? facts.dispatch[op] + dispatch_call : facts.dispatch[op];
+}
+
+std::vector<Item> unroll(const Expansion& expansion) {
+  const Program& program = *expansion.program;
+  FrameworkWaits framework(expansion);
+  std::vector<Item> items;
+  std::vector<std::uint32_t> first_item;  // of each call
+  for (std::uint32_t c = 0; c < program.calls.size(); ++c) {
+    const Call& call = program.calls[c];
+    const Routine& routine = program.at(call.routine);
+    const RoutineFacts& known = expansion.routines[call.routine.index()];
+    const auto base = std::uint32_t(items.size());
+    first_item.push_back(base);
+    const std::vector<std::uint32_t> held = framework.before_call(c);
+    for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
+      const Op& op = routine.ops[i];
+      Item item;
+      item.stream = std::uint32_t(op.stream);
+      item.dispatch = expansion.dispatch(known, i);
+      item.duration = known.durations[i];
+      item.waits.reserve(op.waits.size());
+      for (std::uint32_t wait : op.waits) item.waits.push_back(base + wait);
+      item.host_waits = framework.before_op(op);
+      item.host_wait = expansion.host_wait;
+      framework.issued(op, known.host_waits[i], base + i);
+      items.push_back(std::move(item));
+    }
+    for (std::uint32_t first : known.first_ops) {
+      std::vector<std::uint32_t>& waits = items[base + first].waits;
+      waits.insert(waits.end(), held.begin(), held.end());
+    }
+    for (const Wait& wait : call.waits) {
+      INVARIANT(wait.call < c, "a call waits for a later one");
+      const RoutineId awaited = program.calls[wait.call].routine;
+      for (std::uint32_t first : known.first_ops) {
+        std::vector<std::uint32_t>& waits = items[base + first].waits;
+        const std::uint32_t from = first_item[wait.call];
+        if (wait.port) {
+          waits.push_back(from + program.at(awaited).ports.at(*wait.port).op);
+        } else {
+          for (std::uint32_t last : expansion.routines[awaited.index()].last_ops) {
+            waits.push_back(from + last);
+          }
+        }
+      }
+    }
+  }
+  return items;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,230 @@
+// A fit finds what made-up runs were made with, and says what they do not determine.
+#include "fitting/fit.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "published/validate.h"
+
+namespace plimsoll {
+namespace {
+
+const FitOptions kOptions{.cluster = "dgx-a100-80gb", .framework = "megatron-lm-2021"};
+
+PublishedRun layout(std::int64_t hidden, std::int64_t tp, std::int64_t dp, std::int64_t micro) {
+  PublishedRun run;
+  run.id = "made up";
+  run.source = "this test";
+  run.gpu = "A100-80GB";
+  run.gpus = tp * dp;
+  run.gpus_per_node = 8;
+  run.model = "GPT";
+  run.hidden = hidden;
+  run.layers = 2;
+  run.heads = hidden / 64;
+  run.vocab = 51200;
+  run.sequence = 1024;
+  run.tp = tp;
+  run.dp = dp;
+  run.micro_batch = micro;
+  run.global_batch = 2 * micro * dp;
+  run.precision = "fp16";
+  run.recompute = "full";
+  run.attention = "unfused";
+  run.framework = "megatron-lm 50a4b5fa";  // as others measured it: without dropout
+  return run;
+}
+
+/// Runs whose step times are those of a device that reaches `fraction` of its peak and a host that
+/// needs `dispatch` seconds for an op, and `more`.
+std::vector<PublishedRun> made_with(double fraction, double dispatch,
+                                    const std::string& recompute = "full", std::int64_t layers = 2,
+                                    std::int64_t most_micro = 8,
+                                    const std::vector<FittedValue>& more = {}) {
+  FittedCalibration truth;
+  truth.values = {{"matmul.peak_fraction", fraction, 1, 0, 0, true},
+                  {"dispatch_op", dispatch, 1, 0, 0, true}};
+  truth.values.insert(truth.values.end(), more.begin(), more.end());
+  std::vector<PublishedRun> runs;
+  for (const std::int64_t hidden : {512, 2048, 4096}) {
+    for (const std::int64_t tp : {1, 2}) {
+      for (const std::int64_t dp : {1, 2, 4}) {
+        for (const std::int64_t micro : {std::int64_t{1}, most_micro}) {
+          PublishedRun run = layout(hidden, tp, dp, micro);
+          run.layers = layers;
+          run.recompute = recompute;
+          PublishedTarget target = published_target(run, own_numbers());
+          EXPECT_EQ(target.missing, "");
+          apply(truth, target.cluster, target.framework);
+          run.step_time = predict_published(target).step_time;
+          runs.push_back(run);
+        }
+      }
+    }
+  }
+  return runs;
+}
+
+const FittedValue& value(const Fit& fit, std::string_view name) {
+  return *std::find_if(fit.fitted.values.begin(), fit.fitted.values.end(),
+                       [&](const FittedValue& other) { return other.name == name; });
+}
+
+TEST(Fit, FindsWhatRunsWereMadeWith) {
+  FitOptions plain = kOptions;
+  plain.layers = false;
+  const Fit found = fit(made_with(0.7, 120e-6), plain);
+  EXPECT_LT(found.mean_abs_error, 0.02);
+  EXPECT_GT(found.mean_abs_error_before, 0.1);
+  EXPECT_LT(found.fitted.cross_validated_mean, 0.03);
+  EXPECT_NEAR(value(found, "matmul.peak_fraction").value, 0.7, 0.04);
+  EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 3e-6);
+  EXPECT_TRUE(value(found, "dispatch_op").determined);
+  EXPECT_EQ(found.fitted.sources, std::vector<std::string>{"this test"});
+}
+
+TEST(Fit, FindsWhatTheHostWaitsAndWhatBackwardCostsIt) {
+  // What each wait costs shows where few layers share one, backward's part where some are repeated.
+  std::vector<PublishedRun> runs;
+  for (const char* recompute : {"none", "full"}) {
+    for (const std::int64_t layers : {2, 8}) {
+      const std::vector<PublishedRun> next = made_with(
+          0.7, 120e-6, recompute, layers, 8,
+          {{"host_wait", 1e-3, 1, 0, 0, true}, {"backward_dispatch", 0.8, 1, 0, 0, true}});
+      runs.insert(runs.end(), next.begin(), next.end());
+    }
+  }
+  FitOptions plain = kOptions;
+  plain.layers = false;
+  const Fit found = fit(runs, plain);
+  EXPECT_NEAR(value(found, "host_wait").value, 1e-3, 1e-4);
+  EXPECT_NEAR(value(found, "backward_dispatch").value, 0.8, 0.04);
+  EXPECT_TRUE(value(found, "host_wait").determined);
+  EXPECT_TRUE(value(found, "backward_dispatch").determined);
+  EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 6e-6);
+}
+
+TEST(Fit, FindsWhatKernelsLoseBesideGathers) {
+  // Fully sharded, so that every layer is gathered beside the one before it: on more devices more
+  // of its time is communication, and of small micro-batches.
+  FittedCalibration truth;
+  truth.values = {{"overlap.compute_slowdown", 1.4, 1, 0, 0, true}};
+  std::vector<PublishedRun> runs;
+  for (const std::int64_t hidden : {1024, 2048, 4096}) {
+    for (const std::int64_t dp : {2, 4, 8, 16}) {
+      for (const std::int64_t micro : {1, 2, 4, 16}) {
+        PublishedRun run = layout(hidden, 1, dp, micro);
+        run.layers = 8;
+        run.framework = "pytorch-fsdp";
+        run.zero_stage = 3;
+        run.precision = "bf16";
+        run.recompute = "none";
+        run.attention = "flash";
+        PublishedTarget target = published_target(run, own_numbers());
+        EXPECT_EQ(target.missing, "");
+        apply(truth, target.cluster, target.framework);
+        run.step_time = predict_published(target).step_time;
+        runs.push_back(run);
+      }
+    }
+  }
+  FitOptions plain = kOptions;
+  plain.framework = "pytorch-fsdp";
+  plain.layers = false;
+  const Fit found = fit(runs, plain);
+  EXPECT_NEAR(value(found, "overlap.compute_slowdown").value, 1.4, 0.06);
+  EXPECT_TRUE(value(found, "overlap.compute_slowdown").determined);
+}
+
+TEST(Fit, WhatRunsDoNotShowStaysAtItsPrior) {
+  const Fit found = fit(made_with(0.7, 120e-6), kOptions);
+  for (const char* name : {"attention_forward.peak_fraction", "levels.1.bandwidth_fraction"}) {
+    EXPECT_FALSE(value(found, name).determined) << name;
+    EXPECT_EQ(value(found, name).value, value(found, name).prior) << name;
+  }
+  EXPECT_NE(fit_text(found).find("not determined, stays"), std::string::npos);
+}
+
+TEST(Fit, ARunThatLiesFarOffMovesLittle) {
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
+  runs[3].step_time = 3.0 * *runs[3].step_time;
+  EXPECT_NEAR(value(fit(runs, kOptions), "dispatch_op").value, 120e-6, 6e-6);
+}
+
+TEST(Fit, LayersOfAShapeThatAreSlowerAreFoundOut) {
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
+  for (PublishedRun& run : runs) {
+    const bool slower = run.hidden == 2048 && run.tp == 2 && run.micro_batch == 8;
+    if (slower) run.step_time = 1.1 * *run.step_time;
+  }
+  const Fit with = fit(runs, kOptions);
+  FitOptions plain = kOptions;
+  plain.layers = false;
+  const Fit without = fit(runs, plain);
+  EXPECT_TRUE(without.fitted.layers.empty());
+  EXPECT_LT(with.mean_abs_error, without.mean_abs_error);
+  const LayerShape shape{8 * 1024, 1024, 2048, 2};
+  for (const LayerPoint& point : with.fitted.layers) {
+    EXPECT_EQ(point.factor > 1.04, point.shape == shape) << point.factor;
+    EXPECT_EQ(point.runs, 3);
+    // The runs leave little open of a factor. All factors and the rate could be off together, by 3
+    // % and more: that is open of the rate, not of a run.
+    EXPECT_LT(point.deviation, 0.01);
+  }
+  const FittedValue& rate = value(with, "matmul.peak_fraction");
+  EXPECT_GT(rate.high / rate.value, 1.03);
+}
+
+TEST(Fit, ShapesOfOneLayoutHaveNoFactor) {
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6);
+  std::erase_if(runs, [](const PublishedRun& run) { return run.dp != 1; });
+  const std::vector<PublishedRun> once = runs;
+  runs.insert(runs.end(), once.begin(), once.end());
+  runs.insert(runs.end(), once.begin(), once.end());
+  EXPECT_TRUE(fit(runs, kOptions).fitted.layers.empty());
+}
+
+TEST(Fit, FindsOutWhetherLayersWereRepeated) {
+  for (const bool full : {false, true}) {
+    std::vector<PublishedRun> runs = made_with(0.7, 120e-6, full ? "full" : "none");
+    for (PublishedRun& run : runs) run.recompute = "unknown";
+    const Fit found = fit(runs, kOptions);
+    EXPECT_EQ(found.fitted.assumed_recompute, (AssumedRecompute{full, std::nullopt}));
+    EXPECT_LT(found.mean_abs_error, 0.02) << full;
+    EXPECT_NE(fit_text(found).find("repeated within a node"), std::string::npos);
+  }
+}
+
+TEST(Fit, RunsThatRanHadTheMemory) {
+  // Times of runs that repeat nothing; but more than a tenth would not fit 80 GB so.
+  std::vector<PublishedRun> runs = made_with(0.7, 120e-6, "none", 8, 64);
+  for (PublishedRun& run : runs) run.recompute = "unknown";
+  EXPECT_EQ(fit(runs, kOptions).fitted.assumed_recompute, (AssumedRecompute{true, std::nullopt}));
+}
+
+TEST(Fit, ModelSizesAreLeftOutWhole) {
+  const Fit found = fit(made_with(0.7, 120e-6), kOptions);
+  ASSERT_EQ(found.by_size.folds.size(), 3u);
+  EXPECT_EQ(found.by_size.folds[0].left_out, std::vector<std::string>{"2x2048"});
+  EXPECT_EQ(found.by_size.runs.size(), std::size_t(found.fitted.runs));
+  EXPECT_GT(found.fitted.unseen_sizes_mean, 0.0);
+  EXPECT_LT(found.fitted.unseen_sizes_mean, 0.05);
+}
+
+TEST(Fit, SameRunsSameBytes) {
+  const std::vector<PublishedRun> runs = made_with(0.75, 60e-6);
+  EXPECT_EQ(fitted_calibration_text(fit(runs, kOptions).fitted),
+            fitted_calibration_text(fit(runs, kOptions).fitted));
+}
+
+TEST(Fit, RefusesWhereNothingIsOnTheMachine) {
+  FitOptions elsewhere = kOptions;
+  elsewhere.cluster = "hgx-h200";
+  EXPECT_THROW(fit(made_with(0.7, 120e-6), elsewhere), InfeasibleError);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,155 @@
+// What was measured, over what was fitted or is typical for the rest.
+#include "predict/cost_basis.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "models/calibration/calibration_file.h"
+#include "models/presets/presets.h"
+#include "predict/evaluate.h"
+
+namespace plimsoll {
+namespace {
+
+const std::string kFit = "dgx-h100-80gb--megatron-lm";
+
+Cluster cluster(std::string_view name) {
+  return parse_cluster(*find_preset(cluster_presets(), name), std::string(name));
+}
+
+/// All-reduces of 8 GPUs of a node at a tenth of what the preset's links reach.
+Calibration imported() {
+  Calibration calibration;
+  calibration.device = cluster("dgx-h100-80gb").device.name;
+  calibration.backend = "cuda";
+  calibration.date = "2026-11-20";
+  calibration.communicator = CommunicatorKind::nccl;
+  for (const std::int64_t bytes : {1 << 20, 1 << 30}) {
+    CollectivePoint point;
+    point.kind = OpKind::all_reduce;
+    point.ranks = 8;
+    point.payload = Bytes(bytes);
+    point.communicator = CommunicatorKind::nccl;
+    point.dtype = DType::bf16;
+    point.time = {Seconds(double(bytes) / 4e10), Seconds(double(bytes) / 4e12), 20, false};
+    point.imported = ImportedFrom{"run.txt", "2026-11-20"};
+    calibration.collectives.push_back(point);
+  }
+  return calibration;
+}
+
+class CostBasisTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("cost_basis." +
+               std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::create_directories(folder_);
+    points_ = write("points.json", calibration_text(imported()));
+    const std::string fit(*find_preset(calibration_presets(), kFit));
+    fit_ = write("fit.json", fit);
+    both_ = write("both.json",
+                  calibration_file_text({imported(), parse_fitted_calibration(fit, "fit.json")}));
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+    return (folder_ / name).string();
+  }
+  static CostBasis basis(const std::vector<std::string>& names,
+                         const std::string& framework = "megatron-lm",
+                         const std::string& on = "dgx-h100-80gb") {
+    return cost_basis(cluster(on), framework_by_name(framework), read_calibration_choice(names),
+                      "mine.json");
+  }
+
+  std::filesystem::path folder_;
+  std::string points_, fit_, both_;
+};
+
+TEST_F(CostBasisTest, WhatWasMeasuredStandsOverTheFitOfDeviceAndFramework) {
+  const CostBasis fit = basis({}), joined = basis({points_});
+  ASSERT_TRUE(joined.measured && joined.fitted);
+  EXPECT_EQ(joined.fitted, fit.fitted);
+  EXPECT_EQ(joined.cluster, fit.cluster);
+  EXPECT_EQ(joined.framework, fit.framework);
+  EXPECT_EQ(joined.digest, digest(calibration_text(imported())));
+  EXPECT_EQ(joined.rest_digest, fit.digest);
+  EXPECT_EQ(joined.name, points_ + ", else " + kFit);
+  EXPECT_TRUE(joined.words.starts_with("collectives imported from run.txt (2026-11-20)"));
+  EXPECT_NE(joined.words.find("; for the rest " + fit.words), std::string::npos) << joined.words;
+}
+
+TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
+  EXPECT_EQ(basis({points_, kFit}).fitted, basis({points_}).fitted);
+  EXPECT_EQ(basis({kFit, points_}).words, basis({points_, kFit}).words);
+  EXPECT_EQ(basis({points_, fit_}).fitted, basis({points_}).fitted);
+  const CostBasis typical = basis({points_, "typical"});
+  ASSERT_TRUE(typical.fitted);
+  EXPECT_EQ(typical.fitted->runs, 0);
+  const CostBasis none = basis({points_, "none"});
+  EXPECT_FALSE(none.fitted);
+  EXPECT_EQ(none.rest_digest, "");
+  EXPECT_EQ(none.name, points_);
+  EXPECT_TRUE(none.words.ends_with("; for the rest efficiency of the cluster file")) << none.words;
+  EXPECT_EQ(none.cluster, cluster("dgx-h100-80gb"));
+  // No fit for the framework: what is typical.
+  EXPECT_EQ(basis({points_}, "deepspeed-zero3-2021").fitted->runs, 0);
+}
+
+TEST_F(CostBasisTest, AFitInTheMeasuredFileCountsUnlessAnotherIsNamed) {
+  const CostBasis both = basis({both_});
+  EXPECT_EQ(both.measured, imported());
+  EXPECT_EQ(both.fitted, basis({}).fitted);
+  EXPECT_EQ(both.name, both_);
+  EXPECT_EQ(both.rest_digest, "");  // one file
+  EXPECT_EQ(basis({both_, "typical"}).fitted->runs, 0);
+  EXPECT_THROW(basis({both_}, "pytorch-fsdp"), InputError);
+  EXPECT_GT(basis({both_, "built-in"}, "pytorch-fsdp").fitted->runs, 0);
+}
+
+TEST_F(CostBasisTest, TwoOfOneSortAreRefused) {
+  EXPECT_THROW(read_calibration_choice({points_, both_}), UsageError);
+  EXPECT_THROW(read_calibration_choice({"typical", "none"}), UsageError);
+  EXPECT_THROW(read_calibration_choice({kFit, fit_}), UsageError);
+  EXPECT_THROW(read_calibration_choice({points_, "nowhere.json"}), InputError);
+  EXPECT_THROW(basis({points_}, "megatron-lm", "dgx-a100-80gb"), InputError);
+}
+
+TEST_F(CostBasisTest, OnlyWhatWasMeasuredChangesAndTheIntervalGetsNarrower) {
+  Job job = parse_job(*find_preset(job_presets(), "gpt3-1.3b"), "gpt3-1.3b");
+  job.global_batch = 8;
+  job.precision = DType::bf16;
+  job.vocab = padded_vocabulary(job.vocab, framework_by_name("megatron-lm"), 8);
+  const auto predicted = [&](const CostBasis& with, const char* text, std::int64_t devices) {
+    const CostModel costs(with.cluster, with.measured, with.framework, with.fitted);
+    return evaluate(job, parse_strategy(text), with.framework, costs, devices, Bytes(0))
+        .score.prediction;
+  };
+  const auto share = [](const Prediction& prediction, Provenance label) {
+    return prediction.share_by_provenance[std::size_t(label)];
+  };
+  const CostBasis fit = basis({}), joined = basis({points_});
+  const Prediction before = predicted(fit, "mp=8", 8), after = predicted(joined, "mp=8", 8);
+  EXPECT_GT(after.breakdown.exposed_communication, 2 * before.breakdown.exposed_communication);
+  EXPECT_EQ(share(before, Provenance::typical), 0);
+  EXPECT_GT(share(before, Provenance::fitted), 0.3);
+  EXPECT_GT(share(after, Provenance::interpolated), 0.3);  // imported points
+  EXPECT_EQ(after.breakdown.optimizer, before.breakdown.optimizer);
+  EXPECT_LT(after.step_time_high / after.step_time, before.step_time_high / before.step_time);
+  EXPECT_GT(after.step_time_low / after.step_time, before.step_time_low / before.step_time);
+  // Nothing that was measured is in it.
+  const Prediction alone = predicted(fit, "mp=1", 1), same = predicted(joined, "mp=1", 1);
+  EXPECT_EQ(same.step_time, alone.step_time);
+  EXPECT_EQ(same.step_time_high, alone.step_time_high);
+  EXPECT_EQ(same.share_by_provenance, alone.share_by_provenance);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,204 @@
+// Evaluate: rates by their definitions, memory as planned, terms that add up.
+#include "predict/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include "passes/pipeline.h"
+#include "tests/predict/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+Evaluation evaluate_nano(const Strategy& strategy, std::int64_t devices, Bytes reserve = Bytes(0)) {
+  return evaluate(nano_job(), strategy, bundled_framework(), small_costs(small_cluster()), devices,
+                  reserve);
+}
+
+double sum(const Breakdown& b) {
+  return (b.forward + b.recompute + b.backward + b.optimizer + b.exposed_communication + b.bubble +
+          b.dispatch)
+      .value();
+}
+
+TEST(Evaluate, AJobOfATypeTheDeviceLacksIsRefused) {
+  Job job = nano_job();
+  job.precision = DType::bf16;
+  const Framework framework = framework_by_name("megatron-lm-2021");
+  const Cluster cluster =
+      read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx1-v100-32gb.json");
+  const CostModel costs(cluster, std::nullopt, framework);
+  try {
+    evaluate(job, Strategy{}, framework, costs, 1, Bytes(0));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "cluster dgx1-v100-32gb: at /device/peak: found fp32, fp16; the job asks for bf16");
+  }
+}
+
+TEST(Evaluate, RatesFollowTheirDefinitions) {
+  const Prediction p = evaluate_nano(parse_strategy("micro_batch=4"), 1).score.prediction;
+  const double step = p.step_time.value();
+  ASSERT_GT(step, 0);
+  EXPECT_DOUBLE_EQ(p.tokens_per_second, 16 * 32 / step);
+  // Per sequence of n=32 tokens, h=64: a layer's linears 24 n h^2, attention 4 n^2 h; logits 2 n h
+  // v.
+  const double forward = 4 * (24.0 * 32 * 64 * 64 + 4.0 * 32 * 32 * 64) + 2.0 * 32 * 64 * 256;
+  EXPECT_NEAR(p.mfu, 3 * forward * 16 / (step * 100e9), 1e-12);
+  EXPECT_DOUBLE_EQ(p.hfu, p.mfu);
+  EXPECT_DOUBLE_EQ(p.peak_flops.value(), 100e9);
+  EXPECT_NE(p.peak_source.find("not measured"), std::string::npos);
+}
+
+TEST(Evaluate, HfuCountsTheLayersThatAreRecomputed) {
+  const Prediction p =
+      evaluate_nano(parse_strategy("micro_batch=4,recompute=full"), 1).score.prediction;
+  const double layers = 4 * (24.0 * 32 * 64 * 64 + 4.0 * 32 * 32 * 64);
+  const double logits = 2.0 * 32 * 64 * 256;
+  const double extra = p.hfu / p.mfu - 1;
+  // A layer's last matmul need not be repeated, since nothing in backward reads its output.
+  EXPECT_GT(extra, 0.5 * layers / (3 * (layers + logits)));
+  EXPECT_LE(extra, layers / (3 * (layers + logits)) + 1e-12);
+}
+
+TEST(Evaluate, TermsSumToTheStep) {
+  for (const char* text : {"mp=1", "mp=2", "pp=2,micro_batch=4", "dp=2", "pp=2,recompute=full",
+                           "sharding_degree=2,sharding_stage=1"}) {
+    const Strategy strategy = parse_strategy(text);
+    const std::int64_t devices = grid_of(strategy).world_size();
+    const Prediction p = evaluate_nano(strategy, devices).score.prediction;
+    EXPECT_NEAR(sum(p.breakdown), p.step_time.value(), 1e-6 * p.step_time.value()) << text;
+    EXPECT_GT(p.breakdown.backward.value(), p.breakdown.forward.value()) << text;
+    EXPECT_EQ(p.breakdown.recompute.value() > 0, strategy.recompute == Recompute::full) << text;
+  }
+}
+
+TEST(Evaluate, MemoryIsThePlannedOne) {
+  const Strategy strategy = parse_strategy("pp=2,micro_batch=4");
+  const Evaluation evaluation = evaluate_nano(strategy, 2);
+  const auto programs = lower({nano_job(), strategy, bundled_framework()});
+  ASSERT_EQ(evaluation.score.prediction.stages.size(), 2u);
+  for (std::size_t i = 0; i < 2; ++i) {
+    const StagePrediction& stage = evaluation.score.prediction.stages[i];
+    EXPECT_EQ(stage.stage, std::int64_t(i));
+    EXPECT_EQ(stage.peak, memory_peak(programs[i]).peak);
+    EXPECT_EQ(stage.arena, programs[i].arena_bytes);
+    EXPECT_EQ(stage.capacity, Bytes(std::int64_t{4} << 30));
+    EXPECT_GE(evaluation.score.peak, stage.peak);
+  }
+  EXPECT_EQ(evaluation.program_digests.size(), 2u);
+}
+
+TEST(Evaluate, FitsUpToTheLastByte) {
+  const Bytes capacity = small_cluster().device.memory;
+  const Bytes arena = evaluate_nano(Strategy(), 1).score.arena;
+  EXPECT_TRUE(evaluate_nano(Strategy(), 1, capacity - arena).score.fits);
+  EXPECT_FALSE(evaluate_nano(Strategy(), 1, capacity - arena + Bytes(1)).score.fits);
+}
+
+TEST(Evaluate, ContextAndCommunicatorsTakeOfTheDeviceToo) {
+  Framework framework = bundled_framework();
+  framework.context_memory = Bytes(100);
+  framework.pair_communicator_memory = Bytes(11);
+  const CostModel costs(small_cluster(), std::nullopt, framework);
+  const auto of = [&](Bytes reserve) {
+    return evaluate(nano_job(), parse_strategy("dp=2"), framework, costs, 2, reserve).score;
+  };
+  const Bytes room = small_cluster().device.memory - of(Bytes(0)).arena;
+  EXPECT_TRUE(of(room - Bytes(111)).fits);
+  EXPECT_FALSE(of(room - Bytes(110)).fits);
+}
+
+/// Two nodes of one core each; the second has half the rate and a quarter of the memory.
+Cluster two_kinds() {
+  Cluster cluster = small_cluster();
+  cluster.nodes = 2;
+  cluster.devices_per_node = 1;
+  OtherDevices others{1, 1, cluster.device, {}};
+  others.device.name = "other-core";
+  others.device.memory = Bytes(std::int64_t{1} << 30);
+  others.device.peak_fp32 = FlopsPerSecond(50e9);
+  cluster.other_devices.push_back(others);
+  return cluster;
+}
+
+TEST(Evaluate, EachStageHasTheMemoryOfItsDevicesAndThePeakIsTheirMean) {
+  const CostModel costs = small_costs(two_kinds());
+  const auto of = [&](const char* strategy, Bytes reserve) {
+    return evaluate(nano_job(), parse_strategy(strategy), bundled_framework(), costs, 2, reserve)
+        .score;
+  };
+  const Score piped = of("pp=2", Bytes(0));
+  EXPECT_EQ(piped.prediction.stages[0].capacity, Bytes(std::int64_t{4} << 30));
+  EXPECT_EQ(piped.prediction.stages[1].capacity, Bytes(std::int64_t{1} << 30));
+  EXPECT_DOUBLE_EQ(piped.prediction.peak_flops.value(), 75e9);
+  EXPECT_EQ(piped.prediction.peak_source,
+            "mean of 1 x test-core fp32, chosen for tests, not measured; 1 x other-core fp32, "
+            "chosen for tests, not measured");
+  // Replicas of a stage on both: the smaller decides.
+  const Score wide = of("dp=2", Bytes(0));
+  EXPECT_EQ(wide.prediction.stages[0].capacity, Bytes(std::int64_t{1} << 30));
+  const Bytes room = Bytes(std::int64_t{1} << 30) - wide.arena;
+  EXPECT_TRUE(of("dp=2", room).fits);
+  EXPECT_FALSE(of("dp=2", room + Bytes(1)).fits);
+  // One device alone is the cluster's own.
+  const Score one = evaluate(nano_job(), Strategy(), bundled_framework(), costs, 1, Bytes(0)).score;
+  EXPECT_DOUBLE_EQ(one.prediction.peak_flops.value(), 100e9);
+}
+
+TEST(Evaluate, APeakThatAnotherDeviceLacksIsNamed) {
+  Cluster cluster = two_kinds();
+  cluster.other_devices[0].device.peak_fp32.reset();
+  cluster.other_devices[0].device.peak_fp16 = FlopsPerSecond(1e12);
+  const CostModel costs = small_costs(cluster);
+  EXPECT_NO_THROW(evaluate(nano_job(), Strategy(), bundled_framework(), costs, 1, Bytes(0)));
+  try {
+    evaluate(nano_job(), parse_strategy("dp=2"), bundled_framework(), costs, 2, Bytes(0));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "cluster test-cpu: at /other_devices/0/device/peak: found fp16; the job asks for "
+                 "fp32");
+  }
+}
+
+TEST(Evaluate, UnfoldedPredictsTheSame) {
+  const Strategy strategy = parse_strategy("dp=2,micro_batch=2");
+  const CostModel costs = small_costs(small_cluster());
+  const Evaluation folded =
+      evaluate(nano_job(), strategy, bundled_framework(), costs, 2, Bytes(0), Folding::folded);
+  const Evaluation unfolded =
+      evaluate(nano_job(), strategy, bundled_framework(), costs, 2, Bytes(0), Folding::unfolded);
+  EXPECT_EQ(folded.score.prediction.step_time, unfolded.score.prediction.step_time);
+  EXPECT_EQ(unfolded.timeline.memory.size(), 2u);
+}
+
+TEST(Evaluate, EndlessStepsAreRefusedWithTheBytesWhereTheyDoNotFit) {
+  Cluster cluster = small_cluster();
+  cluster.device.peak_fp32 = FlopsPerSecond(100);  // 81 days
+  const auto refusal = [&] {
+    try {
+      evaluate(nano_job(), Strategy(), bundled_framework(), small_costs(cluster), 1, Bytes(0));
+    } catch (const InfeasibleError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(refusal(), "one step would take longer than 10 days");
+  cluster.device.memory = Bytes(1000);
+  EXPECT_NE(refusal().find("nor does it fit"), std::string::npos) << refusal();
+  EXPECT_NE(refusal().find("and has 1000 B (1000 bytes)"), std::string::npos) << refusal();
+}
+
+TEST(Evaluate, ANeededPeakRateMustBeStated) {
+  Cluster cluster = small_cluster();
+  cluster.device.peak_fp32.reset();
+  cluster.device.peak_bf16 = FlopsPerSecond(1e12);
+  EXPECT_THROW(
+      evaluate(nano_job(), Strategy(), bundled_framework(), small_costs(cluster), 1, Bytes(0)),
+      InputError);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,94 @@
+// The memory table: its parts sum to what is allocated, by class and by name, and the checker's
+// replay finds what a plan says of its allocator.
+#include "predict/stage_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/file.h"
+#include "passes/pipeline.h"
+#include "planner/search/search.h"
+#include "predict/evaluate.h"
+#include "tests/predict/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+Bytes sum(const BytesByRole& by_role) {
+  return std::accumulate(by_role.begin(), by_role.end(), Bytes());
+}
+
+Bytes sum(const std::vector<AliveTensors>& alive) {
+  Bytes all;
+  for (const AliveTensors& one : alive) all += one.bytes;
+  return all;
+}
+
+std::vector<StageMemory> memory_of(const Framework& framework, const char* strategy) {
+  const Bytes reserve(1 << 10), outside(1 << 20);
+  const Footprint footprint = lay_out(nano_job(), parse_strategy(strategy), framework,
+                                      small_cluster(), reserve, Proof::none);
+  std::vector<StageMemory> result;
+  for (const Program& program : footprint.programs) {
+    result.push_back(
+        memory_at_peak(program, framework, footprint.stages[result.size()], outside, reserve));
+  }
+  return result;
+}
+
+TEST(StageMemory, SumsByClassAndByNameToWhatIsAllocated) {
+  for (const char* name :
+       {"bundled", "megatron-lm-2021", "pytorch-fsdp", "torchtitan", "paddle-2.2"}) {
+    const Framework framework = framework_by_name(name);
+    for (const StageMemory& memory : memory_of(framework, "pp=2,micro_batch=2")) {
+      SCOPED_TRACE(std::string(name) + " " + name_of(memory.stage));
+      EXPECT_EQ(sum(memory.by_role), memory.stage.allocated);
+      EXPECT_EQ(sum(memory.alive), memory.stage.allocated);
+      EXPECT_EQ(memory.filling.taken(), memory.stage.reserved + Bytes(1 << 20));
+      for (std::size_t i = 1; i < memory.alive.size(); ++i) {
+        EXPECT_GE(memory.alive[i - 1].bytes, memory.alive[i].bytes);
+      }
+    }
+  }
+}
+
+TEST(StageMemory, TableSaysWhichPeakIsWhich) {
+  const Framework framework = framework_by_name("megatron-lm-2021");
+  const auto memory = memory_of(framework, "pp=2");
+  const std::string text = describe(memory, framework);
+  for (const char* word : {"live peak", "allocated", "reserved", "context and communicators",
+                           "optimizer_state", "alive then on stage 0"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << "\n" << text;
+  }
+  EXPECT_NE(text.find(memory[0].alive[0].name), std::string::npos) << text;
+}
+
+/// A plan for one GPU whose framework has PyTorch's allocator.
+Plan planned() {
+  SearchRequest request;
+  request.job = nano_job();
+  request.framework = framework_by_name("megatron-lm-2021");
+  request.devices = 2;
+  request.fixed = {{"pp", "2"}, {"micro_batch", "2"}};
+  Cluster cluster = small_cluster();
+  cluster.device.kind = DeviceKind::gpu;
+  request.cluster_digest = digest(cluster_text(cluster));
+  return search(request, CostModel(cluster, std::nullopt, request.framework));
+}
+
+TEST(CheckAllocators, FindsWhatTheReplayDoesNotGive) {
+  Plan plan = planned();
+  EXPECT_TRUE(check_allocators(plan).empty());
+  plan.prediction.stages[1].allocated += Bytes(512);
+  ASSERT_EQ(check_allocators(plan).size(), 1u);
+  EXPECT_EQ(check_allocators(plan)[0].rule, kAllocatorPeaks.name);
+  plan = planned();
+  plan.prediction.stages[0].reserved += Bytes(2 << 20);
+  EXPECT_EQ(check_allocators(plan).size(), 1u);
+  plan.framework = bundled_framework();
+  EXPECT_TRUE(check_allocators(plan).empty());
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,100 @@
+// Rates typical of training, for clusters and frameworks without a fit.
+#include "predict/typical_calibration.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "models/presets/presets.h"
+#include "published/published_target.h"
+#include "published/validate.h"
+
+namespace plimsoll {
+namespace {
+
+Cluster cluster(std::string_view name) {
+  return parse_cluster(*find_preset(cluster_presets(), name), std::string(name));
+}
+
+TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
+  Cluster a100 = cluster("dgx-a100-80gb");
+  Framework framework = framework_by_name("megatron-lm");
+  const auto typical = typical_calibration(a100, framework);
+  ASSERT_TRUE(typical.has_value());
+  const double before = a100.efficiency->matmul.peak_fraction;
+  for (const FittedValue& value : typical->values) {
+    EXPECT_GT(value.value, 0.5 * value.prior) << value.name;
+    // Of links within a node fits found what is stated, of the rest less.
+    const bool network = value.name.starts_with("levels.");
+    EXPECT_LT(value.value, network ? 1.1 * value.prior : value.prior) << value.name;
+    EXPECT_LT(value.low, value.value) << value.name;
+    EXPECT_GT(value.high, value.value) << value.name;
+  }
+  EXPECT_EQ(typical->values.size(), 6u);
+  EXPECT_EQ(parse_fitted_calibration(fitted_calibration_text(*typical), "typical"), *typical);
+  apply(*typical, a100, framework);
+  EXPECT_NEAR(a100.efficiency->matmul.peak_fraction / before, 0.88, 0.04);
+  EXPECT_EQ(framework, framework_by_name("megatron-lm"));
+  EXPECT_EQ(a100.efficiency->matmul.rests_on, RestsOn::typical);
+  for (const LevelEfficiency& level : a100.efficiency->levels)
+    EXPECT_EQ(level.rests_on, RestsOn::typical);
+}
+
+TEST(TypicalCalibration, OnlyWhereFitsSaySomething) {
+  const Cluster a100 = cluster("dgx-a100-80gb");
+  for (const char* name : {"megatron-lm-2021", "megatron-lm-2022", "megatron-deepspeed-2020"}) {
+    EXPECT_FALSE(typical_calibration(a100, framework_by_name(name))) << name;
+  }
+  for (const char* name : {"torchtitan-compiled", "paddle-2.2", "bundled-cuda"}) {
+    EXPECT_TRUE(typical_calibration(a100, framework_by_name(name))) << name;
+  }
+  Cluster plain = a100;
+  plain.efficiency.reset();
+  EXPECT_FALSE(typical_calibration(plain, framework_by_name("megatron-lm")));
+}
+
+TEST(TypicalCalibration, ANetworkAcrossNodesIsOneWhereverItStands) {
+  Cluster single = cluster("dgx-a100-80gb");
+  const Framework framework = framework_by_name("megatron-lm");
+  const auto both = typical_calibration(single, framework);
+  single.devices_per_node = 1;
+  single.levels.erase(single.levels.begin());
+  single.efficiency->levels.erase(single.efficiency->levels.begin());
+  const auto alone = typical_calibration(single, framework);
+  ASSERT_TRUE(both && alone);
+  EXPECT_EQ(alone->values.back().name, "levels.0.bandwidth_fraction");
+  EXPECT_EQ(alone->values.back().value, both->values.back().value);
+}
+
+TEST(TypicalCalibration, PublishedRunsWithoutAFitTakeItAndSayHowSureItIs) {
+  PublishedRun run;
+  run.gpu = "H200-141GB";
+  run.gpus = run.gpus_per_node.emplace(8);
+  run.model = "Llama 2 7b";
+  run.hidden = 4096;
+  run.layers = 4;
+  run.heads = 32;
+  run.ffn_hidden = 11008;
+  run.sequence = 4096;
+  run.dp = 8;
+  run.micro_batch = 1;
+  run.global_batch = 16;
+  run.precision = "bf16";
+  run.recompute = "none";
+  run.attention = "flash";
+  run.framework = "pytorch-fsdp";
+  run.zero_stage = 3;
+  const PublishedTarget with = published_target(run);
+  ASSERT_EQ(with.missing, "");
+  ASSERT_TRUE(with.fitted.has_value());
+  EXPECT_EQ(with.fitted->runs, 0);
+  const RunPrediction typical = predict_published(with);
+  const RunPrediction alone = predict_published(published_target(run, own_numbers()));
+  EXPECT_GT(typical.step_time, 1.05 * alone.step_time);
+  EXPECT_LT(typical.step_time, 1.5 * alone.step_time);
+  const SourceSpread& spread = source_spread(TimeBasis::typical);
+  EXPECT_NEAR(typical.interval.half_width(), std::exp(spread.half_width) - 1, 1e-9);
+}
+
+}  // namespace
+}  // namespace plimsoll
