@@ -175,8 +175,7 @@ Finding extrapolated_named(const CheckContext& context) {
 Finding provenance_has_calibration(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (!plan.calibration_digest.empty()) return std::nullopt;
-  for (const Provenance label :
-       {Provenance::measured, Provenance::fitted, Provenance::typical}) {
+  for (const Provenance label : {Provenance::measured, Provenance::fitted, Provenance::typical}) {
     const double share = plan.prediction.share_by_provenance[std::size_t(label)];
     if (share == 0) continue;
     return fmt::format("{} of the time is {}, yet no calibration is named", share, to_text(label));
@@ -209,7 +208,8 @@ constexpr CheckRule kRules[] = {
      provenance_shares},
     {{"extrapolated-named", "Extrapolated ops are named, those with the largest share first."},
      extrapolated_named},
-    {{"provenance-has-calibration", "Only a calibration makes times measured, fitted or typical ones."},
+    {{"provenance-has-calibration",
+      "Only a calibration makes times measured, fitted or typical ones."},
      provenance_has_calibration},
     {{"timing-claim", "Only CPU cores can be oversubscribed."}, timing_claim},
 };

@@ -29,7 +29,7 @@ def arguments():
     parser.add_argument("--seed", type=positive, default=1, help="of the first draw (default 1)")
     parser.add_argument("--count", type=positive, default=300, help="draws (default 300)")
     parser.add_argument("--test", type=pathlib.Path,
-                        default=ROOT / "build/tests/runtime.random_strategies",
+                        default=ROOT / "build/tests/runtime",
                         help="the test program (default: built here)")
     return parser.parse_args()
 

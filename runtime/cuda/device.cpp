@@ -44,7 +44,8 @@ DeviceMemory upload(std::span<const std::byte> values) {
   if (values.empty()) return memory;
   check(cudaMemcpy(memory.data(), values.data(), values.size(), cudaMemcpyHostToDevice),
         "cannot copy to device memory");
-  // Of pageable memory it may still be on its way, and streams that do not block do not wait for it.
+  // A copy from pageable memory may still be on its way, and streams that do not block do not wait
+  // for it.
   check(cudaStreamSynchronize(nullptr), "cannot copy to device memory");
   return memory;
 }

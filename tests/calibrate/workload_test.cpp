@@ -68,7 +68,7 @@ TEST(Weights, ProductsAreOfOneForm) {
   EXPECT_EQ(weights(workload, std::span(points)), (std::vector<double>{0, 1}));
 }
 
-TEST(Choice, WhatThePlanRunsComesFirst) {
+TEST(ChoiceOfAPlan, WhatThePlanRunsComesFirst) {
   std::vector<CalibrationTest> tests;
   for (const std::int64_t ranks : {2, 8}) {
     for (std::int64_t bytes = 1; bytes <= 1 << 12; bytes *= 4) {

@@ -13,9 +13,9 @@ namespace {
 
 using cuda_on_cpu::ThreadOrder;
 
-class CudaOp : public testing::TestWithParam<OpCase> {};
+class CudaThreadOrder : public testing::TestWithParam<OpCase> {};
 
-TEST_P(CudaOp, DoesNotDependOnTheOrderOfThreads) {
+TEST_P(CudaThreadOrder, DoesNotDependOnTheOrderOfThreads) {
   const auto backend = make_cuda_backend(0);
   cuda_on_cpu::set_thread_order(ThreadOrder::descending);
   const Values backwards = run_case(*backend, GetParam());
@@ -26,9 +26,11 @@ TEST_P(CudaOp, DoesNotDependOnTheOrderOfThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, CudaOp, testing::ValuesIn(cases_of_all_types()), op_case_name);
-INSTANTIATE_TEST_SUITE_P(Large, CudaOp, testing::ValuesIn(large_cases()), op_case_name);
-INSTANTIATE_TEST_SUITE_P(Attention, CudaOp, testing::ValuesIn(attention_cases()), op_case_name);
+INSTANTIATE_TEST_SUITE_P(Table, CudaThreadOrder, testing::ValuesIn(cases_of_all_types()),
+                         op_case_name);
+INSTANTIATE_TEST_SUITE_P(Large, CudaThreadOrder, testing::ValuesIn(large_cases()), op_case_name);
+INSTANTIATE_TEST_SUITE_P(Attention, CudaThreadOrder, testing::ValuesIn(attention_cases()),
+                         op_case_name);
 
 }  // namespace
 }  // namespace plimsoll

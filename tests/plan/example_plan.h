@@ -174,10 +174,16 @@ inline Plan example_plan() {
   plan.search.bounded_by = {{"memory bound: it is too large", 2}};
   plan.search.pruned = {{"mp must divide heads", 6}};
   plan.search.proven = true;
-  plan.pareto = {{plan.strategy, plan.prediction.step_time, {}, plan.prediction.stages[0].peak,
+  plan.pareto = {{plan.strategy,
+                  plan.prediction.step_time,
+                  {},
+                  plan.prediction.stages[0].peak,
                   plan.prediction.stages[0].reserved + Bytes(12'345)},
-                 {plan.strategy, plan.prediction.step_time * 1.25, {1.2, 1.3, false},
-                  Bytes(500'000), Bytes(600'000)}};
+                 {plan.strategy,
+                  plan.prediction.step_time * 1.25,
+                  {1.2, 1.3, false},
+                  Bytes(500'000),
+                  Bytes(600'000)}};
   plan.pareto[1].strategy.micro_batch = 1;
   plan.runners_up = {example_runner_up()};
   append_example_rank(plan.timeline, 0, 0, 100);

@@ -207,12 +207,12 @@ TEST(Watching, FindsAKernelThatAllocates) {
   EXPECT_EQ(largest, 8192u);
 }
 
-class EveryStrategy : public testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(Nano, EveryStrategy,
+class AllocationOf : public testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Nano, AllocationOf,
                          testing::Values("", "mp=2", "pp=2", "dp=2", "sharding_degree=2",
                                          "mp=2,pp=2", "dp=2,pp=2"));
 
-TEST_P(EveryStrategy, LaterStepsAllocateNothingLarge) {
+TEST_P(AllocationOf, LaterStepsAllocateNothingLarge) {
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     const Strategy strategy = nano_strategy(GetParam(), 4, recompute);
     const std::vector<Program> programs = nano_programs(strategy);

@@ -125,7 +125,7 @@ TEST_P(Families, Learn) {
 }
 
 // On a text of one letter, with weights that stay, nothing but dropout differs between steps.
-TEST(Dropout, DrawsAgainInEveryStep) {
+TEST(DropoutSteps, DrawsAgainInEveryStep) {
   const std::vector<std::byte> text(4096, std::byte{'a'});
   const auto losses = [&](double rate) {
     Job job = family_job("gpt-nano", rate);

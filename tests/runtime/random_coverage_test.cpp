@@ -76,7 +76,7 @@ Values drawn_values() {
 
 /// What the bundled runtime refuses (docs/adr/0020-simulated-only.md), so that no draw can run it.
 const std::set<std::string> kSimulatedOnly = {
-    "context_exchange", "cp",          "fp8", "fp8_parameters", "main_gradient_type",
+    "context_exchange",    "cp",         "fp8", "fp8_parameters", "main_gradient_type",
     "main_parameter_type", "moment_type"};
 const std::string kSimulatedWord = "per_op";  // of recompute
 

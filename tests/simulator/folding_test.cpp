@@ -117,7 +117,7 @@ Picoseconds busy(const Simulation& simulation, std::int64_t rank) {
   return sum;
 }
 
-TEST(Folded, RanksStartFromTheKindOfTheirDevice) {
+TEST(FoldedLowered, RanksStartFromTheKindOfTheirDevice) {
   HandJob job;
   job.grid.degree[std::size_t(Axis::dp)] = 4;
   job.layers = {3};

@@ -144,7 +144,7 @@ Item communication(std::uint64_t id, std::int64_t duration, std::uint32_t stream
   return item;
 }
 
-TEST(EngineStreams, TransfersOverOneNicShareIt) {
+TEST(SharedLinkStreams, TransfersOverOneNicShareIt) {
   // Rank 1 sends to both neighbours: 10 of latency and 100 of bytes each, issued at 1 and 2. Bytes
   // flow from 11 and 12: one alone for 1, then two at half speed until 210.
   const LinkUse out{1, Picoseconds(10)}, in{2, Picoseconds(10)};
@@ -165,7 +165,7 @@ TEST(EngineStreams, TransfersOverOneNicShareIt) {
   EXPECT_EQ(result.rank_end[1].count(), 217);
 }
 
-TEST(EngineStreams, WhatIsIssuedLaterStillSharesInTime) {
+TEST(SharedLinkStreams, WhatIsIssuedLaterStillSharesInTime) {
   // The second transfer begins only when the kernel that it waits for has ended, at 50, although
   // was issued at once: 50 + 10 of latency; the first has 100 of bytes from 11 on.
   const LinkUse out{1, Picoseconds(10)};

@@ -100,7 +100,7 @@ class MpiCommunicator final : public Communicator {
   std::vector<Flight*> moving_;  ///< meeting or moving
   std::vector<Flight*> queued_;  ///< their stream has not got there
   std::optional<std::string> failure_;
-  std::exception_ptr error_;  ///< of this rank, met by the progress thread
+  std::exception_ptr error_;            ///< of this rank, met by the progress thread
   std::array<char, 1024> notice_ = {};  ///< of another rank's failure
   MPI_Request notice_request_ = MPI_REQUEST_NULL;
 

@@ -1,0 +1,1 @@
+// Compiled once: what most tests include of other projects (tests/CMakeLists.txt).
