@@ -41,17 +41,19 @@ enum class OpKind : std::uint8_t {
                             ///< accumulate)
   rms_norm,                 ///< (x [n,h], gamma [h]) -> (y [n,h], rstd [n])
   rms_norm_backward,        ///< (dy, x, gamma, rstd) -> (dx, dgamma) (the last accumulates)
-  matmul,           ///< (a, b, bias?) -> c = scale * op(a) op(b) + bias; leading dims are batch
-  bias_add,         ///< (x [n,m], bias [m]) -> y [n,m]
-  bias_gradient,    ///< (dy [n,m]) -> dbias [m] (accumulates)
-  gelu,             ///< (x) -> y, tanh approximation
-  gelu_backward,    ///< (dy, x) -> dx
-  swiglu,           ///< (x [n,2,f] = gate, up) -> y [n,f] = silu(gate) up
-  swiglu_backward,  ///< (dy, x) -> dx
-  add,              ///< (a, b) -> a + b
-  own_part,         ///< (x [n,...]) -> the rows of x that the output's split gives to this rank
-  dropout,  ///< (x) -> y, elements zeroed or scaled by 1 / (1 - rate), the same ones in every run
-            ///< of the op in a step: also the gradient, (dy) -> dx
+  matmul,         ///< (a, b, bias?) -> c = scale * op(a) op(b) + bias; leading dims are batch
+  bias_add,       ///< (x [n,m], bias [m]) -> y [n,m]
+  bias_gradient,  ///< (dy [n,m]) -> dbias [m] (accumulates)
+  gelu,           ///< (x) -> y, tanh approximation
+  gelu_backward,  ///< (dy, x) -> dx
+  squared_relu,   ///< (x) -> y = max(x, 0)^2
+  squared_relu_backward,  ///< (dy, x) -> dx = 2 max(x, 0) dy
+  swiglu,                 ///< (x [n,2,f] = gate, up) -> y [n,f] = silu(gate) up
+  swiglu_backward,        ///< (dy, x) -> dx
+  add,                    ///< (a, b) -> a + b
+  own_part,  ///< (x [n,...]) -> the rows of x that the output's split gives to this rank
+  dropout,   ///< (x) -> y, elements zeroed or scaled by 1 / (1 - rate), the same ones in every run
+             ///< of the op in a step: also the gradient, (dy) -> dx
   gather_rows,           ///< (x [n,h], rows i32 [p]) -> y [p,h]
   gather_rows_backward,  ///< (dy [p,h], rows) -> dx [n,h], 0 elsewhere
   rotary,                ///< (x [n,parts,a,d]) -> x with the first `rotated` parts turned, in place

@@ -72,6 +72,8 @@ const std::array<OpRow, kOpKinds> kTable = {{
     {bias_gradient, memory_bound, 1, 1, 1, 1, kNone, -1, 1, check_bias},
     {gelu, memory_bound, 1, 1, 1, 1, kNone, -1, 0, elementwise},
     {gelu_backward, memory_bound, 2, 2, 1, 1, kNone, -1, 0, elementwise},
+    {squared_relu, memory_bound, 1, 1, 1, 1, kNone, -1, 0, elementwise},
+    {squared_relu_backward, memory_bound, 2, 2, 1, 1, kNone, -1, 0, elementwise},
     {swiglu, memory_bound, 1, 1, 1, 1, kNone, -1, 0, check_swiglu},
     {swiglu_backward, memory_bound, 2, 2, 1, 1, kNone, -1, 0, check_swiglu},
     {add, memory_bound, 2, 2, 1, 1, kNone, -1, 0, elementwise},

@@ -48,6 +48,7 @@ void read_model(JsonObject model, PublishedRun& run) {
   run.ffn_hidden = maybe_integer(model, "ffn_hidden");
   run.vocab = maybe_integer(model, "vocab");
   run.sequence = maybe_integer(model, "seq_len");
+  run.activation = maybe_text(model, "activation");
 }
 
 std::int64_t degree(JsonObject& parallel, std::string_view key) {

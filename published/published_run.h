@@ -37,6 +37,7 @@ struct PublishedRun {
   std::string model;
   std::optional<std::int64_t> hidden, layers, heads, kv_heads, ffn_hidden, vocab, sequence;
   std::optional<bool> gated_ffn;  ///< SwiGLU, where the row says
+  std::string activation;         ///< of the MLP, where the row says: "squared-relu"
   std::optional<bool> tied_embeddings;
   std::optional<double> dropout;
 

@@ -115,9 +115,14 @@ bool is_gated(std::string_view name) {
                      [&](std::string_view known) { return contains(name, known); });
 }
 
+/// Squared ReLU stands for the whole architecture that it came with in published models: Parmar et
+/// al. 2024, arXiv 2402.16819, section 2.
+bool has_squared_relu(const PublishedRun& run) { return run.activation == "squared-relu"; }
+
 Family family_of(const PublishedRun& run) {
   const std::string name = lower_case(run.model);
   if (contains(name, "bert")) return Family::bert;
+  if (has_squared_relu(run)) return Family::llama;
   return run.gated_ffn.value_or(is_gated(name)) ? Family::llama : Family::gpt;
 }
 
@@ -146,6 +151,10 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
   Job job;
   job.name = "published";
   job.family = family_of(run);
+  if (has_squared_relu(run)) {
+    job.activation = Activation::squared_relu;
+    job.norm = NormKind::layer_norm;
+  }
   job.layers = *run.layers;
   job.hidden = *run.hidden;
   job.heads = *run.heads;

@@ -172,12 +172,14 @@ void add_flat_ops(BenchCase& into, std::int64_t n) {
   if (add_update_ops(into, n)) return;
   switch (into.op.kind) {
     case OpKind::gelu:
+    case OpKind::squared_relu:
       return input(into, {n}), output(into, {n});
     case OpKind::own_part:
       input(into, {2 * n, 1}), output(into, {n, 1});
       into.tensors.back().split = Split{0, Axis::mp, 2};
       return;
     case OpKind::gelu_backward:
+    case OpKind::squared_relu_backward:
     case OpKind::add:
       return input(into, {n}), input(into, {n}), output(into, {n});
     case OpKind::token_loss:
@@ -259,6 +261,7 @@ bool works_in_frame(OpKind kind) {
     case OpKind::layer_norm_backward:
     case OpKind::rms_norm_backward:
     case OpKind::gelu_backward:
+    case OpKind::squared_relu_backward:
     case OpKind::swiglu_backward:
     case OpKind::rotary_backward:
     case OpKind::gather_rows_backward:

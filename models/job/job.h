@@ -15,9 +15,18 @@ namespace plimsoll {
 
 enum class Family : std::uint8_t {
   gpt,    ///< decoder with learned positions, pre layer norm, GELU
-  llama,  ///< decoder with rotary embeddings, RMSNorm, SwiGLU, grouped-query attention
+  llama,  ///< decoder with rotary embeddings, no biases, grouped-query attention
   bert,   ///< encoder with learned positions, post layer norm, GELU, masked-LM loss
   ernie,  ///< bert with a narrower task branch after the shared trunk (ERNIE 3.0)
+};
+/// What a llama layer applies between the products of its MLP.
+enum class Activation : std::uint8_t {
+  swiglu,        ///< silu(gate) up: three matrices
+  squared_relu,  ///< max(x, 0)^2: two (Nemotron-4)
+};
+enum class NormKind : std::uint8_t {
+  rms_norm,    ///< a weight
+  layer_norm,  ///< a weight and a bias (Nemotron-4)
 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
 
@@ -66,9 +75,11 @@ struct Job {
   /// Parameters that stay f32 beside another precision, as an optimizer's groups match them; ops
   /// that read them compute in f32 (AMP's black list of variables).
   std::vector<std::string> fp32_parameters = {};
-  bool qkv_bias = false;         ///< llama: biases of query, key and value (Qwen2)
-  double rotary_base = 10000;    ///< llama
-  std::int64_t token_types = 0;  ///< bert, ernie: rows of the token type table
+  bool qkv_bias = false;                       ///< llama: biases of query, key and value (Qwen2)
+  double rotary_base = 10000;                  ///< llama
+  Activation activation = Activation::swiglu;  ///< llama
+  NormKind norm = NormKind::rms_norm;          ///< llama
+  std::int64_t token_types = 0;                ///< bert, ernie: rows of the token type table
   /// bert: a dense layer of hidden x hidden before the logits, as large as BERT's pooler, which
   /// only its next-sentence prediction reads.
   bool pooler = false;

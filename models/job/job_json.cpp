@@ -14,6 +14,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::array<std::string_view, 4> kFamilies = {"gpt", "llama", "bert", "ernie"};
+constexpr std::array<std::string_view, 2> kActivations = {"swiglu", "squared_relu"};
+constexpr std::array<std::string_view, 2> kNorms = {"rms_norm", "layer_norm"};
 constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
 constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};
 
@@ -158,6 +160,9 @@ void read_family(JsonObject& object, Job& job) {
   if (job.family == Family::llama) {
     if (object.has("qkv_bias")) job.qkv_bias = object.boolean("qkv_bias");
     if (object.has("rotary_base")) job.rotary_base = object.number("rotary_base", 1, 1e12);
+    if (object.has("activation"))
+      job.activation = static_cast<Activation>(object.choice("activation", kActivations));
+    if (object.has("norm")) job.norm = static_cast<NormKind>(object.choice("norm", kNorms));
   }
   if (job.family != Family::bert && job.family != Family::ernie) return;
   if (object.has("token_types")) {
@@ -184,6 +189,10 @@ void write_family(const Job& job, Json& value) {
   if (job.family == Family::llama) {
     value["qkv_bias"] = job.qkv_bias;
     value["rotary_base"] = job.rotary_base;
+    // Files of before these keys existed keep their bytes.
+    if (job.activation != Activation::swiglu)
+      value["activation"] = kActivations[static_cast<std::size_t>(job.activation)];
+    if (job.norm != NormKind::rms_norm) value["norm"] = kNorms[static_cast<std::size_t>(job.norm)];
   }
   if (job.family != Family::bert && job.family != Family::ernie) return;
   value["token_types"] = job.token_types;

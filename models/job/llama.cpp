@@ -2,7 +2,8 @@
 // wte[tokens]; per layer x += proj(attention(rms(x))) with rotary position embeddings and grouped
 // queries, x += down(silu(gate(rms(x))) * up(rms(x))); head: rms, logits with a table of its own or
 // the embedding's. No biases, but for query, key and value in Qwen2 (arXiv 2407.10671
-// section 2.2.1).
+// section 2.2.1). Nemotron-4 (Parmar et al. 2024, arXiv 2402.16819, section 2) has layer norms for
+// rms, and x += down(relu(up(norm(x)))^2).
 #include <cmath>
 
 #include "models/job/block_builder.h"
@@ -12,6 +13,27 @@ namespace plimsoll {
 namespace {
 
 constexpr double kEpsilon = 1e-5;  // of norms (rms_norm_eps of Llama 2 and 3)
+
+TensorId norm(BlockBuilder& block, const Job& job, const std::string& name, TensorId x) {
+  return job.norm == NormKind::rms_norm ? block.rms_norm(name, x, kEpsilon)
+                                        : block.layer_norm(name, x, kEpsilon);
+}
+
+/// The MLP up to what `down` reads.
+TensorId active(BlockBuilder& block, const Job& job, TensorId x) {
+  if (job.activation == Activation::squared_relu) {
+    const TensorId up =
+        block.linear("up", x, {.out = {job.ffn_hidden}, .split_dim = 1, .bias = false});
+    const TensorId squared = block.tensor("squared_relu", block.shape(up));
+    block.op(OpKind::squared_relu, {up}, {squared});
+    return squared;
+  }
+  const TensorId gates =
+      block.linear("gate_up", x, {.out = {2, job.ffn_hidden}, .split_dim = 2, .bias = false});
+  const TensorId product = block.tensor("swiglu", {block.tokens(), job.ffn_hidden});
+  block.op(OpKind::swiglu, {gates}, {product});
+  return product;
+}
 
 TensorId build_embedding(Graph& graph, const Job& job, std::int64_t micro_batch) {
   BlockBuilder block(graph, job, micro_batch, "embedding", BlockKind::embedding);
@@ -31,20 +53,17 @@ void build_layer(Graph& graph, const Job& job, std::int64_t micro_batch) {
   const double out_stddev = kInitStddev / std::sqrt(2.0 * double(job.layers));
   const TensorId x = block.input(job.hidden);
   const TensorId attended =
-      block.attention(block.rms_norm("norm1", x, kEpsilon), {.heads = job.heads,
-                                                             .kv_heads = job.kv_heads,
-                                                             .hidden = job.hidden,
-                                                             .qkv_bias = job.qkv_bias,
-                                                             .out_bias = false,
-                                                             .rotary = true,
-                                                             .out_stddev = out_stddev});
+      block.attention(norm(block, job, "norm1", x), {.heads = job.heads,
+                                                     .kv_heads = job.kv_heads,
+                                                     .hidden = job.hidden,
+                                                     .qkv_bias = job.qkv_bias,
+                                                     .out_bias = false,
+                                                     .rotary = true,
+                                                     .out_stddev = out_stddev});
   const TensorId middle = block.add("middle", x, block.dropout("attended", attended));
-  const TensorId gates = block.linear("gate_up", block.rms_norm("norm2", middle, kEpsilon),
-                                      {.out = {2, job.ffn_hidden}, .split_dim = 2, .bias = false});
-  const TensorId active = block.tensor("swiglu", {block.tokens(), job.ffn_hidden});
-  block.op(OpKind::swiglu, {gates}, {active});
+  const TensorId fed = active(block, job, norm(block, job, "norm2", middle));
   const TensorId down = block.linear(
-      "down", active, {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = false});
+      "down", fed, {.out = {job.hidden}, .stddev = out_stddev, .split_dim = 0, .bias = false});
   block.output(block.add("output", middle, block.dropout("fed", down)));
 }
 
@@ -54,7 +73,7 @@ void build_head(Graph& graph, const Job& job, std::int64_t micro_batch, TensorId
   const TensorId x = block.input(job.hidden);
   const TensorId targets = block.tensor("targets", {block.tokens()}, DType::i32);
   block.op(OpKind::load_targets, {}, {targets}, DataParams{job.sequence});
-  const TensorId y = block.rms_norm("norm", x, kEpsilon);
+  const TensorId y = norm(block, job, "norm", x);
   std::optional<TensorId> tied;
   if (job.tied_embeddings) tied = word;
   block.loss(block.logits(y, tied), targets, scalars, job.global_batch * job.sequence);

@@ -242,6 +242,8 @@ class BlockBackward {
         return contribute(op.inputs[1], dy);
       case OpKind::gelu:
         return unary(op, OpKind::gelu_backward, {dy, op.inputs[0]});
+      case OpKind::squared_relu:
+        return unary(op, OpKind::squared_relu_backward, {dy, op.inputs[0]});
       case OpKind::swiglu:
         return unary(op, OpKind::swiglu_backward, {dy, op.inputs[0]});
       case OpKind::rotary:

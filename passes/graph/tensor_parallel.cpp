@@ -177,6 +177,7 @@ class Splitter {
         }
         break;
       case OpKind::gelu:
+      case OpKind::squared_relu:
       case OpKind::bias_gelu:
       case OpKind::softmax:
       case OpKind::rotary:

@@ -39,6 +39,10 @@ Prepare prepare_function(OpKind kind) {
       return prepare_rms_norm;
     case OpKind::rms_norm_backward:
       return prepare_rms_norm_backward;
+    case OpKind::squared_relu:
+      return prepare_squared_relu;
+    case OpKind::squared_relu_backward:
+      return prepare_squared_relu_backward;
     case OpKind::swiglu:
       return prepare_swiglu;
     case OpKind::swiglu_backward:

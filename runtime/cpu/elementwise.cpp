@@ -1,4 +1,5 @@
-// GELU, add, bias add (oneDNN), fill and cast.
+// GELU, squared ReLU, add, bias add (oneDNN), fill and cast.
+// Squared ReLU: So et al. 2021, "Primer", arXiv 2109.08668, section 4.1.
 #include <cstring>
 
 #include "runtime/cpu/kernels.h"
@@ -49,9 +50,46 @@ PLIMSOLL_VECTORIZE void fill_floats(float* values, std::int64_t count, float val
   for (std::int64_t i = 0; i < count; ++i) values[i] = value;
 }
 
+PLIMSOLL_VECTORIZE void squared_relu_row(const float* x, float* y, std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] > 0 ? x[i] * x[i] : 0.0f;
+}
+
+PLIMSOLL_VECTORIZE void squared_relu_backward_row(const float* dy, const float* x, float* dx,
+                                                  std::int64_t count) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) dx[i] = x[i] > 0 ? 2.0f * x[i] * dy[i] : 0.0f;
+}
+
 PLIMSOLL_VECTORIZE void add_rows(const float* a, const float* b, float* sum, std::int64_t count) {
 #pragma omp simd
   for (std::int64_t i = 0; i < count; ++i) sum[i] = a[i] + b[i];
+}
+
+KernelPointer prepare_squared_relu(const KernelRequest& request) {
+  const RowBlocks blocks = elements_of(request);
+  Scratch scratch(request);
+  const Rows x(request.input(0), blocks, scratch), y(request.output(0), blocks, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      squared_relu_row(x.read(in[0], first, count), y.target(out[0], first), count);
+      y.store(out[0], first, count);
+    });
+  });
+}
+
+KernelPointer prepare_squared_relu_backward(const KernelRequest& request) {
+  const RowBlocks blocks = elements_of(request);
+  Scratch scratch(request);
+  const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
+      dx(request.output(0), blocks, scratch);
+  return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
+    blocks.each([&](std::int64_t first, std::int64_t count) {
+      squared_relu_backward_row(dy.read(in[0], first, count), x.read(in[1], first, count),
+                                dx.target(out[0], first), count);
+      dx.store(out[0], first, count);
+    });
+  });
 }
 
 KernelPointer prepare_gelu(const KernelRequest& request) {

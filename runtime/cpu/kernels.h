@@ -88,6 +88,8 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request);
 // elementwise.cpp
 KernelPointer prepare_gelu(const KernelRequest& request);
 KernelPointer prepare_gelu_backward(const KernelRequest& request);
+KernelPointer prepare_squared_relu(const KernelRequest& request);
+KernelPointer prepare_squared_relu_backward(const KernelRequest& request);
 KernelPointer prepare_add(const KernelRequest& request);
 KernelPointer prepare_bias_add(const KernelRequest& request);
 KernelPointer prepare_fill(const KernelRequest& request);

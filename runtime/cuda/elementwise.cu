@@ -1,5 +1,5 @@
-// What works on each element alone: GELU, add, cast, fill and the small scalar ops. Bound by
-// memory: a thread loads and stores 16 bytes at a time.
+// Kernels that work on each element alone: GELU, squared ReLU, add, cast, fill and the small scalar
+// ops. Bound by memory: a thread loads and stores 16 bytes at a time.
 #include <utility>
 
 #include "runtime/cuda/kernels.h"
@@ -33,6 +33,13 @@ struct GeluSlope {
     const float s = sigmoid(2 * u);
     return dy * (s + 2 * x * s * (1 - s) * du);
   }
+};
+/// So et al. 2021 (Primer), arXiv 2109.08668, section 4.1.
+struct SquaredRelu {
+  __device__ float operator()(float x) const { return x > 0 ? x * x : 0; }
+};
+struct SquaredReluSlope {
+  __device__ float operator()(float dy, float x) const { return x > 0 ? 2 * x * dy : 0; }
 };
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
@@ -114,6 +121,19 @@ CudaKernelPointer prepare_map2(const CudaRequest& request) {
   });
 }
 
+template <class Function>
+CudaKernelPointer prepare_map(const CudaRequest& request) {
+  const CudaDevice& device = request.device;
+  const std::int64_t count = request.output_elements(0);
+  const DType type = request.output(0).dtype;
+  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
+    with_type(type, [&](auto zero) {
+      using T = decltype(zero);
+      launch_map<Function>(device, count, input_at<T>(in, 0), output_at<T>(out, 0));
+    });
+  });
+}
+
 /// `bits` is the value as it is stored.
 template <class Word>
 __global__ void fill_with(std::int64_t count, Word bits, Word* x) {
@@ -125,16 +145,12 @@ __global__ void float_to_flag(const float* x, std::int32_t* flag) { *flag = std:
 
 }  // namespace
 
-CudaKernelPointer prepare_gelu(const CudaRequest& request) {
-  const CudaDevice& device = request.device;
-  const std::int64_t count = request.output_elements(0);
-  const DType type = request.output(0).dtype;
-  return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
-    with_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      launch_map<Gelu>(device, count, input_at<T>(in, 0), output_at<T>(out, 0));
-    });
-  });
+CudaKernelPointer prepare_gelu(const CudaRequest& request) { return prepare_map<Gelu>(request); }
+CudaKernelPointer prepare_squared_relu(const CudaRequest& request) {
+  return prepare_map<SquaredRelu>(request);
+}
+CudaKernelPointer prepare_squared_relu_backward(const CudaRequest& request) {
+  return prepare_map2<SquaredReluSlope>(request);
 }
 
 CudaKernelPointer prepare_gelu_backward(const CudaRequest& request) {

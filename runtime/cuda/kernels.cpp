@@ -30,6 +30,10 @@ CudaPrepare cuda_prepare_function(OpKind kind) {
     case OpKind::layer_norm_backward:
     case OpKind::rms_norm_backward:
       return prepare_norm_backward;
+    case OpKind::squared_relu:
+      return prepare_squared_relu;
+    case OpKind::squared_relu_backward:
+      return prepare_squared_relu_backward;
     case OpKind::swiglu:
       return prepare_swiglu;
     case OpKind::swiglu_backward:

@@ -114,6 +114,8 @@ CudaKernelPointer prepare_norm_backward(const CudaRequest& request);
 // elementwise.cu
 CudaKernelPointer prepare_gelu(const CudaRequest& request);
 CudaKernelPointer prepare_gelu_backward(const CudaRequest& request);
+CudaKernelPointer prepare_squared_relu(const CudaRequest& request);
+CudaKernelPointer prepare_squared_relu_backward(const CudaRequest& request);
 CudaKernelPointer prepare_add(const CudaRequest& request);
 CudaKernelPointer prepare_square_root(const CudaRequest& request);
 CudaKernelPointer prepare_maximum(const CudaRequest& request);

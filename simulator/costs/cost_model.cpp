@@ -73,7 +73,8 @@ double moved_with_mask(OpKind kind) {
 /// (Framework::elementwise_by_op), counted for 16-bit values: a norm casts to f32, squares, takes
 /// the mean, multiplies, casts back and scales (36 bytes instead of 4 for each, about 60 instead of
 /// 6 backward); a rotary embedding casts, multiplies as complex numbers and casts (20 for 4); SiLU
-/// and the product (10 for 6, 18 for 10); GELU by erf (22 for 4, 30 for 6); a softmax in f32.
+/// and the product (10 for 6, 18 for 10); GELU by erf (22 for 4, 30 for 6); ReLU and its square (8
+/// for 4, 16 for 6: the power, the product and the mask backward); a softmax in f32.
 double moved_by_ops(OpKind kind) {
   switch (kind) {
     case OpKind::layer_norm:
@@ -89,6 +90,10 @@ double moved_by_ops(OpKind kind) {
       return 5.5;
     case OpKind::gelu_backward:
       return 5;
+    case OpKind::squared_relu:
+      return 2;
+    case OpKind::squared_relu_backward:
+      return 16.0 / 6;
     case OpKind::softmax:
     case OpKind::softmax_backward:
       return 2;

@@ -21,8 +21,11 @@ const std::filesystem::path kNano =
 std::int64_t llama_by_hand(const Job& job) {
   const std::int64_t h = job.hidden, kv = h / job.heads * job.kv_heads;
   const std::int64_t biases = job.qkv_bias ? h + 2 * kv : 0;
-  const std::int64_t layer = 2 * h * h + 2 * h * kv + biases + 3 * h * job.ffn_hidden + 2 * h;
-  return (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.layers * layer + h;
+  const std::int64_t norm = job.norm == NormKind::layer_norm ? 2 * h : h;
+  const std::int64_t matrices = job.activation == Activation::squared_relu ? 2 : 3;
+  const std::int64_t layer =
+      2 * h * h + 2 * h * kv + biases + matrices * h * job.ffn_hidden + 2 * norm;
+  return (job.tied_embeddings ? 1 : 2) * job.vocab * h + job.layers * layer + norm;
 }
 
 /// Post-norm layer: query, key, value and output, feed-forward, two norms.
@@ -77,6 +80,7 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
       {"llama2-7b", 6'738'415'616},       {"llama3-8b", 8'030'261'248},
       {"llama3-70b", 70'553'706'496},     {"llama3-405b", 405'853'388'800},
       {"mistral-7b", 7'241'732'096},      {"qwen2-7b", 7'615'616'512},
+      {"nemotron4-15b", 15'628'775'424},  {"nemotron4-340b", 341'029'195'776},
       {"bert-base", 109'482'240},         {"bert-large", 335'141'888},
       {"ernie3-4b", 4'216'156'160},       {"llama-mini", 9'638'784},
       {"bert-mini", 10'943'616},          {"ernie-mini", 11'273'600},

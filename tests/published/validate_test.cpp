@@ -246,6 +246,17 @@ TEST(PublishedTarget, PublicModelsWithGatesHaveThreeMatrices) {
   EXPECT_EQ(published_target(run).job.family, Family::gpt);
 }
 
+TEST(PublishedTarget, SquaredReluIsTheArchitectureItCameWith) {
+  PublishedRun run = megatron();
+  run.model = "nemotron4-15b";
+  run.activation = "squared-relu";
+  const Job job = published_target(run).job;
+  EXPECT_EQ(job.family, Family::llama);
+  EXPECT_EQ(job.activation, Activation::squared_relu);
+  EXPECT_EQ(job.norm, NormKind::layer_norm);
+  EXPECT_FALSE(job.tied_embeddings);
+}
+
 TEST(PublishedTarget, TorchtitanCompiledAndNotShareACalibration) {
   PublishedRun run = megatron();
   run.framework = "torchtitan";

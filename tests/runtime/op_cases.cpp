@@ -121,6 +121,10 @@ void add_elementwise_cases(Cases& cases, const OpSizes& z) {
       make_case("gelu", OpKind::gelu, {}, {normal("x", wide, 1, 2)}, {blank("y", wide)}));
   cases.push_back(make_case("gelu_backward", OpKind::gelu_backward, {},
                             {normal("dy", wide, 1), normal("x", wide, 2, 2)}, {blank("dx", wide)}));
+  cases.push_back(make_case("squared_relu", OpKind::squared_relu, {}, {normal("x", wide, 1, 2)},
+                            {blank("y", wide)}));
+  cases.push_back(make_case("squared_relu_backward", OpKind::squared_relu_backward, {},
+                            {normal("dy", wide, 1), normal("x", wide, 2, 2)}, {blank("dx", wide)}));
   cases.push_back(
       make_case("add", OpKind::add, {}, {normal("a", x, 1), normal("b", x, 2)}, {blank("y", x)}));
   cases.push_back(make_case("own_part", OpKind::own_part, {},

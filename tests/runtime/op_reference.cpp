@@ -284,6 +284,10 @@ void run_reference(const OpCase& c, Values& values) {
       return each(o, [&](std::size_t i) { return gelu(o.in(0)[i]); });
     case OpKind::gelu_backward:
       return each(o, [&](std::size_t i) { return o.in(0)[i] * gelu_slope(o.in(1)[i]); });
+    case OpKind::squared_relu:
+      return each(o, [&](std::size_t i) { return std::pow(std::max(o.in(0)[i], 0.0), 2); });
+    case OpKind::squared_relu_backward:
+      return each(o, [&](std::size_t i) { return 2 * std::max(o.in(1)[i], 0.0) * o.in(0)[i]; });
     case OpKind::add:
       return each(o, [&](std::size_t i) { return o.in(0)[i] + o.in(1)[i]; });
     case OpKind::own_part:

@@ -75,6 +75,7 @@ const std::map<OpKind, ForwardOf>& forward_ops() {
       {OpKind::swiglu_backward, {OpKind::swiglu, {1}, {0}, {0}}},
       {OpKind::rotary_backward, {OpKind::rotary, {{}}, {0}, {0}}},
       {OpKind::bias_gradient, {OpKind::bias_add, {{}, {}}, {0}, {1}}},
+      {OpKind::squared_relu_backward, {OpKind::squared_relu, {1}, {0}, {0}}},
       {OpKind::gelu_backward, {OpKind::gelu, {1}, {0}, {0}}},
       {OpKind::split_heads_backward, {OpKind::split_heads, {{}}, {0, 1, 2}, {0}}},
       {OpKind::merge_heads_backward, {OpKind::merge_heads, {{}}, {0}, {0}}},

@@ -21,7 +21,11 @@ void draw_family(Random& random, Job& job) {
     do job.kv_heads = std::int64_t(1 + random() % std::uint64_t(job.heads));
     while (job.heads % job.kv_heads != 0);
   }
-  if (job.family == Family::llama) job.qkv_bias = coin(random);
+  if (job.family == Family::llama) {
+    job.qkv_bias = coin(random);
+    job.activation = one_of(random, {Activation::swiglu, Activation::squared_relu});
+    job.norm = one_of(random, {NormKind::rms_norm, NormKind::layer_norm});
+  }
   if (job.family == Family::bert || job.family == Family::ernie) {
     job.token_types = one_of<std::int64_t>(random, {0, 2});
     job.pooler = job.family == Family::bert && coin(random);
