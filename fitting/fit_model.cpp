@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 #include "base/parallel.h"
-#include "models/framework/framework_facts.h"
+#include "models/framework/framework.h"
 #include "published/validate.h"
 #include "simulator/costs/layer_factors.h"
 

@@ -42,24 +42,22 @@ Finding input_digests(const CheckContext& context) {
 
 Finding framework_known(const CheckContext& context) {
   const Framework& stated = context.plan.framework;
-  try {
-    const Framework preset = framework_by_name(stated.name);
-    const bool calibrated = !context.plan.calibration_digest.empty();
-    if (stated == preset || (calibrated && lowers_alike(stated, preset))) return std::nullopt;
-    return fmt::format("framework {} differs from the preset of that name in a field or a source",
-                       stated.name);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
+  const Framework* preset = find_framework(stated.name);
+  if (preset == nullptr) return std::nullopt;  // a file's, which the plan holds whole
+  const bool calibrated = !context.plan.calibration_digest.empty();
+  if (stated == *preset || (calibrated && lowers_alike(stated, *preset))) return std::nullopt;
+  return fmt::format("framework {} differs from the preset of that name in a field or a source",
+                     stated.name);
 }
 
 Finding framework_on_device(const CheckContext& context) {
   const Plan& plan = context.plan;
   const bool gpu = plan.device_kind != DeviceKind::cpu_core;
-  if (plan.framework.name == bundled_framework().name && gpu) {
+  const RunsOn runs_on = plan.framework.facts.runs_on;
+  if (runs_on == RunsOn::cpu_cores && gpu) {
     return "the bundled runtime's framework for CPU cores, the devices are GPUs";
   }
-  if (plan.framework.name == bundled_cuda_framework().name && !gpu) {
+  if (runs_on == RunsOn::gpus && !gpu) {
     return "the bundled runtime's framework for GPUs, the devices are CPU cores";
   }
   return std::nullopt;

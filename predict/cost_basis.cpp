@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/calibration/measured_framework.h"
-#include "models/framework/framework_facts.h"
+#include "models/framework/framework.h"
 #include "models/presets/presets.h"
 #include "predict/default_efficiency.h"
 #include "predict/fit_transfer.h"

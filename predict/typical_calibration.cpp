@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "models/framework/framework_facts.h"
+#include "models/framework/framework.h"
 #include "models/presets/presets.h"
 #include "predict/default_efficiency.h"
 #include "predict/fit_transfer.h"
@@ -87,7 +87,7 @@ const std::vector<FittedCalibration>& usable_fits() {
 }  // namespace
 
 bool describes_training(const Framework& framework) {
-  return framework_facts(framework.name).typical_rates.value;
+  return framework.facts.typical_rates.value;
 }
 
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,

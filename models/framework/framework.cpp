@@ -1,70 +1,105 @@
-// Framework presets: how each executor runs ops, with the source of every number.
+// The built-in frameworks, and what can be asked of any.
 #include "models/framework/framework.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "base/error.h"
-#include "models/framework/framework_families.h"
+#include "base/file.h"
+#include "models/framework/framework_json.h"
+#include "models/presets/presets.h"
 
 namespace plimsoll {
+namespace {
 
-Framework bundled_framework() {
-  Framework framework;
-  framework.name = "bundled";
-  framework.can.context_exchange = {{}, "runtime: no such kernels"};
-  framework.can.fp8 = {{Fp8::none}, "runtime: no such kernels"};
-  framework.fused_bias = true;
-  framework.overlap_grad_reduce = true;
-  framework.overlap_param_gather = true;
-  framework.receives_ahead = true;
-  // One oneDNN primitive execution takes 0.26 us, plus the walk to it.
-  framework.dispatch_op = Seconds(0.3e-6);
-  // oneDNN 2.6 brgemm scratch of weight gradients stops growing at 1681 KiB (hidden 64 to 1024,
-  // 32 to 8192 tokens); Backend::prepare refuses an op that needs more.
-  framework.workspace = mebibytes(2);
-  framework.sources = {
-      .kernels = "runtime/cpu: oneDNN matmul with bias; one kernel per op",
-      .parallelism = "passes and runtime/executor.cpp",
-      .dispatch = "measured on an AVX-512 host; a calibration measures it anew",
-      .waits = "",
-      .memory = "runtime/cpu: oneDNN user scratchpad; the local communicator copies between arenas",
-      .allocator =
-          "passes/layout/plan_memory.h; runtime/executor.cpp takes one block for each rank",
-  };
+/// A base has to be there before what is based on it. Files state their bases by name, so that the
+/// order of files says nothing: those whose base is not there yet come again.
+std::vector<Framework> parse_presets() {
+  std::vector<Framework> known;
+  std::vector<const Preset*> waiting;
+  for (const Preset& preset : framework_presets()) waiting.push_back(&preset);
+  while (!waiting.empty()) {
+    std::vector<const Preset*> later;
+    for (const Preset* preset : waiting) {
+      const std::string file = fmt::format("models/presets/frameworks/{}.json", preset->name);
+      if (auto framework = parse_framework(preset->text, file, known)) {
+        known.push_back(*std::move(framework));
+      } else {
+        later.push_back(preset);
+      }
+    }
+    INVARIANT(later.size() < waiting.size(), "a framework is based on itself or on none there is");
+    waiting = std::move(later);
+  }
+  std::ranges::sort(known, {}, &Framework::name);
+  return known;
+}
+
+}  // namespace
+
+const std::vector<Framework>& all_frameworks() {
+  static const std::vector<Framework> known = parse_presets();
+  return known;
+}
+
+const Framework* find_framework(std::string_view name) {
+  const auto found = std::ranges::find(all_frameworks(), name, &Framework::name);
+  return found == all_frameworks().end() ? nullptr : &*found;
+}
+
+std::string known_frameworks() {
+  std::vector<std::string_view> names;
+  for (const Framework& framework : all_frameworks()) names.push_back(framework.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const Framework& framework_by_name(std::string_view name) {
+  if (const Framework* found = find_framework(name)) return *found;
+  throw UsageError(
+      fmt::format("no framework is called \"{}\"; known: {}", name, known_frameworks()));
+}
+
+FrameworkFacts facts_of(std::string_view name) {
+  const Framework* found = find_framework(name);
+  return found == nullptr ? FrameworkFacts() : found->facts;
+}
+
+const Framework& bundled_framework() {
+  static const Framework& framework = framework_by_name("bundled");
   return framework;
 }
 
-Framework bundled_cuda_framework() {
-  Framework framework = bundled_framework();
-  framework.name = "bundled-cuda";
-  framework.flash_attention = true;
-  framework.can.recompute = {{Recompute::none, Recompute::full},
-                             "runtime/cuda: flash attention keeps no scores to repeat"};
-  framework.dispatch_op = Seconds(4e-6);
-  // cuBLASLt is recommended 32 MiB on Hopper; sums of columns and norms keep partial sums there.
-  framework.workspace = mebibytes(32);
-  const Framework nccl = pytorch_on_gpu();
-  framework.context_memory = nccl.context_memory;
-  framework.pair_communicator_memory = nccl.pair_communicator_memory;
-  framework.communicator_memory = nccl.communicator_memory;
-  framework.sources = {
-      .kernels = "runtime/cuda: cuBLASLt matmul with bias, own flash attention, one kernel per op",
-      .parallelism = framework.sources.parallelism,
-      .dispatch =
-          "assumed, not measured: a kernel launch takes a host of today a few us; replayed "
-          "graphs take less",
-      .waits = "",
-      .memory =
-          "workspace: cuBLAS manual, cublasSetWorkspace, Hopper; communicators and context: " +
-          nccl.sources.memory,
-      .allocator = bundled_framework().sources.allocator,
-  };
+const Framework& bundled_cuda_framework() {
+  static const Framework& framework = framework_by_name("bundled-cuda");
   return framework;
 }
 
-bool runs_here(const Framework& framework) {
-  return framework.name == bundled_framework().name ||
-         framework.name == bundled_cuda_framework().name;
+bool runs_here(const Framework& framework) { return framework.facts.runs_on != RunsOn::nothing; }
+
+std::string calibrated_as(const Framework& framework) {
+  const std::string& other = framework.facts.calibrated_as.value;
+  return other.empty() ? framework.name : other;
+}
+
+Framework read_framework(const std::string& name_or_path) {
+  if (const Framework* found = find_framework(name_or_path)) return *found;
+  if (name_or_path.find_first_of("./") == std::string::npos) framework_by_name(name_or_path);
+  const std::string text = read_file(name_or_path);
+  std::optional<Framework> framework = parse_framework(text, name_or_path, all_frameworks());
+  if (!framework) {
+    throw InputError(name_or_path, "/based_on",
+                     "it is based on no built-in framework; known: " + known_frameworks());
+  }
+  if (find_framework(framework->name) != nullptr) {
+    throw InputError(name_or_path, "/name",
+                     fmt::format("\"{}\" is built in; a framework of a file has a name of its own",
+                                 framework->name));
+  }
+  // planner-run executes what the built-in ones lower to.
+  framework->facts.runs_on = RunsOn::nothing;
+  return *std::move(framework);
 }
 
 bool lowers_alike(Framework a, const Framework& b) {
@@ -79,41 +114,9 @@ bool lowers_alike(Framework a, const Framework& b) {
   return a == b;
 }
 
-std::vector<Framework> all_frameworks() {
-  return {bundled_framework(),
-          bundled_cuda_framework(),
-          megatron_lm(),
-          megatron_fsdp(),
-          megatron_lm_2022(),
-          megatron_lm_2021(),
-          megatron_deepspeed(),
-          megatron_deepspeed_2020(),
-          pytorch_fsdp(),
-          torchtitan(),
-          torchtitan_compiled(),
-          torchtitan_async_tp(),
-          pytorch_autocast(),
-          deepspeed_zero3(ZeroGather::before),
-          deepspeed_zero3(ZeroGather::list),
-          deepspeed_zero3(ZeroGather::flat),
-          paddle_2_1(),
-          paddle_2_2(),
-          paddle_npu(),
-          megatron_core_deterministic()};
-}
-
 std::int64_t padded_vocabulary(std::int64_t rows, const Framework& framework, std::int64_t mp) {
   const std::int64_t multiple = framework.vocabulary_multiple * mp;
   return (rows + multiple - 1) / multiple * multiple;
-}
-
-Framework framework_by_name(std::string_view name) {
-  std::string known;
-  for (const Framework& framework : all_frameworks()) {
-    if (framework.name == name) return framework;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", framework.name);
-  }
-  throw UsageError(fmt::format("no framework is called \"{}\"; known: {}", name, known));
 }
 
 }  // namespace plimsoll

@@ -79,6 +79,21 @@ enum class CheckpointMemory : std::uint8_t {
   on_host,
 };
 
+/// Devices on which planner-run executes what is lowered for a framework.
+enum class RunsOn : std::uint8_t { nothing, cpu_cores, gpus };
+
+/// What is known of a framework beside how it runs ops. Plan files leave it out: it belongs to the
+/// framework's name.
+struct FrameworkFacts {
+  /// The framework whose fits hold for it, since they differ in nothing that fits move; empty:
+  /// itself.
+  Sourced<std::string> calibrated_as;
+  /// Whether rates typical of training say more of its steps than what kernels reach alone.
+  Sourced<bool> typical_rates{true};
+  RunsOn runs_on = RunsOn::nothing;
+  bool operator==(const FrameworkFacts&) const = default;
+};
+
 /// Every framework here has layer norm as one kernel, masked softmax of 16 bits as one kernel (the
 /// scale is the score matmul's), and weight gradients accumulated by their matmul: there is no
 /// field for these.
@@ -205,6 +220,7 @@ struct Framework {
   CheckpointMemory checkpoint_memory = CheckpointMemory::on_device;
 
   FrameworkSources sources;
+  FrameworkFacts facts;
   bool operator==(const Framework&) const = default;
 };
 
@@ -214,15 +230,29 @@ std::int64_t padded_vocabulary(std::int64_t rows, const Framework& framework, st
 /// tensor shows. They lower to the same Programs.
 bool lowers_alike(Framework a, const Framework& b);
 
-/// The bundled runtime (planner run) on CPU cores. Its Programs run on every backend.
-Framework bundled_framework();
-/// The bundled runtime with the kernels of its cuda backend.
-Framework bundled_cuda_framework();
-/// Whether planner run can execute what is lowered for it.
+/// Whether planner-run can execute what is lowered for it.
 bool runs_here(const Framework& framework);
-/// By preset name; throws UsageError naming the known ones.
-Framework framework_by_name(std::string_view name);
-/// All that there are, in the order in which they are listed to users.
-std::vector<Framework> all_frameworks();
+/// Name of the framework whose fitted calibrations hold for this one.
+std::string calibrated_as(const Framework& framework);
+
+// The built-in frameworks: models/presets/frameworks.
+
+/// The bundled runtime (planner-run) on CPU cores. Its Programs run on every backend.
+const Framework& bundled_framework();
+/// The bundled runtime with the kernels of its cuda backend.
+const Framework& bundled_cuda_framework();
+/// By name; absent where there is none.
+const Framework* find_framework(std::string_view name);
+/// By name; throws UsageError naming the known ones.
+const Framework& framework_by_name(std::string_view name);
+/// Facts of the built-in framework of that name; without one, the defaults.
+FrameworkFacts facts_of(std::string_view name);
+/// All that there are, by name.
+const std::vector<Framework>& all_frameworks();
+std::string known_frameworks();  ///< their names, with commas between
+
+/// The built-in framework of that name, or the one that the file at that path describes, which has
+/// a name of its own. Throws UsageError, InputError.
+Framework read_framework(const std::string& name_or_path);
 
 }  // namespace plimsoll

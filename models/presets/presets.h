@@ -21,8 +21,7 @@ const std::vector<Preset>& job_presets();
 /// CLUSTER--FRAMEWORK.
 const std::vector<Preset>& calibration_presets();
 
-/// models/presets/frameworks: facts about frameworks (models/framework/framework_facts.h), by name
-/// of these.
+/// models/presets/frameworks, by name (models/framework/framework_json.h).
 const std::vector<Preset>& framework_presets();
 
 /// models/presets/spreads: how far published runs were from predictions, as scripts/spreads found

@@ -62,7 +62,10 @@ PlanOrigin origin_of(const Target& target, const PlanOptions& options) {
   for (const std::string& calibration : files.calibration)
     flag("--calibration", calibration_word(calibration));
   flag("--devices", std::to_string(files.devices));
-  if (!files.framework.empty()) flag("--framework", files.framework);
+  if (!files.framework.empty()) {
+    const bool file = find_framework(files.framework) == nullptr;
+    flag("--framework", file ? target.framework.name + ".json" : files.framework);
+  }
   for (const std::string& fix : options.fix) flag("--fix", fix);
   if (options.reserve != PlanOptions{}.reserve) flag("--reserve", options.reserve);
 

@@ -39,7 +39,8 @@ void add_job(CLI::App& command, TargetOptions& target, bool required = true) {
 
 void add_framework(CLI::App& command, TargetOptions& target) {
   command.add_option("--framework", target.framework,
-                     "how ops run; default: the bundled runtime on CPU cores, else megatron-lm");
+                     "how ops run: a built-in name or a file; default: the bundled runtime on CPU "
+                     "cores, else megatron-lm");
 }
 
 void add_devices(CLI::App& command, TargetOptions& target) {

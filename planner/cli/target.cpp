@@ -50,7 +50,7 @@ Job load_job(const TargetOptions& options, const Framework& framework) {
 }
 
 Framework load_framework(const TargetOptions& options) {
-  if (!options.framework.empty()) return framework_by_name(options.framework);
+  if (!options.framework.empty()) return read_framework(options.framework);
   if (options.cluster.empty()) return bundled_framework();
   return default_framework(read_cluster(options.cluster).device.kind);
 }
@@ -62,7 +62,7 @@ Target load_target(const TargetOptions& options) {
   target.cluster = parse_cluster(cluster, options.cluster);
   target.cluster_digest = digest(cluster);
   Framework framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
-                                                  : framework_by_name(options.framework);
+                                                  : read_framework(options.framework);
   CostBasis basis = cost_basis(std::move(target.cluster), std::move(framework),
                                read_calibration_choice(options.calibration), options.cluster);
   target.cluster = std::move(basis.cluster);

@@ -256,13 +256,13 @@ void check_mfu(const Plan& plan, const Cluster& cluster) {
 /// The bundled runtime comes in two forms, of the kernels that a kind of device has.
 void check_framework(const Framework& framework, const Cluster& cluster) {
   const bool gpu = cluster.device.kind == DeviceKind::gpu;
-  if (framework.name == bundled_framework().name && gpu) {
+  if (framework.facts.runs_on == RunsOn::cpu_cores && gpu) {
     throw InfeasibleError(fmt::format(
         "framework {} is the bundled runtime on CPU cores, and the devices of cluster {} are GPUs: "
         "plan for {} or another framework",
         framework.name, cluster.name, bundled_cuda_framework().name));
   }
-  if (framework.name == bundled_cuda_framework().name && !gpu) {
+  if (framework.facts.runs_on == RunsOn::gpus && !gpu) {
     throw InfeasibleError(fmt::format(
         "framework {} is the bundled runtime on GPUs, and the devices of cluster {} are CPU cores",
         framework.name, cluster.name));

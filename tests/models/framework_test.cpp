@@ -45,13 +45,11 @@ TEST(Framework, UnknownNameListsTheKnownOnes) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(
         error.what(),
-        "no framework is called \"megatron\"; known: bundled, bundled-cuda, "
-        "megatron-lm, megatron-fsdp, megatron-lm-2022, megatron-lm-2021, megatron-deepspeed, "
-        "megatron-deepspeed-2020, pytorch-fsdp, torchtitan, torchtitan-compiled, "
-        "torchtitan-async-tp, "
-        "pytorch-autocast, deepspeed-zero3-2021, deepspeed-zero3-1188, "
-        "deepspeed-zero3-1188-flat, paddle-2.1, paddle-2.2, paddle-2.1-npu, "
-        "megatron-core-deterministic");
+        "no framework is called \"megatron\"; known: bundled, bundled-cuda, deepspeed-zero3-1188, "
+        "deepspeed-zero3-1188-flat, deepspeed-zero3-2021, megatron-core-deterministic, "
+        "megatron-deepspeed, megatron-deepspeed-2020, megatron-fsdp, megatron-lm, "
+        "megatron-lm-2021, megatron-lm-2022, paddle-2.1, paddle-2.1-npu, paddle-2.2, "
+        "pytorch-autocast, pytorch-fsdp, torchtitan, torchtitan-async-tp, torchtitan-compiled");
   }
 }
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/json.h"
-#include "models/framework/framework_facts.h"
+#include "models/framework/framework.h"
 #include "published/goals.h"
 #include "published/public_models.h"
 

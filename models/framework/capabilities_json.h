@@ -1,4 +1,4 @@
-// What a framework can run, in a plan file.
+// What a framework can run, in plan files and framework files.
 #pragma once
 
 #include "base/json.h"
@@ -11,5 +11,7 @@ namespace plimsoll {
 Json capabilities_json(const Capabilities& capabilities);
 /// Throws InputError for a missing or unknown key and a bad value.
 Capabilities capabilities_from(JsonObject object);
+/// Replaces those that the object states.
+void read_stated(JsonObject object, Capabilities& capabilities);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-#include "plan/capabilities_json.h"
+#include "models/framework/capabilities_json.h"
 
 #include <algorithm>
 #include <span>
@@ -94,6 +94,13 @@ void read(JsonObject& object, SetOf<Enum>& set) {
   }
 }
 
+template <class Capability>
+void read_sourced(JsonObject object, Capability& capability) {
+  read(object, capability.value);
+  capability.source = object.text("source");
+  object.finish();
+}
+
 }  // namespace
 
 Json capabilities_json(const Capabilities& capabilities) {
@@ -107,13 +114,17 @@ Json capabilities_json(const Capabilities& capabilities) {
 Capabilities capabilities_from(JsonObject object) {
   Capabilities capabilities;
   for_each_capability(capabilities, [&](const char* key, auto& capability) {
-    JsonObject one = object.object(key);
-    read(one, capability.value);
-    capability.source = one.text("source");
-    one.finish();
+    read_sourced(object.object(key), capability);
   });
   object.finish();
   return capabilities;
+}
+
+void read_stated(JsonObject object, Capabilities& capabilities) {
+  for_each_capability(capabilities, [&](const char* key, auto& capability) {
+    if (object.has(key)) read_sourced(object.object(key), capability);
+  });
+  object.finish();
 }
 
 }  // namespace plimsoll
