@@ -86,9 +86,7 @@ const std::vector<FittedCalibration>& usable_fits() {
 
 }  // namespace
 
-bool describes_training(const Framework& framework) {
-  return framework.facts.typical_rates.value;
-}
+bool describes_training(const Framework& framework) { return framework.facts.typical_rates.value; }
 
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      const Framework& framework,

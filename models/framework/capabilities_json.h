@@ -1,4 +1,4 @@
-// What a framework can run, in plan files and framework files.
+// The capabilities of a framework, in plan files and framework files.
 #pragma once
 
 #include "base/json.h"

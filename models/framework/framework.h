@@ -82,7 +82,7 @@ enum class CheckpointMemory : std::uint8_t {
 /// Devices on which planner-run executes what is lowered for a framework.
 enum class RunsOn : std::uint8_t { nothing, cpu_cores, gpus };
 
-/// What is known of a framework beside how it runs ops. Plan files leave it out: it belongs to the
+/// Facts about a framework beside how it runs ops. Plan files leave them out: they belong to the
 /// framework's name.
 struct FrameworkFacts {
   /// The framework whose fits hold for it, since they differ in nothing that fits move; empty:

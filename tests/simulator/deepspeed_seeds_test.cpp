@@ -1,6 +1,6 @@
 // DeepSpeed pull request 1188 on eight A100s: forward and backward before it, with it, and with the
-// flat gather that it tried, from one set of constants (models/presets/frameworks/deepspeed-zero3-2021.json)
-// and the preset of the cluster.
+// flat gather that it tried, from one set of constants
+// (models/presets/frameworks/deepspeed-zero3-2021.json) and the preset of the cluster.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,0 +1,55 @@
+"""Links between the project's pages lead somewhere: to a file that is there, and a heading in it."""
+
+import re
+import subprocess
+import sys
+
+from programs import SOURCE
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$")
+FENCE = re.compile(r"^(```|    )")
+
+
+def anchors(path):
+    """The anchors of a page's headings, as GitHub makes them."""
+    found = set()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        heading = HEADING.match(line)
+        if heading:
+            text = re.sub(r"[^\w\- ]", "", heading.group(1).strip().lower())
+            found.add(text.replace(" ", "-"))
+    return found
+
+
+def broken_links(page, text, root):
+    """Messages for a page, whose path is below `root`."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if FENCE.match(line):
+            continue
+        for target in LINK.findall(line):
+            if re.match(r"[a-z]+:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            path = (root / page).parent / name if name else root / page
+            if not path.exists():
+                yield f"{page}:{number}: {target}: no such file"
+            elif anchor and path.suffix == ".md" and anchor not in anchors(path):
+                yield f"{page}:{number}: {target}: no such heading"
+
+
+def main():
+    fires = list(broken_links("README.md", "[a](no-such-page.md) [b](README.md#no-such-heading)", SOURCE))
+    assert len(fires) == 2, fires
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+                            cwd=SOURCE, capture_output=True, text=True, check=False).stdout.split()
+    pages = [page for page in listed if (SOURCE / page).is_file()] or [
+        str(path.relative_to(SOURCE)) for path in (*SOURCE.glob("*.md"), *(SOURCE / "docs").rglob("*.md"))]
+    found = [message for page in pages
+             for message in broken_links(page, (SOURCE / page).read_text(encoding="utf-8"), SOURCE)]
+    print("\n".join(found) or f"the links of {len(pages)} pages lead somewhere")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
