@@ -33,7 +33,7 @@ struct FitRun {
 /// Which runs a fit is of.
 struct FitSelection {
   std::string cluster, framework;  ///< names
-  /// Of those with a step time within a node, and of those across nodes; evenly spread.
+  /// The most runs within a node, and the most across nodes, that are taken, evenly spread.
   std::size_t most_runs = 0;
 };
 

@@ -17,11 +17,11 @@ struct OpMeasurement {
   std::string gpu, source;       ///< source: "repository or document, place in it"
   DType dtype = DType::bf16;     ///< of the operands
   Seconds time;
-  // Of a matmul.
+  // The shape of a matmul.
   MatmulShape shape;
   bool transpose_a = false, transpose_b = false;
   std::int64_t output_bytes = 2;  ///< moved per element of the result: an f32 sum is read, too
-  // Of causal attention.
+  // The sizes of causal attention.
   std::int64_t batch = 1, sequence = 1, heads = 1, head_size = 1;
   bool operator==(const OpMeasurement&) const = default;
 };

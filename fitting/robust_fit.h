@@ -55,8 +55,9 @@ inline constexpr std::size_t kLeastOfGroup = 20;
 struct SearchLimits {
   int most_derivations = 6;
   int most_steps = 4;  ///< with the same derivatives
-  /// Those of a point nearby, to begin with. A solution that is steady with these is taken: the
-  /// folds of a cross-validation. Else the end is where fresh ones ask for no further step.
+  /// Derivatives at a point nearby, to begin with. A solution that is steady with these is taken,
+  /// as in the folds of a cross-validation. Else the end is where fresh ones ask for no further
+  /// step.
   const Eigen::MatrixXd* known = nullptr;
 };
 
@@ -86,7 +87,7 @@ RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
 RobustSolution solve_determined(const LogModel& model, const std::vector<bool>& use,
                                 LogModel::Values start, const SearchLimits& limits);
 
-/// Of the first `count` numbers, with 90 % intervals, which end at the numbers' bounds.
+/// Returns the first `count` numbers with 90 % intervals, which end at the numbers' bounds.
 std::vector<FittedValue> fitted_values(const LogModel& model, const RobustSolution& solution,
                                        std::size_t count);
 

@@ -121,7 +121,7 @@ enum class OpKind : std::uint8_t {
   clip_factor,   ///< (sum [1], scalars) -> scalars: gradient_norm = sqrt(sum) / loss_scale, clip =
                  ///< min(1, limit/norm) / loss_scale; with loss scaling also what
                  ///< update_loss_scale does, for a sum that is not finite
-  // The same piece by piece, as frameworks without these kernels run it.
+  // Clipping and scaling piece by piece, as frameworks without these kernels run it.
   check_finite,  ///< (gradients, scalars) -> (gradients / loss_scale, flag i32 [1]: 1 where one
                  ///< is not finite)
   update_loss_scale,  ///< (flag i32 [1], scalars) -> scalars: found, good_steps, skipped, from

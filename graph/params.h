@@ -88,7 +88,7 @@ void fields(StepParams& p, Visit&& visit) {
   visit("backoff", p.backoff);
   visit("growth_interval", p.growth_interval);
 }
-/// What all updates have.
+/// Visits the fields that all updates have.
 template <class Params, class Visit>
 void update_fields(Params& p, Visit&& visit) {
   visit("weight_decay", p.weight_decay);

@@ -32,7 +32,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// What a slot is for; the schedule binds by this.
+/// The use of a slot; the schedule binds by it.
 enum class SlotKind : std::uint8_t {
   parameters,
   resident_parameters,  ///< stage 3: parameters of the block that are not gathered, but kept whole
@@ -112,7 +112,7 @@ struct Binding {
   bool operator==(const Binding&) const = default;
 };
 
-/// What a call waits for before it is issued: a port of an earlier call, or all of it.
+/// A call waits for this before it is issued: a port of an earlier call, or all of it.
 struct Wait {
   std::size_t call = 0;
   std::optional<std::size_t> port;  ///< absent: every op of that call

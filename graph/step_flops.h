@@ -14,7 +14,7 @@ inline constexpr std::size_t kPhases = std::size_t(Phase::optimizer) + 1;
 /// By Phase.
 using PhaseFlops = std::array<Flops, kPhases>;
 
-/// What one step of a rank that runs the Program computes in products (matmul, attention).
+/// The FLOPs of products (matmul, attention) in one step of a rank that runs the Program.
 PhaseFlops step_flops(const Program& program);
 
 }  // namespace plimsoll

@@ -18,11 +18,11 @@ struct Traffic {
   bool operator==(const Traffic&) const = default;
 };
 
-/// What member `index` of `ranks` sends of a whole of `elements`, in the ring and chain algorithms
-/// whose bytes the literature states: every element but one's own part per round of all_gather and
-/// reduce_scatter, both rounds for all_reduce (Patarasuk and Yuan 2009); all of it from each but
-/// the last in the chain to or from a root. Over a group they sum to what any algorithm without a
-/// switch that reduces must move. `kind` is not recv.
+/// The bytes that member `index` of `ranks` sends of a whole of `elements`, in the ring and chain
+/// algorithms whose bytes the literature states: every element but one's own part per round of
+/// all_gather and reduce_scatter, both rounds for all_reduce (Patarasuk and Yuan 2009); all of it
+/// from each but the last in the chain to or from a root. Over a group they sum to what any
+/// algorithm without a switch that reduces must move. `kind` is not recv.
 Bytes sent_bytes(OpKind kind, std::int64_t elements, Bytes element, std::int64_t ranks,
                  std::int64_t index, std::int64_t root = 0);
 

@@ -1,4 +1,4 @@
-// What the files of the checker share: the context a rule reads and the rows of its tables.
+// Types that the files of the checker share: the context a rule reads and the rows of its tables.
 #pragma once
 
 #include <optional>
@@ -20,8 +20,8 @@ struct CheckContext {
   std::vector<MemoryPeak> memory;  ///< parallel to programs
 };
 
-/// What was found and what is right; absent when the rule holds. One message per rule: the first
-/// offender in the order of the file.
+/// A message with what was found and what is right; absent when the rule holds. One message per
+/// rule: the first offender in the order of the file.
 using Finding = std::optional<std::string>;
 
 struct CheckRule {

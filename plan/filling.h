@@ -15,12 +15,13 @@ struct Filling {
   Bytes outside;   ///< context and communicators: memory_outside_program
   Bytes reserve;   ///< kept free, as --reserve asked
   Bytes capacity;
-  /// What the device's driver would report as taken.
+  /// The bytes that the device's driver would report as taken.
   Bytes taken() const { return reserved + outside; }
-  /// What the allocator may reserve at most.
+  /// The bytes that the allocator may reserve at most.
   Bytes room() const { return capacity - (outside + reserve); }
   bool fits() const { return taken() + reserve <= capacity; }
-  /// Of the capacity, reserve included: at most 1 exactly where it fits. 0 without a capacity.
+  /// The share of the capacity that is filled, reserve included: at most 1 exactly where it fits. 0
+  /// without a capacity.
   double share() const;
 };
 

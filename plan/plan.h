@@ -23,7 +23,7 @@
 namespace plimsoll {
 
 inline constexpr std::int64_t kPlanVersion = 2;
-/// Of this product.
+/// The version of this product.
 inline constexpr std::string_view kProductVersion = "0.1.0";
 /// A plan's timeline shows every op up to this many devices, whole calls beyond.
 inline constexpr std::int64_t kMostDevicesByOp = 8;
@@ -51,8 +51,8 @@ struct Breakdown {
   Seconds dispatch;           ///< the rest: host time between ops
 };
 
-/// Of one class of ranks: a pipeline stage, in owner mode the ranks of it that own the same
-/// tensors.
+/// The prediction for one class of ranks: a pipeline stage, in owner mode the ranks of it that own
+/// the same tensors.
 struct StagePrediction {
   std::int64_t stage = 0;
   Bytes peak;
@@ -148,8 +148,8 @@ struct SearchSummary {
   double gap = 0;
 };
 
-/// What a plan was made with, in words. Names and texts are of files that are built in or of what
-/// files say of themselves, never a path.
+/// How a plan was made, in words. Names and texts are those of built-in files, or those that files
+/// state of themselves; never a path.
 struct PlanOrigin {
   std::string version = std::string(kProductVersion);  ///< of the program that made it
   /// The command line that makes it again. A file that is not built in is called by its own name:
@@ -175,7 +175,8 @@ struct Plan {
   /// there is none, or where both are in one file.
   std::string calibration_rest_digest;
   Bytes reserve;  ///< kept free on each device
-  /// What its step time holds for: with a calibration what that measured, else `local`.
+  /// The communicator that the step time holds for: with a calibration the one that it measured,
+  /// else `local`.
   CommunicatorKind communicator = CommunicatorKind::local;
   DeviceKind device_kind = DeviceKind::gpu;
   bool mixed_devices = false;   ///< they are of several kinds, so stages may differ in memory
@@ -188,7 +189,7 @@ struct Plan {
   std::vector<RunnerUp> runners_up;
   std::vector<ParetoPlan> pareto;  ///< by step time; the chosen plan is the first
   Timeline timeline;               ///< predicted steady-state step, one rank per class
-  /// What is shorter is drawn together in `timeline`; 0: nothing is.
+  /// Intervals that are shorter are drawn together in `timeline`; 0: none are.
   Picoseconds timeline_resolution;
   /// By rank of the timeline, where it is drawn together and the framework runs here, so that runs
   /// can be compared with it; else empty.
@@ -198,7 +199,7 @@ struct Plan {
 /// Draws its timeline together until it fits into the file, and thins its memory curves. No effect
 /// where they fit, or do already.
 void fit_timeline(Plan& plan);
-/// Of the job as it was stated.
+/// The number of parameters of the job as it was stated.
 std::int64_t parameter_count(const Plan& plan);
 
 /// The plan file: keys are the field names with their unit (`step_time_s`, `peak_bytes`), `version`
@@ -209,7 +210,7 @@ Plan read_plan(const std::filesystem::path& path);
 /// legal for job and devices, with the rule, and where stages or ranks are not those of its grid.
 Plan read_legal_plan(const std::filesystem::path& path);
 Plan parse_plan(std::string_view text, const std::string& file);
-/// What read_legal_plan adds; `file` is named in errors.
+/// Checks the rules that read_legal_plan adds; `file` is named in errors.
 void check_legal(const Plan& plan, const std::string& file);
 std::string plan_text(const Plan& plan);  ///< with fit_timeline
 

@@ -20,7 +20,7 @@ struct Simplicity {
 };
 Simplicity simplicity_of(const Strategy& strategy);
 
-/// Of the runners-up and the Pareto front: those that cannot be told apart from the chosen plan.
+/// The runners-up and Pareto points that cannot be told apart from the chosen plan.
 struct Ties {
   std::size_t shown = 0;  ///< plans beside the chosen one
   std::size_t count = 0;  ///< of these: tied

@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-/// What a rank's ops and communication take in a step, from its timeline in full detail.
+/// The times of a rank's ops and communication in a step, from its timeline in full detail.
 struct RankTimes {
   std::int64_t rank = 0;
   Exposed exposed;

@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// What the communication over one group does to the step.
+/// The share of the communication over one group in a step.
 struct GroupTime {
   std::string group;           ///< "mp", "sharding,dp"; "pp": transfers between stages
   Picoseconds wait, transfer;  ///< exposed: nothing is computed meanwhile
@@ -40,7 +40,7 @@ struct StepParts {
 StepParts take_apart(std::span<const Interval> critical, std::span<const std::uint16_t> group_of,
                      std::span<const std::string> names, Seconds step_time, bool pipelined);
 
-/// The same in seconds, with the communication over all groups together; sums to `step_time`.
+/// The breakdown in seconds, with the communication over all groups together; sums to `step_time`.
 Breakdown break_down(const StepParts& parts, Seconds step_time);
 Breakdown break_down(std::span<const Interval> critical, Seconds step_time, bool pipelined);
 

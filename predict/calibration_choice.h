@@ -16,7 +16,7 @@ inline constexpr std::string_view kBuiltInCalibration = "built-in", kTypicalCali
                                   kNoCalibration = "none";
 
 struct CalibrationChoice {
-  /// What answers for all that was not measured.
+  /// The costs that answer for everything that was not measured.
   enum class Rest {
     built_in,  ///< what was fitted for the device and the framework, else rates typical of training
     typical,   ///< rates typical of training, also where something was fitted
@@ -26,7 +26,7 @@ struct CalibrationChoice {
   Rest rest = Rest::built_in;
   std::optional<FittedCalibration> fitted;
   std::optional<Calibration> measured;
-  /// Of published runs: fits with runs of the same document are not there (document_of()).
+  /// For published runs: fits with runs of the same document are left out (document_of()).
   bool leave_out_source = false;
   /// Names and texts of the files; empty: there is none. A fit may stand in the measured file.
   std::string measured_file, measured_text, fitted_file, fitted_text;

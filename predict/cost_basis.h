@@ -20,11 +20,12 @@ struct CostBasis {
   Framework framework;
   std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;
-  /// Of the fit or the file, "typical", "FILE, else typical"; empty: no calibration.
+  /// The name of the fit or the file, "typical", "FILE, else typical"; empty: no calibration.
   std::string name;
   std::string words;   ///< which calibration, and why: for the first line of a result
   std::string digest;  ///< of the file that was measured, else of the rest; empty: no calibration
-  /// Of what answers for what was not measured, where that is another file; else empty.
+  /// The digest of the file that answers for what was not measured, where there is another; else
+  /// empty.
   std::string rest_digest;
   /// Where the cluster's efficiency comes from, if its file states none (default_efficiency.h).
   std::string efficiency_words;

@@ -18,10 +18,10 @@ struct DefaultEfficiency {
   std::string words;  ///< where it comes from
 };
 
-/// That of the cluster preset that has the same device (device_difference()), else the geometric
-/// means over the devices of all cluster presets (of rates of 8-bit operands over those that have
-/// such units). Of a level that of the same level of that preset, else the mean over levels within
-/// nodes or across them. `cluster` is of GPUs.
+/// The efficiency of the cluster preset that has the same device (device_difference()), else the
+/// geometric means over the devices of all cluster presets (of rates of 8-bit operands over those
+/// that have such units). A level has that of the same level of that preset, else the mean over
+/// levels within nodes or across them. `cluster` is of GPUs.
 DefaultEfficiency default_efficiency(const Cluster& cluster);
 
 }  // namespace plimsoll

@@ -23,8 +23,8 @@ struct Score {
   Bytes arena;                ///< largest over stages
   Bytes peak;                 ///< largest over stages
   Bytes allocated, reserved;  ///< largest over stages, as StagePrediction's
-  /// What every stage reserves, what the framework takes outside it (memory_outside_program) and
-  /// the reserve are within the smallest of its devices.
+  /// Whether the bytes that every stage reserves, those that the framework takes outside
+  /// (memory_outside_program) and the reserve are within the smallest of its devices.
   bool fits = false;
 };
 
@@ -38,7 +38,7 @@ struct Evaluation {
   MeasuredParts measured;             ///< of that step; without a breakdown no communication
 };
 
-/// What its layers' time depends on.
+/// The shape that the time of its layers depends on.
 LayerShape layer_shape(const Job& job, const Strategy& strategy);
 
 /// A strategy's Programs and their memory: all there is to know before simulating.
@@ -65,7 +65,7 @@ enum class AllocatorReplay : std::uint8_t { run, leave_out };
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
                   const Cluster& cluster, Bytes reserve, Proof proof,
                   AllocatorReplay replay = AllocatorReplay::run);
-/// What lay_out() left out.
+/// Replays the allocators, which lay_out() left out.
 void replay_allocators(Footprint& footprint, const Job& job, const Strategy& strategy,
                        const Framework& framework, Bytes reserve);
 /// The one that has least room left, or lacks most.

@@ -28,8 +28,8 @@ StageMemory memory_at_peak(const Program& program, const Framework& framework,
 /// One table of all stages, and what is alive at the peak of the one that has least room left.
 std::string describe(std::span<const StageMemory> stages, const Framework& framework);
 
-/// Of the rule below; for `planner check`, which knows no reserve: under pressure an allocator may
-/// have given back some of what the replay keeps.
+/// The rule of allocator peaks for `planner check`, which knows no reserve: under pressure an
+/// allocator may have given back some of what the replay keeps.
 extern const Rule kAllocatorPeaks;
 /// Whether a plan's allocated and reserved bytes are those of the replay of its Programs.
 std::vector<Violation> check_allocators(const Plan& plan);

@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-/// What a rank was predicted to take.
+/// The memory that a rank was predicted to take.
 struct PredictedMemory {
   Bytes allocated;  ///< of tensors
   Bytes lasting;    ///< of these: parameters, their gradients and state, whose sizes are known

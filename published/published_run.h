@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-/// What a source counts as memory.
+/// The kind of memory that a source counts.
 enum class MemoryKind : std::uint8_t {
   allocated,  ///< live bytes in the framework's allocator
   reserved,   ///< what that allocator holds
@@ -64,14 +64,17 @@ struct PublishedRun {
   std::string framework, framework_version;     ///< empty: not stated
   std::optional<bool> compiled, async_tp;
   std::string reduce_dtype, finetuning;
-  /// Of fully sharded runs: "HSDP" (shards within a node, replicas over nodes), "FSDP"; or empty.
+  /// The sharding of fully sharded runs: "HSDP" (shards within a node, replicas over nodes),
+  /// "FSDP"; or empty.
   std::string sharding;
   std::optional<LossMemory> loss_memory;  ///< where the program's differs from its framework's
   std::optional<Bytes> handle_workspace;  ///< of each of PyTorch's cuBLAS handles
-  /// What the host's memory has (DeepSpeed's offloading), and where checkpoints of layers lie.
+  /// States and parameters in the host's memory (DeepSpeed's offloading), and where checkpoints of
+  /// layers lie.
   bool host_optimizer = false, host_parameters = false;
   CheckpointMemory checkpoints = CheckpointMemory::on_device;
-  /// What a predictor must support to be judged on the row, and facts that the source lacks.
+  /// Features that a predictor must support to be judged on the row, and facts that the source
+  /// lacks.
   std::vector<std::string> needs;
 
   // Measured.

@@ -22,8 +22,8 @@ bool is_megatron_test(const PublishedRun& run);
 /// --no-gradient-accumulation-fusion); those of context parallelism and weekly ones do not (their
 /// model_config.yaml).
 bool is_deterministic(const PublishedRun& run);
-/// Of those, the ones of memory and speed (gpt3_7b_*_memory_speed) have no --attention-backend
-/// unfused: Transformer Engine takes flash attention.
+/// Among these tests, the ones of memory and speed (gpt3_7b_*_memory_speed) have no
+/// --attention-backend unfused: Transformer Engine takes flash attention.
 bool keeps_scores(const PublishedRun& run);
 
 /// NeMo and its successor: Megatron-LM with the switches of their recipes.

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// What the row states or its source implies; else powers of two from 1 to 16.
+/// Micro-batches that the row states or its source implies; else powers of two from 1 to 16.
 std::vector<std::int64_t> micro_batches_of(const PublishedRun& run);
 
 /// torchtitan's stages of a pipeline keep parameters and gradients whole until the last micro-batch
@@ -19,9 +19,9 @@ std::vector<std::int64_t> micro_batches_of(const PublishedRun& run);
 /// set_requires_gradient_sync(False) before, torch/distributed/pipelining/stage.py).
 std::int64_t zero_stage_of(const PublishedRun& run);
 
-/// Of DeepSpeed's GPT2ModelPipe (megatron/model/gpt2_model.py), in whose list of parts an embedding
-/// and a transposition come before the layers, four parts after them: layers of each stage that
-/// `run.partition` cuts them into. Nothing where it is not such a cut.
+/// Cuts of DeepSpeed's GPT2ModelPipe (megatron/model/gpt2_model.py), in whose list of parts an
+/// embedding and a transposition come before the layers, four parts after them: layers of each
+/// stage that `run.partition` cuts them into. Nothing where it is not such a cut.
 std::optional<std::vector<std::int64_t>> layers_of_parts(const PublishedRun& run);
 
 /// More than one where the source does not say what its authors chose; not all need be legal. Where

@@ -16,7 +16,7 @@ namespace plimsoll {
 
 inline constexpr std::size_t kMemoryKinds = 3;
 
-/// What a row was predicted to be.
+/// The prediction for a row.
 struct RunPrediction {
   std::string cluster, framework;  ///< presets
   std::string calibration;         ///< name of the built-in one, or "typical"; empty: none
@@ -64,9 +64,9 @@ ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> 
 using ErrorPairs = std::vector<std::pair<double, double>>;
 ErrorPairs time_pairs(const ValidatedFamily& family);
 std::optional<ErrorStatistics> statistics(const ErrorPairs& pairs);
-/// Of step times, with their intervals.
+/// Errors of step times, with their intervals.
 std::optional<ErrorStatistics> time_statistics(const ValidatedFamily& family);
-/// Of one kind of memory, with their intervals.
+/// Errors of one kind of memory, with their intervals.
 std::optional<ErrorStatistics> memory_statistics(const ValidatedFamily& family, MemoryKind kind);
 /// In one line, without the count.
 std::string errors_text(const ErrorStatistics& statistics);

@@ -23,7 +23,8 @@ struct RankComparison {
   std::array<BytesPair, kTensorRoles> by_role;
 };
 
-/// What a rank sends in a step over one group of ranks, all kinds of communication together.
+/// The bytes that a rank sends in a step over one group of ranks, all kinds of communication
+/// together.
 struct TrafficComparison {
   std::int64_t rank = 0;
   Group group;
@@ -60,7 +61,7 @@ struct Comparison {
   std::string predicted_communicator, measured_communicator;
 };
 
-/// What messages call the two inputs.
+/// The names of the two inputs in messages.
 struct ComparedFiles {
   std::string plan = "plan", measured = "measurement";
 };

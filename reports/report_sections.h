@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// What the page is about; comparison is there exactly when measured is.
+/// The inputs of the page; comparison is there exactly when measured is.
 struct ReportInput {
   const Plan& plan;
   const std::optional<Measured>& measured;
@@ -27,7 +27,7 @@ std::string training_section(const ReportInput& input);  ///< losses and step ti
 std::string search_section(const ReportInput& input);    ///< runners-up, what was searched
 std::string sources_section(const ReportInput& input);   ///< provenance, peak, digests
 
-/// What a key of a strategy chooses, in a few words; empty for an unknown one.
+/// Says in a few words what a key of a strategy chooses; empty for an unknown one.
 std::string_view meaning_of(std::string_view strategy_key);
 
 /// The style sheet of the page.

@@ -28,7 +28,7 @@ class Arena {
 
   /// Whether the host reaches it: then every rank has a core of its own, and the values there.
   bool in_host_memory() const { return device_ == nullptr; }
-  /// What a buffer holds, where the host can read it: in place, or in `copy`.
+  /// The bytes of a buffer, where the host can read them: in place, or in `copy`.
   const std::byte* on_host(BufferId id, std::vector<std::byte>& copy) const;
   /// Changes what a buffer holds: `work` gets its bytes, in place or as a copy that is stored
   /// after.

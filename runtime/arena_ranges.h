@@ -22,7 +22,7 @@ inline std::int64_t offset_in(const OwnedRange& range, bool part) {
   return part ? range.state_offset : range.arena_offset;
 }
 
-/// Of a whole tensor's op the parameters are final; an arena's segments have their own.
+/// The parameters of a whole tensor's op are final; an arena's segments have their own.
 inline double weight_decay_of(const OwnedRange& range, double optimizer) {
   return range.weight_decay.value_or(range.decay ? optimizer : 0);
 }

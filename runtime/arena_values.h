@@ -1,4 +1,4 @@
-// What a rank's arena holds between steps, as values of the host: initial parameters are written,
+// Values that a rank's arena holds between steps, on the host: initial parameters are written,
 // parameters, gradients and scalars are read.
 #pragma once
 
@@ -22,7 +22,7 @@ void initialize_arena(const Program& program, Arena& arena, const Coordinates& a
 
 /// The values of the parameter arena, whatever its types.
 std::vector<float> parameter_values(const Program& program, const Arena& arena);
-/// Those of the step's gradients, whatever their type.
+/// The values of the step's gradients, whatever their type.
 std::vector<float> gradient_values(const Program& program, const Arena& arena);
 
 using Scalars = std::array<float, std::size_t(kScalars)>;

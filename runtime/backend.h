@@ -25,7 +25,7 @@ struct TrainingText {
   std::int64_t global_batch = 0;
 };
 
-/// What a kernel may know about its rank; outlives the kernels.
+/// The facts that a kernel may know about its rank. They outlive the kernels.
 struct RankContext {
   const Program* program = nullptr;  ///< segments, buckets, grid
   Coordinates at = {};
@@ -65,7 +65,7 @@ class Kernel {
   /// Addresses in the order of the op's inputs and outputs. Must not allocate more than 4 KiB.
   virtual void run(std::span<std::byte* const> inputs, std::span<std::byte* const> outputs,
                    const RunPosition& position) = 0;
-  /// What one run computes in products, read off the shapes that it multiplies. Kernels that only
+  /// The FLOPs of one run in products, read off the shapes that it multiplies. Kernels that only
   /// move or add values have none.
   virtual Flops flops() const { return Flops(0); }
 };

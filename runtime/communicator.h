@@ -40,7 +40,7 @@ struct CommunicationLabel {
   bool described = false;
 };
 
-/// What one rank gives to a collective and gets from it.
+/// The buffers that one rank gives to a collective and gets from it.
 struct CollectiveOperand {
   DType dtype = DType::f32;
   std::int64_t elements = 0;   ///< of the whole
@@ -57,8 +57,8 @@ class Communicator {
 
   virtual ~Communicator() = default;
   virtual std::string_view name() const = 0;
-  /// That moves the data, with its version: "NCCL 2.28.9"; empty: none beside what started the
-  /// ranks.
+  /// The library that moves the data, with its version: "NCCL 2.28.9". Empty: there is none beside
+  /// the launcher's.
   virtual std::string library() const { return {}; }
   /// all_reduce, reduce_scatter, all_gather, reduce or broadcast over the rank's group. reduce
   /// changes the root's operand only. Throws std::runtime_error when another member posted

@@ -1,4 +1,4 @@
-// What an accelerator says of itself.
+// The facts that an accelerator reports of itself.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-/// What a rank is doing, for whoever watches that it does not stop.
+/// The work of a rank at this moment, for whoever watches that it does not stop.
 struct Heartbeat {
   std::atomic<std::int64_t> calls{0};  ///< issued since construction
   std::atomic<std::int64_t> step{0};
@@ -69,9 +69,9 @@ class Executor {
   /// Counted from acquire and release since construction, in the sizes that the bound tensors
   /// need. `arena` is the end of the farthest block that was acquired. Without a curve.
   RankMemory memory() const;
-  /// What was posted in the last traced step, as it happened.
+  /// The communications that were posted in the last traced step, as they happened.
   const std::vector<Traffic>& traffic() const;
-  /// What the kernels multiplied in it.
+  /// The FLOPs of the kernels in that step.
   const PhaseFlops& flops() const;
   /// Copies of arenas, for tests that compare strategies.
   std::vector<float> gradients() const;

@@ -10,7 +10,7 @@ class MemoryAccount {
  public:
   /// A block of `needed` bytes comes alive; it counts rounded up to kBlockAlignment.
   void acquire(TensorRole role, Bytes needed);
-  /// The same block dies. More released than acquired breaks an invariant.
+  /// Says that the block dies. More released than acquired breaks an invariant.
   void release(TensorRole role, Bytes needed);
 
   Bytes live() const { return live_; }

@@ -35,11 +35,12 @@ class Processes {
                                                           RankDevice* device) = 0;
   /// Returns when all have called it. Throws EnvironmentError after `deadline`.
   virtual void meet(std::chrono::milliseconds deadline) = 0;
-  /// What each process passed, by rank, on process 0; elsewhere nothing. Throws EnvironmentError
-  /// after `deadline`.
+  /// Returns the bytes that each process passed, by rank, on process 0, and nothing elsewhere.
+  /// Throws EnvironmentError after `deadline`.
   virtual std::vector<std::string> gather(const std::string& bytes,
                                           std::chrono::milliseconds deadline) = 0;
-  /// What process 0 passed, on all. Throws EnvironmentError after `deadline`.
+  /// Returns on all processes the bytes that process 0 passed. Throws EnvironmentError after
+  /// `deadline`.
   virtual std::string share(const std::string& bytes, std::chrono::milliseconds deadline) = 0;
   /// The first `size` of these processes, as a job of their own; null on the others. Every process
   /// calls it; these must outlive it.

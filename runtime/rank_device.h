@@ -1,5 +1,5 @@
-// RankDevice: memory that the host does not reach, and kernels that are enqueued and run later.
-// What a backend adds for an accelerator; backends of host memory have none.
+// RankDevice: memory that the host does not reach, and kernels that are enqueued and run later. A
+// backend adds one for an accelerator; backends of host memory have none.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,9 @@ namespace plimsoll {
 
 struct RunPosition;
 
-/// What one rank uses of an accelerator. Its kernels run in the order in which they were enqueued,
-/// and so do fills and copies. One thread uses it, that of the rank; every function may throw
-/// EnvironmentError with the driver's reason.
+/// The part of an accelerator that one rank uses. Its kernels run in the order in which they were
+/// enqueued, and so do fills and copies. One thread uses it, that of the rank; every function may
+/// throw EnvironmentError with the driver's reason.
 class RankDevice {
  public:
   virtual ~RankDevice() = default;

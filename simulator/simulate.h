@@ -18,7 +18,7 @@
 
 namespace plimsoll {
 
-/// What a Simulation keeps beside its step time.
+/// The parts that a Simulation keeps beside its step time.
 enum class Detail : std::uint8_t {
   none,      ///< for candidates of a search
   critical,  ///< the critical rank, op by op
@@ -47,7 +47,7 @@ struct Simulation {
   Provenance worst = Provenance::measured;  ///< weakest provenance of any op's cost
   /// Seconds of the step by provenance, over the ops of the rank that computes longest.
   std::array<Seconds, kProvenances> by_provenance;
-  /// Of the same ops: the half width of the 90 % interval of their sum (step_account.h), and which
+  /// For the same ops: the half width of the 90 % interval of their sum (step_account.h), and which
   /// of them were extrapolated (not with Detail::none).
   Seconds open;
   std::vector<OutOfRange> out_of_range;

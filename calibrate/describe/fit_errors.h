@@ -10,8 +10,9 @@
 
 namespace plimsoll {
 
-/// Of each point: measured over predicted without it, less one (0.2: took 20 % longer). Absent
-/// where the others do not surround it: the ends of a curve over sizes, the only matmul of a form.
+/// Each entry is of one point: measured over predicted without that point, less one (0.2: it took
+/// 20 % longer). It is absent where the others do not surround it: the ends of a curve over sizes,
+/// the only matmul of a form.
 using LeftOutErrors = std::vector<std::optional<double>>;
 LeftOutErrors left_out_errors(const std::vector<MatmulPoint>& points,
                               BytesPerSecond memory_bandwidth);

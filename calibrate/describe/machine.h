@@ -22,10 +22,10 @@ Bytes memory_of_machine();
 /// Sets device, backend, date and versions.
 void describe_machine(Calibration& calibration, const std::string& backend);
 
-/// Of a backend's device, with what is taken of its memory now.
+/// Describes a backend's device, and how much of its memory is taken now.
 void describe_machine(Calibration& calibration, const DeviceFacts& facts, Backend& backend);
 
-/// Of the largest f32 add, whose operands come from memory; the points must hold one.
+/// Returns the largest f32 add, whose operands come from memory. The points must hold one.
 const OpPoint& largest_add(std::span<const OpPoint> points);
 BytesPerSecond memory_bandwidth(std::span<const OpPoint> points);
 

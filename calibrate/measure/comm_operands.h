@@ -19,16 +19,16 @@ namespace plimsoll {
 using DeviceBlock = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 DeviceBlock allocate_on(RankDevice& device, Bytes size);
 
-/// What one rank works on: its operands (f32), which rotate over `footprint` bytes, and the other
-/// memory that producing them touches.
+/// The memory that one rank works on: its operands (f32), which rotate over `footprint` bytes, and
+/// the other memory that producing them touches.
 class CommOperands {
  public:
   /// In memory of the host, or of `device`. What a device touches beside an operand is `footprint`,
   /// half of it written, whatever the payload: meanwhile the host enqueues what comes next.
   CommOperands(Bytes payload, Bytes footprint, RankDevice* device = nullptr);
 
-  /// The i-th operand, freshly written by the member `index` of its group; always the same one.
-  /// Of a device: enqueued, by copies.
+  /// The i-th operand, freshly written by the member `index` of its group; always the same one. On
+  /// a device the copies that write it are enqueued.
   std::span<float> produce(std::int64_t i, std::int64_t index);
   /// arrived(), of an operand that produce() returned.
   bool has_arrived(OpKind kind, std::int64_t index, std::int64_t size, std::span<float> operand);

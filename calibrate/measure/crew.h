@@ -41,7 +41,7 @@ struct Effort {
   static constexpr std::int64_t kLeast = 7;
 };
 
-/// What the clock adds to a timing: the least time between two readings.
+/// The time that the clock adds to a timing: the least time between two readings.
 Seconds clock_overhead();
 
 /// Time of one run while all members do the same, from all their samples. Members start each sample

@@ -17,7 +17,7 @@
 
 namespace plimsoll {
 
-/// What operands rotate over: more than the device's caches hold.
+/// The bytes that operands rotate over: more than the device's caches hold.
 Bytes device_footprint(SweepSize size);
 
 class DeviceBench final : public RankBench {

@@ -20,7 +20,7 @@ namespace plimsoll {
 /// Throws UsageError where hosts do not run as many processes each, host by host.
 ClusterShape shape_of(const Processes& processes);
 
-/// What one group (or pair) measured, on process 0 only.
+/// The timings of one group (or pair), on process 0 only.
 struct GroupTimings {
   std::vector<std::int64_t> ranks;  ///< ascending
   std::vector<Seconds> timings;     ///< from the last arrival to the last completion
@@ -43,7 +43,8 @@ class GroupBench {
 
   /// Connects the ranks of one group shape. Throws EnvironmentError where they cannot.
   void connect(const CollectivePoint& shape) { groups_for(shape); }
-  /// Of what moves the data, once connected; empty: what started the processes.
+  /// Names the library that moves the data, once connected. It is empty where the launcher's own
+  /// library does.
   std::string library() const;
 
   /// By groups, those of all nodes (or spans of nodes) at once. Every rank writes its operand, and

@@ -24,7 +24,8 @@ struct BenchCase {
   /// Outputs go where ops before have just worked: temporaries of backward, in the routine's frame.
   /// Others are saved for backward, and come from memory too.
   bool in_frame = false;
-  /// What arena and data ops look up: one segment, one bucket, the micro-batch.
+  /// A Program with the data that arena and data ops look up: one segment, one bucket, the
+  /// micro-batch.
   Program program;
 };
 

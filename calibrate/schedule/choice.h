@@ -44,7 +44,7 @@ class Choice {
  private:
   std::size_t part(std::size_t i) const { return tests_[i].subject.index(); }
   double doubt(std::size_t i) const;
-  /// What is next among tests of one kind: the largest.
+  /// The test of the largest urgency comes next among tests of one kind.
   double urgency(std::size_t i) const;
 
   std::span<const CalibrationTest> tests_;
@@ -54,7 +54,7 @@ class Choice {
   std::vector<bool> unsteady_;
   std::array<double, std::variant_size_v<TestSubject>> spent_ = {};
   std::vector<std::optional<Seconds>> found_;
-  /// Of each communication: the tests of its kind and shape, by payload.
+  /// For each communication, the tests of its kind and shape, by payload.
   std::vector<std::size_t> curve_of_;
   std::vector<std::vector<std::size_t>> curves_;
 };

@@ -1,5 +1,5 @@
-// What is measured of an accelerator: shapes and sizes that GPUs train, GPT-2 345M and 1.3B, LLaMA
-// 1B to 7B. `quick`: of calibrate/schedule/sweep.h.
+// The sweep of an accelerator: shapes and sizes that GPUs train, GPT-2 345M and 1.3B, LLaMA 1B to
+// 7B. `quick`: of calibrate/schedule/sweep.h.
 #pragma once
 
 #include <vector>
@@ -9,10 +9,10 @@
 
 namespace plimsoll {
 
-/// What jobs of that precision multiply, and one product in f32.
+/// The products of jobs of that precision, and one product in f32.
 std::vector<MatmulPoint> device_matmul_sweep(SweepSize size, DType precision);
-/// What they run in that type; in f32 what mixed precision keeps there, and adds, whose rate is the
-/// memory bandwidth.
+/// The memory-bound ops of such jobs in that type. In f32 they are those that mixed precision keeps
+/// there, and adds, whose rate is the memory bandwidth.
 std::vector<OpPoint> device_memory_sweep(SweepSize size, DType precision);
 /// Between pageable host memory and the device, and on the device.
 std::vector<CopyPoint> copy_sweep(SweepSize size);

@@ -23,7 +23,8 @@ struct DispatchTest {};
 /// Host time to launch a kernel of a device.
 struct LaunchTest {};
 
-/// What a communicator over a group of this shape keeps of its process' or its device's memory.
+/// A test of how much memory of its process or device a communicator over a group of this shape
+/// keeps.
 struct CommunicatorMemoryTest {
   CollectivePoint shape;
 };
@@ -39,8 +40,8 @@ using TestSubject = std::variant<DispatchTest, CommunicatorMemoryTest, Collectiv
                                  OpPoint, MatmulPoint, LaunchTest, CopyPoint>;
 
 struct CalibrationTest {
-  /// What is measured, in words: the same in every run over the same cluster shape, and of no other
-  /// test: "all_reduce ranks=8 nodes=4 groups_per_node=2 bytes=65536".
+  /// The test in words: the same in every run over the same cluster shape, and of no other test:
+  /// "all_reduce ranks=8 nodes=4 groups_per_node=2 bytes=65536".
   std::string key;
   TestSubject subject;
   bool essential = false;  ///< measured whatever the budget says

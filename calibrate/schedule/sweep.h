@@ -1,4 +1,4 @@
-// What is measured: shapes, sizes and payloads of transformer training.
+// The sweep of a machine: shapes, sizes and payloads of transformer training.
 #pragma once
 
 #include <utility>

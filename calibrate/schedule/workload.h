@@ -11,8 +11,8 @@
 
 namespace plimsoll {
 
-/// What the ranks run in one step, over the chosen strategy of a plan and its runners-up: ops of
-/// one shape once, with their number times their size.
+/// The ops that ranks run in one step, over the chosen strategy of a plan and its runners-up: ops
+/// of one shape once, with their number times their size.
 struct Workload {
   struct Matmul {
     MatmulPoint point;  ///< all but the time
@@ -40,7 +40,7 @@ Workload workload_of(const Plan& plan);
 std::vector<double> weights(const Workload& workload, std::span<const MatmulPoint> points);
 std::vector<double> weights(const Workload& workload, std::span<const OpPoint> points);
 std::vector<double> weights(const Workload& workload, std::span<const CollectivePoint> points);
-/// The same of tests, each among those of its kind; 1 of those that are no points.
+/// Returns such a weight for each test, among tests of its kind; 1 for tests that are no points.
 std::vector<double> weights(const Workload& workload, std::span<const CalibrationTest> tests);
 
 }  // namespace plimsoll

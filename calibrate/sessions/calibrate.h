@@ -33,8 +33,8 @@ struct CalibrationRequest {
   /// nowhere. With `resume` what an earlier run has finished there is taken over.
   std::filesystem::path journal;
   bool resume = false;
-  /// What the calibration is for: points that stand for more of it come first; of one process in
-  /// both passes, of a cluster's in the first.
+  /// The work that the calibration is for. Points that stand for more of it come first; of one
+  /// process in both passes, of a cluster's in the first.
   std::optional<Workload> workload;
   /// Called after each point: what is being measured, points done, of how many (both passes).
   std::function<void(const std::string& what, std::size_t done, std::size_t of)> progress;
@@ -58,10 +58,10 @@ struct DeviceOfRank {
   DeviceFacts facts;
 };
 
-/// The same of a cluster's processes, which all call it; the result is process 0's, and empty on
-/// the others. What every rank measures (ops, matmuls) is the median rank's. With `device` that of
-/// each process is measured, and what they exchange lies in the memory of devices: each must have
-/// one of its own, all of one kind (UsageError).
+/// Calibrates with the processes of a cluster, which all call it. The result is process 0's, and
+/// empty on the others. What every rank measures (ops, matmuls) is the median rank's. With `device`
+/// that of each process is measured, and what they exchange lies in the memory of devices: each
+/// must have one of its own, all of one kind (UsageError).
 MachineCalibration calibrate_processes(const CalibrationRequest& request, Processes& processes,
                                        const DeviceOfRank* device = nullptr);
 

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// What an accelerator says of itself, for backends that have one.
+/// Reads the facts of an accelerator, for backends that have one.
 using FactsOfDevice = DeviceFacts (*)(std::int64_t local_rank);
 
 /// Parses the arguments, measures and writes; with `processes` (else null) those of a cluster, and

@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-/// Of the backend's device, which must have one; one device, alone (see device_sweep.h and
+/// Calibrates the device of a backend that has one. It is one device, alone (see device_sweep.h and
 /// device_description.h).
 MachineCalibration calibrate_device(const CalibrationRequest& request, Backend& backend,
                                     const DeviceFacts& facts);

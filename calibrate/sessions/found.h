@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// Of LaunchTest.
+/// The result of a LaunchTest.
 struct LaunchCost {
   Sample time;
 };

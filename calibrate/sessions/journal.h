@@ -38,7 +38,7 @@ class Journal {
   const std::vector<JournalEntry>& finished() const { return finished_; }
   std::size_t passed_over() const { return passed_over_; }  ///< lines
   void add(const JournalEntry& entry);
-  /// What was found of these tests so far does not count.
+  /// Drops the results of these tests so far.
   void discard(std::span<const std::string> tests);
 
  private:
@@ -65,11 +65,11 @@ class Journal {
 /// measures them in an order of its own.
 class PointJournal {
  public:
-  /// Of an empty path: nothing is known, and nothing kept. Otherwise as Journal.
+  /// With an empty path nothing is known and nothing is kept. Otherwise it is as Journal.
   PointJournal(const std::filesystem::path& path, const std::string& settings, bool resume,
                std::string date);
 
-  /// What an earlier run found, into `point`; false: not measured.
+  /// Puts the result of an earlier run into `point`. False: it was not measured.
   bool restore(const std::string& key, MatmulPoint& point);
   bool restore(const std::string& key, OpPoint& point);
   bool restore(const std::string& key, CollectivePoint& point);

@@ -60,7 +60,7 @@ bool has_rows(OpKind kind);
 /// The `row` an op is looked up by: the innermost extent of its largest operand, 0 without rows.
 std::int64_t row_length(const Op& op, std::span<const Tensor> tensors);
 
-/// What moves the bytes of a collective or a transfer.
+/// The library that moves the bytes of a collective or a transfer.
 enum class CommunicatorKind : std::uint8_t {
   local,  ///< threads of one process, through its memory
   mpi,    ///< one process per rank; a thread of each looks after what is in flight
@@ -89,7 +89,8 @@ struct CollectivePoint {
   std::int64_t groups_per_node = 1;
   CommunicatorKind communicator = CommunicatorKind::local;
   std::optional<ImportedFrom> imported = std::nullopt;  ///< absent: measured with the rest
-  /// That is added up; of what only moves bytes, f32 whatever they were.
+  /// The type that a reduction adds up. A collective that only moves bytes has f32 here, whatever
+  /// its type was.
   DType dtype = DType::f32;
   bool operator==(const CollectivePoint&) const = default;
 };
@@ -116,8 +117,8 @@ struct OverlapPoint {
   bool operator==(const OverlapPoint&) const = default;
 };
 
-/// What one communicator over a group keeps of its rank's memory, outside the program's buffers: of
-/// the device (nccl), of the process (mpi).
+/// The memory that one communicator over a group keeps outside the program's buffers: memory of the
+/// device (nccl) or of the process (mpi).
 struct CommunicatorMemory {
   CommunicatorKind communicator = CommunicatorKind::mpi;
   std::int64_t ranks = 0;  ///< in the group
@@ -153,8 +154,8 @@ struct Calibration {
   std::vector<MatmulPoint> matmuls;
   std::vector<OpPoint> ops;
   std::vector<CollectivePoint> collectives;
-  /// What the ranks communicate through, and with it how they run: points of other communicators
-  /// are kept but not asked.
+  /// The library that ranks communicate through, which also says how they run. Points of other
+  /// communicators are kept but not asked.
   CommunicatorKind communicator = CommunicatorKind::local;
   std::vector<OverlapPoint> overlaps;
   std::vector<CommunicatorMemory> communicator_memory;

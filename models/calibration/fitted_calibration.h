@@ -17,7 +17,7 @@ namespace plimsoll {
 /// models/cluster/efficiency.h, models/framework/framework.h.
 struct FitParameter {
   std::string name;  ///< "matmul.peak_fraction", "levels.0.fixed_time", "dispatch_op"
-  /// Of the prior: standard deviation of the logarithm, how far a datasheet or another machine's
+  /// The prior's standard deviation of the logarithm: how far a datasheet or another machine's
   /// value may be off.
   double spread = 0;
   double least = 0, most = 0;
@@ -43,7 +43,7 @@ struct FittedValue {
   bool at_bound() const { return determined && (low == value || high == value); }
 };
 
-/// What the time of a layer depends on, beside the machine and the kind of layer: tokens of a
+/// The time of a layer depends on this, beside the machine and the kind of layer: tokens of a
 /// micro-batch on one rank (of cp its share), of sequences of this length, hidden size, ranks that
 /// share a layer, bytes of an operand of its products.
 struct LayerShape {
@@ -65,7 +65,8 @@ struct LayerPoint {
 
 /// Whether a step's ranks are on one node or on several: networks differ in noise.
 struct RunSpread {
-  /// Of the logarithm of one run's step time, beside that of its layers' factor.
+  /// Standard deviation of the logarithm of one run's step time, beside the deviation of its
+  /// layers' factor.
   double deviation = 0;
   /// 90 % of the runs left out of a fit lie within so many standard deviations, of both together,
   /// of what it says. The two are chosen for the narrowest intervals.
@@ -73,8 +74,8 @@ struct RunSpread {
   bool operator==(const RunSpread&) const = default;
 };
 
-/// Of runs whose sources do not say whether layers were repeated in backward: whether all were, as
-/// their times show. Absent: no such run.
+/// Some sources do not say whether layers were repeated in backward. This says whether all were, as
+/// the times of these runs show. Absent: there is no such run.
 struct AssumedRecompute {
   std::optional<bool> within_node, across_nodes;
   bool operator==(const AssumedRecompute&) const = default;
@@ -98,11 +99,11 @@ struct FittedCalibration {
   std::vector<FittedLevel> levels;   ///< those of "levels.0", "levels.1", ... in `values`
   std::vector<std::string> sources;  ///< of the runs: "document, place", each once
   std::int64_t runs = 0;             ///< 0: of none (predict/typical_calibration.h)
-  /// Of step times: mean and 90th percentile of |predicted - measured| / measured, over runs each
-  /// predicted by a fit without its layout and model size.
+  /// Errors of step times: mean and 90th percentile of |predicted - measured| / measured, over runs
+  /// each predicted by a fit without its layout and model size.
   double cross_validated_mean = 0, cross_validated_p90 = 0;
-  /// The same mean over runs each predicted by a fit without any run of its model size. Absent: all
-  /// are of one size.
+  /// The mean over runs each predicted by a fit without any run of its model size. Absent: all are
+  /// of one size.
   std::optional<double> unseen_sizes_mean;
   RunSpread within_node, across_nodes;
   AssumedRecompute assumed_recompute;

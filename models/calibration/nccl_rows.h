@@ -1,4 +1,4 @@
-// What the text and the JSON of nccl-tests have in common: where ranks are, and what rows must be.
+// Rows of nccl-tests, in text and in JSON: where ranks are, and what rows must be.
 #pragma once
 
 #include <optional>

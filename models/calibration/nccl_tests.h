@@ -52,7 +52,7 @@ struct NcclRun {
   std::vector<NcclRow> rows;
 };
 
-/// What files may not say themselves.
+/// Facts that the files may not state.
 struct NcclGiven {
   std::string collective;           ///< old releases do not name it
   std::int64_t ranks = 0;           ///< 0: by the list of devices, which must then be there

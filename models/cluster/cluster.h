@@ -86,8 +86,8 @@ Cluster read_cluster(const std::filesystem::path& path);
 Cluster parse_cluster(std::string_view text, const std::string& file);
 std::string cluster_text(const Cluster& cluster);
 
-/// Of the device that `rank` runs on (rank r is the r-th device, nodes fill in order): 0 for the
-/// cluster's `device`, i + 1 for other_devices[i]; equal ones count as the first of them.
+/// The kind of the device that `rank` runs on (rank r is the r-th device, nodes fill in order): 0
+/// for the cluster's `device`, i + 1 for other_devices[i]; equal ones count as the first of them.
 std::size_t device_kind(const Cluster& cluster, std::int64_t rank);
 /// How many of the first `ranks` devices are of each kind that occurs among them.
 std::map<std::size_t, std::int64_t> devices_by_kind(const Cluster& cluster, std::int64_t ranks);

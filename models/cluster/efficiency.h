@@ -38,9 +38,10 @@ struct MatmulEfficiency {
   /// Rate of 16-bit operands whose rows start at odd elements, relative to rows that start at
   /// multiples of 16 bytes; between, by powers: multiples of 4 elements lose a third of that.
   double unaligned_rate = 1;
-  /// Of 8-bit operands: what is reached of their peak, relative to peak_fraction.
+  /// The share of their peak that 8-bit operands reach, relative to peak_fraction.
   double fp8_rate = 1;
-  /// Of those whose rows have scales of their own, relative to one scale for the tensor.
+  /// The rate of 8-bit operands whose rows have scales of their own, relative to one scale for the
+  /// tensor.
   double rowwise_rate = 1;
   /// The rate of products of f32 operands, computed as TF32, where the rows of one operand or both
   /// do not run along the inner dimension. It is relative to the rate where both do.

@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-/// What lies between two devices, the nearer the less.
+/// The path between two devices; a smaller value is nearer.
 enum class PciPath : std::uint8_t {
   same_switch,  ///< PCIe switches only (PIX, PXB)
   same_host,    ///< host bridges of one NUMA node (PHB, NODE)
@@ -48,7 +48,7 @@ Topology parse_topology(std::string_view text, const std::string& file);
 Topology parse_topology_text(std::string_view text, const std::string& file);
 Topology parse_topology_xml(std::string_view text, const std::string& file);
 
-/// What the files do not hold.
+/// Facts that the files do not hold.
 struct TopologyGiven {
   std::string name;                                ///< of the cluster
   std::string date;                                ///< of the file, ISO

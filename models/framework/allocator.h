@@ -28,7 +28,7 @@ struct Allocator {
   Bytes medium_request{std::int64_t{10} << 20};   ///< below this
   Bytes medium_segment{std::int64_t{20} << 20};   ///< a segment of this size,
   Bytes segment_rounding{std::int64_t{2} << 20};  ///< else the request, rounded up to this
-  /// Of a block of the other pool, a rest of up to this many bytes is handed out, too.
+  /// A rest of up to this many bytes in a block of the other pool is handed out, too.
   Bytes unsplit_rest{std::int64_t{1} << 20};
   /// One growing segment for each pool and stream, by pages as large as the segments above
   /// (expandable_segments:True, from PyTorch 2.1 on).

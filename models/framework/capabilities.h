@@ -21,9 +21,9 @@ enum class Schedule : std::uint8_t {
 };
 inline constexpr std::string_view kSchedules[] = {"1f1b", "gpipe", "zb_h1"};
 
-/// What backward repeats instead of keeping: nothing; the attention core of each layer (Korthikanti
-/// et al. 2022, arXiv 2205.05198); each layer; of each layer all but attention and every second
-/// linear layer (Liang et al. 2024, arXiv 2410.06511, section 2.1: selective, by op).
+/// Backward repeats this instead of keeping it: nothing; the attention core of each layer
+/// (Korthikanti et al. 2022, arXiv 2205.05198); each layer; of each layer all but attention and
+/// every second linear layer (Liang et al. 2024, arXiv 2410.06511, section 2.1: selective, by op).
 enum class Recompute : std::uint8_t { none, selective, full, per_op };
 inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full", "per_op"};
 
@@ -95,9 +95,9 @@ class SetOf {
   std::uint32_t bits_ = 0;
 };
 
-/// What a framework has of one kind of choice, and the document or code that says so; the source is
-/// empty where all is there that there is. Sources have no numbers that stand alone: the search
-/// counts refusals by their text.
+/// The values of one kind of choice that a framework has, and the document or code that says so;
+/// the source is empty where all is there that there is. Sources have no numbers that stand alone:
+/// the search counts refusals by their text.
 template <class T>
 struct Sourced {
   T value{};

@@ -24,14 +24,14 @@ struct FrameworkSources {
   bool operator==(const FrameworkSources&) const = default;
 };
 
-/// What a pipeline transfer holds up beside what reads it.
+/// A pipeline transfer holds up this, beside the ops that read it.
 enum class TransfersHold : std::uint8_t {
   nothing,  ///< transfers have streams of their own
   compute,  ///< kernels that are issued after a transfer begin when it has ended
   host,     ///< the host waits until everything on its device has ended
 };
 
-/// What the loss has beside its f32 logits.
+/// Memory that the loss takes beside its f32 logits.
 enum class LossMemory : std::uint8_t {
   new_gradient,  ///< their gradient, in backward
   in_place,      ///< nothing: softmax and gradient overwrite them
@@ -67,8 +67,8 @@ enum class ShardMemory : std::uint8_t {
 /// How long the tensors at the borders of a pipeline's stage live.
 enum class BorderMemory : std::uint8_t {
   by_use,  ///< as in Programs: until they are sent, and until they have been used
-  /// What is received has memory for each micro-batch, for good; what a stage gives lives to the
-  /// end of the step (simulator/memory/stage_buffers.h).
+  /// Received tensors have memory for each micro-batch, for good. Tensors that a stage gives live
+  /// to the end of the step (simulator/memory/stage_buffers.h).
   for_each,
 };
 
@@ -135,8 +135,8 @@ struct Framework {
   bool gathers_tokens_again = true;
   /// Recompute per_op keeps its tensors even if backward does not read them.
   bool keeps_unread = false;
-  /// What is recomputed is repeated whole, as by torch.utils.checkpoint with reentry; else only as
-  /// far as backward reads it.
+  /// Recompute repeats everything, as torch.utils.checkpoint does with reentry; else only as far as
+  /// backward reads it.
   bool recompute_repeats_all = false;
   /// Gradient buckets are reduced while the last micro-batch's backward still runs. Else all
   /// gradients are reduced after it, as one buffer: grad_bucket_bytes changes nothing.
@@ -153,7 +153,7 @@ struct Framework {
 
   /// Host time to issue one op (a kernel or a communication) where no calibration measured it.
   Seconds dispatch_op;
-  /// The same of a communication, on top.
+  /// Host time to issue a communication, on top.
   Seconds dispatch_communication;
   /// Ops that it issues for one kernel of a block's forward, recompute or backward here, where it
   /// has reshapes, transposes, scales, gradient sums and casts of activations as ops of their own.
@@ -214,7 +214,7 @@ struct Framework {
   GradientMemory gradient_memory = GradientMemory::one_buffer;
   ShardMemory shard_memory = ShardMemory::in_place;
   BorderMemory border_memory = BorderMemory::by_use;
-  /// What the host's memory has instead of the device's, but for the time that copies take:
+  /// The host's memory has these instead of the device's; the time of copies is left out. They are
   /// masters, moments and scattered gradients; shards of parameters.
   bool host_optimizer = false, host_parameters = false;
   CheckpointMemory checkpoint_memory = CheckpointMemory::on_device;

@@ -56,7 +56,7 @@ class BlockBuilder {
   /// x where the job has no dropout. Every dropout of the graph has a site of its own.
   TensorId dropout(const std::string& name, TensorId x);
 
-  /// What differs between families in self-attention.
+  /// The choices in which families differ in self-attention.
   struct Attention {
     std::int64_t heads = 0, kv_heads = 0, hidden = 0;
     bool causal = true, qkv_bias = true, out_bias = true, rotary = false;

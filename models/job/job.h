@@ -19,7 +19,7 @@ enum class Family : std::uint8_t {
   bert,   ///< encoder with learned positions, post layer norm, GELU, masked-LM loss
   ernie,  ///< bert with a narrower task branch after the shared trunk (ERNIE 3.0)
 };
-/// What a llama layer applies between the products of its MLP.
+/// The function that a llama layer applies between the products of its MLP.
 enum class Activation : std::uint8_t {
   swiglu,        ///< silu(gate) up: three matrices
   squared_relu,  ///< max(x, 0)^2: two (Nemotron-4)
@@ -69,8 +69,8 @@ struct Job {
   std::int64_t sequence = 0;
   bool tied_embeddings = true;
   std::int64_t global_batch = 0;  ///< sequences per step
-  /// What matmuls compute in. bf16: mixed precision, with f32 masters, gradients and optimizer
-  /// state.
+  /// The type that matmuls compute in. bf16: mixed precision, with f32 masters, gradients and
+  /// optimizer state.
   DType precision = DType::f32;
   /// Parameters that stay f32 beside another precision, as an optimizer's groups match them; ops
   /// that read them compute in f32 (AMP's black list of variables).

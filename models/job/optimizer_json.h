@@ -12,7 +12,7 @@ Optimizer optimizer_from(JsonObject object);
 LossScale loss_scale_from(JsonObject object);
 Json optimizer_json(const Optimizer& optimizer);
 Json loss_scale_json(const LossScale& scale);
-/// The same limits for jobs that were not read.
+/// Checks the limits of files, for jobs that were not read.
 void check_optimizer(const Job& job, const std::string& file);
 
 }  // namespace plimsoll

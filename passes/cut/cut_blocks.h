@@ -43,7 +43,7 @@ struct CutBlock {
   std::int64_t gathered_elements = 0;  ///< without those that stay whole
 };
 
-/// What the update does with one parameter of every instance of its block.
+/// The part of the update that works on one parameter of every instance of its block.
 struct ParameterRoutine {
   TensorId parameter;
   Routine routine;
@@ -74,7 +74,7 @@ CutGraph cut_blocks(const Graph& graph, std::int64_t alignment,
 CutBlock cut_block(const Graph& graph, BlockId block, std::int64_t alignment, BackwardCut backward,
                    std::int64_t resident, bool scattered,
                    const std::function<std::vector<Op>(std::vector<Op>)>& rewrite = {});
-/// What a strategy's schedule needs.
+/// The kind of backward that a strategy's schedule needs.
 BackwardCut backward_cut(const Strategy& strategy);
 /// Whether parameters, or what micro-batches write of their gradients, are of several types: those
 /// of one type then lie together.

@@ -32,7 +32,8 @@ class ProgramBuilder {
   Buffer& buffer(BufferId id) { return program.buffers[id.index()]; }
 
   RoutineId add_routine(const Routine& routine);
-  /// The same; an equal name with slots of equal size and type is the same routine.
+  /// Adds a routine unless it is there: an equal name with slots of equal size and type is the same
+  /// routine.
   RoutineId shared_routine(const Routine& routine);
   /// A routine of one communication op on its payload slot; equal name and size are shared.
   RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
@@ -54,7 +55,7 @@ class ProgramBuilder {
   /// each has its own), if it has one.
   std::optional<std::size_t> find_port(std::size_t call, SlotKind kind, Bytes offset,
                                        std::optional<std::size_t> entry = {}) const;
-  /// The same; it must have one.
+  /// The port of a call that must have one.
   std::size_t port_of(std::size_t call, SlotKind kind, Bytes offset = Bytes(0)) const;
 
   /// Whether a communication of the routine waits for none of its computation: on its own stream it

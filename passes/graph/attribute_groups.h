@@ -16,7 +16,7 @@ struct AttributeGroup {
 };
 
 AttributeGroup attributes_of(const Tensor& parameter, const Optimizer& optimizer);
-/// Those that occur, in order of the parameters.
+/// The groups that occur, in order of the parameters.
 std::vector<AttributeGroup> attribute_groups(const Graph& graph, const Optimizer& optimizer);
 /// Index of a parameter's group.
 std::int64_t attribute_group(const std::vector<AttributeGroup>& groups, const Tensor& parameter,

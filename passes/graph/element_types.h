@@ -24,7 +24,7 @@ class ElementTypes {
     return run.bytes + (element - run.begin) * bytes_of(run.type);
   }
   DType at(std::int64_t element) const { return runs_.empty() ? DType::f32 : run_of(element).type; }
-  /// Of elements [begin, begin + count).
+  /// The bytes of elements [begin, begin + count).
   Bytes bytes(std::int64_t begin, std::int64_t count) const {
     return offset(begin + count) - offset(begin);
   }

@@ -23,8 +23,8 @@ std::vector<std::int64_t> prefix_owners(std::span<const std::int64_t> sizes, std
 /// auto_parallel_sharding, partition_algor "greedy_even"). `held`: what each rank has before.
 std::vector<std::int64_t> greedy_owners(std::span<const std::int64_t> sizes, std::int64_t ranks,
                                         std::span<const std::int64_t> held = {});
-/// The same from the largest tensor to the smallest, equal ones in order (Paddle's dygraph sharding
-/// stage 1; longest-processing-time rule, Graham 1969).
+/// Owners by the greedy rule, from the largest tensor to the smallest, equal ones in order
+/// (Paddle's dygraph sharding stage 1; longest-processing-time rule, Graham 1969).
 std::vector<std::int64_t> sorted_greedy_owners(std::span<const std::int64_t> sizes,
                                                std::int64_t ranks,
                                                std::span<const std::int64_t> held = {});
@@ -45,7 +45,7 @@ using FusionGroups = std::vector<std::vector<std::size_t>>;
 /// is larger is alone (Paddle fleet, sharding/utils.py; PyTorch DDP's reducer and DeepSpeed's
 /// buckets close the same way).
 FusionGroups fuse_below(std::span<const FusionMember> members, std::int64_t limit);
-/// The same after a stable sort by dtype: f16 and bf16 before f32, as merged gradients are ordered
+/// Groups after a stable sort by dtype: f16 and bf16 before f32, as merged gradients are ordered
 /// (Paddle PR 35070).
 FusionGroups fuse_sorted(std::span<const FusionMember> members, std::int64_t limit);
 /// One open group per dtype and owner, which closes once it holds `limit` or more (Paddle's eager
@@ -95,7 +95,7 @@ MegatronLayout megatron_layout(std::span<const std::int64_t> elements, std::int6
 
 // ---- what is broadcast ----
 
-/// What ranks that do not own a parameter have to receive of it.
+/// The values of a parameter that ranks which do not own it have to receive.
 struct BroadcastParameter {
   TensorId parameter;
   /// The low-precision value that casts of the parameter give: received in its place. The output of

@@ -72,15 +72,15 @@ bool optimizer_step(Graph& graph, const PassContext& context);
 /// update (Strategy::gradient_type).
 bool narrow_gradients(Graph& graph, const PassContext& context);
 
-/// What a micro-batch adds to the step's gradients gets memory of its own, in the type that its
+/// The gradients that a micro-batch adds to the step's get memory of its own, in the type that its
 /// parameter is used in: `tensor` casts and adds tensor by tensor inside backward; `fused` arenas
 /// of all of them, group by group (Paddle's gradient merge and its fuse_grad_merge; docs/passes.md
 /// names the sources). `direct`: nothing changes, kernels add to the step's gradients.
 bool gradient_merge(Graph& graph, const PassContext& context);
 
-/// The same over flat arenas. `fused`: one norm, which also shows what is not finite, one clip
-/// factor and one update, with a table of segments. `coalesced`: as Paddle PR 33461, with its
-/// coalesce ops and temporaries, for each attribute group. `none`: nothing changes.
+/// Norm, clipping and update over flat arenas. `fused`: one norm, which also shows what is not
+/// finite, one clip factor and one update, with a table of segments. `coalesced`: as Paddle PR
+/// 33461, with its coalesce ops and temporaries, for each attribute group. `none`: nothing changes.
 bool flatten_optimizer(Graph& graph, const PassContext& context);
 
 /// Gradients of which mp ranks computed parts are summed over them (Tensor::gradient_group).

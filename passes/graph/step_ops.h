@@ -1,4 +1,4 @@
-// What the passes that write once-per-step ops share.
+// Functions that the passes share which write once-per-step ops.
 #pragma once
 
 #include <string>
@@ -32,7 +32,7 @@ void reduce_norms_over(Graph& graph, Axis axis);
 /// (LAMB).
 void reduce_tensor_norms_over(Graph& graph, Axis axis);
 
-/// Of one tensor: its own, else the optimizer's where decay applies.
+/// The weight decay of one tensor: its own, else the optimizer's where decay applies.
 double weight_decay(const Tensor& parameter, const Optimizer& optimizer);
 AdamParams adam_params(const Optimizer& optimizer);
 SgdParams sgd_params(const Optimizer& optimizer);

@@ -24,7 +24,7 @@ struct Instance {
 
 struct ArenaLayout {
   std::vector<Instance> instances;  ///< chunk by chunk, each in chain order
-  /// Of each chunk of the stage: its first instance and the one after its last.
+  /// For each chunk of the stage, its first instance and the one after its last.
   std::vector<std::pair<std::size_t, std::size_t>> chunks;
   std::vector<Segment> segments;
   /// Instance that produces the gradient of each segment (index into instances) and its parameter.

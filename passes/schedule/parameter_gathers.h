@@ -50,19 +50,19 @@ class ParameterGathers {
   /// Whether a call that reads this slot of an instance has it gathered.
   bool is_gathered(const Slot& slot, std::size_t instance) const;
 
-  /// What stays whole is gathered once per step, when it begins. `uses`: those of the step that
-  /// read gathered parameters, in issue order.
+  /// Parameters that stay whole are gathered once per step, when it begins. `uses` are the uses of
+  /// the step that read gathered parameters, in issue order.
   void begin_step(const std::vector<ParameterUse>& uses);
   /// Before the call of the next use: what it waits for.
   std::vector<Wait> before_use();
-  /// What a call of this instance waits for that reads parameters which stay whole.
+  /// A call of this instance that reads parameters which stay whole waits for these.
   std::vector<Wait> resident_waits(std::size_t instance, bool tied) const;
   Binding binding(const Slot& slot, std::size_t instance) const;
   /// The call of that use is issued.
   void after_use(std::size_t call);
 
  private:
-  /// What travels at once: one of ArenaLayout::gathers.
+  /// The parameters that travel at once: one of ArenaLayout::gathers.
   struct Group {
     std::size_t instance = 0;  ///< whose bundle it is of
     bool copy = false;         ///< a tied parameter's, of no bundle here

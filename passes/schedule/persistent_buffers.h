@@ -1,4 +1,4 @@
-// What a stage's ranks keep from step to step.
+// Buffers that a stage's ranks keep from step to step.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// Of a boundary tensor: activations go to the next part of the model, gradients back.
+/// The way of a boundary tensor: activations go to the next part of the model, gradients back.
 enum class Direction : std::uint8_t { activation, gradient };
 
 /// Adds the transfers of a stage to its Program while the schedule issues the other calls. Every
@@ -26,7 +26,7 @@ class StageTransfers {
     BufferId payload;
     Wait arrived;
   };
-  /// What an action begins from comes from another stage.
+  /// An action begins from a tensor of another stage.
   struct Incoming {
     Direction direction = Direction::activation;
     Bytes bytes;
@@ -34,7 +34,7 @@ class StageTransfers {
   };
   /// Posts the receive, with split_boundary of this rank's part, unless it is posted already.
   void post(const Incoming& incoming);
-  /// The same, and the gather that completes it.
+  /// Posts a receive, and the gather that completes it.
   Received receive(const Incoming& incoming);
 
   /// The next call of an instance writes a tensor to be sent. SendLifetime::event: the tensor that

@@ -1,4 +1,4 @@
-// What ranks with different sequences exchange once per step: gradient buckets, parameters, the
+// Exchanges of ranks with different sequences, once per step: gradient buckets, parameters, the
 // loss; and the gradient that both ends of the pipeline share.
 #pragma once
 
@@ -34,14 +34,15 @@ class StepCollectives {
   /// Gathers that overlap: of what the last step updated, in the order in which forward reads it.
   /// They wait for the computation that begins the step, which is ordered after that update.
   void begin_step();
-  /// What the first micro-batch's forward of an instance waits for: the gather that completes its
+  /// The first micro-batch's forward of an instance waits for this: the gather that completes its
   /// parameters.
   std::vector<Wait> parameter_waits(std::size_t instance, bool reads_tied) const;
 
   /// A call that adds to gradients of an instance is issued. If it is the `last` of the step, posts
   /// the buckets that it completed.
   void wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call, bool last);
-  /// Of fused merges: the last call that adds to a bucket is issued. Posts what it completed.
+  /// With fused merges, says that the last call that adds to a bucket is issued. Posts the buckets
+  /// that it completed.
   void merged_gradients(std::size_t bucket, std::size_t call);
   /// Backward is issued: posts what is left. Returns all reductions: what the update waits for.
   std::vector<std::size_t> finish_gradients();

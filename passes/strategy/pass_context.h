@@ -1,4 +1,4 @@
-// What every pass is given: the job, how it is split, and what the framework does.
+// The input of every pass: the job, how it is split, and what the framework does.
 #pragma once
 
 #include "models/framework/framework.h"

@@ -24,7 +24,7 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// What stage `stage` of `stages` does in one step, in host issue order.
+/// The actions of stage `stage` of `stages` in one step, in host issue order.
 /// - gpipe: all forwards, then all backwards, last micro-batch first (Huang et al. 2019, arXiv
 ///   1811.06965, figure 2c).
 /// - one_f_one_b: min(m, P-s-1) forwards, then pairs of one forward and one backward, then the

@@ -11,9 +11,10 @@ namespace plimsoll {
 bool shards_gradients(const Strategy& strategy);
 /// Stage 3 keeps parameters as shards and gathers them where they are used.
 bool shards_parameters(const Strategy& strategy);
-/// What cut_blocks needs to know of the strategy: elements up to which parameters stay whole.
+/// The number of elements up to which parameters stay whole; cut_blocks needs no more of the
+/// strategy.
 std::int64_t resident_limit(const Strategy& strategy);
-/// What the strategy asks for and the framework can do.
+/// Whether the strategy asks for it and the framework can do it.
 bool overlaps_grad_reduce(const PassContext& context);
 bool overlaps_param_gather(const PassContext& context);
 

@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// What placing a block needs to know of it.
+/// The facts of a block that placing it needs.
 struct BlockShape {
   BlockKind kind = BlockKind::layer;
   std::int64_t count = 1;

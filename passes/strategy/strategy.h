@@ -55,7 +55,7 @@ enum class GradientMerge : std::uint8_t {
            ///< tensors and micro-batch (Paddle's fuse_grad_merge, PR 35070)
   tensor,  ///< a cast and an add for each tensor and micro-batch (Paddle before it)
 };
-/// What is gathered at once in sharding stage 3; in owner mode, broadcast.
+/// The parameters that are gathered at once in sharding stage 3, or broadcast in owner mode.
 enum class ParameterGather : std::uint8_t {
   layer,
   module,  ///< a weight with its bias, a norm with its bias
@@ -114,7 +114,7 @@ struct Strategy {
   GradientType gradient_type = GradientType::f32;
   /// In which the update reads them: f32 is cast once per step, before it.
   GradientType main_gradient_type = GradientType::f32;
-  /// Of the parameters that the update works on, beside those that are computed with.
+  /// The type of the parameters that the update works on, beside those that are computed with.
   MasterType main_parameter_type = MasterType::f32;
   MomentType moment_type = MomentType::f32;                      ///< of both moments
   bool overlap_grad_reduce = true, overlap_param_gather = true;  ///< where the framework can
@@ -175,7 +175,7 @@ Verdict legal(const Job& job, const Strategy& strategy, std::int64_t devices);
 /// The rules a framework adds (models/framework/capabilities.h), each refused with the limit's
 /// source; selective recompute also needs scores that could be dropped.
 Verdict legal(const Framework& framework, const Strategy& strategy);
-/// Those, and what depends on the job: layers that every part has as many of.
+/// Checks these rules, and the rule that depends on the job: every part has as many layers.
 Verdict legal(const Framework& framework, const Job& job, const Strategy& strategy);
 /// The type in which the framework adds up gradients of such a job where nobody tells it otherwise.
 GradientType usual_gradient_type(const Framework& framework, const Job& job);

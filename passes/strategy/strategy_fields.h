@@ -17,7 +17,7 @@ struct StrategyField {
 /// The keys down to layer_split, of the others those that differ from their default, in the order
 /// of files.
 std::vector<StrategyField> shown_fields(const Strategy& strategy);
-/// Those in which it differs from `chosen`.
+/// The fields in which `strategy` differs from `chosen`.
 std::vector<StrategyField> differing_fields(const Strategy& strategy, const Strategy& chosen);
 /// "mp=4 pp=2"; nothing where there are none.
 std::string fields_text(const std::vector<StrategyField>& fields);

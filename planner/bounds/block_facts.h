@@ -37,7 +37,7 @@ struct BorderTransfer {
   std::optional<Routine> gather;
 };
 
-/// Of one micro-batch; bytes rounded up to blocks.
+/// Facts of a block for one micro-batch; bytes are rounded up to blocks.
 struct BlockFacts {
   BlockShape shape;
   std::optional<std::size_t> recomputing;  ///< the variant that layers run which recompute
@@ -54,8 +54,8 @@ struct BlockFacts {
   Bytes forward_parameters, backward_parameters, gradients;
   /// Bytes of the logits, in 16 bits, that its forward gives to the loss; 0 where it has no loss.
   Bytes given_to_loss;
-  /// Of its output to the next stage, where it is the last block of one, and of the gradient of its
-  /// input back, where it is the first. Only in facts with transfers.
+  /// The transfer of its output to the next stage, where it is the last block of a stage, and of
+  /// the gradient of its input back, where it is the first. Only in facts with transfers.
   std::optional<BorderTransfer> send_output, send_input_gradient;
 };
 

@@ -27,8 +27,9 @@
 
 namespace plimsoll {
 
-/// Of one job on one cluster. Safe to share between threads. The strategies must be legal. Time
-/// bounds throw InfeasibleError where they exceed what the clock holds (106 days).
+/// Lower bounds for one job on one cluster. They are safe to share between threads. The strategies
+/// must be legal. Time bounds throw InfeasibleError where they exceed what the clock holds (106
+/// days).
 class Bounds {
  public:
   Bounds(const Job& job, const Framework& framework, const CostModel& costs, std::int64_t devices);
@@ -45,7 +46,7 @@ class Bounds {
   std::shared_ptr<const MicroBatchFacts> ring_work(const Strategy& strategy) const {
     return facts_.ring(strategy);
   }
-  /// Of the heaviest stage; a bound of peak, arena and what is reserved alike.
+  /// The bytes of the heaviest stage: a bound of its peak, of its arena and of its reserved bytes.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;
   Picoseconds bottleneck(const Strategy& strategy) const;
@@ -53,9 +54,8 @@ class Bounds {
   /// grad_bucket_bytes. 0 where micro-batches have traffic of their own, or owners cast.
   Picoseconds actions(const Strategy& strategy) const;
   Picoseconds pipeline(const Strategy& strategy) const;
-  /// Of strategies that differ in grad_bucket_bytes only; none where Programs come out as those of
-  /// an earlier one.
-  /// `enough(i, bound)`: a bound of strategies[i] need not be sharper.
+  /// Bounds of strategies that differ in grad_bucket_bytes only; none where Programs come out as
+  /// those of an earlier one. `enough(i, bound)`: a bound of strategies[i] need not be sharper.
   using Enough = std::function<bool(std::size_t, Picoseconds)>;
   std::vector<std::optional<Picoseconds>> pipelines(std::span<const Strategy> strategies,
                                                     const Enough& enough = {}) const;

@@ -44,8 +44,8 @@ class CallPath {
 
   /// The call at `index`; those it waits for that were not run here are over at `others`.
   void run(std::size_t index, Picoseconds others = kLongAgo);
-  /// Of the next call run, the collective at `which` of those that other stages take part in: over
-  /// at `end` at the earliest.
+  /// In the next call that is run, the collective at `which`, of those that other stages take part
+  /// in, is over at `end` at the earliest.
   void stages_meet_until(std::size_t which, Picoseconds end) { floor_ = {which, end}; }
 
   Picoseconds now() const { return clocks_[std::size_t(Stream::compute)]; }  ///< compute is free

@@ -12,7 +12,7 @@ struct MemoryBound {
   Bytes peak, arena, reserved;  ///< as Score's
 };
 
-/// What lives between steps: parameters, gradients, optimizer state, workspace.
+/// Bytes that live between steps: parameters, gradients, optimizer state, workspace.
 struct LastingBytes {
   Bytes program;    ///< in the Program: alive in every call, so no peak is below it
   Bytes framework;  ///< of that, what the framework has between steps, too (made_in_steps)

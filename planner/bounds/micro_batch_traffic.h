@@ -18,7 +18,7 @@ struct MicroBatchTraffic {
   /// each in the middle, the last one. Of one micro-batch, all is in `last`, of two, none in
   /// middle.
   Picoseconds first, middle, last;
-  /// What follows the last of them: the update, which needs all gradients.
+  /// The time after the last micro-batch: the update, which needs all gradients.
   Picoseconds after;
   /// Zeroing and adding of gradients in a micro-batch in the middle, on the compute stream.
   Picoseconds compute;

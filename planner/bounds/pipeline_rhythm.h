@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-/// What every stage repeats between filling and draining the pipeline.
+/// The cycles that every stage repeats between filling and draining the pipeline.
 struct PipelineCycles {
   std::int64_t micro_batches = 1;  ///< of one cycle: 1, or pp where stages have several chunks
   std::int64_t actions = 0;        ///< of one cycle, on each stage
@@ -27,8 +27,8 @@ struct PipelineCycles {
 /// are none (GPipe).
 PipelineCycles pipeline_cycles(const Strategy& strategy, std::int64_t micro_batches);
 
-/// What one action of a stage did. Two actions that do the same at another time differ by that time
-/// in all of them.
+/// The times of one action of a stage. Two equal actions at different times differ by that time in
+/// all of them.
 struct ActionTimes {
   Picoseconds began, ended;
   Picoseconds received;  ///< what it begins from; `began` where it receives nothing

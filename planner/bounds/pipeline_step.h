@@ -21,7 +21,7 @@ class PipelineStep {
  public:
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
                std::int64_t micro_batches);
-  /// The same with the cycles to leave out given; a default PipelineCycles leaves none out.
+  /// Takes the cycles to leave out; a default PipelineCycles leaves none out.
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
                std::int64_t micro_batches, const PipelineCycles& cycles);
 
@@ -51,8 +51,8 @@ class PipelineStep {
     std::size_t communications = 0;             ///< so far: each has its number in `delays`
     std::optional<std::size_t> received_ahead;  ///< the receive that was posted before its action
   };
-  /// Of activations or gradients, by part of the model they leave and micro-batch: when they are
-  /// written and when they are over.
+  /// Times of activations or gradients, by part of the model they leave and micro-batch: when they
+  /// are written and when they are over.
   struct Border {
     std::vector<Picoseconds> written, arrived;
   };

@@ -11,13 +11,13 @@
 
 namespace plimsoll {
 
-/// Of one job. Safe to share between threads.
+/// The costs of the layers of one job. They are safe to share between threads.
 class ShapeCosts {
  public:
   ShapeCosts(const Job& job, const CostModel& costs) : job_(job), costs_(costs) {}
 
-  /// Those of the model that predicts this strategy (evaluate.h: layer_shape). They stay as long as
-  /// this.
+  /// The costs of the model that predicts this strategy (evaluate.h: layer_shape). They live as
+  /// long as this object.
   const LeastCosts& of(const Strategy& strategy) const;
 
  private:

@@ -60,8 +60,8 @@ CostModel cost_model(const Target& target);
 Job stated_job(const Target& target);
 /// "GPT on 2 devices of CLUSTER; framework ...; calibration ...": the first line of every result.
 std::string headline(const Target& target, std::int64_t devices, bool oversubscribed);
-/// What each group of the cluster's efficiency parameters rests on; empty where they are not used
-/// or a fit on runs took their place.
+/// Says what each group of the cluster's efficiency parameters rests on. It is empty where they are
+/// not used or a fit on runs took their place.
 std::string efficiency_line(const Target& target);
 /// "key=value" pairs. Throws UsageError for text without '=', or a key given twice.
 Fixed parse_fixed(const std::vector<std::string>& pairs);
@@ -79,7 +79,7 @@ struct PlanOptions {
   std::int64_t threads = 0;  ///< 0: all cores
   bool json = false;
 };
-/// What the plan of a target was made with, in words.
+/// Says in words how the plan of a target was made.
 PlanOrigin origin_of(const Target& target, const PlanOptions& options);
 /// Exit 5 where the time limit passed first, with the best plan so far or with none.
 ExitCode run_plan(const PlanOptions& options);
@@ -169,7 +169,8 @@ ExitCode run_export(const ExportOptions& options);
 struct ImportNcclOptions {
   std::vector<std::string> files;  ///< text or JSON of nccl-tests
   std::string cluster;             ///< whose devices were measured
-  /// That the points join: measured, fitted or both; empty: a new one of them alone.
+  /// The calibration that the points join: measured, fitted or both. Empty: a new one holds them
+  /// alone.
   std::string calibration;
   std::string output;  ///< calibration file; empty: none is written
   NcclGiven given;

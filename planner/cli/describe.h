@@ -16,7 +16,7 @@ namespace plimsoll {
 std::string describe_step(const Prediction& prediction, bool makes_timing_claim);
 /// How many parameters a job has, as it is stated; one line.
 std::string describe_parameters(const Job& job);
-/// What communication does to the step, by group; a line each, or nothing where there is none.
+/// Says what communication does to the step, by group: a line each, or nothing where there is none.
 std::string describe(const StepParts& parts);
 /// The chosen strategy, its prediction, the search and the runners-up.
 std::string describe(const Plan& plan);

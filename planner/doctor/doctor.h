@@ -24,8 +24,8 @@ struct Finding {
   std::string fix;  ///< what to do; empty where ok
 };
 
-/// What the CUDA driver says of its devices, asked in a process of its own: a broken driver can
-/// hang or crash the one that asks.
+/// The CUDA driver's report of its devices. It is asked in a process of its own: a broken driver
+/// can hang or crash the one that asks.
 struct DriverProbe {
   bool present = false;      ///< libcuda.so.1 is there
   std::string error;         ///< of its initialisation; empty: none

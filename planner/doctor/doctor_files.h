@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// Of a small file, without the newline at its end; nothing where it cannot be read.
+/// The text of a small file, without the newline at its end; nothing where it cannot be read.
 inline std::optional<std::string> text_of(const std::filesystem::path& path) {
   try {
     std::string text = read_file(path, Bytes(1 << 22));

@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// What a search learned of its space.
+/// The result of exploring a space.
 struct Explored {
   std::vector<Candidate> candidates;  ///< evaluated, in canonical order
   std::vector<Pruned> bounded;        ///< cut without being evaluated, by bound
@@ -33,13 +33,13 @@ Explored explore_all(const SearchRequest& request, const CostModel& costs, const
                      const Bounds& bounds);
 
 /// Best-first branch and bound over degrees, then micro-batch and recompute, then bucket bytes.
-/// What cannot fit is cut first. Then the node of least time bound is taken, sharpened or, at a
-/// leaf, simulated; a node is cut where its bounds prove that none of its plans is the best, one of
-/// the runners-up or on the Pareto front (but for SearchRequest::tolerance). Allocators are
-/// replayed where they decide what fits and for what is shown; other simulated strategies are no
-/// candidates, and count as bounded. Nodes are taken in rounds against what was known when the
-/// round began, ties by canonical order: candidates and counts do not depend on the number of
-/// threads.
+/// Strategies that cannot fit are cut first. Then the node of least time bound is taken, sharpened
+/// or, at a leaf, simulated; a node is cut where its bounds prove that none of its plans is the
+/// best, one of the runners-up or on the Pareto front (but for SearchRequest::tolerance).
+/// Allocators are replayed where they decide what fits and for what is shown; other simulated
+/// strategies are no candidates, and count as bounded. Nodes are taken in rounds against what was
+/// known when the round began, ties by canonical order: candidates and counts do not depend on the
+/// number of threads.
 Explored branch_and_bound(const SearchRequest& request, const CostModel& costs, const Space& space,
                           const Bounds& bounds);
 
@@ -49,7 +49,7 @@ struct BoundCounts {
   std::int64_t cannot_fly = 0;        ///< else: with micro-batches in flight it does not fit
   std::int64_t may_fit = 0;           ///< the rest
   std::optional<Seconds> least_time;  ///< of the rest: no step is shorter, by the slowest stage
-  /// Of the rest, by the slowest stage a step takes at least this many times as long as that.
+  /// How many of the rest take at least so many times as long, by their slowest stage.
   std::vector<std::pair<double, std::int64_t>> slower;
 };
 BoundCounts count_bounds(const SearchRequest& request, const CostModel& costs, const Space& space);

@@ -21,7 +21,7 @@ struct GroupBound {
   Bytes peak;
 };
 
-/// What a family's groups need at least.
+/// The least that a family's groups need.
 struct FamilyBound {
   std::vector<GroupBound> groups;  ///< only arrangements that may fit
   std::size_t cannot_live = 0;     ///< arrangements whose lasting bytes alone do not fit
@@ -38,7 +38,7 @@ struct FamilySummary {
 };
 FamilySummary summary_of(const FamilyBound& bound);
 
-/// Of one job on one cluster. Safe to share between threads.
+/// Bounds of families for one job on one cluster. They are safe to share between threads.
 ///
 /// Time: the slowest stage works through all its layers for every micro-batch, after the first has
 /// come to it through the chunks before it and before the last goes back through them
@@ -58,7 +58,7 @@ class FamilyBounds {
   /// A looser bound of such a family: lasting bytes, and what layers take at least in a ring whose
   /// rounds are not lowered (ring_rounds.h).
   FamilyBound coarse(const StrategyFamily& family, Bytes room) const;
-  /// What a framework reserves at least for any arrangement of the family.
+  /// The bytes that a framework reserves at least for any arrangement of the family.
   Bytes least_reserved(const StrategyFamily& family) const;
 
  private:
@@ -70,7 +70,7 @@ class FamilyBounds {
   struct StageLines {
     Line program, framework;  ///< as LastingBytes
   };
-  /// Of the first, a middle and the last stage; a pipeline of one stage has only the first.
+  /// Lines of the first, a middle and the last stage; a pipeline of one stage has only the first.
   using Lines = std::array<StageLines, 3>;
   struct Work;
   class Family;

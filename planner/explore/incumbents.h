@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// What is known when a round of a search begins.
+/// The plans that are known when a round of a search begins.
 class Incumbents {
  public:
   /// `tolerance`: SearchRequest's.
@@ -45,7 +45,7 @@ class Incumbents {
     });
   }
 
-  /// The same of strategies that are not known one by one.
+  /// Whether strategies that are not known one by one may be listed.
   bool may_be_listed(Seconds bound) const {
     return !last_listed_ || bound * slower_ <= *last_listed_;
   }

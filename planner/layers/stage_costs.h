@@ -22,8 +22,8 @@ struct LastingLines {
 };
 LastingLines lasting_lines(const Job& job, const Strategy& strategy, const Framework& framework);
 
-/// Of one strategy in 1F1B, without virtual stages. Only for models whose layers are all alike
-/// (layers_are_alike).
+/// The costs of the stages of one strategy in 1F1B, without virtual stages. They hold only for
+/// models whose layers are all alike (layers_are_alike).
 class StageCosts {
  public:
   StageCosts(const Job& job, const Framework& framework, const Strategy& strategy,

@@ -16,7 +16,7 @@ class NothingFits : public InfeasibleError {
  public:
   NothingFits(const std::string& why, std::vector<std::string> changes)
       : InfeasibleError(why), changes_(std::move(changes)) {}
-  /// What would fit: a line for each, in words.
+  /// The changes that would fit: a line for each, in words.
   const std::vector<std::string>& changes() const { return changes_; }
 
  private:

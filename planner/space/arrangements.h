@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// What arrangements may vary; the others stay as a strategy has them.
+/// The fields that arrangements may vary; the others stay as a strategy has them.
 struct ArrangementChoices {
   bool schedule = true, virtual_stages = true, ends = true, recompute_layers = true;
 };
@@ -22,12 +22,13 @@ class ArrangementFinder {
   ArrangementFinder(const Job& job, const Framework& framework, ArrangementChoices choices,
                     std::function<bool(const Strategy&)> is_legal);
 
-  /// Of a strategy whose arrangement does not count. In the order of schedules, virtual stages,
-  /// ends and recompute_layers, with the plainest first; none where no arrangement is legal.
+  /// The arrangements of a strategy, whatever its own is. They are in the order of schedules,
+  /// virtual stages, ends and recompute_layers, with the plainest first; none where no arrangement
+  /// is legal.
   std::shared_ptr<const Arrangements> of(const Strategy& strategy);
 
  private:
-  /// What the rules about arrangements look at.
+  /// The fields that the rules about arrangements look at.
   using Key = std::tuple<std::int64_t, std::int64_t, bool, Recompute, std::int64_t, bool, bool,
                          bool, bool, bool, bool>;
   std::shared_ptr<const Arrangements> find(const Strategy& strategy) const;

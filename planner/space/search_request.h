@@ -1,4 +1,4 @@
-// What a search is asked: the job, its devices, what is held, and how long to look.
+// A request to search: the job, its devices, what is held, and how long to look.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ struct SearchRequest {
   /// no plan that would take the place of one of them is faster by more.
   double tolerance = 0.02;
   /// Wall-clock time, at most kLongestTimeLimit, after which no bound and no evaluation is begun;
-  /// the first plan, which is found before all bounds, is looked for to the end of one try.
-  /// What is found then depends on the machine.
+  /// the first plan, which is found before all bounds, is looked for to the end of one try. The
+  /// plan that is found then depends on the machine.
   std::optional<Seconds> time_limit;
   /// Asked from time to time; the search ends as at a time limit once it says yes.
   std::function<bool()> stop;

@@ -15,7 +15,8 @@
 
 namespace plimsoll {
 
-/// Of one request: more than any cluster has, and what a degree of a strategy may be.
+/// The most devices of one request: more than any cluster has, and what a degree of a strategy may
+/// be.
 constexpr std::int64_t kMostDevices = std::int64_t{1} << 22;
 
 /// KEY=VALUE pairs from --fix, applied to every candidate.

@@ -19,7 +19,7 @@
 
 namespace plimsoll {
 
-/// What one rank asked for.
+/// The request of one rank.
 struct Request {
   OpKind kind = OpKind::all_reduce;
   CollectiveParams params;    ///< collectives

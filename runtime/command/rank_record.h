@@ -1,4 +1,4 @@
-// What a rank's run leaves behind, and how a measurement is made of all of them.
+// Records of the ranks of a run, and the measurement that is made of them.
 #pragma once
 
 #include <cstdint>

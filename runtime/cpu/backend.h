@@ -19,9 +19,9 @@ std::unique_ptr<Backend> make_cpu_backend();
 /// The oneDNN library that runs, e.g. "oneDNN 2.6.3".
 std::string onednn_version();
 
-/// What oneDNN runs a legal matmul with, e.g. "brg:avx512_core"; "gemm:jit" allocates large
-/// temporaries of its own inside execution and "ref:any" is slow; "none": nothing, on this
-/// processor.
+/// The implementation with which oneDNN runs a legal matmul, e.g. "brg:avx512_core"; "gemm:jit"
+/// allocates large temporaries of its own inside execution and "ref:any" is slow; "none": nothing,
+/// on this processor.
 std::string cpu_matmul_implementation(const Op& op, std::span<const Tensor> tensors);
 /// Scratch memory the matmul takes from the workspace.
 Bytes cpu_matmul_workspace(const Op& op, std::span<const Tensor> tensors);

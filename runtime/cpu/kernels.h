@@ -1,4 +1,4 @@
-// What the families of CPU kernels share: the request, scratch memory, and a kernel made of a
+// Types that the families of CPU kernels share: the request, scratch memory, and a kernel made of a
 // function. Internal to runtime/cpu.
 #pragma once
 

@@ -36,7 +36,7 @@ struct Tile {
     const int lane = int(threadIdx.x) % 32;
     load_matrices(a, chunk(tile, row + lane % 16, 2 * step + lane / 16));
   }
-  /// The same rows and columns transposed, as two right matrices [16,8]: columns of the product
+  /// Loads the rows and columns transposed, as two right matrices [16,8]: columns of the product
   /// are rows here. b[0], b[1] for rows [row, row + 8), b[2], b[3] for the next 8.
   __device__ static void right_transposed(std::uint32_t (&b)[4], T* tile, int row, int step) {
     const int lane = int(threadIdx.x) % 32;

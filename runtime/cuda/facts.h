@@ -1,4 +1,4 @@
-// What a GPU says of itself.
+// The facts that a GPU reports of itself.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a rank owns of an arena, or a tensor, cut into chunks of which a block works on one.
+// The part of an arena that a rank owns, or a tensor, in chunks; a block works on one.
 #pragma once
 
 #include <cstdint>

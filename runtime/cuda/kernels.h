@@ -1,5 +1,5 @@
-// What the families of CUDA kernels share: the request, scratch memory, tables, and a kernel made
-// of a function. Internal to runtime/cuda.
+// Types that the families of CUDA kernels share: the request, scratch memory, tables, and a kernel
+// made of a function. Internal to runtime/cuda.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,7 @@
 
 namespace plimsoll {
 
-/// What is used of cuBLASLt, by the names of its manual.
+/// The functions of cuBLASLt that are used, by the names of its manual.
 struct CublasLt {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;

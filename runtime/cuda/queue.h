@@ -1,4 +1,4 @@
-// What one rank uses of a GPU: a stream, device memory, captured graphs and events.
+// The parts of a GPU that one rank uses: a stream, device memory, captured graphs and events.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -116,7 +116,7 @@ inline unsigned blocks_for(const CudaDevice& device, std::int64_t items, int thr
   return unsigned(std::clamp<std::int64_t>(needed, 1, std::max<std::int64_t>(most, 1)));
 }
 
-/// Of a one-dimensional launch.
+/// The index of this thread in a one-dimensional launch.
 __device__ __forceinline__ std::int64_t global_thread() {
   return std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
 }

@@ -47,7 +47,7 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&values)[4], const 
                : "r"(address)
                : "memory");
 }
-/// The same of the transposed matrices.
+/// Loads the transposed matrices.
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&values)[4],
                                                          const void* row) {
   const auto address = std::uint32_t(__cvta_generic_to_shared(row));

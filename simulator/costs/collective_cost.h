@@ -48,7 +48,7 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
 Estimate modelled_communication(OpKind kind, Bytes payload, const Cluster& cluster,
                                 const GroupSpread& spread);
 
-/// What it takes besides its bytes, and the level that these are slowest on.
+/// The time beside its bytes, and the level on which the bytes are slowest.
 struct LinkTime {
   Seconds latency;
   std::size_t level = 0;

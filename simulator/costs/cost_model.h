@@ -25,13 +25,13 @@ namespace plimsoll {
 
 class CostModel {
  public:
-  /// What the calibration has points for is theirs. All else: the cluster's efficiency parameters,
-  /// labelled by what they rest on; without these a roofline from its rates, labelled datasheet.
-  /// `fitted`: whose values the cluster and the framework hold already.
+  /// Points of the calibration answer for the ops that they are of. All else has the cluster's
+  /// efficiency parameters, labelled by what they rest on; without these a roofline from its rates,
+  /// labelled datasheet. `fitted`: whose values the cluster and the framework hold already.
   CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework,
             std::optional<FittedCalibration> fitted = std::nullopt);
 
-  /// The same, with local ops and dispatch that take this many times as long where they were not
+  /// This model, with local ops and dispatch that take this many times as long where they were not
   /// measured.
   CostModel with_layer_factor(double factor) const;
   const std::optional<FittedCalibration>& fitted() const { return fitted_; }
@@ -39,7 +39,7 @@ class CostModel {
   /// Kinds of devices that the cluster has: what local() differs by. A
   /// calibration is of one kind, so there must be only one then.
   std::size_t device_kinds() const { return 1 + cluster_.other_devices.size(); }
-  /// Of the device that a rank runs on.
+  /// The kind of the device that a rank runs on.
   std::size_t device_kind(std::int64_t rank) const {
     return cluster_.other_devices.empty() ? 0 : plimsoll::device_kind(cluster_, rank);
   }
@@ -48,9 +48,9 @@ class CostModel {
   /// (log-space interpolation; where operands are of several types, extrapolated), else efficiency
   /// parameters, else roofline.
   Estimate local(const Op& op, std::span<const Tensor> tensors, std::size_t kind = 0) const;
-  /// What the framework's other ops take the device that it has for one kernel (ops_per_kernel):
-  /// each at least what a memory-bound kernel takes beside its bytes, where that was fitted and no
-  /// such kernel was measured.
+  /// The time that the device takes for the framework's other ops beside one kernel
+  /// (ops_per_kernel): each at least what a memory-bound kernel takes beside its bytes, where that
+  /// was fitted and no such kernel was measured.
   Picoseconds other_ops(std::size_t kind = 0) const;
   /// A collective or a transfer between ranks that lie like this, from the last arrival to
   /// completion: calibrated curve within a node, else a model.
@@ -73,7 +73,8 @@ class CostModel {
   /// Whether communications that go on at once on a node slow each other in what was measured, so
   /// that GroupSpread::at_once matters.
   bool has_contention() const { return shapes_.has_contention(); }
-  /// Of a group: its ranks ascend. Other groups of the same kind are left out: at_once is 1.
+  /// The spread of a group whose ranks ascend. Other groups of the same kind are left out: at_once
+  /// is 1.
   GroupSpread spread(std::span<const std::int64_t> ranks) const;
 
   Picoseconds dispatch_op() const;  ///< host time to issue one op, at least 1 ps
@@ -84,7 +85,7 @@ class CostModel {
   /// A calibration measured dispatch_op(); the framework's numbers do not count.
   bool dispatch_is_measured() const;
   Waking waking() const;  ///< what sleeping while it waits costs a host
-  /// What communications are measured over; `local` without a calibration.
+  /// The communicator that communications are measured over; `local` without a calibration.
   CommunicatorKind communicator() const {
     return calibration_ ? calibration_->communicator : CommunicatorKind::local;
   }
@@ -96,7 +97,7 @@ class CostModel {
   const Framework& framework() const { return framework_; }
 
  private:
-  /// What answers for the kernels of one kind of device where nothing was measured.
+  /// The curves for kernels of one kind of device where nothing was measured.
   struct Kernels {
     const Device& device;
     const std::optional<Efficiency>& efficiency;
@@ -108,7 +109,7 @@ class CostModel {
   Estimate matmul(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
   static Estimate attention(const Op& op, std::span<const Tensor> tensors, const Kernels& own);
   Estimate memory_bound(const Op& op, std::span<const Tensor> tensors, const Kernels& own) const;
-  /// That it moves, in as many ops as the framework has for it.
+  /// The bytes that an op moves, in as many ops as the framework has for it.
   Bytes moved_by(const Op& op, std::span<const Tensor> tensors) const;
   static Estimate at_row(const std::map<std::int64_t, SizeCurve>& by_row, std::int64_t length,
                          Bytes moved);

@@ -42,8 +42,8 @@ inline constexpr std::int64_t kAttentionTileRows = 128;
 /// An op that only moves bytes.
 Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory);
 
-/// Of an estimate whose parameters were not measured one by one: `otherwise` where they rest on the
-/// cluster file.
+/// The label of an estimate whose parameters were not measured one by one: `otherwise` where they
+/// rest on the cluster file.
 constexpr Provenance provenance_of(RestsOn basis, Provenance otherwise) {
   if (basis == RestsOn::cluster) return otherwise;
   return basis == RestsOn::runs ? Provenance::fitted : Provenance::typical;

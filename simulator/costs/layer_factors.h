@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-/// Of time, relative to what is predicted without it.
+/// A factor of time, relative to the prediction without it.
 struct LayerFactor {
   double factor = 1;
   double deviation = 0;  ///< standard deviation of its logarithm
@@ -34,8 +34,8 @@ struct LayerNeighbours {
 };
 LayerNeighbours layer_neighbours(std::span<const LayerShape> shapes, const LayerShape& shape);
 
-/// What the points say of a shape: that of the point with this shape, else drawn from those close
-/// to it towards 1, the less sure the farther they are. Kept within the range of the points and 1.
+/// The factor of a shape: that of the point with this shape, else drawn from those close to it
+/// towards 1, the less sure the farther they are. Kept within the range of the points and 1.
 /// Without points: 1, as sure as layer_covariance() says.
 LayerFactor layer_factor(std::span<const LayerPoint> points, const LayerShape& shape);
 

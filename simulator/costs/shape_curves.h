@@ -27,7 +27,7 @@ class ShapeCurves {
   /// most in proportion; of one alone as the steps of a ring, n - 1, or of a tree, log2 n, for an
   /// all-reduce. With more groups at once the bandwidth part grows in proportion.
   ///
-  /// What adds up elements of a type that was not measured is that of f32, or else of another type,
+  /// A reduction of a type that was not measured takes the time of f32, or else of another type,
   /// extrapolated; imported points are at best interpolated, since another machine was measured.
   /// Nothing where no group was measured inside a node, or across nodes, as this one lies.
   std::optional<TimeParts> at(OpKind kind, DType dtype, Bytes payload,
@@ -44,7 +44,7 @@ class ShapeCurves {
   bool has_contention_ = false;
 };
 
-/// What measured overlaps say of a communication and of what runs beside it.
+/// Measured slowdowns of a communication and of the work beside it.
 class OverlapCurves {
  public:
   struct Slowdowns {

@@ -24,8 +24,8 @@ class SizeCurve {
   bool empty() const { return points_.empty(); }
   /// Some point must have been added.
   Estimate at(Bytes size) const;
-  /// What does not grow with the bytes: the time at the smallest size, less what that is of the
-  /// largest one's at its bandwidth. Of one point nothing.
+  /// The part that does not grow with the bytes: the time at the smallest size, less what that is
+  /// of the largest one's at its bandwidth. With one point it is nothing.
   Seconds latency() const;
   TimeParts parts_at(Bytes size) const;
 

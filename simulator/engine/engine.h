@@ -22,9 +22,10 @@ inline constexpr std::int64_t kFullSpeed = std::int64_t{1} << 16;
 
 /// Execution::processes: what a rendezvous and the local items of its ranks make of each other.
 struct Beside {
-  /// Of the rendezvous while some participant's host runs such work; of several the slowest counts.
+  /// Speed of the rendezvous while some participant's host runs such work; the slowest of several
+  /// counts.
   std::array<std::int64_t, kWorks> communication = {kFullSpeed, kFullSpeed};
-  /// Of such work on a participant while the rendezvous is under way.
+  /// Speed of such work on a participant while the rendezvous is under way.
   std::array<std::int64_t, kWorks> compute = {kFullSpeed, kFullSpeed};
   Picoseconds latency;  ///< the part of its duration that takes nothing from the links
   /// Which ends of the node's link this participant's data passes, if it leaves the node.
@@ -60,7 +61,7 @@ struct Item {
   LinkUse link_use = {};
 };
 
-/// What waiting costs a host that sleeps (not Execution::streams).
+/// The cost of waiting for a host that sleeps (not Execution::streams).
 struct Waking {
   Picoseconds delay;  ///< from the end of what it waited for until it goes on
   Picoseconds after;  ///< waits that are shorter cost nothing

@@ -44,7 +44,7 @@ class HostEngine {
   struct Building;
   void add_rank(const std::vector<Item>& items, std::span<const Beside> besides,
                 Building& building);
-  /// Of a run in which each host got so far as `next_item` by `clock`.
+  /// The result of a run in which each host has come to `next_item` by `clock`.
   EngineResult result(const std::vector<ItemTimes>& times, std::span<const std::uint32_t> next_item,
                       std::span<const Picoseconds> clock) const;
 

@@ -74,7 +74,7 @@ class Composition {
   std::vector<Picoseconds> clocks_, ends_, host_;  ///< by stream, by op; and of the host
 };
 
-/// Of a routine that is mapped in one way only.
+/// Composes the map of a routine that is mapped in one way only.
 inline RoutineMap compose(std::span<const RoutineOp> ops,
                           std::span<const std::uint32_t> event_ops) {
   return Composition(ops).map(event_ops);

@@ -52,7 +52,7 @@ class SharedLinks {
   };
   struct Link {
     std::vector<std::uint32_t> flows;  ///< under way
-    /// Of its flows that it holds back, the speed; kFullSpeed if it holds back none.
+    /// The speed of the flows that it holds back; kFullSpeed if it holds back none.
     std::int64_t level = kFullSpeed;
     std::int64_t room = 0, unshared = 0;  ///< of share_all(): what is left, for how many flows
     bool changed = false, seen = false;
@@ -76,7 +76,7 @@ class SharedLinks {
   std::vector<Event> heap_;
   // At this instant, still to be shared: what began, and the links of what began or ended.
   std::vector<std::uint32_t> begun_, changed_;
-  // Of share_all(): what depends on the links that changed.
+  // Used by share_all(): links and flows that depend on the links that changed.
   std::vector<std::uint32_t> component_links_, component_flows_, full_;
 };
 

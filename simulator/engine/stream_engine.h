@@ -28,10 +28,10 @@ class StreamEngine {
   StreamEngine(StreamEngine&&) noexcept;
   StreamEngine& operator=(StreamEngine&&) noexcept;
 
-  /// What follows is of a new rank. Streams of one lane are worked through together in issue
-  /// order: lane_of_stream[s] == s for a stream by itself, else the lowest stream of its lane.
-  /// A lane of several streams must hold no rendezvous, or two ranks could block each other that
-  /// in truth do not.
+  /// Begins a new rank: what is added next is of it. Streams of one lane are worked through
+  /// together in issue order: lane_of_stream[s] == s for a stream by itself, else the lowest stream
+  /// of its lane. A lane of several streams must hold no rendezvous, or two ranks could block each
+  /// other that in truth do not.
   void add_rank(std::vector<std::uint32_t> lane_of_stream);
 
   struct Op {

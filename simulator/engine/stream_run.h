@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// Of one engine, to which nothing is added; keeps its memory from run to run.
+/// Runs one engine, to which nothing is added any more. It keeps its memory from run to run.
 class StreamRun {
  public:
   explicit StreamRun(const StreamEngine& engine);
@@ -61,8 +61,8 @@ class StreamRun {
   bool keeps_all_ = false;
   StreamEngine::Result result_;
   std::vector<Picoseconds> clocks_;
-  /// Of clocks_, by the delays since the stream's last task; of these, what is of the next one's
-  /// own time (keeps_all_).
+  /// The part of clocks_ that is delays since the stream's last task, and the part of these that
+  /// belongs to the next task's own time (keeps_all_).
   std::vector<Picoseconds> delayed_, of_next_;
   std::vector<LaneState> lanes_;
   std::vector<MeetingState> meetings_;

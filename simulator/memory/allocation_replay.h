@@ -35,7 +35,8 @@ AllocatorUse replay_allocations(const Program& program, const Framework& framewo
 /// nothing where that is not enough.
 std::optional<AllocatorUse> replay_within(const Program& program, const Framework& framework,
                                           Bytes room, AliveAtPeak alive = AliveAtPeak::leave_out);
-/// The same; of what does not fit it is what would be taken if there was more memory.
+/// Replays on a device with that much room. Where a step does not fit, the result is what it would
+/// take with more memory.
 AllocatorUse replay_on_device(const Program& program, const Framework& framework, Bytes room,
                               AliveAtPeak alive = AliveAtPeak::leave_out);
 

@@ -68,7 +68,7 @@ class BlockAllocator {
     std::int64_t driver = 0;  ///< of the first of a segment: what it took of the driver
     Use use = Use::free;
   };
-  /// Of requests of one stream and size class.
+  /// The pool of requests of one stream and size class.
   struct Pool {
     bool small = false;
     FreeBlocks free;

@@ -20,7 +20,7 @@ class Checkpoints {
   /// Whether it is forward of the layer behind the border that has used this slot for the last
   /// time.
   bool ends_forward(std::size_t call, std::size_t slot) const;
-  /// What the device keeps of so many bytes between forward and backward.
+  /// The bytes of so many that the device keeps between forward and backward.
   Bytes part(Bytes bytes) const;
 
  private:

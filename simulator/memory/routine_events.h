@@ -14,7 +14,8 @@
 
 namespace plimsoll {
 
-/// Of what lies beside a tensor in a slot and goes with it: no tensor has such an offset.
+/// The offset of a piece that lies beside a tensor in a slot and goes with it: no tensor has such
+/// an offset.
 inline constexpr Bytes kBeside{1};
 
 /// Tensors of a routine that share one place.
@@ -29,7 +30,7 @@ struct Piece {
   bool stays = false;   ///< one for all pieces of this name, from the first write on
 };
 
-/// What happens to a piece before or after an op.
+/// A piece's change before or after an op.
 struct Event {
   enum class Kind : std::uint8_t { write, last_use } kind;
   std::uint32_t piece;
@@ -55,7 +56,7 @@ class Names {
   std::vector<std::string> names_;
 };
 
-/// What a framework has beside the Program's tensors is among them: copies that live as long as
+/// A framework's memory beside the Program's tensors is among them: copies that live as long as
 /// another tensor, and memory that an op has while it runs.
 RoutineEvents read_events(const Routine& routine, const Framework& framework, Names& names);
 

@@ -59,7 +59,7 @@ class ShardCopies {
     Bytes f32;
     std::optional<Key> parameters;  ///< that are whole no longer then
   };
-  /// What a slot of parameters is, by the call that binds it.
+  /// The key of a slot of parameters, by the call that binds it.
   Key key_of(const Binding& binding) const;
   void find_buffers();
   void find_root();

@@ -21,10 +21,10 @@ struct AliveTensors {
   Bytes bytes;  ///< of all of them, as the allocator counts them
   bool operator==(const AliveTensors&) const = default;
 };
-/// Those of equal size keep their order.
+/// Sorts by size, the largest first. Equal sizes keep their order.
 void sort_largest_first(std::vector<AliveTensors>& list);
 
-/// What one class of ranks takes of the framework's allocator.
+/// The memory that one class of ranks takes of the framework's allocator.
 struct AllocatorUse {
   Bytes allocated;      ///< peak of the blocks handed out, as their allocator counts them
   Bytes reserved;       ///< peak of what it took of the driver

@@ -16,8 +16,8 @@ struct CallCycles {
   std::size_t end() const { return first + count * length; }
 };
 
-/// Those around the middle of the step, each of so many micro-batches; a count of 0 where there are
-/// none. Looks at every call once.
+/// The cycles around the middle of the step, each of so many micro-batches; a count of 0 where
+/// there are none. Looks at every call once.
 CallCycles call_cycles(const Program& program, std::int64_t micro_batches);
 
 /// Calls [from, to) are left out, whole cycles of `cycles`. Or the Program is one of fewer

@@ -1,5 +1,5 @@
-// What is the same for all ranks of a Program's class: what its routines cost and with whom they
-// communicate; and its calls unrolled into engine items.
+// Expansion: facts that all ranks of a Program's class share. They are the costs of its routines,
+// the groups that they communicate with, and its calls unrolled into engine items.
 #pragma once
 
 #include <span>
@@ -27,7 +27,7 @@ struct LinkOp {
   std::uint32_t position = 0;  ///< among the ops of this link
 };
 
-/// What is known of a routine once, for all its calls; empty if it has none.
+/// Facts of a routine that hold for all its calls; empty if it has none.
 struct RoutineFacts {
   static constexpr std::uint32_t kLocal = ~std::uint32_t{0};
   std::vector<Estimate> local;         ///< by op; of local ops

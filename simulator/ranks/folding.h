@@ -29,15 +29,14 @@ struct LinkTopology {
   std::vector<std::size_t> expansion;
   std::vector<std::vector<RankLink>> links;  ///< [rank][link of its Program]
   std::vector<GroupInstance> instances;
-  /// What the ops of one link cost, in order of Expansion::link_ops; equal costs are one entry.
+  /// The costs of the ops of one link, in order of Expansion::link_ops; equal costs are one entry.
   std::vector<std::vector<Estimate>> costs;
-  /// The same of the links that they pass; empty but for Execution::streams. Ranks share only their
-  /// own links, so they need not be told apart by whom they share with.
+  /// The links that these ops pass; empty but for Execution::streams. Ranks share only their own
+  /// links, so they need not be told apart by whom they share with.
   std::vector<std::vector<LinkUse>> link_uses;
-  /// The same of how they and kernels beside them slow each other; empty but for
-  /// Execution::streams.
+  /// How these ops and kernels beside them slow each other; empty but for Execution::streams.
   std::vector<std::vector<OverlapCurves::Slowdowns>> slowdowns;
-  /// The same of how they and local ops slow each other; empty but for Execution::processes.
+  /// How these ops and local ops slow each other; empty but for Execution::processes.
   std::vector<std::vector<Beside>> besides;
 };
 

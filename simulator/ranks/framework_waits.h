@@ -1,5 +1,5 @@
-// What the host or the compute stream waits for beside what Programs say, because the framework has
-// it so (Framework::transfers_hold, host_reads_norm, host_reads_batch, host_waits_for_gathers).
+// Waits of the host or the compute stream that Programs do not have and a framework adds
+// (Framework::transfers_hold, host_reads_norm, host_reads_batch, host_waits_for_gathers).
 // Execution::streams.
 #pragma once
 
@@ -19,9 +19,10 @@ class FrameworkWaits {
   using Event = std::uint32_t;
   explicit FrameworkWaits(const Expansion& expansion);
 
-  /// What the first ops of the next call, one of the Program's, wait for, too.
+  /// Events that the first ops of the next call, one of the Program's, wait for, too.
   std::vector<Event> before_call(std::size_t call);
-  /// What the host waits for before it issues the next op; nothing: it goes on. Once for an op.
+  /// Events that the host waits for before it issues the next op; empty: it goes on. Asked once for
+  /// an op.
   std::vector<Event> before_op(const Op& op);
 
   /// `host_waits`: before the next op the host waits for this one.
@@ -30,7 +31,7 @@ class FrameworkWaits {
   void issued(RoutineId routine, Event end);
 
  private:
-  /// What each call of a routine does.
+  /// The effects of each call of a routine.
   struct Does {
     bool compute = false;
     bool prepare_gradients = false;

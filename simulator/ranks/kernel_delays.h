@@ -1,5 +1,5 @@
-// What kernels and the communications of their rank lose to each other while both run, told from
-// the order in which a host issues them (docs/adr/0028-what-streams-lose-to-each-other.md).
+// Delays of kernels and of the communications of their rank while both run, told from the order in
+// which a host issues them (docs/adr/0028-what-streams-lose-to-each-other.md).
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace plimsoll {
 /// on a stream of their own.
 class KernelDelays {
  public:
-  /// What comes next waits until that call on `stream` has ended, and so all before it there.
+  /// Later calls wait until that call on `stream` has ended, and so for all calls before it there.
   void wait_for(Stream stream, std::size_t call);
   /// How much longer kernels that take `work` alone take beside the communications before them that
   /// nothing has waited for: as long as these last, each makes them take `compute` times as long.
@@ -53,8 +53,8 @@ class KernelDelays {
     bool empty() const { return first_ == items_.size(); }
     Pending& front() { return items_[first_]; }
     void push(const Pending& pending) { items_.push_back(pending); }
-    /// What was taken is given back once it is half of all: each item moves once at most, on
-    /// average.
+    /// Entries that were taken are given back once they are half of all: each item moves once at
+    /// most, on average.
     void pop() {
       if (2 * ++first_ < items_.size()) return;
       items_.erase(items_.begin(), items_.begin() + std::ptrdiff_t(first_));

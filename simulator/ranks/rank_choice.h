@@ -37,7 +37,7 @@ class Channels {
   std::map<Key, std::uint32_t> numbers_;
 };
 
-/// Of one simulated rank, by link of its Program.
+/// The channels of one simulated rank, by link of its Program.
 struct RankChannels {
   std::vector<std::uint64_t> channel;
   std::vector<bool> alone;  ///< nobody of another class takes part

@@ -24,7 +24,8 @@ class ShortenedStep {
   /// Nothing where less than half of the calls could be left out. Arguments as StreamRanks'.
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
                                          const LinkTopology& topology, const RankChoice& choice);
-  /// The same of Programs that lack these cycles; nothing where the others are too few to show it.
+  /// Makes one for Programs that lack these cycles; nothing where the others are too few to show
+  /// it.
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
                                          const LinkTopology& topology, const RankChoice& choice,
                                          const FewerMicroBatches& fewer);

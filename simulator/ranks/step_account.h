@@ -24,7 +24,8 @@ StepAccount account_for(const Expansion& expansion, const LinkTopology& topology
 /// state), extrapolated or read off a datasheet (kDatasheetHalfWidth of it): these are summed.
 Seconds open_time(const Expansion& expansion, const LinkTopology& topology, std::int64_t rank);
 
-/// What of a rank's op time was measured on the machine itself (Estimate::of_calibration).
+/// The shares of a rank's op time that were measured on the machine itself
+/// (Estimate::of_calibration).
 struct MeasuredShares {
   double kernels = 0;         ///< of the time of its local ops
   double communications = 0;  ///< of the time of its communications

@@ -19,9 +19,9 @@
 
 namespace plimsoll {
 
-/// What a rank's communications share, by op of Expansion::link_ops. Only what is a call of its own
-/// does, and only a link that several streams of the rank pass: collectives inside blocks, and what
-/// else is on their stream, are waited for by the compute stream and go at full speed.
+/// The links that a rank's communications share, by op of Expansion::link_ops. Only a call of its
+/// own shares, and only a link that several streams of the rank pass: collectives inside blocks,
+/// and what else is on their stream, are waited for by the compute stream and go at full speed.
 std::vector<LinkUse> link_uses(const Expansion& expansion, const LinkTopology& topology,
                                std::int64_t rank);
 
@@ -30,7 +30,7 @@ class AwaitedPorts {
  public:
   void add(std::size_t port) { bits_ |= std::uint64_t{1} << std::min(port, kLast); }
   bool has(std::size_t port) const { return bits_ >> std::min(port, kLast) & 1; }
-  /// Of one that is awaited: which event of the call it is.
+  /// For an awaited port: which event of the call it is.
   std::uint32_t event(std::size_t port) const {
     const std::size_t shown = std::min(port, kLast);
     const std::uint64_t before = bits_ & ((std::uint64_t{1} << shown) - 1);
@@ -51,8 +51,8 @@ class StreamRanks {
               const RankChoice& choice, std::span<const LeftOut> left_out = {});
 
   StreamEngine& engine() { return engine_; }
-  /// Of a simulated rank with calls left out, at each beginning of one of the cycles that stay and
-  /// at the end of the last.
+  /// The state of a simulated rank with calls left out, at each beginning of one of the cycles that
+  /// stay and at the end of the last.
   struct CycleBegin {
     StreamEngine::Event event = 0;  ///< its first one
     StreamEngine::HostTime host;    ///< when its first call is issued
@@ -117,24 +117,25 @@ class StreamRanks {
   std::vector<std::uint32_t> compose_routines(SimulatedRank& rank, const RankChannels& channels);
   static Composition compose_routine(const Expansion& expansion, std::size_t routine,
                                      const RankRoutine& of_rank);
-  /// Of a composed routine, for a call that others wait for so.
+  /// The map of a composed routine, for a call with these awaited ports.
   const RoutineMap& map_for(const Routine& routine, const AwaitedPorts& awaited,
                             RankRoutine& of_rank);
   void add_calls(SimulatedRank& rank, const RankChannels& channels);
-  /// Those that are not left out, with what of them is waited for.
+  /// Reads the calls that are not left out, and which of their ports are awaited.
   static void read_calls(SimulatedRank& rank);
   struct Issue;
   void add_call(Issue& issue, std::size_t call);
-  /// Of a call of a routine that is not composed.
+  /// Adds the ops of a call of a routine that is not composed.
   void add_ops(Issue& issue, RoutineId routine);
-  /// What the host waits for before the op.
+  /// Adds the events that the host waits for before the op.
   void host_waits(Issue& issue, const Op& op);
-  /// What is issued from here on comes after these events, and so after what they are of.
+  /// Ops that are issued from here on come after these events.
   static void wait_for(const SimulatedRank& rank, std::span<const StreamEngine::Event> events,
                        KernelDelays& delays);
   /// Notes what begins at a call.
   void begin_call(SimulatedRank& rank, std::size_t call, KernelDelays& delays);
-  /// Of its kernels, or of the communication that it is, by what goes on beside them.
+  /// Adds the delays of a call's kernels, or of the communication that it is, by the work beside
+  /// them.
   void add_delays(SimulatedRank& rank, std::size_t call,
                   std::span<const StreamEngine::Event> awaited, KernelDelays& delays);
   void compare_left_out(const SimulatedRank& rank, const RankChannels& channels);

@@ -192,7 +192,7 @@ inline Plan example_plan() {
   return plan;
 }
 
-/// What each rank of the plan sends in a step.
+/// The bytes that each rank of the plan sends in a step.
 inline std::vector<std::vector<Traffic>> example_traffic(const Plan& plan) {
   const auto programs = lower({plan.job, plan.strategy, plan.framework}, {}, Proof::none);
   const Grid& grid = programs[0].grid;

@@ -1,4 +1,5 @@
-// What the planner's tests plan: the tests' small job and a machine chosen for round numbers.
+// The job and the cluster of the planner's tests: a small job and a machine chosen for round
+// numbers.
 #pragma once
 
 #include "models/cluster/cluster.h"

@@ -29,8 +29,8 @@ std::vector<Program> nano_programs(const Strategy& strategy, const Job& job = na
 TrainResult train_nano(const std::vector<Program>& programs, TrainOptions options,
                        const Job& job = nano_job());
 
-/// What a rank holds of an arena, at its place in the whole: from sharding stage 2 on it keeps only
-/// the parts that it owns, one after the other.
+/// The part of an arena that a rank holds, at its place in the whole: from sharding stage 2 on it
+/// keeps only the parts that it owns, one after the other.
 std::vector<float> at_its_place(const Program& program, const Coordinates& at,
                                 const std::vector<float>& arena);
 

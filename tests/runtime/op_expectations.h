@@ -1,4 +1,4 @@
-// What every backend's ops are held to.
+// The expectations that every backend's ops are held to.
 #pragma once
 
 #include <gtest/gtest.h>

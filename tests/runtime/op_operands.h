@@ -1,4 +1,4 @@
-// What the references of ops work on.
+// Operands that the references of ops work on.
 #pragma once
 
 #include <variant>

@@ -1,4 +1,4 @@
-// What every op means, in float64 and in the plainest loops: the backends are compared with it.
+// The meaning of every op, in float64 and in the plainest loops: the backends are compared with it.
 #pragma once
 
 #include "tests/runtime/op_cases.h"

@@ -18,7 +18,7 @@ class PreparedCase {
   /// Restores the contents from before the run and fills the workspace with NaN.
   void reset();
   void run();
-  /// Of backends with a device: time of a run there, of `runs` behind as many that are not timed,
+  /// For backends with a device: time of a run there, of `runs` behind as many that are not timed,
   /// so that launching is not in it.
   Seconds time_on_device(std::int64_t runs);
   Values values() const;

@@ -25,7 +25,7 @@ inline constexpr std::uint64_t kFixedDraws = 200;
 /// Whoever makes a switch legal adds a row to kSwitches in random_strategies.cpp.
 Draw draw(std::uint64_t seed);
 
-/// The same job on one rank, whole batch at once, every switch at its simplest.
+/// The job on one rank, whole batch at once, every switch at its simplest.
 Strategy serial(const Job& job);
 
 std::string describe(const Draw& draw);  ///< enough to find it again

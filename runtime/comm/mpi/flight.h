@@ -28,7 +28,7 @@ struct MpiGroup {
   std::vector<MemberData> parts;
 };
 
-/// What ranks tell each other about a communication where they check or trace it.
+/// Ranks tell each other this about a communication where they check or trace it.
 struct FlightHeader {
   std::int64_t started = 0;  ///< ps: when this rank's stream had reached it
   std::int64_t kind = 0, reduction = 0, root = 0, dtype = 0, elements = 0, bytes = 0;

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-/// What is used of NCCL, by the names of its manual.
+/// The functions of NCCL that are used, by the names of its manual.
 struct Nccl {
   decltype(&ncclGetErrorString) error_string = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;

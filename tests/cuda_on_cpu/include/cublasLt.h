@@ -39,7 +39,7 @@ using cublasLtHandle_t = struct EmulatedHandle*;
 using cublasLtMatmulDesc_t = struct EmulatedMatmul*;
 using cublasLtMatrixLayout_t = struct EmulatedLayout*;
 using cublasLtMatmulPreference_t = struct EmulatedPreference*;
-/// Of the emulation: what the choice was promised.
+/// The emulation alone has this: the promise that the choice was given.
 struct cublasLtMatmulAlgo_t {
   std::uint32_t alignments[4];  ///< of A, B, C and D
   std::size_t workspace;

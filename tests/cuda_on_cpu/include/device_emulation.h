@@ -19,7 +19,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// Of one block at a time, and of one rank's thread.
+// The state of one block at a time, and of one rank's thread.
 #define __shared__ static thread_local
 
 struct uint3 {

@@ -102,15 +102,15 @@ namespace cuda_on_cpu {
 /// another device, so does the calling thread; a minute at most, then std::logic_error.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 
-/// What a stream does together with other devices, and is over when they have come.
+/// Work that a stream does together with other devices; it is over when they have come.
 struct Together {
   std::chrono::steady_clock::time_point end;  ///< once done
   std::atomic<bool> done = false;
 };
-/// What follows on the stream waits for it. Events behind it are not reached before.
+/// Later work on the stream waits for it. Events behind it are not reached before.
 void enqueue(cudaStream_t stream, std::shared_ptr<Together> together);
 
-/// Of the calling thread.
+/// The device of the calling thread.
 int current_device();
 
 /// Devices that the emulated driver shows: 1 unless a test wants others. Each has this memory.
