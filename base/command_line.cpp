@@ -1,4 +1,4 @@
-// What the executables' command lines share.
+// Functions that the executables' command lines share.
 #include "base/command_line.h"
 
 #include <fmt/format.h>

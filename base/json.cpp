@@ -56,7 +56,7 @@ void append_pretty(std::string& text, const Json& value, std::size_t indent, std
   text += "\n" + std::string(indent, ' ') + (value.is_array() ? "]" : "}");
 }
 
-/// What a message says was found.
+/// The words with which a message says what was found.
 std::string found(const Json& value) {
   if (value.is_object()) return fmt::format("an object of {} members", value.size());
   if (value.is_array()) return fmt::format("an array of {} elements", value.size());

@@ -33,8 +33,9 @@ void predict_unseen(const FitModel& model, const LogModel& log_model,
   }
 }
 
-/// What 90 % of further values of the kind are expected not to exceed: at place 0.9 (n + 1) of the
-/// ascending ones, between neighbours (Weibull 1939; quantile type 6 of Hyndman and Fan 1996).
+/// The value that 90 % of further values of the kind are expected not to exceed: at place 0.9 (n +
+/// 1) of the ascending ones, between neighbours (Weibull 1939; quantile type 6 of Hyndman and Fan
+/// 1996).
 double percentile90(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());

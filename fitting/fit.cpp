@@ -22,7 +22,8 @@ constexpr double kNormal90 = 1.645;
 constexpr std::size_t kRunsToChoose = 100;
 constexpr double kNoiseToChoose = 0.01;  // of a logarithm: nobody measures better
 constexpr SearchLimits kLimitsToChoose{4, 4, nullptr};
-/// Of runs that ran, the most that may be predicted out of memory: predictions of it are off, too.
+/// The largest share of runs that ran which may be predicted out of memory: predictions of memory
+/// are off, too.
 constexpr double kMostOutOfMemory = 0.1;
 
 /// |predicted / measured - 1|, mean.
@@ -34,8 +35,9 @@ double mean_error(const LogModel& model, const LogModel::Values& values) {
   return sum / double(here.size());
 }
 
-/// Of a fit on the assumption: how far off its runs are, and its parameters their priors. Of one
-/// noise for all assumptions, or a worse fit would be forgiven as noise.
+/// The merit of a fit on the assumption: how far off its runs are, and how far its parameters are
+/// off their priors. It has one noise for all assumptions, or a worse fit would be forgiven as
+/// noise.
 double loss_with(std::span<const PublishedRun> published, const FitSelection& selection,
                  const AssumedRecompute& assumed, bool layers) {
   std::vector<std::string> sources;
@@ -53,7 +55,7 @@ bool fits(const PublishedTarget& target) {
   });
 }
 
-/// Of the runs that do not say, the share that this way would have been out of memory.
+/// The share of the runs that do not say which would have been out of memory this way.
 double out_of_memory(std::span<const PublishedRun> published, const FitSelection& selection,
                      bool full, bool across_nodes) {
   std::vector<std::string> sources;
@@ -166,7 +168,7 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   fitted.cross_validated_mean = result.by_layout.mean_abs_error;
   fitted.cross_validated_p90 = result.by_layout.p90_abs_error;
   if (!result.by_size.runs.empty()) fitted.unseen_sizes_mean = result.by_size.mean_abs_error;
-  // What is asked for later is of a layout or of a size that was not there.
+  // Later requests are for a layout or a size that was not there.
   std::vector<UnseenRun> unseen = result.by_layout.runs;
   unseen.insert(unseen.end(), result.by_size.runs.begin(), result.by_size.runs.end());
   fitted.within_node = run_spread(unseen, false);

@@ -141,7 +141,7 @@ std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitS
 FitModel::FitModel(std::vector<FitRun> runs, bool layers) : runs_(std::move(runs)) {
   const PublishedTarget& first = runs_.at(0).target;
   parameters_ = fit_parameters(first.cluster);
-  // What is none has no logarithm: a framework whose host never waits.
+  // A time of zero has no logarithm: a framework whose host never waits.
   std::erase_if(parameters_, [&](const FitParameter& parameter) {
     return parameter.get(first.cluster, first.framework, parameter.level) <= 0;
   });

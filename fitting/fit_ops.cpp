@@ -25,7 +25,7 @@ bool is_of_a_kernel(const FitParameter& parameter) {
   return parameter.name.starts_with("matmul.") || parameter.name.starts_with("attention_");
 }
 
-/// Of attention all scores count.
+/// All scores of attention count.
 Flops work_of(const OpMeasurement& op) {
   const MatmulShape& s = op.shape;
   if (op.kind == OpKind::matmul) {
@@ -135,7 +135,7 @@ class OpFitter {
     return cluster;
   }
 
-  /// What the values hold for.
+  /// The words for what the values hold for.
   void state_ranges(OpFit& fit) const {
     Efficiency& efficiency = *fit.cluster.efficiency;
     for (const OpFitErrors& errors : fit.errors) {

@@ -33,7 +33,7 @@ bool all_finite(const Values& values) {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
 }
 
-/// What a solution is looked for with.
+/// The inputs of the search for a solution.
 struct Problem {
   const LogModel& model;
   const std::vector<bool>& use;
@@ -96,7 +96,7 @@ Eigen::VectorXd from_prior(const Problem& problem, const Values& values) {
   return moved;
 }
 
-/// What the search makes as small as it can.
+/// The loss that the search makes as small as it can.
 double loss(const Problem& problem, const Values& values, const Values& residual,
             const Values& deviations) {
   const Eigen::VectorXd moved = from_prior(problem, values);
@@ -189,7 +189,7 @@ Values moved_by(const Problem& problem, const Values& values, const Eigen::Vecto
   return moved;
 }
 
-/// Of the numbers, the longest move in units of one that ends the search.
+/// The longest move of a number, in its own units, that ends the search.
 double longest_move(const Values& from, const Values& to, const Values& deviations) {
   double longest = 0;
   for (std::size_t p = 0; p < from.size(); ++p) {

@@ -202,7 +202,7 @@ Verdict check_update(const Op& op, Tensors tensors) {
   const auto count = [&](std::size_t i) { return elements(in(op, tensors, i).shape); };
   const bool masters = in(op, tensors, 0).role == TensorRole::master_parameter;
   if (masters && count(0) != count(2)) return Verdict::no("masters and moments differ in size");
-  // Of either, a rank has the whole or its part, which has the moments' size.
+  // A rank has the whole of either or its part, which has the moments' size.
   if (!masters && count(0) != count(1) && count(0) != count(2) && count(1) != count(2))
     return Verdict::no("parameters and gradients differ in size");
   const std::size_t state = op.inputs.size() - 3;  // moments: between gradients and scalars

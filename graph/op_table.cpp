@@ -251,7 +251,7 @@ Bytes bytes_moved(const Op& op, Tensors tensors) {
     case OpKind::coalesce:
     case OpKind::check_finite:  // read and written
       return 2 * worked_on<FlatParams>(op, tensors, 0) * bytes_of(in(op, tensors, 0).dtype);
-    // Of updates, owned elements only: parameters and state read and written, gradients read.
+    // Updates count owned elements only: parameters and state are read and written, gradients read.
     case OpKind::adamw: {
       const auto type = [&](std::size_t i) { return bytes_of(in(op, tensors, i).dtype); };
       return worked_on<AdamParams>(op, tensors, 2) * (2 * (type(0) + type(2) + type(3)) + type(1)) +

@@ -186,8 +186,8 @@ Finding reserved_bytes(const CheckContext& context) {
   return std::nullopt;
 }
 
-/// What any allocator holds at once at the end of a step: all that lives between steps, but for
-/// what a framework makes anew in each.
+/// The bytes that any allocator holds at once at the end of a step: all that lives between steps,
+/// but for what a framework makes anew in each.
 Bytes least_allocated(const Program& program, const Framework& framework) {
   const bool sharded = program.sharding_degree > 1;
   Bytes sum;

@@ -24,7 +24,7 @@ Bytes most_taken(const Plan& plan) {
   return most;
 }
 
-/// What is wrong with one list of reasons; adds its counts to `sum`.
+/// Says what is wrong with one list of reasons; adds its counts to `sum`.
 Finding counted(const std::vector<Pruned>& entries, std::int64_t space, std::int64_t& sum) {
   for (const Pruned& entry : entries) {
     if (entry.count < 0 || entry.count > space) {

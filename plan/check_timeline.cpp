@@ -84,7 +84,7 @@ Finding timeline_from_zero(const CheckContext& context) {
   return std::nullopt;
 }
 
-/// What a rank shows of a Program: its calls, or the ops of them all.
+/// The parts of a Program that a rank shows: its calls, or the ops of them all.
 std::size_t issued(const Program& program, bool calls) {
   std::size_t ops = 0;
   for (const Call& call : program.calls) ops += program.at(call.routine).ops.size();

@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-/// What can be going on at an instant, by precedence: the first that is active names the instant.
+/// Activities of an instant, by precedence: the first that is active names the instant.
 enum Activity : std::size_t {
   kForward,
   kRecompute,
@@ -104,7 +104,7 @@ class Sweep {
     }
   }
 
-  /// Of the first group that does it.
+  /// The time of the first group that does it.
   void count_exposed(std::vector<Picoseconds>& to, Activity activity, Picoseconds time) const {
     std::size_t g = 0;
     while (by_group_[g][activity] == 0) ++g;

@@ -187,7 +187,7 @@ void use_typical_alone(CostBasis& basis, std::string_view left_out) {
   }
 }
 
-/// What was fitted for one device and framework says nothing about others.
+/// A fit for one device and framework says nothing about others.
 void check_same_target(const FittedCalibration& fitted, const CostBasis& basis,
                        const std::string& file, const std::string& cluster_file) {
   const std::string other = device_difference(fitted.device, basis.cluster.device);

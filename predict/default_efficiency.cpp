@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kNormal90 = 1.645;
 
-/// Those of GPUs that state an efficiency.
+/// The presets of GPUs that state an efficiency.
 const std::vector<Cluster>& known_clusters() {
   static const std::vector<Cluster> clusters = [] {
     std::vector<Cluster> result;

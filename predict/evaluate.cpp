@@ -127,11 +127,12 @@ double fill_provenance(Prediction& prediction, const Simulation& simulation) {
   return op_time.value() > 0 ? simulation.open / op_time : 0;
 }
 
-/// What GPUs' own numbers leave open is in the errors of published runs already, where kernels were
-/// measured or assumed to reach what others do; with datasheet rates nothing is known of them.
-/// The interval of typical rates holds the spread of unseen sources (typical_calibration()) and
-/// what an efficiency that the cluster does not state leaves open. The spread of fits was measured
-/// beside what each fit left open, so a wider fit of another network adds to it once.
+/// The spread that GPUs' own numbers leave open is in the errors of published runs already, where
+/// kernels were measured or assumed to reach what others do; with datasheet rates nothing is known
+/// of them. The interval of typical rates holds the spread of unseen sources
+/// (typical_calibration()) and what an efficiency that the cluster does not state leaves open. The
+/// spread of fits was measured beside what each fit left open, so a wider fit of another network
+/// adds to it once.
 StepInterval interval_of(const CostModel& costs, const LayerShape& shape, bool across_nodes,
                          double open, const MeasuredParts& measured) {
   if (costs.host_executes()) {

@@ -20,7 +20,7 @@ namespace {
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 constexpr double kMiB = 1 << 20;
 
-/// Of an arena: buffers by name, as the peak counts them.
+/// The buffers of an arena by name, as the peak counts them.
 std::vector<AliveTensors> buffers_at_peak(const Program& program, const MemoryPeak& memory) {
   std::size_t call = 0;
   const auto sum = [&](std::size_t at) {

@@ -7,8 +7,8 @@ namespace plimsoll {
 namespace {
 
 constexpr double kPassing = 0.068, kPower = 1.25, kKept = 0.075, kOutside = 0.4;
-/// Of executors of sharded modules: what their layers, compiled or not, allocate in between, and
-/// how the pools of their streams grow, is known by its sizes, not by its order.
+/// For executors of sharded modules: the tensors that their layers, compiled or not, allocate in
+/// between, and the growth of their streams' pools, are known by sizes, not by order.
 constexpr double kPools = 0.07;
 
 double part(Bytes of, Bytes whole) {

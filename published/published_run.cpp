@@ -82,7 +82,7 @@ void read_batch(JsonObject batch, PublishedRun& run) {
   run.accumulation = maybe_integer(batch, "grad_accum");
 }
 
-/// What a source prints as GB: 1e9 bytes, or `binary` 2^30, as torchtitan means it.
+/// Bytes that a source prints as GB: 1e9 bytes, or `binary` 2^30, as torchtitan means it.
 Bytes gigabytes(double count, bool binary) {
   return Bytes(std::llround(count * (binary ? 1073741824.0 : 1e9)));
 }

@@ -31,7 +31,7 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
   const Recompute some = scores ? Recompute::selective : Recompute::none;
   if (run.recompute == "full") return {Recompute::full};
   if (run.recompute == "none" || is_amp(run)) return {Recompute::none};
-  // Of every second layer where the row says so, else by op, as its configurations have it.
+  // It is of every second layer where the row says so, else by op, as its configurations have it.
   if (is_torchtitan(run) && run.recompute.starts_with("selective"))
     return {contains(run.recompute, "layer") ? Recompute::full : Recompute::per_op};
   if (run.recompute.starts_with("selective"))

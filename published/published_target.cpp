@@ -126,7 +126,7 @@ Family family_of(const PublishedRun& run) {
   return run.gated_ffn.value_or(is_gated(name)) ? Family::llama : Family::gpt;
 }
 
-/// What a predictor of this kind needs of a row; empty: all there.
+/// The need of a predictor of this kind that a row does not meet; empty: all is there.
 std::string missing_of(const PublishedRun& run) {
   for (const std::string& need : run.needs) {
     // Both ways to run are predicted where a row does not say whether layers were repeated.
@@ -185,7 +185,7 @@ std::string framework_of(const PublishedRun& run) {
   }
   if (name == "pytorch" && run.attention == "unfused") return "pytorch-autocast";
   if (contains(name, "fsdp") || name == "pytorch") return "pytorch-fsdp";
-  // What shards gradients or parameters, and is no Megatron, is taken for it.
+  // A framework that shards gradients or parameters, and is no Megatron, is taken for it.
   if (run.zero_stage.value_or(0) > 1 && !contains(name, "megatron") && !is_nemo(run) &&
       name != "alpa")
     return "pytorch-fsdp";
@@ -282,7 +282,7 @@ PublishedTarget published_target(const PublishedRun& run, const CalibrationChoic
     global = micro_batches_of(run).front() * run.dp * *run.accumulation;
   // One GPU that says nothing of accumulation has none.
   if (global == 0 && run.micro_batch && run.gpus == 1) global = *run.micro_batch;
-  // Of a run that was out of memory the least batch says whether that could be otherwise.
+  // The least batch of a run that was out of memory says whether that could be otherwise.
   if (global == 0 && run.out_of_memory) global = run.dp;
   if (global == 0) {
     target.missing = "global batch";

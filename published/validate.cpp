@@ -24,7 +24,8 @@ std::optional<Bytes> measured_memory(const PublishedRun& run, MemoryKind kind) {
   return std::nullopt;
 }
 
-/// Of the stage that takes most, of each kind; of the last alone where the row is of it.
+/// The memory of the stage that takes most, of each kind; of the last stage alone where the row is
+/// of it.
 PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last) {
   if (of_last) stages = stages.last(1);
   PredictedMemory memory;
@@ -139,7 +140,7 @@ struct Intervals {
   }
 };
 
-/// Of ascending values, between neighbours.
+/// A quantile of ascending values, between neighbours.
 double quantile(const std::vector<double>& sorted, double share) {
   const double at = share * double(sorted.size() - 1);
   const auto below = std::size_t(at);

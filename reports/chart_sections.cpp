@@ -54,8 +54,8 @@ std::size_t class_of_rank(const Plan& plan, std::int64_t rank) {
   return class_of(grid, classes_by_owner(plan.strategy), grid.coordinates(rank));
 }
 
-/// What the byte axis reaches: a little above the peaks and what is reserved, or the room that
-/// there is for it where that is near.
+/// The end of the byte axis: a little above the peaks and what is reserved, or the room that there
+/// is for it where that is near.
 Bytes byte_axis(const ReportInput& input, const Filling& filling) {
   Bytes most = filling.reserved;
   for (const RankMemory& memory : input.plan.timeline.memory) most = std::max(most, memory.peak);

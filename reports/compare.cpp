@@ -125,7 +125,8 @@ RankMeans means_over(const std::vector<RankTimes>& ranks) {
   return means;
 }
 
-/// Of one rank of each class: what the plan keeps of a timeline drawn together, else the timeline.
+/// Times of one rank of each class: those that the plan keeps of a timeline drawn together, else of
+/// the timeline.
 std::vector<RankTimes> predicted_times(const Plan& plan) {
   std::vector<RankTimes> times;
   for (const auto& [of_class, memory] : predicted_by_class(plan)) {

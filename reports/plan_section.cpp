@@ -69,7 +69,7 @@ std::string_view kept_phrase(Recompute recompute) {
   return "";
 }
 
-/// Of which layers that is so; of the others all is kept.
+/// Names the layers of which that is so; all of the others is kept.
 std::string layers_phrase(const Strategy& s) {
   if (s.recompute == Recompute::none) return "";
   if (!s.recompute_list.empty())

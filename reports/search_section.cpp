@@ -1,4 +1,4 @@
-// What lost and why, what was searched, and where the numbers come from.
+// The sections on plans that lost and why, on the search, and on where the numbers come from.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What the keys of a strategy choose, in a few words; docs/formats.md says all of it.
+// The meaning of a strategy's keys, in a few words; docs/formats.md says all of it.
 #include <algorithm>
 #include <iterator>
 

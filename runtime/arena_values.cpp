@@ -51,7 +51,7 @@ void initialize_arena(const Program& program, Arena& arena, const Coordinates& a
 
 namespace {
 
-/// Of the arena that a buffer is: what zeroes it says so.
+/// Finds the arena that a buffer is: the op that zeroes it says so.
 DType type_of(const Program& program, BufferId id) {
   for (const Call& call : program.calls) {
     const Routine& routine = program.at(call.routine);

@@ -116,7 +116,7 @@ struct Executor::State {
   MemoryAccount account;
   Bytes extent;  ///< end of the farthest block acquired so far
 
-  // Of the step that is running.
+  // The number of the step that is running.
   std::vector<Ticket> tickets;        ///< by op; 0: not posted, or waited for
   std::vector<std::uint32_t> owners;  ///< by op: its call
   std::vector<std::int32_t> reading;  ///< by buffer: communications in flight on it
@@ -247,8 +247,8 @@ void Executor::State::run_sequence(const PreparedCall& call, std::uint32_t first
   device->end();
 }
 
-/// What runs before is over, so that the host's clock and the device's marks have one instant in
-/// common.
+/// Waits until earlier work is over, so that the host's clock and the device's marks have one
+/// instant in common.
 void Executor::State::begin_device_trace() {
   device->finish(options.deadline, "the kernels before the traced step");
   device->forget_marks();

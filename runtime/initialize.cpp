@@ -44,7 +44,7 @@ double normal_at(std::uint64_t key, std::int64_t layer, std::int64_t index) {
   return index % 2 == 0 ? even : odd;
 }
 
-/// Of the whole tensor, without its padding: these come first.
+/// The elements of the whole tensor, without its padding: these come first.
 std::int64_t real_elements(const Shape& local, const std::optional<Split>& split) {
   const std::int64_t all = elements(local);
   return split ? all * split->degree - all / local[0] * split->padding : all;

@@ -58,7 +58,7 @@ class Step {
     return stream_result_->rank_end;
   }
 
-  /// Of the last run: when each op of the c-th rank, which began at `start`, ran.
+  /// Times of the last run: when each op of the c-th rank, which began at `start`, ran.
   std::vector<ItemTimes> op_times(std::size_t c, Picoseconds start) const {
     return host_ ? host_result_.times[c] : streams_->op_times(c, *stream_result_, start);
   }
@@ -256,7 +256,7 @@ std::size_t intervals_of(std::span<const Expansion> expansions, const LinkTopolo
   return intervals;
 }
 
-/// What `detail` asks for of one rank.
+/// The results that `detail` asks for, for one rank.
 void record(const RankRun& run, Detail detail, Simulation& simulation) {
   if (run.rank == simulation.critical_rank) {
     record_ops(run, simulation.critical);

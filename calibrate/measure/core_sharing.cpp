@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-/// Of this start of this machine's kernel; empty where it does not say.
+/// The id of this start of this machine's kernel; empty where the kernel has none.
 std::string boot_id() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string id;
@@ -67,7 +67,7 @@ CoreSharing crowded(Processes& processes, std::chrono::milliseconds deadline) {
   return found;
 }
 
-/// What a while of work took over what its ops take.
+/// The time that a while of work took, over the time that its ops take.
 double times_longer(const std::vector<RepeatedWork::Run>& runs) {
   std::vector<double> taken;
   for (const RepeatedWork::Run& run : runs) taken.push_back(run.taken.value());

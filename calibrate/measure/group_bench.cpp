@@ -36,7 +36,7 @@ struct Layout {
     if (place % grid[Axis::mp] >= at_once) return std::nullopt;
     return grid.coordinates(rank)[std::size_t(Axis::dp)];
   }
-  /// Of a rank that takes part: the group's ranks, ascending.
+  /// The ranks of the group of a rank that takes part, ascending.
   std::vector<std::int64_t> group_of(std::int64_t rank) const {
     if (!transfer) return members(grid, Group{{Axis::dp}, false}, rank);
     const bool first = *index(rank) == 0;
@@ -98,7 +98,7 @@ std::vector<Program> programs_of(const Layout& layout, std::int64_t streams) {
   return programs;
 }
 
-/// What this process holds in memory.
+/// The bytes that this process holds in memory.
 Bytes resident() {
   std::ifstream file("/proc/self/statm");
   std::int64_t total = 0, resident = 0;
@@ -292,7 +292,7 @@ void GroupBench::finish(const CollectivePoint& point, Operand& operand, Timed& t
 
 namespace {
 
-/// Of one sample on a common clock: from the last begin to the last end.
+/// The time of one sample on a common clock, from the last begin to the last end.
 Picoseconds time_on_one_clock(std::span<const std::pair<std::int64_t, std::int64_t>> ranks) {
   std::int64_t begin = 0, end = 0;
   for (const auto& [own_begin, own_end] : ranks) {
@@ -365,8 +365,9 @@ std::vector<GroupTimings> GroupBench::measure(const CollectivePoint& point, std:
 
 namespace {
 
-/// What runs took that were beside the communication from its begin to its end, over what one takes
-/// alone; of a short one, that in which it ended. Nothing where none was.
+/// How long runs took that were beside the communication from its begin to its end, over the time
+/// of a run alone. For a short communication this is the run in which it ended. Nothing where there
+/// was no such run.
 std::optional<double> slowdown_beside(const std::vector<RepeatedWork::Run>& runs, Picoseconds begin,
                                       Picoseconds end, Seconds alone) {
   Seconds sum;
@@ -391,7 +392,7 @@ std::optional<double> slowdown_beside(const std::vector<RepeatedWork::Run>& runs
 OverlapTimings GroupBench::measure_overlap(const CollectivePoint& point, RepeatedWork& work,
                                            std::int64_t samples) {
   constexpr std::int64_t kWarmUp = 1, kRunsAlone = 32;
-  // What is measured alone and beside lies close together in time.
+  // Measurements alone and beside lie close together in time.
   std::vector<GroupTimings> alone = measure(point, samples);
   std::vector<Seconds> timings;
   for (const GroupTimings& group : alone) {
@@ -452,7 +453,7 @@ std::vector<Bytes> GroupBench::measure_memory(const CollectivePoint& shape) {
   CollectivePoint point = shape;
   point.payload = Bytes(shape.ranks * std::int64_t(sizeof(float)));
   if (device_ == nullptr) groups_.clear();
-  // Of hosts the first communicator is measured, of devices the second of two.
+  // On hosts the first communicator is measured, on devices the second of two.
   std::unique_ptr<Groups> groups;
   std::optional<Operand> operand;
   std::vector<std::int64_t> own;

@@ -22,7 +22,7 @@ constexpr double kDoubtOfEnds = 0.1;
 /// By distance, of a curve that looks straight.
 constexpr double kLeastDoubt = 0.02;
 
-/// Of what no plan runs, relative to what it runs most of.
+/// The weight of points that no plan runs, relative to the one that it runs most of.
 constexpr double kLeastWeight = 0.01;
 
 }  // namespace

@@ -9,13 +9,13 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-/// Of the budget's essential products: tokens of a micro-batch, and hidden sizes, of GPT-2 345M and
-/// of 1.3B.
+/// Sizes of the budget's essential products: tokens of a micro-batch, and hidden sizes, of GPT-2
+/// 345M and of 1.3B.
 constexpr std::int64_t kTokens = 8192, kHiddens[] = {1024, 2048};
-/// Of jobs in 16 bits: for the peak rate in f32.
+/// Jobs in 16 bits have this product for the peak rate in f32.
 constexpr MatmulShape kSinglePeak{1, 4096, 4096, 1024};
 
-/// Of one type.
+/// The points of one type.
 std::vector<MatmulPoint> matmuls_of(SweepSize size, DType dtype) {
   if (size == SweepSize::quick) {
     std::vector<MatmulPoint> points = matmul_sweep(size, dtype);

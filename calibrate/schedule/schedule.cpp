@@ -32,7 +32,7 @@ std::string test_key(const MatmulPoint& point) {
 namespace {
 
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
-/// What the budget may not leave out: latency, what is between, bandwidth.
+/// The payloads that the budget may not leave out: for latency, for what is between, for bandwidth.
 bool is_essential_payload(std::int64_t bytes, CommunicatorKind communicator) {
   const bool devices = communicator == CommunicatorKind::nccl;
   return bytes == kKiB || bytes == 64 * kKiB || bytes == (devices ? 64 * kMiB : 4 * kMiB);

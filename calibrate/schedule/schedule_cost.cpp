@@ -19,7 +19,7 @@ namespace {
 /// As process_calibration.cpp measures.
 constexpr std::int64_t kSamples = 7, kWarmUp = 2, kRounds = 2;
 constexpr Bytes kFootprint{std::int64_t{32} << 20};
-/// What one test took: median of the journal, rounded up.
+/// The time of one test: the median of the journal, rounded up.
 constexpr Seconds kMatmulTest{0.07}, kOpTest{0.025}, kDispatchTest{0.2}, kMemoryTest{0.005};
 /// Forming communicators takes a few exchanges between all ranks, and work on each.
 constexpr Seconds kGroups{0.01};

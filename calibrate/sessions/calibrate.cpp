@@ -30,11 +30,11 @@ constexpr Bytes kFootprint{std::int64_t{32} << 20};
 
 /// Shares of the budget by when they end: dispatch takes what it takes (about a second).
 constexpr double kCollectivesEnd = 0.25, kMemoryEnd = 0.55;
-/// Of what the first pass leaves: matmuls, which are most of a step, come first.
+/// Matmuls, which are most of a step, come first in what the first pass leaves.
 constexpr double kMatmulsAgain = 0.6, kMemoryAgain = 0.85;
 /// Error of a fit, or spread, up to which nothing hints at a disturbance.
 constexpr double kNoDoubt = 0.10;
-/// Of what no plan runs, relative to what it runs most of.
+/// The weight of points that no plan runs, relative to the one that it runs most of.
 constexpr double kLeastWeight = 0.01;
 
 /// Runs the parts of a calibration against the clock.

@@ -30,7 +30,7 @@ struct Arguments {
   std::int64_t devices = 0;
   std::string plan;
   bool quick = false, json = false, resume = false;
-  // Of a schedule that is shown, and not run.
+  // The schedule is shown, and not run.
   std::int64_t schedule = 0, ranks_per_node = 0;
   std::string cluster;
 };

@@ -164,11 +164,11 @@ class ProcessSession {
     return point == nullptr ? std::nullopt : std::optional(point->time.median);
   }
 
-  // What is next, besides the number of a test.
+  // Codes for what is next, besides the number of a test.
   static constexpr const char* kOver = "-";
   static constexpr const char* kReference = "reference";
 
-  /// The same on all.
+  /// Returns on all processes what process 0 has.
   std::string agreed(Choice& choice) {
     std::string word;
     if (leads()) {
@@ -194,7 +194,7 @@ class ProcessSession {
     }
   }
 
-  /// What was found of these tests since the last reference; what was found before stays.
+  /// Results of these tests since the last reference are dropped; earlier ones stay.
   void discard(const std::vector<std::size_t>& tests, Choice& choice) {
     std::vector<std::string> keys;
     for (std::size_t i : tests) keys.push_back((*tests_)[i].key);
@@ -214,7 +214,7 @@ class ProcessSession {
     return fmt::format("rank {} on {}", rank, processes_.hosts()[std::size_t(rank)]);
   }
 
-  /// What every rank measured of the same op, on process 0.
+  /// The measurements of one op by every rank, on process 0.
   std::vector<Contribution> contributions(const Sample& own) {
     const std::array<double, 3> values = {own.median.value(), own.spread.value(),
                                           double(own.samples)};
@@ -349,8 +349,8 @@ class ProcessSession {
   }
   DeviceBench& on_device() { return static_cast<DeviceBench&>(*bench_); }
 
-  /// What is timed between the tests, and runs beside communications: matmuls and adds whose
-  /// operands are those of a small layer.
+  /// The work that is timed between the tests, and runs beside communications: matmuls and adds
+  /// whose operands are those of a small layer.
   BenchCase reference() const {
     if (device_ == nullptr) return matmul_case({1, 256, 256, 256}, {});
     MatmulPoint form;

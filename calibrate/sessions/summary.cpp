@@ -1,4 +1,4 @@
-// What a calibration found, for a terminal.
+// The summary of a calibration, for a terminal.
 #include <fmt/format.h>
 
 #include <algorithm>

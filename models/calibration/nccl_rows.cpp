@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::int64_t kMostRanks = std::int64_t{1} << 22;
 
-/// What nccl-tests measures. `bus(n)`: bytes on the busiest link over the size printed
-/// (doc/PERFORMANCE.md); `total`: the size printed is that of all ranks, the count that of one.
+/// The collectives that nccl-tests measures. `bus(n)`: bytes on the busiest link over the size
+/// printed (doc/PERFORMANCE.md); `total`: the size printed is that of all ranks, the count that of
+/// one.
 struct Collective {
   std::string_view name;
   double (*bus)(double n);
@@ -86,7 +87,7 @@ std::map<std::int64_t, const NcclDevice*> by_rank(const NcclRun& run, const Nccl
   return result;
 }
 
-/// What one communicator has on each host.
+/// The ranks of one communicator on each host.
 using RanksByHost = std::map<std::string, std::int64_t>;
 
 RanksByHost members(const NcclRun& run, const NcclDevices& list, std::int64_t group,

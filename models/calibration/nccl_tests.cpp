@@ -56,7 +56,7 @@ Sample sample_of(const Rows& rows) {
   return sample;
 }
 
-/// What a collective adds up, as tensors have it.
+/// The type that a collective adds up, as tensors have it.
 std::optional<DType> dtype_of(OpKind kind, const std::string& type) {
   if (!adds_up(kind) || type == "float") return DType::f32;
   if (type == "half") return DType::f16;

@@ -125,7 +125,7 @@ class TextReader {
   }
 
  private:
-  /// What has been read of a run so far.
+  /// The parts of a run that have been read so far.
   struct Open {
     NcclRun run;
     NcclDevices devices;
@@ -382,7 +382,7 @@ class TextReader {
           open_.errors_column = word.text != "N/A";
           break;
         case Column::deviation:
-          // Of normally distributed times half lie within 0.6745 standard deviations.
+          // Half of normally distributed times lie within 0.6745 standard deviations.
           result.spread = Seconds(number(word, 0, 1e6, "a percentage") / 100);
           break;
         default:

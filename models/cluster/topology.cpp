@@ -244,7 +244,7 @@ class LevelBuilder {
     }
   }
 
-  /// What a GPU sends over PCIe, and who says so.
+  /// The bytes per second that a GPU sends over PCIe, and who says so.
   BytesPerSecond pcie_rate(std::string& document, std::string& where, std::string& date) const {
     date = given_.date;
     if (given_.pcie_bandwidth) {
@@ -337,7 +337,7 @@ void copy_sources(const Cluster& like, const std::string& file, const std::strin
   }
 }
 
-/// Of the device's kernels as in `like`; of levels too, where there are as many.
+/// Efficiency of the device's kernels as in `like`; of the levels too, where there are as many.
 void copy_efficiency(const Cluster& like, const std::string& file, const std::string& date,
                      Cluster& cluster, std::vector<std::string>& notes) {
   if (!like.efficiency) return;

@@ -134,7 +134,7 @@ class MatrixReader {
     const bool digits =
         text.size() > 2 && text.size() < 5 && text.find_first_not_of("0123456789", 2) == text.npos;
     if (text.starts_with("NV") && digits && text != "NV0") {
-      // What lies beside NVLink is not printed.
+      // Paths beside NVLink are not printed.
       return {std::stoll(text.substr(2)), PciPath::across};
     }
     fail(word, "X, NV1 and up, PIX, PXB, PHB, NODE or SYS is allowed");

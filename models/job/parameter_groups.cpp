@@ -25,7 +25,7 @@ bool is_bias(OpKind kind, std::size_t input) {
   }
 }
 
-/// What a parameter is, by the first op that reads it.
+/// The kind of each parameter, by the first op that reads it.
 std::map<TensorId, std::string_view> parameter_kinds(const Graph& graph) {
   std::map<TensorId, std::string_view> kinds;
   for (const Op& op : graph.ops) {

@@ -42,7 +42,7 @@ class RoutineBuilder {
         block_(block),
         crossing_(std::move(crossing)),
         scattered_(scattered) {}
-  /// Of once-per-step ops on one tensor: each operand is a slot of its own.
+  /// A routine of once-per-step ops on one tensor: each operand is a slot of its own.
   static RoutineBuilder of_one_tensor(const Graph& graph) {
     RoutineBuilder builder(graph, nullptr, {});
     builder.one_tensor_ = true;
@@ -174,7 +174,7 @@ class RoutineBuilder {
     return SlotKind::squared_norms;
   }
 
-  /// Of the optimizer, of one tensor.
+  /// An op of the optimizer on one tensor.
   static bool is_state(const Tensor& tensor) {
     return tensor.role == TensorRole::optimizer_state ||
            tensor.role == TensorRole::master_parameter;
@@ -187,7 +187,7 @@ class RoutineBuilder {
     INVARIANT(false, graph_.at(parameter).name + " is not in its block's bundle");
   }
 
-  /// What lasts for a step beside the parameters of the block, in order.
+  /// Tensors that last for a step beside the parameters of the block, in order.
   std::vector<TensorId> weight_copies() const {
     const BlockId home = graph_.at(*block_).variant_of.value_or(*block_);
     std::vector<TensorId> copies;

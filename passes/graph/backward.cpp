@@ -146,7 +146,7 @@ class BlockBackward {
     unary(op, OpKind::split_heads_backward, std::move(gradients));
   }
 
-  /// Of the packed query, key and value, or of the query and the packed key and value.
+  /// The gradient of the packed query, key and value, or of the query and the packed key and value.
   void flash_attention(const Op& op, TensorId dy) {
     std::vector<TensorId> inputs = {dy}, gradients;
     for (TensorId id : op.inputs) {
@@ -317,7 +317,7 @@ void lower_conjugates(Graph& graph) {
   graph.ops = std::move(ops);
 }
 
-/// What forward gathered is not kept for backward but gathered again, from the part that is
+/// Gathered tensors are not kept for backward but gathered again, from the part that is kept
 /// (Korthikanti et al. 2022, section 4.2.2; Megatron-LM's linear_with_grad_accumulation).
 void gather_again(Graph& graph) {
   std::map<TensorId, Op> gathers;

@@ -25,8 +25,8 @@ bool casts_parameter(const Graph& graph, const Op& op) {
   return op.kind == OpKind::cast && is_parameter(graph.at(op.inputs[0]));
 }
 
-/// What is received, for each tensor that ops read: a parameter, or the twin for all its casts to
-/// that type.
+/// The values that are received, for each tensor that ops read: a parameter, or the twin for all
+/// its casts to that type.
 std::map<TensorId, TensorId> received_values(const Graph& graph) {
   std::map<TensorId, TensorId> received;
   std::map<TensorId, TensorId> twins;  // by parameter

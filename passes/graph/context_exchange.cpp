@@ -54,7 +54,7 @@ class Exchanger {
   }
 
  private:
-  /// What forward leaves for backward, by the op's first output.
+  /// The tensors that forward leaves for backward, by the op's first output.
   struct Left {
     Parts parts;  ///< what backward's products read: in a ring the keys that came last
     TensorId y, log_sum_exp;
@@ -164,7 +164,7 @@ class Exchanger {
     tensor.shape[tensor.shape.size() == 4 ? 2 : 1] /= strategy_.cp;
     return exchanged(near, OpKind::all_to_all, x, to);
   }
-  /// Of log-sum-exp: all tokens of 1/cp of the heads [b,a,s].
+  /// The shape of log-sum-exp: all tokens of 1/cp of the heads [b,a,s].
   TensorId all_sums(TensorId sums) {
     const TensorId to = like(sums, ".all_tokens");
     Tensor& tensor = graph_.at(to);

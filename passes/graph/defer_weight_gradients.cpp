@@ -25,7 +25,7 @@ bool reduces_gradients(const Op& op) {
          (op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter);
 }
 
-/// Of the ops [first, end): the weight gradients of the layers whose inputs' gradients the op at
+/// The weight gradients among the ops [first, end): of the layers whose inputs' gradients the op at
 /// `end` sums. A layer's two products follow each other, the weight's first.
 std::set<std::size_t> partners(const Graph& graph, const std::vector<Op>& ops, std::size_t first,
                                std::size_t end) {

@@ -20,7 +20,7 @@ bool after_gradients(const Op& op) {
          op.kind != OpKind::cast;
 }
 
-/// What the ops of single tensors say about the step.
+/// The facts about the step that the ops of single tensors hold.
 struct Step {
   double clip_limit = 0;   ///< 0: never clips
   bool scales = false;     ///< dynamic loss scaling

@@ -41,7 +41,7 @@ class Fp8Rewriter {
         narrow_parameters_(strategy.fp8_parameters),
         weights_(graph.tensors.size()) {
     keeps_ = recipe_ == Fp8::delayed || recipe_ == Fp8::current;
-    // What is gathered for each use, or cast by each, has no copy that lasts.
+    // Weights that are gathered for each use, or cast by each, have no copy that lasts.
     once_per_step_ = keeps_ && strategy.sharding_stage < 3 &&
                      strategy.cast_placement != CastPlacement::every_use;
     for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
@@ -77,7 +77,7 @@ class Fp8Rewriter {
   }
 
  private:
-  /// What a linear layer of a layer's block does, if the op belongs to one.
+  /// The role of a product in a linear layer of a layer's block, if the op belongs to one.
   Product product_of(const Op& op) const {
     if (op.kind != OpKind::matmul || !op.block || graph_.at(*op.block).kind != BlockKind::layer)
       return Product::none;

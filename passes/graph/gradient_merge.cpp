@@ -46,7 +46,7 @@ class Merger {
     return op.block && op.phase != Phase::optimizer && graph_.at(id).gradient_of.has_value();
   }
 
-  /// What the parameter is cast to where the block uses it; else its own type.
+  /// The type that the parameter is cast to where the block uses it; else its own.
   DType type_of(const Written& written) const {
     const TensorId parameter = *graph_.at(written.second).gradient_of;
     for (const Op& op : graph_.ops) {

@@ -17,7 +17,7 @@ namespace plimsoll {
 
 namespace {
 
-/// What blocks write is narrow; ops of the update read the f32 gradients of the same parameters.
+/// Blocks write narrow gradients; ops of the update read the f32 gradients of the same parameters.
 void narrow_blocks(Graph& graph, DType type) {
   std::map<TensorId, TensorId> narrow;
   const auto replace = [&](TensorId& id) {

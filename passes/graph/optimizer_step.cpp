@@ -207,7 +207,7 @@ class StepBuilder {
     return graph_.add(std::move(value));
   }
 
-  /// Of a parameter that nothing reads: what the arena was filled with.
+  /// The gradient of a parameter that nothing reads is what the arena was filled with.
   TensorId add_zero_gradient(TensorId parameter) {
     Tensor gradient = step_tensor(graph_.at(parameter).name + ".gradient", {});
     gradient.shape = graph_.at(parameter).shape;

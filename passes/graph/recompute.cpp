@@ -39,10 +39,10 @@ std::int64_t linear_layers(const Graph& graph, const Op& product) {
   return shape.size() > 2 ? shape[1] : 1;
 }
 
-/// What per_op keeps, by op: attention, what is scattered over mp, and every second linear layer,
-/// from the first on; what works in place on a kept value, which is gone then. Of a product of
-/// several layers, of which it would keep half, the layers (blocks) that are not `odd` keep all and
-/// the others nothing.
+/// The ops whose results per_op keeps: attention, what is scattered over mp, and every second
+/// linear layer, from the first on; what works in place on a kept value, which is gone then. A
+/// product that several layers share would be kept by half of them: the layers (blocks) that are
+/// not `odd` keep it and the others do not.
 std::vector<bool> kept_by_op(const Graph& graph, const std::vector<Op>& forward, bool odd) {
   std::vector<bool> kept;
   std::set<TensorId> values;
@@ -103,7 +103,7 @@ void recompute_block(Graph& graph, BlockId block, const PassContext& context,
   BlockOps ops = ops_of(graph, block);
   const Recompute kind = context.strategy.recompute;
   const bool odd = graph.at(block).variant_of.has_value();
-  // What reads a value that is kept though nothing needs it stands for keeping it.
+  // An op that reads a value which is kept though nothing needs it stands for keeping it.
   const bool all = context.framework.recompute_repeats_all ||
                    (kind == Recompute::per_op && context.framework.keeps_unread);
   std::vector<Op> again = repeated(graph, ops, repeatable(graph, ops.forward, kind, odd), all);
@@ -182,7 +182,7 @@ bool by_layer(const Strategy& strategy) {
          !strategy.recompute_list.empty();
 }
 
-/// What forward kept for what is repeated alone: backward does not read it.
+/// Tensors that forward kept for repeated ops alone: backward does not read them.
 void keep_for_repeated(Graph& graph) {
   std::set<TensorId> forward;
   for (const Op& op : graph.ops) {

@@ -111,7 +111,7 @@ class KernelSelector {
     return false;
   }
 
-  /// The same kernel without a bias takes in the dropout and the residual add after the layer.
+  /// A kernel without a bias takes in the dropout and the residual add after the layer.
   void fuse_unbiased(TensorId y) {
     Op* reader = only_reader(y);
     if (reader == nullptr || reader->kind != OpKind::dropout || !framework_.fused_bias_add) return;

@@ -126,7 +126,7 @@ class Types {
   }
   bool merges() const { return merges_; }
   DType of_parameter(TensorId parameter) const { return graph_.at(parameter).dtype; }
-  /// That nothing reads: as the parameter.
+  /// The type of a gradient that nothing reads is the parameter's.
   DType of_gradient(TensorId parameter) const {
     const auto found = gradients_.find(parameter);
     return found == gradients_.end() ? of_parameter(parameter) : found->second;
@@ -202,7 +202,7 @@ void choose_owners(const Graph& graph, const Strategy& strategy, std::vector<Pla
   }
 }
 
-/// Of this stage's placements. An owner's tensors come together. From stage 2 on only its owner
+/// Orders this stage's placements. An owner's tensors come together. From stage 2 on only its owner
 /// keeps the gradient of the parameter that two stages share, so it has one on both: the first
 /// stage's.
 void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& context,
@@ -224,8 +224,8 @@ void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& c
                    [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
 }
 
-/// Of an owner's tensors those of one type come together, by their width, f32 last: updates of the
-/// others have masters, which then begin where their other state begins.
+/// An owner's tensors of one type come together, by their width, f32 last: updates of the others
+/// have masters, which then begin where their other state begins.
 void gather_types(const Types& types, std::vector<Placement>& all) {
   const auto order = [&](const Placement& p) {
     const Bytes width = bytes_of(types.of_parameter(p.parameter));

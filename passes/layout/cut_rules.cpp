@@ -1,4 +1,4 @@
-// What a strategy and a graph ask of the cut, before anything is cut.
+// Rules that a strategy and a graph have for the cut, before anything is cut.
 #include <set>
 
 #include "passes/cut/cut_blocks.h"

@@ -28,7 +28,7 @@ std::vector<Op> at_rank(const Graph& graph, std::vector<Op> ops, const Owners& o
       if (here) in_place[received] = value;
       op.inputs = op.outputs = {here ? value : received};
     } else if (op.kind == OpKind::cast) {
-      // What is not here is received as what it is cast to.
+      // A parameter that is not here is received in the type that it is cast to.
       const auto owner = owners.find(parameter_of(graph, op.outputs[0]).value_or(TensorId()));
       if (owner != owners.end() && owner->second != own) continue;
     }

@@ -174,7 +174,7 @@ std::size_t GradientReductions::reduce_range(const Op& op, const Part& part, con
                          std::move(waits));
 }
 
-/// What travels together, copied onto itself (is_coalesced).
+/// Tensors that travel together are copied onto themselves (is_coalesced).
 std::size_t GradientReductions::copy_together(const Part& part, const Range& range,
                                               std::int64_t micro_batch, std::vector<Wait> waits) {
   const Bytes element = bytes_of(kGradientType);
@@ -221,7 +221,7 @@ GradientReductions::Sums GradientReductions::sum_partial(const Contribution& con
   return sums;
 }
 
-/// Of a part that is kept whole: all of its gradients of this step are added.
+/// All gradients of this step are added to a part that is kept whole.
 void GradientReductions::sum_kept_partial(const Part& part) {
   for (const auto& [op, range] : partial_runs(part)) {
     std::vector<Wait> waits;

@@ -6,8 +6,8 @@ namespace plimsoll {
 
 namespace {
 
-/// What lies between two ranges is zeroed with them up to this size, which takes a GPU (at 1 TB/s)
-/// no longer than the launch of one more op.
+/// The gap between two ranges is zeroed with them up to this size, which takes a GPU (at 1 TB/s) no
+/// longer than the launch of one more op.
 constexpr Bytes kZeroedBetween = Bytes(std::int64_t{4} << 20);
 
 /// Parameters whose gradient a product overwrites in every block that writes it.

@@ -140,7 +140,7 @@ class StageScheduler {
     reductions_.before_call(use.instance, use.routine, use.action.micro_batch);
   }
 
-  /// What a call reads of parameters that have to be gathered, if it reads any.
+  /// The parameters that a call reads and that have to be gathered, if there are any.
   std::optional<ParameterUse> parameter_use(const Use& use) const {
     ParameterUse parameters;
     parameters.instance = use.instance;
@@ -287,7 +287,7 @@ class StageScheduler {
     return graph_.at(layout_.instances[instance].block);
   }
 
-  /// What the action begins from, where another stage computes that.
+  /// The tensor that the action begins from, where another stage computes it.
   std::optional<StageTransfers::Incoming> incoming(const Action& action) const {
     if (action.kind == ActionKind::weight_gradient) return std::nullopt;
     const bool forward = action.kind == ActionKind::forward;
@@ -356,7 +356,8 @@ class StageScheduler {
     waits.insert(waits.end(), more.begin(), more.end());
   }
 
-  /// What the next call, which reads this border, waits for: nothing where computation wrote it.
+  /// Events that the next call, which reads this border, waits for: none where computation wrote
+  /// it.
   std::vector<Wait> border_waits(std::size_t call, SlotKind border, const Routine& routine) const {
     const std::optional<std::size_t> port = build_.find_port(call, border, Bytes(0));
     if (!port || routine.ops[routine.ports[*port].op].stream == Stream::compute) return {};
@@ -464,8 +465,8 @@ class StageScheduler {
   std::vector<std::size_t> gradient_calls_left_;          // by instance
   std::int64_t last_backward_ = 0;                        // micro-batch of the step's last one
   std::optional<std::size_t> last_head_;
-  /// What the next call waits for after a chunk without layers. No call of this rank reads what the
-  /// chunk's last op writes on another stream, and the next call may write the same frame.
+  /// Events that the next call waits for after a chunk without layers. No call of this rank reads
+  /// what the chunk's last op writes on another stream, and the next call may write the same frame.
   std::vector<Wait> end_waits_;
 };
 

@@ -58,7 +58,7 @@ StageTransfers::Received StageTransfers::receive(const Incoming& incoming) {
   return {received.payload, {gathered, {}}};
 }
 
-/// What one mp rank sends of a boundary tensor that all of them hold.
+/// The part of a boundary tensor that one mp rank sends, where all of them hold it.
 Bytes StageTransfers::sent_bytes(BufferId payload) {
   const std::int64_t parts = context_.strategy.split_boundary ? context_.strategy.mp : 1;
   return Bytes(build_.buffer(payload).bytes.count() / parts);

@@ -23,7 +23,7 @@ const Op* StepCollectives::first_reduction() const {
   return nullptr;
 }
 
-/// What completes the parameters after the update.
+/// Posts the communications that complete the parameters after the update.
 const Op* StepCollectives::parameter_collective() const {
   const Op* gather = arena_collective(OpKind::all_gather);
   return gather != nullptr ? gather : arena_collective(OpKind::broadcast);

@@ -229,7 +229,8 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
 BufferId UpdateCalls::transient(SlotKind kind) {
   const auto found = transients_.find(kind);
   if (found != transients_.end()) return found->second;
-  // What gradients become is as large as they are; the update's copies are of what it updates.
+  // The tensors that gradients become are as large as they are; the update's copies are of the
+  // tensors that it updates.
   const bool part =
       shards_gradients(strategy_) ||
       (widens_own_part_ && kind == SlotKind::main_gradients && !classes_by_owner(strategy_));
@@ -251,7 +252,7 @@ std::int64_t UpdateCalls::counted_segments() const {
   });
 }
 
-/// What an op of one attribute group, or on owned tensors, works on, for its cost.
+/// The elements that an op of one attribute group, or on owned tensors, works on, for its cost.
 void UpdateCalls::set_elements(Op& op) const {
   std::visit(
       [&](auto& params) {

@@ -1,4 +1,4 @@
-// What a framework allows of a strategy, and the device memory that it takes beside a Program.
+// Rules of a framework for a strategy, and the device memory that it takes beside a Program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-/// What is asked for, why the framework has it not, and who says so.
+/// Says what is asked for, why the framework has it not, and where that is stated.
 Verdict refuse(const std::string& asked, const Framework& framework, std::string_view limit,
                const std::string& source) {
   return Verdict::no(source.empty()

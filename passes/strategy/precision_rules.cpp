@@ -40,7 +40,7 @@ Verdict gradient_type_is_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
-/// What is gathered or scattered where it is used is of one type.
+/// Tensors that are gathered or scattered where they are used are of one type.
 Verdict types_are_legal(const Job& job, const Strategy& strategy) {
   const bool mixed = job.precision != DType::f32 && !job.fp32_parameters.empty();
   if (!mixed || strategy.sharding_stage < 2) return Verdict::yes();

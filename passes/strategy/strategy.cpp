@@ -1,4 +1,4 @@
-// What a strategy means for a job, and the rules it must keep.
+// The meaning of a strategy for a job, and the rules that it must keep.
 #include "passes/strategy/strategy.h"
 
 #include <fmt/format.h>

@@ -48,7 +48,7 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   return facts;
 }
 
-/// The same transfer for a border of another size.
+/// This transfer for a border of another size.
 Routine resized(Routine transfer, Bytes bytes) {
   Tensor& payload = transfer.tensors[0];
   payload.shape = {bytes.count() / bytes_of(payload.dtype).count()};

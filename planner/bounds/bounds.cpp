@@ -23,7 +23,7 @@ bool stages_stay(const Job& job, const Strategy& strategy) {
              instances_per_stage(job, as_plain_pipeline(job, strategy));
 }
 
-/// Of a stage's last action: how many of its blocks have a routine for it.
+/// How many blocks of a stage have a routine for its last action.
 std::int64_t last_calls(const MicroBatchFacts& facts, const Strategy& strategy,
                         const Chunk& first_chunk) {
   const bool split = backward_cut(strategy) == BackwardCut::split;
@@ -34,7 +34,7 @@ std::int64_t last_calls(const MicroBatchFacts& facts, const Strategy& strategy,
   return calls;
 }
 
-/// What all stages and all bucket sizes of a strategy have in common.
+/// The facts that all stages and all bucket sizes of a strategy have in common.
 struct Lowered {
   Job job;
   Graph graph;

@@ -22,8 +22,8 @@ struct ActionMemory {
   }
 };
 
-/// Of one kind of action on one chunk: its call that writes into a send slot, which counts there,
-/// and its others.
+/// Bytes of one kind of action on one chunk: its call that writes into a send slot, which counts
+/// there, and its others.
 struct ActionCalls {
   ActionMemory others, sending;
   Bytes sent;  ///< 0 where it sends nothing
@@ -36,7 +36,7 @@ struct ChunkMemory {
   ActionCalls forward, backward, weights;
 };
 
-/// What is alive beside block i of a chunk, by the calls that came before.
+/// The bytes that are alive beside block i of a chunk, by the calls that came before.
 class ChunkCalls {
  public:
   ChunkCalls(const PassContext& context, const MicroBatchFacts& facts, const Chunk& chunk)
@@ -169,7 +169,7 @@ Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
   return kept;
 }
 
-/// What a stage holds beside what is persistent.
+/// The bytes that a stage holds beside the persistent ones.
 MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts,
                         const StageChunks& chunks, std::int64_t stage) {
   const Strategy& strategy = context.strategy;

@@ -176,7 +176,7 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
     border.arrived[from] = received;
     begin = std::max(begin, received + spans.complete);
   }
-  // What delays the first call passes while that waits for what it receives.
+  // Delays before the first call pass while that call waits for the tensor that it receives.
   const Picoseconds longer = delay(s, spans, direction);
   const Picoseconds before =
       std::min(longer, to_picoseconds(spans.first_computes.seconds() * (most_slowdown_[s] - 1)));

@@ -57,7 +57,7 @@ void merge(Calibration& calibration, const std::vector<CollectivePoint>& points)
   calibration.communicator = CommunicatorKind::nccl;
 }
 
-/// What is of another device cannot be joined.
+/// Points of another device cannot be joined.
 void check_device(const CalibrationFile& calibration, const ImportNcclOptions& options,
                   const Cluster& cluster) {
   if (calibration.measured && calibration.measured->device != cluster.device.name) {
@@ -74,7 +74,7 @@ void check_device(const CalibrationFile& calibration, const ImportNcclOptions& o
                                printable(calibration.fitted->device.name), options.cluster, other));
 }
 
-/// What the points join: nothing, or what `options.calibration` holds.
+/// The calibration that the points join: none, or the one of `options.calibration`.
 CalibrationFile base_calibration(const ImportNcclOptions& options, const Cluster& cluster) {
   if (options.calibration.empty()) return {};
   CalibrationChoice choice = read_calibration_choice({options.calibration});
@@ -155,7 +155,7 @@ std::string import_json(const std::vector<NcclRun>& runs,
                     {"output", output.empty() ? Json(nullptr) : Json(output)}});
 }
 
-/// What a flag states; none where it was not given.
+/// The value of a flag; none where it was not given.
 std::optional<BytesPerSecond> stated(const char* flag, const std::string& text) {
   if (text.empty()) return std::nullopt;
   try {

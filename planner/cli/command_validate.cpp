@@ -32,7 +32,7 @@ std::vector<PublishedRun> read_all(const std::vector<std::string>& files) {
   return runs;
 }
 
-/// Of the files of ops; nothing: all are of runs.
+/// The result for files of ops; nothing: all files are of runs.
 std::vector<OpMeasurement> read_ops(const FitCommandOptions& options) {
   std::vector<OpMeasurement> ops;
   std::string of_runs;

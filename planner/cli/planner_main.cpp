@@ -21,7 +21,7 @@ constexpr double kMostTolerance = 100;
 
 constexpr std::int64_t kMostThreads = 1024;
 
-/// What the parsed command line asks for; set by the callback of the chosen command.
+/// The action that the parsed command line asks for; set by the callback of the chosen command.
 using Action = std::function<ExitCode()>;
 
 /// CLI11's check for an integer option.
@@ -350,7 +350,7 @@ void add_commands(CLI::App& app, AllOptions& options, Action& action) {
   add_export(app, options.exported, action);
   add_import(app, options.nccl, options.topology, action);
   add_doctor(app, options.doctor, action);
-  // What they do not know is refused by refuse_unknown, which can name the nearest.
+  // Flags that they do not know are refused by refuse_unknown, which can name the nearest.
   app.allow_extras();
   for (CLI::App* command : commands_of(app)) {
     command->allow_extras();

@@ -136,7 +136,7 @@ std::vector<Finding> conditions(const std::vector<Gpu>& gpus) {
               "end the other processes (nvidia-smi names them)",
               [](const Gpu& gpu) -> std::string {
                 const auto used = number(gpu[kUsed]);
-                // What the driver itself holds is some hundred MiB.
+                // The driver itself holds some hundred MiB.
                 return used && *used > 1024 ? fmt::format("{:.0f} MiB in use", *used) : "";
               }),
       of_gpus("GPU clocks", gpus, "not limited", Health::warn, "nvidia-smi -rac; nvidia-smi -rgc",

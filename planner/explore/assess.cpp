@@ -25,13 +25,14 @@ Job lowered_job(const SearchRequest& request, const Strategy& strategy) {
   return fewer ? fewer->job : request.job;
 }
 
-/// Of one that fits; longer than the simulator reckons with counts as too long.
+/// Simulates a candidate that fits. A step longer than the simulator reckons with counts as too
+/// long.
 void set_time(Seconds step, Candidate& candidate) {
   candidate.score.prediction.step_time = step;
   candidate.too_long = step > kLongestTimeline.seconds();
 }
 
-/// What is known of its memory.
+/// Copies what is known of its memory.
 void set_memory(const Footprint& footprint, Score& score) {
   score.arena = footprint.arena;
   score.peak = footprint.peak;

@@ -41,7 +41,7 @@ class Explorer {
     }
   }
 
-  /// What the bounds that need no incumbent say.
+  /// Asks the bounds that need no incumbent.
   BoundCounts count() {
     bound_families();
     expand_all_families();
@@ -119,7 +119,7 @@ class Explorer {
     pool_.add(std::move(*found));
   }
 
-  /// What may fit enters the queue.
+  /// Strategies that may fit enter the queue.
   void bound_families() {
     const std::span<const StrategyFamily> families = legal_.families();
     summaries_.resize(families.size());
@@ -431,7 +431,7 @@ class Explorer {
     if (request_.progress) request_.progress(done_, all);
   }
 
-  /// Of a search that was stopped early, what was set aside is left, too.
+  /// Strategies that were set aside by a search that was stopped early are left, too.
   Explored finish() {
     for (const auto& [node, reason] : aside_) {
       if (proven_) {

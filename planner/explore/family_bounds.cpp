@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-/// What rounding of buffers to blocks and to shards may add to the bytes of a stage: more than any
+/// The bytes that rounding of buffers to blocks and to shards may add to a stage: more than any
 /// model's buffers by far.
 double rounding_of(std::int64_t shards) {
   return double(std::int64_t{1} << 20) + 4096.0 * double(shards);
@@ -240,7 +240,7 @@ class FamilyBounds::Family {
     return true;
   }
 
-  /// What stage 0 keeps of all micro-batches in flight.
+  /// The bytes that stage 0 keeps of all micro-batches in flight.
   double in_flight(const ArrangementGroup& group, const Strategy& strategy,
                    const Work& work) const {
     double kept = work.embedding_kept;

@@ -17,7 +17,7 @@ bool is_layer(const BlockFacts& block) {
   return block.shape.kind == BlockKind::layer || block.shape.kind == BlockKind::join;
 }
 
-/// What one layer more takes; rounding may make many layers take less than as many times one.
+/// The cost of one layer more; rounding may make many layers take less than as many times one.
 LastingBytes slope(const LastingBytes& few, const LastingBytes& many) {
   const auto of = [](Bytes a, Bytes b) {
     return Bytes(std::max<std::int64_t>((b - a).count(), 0) / (kMany - kFew));

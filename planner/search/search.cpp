@@ -108,8 +108,9 @@ Bytes taken_by(const Plan& plan) {
   return most;
 }
 
-/// Of the plans that nothing beats in step time and live bytes, and of those shown: the best, then
-/// each that takes enough less of the device than the one before it in order of merit.
+/// Chooses among the plans that nothing beats in step time and live bytes, and those that are
+/// shown: the best, then each that takes enough less of the device than the one before it in order
+/// of merit.
 std::vector<std::size_t> front_of(const SearchRequest& request,
                                   std::span<const Candidate> candidates,
                                   std::span<const std::size_t> best) {
@@ -144,8 +145,8 @@ Breakdown breakdown_of(const SearchRequest& request, const CostModel& costs,
       .score.prediction.breakdown;
 }
 
-/// What exploring left out: the chosen plan whole, and of the others that are shown why they lose,
-/// and whether they can be told apart from it.
+/// Makes what exploring left out: the chosen plan whole, and for the others that are shown why they
+/// lose, and whether they can be told apart from it.
 Plan show(const SearchRequest& request, const CostModel& costs,
           std::span<const Candidate> candidates, std::span<const std::size_t> best,
           std::span<const std::size_t> front) {

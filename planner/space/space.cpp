@@ -186,7 +186,7 @@ class Choices {
   }
 
  private:
-  /// What a degree may be where it and the later ones multiply to `rest`.
+  /// The values of a degree where it and the later ones multiply to `rest`.
   std::vector<std::int64_t> degrees(std::string_view key, std::int64_t base_value,
                                     std::int64_t rest) const {
     if (!is_fixed(fixed_, key)) return divisors(rest);
@@ -240,7 +240,7 @@ class Choices {
     return others;
   }
 
-  /// Those of a framework that has some.
+  /// The values that a framework has, where it has some.
   std::vector<ContextExchange> exchanges() const {
     std::vector<ContextExchange> has;
     for (ContextExchange exchange :
@@ -395,8 +395,8 @@ class Enumeration {
   }
 
  private:
-  /// Of a grid's families, from `first` on, the same in its other orders: no other rule asks for
-  /// the order.
+  /// Adds a grid's families, from `first` on, in its other orders: no other rule asks for the
+  /// order.
   void add_orders(std::size_t first, const RankOrders& orders) {
     const std::size_t last = space_.legal.families().size();
     if (first == last) return;

@@ -1,4 +1,4 @@
-// What there is to choose from in a space, counted.
+// Counts of the values that a space has to choose from.
 #include <algorithm>
 #include <cctype>
 #include <map>

@@ -21,7 +21,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What the ranks share. One lock guards the bookkeeping; data moves outside it.
+/// The state that the ranks share. One lock guards the bookkeeping; data moves outside it.
 struct Hub {
   Hub(const Grid& ranks, std::chrono::milliseconds longest_wait, Clock::time_point start)
       : grid(ranks),
@@ -184,7 +184,7 @@ LocalCommunicator::Seat LocalCommunicator::transfer_seat(std::int64_t sender, st
 Communicator::Ticket LocalCommunicator::post(Seat& seat, const Request& request,
                                              const MemberData& data,
                                              const CommunicationLabel& label) {
-  // What computes the operand, and what still uses the memory that it goes to.
+  // The work that computes the operand, and the work that still uses the memory that it goes to.
   if (device_ != nullptr) device_->finish(hub_->deadline, "the kernels before " + to_text(request));
   const Picoseconds posted = hub_->now();
   std::unique_lock guard(hub_->lock);

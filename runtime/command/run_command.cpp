@@ -44,7 +44,7 @@ constexpr std::int64_t kLeastSteps = kWarmUpSteps + 2;
 constexpr std::int64_t kMostSteps = 1'000'000;
 constexpr double kLeastDeadline = 1e-3, kMostDeadline = 1e6;  // seconds
 
-/// What is lowered for CPU cores runs everywhere; what is lowered for GPUs has kernels there only.
+/// Programs for CPU cores run everywhere; Programs for GPUs have kernels there only.
 void check_framework(const Plan& plan, const Arguments& arguments) {
   const Framework& framework = plan.framework;
   const bool for_gpus = lowers_alike(framework, bundled_cuda_framework());

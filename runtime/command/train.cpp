@@ -32,8 +32,8 @@ using Clock = std::chrono::steady_clock;
 /// than those that wait for it, whose messages say more.
 constexpr int kGetReady = 10, kHang = 2;
 
-/// What the rank threads and the watching thread share. Rank threads own a share of it, so that a
-/// rank that never comes back cannot reach memory that is gone.
+/// The state that the rank threads and the watching thread share. Rank threads own a share of it,
+/// so that a rank that never comes back cannot reach memory that is gone.
 struct Run {
   std::vector<Program> programs;
   std::vector<std::byte> text;
@@ -52,8 +52,8 @@ struct Run {
   std::int64_t ready = 0;     ///< ranks whose executor is built
   std::int64_t finished = 0;  ///< threads that are about to end
   bool failed = false;
-  // Of the first rank that failed by itself; the calling thread throws it anew, so that no
-  // exception object is shared with a rank that may outlive the call.
+  // The failure of the first rank that failed by itself; the calling thread throws it anew, so that
+  // no exception object is shared with a rank that may outlive the call.
   bool environment = false;  ///< an EnvironmentError
   std::string failure;
 
@@ -246,7 +246,7 @@ class Silence {
   explicit Silence(const Run& run)
       : calls_(run.heartbeats.size(), -1), since_(run.heartbeats.size()) {}
 
-  /// What to report about the rank that is silent for too long, if one is.
+  /// The report about the rank that is silent for too long, if one is.
   std::optional<std::string> check(const Run& run) {
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < calls_.size(); ++i) {
@@ -339,7 +339,7 @@ Bytes peak_resident() {
   return Bytes(std::int64_t{usage.ru_maxrss} * 1024);  // Linux counts in KiB
 }
 
-/// Of all processes, by rank, on process 0; elsewhere nothing.
+/// The records of all processes, by rank, on process 0; elsewhere nothing.
 std::vector<RankRecord> all_records(Run& run) {
   run.records[0].resident = peak_resident();
   if (run.options.processes == nullptr) return std::move(run.records);

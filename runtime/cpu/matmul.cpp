@@ -28,7 +28,7 @@ memory::desc matrices(DType type, std::int64_t batch, std::int64_t rows, std::in
                       {rows * columns, row_stride, column_stride});
 }
 
-/// Of its operands; `bias` is absent without one.
+/// The layouts of its operands; `bias` is absent without one.
 struct MatmulTypes {
   DType a = DType::f32, b = DType::f32, c = DType::f32;
   std::optional<DType> bias;

@@ -102,7 +102,7 @@ KernelPointer prepare_squared_norm(const KernelRequest& request) {
           if (range.norm_weight == 0) continue;
           const float* gradients = floats(in, 0) + offset_in(range, part);
           const double squares = sum_of_squares(gradients, range.elements);
-          // What is not clipped does not count, but shows when it is not finite.
+          // A gradient that is not clipped does not count, but shows when it is not finite.
           if (range.clip || !std::isfinite(squares))
             sum += params.weight * range.norm_weight * squares;
         }

@@ -17,7 +17,8 @@ namespace {
 
 float scalar(const float* scalars, Scalar which) { return scalars[std::size_t(which)]; }
 
-/// What the gradients of a range are multiplied by: clip factor and unscaling, or unscaling alone.
+/// The factor that the gradients of a range are multiplied by: clip factor and unscaling, or
+/// unscaling alone.
 float gradient_factor(const OwnedRange& range, bool clipped, const float* scalars) {
   if (clipped) return 1;
   return range.clip ? scalar(scalars, Scalar::clip) : 1 / scalar(scalars, Scalar::loss_scale);

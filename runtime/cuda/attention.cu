@@ -172,7 +172,7 @@ void with_fast_kernel(DType type, int depth, Function f) {
   }
 }
 
-/// Of [n,3,a,d], or of [n,1,a,d] and [n,2,kv,d].
+/// The addresses in [n,3,a,d], or in [n,1,a,d] and [n,2,kv,d].
 AttentionShape shape_of(const CudaRequest& request, const Tensor& queries, const Tensor* keys) {
   const auto& params = request.params<AttentionParams>();
   const Shape& q = queries.shape;

@@ -12,7 +12,7 @@ namespace plimsoll {
 
 void check(cudaError_t result, std::string_view what) {
   if (result == cudaSuccess) return;
-  // What is not sticky must not be reported by the next call, too.
+  // An error that is not sticky must not be reported by the next call, too.
   static_cast<void>(cudaGetLastError());
   throw EnvironmentError(
       fmt::format("{}: {} ({})", what, cudaGetErrorString(result), cudaGetErrorName(result)));

@@ -31,7 +31,7 @@ __global__ void count_before(int count, int tiles, const std::int32_t* ids, std:
     __syncthreads();
     tile[threadIdx.x] = at < count ? ids[at] : kNoId;
     __syncthreads();
-    // Of equal ids the earlier token comes first.
+    // The earlier token of equal ids comes first.
     const std::int32_t bound = other < own ? id + 1 : id;
 #pragma unroll 16
     for (int j = 0; j < kThreads; ++j) smaller += tile[j] < bound ? 1 : 0;

@@ -10,7 +10,8 @@ namespace plimsoll {
 namespace {
 
 CublasLt open_cublaslt() {
-  // Of the major version whose header this was compiled with: its interface is the same.
+  // The library is of the major version whose header this was compiled with: its interface is the
+  // same.
   const OpenLibrary library(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR));
   CublasLt functions;
   library.find("cublasLtCreate", functions.create);

@@ -68,8 +68,8 @@ class Layout {
   cublasLtMatrixLayout_t layout_ = nullptr;
 };
 
-/// What is computed. f32 products stay f32 (CUBLAS_COMPUTE_32F, never TF32); those of 16-bit values
-/// are summed in f32 by tensor cores.
+/// The type of the computation. f32 products stay f32 (CUBLAS_COMPUTE_32F, never TF32); those of
+/// 16-bit values are summed in f32 by tensor cores.
 class Description {
  public:
   Description(const MatmulParams& params, bool adds_bias) {
@@ -164,7 +164,7 @@ class MatmulKernel final : public Kernel {
   }
 
  private:
-  /// Of a, b, c and the bias.
+  /// The types of a, b, c and the bias.
   using Alignments = std::array<std::uint32_t, 4>;
   struct Choice {
     Alignments alignments;

@@ -58,7 +58,7 @@ void launch_copy(const CudaDevice& device, std::int64_t rows, std::int64_t row_b
   }
 }
 
-// What is added to: a row of x gets a row of the table.
+// A row of x gets a row of the table added.
 struct SameRow {
   __device__ std::int64_t operator()(std::int64_t) const { return 0; }
 };

@@ -18,7 +18,7 @@ __device__ __forceinline__ float scalar(const float* scalars, Scalar which) {
   return scalars[int(which)];
 }
 
-/// What an update reads and writes, in place.
+/// The arrays that an update reads and writes, in place.
 struct Arenas {
   float* parameters;  ///< or masters
   const float* gradients;
@@ -235,7 +235,7 @@ __global__ void lamb(const FlatChunk* chunks, AdamRule rule, Arenas a) {
   });
 }
 
-/// What the updates share when they are prepared.
+/// The state that updates share when they are prepared.
 struct Update {
   const CudaDevice* device;
   std::vector<OwnedRange> ranges;

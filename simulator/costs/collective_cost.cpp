@@ -27,8 +27,8 @@ constexpr std::array<Protocol, 3> kProtocols = {
      {0.92, 1, 1, 1.9 / 3.4, 4.0 / 14, 14 / 8.4, false},         // LL128
      {0.5, 0.29, 0.1, 0.6 / 3.4, 2.7 / 14, 6.6 / 8.4, false}}};  // LL
 
-/// Those that are chosen from: how a library spends its time is known together with how far it
-/// stays below its links' rates.
+/// The algorithms that are chosen from: how a library spends its time is known together with how
+/// far it stays below its links' rates.
 std::span<const Protocol> protocols(const Cluster& cluster) {
   const bool of_library = cluster.efficiency && cluster.device.kind == DeviceKind::gpu;
   return std::span(kProtocols).first(of_library ? kProtocols.size() : 1);
@@ -66,7 +66,7 @@ double sent(OpKind kind, double n) {
   return rounds(kind) * (n - 1) / n;
 }
 
-/// What is reached of a level's bandwidth by one device to `peers` others.
+/// The bandwidth of a level that one device reaches to `peers` others.
 BytesPerSecond reached(const Cluster& cluster, std::size_t l, double peers) {
   const Level& level = cluster.levels[l];
   double rate = level.bandwidth.value();
@@ -196,7 +196,7 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
 
 namespace {
 
-/// Of a cluster with levels.
+/// The cost on a cluster with levels.
 Cost cost_over_levels(OpKind kind, Bytes payload, const Cluster& cluster,
                       const GroupSpread& spread) {
   const Seconds fixed =

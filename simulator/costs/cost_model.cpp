@@ -12,8 +12,8 @@
 namespace plimsoll {
 namespace {
 
-/// What a kind without any measured rate of its own is charged to: a device without a rate for a
-/// dtype computes at its fp32 rate.
+/// The type that a kind without a measured rate of its own is charged to: a device without a rate
+/// for a dtype computes at its fp32 rate.
 FlopsPerSecond peak_or_fp32(const Device& device, DType dtype) {
   if (const auto rate = peak(device, dtype)) return *rate;
   INVARIANT(device.peak_fp32, "the device has no peak rate for " + std::string(to_text(dtype)));

@@ -74,7 +74,7 @@ Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Byte
   const Seconds time = matmul.fixed_time + Seconds(std::hypot(compute.value(), memory.value()));
   const Flops work(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
   Estimate estimate = fitted_estimate(time, work, matmul);
-  // What was found is of 16-bit operands.
+  // The fit is of 16-bit operands.
   if ((dtype == DType::f32 || is_fp8(dtype)) && is_found(matmul))
     estimate.provenance = Provenance::extrapolated;
   if (is_fp8(dtype)) estimate.provenance = provenance_of(matmul.fp8_rests_on, estimate.provenance);

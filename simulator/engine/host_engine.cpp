@@ -33,7 +33,7 @@ struct Event {
 
 }  // namespace
 
-/// What is known only while the items are laid out.
+/// Facts that are known only while the items are laid out.
 struct HostEngine::Building {
   std::unordered_map<std::uint64_t, std::uint32_t> meeting_of;  // looked up only, never iterated
   std::vector<std::uint32_t> last_rendezvous;                   // by stream
@@ -53,7 +53,7 @@ HostEngine::HostEngine(std::span<const std::vector<Item>> ranks, const Waking& w
 
 namespace {
 
-/// What several participants say of one rendezvous.
+/// Joins what several participants say of one rendezvous.
 void slow_down(Beside& slowest, const Beside& other) {
   for (std::size_t work = 0; work < kWorks; ++work) {
     slowest.communication[work] = std::min(slowest.communication[work], other.communication[work]);

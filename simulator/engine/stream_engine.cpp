@@ -69,7 +69,7 @@ std::uint32_t& StreamEngine::number_of(std::uint64_t rendezvous) {
   return numbers[meeting];
 }
 
-/// What shares links is one, too, if it is alone.
+/// A task that shares links is one, too, if it is alone.
 std::uint32_t StreamEngine::meeting_of(const Op& op) {
   std::uint32_t alone = kNone;
   std::uint32_t& number = op.rendezvous ? number_of(*op.rendezvous) : alone;

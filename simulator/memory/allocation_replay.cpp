@@ -33,9 +33,9 @@ bool lies_in_tensors(SlotKind kind) {
          kind == SlotKind::deferred;
 }
 
-/// Of cycles that are alike so many are replayed in every step: the others find the same tensors
-/// alive. Free blocks may lie elsewhere for them, which changes what is reserved by 0.5 % at most
-/// (tests/simulator/allocation_replay_test.cpp).
+/// So many of the cycles that are alike are replayed in every step: the others find the same
+/// tensors alive. Free blocks may lie elsewhere for them, which changes what is reserved by 0.5 %
+/// at most (tests/simulator/allocation_replay_test.cpp).
 constexpr std::size_t kCyclesReplayed = 8;
 
 /// Whether each micro-batch leaves something to the end of the step.
@@ -142,7 +142,7 @@ class Replay {
     return true;
   }
 
-  /// What is held for a buffer is now held for the one so many further on.
+  /// A block that is held for a buffer is now held for the one so many further on.
   void move_on(std::int64_t buffers) {
     for (std::size_t b = held_.size(); b-- > 0;) {
       if (program_.buffers[b].persistent || held_[b].empty()) continue;
@@ -183,7 +183,7 @@ class Replay {
     return Bytes(buffer.bytes.count() / bytes_of(DType::f32).count() * narrow_type.count());
   }
 
-  /// What the host's memory has.
+  /// Whether the host's memory has it.
   bool on_host(const Buffer& buffer) const {
     if (!buffer.persistent) return false;
     const bool gradient = buffer.role == TensorRole::gradient && scatters_gradients_;
@@ -193,7 +193,7 @@ class Replay {
            (framework_.host_parameters && buffer.role == TensorRole::parameter);
   }
 
-  /// What is there before the first step.
+  /// Allocates what is there before the first step.
   void begin() {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];

@@ -117,7 +117,7 @@ void BlockAllocator::give(Block block) {
   place ? relist(free, *place, block) : enlist(block);
 }
 
-/// Of the block that the growing end of a segment follows, the size is what it can grow to.
+/// A block that the growing end of a segment follows has the size that it can grow to.
 std::optional<std::ptrdiff_t> BlockAllocator::find_free(std::int64_t size, const Pool& pool) const {
   auto found = pool.free.begin() + plimsoll::place_of(pool.free, size, 0);
   if (found == pool.free.end()) return std::nullopt;

@@ -91,7 +91,7 @@ class RoutineReader {
   }
 
  private:
-  /// What the loss reads and gives in f32 is the narrow tensor itself.
+  /// The tensor that the loss reads and gives in f32 is the narrow tensor itself.
   void join_loss_casts() {
     for (const Op* cast : loss_casts(routine_)) {
       const std::size_t from = cast->inputs[0].index(), to = cast->outputs[0].index();
@@ -155,14 +155,14 @@ class RoutineReader {
     return communicates(op.kind) && op.stream == Stream::data ? 1 : 0;
   }
 
-  /// Of a gradient, as backward computes it before it is added to anything.
+  /// The bytes of a gradient, as backward computes it before it is added to anything.
   Bytes computed_bytes(const Op& op, std::size_t tensor) const {
     const Tensor& gradient = routine_.tensors[tensor];
     if (gradient.role != TensorRole::gradient || communicates(op.kind)) return Bytes();
     return elements(gradient.shape) * bytes_of(compute_dtype(op, routine_.tensors));
   }
 
-  /// What rotary turns is a new tensor that lives as long as the one it was turned from.
+  /// A turned tensor of rotary is new and lives as long as the one it was turned from.
   void add_rotary_copy(const Op& op, const std::vector<std::size_t>& last,
                        const std::vector<std::optional<std::uint32_t>>& pieces) {
     if (op.kind != OpKind::rotary || !framework_.copies_rotary) return;
@@ -178,10 +178,11 @@ class RoutineReader {
     copies_.emplace_back(last[place], made);
   }
 
-  /// What the ops of a formula keep beside a tensor that the kernel here keeps, and as long as it:
-  /// GELU's operand, what norms and softmax give. In halves of what that takes: of GELU half of x,
-  /// erf's operand and 1 + erf instead of x (4); of a norm x - mean, twice, and the quotient, in
-  /// f32 (12); of a softmax its values and those after dropout in f32 instead of 16 bits (6).
+  /// Tensors that the ops of a formula keep beside a tensor that the kernel here keeps, and as long
+  /// as it: GELU's operand, the results of norms and softmax. They are counted in halves of that
+  /// tensor: for GELU half of x, erf's operand and 1 + erf instead of x (4); of a norm x - mean,
+  /// twice, and the quotient, in f32 (12); of a softmax its values and those after dropout in f32
+  /// instead of 16 bits (6).
   static int halves_kept(OpKind kind) {
     switch (kind) {
       case OpKind::gelu:
@@ -230,7 +231,7 @@ class RoutineReader {
       Piece piece;
       piece.bytes = bytes;
       piece.name = names_.of(logits.name + (forward ? ".copy" : ".gradient.of_softmax"));
-      // Of forward's the first is what the model gave, in its own type.
+      // The first tensor of forward is what the model gave, in its own type.
       piece.output = framework_.loss_memory == LossMemory::by_op && forward && made.empty();
       made.push_back(push(piece));
       add(Event::Kind::write, made.back());

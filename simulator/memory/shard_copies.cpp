@@ -80,7 +80,7 @@ void ShardCopies::find_buffers() {
   }
 }
 
-/// Of each parameter outside layers the first call that reads it: a tied table is read twice.
+/// The first call that reads each parameter outside layers: a tied table is read twice.
 void ShardCopies::find_root() {
   std::vector<bool> seen(program_.routines.size());
   bool table = false;
@@ -212,7 +212,7 @@ void ShardCopies::before_call(std::size_t index) {
   }
   // The last flat tensor of forward goes before the loss is computed.
   if (of_block && (has_loss(routine) || is_backward(routine.phase))) keep_flat({});
-  // Of backward: the gathers that the Program posts ahead. The root group is whole already.
+  // In backward: the gathers that the Program posts ahead. The root group is whole already.
   const bool gathers = !of_block && routine.ops.size() == 1 && is_backward(routine.phase) &&
                        routine.ops[0].kind == OpKind::all_gather && routine.slots.size() == 2 &&
                        routine.slots[0].kind == SlotKind::parameter_arena;

@@ -37,7 +37,7 @@ struct Later {
 CallCycles call_cycles(const Program& program, std::int64_t micro_batches) {
   const std::vector<Call>& calls = program.calls;
   std::size_t middle = calls.size() / 2;
-  // Of calls without a layer several parts of the model may have alike ones.
+  // Several parts of the model may have alike calls without a layer.
   const auto may_be_found_again = [](const Call& call) { return call.micro_batch && call.layer; };
   while (middle < calls.size() && !may_be_found_again(calls[middle])) ++middle;
   if (middle == calls.size()) return {};

@@ -113,7 +113,7 @@ class LinkCosts {
     return at->second;
   }
 
-  /// Of the devices that an Expansion is on.
+  /// The kinds of the devices that an Expansion is on.
   std::size_t kind_of(std::size_t expansion) const {
     return expansion / (expansions_.size() / costs_.device_kinds());
   }
@@ -156,7 +156,7 @@ std::int64_t at_once(const Grid& grid, const Group& group, std::span<const std::
   return most;
 }
 
-/// The same of transfers: ranks of one stage on a node.
+/// For transfers: ranks of one stage on a node.
 std::int64_t transfers_at_once(const Grid& grid, std::span<const std::int64_t> pair,
                                std::int64_t per_node) {
   std::int64_t most = 1;

@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-/// Of the time that something slower takes, what it would not have taken alone.
+/// The part of a slowed time that it would not have taken alone.
 Picoseconds lost_of(Picoseconds time, double slowdown) {
   return to_picoseconds(time.seconds() * (1 - 1 / slowdown));
 }
@@ -61,7 +61,7 @@ KernelDelays::Lost KernelDelays::lost() const {
 
 KernelDelays::Totals KernelDelays::totals() const { return {lost(), computed_}; }
 
-/// What grew in the last cycle would have grown in each.
+/// Losses that grew in the last cycle would have grown in each.
 bool KernelDelays::leave_out(std::size_t cycles) {
   const auto grow = [&](Picoseconds& what, Picoseconds now, Picoseconds before) {
     std::int64_t more = 0;

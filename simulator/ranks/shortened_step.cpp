@@ -39,7 +39,8 @@ std::optional<Cycles> find_cycles(std::span<const Expansion> expansions, std::in
   return found;
 }
 
-/// What can be left out when cycles are of so many micro-batches; nothing: less than half.
+/// The cycles that can be left out when cycles are of so many micro-batches; nothing: less than
+/// half.
 std::optional<std::vector<LeftOut>> cycles_to_leave_out(std::span<const Expansion> expansions,
                                                         std::int64_t micro_batches) {
   std::optional<Cycles> found = find_cycles(expansions, micro_batches, 2);
@@ -79,7 +80,7 @@ bool nothing_is_missing(const Program& program, const LeftOut& left_out) {
   return true;
 }
 
-/// Of one rank, the events of some cycles that follow each other.
+/// The events of one rank in some cycles that follow each other.
 class CycleEvents {
  public:
   CycleEvents(std::span<const Picoseconds> fired, const std::vector<CycleBegin>& begins)
@@ -115,7 +116,7 @@ struct Span {
   }
 };
 
-/// Of the longest row of cycles that follow each other in the rhythm. `own`: all events of the
+/// Finds the longest row of cycles that follow each other in the rhythm. `own`: all events of the
 /// rank; those before its cycles begin at its first one.
 Span rhythmic_span(const CycleEvents& cycles, std::span<const Picoseconds> before,
                    std::span<const Picoseconds> after, Picoseconds period) {

@@ -33,7 +33,7 @@ void for_each_op(const Expansion& expansion, const LinkTopology& topology, std::
   }
 }
 
-/// What an op's cost depends on, as its kind has it.
+/// The shape that an op's cost depends on, by its kind.
 std::string name_of(const Op& op, const Routine& routine, const RankLink* link,
                     const LinkTopology& topology) {
   const auto& tensors = routine.tensors;

@@ -211,7 +211,7 @@ void meet_members(Flight& flight, Picoseconds now) {
     return;
   }
   flight.headers.assign(2, mine);
-  // Of the two headers of a transfer, the tag says whose it is.
+  // The tag says whose a header of a transfer is.
   const bool sends = flight.request.kind == OpKind::send;
   const int own = flight.tag + kHeaderTag * (sends ? 1 : 2);
   const int theirs = flight.tag + kHeaderTag * (sends ? 2 : 1);

@@ -147,7 +147,8 @@ NcclCommunicator::NcclCommunicator(Processes& processes, std::span<const Program
 
 NcclCommunicator::~NcclCommunicator() {
   static_cast<void>(cudaSetDevice(queue_.device().index));
-  // Those of an aborted run are gone; the others are idle, since every step ends with a wait.
+  // Communicators of an aborted run are gone; the others are idle, since every step ends with a
+  // wait.
   if (!aborted_) {
     for (ncclComm_t comm : comms_) {
       static_cast<void>(nccl().finalize(comm));

@@ -1,4 +1,4 @@
-// What NCCL says of itself, and of what it cannot do.
+// NCCL's own words for its version and for what it cannot do.
 #include "runtime/comm/nccl/library.h"
 
 #include <fmt/format.h>
