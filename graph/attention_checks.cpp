@@ -1,5 +1,5 @@
 // Legality of the ops of attention.
-#include "graph/op_checks.h"
+#include "graph/op_rows.h"
 
 namespace plimsoll {
 

@@ -1,9 +1,8 @@
-#include "graph/op_checks.h"
-
+// Legality of ops beyond arity: shapes, dtypes and parameters of each kind.
 #include <numeric>
 #include <string>
 
-#include "graph/op_table.h"
+#include "graph/op_rows.h"
 
 namespace plimsoll {
 
@@ -32,7 +31,7 @@ bool is_scalars(const Tensor& tensor) {
 
 }  // namespace
 
-Verdict fine(const Op&, Tensors) { return Verdict::yes(); }
+Verdict any_operands(const Op&, Tensors) { return Verdict::yes(); }
 
 /// Every operand has the same number of elements and dtype.
 Verdict elementwise(const Op& op, Tensors tensors) {
@@ -286,6 +285,142 @@ Verdict check_tokens(const Op& op, Tensors tensors) {
     return Verdict::no("tokens are not whole sequences");
   }
   return Verdict::yes();
+}
+
+namespace {
+
+Verdict check_mask(const Tensor& mask, const Tensor& y) {
+  return mask.dtype == DType::u8 && elements(mask.shape) == elements(y.shape)
+             ? Verdict::yes()
+             : Verdict::no("the mask is not one u8 per element");
+}
+
+Verdict check_rate(const Op& op) {
+  const double rate = std::get<DropoutParams>(op.params).rate;
+  return rate > 0 && rate < 1 ? Verdict::yes() : Verdict::no("the rate is not between 0 and 1");
+}
+
+}  // namespace
+
+Verdict check_predicted(const Op& op, Tensors tensors) {
+  const auto& params = std::get<DataParams>(op.params);
+  const Tensor& ids = out(op, tensors, 0);
+  if (ids.dtype != DType::i32) return Verdict::no("rows or targets are not i32");
+  if (params.predicted < 1 || params.predicted > params.sequence ||
+      elements(ids.shape) % params.predicted != 0) {
+    return Verdict::no("there are not as many as predicted positions in whole sequences");
+  }
+  return Verdict::yes();
+}
+
+Verdict check_token_types(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::token_type_add_backward;
+  const Shape& x = in(op, tensors, 0).shape;
+  const Shape& table = (backward ? out(op, tensors, 0) : in(op, tensors, 1)).shape;
+  const std::int64_t sequence = std::get<DataParams>(op.params).sequence;
+  if (x.size() != 2 || table.size() != 2 || x[1] != table[1]) {
+    return Verdict::no("x does not have the table's columns");
+  }
+  if (sequence < 1 || x[0] % sequence != 0) return Verdict::no("x is not whole sequences");
+  return table[0] <= sequence ? Verdict::yes() : Verdict::no("more token types than positions");
+}
+
+Verdict check_rms_norm(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::rms_norm_backward;
+  const Shape& x = in(op, tensors, backward ? 1 : 0).shape;
+  const Shape& gamma = in(op, tensors, backward ? 2 : 1).shape;
+  const Tensor& rstd = backward ? in(op, tensors, 3) : out(op, tensors, 1);
+  if (x.size() != 2 || elements(gamma) != x[1])
+    return Verdict::no("gamma does not match the rows of x");
+  return elements(rstd.shape) == x[0] ? Verdict::yes()
+                                      : Verdict::no("rstd does not have one element per row");
+}
+
+Verdict check_swiglu(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::swiglu_backward;
+  const Shape& x = in(op, tensors, backward ? 1 : 0).shape;
+  const Shape& y = backward ? in(op, tensors, 0).shape : out(op, tensors, 0).shape;
+  if (x.size() != 3 || x[1] != 2 || y != Shape{x[0], x[2]}) {
+    return Verdict::no("x is not [n,2,f] for y [n,f]");
+  }
+  return Verdict::yes();
+}
+
+Verdict check_gather(const Op& op, Tensors tensors) {
+  const bool backward = op.kind == OpKind::gather_rows_backward;
+  const Tensor& rows = in(op, tensors, 1);
+  const Shape& x = backward ? out(op, tensors, 0).shape : in(op, tensors, 0).shape;
+  const Shape& y = backward ? in(op, tensors, 0).shape : out(op, tensors, 0).shape;
+  if (rows.dtype != DType::i32) return Verdict::no("rows are not i32");
+  if (x.size() != 2 || y != Shape{elements(rows.shape), x[1]}) {
+    return Verdict::no("y does not have one row of x per index");
+  }
+  return Verdict::yes();
+}
+
+Verdict check_dropout(const Op& op, Tensors tensors) {
+  if (const Verdict rate = check_rate(op); !rate) return rate;
+  return elementwise(op, tensors);
+}
+
+Verdict check_masked_dropout(const Op& op, Tensors tensors) {
+  if (const Verdict rate = check_rate(op); !rate) return rate;
+  const bool backward = op.kind == OpKind::masked_dropout_backward;
+  const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
+  if (elements(x.shape) != elements(y.shape)) return Verdict::no("input and output differ in size");
+  return check_mask(backward ? in(op, tensors, 1) : out(op, tensors, 1), y);
+}
+
+Verdict check_bias_dropout_add(const Op& op, Tensors tensors) {
+  if (const Verdict rate = check_rate(op); !rate) return rate;
+  const Tensor &x = in(op, tensors, 0), &residual = in(op, tensors, 1), &y = out(op, tensors, 0);
+  if (elements(x.shape) != elements(y.shape) || elements(residual.shape) != elements(y.shape)) {
+    return Verdict::no("x, the residual and the output differ in size");
+  }
+  if (op.inputs.size() == 3 &&
+      elements(in(op, tensors, 2).shape) * y.shape[0] != elements(y.shape)) {
+    return Verdict::no("bias does not have one element per column");
+  }
+  return check_mask(out(op, tensors, 1), y);
+}
+
+namespace {
+
+bool is_maximum(const Tensor& tensor) {
+  return tensor.dtype == DType::f32 && elements(tensor.shape) == 1;
+}
+
+bool is_wide(const Tensor& tensor) { return is_floating(tensor.dtype) && !is_fp8(tensor.dtype); }
+
+}  // namespace
+
+Verdict check_absolute_maximum(const Op& op, Tensors tensors) {
+  if (!is_wide(in(op, tensors, 0))) return Verdict::no("x is not wider than 8 bits");
+  return is_maximum(out(op, tensors, 0)) ? Verdict::yes()
+                                         : Verdict::no("the maximum is not one f32");
+}
+
+Verdict check_quantize(const Op& op, Tensors tensors) {
+  const Tensor& x = in(op, tensors, 0);
+  if (!is_wide(x)) return Verdict::no("x is not wider than 8 bits");
+  if (op.inputs.size() == 2 && !is_maximum(in(op, tensors, 1)))
+    return Verdict::no("the maximum is not one f32");
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    const Tensor& y = out(op, tensors, i);
+    if (!is_fp8(y.dtype)) return Verdict::no("output " + std::to_string(i) + " is not of 8 bits");
+    if (y.dtype != out(op, tensors, 0).dtype) return Verdict::no("the outputs differ in dtype");
+    if (elements(y.shape) != elements(x.shape))
+      return Verdict::no("x and output " + std::to_string(i) + " differ in size");
+  }
+  return Verdict::yes();
+}
+
+Verdict check_transpose(const Op& op, Tensors tensors) {
+  const Tensor &x = in(op, tensors, 0), &y = out(op, tensors, 0);
+  if (!is_fp8(x.dtype) || x.dtype != y.dtype)
+    return Verdict::no("input and output are not of one 8-bit type");
+  return elements(x.shape) == elements(y.shape) ? Verdict::yes()
+                                                : Verdict::no("input and output differ in size");
 }
 
 }  // namespace plimsoll

@@ -213,15 +213,6 @@ void parse_value(Line& line, const std::string& text, Reduction& value) {
   value = line.known(reduction_from(text), text);
 }
 
-template <std::size_t I = 0>
-OpParams params_alternative(std::size_t index) {
-  if constexpr (I < std::variant_size_v<OpParams>) {
-    return I == index ? OpParams(std::in_place_index<I>) : params_alternative<I + 1>(index);
-  } else {
-    INVARIANT(false, "no such parameter struct");
-  }
-}
-
 Op parse_op(Line line) {
   line.expect("op");
   Op op;
@@ -234,7 +225,7 @@ Op parse_op(Line line) {
   line.attributes();
   if (const auto text = line.take("block")) op.block = BlockId(line.index(*text));
   if (const auto text = line.take("stream")) op.stream = line.known(stream_from(*text), *text);
-  op.params = params_alternative(row(op.kind).params);
+  op.params = default_params(op.kind);
   std::visit(
       [&](auto& params) {
         fields(params, [&](std::string_view name, auto& field) {

@@ -1,42 +1,38 @@
+// Checks the types of an op's operands against its signature.
 #include "runtime/operand_types.h"
 
 #include <fmt/format.h>
 
 #include "graph/op_table.h"
-#include "graph/op_types.h"
 
 namespace plimsoll {
 
 namespace {
 
-/// The input that holds token ids, or -1.
-int token_input(OpKind kind) {
-  switch (kind) {
-    case OpKind::embedding:
-    case OpKind::update_loss_scale:
-      return 0;
-    case OpKind::embedding_backward:
-    case OpKind::gather_rows:
-    case OpKind::gather_rows_backward:
-    case OpKind::cross_entropy_backward:
-      return 1;
-    case OpKind::logits_sum_exp:
-      return 2;
-    default:
-      return -1;
-  }
-}
-
-/// The type of an op's values: that of its first operand that is not f32 by rule.
+/// The type of an op's values: that of its first operand whose type is not fixed.
 DType value_type(const Op& op, std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    if (int(i) != token_input(op.kind) && !input_is_f32(op, i))
-      return tensors[op.inputs[i].index()].dtype;
+    if (input_operand(op, i).type == OperandType::value) return tensors[op.inputs[i].index()].dtype;
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    if (!output_is_f32(op, i)) return tensors[op.outputs[i].index()].dtype;
+    if (output_operand(op, i).type == OperandType::value && !accumulates(op, i))
+      return tensors[op.outputs[i].index()].dtype;
   }
   return DType::f32;
+}
+
+DType expected_type(const SignatureOperand& operand, DType value_type) {
+  switch (operand.type) {
+    case OperandType::value:
+      return value_type;
+    case OperandType::f32:
+      return DType::f32;
+    case OperandType::i32:
+      return DType::i32;
+    case OperandType::u8:
+      return DType::u8;
+  }
+  return value_type;
 }
 
 /// A product's bias and result may be f32 beside 16-bit operands: both are summed in f32 anyway. So
@@ -50,12 +46,11 @@ bool may_be_f32(const Op& op, bool output, std::size_t i) {
 
 Verdict check_operand_types(const Op& op, std::span<const Tensor> tensors,
                             std::string_view backend) {
-  const bool loads = std::holds_alternative<DataParams>(op.params) && op.inputs.empty();
   if (op.kind == OpKind::cast || op.kind == OpKind::cast_parameters) return Verdict::yes();
   const DType type = value_type(op, tensors);
   const auto* fill = std::get_if<FillParams>(&op.params);
   const bool zeroes = fill != nullptr && fill->value == 0;  // of any type
-  if (type == DType::i32 && !loads && !zeroes) {
+  if (type == DType::i32 && !zeroes) {
     return Verdict::no(
         fmt::format("the {} backend computes no {} of i32", backend, to_text(op.kind)));
   }
@@ -67,15 +62,11 @@ Verdict check_operand_types(const Op& op, std::span<const Tensor> tensors,
                                    to_text(tensor.dtype)));
   };
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    const DType expected = int(i) == token_input(op.kind) ? DType::i32
-                           : input_is_f32(op, i)          ? DType::f32
-                                                          : type;
+    const DType expected = expected_type(input_operand(op, i), type);
     if (Verdict v = check(op.inputs[i], expected, may_be_f32(op, false, i)); !v) return v;
   }
   for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-    const bool flag = op.kind == OpKind::check_finite && i == 1;
-    const bool f32 = output_is_f32(op, i) && !accumulates(op, i);
-    const DType expected = loads || flag ? DType::i32 : f32 ? DType::f32 : type;
+    const DType expected = expected_type(output_operand(op, i), type);
     if (Verdict v = check(op.outputs[i], expected, may_be_f32(op, true, i)); !v) return v;
   }
   return Verdict::yes();

@@ -95,7 +95,7 @@ class Preparer {
     prepared.operand.dtype = tensors[whole.index()].dtype;
     prepared.operand.elements = elements(tensors[whole.index()].shape);
     prepared.operand.whole = address(call, whole);
-    if (two && in_place(op, tensors) < 0) {
+    if (two && !in_place(op, tensors)) {
       prepared.operand.part = address(call, writes_whole ? op.inputs[0] : op.outputs[0]);
     } else {
       INVARIANT(!two || prepared.inputs[0] == prepared.outputs[0],

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "calibrate/measure/op_bench.h"
+#include "calibrate/measure/core_bench.h"
 #include "calibrate/measure/statistics.h"
 #include "graph/op_table.h"
 #include "models/framework/framework.h"
@@ -70,11 +70,11 @@ bool DeviceBench::supports(const BenchCase& bench_case) const {
 DeviceBench::Prepared DeviceBench::prepare(const BenchCase& bench_case) {
   std::vector<Bytes> offsets;
   Bytes size;
-  const int in_place = row(bench_case.op.kind).in_place;
+  const std::optional<std::size_t> in_place = row(bench_case.op.kind).in_place;
   for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
     const bool shares =
-        in_place >= 0 && !bench_case.op.outputs.empty() && bench_case.op.outputs[0] == TensorId(i);
-    offsets.push_back(shares ? offsets[bench_case.op.inputs[std::size_t(in_place)].index()] : size);
+        in_place && !bench_case.op.outputs.empty() && bench_case.op.outputs[0] == TensorId(i);
+    offsets.push_back(shares ? offsets[bench_case.op.inputs[*in_place].index()] : size);
     if (!shares) size += round_up(bytes_of(bench_case.tensors[i]), Bytes(256));
   }
   const std::int64_t sets =

@@ -1,215 +1,133 @@
-// The operands of every kind of op, sized by bytes.
+// The operands of every kind of op, sized by bytes, from the signatures of the op table.
 #include "calibrate/schedule/bench_case.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
+#include <type_traits>
 
 #include "base/error.h"
 #include "calibrate/schedule/bench_operands.h"
-#include "graph/op_types.h"
 
 namespace plimsoll {
 namespace {
 
-/// A state tensor: input and output under one id.
-void state(BenchCase& into, Shape shape) {
-  input(into, std::move(shape));
-  into.op.outputs.push_back(into.op.inputs.back());
+constexpr std::int64_t kVocabulary = 256;  // of embeddings: bytes
+constexpr std::int64_t kAlphabet = 64;     // of them, the ones that a text uses
+constexpr std::int64_t kSequence = 128;
+constexpr std::int64_t kHidden = 256;  // of ops without rows
+constexpr std::int64_t kHeadWidth = 64;
+constexpr std::int64_t kPredicted = 19;  // of 128 positions, 15 %
+
+/// The lengths that the symbols of signatures stand for: n tokens, rows, matrices or elements, in
+/// rows of length r where the op has rows.
+std::map<char, std::int64_t> lengths_of(std::int64_t n, std::int64_t row) {
+  const std::int64_t s = std::min(n, kSequence);
+  return {{'n', n},
+          {'r', row},
+          {'s', s},
+          {'b', n / s},
+          {'h', kHidden},
+          {'a', kHidden / kHeadWidth},
+          {'d', kHeadWidth},
+          {'v', kVocabulary},
+          {'t', std::min<std::int64_t>(2, s)},
+          {'p', std::min(kPredicted, s)}};
 }
 
-/// The step scalars, as an input.
-void scalars(BenchCase& into) {
-  input(into, {kScalars});
-  into.tensors.back().role = TensorRole::scalar;
+/// One dimension of a shape: a product of numbers and symbols, as in 2n or b*p; behind it /k where
+/// the tensor is one of k tensor-parallel parts.
+struct Extent {
+  std::int64_t length = 1, parts = 1;
+};
+
+std::int64_t product_of(std::string_view text, const std::map<char, std::int64_t>& lengths) {
+  std::int64_t product = 1, number = 0;
+  for (const char c : text) {
+    const bool digit = c >= '0' && c <= '9';
+    number = digit ? 10 * number + (c - '0') : number;
+    if (digit) continue;
+    product *= std::max<std::int64_t>(number, 1);
+    number = 0;
+    if (c == '*') continue;
+    INVARIANT(lengths.contains(c), "no length for " + std::string(text));
+    product *= lengths.at(c);
+  }
+  return product * std::max<std::int64_t>(number, 1);
 }
 
-void add_token_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
-  switch (into.op.kind) {
-    case OpKind::load_tokens:
-    case OpKind::load_targets:
-      into.op.params = DataParams{std::min(n, kSequence)};
-      into.program.micro_batch = n / std::min(n, kSequence);
-      return output(into, {n}, DType::i32);
-    case OpKind::embedding:
-      into.op.params = VocabularyParams{kVocabulary, 1, 1};
-      input(into, {n}, DType::i32);
-      input(into, {kVocabulary, row});
-      return output(into, {n, row});
-    case OpKind::embedding_backward:
-      into.op.params = VocabularyParams{kVocabulary, 1, 1};
-      input(into, {n, row});
-      input(into, {n}, DType::i32);
-      return output(into, {kVocabulary, row});
-    case OpKind::position_add:
-      input(into, {n, kHidden});
-      input(into, {std::min(n, kSequence), kHidden});
-      return output(into, {n, kHidden});
-    case OpKind::position_add_backward:
-      input(into, {n, kHidden});
-      return output(into, {std::min(n, kSequence), kHidden});
-    default:
-      INVARIANT(false, "not an op over tokens");
+Extent extent_of(std::string_view text, const std::map<char, std::int64_t>& lengths) {
+  const std::size_t end = std::min(text.find('/'), text.size());
+  const std::string_view parts = text.substr(std::min(end + 1, text.size()));
+  const Extent whole{product_of(text.substr(0, end), lengths), product_of(parts, lengths)};
+  return {whole.length / whole.parts, whole.parts};
+}
+
+TensorId add_operand(BenchCase& into, const SignatureOperand& operand,
+                     const std::map<char, std::int64_t>& lengths) {
+  const bool scalars = operand.name == "scalars";
+  const bool ids = operand.type == OperandType::i32;
+  const TensorId id = add_tensor(into, {}, ids ? DType::i32 : DType::f32);
+  Tensor& tensor = into.tensors.back();
+  if (scalars) tensor.role = TensorRole::scalar;
+  if (scalars) tensor.shape = {kScalars};
+  for (std::string_view rest = operand.shape; !rest.empty();) {
+    const std::size_t end = std::min(rest.find(','), rest.size());
+    const Extent extent = extent_of(rest.substr(0, end), lengths);
+    if (extent.parts > 1)
+      tensor.split = Split{std::int64_t(tensor.shape.size()), Axis::mp, extent.parts};
+    tensor.shape.push_back(extent.length);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  // A text uses a part of the vocabulary.
+  if (!operand.below.empty())
+    into.ids = operand.below == "v" ? kAlphabet : extent_of(operand.below, lengths).length;
+  return id;
+}
+
+void add_operands(BenchCase& into, const std::map<char, std::int64_t>& lengths) {
+  const OpRow& own = row(into.op.kind);
+  const Signature signature =
+      own.bench.operands.empty() ? own.operands : Signature::read(own.bench.operands);
+  const auto is_there = [&](const SignatureOperand& operand) {
+    return own.bench.with_optional || !operand.optional;
+  };
+  for (std::size_t i = 0; i < signature.inputs.count; ++i) {
+    if (is_there(signature.inputs[i]))
+      into.op.inputs.push_back(add_operand(into, signature.inputs[i], lengths));
+  }
+  for (std::size_t i = 0; i < signature.outputs.count; ++i) {
+    const SignatureOperand& operand = signature.outputs[i];
+    if (!is_there(operand)) continue;
+    const auto same = signature.inputs.find(operand.name);
+    into.op.outputs.push_back(same ? into.op.inputs[*same] : add_operand(into, operand, lengths));
   }
 }
 
-void add_row_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
-  switch (into.op.kind) {
-    case OpKind::layer_norm:
-      into.op.params = NormParams{};
-      input(into, {n, row}), input(into, {row}), input(into, {row});
-      return output(into, {n, row}), output(into, {n}), output(into, {n});
-    case OpKind::layer_norm_backward:
-      into.op.params = NormParams{};
-      input(into, {n, row}), input(into, {n, row}), input(into, {row});
-      input(into, {n}), input(into, {n});
-      return output(into, {n, row}), output(into, {row}), output(into, {row});
-    case OpKind::bias_add:
-      input(into, {n, row}), input(into, {row});
-      return output(into, {n, row});
-    case OpKind::bias_gradient:
-      input(into, {n, row});
-      return output(into, {row});
-    case OpKind::logits_max:
-      into.op.params = VocabularyParams{row, 1, 1};
-      input(into, {n, row});
-      return output(into, {n});
-    case OpKind::logits_sum_exp:
-      into.op.params = VocabularyParams{row, 1, 1};
-      input(into, {n, row}), input(into, {n}), input(into, {n}, DType::i32);
-      return output(into, {n, 2});
-    case OpKind::cross_entropy_backward:
-      into.op.params = VocabularyParams{row, 1, 1.0 / double(n)};
-      input(into, {n, row}), input(into, {n}, DType::i32), input(into, {n});
-      return output(into, {n, row});
-    default:
-      INVARIANT(false, "not an op over rows");
-  }
-}
-
-void add_attention_ops(BenchCase& into, std::int64_t n, std::int64_t row) {
-  const std::int64_t s = std::min(n, kSequence), heads = kHidden / kHeadWidth;
-  const Shape split = {n / s, heads, s, kHeadWidth};
-  const Shape joined = {n, kHidden}, packed = {n, 3, heads, kHeadWidth};
-  switch (into.op.kind) {
-    case OpKind::split_heads:
-      input(into, packed);
-      output(into, split), output(into, split), output(into, split);
-      break;
-    case OpKind::split_heads_backward:
-      input(into, split), input(into, split), input(into, split);
-      output(into, packed);
-      break;
-    case OpKind::merge_heads:
-      input(into, split), output(into, joined);
-      break;
-    case OpKind::merge_heads_backward:
-      input(into, joined), output(into, split);
-      break;
-    case OpKind::softmax:
-      into.op.params = AttentionParams{row};
-      input(into, {n, 1, row, row});
-      return output(into, {n, 1, row, row});
-    case OpKind::softmax_backward:
-      into.op.params = AttentionParams{row};
-      input(into, {n, 1, row, row}), input(into, {n, 1, row, row});
-      return output(into, {n, 1, row, row});
-    default:
-      INVARIANT(false, "not an op of attention");
-  }
-  into.op.params = AttentionParams{s};
-}
-
-/// Updates beside AdamW, and what the update runs where it is not fused. False for other kinds.
-bool add_update_ops(BenchCase& into, std::int64_t n) {
-  const auto written = [&](std::size_t i) { into.op.outputs.push_back(into.op.inputs[i]); };
-  switch (into.op.kind) {
-    case OpKind::sgd:
-      into.op.params = SgdParams{1e-3, 0.9, 0.1};
-      state(into, {n}), input(into, {n}), state(into, {n}), scalars(into);
-      return true;
-    case OpKind::lamb_norms:
-      into.op.params = LambParams{1e-3, 0.9, 0.95, 1e-8, 0.1};
-      input(into, {n}), input(into, {n}), state(into, {n}), state(into, {n}), scalars(into);
-      output(into, {2});
-      return true;
-    case OpKind::lamb:
-      into.op.params = LambParams{1e-3, 0.9, 0.95, 1e-8, 0.1};
-      state(into, {n}), input(into, {n}), input(into, {n}), input(into, {2}), scalars(into);
-      return true;
-    case OpKind::square:
-    case OpKind::reduce_sum:
-      into.op.params = FlatParams{};
-      input(into, {n}), output(into, {into.op.kind == OpKind::square ? n : 1});
-      return true;
-    case OpKind::scale:
-      into.op.params = FlatParams{};
-      input(into, {n}), input(into, {1}), output(into, {n});
-      return true;
-    case OpKind::coalesce:
-      into.op.params = FlatParams{};
-      state(into, {n});
-      return true;
-    case OpKind::square_root:
-      input(into, {n}), output(into, {n});
-      return true;
-    case OpKind::maximum:
-    case OpKind::divide:
-      input(into, {n}), input(into, {n}), output(into, {n});
-      return true;
-    case OpKind::check_finite:
-      into.op.params = FlatParams{};
-      input(into, {n}), scalars(into), written(0), output(into, {1}, DType::i32);
-      return true;
-    case OpKind::update_loss_scale:
-      input(into, {1}, DType::i32), scalars(into), written(1);
-      return true;
-    default:
-      return false;
-  }
-}
-
-void add_flat_ops(BenchCase& into, std::int64_t n) {
-  if (add_update_ops(into, n)) return;
-  switch (into.op.kind) {
-    case OpKind::gelu:
-    case OpKind::squared_relu:
-      return input(into, {n}), output(into, {n});
-    case OpKind::own_part:
-      input(into, {2 * n, 1}), output(into, {n, 1});
-      into.tensors.back().split = Split{0, Axis::mp, 2};
-      return;
-    case OpKind::gelu_backward:
-    case OpKind::squared_relu_backward:
-    case OpKind::add:
-      return input(into, {n}), input(into, {n}), output(into, {n});
-    case OpKind::token_loss:
-      into.op.params = VocabularyParams{kVocabulary, 1, 1.0 / double(n)};
-      input(into, {n}), input(into, {n, 2}), scalars(into);
-      output(into, {n});
-      return into.op.outputs.push_back(into.op.inputs.back());
-    case OpKind::begin_step:
-      into.op.params = StepParams{};
-      scalars(into);
-      return into.op.outputs.push_back(into.op.inputs.back());
-    case OpKind::fill:
-      into.op.params = FillParams{0};
-      return output(into, {n});
-    case OpKind::squared_norm:
-      into.op.params = FlatParams{1};
-      return input(into, {n}), output(into, {1});
-    case OpKind::clip_factor:
-      into.op.params = ClipParams{1};
-      input(into, {1}), scalars(into);
-      return into.op.outputs.push_back(into.op.inputs.back());
-    case OpKind::adamw: {
-      into.op.params = AdamParams{1e-3, 0.9, 0.95, 1e-8, 0.1};
-      state(into, {n}), input(into, {n}), state(into, {n}), state(into, {n});
-      return scalars(into);
-    }
-    default:
-      INVARIANT(add_family_operands(into, n, into.row),
-                std::string(to_text(into.op.kind)) + " is not a memory-bound op");
-  }
+/// Parameters that training has, too.
+OpParams measured_params(OpKind kind, const std::map<char, std::int64_t>& lengths) {
+  const OpRows rows = row(kind).rows;
+  const std::int64_t sequence = lengths.at('s'), length = lengths.at('r');
+  OpParams result = default_params(kind);
+  std::visit(
+      [&](auto& params) {
+        using Params = std::decay_t<decltype(params)>;
+        if constexpr (std::is_same_v<Params, AttentionParams>)
+          params.sequence = rows == OpRows::scores ? length : sequence;
+        if constexpr (std::is_same_v<Params, DataParams>)
+          params = {sequence, lengths.at('p'), kVocabulary, 1};
+        if constexpr (std::is_same_v<Params, VocabularyParams>)
+          params = {rows == OpRows::logits ? length : kVocabulary, 1,
+                    1.0 / double(lengths.at('n'))};
+        if constexpr (std::is_same_v<Params, DropoutParams>) params = {0.1, 1, 0};
+        if constexpr (std::is_same_v<Params, RotaryParams>) params = {sequence, 2, 10000};
+        if constexpr (std::is_same_v<Params, ClipParams>) params.limit = 1;
+        if constexpr (std::is_same_v<Params, AdamParams>) params = {1e-3, 0.9, 0.95, 1e-8, 0.1};
+        if constexpr (std::is_same_v<Params, SgdParams>) params = {1e-3, 0.9, 0.1};
+        if constexpr (std::is_same_v<Params, LambParams>) params = {1e-3, 0.9, 0.95, 1e-8, 0.1};
+      },
+      result);
+  return result;
 }
 
 /// One segment and one bucket over an arena of n elements.
@@ -221,58 +139,6 @@ void add_arena(Program& program, std::int64_t n) {
   segment.decay = true;
   program.segments = {segment};
   program.buckets = {{0, n}};
-}
-
-/// Which inputs of a memory-bound op are fresh: see BenchCase::fresh.
-std::vector<std::size_t> fresh_inputs(OpKind kind) {
-  switch (kind) {
-    case OpKind::fill:
-    case OpKind::load_tokens:
-    case OpKind::load_targets:
-    case OpKind::load_masked_tokens:
-    case OpKind::load_masked_positions:
-    case OpKind::load_masked_targets:
-    case OpKind::squared_norm:  // gradients of the whole step
-    case OpKind::adamw:
-    case OpKind::sgd:
-    case OpKind::lamb_norms:
-    case OpKind::lamb:
-    case OpKind::square:
-    case OpKind::reduce_sum:
-    case OpKind::scale:
-    case OpKind::coalesce:
-    case OpKind::check_finite:
-      return {};
-    case OpKind::split_heads_backward:
-    case OpKind::logits_sum_exp:
-    case OpKind::token_loss:
-    case OpKind::cross_entropy_backward:
-      return {0, 1, 2};
-    case OpKind::softmax_backward:  // the gradient of v has just read the probabilities
-      return {0, 1};
-    default:
-      return {0};
-  }
-}
-
-/// Whether an op's outputs are temporaries: see BenchCase::in_frame.
-bool works_in_frame(OpKind kind) {
-  switch (kind) {
-    case OpKind::layer_norm_backward:
-    case OpKind::rms_norm_backward:
-    case OpKind::gelu_backward:
-    case OpKind::squared_relu_backward:
-    case OpKind::swiglu_backward:
-    case OpKind::rotary_backward:
-    case OpKind::gather_rows_backward:
-    case OpKind::split_heads_backward:
-    case OpKind::merge_heads_backward:
-    case OpKind::softmax_backward:
-    case OpKind::cross_entropy_backward:
-      return true;
-    default:
-      return false;
-  }
 }
 
 /// Gives the values of an op another type.
@@ -292,82 +158,39 @@ BenchCase in_type(BenchCase made, DType dtype) {
 }
 
 /// n: tokens, rows, matrices or elements, whatever the kind is made of.
-BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row) {
+BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row_length) {
+  const OpRow& own = row(kind);
+  const auto lengths = lengths_of(n, row_length);
   BenchCase result;
   result.op.kind = kind;
-  result.row = has_rows(kind) ? row : 0;
-  result.fresh = fresh_inputs(kind);
-  result.in_frame = works_in_frame(kind);
-  add_arena(result.program, n);
-  switch (kind) {
-    case OpKind::load_tokens:
-    case OpKind::load_targets:
-    case OpKind::embedding:
-    case OpKind::embedding_backward:
-    case OpKind::position_add:
-    case OpKind::position_add_backward:
-      result.ids = kAlphabet;
-      add_token_ops(result, n, row);
-      break;
-    case OpKind::layer_norm:
-    case OpKind::layer_norm_backward:
-    case OpKind::bias_add:
-    case OpKind::bias_gradient:
-    case OpKind::logits_max:
-    case OpKind::logits_sum_exp:
-    case OpKind::cross_entropy_backward:
-      result.ids = row;
-      add_row_ops(result, n, row);
-      break;
-    case OpKind::split_heads:
-    case OpKind::split_heads_backward:
-    case OpKind::merge_heads:
-    case OpKind::merge_heads_backward:
-    case OpKind::softmax:
-    case OpKind::softmax_backward:
-      add_attention_ops(result, n, row);
-      break;
-    default:
-      add_flat_ops(result, n);
+  result.op.params = measured_params(kind, lengths);
+  result.row = own.rows == OpRows::none ? 0 : row_length;
+  result.in_frame = own.bench.in_frame;
+  add_operands(result, lengths);
+  for (std::size_t i = 0; i < result.op.inputs.size(); ++i) {
+    if ((own.bench.fresh >> i & 1u) != 0) result.fresh.push_back(i);
   }
+  add_arena(result.program, n);
+  const bool loads = result.op.inputs.empty() && own.params == kParams<DataParams>;
+  if (loads) result.program.micro_batch = lengths.at('b');
   return result;
 }
 
-/// Has values of the type, and is neither the loss, which is computed in f32, nor the zeroing of
-/// gradients, which are f32.
 bool runs_on(DType dtype, OpKind kind) {
-  switch (kind) {
-    case OpKind::logits_max:
-    case OpKind::logits_sum_exp:
-    case OpKind::cross_entropy_backward:
-    case OpKind::fill:
-      return false;
-    default:
-      const BenchCase made = in_type(sized_case(kind, kSequence, kHeadWidth), dtype);
-      return compute_dtype(made.op, made.tensors) == dtype;
-  }
+  if (row(kind).bench.f32_only) return false;
+  const BenchCase made = in_type(sized_case(kind, kSequence, kHeadWidth), dtype);
+  return compute_dtype(made.op, made.tensors) == dtype;
 }
 
 }  // namespace
 
 std::vector<OpKind> memory_bound_kinds(DType dtype) {
-  constexpr OpKind kOfOtherFrameworks[] = {
-      OpKind::bias_gelu,         OpKind::bias_gelu_backward,
-      OpKind::bias_residual_add, OpKind::cast,
-      OpKind::masked_dropout,    OpKind::masked_dropout_backward,
-      OpKind::bias_dropout_add,  OpKind::cast_parameters,
-      OpKind::absolute_maximum,  OpKind::quantize,
-      OpKind::transpose,         OpKind::split_parts,
-      OpKind::join_parts,        OpKind::merge_attention};
   std::vector<OpKind> kinds;
   for (std::size_t i = 0; i < kOpKinds; ++i) {
-    const OpKind kind{static_cast<std::uint8_t>(i)};
-    if (std::find(std::begin(kOfOtherFrameworks), std::end(kOfOtherFrameworks), kind) !=
-        std::end(kOfOtherFrameworks)) {
-      continue;
-    }
-    if (row(kind).op_class != OpClass::memory_bound) continue;
-    if (dtype == DType::f32 || runs_on(dtype, kind)) kinds.push_back(kind);
+    const OpRow& own = row(OpKind(i));
+    const bool executed = own.op_class == OpClass::memory_bound && !own.simulated_only;
+    if (!executed || !own.bench.measured) continue;
+    if (dtype == DType::f32 || runs_on(dtype, own.kind)) kinds.push_back(own.kind);
   }
   return kinds;
 }

@@ -8,12 +8,6 @@
 
 namespace plimsoll {
 
-inline constexpr std::int64_t kVocabulary = 256;  // of embeddings: bytes
-inline constexpr std::int64_t kAlphabet = 64;     // of them, what a text uses
-inline constexpr std::int64_t kSequence = 128;
-inline constexpr std::int64_t kHidden = 256;  // of ops without rows
-inline constexpr std::int64_t kHeadWidth = 64;
-
 inline TensorId add_tensor(BenchCase& into, Shape shape, DType dtype) {
   Tensor tensor;
   tensor.name = "t" + std::to_string(into.tensors.size());
@@ -29,8 +23,5 @@ inline void input(BenchCase& into, Shape shape, DType dtype = DType::f32) {
 inline void output(BenchCase& into, Shape shape, DType dtype = DType::f32) {
   into.op.outputs.push_back(add_tensor(into, std::move(shape), dtype));
 }
-
-/// Ops that only some model families have; false for any other kind. n: tokens or elements.
-bool add_family_operands(BenchCase& into, std::int64_t n, std::int64_t row);
 
 }  // namespace plimsoll

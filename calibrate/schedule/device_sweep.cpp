@@ -62,17 +62,26 @@ std::vector<MatmulPoint> matmuls_of(SweepSize size, DType dtype) {
   return points;
 }
 
+/// Lengths of rows that large models have.
+std::vector<std::int64_t> device_rows(OpRows rows) {
+  switch (rows) {
+    case OpRows::none:
+      return {0};
+    case OpRows::hidden:
+      return {1024, 2048, 4096};
+    case OpRows::scores:
+      return {1024, 2048};
+    case OpRows::logits:
+      return {32000, 50304};
+  }
+  return {0};
+}
+
 std::vector<OpPoint> ops_of(SweepSize size, DType dtype) {
   if (size == SweepSize::quick) return memory_sweep(size, dtype);
   std::vector<OpPoint> points;
   for (const OpKind kind : memory_bound_kinds(dtype)) {
-    const bool softmax = kind == OpKind::softmax || kind == OpKind::softmax_backward;
-    std::vector<std::int64_t> rows = {0};
-    if (has_rows(kind)) rows = {1024, 2048, 4096};
-    if (softmax) rows = {1024, 2048};
-    const bool logits = kind == OpKind::logits_max || kind == OpKind::logits_sum_exp ||
-                        kind == OpKind::cross_entropy_backward;
-    if (logits) rows = {32000, 50304};
+    const std::vector<std::int64_t> rows = device_rows(row(kind).rows);
     for (const std::int64_t row : rows) {
       for (const std::int64_t mebibytes : {1, 16, 64, 256}) {
         OpPoint point;

@@ -88,11 +88,10 @@ std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype) {
       quick ? Sizes{kSmallest, kMiB} : Sizes{kSmallest, 128 * kKiB, kMiB, 4 * kMiB, 16 * kMiB};
   std::vector<OpPoint> points;
   for (OpKind kind : memory_bound_kinds(dtype)) {
-    const bool softmax = kind == OpKind::softmax || kind == OpKind::softmax_backward;
     Sizes rows = {0};
     // Rows of 1024 floats meet in the same sets of a cache; their neighbours do not.
     if (has_rows(kind)) rows = quick ? Sizes{64} : Sizes{64, 256, 768, 1024, 1280, 1536, 3072};
-    if (softmax) rows = quick ? Sizes{32} : Sizes{32, 128, 512};
+    if (row(kind).rows == OpRows::scores) rows = quick ? Sizes{32} : Sizes{32, 128, 512};
     Sizes all_sizes = sizes;
     // Ops over whole arenas are as large as the model.
     const bool arena =

@@ -12,9 +12,9 @@
 #include "calibrate/describe/fit_errors.h"
 #include "calibrate/describe/machine.h"
 #include "calibrate/measure/collectives.h"
+#include "calibrate/measure/core_bench.h"
 #include "calibrate/measure/crew.h"
 #include "calibrate/measure/dispatch.h"
-#include "calibrate/measure/op_bench.h"
 #include "calibrate/schedule/schedule.h"
 #include "calibrate/sessions/journal.h"
 #include "graph/op_table.h"
@@ -68,7 +68,7 @@ class Session {
     calibration.wake_up = measure_wake_up(quick() ? kLeast : 25);
     calibration.sleeps_after = Seconds(std::chrono::duration<double>(kLooksBeforeSleep).count());
     progress("dispatch");
-    OpBench bench(request_.backend, cores_, kFootprint);
+    CoreBench bench(request_.backend, cores_, kFootprint);
     const auto time_collective = [this](CollectivePoint& point) { time(point); };
     const auto time_op = [&](auto& point) { time(point, bench); };
     const MatmulShape first = matmuls.front().shape;
@@ -113,14 +113,14 @@ class Session {
     point = measure_collective(point.kind, point.ranks, point.payload, kFootprint,
                                often ? 4 * kLeast : kLeast);
   }
-  void time(OpPoint& point, OpBench& bench) const {
+  void time(OpPoint& point, CoreBench& bench) const {
     const BenchCase bench_case = memory_case(point.kind, point.moved, point.row, point.dtype);
     point.moved = bytes_moved(bench_case.op, bench_case.tensors);
     point.row = bench_case.row;
     point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
     point.time = bench.measure(bench_case, effort());
   }
-  void time(MatmulPoint& point, OpBench& bench) const {
+  void time(MatmulPoint& point, CoreBench& bench) const {
     point.time = bench.measure(matmul_case(point.shape, point), effort());
   }
 

@@ -12,12 +12,12 @@
 #include "base/error.h"
 #include "calibrate/describe/device_description.h"
 #include "calibrate/describe/machine.h"
+#include "calibrate/measure/core_bench.h"
 #include "calibrate/measure/core_sharing.h"
 #include "calibrate/measure/crew.h"
 #include "calibrate/measure/device_bench.h"
 #include "calibrate/measure/dispatch.h"
 #include "calibrate/measure/group_bench.h"
-#include "calibrate/measure/op_bench.h"
 #include "calibrate/measure/statistics.h"
 #include "calibrate/schedule/choice.h"
 #include "calibrate/schedule/schedule.h"
@@ -57,7 +57,7 @@ class ProcessSession {
       throw UsageError("calibrating a cluster takes at least two processes");
     }
     if (device_ == nullptr) {
-      bench_ = std::make_unique<OpBench>(request.backend, 1, kFootprint);
+      bench_ = std::make_unique<CoreBench>(request.backend, 1, kFootprint);
     } else {
       check_devices(processes, device_->facts, kDeadline);
       describe_machine(calibration_, device_->facts, device_->backend);

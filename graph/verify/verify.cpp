@@ -26,10 +26,13 @@ bool may_write_again(const Op& op, const Tensor& tensor) {
 /// Arity, parameters and the table's own check of one op over `tensors`.
 Verdict check_op(const Op& op, std::span<const Tensor> tensors) {
   const OpRow& expected = row(op.kind);
-  const auto inputs = int(op.inputs.size()), outputs = int(op.outputs.size());
-  if (inputs < expected.least_inputs || inputs > expected.most_inputs ||
-      outputs < expected.least_outputs || outputs > expected.most_outputs) {
-    return Verdict::no(fmt::format("has {} inputs and {} outputs", inputs, outputs));
+  const auto is_of = [](const std::vector<TensorId>& ids, const OperandList& operands) {
+    return ids.size() >= operands.least() && ids.size() <= operands.most();
+  };
+  if (!is_of(op.inputs, expected.operands.inputs) ||
+      !is_of(op.outputs, expected.operands.outputs)) {
+    return Verdict::no(
+        fmt::format("has {} inputs and {} outputs", op.inputs.size(), op.outputs.size()));
   }
   if (op.params.index() != expected.params) return Verdict::no("has parameters of another kind");
   for (const auto* ids : {&op.inputs, &op.outputs}) {
@@ -38,7 +41,7 @@ Verdict check_op(const Op& op, std::span<const Tensor> tensors) {
         return Verdict::no(fmt::format("names tensor %{}", id.index()));
     }
   }
-  if (may_write_parameters(op.kind) && outputs > expected.least_outputs &&
+  if (updates_parameters(op) &&
       tensors[op.inputs[0].index()].role != TensorRole::master_parameter) {
     return Verdict::no("writes parameters beside what are no masters");
   }
@@ -117,9 +120,9 @@ Verdict check_order(const Graph& graph) {
         return at_op(i, op, "reads " + graph.at(id).name + " of another block");
       }
     }
-    const int storage = in_place(op, graph.tensors);
-    if (storage >= 0 && op.inputs[std::size_t(storage)] != op.outputs[0]) {
-      overwritten[op.inputs[std::size_t(storage)].index()] = true;
+    const std::optional<std::size_t> storage = in_place(op, graph.tensors);
+    if (storage && op.inputs[*storage] != op.outputs[0]) {
+      overwritten[op.inputs[*storage].index()] = true;
     }
     for (std::size_t o = 0; o < op.outputs.size(); ++o) {
       const TensorId id = op.outputs[o];

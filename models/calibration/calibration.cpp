@@ -6,26 +6,7 @@
 
 namespace plimsoll {
 
-bool has_rows(OpKind kind) {
-  switch (kind) {
-    case OpKind::embedding:
-    case OpKind::embedding_backward:
-    case OpKind::layer_norm:
-    case OpKind::layer_norm_backward:
-    case OpKind::rms_norm:
-    case OpKind::rms_norm_backward:
-    case OpKind::bias_add:
-    case OpKind::bias_gradient:
-    case OpKind::softmax:
-    case OpKind::softmax_backward:
-    case OpKind::logits_max:
-    case OpKind::logits_sum_exp:
-    case OpKind::cross_entropy_backward:
-      return true;
-    default:
-      return false;
-  }
-}
+bool has_rows(OpKind kind) { return row(kind).rows != OpRows::none; }
 
 std::int64_t row_length(const Op& op, std::span<const Tensor> tensors) {
   if (!has_rows(op.kind)) return 0;

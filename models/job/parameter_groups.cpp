@@ -4,26 +4,12 @@
 #include <map>
 
 #include "base/error.h"
+#include "graph/op_table.h"
 #include "models/job/job.h"
 
 namespace plimsoll {
 
 namespace {
-
-bool is_bias(OpKind kind, std::size_t input) {
-  switch (kind) {
-    case OpKind::linear:
-    case OpKind::matmul:
-    case OpKind::bias_dropout_add:
-      return input == 2;
-    case OpKind::bias_add:
-    case OpKind::bias_gelu:
-    case OpKind::bias_residual_add:
-      return input == 1;
-    default:
-      return false;
-  }
-}
 
 /// The kind of each parameter, by the first op that reads it.
 std::map<TensorId, std::string_view> parameter_kinds(const Graph& graph) {
@@ -38,7 +24,7 @@ std::map<TensorId, std::string_view> parameter_kinds(const Graph& graph) {
         kind = "embedding";
       }
       if (op.kind == OpKind::layer_norm || op.kind == OpKind::rms_norm) kind = "norm";
-      if (is_bias(op.kind, i)) kind = "bias";
+      if (input_operand(op, i).name == "bias") kind = "bias";
       kinds.try_emplace(tensor.tied_to.value_or(op.inputs[i]), kind);
     }
   }

@@ -92,9 +92,9 @@ class RoutineBuilder {
     storage_.resize(routine_.tensors.size());
     std::iota(storage_.begin(), storage_.end(), 0);
     for (const Op& op : routine_.ops) {
-      const int reused = in_place(op, routine_.tensors);
-      if (reused < 0) continue;
-      const std::size_t from = storage_[op.inputs[std::size_t(reused)].index()];
+      const std::optional<std::size_t> reused = in_place(op, routine_.tensors);
+      if (!reused) continue;
+      const std::size_t from = storage_[op.inputs[*reused].index()];
       const std::size_t to = storage_[op.outputs[0].index()];
       for (std::size_t& storage : storage_) {
         if (storage == to) storage = from;
@@ -283,7 +283,7 @@ class RoutineBuilder {
       }
       if (op.stream == Stream::compute) {
         last_compute = std::int64_t(i);
-      } else if (in_place(op, routine_.tensors) < 0 || is_fresh(op, producer)) {
+      } else if (!in_place(op, routine_.tensors) || is_fresh(op, producer)) {
         latest[std::size_t(Stream::compute)] = last_compute;
       }
       for (std::size_t stream = 0; stream < kStreams; ++stream) {

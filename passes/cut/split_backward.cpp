@@ -30,8 +30,8 @@ std::vector<TensorId> overtaken(const Graph& graph, const std::vector<Op>& ops,
                                 const std::vector<bool>& input) {
   std::set<TensorId> overwritten;
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    const int reused = in_place(ops[i], graph.tensors);
-    if (input[i] && reused >= 0) overwritten.insert(ops[i].inputs[std::size_t(reused)]);
+    const std::optional<std::size_t> reused = in_place(ops[i], graph.tensors);
+    if (input[i] && reused) overwritten.insert(ops[i].inputs[*reused]);
   }
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (input[i]) continue;

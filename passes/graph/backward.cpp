@@ -1,7 +1,10 @@
+// Adds the gradient ops, by the rules of the op table and those that need more than a rule.
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
-#include "graph/op_table.h"
+#include "graph/gradient_rule.h"
+#include "graph/op_rows.h"
 #include "passes/graph/passes.h"
 #include "passes/graph/saved_tensors.h"
 
@@ -12,11 +15,11 @@ namespace {
 /// Adds the gradient ops of one block after its forward ops, in reverse order.
 class BlockBackward {
  public:
-  BlockBackward(Graph& graph, BlockId block, std::vector<Op>& out)
-      : graph_(graph), block_(block), out_(out) {}
+  BlockBackward(Graph& graph, BlockId block, const std::vector<Op>& forward, std::vector<Op>& out)
+      : graph_(graph), block_(block), forward_(forward), out_(out) {}
 
-  void run(const std::vector<Op>& forward) {
-    for (const Op& op : forward) {
+  void run() {
+    for (const Op& op : forward_) {
       const bool casts = op.kind == OpKind::cast;
       if (casts && graph_.at(op.inputs[0]).role == TensorRole::parameter)
         cast_of_.emplace(op.outputs[0], op.inputs[0]);
@@ -26,9 +29,14 @@ class BlockBackward {
       definition.output_gradient = gradient_like(*definition.output);
       contribute(*definition.output, *graph_.at(block_).output_gradient);
     }
-    for (auto op = forward.rbegin(); op != forward.rend(); ++op) visit(*op, forward);
+    for (auto op = forward_.rbegin(); op != forward_.rend(); ++op) visit(*op);
     if (const auto input = graph_.at(block_).input)
       graph_.at(block_).input_gradient = gradient_of(*input);
+  }
+
+  /// Whether a rule of this class, and not of the op table, gives the gradients of a kind.
+  static constexpr bool has_rule(OpKind kind) {
+    return std::ranges::any_of(kOwnRules, [&](const OwnRule& rule) { return rule.kind == kind; });
   }
 
  private:
@@ -45,6 +53,10 @@ class BlockBackward {
   TensorId uncast(TensorId value) const {
     const auto found = cast_of_.find(value);
     return found == cast_of_.end() ? value : found->second;
+  }
+
+  bool is_parameter(TensorId value) const {
+    return graph_.at(uncast(value)).role == TensorRole::parameter;
   }
 
   /// The persistent gradient of a parameter, or of the one whose cast this is; accumulates over
@@ -102,7 +114,7 @@ class BlockBackward {
     MatmulParams of_a = std::get<MatmulParams>(op.params), of_b = of_a;
     INVARIANT(!of_a.transpose_a, "forward matmuls do not transpose their first operand");
     const TensorId a = op.inputs[0], b = op.inputs[1];
-    const bool weight = graph_.at(uncast(b)).role == TensorRole::parameter;
+    const bool weight = is_parameter(b);
     if (op.inputs.size() == 3)
       emit(OpKind::bias_gradient, {dc}, {parameter_gradient(op.inputs[2])});
     // c = a b: db = a^T dc, da = dc b^T.   c = a b^T: db = dc^T a, da = dc b.
@@ -119,71 +131,60 @@ class BlockBackward {
     contribute(a, da);
   }
 
-  void layer_norm(const Op& op, TensorId dy) {
-    const TensorId x = op.inputs[0], gamma = op.inputs[1], beta = op.inputs[2];
-    const TensorId dx = gradient_like(x);
-    emit(OpKind::layer_norm_backward, {dy, x, gamma, op.outputs[1], op.outputs[2]},
-         {dx, parameter_gradient(gamma), parameter_gradient(beta)}, op.params);
-    contribute(x, dx);
-  }
-
-  void rms_norm(const Op& op, TensorId dy) {
-    const TensorId x = op.inputs[0], gamma = op.inputs[1], dx = gradient_like(x);
-    emit(OpKind::rms_norm_backward, {dy, x, gamma, op.outputs[1]}, {dx, parameter_gradient(gamma)},
-         op.params);
-    contribute(x, dx);
-  }
-
-  /// y = x + a row of a table; the table's gradient sums over where its rows were added.
-  void table_add(const Op& op, OpKind kind, TensorId dy) {
-    emit(kind, {dy}, {parameter_gradient(op.inputs[1])}, op.params);
-    contribute(op.inputs[0], dy);
-  }
-
-  void split_heads(const Op& op) {
-    std::vector<TensorId> gradients;
-    for (TensorId id : op.outputs) gradients.push_back(gradient_of(id));
-    unary(op, OpKind::split_heads_backward, std::move(gradients));
-  }
-
-  /// The gradient of the packed query, key and value, or of the query and the packed key and value.
-  void flash_attention(const Op& op, TensorId dy) {
-    std::vector<TensorId> inputs = {dy}, gradients;
-    for (TensorId id : op.inputs) {
-      inputs.push_back(id);
-      gradients.push_back(gradient_like(id));
-      contribute(id, gradients.back());
+  /// The op's operand for one of a rule; none where the op does without an optional operand.
+  std::optional<TensorId> read(const RuleOperand& operand, const Op& op,
+                               const std::vector<std::optional<TensorId>>& input_gradients) {
+    using Of = RuleOperand::Of;
+    const Signature& signature = row(op.kind).operands;
+    const bool input = operand.of == Of::input || operand.of == Of::input_gradient;
+    const auto index = input ? signature.inputs.index(operand.position, op.inputs.size())
+                             : signature.outputs.index(operand.position, op.outputs.size());
+    if (!index) return std::nullopt;
+    switch (operand.of) {
+      case Of::input:
+        return op.inputs[*index];
+      case Of::output:
+        return op.outputs[*index];
+      case Of::input_gradient:
+        return input_gradients[*index];
+      case Of::output_gradient:
+        return gradient_of(op.outputs[*index]);
     }
-    inputs.insert(inputs.end(), op.outputs.begin(), op.outputs.end());
-    emit(OpKind::flash_attention_backward, std::move(inputs), std::move(gradients), op.params);
+    return std::nullopt;
   }
 
-  /// y = residual + dropout(x + bias).
-  void bias_dropout_add(const Op& op, TensorId dy) {
-    const TensorId dx = gradient_like(op.inputs[0]);
-    emit(OpKind::masked_dropout_backward, {dy, op.outputs[1]}, {dx}, op.params);
-    if (op.inputs.size() == 3)
-      emit(OpKind::bias_gradient, {dx}, {parameter_gradient(op.inputs[2])});
-    contribute(op.inputs[1], dy);
-    contribute(op.inputs[0], dx);
+  /// Parameters have a gradient of the step; that of another value is one of what adds up to its
+  /// whole gradient.
+  void apply(const RuleStep& step, const Op& op,
+             std::vector<std::optional<TensorId>>& input_gradients) {
+    std::vector<TensorId> reads, gradients;
+    for (const RuleOperand& operand : step.reads()) {
+      if (const auto id = read(operand, op, input_gradients)) reads.push_back(*id);
+    }
+    for (const std::size_t position : step.gradients()) {
+      const auto index = row(op.kind).operands.inputs.index(position, op.inputs.size());
+      if (!index) continue;
+      const TensorId x = op.inputs[*index];
+      if (!step.kind) return contribute(x, reads.at(0));
+      const bool parameter = is_parameter(x);
+      gradients.push_back(parameter ? parameter_gradient(x) : gradient_like(x));
+      input_gradients[*index] = gradients.back();
+      if (!parameter) contribute(x, gradients.back());
+    }
+    if (gradients.empty()) return;
+    const bool same = row(*step.kind).params == op.params.index();
+    emit(*step.kind, std::move(reads), std::move(gradients), same ? op.params : OpParams());
   }
 
   /// The loss is where gradients start: d logits = weight * (softmax - one hot).
-  void token_loss(const Op& op, const std::vector<Op>& forward) {
-    for (const Op& other : forward) {
+  void token_loss(const Op& op) {
+    for (const Op& other : forward_) {
       if (other.kind != OpKind::logits_sum_exp) continue;
       const TensorId logits = other.inputs[0], dlogits = gradient_like(logits);
       emit(OpKind::cross_entropy_backward, {logits, other.inputs[2], op.outputs[0]}, {dlogits},
            op.params);
       contribute(logits, dlogits);
     }
-  }
-
-  /// One input, one output, gradient by an op of its own.
-  void unary(const Op& op, OpKind kind, std::vector<TensorId> inputs) {
-    const TensorId dx = gradient_like(op.inputs[0]);
-    emit(kind, std::move(inputs), {dx}, op.params);
-    contribute(op.inputs[0], dx);
   }
 
   /// A communication over mp gives the gradient of the op's input.
@@ -193,17 +194,11 @@ class BlockBackward {
     contribute(op.inputs[0], dx);
   }
 
-  void own_part(const Op& op, TensorId dy) {
-    const TensorId dx = gradient_like(op.inputs[0]);
-    emit(OpKind::own_part, {dy}, {dx});
-    contribute(op.inputs[0], dx);
-  }
-
   /// Gathered for split computations only: their gradients are partial sums, which one
   /// reduce-scatter sums and hands back.
-  static bool only_copied(TensorId id, const std::vector<Op>& forward) {
+  bool only_copied(TensorId id) const {
     bool gathered = false, copied = true;
-    for (const Op& op : forward) {
+    for (const Op& op : forward_) {
       gathered = gathered || (op.kind == OpKind::all_gather && op.outputs[0] == id);
       for (TensorId input : op.inputs) {
         copied = copied && (input != id || op.kind == OpKind::copy_to_group);
@@ -212,92 +207,64 @@ class BlockBackward {
     return gathered && copied;
   }
 
-  void visit(const Op& op, const std::vector<Op>& forward) {
-    if (op.kind == OpKind::token_loss) return token_loss(op, forward);
+  void copy_to_group(const Op& op, TensorId dy) {
+    if (only_copied(op.inputs[0])) return contribute(op.inputs[0], dy);
+    collective(op, OpKind::all_reduce, dy);
+  }
+
+  void all_gather(const Op& op, TensorId dy) {
+    if (only_copied(op.outputs[0])) return collective(op, OpKind::reduce_scatter, dy);
+    const TensorId dx = gradient_like(op.inputs[0]);
+    emit(OpKind::own_part, {dy}, {dx});
+    contribute(op.inputs[0], dx);
+  }
+
+  void gather_parts(const Op& op, TensorId dy) { collective(op, OpKind::all_gather, dy); }
+
+  void visit(const Op& op) {
+    if (op.kind == OpKind::token_loss) return token_loss(op);
     bool reached = false;
     for (TensorId id : op.outputs) reached = reached || has_gradient(id);
     if (!reached) return;  // nothing that was trained for depends on it
     const TensorId dy = gradient_of(op.outputs[0]);
-    switch (op.kind) {
-      case OpKind::matmul:
-        return matmul(op, dy);
-      case OpKind::layer_norm:
-        return layer_norm(op, dy);
-      case OpKind::embedding:
-        return emit(OpKind::embedding_backward, {dy, op.inputs[0]},
-                    {parameter_gradient(op.inputs[1])}, op.params);
-      case OpKind::position_add:
-        return table_add(op, OpKind::position_add_backward, dy);
-      case OpKind::token_type_add:
-        return table_add(op, OpKind::token_type_add_backward, dy);
-      case OpKind::gather_rows:
-        return unary(op, OpKind::gather_rows_backward, {dy, op.inputs[1]});
-      case OpKind::rms_norm:
-        return rms_norm(op, dy);
-      case OpKind::bias_add:
-        emit(OpKind::bias_gradient, {dy}, {parameter_gradient(op.inputs[1])});
-        return contribute(op.inputs[0], dy);
-      case OpKind::add:
-        contribute(op.inputs[0], dy);
-        return contribute(op.inputs[1], dy);
-      case OpKind::gelu:
-        return unary(op, OpKind::gelu_backward, {dy, op.inputs[0]});
-      case OpKind::squared_relu:
-        return unary(op, OpKind::squared_relu_backward, {dy, op.inputs[0]});
-      case OpKind::swiglu:
-        return unary(op, OpKind::swiglu_backward, {dy, op.inputs[0]});
-      case OpKind::rotary:
-        return unary(op, OpKind::rotary_backward, {dy});
-      case OpKind::dropout:  // draws the same mask again
-        return unary(op, OpKind::dropout, {dy});
-      case OpKind::masked_dropout:
-        return unary(op, OpKind::masked_dropout_backward, {dy, op.outputs[1]});
-      case OpKind::bias_dropout_add:
-        return bias_dropout_add(op, dy);
-      case OpKind::bias_gelu: {
-        const TensorId dx = gradient_like(op.inputs[0]);
-        emit(OpKind::bias_gelu_backward, {dy, op.inputs[0], op.inputs[1]}, {dx});
-        emit(OpKind::bias_gradient, {dx}, {parameter_gradient(op.inputs[1])});
-        return contribute(op.inputs[0], dx);
-      }
-      case OpKind::bias_residual_add:
-        emit(OpKind::bias_gradient, {dy}, {parameter_gradient(op.inputs[1])});
-        contribute(op.inputs[2], dy);
-        return contribute(op.inputs[0], dy);
-      case OpKind::cast:
-        return unary(op, OpKind::cast, {dy});
-      case OpKind::flash_attention:
-        return flash_attention(op, dy);
-      case OpKind::softmax:
-        return unary(op, OpKind::softmax_backward, {dy, op.outputs[0]});
-      case OpKind::merge_heads:
-        return unary(op, OpKind::merge_heads_backward, {dy});
-      case OpKind::split_heads:
-        return split_heads(op);
-      case OpKind::reduce_from_group:
-        return contribute(op.inputs[0], dy);
-      case OpKind::copy_to_group:
-        if (only_copied(op.inputs[0], forward)) return contribute(op.inputs[0], dy);
-        return collective(op, OpKind::all_reduce, dy);
-      case OpKind::all_gather:
-        if (only_copied(op.outputs[0], forward)) return collective(op, OpKind::reduce_scatter, dy);
-        return own_part(op, dy);
-      case OpKind::reduce_scatter:
-      case OpKind::own_part:
-        return collective(op, OpKind::all_gather, dy);
-      default:
-        INVARIANT(false, "no gradient for " + std::string(to_text(op.kind)));
+    for (const OwnRule& own : kOwnRules) {
+      if (own.kind == op.kind) return (this->*own.rule)(op, dy);
     }
+    const GradientRule& rule = gradient_rule(op.kind);
+    INVARIANT(rule.count > 0, "no gradient for " + std::string(to_text(op.kind)));
+    std::vector<std::optional<TensorId>> input_gradients(op.inputs.size());
+    for (const RuleStep& step : rule.steps()) apply(step, op, input_gradients);
   }
+
+  struct OwnRule {
+    OpKind kind;
+    void (BlockBackward::*rule)(const Op&, TensorId);
+  };
+  static constexpr std::array kOwnRules = {
+      OwnRule{OpKind::matmul, &BlockBackward::matmul},
+      OwnRule{OpKind::copy_to_group, &BlockBackward::copy_to_group},
+      OwnRule{OpKind::all_gather, &BlockBackward::all_gather},
+      OwnRule{OpKind::reduce_scatter, &BlockBackward::gather_parts},
+      OwnRule{OpKind::own_part, &BlockBackward::gather_parts},
+  };
 
   Graph& graph_;
   BlockId block_;
+  const std::vector<Op>& forward_;
   std::vector<Op>& out_;
   std::map<TensorId, std::vector<TensorId>> contributions_;
   std::map<TensorId, TensorId> parameter_gradients_;
   std::map<TensorId, TensorId> cast_of_;  // parameter, by copy in the type that is computed in
   std::map<std::string, std::size_t> names_;
 };
+
+constexpr bool has_all_own_rules() {
+  return std::ranges::all_of(kOpRows, [](const OpRow& row) {
+    const bool own = BlockBackward::has_rule(row.kind) || row.kind == OpKind::token_loss;
+    return own == (row.backward == kInBackwardPass);
+  });
+}
+static_assert(has_all_own_rules(), "the op table and this pass disagree on whose rule a kind has");
 
 /// Forward: reduce_from_group is an all-reduce, copy_to_group nothing at all.
 void lower_conjugates(Graph& graph) {
@@ -358,7 +325,7 @@ bool backward(Graph& graph, const PassContext& context) {
       if (op.block == BlockId(b)) forward.push_back(op);
     }
     ops.insert(ops.end(), forward.begin(), forward.end());
-    BlockBackward(graph, BlockId(b), ops).run(forward);
+    BlockBackward(graph, BlockId(b), forward, ops).run();
   }
   graph.ops = std::move(ops);
   lower_conjugates(graph);

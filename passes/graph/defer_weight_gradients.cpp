@@ -59,8 +59,8 @@ std::vector<bool> deferred(const Graph& graph, const std::vector<Op>& ops, std::
   }
   std::set<TensorId> overwritten;
   for (std::size_t i = end + 1; i-- > first;) {
-    const int storage = in_place(ops[i], graph.tensors);
-    if (!moves[i] && storage >= 0) overwritten.insert(ops[i].inputs[std::size_t(storage)]);
+    const std::optional<std::size_t> storage = in_place(ops[i], graph.tensors);
+    if (!moves[i] && storage) overwritten.insert(ops[i].inputs[*storage]);
     for (TensorId id : ops[i].inputs) moves[i] = moves[i] && !overwritten.contains(id);
   }
   return moves;

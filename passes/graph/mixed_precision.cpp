@@ -1,7 +1,6 @@
 #include <map>
 
 #include "graph/op_table.h"
-#include "graph/op_types.h"
 #include "passes/graph/passes.h"
 
 namespace plimsoll {
@@ -69,7 +68,7 @@ class CastInserter {
       cast.inputs = {id};
     }
     // In place it overwrites the copy that it was given.
-    if (in_place(op, graph_.tensors) >= 0) casts_.clear();
+    if (in_place(op, graph_.tensors)) casts_.clear();
     ops_.push_back(std::move(op));
     for (Op& cast : casts) ops_.push_back(std::move(cast));
   }

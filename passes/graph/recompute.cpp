@@ -48,9 +48,9 @@ std::vector<bool> kept_by_op(const Graph& graph, const std::vector<Op>& forward,
   std::set<TensorId> values;
   std::int64_t before = 0;  // linear layers
   for (const Op& op : forward) {
-    const int place = in_place(op, graph.tensors);
+    const std::optional<std::size_t> place = in_place(op, graph.tensors);
     bool keeps = op.kind == OpKind::flash_attention || op.kind == OpKind::reduce_scatter ||
-                 (place >= 0 && values.contains(op.inputs[std::size_t(place)]));
+                 (place && values.contains(op.inputs[*place]));
     if (op.kind == OpKind::matmul) {
       const std::int64_t layers = linear_layers(graph, op);
       const std::int64_t saved = (before + layers + 1) / 2 - (before + 1) / 2;

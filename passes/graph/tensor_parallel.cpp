@@ -1,6 +1,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "graph/op_table.h"
 #include "passes/graph/passes.h"
 
 namespace plimsoll {
@@ -176,28 +177,25 @@ class Splitter {
           split_into_heads(op.outputs[1], *graph_.at(op.inputs[0]).split);
         }
         break;
-      case OpKind::gelu:
-      case OpKind::squared_relu:
-      case OpKind::bias_gelu:
-      case OpKind::softmax:
-      case OpKind::rotary:
-      case OpKind::dropout:
-      case OpKind::masked_dropout:
-      case OpKind::bias_add:
-        if (split_of(op.inputs[0])) {  // element by element, or row by row
-          for (TensorId id : op.outputs) {
-            graph_.at(id).shape = graph_.at(op.inputs[0]).shape;
-            graph_.at(id).split = graph_.at(op.inputs[0]).split;
-          }
-        }
-        break;
       default:
-        for (TensorId id : op.inputs) {
-          INVARIANT(!split_of(id) || graph_.at(id).role == TensorRole::parameter,
-                    "op " + std::string(to_text(op.kind)) + " cannot read a split value");
-        }
+        row(op.kind).keeps_split ? split_as_input(op) : refuse_split_inputs(op);
     }
     out_.push_back(std::move(op));
+  }
+
+  void split_as_input(const Op& op) {
+    if (!split_of(op.inputs[0])) return;
+    for (TensorId id : op.outputs) {
+      graph_.at(id).shape = graph_.at(op.inputs[0]).shape;
+      graph_.at(id).split = graph_.at(op.inputs[0]).split;
+    }
+  }
+
+  void refuse_split_inputs(const Op& op) const {
+    for (TensorId id : op.inputs) {
+      INVARIANT(!split_of(id) || graph_.at(id).role == TensorRole::parameter,
+                "op " + std::string(to_text(op.kind)) + " cannot read a split value");
+    }
   }
 
   Graph& graph_;

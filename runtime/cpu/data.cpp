@@ -5,13 +5,14 @@
 
 namespace plimsoll {
 
-KernelPointer prepare_load(const KernelRequest& request) {
+namespace {
+
+KernelPointer prepare_load(const KernelRequest& request, std::int64_t shift) {
   const BatchPlace place(request.context);
   const std::int64_t sequence = request.params<DataParams>().sequence;
   INVARIANT(place.micro_batch * sequence == request.output_elements(0),
             "tokens are not a micro-batch of sequences");
   const SequenceReader reader(request.context.text, sequence);
-  const std::int64_t shift = request.op.kind == OpKind::load_targets ? 1 : 0;
   return make_kernel(
       [place, reader, sequence, shift](Addresses, Addresses out, const RunPosition& position) {
         auto* tokens = reinterpret_cast<std::int32_t*>(out[0]);
@@ -22,6 +23,14 @@ KernelPointer prepare_load(const KernelRequest& request) {
             *tokens++ = std::to_integer<std::int32_t>(from[j]);
         }
       });
+}
+
+}  // namespace
+
+KernelPointer prepare_load_tokens(const KernelRequest& request) { return prepare_load(request, 0); }
+
+KernelPointer prepare_load_targets(const KernelRequest& request) {
+  return prepare_load(request, 1);
 }
 
 }  // namespace plimsoll

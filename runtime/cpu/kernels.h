@@ -77,83 +77,15 @@ std::unique_ptr<Kernel> make_kernel(Function function, Flops flops = Flops(0)) {
 }
 
 using KernelPointer = std::unique_ptr<Kernel>;
-// matmul.cpp
-KernelPointer prepare_matmul(const KernelRequest& request);
-KernelPointer prepare_bias_gradient(const KernelRequest& request);
-// panel_matmul.cpp
+
+/// prepare_KIND() of each kind that the backend has; it stands beside the kernel.
+#define PLIMSOLL_OP(op, ...) KernelPointer prepare_##op(const KernelRequest& request);
+#include "graph/ops.def"
+
+// Kernels that those of a kind are made of.
 KernelPointer prepare_panel_matmul(const KernelRequest& request);
-// normalization.cpp
-KernelPointer prepare_layer_norm(const KernelRequest& request);
-KernelPointer prepare_layer_norm_backward(const KernelRequest& request);
-// elementwise.cpp
-KernelPointer prepare_gelu(const KernelRequest& request);
-KernelPointer prepare_gelu_backward(const KernelRequest& request);
-KernelPointer prepare_squared_relu(const KernelRequest& request);
-KernelPointer prepare_squared_relu_backward(const KernelRequest& request);
-KernelPointer prepare_add(const KernelRequest& request);
-KernelPointer prepare_bias_add(const KernelRequest& request);
-KernelPointer prepare_fill(const KernelRequest& request);
-KernelPointer prepare_cast(const KernelRequest& request);
-// attention.cpp
-KernelPointer prepare_softmax(const KernelRequest& request);
-KernelPointer prepare_softmax_backward(const KernelRequest& request);
-KernelPointer prepare_split_heads(const KernelRequest& request);
-KernelPointer prepare_split_heads_backward(const KernelRequest& request);
-KernelPointer prepare_merge_heads(const KernelRequest& request);
-KernelPointer prepare_merge_heads_backward(const KernelRequest& request);
-// embedding.cpp
-KernelPointer prepare_embedding(const KernelRequest& request);
-KernelPointer prepare_embedding_backward(const KernelRequest& request);
-KernelPointer prepare_position_add(const KernelRequest& request);
-KernelPointer prepare_position_add_backward(const KernelRequest& request);
-// own_part.cpp
-KernelPointer prepare_own_part(const KernelRequest& request);
-// loss.cpp
-KernelPointer prepare_logits_max(const KernelRequest& request);
-KernelPointer prepare_logits_sum_exp(const KernelRequest& request);
-KernelPointer prepare_token_loss(const KernelRequest& request);
-KernelPointer prepare_cross_entropy_backward(const KernelRequest& request);
-// optimizer.cpp
-KernelPointer prepare_begin_step(const KernelRequest& request);
-KernelPointer prepare_squared_norm(const KernelRequest& request);
-KernelPointer prepare_clip_factor(const KernelRequest& request);
 KernelPointer prepare_flag_cast(const KernelRequest& request);  ///< cast of an i32 flag, or to one
-KernelPointer prepare_check_finite(const KernelRequest& request);
-KernelPointer prepare_update_loss_scale(const KernelRequest& request);
-KernelPointer prepare_square(const KernelRequest& request);
-KernelPointer prepare_reduce_sum(const KernelRequest& request);
-KernelPointer prepare_square_root(const KernelRequest& request);
-KernelPointer prepare_maximum(const KernelRequest& request);
-KernelPointer prepare_divide(const KernelRequest& request);
-KernelPointer prepare_scale(const KernelRequest& request);
-KernelPointer prepare_coalesce(const KernelRequest& request);
-// update.cpp
-KernelPointer prepare_adamw(const KernelRequest& request);
-KernelPointer prepare_sgd(const KernelRequest& request);
-KernelPointer prepare_lamb_norms(const KernelRequest& request);
-KernelPointer prepare_lamb(const KernelRequest& request);
-// cast_parameters.cpp
-KernelPointer prepare_cast_parameters(const KernelRequest& request);
 /// An update of masters whose last output is the parameters; `update` does the rest.
 KernelPointer prepare_casting_update(const KernelRequest& request, KernelPointer update);
-// data.cpp
-KernelPointer prepare_load(const KernelRequest& request);  ///< load_tokens and load_targets
-// masked_tokens.cpp
-KernelPointer prepare_load_masked(const KernelRequest& request);  ///< the three load_masked_*
-KernelPointer prepare_gather_rows(const KernelRequest& request);
-KernelPointer prepare_gather_rows_backward(const KernelRequest& request);
-// token_types.cpp
-KernelPointer prepare_token_type_add(const KernelRequest& request);
-KernelPointer prepare_token_type_add_backward(const KernelRequest& request);
-// rms_norm.cpp
-KernelPointer prepare_rms_norm(const KernelRequest& request);
-KernelPointer prepare_rms_norm_backward(const KernelRequest& request);
-// swiglu.cpp
-KernelPointer prepare_swiglu(const KernelRequest& request);
-KernelPointer prepare_swiglu_backward(const KernelRequest& request);
-// rotary.cpp
-KernelPointer prepare_rotary(const KernelRequest& request);  ///< forward and backward
-// dropout.cpp
-KernelPointer prepare_dropout(const KernelRequest& request);
 
 }  // namespace plimsoll

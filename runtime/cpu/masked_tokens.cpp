@@ -36,8 +36,6 @@ void for_each_predicted(const DataParams& params, PhiloxKey key, std::int64_t se
   }
 }
 
-}  // namespace
-
 KernelPointer prepare_load_masked(const KernelRequest& request) {
   const BatchPlace place(request.context);
   const DataParams params = request.params<DataParams>();
@@ -68,6 +66,20 @@ KernelPointer prepare_load_masked(const KernelRequest& request) {
       });
     }
   });
+}
+
+}  // namespace
+
+KernelPointer prepare_load_masked_tokens(const KernelRequest& request) {
+  return prepare_load_masked(request);
+}
+
+KernelPointer prepare_load_masked_positions(const KernelRequest& request) {
+  return prepare_load_masked(request);
+}
+
+KernelPointer prepare_load_masked_targets(const KernelRequest& request) {
+  return prepare_load_masked(request);
 }
 
 KernelPointer prepare_gather_rows(const KernelRequest& request) {

@@ -42,12 +42,9 @@ PLIMSOLL_VECTORIZE void turn(const float* x, const float* cosine, const float* s
   }
 }
 
-}  // namespace
-
-KernelPointer prepare_rotary(const KernelRequest& request) {
+KernelPointer prepare_turns(const KernelRequest& request, double direction) {
   const auto& params = request.params<RotaryParams>();
   const Shape& shape = request.input(0).shape;  // [n, parts, heads, d]
-  const double direction = request.op.kind == OpKind::rotary_backward ? -1 : 1;
   const auto turns = std::make_shared<const Turns>(params, shape[3], direction);
   const std::int64_t rows = shape[0], depth = shape[3], width = shape[1] * shape[2] * depth;
   const std::int64_t turned = params.rotated * shape[2] * depth, sequence = params.sequence;
@@ -66,6 +63,14 @@ KernelPointer prepare_rotary(const KernelRequest& request) {
       after.store(out[0], row, 1);
     }
   });
+}
+
+}  // namespace
+
+KernelPointer prepare_rotary(const KernelRequest& request) { return prepare_turns(request, 1); }
+
+KernelPointer prepare_rotary_backward(const KernelRequest& request) {
+  return prepare_turns(request, -1);
 }
 
 }  // namespace plimsoll

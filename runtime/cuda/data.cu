@@ -96,33 +96,53 @@ struct DeviceText {
   }
 };
 
-}  // namespace
-
-CudaKernelPointer prepare_load(const CudaRequest& request) {
+CudaKernelPointer prepare_load(const CudaRequest& request, std::int64_t shift) {
   const CudaDevice& device = request.device;
   const std::int64_t sequence = request.params<DataParams>().sequence;
   const auto text = std::make_shared<const DeviceText>(request, sequence);
   INVARIANT(text->place.micro_batch * sequence == request.output_elements(0),
             "tokens are not a micro-batch of sequences");
-  const std::int64_t shift = request.op.kind == OpKind::load_targets ? 1 : 0;
   return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
     launch(device.stream, unsigned(text->place.micro_batch), kThreads, 0, load_text, text->place,
            device.position, shift, output_at<std::int32_t>(out, 0));
   });
 }
 
-CudaKernelPointer prepare_load_masked(const CudaRequest& request) {
+}  // namespace
+
+CudaKernelPointer prepare_load_tokens(const CudaRequest& request) {
+  return prepare_load(request, 0);
+}
+
+CudaKernelPointer prepare_load_targets(const CudaRequest& request) {
+  return prepare_load(request, 1);
+}
+
+namespace {
+
+CudaKernelPointer prepare_masked(const CudaRequest& request, Masked what) {
   const CudaDevice& device = request.device;
   const auto& data = request.params<DataParams>();
   const MaskedParams params{data.predicted, data.vocabulary, data.seed};
   const auto text = std::make_shared<const DeviceText>(request, data.sequence);
-  const Masked what = request.op.kind == OpKind::load_masked_tokens      ? Masked::tokens
-                      : request.op.kind == OpKind::load_masked_positions ? Masked::positions
-                                                                         : Masked::targets;
   return make_cuda_kernel([=, &device](DeviceAddresses, DeviceAddresses out) {
     launch(device.stream, unsigned(text->place.micro_batch), kThreads, 0, load_masked, text->place,
            params, device.position, what, output_at<std::int32_t>(out, 0));
   });
+}
+
+}  // namespace
+
+CudaKernelPointer prepare_load_masked_tokens(const CudaRequest& request) {
+  return prepare_masked(request, Masked::tokens);
+}
+
+CudaKernelPointer prepare_load_masked_positions(const CudaRequest& request) {
+  return prepare_masked(request, Masked::positions);
+}
+
+CudaKernelPointer prepare_load_masked_targets(const CudaRequest& request) {
+  return prepare_masked(request, Masked::targets);
 }
 
 }  // namespace plimsoll

@@ -160,14 +160,15 @@ CudaKernelPointer prepare_merge_heads_backward(const CudaRequest& request) {
   return prepare_split_heads(request);
 }
 
-CudaKernelPointer prepare_rotary(const CudaRequest& request) {
+namespace {
+
+CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
   const CudaDevice& device = request.device;
   const auto& params = request.params<RotaryParams>();
   const Shape& x = request.input(0).shape;  // [n, parts, heads, d]
   const DType type = request.input(0).dtype;
   const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3], x[3] / 2,
                           params.sequence};
-  const double direction = request.op.kind == OpKind::rotary_backward ? -1 : 1;
   const auto turns = std::make_shared<const Turns>(params, x[3], direction);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
@@ -182,6 +183,14 @@ CudaKernelPointer prepare_rotary(const CudaRequest& request) {
              turns->sine.as<const float>(), from, to);
     });
   });
+}
+
+}  // namespace
+
+CudaKernelPointer prepare_rotary(const CudaRequest& request) { return prepare_turns(request, 1); }
+
+CudaKernelPointer prepare_rotary_backward(const CudaRequest& request) {
+  return prepare_turns(request, -1);
 }
 
 }  // namespace plimsoll

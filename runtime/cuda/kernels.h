@@ -90,77 +90,9 @@ CudaPrepare cuda_prepare_function(OpKind kind);
 Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors);
 
 using CudaKernelPointer = std::unique_ptr<Kernel>;
-// matmul.cpp
-CudaKernelPointer prepare_matmul(const CudaRequest& request);
-// data.cu
-CudaKernelPointer prepare_load(const CudaRequest& request);         ///< load_tokens, load_targets
-CudaKernelPointer prepare_load_masked(const CudaRequest& request);  ///< the three load_masked_*
-// rows.cu
-CudaKernelPointer prepare_embedding(const CudaRequest& request);
-CudaKernelPointer prepare_gather_rows(const CudaRequest& request);
-CudaKernelPointer prepare_gather_rows_backward(const CudaRequest& request);
-CudaKernelPointer prepare_bias_add(const CudaRequest& request);
-CudaKernelPointer prepare_position_add(const CudaRequest& request);
-CudaKernelPointer prepare_token_type_add(const CudaRequest& request);
-// embedding_backward.cu
-CudaKernelPointer prepare_embedding_backward(const CudaRequest& request);
-// column_sums.cu
-CudaKernelPointer prepare_bias_gradient(const CudaRequest& request);
-CudaKernelPointer prepare_position_add_backward(const CudaRequest& request);
-CudaKernelPointer prepare_token_type_add_backward(const CudaRequest& request);
-// norms.cu and norms_backward.cu: layer norm and RMS norm
-CudaKernelPointer prepare_norm(const CudaRequest& request);
-CudaKernelPointer prepare_norm_backward(const CudaRequest& request);
-// elementwise.cu
-CudaKernelPointer prepare_gelu(const CudaRequest& request);
-CudaKernelPointer prepare_gelu_backward(const CudaRequest& request);
-CudaKernelPointer prepare_squared_relu(const CudaRequest& request);
-CudaKernelPointer prepare_squared_relu_backward(const CudaRequest& request);
-CudaKernelPointer prepare_add(const CudaRequest& request);
-CudaKernelPointer prepare_square_root(const CudaRequest& request);
-CudaKernelPointer prepare_maximum(const CudaRequest& request);
-CudaKernelPointer prepare_divide(const CudaRequest& request);
-CudaKernelPointer prepare_fill(const CudaRequest& request);
-CudaKernelPointer prepare_cast(const CudaRequest& request);
-CudaKernelPointer prepare_own_part(const CudaRequest& request);
-// swiglu.cu
-CudaKernelPointer prepare_swiglu(const CudaRequest& request);
-CudaKernelPointer prepare_swiglu_backward(const CudaRequest& request);
-// dropout.cu
-CudaKernelPointer prepare_dropout(const CudaRequest& request);
-// heads.cu
-CudaKernelPointer prepare_split_heads(const CudaRequest& request);
-CudaKernelPointer prepare_split_heads_backward(const CudaRequest& request);
-CudaKernelPointer prepare_merge_heads(const CudaRequest& request);
-CudaKernelPointer prepare_merge_heads_backward(const CudaRequest& request);
-CudaKernelPointer prepare_rotary(const CudaRequest& request);  ///< forward and backward
-// softmax.cu
-CudaKernelPointer prepare_softmax(const CudaRequest& request);
-CudaKernelPointer prepare_softmax_backward(const CudaRequest& request);
-// attention.cu
-CudaKernelPointer prepare_flash_attention(const CudaRequest& request);
-CudaKernelPointer prepare_flash_attention_backward(const CudaRequest& request);
-// loss.cu
-CudaKernelPointer prepare_logits_max(const CudaRequest& request);
-CudaKernelPointer prepare_logits_sum_exp(const CudaRequest& request);
-CudaKernelPointer prepare_token_loss(const CudaRequest& request);
-CudaKernelPointer prepare_cross_entropy_backward(const CudaRequest& request);
-// step_scalars.cu
-CudaKernelPointer prepare_begin_step(const CudaRequest& request);
-CudaKernelPointer prepare_clip_factor(const CudaRequest& request);
-CudaKernelPointer prepare_update_loss_scale(const CudaRequest& request);
-// flat.cu: over what a rank owns of an arena, or a tensor
-CudaKernelPointer prepare_squared_norm(const CudaRequest& request);
-CudaKernelPointer prepare_check_finite(const CudaRequest& request);
-CudaKernelPointer prepare_square(const CudaRequest& request);
-CudaKernelPointer prepare_reduce_sum(const CudaRequest& request);
-CudaKernelPointer prepare_scale(const CudaRequest& request);
-CudaKernelPointer prepare_coalesce(const CudaRequest& request);
-CudaKernelPointer prepare_cast_parameters(const CudaRequest& request);
-// update.cu
-CudaKernelPointer prepare_adamw(const CudaRequest& request);
-CudaKernelPointer prepare_sgd(const CudaRequest& request);
-CudaKernelPointer prepare_lamb_norms(const CudaRequest& request);
-CudaKernelPointer prepare_lamb(const CudaRequest& request);
+
+/// prepare_KIND() of each kind that the backend has; it stands beside the kernel.
+#define PLIMSOLL_OP(op, ...) CudaKernelPointer prepare_##op(const CudaRequest& request);
+#include "graph/ops.def"
 
 }  // namespace plimsoll

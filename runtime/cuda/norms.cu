@@ -88,8 +88,8 @@ CudaKernelPointer prepare(const CudaRequest& request) {
 
 }  // namespace
 
-CudaKernelPointer prepare_norm(const CudaRequest& request) {
-  return request.op.kind == OpKind::layer_norm ? prepare<true>(request) : prepare<false>(request);
-}
+CudaKernelPointer prepare_layer_norm(const CudaRequest& request) { return prepare<true>(request); }
+
+CudaKernelPointer prepare_rms_norm(const CudaRequest& request) { return prepare<false>(request); }
 
 }  // namespace plimsoll

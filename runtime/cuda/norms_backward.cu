@@ -126,9 +126,12 @@ CudaKernelPointer prepare(const CudaRequest& request) {
 
 }  // namespace
 
-CudaKernelPointer prepare_norm_backward(const CudaRequest& request) {
-  return request.op.kind == OpKind::layer_norm_backward ? prepare<true>(request)
-                                                        : prepare<false>(request);
+CudaKernelPointer prepare_layer_norm_backward(const CudaRequest& request) {
+  return prepare<true>(request);
+}
+
+CudaKernelPointer prepare_rms_norm_backward(const CudaRequest& request) {
+  return prepare<false>(request);
 }
 
 }  // namespace plimsoll

@@ -253,8 +253,7 @@ struct Update {
     arenas.gradient_part = keeps_part(request.input(1), request.context);
     arenas.clipped = params.clipped;
     const std::size_t last = request.op.outputs.size() - 1;
-    casts = may_write_parameters(request.op.kind) &&
-            int(request.op.outputs.size()) > row(request.op.kind).least_outputs;
+    casts = updates_parameters(request.op);
     if (!casts) return;
     arenas.cast_type = request.output(last).dtype;
     arenas.cast_part = request.output_elements(last) == request.output_elements(0);

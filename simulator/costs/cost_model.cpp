@@ -62,50 +62,6 @@ bool runs_inwards(const MatmulShape& shape, const MatmulParams& params) {
   return !params.transpose_a && params.transpose_b == (shape.batch > 1);
 }
 
-/// How often the bytes of a softmax go by where its mask is a kernel of its own: forward fills the
-/// scores in place (2 passes beside 2), backward a copy of their gradient (4 beside 3).
-double moved_with_mask(OpKind kind) {
-  if (kind == OpKind::softmax) return 2;
-  return kind == OpKind::softmax_backward ? 7.0 / 3 : 1;
-}
-
-/// How often the bytes of one kernel go by where the ops of its formula run one by one
-/// (Framework::elementwise_by_op), counted for 16-bit values: a norm casts to f32, squares, takes
-/// the mean, multiplies, casts back and scales (36 bytes instead of 4 for each, about 60 instead of
-/// 6 backward); a rotary embedding casts, multiplies as complex numbers and casts (20 for 4); SiLU
-/// and the product (10 for 6, 18 for 10); GELU by erf (22 for 4, 30 for 6); ReLU and its square (8
-/// for 4, 16 for 6: the power, the product and the mask backward); a softmax in f32.
-double moved_by_ops(OpKind kind) {
-  switch (kind) {
-    case OpKind::layer_norm:
-    case OpKind::rms_norm:
-      return 9;
-    case OpKind::layer_norm_backward:
-    case OpKind::rms_norm_backward:
-      return 10;
-    case OpKind::rotary:
-    case OpKind::rotary_backward:
-      return 5;
-    case OpKind::gelu:
-      return 5.5;
-    case OpKind::gelu_backward:
-      return 5;
-    case OpKind::squared_relu:
-      return 2;
-    case OpKind::squared_relu_backward:
-      return 16.0 / 6;
-    case OpKind::softmax:
-    case OpKind::softmax_backward:
-      return 2;
-    case OpKind::swiglu:
-      return 10.0 / 6;
-    case OpKind::swiglu_backward:
-      return 1.8;
-    default:
-      return 1;
-  }
-}
-
 }  // namespace
 
 CostModel::CostModel(Cluster cluster, std::optional<Calibration> calibration, Framework framework,
@@ -246,9 +202,9 @@ Estimate CostModel::memory_bound(const Op& op, std::span<const Tensor> tensors,
 Bytes CostModel::moved_by(const Op& op, std::span<const Tensor> tensors) const {
   const Bytes moved = bytes_moved(op, tensors);
   if (framework_.masks_f32_apart && compute_dtype(op, tensors) == DType::f32)
-    return Bytes(std::llround(double(moved.count()) * moved_with_mask(op.kind)));
+    return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_with_mask));
   if (!framework_.elementwise_by_op) return moved;
-  return Bytes(std::llround(double(moved.count()) * moved_by_ops(op.kind)));
+  return Bytes(std::llround(double(moved.count()) * row(op.kind).moved_op_by_op));
 }
 
 Picoseconds CostModel::other_ops(std::size_t kind) const {

@@ -38,17 +38,8 @@ bool gathers_parameters(const Op& op) {
 
 bool is_kernel(const Routine& routine, const Op& op) {
   if (op.phase == Phase::optimizer || communicates(op.kind)) return false;
-  switch (op.kind) {
-    case OpKind::cast:
-    case OpKind::cast_parameters:
-    case OpKind::fill:
-    case OpKind::coalesce:
-      return false;
-    case OpKind::add:
-      return !is_gradient(routine, op.outputs[0]);
-    default:
-      return true;
-  }
+  if (row(op.kind).one_op_everywhere) return false;
+  return op.kind != OpKind::add || !is_gradient(routine, op.outputs[0]);
 }
 
 std::vector<Picoseconds> host_dispatch(const Routine& routine, const CostModel& costs) {

@@ -20,9 +20,10 @@ std::vector<std::size_t> storage_of(const Routine& routine, const Framework& fra
     const bool loss = op.kind == OpKind::cross_entropy_backward &&
                       (framework.loss_memory == LossMemory::in_place ||
                        framework.loss_memory == LossMemory::fused);
-    const int reused = loss ? 0 : in_place(op, routine.tensors);
-    if (reused < 0) continue;
-    const std::size_t from = storage[op.inputs[std::size_t(reused)].index()];
+    const std::optional<std::size_t> reused =
+        loss ? std::optional<std::size_t>(0) : in_place(op, routine.tensors);
+    if (!reused) continue;
+    const std::size_t from = storage[op.inputs[*reused].index()];
     std::replace(storage.begin(), storage.end(), storage[op.outputs[0].index()], from);
   }
   return storage;

@@ -12,9 +12,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "calibrate/measure/collectives.h"
+#include "calibrate/measure/core_bench.h"
 #include "calibrate/measure/crew.h"
 #include "calibrate/measure/dispatch.h"
-#include "calibrate/measure/op_bench.h"
 #include "calibrate/schedule/bench_case.h"
 #include "runtime/communicator.h"
 
@@ -124,8 +124,8 @@ TEST(Calibrate, WithoutTimeEverythingIsLeftOutButSomethingOfEachPartIsNeeded) {
   EXPECT_FALSE(machine.calibration.collectives.empty());
 }
 
-TEST(OpBench, LargerWorkTakesLonger) {
-  OpBench bench("cpu", 1, Bytes(1 << 22));
+TEST(CoreBench, LargerWorkTakesLonger) {
+  CoreBench bench("cpu", 1, Bytes(1 << 22));
   const Effort effort{7, Seconds(20e-6)};
   const MatmulPoint form;
   const Sample small = bench.measure(matmul_case({1, 32, 32, 32}, form), effort);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "calibrate/measure/op_bench.h"
+#include "calibrate/measure/core_bench.h"
 #include "calibrate/schedule/bench_case.h"
 #include "runtime/backend.h"
 #include "simulator/costs/cost_model.h"

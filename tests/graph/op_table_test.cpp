@@ -43,11 +43,11 @@ TEST(OpTable, ScatterAndGatherOfPartsAreNotInPlace) {
     return in_place(c.op(), c.graph.tensors);
   };
   EXPECT_EQ(storage("all_gather forward (%0) -> (%2)"), 0);
-  EXPECT_EQ(storage("all_gather forward (%1) -> (%0)"), -1);
+  EXPECT_EQ(storage("all_gather forward (%1) -> (%0)"), std::nullopt);
   EXPECT_EQ(storage("reduce_scatter backward (%0) -> (%2)"), 0);
-  EXPECT_EQ(storage("reduce_scatter backward (%0) -> (%1)"), -1);
+  EXPECT_EQ(storage("reduce_scatter backward (%0) -> (%1)"), std::nullopt);
   EXPECT_EQ(storage("broadcast optimizer (%0) -> (%0)"), 0);
-  EXPECT_EQ(storage("broadcast optimizer (%0) -> (%2)"), -1);
+  EXPECT_EQ(storage("broadcast optimizer (%0) -> (%2)"), std::nullopt);
   EXPECT_EQ(storage("reduce optimizer (%0) -> (%2)"), 0);
   for (const char* op : {"all_gather forward (%3) -> (%0)", "reduce_scatter forward (%0) -> (%3)",
                          "all_gather forward (%0) -> (%1)", "broadcast forward (%1) -> (%0)"}) {

@@ -1,7 +1,7 @@
 // The float64 reference of flash attention: the whole matrix of probabilities, head by head.
 #include <cmath>
 
-#include "tests/runtime/op_operands.h"
+#include "tests/runtime/op_families.h"
 
 namespace plimsoll {
 

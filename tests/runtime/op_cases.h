@@ -69,9 +69,6 @@ Operand result(const OpCase& c, std::size_t i);
 OpCase make_case(std::string name, OpKind kind, OpParams params, const std::vector<Operand>& inputs,
                  const std::vector<Operand>& outputs);
 
-/// Cases of the ops that only some model families have.
-void add_family_cases(std::vector<OpCase>& cases, const OpSizes& sizes);
-
 /// Values as they are stored in a type.
 std::vector<double> rounded(const std::vector<double>& values, DType type);
 

@@ -49,7 +49,7 @@ std::vector<OpCase> cases_of_all_types() {
   for (DType type : {DType::bf16, DType::f16}) {
     for (std::size_t i = 0; i < count; ++i) {
       const OpKind kind = cases[i].op.kind;
-      const bool typed = kind == OpKind::cast || may_write_parameters(kind);
+      const bool typed = kind == OpKind::cast || row(kind).writes_parameters;
       if (typed || kind == OpKind::cast_parameters) continue;  // have cases of their own
       if (auto c = in_type(cases[i], type)) cases.push_back(*std::move(c));
       if (auto c = in_type(cases[i], type, true)) cases.push_back(*std::move(c));
@@ -63,7 +63,7 @@ std::vector<OpCase> large_cases() {
   std::vector<OpCase> cases;
   for (OpCase& c : op_cases(kLarge)) {
     if (c.op.kind == OpKind::matmul) continue;
-    const bool typed = c.op.kind == OpKind::cast || may_write_parameters(c.op.kind) ||
+    const bool typed = c.op.kind == OpKind::cast || row(c.op.kind).writes_parameters ||
                        c.op.kind == OpKind::cast_parameters;
     if (!typed) {
       if (auto rounded = in_type(c, DType::bf16)) cases.push_back(*std::move(rounded));
@@ -95,11 +95,11 @@ void expect_repeats(Backend& backend, const OpCase& c) {
   prepared.reset();
   prepared.run();
   const Values second = prepared.values();
-  const int in_place = row(c.op.kind).in_place;
+  const std::optional<std::size_t> in_place = row(c.op.kind).in_place;
   for (std::size_t i = 0; i < c.op.inputs.size(); ++i) {
     const TensorId id = c.op.inputs[i];
     const bool written =
-        int(i) == in_place || std::count(c.op.outputs.begin(), c.op.outputs.end(), id) > 0;
+        i == in_place || std::count(c.op.outputs.begin(), c.op.outputs.end(), id) > 0;
     if (written) continue;
     EXPECT_EQ(first[id.index()], c.before[id.index()]) << c.tensors[id.index()].name;
   }

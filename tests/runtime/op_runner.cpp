@@ -93,8 +93,8 @@ PreparedCase::PreparedCase(Backend& backend, const OpCase& c, Bytes workspace)
     s.blocks.emplace_back(s.device, bytes_of(tensor));
     s.addresses.push_back(s.blocks.back().data());
   }
-  if (const int in_place = row(c.op.kind).in_place; in_place >= 0) {
-    s.addresses[c.op.outputs[0].index()] = s.addresses[c.op.inputs[std::size_t(in_place)].index()];
+  if (const auto in_place = row(c.op.kind).in_place) {
+    s.addresses[c.op.outputs[0].index()] = s.addresses[c.op.inputs[*in_place].index()];
   }
   for (TensorId id : c.op.inputs) s.inputs.push_back(s.addresses[id.index()]);
   for (TensorId id : c.op.outputs) s.outputs.push_back(s.addresses[id.index()]);

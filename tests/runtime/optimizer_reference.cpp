@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/runtime/op_operands.h"
+#include "tests/runtime/op_families.h"
 #include "tests/runtime/optimizer_cases.h"
 
 namespace plimsoll {
@@ -196,12 +196,6 @@ void reduce_sum(const Operands& o) {
     for (const double value : o.in(i)) sum += value;
   }
   o.out(0)[0] = o.params<FlatParams>().weight * sum;
-}
-
-/// out(0)[i] = f(i).
-template <class Function>
-void each(const Operands& o, Function f) {
-  for (std::size_t i = 0; i < o.out(0).size(); ++i) o.out(0)[i] = f(i);
 }
 
 }  // namespace

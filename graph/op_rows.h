@@ -1,16 +1,19 @@
-// Legality of ops beyond arity: shapes, dtypes and parameters of each kind, named by op_table.cpp.
+// The rows of ops.def as constants, for what is checked against them when the program is compiled,
+// and the functions that the rows name. Everybody else asks row().
 #pragma once
 
+#include <array>
 #include <span>
 
 #include "base/error.h"
-#include "graph/op.h"
-#include "graph/tensor.h"
+#include "base/units.h"
+#include "graph/op_table.h"
 
 namespace plimsoll {
 
-/// Each says why the op cannot run on these tensors, or yes.
-Verdict fine(const Op& op, std::span<const Tensor> tensors);
+// OpRow::check, in op_checks.cpp and attention_checks.cpp: why the op cannot run on these tensors,
+// or yes.
+/// All operands have one size and dtype.
 Verdict elementwise(const Op& op, std::span<const Tensor> tensors);
 Verdict check_matmul(const Op& op, std::span<const Tensor> tensors);
 Verdict check_bias(const Op& op, std::span<const Tensor> tensors);
@@ -34,18 +37,9 @@ Verdict check_logits(const Op& op, std::span<const Tensor> tensors);
 Verdict check_collective(const Op& op, std::span<const Tensor> tensors);
 Verdict check_transfer(const Op& op, std::span<const Tensor> tensors);
 Verdict check_tokens(const Op& op, std::span<const Tensor> tensors);
-// attention_checks.cpp
-Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
-Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
-Verdict check_softmax(const Op& op, std::span<const Tensor> tensors);
-Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
-Verdict check_parts(const Op& op, std::span<const Tensor> tensors);
-Verdict check_merge_attention(const Op& op, std::span<const Tensor> tensors);
-// fp8_checks.cpp
 Verdict check_absolute_maximum(const Op& op, std::span<const Tensor> tensors);
 Verdict check_quantize(const Op& op, std::span<const Tensor> tensors);
 Verdict check_transpose(const Op& op, std::span<const Tensor> tensors);
-// family_checks.cpp
 Verdict check_predicted(const Op& op, std::span<const Tensor> tensors);
 Verdict check_token_types(const Op& op, std::span<const Tensor> tensors);
 Verdict check_rms_norm(const Op& op, std::span<const Tensor> tensors);
@@ -54,5 +48,38 @@ Verdict check_gather(const Op& op, std::span<const Tensor> tensors);
 Verdict check_dropout(const Op& op, std::span<const Tensor> tensors);
 Verdict check_masked_dropout(const Op& op, std::span<const Tensor> tensors);
 Verdict check_bias_dropout_add(const Op& op, std::span<const Tensor> tensors);
+Verdict check_heads(const Op& op, std::span<const Tensor> tensors);
+Verdict check_flash_attention(const Op& op, std::span<const Tensor> tensors);
+Verdict check_softmax(const Op& op, std::span<const Tensor> tensors);
+Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
+Verdict check_parts(const Op& op, std::span<const Tensor> tensors);
+Verdict check_merge_attention(const Op& op, std::span<const Tensor> tensors);
+
+// OpRow::bytes and OpRow::flops, in op_costs.cpp.
+/// The bytes of the whole, where one operand is a part of it.
+Bytes payload_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes embedding_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes embedding_backward_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes own_part_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes gather_rows_bytes(const Op& op, std::span<const Tensor> tensors);
+// Ops over arenas move the elements that this rank owns of an attribute group.
+Bytes squared_norm_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes reduce_sum_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes read_and_written_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes adamw_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes sgd_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes lamb_norms_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes lamb_bytes(const Op& op, std::span<const Tensor> tensors);
+Bytes cast_parameters_bytes(const Op& op, std::span<const Tensor> tensors);
+
+Flops matmul_flops(const Op& op, std::span<const Tensor> tensors);
+Flops flash_attention_flops(const Op& op, std::span<const Tensor> tensors);
+Flops flash_attention_backward_flops(const Op& op, std::span<const Tensor> tensors);
+
+inline constexpr std::array<OpRow, kOpKinds> kOpRows = {{
+#define PLIMSOLL_OP(op, cost, ...) \
+  OpRow{.kind = OpKind::op, .name = #op, .op_class = OpClass::cost, __VA_ARGS__},
+#include "graph/ops.def"
+}};
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // Lays out and rotates operands, prepares kernels and times their runs.
-#include "calibrate/measure/op_bench.h"
+#include "calibrate/measure/core_bench.h"
 
 #include <algorithm>
 #include <chrono>
@@ -24,12 +24,12 @@ struct Layout {
 
 Layout layout_of(const BenchCase& bench_case) {
   Layout layout;
-  const int in_place = row(bench_case.op.kind).in_place;
+  const std::optional<std::size_t> in_place = row(bench_case.op.kind).in_place;
   for (std::size_t i = 0; i < bench_case.tensors.size(); ++i) {
     const bool shares =
-        in_place >= 0 && !bench_case.op.outputs.empty() && bench_case.op.outputs[0] == TensorId(i);
+        in_place && !bench_case.op.outputs.empty() && bench_case.op.outputs[0] == TensorId(i);
     if (shares) {
-      const TensorId original = bench_case.op.inputs[std::size_t(in_place)];
+      const TensorId original = bench_case.op.inputs[*in_place];
       layout.offsets.push_back(layout.offsets[original.index()]);
     } else {
       layout.offsets.push_back(layout.size);
@@ -74,7 +74,7 @@ void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at) {
   }
 }
 
-struct OpBench::Member {
+struct CoreBench::Member {
   std::unique_ptr<Backend> backend;
   Pool pool, workspace;
   RankContext context;
@@ -83,7 +83,7 @@ struct OpBench::Member {
   std::vector<std::vector<std::byte*>> inputs, outputs;
 };
 
-OpBench::OpBench(std::string_view backend, std::int64_t cores, Bytes footprint)
+CoreBench::CoreBench(std::string_view backend, std::int64_t cores, Bytes footprint)
     : footprint_(footprint), clock_overhead_(clock_overhead()), text_(std::size_t{1} << 20) {
   for (std::size_t i = 0; i < text_.size(); ++i) text_[i] = std::byte(i * 31 % 251);
   for (std::int64_t i = 0; i < cores; ++i) {
@@ -94,9 +94,9 @@ OpBench::OpBench(std::string_view backend, std::int64_t cores, Bytes footprint)
   }
 }
 
-OpBench::~OpBench() = default;
+CoreBench::~CoreBench() = default;
 
-TimedWork OpBench::prepare(Member& member, const BenchCase& bench_case) {
+TimedWork CoreBench::prepare(Member& member, const BenchCase& bench_case) {
   member.backend->enter_thread();
   const Layout layout = layout_of(bench_case);
   if (member.pool.memory().size() < std::size_t(layout.size.count())) {
@@ -139,9 +139,9 @@ TimedWork OpBench::prepare(Member& member, const BenchCase& bench_case) {
   };
 }
 
-class OpBench::OnOneCore final : public RepeatedWork {
+class CoreBench::OnOneCore final : public RepeatedWork {
  public:
-  OnOneCore(OpBench& bench, const BenchCase& bench_case)
+  OnOneCore(CoreBench& bench, const BenchCase& bench_case)
       : case_(bench_case), work_(bench.prepare(*bench.members_.front(), case_)) {}
 
   std::vector<Run> run(std::int64_t at_least, Seconds horizon) override {
@@ -165,7 +165,7 @@ class OpBench::OnOneCore final : public RepeatedWork {
   std::int64_t number_ = 0;
 };
 
-std::unique_ptr<RepeatedWork> OpBench::repeated(const BenchCase& bench_case) {
+std::unique_ptr<RepeatedWork> CoreBench::repeated(const BenchCase& bench_case) {
   return std::make_unique<OnOneCore>(*this, bench_case);
 }
 
@@ -175,7 +175,7 @@ std::vector<Seconds> times_of(const std::vector<RepeatedWork::Run>& runs) {
   return times;
 }
 
-Sample OpBench::measure(const BenchCase& bench_case, const Effort& effort) {
+Sample CoreBench::measure(const BenchCase& bench_case, const Effort& effort) {
   return measure_together(
       cores(),
       [&](std::int64_t member) { return prepare(*members_[std::size_t(member)], bench_case); },

@@ -1,4 +1,4 @@
-// Op bench: times bench cases through a Backend, on every core at once.
+// Core bench: times bench cases through a Backend, on every core at once.
 #pragma once
 
 #include <memory>
@@ -17,13 +17,13 @@ namespace plimsoll {
 void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at);
 
 /// Memory, workspace and backend of every core, kept for all measurements.
-class OpBench final : public RankBench {
+class CoreBench final : public RankBench {
  public:
   /// Operands rotate over `footprint` bytes per core, so that they come from memory, except that
   /// BenchCase::fresh and in_frame ones are written before each timed run; a case whose operands
   /// are larger takes what it needs.
-  OpBench(std::string_view backend, std::int64_t cores, Bytes footprint);
-  ~OpBench() override;
+  CoreBench(std::string_view backend, std::int64_t cores, Bytes footprint);
+  ~CoreBench() override;
 
   bool supports(const BenchCase&) const override { return true; }
   /// All cores run the op at once, each on its own operands.

@@ -1,0 +1,54 @@
+// Backward rules: how the gradients of an op's inputs follow from those of its outputs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "graph/op_table.h"
+
+namespace plimsoll {
+
+/// One operand of a step of a rule; `position` counts in the signature of the forward op.
+struct RuleOperand {
+  enum class Of : std::uint8_t { input, output, input_gradient, output_gradient };
+  Of of = Of::input;
+  std::uint8_t position = 0;
+  bool operator==(const RuleOperand&) const = default;
+};
+
+/// The gradients of some inputs, by an op; or, without a kind, the gradient of one input, which is
+/// the operand itself.
+struct RuleStep {
+  static constexpr std::size_t kMostReads = 5, kMostGradients = 3;
+  std::optional<OpKind> kind;
+  std::array<RuleOperand, kMostReads> read_operands = {};
+  std::array<std::uint8_t, kMostGradients> gradient_inputs = {};
+  std::uint8_t read_count = 0, gradient_count = 0;
+
+  constexpr std::span<const RuleOperand> reads() const {
+    return {read_operands.data(), read_count};
+  }
+  /// The inputs whose gradients the step gives, by position.
+  constexpr std::span<const std::uint8_t> gradients() const {
+    return {gradient_inputs.data(), gradient_count};
+  }
+};
+
+/// OpRow::backward, read. It has steps between semicolons, in order: `dX, dY = KIND(OPERANDS)`, or
+/// `dX = dY` where a gradient is passed on. An operand is the name of an input or output of the
+/// forward op, or the name after a d: its gradient. Values that a rule reads are saved for
+/// backward. Optional operands that the forward op does not have are left out, and so is a step
+/// that gives the gradients of none but such operands.
+struct GradientRule {
+  static constexpr std::size_t kMostSteps = 3;
+  std::array<RuleStep, kMostSteps> all = {};
+  std::uint8_t count = 0;
+  constexpr std::span<const RuleStep> steps() const { return {all.data(), count}; }
+};
+
+/// Without steps where the backward pass itself has the rule, and where no gradient reaches the op.
+const GradientRule& gradient_rule(OpKind kind);
+
+}  // namespace plimsoll

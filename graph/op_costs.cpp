@@ -1,0 +1,135 @@
+// Bytes and FLOPs of op kinds.
+#include <algorithm>
+
+#include "graph/op_rows.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Tensors = std::span<const Tensor>;
+
+const Tensor& in(const Op& op, Tensors tensors, std::size_t i) {
+  return tensors[op.inputs[i].index()];
+}
+const Tensor& out(const Op& op, Tensors tensors, std::size_t i) {
+  return tensors[op.outputs[i].index()];
+}
+
+std::int64_t total_bytes(const std::vector<TensorId>& ids, Tensors tensors) {
+  std::int64_t total = 0;
+  for (TensorId id : ids) total += bytes_of(tensors[id.index()]).count();
+  return total;
+}
+
+/// By an update of masters: as many as there are of them.
+Bytes parameters_written(const Op& op, Tensors tensors) {
+  if (!updates_parameters(op)) return Bytes(0);
+  return elements(in(op, tensors, 0).shape) * bytes_of(tensors[op.outputs.back().index()].dtype);
+}
+
+/// Elements of a group of segments, or of those a rank owns, or of everything that input `i` holds.
+/// A rank that owns nothing has no such op without a group (passes/schedule/update_calls.cpp).
+template <class Params>
+std::int64_t worked_on(const Op& op, Tensors tensors, std::size_t i) {
+  const auto& params = std::get<Params>(op.params);
+  return params.group || params.elements > 0 ? params.elements : elements(in(op, tensors, i).shape);
+}
+
+Flops attention_flops(const Op& op, const Tensor& y, double products) {
+  const auto sequence = double(std::get<AttentionParams>(op.params).sequence);
+  return Flops(products * (2 * double(elements(y.shape)) * sequence));
+}
+
+}  // namespace
+
+Bytes operand_bytes(const Op& op, Tensors tensors) {
+  std::int64_t total = total_bytes(op.inputs, tensors) + total_bytes(op.outputs, tensors);
+  for (std::size_t i = 0; i < op.outputs.size(); ++i) {
+    if (accumulates(op, i)) total += bytes_of(out(op, tensors, i)).count();
+  }
+  return Bytes(total);
+}
+
+Bytes payload_bytes(const Op& op, Tensors tensors) {
+  return Bytes(std::max(total_bytes(op.inputs, tensors), total_bytes(op.outputs, tensors)));
+}
+
+/// Only the rows that occur are read.
+Bytes embedding_bytes(const Op& op, Tensors tensors) {
+  return bytes_of(in(op, tensors, 0)) + 2 * bytes_of(out(op, tensors, 0));
+}
+
+/// Rows are read, added to the table's and written there.
+Bytes embedding_backward_bytes(const Op& op, Tensors tensors) {
+  const Tensor& dx = in(op, tensors, 0);
+  const Bytes rows = elements(dx.shape) * bytes_of(out(op, tensors, 0).dtype);
+  return bytes_of(in(op, tensors, 1)) + bytes_of(dx) + 2 * rows;
+}
+
+Bytes own_part_bytes(const Op& op, Tensors tensors) { return 2 * bytes_of(out(op, tensors, 0)); }
+
+/// Only the rows asked for are read.
+Bytes gather_rows_bytes(const Op& op, Tensors tensors) {
+  return bytes_of(in(op, tensors, 1)) + 2 * bytes_of(out(op, tensors, 0));
+}
+
+Bytes squared_norm_bytes(const Op& op, Tensors tensors) {
+  return worked_on<FlatParams>(op, tensors, 0) / std::get<FlatParams>(op.params).shards *
+         bytes_of(in(op, tensors, 0).dtype);
+}
+
+Bytes reduce_sum_bytes(const Op& op, Tensors tensors) {
+  if (op.inputs.size() > 1 || !std::get<FlatParams>(op.params).group)
+    return operand_bytes(op, tensors);
+  return worked_on<FlatParams>(op, tensors, 0) * bytes_of(in(op, tensors, 0).dtype);
+}
+
+Bytes read_and_written_bytes(const Op& op, Tensors tensors) {
+  return 2 * worked_on<FlatParams>(op, tensors, 0) * bytes_of(in(op, tensors, 0).dtype);
+}
+
+// Updates count owned elements only: parameters and state are read and written, gradients read.
+Bytes adamw_bytes(const Op& op, Tensors tensors) {
+  const auto type = [&](std::size_t i) { return bytes_of(in(op, tensors, i).dtype); };
+  return worked_on<AdamParams>(op, tensors, 2) * (2 * (type(0) + type(2) + type(3)) + type(1)) +
+         parameters_written(op, tensors);
+}
+
+Bytes sgd_bytes(const Op& op, Tensors tensors) {
+  return 5 * worked_on<SgdParams>(op, tensors, 2) * bytes_of(DType::f32) +
+         parameters_written(op, tensors);
+}
+
+/// The moments are written, and the parameters read only.
+Bytes lamb_norms_bytes(const Op& op, Tensors tensors) {
+  return 6 * worked_on<LambParams>(op, tensors, 2) * bytes_of(DType::f32);
+}
+
+/// The parameters are written, and the moments read only.
+Bytes lamb_bytes(const Op& op, Tensors tensors) {
+  return 4 * worked_on<LambParams>(op, tensors, 1) * bytes_of(DType::f32) +
+         parameters_written(op, tensors);
+}
+
+Bytes cast_parameters_bytes(const Op& op, Tensors tensors) {
+  const Tensor& masters = in(op, tensors, 0);
+  return bytes_of(masters) + elements(masters.shape) * bytes_of(out(op, tensors, 0).dtype);
+}
+
+Flops no_flops(const Op&, Tensors) { return Flops(0); }
+
+Flops matmul_flops(const Op& op, Tensors tensors) {
+  const MatmulShape shape = matmul_shape(op, tensors);
+  return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
+}
+
+Flops flash_attention_flops(const Op& op, Tensors tensors) {
+  return attention_flops(op, out(op, tensors, 0), 2);
+}
+
+Flops flash_attention_backward_flops(const Op& op, Tensors tensors) {
+  return attention_flops(op, in(op, tensors, 0), 5);
+}
+
+}  // namespace plimsoll

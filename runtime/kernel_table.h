@@ -1,0 +1,41 @@
+// Which op kinds a backend has to have kernels for.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "graph/op_rows.h"
+
+namespace plimsoll {
+
+/// Local ops that are executed: not abstract, no communication, not simulated only.
+constexpr bool is_executed(OpKind kind) {
+  const OpRow& row = kOpRows[std::size_t(kind)];
+  const bool local = row.op_class == OpClass::matmul || row.op_class == OpClass::attention ||
+                     row.op_class == OpClass::memory_bound;
+  return local && !row.simulated_only;
+}
+
+/// Whether a backend has a kernel of the kind. `lacking` are the executed kinds that it has none
+/// of.
+template <std::size_t N>
+constexpr bool has_kernel(OpKind kind, const std::array<OpKind, N>& lacking) {
+  return is_executed(kind) && std::ranges::find(lacking, kind) == lacking.end();
+}
+
+/// Whether a table of who prepares each kind has a function for every executed kind or names the
+/// kind as lacking, and has none for the others.
+template <class Prepare, std::size_t N>
+constexpr bool covers_ops(const std::array<Prepare, kOpKinds>& table,
+                          const std::array<OpKind, N>& lacking) {
+  for (const OpKind kind : lacking) {
+    if (!is_executed(kind) || std::ranges::count(lacking, kind) != 1) return false;
+  }
+  for (std::size_t i = 0; i < kOpKinds; ++i) {
+    if ((table[i] != nullptr) != has_kernel(OpKind(i), lacking)) return false;
+  }
+  return true;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,193 @@
+// Cases and references of the ops that work element by element, or add rows.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "runtime/philox.h"
+#include "tests/runtime/op_families.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Cases = std::vector<OpCase>;
+
+void add_elementwise_cases(Cases& cases, const OpSizes& z) {
+  const Shape x = {z.tokens(), z.hidden()}, wide = {z.tokens(), z.ffn};
+  const Shape qkv = {z.tokens(), 3, z.heads, z.depth};
+  cases.push_back(make_case("bias_add", OpKind::bias_add, {},
+                            {normal("x", wide, 1), normal("bias", {z.ffn}, 2)},
+                            {blank("y", wide)}));
+  cases.push_back(make_case("bias_gradient", OpKind::bias_gradient, {}, {normal("dy", wide, 1)},
+                            {normal("dbias", {z.ffn}, 2)}));
+  cases.push_back(make_case("bias_gradient/qkv", OpKind::bias_gradient, {}, {normal("dy", qkv, 1)},
+                            {normal("dbias", {3, z.heads, z.depth}, 2)}));
+  cases.push_back(
+      make_case("gelu", OpKind::gelu, {}, {normal("x", wide, 1, 2)}, {blank("y", wide)}));
+  cases.push_back(make_case("gelu_backward", OpKind::gelu_backward, {},
+                            {normal("dy", wide, 1), normal("x", wide, 2, 2)}, {blank("dx", wide)}));
+  cases.push_back(make_case("squared_relu", OpKind::squared_relu, {}, {normal("x", wide, 1, 2)},
+                            {blank("y", wide)}));
+  cases.push_back(make_case("squared_relu_backward", OpKind::squared_relu_backward, {},
+                            {normal("dy", wide, 1), normal("x", wide, 2, 2)}, {blank("dx", wide)}));
+  cases.push_back(
+      make_case("add", OpKind::add, {}, {normal("a", x, 1), normal("b", x, 2)}, {blank("y", x)}));
+  cases.push_back(make_case("own_part", OpKind::own_part, {},
+                            {normal("x", {3 * z.batch, z.ffn}, 1)},
+                            {blank("y", {z.batch, z.ffn})}));
+  cases.back().tensors[1].split = Split{0, Axis::mp, 3};
+  cases.back().at[std::size_t(Axis::mp)] = 1;
+  cases.push_back(make_case("fill/zero", OpKind::fill, FillParams{0}, {}, {blank("x", wide)}));
+  cases.push_back(
+      make_case("fill/flag", OpKind::fill, FillParams{0}, {}, {{"flag", {1}, {1}, DType::i32}}));
+  cases.push_back(make_case("fill/value", OpKind::fill, FillParams{-2.5}, {}, {blank("x", wide)}));
+}
+
+void add_cast_cases(Cases& cases, const OpSizes& z) {
+  const Shape shape = {z.tokens(), z.hidden()};
+  const std::array<DType, 3> types = {DType::f32, DType::bf16, DType::f16};
+  for (DType from : types) {
+    for (DType to : types) {
+      if (from == to) continue;
+      Operand x = normal("x", shape, 1);
+      x.dtype = from;
+      Operand y = blank("y", shape);
+      y.dtype = to;
+      const std::string name = "cast/" + std::string(to_text(from)) + "_to_";
+      cases.push_back(make_case(name + std::string(to_text(to)), OpKind::cast, {}, {x}, {y}));
+      std::vector<double>& before = cases.back().before[0];
+      before = rounded(before, from);
+    }
+  }
+}
+
+void add_swiglu(Cases& cases, const OpSizes& z) {
+  const Shape gates = {z.tokens(), 2, z.ffn}, y = {z.tokens(), z.ffn};
+  cases.push_back(
+      make_case("swiglu", OpKind::swiglu, {}, {normal("x", gates, 1, 3)}, {blank("y", y)}));
+  cases.push_back(make_case("swiglu_backward", OpKind::swiglu_backward, {},
+                            {normal("dy", y, 1), normal("x", gates, 2, 3)}, {blank("dx", gates)}));
+}
+
+void add_dropout(Cases& cases, const OpSizes& z) {
+  const Shape x = {z.tokens(), z.hidden()};
+  const Shape scores = {z.batch, z.heads, z.sequence, z.sequence};
+  const DropoutParams params{0.3, 5, 2};
+  const auto add = [&](const std::string& name, const Shape& shape, std::optional<Split> split) {
+    OpCase c = make_case("dropout/" + name, OpKind::dropout, params, {normal("x", shape, 1)},
+                         {blank("y", shape)});
+    place_in_batch(c, z);
+    for (Tensor& tensor : c.tensors) tensor.split = split;
+    if (split) c.at[std::size_t(split->axis)] = split->degree - 1;
+    cases.push_back(std::move(c));
+  };
+  add("activation", x, {});
+  add("rows_split", x, Split{0, Axis::mp, 2});
+  add("probabilities", scores, {});
+  add("heads_split", scores, Split{1, Axis::mp, 3});
+}
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+double gelu_slope(double x) {
+  const double inner = std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
+  const double inner_slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+  return 0.5 * (1 + std::tanh(inner)) + 0.5 * x * inner_slope / std::pow(std::cosh(inner), 2);
+}
+
+void swiglu(const Operands& o) {
+  const std::size_t f = o.out_dim(0, 1);
+  for (std::size_t i = 0; i < o.out(0).size(); ++i) {
+    const std::size_t at = i / f * 2 * f + i % f;
+    const double gate = o.in(0)[at];
+    o.out(0)[i] = gate / (1 + std::exp(-gate)) * o.in(0)[at + f];
+  }
+}
+
+void swiglu_backward(const Operands& o) {
+  const std::size_t f = o.in_dim(0, 1);
+  for (std::size_t i = 0; i < o.in(0).size(); ++i) {
+    const std::size_t at = i / f * 2 * f + i % f;
+    const double gate = o.in(1)[at], up = o.in(1)[at + f], s = 1 / (1 + std::exp(-gate));
+    o.out(0)[at] = o.in(0)[i] * up * (s + gate * s * (1 - s));
+    o.out(0)[at + f] = o.in(0)[i] * gate * s;
+  }
+}
+
+/// One word per element of the whole tensor, which this part is cut out of dimension by dimension.
+void dropout(const Operands& o) {
+  const auto& params = o.params<DropoutParams>();
+  const Tensor& tensor = o.c.input(0);
+  Shape whole = tensor.shape;
+  Shape first(whole.size(), 0);
+  if (tensor.split) {
+    const auto dim = std::size_t(tensor.split->dim);
+    first[dim] = whole[dim] * o.c.at[std::size_t(tensor.split->axis)];
+    whole[dim] *= tensor.split->degree;
+  }
+  const std::int64_t before = first_sequence(o.c) * elements(whole) / o.c.program.micro_batch;
+  const PhiloxKey key = philox_key(params.seed, o.c.position.step, params.site);
+  for (std::size_t i = 0; i < o.in(0).size(); ++i) {
+    std::int64_t rest = std::int64_t(i), index = 0, stride = 1;
+    for (std::size_t d = whole.size(); d-- > 0;) {
+      index += (rest % tensor.shape[d] + first[d]) * stride;
+      rest /= tensor.shape[d];
+      stride *= whole[d];
+    }
+    index += before;
+    const auto words = philox({std::uint32_t(index / 4), std::uint32_t(index / 4 >> 32),
+                               std::uint32_t(o.c.position.layer), 0},
+                              key);
+    const double uniform = double(words[std::size_t(index % 4)]) / 0x1p32;
+    o.out(0)[i] = uniform < params.rate ? 0 : o.in(0)[i] / (1 - params.rate);
+  }
+}
+
+void own_part(const Operands& o) {
+  const auto part = std::size_t(o.c.at[std::size_t(Axis::mp)]);
+  const auto size = std::size_t(elements(o.c.output(0).shape));
+  each(o, [&](std::size_t i) { return o.in(0)[part * size + i]; });
+}
+
+constexpr OpReference kReferences[] = {
+    {OpKind::bias_add, add_row},
+    {OpKind::bias_gradient, sum_over_rows},
+    {OpKind::gelu,
+     [](const Operands& o) { each(o, [&](std::size_t i) { return gelu(o.in(0)[i]); }); }},
+    {OpKind::gelu_backward,
+     [](const Operands& o) {
+       each(o, [&](std::size_t i) { return o.in(0)[i] * gelu_slope(o.in(1)[i]); });
+     }},
+    {OpKind::squared_relu,
+     [](const Operands& o) {
+       each(o, [&](std::size_t i) { return std::pow(std::max(o.in(0)[i], 0.0), 2); });
+     }},
+    {OpKind::squared_relu_backward,
+     [](const Operands& o) {
+       each(o, [&](std::size_t i) { return 2 * std::max(o.in(1)[i], 0.0) * o.in(0)[i]; });
+     }},
+    {OpKind::swiglu, swiglu},
+    {OpKind::swiglu_backward, swiglu_backward},
+    {OpKind::add,
+     [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i] + o.in(1)[i]; }); }},
+    {OpKind::own_part, own_part},
+    {OpKind::dropout, dropout},
+    {OpKind::cast, [](const Operands& o) { each(o, [&](std::size_t i) { return o.in(0)[i]; }); }},
+    {OpKind::fill,
+     [](const Operands& o) { each(o, [&](std::size_t) { return o.params<FillParams>().value; }); }},
+};
+
+void add_cases(Cases& cases, const OpSizes& sizes) {
+  add_elementwise_cases(cases, sizes);
+  add_cast_cases(cases, sizes);
+  add_swiglu(cases, sizes);
+  add_dropout(cases, sizes);
+}
+
+}  // namespace
+
+const OpFamily kElementwiseOps = {add_cases, kReferences};
+
+}  // namespace plimsoll

@@ -1,0 +1,183 @@
+// Cases and references of the ops on heads: splitting, merging, rotary embeddings, softmax.
+#include <cmath>
+
+#include "tests/runtime/op_families.h"
+
+namespace plimsoll {
+
+namespace {
+
+using Cases = std::vector<OpCase>;
+
+void add_whole_heads(Cases& cases, const OpSizes& z) {
+  const Shape qkv = {z.tokens(), 3, z.heads, z.depth}, merged = {z.tokens(), z.hidden()};
+  const Shape heads = {z.batch, z.heads, z.sequence, z.depth};
+  const Shape scores = {z.batch, z.heads, z.sequence, z.sequence};
+  const AttentionParams params{z.sequence, 1};
+  cases.push_back(make_case("split_heads", OpKind::split_heads, params, {normal("qkv", qkv, 1)},
+                            {blank("q", heads), blank("k", heads), blank("v", heads)}));
+  cases.push_back(
+      make_case("split_heads_backward", OpKind::split_heads_backward, params,
+                {normal("dq", heads, 1), normal("dk", heads, 2), normal("dv", heads, 3)},
+                {blank("dqkv", qkv)}));
+  cases.push_back(make_case("merge_heads", OpKind::merge_heads, params,
+                            {normal("context", heads, 1)}, {blank("y", merged)}));
+  cases.push_back(make_case("merge_heads_backward", OpKind::merge_heads_backward, params,
+                            {normal("dy", merged, 1)}, {blank("dcontext", heads)}));
+  cases.push_back(make_case("softmax", OpKind::softmax, params, {normal("scores", scores, 1, 3)},
+                            {blank("p", scores)}));
+  cases.push_back(make_case("softmax_backward", OpKind::softmax_backward, params,
+                            {normal("dp", scores, 2), result(cases.back(), 0)},
+                            {blank("dscores", scores)}));
+}
+
+/// Grouped queries: the op reads one or two parts instead of three.
+void add_heads(Cases& cases, const OpSizes& z) {
+  const AttentionParams fold{.sequence = z.sequence};
+  const Shape q = {z.tokens(), 1, 2 * z.heads, z.depth}, kv = {z.tokens(), 2, z.heads, z.depth};
+  const Shape queries = {z.batch, z.heads, 2 * z.sequence, z.depth};
+  const Shape keys = {z.batch, z.heads, z.sequence, z.depth};
+  cases.push_back(make_case("split_heads/queries", OpKind::split_heads, fold, {normal("q", q, 1)},
+                            {blank("heads", queries)}));
+  cases.push_back(make_case("split_heads/keys_values", OpKind::split_heads, fold,
+                            {normal("kv", kv, 1)}, {blank("k", keys), blank("v", keys)}));
+  cases.push_back(make_case("split_heads_backward/queries", OpKind::split_heads_backward, fold,
+                            {normal("dheads", queries, 1)}, {blank("dq", q)}));
+  cases.push_back(make_case("split_heads_backward/keys_values", OpKind::split_heads_backward, fold,
+                            {normal("dk", keys, 1), normal("dv", keys, 2)}, {blank("dkv", kv)}));
+  const Shape merged = {z.tokens(), 2 * z.hidden()};
+  cases.push_back(make_case("merge_heads/grouped", OpKind::merge_heads, fold,
+                            {normal("context", queries, 1)}, {blank("y", merged)}));
+  cases.push_back(make_case("merge_heads_backward/grouped", OpKind::merge_heads_backward, fold,
+                            {normal("dy", merged, 1)}, {blank("dcontext", queries)}));
+}
+
+void add_softmax(Cases& cases, const OpSizes& z) {
+  const Shape scores = {z.batch, z.heads, 2 * z.sequence, z.sequence};
+  for (const bool causal : {true, false}) {
+    const AttentionParams params{.sequence = z.sequence, .causal = causal};
+    const std::string suffix = causal ? "/grouped" : "/both_directions";
+    cases.push_back(make_case("softmax" + suffix, OpKind::softmax, params,
+                              {normal("scores", scores, 1, 3)}, {blank("p", scores)}));
+    cases.push_back(make_case("softmax_backward" + suffix, OpKind::softmax_backward, params,
+                              {normal("dp", scores, 2), result(cases.back(), 0)},
+                              {blank("dscores", scores)}));
+  }
+}
+
+void add_rotary(Cases& cases, const OpSizes& z) {
+  struct Form {
+    const char* name;
+    std::int64_t parts, rotated;
+  };
+  for (const Form& form : {Form{"fused", 3, 2}, Form{"queries", 1, 1}, Form{"keys_values", 2, 1}}) {
+    const Shape shape = {z.tokens(), form.parts, z.heads, z.depth};
+    const RotaryParams params{z.sequence, form.rotated, 10000};
+    for (const OpKind kind : {OpKind::rotary, OpKind::rotary_backward}) {
+      cases.push_back(make_case(std::string(to_text(kind)) + "/" + form.name, kind, params,
+                                {normal("x", shape, 1)}, {blank("y", shape)}));
+    }
+  }
+}
+
+/// Index into tokens [b,s,parts,a,d] of element (b,a,s,d) of part `part`; heads may be grouped:
+/// [b,kv,g*s,d] with a = kv*g.
+template <class Visit>
+void for_each_head_element(const Operands& o, const Shape& heads, std::size_t parts,
+                           std::size_t part, Visit visit) {
+  const auto S = std::size_t(o.params<AttentionParams>().sequence);
+  const auto B = std::size_t(heads[0]), A = std::size_t(heads[1] * heads[2]) / S,
+             D = std::size_t(heads[3]);
+  for (std::size_t b = 0; b < B; ++b) {
+    for (std::size_t a = 0; a < A; ++a) {
+      for (std::size_t s = 0; s < S; ++s) {
+        for (std::size_t d = 0; d < D; ++d) {
+          visit(((b * A + a) * S + s) * D + d, (((b * S + s) * parts + part) * A + a) * D + d);
+        }
+      }
+    }
+  }
+}
+
+void split_heads(const Operands& o, std::size_t parts) {
+  for (std::size_t part = 0; part < parts; ++part) {
+    for_each_head_element(
+        o, o.c.output(part).shape, parts, part,
+        [&](std::size_t heads, std::size_t tokens) { o.out(part)[heads] = o.in(0)[tokens]; });
+  }
+}
+
+void merge_heads(const Operands& o, std::size_t parts) {
+  for (std::size_t part = 0; part < parts; ++part) {
+    for_each_head_element(
+        o, o.c.input(part).shape, parts, part,
+        [&](std::size_t heads, std::size_t tokens) { o.out(0)[tokens] = o.in(part)[heads]; });
+  }
+}
+
+void softmax(const Operands& o) {
+  const auto s = std::size_t(o.c.input(0).shape.back());
+  const bool causal = o.params<AttentionParams>().causal;
+  for (std::size_t row = 0; row < o.in(0).size() / s; ++row) {
+    const std::size_t seen = causal ? row % s + 1 : s;
+    double sum = 0;
+    for (std::size_t j = 0; j < seen; ++j) sum += std::exp(o.in(0)[row * s + j]);
+    for (std::size_t j = 0; j < s; ++j) {
+      o.out(0)[row * s + j] = j < seen ? std::exp(o.in(0)[row * s + j]) / sum : 0;
+    }
+  }
+}
+
+void softmax_backward(const Operands& o) {
+  const auto s = std::size_t(o.c.input(0).shape.back());
+  const Numbers &dp = o.in(0), &p = o.in(1);
+  for (std::size_t row = 0; row < p.size() / s; ++row) {
+    double dot = 0;
+    for (std::size_t j = 0; j < s; ++j) dot += dp[row * s + j] * p[row * s + j];
+    for (std::size_t j = 0; j < s; ++j) {
+      o.out(0)[row * s + j] = p[row * s + j] * (dp[row * s + j] - dot);
+    }
+  }
+}
+
+/// Pairs (i, i + d/2) of the rotated parts as complex numbers, turned by `direction` x angle.
+void rotary(const Operands& o, double direction) {
+  const auto& params = o.params<RotaryParams>();
+  const std::size_t parts = o.in_dim(0, 1), heads = o.in_dim(0, 2), d = o.in_dim(0, 3);
+  const Numbers x = o.in(0);
+  for (std::size_t at = 0; at < x.size(); ++at) {
+    const std::size_t i = at % d, part = at / (d * heads) % parts;
+    const auto position = at / (d * heads * parts) % std::size_t(params.sequence);
+    o.out(0)[at] = x[at];
+    if (part >= std::size_t(params.rotated)) continue;
+    const double angle = direction * double(position) *
+                         std::pow(params.base, -2.0 * double(i % (d / 2)) / double(d));
+    const bool second = i >= d / 2;
+    const double other = second ? x[at - d / 2] : -x[at + d / 2];
+    o.out(0)[at] = x[at] * std::cos(angle) + other * std::sin(angle);
+  }
+}
+
+constexpr OpReference kReferences[] = {
+    {OpKind::split_heads, [](const Operands& o) { split_heads(o, o.c.op.outputs.size()); }},
+    {OpKind::split_heads_backward, [](const Operands& o) { merge_heads(o, o.c.op.inputs.size()); }},
+    {OpKind::merge_heads, [](const Operands& o) { merge_heads(o, 1); }},
+    {OpKind::merge_heads_backward, [](const Operands& o) { split_heads(o, 1); }},
+    {OpKind::softmax, softmax},
+    {OpKind::softmax_backward, softmax_backward},
+    {OpKind::rotary, [](const Operands& o) { rotary(o, 1); }},
+    {OpKind::rotary_backward, [](const Operands& o) { rotary(o, -1); }},
+};
+
+void add_cases(Cases& cases, const OpSizes& sizes) {
+  add_whole_heads(cases, sizes);
+  add_heads(cases, sizes);
+  add_softmax(cases, sizes);
+  add_rotary(cases, sizes);
+}
+
+}  // namespace
+
+const OpFamily kHeadOps = {add_cases, kReferences};
+
+}  // namespace plimsoll
