@@ -10,127 +10,134 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
-#include "simulator/engine/host_engine.h"
-#include "simulator/engine/process_run.h"
+#include "simulator/engine/core_ops.h"
+#include "simulator/engine/process_engine.h"
+#include "simulator/engine/thread_engine.h"
+#include "simulator/ranks/build_stream_ranks.h"
 #include "simulator/ranks/expand.h"
 #include "simulator/ranks/shortened_step.h"
 #include "simulator/ranks/steady_state.h"
 #include "simulator/ranks/step_account.h"
-#include "simulator/ranks/stream_ranks.h"
+#include "simulator/ranks/stream_op_times.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMostSteps = 8;
 
-/// One run of the chosen ranks' step, on the engine that their devices ask for; `whole`: the times
-/// of every op are asked for, too.
+LocalWork work_of(OpKind kind) {
+  return row(kind).op_class == OpClass::memory_bound ? LocalWork::memory : LocalWork::matmul;
+}
+
+/// The ops of the chosen ranks for the engines of CPU cores, and what slows them.
+struct CoreInput {
+  std::vector<std::vector<TimedOp>> ranks;
+  std::vector<MutualSlowdown> slowdowns;
+};
+
+/// Unrolls the calls of each rank, and completes its communications by rendezvous and cost.
+CoreInput core_input(std::span<const Expansion> expansions, const RankTopology& topology,
+                     const RankChoice& choice) {
+  CoreInput input;
+  std::vector<std::uint32_t> first_slowdown;  // by cost
+  for (const std::vector<MutualSlowdown>& slowdowns : topology.mutual_slowdowns) {
+    first_slowdown.push_back(std::uint32_t(input.slowdowns.size()));
+    input.slowdowns.insert(input.slowdowns.end(), slowdowns.begin(), slowdowns.end());
+  }
+  ChannelNumbers numbers;
+  for (std::int64_t rank : choice.representatives) {
+    const Expansion& expansion = expansions[topology.expansion[std::size_t(rank)]];
+    const std::vector<RankChannel>& channels = topology.channels[std::size_t(rank)];
+    const NumberedChannels own = number_channels(expansion, topology, choice, rank, numbers);
+    std::vector<std::uint64_t> issued(channels.size());
+    std::vector<TimedOp>& timed_ops = input.ranks.emplace_back(unroll(expansion));
+    std::size_t i = 0;
+    for (const Call& call : expansion.program->calls) {
+      const std::vector<Op>& ops = expansion.program->at(call.routine).ops;
+      const std::vector<std::uint32_t>& channel_ops =
+          expansion.routines[call.routine.index()].channel_op;
+      for (std::size_t op = 0; op < ops.size(); ++op) {
+        TimedOp& timed = timed_ops[i++];
+        if (channel_ops[op] == RoutineFacts::kLocal) {
+          timed.work = work_of(ops[op].kind);
+          continue;
+        }
+        const ChannelOp& channel_op = expansion.channel_ops[channel_ops[op]];
+        const std::uint32_t channel = channel_op.channel, cost = channels[channel].cost;
+        timed.rendezvous = own.number[channel] << 32 | issued[channel]++;
+        timed.duration = to_picoseconds(topology.costs[cost][channel_op.position].time);
+        if (!first_slowdown.empty()) timed.slowdown = first_slowdown[cost] + channel_op.position;
+      }
+    }
+  }
+  return input;
+}
+
+/// Runs the chosen ranks' step on the engine that their devices ask for, as often as needed.
+/// `whole`: the times of every op are asked for, too.
 class Step {
  public:
-  Step(std::span<const Expansion> expansions, const LinkTopology& topology,
+  Step(std::span<const Expansion> expansions, const RankTopology& topology,
        const RankChoice& choice, const CostModel& costs, bool whole)
       : expansions_(expansions),
         topology_(topology),
         choice_(choice),
-        keep_(whole ? StreamEngine::Keep::all : StreamEngine::Keep::ends) {
+        record_(whole ? StreamEngine::Record::all : StreamEngine::Record::ends) {
     if (costs.host_executes()) {
       processes_ = costs.execution() == Execution::processes;
-      std::vector<Beside> besides;
-      const auto items = host_items(expansions, topology, choice, besides);
-      host_.emplace(items, costs.waking(), besides);
+      const CoreInput input = core_input(expansions, topology, choice);
+      core_ops_.emplace(input.ranks, costs.wake_up(), input.slowdowns);
     } else if (!whole) {
       shortened_ = ShortenedStep::of(expansions, topology, choice);
     }
   }
 
-  /// When each rank has finished.
+  /// Returns when each rank has finished.
   std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts) {
-    if (host_) {
-      host_result_ = processes_ ? run_processes(*host_, starts) : host_->run(starts);
-      return host_result_.rank_end;
+    if (core_ops_) {
+      core_result_ =
+          processes_ ? run_processes(*core_ops_, starts) : run_threads(*core_ops_, starts);
+      return core_result_.rank_end;
     }
     if (shortened_) {
       if (auto ends = shortened_->run(starts)) return *std::move(ends);
       shortened_.reset();  // other steps will not show it either
     }
-    if (!streams_) streams_.emplace(expansions_, topology_, choice_);
-    stream_result_ = &streams_->engine().run(starts, keep_);
+    if (!streams_) streams_ = build_stream_ranks(expansions_, topology_, choice_);
+    stream_result_ = &streams_->engine.run(starts, record_);
     return stream_result_->rank_end;
   }
 
-  /// Times of the last run: when each op of the c-th rank, which began at `start`, ran.
-  std::vector<ItemTimes> op_times(std::size_t c, Picoseconds start) const {
-    return host_ ? host_result_.times[c] : streams_->op_times(c, *stream_result_, start);
+  /// Returns when each op of the c-th rank, which began at `start`, ran in the last run.
+  std::vector<OpTimes> op_times(std::size_t c, Picoseconds start) const {
+    if (core_ops_) return core_result_.times[c];
+    return stream_op_times(streams_->ranks[c], *stream_result_, start);
   }
 
  private:
-  /// Rendezvous ids and the cost of communications complete the items.
-  static std::vector<std::vector<Item>> host_items(std::span<const Expansion> expansions,
-                                                   const LinkTopology& topology,
-                                                   const RankChoice& choice,
-                                                   std::vector<Beside>& besides) {
-    std::vector<std::uint32_t> first_beside;  // by cost
-    for (const std::vector<Beside>& of_cost : topology.besides) {
-      first_beside.push_back(std::uint32_t(besides.size()));
-      besides.insert(besides.end(), of_cost.begin(), of_cost.end());
-    }
-    Channels channels;
-    std::vector<std::vector<Item>> ranks;
-    for (std::int64_t rank : choice.representatives) {
-      const Expansion& expansion = expansions[topology.expansion[std::size_t(rank)]];
-      const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
-      const RankChannels own = channels_of(expansion, topology, choice, rank, channels);
-      std::vector<std::uint64_t> issued(links.size());
-      std::vector<Item>& items = ranks.emplace_back(unroll(expansion));
-      std::size_t i = 0;
-      for (const Call& call : expansion.program->calls) {
-        const std::vector<Op>& ops = expansion.program->at(call.routine).ops;
-        const std::vector<std::uint32_t>& link_ops =
-            expansion.routines[call.routine.index()].link_op;
-        for (std::size_t op = 0; op < ops.size(); ++op) {
-          Item& item = items[i++];
-          if (link_ops[op] == RoutineFacts::kLocal) {
-            item.work = work_of(ops[op].kind);
-            continue;
-          }
-          const LinkOp& link_op = expansion.link_ops[link_ops[op]];
-          const std::uint32_t cost = links[link_op.link].cost;
-          item.rendezvous = own.channel[link_op.link] << 32 | issued[link_op.link]++;
-          item.duration = to_picoseconds(topology.costs[cost][link_op.position].time);
-          if (!first_beside.empty()) item.beside = first_beside[cost] + link_op.position;
-        }
-      }
-    }
-    return ranks;
-  }
-
-  static Work work_of(OpKind kind) {
-    return row(kind).op_class == OpClass::memory_bound ? Work::memory : Work::matmul;
-  }
-
   std::span<const Expansion> expansions_;
-  const LinkTopology& topology_;
+  const RankTopology& topology_;
   const RankChoice& choice_;
   std::optional<ShortenedStep> shortened_;
-  std::optional<HostEngine> host_;
+  std::optional<CoreOps> core_ops_;
   bool processes_ = false;
   std::optional<StreamRanks> streams_;
-  EngineResult host_result_;
-  StreamEngine::Keep keep_;
+  EngineResult core_result_;
+  StreamEngine::Record record_;
   const StreamEngine::Result* stream_result_ = nullptr;
 };
 
-/// The steady state: when each rank starts its last simulated step, and the period.
+/// When each rank starts its last simulated step, and the time from step to step.
 struct SteadyState {
   std::vector<Picoseconds> starts;
   Picoseconds period;
 };
 
-/// `run`: when each rank ends a step that it begins then; nothing ends all.
+/// `run` takes when each rank begins a step, and returns when each ends it; nothing: gives up.
 template <class Run>
 std::optional<SteadyState> run_to_steady_state(std::size_t ranks, Run run) {
   std::vector<std::vector<Picoseconds>> begun = {std::vector<Picoseconds>(ranks)};
-  Picoseconds before(-1);
+  std::optional<Picoseconds> before;
   while (true) {
     const std::optional<std::vector<Picoseconds>> found = run(begun.back());
     if (!found) return std::nullopt;
@@ -141,7 +148,7 @@ std::optional<SteadyState> run_to_steady_state(std::size_t ranks, Run run) {
                                         kLongestStep.seconds() / Seconds(86400)));
     }
     if (const auto period = cycle_time(begun, ends)) return {{begun.back(), *period}};
-    if (begun.size() > 2 && last == before) return {{begun.back(), last}};
+    if (begun.size() > 2 && before == last) return {{begun.back(), last}};
     if (begun.size() == kMostSteps) return {{begun.back(), mean_step(begun, ends, 2)}};
     before = last;
     begun.push_back(ends);
@@ -152,11 +159,11 @@ std::optional<SteadyState> run_to_steady_state(std::size_t ranks, Run run) {
 struct RankRun {
   std::int64_t rank = 0;
   const Expansion& expansion;
-  const std::vector<ItemTimes>& times;
+  const std::vector<OpTimes>& times;
   Picoseconds origin;  ///< time 0 of the result
 };
 
-Interval interval_of(const RankRun& run, const Call& call, const ItemTimes& times) {
+Interval interval_of(const RankRun& run, const Call& call, const OpTimes& times) {
   Interval interval;
   interval.rank = run.rank;
   interval.kind.reset();
@@ -189,7 +196,7 @@ std::string group_of(const Op& op) {
   return std::holds_alternative<TransferParams>(op.params) ? "pp" : "";
 }
 
-/// The groups that the ops of record_ops communicate over, in its order.
+/// Records the groups that ops communicate over, in the order of record_ops.
 void record_groups(const Program& program, Simulation& simulation) {
   simulation.groups = {""};
   std::map<std::uint32_t, std::vector<std::uint16_t>> of_routine;
@@ -207,15 +214,15 @@ void record_groups(const Program& program, Simulation& simulation) {
   }
 }
 
-/// Calls of one op are that op.
+/// Records an interval for each call: that of its op, or of its ops on the compute stream.
 void record_calls(const RankRun& run, std::vector<Interval>& into) {
   const Program& program = *run.expansion.program;
   std::size_t i = 0;
   for (const Call& call : program.calls) {
     const std::vector<Op>& ops = program.at(call.routine).ops;
-    std::optional<ItemTimes> span;
+    std::optional<OpTimes> span;
     for (std::size_t op = 0; op < ops.size(); ++op) {
-      const ItemTimes& times = run.times[i + op];
+      const OpTimes& times = run.times[i + op];
       if (ops.size() > 1 && ops[op].stream != Stream::compute) continue;
       if (!span) span = times;
       span->end = times.end;
@@ -234,15 +241,16 @@ RankMemory record_memory(const RankRun& run) {
   std::vector<Picoseconds> call_begins;
   std::size_t i = 0;
   for (const Call& call : program.calls) {
-    const bool has_items = i < run.times.size();
-    call_begins.push_back(has_items ? run.times[i].begin - run.origin : Picoseconds());
+    const bool has_ops = i < run.times.size();
+    call_begins.push_back(has_ops ? run.times[i].begin - run.origin : Picoseconds());
     i += program.at(call.routine).ops.size();
   }
   return memory_over_time(program, run.rank, call_begins);
 }
 
-/// At most so many intervals are recorded: making room anew costs more than writing them.
-std::size_t intervals_of(std::span<const Expansion> expansions, const LinkTopology& topology,
+/// The most intervals that are recorded. Making room for them one by one costs more than writing
+/// them.
+std::size_t intervals_of(std::span<const Expansion> expansions, const RankTopology& topology,
                          const RankChoice& choice, Detail detail) {
   if (detail != Detail::ops && detail != Detail::calls) return 0;
   std::size_t intervals = 0;
@@ -256,7 +264,7 @@ std::size_t intervals_of(std::span<const Expansion> expansions, const LinkTopolo
   return intervals;
 }
 
-/// The results that `detail` asks for, for one rank.
+/// Records what `detail` asks for, for one rank.
 void record(const RankRun& run, Detail detail, Simulation& simulation) {
   if (run.rank == simulation.critical_rank) {
     record_ops(run, simulation.critical);
@@ -274,7 +282,7 @@ std::optional<Seconds> step_time(std::span<const Program> fewer, const FewerMicr
                                  const CostModel& costs) {
   if (costs.host_executes()) return std::nullopt;
   const std::vector<Expansion> expansions = expand(fewer, costs);
-  const LinkTopology topology = resolve_links(expansions, costs);
+  const RankTopology topology = resolve_channels(expansions, costs);
   const RankChoice choice = choose_ranks(topology, Folding::folded);
   std::optional<ShortenedStep> step = ShortenedStep::of(expansions, topology, choice, stand_for);
   if (!step) return std::nullopt;
@@ -288,7 +296,7 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
                     Detail detail) {
   INVARIANT(!programs.empty(), "no Program to simulate");
   const std::vector<Expansion> expansions = expand(programs, costs);
-  const LinkTopology topology = resolve_links(expansions, costs);
+  const RankTopology topology = resolve_channels(expansions, costs);
   const RankChoice choice = choose_ranks(topology, folding);
   Step step(expansions, topology, choice, costs, detail != Detail::none);
   const SteadyState steady =
@@ -303,12 +311,12 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs, F
   const auto expansion_of = [&](std::int64_t rank) -> const Expansion& {
     return expansions[topology.expansion[std::size_t(rank)]];
   };
-  Picoseconds longest(-1);
+  std::optional<Picoseconds> longest;
   for (std::int64_t rank : choice.representatives) {
     const StepAccount account = account_for(expansion_of(rank), topology, rank);
     simulation.worst = std::max(simulation.worst, account.worst);
     simulation.computes.push_back(account.local);
-    if (account.local > longest) {
+    if (!longest || account.local > *longest) {
       longest = account.local;
       simulation.by_provenance = account.by_provenance;
       simulation.critical_rank = rank;

@@ -53,7 +53,8 @@ Picoseconds LeastCosts::communication(const Routine& routine, std::size_t index,
   for (const GroupSpread& spread : spreads_of(op, grid, stage)) {
     const Estimate whole = costs_.communication(op, routine.tensors, spread);
     for (std::size_t kind = 0; kind < costs_.device_kinds(); ++kind) {
-      const Estimate left = beside_products(routine, index, whole, spread.ranks, costs_, kind);
+      const Estimate left =
+          exposed_communication(routine, index, whole, spread.ranks, costs_, kind);
       least = std::min(least.value_or(kLongEnough), clamped(left.time));
     }
   }

@@ -1,3 +1,4 @@
+// Cuts products into parts, and takes what these hide off the communication.
 #include "simulator/costs/async_products.h"
 
 #include <algorithm>
@@ -7,14 +8,14 @@
 namespace plimsoll {
 namespace {
 
-/// A product whose rows are those of what is gathered or scattered: not one that sums over them.
+/// Whether the rows of a product are those of the tensor; a product that sums over rows has others.
 bool has_rows_of(const Op& product, TensorId rows) {
   const auto* params = std::get_if<MatmulParams>(&product.params);
   return product.kind == OpKind::matmul && params != nullptr && !params->transpose_a &&
          params->batch_dims == 0 && product.inputs[0] == rows;
 }
 
-/// The product of one part of the rows, so many times.
+/// Returns the time of a product that is run in `parts` parts of its rows.
 Seconds by_parts(const Routine& routine, const Op& product, std::int64_t parts,
                  const CostModel& costs, std::size_t kind) {
   std::vector<Tensor> tensors = routine.tensors;
@@ -27,8 +28,8 @@ Seconds by_parts(const Routine& routine, const Op& product, std::int64_t parts,
 
 }  // namespace
 
-Estimate beside_products(const Routine& routine, std::size_t op, const Estimate& whole,
-                         std::int64_t ranks, const CostModel& costs, std::size_t kind) {
+Estimate exposed_communication(const Routine& routine, std::size_t op, const Estimate& whole,
+                               std::int64_t ranks, const CostModel& costs, std::size_t kind) {
   const Op& communication = routine.ops[op];
   const bool gathers = communication.kind == OpKind::all_gather;
   // Backward scatters a sum of the input gradients of several linear layers (query, key and value;
@@ -48,7 +49,7 @@ Estimate beside_products(const Routine& routine, std::size_t op, const Estimate&
     parts += by_parts(routine, product, ranks, costs, kind);
   }
   if (products == Seconds(0)) return whole;
-  // Products in parts take longer by as much; the rest of the communication is not covered.
+  // Products take longer in parts, and hide all but one part of the communication.
   const Seconds covered = parts * (double(ranks - 1) / double(ranks));
   const Seconds longer = std::max(Seconds(0), parts - products);
   const Seconds left = std::min(whole.time, longer + std::max(Seconds(0), whole.time - covered));

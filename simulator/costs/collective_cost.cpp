@@ -1,3 +1,4 @@
+// Algorithms and protocols of collectives, level by level.
 #include "simulator/costs/collective_cost.h"
 
 #include <algorithm>
@@ -10,10 +11,10 @@
 namespace plimsoll {
 namespace {
 
-/// How ranks hand data on, relative to the plainest of the ways. LL sends a flag with every 4 bytes
-/// and LL128 with every 120, so that the receiver need not be told; steps are shorter, bandwidth is
-/// lost. Constants of NCCL 2.18, src/graph/tuning.cc: hwLat of rings over NVLink and network,
-/// baseLat, the shares of the bandwidth in ncclTopoTuneModel, llMaxBws.
+/// A protocol of NCCL, relative to the simple one. LL sends a flag with every 4 bytes, and LL128
+/// with every 120, so that the receiver need not be told. Steps are shorter, and bandwidth is lost.
+/// Constants of NCCL 2.18, src/graph/tuning.cc: hwLat of rings over NVLink and network, baseLat,
+/// the shares of the bandwidth in ncclTopoTuneModel, llMaxBws.
 struct Protocol {
   double bandwidth;        ///< of what is reached
   double most_in_node;     ///< of what is stated: 39 of 150, 87.7 of 300, 141 of 450 GB/s
@@ -27,8 +28,8 @@ constexpr std::array<Protocol, 3> kProtocols = {
      {0.92, 1, 1, 1.9 / 3.4, 4.0 / 14, 14 / 8.4, false},         // LL128
      {0.5, 0.29, 0.1, 0.6 / 3.4, 2.7 / 14, 6.6 / 8.4, false}}};  // LL
 
-/// The algorithms that are chosen from: how a library spends its time is known together with how
-/// far it stays below its links' rates.
+/// Returns the protocols to choose from. Only the simple one is considered where nothing says how
+/// far a library stays below its links' rates.
 std::span<const Protocol> protocols(const Cluster& cluster) {
   const bool of_library = cluster.efficiency && cluster.device.kind == DeviceKind::gpu;
   return std::span(kProtocols).first(of_library ? kProtocols.size() : 1);
@@ -44,7 +45,7 @@ struct Crossing {
   double joined;                     ///< by each of this level's units, on average
 };
 
-/// Bytes out of the busiest unit relative to the payload, over the slowest level, and the latency.
+/// The time of an algorithm: its bytes over the slowest level, and the latency of its steps.
 struct Cost {
   Seconds bytes, steps;
   std::size_t level = 0;  ///< the slowest
@@ -59,14 +60,15 @@ void Cost::add(Seconds time, const Crossing& crossing) {
 
 double rounds(OpKind kind) { return kind == OpKind::all_reduce ? 2 : 1; }
 
-/// Bytes that the busiest of n ranks sends in a ring, relative to the payload. To or from one root
-/// all of it passes every rank, in a chain (nccl-tests, doc/PERFORMANCE.md, "Broadcast", "Reduce").
+/// Returns the bytes that the busiest of n ranks sends in a ring, relative to the payload. To or
+/// from one root the whole payload passes every rank, in a chain (nccl-tests, doc/PERFORMANCE.md,
+/// "Broadcast", "Reduce").
 double sent(OpKind kind, double n) {
   if (kind == OpKind::reduce || kind == OpKind::broadcast) return 1;
   return rounds(kind) * (n - 1) / n;
 }
 
-/// The bandwidth of a level that one device reaches to `peers` others.
+/// Returns the bandwidth of a level between one device and `peers` others.
 BytesPerSecond reached(const Cluster& cluster, std::size_t l, double peers) {
   const Level& level = cluster.levels[l];
   double rate = level.bandwidth.value();
@@ -75,7 +77,7 @@ BytesPerSecond reached(const Cluster& cluster, std::size_t l, double peers) {
   return BytesPerSecond(rate);
 }
 
-/// The levels that join something, inner to outer.
+/// Returns the levels that join several units, from inner to outer.
 struct Crossings {
   std::array<Crossing, kMostLevels> at;
   std::size_t count = 0;
@@ -139,9 +141,9 @@ Cost tree(Bytes payload, const Crossings& crossings, const Protocol& protocol) {
   return cost;
 }
 
-/// Each rank sends 1/n of the payload to every other, over its own links: out of a unit what goes
-/// to ranks outside it. One step for each peer, of the level that the two meet on (pairwise
-/// exchange: Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 5).
+/// An all-to-all: each rank sends 1/n of the payload to every other rank over its own links. Data
+/// for ranks outside a unit leaves the unit. There is one step for each peer, over the level that
+/// joins the two (pairwise exchange: Thakur, Rabenseifner, Gropp, IJHPCA 2005, section 5).
 Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, Seconds fixed) {
   const double n = double(spread.ranks);
   Cost cost;
@@ -158,7 +160,7 @@ Cost exchange(Bytes payload, const Cluster& cluster, const GroupSpread& spread, 
   return cost;
 }
 
-/// The fastest algorithm and protocol; `fixed` is what any collective takes beside its steps.
+/// Returns the time of the fastest algorithm and protocol. `fixed` is added to every collective.
 Cost collective(OpKind kind, Bytes payload, const Cluster& cluster, const GroupSpread& spread,
                 Seconds fixed) {
   const Crossings levels = crossings(cluster, spread);
@@ -196,7 +198,7 @@ GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int6
 
 namespace {
 
-/// The cost on a cluster with levels.
+/// Returns the cost on a cluster with levels.
 Cost cost_over_levels(OpKind kind, Bytes payload, const Cluster& cluster,
                       const GroupSpread& spread) {
   const Seconds fixed =

@@ -1,4 +1,4 @@
-// Which curve or roofline answers for an op, and what the answer is worth.
+// Picks the curve or roofline that answers for an op, and labels the answer.
 #include "simulator/costs/cost_model.h"
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 namespace plimsoll {
 namespace {
 
-/// The type that a kind without a measured rate of its own is charged to: a device without a rate
-/// for a dtype computes at its fp32 rate.
+/// Returns the type whose rate counts: a device without a rate for a dtype computes at its fp32
+/// rate.
 FlopsPerSecond peak_or_fp32(const Device& device, DType dtype) {
   if (const auto rate = peak(device, dtype)) return *rate;
   INVARIANT(device.peak_fp32, "the device has no peak rate for " + std::string(to_text(dtype)));
   return *device.peak_fp32;
 }
 
-/// Whether all floating-point operands are of the type that the op computes in, as they are in all
-/// measured ops.
+/// Whether all floating-point operands have the type that the op computes in, as in all measured
+/// ops.
 bool of_one_dtype(const Op& op, std::span<const Tensor> tensors) {
   const DType dtype = compute_dtype(op, tensors);
   const auto is_other = [&](TensorId id) {
@@ -32,7 +32,7 @@ bool of_one_dtype(const Op& op, std::span<const Tensor> tensors) {
          std::none_of(op.outputs.begin(), op.outputs.end(), is_other);
 }
 
-/// Whether ranks that lie like this share a node, as those of measured points did.
+/// Whether ranks that lie like `spread` share a node, as the ranks of measured points did.
 bool within_a_node(const Cluster& cluster, const GroupSpread& spread) {
   if (spread.level == 0 || cluster.nodes == 1) return true;
   const std::int64_t unit = cluster.levels[spread.level].devices;
@@ -46,18 +46,18 @@ Estimate combine(const Estimate& low, const Estimate& high, double part) {
   return {time, time * relative, worst};
 }
 
-/// The kind whose curve says what a communication takes. A transfer is measured once, under `send`.
-/// Rooted collectives move and add what the halves of an all-reduce do: n - 1 operands to or from
-/// one rank, instead of as many parts to or from each.
+/// Returns the kind whose curve gives a communication's time. A transfer is measured once, as
+/// `send`. A rooted collective moves and adds as much as half of an all-reduce: n - 1 operands to
+/// or from one rank, instead of as many parts to or from each rank.
 OpKind measured_as(OpKind kind) {
   if (kind == OpKind::recv) return OpKind::send;
   if (kind == OpKind::reduce) return OpKind::reduce_scatter;
   return kind == OpKind::broadcast ? OpKind::all_gather : kind;
 }
 
-/// Whether the rows of both operands run along the inner dimension where frameworks run the
-/// product: their weights are [outputs, inputs], the other way round than here, and the operands of
-/// attention, whose products are batches, as here.
+/// Whether the rows of both operands run along the inner dimension in a framework's product.
+/// Frameworks store weights as [outputs, inputs], the other way round than here. The operands of
+/// attention, whose products are batches, lie as they do here.
 bool runs_inwards(const MatmulShape& shape, const MatmulParams& params) {
   return !params.transpose_a && params.transpose_b == (shape.batch > 1);
 }
@@ -110,7 +110,7 @@ Estimate CostModel::local(const Op& op, std::span<const Tensor> tensors, std::si
   Estimate estimate = modelled_local(op, tensors, kernels(kind));
   estimate.time = estimate.time * layer_factor_;
   estimate.spread = estimate.spread * layer_factor_;
-  // Whatever the rates rest on, runs determined the factor.
+  // Runs determined the factor, whatever the source of the rates.
   if (layer_factor_ != 1 && estimate.provenance != Provenance::extrapolated)
     estimate.provenance = Provenance::fitted;
   return estimate;
@@ -159,7 +159,7 @@ Estimate CostModel::matmul(const Op& op, std::span<const Tensor> tensors,
     const auto& params = std::get<MatmulParams>(op.params);
     const MatmulShape shape = matmul_shape(op, tensors);
     Bytes moved = bytes_moved(op, tensors);
-    // AccumulateGrad of PyTorch's autograd adds a gradient of its own to one of the same type.
+    // AccumulateGrad of PyTorch's autograd adds a new gradient to a gradient of the same type.
     const Tensor& sum = tensors[op.outputs[0].index()];
     const bool apart = !framework_.adds_gradients_in_matmul && sum.dtype != DType::f32;
     if (params.accumulate && apart) moved += 2 * bytes_of(sum);
@@ -267,29 +267,29 @@ GroupSpread CostModel::spread(std::span<const std::int64_t> ranks) const {
 
 Execution CostModel::execution() const {
   if (cluster_.device.kind != DeviceKind::cpu_core) return Execution::streams;
-  return communicator() == CommunicatorKind::local ? Execution::host : Execution::processes;
+  return communicator() == CommunicatorKind::local ? Execution::threads : Execution::processes;
 }
 
-Beside CostModel::beside(const Op& op, std::span<const Tensor> tensors,
-                         const GroupSpread& spread) const {
-  Beside beside;
-  if (spread.ranks <= 1) return beside;
+MutualSlowdown CostModel::mutual_slowdown(const Op& op, std::span<const Tensor> tensors,
+                                          const GroupSpread& spread) const {
+  MutualSlowdown mutual;
+  if (spread.ranks <= 1) return mutual;
   const OpKind kind = measured_as(op.kind);
   const Bytes payload = bytes_moved(op, tensors);
   const auto speed = [](double slowdown) {
     return std::max(std::int64_t{1}, std::int64_t(double(kFullSpeed) / slowdown));
   };
-  for (const Work work : {Work::matmul, Work::memory}) {
-    const auto slowdowns = overlaps_.at(kind, spread.nodes > 1, work == Work::matmul, payload);
-    beside.communication[std::size_t(work)] = speed(slowdowns.communication);
-    beside.compute[std::size_t(work)] = speed(slowdowns.compute);
+  for (const LocalWork work : {LocalWork::matmul, LocalWork::memory}) {
+    const auto slowdowns = overlaps_.at(kind, spread.nodes > 1, work == LocalWork::matmul, payload);
+    mutual.communication[std::size_t(work)] = speed(slowdowns.communication);
+    mutual.compute[std::size_t(work)] = speed(slowdowns.compute);
   }
   if (const auto measured = measured_communication(op, tensors, spread)) {
-    beside.latency = to_picoseconds(measured->latency);
+    mutual.latency = to_picoseconds(measured->latency);
   }
-  beside.sends = spread.nodes > 1 && op.kind != OpKind::recv;
-  beside.receives = spread.nodes > 1 && op.kind != OpKind::send;
-  return beside;
+  mutual.sends = spread.nodes > 1 && op.kind != OpKind::recv;
+  mutual.receives = spread.nodes > 1 && op.kind != OpKind::send;
+  return mutual;
 }
 
 OverlapCurves::Slowdowns CostModel::slowdowns(const Op& op, std::span<const Tensor> tensors,
@@ -356,7 +356,7 @@ std::optional<TimeParts> CostModel::between_threads(OpKind kind, Bytes payload,
         return std::abs(std::log(double(a.first) / double(ranks))) <
                std::abs(std::log(double(b.first) / double(ranks)));
       });
-  // One core does the work of all ranks on the local communicator: time grows with their number.
+  // On the local communicator one core does the work of all ranks, so time grows with their number.
   const auto [estimate, latency] = nearest->second.parts_at(payload);
   const double times = double(ranks) / double(nearest->first);
   return TimeParts{{estimate.time * times, estimate.spread * times, Provenance::extrapolated},
@@ -381,13 +381,13 @@ Picoseconds CostModel::dispatch_call() const {
   return to_picoseconds(calibration_->dispatch_call.median + launch);
 }
 
-/// A calibration's time per op is the mean over all kinds.
+/// A calibrated time per op is the mean over all kinds of ops.
 Picoseconds CostModel::dispatch_communication() const {
   return dispatch_is_measured() ? Picoseconds(0)
                                 : to_picoseconds(framework_.dispatch_communication * layer_factor_);
 }
 
-Waking CostModel::waking() const {
+WakeUpCost CostModel::wake_up() const {
   if (!calibration_) return {};
   return {to_picoseconds(calibration_->wake_up.median), to_picoseconds(calibration_->sleeps_after)};
 }

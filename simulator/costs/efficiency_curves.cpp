@@ -1,3 +1,4 @@
+// Tiles, waves and split-k of matmuls, and the rates of other kernels.
 #include "simulator/costs/efficiency_curves.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@ constexpr double kLeastSplitDepth = 256;  // a part of k shorter than this gains
 
 double reuse(Tile tile) { return double(tile.m * tile.n) / double(tile.m + tile.n); }
 
-/// Rate of a tile relative to the largest.
+/// Returns the rate of a tile relative to the largest tile.
 double relative_rate(Tile tile, double half_rate_reuse) {
   const auto saturated = [&](double t) { return t / (t + half_rate_reuse); };
   return saturated(reuse(tile)) / saturated(reuse(kTiles[0]));
@@ -27,7 +28,7 @@ double relative_rate(Tile tile, double half_rate_reuse) {
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-/// f32 partial sums written and read once for each part.
+/// Returns the bytes of f32 partial sums, which are written and read once for each part.
 Bytes split_traffic(const MatmulShape& shape, std::int64_t parts) {
   if (parts == 1) return Bytes(0);
   return Bytes(2 * 4 * parts) * (shape.batch * shape.m * shape.n);

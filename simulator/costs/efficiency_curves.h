@@ -1,5 +1,5 @@
-// Time of local ops from a cluster's efficiency parameters (models/cluster/efficiency.h): what
-// answers where nothing was measured on the device itself.
+// Efficiency curves: the time of local ops from a cluster's efficiency parameters
+// (models/cluster/efficiency.h), for devices on which nothing was measured.
 #pragma once
 
 #include "graph/op_table.h"
@@ -8,49 +8,50 @@
 
 namespace plimsoll {
 
-/// A matmul that computes at `peak` and moves `moved` bytes.
+/// Returns the time of a matmul that computes at `peak` and moves `moved` bytes.
 ///
-/// Its output is cut into tiles; tiles run in waves of one per unit, and each costs its own
-/// multiplications plus added_depth more steps of k. Small tiles load more operand bytes per
-/// multiplication and lose rate: t / (t + half_rate_reuse), t = m n / (m + n), relative to the
-/// largest. Where tiles are too few to fill the units, k is split too, and the parts are added up
-/// in memory. The library picks the fastest tile. (Tile shapes, waves and split-k: CUTLASS,
+/// The output is cut into tiles, which run in waves of one tile per unit. A tile costs its own
+/// multiplications plus added_depth more steps of k. Small tiles load more bytes per multiplication
+/// and lose rate: t / (t + half_rate_reuse), t = m n / (m + n), relative to the largest tile. Where
+/// tiles are too few to fill the units, k is split too, and the parts are summed in memory. The
+/// library picks the fastest tile. (Tile shapes, waves and split-k: CUTLASS,
 /// media/docs/efficient_gemm.md; NVIDIA, Matrix Multiplication Background User's Guide, 2023.)
 /// Arithmetic and memory overlap in part: their times are added as squares.
 ///
-/// Rows of 16-bit operands that do not start at multiples of 16 bytes are loaded in narrower
-/// pieces: `alignment` of 8, 4, 2 or 1 elements (CUTLASS, media/docs/functionality.md: alignment of
-/// device kernels).
+/// Rows of 16-bit operands that do not start at multiples of 16 bytes need narrower loads, of
+/// `alignment` 8, 4, 2 or 1 elements (CUTLASS, media/docs/functionality.md: alignment of device
+/// kernels).
 ///
-/// In the range of the measurements the estimate says what its parameters rest on, beyond it or in
-/// f32 it is extrapolated: what was fitted is of 16-bit matmuls. Rates of 8-bit operands may rest
-/// on something of their own.
+/// Within the range of the measurements the estimate is labelled by the source of its parameters.
+/// Beyond that range, and in f32, it is extrapolated, because 16-bit matmuls were fitted. Rates of
+/// 8-bit operands may have a source of their own.
 Estimate efficient_matmul(const MatmulShape& shape, std::int64_t alignment, Bytes moved,
                           DType dtype, FlopsPerSecond peak, const Device& device,
                           const Efficiency& efficiency);
-/// Elements, up to 8, that the row lengths of both operands and of the result are multiples of.
+/// Returns the most elements, up to 8, of which the row lengths of both operands and of the result
+/// are multiples.
 std::int64_t matmul_alignment(const MatmulShape& shape, bool transpose_a, bool transpose_b);
 
-/// Attention in one kernel: `work` counts all scores. Where it is `causal` half are computed, else
-/// all, in tiles of 128 query rows of one head (`tiles`); on average half of a longest tile is lost
-/// on each unit at the end. Memory traffic stays hidden. Fits are of causal attention: without the
-/// mask the estimate is extrapolated.
+/// Returns the time of attention in one kernel. `work` counts all scores; where it is `causal`,
+/// half of them are computed. There are `tiles` tiles of 128 query rows of one head. At the end
+/// each unit loses half of a longest tile, on average. Memory traffic is hidden. Fits are of causal
+/// attention; without the mask the estimate is extrapolated.
 Estimate efficient_attention(Flops work, bool causal, std::int64_t tiles, FlopsPerSecond peak,
                              const AttentionEfficiency& attention, std::int64_t units);
 inline constexpr std::int64_t kAttentionTileRows = 128;
 
-/// An op that only moves bytes.
+/// Returns the time of an op that only moves bytes.
 Estimate efficient_move(Bytes moved, const Device& device, const MemoryEfficiency& memory);
 
-/// The label of an estimate whose parameters were not measured one by one: `otherwise` where they
-/// rest on the cluster file.
+/// Returns the label of an estimate whose parameters were not measured one by one. `otherwise` is
+/// the label of parameters that stand in the cluster file.
 constexpr Provenance provenance_of(RestsOn basis, Provenance otherwise) {
   if (basis == RestsOn::cluster) return otherwise;
   return basis == RestsOn::runs ? Provenance::fitted : Provenance::typical;
 }
 
-/// `time` as an estimate from a group of parameters that was fitted on amounts like its range, if
-/// on any.
+/// Makes `time` an estimate from a group of parameters. It is extrapolated where `amount` is
+/// outside the range that the group was fitted on.
 template <class Amount, class Group>
 Estimate fitted_estimate(Seconds time, Amount amount, const Group& group) {
   const std::optional<FitRange<Amount>>& range = group.fitted;
@@ -63,7 +64,7 @@ Estimate fitted_estimate(Seconds time, Amount amount, const Group& group) {
       inside ? provenance_of(group.rests_on, Provenance::interpolated) : Provenance::extrapolated};
 }
 
-/// Whether anything but a document says how fast a group's kernels are.
+/// Whether the speed of a group's kernels comes from measurements, not only from a document.
 template <class Group>
 bool is_found(const Group& group) {
   return group.fitted || group.rests_on != RestsOn::cluster;

@@ -1,3 +1,4 @@
+// Adds up, op by op, what a framework's host does to issue it.
 #include "simulator/costs/host_dispatch.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ bool is_gradient(const Routine& routine, TensorId id) {
   return kind == SlotKind::gradients || kind == SlotKind::tied_gradients;
 }
 
-/// Gradients of parameters that the op writes, with none of it to come later in the routine.
+/// Returns the number of parameter gradients that the op completes: no later op of the routine
+/// writes to them.
 std::int64_t completed_gradients(const Routine& routine, std::size_t index) {
   const Op& op = routine.ops[index];
   if (op.phase == Phase::optimizer || op.kind == OpKind::fill) return 0;

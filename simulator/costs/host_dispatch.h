@@ -1,4 +1,4 @@
-// How long a host takes to issue each op of a routine, by what its framework has instead of it.
+// Host dispatch: how long a framework's host takes to issue each op of a routine.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace plimsoll {
 
-/// By op: the framework's time for an op, ops_per_kernel times where it is a kernel of a block; for
-/// communications, gathers of parameters in the middle of a step and completed gradients of
-/// parameters, what these cost on top. Where a calibration measured the time for an op it is the
-/// mean over all of them, and nothing comes on top. At least 1 ps each.
+/// Returns the host time of each op, at least 1 ps. It is the framework's time for an op, times
+/// ops_per_kernel for a kernel of a block. Communications, gathers of parameters in the middle of a
+/// step, and completed gradients of parameters cost extra. A calibrated time is the mean over all
+/// ops, to which nothing is added.
 std::vector<Picoseconds> host_dispatch(const Routine& routine, const CostModel& costs);
 
-/// Whether a framework may have several ops instead of this one: of a block, and neither a
-/// communication, a cast of parameters nor a merge of gradients.
+/// Whether a framework may run several ops instead of this one. The op must belong to a block, and
+/// be no communication, no cast of parameters and no merge of gradients.
 bool is_kernel(const Routine& routine, const Op& op);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Gaussian process regression over the shapes of layers.
 #include "simulator/costs/layer_factors.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-/// Squared distance, in units of what counts as close.
+/// Returns the squared distance of two shapes; 1 is the limit of close in one dimension.
 double distance(const LayerShape& a, const LayerShape& b) {
   const auto apart = [](std::int64_t x, std::int64_t y, double close) {
     const double logarithm = std::log(double(x) / double(y)) / std::log(close);

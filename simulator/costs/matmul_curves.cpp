@@ -1,4 +1,4 @@
-// Interpolation of measured matmul times over shapes.
+// Interpolates measured matmul times over shapes.
 #include "simulator/costs/matmul_curves.h"
 
 #include <algorithm>
@@ -31,7 +31,8 @@ Flops flops_of(const MatmulShape& shape) {
   return Flops(2.0 * double(shape.batch) * double(shape.m) * double(shape.n) * double(shape.k));
 }
 
-/// Gaussian elimination with pivoting; the ridge on the diagonal keeps the matrix regular.
+/// Solves a system by Gaussian elimination with pivoting. A ridge on the diagonal keeps the matrix
+/// regular.
 Row solve(std::array<Row, kUnknowns> matrix, Row right) {
   for (std::size_t column = 0; column < kUnknowns; ++column) {
     std::size_t pivot = column;
@@ -62,8 +63,8 @@ struct Neighbour {
   double spread = 0;    // relative, of the measurement
 };
 
-/// Value at offset 0 of a quadratic fit without cross terms, points weighted by closeness (half a
-/// doubling away counts as near) and steadiness.
+/// Returns the value at offset 0 of a quadratic fit without cross terms. Points are weighted by
+/// closeness (half a doubling away counts as near) and by steadiness.
 double local_fit(const std::vector<Neighbour>& points) {
   std::array<Row, kUnknowns> matrix{};
   Row right{};
@@ -80,7 +81,7 @@ double local_fit(const std::vector<Neighbour>& points) {
       right[i] += weight * row[i] * point.value;
     }
   }
-  // Terms that the points do not determine (all of one batch size, say) are pulled to zero.
+  // Terms that the points do not determine, as with a single batch size, are pulled to zero.
   for (std::size_t i = 1; i < kUnknowns; ++i) matrix[i][i] += 0.05 * matrix[0][0];
   return solve(matrix, right)[0];
 }
@@ -141,7 +142,7 @@ Estimate MatmulCurves::at(const MatmulShape& shape, const MatmulForm& form) cons
     relative_spread += neighbour.spread / double(points.size());
     neighbours.push_back(neighbour);
   }
-  // Inside when measured shapes lie on both sides in every dimension (or exactly at it).
+  // A shape is inside where measured shapes lie on both sides of it, or at it, in every dimension.
   for (std::size_t i = 0; i < kDimensions; ++i) {
     bool below = false, above = false;
     for (const Neighbour& neighbour : neighbours) {

@@ -1,4 +1,4 @@
-// Time of a matmul against its shape, from measured points.
+// Matmul curves: the time of a matmul by its shape, from measured points.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-/// Which operands are stored transposed, and what the kernel does beside multiplying: each form has
-/// kernels of its own in a library, so each has points of its own.
+/// Which operands are stored transposed, and what the kernel does beside multiplying. A library has
+/// kernels for each form, so each form has its own points.
 struct MatmulForm {
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false, bias = false;
@@ -20,18 +20,18 @@ struct MatmulForm {
   auto operator<=>(const MatmulForm&) const = default;
 };
 
-/// An exact hit is the measured time. Otherwise the roofline time of the shape (its operations at
-/// the best measured rate, plus its operands at the memory bandwidth) is multiplied by the factor
-/// that measured over roofline shows nearby: a weighted quadratic fit of its logarithm over
-/// log(batch, m, n, k), kept within the range of the nearest points. Left out one at a time, the
-/// 607 points of a full sweep on an idle two-core machine (2026-11-20) come out within 4.0 %
-/// (median) and 15 % (90th percentile) of their measured times.
+/// At a measured shape the time is the measured one. Elsewhere it is the roofline time of the shape
+/// times a factor. The roofline time is that of the operations at the best measured rate plus that
+/// of the operands at the memory bandwidth. The factor is what measured times over roofline times
+/// show nearby: a weighted quadratic fit of its logarithm over log(batch, m, n, k), kept within the
+/// range of the nearest points. Left out one at a time, the 607 points of a full sweep on an idle
+/// two-core machine are predicted within 4.0 % (median) and 15 % (90th percentile).
 class MatmulCurves {
  public:
   explicit MatmulCurves(BytesPerSecond memory_bandwidth) : memory_bandwidth_(memory_bandwidth) {}
 
   void add(const MatmulPoint& point);
-  /// Whether some point multiplies in this dtype.
+  /// Whether there are points for this dtype.
   bool covers(DType dtype) const;
   Estimate at(const MatmulShape& shape, const MatmulForm& form) const;
 

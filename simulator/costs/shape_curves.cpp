@@ -1,3 +1,4 @@
+// Interpolates measured communications over ranks, nodes and sizes.
 #include "simulator/costs/shape_curves.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ double log_distance(std::int64_t a, std::int64_t b) {
   return std::abs(std::log(double(a) / double(b)));
 }
 
-/// The entry whose key is nearest on a logarithmic scale, the smaller of two.
+/// Returns the entry whose key is nearest on a logarithmic scale; of two, the smaller one.
 template <class Map>
 typename Map::const_iterator nearest_entry(const Map& map, std::int64_t key) {
   auto best = map.begin();
@@ -21,7 +22,7 @@ typename Map::const_iterator nearest_entry(const Map& map, std::int64_t key) {
   return best;
 }
 
-/// Latency and the rest, so many times each.
+/// Multiplies the latency and the rest of a time by a factor each.
 TimeParts longer(TimeParts parts, double latency_times, double bytes_times, Provenance at_least) {
   const Seconds latency = parts.latency * latency_times;
   const Seconds time = latency + (parts.whole.time - parts.latency) * bytes_times;
@@ -29,7 +30,7 @@ TimeParts longer(TimeParts parts, double latency_times, double bytes_times, Prov
   return {{time, time * relative, std::max(parts.whole.provenance, at_least)}, latency};
 }
 
-/// `part` of the way between two, by their logarithms.
+/// Returns the time that lies `part` of the way between two times, by their logarithms.
 TimeParts between(const TimeParts& low, const TimeParts& high, double part) {
   const Estimate &a = low.whole, &b = high.whole;
   const Seconds time = a.time * std::exp(part * std::log(b.time / a.time));
@@ -48,7 +49,7 @@ TimeParts contended(const std::map<std::int64_t, SizeCurve>& by_at_once, std::in
   if (above == by_at_once.begin()) {  // only more at once than asked for
     return longer(above->second.parts_at(payload), 1, 1, Provenance::extrapolated);
   }
-  // More at once are never faster.
+  // More groups at once are never faster.
   std::optional<TimeParts> slowest;
   const auto look_at = [&](const SizeCurve& curve) {
     const TimeParts parts = curve.parts_at(payload);
@@ -65,8 +66,8 @@ TimeParts contended(const std::map<std::int64_t, SizeCurve>& by_at_once, std::in
   return between(low, *slowest, log_part(most, at_once, above->first));
 }
 
-/// How much longer latency gets from a group of `m` to one of `n`, of which neither was measured
-/// but the former; `before`: one that is smaller than m, and was.
+/// Returns by what factor latency grows from a measured group of `m` to a group of `n`. `before` is
+/// a measured group smaller than m, if there is one.
 double latency_growth(OpKind kind, double n, double m, Seconds at_m,
                       const std::optional<std::pair<double, Seconds>>& before) {
   if (before && before->second > Seconds(0) && at_m > Seconds(0)) {
@@ -113,9 +114,9 @@ std::optional<TimeParts> ShapeCurves::at(OpKind kind, DType dtype, Bytes payload
   const std::int64_t size = across ? spread.nodes : spread.ranks;
   const auto& [measured_per_node, sizes] = *nearest_entry(*found, per_node);
   if (measured_per_node != per_node) worst = Provenance::extrapolated;
-  // A group sends out of a node over the links of its own ranks there: with fewer of them than the
-  // measured groups had it takes as much longer, while as many such groups beside each other use no
-  // more than one of those did.
+  // A group sends out of a node over the links of its ranks there. With fewer ranks than the
+  // measured groups had, it takes longer in proportion. Several such groups at once then use no
+  // more than one measured group did.
   const std::int64_t fewer =
       across ? std::max<std::int64_t>(1, measured_per_node / per_node) : std::int64_t{1};
   const std::int64_t at_once = (spread.at_once + fewer - 1) / fewer;

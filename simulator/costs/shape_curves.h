@@ -12,27 +12,32 @@
 
 namespace plimsoll {
 
+/// Measured communications, each with the shape of its group.
 class ShapeCurves {
  public:
   void add(const CollectivePoint& point);
-  /// From the last arrival to completion, for a group that lies like this: the curve of its shape;
-  /// between two numbers of nodes (inside a node: of ranks), and between two numbers of groups at
-  /// once, by their logarithms; more at once are never faster.
+  /// Returns the time from the last arrival to the end, for a group that lies like `spread`. The
+  /// curve of its shape gives it. Between two measured numbers of nodes (inside a node: of ranks),
+  /// and of groups at once, times are interpolated by logarithms. More groups at once are never
+  /// faster.
   ///
-  /// Beyond what was measured a time is taken apart into latency (SizeCurve) and the rest, which is
-  /// bandwidth. Where no group with as many ranks on each node was measured, the nearest stands for
-  /// it; the bandwidth part of a group of fewer is as much longer, since each rank brings a link of
-  /// its own to its node. Over more nodes the bandwidth part grows as pieces of a ring do,
-  /// (n - 1) / n; latency as between the two largest that were measured, by their logarithms, at
-  /// most in proportion; of one alone as the steps of a ring, n - 1, or of a tree, log2 n, for an
-  /// all-reduce. With more groups at once the bandwidth part grows in proportion.
+  /// Beyond the measured shapes a time is split into latency (SizeCurve) and bandwidth:
+  ///  - Where no group with as many ranks on each node was measured, the nearest one stands for it.
+  ///    Each rank brings a link of its own to its node, so fewer ranks make the bandwidth part
+  ///    longer in proportion.
+  ///  - Over more nodes the bandwidth part grows as (n - 1) / n, as in a ring. Latency grows as
+  ///    between the two largest measured numbers, by logarithms, at most in proportion. With one
+  ///    measured number it grows as the steps of a ring, n - 1, or of a tree, log2 n, for an
+  ///    all-reduce.
+  ///  - With more groups at once the bandwidth part grows in proportion.
   ///
-  /// A reduction of a type that was not measured takes the time of f32, or else of another type,
-  /// extrapolated; imported points are at best interpolated, since another machine was measured.
-  /// Nothing where no group was measured inside a node, or across nodes, as this one lies.
+  /// A reduction of a type that was not measured takes the time of f32, or of another type, and is
+  /// extrapolated. Imported points are at best interpolated, because another machine was measured.
+  /// Returns nothing where the group lies across nodes and no such group was measured, or inside a
+  /// node and no such group was.
   std::optional<TimeParts> at(OpKind kind, DType dtype, Bytes payload,
                               const GroupSpread& spread) const;
-  /// Whether groups_per_node matters to any.
+  /// Whether some curve depends on groups_per_node.
   bool has_contention() const { return has_contention_; }
 
  private:
@@ -44,16 +49,18 @@ class ShapeCurves {
   bool has_contention_ = false;
 };
 
-/// Measured slowdowns of a communication and of the work beside it.
+/// Measured slowdowns of communications and of the work beside them.
 class OverlapCurves {
  public:
+  /// How many times as long each of the two takes while both run.
   struct Slowdowns {
     double compute = 1, communication = 1;
   };
   void add(const OverlapPoint& point);
-  /// Beside matmuls, or beside memory-bound ops: interpolated over the payload's logarithm, as at
-  /// the nearest payload beyond them; at least 1. Nothing measured, or only inside a node what is
-  /// asked for across nodes (or the reverse): what is there of the other, else 1.
+  /// Returns the slowdowns, at least 1, beside matmuls or beside memory-bound ops. They are
+  /// interpolated over the payload's logarithm; beyond the measured payloads the nearest one
+  /// counts. Where only communications inside a node were measured, they also answer for those
+  /// across nodes, and the reverse. Where nothing was measured, both are 1.
   Slowdowns at(OpKind communication, bool across_nodes, bool matmul, Bytes payload) const;
   bool empty() const { return curves_.empty(); }
 

@@ -1,4 +1,4 @@
-// Interpolation of measured times over bytes.
+// Interpolates measured times over bytes.
 #include "simulator/costs/size_curve.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Estimate SizeCurve::at(Bytes size) const {
             Provenance::extrapolated};
   }
   if (low.size.count() == 0 || low.time.median <= Seconds(0) || above->time.median <= Seconds(0)) {
-    // No logarithms: the line through both.
+    // Where there are no logarithms, the time lies on the line through both points.
     const double part =
         double((size - low.size).count()) / double((above->size - low.size).count());
     const Seconds time = low.time.median + (above->time.median - low.time.median) * part;

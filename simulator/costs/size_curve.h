@@ -1,4 +1,4 @@
-// Time of an op against its bytes, from measured points.
+// Size curve: the time of an op by its bytes, from measured points.
 #pragma once
 
 #include <vector>
@@ -7,25 +7,26 @@
 
 namespace plimsoll {
 
-/// A time, and what of it does not grow with the bytes.
+/// A time, and the part of it that does not grow with the bytes.
 struct TimeParts {
   Estimate whole;
   Seconds latency;  ///< at most the whole
 };
 
-/// Piecewise linear in log-log over bytes: the measured time at a measured size, interpolated
-/// between two, constant bandwidth above the largest; below the smallest its latency, and the rest
-/// of its time in proportion (of one point alone the same time: nothing tells its latency).
+/// A curve that is piecewise linear in log-log over bytes. At a measured size it is the measured
+/// time. Above the largest size the bandwidth is constant. Below the smallest size the latency is
+/// constant, and the rest of the time shrinks in proportion. With a single point, which tells no
+/// latency, the time there is constant.
 class SizeCurve {
  public:
-  /// Points come in any order; of several at one size the first counts. `best`: what the estimate
-  /// at that size is called.
+  /// Points come in any order; of several at one size the first counts. `best` is the label of an
+  /// estimate at that size.
   void add(Bytes size, const Sample& time, Provenance best = Provenance::measured);
   bool empty() const { return points_.empty(); }
-  /// Some point must have been added.
+  /// At least one point must have been added.
   Estimate at(Bytes size) const;
-  /// The part that does not grow with the bytes: the time at the smallest size, less what that is
-  /// of the largest one's at its bandwidth. With one point it is nothing.
+  /// Returns the part that does not grow with the bytes. It is the time at the smallest size, less
+  /// the time of these bytes at the largest size's bandwidth. With one point it is 0.
   Seconds latency() const;
   TimeParts parts_at(Bytes size) const;
 

@@ -1,6 +1,6 @@
-// The event engine: hosts that issue items in order, streams that run them in order, and
-// rendezvous that start when the last participant arrives. It knows no op kinds and no bytes.
-// host_engine.h and stream_engine.h hold the two rules for who does the work.
+// The event engines: what a rank's host issues, the three rules for who does the work, and the
+// times that come out. An engine knows ops, streams, rendezvous and links. It knows no kinds of ops
+// and no bytes.
 #pragma once
 
 #include <array>
@@ -13,96 +13,97 @@
 
 namespace plimsoll {
 
-/// Kinds of local items that slow, and are slowed by, communications differently.
-enum class Work : std::uint8_t { matmul, memory };
-inline constexpr std::size_t kWorks = 2;
+/// Kinds of local ops. Each kind slows communications, and is slowed by them, in its own way.
+enum class LocalWork : std::uint8_t { matmul, memory };
+inline constexpr std::size_t kLocalWorks = 2;
 
-/// Speeds are counted in parts of this one, so that arithmetic stays exact.
+/// A speed is a whole number of these parts of full speed, so that arithmetic stays exact.
 inline constexpr std::int64_t kFullSpeed = std::int64_t{1} << 16;
 
-/// Execution::processes: what a rendezvous and the local items of its ranks make of each other.
-struct Beside {
-  /// Speed of the rendezvous while some participant's host runs such work; the slowest of several
-  /// counts.
-  std::array<std::int64_t, kWorks> communication = {kFullSpeed, kFullSpeed};
-  /// Speed of such work on a participant while the rendezvous is under way.
-  std::array<std::int64_t, kWorks> compute = {kFullSpeed, kFullSpeed};
-  Picoseconds latency;  ///< the part of its duration that takes nothing from the links
-  /// Which ends of the node's link this participant's data passes, if it leaves the node.
+/// How a rendezvous and the local ops of its ranks slow each other (Execution::processes).
+struct MutualSlowdown {
+  /// Speed of the rendezvous while a participant's host runs local work of this kind. Of several
+  /// participants the slowest counts.
+  std::array<std::int64_t, kLocalWorks> communication = {kFullSpeed, kFullSpeed};
+  /// Speed of local work of this kind on a participant while the rendezvous is under way.
+  std::array<std::int64_t, kLocalWorks> compute = {kFullSpeed, kFullSpeed};
+  Picoseconds latency;  ///< the first part of the rendezvous's duration: it uses no link
+  /// Whether this participant's data leaves its node, or comes from another node.
   bool sends = false, receives = false;
-  bool operator==(const Beside&) const = default;
+  bool operator==(const MutualSlowdown&) const = default;
 };
 
-/// Execution::streams: the links of its rank that a communication shares with others (a bit each),
-/// and the first part of its duration, which takes nothing from them. Of ranks that meet the
-/// longest counts.
+/// The links that a communication shares with others of its rank (Execution::streams).
 struct LinkUse {
-  std::uint32_t links = 0;
+  std::uint32_t links = 0;  ///< a bit for each link of the rank
+  /// The first part of the communication's duration: it uses no link. Where ranks of a rendezvous
+  /// differ, the longest latency counts.
   Picoseconds latency;
   bool operator==(const LinkUse&) const = default;
 };
-inline constexpr std::uint32_t kMostLinks = 12;  ///< of a rank: of each level, out and in
+inline constexpr std::uint32_t kMostLinks = 12;  ///< of a rank: out and in, at each level
 
-/// Something a rank's host issues. Items of a rank are issued in order.
-struct Item {
+/// An op as an engine sees it: a rank's host issues its ops in order.
+struct TimedOp {
   std::uint32_t stream = 0;
   Picoseconds dispatch;  ///< host time to issue it, > 0
-  Picoseconds duration;  ///< of a rendezvous: from the last arrival to completion
-  /// Items with the same id on different ranks meet; absent: runs alone. A rank issues an id once.
-  /// Where ranks give different durations for one rendezvous, the largest counts.
+  Picoseconds duration;  ///< of a rendezvous: from the last arrival to its end
+  /// Ops of several ranks with one number meet; absent: a local op. A rank issues a number once.
+  /// Where ranks give different durations for one rendezvous, the longest counts.
   std::optional<std::uint64_t> rendezvous;
-  std::vector<std::uint32_t> waits;  ///< earlier items of the same rank that must have finished
-  Work work = Work::memory;          ///< of a local item (Execution::processes)
-  std::uint32_t beside = 0;          ///< of a rendezvous (Execution::processes): which Beside
-  /// Execution::streams: earlier items of the same rank that must have ended before the host turns
-  /// to this one, and how much longer it takes to go on.
+  std::vector<std::uint32_t> waits;    ///< earlier ops of the same rank that must have ended
+  LocalWork work = LocalWork::memory;  ///< of a local op (Execution::processes)
+  std::uint32_t slowdown = 0;  ///< of a rendezvous (Execution::processes): which MutualSlowdown
+  /// Earlier ops of the same rank that must have ended before the host turns to this op, and the
+  /// time that the host then takes to go on (Execution::streams).
   std::vector<std::uint32_t> host_waits = {};
   Picoseconds host_wait = {};
   LinkUse link_use = {};
 };
 
-/// The cost of waiting for a host that sleeps (not Execution::streams).
-struct Waking {
-  Picoseconds delay;  ///< from the end of what it waited for until it goes on
-  Picoseconds after;  ///< waits that are shorter cost nothing
+/// The cost of waiting for a host that sleeps meanwhile (not on Execution::streams).
+struct WakeUpCost {
+  Picoseconds delay;  ///< from the end of what the host waited for until the host goes on
+  Picoseconds after;  ///< shorter waits cost nothing
 };
 
-/// The device's rule for who does the work.
+/// A device's rule for who does the work.
 enum class Execution : std::uint8_t {
-  /// Streams run by themselves; the host only issues (GPUs). An item is ready when it was issued,
-  /// its predecessor on the stream ended and its waits ended. Communications that pass the same
-  /// link of some rank at the same time share it (shared_links.h).
+  /// Streams of a GPU run by themselves, and the host only issues. An op begins when it was issued,
+  /// the op before it on its stream has ended, and its waits have ended. Communications that pass
+  /// the same link of a rank at the same time share that link (shared_links.h).
   streams,
-  /// The host runs every item itself, in issue order, before it issues the next: it blocks until
-  /// the waits ended (and a while longer, see Waking), spends the dispatch time, then runs a local
-  /// item. A rendezvous is posted; it arrives when the rank's previous rendezvous on that stream
-  /// ended, and runs on the core of the last arriver: the host that posted last, or that ran what a
-  /// posted one was held by. Of several that arrive at the same instant, each is charged (which
-  /// keeps folded and unfolded simulations equal).
-  host,
-  /// The host runs local items itself, as above, and beside it a rendezvous goes on: it begins when
-  /// all have arrived, as above, and takes its duration at full speed. Both slow each other as
-  /// Beside says; a host that waits slows nothing. Of the rendezvous of one rank that are under way
-  /// at once, those that send (or receive) over its node's link share it evenly.
+  /// Ranks are threads, each on a CPU core. A host runs every op itself before it issues the next.
+  /// It blocks until the op's waits have ended, spends the dispatch time, and runs a local op. A
+  /// communication is only posted. It arrives when the rank's communication before it on the stream
+  /// has ended, and the core of the rank that arrives last does the work of the rendezvous. If a
+  /// post was delayed by an earlier communication, the core that ran that one does the work. Where
+  /// several ranks arrive last at the same instant, each of them does it, so that folded and
+  /// unfolded simulations stay equal.
+  threads,
+  /// Ranks are processes, each on a CPU core. A host runs local ops as above, and a rendezvous goes
+  /// on beside them. It begins when all ranks have arrived, and takes its duration at full speed.
+  /// The two slow each other as MutualSlowdown says; a host that waits slows nothing. Rendezvous of
+  /// one rank that send (or receive) over its node's link at the same time share it evenly.
   processes,
 };
 
-struct ItemTimes {
-  Picoseconds posted, begin, end;  ///< begin of a rendezvous: the last arrival
+/// When an op was posted, began and ended. A rendezvous begins when its last participant arrives.
+struct OpTimes {
+  Picoseconds posted, begin, end;
 };
 
 struct EngineResult {
-  std::vector<std::vector<ItemTimes>> times;  ///< [rank][item]
-  /// When each host has issued (and, Execution::host, run) all.
-  std::vector<Picoseconds> host_end;
-  /// When each rank has finished: its host and every item of its own.
-  std::vector<Picoseconds> rank_end;
+  std::vector<std::vector<OpTimes>> times;  ///< [rank][op]
+  std::vector<Picoseconds> host_end;        ///< by rank: its host has issued everything
+  std::vector<Picoseconds> rank_end;        ///< by rank: its host and all its ops have ended
 };
 
-/// One run. starts[r]: when rank r's host begins; empty: all at 0. Every rank that issues
-/// rendezvous id is a participant of it; one that never completes breaks an invariant.
-EngineResult run_engine(std::span<const std::vector<Item>> ranks, Execution execution,
-                        std::span<const Picoseconds> starts = {}, const Waking& waking = {},
-                        std::span<const Beside> besides = {});
+/// Runs the ops of some ranks once. starts[r] is the time at which rank r's host begins; empty: all
+/// begin at 0. Every rank that issues a rendezvous takes part in it. A rendezvous that never ends
+/// breaks an invariant.
+EngineResult run_engine(std::span<const std::vector<TimedOp>> ranks, Execution execution,
+                        std::span<const Picoseconds> starts = {}, const WakeUpCost& wake_up = {},
+                        std::span<const MutualSlowdown> slowdowns = {});
 
 }  // namespace plimsoll

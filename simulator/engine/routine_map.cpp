@@ -1,3 +1,4 @@
+// Composes ops in max-plus algebra, and bundles the rows of the map.
 #include "simulator/engine/routine_map.h"
 
 #include <algorithm>
@@ -17,7 +18,7 @@ void add(std::span<Picoseconds> delays, Picoseconds time) {
   }
 }
 
-/// How much later `row` is than `base`, whatever the inputs; nothing where that differs.
+/// Returns how much later `row` is than `base` whatever the inputs; nothing where that depends.
 std::optional<Picoseconds> apart(std::span<const Picoseconds> base,
                                  std::span<const Picoseconds> row) {
   std::optional<Picoseconds> later;
@@ -30,7 +31,7 @@ std::optional<Picoseconds> apart(std::span<const Picoseconds> base,
   return later;
 }
 
-/// Rows by how they follow from the inputs: a base each, and what is so much later than it.
+/// Rows in bundles: the first row of each, and how much later the others are.
 struct Bundles {
   std::size_t inputs = 0;
   struct Row {

@@ -1,3 +1,4 @@
+// Keeps the speeds of flows: recomputes those that a begin or an end can change, once an instant.
 #include "simulator/engine/shared_links.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ void SharedLinks::begin(std::uint32_t communication, Picoseconds time, Picosecon
 
 std::optional<SharedLinks::End> SharedLinks::next() {
   while (true) {
-    // Only how long speeds last matters: once for all that happens at one instant.
+    // A speed that lasts no time does not matter: one sharing for all that happens at an instant.
     if (!changed_.empty() && (heap_.empty() || heap_.front().time > now_)) share();
     if (heap_.empty()) return std::nullopt;
     const Event event = heap_.front();
@@ -42,7 +43,7 @@ std::optional<SharedLinks::End> SharedLinks::next() {
   }
 }
 
-/// When the flow begins or ends next; what was known of that no longer counts.
+/// Sets when the flow begins or ends. Earlier events of the flow no longer count.
 void SharedLinks::push(std::uint32_t flow, Picoseconds time) {
   heap_.push_back({time, flow, ++flows_[flow].version});
   std::push_heap(heap_.begin(), heap_.end(),
@@ -81,9 +82,9 @@ void SharedLinks::set_speed(std::uint32_t index, std::int64_t speed) {
   push(index, now_ + Picoseconds(rest));
 }
 
-/// Speeds are max-min fair if every flow has the lowest level of its links, and only those of the
-/// links that changed can be others than before. Mostly what begins takes the place of what ended,
-/// and none has to change its speed; else all that depends on these links is shared anew.
+/// Speeds are max-min fair if every flow has the lowest level of its links. Only flows on links
+/// that changed can get another speed. Mostly a flow that begins takes the place of one that ended,
+/// and no other speed changes. Else everything that depends on these links is shared anew.
 void SharedLinks::share() {
   for (const std::uint32_t flow : begun_) flows_[flow].next_speed = kFullSpeed;
   for (const std::uint32_t link : changed_) links_[link].level = level_of(links_[link]);
@@ -102,10 +103,10 @@ void SharedLinks::share() {
   begun_.clear();
 }
 
-/// The link's level if its flows want no more than their next_speed.
+/// Returns the link's level if its flows want no more than their next_speed.
 std::int64_t SharedLinks::level_of(const Link& link) const {
   std::int64_t level = 0;
-  while (true) {  // what is slower than the level leaves more to the others
+  while (true) {  // flows that are slower than the level leave more to the others
     std::int64_t room = kFullSpeed, flows = 0;
     for (const std::uint32_t flow : link.flows) {
       const std::int64_t speed = flows_[flow].next_speed;
@@ -130,7 +131,7 @@ bool SharedLinks::is_shared(const Link& link) const {
   });
 }
 
-/// The links and flows that depend on the links that changed.
+/// Finds the links and flows that depend on the links that changed.
 void SharedLinks::find_component() {
   component_links_.clear();
   component_flows_.clear();
@@ -162,7 +163,7 @@ void SharedLinks::share_all() {
       const Link& link = links_[number];
       if (link.unshared > 0) least = std::min(least, link.room / link.unshared);
     }
-    // All links that are full now, at once: the order among them must not matter.
+    // Takes all links that are full now at once, as the order among them must not matter.
     full_.clear();
     for (const std::uint32_t number : component_links_) {
       Link& link = links_[number];

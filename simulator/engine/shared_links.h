@@ -1,6 +1,7 @@
-// Communications that pass the same links at the same time share them max-min fairly: all speeds
-// grow alike until a link is full; those of its communications stay, the others grow on
-// (progressive filling; Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
+// Shared links: communications that pass the same links at the same time share them max-min fairly.
+// All speeds grow alike until a link is full. The communications on that link keep their speed, and
+// the others grow on (progressive filling; Bertsekas and Gallager, Data Networks, 1992, section
+// 6.5.2).
 #pragma once
 
 #include <cstdint>
@@ -13,17 +14,17 @@
 
 namespace plimsoll {
 
-/// The communications of one run that may meet on a link, in the order of time. Speeds are whole
-/// parts of kFullSpeed and amounts picoseconds times that, so that nothing depends on the order in
-/// which communications of equal times are named: exact and deterministic.
+/// The communications of one run that may share a link, in the order of time. A speed is a whole
+/// number of parts of kFullSpeed, and an amount is picoseconds times kFullSpeed. So results are
+/// exact, and do not depend on the order in which communications of equal times are named.
 class SharedLinks {
  public:
   explicit SharedLinks(std::size_t links) : links_(links) {}
 
-  /// From `time` on the communication passes `links` (outliving this), which takes `work` at full
-  /// speed. From the end that next() returned last on where `time` is before that: a call of
-  /// several streams is worked through at once, after all that any of them waits for, so what the
-  /// others begin in it becomes known late.
+  /// Makes a communication pass `links` from `time` on, which takes `work` at full speed. It begins
+  /// no earlier than the end that next() returned last. (A call of several streams is worked
+  /// through at once, when all its waits have ended. A communication of one of its streams may
+  /// become known only then.) `links` must outlive this object.
   void begin(std::uint32_t communication, Picoseconds time, Picoseconds work,
              std::span<const std::uint32_t> links);
 
@@ -31,30 +32,32 @@ class SharedLinks {
     std::uint32_t communication = 0;
     Picoseconds time;
   };
-  /// The first that ends, if all that can begin before are known; nothing: none is under way.
+  /// Returns the communication that ends first, and forgets it; nothing where none is under way.
+  /// Every communication that can begin before that end must be known.
   std::optional<End> next();
 
  private:
   __extension__ using Amount = __int128;  // picoseconds times kFullSpeed: beyond 64 bits
   struct Flow {
     Amount left = 0;
-    std::int64_t speed = 0;  ///< 0: not under way
+    std::int64_t speed = 0;  ///< 0: it has not begun
     std::int64_t next_speed = 0;
     Picoseconds since;          ///< `left` is as of then
-    std::uint32_t version = 0;  ///< of what is on the heap: only its last event counts
+    std::uint32_t version = 0;  ///< of its events on the heap only the last one counts
     std::uint32_t communication = 0;
     std::span<const std::uint32_t> links;
     bool seen = false;
   };
-  struct Event {  // a flow begins or, if it is under way, ends
+  /// The begin of a flow or, if the flow is under way, its end.
+  struct Event {
     Picoseconds time;
     std::uint32_t flow, version;
   };
   struct Link {
     std::vector<std::uint32_t> flows;  ///< under way
-    /// The speed of the flows that it holds back; kFullSpeed if it holds back none.
+    /// The speed of the flows that the link limits; kFullSpeed if it limits none.
     std::int64_t level = kFullSpeed;
-    std::int64_t room = 0, unshared = 0;  ///< of share_all(): what is left, for how many flows
+    std::int64_t room = 0, unshared = 0;  ///< in share_all(): speed left, and flows without one
     bool changed = false, seen = false;
   };
 
@@ -74,9 +77,9 @@ class SharedLinks {
   std::vector<std::uint32_t> free_;  ///< of flows_
   std::vector<Link> links_;
   std::vector<Event> heap_;
-  // At this instant, still to be shared: what began, and the links of what began or ended.
+  // Flows that began at this instant, and links on which flows began or ended, not shared yet.
   std::vector<std::uint32_t> begun_, changed_;
-  // Used by share_all(): links and flows that depend on the links that changed.
+  // Used by share_all(): the links and flows that depend on the links that changed.
   std::vector<std::uint32_t> component_links_, component_flows_, full_;
 };
 

@@ -1,3 +1,4 @@
+// Compares each cycle of calls with the cycle before it.
 #include "simulator/memory/alike_cycles.h"
 
 namespace plimsoll {
@@ -33,7 +34,7 @@ class CycleReader {
   }
 
  private:
-  /// By how many buffers the next cycle is further on; nothing where it is not alike.
+  /// Returns by how much buffer numbers grow to the next cycle; nothing where it is not alike.
   std::optional<std::int64_t> step_from(std::size_t cycle) const {
     const std::size_t begin = cycles_.begins[cycle], next = cycles_.begins[cycle + 1];
     const std::size_t length = next - begin;

@@ -1,3 +1,5 @@
+// Replays steps call by call: takes a block for a tensor when it is written, gives it back when it
+// is dead.
 #include "simulator/memory/allocation_replay.h"
 
 #include <algorithm>
@@ -20,7 +22,7 @@ using Block = TensorBlocks::Block;
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 
 std::vector<RoutineEvents> events_of(const Program& program, const Framework& framework,
-                                     Names& names) {
+                                     TensorNames& names) {
   std::vector<RoutineEvents> events;
   for (const Routine& routine : program.routines) {
     events.push_back(read_events(routine, framework, names));
@@ -33,9 +35,9 @@ bool lies_in_tensors(SlotKind kind) {
          kind == SlotKind::deferred;
 }
 
-/// So many of the cycles that are alike are replayed in every step: the others find the same
-/// tensors alive. Free blocks may lie elsewhere for them, which changes what is reserved by 0.5 %
-/// at most (tests/simulator/allocation_replay_test.cpp).
+/// Cycles that are replayed where all are alike. The other cycles find the same tensors alive.
+/// Their free blocks may lie elsewhere, which changes the reserved bytes by 0.5 % at most
+/// (tests/simulator/allocation_replay_test.cpp).
 constexpr std::size_t kCyclesReplayed = 8;
 
 /// Whether each micro-batch leaves something to the end of the step.
@@ -68,7 +70,7 @@ class Replay {
     }
   }
 
-  /// Stops where `most` bytes are handed out, if that is given.
+  /// Replays steps; stops where `most` bytes are handed out, if that is given.
   void run(std::optional<Bytes> most = {}) {
     blocks_.stop_at(most);
     constexpr int kMostSteps = 4;
@@ -91,7 +93,7 @@ class Replay {
  private:
   static constexpr Bytes kWhole{-1}, kParked{-2};
 
-  /// Events in slots that every call binds to what lives between steps, here too.
+  /// Drops the events of slots that every call binds to a buffer which lives between steps.
   void leave_out_persistent() {
     std::vector<std::vector<bool>> comes_and_goes(routines_.size());
     for (std::size_t r = 0; r < routines_.size(); ++r)
@@ -104,8 +106,8 @@ class Replay {
       }
     }
     for (std::size_t r = 0; r < routines_.size(); ++r) {
-      std::erase_if(routines_[r].events, [&](const Event& event) {
-        const auto& slot = routines_[r].pieces[event.piece].slot;
+      std::erase_if(routines_[r].events, [&](const StorageEvent& event) {
+        const auto& slot = routines_[r].storages[event.storage].slot;
         return slot && !comes_and_goes[r][*slot];
       });
     }
@@ -126,8 +128,8 @@ class Replay {
     }
   }
 
-  /// Whether all that is held is of cycles that are alike: so many cycles later there is the same
-  /// for buffers of theirs. Not so where something from before the first of them is still there.
+  /// Whether everything that is held belongs to alike cycles: `cycles` later, the same is held for
+  /// the buffers of that time. It is not so where a buffer from before these cycles is still held.
   bool all_move_on(std::size_t cycles) const {
     const std::size_t later = cycles_->begins[cycles_->last + 1] - cycles_->begins[cycles_->last];
     for (std::size_t b = 0; b < held_.size(); ++b) {
@@ -142,7 +144,7 @@ class Replay {
     return true;
   }
 
-  /// A block that is held for a buffer is now held for the one so many further on.
+  /// Makes blocks that are held for a buffer be held for the buffer that many numbers further on.
   void move_on(std::int64_t buffers) {
     for (std::size_t b = held_.size(); b-- > 0;) {
       if (program_.buffers[b].persistent || held_[b].empty()) continue;
@@ -151,13 +153,13 @@ class Replay {
     shards_.move_on(std::size_t(buffers));
   }
 
-  /// Gradients that live as long as the update needs them whole.
+  /// Whether the buffer has gradients as computed, which live until the update has read them.
   bool computed_gradients(const Buffer& buffer) const {
     return framework_.gradient_memory == GradientMemory::as_computed && !scatters_gradients_ &&
            buffer.role == TensorRole::gradient && buffer.persistent;
   }
 
-  /// Whether sharding scatters gradients in backward (stages 2 and 3): what stays is a shard.
+  /// Whether sharding scatters gradients in backward (stages 2 and 3), so that only shards stay.
   bool scatters_gradients() const {
     DType type = DType::f32;
     for (const Routine& routine : program_.routines) {
@@ -174,7 +176,7 @@ class Replay {
     return lasting > Bytes() && lasting < elements_ * bytes_of(type);
   }
 
-  /// Gradients that are scattered have the parameters' type, where the framework has it so.
+  /// Returns a buffer's size. Some frameworks hold scattered gradients in the parameters' type.
   Bytes size_of(const Buffer& buffer) const {
     const bool narrow = framework_.gradient_memory == GradientMemory::as_computed &&
                         scatters_gradients_ && buffer.role == TensorRole::gradient;
@@ -183,7 +185,7 @@ class Replay {
     return Bytes(buffer.bytes.count() / bytes_of(DType::f32).count() * narrow_type.count());
   }
 
-  /// Whether the host's memory has it.
+  /// Whether the buffer lies in the host's memory.
   bool on_host(const Buffer& buffer) const {
     if (!buffer.persistent) return false;
     const bool gradient = buffer.role == TensorRole::gradient && scatters_gradients_;
@@ -193,7 +195,7 @@ class Replay {
            (framework_.host_parameters && buffer.role == TensorRole::parameter);
   }
 
-  /// Allocates what is there before the first step.
+  /// Allocates the buffers that exist before the first step.
   void begin() {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const Buffer& buffer = program_.buffers[b];
@@ -219,7 +221,7 @@ class Replay {
 
   Bytes owned(DType type) const { return owned_elements(program_) * bytes_of(type); }
 
-  /// A call binds a buffer that lives between steps.
+  /// Allocates what a call needs of a buffer that lives between steps.
   void use_persistent(std::size_t b, bool updates) {
     const Buffer& buffer = program_.buffers[b];
     if (shards_.has(b) || on_host(buffer)) return;
@@ -242,7 +244,7 @@ class Replay {
     }
   }
 
-  /// Tensor by tensor where the framework has each for itself.
+  /// Takes a buffer tensor by tensor, or whole, as the framework does.
   void take_persistent(std::size_t b) {
     const Buffer& buffer = program_.buffers[b];
     const bool by_tensor =
@@ -258,7 +260,7 @@ class Replay {
     hold(b, kWhole, blocks_.take(size_of(buffer), buffer_names_[b], buffer.role, 0));
   }
 
-  /// Each parameter's share of the buffer.
+  /// Takes one block for each parameter's share of the buffer.
   void take_by_tensor(std::size_t b) {
     const Buffer& buffer = program_.buffers[b];
     std::int64_t before = 0;
@@ -280,7 +282,7 @@ class Replay {
     }
     held_[buffer].emplace_back(offset, block);
   }
-  /// Its list, if that is empty now, is used again.
+  /// Keeps the buffer's list for another buffer, if it is empty now.
   void let_go(std::size_t buffer) {
     if (held_[buffer].empty() && held_[buffer].capacity() > 0)
       lists_.push_back(std::exchange(held_[buffer], {}));
@@ -303,8 +305,8 @@ class Replay {
     let_go(buffer);
   }
 
-  /// Gradients that the update casts, each for itself, before state that it makes; where gradients
-  /// are as computed, use_persistent has flat ones.
+  /// Takes the f32 gradients that the update casts, tensor by tensor, before the update makes
+  /// state. Where gradients are held as computed, use_persistent() takes flat ones.
   void take_main_gradients(const Call& call) {
     if (framework_.gradient_memory == GradientMemory::as_computed || elements_ == 0) return;
     const std::vector<Slot>& slots = program_.at(call.routine).slots;
@@ -328,25 +330,26 @@ class Replay {
     for (const Binding& binding : call.bindings) {
       if (checkpoints_.has(binding.buffer.index())) fetch(binding.buffer.index(), index);
     }
-    frame_.assign(routine.pieces.size(), std::nullopt);
-    for (const Event& event : routine.events) {
-      const Piece& piece = routine.pieces[event.piece];
-      if (piece.slot) {
-        run_in_slot(index, event.kind, piece);
-      } else if (piece.stays) {
-        if (kept_.insert(piece.name).second)
-          blocks_.take(piece.bytes, piece.name, piece.role, piece.stream);
-      } else if (event.kind == Event::Kind::write) {
-        frame_[event.piece] = blocks_.take(piece.bytes, piece.name, piece.role, piece.stream);
-      } else if (frame_[event.piece] &&
-                 !(piece.output && stage_.keeps_output(*frame_[event.piece], piece.bytes))) {
-        blocks_.give(*frame_[event.piece]);
+    frame_.assign(routine.storages.size(), std::nullopt);
+    for (const StorageEvent& event : routine.events) {
+      const TensorStorage& storage = routine.storages[event.storage];
+      if (storage.slot) {
+        run_in_slot(index, event.kind, storage);
+      } else if (storage.stays) {
+        if (kept_.insert(storage.name).second)
+          blocks_.take(storage.bytes, storage.name, storage.role, storage.stream);
+      } else if (event.kind == StorageEvent::Kind::write) {
+        frame_[event.storage] =
+            blocks_.take(storage.bytes, storage.name, storage.role, storage.stream);
+      } else if (frame_[event.storage] &&
+                 !(storage.output && stage_.keeps_output(*frame_[event.storage], storage.bytes))) {
+        blocks_.give(*frame_[event.storage]);
       }
     }
     shards_.after_call(index);
   }
 
-  /// A checkpoint between forward and backward: its part, or nothing.
+  /// Replaces a checkpoint, between forward and backward, by the part that the device keeps.
   void park(std::size_t b) {
     const auto whole = find(b, kWhole);
     if (whole == held_[b].end()) return;
@@ -359,7 +362,7 @@ class Replay {
     let_go(b);
   }
 
-  /// Whole again, for a call of backward.
+  /// Makes a checkpoint whole again for a call of backward.
   void fetch(std::size_t b, std::size_t index) {
     const Buffer& buffer = program_.buffers[b];
     if (program_.at(program_.calls[index].routine).phase == Phase::forward) return;
@@ -367,35 +370,36 @@ class Replay {
     hold(b, kWhole, blocks_.take(buffer.bytes, buffer_names_[b], buffer.role, 0));
   }
 
-  void run_in_slot(std::size_t index, Event::Kind kind, const Piece& piece) {
+  void run_in_slot(std::size_t index, StorageEvent::Kind kind, const TensorStorage& storage) {
     const Call& call = program_.calls[index];
-    const std::size_t b = call.bindings[*piece.slot].buffer.index();
+    const std::size_t b = call.bindings[*storage.slot].buffer.index();
     const Buffer& buffer = program_.buffers[b];
-    const bool writes = kind == Event::Kind::write;
+    const bool writes = kind == StorageEvent::Kind::write;
     if (shards_.has(b)) {
-      if (writes) shards_.write_gradient(index, piece);
+      if (writes) shards_.write_gradient(index, storage);
       return;
     }
     if (buffer.persistent || stage_.has(b)) return;
-    const SlotKind slot = program_.at(call.routine).slots[*piece.slot].kind;
+    const SlotKind slot = program_.at(call.routine).slots[*storage.slot].kind;
     const bool copied = framework_.gradient_memory == GradientMemory::as_computed;
     if (slot == SlotKind::main_gradients && (copied || elements_ > 0)) return;  // there already
     if (!writes && buffer.end != index + 1) {
-      if (checkpoints_.has(b) && checkpoints_.ends_forward(index, *piece.slot)) park(b);
+      if (checkpoints_.has(b) && checkpoints_.ends_forward(index, *storage.slot)) park(b);
       return;
     }
     const bool in_tensors = lies_in_tensors(slot);
-    const Bytes place = in_tensors ? piece.offset : kWhole;
+    const Bytes place = in_tensors ? storage.offset : kWhole;
     const auto found = find(b, place);
     if (writes) {
       if (found != held_[b].end()) return;
-      const Bytes bytes = in_tensors ? piece.bytes : size_of(buffer);
-      const std::uint32_t name = in_tensors ? piece.name : buffer_names_[b];
-      hold(b, place, blocks_.take(bytes, name, buffer.role, piece.stream));
+      const Bytes bytes = in_tensors ? storage.bytes : size_of(buffer);
+      const std::uint32_t name = in_tensors ? storage.name : buffer_names_[b];
+      hold(b, place, blocks_.take(bytes, name, buffer.role, storage.stream));
     } else if (found != held_[b].end()) {
       if (!stage_.keeps(b, found->second)) blocks_.give(found->second);
       held_[b].erase(found);
-      if (const auto beside = find(b, place + kBeside); in_tensors && beside != held_[b].end()) {
+      if (const auto beside = find(b, place + kCopyOffset);
+          in_tensors && beside != held_[b].end()) {
         blocks_.give(beside->second);
         held_[b].erase(beside);
       }
@@ -407,7 +411,7 @@ class Replay {
   const Framework& framework_;
   const std::optional<AlikeCycles> cycles_;
   TensorBlocks blocks_;
-  Names names_;
+  TensorNames names_;
   std::vector<std::uint32_t> buffer_names_;
   using Held = std::vector<std::pair<Bytes, Block>>;  // offset, block
   std::vector<Held> held_;                            // by buffer
@@ -418,7 +422,7 @@ class Replay {
   StageBuffers stage_;
   const Checkpoints checkpoints_;
   std::set<std::uint32_t> kept_;             // names of what stays
-  std::vector<std::optional<Block>> frame_;  // by piece
+  std::vector<std::optional<Block>> frame_;  // by storage
   std::vector<Block> flat_;                  // copies of gradients
   const std::uint32_t flat_name_ = names_.of("flat_gradients");
   std::int64_t elements_ = 0;  // of all parameters
@@ -444,7 +448,7 @@ std::optional<AllocatorUse> replay_within(const Program& program, const Framewor
   if (room < Bytes()) return std::nullopt;
   AllocatorUse use = replay_allocations(program, framework, room, alive);
   if (use.out_of_memory) return std::nullopt;
-  // Where the driver's memory suffices without giving any back, the limit changes nothing.
+  // Without a retry, memory was never short, and the limit changed nothing.
   if (use.retries > 0 && replay_allocations(program, framework, kNoLimit).allocated > room)
     return std::nullopt;
   return use;

@@ -1,3 +1,4 @@
+// Splits, merges and lists blocks as the frameworks' allocators do.
 #include "simulator/memory/block_allocator.h"
 
 #include <algorithm>
@@ -7,13 +8,14 @@
 namespace plimsoll {
 namespace {
 
-/// Address space of a segment that grows: no device has as much memory.
+/// Address space of a segment that grows. No device has as much memory.
 constexpr std::int64_t kAddressSpace = std::int64_t{1} << 44;
 
 std::int64_t up(std::int64_t size, Bytes to) { return round_up(Bytes(size), to).count(); }
 
-/// Where, between `first` and `last`, a free block of this size at this address is, or would be.
-/// Without branches that depend on what is compared: half of those would be mispredicted.
+/// Returns the place, between `first` and `last`, of a free block of this size at this address, or
+/// the place where it belongs. No branch depends on a comparison: half of these branches would be
+/// mispredicted.
 template <class FreeBlock>
 std::ptrdiff_t place_between(const FreeBlock* free, std::ptrdiff_t first, std::ptrdiff_t last,
                              std::int64_t size, std::int64_t address) {
@@ -117,7 +119,8 @@ void BlockAllocator::give(Block block) {
   place ? relist(free, *place, block) : enlist(block);
 }
 
-/// A block that the growing end of a segment follows has the size that it can grow to.
+/// Finds the free block to use. A block before the growing end of a segment counts with the size to
+/// which it can grow.
 std::optional<std::ptrdiff_t> BlockAllocator::find_free(std::int64_t size, const Pool& pool) const {
   auto found = pool.free.begin() + plimsoll::place_of(pool.free, size, 0);
   if (found == pool.free.end()) return std::nullopt;
@@ -171,7 +174,7 @@ std::optional<BlockAllocator::Block> BlockAllocator::add_segment(std::int64_t si
   return block;
 }
 
-/// The block that a new segment is.
+/// Makes a new segment and returns it as one block.
 BlockAllocator::Block BlockAllocator::begin_segment(Range range) {
   next_address_ = std::max(next_address_, range.address + range.driver);
   const Block block = make(range);
@@ -182,19 +185,19 @@ BlockAllocator::Block BlockAllocator::begin_segment(Range range) {
   return block;
 }
 
-std::vector<BlockAllocator::Block> BlockAllocator::adopt(Place segment,
-                                                         std::span<const Place> taken) {
+std::vector<BlockAllocator::Block> BlockAllocator::adopt(AddressRange segment,
+                                                         std::span<const AddressRange> taken) {
   INVARIANT(rule_.kind == AllocatorKind::caching && !rule_.expandable_segments,
             "segments that do not grow are adopted");
   Range range;
   range.size = range.driver = segment.bytes.count();
   range.address = segment.address;
-  // Only segments of small requests are so small.
+  // A segment of at most small_segment bytes serves small requests.
   range.pool = pool_of(segment.bytes <= rule_.small_segment ? 1 : segment.bytes.count(), 0);
   reserve(range.driver);
   Block rest = begin_segment(range);
   std::vector<Block> blocks;
-  for (const Place& place : taken) {
+  for (const AddressRange& place : taken) {
     const std::int64_t size = round_up(place.bytes, rule_.rounding).count();
     if (place.address > blocks_[rest].address) {
       const Block free = rest;
@@ -213,8 +216,8 @@ std::vector<BlockAllocator::Block> BlockAllocator::adopt(Place segment,
   return blocks;
 }
 
-/// The unmapped range at the lowest address which, with the free blocks that touch it, is large
-/// enough, is mapped as far as needed, by whole pages.
+/// Maps memory for a request by whole pages. It takes the unmapped range at the lowest address that
+/// is large enough together with the free blocks beside it.
 std::optional<BlockAllocator::Block> BlockAllocator::expand(std::int64_t size, std::uint32_t pool) {
   const auto free_bytes = [&](Block block) {
     return block != kNone && blocks_[block].use == Use::free ? blocks_[block].size : 0;
@@ -242,8 +245,8 @@ std::optional<BlockAllocator::Block> BlockAllocator::expand(std::int64_t size, s
   INVARIANT(false, "address space never ends");
 }
 
-/// Backs the first `bytes` of an unmapped range; `mapped` is what they become, with what is free
-/// beside them.
+/// Maps the first `bytes` of an unmapped range. `mapped` becomes the free block that they form with
+/// the free blocks beside them. Returns false where the driver has no more.
 bool BlockAllocator::map(Block block, std::int64_t bytes, Block& mapped) {
   if (!driver_has(bytes)) return false;
   reserve(bytes);
@@ -355,7 +358,7 @@ void BlockAllocator::enlist(Block block) {
   free.insert(free.begin() + place_of(block), {range.size, range.address, block});
 }
 
-/// The one listed at `place` has become `block`, which moves to where it belongs.
+/// Replaces the free block at `place` of the list by `block`, and moves that to its place.
 void BlockAllocator::relist(FreeBlocks& free, std::ptrdiff_t place, Block block) {
   const Range& range = blocks_[block];
   blocks_[block].use = Use::free;

@@ -14,39 +14,40 @@
 
 namespace plimsoll {
 
-/// AllocatorKind::caching as c10/cuda/CUDACachingAllocator.cpp, auto_growth as
-/// auto_growth_best_fit_allocator.cc (Paddle). Deterministic: what it holds depends on the sequence
-/// of requests alone. Free blocks are few, or there would be no need of them: lists are flat.
+/// AllocatorKind::caching follows c10/cuda/CUDACachingAllocator.cpp (PyTorch), and auto_growth
+/// follows auto_growth_best_fit_allocator.cc (Paddle). The allocator's state depends only on the
+/// sequence of requests. Lists of free blocks are flat, because such blocks are few.
 class BlockAllocator {
  public:
   using Block = std::uint32_t;
 
-  /// `limit`: the most that the driver gives.
+  /// `limit` is the most that the driver gives.
   explicit BlockAllocator(const Allocator& rule, Bytes limit = Bytes(std::int64_t{1} << 60));
 
-  /// Nothing where it is out of memory, even after all that can be given back to the driver was.
-  /// Memory that was freed is handed out on the same stream only (caching).
+  /// Returns nothing where memory is short even after every free block was given back to the
+  /// driver. Freed memory is handed out on the same stream only (caching).
   std::optional<Block> take(Bytes request, std::uint32_t stream = 0);
   void give(Block block);
-  /// Gives what is free back to the driver, by whole segments (torch.cuda.empty_cache), or pages of
-  /// one that grows. How many segments: of those that grow, none.
+  /// Gives free memory back to the driver, by whole segments (torch.cuda.empty_cache), or by pages
+  /// of a segment that grows. Returns the number of whole segments.
   std::int64_t empty_cache();
 
-  // To follow a recorded allocator, whose segments do not grow: the driver chooses addresses, and
-  // of free blocks of one size the one at the lowest address is handed out.
-  struct Place {
+  // The following functions serve to follow a recorded allocator, whose segments do not grow. The
+  // driver chooses addresses. Of free blocks of one size, the one at the lowest address is taken.
+  struct AddressRange {
     std::int64_t address = 0;
     Bytes bytes;
   };
-  /// A segment that is there already, with these blocks handed out, in order of their addresses.
-  std::vector<Block> adopt(Place segment, std::span<const Place> taken);
-  /// Where the driver has the next segment; nothing: behind all others.
+  /// Adds a segment that exists already, in which the blocks `taken`, ascending by address, are
+  /// handed out. Returns these blocks.
+  std::vector<Block> adopt(AddressRange segment, std::span<const AddressRange> taken);
+  /// Sets the address of the next segment; nothing: behind all others.
   void place_next_segment(std::optional<std::int64_t> address) { placed_ = address; }
   std::int64_t address(Block block) const { return blocks_[block].address; }
 
-  Bytes bytes(Block block) const { return Bytes(blocks_[block].size); }  ///< what it takes
-  Bytes allocated() const { return allocated_; }                         ///< blocks handed out
-  Bytes reserved() const { return reserved_; }                           ///< taken of the driver
+  Bytes bytes(Block block) const { return Bytes(blocks_[block].size); }  ///< its size
+  Bytes allocated() const { return allocated_; }                         ///< in blocks handed out
+  Bytes reserved() const { return reserved_; }                           ///< taken from the driver
   Bytes most_reserved() const { return most_reserved_; }
   std::int64_t retries() const { return retries_; }  ///< times that all caches were given back
 
@@ -60,12 +61,12 @@ class BlockAllocator {
   };
   using FreeBlocks = std::vector<FreeBlock>;  ///< ascending
 
-  /// Blocks of a segment are a list in order of their addresses.
+  /// A block. The blocks of a segment are a list in order of their addresses.
   struct Range {
     std::int64_t size = 0, address = 0;
     Block previous = kNone, next = kNone;
     std::uint32_t pool = 0;
-    std::int64_t driver = 0;  ///< of the first of a segment: what it took of the driver
+    std::int64_t driver = 0;  ///< of a segment's first block: bytes taken from the driver
     Use use = Use::free;
   };
   /// The pool of requests of one stream and size class.
@@ -87,12 +88,12 @@ class BlockAllocator {
   void unmap_pages(Block block);
 
   Block make(const Range& range);
-  Block split_off(Block block, std::int64_t size);  ///< keeps the first `size` bytes; the rest
+  Block split_off(Block block, std::int64_t size);  ///< keeps `size` bytes, returns the rest
   Block merge(Block first, Block second);
   void enlist(Block block);
   void delist(Block block);
   void relist(FreeBlocks& free, std::ptrdiff_t place, Block block);
-  std::ptrdiff_t place_of(Block block) const;  ///< of a free one, in its list
+  std::ptrdiff_t place_of(Block block) const;  ///< of a free block, in its list
   std::int64_t page(const Pool& pool) const;
   bool driver_has(std::int64_t bytes) const { return reserved_.count() + bytes <= limit_.count(); }
   void reserve(std::int64_t bytes);

@@ -1,3 +1,4 @@
+// Finds the borders that are checkpoints, and their bytes on the device.
 #include "simulator/memory/checkpoints.h"
 
 #include <algorithm>

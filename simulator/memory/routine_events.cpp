@@ -1,3 +1,4 @@
+// Reads a routine once, and adds the copies that a framework makes beside its tensors.
 #include "simulator/memory/routine_events.h"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-/// By tensor: the first one that lies in the same place, by ops that work in place.
+/// Returns, by tensor, the first tensor that shares its memory: ops that work in place share it.
 std::vector<std::size_t> storage_of(const Routine& routine, const Framework& framework) {
   std::vector<std::size_t> storage(routine.tensors.size());
   std::iota(storage.begin(), storage.end(), 0);
@@ -29,7 +30,7 @@ std::vector<std::size_t> storage_of(const Routine& routine, const Framework& fra
   return storage;
 }
 
-/// Casts between the logits or their gradient and what the loss reads or gives in f32.
+/// Returns the casts between the logits, or their gradient, and the f32 tensor of the loss.
 std::vector<const Op*> loss_casts(const Routine& routine) {
   std::vector<const Op*> casts;
   for (const Op& op : routine.ops) {
@@ -45,7 +46,7 @@ std::vector<const Op*> loss_casts(const Routine& routine) {
 
 class RoutineReader {
  public:
-  RoutineReader(const Routine& routine, const Framework& framework, Names& names)
+  RoutineReader(const Routine& routine, const Framework& framework, TensorNames& names)
       : routine_(routine),
         framework_(framework),
         names_(names),
@@ -66,33 +67,33 @@ class RoutineReader {
       }
     }
     if (framework_.overlap_tensor_gradients) hold_to_weight_gradients(last);
-    std::vector<std::optional<std::uint32_t>> piece(storage_.size());
+    std::vector<std::optional<std::uint32_t>> storage(storage_.size());
     for (std::size_t t = 0; t < storage_.size(); ++t) {
       if (storage_[t] != t || last[t] == none) continue;
-      piece[t] = add_piece(t);
+      storage[t] = add_storage(t);
       if (first[t] == none) continue;
-      result_.pieces[*piece[t]].stream = stream_of(routine_.ops[first[t]]);
-      result_.pieces[*piece[t]].computed = computed_bytes(routine_.ops[first[t]], t);
+      result_.storages[*storage[t]].stream = stream_of(routine_.ops[first[t]]);
+      result_.storages[*storage[t]].computed = computed_bytes(routine_.ops[first[t]], t);
     }
     for (std::size_t i = 0; i < routine_.ops.size(); ++i) {
       for (std::size_t t = 0; t < storage_.size(); ++t) {
-        if (piece[t] && first[t] == i) add(Event::Kind::write, *piece[t]);
+        if (storage[t] && first[t] == i) add(StorageEvent::Kind::write, *storage[t]);
       }
-      add_rotary_copy(routine_.ops[i], last, piece);
-      add_operand_copies(routine_.ops[i], last, piece);
+      add_rotary_copy(routine_.ops[i], last, storage);
+      add_operand_copies(routine_.ops[i], last, storage);
       add_scratch(routine_.ops[i]);
       for (std::size_t t = 0; t < storage_.size(); ++t) {
-        if (piece[t] && last[t] == i) add(Event::Kind::last_use, *piece[t]);
+        if (storage[t] && last[t] == i) add(StorageEvent::Kind::last_use, *storage[t]);
       }
       for (const auto& [op, made] : copies_) {
-        if (op == i) add(Event::Kind::last_use, made);
+        if (op == i) add(StorageEvent::Kind::last_use, made);
       }
     }
     return std::move(result_);
   }
 
  private:
-  /// The tensor that the loss reads and gives in f32 is the narrow tensor itself.
+  /// Makes the f32 tensor of the loss share the memory, and the size, of the narrow tensor.
   void join_loss_casts() {
     for (const Op* cast : loss_casts(routine_)) {
       const std::size_t from = cast->inputs[0].index(), to = cast->outputs[0].index();
@@ -103,8 +104,8 @@ class RoutineReader {
     }
   }
 
-  /// Where a layer's weight gradient is computed beside the sum of its input's over mp, one
-  /// function does both, and what it was given and made lives to its end: the part of the input
+  /// Extends lifetimes where a layer's weight gradient is computed while the input's gradient is
+  /// summed over mp. One function does both, and its tensors live to its end: the part of the input
   /// that it gathers again, and the gradient that it sums.
   void hold_to_weight_gradients(std::vector<std::size_t>& last) const {
     const auto hold = [&](TensorId id, std::size_t op) {
@@ -131,59 +132,60 @@ class RoutineReader {
            (op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter);
   }
 
-  void add(Event::Kind kind, std::uint32_t piece) { result_.events.push_back({kind, piece}); }
+  void add(StorageEvent::Kind kind, std::uint32_t storage) {
+    result_.events.push_back({kind, storage});
+  }
 
-  std::uint32_t add_piece(std::size_t tensor) {
-    Piece piece;
-    piece.slot = routine_.places[tensor].slot;
-    piece.offset = routine_.places[tensor].offset;
+  std::uint32_t add_storage(std::size_t tensor) {
+    TensorStorage storage;
+    storage.slot = routine_.places[tensor].slot;
+    storage.offset = routine_.places[tensor].offset;
     for (std::size_t t = 0; t < storage_.size(); ++t) {
-      if (storage_[t] == tensor) piece.bytes = std::max(piece.bytes, bytes_[t]);
+      if (storage_[t] == tensor) storage.bytes = std::max(storage.bytes, bytes_[t]);
     }
-    piece.name = names_.of(routine_.tensors[tensor].name);
-    piece.role = routine_.tensors[tensor].role;
-    return push(piece);
+    storage.name = names_.of(routine_.tensors[tensor].name);
+    storage.role = routine_.tensors[tensor].role;
+    return push(storage);
   }
 
-  std::uint32_t push(const Piece& piece) {
-    result_.pieces.push_back(piece);
-    return std::uint32_t(result_.pieces.size() - 1);
+  std::uint32_t push(const TensorStorage& storage) {
+    result_.storages.push_back(storage);
+    return std::uint32_t(result_.storages.size() - 1);
   }
 
-  /// Collectives over ranks that read different sequences have memory of their own stream; those
-  /// within a layer, and transfers, that of computation.
+  /// Returns the stream whose memory an op's output takes. Collectives over ranks that read
+  /// different sequences have a stream of their own; all other ops use that of computation.
   static std::uint32_t stream_of(const Op& op) {
     return communicates(op.kind) && op.stream == Stream::data ? 1 : 0;
   }
 
-  /// The bytes of a gradient, as backward computes it before it is added to anything.
+  /// Returns the bytes of a gradient as backward computes it, before it is added to another.
   Bytes computed_bytes(const Op& op, std::size_t tensor) const {
     const Tensor& gradient = routine_.tensors[tensor];
     if (gradient.role != TensorRole::gradient || communicates(op.kind)) return Bytes();
     return elements(gradient.shape) * bytes_of(compute_dtype(op, routine_.tensors));
   }
 
-  /// A turned tensor of rotary is new and lives as long as the one it was turned from.
+  /// Adds the output of a rotary embedding, which lives as long as the op's input.
   void add_rotary_copy(const Op& op, const std::vector<std::size_t>& last,
-                       const std::vector<std::optional<std::uint32_t>>& pieces) {
+                       const std::vector<std::optional<std::uint32_t>>& storages) {
     if (op.kind != OpKind::rotary || !framework_.copies_rotary) return;
     const std::size_t place = storage_[op.inputs[0].index()];
     const Tensor& product = routine_.tensors[place];
-    Piece copy = result_.pieces[*pieces[place]];
+    TensorStorage copy = result_.storages[*storages[place]];
     copy.bytes = Bytes(bytes_of(product).count() / product.shape[1] *
                        std::get<RotaryParams>(op.params).rotated);
-    copy.offset += kBeside;
+    copy.offset += kCopyOffset;
     copy.name = names_.of(product.name + ".turned");
     const std::uint32_t made = push(copy);
-    add(Event::Kind::write, made);
+    add(StorageEvent::Kind::write, made);
     copies_.emplace_back(last[place], made);
   }
 
-  /// Tensors that the ops of a formula keep beside a tensor that the kernel here keeps, and as long
-  /// as it: GELU's operand, the results of norms and softmax. They are counted in halves of that
-  /// tensor: for GELU half of x, erf's operand and 1 + erf instead of x (4); of a norm x - mean,
-  /// twice, and the quotient, in f32 (12); of a softmax its values and those after dropout in f32
-  /// instead of 16 bits (6).
+  /// Some frameworks run a formula op by op, and keep more tensors than one kernel does. Returns
+  /// the size of these tensors in halves of the tensor that the kernel keeps. GELU keeps half of x,
+  /// erf's operand and 1 + erf instead of x (4). A norm keeps x - mean, twice, and the quotient, in
+  /// f32 (12). A softmax keeps its values, and those after dropout, in f32 instead of 16 bits (6).
   static int halves_kept(OpKind kind) {
     switch (kind) {
       case OpKind::gelu:
@@ -199,23 +201,23 @@ class RoutineReader {
   }
 
   void add_operand_copies(const Op& op, const std::vector<std::size_t>& last,
-                          const std::vector<std::optional<std::uint32_t>>& pieces) {
+                          const std::vector<std::optional<std::uint32_t>>& storages) {
     const int halves = halves_kept(op.kind);
     if (!framework_.elementwise_by_op || halves == 0) return;
     const bool of_input = op.kind == OpKind::gelu || op.kind == OpKind::bias_gelu;
     const std::size_t place = storage_[(of_input ? op.inputs[0] : op.outputs[0]).index()];
-    if (!pieces[place]) return;
-    Piece copy = result_.pieces[*pieces[place]];
+    if (!storages[place]) return;
+    TensorStorage copy = result_.storages[*storages[place]];
     copy.bytes = Bytes(copy.bytes.count() * halves / 2);
-    copy.offset += kBeside;
+    copy.offset += kCopyOffset;
     copy.name = names_.of(routine_.tensors[place].name + ".operands");
     const std::uint32_t made = push(copy);
-    add(Event::Kind::write, made);
+    add(StorageEvent::Kind::write, made);
     copies_.emplace_back(last[place], made);
   }
 
-  /// Copies of the logits that the loss has while it runs. LossMemory::by_op: what forward frees
-  /// before backward begins leaves a hole for the gradients, which lie in it as far as they fit.
+  /// Adds the copies of the logits that the loss has while it runs. With LossMemory::by_op forward
+  /// frees them before backward begins, and gradients lie in the hole as far as they fit.
   void add_loss_copies(const Op& op) {
     const Tensor& logits = routine_.tensors[op.inputs[0].index()];
     const Bytes f32 = elements(logits.shape) * bytes_of(DType::f32);
@@ -229,18 +231,18 @@ class RoutineReader {
     }
     std::vector<std::uint32_t> made;
     for (const Bytes bytes : copies) {
-      Piece piece;
-      piece.bytes = bytes;
-      piece.name = names_.of(logits.name + (forward ? ".copy" : ".gradient.of_softmax"));
+      TensorStorage storage;
+      storage.bytes = bytes;
+      storage.name = names_.of(logits.name + (forward ? ".copy" : ".gradient.of_softmax"));
       // The first tensor of forward is what the model gave, in its own type.
-      piece.output = framework_.loss_memory == LossMemory::by_op && forward && made.empty();
-      made.push_back(push(piece));
-      add(Event::Kind::write, made.back());
+      storage.output = framework_.loss_memory == LossMemory::by_op && forward && made.empty();
+      made.push_back(push(storage));
+      add(StorageEvent::Kind::write, made.back());
     }
-    for (const std::uint32_t piece : made) add(Event::Kind::last_use, piece);
+    for (const std::uint32_t storage : made) add(StorageEvent::Kind::last_use, storage);
   }
 
-  /// Memory that an op has while it runs.
+  /// Adds the memory that an op has while it runs.
   void add_scratch(const Op& op) {
     if (op.kind == OpKind::logits_sum_exp || op.kind == OpKind::cross_entropy_backward)
       add_loss_copies(op);
@@ -257,22 +259,22 @@ class RoutineReader {
     }
   }
 
-  /// Beside the gradient that it is added to.
+  /// Adds a new gradient, which exists beside the gradient that it is added to.
   void add_new_gradient(const Op& op, const Tensor& gradient) {
     // Products of 8-bit operands give 16 bits.
     const Bytes element = std::max(bytes_of(compute_dtype(op, routine_.tensors)), Bytes(2));
-    Piece piece;
-    piece.bytes = elements(gradient.shape) * element;
-    piece.stays =
+    TensorStorage storage;
+    storage.bytes = elements(gradient.shape) * element;
+    storage.stays =
         framework_.stands_in_for_gradients && op.kind == OpKind::matmul && !gives_loss_gradient();
-    piece.name = names_.of(piece.stays ? fmt::format("in_place_of_gradient.{}", gradient.shape)
-                                       : gradient.name + ".new");
-    const std::uint32_t made = push(piece);
-    add(Event::Kind::write, made);
-    if (!piece.stays) add(Event::Kind::last_use, made);
+    storage.name = names_.of(storage.stays ? fmt::format("in_place_of_gradient.{}", gradient.shape)
+                                           : gradient.name + ".new");
+    const std::uint32_t made = push(storage);
+    add(StorageEvent::Kind::write, made);
+    if (!storage.stays) add(StorageEvent::Kind::last_use, made);
   }
 
-  /// Whether this is backward of the block that has the loss.
+  /// Whether this routine is backward of the block that has the loss.
   bool gives_loss_gradient() const {
     return std::ranges::any_of(
         routine_.ops, [](const Op& op) { return op.kind == OpKind::cross_entropy_backward; });
@@ -280,16 +282,16 @@ class RoutineReader {
 
   const Routine& routine_;
   const Framework& framework_;
-  Names& names_;
+  TensorNames& names_;
   std::vector<std::size_t> storage_;
   std::vector<Bytes> bytes_;                                   // by tensor
-  std::vector<std::pair<std::size_t, std::uint32_t>> copies_;  // last op, piece
+  std::vector<std::pair<std::size_t, std::uint32_t>> copies_;  // last op, storage
   RoutineEvents result_;
 };
 
 }  // namespace
 
-RoutineEvents read_events(const Routine& routine, const Framework& framework, Names& names) {
+RoutineEvents read_events(const Routine& routine, const Framework& framework, TensorNames& names) {
   return RoutineReader(routine, framework, names).read();
 }
 

@@ -1,5 +1,5 @@
-// Routine events: when each tensor of a routine is first written and last used, as far as an
-// allocator sees it.
+// Routine events: when each tensor of a routine is first written and last used, as an allocator
+// sees it.
 #pragma once
 
 #include <cstdint>
@@ -14,35 +14,35 @@
 
 namespace plimsoll {
 
-/// The offset of a piece that lies beside a tensor in a slot and goes with it: no tensor has such
-/// an offset.
-inline constexpr Bytes kBeside{1};
+/// A copy of a tensor in a slot has the tensor's offset plus this. No tensor has such an offset.
+/// The copy lives as long as the tensor.
+inline constexpr Bytes kCopyOffset{1};
 
-/// Tensors of a routine that share one place.
-struct Piece {
+/// The memory of one tensor of a routine, or of several that share it by ops that work in place.
+struct TensorStorage {
   std::optional<std::size_t> slot;  ///< absent: in the frame
   Bytes offset, bytes;
-  std::uint32_t name = 0;  ///< index of names
+  std::uint32_t name = 0;  ///< index into TensorNames
   TensorRole role = TensorRole::activation;
   std::uint32_t stream = 0;
-  Bytes computed;       ///< of a gradient of parameters: in the type that the op computes in
-  bool output = false;  ///< what the model gives, as its loss has it
-  bool stays = false;   ///< one for all pieces of this name, from the first write on
+  Bytes computed;       ///< of a gradient of parameters: its size in the type the op computes in
+  bool output = false;  ///< the model's output, as its loss holds it
+  bool stays = false;   ///< one block serves all storages of this name, from the first write on
 };
 
-/// A piece's change before or after an op.
-struct Event {
+/// A storage is written before an op, or is dead after it.
+struct StorageEvent {
   enum class Kind : std::uint8_t { write, last_use } kind;
-  std::uint32_t piece;
+  std::uint32_t storage;
 };
 
 struct RoutineEvents {
-  std::vector<Piece> pieces;
-  std::vector<Event> events;  ///< in order of ops; of one op what it writes comes first
+  std::vector<TensorStorage> storages;
+  std::vector<StorageEvent> events;  ///< in order of ops; the writes of one op come first
 };
 
-/// Tensor names of all routines and buffers, once each.
-class Names {
+/// Numbers the names of the tensors of all routines and buffers.
+class TensorNames {
  public:
   std::uint32_t of(const std::string& name) {
     const auto [found, fresh] = index_.try_emplace(name, std::uint32_t(names_.size()));
@@ -56,8 +56,8 @@ class Names {
   std::vector<std::string> names_;
 };
 
-/// A framework's memory beside the Program's tensors is among them: copies that live as long as
-/// another tensor, and memory that an op has while it runs.
-RoutineEvents read_events(const Routine& routine, const Framework& framework, Names& names);
+/// Reads the events of a routine. A framework's memory beside the Program's tensors is among them:
+/// copies that live as long as another tensor, and memory that an op has while it runs.
+RoutineEvents read_events(const Routine& routine, const Framework& framework, TensorNames& names);
 
 }  // namespace plimsoll

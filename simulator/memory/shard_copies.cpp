@@ -1,3 +1,4 @@
+// Follows gathers, backward and scatters of each group of parameters.
 #include "simulator/memory/shard_copies.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ bool has_loss(const Routine& routine) {
   return has_op(routine, OpKind::logits_sum_exp) || has_op(routine, OpKind::cross_entropy_backward);
 }
 
-/// A block that is no layer: the one with the tables of tokens, the one with the loss.
+/// Whether a block belongs to no layer: the block with the token table, or the block with the loss.
 bool is_root(const Routine& routine) {
   return has_loss(routine) || has_op(routine, OpKind::embedding) ||
          has_op(routine, OpKind::embedding_backward);
@@ -36,7 +37,7 @@ bool is_root(const Routine& routine) {
 }  // namespace
 
 ShardCopies::ShardCopies(const Program& program, const Framework& framework,
-                         const std::vector<RoutineEvents>& routines, Names& names,
+                         const std::vector<RoutineEvents>& routines, TensorNames& names,
                          TensorBlocks& blocks)
     : program_(program),
       routines_(routines),
@@ -80,7 +81,7 @@ void ShardCopies::find_buffers() {
   }
 }
 
-/// The first call that reads each parameter outside layers: a tied table is read twice.
+/// Finds the first call that reads each parameter outside layers. A tied table is read twice.
 void ShardCopies::find_root() {
   std::vector<bool> seen(program_.routines.size());
   bool table = false;
@@ -99,7 +100,7 @@ void ShardCopies::find_root() {
   }
 }
 
-/// The optimizer's copies are the shards; without any, parameters are computed with as they are.
+/// Takes the shards of parameters. Where the optimizer has copies, these are the shards.
 void ShardCopies::begin() {
   if (!active_ || casts_) return;
   for (std::size_t b = 0; b < buffers_.size(); ++b) {
@@ -134,17 +135,18 @@ void ShardCopies::keep_flat(std::optional<Block> flat) {
   kept_flat_ = flat;
 }
 
-/// A tensor for each parameter that the routine uses, and one for the others of the slot.
+/// Takes a tensor for each parameter that the routine uses, and one for the slot's other
+/// parameters.
 ShardCopies::Blocks ShardCopies::copy_out(const RoutineEvents& routine, std::size_t slot,
                                           Bytes bytes) {
   Blocks whole;
   const auto take = [&](Bytes of, std::uint32_t name) {
     whole.push_back(blocks_.take(of, name, TensorRole::communication, kCompute));
   };
-  for (const Piece& piece : routine.pieces) {
-    if (piece.slot != slot || piece.bytes > bytes) continue;
-    take(piece.bytes, piece.name);
-    bytes = bytes - piece.bytes;
+  for (const TensorStorage& storage : routine.storages) {
+    if (storage.slot != slot || storage.bytes > bytes) continue;
+    take(storage.bytes, storage.name);
+    bytes = bytes - storage.bytes;
   }
   if (bytes > kBlockAlignment) take(bytes, others_name_);
   return whole;
@@ -210,9 +212,9 @@ void ShardCopies::before_call(std::size_t index) {
     if (!of_block || !reads_parameters(routine.slots[s].kind)) continue;
     gather(call, s);
   }
-  // The last flat tensor of forward goes before the loss is computed.
+  // The last flat tensor of forward is freed before the loss is computed.
   if (of_block && (has_loss(routine) || is_backward(routine.phase))) keep_flat({});
-  // In backward: the gathers that the Program posts ahead. The root group is whole already.
+  // In backward the Program posts gathers ahead. The root group is whole already.
   const bool gathers = !of_block && routine.ops.size() == 1 && is_backward(routine.phase) &&
                        routine.ops[0].kind == OpKind::all_gather && routine.slots.size() == 2 &&
                        routine.slots[0].kind == SlotKind::parameter_arena;
@@ -251,11 +253,12 @@ void ShardCopies::move_on(std::size_t buffers) {
 
 // ---- gradients ----
 
-void ShardCopies::write_gradient(std::size_t call, const Piece& piece) {
-  if (!program_.calls[call].layer || piece.computed == Bytes()) return;  // zeroed, added or scaled
-  written_.push_back(blocks_.take(piece.computed, piece.name, TensorRole::gradient, kCompute));
-  written_sizes_.push_back(piece.bytes);
-  written_f32_ += piece.bytes;
+void ShardCopies::write_gradient(std::size_t call, const TensorStorage& storage) {
+  if (!program_.calls[call].layer || storage.computed == Bytes())
+    return;  // zeroed, added or scaled
+  written_.push_back(blocks_.take(storage.computed, storage.name, TensorRole::gradient, kCompute));
+  written_sizes_.push_back(storage.bytes);
+  written_f32_ += storage.bytes;
 }
 
 void ShardCopies::after_call(std::size_t index) {
@@ -305,8 +308,9 @@ void ShardCopies::scatter(Gradients& gradients) {
   if (!shards_.try_emplace(gradients.group, part).second) blocks_.give(part);  // it was added
 }
 
-/// The root group comes when all of backward is over; where gradients are reduced at the end of the
-/// step, so do all (PipelineStage: _post_backward in schedules of several micro-batches).
+/// Scatters what waits for the end of backward: the root group, and all groups where gradients are
+/// reduced at the end of the step (PipelineStage: _post_backward in schedules of several
+/// micro-batches).
 void ShardCopies::finish_backward() {
   if (due_.empty()) return;
   Gradients root;

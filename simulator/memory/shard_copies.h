@@ -15,51 +15,53 @@
 
 namespace plimsoll {
 
-/// Takes and gives, at the calls of a Program, what PyTorch's fully_shard allocates for parameters
-/// and gradients (torch/distributed/fsdp/_fully_shard: _fsdp_collectives.py, _fsdp_param_group.py,
-/// _fsdp_param.py, at pytorch 1963fc8 of 2024-12-23). The buffers that the Program has for them do
-/// not count then. Groups are the layers, and all that is in none of them, which is one group.
+/// At the calls of a Program, takes and gives back the memory that PyTorch's fully_shard allocates
+/// for parameters and gradients (torch/distributed/fsdp/_fully_shard: _fsdp_collectives.py,
+/// _fsdp_param_group.py, _fsdp_param.py, at pytorch 1963fc8 of 2024-12-23). The Program's own
+/// buffers for parameters and gradients then do not count. Each layer is a group; everything
+/// outside layers is one group, the root.
 ///
-/// - Between steps there are shards of the parameters as the optimizer has them, no others.
-/// - A gather casts the shard, fills a flat tensor, and copies that to a tensor for each parameter.
-///   In forward the flat one lives until the next group is about to be copied, in backward until
-///   its own is copied.
-/// - Gradients are tensors in the type computed in. After a group's backward they are copied to a
-///   flat f32 tensor, which lives until the next group's is made, and scattered from there to f32
-///   shards, which live to the end of the step.
-/// - Where gradients are reduced at the end of the step, each is added up in an f32 tensor, and the
+/// - Between steps only the shards of parameters exist, in the type of the optimizer.
+/// - A gather casts the shard, fills a flat tensor, and copies it to one tensor for each parameter.
+///   In forward the flat tensor lives until the next group's copy begins, in backward until its own
+///   copy is done.
+/// - Gradients are tensors in the type that ops compute in. After a group's backward they are
+/// copied
+///   to a flat f32 tensor, which lives until the next group's is made. From there they are
+///   scattered to f32 shards, which live to the end of the step.
+/// - Where gradients are reduced at the end of the step, each is summed in an f32 tensor, and the
 ///   parameters stay whole until then.
 /// - Flat tensors of gathers and of scatters have streams of their own.
 class ShardCopies {
  public:
   ShardCopies(const Program& program, const Framework& framework,
-              const std::vector<RoutineEvents>& routines, Names& names, TensorBlocks& blocks);
+              const std::vector<RoutineEvents>& routines, TensorNames& names, TensorBlocks& blocks);
 
-  /// Whether it has the memory of this buffer, not the Program.
+  /// Whether this class, not the Program, has the memory of this buffer.
   bool has(std::size_t buffer) const { return active_ && buffers_[buffer]; }
 
   void begin();                        ///< before the first step
-  void before_call(std::size_t call);  ///< gathers, and what ends before this call
-  /// An op of the call writes to memory of gradients.
-  void write_gradient(std::size_t call, const Piece& piece);
-  void after_call(std::size_t call);  ///< gradients of this call
-  void release(std::size_t buffer);   ///< the Program frees what it gathered
-  void move_on(std::size_t buffers);  ///< buffers that do not live between steps are others now
+  void before_call(std::size_t call);  ///< gathers, and frees flat tensors that end here
+  /// To be called where an op of the call writes to memory of gradients.
+  void write_gradient(std::size_t call, const TensorStorage& storage);
+  void after_call(std::size_t call);  ///< scatters, or sums, the gradients of this call
+  void release(std::size_t buffer);   ///< the Program frees the parameters that it gathered here
+  void move_on(std::size_t buffers);  ///< skips cycles: buffers of the step have higher numbers
   void end_step();
 
  private:
   using Block = TensorBlocks::Block;
   using Blocks = std::vector<Block>;
   using Key = std::pair<std::int64_t, std::int64_t>;
-  /// Gradients of a group, to be scattered.
+  /// Gradients of a group that are to be scattered.
   struct Gradients {
     Key group;
     bool root = false;
     Blocks tensors;
     Bytes f32;
-    std::optional<Key> parameters;  ///< that are whole no longer then
+    std::optional<Key> parameters;  ///< the group whose parameters are freed then
   };
-  /// The key of a slot of parameters, by the call that binds it.
+  /// Returns the key of the parameters that a call binds to a slot.
   Key key_of(const Binding& binding) const;
   void find_buffers();
   void find_root();
@@ -75,7 +77,7 @@ class ShardCopies {
   const std::vector<RoutineEvents>& routines_;
   TensorBlocks& blocks_;
   bool active_ = false;
-  bool casts_ = false;                ///< parameters are computed with in another type
+  bool casts_ = false;                ///< ops compute in another type than the parameters have
   bool at_end_ = false;               ///< gradients are reduced once per step
   std::vector<bool> buffers_;         // by buffer
   std::vector<bool> root_buffers_;    // by buffer: parameters of no layer, gathered
@@ -83,7 +85,7 @@ class ShardCopies {
   std::vector<std::uint32_t> names_;  // by buffer
   std::uint32_t flat_name_ = 0, cast_name_ = 0, others_name_ = 0, flat_gradients_name_ = 0,
                 shard_name_ = 0;
-  /// The calls that first read parameters of the root group: call, slot.
+  /// The calls, with the slot, that first read parameters of the root group.
   std::vector<std::pair<std::size_t, std::size_t>> root_reads_;
   std::map<Key, std::size_t> last_backward_;  // by group: call
 

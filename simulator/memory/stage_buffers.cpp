@@ -1,8 +1,9 @@
+// Keeps the buffers that a stage receives into, and the outputs that it holds to the end of a step.
 #include "simulator/memory/stage_buffers.h"
 
 namespace plimsoll {
 
-StageBuffers::StageBuffers(const Program& program, const Framework& framework, Names& names,
+StageBuffers::StageBuffers(const Program& program, const Framework& framework, TensorNames& names,
                            TensorBlocks& blocks)
     : program_(program),
       blocks_(blocks),

@@ -11,25 +11,25 @@
 
 namespace plimsoll {
 
-/// As PipelineStage of torch/distributed/pipelining/stage.py (pytorch 1963fc8, 2024-12-23) has it:
-/// memory to receive each micro-batch's activation (args_recv_info) and gradient (grad_recv_info)
-/// is made before the first step and stays; what forward of each micro-batch gives, sent on or
-/// given to the loss, is kept to the end of the step (output_chunks), where the last stage
-/// concatenates it (_merge_outputs).
+/// Keeps the buffers of PipelineStage in torch/distributed/pipelining/stage.py (pytorch 1963fc8,
+/// 2024-12-23). Memory to receive each micro-batch's activation (args_recv_info) and gradient
+/// (grad_recv_info) is made before the first step and stays. The output of each micro-batch's
+/// forward, sent on or given to the loss, is kept to the end of the step (output_chunks). There the
+/// last stage concatenates its outputs (_merge_outputs).
 class StageBuffers {
  public:
-  StageBuffers(const Program& program, const Framework& framework, Names& names,
+  StageBuffers(const Program& program, const Framework& framework, TensorNames& names,
                TensorBlocks& blocks);
 
-  /// Whether the buffer has memory of its own for good: it is received.
+  /// Whether the buffer has lasting memory here, because the stage receives it.
   bool has(std::size_t buffer) const { return active_ && received_[buffer]; }
-  /// Keeps what the Program frees, if it was sent on.
+  /// Keeps a block that the Program frees, if the block was sent on. Returns whether it did.
   bool keeps(std::size_t buffer, TensorBlocks::Block block);
-  /// Keeps what the model gave to the loss.
+  /// Keeps a block that the model gave to the loss. Returns whether it did.
   bool keeps_output(TensorBlocks::Block block, Bytes bytes);
 
   void begin();                        ///< before the first step
-  void before_call(std::size_t call);  ///< the first of the optimizer: outputs are concatenated
+  void before_call(std::size_t call);  ///< concatenates outputs before the optimizer's first call
   void end_step();
 
  private:
@@ -39,7 +39,7 @@ class StageBuffers {
   std::vector<bool> received_, sent_;  // by buffer
   std::vector<std::uint32_t> names_;   // by buffer
   std::vector<TensorBlocks::Block> kept_;
-  Bytes outputs_;  // of the model, not concatenated yet
+  Bytes outputs_;  // of the model, to be concatenated
   std::uint32_t merged_name_ = 0;
 };
 

@@ -1,3 +1,4 @@
+// Counts blocks by role, and lists the largest.
 #include "simulator/memory/tensor_blocks.h"
 
 #include <algorithm>
@@ -48,7 +49,7 @@ AllocatorUse TensorBlocks::use() const {
   return use;
 }
 
-std::vector<AliveTensors> TensorBlocks::alive(const Names& names) const {
+std::vector<AliveTensors> TensorBlocks::alive(const TensorNames& names) const {
   std::map<std::pair<std::uint32_t, TensorRole>, AliveTensors> by_name;
   for (std::size_t block = 0; block < owners_.size(); ++block) {
     if (!owners_[block].alive) continue;

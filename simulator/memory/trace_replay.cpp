@@ -1,3 +1,4 @@
+// Replays a trace event by event, and compares addresses and segments.
 #include "simulator/memory/trace_replay.h"
 
 #include <optional>
@@ -16,7 +17,7 @@ class Replayer {
     result_.most_reserved = trace.most_reserved;
     auto block = trace.blocks.begin();
     for (const TracedSegment& segment : trace.segments) {
-      std::vector<BlockAllocator::Place> taken;
+      std::vector<BlockAllocator::AddressRange> taken;
       const auto first = block;
       for (;
            block != trace.blocks.end() && block->address < segment.address + segment.bytes.count();
@@ -83,7 +84,7 @@ class Replayer {
     if (taken != real || !same_place) differs(place);
   }
 
-  /// The first of consecutive ones is a call of empty_cache(), which gives back what it can.
+  /// The first of consecutive events of this kind is one call of empty_cache().
   void give_back(std::size_t place) {
     const auto gives_back = [&](std::size_t i) {
       return trace_.events[i].kind == TraceEvent::Kind::give_segment_back;

@@ -1,3 +1,4 @@
+// Finds the calls that repeat, and what stands for skipped ones.
 #include "simulator/ranks/call_cycles.h"
 
 #include <algorithm>
@@ -5,24 +6,24 @@
 namespace plimsoll {
 namespace {
 
-/// Comparing calls is waiting for memory: asks for what the call that is so many further on, or
-/// back (an index before the first wraps round to beyond the last), waits for.
+/// Comparing calls is mostly waiting for memory. Asks for the waits of call `ahead`. (An index
+/// before the first call wraps round to beyond the last.)
 void prefetch_waits(const std::vector<Call>& calls, std::size_t ahead) {
   if (ahead < calls.size()) __builtin_prefetch(calls[ahead].waits.data());
 }
 constexpr std::size_t kAhead = 12;
 
-/// Calls a whole cycle later.
+/// The distance of a whole cycle.
 struct Later {
   std::size_t calls = 0;
   std::int64_t micro_batches = 0;
 
-  /// Whether `other` does what `one` does, so many micro-batches later.
+  /// Whether `other` does the work of `one` for the micro-batch of the next cycle.
   bool is_of(const Call& one, const Call& other) const {
     return one.routine == other.routine && one.micro_batch && other.micro_batch &&
            *one.micro_batch + micro_batches == *other.micro_batch;
   }
-  /// ... and waits for what is so much later, too.
+  /// Whether the call one cycle later does the same, and waits for calls one cycle later.
   bool is_repeated(const Program& program, std::size_t call) const {
     const Call &one = program.calls[call], &other = program.calls[call + calls];
     return is_of(one, other) && std::equal(one.waits.begin(), one.waits.end(), other.waits.begin(),
@@ -37,7 +38,7 @@ struct Later {
 CallCycles call_cycles(const Program& program, std::int64_t micro_batches) {
   const std::vector<Call>& calls = program.calls;
   std::size_t middle = calls.size() / 2;
-  // Several parts of the model may have alike calls without a layer.
+  // Calls without a layer may be alike in several parts of the model.
   const auto may_be_found_again = [](const Call& call) { return call.micro_batch && call.layer; };
   while (middle < calls.size() && !may_be_found_again(calls[middle])) ++middle;
   if (middle == calls.size()) return {};
@@ -58,7 +59,7 @@ CallCycles call_cycles(const Program& program, std::int64_t micro_batches) {
   return {first, later.calls, (last + later.calls - first) / later.calls};
 }
 
-std::size_t LeftOut::awaited(std::size_t call, std::size_t earlier) const {
+std::size_t SkippedCalls::awaited(std::size_t call, std::size_t earlier) const {
   if (call < to) return earlier;
   if (call < cycles.end() || earlier >= to) return earlier - calls();
   return earlier < cycles.first ? earlier : kNothing;

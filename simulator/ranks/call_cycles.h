@@ -1,4 +1,5 @@
-// Call cycles: calls in the middle of a step that repeat those before, micro-batch by micro-batch.
+// Call cycles: calls in the middle of a step that repeat the calls before them, micro-batch by
+// micro-batch, and which of these cycles a shortened step skips.
 #pragma once
 
 #include <cstddef>
@@ -8,32 +9,33 @@
 
 namespace plimsoll {
 
-/// Calls [first, first + count * length) are `count` times the same `length` calls: of the same
-/// routines, each waiting for what is as far before it. alike_cycles.h asks for more, the same
-/// memory.
+/// Calls [first, first + count * length) are the same `length` calls, `count` times: they call the
+/// same routines, and wait for calls that are as far before them. (alike_cycles.h also asks for the
+/// same memory.)
 struct CallCycles {
   std::size_t first = 0, length = 0, count = 0;
   std::size_t end() const { return first + count * length; }
 };
 
-/// The cycles around the middle of the step, each of so many micro-batches; a count of 0 where
-/// there are none. Looks at every call once.
+/// Returns the cycles around the middle of the step, each of `micro_batches`; their count is 0
+/// where there are none. Every call is looked at once.
 CallCycles call_cycles(const Program& program, std::int64_t micro_batches);
 
-/// Calls [from, to) are left out, whole cycles of `cycles`. Or the Program is one of fewer
-/// micro-batches and stands for one with `absent` more cycles before `from`, which is `to`.
-struct LeftOut {
+/// The cycles that a simulation skips. Either calls [from, to) are skipped, which are whole cycles
+/// of `cycles`; or the Program already lacks `missing` cycles before the call `from`, which is
+/// `to`.
+struct SkippedCalls {
   std::size_t from = 0, to = 0;
   CallCycles cycles;
-  std::size_t absent = 0;
+  std::size_t missing = 0;
 
   std::size_t calls() const { return to - from; }
-  bool any() const { return calls() > 0 || absent > 0; }
-  std::size_t left_out_cycles() const { return calls() / cycles.length + absent; }
+  bool any() const { return calls() > 0 || missing > 0; }
+  std::size_t cycle_count() const { return calls() / cycles.length + missing; }
   bool has(std::size_t call) const { return from <= call && call < to; }
-  /// Where an earlier call that `call` waits for stands among those that are left: what is left out
-  /// is stood for by as many cycles before. kNothing where nothing stands for it: a call after all
-  /// cycles waits for one early in them.
+  /// The place, among the calls that stay, of the call that stands for `earlier` where `call` waits
+  /// for it. The cycles just before the skipped ones stand for them. kNothing where no call does:
+  /// a call behind all cycles waits for a call early in them.
   std::size_t awaited(std::size_t call, std::size_t earlier) const;
   static constexpr std::size_t kNothing = ~std::size_t{0};
 };

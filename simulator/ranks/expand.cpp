@@ -1,4 +1,4 @@
-// Routines are looked at once; calls become items.
+// Looks at each routine once, and unrolls calls into ops.
 #include "simulator/ranks/expand.h"
 
 #include <algorithm>
@@ -13,18 +13,18 @@
 namespace plimsoll {
 namespace {
 
-Link link_of(const Op& op) {
-  Link link;
+ClassChannel channel_of(const Op& op) {
+  ClassChannel channel;
   if (const auto* transfer = std::get_if<TransferParams>(&op.params)) {
-    link.stage_offset = transfer->stage_offset;
-    link.sends = op.kind == OpKind::send;
+    channel.stage_offset = transfer->stage_offset;
+    channel.sends = op.kind == OpKind::send;
   } else {
-    link.group = std::get<CollectiveParams>(op.params).group;
+    channel.group = std::get<CollectiveParams>(op.params).group;
   }
-  return link;
+  return channel;
 }
 
-/// Stages call the same blocks: what their ops cost is computed once.
+/// Computes the costs of local ops. Stages call the same blocks, so each block is computed once.
 class LocalCosts {
  public:
   LocalCosts(const CostModel& costs, std::size_t kind) : costs_(costs), kind_(kind) {}
@@ -49,15 +49,17 @@ class LocalCosts {
   std::map<std::string, std::vector<std::pair<const Routine*, std::vector<Estimate>>>> known_;
 };
 
-std::uint32_t add_link_op(const Op& op, RoutineId routine, std::uint32_t index, Expansion& into) {
-  const Link link = link_of(op);
-  const auto at = std::find(into.links.begin(), into.links.end(), link);
-  const auto number = std::uint32_t(at - into.links.begin());
-  if (at == into.links.end()) into.links.push_back(link);
-  const auto position = std::count_if(into.link_ops.begin(), into.link_ops.end(),
-                                      [&](const LinkOp& other) { return other.link == number; });
-  into.link_ops.push_back({routine, index, number, std::uint32_t(position)});
-  return std::uint32_t(into.link_ops.size() - 1);
+std::uint32_t add_channel_op(const Op& op, RoutineId routine, std::uint32_t index,
+                             Expansion& into) {
+  const ClassChannel channel = channel_of(op);
+  const auto at = std::find(into.channels.begin(), into.channels.end(), channel);
+  const auto number = std::uint32_t(at - into.channels.begin());
+  if (at == into.channels.end()) into.channels.push_back(channel);
+  const auto position =
+      std::count_if(into.channel_ops.begin(), into.channel_ops.end(),
+                    [&](const ChannelOp& other) { return other.channel == number; });
+  into.channel_ops.push_back({routine, index, number, std::uint32_t(position)});
+  return std::uint32_t(into.channel_ops.size() - 1);
 }
 
 /// Whether the framework's host waits for this op.
@@ -90,7 +92,8 @@ RoutineFacts facts_of(const Routine& routine, RoutineId id, bool host_executes,
     if (!last_of_stream) facts.first_ops.push_back(i);
     last_of_stream = i;
     const bool communication = communicates(op.kind);
-    facts.link_op.push_back(communication ? add_link_op(op, id, i, into) : RoutineFacts::kLocal);
+    facts.channel_op.push_back(communication ? add_channel_op(op, id, i, into)
+                                             : RoutineFacts::kLocal);
     facts.durations.push_back(communication ? Picoseconds() : to_picoseconds(facts.local[i].time));
     if (communication && host_executes) facts.last_ops.push_back(i);
   }
@@ -154,41 +157,41 @@ Picoseconds Expansion::dispatch(const RoutineFacts& facts, std::size_t op) const
   return op == 0 ? facts.dispatch[op] + dispatch_call : facts.dispatch[op];
 }
 
-std::vector<Item> unroll(const Expansion& expansion) {
+std::vector<TimedOp> unroll(const Expansion& expansion) {
   const Program& program = *expansion.program;
   FrameworkWaits framework(expansion);
-  std::vector<Item> items;
-  std::vector<std::uint32_t> first_item;  // of each call
+  std::vector<TimedOp> timed_ops;
+  std::vector<std::uint32_t> first_op;  // of each call
   for (std::uint32_t c = 0; c < program.calls.size(); ++c) {
     const Call& call = program.calls[c];
     const Routine& routine = program.at(call.routine);
     const RoutineFacts& known = expansion.routines[call.routine.index()];
-    const auto base = std::uint32_t(items.size());
-    first_item.push_back(base);
-    const std::vector<std::uint32_t> held = framework.before_call(c);
+    const auto base = std::uint32_t(timed_ops.size());
+    first_op.push_back(base);
+    const std::vector<std::uint32_t> transfers = framework.before_call(c);
     for (std::uint32_t i = 0; i < routine.ops.size(); ++i) {
       const Op& op = routine.ops[i];
-      Item item;
-      item.stream = std::uint32_t(op.stream);
-      item.dispatch = expansion.dispatch(known, i);
-      item.duration = known.durations[i];
-      item.waits.reserve(op.waits.size());
-      for (std::uint32_t wait : op.waits) item.waits.push_back(base + wait);
-      item.host_waits = framework.before_op(op);
-      item.host_wait = expansion.host_wait;
+      TimedOp timed;
+      timed.stream = std::uint32_t(op.stream);
+      timed.dispatch = expansion.dispatch(known, i);
+      timed.duration = known.durations[i];
+      timed.waits.reserve(op.waits.size());
+      for (std::uint32_t wait : op.waits) timed.waits.push_back(base + wait);
+      timed.host_waits = framework.before_op(op);
+      timed.host_wait = expansion.host_wait;
       framework.issued(op, known.host_waits[i], base + i);
-      items.push_back(std::move(item));
+      timed_ops.push_back(std::move(timed));
     }
     for (std::uint32_t first : known.first_ops) {
-      std::vector<std::uint32_t>& waits = items[base + first].waits;
-      waits.insert(waits.end(), held.begin(), held.end());
+      std::vector<std::uint32_t>& waits = timed_ops[base + first].waits;
+      waits.insert(waits.end(), transfers.begin(), transfers.end());
     }
     for (const Wait& wait : call.waits) {
       INVARIANT(wait.call < c, "a call waits for a later one");
       const RoutineId awaited = program.calls[wait.call].routine;
       for (std::uint32_t first : known.first_ops) {
-        std::vector<std::uint32_t>& waits = items[base + first].waits;
-        const std::uint32_t from = first_item[wait.call];
+        std::vector<std::uint32_t>& waits = timed_ops[base + first].waits;
+        const std::uint32_t from = first_op[wait.call];
         if (wait.port) {
           waits.push_back(from + program.at(awaited).ports.at(*wait.port).op);
         } else {
@@ -199,7 +202,7 @@ std::vector<Item> unroll(const Expansion& expansion) {
       }
     }
   }
-  return items;
+  return timed_ops;
 }
 
 }  // namespace plimsoll

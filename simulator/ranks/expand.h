@@ -1,5 +1,5 @@
 // Expansion: facts that all ranks of a Program's class share. They are the costs of its routines,
-// the groups that they communicate with, and its calls unrolled into engine items.
+// the channels that it communicates over, and its calls unrolled into ops for an engine.
 #pragma once
 
 #include <span>
@@ -11,32 +11,32 @@
 
 namespace plimsoll {
 
-/// With whom a rank communicates: a group, or the peer of a send or receive.
-struct Link {
+/// A channel as a class of ranks sees it: a group of ranks, or a peer to send to or receive from.
+/// The n-th communications of its members over a channel are one rendezvous.
+struct ClassChannel {
   std::optional<Group> group;
-  std::int64_t stage_offset = 0;  ///< without group: where the peer is
-  bool sends = false;             ///< without group: to the peer, else from it
-  auto operator<=>(const Link&) const = default;
+  std::int64_t stage_offset = 0;  ///< without group: stages from the rank to its peer
+  bool sends = false;             ///< without group: whether the rank sends to its peer
+  auto operator<=>(const ClassChannel&) const = default;
 };
 
 /// One communication op of one routine; each call of the routine issues it.
-struct LinkOp {
+struct ChannelOp {
   RoutineId routine;
   std::uint32_t op = 0;
-  std::uint32_t link = 0;      ///< index into Expansion::links
-  std::uint32_t position = 0;  ///< among the ops of this link
+  std::uint32_t channel = 0;   ///< index into Expansion::channels
+  std::uint32_t position = 0;  ///< among the ops of this channel
 };
 
-/// Facts of a routine that hold for all its calls; empty if it has none.
+/// Facts that hold for all calls of a routine; empty for a routine that is never called.
 struct RoutineFacts {
   static constexpr std::uint32_t kLocal = ~std::uint32_t{0};
-  std::vector<Estimate> local;         ///< by op; of local ops
-  std::vector<Picoseconds> durations;  ///< the same
-  std::vector<std::uint32_t> link_op;  ///< by op: index into link_ops, or kLocal
-  /// First op of each stream: they carry the call's waits.
-  std::vector<std::uint32_t> first_ops;
-  /// Ops whose end is the end of the call: the last of each stream; where the host executes, all
-  /// communications (the host is past the rest, and its streams order nothing).
+  std::vector<Estimate> local;            ///< by op; of local ops
+  std::vector<Picoseconds> durations;     ///< by op; of local ops
+  std::vector<std::uint32_t> channel_op;  ///< by op: index into Expansion::channel_ops, or kLocal
+  std::vector<std::uint32_t> first_ops;   ///< the first of each stream: the call's waits hold them
+  /// Ops whose end is the end of the call: the last op of each stream. Where the host executes, all
+  /// communications: the host is past all other ops, and its streams order nothing.
   std::vector<std::uint32_t> last_ops;
   std::vector<Picoseconds> dispatch;  ///< by op: host time to issue it
   /// By op: the host waits for its end before it issues more (Framework).
@@ -48,24 +48,24 @@ struct Expansion {
   const Program* program = nullptr;
   std::vector<RoutineFacts> routines;  ///< parallel to the Program's
   std::vector<std::int64_t> calls;     ///< of each routine
-  std::vector<Link> links;
-  std::vector<LinkOp> link_ops;
+  std::vector<ClassChannel> channels;
+  std::vector<ChannelOp> channel_ops;
   Picoseconds dispatch_call, host_wait;
   TransfersHold transfers_hold = TransfersHold::nothing;
   bool host_reads_batch = false;
   bool chunks = false;  ///< stages hold several parts of the model each
 
-  /// Host time to issue an op of a call.
+  /// Returns the host time to issue an op of a call.
   Picoseconds dispatch(const RoutineFacts& facts, std::size_t op) const;
 };
 
-/// By Program, for every kind of device of the cluster: those on kind k begin at k times the number
-/// of Programs, and are empty where no rank has such a device. Costs of equal routines are asked
-/// for once.
+/// Expands every Program for every kind of device in the cluster. The expansions for kind k begin
+/// at k times the number of Programs; they are empty where no rank has such a device. The cost of
+/// equal routines is computed once.
 std::vector<Expansion> expand(std::span<const Program> programs, const CostModel& costs);
 
-/// Ops of the calls in issue order, without rendezvous ids and without durations of
-/// communications; waits on ops, ports and calls become waits on items.
-std::vector<Item> unroll(const Expansion& expansion);
+/// Returns the ops of all calls in issue order. Waits on ops, ports and calls become waits on ops.
+/// The numbers of rendezvous and the durations of communications are not set yet.
+std::vector<TimedOp> unroll(const Expansion& expansion);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Keeps the events that hosts and the compute stream wait for next.
 #include "simulator/ranks/framework_waits.h"
 
 #include <algorithm>
@@ -11,8 +12,8 @@ namespace {
 
 bool is_transfer(const Op& op) { return op.kind == OpKind::send || op.kind == OpKind::recv; }
 
-/// Gradients of a micro-batch are zeroed, copied together, merged or reduced between the transfers
-/// of one exchange: they do not end it.
+/// Whether the routine zeroes, merges, reduces or copies together gradients of a micro-batch. Such
+/// calls lie between the transfers of one exchange and do not end it.
 bool prepares_gradients(const Routine& routine) {
   if (routine.ops.size() != 1 || routine.phase == Phase::optimizer) return false;
   const Op& op = routine.ops[0];
@@ -33,23 +34,23 @@ bool is_send(Stream stream) {
 
 FrameworkWaits::FrameworkWaits(const Expansion& expansion) : expansion_(expansion) {
   for (const Routine& routine : expansion.program->routines) {
-    Does& does = does_.emplace_back();
-    does.compute = computes(routine);
-    does.prepare_gradients = prepares_gradients(routine);
-    for (const Op& op : routine.ops) does.streams |= 1u << std::uint32_t(op.stream);
+    Effects& effects = effects_.emplace_back();
+    effects.compute = computes(routine);
+    effects.prepare_gradients = prepares_gradients(routine);
+    for (const Op& op : routine.ops) effects.streams |= 1u << std::uint32_t(op.stream);
   }
 }
 
-/// Whether the call is the first of a micro-batch's forward: what was computed before it, of the
-/// Program, is something else. (Not of what was issued: calls before it may be left out.)
+/// Whether the call is the first of a micro-batch's forward: the call that computes before it in
+/// the Program does something else. (The calls that were issued do not tell, as some are skipped.)
 bool FrameworkWaits::begins_forward(std::size_t call) const {
   const Program& program = *expansion_.program;
   const Call& own = program.calls[call];
   if (!own.micro_batch || program.at(own.routine).phase != Phase::forward) return false;
   for (std::size_t c = call; c > 0; --c) {
     const Call& before = program.calls[c - 1];
-    const Does& does = does_[before.routine.index()];
-    if (!before.micro_batch || !does.compute || does.prepare_gradients) continue;
+    const Effects& effects = effects_[before.routine.index()];
+    if (!before.micro_batch || !effects.compute || effects.prepare_gradients) continue;
     return program.at(before.routine).phase != Phase::forward ||
            before.micro_batch != own.micro_batch;
   }
@@ -57,16 +58,16 @@ bool FrameworkWaits::begins_forward(std::size_t call) const {
 }
 
 std::vector<FrameworkWaits::Event> FrameworkWaits::before_call(std::size_t call) {
-  const Does& does = does_[expansion_.program->calls[call].routine.index()];
-  prepares_gradients_ = does.prepare_gradients;
-  if (!does.compute || prepares_gradients_) return {};
+  const Effects& effects = effects_[expansion_.program->calls[call].routine.index()];
+  prepares_gradients_ = effects.prepare_gradients;
+  if (!effects.compute || prepares_gradients_) return {};
   reads_batch_ = expansion_.host_reads_batch && begins_forward(call);
   return std::exchange(transfers_, {});
 }
 
 std::vector<FrameworkWaits::Event> FrameworkWaits::before_op(const Op& op) {
   std::vector<Event> waits;
-  if (const auto own = std::exchange(own_, std::nullopt)) waits.push_back(*own);
+  if (const auto event = std::exchange(host_waits_for_, std::nullopt)) waits.push_back(*event);
   const bool reads_batch = std::exchange(reads_batch_, false);
   const auto computed = last_[std::size_t(Stream::compute)];
   if (!exchanges_ || prepares_gradients_ || is_transfer(op)) {
@@ -82,7 +83,7 @@ std::vector<FrameworkWaits::Event> FrameworkWaits::before_op(const Op& op) {
 
 void FrameworkWaits::issued(const Op& op, bool host_waits, Event end) {
   last_[std::size_t(op.stream)] = end;
-  if (host_waits) own_ = end;
+  if (host_waits) host_waits_for_ = end;
   if (!is_transfer(op)) return;
   exchanges_ = expansion_.transfers_hold == TransfersHold::host;
   const bool holds = expansion_.transfers_hold == TransfersHold::compute;
@@ -90,7 +91,8 @@ void FrameworkWaits::issued(const Op& op, bool host_waits, Event end) {
 }
 
 void FrameworkWaits::issued(RoutineId routine, Event end) {
-  for (std::uint32_t streams = does_[routine.index()].streams; streams != 0; streams &= streams - 1)
+  for (std::uint32_t streams = effects_[routine.index()].streams; streams != 0;
+       streams &= streams - 1)
     last_[std::size_t(std::countr_zero(streams))] = end;
 }
 

@@ -1,6 +1,6 @@
-// Waits of the host or the compute stream that Programs do not have and a framework adds
-// (Framework::transfers_hold, host_reads_norm, host_reads_batch, host_waits_for_gathers).
-// Execution::streams.
+// Framework waits: waits of the host or of the compute stream that Programs do not have and a
+// framework adds (Framework::transfers_hold, host_reads_norm, host_reads_batch,
+// host_waits_for_gathers). Execution::streams only.
 #pragma once
 
 #include <array>
@@ -12,27 +12,29 @@
 
 namespace plimsoll {
 
-/// Follows the calls of one rank in issue order. Events are the caller's: the end of an op, or of
-/// all ops of a call.
+/// Follows the calls of one rank in issue order. The caller numbers events: an event is the end of
+/// an op, or of all ops of a call.
 class FrameworkWaits {
  public:
   using Event = std::uint32_t;
   explicit FrameworkWaits(const Expansion& expansion);
 
-  /// Events that the first ops of the next call, one of the Program's, wait for, too.
+  /// Returns the events that the first ops of this call, the next one of the Program, must wait
+  /// for as well.
   std::vector<Event> before_call(std::size_t call);
-  /// Events that the host waits for before it issues the next op; empty: it goes on. Asked once for
-  /// an op.
+  /// Returns the events that the host waits for before it issues this op; empty: it goes on. Ask
+  /// once for each op.
   std::vector<Event> before_op(const Op& op);
 
-  /// `host_waits`: before the next op the host waits for this one.
+  /// An op was issued that ends at `end`. `host_waits`: the host waits for its end before the next
+  /// op.
   void issued(const Op& op, bool host_waits, Event end);
-  /// A whole call of this routine, whose own host waits are over.
+  /// A whole call of this routine was issued that ends at `end`. The host waits for none of it.
   void issued(RoutineId routine, Event end);
 
  private:
   /// The effects of each call of a routine.
-  struct Does {
+  struct Effects {
     bool compute = false;
     bool prepare_gradients = false;
     std::uint32_t streams = 0;  ///< one bit each
@@ -40,11 +42,11 @@ class FrameworkWaits {
   bool begins_forward(std::size_t call) const;
 
   const Expansion& expansion_;
-  std::vector<Does> does_;                           ///< by routine
+  std::vector<Effects> effects_;                     ///< by routine
   std::array<std::optional<Event>, kStreams> last_;  ///< issued on each stream
-  std::optional<Event> own_;                         ///< what the host waits for next
+  std::optional<Event> host_waits_for_;              ///< before the next op
   bool exchanges_ = false;                           ///< transfers were issued last
-  bool prepares_gradients_ = false;                  ///< by the call that is being issued
+  bool prepares_gradients_ = false;                  ///< the call that is being issued does
   bool reads_batch_ = false;                         ///< before the next op
   std::vector<Event> transfers_;                     ///< that compute has not waited for
 };

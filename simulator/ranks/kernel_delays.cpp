@@ -1,3 +1,4 @@
+// Keeps, by stream, what kernels may still lose to communications.
 #include "simulator/ranks/kernel_delays.h"
 
 #include <algorithm>
@@ -6,11 +7,12 @@
 namespace plimsoll {
 namespace {
 
-/// The part of a slowed time that it would not have taken alone.
+/// The part of a slowed time that is lost to the slowdown.
 Picoseconds lost_of(Picoseconds time, double slowdown) {
   return to_picoseconds(time.seconds() * (1 - 1 / slowdown));
 }
 
+/// The time that is lost where all of `time` is slowed.
 Picoseconds longer_by(Picoseconds time, double slowdown) {
   return to_picoseconds(time.seconds() * (slowdown - 1));
 }
@@ -23,7 +25,7 @@ void KernelDelays::wait_for(Stream stream, std::size_t call) {
 }
 
 Picoseconds KernelDelays::compute(Picoseconds work) {
-  for (Picoseconds& since : computed_) since += work;
+  for (Picoseconds& computed : computed_) computed += work;
   Picoseconds delay;
   for (Queue& pending : pending_) {
     while (!pending.empty()) {
@@ -45,9 +47,9 @@ Picoseconds KernelDelays::communicate(Stream stream, std::size_t call, Picosecon
   if (slowdowns.compute > 1) {
     pending_[std::size_t(stream)].push({call, lost_of(time, slowdowns.compute), slowdowns.compute});
   }
-  const Picoseconds beside = std::exchange(computed_[std::size_t(stream)], {});
+  const Picoseconds computed = std::exchange(computed_[std::size_t(stream)], {});
   if (slowdowns.communication == 1) return {};
-  return std::min(lost_of(beside, slowdowns.communication),
+  return std::min(lost_of(computed, slowdowns.communication),
                   longer_by(time, slowdowns.communication));
 }
 

@@ -1,5 +1,6 @@
-// Delays of kernels and of the communications of their rank while both run, told from the order in
-// which a host issues them (docs/adr/0028-what-streams-lose-to-each-other.md).
+// Kernel delays: what kernels and communications of one rank lose to each other while both run,
+// told from the order in which the host issues them
+// (docs/adr/0028-what-streams-lose-to-each-other.md).
 #pragma once
 
 #include <array>
@@ -13,32 +14,34 @@
 
 namespace plimsoll {
 
-/// The calls of one rank in issue order: those that compute, and those that are one communication
-/// on a stream of their own.
+/// Follows the calls of one rank in issue order: calls that compute, and calls that are one
+/// communication on a stream of their own.
 class KernelDelays {
  public:
-  /// Later calls wait until that call on `stream` has ended, and so for all calls before it there.
+  /// Later calls wait until `call`, a communication on `stream`, has ended. The communications
+  /// before it on that stream have then ended, too.
   void wait_for(Stream stream, std::size_t call);
-  /// How much longer kernels that take `work` alone take beside the communications before them that
-  /// nothing has waited for: as long as these last, each makes them take `compute` times as long.
+  /// Returns the extra time of kernels that take `work` alone. Earlier communications that nothing
+  /// has waited for may still be running. While one runs, the kernels take `compute` times as long
+  /// (OverlapCurves::Slowdowns).
   Picoseconds compute(Picoseconds work);
-  /// How much longer a communication that takes `time` alone waits for its stream: of what was
-  /// computed since the one before it there a part went into slowing it, but no more than if
-  /// kernels ran beside all of it.
+  /// Returns how much later `stream` is ready for a communication that takes `time` alone. Kernels
+  /// since the stream's communication before have slowed the stream, and a part of their time is
+  /// lost to it. The delay is at most what `time` would lose if kernels ran beside all of it.
   Picoseconds communicate(Stream stream, std::size_t call, Picoseconds time,
                           const OverlapCurves::Slowdowns& slowdowns);
 
-  /// The time, by stream, that kernels may still lose to communications that nothing has waited
-  /// for.
+  /// By stream: the time that kernels may still lose to communications that nothing has waited for.
   using Lost = std::array<Picoseconds, kStreams>;
   Lost lost() const;
   /// How many communications of a stream there is memory for.
   std::size_t room(Stream stream) const { return pending_[std::size_t(stream)].room(); }
 
-  /// Before the first call of each of several cycles of the same calls ...
+  /// To be called before the first call of each of several cycles of the same calls.
   void begin_cycle() { cycle_begin_ = totals(); }
-  /// ... and behind the last call of one, where so many more of them are left out. False: they are
-  /// not all alike, since what is not used up grows less, or it is more than can be counted.
+  /// To be called behind the last call of a cycle, where `cycles` more of them are left out.
+  /// Returns false where the cycles are not all alike, because unused losses shrink from cycle to
+  /// cycle, or where the losses are too large to count.
   bool leave_out(std::size_t cycles);
 
  private:
@@ -47,14 +50,14 @@ class KernelDelays {
     Picoseconds lost;  ///< at most, by kernels from here on
     double slowdown = 1;
   };
-  /// First in, first out; takes no memory while it is empty for the first time.
+  /// First in, first out. It takes no memory before the first push.
   class Queue {
    public:
     bool empty() const { return first_ == items_.size(); }
     Pending& front() { return items_[first_]; }
     void push(const Pending& pending) { items_.push_back(pending); }
-    /// Entries that were taken are given back once they are half of all: each item moves once at
-    /// most, on average.
+    /// Frees the entries before the front once they are half of all, so that each entry moves once
+    /// at most, on average.
     void pop() {
       if (2 * ++first_ < items_.size()) return;
       items_.erase(items_.begin(), items_.begin() + std::ptrdiff_t(first_));

@@ -1,3 +1,4 @@
+// Finds cycles to skip, and proves on a run without them that the step repeats.
 #include "simulator/ranks/shortened_step.h"
 
 #include <algorithm>
@@ -8,79 +9,81 @@ namespace plimsoll {
 namespace {
 
 using Event = StreamEngine::Event;
-using CycleBegin = StreamRanks::CycleBegin;
+using CycleBegin = StreamRank::CycleBegin;
 
-/// Cycles are at least one call in so many of a step of few micro-batches.
+/// In a step of few micro-batches, at least one call in this many belongs to a cycle.
 constexpr std::size_t kLeastShareOfFew = 8;
-/// Cycles that all ranks must repeat one after the other: communications last less than one each,
-/// so that after three none is under way that began before; two more show the rhythm.
+/// Cycles that all ranks must repeat one after the other. A communication lasts less than a cycle,
+/// so that after three cycles none is under way that began before; two more show the rhythm.
 constexpr std::int64_t kCyclesSeen = 5;
 
-/// Cycles of so many micro-batches, by expansion, and the fewest of any.
+/// The cycles of every expansion, the fewest of any, and how many of them stay.
 struct Cycles {
-  std::vector<LeftOut> of;
+  std::vector<SkippedCalls> of;
   std::size_t fewest = std::numeric_limits<std::size_t>::max(), kept = 0;
 };
 
-/// Nothing where the calls of some Program are not mostly cycles, or end with one.
+/// Nothing where less than one call in `least_share` of some Program is in a cycle, or where the
+/// Program ends with a cycle.
 std::optional<Cycles> find_cycles(std::span<const Expansion> expansions, std::int64_t micro_batches,
                                   std::size_t least_share) {
-  Cycles found;
-  found.of.resize(expansions.size());
+  Cycles cycles;
+  cycles.of.resize(expansions.size());
   for (std::size_t e = 0; e < expansions.size(); ++e) {
     if (expansions[e].program == nullptr) continue;
     const Program& program = *expansions[e].program;
-    found.kept = std::size_t(cycles_shown(program.grid[Axis::pp]));
-    const CallCycles& cycles = found.of[e].cycles = call_cycles(program, micro_batches);
-    if (least_share * cycles.count * cycles.length < program.calls.size()) return std::nullopt;
-    if (cycles.end() == program.calls.size()) return std::nullopt;
-    found.fewest = std::min(found.fewest, cycles.count);
+    cycles.kept = std::size_t(cycles_shown(program.grid[Axis::pp]));
+    const CallCycles& own = cycles.of[e].cycles = call_cycles(program, micro_batches);
+    if (least_share * own.count * own.length < program.calls.size()) return std::nullopt;
+    if (own.end() == program.calls.size()) return std::nullopt;
+    cycles.fewest = std::min(cycles.fewest, own.count);
   }
-  return found;
+  return cycles;
 }
 
-/// The cycles that can be left out when cycles are of so many micro-batches; nothing: less than
-/// half.
-std::optional<std::vector<LeftOut>> cycles_to_leave_out(std::span<const Expansion> expansions,
+/// The cycles that can be skipped where a cycle has `micro_batches`. Nothing where less than half
+/// of the calls could be.
+std::optional<std::vector<SkippedCalls>> cycles_to_skip(std::span<const Expansion> expansions,
                                                         std::int64_t micro_batches) {
-  std::optional<Cycles> found = find_cycles(expansions, micro_batches, 2);
-  if (!found || found->fewest < 3 * found->kept) return std::nullopt;
+  std::optional<Cycles> cycles = find_cycles(expansions, micro_batches, 2);
+  if (!cycles || cycles->fewest < 3 * cycles->kept) return std::nullopt;
   for (std::size_t e = 0; e < expansions.size(); ++e) {
     if (expansions[e].program == nullptr) continue;
-    LeftOut& out = found->of[e];
-    out.from = out.cycles.first + found->kept / 2 * out.cycles.length;
-    out.to = out.from + (found->fewest - found->kept) * out.cycles.length;
+    SkippedCalls& skipped = cycles->of[e];
+    skipped.from = skipped.cycles.first + cycles->kept / 2 * skipped.cycles.length;
+    skipped.to = skipped.from + (cycles->fewest - cycles->kept) * skipped.cycles.length;
   }
-  return std::move(found->of);
+  return std::move(cycles->of);
 }
 
-/// Where so many cycles of so many micro-batches are to be added; nothing: there are too few to
-/// show the rhythm.
-std::optional<std::vector<LeftOut>> cycles_to_add(std::span<const Expansion> expansions,
-                                                  const FewerMicroBatches& fewer) {
-  std::optional<Cycles> found =
+/// The place where the missing cycles belong. Nothing where too few cycles are there to show the
+/// rhythm.
+std::optional<std::vector<SkippedCalls>> cycles_to_add(std::span<const Expansion> expansions,
+                                                       const FewerMicroBatches& fewer) {
+  std::optional<Cycles> cycles =
       find_cycles(expansions, fewer.micro_batches_per_cycle, kLeastShareOfFew);
-  if (!found || found->fewest < found->kept) return std::nullopt;
+  if (!cycles || cycles->fewest < cycles->kept) return std::nullopt;
   for (std::size_t e = 0; e < expansions.size(); ++e) {
     if (expansions[e].program == nullptr) continue;
-    LeftOut& out = found->of[e];
-    out.from = out.to = out.cycles.first + out.cycles.count / 2 * out.cycles.length;
-    out.absent = std::size_t(fewer.cycles_left_out);
+    SkippedCalls& skipped = cycles->of[e];
+    skipped.from = skipped.to =
+        skipped.cycles.first + skipped.cycles.count / 2 * skipped.cycles.length;
+    skipped.missing = std::size_t(fewer.cycles_left_out);
   }
-  return std::move(found->of);
+  return std::move(cycles->of);
 }
 
-/// Whether all that calls after the cycles wait for is there.
-bool nothing_is_missing(const Program& program, const LeftOut& left_out) {
-  for (std::size_t c = left_out.cycles.end(); c < program.calls.size(); ++c) {
+/// Whether calls behind the cycles wait for no call that is skipped.
+bool nothing_is_missing(const Program& program, const SkippedCalls& skipped) {
+  for (std::size_t c = skipped.cycles.end(); c < program.calls.size(); ++c) {
     for (const Wait& wait : program.calls[c].waits) {
-      if (left_out.awaited(c, wait.call) == LeftOut::kNothing) return false;
+      if (skipped.awaited(c, wait.call) == SkippedCalls::kNothing) return false;
     }
   }
   return true;
 }
 
-/// The events of one rank in some cycles that follow each other.
+/// The events of one rank, cycle by cycle.
 class CycleEvents {
  public:
   CycleEvents(std::span<const Picoseconds> fired, const std::vector<CycleBegin>& begins)
@@ -91,7 +94,7 @@ class CycleEvents {
     const Event from = begins_[cycle].event, to = begins_[cycle + 1].event;
     return fired_.subspan(from, to - from);
   }
-  /// Every event of the next cycle is so much later than that of this one.
+  /// Whether every event of the next cycle is this much later than the same event of this cycle.
   bool is_followed(std::size_t cycle, Picoseconds later) const {
     const auto one = of(cycle), next = of(cycle + 1);
     return std::equal(one.begin(), one.end(), next.begin(), next.end(),
@@ -103,8 +106,8 @@ class CycleEvents {
   const std::vector<CycleBegin>& begins_;
 };
 
-/// All that happens on a rank strictly after `from` and before `to` are cycles that follow each
-/// other in the rhythm.
+/// Everything that happens on a rank strictly after `from` and before `to` belongs to cycles that
+/// follow each other in the rhythm.
 struct Span {
   Picoseconds from{-1}, to{std::numeric_limits<std::int64_t>::max()};
 
@@ -116,8 +119,8 @@ struct Span {
   }
 };
 
-/// Finds the longest row of cycles that follow each other in the rhythm. `own`: all events of the
-/// rank; those before its cycles begin at its first one.
+/// Finds the longest row of cycles that follow each other in the rhythm. `before` and `after` are
+/// the rank's events outside its cycles.
 Span rhythmic_span(const CycleEvents& cycles, std::span<const Picoseconds> before,
                    std::span<const Picoseconds> after, Picoseconds period) {
   std::size_t best = 0, most = 0;
@@ -132,17 +135,17 @@ Span rhythmic_span(const CycleEvents& cycles, std::span<const Picoseconds> befor
   span.end_before(after);
   for (std::size_t c = 0; c < best; ++c) span.begin_after(cycles.of(c));
   for (std::size_t c = best + most + 1; c < cycles.count(); ++c) span.end_before(cycles.of(c));
-  // Nor has anything happened a cycle before the first of them, or will a cycle after the last.
+  // The span ends a period before the first of these cycles, and a period after the last.
   for (const Picoseconds time : cycles.of(best)) span.from = std::max(span.from, time - period);
   for (const Picoseconds time : cycles.of(best + most)) span.to = std::min(span.to, time + period);
   return span;
 }
 
-/// Whether the host issues a cycle in no longer than `period`, or anew from each one's own events.
+/// Whether the host issues each cycle within `period`, or begins anew from an event of the cycle.
 bool host_keeps_up(const std::vector<CycleBegin>& begins, Picoseconds period) {
   for (std::size_t c = 0; c + 1 < begins.size(); ++c) {
     const StreamEngine::HostTime &one = begins[c].host, &next = begins[c + 1].host;
-    if (one.since == next.since && next.issued - one.issued > period) return false;
+    if (one.after == next.after && next.issued - one.issued > period) return false;
   }
   return true;
 }
@@ -150,51 +153,47 @@ bool host_keeps_up(const std::vector<CycleBegin>& begins, Picoseconds period) {
 }  // namespace
 
 std::optional<ShortenedStep> ShortenedStep::of(std::span<const Expansion> expansions,
-                                               const LinkTopology& topology,
+                                               const RankTopology& topology,
                                                const RankChoice& choice) {
   const auto first = std::find_if(expansions.begin(), expansions.end(),
                                   [](const Expansion& e) { return e.program != nullptr; });
-  auto left_out = cycles_to_leave_out(expansions, 1);
+  auto skipped = cycles_to_skip(expansions, 1);
   const std::int64_t stages = first->program->grid[Axis::pp];
-  if (!left_out && first->chunks) left_out = cycles_to_leave_out(expansions, stages);
-  return of(expansions, topology, choice, left_out);
+  if (!skipped && first->chunks) skipped = cycles_to_skip(expansions, stages);
+  return of(expansions, topology, choice, skipped);
 }
 
 std::optional<ShortenedStep> ShortenedStep::of(std::span<const Expansion> expansions,
-                                               const LinkTopology& topology,
+                                               const RankTopology& topology,
                                                const RankChoice& choice,
                                                const FewerMicroBatches& fewer) {
   return of(expansions, topology, choice, cycles_to_add(expansions, fewer));
 }
 
 std::optional<ShortenedStep> ShortenedStep::of(
-    std::span<const Expansion> expansions, const LinkTopology& topology, const RankChoice& choice,
-    const std::optional<std::vector<LeftOut>>& left_out) {
-  if (!left_out) return std::nullopt;
+    std::span<const Expansion> expansions, const RankTopology& topology, const RankChoice& choice,
+    const std::optional<std::vector<SkippedCalls>>& skipped) {
+  if (!skipped) return std::nullopt;
   for (std::size_t e = 0; e < expansions.size(); ++e) {
     const Program* program = expansions[e].program;
-    if (program != nullptr && !nothing_is_missing(*program, (*left_out)[e])) return std::nullopt;
+    if (program != nullptr && !nothing_is_missing(*program, (*skipped)[e])) return std::nullopt;
   }
-  ShortenedStep step(expansions, topology, choice, *left_out);
-  if (!step.ranks_.may_be_shortened()) return std::nullopt;
-  return step;
+  StreamRanks all = build_stream_ranks(expansions, topology, choice, *skipped);
+  if (!all.may_be_shortened) return std::nullopt;
+  const std::size_t skipped_cycles = all.ranks.front().skipped.cycle_count();
+  return ShortenedStep(std::move(all), skipped_cycles);
 }
 
-ShortenedStep::ShortenedStep(std::span<const Expansion> expansions, const LinkTopology& topology,
-                             const RankChoice& choice, std::span<const LeftOut> left_out)
-    : ranks_(expansions, topology, choice, left_out) {
-  for (std::size_t c = 0; c < choice.representatives.size(); ++c) {
-    cycles_from_.push_back(ranks_.cycle_begins(c).front().event);
-  }
-  const LeftOut& any = left_out[topology.expansion[std::size_t(choice.representatives[0])]];
-  cycles_ = any.left_out_cycles();
+ShortenedStep::ShortenedStep(StreamRanks all, std::size_t skipped_cycles)
+    : all_(std::move(all)), skipped_cycles_(skipped_cycles) {
+  for (const StreamRank& rank : all_.ranks) cycles_from_.push_back(rank.cycles.front().event);
 }
 
 std::optional<std::vector<Picoseconds>> ShortenedStep::run(std::span<const Picoseconds> starts) {
-  const StreamEngine::Result* result = ranks_.engine().try_run(starts, cycles_from_);
+  const StreamEngine::Result* result = all_.engine.try_run(starts, cycles_from_);
   if (result == nullptr) return std::nullopt;
   const std::span<const Picoseconds> fired = result->fired;
-  const CycleEvents first(fired, ranks_.cycle_begins(0));
+  const CycleEvents first(fired, all_.ranks[0].cycles);
   const std::size_t late = first.count() * 2 / 3;
   if (first.of(late).empty() || first.of(late).size() != first.of(late + 1).size()) {
     return std::nullopt;
@@ -202,11 +201,11 @@ std::optional<std::vector<Picoseconds>> ShortenedStep::run(std::span<const Picos
   const Picoseconds period = first.of(late + 1).front() - first.of(late).front();
   if (period <= Picoseconds(0)) return std::nullopt;
   Span span;
-  span.from = result->held_up_until;
+  span.from = result->host_bound_until;
   Event begin = 0;
   for (std::size_t c = 0; c < starts.size(); ++c) {
-    const std::vector<CycleBegin>& begins = ranks_.cycle_begins(c);
-    const Event end = ranks_.first_event_after(c);
+    const std::vector<CycleBegin>& begins = all_.ranks[c].cycles;
+    const Event end = all_.ranks[c].events_end;
     const Span own =
         rhythmic_span({fired, begins}, fired.subspan(begin, begins.front().event - begin),
                       fired.subspan(begins.back().event, end - begins.back().event), period);
@@ -220,7 +219,7 @@ std::optional<std::vector<Picoseconds>> ShortenedStep::run(std::span<const Picos
   if (span.to - span.from <= Picoseconds(kCyclesSeen * period.count())) return std::nullopt;
   std::vector<Picoseconds> ends;
   for (const Picoseconds end : result->rank_end) {
-    ends.push_back(end + Picoseconds(std::int64_t(cycles_) * period.count()));
+    ends.push_back(end + Picoseconds(std::int64_t(skipped_cycles_) * period.count()));
   }
   return ends;
 }

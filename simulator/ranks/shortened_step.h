@@ -1,48 +1,49 @@
-// A step of many micro-batches from a run of few: where all ranks repeat themselves, micro-batch by
-// micro-batch, how long one of these takes is added for those that were left out.
+// Shortened step: the time of a step of many micro-batches from a run of a few. Where all ranks
+// repeat themselves, micro-batch by micro-batch, the time of each skipped cycle is added.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "simulator/ranks/build_stream_ranks.h"
 #include "simulator/ranks/fewer_micro_batches.h"
-#include "simulator/ranks/stream_ranks.h"
 
 namespace plimsoll {
 
-/// Leaves out as many cycles of calls (call_cycles.h) on every rank, and runs the rest. Exact, or
-/// nothing: the run must show that there is an instant from which on all that happens on any rank,
-/// transfers under way included, happens again a cycle later. Then the whole step is this one with
-/// so many cycles more at that instant, because
-///  - every time follows from earlier ones (stream_engine.h), none of them in the run's first
-///    cycles by then, and equal communications share links equally;
-///  - what the host issues is late for nothing after that instant, and hosts issue a cycle in no
-///    longer than it takes: with more cycles before it they are no later.
+/// Skips equally many cycles of calls (call_cycles.h) on every rank, and runs the rest. The result
+/// is exact, or there is none. The run must show an instant from which on everything that happens
+/// on any rank happens again one cycle later, transfers under way included. The whole step is then
+/// this run with more cycles inserted at that instant, for two reasons:
+///  - Every time follows from earlier ones (stream_engine.h). At that instant no time depends on
+///    the run's first cycles any more, and equal communications share links equally.
+///  - After that instant no op waits for its host to issue it. Hosts issue a cycle in no longer
+///    than the cycle lasts, so more cycles do not make them later.
 class ShortenedStep {
  public:
-  /// Nothing where less than half of the calls could be left out. Arguments as StreamRanks'.
+  /// Nothing where less than half of the calls could be skipped. Arguments are those of
+  /// build_stream_ranks.
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
-                                         const LinkTopology& topology, const RankChoice& choice);
-  /// Makes one for Programs that lack these cycles; nothing where the others are too few to show
-  /// it.
+                                         const RankTopology& topology, const RankChoice& choice);
+  /// For Programs that lack the cycles which `fewer` names. Nothing where too few are left to show
+  /// how the step repeats.
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
-                                         const LinkTopology& topology, const RankChoice& choice,
+                                         const RankTopology& topology, const RankChoice& choice,
                                          const FewerMicroBatches& fewer);
 
-  /// When each simulated rank has finished the whole step; nothing where the run does not show it.
+  /// Returns when each simulated rank has finished the whole step; nothing where the run does not
+  /// show that it repeats.
   std::optional<std::vector<Picoseconds>> run(std::span<const Picoseconds> starts);
 
  private:
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
-                                         const LinkTopology& topology, const RankChoice& choice,
-                                         const std::optional<std::vector<LeftOut>>& left_out);
-  ShortenedStep(std::span<const Expansion> expansions, const LinkTopology& topology,
-                const RankChoice& choice, std::span<const LeftOut> left_out);
+                                         const RankTopology& topology, const RankChoice& choice,
+                                         const std::optional<std::vector<SkippedCalls>>& skipped);
+  ShortenedStep(StreamRanks all, std::size_t skipped_cycles);
 
-  StreamRanks ranks_;
-  std::vector<StreamEngine::Event> cycles_from_;  ///< by simulated rank: first event of a cycle
-  std::size_t cycles_ = 0;                        ///< left out
+  StreamRanks all_;
+  std::vector<StreamEngine::Event> cycles_from_;  ///< by simulated rank: its cycles' first event
+  std::size_t skipped_cycles_ = 0;
 };
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Compares the ends of a step with the beginnings of the steps before it.
 #include "simulator/ranks/steady_state.h"
 
 #include <algorithm>

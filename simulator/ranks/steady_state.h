@@ -1,4 +1,5 @@
-// When a training step repeats, and how long it takes then.
+// Steady state: the time of a step among many equal ones, where ranks begin each step when they
+// have ended the one before.
 #pragma once
 
 #include <optional>
@@ -9,15 +10,15 @@
 
 namespace plimsoll {
 
-/// begun[k]: when each rank began step k; `ends`: when each has ended the last of them. Where all
-/// ranks end as far apart as they began a step before, c steps ago, every later step follows in the
-/// same cycle of c, and this is its mean length, rounded up. Steps are a max-plus recurrence, which
-/// becomes periodic in this sense (Baccelli et al., Synchronization and Linearity, 1992, theorem
-/// 3.112); c is nearly always 1.
+/// begun[k] says when each rank began step k, and `ends` when each rank has ended the last step.
+/// If all ranks end as far apart as they began an earlier step, c steps ago, all later steps repeat
+/// these c steps. Returns their mean length, rounded up; nothing where no step was like that. Steps
+/// are a max-plus recurrence, which becomes periodic in this sense (Baccelli et al.,
+/// Synchronization and Linearity, 1992, theorem 3.112). c is nearly always 1.
 std::optional<Picoseconds> cycle_time(std::span<const std::vector<Picoseconds>> begun,
                                       std::span<const Picoseconds> ends);
 
-/// Mean length of the last `steps` steps, rounded up.
+/// Returns the mean length of the last `steps` steps, rounded up.
 Picoseconds mean_step(std::span<const std::vector<Picoseconds>> begun,
                       std::span<const Picoseconds> ends, std::size_t steps);
 

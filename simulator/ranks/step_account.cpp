@@ -1,3 +1,4 @@
+// Adds up the costs of the ops of a rank's step.
 #include "simulator/ranks/step_account.h"
 
 #include <fmt/format.h>
@@ -12,37 +13,37 @@
 namespace plimsoll {
 namespace {
 
-/// Calls see(op, its routine, its estimate, its link or none, how often it runs) for every op.
+/// Calls see(op, its routine, its estimate, its channel or null, how often it runs) for every op.
 template <class See>
-void for_each_op(const Expansion& expansion, const LinkTopology& topology, std::int64_t rank,
+void for_each_op(const Expansion& expansion, const RankTopology& topology, std::int64_t rank,
                  See see) {
-  const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
+  const std::vector<RankChannel>& channels = topology.channels[std::size_t(rank)];
   for (std::size_t r = 0; r < expansion.calls.size(); ++r) {
     const RoutineFacts& facts = expansion.routines[r];
     const Routine& routine = expansion.program->routines[r];
-    for (std::size_t op = 0; op < facts.link_op.size(); ++op) {
-      if (facts.link_op[op] == RoutineFacts::kLocal) {
+    for (std::size_t op = 0; op < facts.channel_op.size(); ++op) {
+      if (facts.channel_op[op] == RoutineFacts::kLocal) {
         see(routine.ops[op], routine, facts.local[op], nullptr, expansion.calls[r]);
         continue;
       }
-      const LinkOp& link_op = expansion.link_ops[facts.link_op[op]];
-      const RankLink& link = links[link_op.link];
-      see(routine.ops[op], routine, topology.costs[link.cost][link_op.position], &link,
+      const ChannelOp& channel_op = expansion.channel_ops[facts.channel_op[op]];
+      const RankChannel& channel = channels[channel_op.channel];
+      see(routine.ops[op], routine, topology.costs[channel.cost][channel_op.position], &channel,
           expansion.calls[r]);
     }
   }
 }
 
 /// The shape that an op's cost depends on, by its kind.
-std::string name_of(const Op& op, const Routine& routine, const RankLink* link,
-                    const LinkTopology& topology) {
+std::string name_of(const Op& op, const Routine& routine, const RankChannel* channel,
+                    const RankTopology& topology) {
   const auto& tensors = routine.tensors;
   const std::string_view kind = to_text(op.kind);
   const std::string_view type = to_text(compute_dtype(op, tensors));
-  if (link != nullptr) {
+  if (channel != nullptr) {
     const std::string text = fmt::format("{} {} {}", kind, to_text(bytes_moved(op, tensors)), type);
-    if (!link->grouped) return text;
-    const GroupSpread& spread = topology.instances[link->instance].spread;
+    if (!channel->grouped) return text;
+    const GroupSpread& spread = topology.instances[channel->instance].spread;
     const std::string on = spread.nodes > 1 ? fmt::format(" on {} nodes", spread.nodes) : "";
     return fmt::format("{} over {} ranks{}", text, spread.ranks, on);
   }
@@ -61,26 +62,26 @@ std::string name_of(const Op& op, const Routine& routine, const RankLink* link,
 
 }  // namespace
 
-StepAccount account_for(const Expansion& expansion, const LinkTopology& topology,
+StepAccount account_for(const Expansion& expansion, const RankTopology& topology,
                         std::int64_t rank) {
   StepAccount account;
   for_each_op(expansion, topology, rank,
-              [&](const Op&, const Routine&, const Estimate& estimate, const RankLink* link,
+              [&](const Op&, const Routine&, const Estimate& estimate, const RankChannel* channel,
                   std::int64_t calls) {
                 const Picoseconds time(to_picoseconds(estimate.time).count() * calls);
-                if (link == nullptr) account.local += time;
+                if (channel == nullptr) account.local += time;
                 account.worst = std::max(account.worst, estimate.provenance);
                 account.by_provenance[std::size_t(estimate.provenance)] += time.seconds();
               });
   return account;
 }
 
-Seconds open_time(const Expansion& expansion, const LinkTopology& topology, std::int64_t rank) {
+Seconds open_time(const Expansion& expansion, const RankTopology& topology, std::int64_t rank) {
   double together = 0;
   // Equal costs are those of one op, whatever routine calls it.
   std::map<std::pair<Seconds, Seconds>, double> apart;
   for_each_op(expansion, topology, rank,
-              [&](const Op&, const Routine&, const Estimate& estimate, const RankLink*,
+              [&](const Op&, const Routine&, const Estimate& estimate, const RankChannel*,
                   std::int64_t calls) {
                 const bool stated = estimate.provenance == Provenance::datasheet;
                 const Seconds half = stated ? estimate.time * kDatasheetHalfWidth : estimate.spread;
@@ -93,7 +94,7 @@ Seconds open_time(const Expansion& expansion, const LinkTopology& topology, std:
   return Seconds(std::sqrt(squares));
 }
 
-MeasuredShares measured_shares(const Expansion& expansion, const LinkTopology& topology,
+MeasuredShares measured_shares(const Expansion& expansion, const RankTopology& topology,
                                std::int64_t rank) {
   struct Sums {
     Seconds all, measured, open;
@@ -101,9 +102,9 @@ MeasuredShares measured_shares(const Expansion& expansion, const LinkTopology& t
   };
   Sums kernels, communications;
   for_each_op(expansion, topology, rank,
-              [&](const Op&, const Routine&, const Estimate& estimate, const RankLink* link,
+              [&](const Op&, const Routine&, const Estimate& estimate, const RankChannel* channel,
                   std::int64_t calls) {
-                Sums& sums = link == nullptr ? kernels : communications;
+                Sums& sums = channel == nullptr ? kernels : communications;
                 sums.all += estimate.time * double(calls);
                 if (!estimate.of_calibration) return;
                 sums.measured += estimate.time * double(calls);
@@ -114,15 +115,15 @@ MeasuredShares measured_shares(const Expansion& expansion, const LinkTopology& t
           measured > Seconds(0) ? communications.open / measured : 0};
 }
 
-std::vector<OutOfRange> out_of_range(const Expansion& expansion, const LinkTopology& topology,
+std::vector<OutOfRange> out_of_range(const Expansion& expansion, const RankTopology& topology,
                                      std::int64_t rank) {
   std::map<std::string, Seconds> times;
   for_each_op(expansion, topology, rank,
               [&](const Op& op, const Routine& routine, const Estimate& estimate,
-                  const RankLink* link, std::int64_t calls) {
+                  const RankChannel* channel, std::int64_t calls) {
                 if (estimate.provenance != Provenance::extrapolated) return;
                 if (estimate.time == Seconds(0)) return;
-                times[name_of(op, routine, link, topology)] += estimate.time * double(calls);
+                times[name_of(op, routine, channel, topology)] += estimate.time * double(calls);
               });
   std::vector<OutOfRange> result;
   for (const auto& [what, time] : times) result.push_back({what, time});

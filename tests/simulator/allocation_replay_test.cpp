@@ -307,7 +307,7 @@ TEST(AllocationReplay, ZeroesAndSumsInPlaceTakeNothing) {
   ASSERT_FALSE(framework.adds_gradients_in_matmul);
   const auto programs = lower({job, parse_strategy("sharding_degree=2,sharding_stage=3"),
                                framework_by_name("megatron-deepspeed")});
-  Names names;
+  TensorNames names;
   int fresh = 0;
   for (const Routine& routine : programs[0].routines) {
     const RoutineEvents events = read_events(routine, framework, names);
@@ -315,9 +315,9 @@ TEST(AllocationReplay, ZeroesAndSumsInPlaceTakeNothing) {
       return op.kind == OpKind::matmul || op.kind == OpKind::embedding_backward ||
              op.kind == OpKind::position_add_backward;
     });
-    for (const Piece& piece : events.pieces) {
-      if (!names[piece.name].ends_with(".new")) continue;
-      EXPECT_TRUE(computes) << routine.name << ": " << names[piece.name];
+    for (const TensorStorage& storage : events.storages) {
+      if (!names[storage.name].ends_with(".new")) continue;
+      EXPECT_TRUE(computes) << routine.name << ": " << names[storage.name];
       ++fresh;
     }
   }

@@ -51,7 +51,7 @@ TEST(AsyncProducts, TheProductOfOtherPartsCoversTheGather) {
   ASSERT_GT(product, Seconds(0));
   const auto left = [&](double times) {
     const Estimate whole{product * times, product * times * 0.1, Provenance::datasheet};
-    return beside_products(routine, 0, whole, 8, costs);
+    return exposed_communication(routine, 0, whole, 8, costs);
   };
   // Without efficiency parameters eight parts take what the product takes, bounded by memory or
   // not, but for the weight that each of them reads.
@@ -71,12 +71,12 @@ TEST(AsyncProducts, OnlyWhatReadsItsRowsAndOnlyWhereTheFrameworkHasIt) {
   const CostModel costs(hand_cluster(DeviceKind::gpu, 8), std::nullopt, asynchronous());
   const CostModel others(hand_cluster(DeviceKind::gpu, 8), std::nullopt,
                          framework_by_name("torchtitan-compiled"));
-  EXPECT_LT(beside_products(routine, 0, whole, 8, costs).time, whole.time);
-  EXPECT_EQ(beside_products(routine, 0, whole, 1, costs).time, whole.time);
-  EXPECT_EQ(beside_products(routine, 0, whole, 8, others).time, whole.time);
+  EXPECT_LT(exposed_communication(routine, 0, whole, 8, costs).time, whole.time);
+  EXPECT_EQ(exposed_communication(routine, 0, whole, 1, costs).time, whole.time);
+  EXPECT_EQ(exposed_communication(routine, 0, whole, 8, others).time, whole.time);
   Routine sums = routine;
   sums.ops.erase(sums.ops.begin() + 1);
-  EXPECT_EQ(beside_products(sums, 0, whole, 8, costs).time, whole.time);
+  EXPECT_EQ(exposed_communication(sums, 0, whole, 8, costs).time, whole.time);
 }
 
 TEST(AsyncProducts, AStepIsFasterByLessThanWhatItExposed) {

@@ -269,7 +269,7 @@ TEST(Communication, OfProcessesIsMeasuredAcrossNodesToo) {
       {OpKind::all_reduce, 2, Bytes(1'000), sample(80), 2, 1, CommunicatorKind::mpi});
   const CostModel costs = calibrated(c);
   EXPECT_EQ(costs.execution(), Execution::processes);
-  EXPECT_EQ(calibrated().execution(), Execution::host);
+  EXPECT_EQ(calibrated().execution(), Execution::threads);
   const Case reduce = collective(OpKind::all_reduce, 250);
   const GroupSpread inside = costs.spread(std::vector<std::int64_t>{0, 1});
   const GroupSpread apart = costs.spread(std::vector<std::int64_t>{3, 4});
@@ -292,16 +292,16 @@ TEST(Communication, BesideOpsOfProcesses) {
   const CostModel costs = calibrated(c);
   const GroupSpread apart = costs.spread(std::vector<std::int64_t>{3, 4});
   const Case reduce = collective(OpKind::all_reduce, 250);
-  const Beside beside = costs.beside(reduce.op, reduce.tensors, apart);
+  const MutualSlowdown beside = costs.mutual_slowdown(reduce.op, reduce.tensors, apart);
   EXPECT_EQ(beside.compute, (std::array{kFullSpeed / 2, kFullSpeed}));
   EXPECT_EQ(beside.communication, (std::array{kFullSpeed / 4, kFullSpeed}));
   EXPECT_NEAR(beside.latency.seconds().value(), 2e-6, 1e-9);
   EXPECT_TRUE(beside.sends && beside.receives);
   const Case send = collective(OpKind::send, 250);
-  const Beside sends = costs.beside(send.op, send.tensors, apart);
+  const MutualSlowdown sends = costs.mutual_slowdown(send.op, send.tensors, apart);
   EXPECT_TRUE(sends.sends && !sends.receives);
   const GroupSpread inside = costs.spread(std::vector<std::int64_t>{0, 1});
-  EXPECT_FALSE(costs.beside(send.op, send.tensors, inside).sends);
+  EXPECT_FALSE(costs.mutual_slowdown(send.op, send.tensors, inside).sends);
 }
 
 TEST(Communication, BesideKernelsOfGpus) {

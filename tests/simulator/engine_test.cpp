@@ -6,27 +6,26 @@
 namespace plimsoll {
 namespace {
 
-using Rank = std::vector<Item>;
+using Rank = std::vector<TimedOp>;
 
-Item local(std::int64_t dispatch, std::int64_t duration, std::uint32_t stream = 0,
-           std::vector<std::uint32_t> waits = {}) {
+TimedOp local(std::int64_t dispatch, std::int64_t duration, std::uint32_t stream = 0,
+              std::vector<std::uint32_t> waits = {}) {
   return {stream, Picoseconds(dispatch), Picoseconds(duration), std::nullopt, std::move(waits)};
 }
 
-Item meet(std::uint64_t id, std::int64_t dispatch, std::int64_t duration, std::uint32_t stream = 0,
-          std::vector<std::uint32_t> waits = {}) {
+TimedOp meet(std::uint64_t id, std::int64_t dispatch, std::int64_t duration,
+             std::uint32_t stream = 0, std::vector<std::uint32_t> waits = {}) {
   return {stream, Picoseconds(dispatch), Picoseconds(duration), id, std::move(waits)};
 }
 
-void expect_times(const ItemTimes& times, std::int64_t posted, std::int64_t begin,
-                  std::int64_t end) {
+void expect_times(const OpTimes& times, std::int64_t posted, std::int64_t begin, std::int64_t end) {
   EXPECT_EQ(times.posted.count(), posted);
   EXPECT_EQ(times.begin.count(), begin);
   EXPECT_EQ(times.end.count(), end);
 }
 
 TEST(EngineStreams, ShortItemsAreBoundByTheHost) {
-  // Issuing takes 10, running 3: the stream idles 7 between items.
+  // Issuing takes 10, running 3: the stream idles 7 between ops.
   const std::vector<Rank> ranks = {{local(10, 3), local(10, 3), local(10, 3)}};
   const EngineResult result = run_engine(ranks, Execution::streams);
   expect_times(result.times[0][0], 10, 10, 13);
@@ -45,8 +44,8 @@ TEST(EngineStreams, LongItemsAreBoundByTheStreamWhileTheHostRunsAhead) {
 }
 
 TEST(EngineStreams, AWaitTiesTwoStreams) {
-  // Stream 1 starts its item when item 0 of stream 0 ended (at 51), not when it was issued (at 2);
-  // item 2 of stream 0 runs beside it.
+  // Stream 1 starts its op when op 0 of stream 0 ended (at 51), not when it was issued (at 2);
+  // op 2 of stream 0 runs beside it.
   const std::vector<Rank> ranks = {{local(1, 50), local(1, 20, 1, {0}), local(1, 30)}};
   const EngineResult result = run_engine(ranks, Execution::streams);
   expect_times(result.times[0][1], 51, 51, 71);
@@ -73,7 +72,7 @@ TEST(EngineStreams, CommunicationOnItsOwnStreamHidesBehindCompute) {
 TEST(EngineHost, DispatchAndWorkAddUp) {
   // The host works itself, whatever the stream: 10 + 3 + 10 + 3.
   const std::vector<Rank> ranks = {{local(10, 3), local(10, 3, 1)}};
-  const EngineResult result = run_engine(ranks, Execution::host);
+  const EngineResult result = run_engine(ranks, Execution::threads);
   expect_times(result.times[0][0], 10, 10, 13);
   expect_times(result.times[0][1], 23, 23, 26);
   EXPECT_EQ(result.host_end[0].count(), 26);
@@ -86,7 +85,7 @@ TEST(EngineHost, TheLastArriverDoesTheWorkAndTheFirstGoesOn) {
       {meet(1, 1, 30, 1), local(1, 10), local(1, 10, 0, {0})},
       {local(1, 19), meet(1, 1, 30, 1), local(1, 10)},
   };
-  const EngineResult result = run_engine(ranks, Execution::host);
+  const EngineResult result = run_engine(ranks, Execution::threads);
   expect_times(result.times[0][0], 1, 21, 51);
   expect_times(result.times[0][1], 2, 2, 12);
   expect_times(result.times[0][2], 52, 52, 62);
@@ -97,7 +96,7 @@ TEST(EngineHost, TheLastArriverDoesTheWorkAndTheFirstGoesOn) {
 TEST(EngineHost, ThoseWhoArriveAtTheSameInstantAreAllCharged) {
   const Rank rank = {local(1, 9), meet(1, 10, 30, 1), local(1, 5)};
   const Rank early = {meet(1, 10, 30, 1), local(1, 5)};
-  const EngineResult result = run_engine(std::vector<Rank>{rank, early, rank}, Execution::host);
+  const EngineResult result = run_engine(std::vector<Rank>{rank, early, rank}, Execution::threads);
   expect_times(result.times[0][1], 20, 20, 50);
   expect_times(result.times[2][1], 20, 20, 50);
   expect_times(result.times[0][2], 51, 51, 56);
@@ -116,7 +115,7 @@ TEST(EngineHost, ARendezvousIsHeldByTheOneBeforeItOnItsStream) {
       {local(1, 9), meet(a, 1, 10, 1), local(1, 5)},
       {local(1, 1), meet(b, 1, 10, 1), local(1, 5, 0, {1})},
   };
-  const EngineResult result = run_engine(ranks, Execution::host);
+  const EngineResult result = run_engine(ranks, Execution::threads);
   expect_times(result.times[0][0], 1, 11, 21);
   expect_times(result.times[0][1], 2, 21, 31);
   expect_times(result.times[0][2], 3, 3, 8);
@@ -131,13 +130,13 @@ TEST(EngineHost, OtherStreamsAreNotHeld) {
       {local(1, 99), meet(1, 1, 10, 1)},
       {local(1, 1), meet(2, 1, 10, 2)},
   };
-  const EngineResult result = run_engine(ranks, Execution::host);
+  const EngineResult result = run_engine(ranks, Execution::threads);
   expect_times(result.times[0][1], 2, 3, 13);
 }
 
 TEST(EngineHost, ARankEndsWhenWhatItPostedEnded) {
   const std::vector<Rank> ranks = {{meet(1, 1, 5)}, {local(1, 99), meet(1, 1, 5)}};
-  const EngineResult result = run_engine(ranks, Execution::host);
+  const EngineResult result = run_engine(ranks, Execution::threads);
   EXPECT_EQ(result.host_end[0].count(), 1);
   EXPECT_EQ(result.rank_end[0].count(), 106);
   EXPECT_EQ(result.rank_end[1].count(), 106);
@@ -150,7 +149,7 @@ TEST(EngineHost, ABlockedHostIsWokenByTheLastOfItsWaits) {
       {local(1, 28), meet(1, 1, 2)},
       {local(1, 8), meet(2, 1, 2)},
   };
-  const EngineResult result = run_engine(ranks, Execution::host);
+  const EngineResult result = run_engine(ranks, Execution::threads);
   expect_times(result.times[0][0], 1, 30, 32);
   expect_times(result.times[0][1], 2, 10, 12);
   expect_times(result.times[0][2], 33, 33, 43);
@@ -163,8 +162,8 @@ TEST(EngineHost, WhoSleepsWakesUpLate) {
         {local(1, work), meet(1, 1, 5), local(1, 10, 0, {1})},
         {local(1, 98), meet(1, 1, 5), local(1, 10, 0, {1})},
     };
-    const Waking waking{Picoseconds(7), Picoseconds(50)};
-    const EngineResult result = run_engine(ranks, Execution::host, {}, waking);
+    const WakeUpCost wake_up{Picoseconds(7), Picoseconds(50)};
+    const EngineResult result = run_engine(ranks, Execution::threads, {}, wake_up);
     const std::int64_t late = work == 0 ? 7 : 0;  // too short a wait to fall asleep
     expect_times(result.times[0][2], 106 + late, 106 + late, 116 + late);
     expect_times(result.times[1][2], 106, 106, 116);  // it did the work and did not wait
@@ -198,11 +197,11 @@ TEST(EngineStreams, PipelineBubbleOfOneForwardOneBackward) {
   EXPECT_EQ(result.rank_end[1].count(), result.rank_end[0].count() - 2000);
 }
 
-/// The host waits for these items, and 5 longer, before it turns to `item`.
-Item after(std::vector<std::uint32_t> awaited, Item item) {
-  item.host_waits = std::move(awaited);
-  item.host_wait = Picoseconds(5);
-  return item;
+/// The host waits for these ops, and 5 longer, before it turns to `op`.
+TimedOp after(std::vector<std::uint32_t> awaited, TimedOp op) {
+  op.host_waits = std::move(awaited);
+  op.host_wait = Picoseconds(5);
+  return op;
 }
 
 TEST(EngineStreams, AHostThatWaitsIssuesLater) {
@@ -248,7 +247,7 @@ TEST(Engine, ShiftingAllStartsShiftsAllTimes) {
       {meet(1, 1, 30, 1), local(1, 10), local(1, 10, 0, {0})},
       {local(1, 19), meet(1, 1, 30, 1), local(1, 10)},
   };
-  for (const Execution execution : {Execution::streams, Execution::host}) {
+  for (const Execution execution : {Execution::streams, Execution::threads}) {
     const EngineResult at_zero = run_engine(ranks, execution);
     const EngineResult later =
         run_engine(ranks, execution, std::vector<Picoseconds>{Picoseconds(500), Picoseconds(500)});
@@ -264,7 +263,7 @@ TEST(Engine, ShiftingAllStartsShiftsAllTimes) {
 
 TEST(Engine, ARankThatStartsLaterIsTheLastArriver) {
   const Rank rank = {meet(1, 1, 10, 1), local(1, 5)};
-  const EngineResult result = run_engine(std::vector<Rank>{rank, rank}, Execution::host,
+  const EngineResult result = run_engine(std::vector<Rank>{rank, rank}, Execution::threads,
                                          std::vector<Picoseconds>{Picoseconds(0), Picoseconds(7)});
   expect_times(result.times[0][0], 1, 8, 18);
   expect_times(result.times[0][1], 2, 2, 7);
@@ -272,7 +271,7 @@ TEST(Engine, ARankThatStartsLaterIsTheLastArriver) {
 }
 
 TEST(Engine, ARankWithoutItemsEndsWhereItStarts) {
-  const EngineResult result = run_engine(std::vector<Rank>{{}, {local(1, 2)}}, Execution::host);
+  const EngineResult result = run_engine(std::vector<Rank>{{}, {local(1, 2)}}, Execution::threads);
   EXPECT_EQ(result.rank_end[0].count(), 0);
   EXPECT_EQ(result.rank_end[1].count(), 3);
 }

@@ -19,16 +19,16 @@ using Numbers = std::vector<std::uint32_t>;
 /// The first of two stages with one layer each and two micro-batches, in issue order: forward (0
 /// and its all-reduce 1), send 2; forward 3 4, send 5, receive 6; backward 7 8 9, receive 10;
 /// backward 11 12 13; gradients 14, norm 15 16.
-std::vector<Item> first_stage(const Framework& framework, DeviceKind kind = DeviceKind::gpu) {
+std::vector<TimedOp> first_stage(const Framework& framework, DeviceKind kind = DeviceKind::gpu) {
   const std::vector<Program> programs = hand_pipeline({{{1, 1, 1, 1, 2}}, {1, 1}, 2});
   const CostModel costs(hand_cluster(kind, 4), std::nullopt, framework);
   return unroll(expand(programs, costs)[0]);
 }
 
-std::vector<std::pair<std::uint32_t, Numbers>> host_waits(const std::vector<Item>& items) {
+std::vector<std::pair<std::uint32_t, Numbers>> host_waits(const std::vector<TimedOp>& ops) {
   std::vector<std::pair<std::uint32_t, Numbers>> result;
-  for (std::uint32_t i = 0; i < items.size(); ++i) {
-    if (!items[i].host_waits.empty()) result.emplace_back(i, items[i].host_waits);
+  for (std::uint32_t i = 0; i < ops.size(); ++i) {
+    if (!ops[i].host_waits.empty()) result.emplace_back(i, ops[i].host_waits);
   }
   return result;
 }
@@ -37,11 +37,11 @@ TEST(FrameworkWaits, TheHostWaitsOnceForAllThatItsDeviceDoes) {
   Framework framework = framework_by_name("megatron-lm");
   framework.transfers_hold = TransfersHold::host;
   framework.host_wait = Seconds(7e-6);
-  const std::vector<Item> items = first_stage(framework);
-  ASSERT_EQ(items.size(), 17u);
-  EXPECT_EQ(host_waits(items), (std::vector<std::pair<std::uint32_t, Numbers>>{
-                                   {3, {0, 1, 2}}, {7, {3, 4, 5, 6}}, {11, {9, 8, 5, 10}}}));
-  EXPECT_EQ(items[3].host_wait, to_picoseconds(Seconds(7e-6)));
+  const std::vector<TimedOp> ops = first_stage(framework);
+  ASSERT_EQ(ops.size(), 17u);
+  EXPECT_EQ(host_waits(ops), (std::vector<std::pair<std::uint32_t, Numbers>>{
+                                 {3, {0, 1, 2}}, {7, {3, 4, 5, 6}}, {11, {9, 8, 5, 10}}}));
+  EXPECT_EQ(ops[3].host_wait, to_picoseconds(Seconds(7e-6)));
 }
 
 TEST(FrameworkWaits, TheHostReadsEachBatchBehindAllThatWasComputed) {
@@ -58,22 +58,22 @@ TEST(FrameworkWaits, TheHostReadsEachBatchBehindAllThatWasComputed) {
 
 TEST(FrameworkWaits, ComputeWaitsForTransfersThatWereIssuedBefore) {
   Framework framework = framework_by_name("megatron-lm");
-  const std::vector<Item> before = first_stage(framework);
+  const std::vector<TimedOp> before = first_stage(framework);
   framework.transfers_hold = TransfersHold::compute;
-  const std::vector<Item> items = first_stage(framework);
-  EXPECT_TRUE(host_waits(items).empty());
+  const std::vector<TimedOp> ops = first_stage(framework);
+  EXPECT_TRUE(host_waits(ops).empty());
   const auto sorted = [](Numbers numbers) {
     std::sort(numbers.begin(), numbers.end());
     return numbers;
   };
   const auto added = [&](std::size_t i) {
-    const Numbers now = sorted(items[i].waits), then = sorted(before[i].waits);
+    const Numbers now = sorted(ops[i].waits), then = sorted(before[i].waits);
     Numbers result;
     std::set_difference(now.begin(), now.end(), then.begin(), then.end(),
                         std::back_inserter(result));
     return result;
   };
-  for (std::size_t i = 0; i < items.size(); ++i) {
+  for (std::size_t i = 0; i < ops.size(); ++i) {
     // First ops of the forward after a send, and of the backwards after exchanges.
     if (i == 3 || i == 4) {
       EXPECT_EQ(added(i), (Numbers{2}));
@@ -82,7 +82,7 @@ TEST(FrameworkWaits, ComputeWaitsForTransfersThatWereIssuedBefore) {
     } else if (i == 11 || i == 12) {
       EXPECT_EQ(added(i), (Numbers{10}));
     } else {
-      EXPECT_EQ(items[i].waits, before[i].waits) << i;
+      EXPECT_EQ(ops[i].waits, before[i].waits) << i;
     }
   }
 }
@@ -96,9 +96,9 @@ TEST(FrameworkWaits, AHostThatRunsItsOwnOpsWaitsForNothingElse) {
 TEST(FrameworkWaits, CommunicationsMayCostTheHostMore) {
   Framework framework = framework_by_name("megatron-lm");
   framework.dispatch_communication = Seconds(100e-6);
-  const std::vector<Item> items = first_stage(framework);
-  EXPECT_EQ(items[1].dispatch, items[0].dispatch + to_picoseconds(Seconds(100e-6)));
-  EXPECT_EQ(items[3].dispatch, items[0].dispatch);
+  const std::vector<TimedOp> ops = first_stage(framework);
+  EXPECT_EQ(ops[1].dispatch, ops[0].dispatch + to_picoseconds(Seconds(100e-6)));
+  EXPECT_EQ(ops[3].dispatch, ops[0].dispatch);
 }
 
 // Two neighbours that merge gradients between the send and the receive of an exchange would wait

@@ -145,19 +145,19 @@ TEST(GatherTime, CallsThatAreWaitedForAddUp) {
 TEST(GatherTime, SixteenTensorsInEightModules) {
   const auto forward = [](std::int64_t calls) {
     const auto ps = [](double seconds) { return Picoseconds(std::int64_t(seconds * 1e12 + 0.5)); };
-    std::vector<Item> items;
+    std::vector<TimedOp> timed_ops;
     for (std::int64_t layer = 0; layer < kLayers; ++layer) {
       for (std::int64_t call = 0; call < calls; ++call) {
-        items.push_back({1, ps(kCall), ps(1e-12), std::nullopt, {}});
-        items.push_back({0,
-                         ps(1e-12),
-                         ps(kCompute / double(kLayers * calls)),
-                         std::nullopt,
-                         {std::uint32_t(items.size() - 1)}});
+        timed_ops.push_back({1, ps(kCall), ps(1e-12), std::nullopt, {}});
+        timed_ops.push_back({0,
+                             ps(1e-12),
+                             ps(kCompute / double(kLayers * calls)),
+                             std::nullopt,
+                             {std::uint32_t(timed_ops.size() - 1)}});
       }
     }
-    const std::vector<std::vector<Item>> ranks = {items};
-    return run_engine(ranks, Execution::host).rank_end[0].seconds().value();
+    const std::vector<std::vector<TimedOp>> ranks = {timed_ops};
+    return run_engine(ranks, Execution::threads).rank_end[0].seconds().value();
   };
   EXPECT_NEAR(forward(16), 470e-3, 1e-3);
   EXPECT_NEAR(forward(8), 265e-3, 1e-3);

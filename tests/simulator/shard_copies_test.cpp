@@ -40,11 +40,11 @@ struct Shards {
       if (program.buffers[b].end == index && !program.buffers[b].persistent) shards->release(b);
     }
     shards->before_call(index);
-    for (const Event& event : routines[call.routine.index()].events) {
-      const Piece& piece = routines[call.routine.index()].pieces[event.piece];
-      if (!piece.slot || event.kind != Event::Kind::write) continue;
-      if (shards->has(call.bindings[*piece.slot].buffer.index()))
-        shards->write_gradient(index, piece);
+    for (const StorageEvent& event : routines[call.routine.index()].events) {
+      const TensorStorage& storage = routines[call.routine.index()].storages[event.storage];
+      if (!storage.slot || event.kind != StorageEvent::Kind::write) continue;
+      if (shards->has(call.bindings[*storage.slot].buffer.index()))
+        shards->write_gradient(index, storage);
     }
     shards->after_call(index);
   }
@@ -65,7 +65,7 @@ struct Shards {
 
   Program program;
   Framework framework;
-  Names names;
+  TensorNames names;
   std::vector<RoutineEvents> routines;
   TensorBlocks blocks;
   std::optional<ShardCopies> shards;
@@ -178,7 +178,7 @@ TEST(StageBuffers, EachMicroBatchHasItsOwn) {
   const auto programs = lower({job, strategy, framework});
   const std::int64_t border = 2 * job.sequence * job.hidden * 2;  // bf16
   for (const Program& program : programs) {
-    Names names;
+    TensorNames names;
     TensorBlocks blocks(framework.allocator, kNoLimit);
     StageBuffers stage(program, framework, names, blocks);
     stage.begin();

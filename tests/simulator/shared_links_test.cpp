@@ -138,21 +138,21 @@ TEST(SharedLinks, SharesAsDefinedWhateverComesAndGoes) {
   }
 }
 
-Item communication(std::uint64_t id, std::int64_t duration, std::uint32_t stream, LinkUse use) {
-  Item item{stream, Picoseconds(1), Picoseconds(duration), id, {}};
-  item.link_use = use;
-  return item;
+TimedOp communication(std::uint64_t id, std::int64_t duration, std::uint32_t stream, LinkUse use) {
+  TimedOp op{stream, Picoseconds(1), Picoseconds(duration), id, {}};
+  op.link_use = use;
+  return op;
 }
 
 TEST(SharedLinkStreams, TransfersOverOneNicShareIt) {
   // Rank 1 sends to both neighbours: 10 of latency and 100 of bytes each, issued at 1 and 2. Bytes
   // flow from 11 and 12: one alone for 1, then two at half speed until 210.
   const LinkUse out{1, Picoseconds(10)}, in{2, Picoseconds(10)};
-  const Item after = [] {
-    Item item{2, Picoseconds(1), Picoseconds(7), std::nullopt, {0}};
-    return item;
+  const TimedOp after = [] {
+    TimedOp op{2, Picoseconds(1), Picoseconds(7), std::nullopt, {0}};
+    return op;
   }();
-  const std::vector<std::vector<Item>> ranks = {
+  const std::vector<std::vector<TimedOp>> ranks = {
       {communication(0, 110, 0, in)},
       {communication(0, 110, 0, out), communication(1, 110, 1, out), after},
       {communication(1, 110, 1, in)}};
@@ -169,9 +169,9 @@ TEST(SharedLinkStreams, WhatIsIssuedLaterStillSharesInTime) {
   // The second transfer begins only when the kernel that it waits for has ended, at 50, although
   // was issued at once: 50 + 10 of latency; the first has 100 of bytes from 11 on.
   const LinkUse out{1, Picoseconds(10)};
-  Item second = communication(1, 60, 1, out);
+  TimedOp second = communication(1, 60, 1, out);
   second.waits = {1};
-  const std::vector<std::vector<Item>> ranks = {
+  const std::vector<std::vector<TimedOp>> ranks = {
       {communication(0, 110, 0, out),
        {2, Picoseconds(1), Picoseconds(48), std::nullopt, {}},
        second}};

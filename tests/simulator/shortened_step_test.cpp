@@ -21,15 +21,15 @@ struct Ranks {
   Ranks(std::vector<Program> lowered, const CostModel& costs)
       : programs(std::move(lowered)),
         expansions(expand(programs, costs)),
-        topology(resolve_links(expansions, costs)),
+        topology(resolve_channels(expansions, costs)),
         choice(choose_ranks(topology, Folding::folded)) {}
   std::vector<Program> programs;
   std::vector<Expansion> expansions;
-  LinkTopology topology;
+  RankTopology topology;
   RankChoice choice;
 
   std::vector<Picoseconds> whole(std::span<const Picoseconds> starts) const {
-    return StreamRanks(expansions, topology, choice).engine().run(starts).rank_end;
+    return build_stream_ranks(expansions, topology, choice).engine.run(starts).rank_end;
   }
   std::optional<std::vector<Picoseconds>> shortened(std::span<const Picoseconds> starts) const {
     auto step = ShortenedStep::of(expansions, topology, choice);
@@ -209,14 +209,14 @@ TEST(CallCycles, OfSeveralPartsOfTheModelAreOfAsManyMicroBatchesAsStages) {
   }
 }
 
-TEST(LeftOut, IsStoodForByTheCyclesBefore) {
-  const LeftOut left_out{20, 40, {10, 5, 8}};  // cycles end at 50
-  EXPECT_EQ(left_out.awaited(15, 12), 12u);    // before
-  EXPECT_EQ(left_out.awaited(41, 40), 20u);    // what stays moves up
-  EXPECT_EQ(left_out.awaited(41, 38), 18u);    // in place of what is left out
-  EXPECT_EQ(left_out.awaited(55, 45), 25u);
-  EXPECT_EQ(left_out.awaited(55, 3), 3u);
-  EXPECT_EQ(left_out.awaited(55, 30), LeftOut::kNothing);
+TEST(SkippedCalls, IsStoodForByTheCyclesBefore) {
+  const SkippedCalls skipped{20, 40, {10, 5, 8}};  // cycles end at 50
+  EXPECT_EQ(skipped.awaited(15, 12), 12u);         // before
+  EXPECT_EQ(skipped.awaited(41, 40), 20u);         // what stays moves up
+  EXPECT_EQ(skipped.awaited(41, 38), 18u);         // in place of a skipped call
+  EXPECT_EQ(skipped.awaited(55, 45), 25u);
+  EXPECT_EQ(skipped.awaited(55, 3), 3u);
+  EXPECT_EQ(skipped.awaited(55, 30), SkippedCalls::kNothing);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "models/job/job.h"
 #include "passes/pipeline.h"
 #include "simulator/engine/stream_engine.h"
-#include "simulator/ranks/stream_ranks.h"
+#include "simulator/ranks/build_stream_ranks.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {
@@ -179,7 +179,7 @@ struct KnownCosts {
     const Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/llama3-70b.json");
     programs = lower({job, parse_strategy(strategy), framework}, {}, Proof::none);
     expansions = expand(programs, costs);
-    topology = resolve_links(expansions, costs);
+    topology = resolve_channels(expansions, costs);
     choice = choose_ranks(topology, Folding::folded);
     for (const std::int64_t rank : choice.representatives) {
       const std::size_t expansion = topology.expansion[std::size_t(rank)];
@@ -190,7 +190,7 @@ struct KnownCosts {
   CostModel costs{gpu_cluster(), std::nullopt, framework};
   std::vector<Program> programs;
   std::vector<Expansion> expansions;
-  LinkTopology topology;
+  RankTopology topology;
   RankChoice choice;
   std::int64_t calls = 0;  ///< of one step, of one rank of each class
 };
@@ -204,10 +204,10 @@ constexpr std::array kLlamaStrategies = {
 /// Every call of a step by itself, no cycle replayed; laid out before.
 void CallsOneByOne(benchmark::State& state) {
   const KnownCosts known(kLlamaStrategies[std::size_t(state.range(0))]);
-  StreamRanks ranks(known.expansions, known.topology, known.choice);
+  StreamRanks ranks = build_stream_ranks(known.expansions, known.topology, known.choice);
   const std::vector<Picoseconds> starts(known.choice.representatives.size());
   for (auto _ : state) {
-    benchmark::DoNotOptimize(ranks.engine().run(starts, StreamEngine::Keep::ends));
+    benchmark::DoNotOptimize(ranks.engine.run(starts, StreamEngine::Record::ends));
   }
   state.counters["calls"] = double(known.calls);
   state.SetItemsProcessed(state.iterations() * known.calls);
@@ -219,8 +219,8 @@ void CallsLaidOut(benchmark::State& state) {
   const KnownCosts known(kLlamaStrategies[std::size_t(state.range(0))]);
   const std::vector<Picoseconds> starts(known.choice.representatives.size());
   for (auto _ : state) {
-    StreamRanks ranks(known.expansions, known.topology, known.choice);
-    benchmark::DoNotOptimize(ranks.engine().run(starts, StreamEngine::Keep::ends));
+    StreamRanks ranks = build_stream_ranks(known.expansions, known.topology, known.choice);
+    benchmark::DoNotOptimize(ranks.engine.run(starts, StreamEngine::Record::ends));
   }
   state.counters["calls"] = double(known.calls);
   state.SetItemsProcessed(state.iterations() * known.calls);

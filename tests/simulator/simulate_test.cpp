@@ -11,7 +11,7 @@
 #include "graph/text.h"
 #include "hand_programs.h"
 #include "simulator/ranks/expand.h"
-#include "simulator/ranks/folding.h"
+#include "simulator/ranks/topology.h"
 
 namespace plimsoll {
 namespace {
@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
 std::size_t classes(const HandJob& job, std::int64_t devices_per_node) {
   const auto programs = hand_pipeline(job);
   const CostModel costs = model(DeviceKind::gpu, devices_per_node);
-  const auto found = behaviour_classes(resolve_links(expand(programs, costs), costs));
+  const auto found = behaviour_classes(resolve_channels(expand(programs, costs), costs));
   return *std::max_element(found.begin(), found.end()) + std::size_t{1};
 }
 

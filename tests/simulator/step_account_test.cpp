@@ -40,9 +40,9 @@ HandJob ten_gelus() {
 
 struct Account {
   explicit Account(const std::vector<Program>& programs, const CostModel& costs)
-      : expansions(expand(programs, costs)), topology(resolve_links(expansions, costs)) {}
+      : expansions(expand(programs, costs)), topology(resolve_channels(expansions, costs)) {}
   std::vector<Expansion> expansions;
-  LinkTopology topology;
+  RankTopology topology;
   const Expansion& of(std::int64_t rank) const {
     return expansions[topology.expansion[std::size_t(rank)]];
   }

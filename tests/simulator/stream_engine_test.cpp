@@ -22,9 +22,9 @@ std::int64_t period(std::int64_t layer, std::int64_t gather, std::int64_t lost_c
   const auto add_gather = [&] {
     std::vector<StreamEngine::Event> waits;  // no more than two layers' parameters are there
     if (layers.size() > 1) waits = {layers[layers.size() - 2]};
-    engine.add_delay(kGathers, Picoseconds(lost_gather), false);
+    engine.add_delay(kGathers, Picoseconds(lost_gather), StreamEngine::Delay::before_op);
     gathers.push_back(engine.add_op({kGathers, Picoseconds(1), Picoseconds(gather)}, waits));
-    engine.add_delay(kCompute, Picoseconds(lost_compute), true);
+    engine.add_delay(kCompute, Picoseconds(lost_compute), StreamEngine::Delay::in_op);
   };
   add_gather();
   for (std::size_t l = 0; l < 100; ++l) {
@@ -55,7 +55,7 @@ TEST(StreamDelays, WhatWaitsForACommunicationLosesNothing) {
   const auto first = engine.add_op({kCompute, Picoseconds(1), Picoseconds(100)}, {});
   const auto exchange =
       engine.add_op({kGathers, Picoseconds(1), Picoseconds(50)}, std::vector{first});
-  engine.add_delay(kCompute, Picoseconds(10), true);
+  engine.add_delay(kCompute, Picoseconds(10), StreamEngine::Delay::in_op);
   const auto next =
       engine.add_op({kCompute, Picoseconds(1), Picoseconds(100)}, std::vector{exchange});
   const StreamEngine::Result& run = engine.run(std::vector{Picoseconds(0)});
@@ -67,8 +67,8 @@ TEST(StreamDelays, TheTimeIsTheSlowedOps) {
   StreamEngine engine;
   engine.add_rank({kCompute, kGathers});
   const auto first = engine.add_op({kCompute, Picoseconds(1), Picoseconds(100)}, {});
-  engine.add_delay(kCompute, Picoseconds(4), true);
-  engine.add_delay(kCompute, Picoseconds(6), true);
+  engine.add_delay(kCompute, Picoseconds(4), StreamEngine::Delay::in_op);
+  engine.add_delay(kCompute, Picoseconds(6), StreamEngine::Delay::in_op);
   const auto slowed = engine.add_op({kCompute, Picoseconds(1), Picoseconds(100)}, {});
   const auto after = engine.add_op({kCompute, Picoseconds(1), Picoseconds(100)}, {});
   for (const std::int64_t start : {0, 5'000}) {
@@ -85,7 +85,7 @@ TEST(StreamDelays, TheTimeIsTheSlowedOps) {
 TEST(StreamDelays, ThoseBeforeTheFirstOpCountFromTheStart) {
   StreamEngine engine;
   engine.add_rank({kCompute, kGathers});
-  engine.add_delay(kCompute, Picoseconds(10), true);
+  engine.add_delay(kCompute, Picoseconds(10), StreamEngine::Delay::in_op);
   const auto op = engine.add_op({kCompute, Picoseconds(1), Picoseconds(100)}, {});
   for (const std::int64_t start : {0, 5'000}) {
     const StreamEngine::Result& run = engine.run(std::vector{Picoseconds(start)});

@@ -1,6 +1,6 @@
 // Composed routines against the same Programs op by op: every op of every simulated rank begins and
 // ends at the same picosecond, folded or not, on regular and irregular nodes, from any starts.
-#include "simulator/ranks/stream_ranks.h"
+#include "simulator/ranks/build_stream_ranks.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -12,6 +12,7 @@
 #include "hand_programs.h"
 #include "passes/pipeline.h"
 #include "simulator/ranks/kernel_delays.h"
+#include "simulator/ranks/stream_op_times.h"
 #include "simulator/simulate.h"
 
 namespace plimsoll {
@@ -37,100 +38,105 @@ Job eight_layers(DType precision) {
   return job;
 }
 
-/// A rank's items one by one; `delays`: of an item's stream before it.
-std::vector<StreamEngine::Event> add_items(const std::vector<Item>& items,
-                                           const std::vector<Picoseconds>& delays,
-                                           StreamEngine& engine) {
-  std::vector<std::uint32_t> lanes(kStreams);
-  std::iota(lanes.begin(), lanes.end(), 0);
-  engine.add_rank(lanes);
+/// Adds the ops of a rank one by one; `delays` says by op how long it is delayed.
+std::vector<StreamEngine::Event> add_timed_ops(const std::vector<TimedOp>& timed_ops,
+                                               const std::vector<Picoseconds>& delays,
+                                               StreamEngine& engine) {
+  std::vector<std::uint32_t> queues(kStreams);
+  std::iota(queues.begin(), queues.end(), 0);
+  engine.add_rank(queues);
   std::vector<StreamEngine::Event> events;
   const auto events_of = [&](const std::vector<std::uint32_t>& awaited) {
     std::vector<StreamEngine::Event> result;
-    for (const std::uint32_t item : awaited) result.push_back(events[item]);
+    for (const std::uint32_t timed : awaited) result.push_back(events[timed]);
     return result;
   };
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const Item& item = items[i];
-    if (!item.host_waits.empty()) engine.add_host_wait(item.host_wait, events_of(item.host_waits));
-    engine.add_delay(item.stream, delays[i], item.stream == std::uint32_t(Stream::compute));
-    events.push_back(
-        engine.add_op({item.stream, item.dispatch, item.duration, item.rendezvous, item.link_use},
-                      events_of(item.waits)));
+  for (std::size_t i = 0; i < timed_ops.size(); ++i) {
+    const TimedOp& timed = timed_ops[i];
+    if (!timed.host_waits.empty())
+      engine.add_host_wait(timed.host_wait, events_of(timed.host_waits));
+    engine.add_delay(timed.stream, delays[i],
+                     timed.stream == std::uint32_t(Stream::compute)
+                         ? StreamEngine::Delay::in_op
+                         : StreamEngine::Delay::before_op);
+    events.push_back(engine.add_op(
+        {timed.stream, timed.dispatch, timed.duration, timed.rendezvous, timed.link_use},
+        events_of(timed.waits)));
   }
   return events;
 }
 
 /// The chosen ranks op by op; nothing is composed, every communication is a rendezvous.
-EngineResult op_by_op(std::span<const Expansion> expansions, const LinkTopology& topology,
+EngineResult op_by_op(std::span<const Expansion> expansions, const RankTopology& topology,
                       const RankChoice& choice, std::span<const Picoseconds> starts) {
-  Channels channels;
+  ChannelNumbers numbers;
   StreamEngine engine;
   std::vector<std::vector<StreamEngine::Event>> events;
   for (std::int64_t rank : choice.representatives) {
     const Expansion& expansion = expansions[topology.expansion[std::size_t(rank)]];
-    const std::vector<RankLink>& links = topology.links[std::size_t(rank)];
-    const RankChannels own = channels_of(expansion, topology, choice, rank, channels);
-    std::vector<std::uint64_t> issued(links.size());
-    const std::vector<LinkUse> uses = link_uses(expansion, topology, rank);
-    std::vector<Item> items = unroll(expansion);
-    std::vector<Picoseconds> delays(items.size());
-    KernelDelays beside;
-    std::vector<std::size_t> call_of;  // by item
-    std::vector<bool> communicating;   // by item: a call that is one communication
+    const std::vector<RankChannel>& channels = topology.channels[std::size_t(rank)];
+    const NumberedChannels own = number_channels(expansion, topology, choice, rank, numbers);
+    std::vector<std::uint64_t> issued(channels.size());
+    const std::vector<LinkUse> uses = shared_link_uses(expansion, topology, rank);
+    std::vector<TimedOp> timed_ops = unroll(expansion);
+    std::vector<Picoseconds> delays(timed_ops.size());
+    KernelDelays kernel_delays;
+    std::vector<std::size_t> call_of;  // by op
+    std::vector<bool> communicating;   // by op: a call that is one communication
     const auto wait_for = [&](const std::vector<std::uint32_t>& awaited) {
-      for (const std::uint32_t item : awaited) {
-        if (communicating[item]) beside.wait_for(Stream(items[item].stream), call_of[item]);
+      for (const std::uint32_t timed : awaited) {
+        if (communicating[timed])
+          kernel_delays.wait_for(Stream(timed_ops[timed].stream), call_of[timed]);
       }
     };
     std::size_t i = 0;
     for (std::size_t c = 0; c < expansion.program->calls.size(); ++c) {
       const Call& call = expansion.program->calls[c];
-      const auto& link_ops = expansion.routines[call.routine.index()].link_op;
-      const bool alone = link_ops.size() == 1 && link_ops[0] != RoutineFacts::kLocal;
+      const auto& channel_ops = expansion.routines[call.routine.index()].channel_op;
+      const bool alone = channel_ops.size() == 1 && channel_ops[0] != RoutineFacts::kLocal;
       const std::size_t begin = i;
-      call_of.resize(begin + link_ops.size(), c);
-      communicating.resize(begin + link_ops.size(), alone);
-      if (!link_ops.empty()) wait_for(items[begin].host_waits);
+      call_of.resize(begin + channel_ops.size(), c);
+      communicating.resize(begin + channel_ops.size(), alone);
+      if (!channel_ops.empty()) wait_for(timed_ops[begin].host_waits);
       Picoseconds computes;
       std::optional<std::size_t> first;
-      for (const std::uint32_t index : link_ops) {
-        Item& item = items[i++];
+      for (const std::uint32_t index : channel_ops) {
+        TimedOp& timed = timed_ops[i++];
         if (index == RoutineFacts::kLocal) {
-          if (item.stream != std::uint32_t(Stream::compute)) continue;
+          if (timed.stream != std::uint32_t(Stream::compute)) continue;
           if (!first) first = i - 1;
-          computes += item.duration;
+          computes += timed.duration;
           continue;
         }
-        const LinkOp& op = expansion.link_ops[index];
-        item.rendezvous = own.channel[op.link] << 32 | issued[op.link]++;
-        const std::uint32_t cost = links[op.link].cost;
-        item.duration = to_picoseconds(topology.costs[cost][op.position].time);
-        item.link_use = uses[index];
+        const ChannelOp& op = expansion.channel_ops[index];
+        timed.rendezvous = own.number[op.channel] << 32 | issued[op.channel]++;
+        const std::uint32_t cost = channels[op.channel].cost;
+        timed.duration = to_picoseconds(topology.costs[cost][op.position].time);
+        timed.link_use = uses[index];
         if (!alone) continue;
-        delays[i - 1] = beside.communicate(Stream(item.stream), c, item.duration,
-                                           topology.slowdowns[cost][op.position]);
+        delays[i - 1] = kernel_delays.communicate(Stream(timed.stream), c, timed.duration,
+                                                  topology.slowdowns[cost][op.position]);
       }
       if (!first) continue;
-      wait_for(items[begin].waits);
-      delays[*first] = beside.compute(computes);
-      for (std::size_t later = begin + 1; later < i; ++later) wait_for(items[later].host_waits);
+      wait_for(timed_ops[begin].waits);
+      delays[*first] = kernel_delays.compute(computes);
+      for (std::size_t later = begin + 1; later < i; ++later) wait_for(timed_ops[later].host_waits);
     }
-    events.push_back(add_items(items, delays, engine));
+    events.push_back(add_timed_ops(timed_ops, delays, engine));
   }
   const StreamEngine::Result& run = engine.run(starts);
   EngineResult result{{}, run.host_end, run.rank_end};
   for (const std::vector<StreamEngine::Event>& own : events) {
-    std::vector<ItemTimes>& times = result.times.emplace_back();
+    std::vector<OpTimes>& times = result.times.emplace_back();
     for (const StreamEngine::Event event : own)
       times.push_back({run.posted[event], run.begin[event], run.fired[event]});
   }
   return result;
 }
 
-std::vector<Picoseconds> ends_of(const std::vector<ItemTimes>& times, bool begins) {
+std::vector<Picoseconds> ends_of(const std::vector<OpTimes>& times, bool begins) {
   std::vector<Picoseconds> result;
-  for (const ItemTimes& item : times) result.push_back(begins ? item.begin : item.end);
+  for (const OpTimes& timed : times) result.push_back(begins ? timed.begin : timed.end);
   return result;
 }
 
@@ -144,20 +150,20 @@ void expect_same_times(const Framework& framework, const char* text, std::int64_
   cluster.device.peak_bf16 = cluster.device.peak_fp32;
   const CostModel costs(cluster, calibration, framework);
   const std::vector<Expansion> expansions = expand(programs, costs);
-  const LinkTopology topology = resolve_links(expansions, costs);
+  const RankTopology topology = resolve_channels(expansions, costs);
   for (Folding folding : {Folding::folded, Folding::unfolded}) {
     const RankChoice choice = choose_ranks(topology, folding);
-    StreamRanks ranks(expansions, topology, choice);
+    StreamRanks ranks = build_stream_ranks(expansions, topology, choice);
     std::vector<Picoseconds> starts;
     for (std::size_t c = 0; c < choice.representatives.size(); ++c) {
       starts.push_back(Picoseconds(std::int64_t(c * c * 7'777'777 % 100'000'000)));
     }
-    const StreamEngine::Result composed = ranks.engine().run(starts);
+    const StreamEngine::Result composed = ranks.engine.run(starts);
     const EngineResult single = op_by_op(expansions, topology, choice, starts);
     EXPECT_EQ(composed.rank_end, single.rank_end);
     EXPECT_EQ(composed.host_end, single.host_end);
     for (std::size_t c = 0; c < starts.size(); ++c) {
-      const std::vector<ItemTimes> times = ranks.op_times(c, composed, starts[c]);
+      const std::vector<OpTimes> times = stream_op_times(ranks.ranks[c], composed, starts[c]);
       EXPECT_EQ(ends_of(times, true), ends_of(single.times[c], true)) << "begins of rank " << c;
       EXPECT_EQ(ends_of(times, false), ends_of(single.times[c], false)) << "ends of rank " << c;
     }
@@ -260,20 +266,21 @@ TEST(StreamRanks, RanksThatShareTheirLinksFoldAlike) {
   for (const std::int64_t per_node : {1, 3, 4, 16}) {
     const CostModel costs(hand_cluster(DeviceKind::gpu, per_node), std::nullopt, framework);
     const std::vector<Expansion> expansions = expand(programs, costs);
-    const LinkTopology topology = resolve_links(expansions, costs);
+    const RankTopology topology = resolve_channels(expansions, costs);
     std::size_t shared = 0;
     for (std::int64_t rank = 0; rank < 16; ++rank) {
       for (const LinkUse& use :
-           link_uses(expansions[topology.expansion[std::size_t(rank)]], topology, rank)) {
+           shared_link_uses(expansions[topology.expansion[std::size_t(rank)]], topology, rank)) {
         shared += use.links != 0;
       }
     }
     EXPECT_GT(shared, 0u);
     const RankChoice folded = choose_ranks(topology, Folding::folded);
     const RankChoice all = choose_ranks(topology, Folding::unfolded);
-    StreamRanks few(expansions, topology, folded), many(expansions, topology, all);
-    const auto& few_run = few.engine().run(std::vector<Picoseconds>(folded.representatives.size()));
-    const auto& many_run = many.engine().run(std::vector<Picoseconds>(16));
+    StreamRanks few = build_stream_ranks(expansions, topology, folded);
+    StreamRanks many = build_stream_ranks(expansions, topology, all);
+    const auto& few_run = few.engine.run(std::vector<Picoseconds>(folded.representatives.size()));
+    const auto& many_run = many.engine.run(std::vector<Picoseconds>(16));
     for (std::size_t rank = 0; rank < 16; ++rank) {
       EXPECT_EQ(many_run.rank_end[rank], few_run.rank_end[folded.class_of[rank]])
           << "rank " << rank << " on nodes of " << per_node;

@@ -1,5 +1,5 @@
-// Hosts and rendezvous beside each other, in times that can be worked out by hand.
-#include "simulator/engine/process_run.h"
+// Hosts run local ops while rendezvous go on, in times that can be worked out by hand.
+#include "simulator/engine/process_engine.h"
 
 #include <gtest/gtest.h>
 
@@ -10,33 +10,33 @@
 namespace plimsoll {
 namespace {
 
-using Rank = std::vector<Item>;
+using Rank = std::vector<TimedOp>;
 constexpr std::int64_t kHalf = kFullSpeed / 2, kThird = kFullSpeed / 3;
 
-Item local(std::int64_t duration, std::vector<std::uint32_t> waits = {}, Work work = Work::memory) {
-  Item item;
-  item.dispatch = Picoseconds(1);
-  item.duration = Picoseconds(duration);
-  item.waits = std::move(waits);
-  item.work = work;
-  return item;
+TimedOp local(std::int64_t duration, std::vector<std::uint32_t> waits = {},
+              LocalWork work = LocalWork::memory) {
+  TimedOp op;
+  op.dispatch = Picoseconds(1);
+  op.duration = Picoseconds(duration);
+  op.waits = std::move(waits);
+  op.work = work;
+  return op;
 }
-Item meet(std::uint64_t id, std::int64_t duration, std::uint32_t stream,
-          std::vector<std::uint32_t> waits = {}, std::uint32_t beside = 0) {
-  Item item = local(duration, std::move(waits));
-  item.stream = stream;
-  item.rendezvous = id;
-  item.beside = beside;
-  return item;
-}
-
-EngineResult run(const std::vector<Rank>& ranks, const std::vector<Beside>& besides,
-                 const Waking& waking = {}) {
-  return run_engine(ranks, Execution::processes, {}, waking, besides);
+TimedOp meet(std::uint64_t id, std::int64_t duration, std::uint32_t stream,
+             std::vector<std::uint32_t> waits = {}, std::uint32_t slowdown = 0) {
+  TimedOp op = local(duration, std::move(waits));
+  op.stream = stream;
+  op.rendezvous = id;
+  op.slowdown = slowdown;
+  return op;
 }
 
-void expect_times(const ItemTimes& times, std::int64_t posted, std::int64_t begin,
-                  std::int64_t end) {
+EngineResult run(const std::vector<Rank>& ranks, const std::vector<MutualSlowdown>& slowdowns,
+                 const WakeUpCost& wake_up = {}) {
+  return run_engine(ranks, Execution::processes, {}, wake_up, slowdowns);
+}
+
+void expect_times(const OpTimes& times, std::int64_t posted, std::int64_t begin, std::int64_t end) {
   EXPECT_EQ(times.posted.count(), posted);
   EXPECT_EQ(times.begin.count(), begin);
   EXPECT_EQ(times.end.count(), end);
@@ -45,7 +45,7 @@ void expect_times(const ItemTimes& times, std::int64_t posted, std::int64_t begi
 TEST(Processes, ARendezvousGoesOnBesideCompute) {
   // Posted at 11 by both; 30 long; the host works from 11 to 32, then waits until 41.
   const Rank rank = {local(9), meet(7, 30, 1, {0}), local(20), local(5, {1})};
-  const EngineResult result = run({rank, rank}, {Beside{}});
+  const EngineResult result = run({rank, rank}, {MutualSlowdown{}});
   expect_times(result.times[0][1], 11, 11, 41);
   expect_times(result.times[0][2], 12, 12, 32);
   expect_times(result.times[1][3], 42, 42, 47);
@@ -55,19 +55,20 @@ TEST(Processes, ARendezvousGoesOnBesideCompute) {
 TEST(Processes, ItBeginsWithTheLastArrivalAndOnlyOnceItsStreamIsFree) {
   const std::vector<Rank> ranks = {{meet(1, 10, 1), meet(2, 5, 1), local(1, {1})},
                                    {local(49), meet(1, 10, 1), meet(2, 5, 1), local(1, {2})}};
-  const EngineResult result = run(ranks, {Beside{}});
+  const EngineResult result = run(ranks, {MutualSlowdown{}});
   expect_times(result.times[0][0], 1, 51, 61);
   expect_times(result.times[0][1], 2, 61, 66);
   expect_times(result.times[1][2], 52, 61, 66);
 }
 
 TEST(Processes, BothSlowEachOtherWhileTheyOverlap) {
-  Beside slow;
+  MutualSlowdown slow;
   slow.communication = {kHalf, kFullSpeed};  // half as fast beside matmuls
   slow.compute = {kFullSpeed / 4, kFullSpeed};
   // From 1 on 40 are to be moved. The matmul of 9 + 1 runs at a quarter: until 41, while 20 move.
   // Then the host waits, and the other 20 take 20.
-  const Rank rank = {meet(7, 40, 1), local(9, {}, Work::matmul), local(9, {0}, Work::matmul)};
+  const Rank rank = {meet(7, 40, 1), local(9, {}, LocalWork::matmul),
+                     local(9, {0}, LocalWork::matmul)};
   EngineResult result = run({rank, rank}, {slow});
   expect_times(result.times[0][1], 2, 2, 41);
   expect_times(result.times[0][0], 1, 1, 61);
@@ -80,7 +81,7 @@ TEST(Processes, BothSlowEachOtherWhileTheyOverlap) {
 }
 
 TEST(Processes, TheSlowestParticipantCounts) {
-  Beside slow;
+  MutualSlowdown slow;
   slow.communication = {kHalf, kHalf};
   // Rank 0 waits; rank 1 computes from 1 to 31, so that 15 of 40 are moved by then.
   const std::vector<Rank> ranks = {{meet(7, 40, 1), local(1, {0})},
@@ -90,7 +91,7 @@ TEST(Processes, TheSlowestParticipantCounts) {
 }
 
 TEST(Processes, WhatPassesOneEndOfALinkSharesIt) {
-  Beside out, in;
+  MutualSlowdown out, in;
   out.sends = true;
   in.receives = true;
   // Two sends at once: each takes twice its 20. The receive comes the other way.
@@ -107,7 +108,7 @@ TEST(Processes, WhatPassesOneEndOfALinkSharesIt) {
 }
 
 TEST(Processes, LatencyIsNotShared) {
-  Beside out, in;
+  MutualSlowdown out, in;
   out.sends = in.receives = true;
   out.latency = in.latency = Picoseconds(10);
   const std::vector<Rank> ranks = {{meet(1, 20, 1, {}, 0), meet(2, 20, 2, {}, 0), local(1, {0, 1})},
@@ -121,7 +122,7 @@ TEST(Processes, LatencyIsNotShared) {
 }
 
 TEST(Processes, EndsBetweenTwoPicosecondsAreRoundedUp) {
-  Beside slow;
+  MutualSlowdown slow;
   slow.communication = {kThird, kThird};
   const Rank rank = {meet(7, 10, 1), local(99), local(1, {0})};
   const EngineResult result = run({rank, rank}, {slow});
@@ -131,13 +132,14 @@ TEST(Processes, EndsBetweenTwoPicosecondsAreRoundedUp) {
 
 TEST(Processes, ALongWaitPutsTheHostToSleep) {
   const Rank rank = {meet(7, 100, 1), local(5, {0})};
-  const EngineResult result = run({rank, rank}, {Beside{}}, {Picoseconds(7), Picoseconds(50)});
+  const EngineResult result =
+      run({rank, rank}, {MutualSlowdown{}}, {Picoseconds(7), Picoseconds(50)});
   expect_times(result.times[0][1], 101 + 7 + 1, 109, 114);
 }
 
 /// Ranks that all do the same at random, with a neighbour to meet on each of two streams.
 Rank random_rank(std::mt19937& random) {
-  Rank items;
+  Rank ops;
   std::uint64_t id = 0;
   for (int i = 0; i < 30; ++i) {
     std::vector<std::uint32_t> waits;
@@ -145,19 +147,19 @@ Rank random_rank(std::mt19937& random) {
     const auto duration = std::int64_t(random() % 1000);
     if (random() % 3 == 0) {
       const auto stream = std::uint32_t(1 + random() % 2);
-      items.push_back(meet(id++, duration, stream, std::move(waits), std::uint32_t(random() % 3)));
+      ops.push_back(meet(id++, duration, stream, std::move(waits), std::uint32_t(random() % 3)));
     } else {
-      items.push_back(local(duration, std::move(waits), Work(random() % 2)));
+      ops.push_back(local(duration, std::move(waits), LocalWork(random() % 2)));
     }
   }
-  return items;
+  return ops;
 }
 
 TEST(Processes, RanksThatBehaveAlikeAreOneRankAndShiftsShiftResults) {
   std::mt19937 random(3);
   for (int draw = 0; draw < 50; ++draw) {
-    std::vector<Beside> besides(3);
-    for (Beside& beside : besides) {
+    std::vector<MutualSlowdown> slowdowns(3);
+    for (MutualSlowdown& beside : slowdowns) {
       for (auto* speeds : {&beside.communication, &beside.compute}) {
         for (std::int64_t& speed : *speeds) speed = kFullSpeed / 4 + std::int64_t(random() % 40000);
       }
@@ -166,16 +168,16 @@ TEST(Processes, RanksThatBehaveAlikeAreOneRankAndShiftsShiftResults) {
       beside.receives = random() % 2 == 0;
     }
     const Rank rank = random_rank(random);
-    const EngineResult one = run({rank}, besides), three = run({rank, rank, rank}, besides);
+    const EngineResult one = run({rank}, slowdowns), three = run({rank, rank, rank}, slowdowns);
     const std::vector<Picoseconds> later(3, Picoseconds(12345));
     const std::vector<Rank> ranks = {rank, rank, rank};
-    const EngineResult shifted = run_engine(ranks, Execution::processes, later, {}, besides);
+    const EngineResult shifted = run_engine(ranks, Execution::processes, later, {}, slowdowns);
     for (std::size_t i = 0; i < rank.size(); ++i) {
-      ASSERT_EQ(one.times[0][i].end, three.times[2][i].end) << "draw " << draw << " item " << i;
+      ASSERT_EQ(one.times[0][i].end, three.times[2][i].end) << "draw " << draw << " op " << i;
       ASSERT_EQ(one.times[0][i].end + Picoseconds(12345), shifted.times[1][i].end);
     }
     // Nothing is faster than alone.
-    const EngineResult alone = run({rank}, {Beside{}, Beside{}, Beside{}});
+    const EngineResult alone = run({rank}, {MutualSlowdown{}, MutualSlowdown{}, MutualSlowdown{}});
     ASSERT_LE(alone.rank_end[0], one.rank_end[0]);
   }
 }

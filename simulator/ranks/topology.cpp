@@ -1,12 +1,11 @@
-// Resolves links on the grid and refines the partition of ranks until it is stable.
-#include "simulator/ranks/folding.h"
+// Resolves the channels of the Programs on the grid of ranks.
+#include "simulator/ranks/topology.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
 #include <set>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -30,38 +29,19 @@ class Numbering {
   std::map<Value, std::uint32_t> numbers_;
 };
 
-/// Equal lists get equal small numbers, in order of first appearance. Lists are short and many.
-class SignatureNumbering {
+/// Costs of the ops of one channel of one Expansion, by how the ranks lie. Each combination is
+/// computed once.
+class ChannelCosts {
  public:
-  std::uint32_t operator()(const std::vector<std::uint32_t>& list) {
-    return numbers_.try_emplace(list, std::uint32_t(numbers_.size())).first->second;
-  }
-  std::size_t size() const { return numbers_.size(); }
-
- private:
-  struct Hash {
-    std::size_t operator()(const std::vector<std::uint32_t>& list) const {
-      std::uint64_t hash = list.size();
-      for (const std::uint32_t number : list)
-        hash = (hash ^ number) * 0x9E3779B97F4A7C15 + (hash >> 29);
-      return std::size_t(hash);
-    }
-  };
-  std::unordered_map<std::vector<std::uint32_t>, std::uint32_t, Hash> numbers_;  // looked up only
-};
-
-/// Costs of the ops of one link of one Expansion by how the ranks lie; computed once per
-/// combination.
-class LinkCosts {
- public:
-  LinkCosts(std::span<const Expansion> expansions, const CostModel& costs, LinkTopology& topology)
+  ChannelCosts(std::span<const Expansion> expansions, const CostModel& costs,
+               RankTopology& topology)
       : expansions_(expansions), costs_(costs), topology_(topology) {
-    for (const Expansion& expansion : expansions) last_.emplace_back(expansion.links.size());
+    for (const Expansion& expansion : expansions) last_.emplace_back(expansion.channels.size());
   }
 
-  std::uint32_t of(std::size_t of, std::uint32_t link, const GroupSpread& spread) {
-    Last& last = last_[of][link];  // neighbours mostly lie alike
-    if (last.cost == kUnset || last.spread != spread) last = {spread, find(of, link, spread)};
+  std::uint32_t of(std::size_t of, std::uint32_t channel, const GroupSpread& spread) {
+    Last& last = last_[of][channel];  // neighbours mostly lie alike
+    if (last.cost == kUnset || last.spread != spread) last = {spread, find(of, channel, spread)};
     return last.cost;
   }
 
@@ -71,8 +51,8 @@ class LinkCosts {
     std::uint32_t cost = kUnset;
   };
 
-  std::uint32_t find(std::size_t of, std::uint32_t link, const GroupSpread& spread) {
-    const auto [at, added] = known_.try_emplace({of, link, spread}, 0);
+  std::uint32_t find(std::size_t of, std::uint32_t channel, const GroupSpread& spread) {
+    const auto [at, added] = known_.try_emplace({of, channel, spread}, 0);
     if (!added) return at->second;
     const Expansion& expansion = expansions_[of];
     const bool processes = costs_.execution() == Execution::processes;
@@ -80,35 +60,36 @@ class LinkCosts {
     std::vector<LinkUse> uses;
     std::vector<Estimate> estimates;
     std::vector<OverlapCurves::Slowdowns> slowdowns;
-    std::vector<Beside> besides;
+    std::vector<MutualSlowdown> mutual;
     std::vector<double> times;
-    for (const LinkOp& link_op : expansion.link_ops) {
-      if (link_op.link != link) continue;
-      const Routine& routine = expansion.program->at(link_op.routine);
-      const Estimate whole = costs_.communication(routine.ops[link_op.op], routine.tensors, spread);
+    for (const ChannelOp& channel_op : expansion.channel_ops) {
+      if (channel_op.channel != channel) continue;
+      const Routine& routine = expansion.program->at(channel_op.routine);
+      const Estimate whole =
+          costs_.communication(routine.ops[channel_op.op], routine.tensors, spread);
       estimates.push_back(
-          beside_products(routine, link_op.op, whole, spread.ranks, costs_, kind_of(of)));
+          exposed_communication(routine, channel_op.op, whole, spread.ranks, costs_, kind_of(of)));
       times.push_back(estimates.back().time.value());
       times.push_back(double(estimates.back().provenance));
       if (streams) {
-        uses.push_back(costs_.link_use(routine.ops[link_op.op], routine.tensors, spread));
+        uses.push_back(costs_.link_use(routine.ops[channel_op.op], routine.tensors, spread));
         times.push_back(double(uses.back().links));
         times.push_back(double(uses.back().latency.count()));
         slowdowns.push_back(
-            costs_.slowdowns(routine.ops[link_op.op], routine.tensors, spread, kind_of(of)));
+            costs_.slowdowns(routine.ops[channel_op.op], routine.tensors, spread, kind_of(of)));
         times.push_back(slowdowns.back().compute);
         times.push_back(slowdowns.back().communication);
       }
       if (!processes) continue;
-      besides.push_back(costs_.beside(routine.ops[link_op.op], routine.tensors, spread));
-      add_numbers(besides.back(), times);
+      mutual.push_back(costs_.mutual_slowdown(routine.ops[channel_op.op], routine.tensors, spread));
+      add_numbers(mutual.back(), times);
     }
     at->second = numbers_(times);
     if (at->second == topology_.costs.size()) {
       topology_.costs.push_back(std::move(estimates));
       if (streams) topology_.link_uses.push_back(std::move(uses));
       if (streams) topology_.slowdowns.push_back(std::move(slowdowns));
-      if (processes) topology_.besides.push_back(std::move(besides));
+      if (processes) topology_.mutual_slowdowns.push_back(std::move(mutual));
     }
     return at->second;
   }
@@ -118,19 +99,19 @@ class LinkCosts {
     return expansion / (expansions_.size() / costs_.device_kinds());
   }
 
-  static void add_numbers(const Beside& beside, std::vector<double>& to) {
-    for (const auto* speeds : {&beside.communication, &beside.compute}) {
+  static void add_numbers(const MutualSlowdown& slowdown, std::vector<double>& to) {
+    for (const auto* speeds : {&slowdown.communication, &slowdown.compute}) {
       to.insert(to.end(), speeds->begin(), speeds->end());
     }
-    to.push_back(double(beside.latency.count()));
-    to.push_back(beside.sends + 2 * beside.receives);
+    to.push_back(double(slowdown.latency.count()));
+    to.push_back(slowdown.sends + 2 * slowdown.receives);
   }
 
   std::span<const Expansion> expansions_;
   const CostModel& costs_;
-  LinkTopology& topology_;
+  RankTopology& topology_;
   std::map<std::tuple<std::size_t, std::uint32_t, GroupSpread>, std::uint32_t> known_;
-  std::vector<std::vector<Last>> last_;  ///< [expansion][link]: what was asked for before
+  std::vector<std::vector<Last>> last_;  ///< [expansion][channel]: the answer before
   Numbering<std::vector<double>> numbers_;
 };
 
@@ -175,7 +156,7 @@ std::int64_t transfers_at_once(const Grid& grid, std::span<const std::int64_t> p
 /// The instance of `group` that `rank` is in, found or made. `by_rank`: those of the group.
 std::uint32_t instance_of(const Grid& grid, const Group& group, std::int64_t rank,
                           const CostModel& costs, std::vector<std::uint32_t>& by_rank,
-                          LinkTopology& topology) {
+                          RankTopology& topology) {
   if (by_rank[std::size_t(rank)] == kUnset) {
     const auto index = std::uint32_t(topology.instances.size());
     std::vector<std::int64_t> ranks = members(grid, group, rank);
@@ -197,26 +178,26 @@ class InstancesByRank {
   InstancesByRank(std::span<const Expansion> expansions, std::size_t ranks) {
     for (const Expansion& expansion : expansions) {
       auto& lists = lists_.emplace_back();
-      for (const Link& link : expansion.links) {
-        lists.push_back(link.group ? &known_[*link.group] : nullptr);
-        if (link.group) lists.back()->resize(ranks, kUnset);
+      for (const ClassChannel& channel : expansion.channels) {
+        lists.push_back(channel.group ? &known_[*channel.group] : nullptr);
+        if (channel.group) lists.back()->resize(ranks, kUnset);
       }
     }
   }
-  /// The instances of the group of a link.
-  std::vector<std::uint32_t>& of(std::size_t expansion, std::size_t link) {
-    return *lists_[expansion][link];
+  /// Returns the instances of a channel's group, by rank.
+  std::vector<std::uint32_t>& of(std::size_t expansion, std::size_t channel) {
+    return *lists_[expansion][channel];
   }
 
  private:
   std::map<Group, std::vector<std::uint32_t>> known_;
-  std::vector<std::vector<std::vector<std::uint32_t>*>> lists_;  ///< [expansion][link]
+  std::vector<std::vector<std::vector<std::uint32_t>*>> lists_;  ///< [expansion][channel]
 };
 
 }  // namespace
 
-LinkTopology resolve_links(std::span<const Expansion> expansions, const CostModel& costs) {
-  LinkTopology topology;
+RankTopology resolve_channels(std::span<const Expansion> expansions, const CostModel& costs) {
+  RankTopology topology;
   const Expansion& first = *std::find_if(expansions.begin(), expansions.end(),
                                          [](const Expansion& e) { return e.program != nullptr; });
   const Grid& grid = first.program->grid;
@@ -229,73 +210,34 @@ LinkTopology resolve_links(std::span<const Expansion> expansions, const CostMode
     topology.expansion.push_back(costs.device_kind(rank) * count +
                                  class_of(programs, grid.coordinates(rank)));
   }
-  LinkCosts link_costs(expansions, costs, topology);
+  ChannelCosts channel_costs(expansions, costs, topology);
   InstancesByRank instances(expansions, std::size_t(ranks));
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     const std::size_t own = topology.expansion[std::size_t(rank)];
-    std::vector<RankLink>& links = topology.links.emplace_back();
-    links.reserve(expansions[own].links.size());
-    for (std::uint32_t l = 0; l < expansions[own].links.size(); ++l) {
-      const Link& link = expansions[own].links[l];
-      RankLink resolved;
-      if (link.group) {
+    std::vector<RankChannel>& channels = topology.channels.emplace_back();
+    channels.reserve(expansions[own].channels.size());
+    for (std::uint32_t l = 0; l < expansions[own].channels.size(); ++l) {
+      const ClassChannel& channel = expansions[own].channels[l];
+      RankChannel resolved;
+      if (channel.group) {
         resolved.grouped = true;
         resolved.instance =
-            instance_of(grid, *link.group, rank, costs, instances.of(own, l), topology);
-        resolved.cost = link_costs.of(own, l, topology.instances[resolved.instance].spread);
+            instance_of(grid, *channel.group, rank, costs, instances.of(own, l), topology);
+        resolved.cost = channel_costs.of(own, l, topology.instances[resolved.instance].spread);
       } else {
-        resolved.peer = pipeline_peer(grid, rank, link.stage_offset);
+        resolved.peer = pipeline_peer(grid, rank, channel.stage_offset);
         const std::array<std::int64_t, 2> pair = {std::min(rank, resolved.peer),
                                                   std::max(rank, resolved.peer)};
         GroupSpread spread = costs.spread(pair);
         if (costs.has_contention()) {
           spread.at_once = transfers_at_once(grid, pair, costs.cluster().devices_per_node);
         }
-        resolved.cost = link_costs.of(own, l, spread);
+        resolved.cost = channel_costs.of(own, l, spread);
       }
-      links.push_back(resolved);
+      channels.push_back(resolved);
     }
   }
   return topology;
-}
-
-std::vector<std::uint32_t> classes_in(const GroupInstance& instance,
-                                      std::span<const std::uint32_t> classes) {
-  std::vector<std::uint32_t> result;
-  for (std::int64_t member : instance.members) {
-    const std::uint32_t of = classes[std::size_t(member)];
-    if (result.empty() || result.back() != of) result.push_back(of);  // neighbours are often alike
-  }
-  std::sort(result.begin(), result.end());
-  result.erase(std::unique(result.begin(), result.end()), result.end());
-  return result;
-}
-
-std::vector<std::uint32_t> behaviour_classes(const LinkTopology& topology) {
-  std::vector<std::uint32_t> classes(topology.expansion.begin(), topology.expansion.end());
-  std::size_t count = 0;
-  std::vector<std::uint32_t> signature;
-  while (true) {
-    // Which classes meet in each group.
-    SignatureNumbering sets, signatures;
-    std::vector<std::uint32_t> set_of;
-    for (const GroupInstance& instance : topology.instances) {
-      set_of.push_back(sets(classes_in(instance, classes)));
-    }
-    std::vector<std::uint32_t> refined;
-    refined.reserve(classes.size());
-    for (std::size_t rank = 0; rank < classes.size(); ++rank) {
-      signature.assign(1, classes[rank]);
-      for (const RankLink& link : topology.links[rank]) {
-        signature.push_back(link.cost);
-        signature.push_back(link.grouped ? set_of[link.instance] : classes[std::size_t(link.peer)]);
-      }
-      refined.push_back(signatures(signature));
-    }
-    classes = std::move(refined);
-    if (signatures.size() == count) return classes;  // nothing was split
-    count = signatures.size();
-  }
 }
 
 }  // namespace plimsoll
