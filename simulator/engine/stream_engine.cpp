@@ -19,6 +19,7 @@ void StreamEngine::add_rank(std::vector<std::uint32_t> queue_of_stream) {
   Rank rank;
   queue_of_stream.push_back(std::uint32_t(queue_of_stream.size()));
   rank.first = std::uint32_t(queues_.size());
+  rank.first_event = events_;
   for (std::size_t s = 0; s < queue_of_stream.size(); ++s) {
     queues_.emplace_back().rank = std::uint32_t(ranks_.size());
   }
@@ -33,6 +34,7 @@ StreamEngine::Entry& StreamEngine::add_entry(std::uint32_t stream, std::span<con
   Queue& queue = queues_[rank.first + rank.queue_of_stream[stream]];
   for (Event event : waits) {
     INVARIANT(event < events_, "a wait for a later event");
+    INVARIANT(event >= rank.first_event, "a wait for an event of another rank");
     queue.waits.push_back(event);
   }
   Entry& entry = queue.entries.emplace_back();
@@ -53,12 +55,9 @@ StreamEngine::Event StreamEngine::add_op(const Op& op, std::span<const Event> wa
   entry.value = op.duration.count();
   if (op.rendezvous || op.link_use.links != 0) {
     entry.kind = Kind::rendezvous;
-    entry.value = std::int64_t(participants_.size());
     INVARIANT(rank.queue_of_stream[op.stream] == op.stream,
               "a rendezvous in a queue of several streams");
-    const std::uint32_t number = join_rendezvous(op);
-    participants_.push_back({number, rendezvous_[number].first, rank.first + op.stream, events_});
-    rendezvous_[number].first = std::uint32_t(entry.value);
+    entry.value = std::int64_t(join_rendezvous(op));
   }
   return events_++;
 }

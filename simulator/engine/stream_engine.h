@@ -92,9 +92,9 @@ class StreamEngine {
   enum class Kind : std::uint8_t { local, rendezvous, call, delay_before_op, delay_in_op };
   /// An entry of a queue. It is small because a run reads all of them, and waits for memory most of
   /// its time.
-  struct Entry {
+  struct alignas(32) Entry {
     union {
-      std::int64_t value = 0;  ///< of an op its picoseconds, of a rendezvous its participant
+      std::int64_t value = 0;  ///< of an op its picoseconds, of a rendezvous its number
       const RoutineMap* map;   ///< of a call
     };
     /// When the host issues the op, or turns to the call or the host wait: this long after `after`.
@@ -112,20 +112,15 @@ class StreamEngine {
   };
   struct Rank {
     std::uint32_t first = 0;  ///< of its streams, which each have a queue and a clock
+    Event first_event = 0;
     std::vector<std::uint32_t> queue_of_stream;  ///< the last one is the host's, for its waits
     Event after = kNone;                         ///< the host's last wait
     Picoseconds issued;                          ///< host time since then
   };
   struct Rendezvous {
     std::uint32_t participants = 0;
-    std::uint32_t first = kNone;  ///< of a list in participants_
     std::uint32_t links = kNone;  ///< first of a list in link_uses_
     Picoseconds duration, latency;
-  };
-  struct Participant {
-    std::uint32_t rendezvous = 0, next = kNone;  ///< the next participant of the rendezvous
-    std::uint32_t queue = 0;  ///< blocked until the rendezvous ends; it is the stream's clock, too
-    Event event = 0;
   };
   struct LinkOfRendezvous {
     std::uint32_t link = 0, next = kNone;
@@ -137,7 +132,6 @@ class StreamEngine {
 
   std::vector<Rank> ranks_;
   std::vector<Queue> queues_;
-  std::vector<Participant> participants_;
   std::vector<Rendezvous> rendezvous_;
   std::size_t most_inputs_ = 0, most_rows_ = 0;  ///< of any call
   std::vector<LinkOfRendezvous> link_uses_;

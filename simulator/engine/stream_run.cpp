@@ -1,5 +1,5 @@
 // Works through the queues of a StreamEngine. A queue goes on until it waits for an event that has
-// not fired; the event's list of blocked queues then holds the queue until the event fires.
+// not fired; it is then blocked until the event fires.
 #include "simulator/engine/stream_run.h"
 
 #include <algorithm>
@@ -25,21 +25,24 @@ Picoseconds later(Picoseconds a, Picoseconds b) { return a < b ? b : a; }
 StreamRun::StreamRun(const StreamEngine& engine) : engine_(&engine) {
   inputs_.resize(engine.most_inputs_);
   rows_.resize(engine.most_rows_);
-  first_blocked_.assign(engine.events_, kNone);
-  if (!engine.link_uses_.empty()) lay_out_links();
+  lay_out_rendezvous();
 }
 
-void StreamRun::lay_out_links() {
+void StreamRun::lay_out_rendezvous() {
   std::vector<std::uint32_t> numbers(engine_->ranks_.size() * kMostLinks, kNone);
-  for (const StreamEngine::Rendezvous& rendezvous : engine_->rendezvous_) {
-    first_link_.push_back(std::uint32_t(links_.size()));
-    for (std::uint32_t use = rendezvous.links; use != kNone; use = engine_->link_uses_[use].next) {
+  for (const StreamEngine::Rendezvous& known : engine_->rendezvous_) {
+    Rendezvous& rendezvous = rendezvous_.emplace_back();
+    rendezvous.participants = known.participants;
+    rendezvous.duration = known.duration;
+    rendezvous.latency = std::min(known.latency, known.duration);
+    rendezvous.first_link = std::uint32_t(links_.size());
+    for (std::uint32_t use = known.links; use != kNone; use = engine_->link_uses_[use].next) {
       std::uint32_t& number = numbers[engine_->link_uses_[use].link];
       if (number == kNone) number = std::uint32_t(link_count_++);
       links_.push_back(number);
     }
+    rendezvous.last_link = std::uint32_t(links_.size());
   }
-  first_link_.push_back(std::uint32_t(links_.size()));
 }
 
 void StreamRun::reset(std::span<const Picoseconds> starts, std::span<const Event> cycles_from,
@@ -48,7 +51,6 @@ void StreamRun::reset(std::span<const Picoseconds> starts, std::span<const Event
   cycles_from_ = cycles_from;
   records_all_ = record == StreamEngine::Record::all;
   result_.fired.assign(engine_->events_, kNotFired);
-  if (any_blocked_) first_blocked_.assign(engine_->events_, kNone);
   result_.posted.resize(records_all_ ? engine_->events_ : 0);
   result_.begin.resize(records_all_ ? engine_->events_ : 0);
   result_.host_bound_until = {};
@@ -58,9 +60,24 @@ void StreamRun::reset(std::span<const Picoseconds> starts, std::span<const Event
   delayed_.assign(records_all_ ? engine_->queues_.size() : 0, {});
   delayed_in_op_ = delayed_;
   queues_.assign(engine_->queues_.size(), {});
-  rendezvous_.assign(engine_->rendezvous_.size(), {});
+  for (std::size_t q = 0; q < queues_.size(); ++q) {
+    const StreamEngine::Queue& queue = engine_->queues_[q];
+    queues_[q].next = queue.entries.data();
+    queues_[q].end = queue.entries.data() + queue.entries.size();
+    queues_[q].waits = queue.waits.data();
+    queues_[q].rank = queue.rank;
+    queues_[q].first = engine_->ranks_[queue.rank].first;
+  }
+  blocked_.resize(engine_->queues_.size());
+  blocked_count_.assign(engine_->ranks_.size(), 0);
   runnable_.clear();
   if (link_count_ > 0) shared_.emplace(link_count_);
+  if (is_clean_) return;
+  open_ = 0;
+  for (Rendezvous& rendezvous : rendezvous_) {
+    rendezvous.arrived = 0;
+    rendezvous.last = rendezvous.if_issued = {};
+  }
 }
 
 void StreamRun::run(const StreamEngine& engine, std::span<const Picoseconds> starts,
@@ -73,31 +90,25 @@ void StreamRun::run(const StreamEngine& engine, std::span<const Picoseconds> sta
     complete(end->communication, end->time);
     advance_all();
   }
-  any_blocked_ = !all_through();
-}
-
-/// Whether every queue is worked through. Then no queue is blocked.
-bool StreamRun::all_through() const {
-  for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
-    if (queues_[queue].next < engine_->queues_[queue].entries.size()) return false;
-  }
-  return true;
+  is_clean_ = is_complete();
 }
 
 bool StreamRun::is_complete() const {
-  return all_through() && std::all_of(result_.fired.begin(), result_.fired.end(), has_fired);
+  for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
+    if (queues_[queue].next != queues_[queue].end) return false;
+  }
+  return open_ == 0;
 }
 
 void StreamRun::require_complete() const {
   for (std::size_t queue = 0; queue < queues_.size(); ++queue) {
-    INVARIANT(queues_[queue].next == engine_->queues_[queue].entries.size(),
+    INVARIANT(queues_[queue].next == queues_[queue].end,
               "rank " + std::to_string(engine_->queues_[queue].rank) + " never gets past entry " +
-                  std::to_string(queues_[queue].next) + " of its queue " +
+                  std::to_string(queues_[queue].next - engine_->queues_[queue].entries.data()) +
+                  " of its queue " +
                   std::to_string(queue - engine_->ranks_[engine_->queues_[queue].rank].first));
   }
-  for (Picoseconds fired : result_.fired) {
-    INVARIANT(has_fired(fired), "a rendezvous never completes");
-  }
+  INVARIANT(open_ == 0, "a rendezvous never completes");
 }
 
 const StreamEngine::Result& StreamRun::result() {
@@ -119,6 +130,7 @@ void StreamRun::advance_all() {
   while (!runnable_.empty()) {
     const std::uint32_t queue = runnable_.back();
     runnable_.pop_back();
+    if (!runnable_.empty()) __builtin_prefetch(queues_[runnable_.back()].next);
     advance(queue);
   }
 }
@@ -126,35 +138,38 @@ void StreamRun::advance_all() {
 /// Works through one queue until it blocks, arrives at a rendezvous or is through.
 void StreamRun::advance(std::uint32_t index) {
   QueueState& state = queues_[index];
-  const StreamEngine::Queue& queue = engine_->queues_[index];
-  const std::uint32_t first = engine_->ranks_[queue.rank].first;
-  while (state.next < queue.entries.size()) {
-    const Entry& entry = queue.entries[state.next];
-    prefetch_after(entry);
-    if (!wait_for_all(index, entry)) return;
+  while (state.next != state.end) {
+    const Entry& entry = *state.next;
+    prefetch_after(entry, state.end);
+    if (!wait_for_all(index, state, entry)) return;
     ++state.next;
-    const std::uint32_t clock = first + entry.stream;
+    const std::uint32_t clock = state.first + entry.stream;
     if (entry.kind >= StreamEngine::Kind::delay_before_op) {
       run_delay(entry, clock);
       continue;
     }
-    const Picoseconds issued = host_clock(queue.rank, entry.after) + entry.issued;
+    const Picoseconds issued = host_clock(state.rank, entry.after) + entry.issued;
     const Picoseconds awaited = std::exchange(state.awaited, {});
     if (entry.kind == StreamEngine::Kind::call) {
-      run_call(entry, queue.rank, issued, awaited);
+      run_call(entry, state, issued, awaited);
       continue;
     }
     const Picoseconds free = later(awaited, clocks_[clock]);
     if (records_all_) record_begin(entry, clock, issued, awaited);
     if (entry.kind == StreamEngine::Kind::local) {
-      run_op(entry, queue.rank, issued, free);
+      run_op(entry, state, issued, free);
       continue;
     }
     const Picoseconds ready = later(issued, free);
-    arrive(engine_->participants_[std::size_t(entry.value)], ready,
-           counts_as_host_bound(queue.rank, entry) ? free : ready);
+    arrive(index, entry, ready, counts_as_host_bound(state.rank, entry) ? free : ready);
     return;
   }
+}
+
+/// Other queues may run before this one, so memory is asked for its next entry now.
+void StreamRun::make_runnable(std::uint32_t queue) {
+  runnable_.push_back(queue);
+  __builtin_prefetch(queues_[queue].next);
 }
 
 void StreamRun::run_delay(const Entry& entry, std::uint32_t clock) {
@@ -178,7 +193,7 @@ void StreamRun::record_begin(const Entry& entry, std::uint32_t clock, Picosecond
 
 /// A run waits for memory most of its time. Asks for a later entry of the queue, and for the events
 /// that about as many entries write.
-void StreamRun::prefetch_after(const Entry& entry) const {
+void StreamRun::prefetch_after(const Entry& entry, const Entry* end) const {
   constexpr std::size_t kEntries = 4, kEvents = 8;
   // May lie behind the end: an address, not a pointer into the array.
   const auto address = [](const auto* first, std::size_t index) {
@@ -187,52 +202,60 @@ void StreamRun::prefetch_after(const Entry& entry) const {
   const std::size_t event = entry.event + kEvents;
   __builtin_prefetch(address(&entry, kEntries));
   __builtin_prefetch(address(result_.fired.data(), event), 1);
-  __builtin_prefetch(address(first_blocked_.data(), event), 1);
+  const Entry* const next = &entry + 1;
+  if (next != end && next->kind == StreamEngine::Kind::rendezvous) {
+    __builtin_prefetch(&rendezvous_[std::size_t(next->value)], 1);
+  }
   if (!records_all_) return;
   __builtin_prefetch(address(result_.posted.data(), event), 1);
   __builtin_prefetch(address(result_.begin.data(), event), 1);
 }
 
-bool StreamRun::wait_for_all(std::uint32_t index, const Entry& entry) {
-  if (entry.after != kNone && !has_fired(result_.fired[entry.after]))
-    return block(index, entry.after);
-  QueueState& state = queues_[index];
-  const std::vector<Event>& waits = engine_->queues_[index].waits;
+bool StreamRun::wait_for_all(std::uint32_t index, QueueState& state, const Entry& entry) {
+  if (entry.after != kNone && !has_fired(result_.fired[entry.after])) {
+    return block(index, state, entry.after);
+  }
   for (; state.waits_done < entry.last_wait; ++state.waits_done) {
-    const Event event = waits[state.waits_done];
+    const Event event = state.waits[state.waits_done];
     const Picoseconds fired = result_.fired[event];
-    if (!has_fired(fired)) return block(index, event);
+    if (!has_fired(fired)) return block(index, state, event);
     state.awaited = later(state.awaited, fired);
   }
   return true;
 }
 
-bool StreamRun::block(std::uint32_t queue, Event event) {
-  queues_[queue].next_blocked = std::exchange(first_blocked_[event], queue);
+bool StreamRun::block(std::uint32_t queue, const QueueState& state, Event event) {
+  blocked_[state.first + blocked_count_[state.rank]++] = {event, queue};
   return false;
 }
 
-void StreamRun::fire(Event event, Picoseconds time) {
+void StreamRun::fire(const QueueState& queue, Event event, Picoseconds time) {
   result_.fired[event] = time;
-  std::uint32_t queue = first_blocked_[event];
-  if (queue == kNone) return;
-  first_blocked_[event] = kNone;
-  for (; queue != kNone; queue = queues_[queue].next_blocked) runnable_.push_back(queue);
+  Blocked* const blocked = blocked_.data() + queue.first;
+  std::uint32_t& count = blocked_count_[queue.rank];
+  for (std::uint32_t i = 0; i < count;) {
+    if (blocked[i].event != event) {
+      ++i;
+      continue;
+    }
+    make_runnable(blocked[i].queue);
+    blocked[i] = blocked[--count];
+  }
 }
 
-void StreamRun::run_op(const Entry& entry, std::uint32_t rank, Picoseconds issued,
+void StreamRun::run_op(const Entry& entry, const QueueState& queue, Picoseconds issued,
                        Picoseconds free) {
   const Picoseconds begin = later(issued, free);
   const Picoseconds end = begin + Picoseconds(entry.value);
-  clocks_[engine_->ranks_[rank].first + entry.stream] = end;
-  if (issued > free && counts_as_host_bound(rank, entry)) note_host_bound(end);
-  fire(entry.event, end);
+  clocks_[queue.first + entry.stream] = end;
+  if (issued > free && counts_as_host_bound(queue.rank, entry)) note_host_bound(end);
+  fire(queue, entry.event, end);
 }
 
-void StreamRun::run_call(const Entry& entry, std::uint32_t rank, Picoseconds issued,
+void StreamRun::run_call(const Entry& entry, const QueueState& queue, Picoseconds issued,
                          Picoseconds awaited) {
   const RoutineMap& map = *entry.map;
-  const std::uint32_t first = engine_->ranks_[rank].first;
+  const std::uint32_t first = queue.first;
   Picoseconds* const clocks = clocks_.data() + first;
   const std::size_t streams = map.streams.size();
   inputs_[RoutineMap::kIssued] = issued;
@@ -245,42 +268,48 @@ void StreamRun::run_call(const Entry& entry, std::uint32_t rank, Picoseconds iss
     const std::size_t clock = first + map.streams[s];
     delayed_[clock] = delayed_in_op_[clock] = {};
   }
-  for (std::uint32_t e = 0; e < map.events; ++e) fire(entry.event + e, rows_[streams + e]);
-  if (host_bound && counts_as_host_bound(rank, entry)) {
+  for (std::uint32_t e = 0; e < map.events; ++e) fire(queue, entry.event + e, rows_[streams + e]);
+  if (host_bound && counts_as_host_bound(queue.rank, entry)) {
     note_host_bound(
         *std::max_element(rows_.begin(), rows_.begin() + std::ptrdiff_t(streams + map.events)));
   }
 }
 
 /// The last participant to arrive completes the rendezvous, or begins its use of links.
-void StreamRun::arrive(const StreamEngine::Participant& participant, Picoseconds time,
+void StreamRun::arrive(std::uint32_t queue, const Entry& entry, Picoseconds time,
                        Picoseconds if_issued) {
-  RendezvousState& state = rendezvous_[participant.rendezvous];
-  state.last = later(state.last, time);
-  state.if_issued = later(state.if_issued, if_issued);
-  const StreamEngine::Rendezvous& known = engine_->rendezvous_[participant.rendezvous];
-  if (++state.arrived < known.participants) return;
-  if (known.links == kNone) {
-    return complete(participant.rendezvous, state.last + known.duration);
-  }
-  const Picoseconds latency = std::min(known.latency, known.duration);
-  const std::uint32_t first = first_link_[participant.rendezvous];
-  shared_->begin(participant.rendezvous, state.last + latency, known.duration - latency,
-                 std::span(links_).subspan(first, first_link_[participant.rendezvous + 1] - first));
+  const auto number = std::uint32_t(entry.value);
+  Rendezvous& rendezvous = rendezvous_[number];
+  QueueState& state = queues_[queue];
+  state.event = entry.event;
+  state.next_arrived = rendezvous.arrived == 0 ? kNone : rendezvous.first_arrived;
+  rendezvous.first_arrived = queue;
+  rendezvous.last = later(rendezvous.last, time);
+  rendezvous.if_issued = later(rendezvous.if_issued, if_issued);
+  ++open_;
+  if (++rendezvous.arrived < rendezvous.participants) return;
+  const std::uint32_t links = rendezvous.last_link - rendezvous.first_link;
+  if (links == 0) return complete(number, rendezvous.last + rendezvous.duration);
+  shared_->begin(number, rendezvous.last + rendezvous.latency,
+                 rendezvous.duration - rendezvous.latency,
+                 std::span(links_).subspan(rendezvous.first_link, links));
 }
 
 /// Ends the rendezvous for all its participants.
 void StreamRun::complete(std::uint32_t number, Picoseconds end) {
-  const RendezvousState& state = rendezvous_[number];
-  if (state.last > state.if_issued) note_host_bound(end);
-  for (std::uint32_t i = engine_->rendezvous_[number].first; i != kNone;
-       i = engine_->participants_[i].next) {
-    const StreamEngine::Participant& arrived = engine_->participants_[i];
-    if (records_all_) result_.begin[arrived.event] = state.last;
-    clocks_[arrived.queue] = end;
-    fire(arrived.event, end);
-    runnable_.push_back(arrived.queue);
+  Rendezvous& rendezvous = rendezvous_[number];
+  if (rendezvous.last > rendezvous.if_issued) note_host_bound(end);
+  for (std::uint32_t queue = rendezvous.first_arrived; queue != kNone;
+       queue = queues_[queue].next_arrived) {
+    const Event event = queues_[queue].event;
+    if (records_all_) result_.begin[event] = rendezvous.last;
+    clocks_[queue] = end;
+    make_runnable(queue);
+    fire(queues_[queue], event, end);
   }
+  open_ -= rendezvous.arrived;
+  rendezvous.arrived = 0;
+  rendezvous.last = rendezvous.if_issued = {};
 }
 
 /// Whether the host issues the entry before the rank's cycles begin (Result::host_bound_until).
