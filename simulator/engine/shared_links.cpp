@@ -2,9 +2,22 @@
 #include "simulator/engine/shared_links.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace plimsoll {
+namespace {
+
+/// Returns left / speed, rounded up. Amounts are mostly small, and divisions of 128 bits are slow.
+template <class Amount>
+std::int64_t rounded_up(Amount left, std::int64_t speed) {
+  constexpr auto kMost = std::numeric_limits<std::int64_t>::max() - kFullSpeed;
+  if (left > kMost) return std::int64_t((left + speed - 1) / speed);
+  const std::int64_t small = std::int64_t(left) + speed - 1;
+  return speed == kFullSpeed ? small / kFullSpeed : small / speed;
+}
+
+}  // namespace
 
 void SharedLinks::begin(std::uint32_t communication, Picoseconds time, Picoseconds work,
                         std::span<const std::uint32_t> links) {
@@ -50,15 +63,19 @@ void SharedLinks::push(std::uint32_t flow, Picoseconds time) {
                  [](const Event& a, const Event& b) { return a.time > b.time; });
 }
 
+/// A flow that begins on free links has full speed, and changes no other flow's. Most flows do.
 void SharedLinks::enter(std::uint32_t index) {
   Flow& flow = flows_[index];
   flow.since = now_;
-  begun_.push_back(index);
+  bool free = heap_.empty() || heap_.front().time > now_;  // nothing else happens at this instant
   for (const std::uint32_t number : flow.links) {
     Link& link = links_[number];
+    free = free && link.flows.empty() && !link.changed;
     link.flows.push_back(index);
-    if (!std::exchange(link.changed, true)) changed_.push_back(number);
   }
+  if (free) return set_speed(index, kFullSpeed);
+  begun_.push_back(index);
+  for (const std::uint32_t link : flow.links) mark_changed(link);
 }
 
 void SharedLinks::leave(std::uint32_t index) {
@@ -66,9 +83,13 @@ void SharedLinks::leave(std::uint32_t index) {
     Link& link = links_[number];
     *std::find(link.flows.begin(), link.flows.end(), index) = link.flows.back();
     link.flows.pop_back();
-    if (!std::exchange(link.changed, true)) changed_.push_back(number);
+    link.flows.empty() && !link.changed ? void(link.level = kFullSpeed) : mark_changed(number);
   }
   free_.push_back(index);
+}
+
+void SharedLinks::mark_changed(std::uint32_t link) {
+  if (!std::exchange(links_[link].changed, true)) changed_.push_back(link);
 }
 
 void SharedLinks::set_speed(std::uint32_t index, std::int64_t speed) {
@@ -78,8 +99,7 @@ void SharedLinks::set_speed(std::uint32_t index, std::int64_t speed) {
   flow.left -= Amount((now_ - flow.since).count()) * flow.speed;
   flow.since = now_;
   flow.speed = speed;
-  const auto rest = flow.left > 0 ? std::int64_t((flow.left + speed - 1) / speed) : 0;
-  push(index, now_ + Picoseconds(rest));
+  push(index, now_ + Picoseconds(flow.left > 0 ? rounded_up(flow.left, speed) : 0));
 }
 
 /// Speeds are max-min fair if every flow has the lowest level of its links. Only flows on links

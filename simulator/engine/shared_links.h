@@ -66,6 +66,7 @@ class SharedLinks {
   void leave(std::uint32_t flow);
   void set_speed(std::uint32_t flow, std::int64_t speed);
   void share();
+  void mark_changed(std::uint32_t link);
   std::int64_t level_of(const Link& link) const;
   std::int64_t slowest_level(const Flow& flow) const;
   bool is_shared(const Link& link) const;
