@@ -19,24 +19,24 @@
 
 namespace plimsoll {
 
-/// Wall-clock of a finished communication, against the communicator's epoch (set_epoch).
+/// Wall-clock times of a finished communication, from the communicator's epoch.
 struct CommunicationTimes {
   Picoseconds posted;  ///< by this rank
-  Picoseconds begin;   ///< the last participant had arrived
+  Picoseconds begin;   ///< the last participant had arrived at the rendezvous
   Picoseconds end;
 };
 
-/// Where a rank is, for messages when something stops, and what its stream still has to do.
+/// Where a rank is, for messages when something stops, and on which stream it communicates.
 struct CommunicationLabel {
   std::int64_t step = 0;     ///< from 0; messages count from 1, as progress does
   const char* routine = "";  ///< must outlive the communication
-  /// Ticket of the previous communication on the same stream: this one does not begin before that
-  /// one has completed. 0: none, or already waited for.
+  /// Ticket of the previous communication on the same stream. This communication begins after its
+  /// end. 0: there is none, or it was waited for.
   std::uint64_t after = 0;
   Stream stream = Stream::compute;
-  /// Communicators of processes exchange what each posted and when it got there before data moves:
-  /// in the first step, where they compare it, and in the traced one, whose `begin` is exact then.
-  /// Else `begin` is when this rank got there. The same on all ranks.
+  /// Communicators of processes tell each other, before data moves, what each posted and when it
+  /// arrived. They do so in the first step, to compare it, and in the traced step, to know `begin`
+  /// exactly. In other steps `begin` is the arrival of this rank. All ranks set the same value.
   bool described = false;
 };
 
@@ -45,59 +45,61 @@ struct CollectiveOperand {
   DType dtype = DType::f32;
   std::int64_t elements = 0;   ///< of the whole
   std::byte* whole = nullptr;  ///< elements; reduce_scatter only reads it when `part` is given
-  /// This rank's elements/size of all_gather and reduce_scatter where they lie outside `whole`;
-  /// null: in place, at its index in the group.
+  /// This rank's part (elements / ranks) in all_gather and reduce_scatter, where it lies outside
+  /// `whole`; null: it lies in `whole`, at the rank's index in the group.
   std::byte* part = nullptr;
 };
 
-/// One rank's handle. Posting never waits for other ranks; wait() does, up to the deadline.
+/// One rank's handle. Posting never waits for other ranks; wait() waits up to the deadline.
 class Communicator {
  public:
   using Ticket = std::uint64_t;  ///< never 0
 
   virtual ~Communicator() = default;
   virtual std::string_view name() const = 0;
-  /// The library that moves the data, with its version: "NCCL 2.28.9". Empty: there is none beside
-  /// the launcher's.
+  /// The library that moves the data, with its version: "NCCL 2.28.9". Empty: it is the launcher's.
   virtual std::string library() const { return {}; }
-  /// all_reduce, reduce_scatter, all_gather, reduce or broadcast over the rank's group. reduce
-  /// changes the root's operand only. Throws std::runtime_error when another member posted
+  /// Posts an all_reduce, reduce_scatter, all_gather, reduce or broadcast over the rank's group.
+  /// reduce changes the root's operand only. Throws std::runtime_error where another member posted
   /// something else in its place.
   virtual Ticket post_collective(OpKind kind, const CollectiveParams& params,
                                  const CollectiveOperand& operand,
                                  const CommunicationLabel& label) = 0;
-  /// To or from the rank that is stage_offset stages further, round the pipeline. Pairs in posting
-  /// order per sender, receiver and direction (to a later or to an earlier stage).
+  /// Posts a transfer to, or from, the rank that is stage_offset stages further, round the
+  /// pipeline. The n-th send and the n-th receive of a sender, a receiver and a direction (to a
+  /// later or to an earlier stage) are one rendezvous.
   virtual Ticket post_send(std::int64_t stage_offset, Bytes size, const std::byte* data,
                            const CommunicationLabel& label) = 0;
   virtual Ticket post_recv(std::int64_t stage_offset, Bytes size, std::byte* data,
                            const CommunicationLabel& label) = 0;
-  /// Blocks until done; every ticket is waited for exactly once. Throws EnvironmentError naming
-  /// rank, communication and step when the deadline passes, RankFailure when another rank failed.
+  /// Blocks until the communication has ended. Every ticket is waited for exactly once. Throws
+  /// EnvironmentError, which names rank, communication and step, after the deadline, and
+  /// RankFailure where another rank failed.
   virtual CommunicationTimes wait(Ticket ticket) = 0;
-  /// Tells the other ranks that this one failed; their waits and posts throw. When it returns, no
-  /// thread of this process reads or writes this rank's memory any more.
+  /// Tells the other ranks that this rank failed; their waits and posts throw. After abort() no
+  /// thread of this process reads or writes this rank's memory.
   virtual void abort(const std::string& reason) = 0;
 };
 
-/// Thrown on ranks that wait for one that failed; carries that rank's reason.
+/// Thrown on ranks that wait for a rank that failed. It carries the failed rank's reason.
 class RankFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A rank of the local communicator with a core of its own looks for this long before it sleeps:
-/// ten to forty times what waking up costs it (25 to 100 us on a virtual machine), so that only
-/// waits which are long anyway pay for it. Where ranks outnumber cores, they sleep at once.
+/// A rank of the local communicator that has a core of its own polls for this long before it
+/// sleeps. That is ten to forty times the cost of waking up (25 to 100 us on a virtual machine), so
+/// that only long waits pay it. Where ranks outnumber cores, they sleep at once.
 inline constexpr std::chrono::microseconds kLooksBeforeSleep{1000};
 
-/// Cores this process may use.
+/// Returns the number of cores that this process may use.
 std::int64_t available_cores();
 
-/// Ranks as threads of this process. Reductions add in ascending rank order, so results are
-/// bitwise reproducible; the last rank to arrive does the work. handles[r] is for rank r's thread.
-/// `devices` by rank, which must outlive the handles: then operands are device memory that all the
-/// devices reach, posting waits for what the rank's device has still to do, and the device of the
-/// last rank to arrive does the work. Empty: host memory.
+/// Makes handles for ranks that are threads of this process; handle r is for the thread of rank r.
+/// Reductions add in ascending rank order, so results are bitwise reproducible. The last rank to
+/// arrive at a rendezvous does its work. `devices` is by rank, and must outlive the handles; empty:
+/// operands lie in host memory. With devices, operands lie in memory that all of them reach.
+/// Posting then waits for the kernels that the rank's device was given, and the device of the last
+/// rank to arrive does the work.
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
     const Grid& grid, std::chrono::milliseconds deadline,
     std::chrono::steady_clock::time_point epoch, std::span<RankDevice* const> devices = {});

@@ -34,7 +34,7 @@ class Processes {
                                                           std::chrono::milliseconds deadline,
                                                           RankDevice* device) = 0;
   /// Returns when all have called it. Throws EnvironmentError after `deadline`.
-  virtual void meet(std::chrono::milliseconds deadline) = 0;
+  virtual void barrier(std::chrono::milliseconds deadline) = 0;
   /// Returns the bytes that each process passed, by rank, on process 0, and nothing elsewhere.
   /// Throws EnvironmentError after `deadline`.
   virtual std::vector<std::string> gather(const std::string& bytes,

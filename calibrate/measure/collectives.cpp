@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "calibrate/measure/comm_operands.h"
-#include "calibrate/measure/crew.h"
 #include "calibrate/measure/statistics.h"
+#include "calibrate/measure/timed_work.h"
 #include "graph/op_table.h"
 #include "runtime/communicator.h"
 

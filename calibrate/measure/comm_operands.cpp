@@ -33,7 +33,7 @@ Digits digits_of(std::int64_t member) {
   return digits;
 }
 
-float* floats(const Pool& pool) { return reinterpret_cast<float*>(pool.memory().data()); }
+float* floats(const AlignedMemory& pool) { return reinterpret_cast<float*>(pool.memory().data()); }
 std::int64_t count(Bytes bytes) { return bytes.count() / std::int64_t(sizeof(float)); }
 
 /// The elements of kPattern in a row, which repeats.
@@ -79,8 +79,8 @@ CommOperands::CommOperands(Bytes payload, Bytes footprint, RankDevice* device)
     device_other_ = allocate_on(*device_, beside_);
     return;
   }
-  pool_ = Pool(payload * sets_);
-  other_ = Pool(beside_);
+  pool_ = AlignedMemory(payload * sets_);
+  other_ = AlignedMemory(beside_);
   std::fill_n(floats(other_), count(beside_), 0.25f);
 }
 

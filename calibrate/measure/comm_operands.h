@@ -8,7 +8,7 @@
 #include <span>
 
 #include "base/units.h"
-#include "calibrate/measure/crew.h"
+#include "calibrate/measure/timed_work.h"
 #include "graph/op.h"
 #include "runtime/communicator.h"
 #include "runtime/rank_device.h"
@@ -39,7 +39,7 @@ class CommOperands {
   Bytes payload_;
   std::int64_t sets_;
   Bytes beside_;
-  Pool pool_, other_;
+  AlignedMemory pool_, other_;
   RankDevice* device_;
   DeviceBlock device_pool_, device_other_, pattern_;
 };

@@ -76,7 +76,7 @@ void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at) {
 
 struct CoreBench::Member {
   std::unique_ptr<Backend> backend;
-  Pool pool, workspace;
+  AlignedMemory pool, workspace;
   RankContext context;
   std::unique_ptr<Kernel> kernel;
   /// Addresses of inputs and outputs, by set.
@@ -89,8 +89,8 @@ CoreBench::CoreBench(std::string_view backend, std::int64_t cores, Bytes footpri
   for (std::int64_t i = 0; i < cores; ++i) {
     Member& member = *members_.emplace_back(std::make_unique<Member>());
     member.backend = make_backend(backend);
-    member.pool = Pool(footprint);
-    member.workspace = Pool(bundled_framework().workspace);
+    member.pool = AlignedMemory(footprint);
+    member.workspace = AlignedMemory(bundled_framework().workspace);
   }
 }
 
@@ -100,7 +100,7 @@ TimedWork CoreBench::prepare(Member& member, const BenchCase& bench_case) {
   member.backend->enter_thread();
   const Layout layout = layout_of(bench_case);
   if (member.pool.memory().size() < std::size_t(layout.size.count())) {
-    member.pool = Pool(layout.size);
+    member.pool = AlignedMemory(layout.size);
   }
   member.context.program = &bench_case.program;
   member.context.text = {text_, 1};
@@ -175,11 +175,11 @@ std::vector<Seconds> times_of(const std::vector<RepeatedWork::Run>& runs) {
   return times;
 }
 
-Sample CoreBench::measure(const BenchCase& bench_case, const Effort& effort) {
+Sample CoreBench::measure(const BenchCase& bench_case, const Sampling& sampling) {
   return measure_together(
       cores(),
       [&](std::int64_t member) { return prepare(*members_[std::size_t(member)], bench_case); },
-      effort);
+      sampling);
 }
 
 }  // namespace plimsoll

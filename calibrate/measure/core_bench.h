@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "calibrate/measure/crew.h"
 #include "calibrate/measure/rank_bench.h"
+#include "calibrate/measure/timed_work.h"
 #include "calibrate/schedule/bench_case.h"
 #include "runtime/backend.h"
 
@@ -27,7 +27,7 @@ class CoreBench final : public RankBench {
 
   bool supports(const BenchCase&) const override { return true; }
   /// All cores run the op at once, each on its own operands.
-  Sample measure(const BenchCase& bench_case, const Effort& effort) override;
+  Sample measure(const BenchCase& bench_case, const Sampling& sampling) override;
   /// On the calling thread, as one core runs it.
   std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) override;
   std::int64_t cores() const { return std::int64_t(members_.size()); }

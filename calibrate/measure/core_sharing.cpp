@@ -83,7 +83,7 @@ CoreSharing measure_core_sharing(Processes& processes, RankBench& bench,
                                  std::chrono::milliseconds deadline) {
   CoreSharing sharing = crowded(processes, deadline);
   if (sharing.processes <= sharing.cores) return sharing;
-  processes.meet(deadline);
+  processes.barrier(deadline);
   const double own = times_longer(bench.repeated(bench_case)->run(16, horizon));
   std::vector<double> all;
   for (const std::string& text : processes.gather(fmt::format("{}", own), deadline)) {

@@ -104,7 +104,7 @@ DeviceBench::Prepared DeviceBench::prepare(const BenchCase& bench_case) {
   return prepared;
 }
 
-Sample DeviceBench::measure(const BenchCase& bench_case, const Effort& effort) {
+Sample DeviceBench::measure(const BenchCase& bench_case, const Sampling& sampling) {
   const Prepared prepared = prepare(bench_case);
   std::size_t set = 0;
   const auto enqueue = [&](std::int64_t runs) {
@@ -132,11 +132,12 @@ Sample DeviceBench::measure(const BenchCase& bench_case, const Effort& effort) {
   const std::uint32_t once = sequence_++, sampled = sequence_++;
   timed(once, 1);  // the driver may still load the kernel
   const Seconds one = std::max(timed(once, 1), Seconds(1e-7));
-  const auto runs = std::clamp<std::int64_t>(std::int64_t(effort.sample_time / one), 1, kMostRuns);
+  const auto runs =
+      std::clamp<std::int64_t>(std::int64_t(sampling.sample_time / one), 1, kMostRuns);
   timed(sampled, runs);
   const auto sample = [&] {
     std::vector<Seconds> times;
-    for (std::int64_t i = 0; i < effort.samples; ++i)
+    for (std::int64_t i = 0; i < sampling.samples; ++i)
       times.push_back(std::max(timed(sampled, runs), Seconds(1e-9)));
     return summarize(times);
   };

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/units.h"
-#include "calibrate/measure/crew.h"
 #include "calibrate/measure/rank_bench.h"
+#include "calibrate/measure/timed_work.h"
 #include "calibrate/schedule/bench_case.h"
 #include "calibrate/schedule/sweep.h"
 #include "runtime/backend.h"
@@ -31,8 +31,8 @@ class DeviceBench final : public RankBench {
 
   bool supports(const BenchCase& bench_case) const override;
   /// Time of one run on the device, which is busy with the same before, so that neither launching
-  /// nor starting a replay is in it. A sample is as many runs as take about effort.sample_time.
-  Sample measure(const BenchCase& bench_case, const Effort& effort) override;
+  /// nor starting a replay is in it. A sample is as many runs as take about sampling.sample_time.
+  Sample measure(const BenchCase& bench_case, const Sampling& sampling) override;
   /// Launched one by one, a mark behind each.
   std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) override;
   /// Host time to enqueue one kernel that is not replayed.

@@ -243,13 +243,13 @@ void GroupBench::post(const CollectivePoint& point, Operand& operand, std::int64
   if (device_ == nullptr) {
     timed.data = operand.operands.produce(i, index);
     if (beside != nullptr) beside->run(1, Seconds(0));
-    processes_.meet(deadline_);
+    processes_.barrier(deadline_);
     timed.ticket = post_bench(communicator, point.kind, index, timed.data, label);
     timed.from = now();
     return;
   }
   if (!signal_) signal_ = allocate_on(*device_, Bytes(sizeof(float)));
-  processes_.meet(deadline_);
+  processes_.barrier(deadline_);
   timed.data = operand.operands.produce(i, index);
   label.described = true;
   const std::span<float> signal(reinterpret_cast<float*>(signal_.get()), 1);
@@ -348,7 +348,7 @@ std::vector<GroupTimings> GroupBench::measure(const CollectivePoint& point, std:
   }
   for (std::int64_t i = 0; i < kWarmUp + samples; ++i) {
     if (!operand) {
-      processes_.meet(deadline_);
+      processes_.barrier(deadline_);
       continue;
     }
     Timed timed;
@@ -416,7 +416,7 @@ OverlapTimings GroupBench::measure_overlap(const CollectivePoint& point, Repeate
   std::vector<double> slowdowns;
   for (std::int64_t i = 0; i < kWarmUp + samples; ++i) {
     if (!operand) {
-      processes_.meet(deadline_);
+      processes_.barrier(deadline_);
       continue;
     }
     Timed timed;
@@ -463,7 +463,7 @@ std::vector<Bytes> GroupBench::measure_memory(const CollectivePoint& shape) {
     operand.emplace(CommOperands(point.payload, point.payload, device_), *groups, device_);
   }
   const auto use = [&](Stream stream) {
-    processes_.meet(deadline_);
+    processes_.barrier(deadline_);
     if (!operand) return;
     CommunicationLabel label{0, "calibrate"};
     label.stream = stream;
@@ -474,7 +474,7 @@ std::vector<Bytes> GroupBench::measure_memory(const CollectivePoint& shape) {
   };
   use(Stream::compute);
   if (device_ != nullptr) {
-    processes_.meet(deadline_);
+    processes_.barrier(deadline_);
     before = memory_taken();
     use(Stream::data);
   }

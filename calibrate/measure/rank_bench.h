@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/units.h"
-#include "calibrate/measure/crew.h"
+#include "calibrate/measure/timed_work.h"
 #include "calibrate/schedule/bench_case.h"
 #include "models/calibration/calibration.h"
 
@@ -31,7 +31,7 @@ class RankBench {
   /// Whether there is a kernel for the case.
   virtual bool supports(const BenchCase& bench_case) const = 0;
   /// Time of one run.
-  virtual Sample measure(const BenchCase& bench_case, const Effort& effort) = 0;
+  virtual Sample measure(const BenchCase& bench_case, const Sampling& sampling) = 0;
   /// One at a time, and no other measurement meanwhile.
   virtual std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) = 0;
 };

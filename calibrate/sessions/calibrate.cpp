@@ -13,8 +13,8 @@
 #include "calibrate/describe/machine.h"
 #include "calibrate/measure/collectives.h"
 #include "calibrate/measure/core_bench.h"
-#include "calibrate/measure/crew.h"
 #include "calibrate/measure/dispatch.h"
+#include "calibrate/measure/timed_work.h"
 #include "calibrate/schedule/schedule.h"
 #include "calibrate/sessions/journal.h"
 #include "graph/op_table.h"
@@ -93,14 +93,14 @@ class Session {
   }
 
  private:
-  static constexpr std::int64_t kLeast = Effort::kLeast;
+  static constexpr std::int64_t kLeast = Sampling::kLeast;
 
   bool quick() const { return request_.size == SweepSize::quick; }
   std::string settings(const Calibration& calibration) const {
     return fmt::format("{} threads={} device={} precision={} size={}", request_.backend, cores_,
                        calibration.device, to_text(request_.precision), quick() ? "quick" : "full");
   }
-  Effort effort() const { return {kLeast, Seconds(quick() ? 20e-6 : 200e-6)}; }
+  Sampling sampling() const { return {kLeast, Seconds(quick() ? 20e-6 : 200e-6)}; }
 
   // Measured whatever the clock says: something of each part.
   static bool is_essential(const CollectivePoint& point) {
@@ -118,10 +118,10 @@ class Session {
     point.moved = bytes_moved(bench_case.op, bench_case.tensors);
     point.row = bench_case.row;
     point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
-    point.time = bench.measure(bench_case, effort());
+    point.time = bench.measure(bench_case, sampling());
   }
   void time(MatmulPoint& point, CoreBench& bench) const {
-    point.time = bench.measure(matmul_case(point.shape, point), effort());
+    point.time = bench.measure(matmul_case(point.shape, point), sampling());
   }
 
   /// Kinds of a fixed size, or with few large rows, come out of the sweep at equal sizes.

@@ -34,7 +34,7 @@ class DeviceSession {
     PointJournal journal(request_.journal, settings(calibration), request_.resume,
                          calibration.date);
     journal_ = &journal;
-    const DispatchCost dispatch = measure_dispatch(quick() ? Effort::kLeast : 25);
+    const DispatchCost dispatch = measure_dispatch(quick() ? Sampling::kLeast : 25);
     calibration.dispatch_op = dispatch.op;
     calibration.dispatch_call = dispatch.call;
 
@@ -59,7 +59,7 @@ class DeviceSession {
     return fmt::format("{} device={} precision={} size={}", calibration.backend, calibration.device,
                        to_text(request_.precision), quick() ? "quick" : "full");
   }
-  Effort effort() const { return {Effort::kLeast, Seconds(quick() ? 20e-6 : 2e-3)}; }
+  Sampling sampling() const { return {Sampling::kLeast, Seconds(quick() ? 20e-6 : 2e-3)}; }
   Seconds elapsed() const {
     return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
   }
@@ -76,12 +76,12 @@ class DeviceSession {
     point.moved = bytes_moved(bench_case.op, bench_case.tensors);
     point.row = bench_case.row;
     point.dtype = compute_dtype(bench_case.op, bench_case.tensors);
-    point.time = bench.measure(bench_case, effort());
+    point.time = bench.measure(bench_case, sampling());
     return true;
   }
   bool time(MatmulPoint& point, DeviceBench& bench) {
     progress(to_text(OpKind::matmul));
-    point.time = bench.measure(matmul_case(point.shape, point), effort());
+    point.time = bench.measure(matmul_case(point.shape, point), sampling());
     return true;
   }
 
@@ -119,10 +119,10 @@ class DeviceSession {
 
   void measure_host(DeviceBench& bench) {
     Calibration& calibration = machine_.calibration;
-    calibration.launch = bench.measure_launch(quick() ? Effort::kLeast : 15);
+    calibration.launch = bench.measure_launch(quick() ? Sampling::kLeast : 15);
     progress("launch");
     for (CopyPoint point : copy_sweep(request_.size)) {
-      point.time = bench.measure_copy(point.direction, point.size, Effort::kLeast);
+      point.time = bench.measure_copy(point.direction, point.size, Sampling::kLeast);
       calibration.copies.push_back(point);
     }
     progress("copies");
@@ -131,7 +131,7 @@ class DeviceSession {
   void measure_attention(DeviceBench& bench) {
     for (AttentionTest& test : attention_tests(request_.size, request_.precision)) {
       if (!bench.supports(test.bench_case)) return;
-      test.timing.time = bench.measure(test.bench_case, effort()).median;
+      test.timing.time = bench.measure(test.bench_case, sampling()).median;
       attention_.push_back(test.timing);
     }
     progress("attention");

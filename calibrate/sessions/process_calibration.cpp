@@ -14,18 +14,18 @@
 #include "calibrate/describe/machine.h"
 #include "calibrate/measure/core_bench.h"
 #include "calibrate/measure/core_sharing.h"
-#include "calibrate/measure/crew.h"
 #include "calibrate/measure/device_bench.h"
 #include "calibrate/measure/dispatch.h"
 #include "calibrate/measure/group_bench.h"
 #include "calibrate/measure/statistics.h"
+#include "calibrate/measure/timed_work.h"
 #include "calibrate/schedule/choice.h"
 #include "calibrate/schedule/schedule.h"
 #include "calibrate/sessions/calibrate.h"
 #include "calibrate/sessions/contributions.h"
 #include "calibrate/sessions/device_ranks.h"
-#include "calibrate/sessions/found.h"
 #include "calibrate/sessions/journal.h"
+#include "calibrate/sessions/test_result.h"
 #include "graph/op_table.h"
 #include "runtime/communicator.h"
 
@@ -37,7 +37,7 @@ using Clock = std::chrono::steady_clock;
 /// More than the caches of a core hold, so that rotated operands come from memory.
 constexpr Bytes kFootprint{std::int64_t{32} << 20};
 constexpr std::chrono::milliseconds kDeadline{120'000};
-constexpr std::int64_t kLeast = Effort::kLeast;
+constexpr std::int64_t kLeast = Sampling::kLeast;
 
 /// Times that one communication is measured anew until its median is known well enough.
 constexpr int kMostRounds = 4;
@@ -122,7 +122,7 @@ class ProcessSession {
   Bytes footprint() const {
     return device_ == nullptr ? kFootprint : device_footprint(request_.size);
   }
-  Effort effort() const {
+  Sampling sampling() const {
     if (quick()) return {kLeast, Seconds(20e-6)};
     return {kLeast, Seconds(device_ == nullptr ? 200e-6 : 2e-3)};
   }
@@ -150,11 +150,11 @@ class ProcessSession {
       const auto test = std::find_if(tests.begin(), tests.end(), [&](const CalibrationTest& one) {
         return one.key == entry.test;
       });
-      Found found = found_in(entry.measured);
-      if (test == tests.end() || std::holds_alternative<std::monostate>(found)) continue;
+      TestResult result = result_in(entry.measured);
+      if (test == tests.end() || std::holds_alternative<std::monostate>(result)) continue;
       const auto i = std::size_t(test - tests.begin());
       restored_ += std::holds_alternative<std::monostate>(points_[i]);
-      points_[i] = std::move(found);
+      points_[i] = std::move(result);
       choice.restored(i, entry.unsteady, time_of(i));
     }
   }
@@ -181,7 +181,7 @@ class ProcessSession {
 
   /// A matmul that is timed between the tests: of the median rank, at its fastest.
   void measure_reference(Choice& choice) {
-    processes_.meet(kDeadline);
+    processes_.barrier(kDeadline);
     const std::vector<Seconds> runs = times_of(bench_->repeated(reference())->run(16, Seconds(0)));
     const Sample own{*std::min_element(runs.begin(), runs.end()), Seconds(0), kLeast, false};
     const std::vector<Contribution> all = contributions(own);
@@ -334,8 +334,8 @@ class ProcessSession {
     return keep(i, point, measure_op(matmul_case(point.shape, point)));
   }
   std::optional<Sample> measure_op(const BenchCase& bench_case) {
-    processes_.meet(kDeadline);
-    return merge(contributions(bench_->measure(bench_case, effort())));
+    processes_.barrier(kDeadline);
+    return merge(contributions(bench_->measure(bench_case, sampling())));
   }
   bool measure(std::size_t i, const LaunchTest&) {
     const auto time = merge(contributions(on_device().measure_launch(quick() ? kLeast : 15)));
@@ -343,7 +343,7 @@ class ProcessSession {
     return false;
   }
   bool measure(std::size_t i, const CopyPoint& point) {
-    processes_.meet(kDeadline);
+    processes_.barrier(kDeadline);
     const Sample own = on_device().measure_copy(point.direction, point.size, kLeast);
     return keep(i, point, merge(contributions(own)));
   }
@@ -394,7 +394,7 @@ class ProcessSession {
       // A rank sees for itself that a communication is over: the end is when it sees it.
       calibration.wake_up = {Seconds(0), Seconds(0), kLeast, false};
     }
-    for (const Found& found : points_) add_found(calibration, found);
+    for (const TestResult& result : points_) add_result(calibration, result);
     apply(sharing_, calibration);
     put_in_order(calibration);
     MachineCalibration machine;
@@ -463,8 +463,8 @@ class ProcessSession {
   Outliers outliers_;
   Calibration calibration_;
   const std::vector<CalibrationTest>* tests_ = nullptr;
-  std::vector<Found> points_;   ///< by test
-  std::vector<Found> trusted_;  ///< those at the last reference that was as before
+  std::vector<TestResult> points_;   ///< by test
+  std::vector<TestResult> trusted_;  ///< those at the last reference that was as before
   std::optional<Journal> journal_;
   std::size_t restored_ = 0;
   CoreSharing sharing_;

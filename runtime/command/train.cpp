@@ -96,7 +96,7 @@ void run_steps(Run& run, std::int64_t local, Executor& executor) {
   RankRecord& record = run.records[std::size_t(local)];
   executor.reserve_trace(record.trace);
   run.wait_for_all();
-  if (options.processes != nullptr) options.processes->meet(kGetReady * options.deadline);
+  if (options.processes != nullptr) options.processes->barrier(kGetReady * options.deadline);
   record.ready = run.now();
   for (std::int64_t step = 0; step < options.steps; ++step) {
     const bool last = step + 1 == options.steps;

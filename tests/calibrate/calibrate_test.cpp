@@ -13,8 +13,8 @@
 #include "base/json.h"
 #include "calibrate/measure/collectives.h"
 #include "calibrate/measure/core_bench.h"
-#include "calibrate/measure/crew.h"
 #include "calibrate/measure/dispatch.h"
+#include "calibrate/measure/timed_work.h"
 #include "calibrate/schedule/bench_case.h"
 #include "runtime/communicator.h"
 
@@ -126,10 +126,10 @@ TEST(Calibrate, WithoutTimeEverythingIsLeftOutButSomethingOfEachPartIsNeeded) {
 
 TEST(CoreBench, LargerWorkTakesLonger) {
   CoreBench bench("cpu", 1, Bytes(1 << 22));
-  const Effort effort{7, Seconds(20e-6)};
+  const Sampling sampling{7, Seconds(20e-6)};
   const MatmulPoint form;
-  const Sample small = bench.measure(matmul_case({1, 32, 32, 32}, form), effort);
-  const Sample large = bench.measure(matmul_case({1, 512, 512, 512}, form), effort);
+  const Sample small = bench.measure(matmul_case({1, 32, 32, 32}, form), sampling);
+  const Sample large = bench.measure(matmul_case({1, 512, 512, 512}, form), sampling);
   EXPECT_GT(large.median, small.median);  // 4096 times the operations
 }
 
@@ -159,12 +159,12 @@ TEST(Crew, AnExceptionOnOneThreadReachesTheCaller) {
                               if (member == 1) throw std::runtime_error("member 1");
                             }),
                std::runtime_error);
-  const Effort effort{7, Seconds(1e-6)};
+  const Sampling sampling{7, Seconds(1e-6)};
   const auto failing = [](std::int64_t member) -> TimedWork {
     if (member == 1) throw std::runtime_error("member 1");
     return [](std::int64_t) { return Seconds(1e-6); };
   };
-  EXPECT_THROW(measure_together(2, failing, effort), std::runtime_error);
+  EXPECT_THROW(measure_together(2, failing, sampling), std::runtime_error);
 }
 
 }  // namespace

@@ -118,7 +118,7 @@ TEST(DeviceBench, MeasuresOneOpSeveralTimes) {
   DeviceBench bench(*backend, Bytes(1 << 16));
   const BenchCase add = memory_case(OpKind::add, Bytes(1 << 14), 0);
   ASSERT_TRUE(bench.supports(add));
-  EXPECT_EQ(bench.measure(add, {}).samples, Effort::kLeast);
+  EXPECT_EQ(bench.measure(add, {}).samples, Sampling::kLeast);
 }
 
 TEST(DeviceBench, RepeatsOneOpOneByOne) {

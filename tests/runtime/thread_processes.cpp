@@ -50,7 +50,7 @@ class ThreadProcess final : public Processes {
                                                   RankDevice* device) override {
     return job_->make(*this, programs, deadline, device);
   }
-  void meet(std::chrono::milliseconds deadline) override { exchange({}, deadline); }
+  void barrier(std::chrono::milliseconds deadline) override { exchange({}, deadline); }
   std::vector<std::string> gather(const std::string& bytes,
                                   std::chrono::milliseconds deadline) override {
     std::vector<std::string> all = exchange(bytes, deadline);

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "graph/op_table.h"
-#include "runtime/comm/mpi/flight.h"
+#include "runtime/comm/mpi/posted_op.h"
 #include "runtime/comm/pause.h"
 
 namespace plimsoll {
@@ -70,14 +70,14 @@ class MpiCommunicator final : public Communicator {
   void make_group(const Group& group, Stream stream);
   Ticket post_transfer(OpKind kind, std::int64_t stage_offset, Bytes size, std::byte* data,
                        const CommunicationLabel& label);
-  Flight& free_flight();
-  Ticket launch(Flight& flight, const CommunicationLabel& label);
-  Flight* flight_of(Ticket ticket);
+  PostedOp& free_op();
+  Ticket launch(PostedOp& op, const CommunicationLabel& label);
+  PostedOp* op_of(Ticket ticket);
 
   // Under the lock.
   void progress();
-  void begin(Flight& flight);
-  void advance(Flight& flight);
+  void begin(PostedOp& op);
+  void advance(PostedOp& op);
   void look_for_failure();
   void fail(const std::string& reason);
   void throw_if_failed() const {
@@ -86,7 +86,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   void look_after();
-  [[noreturn]] void give_up(std::unique_lock<std::mutex>& guard, const Flight& flight);
+  [[noreturn]] void give_up(std::unique_lock<std::mutex>& guard, const PostedOp& op);
 
   MpiWorld& world_;
   const Grid grid_;
@@ -95,16 +95,16 @@ class MpiCommunicator final : public Communicator {
   MPI_Comm transfers_ = MPI_COMM_NULL, failures_ = MPI_COMM_NULL;
   std::vector<std::unique_ptr<MpiGroup>> groups_;
 
-  std::vector<std::unique_ptr<Flight>> flights_;  ///< by ticket index
+  std::vector<std::unique_ptr<PostedOp>> ops_;  ///< by ticket index
   std::vector<std::uint32_t> free_;
-  std::vector<Flight*> moving_;  ///< meeting or moving
-  std::vector<Flight*> queued_;  ///< their stream has not got there
+  std::vector<PostedOp*> moving_;  ///< meeting or moving
+  std::vector<PostedOp*> queued_;  ///< their stream has not got there
   std::optional<std::string> failure_;
   std::exception_ptr error_;            ///< of this rank, met by the progress thread
   std::array<char, 1024> notice_ = {};  ///< of another rank's failure
   MPI_Request notice_request_ = MPI_REQUEST_NULL;
 
-  bool waiting_ = false;  ///< the rank looks after its flights itself
+  bool waiting_ = false;  ///< the rank looks after its ops itself
   bool stopping_ = false;
   std::condition_variable launched_;
   std::thread progress_;
@@ -169,16 +169,16 @@ void MpiCommunicator::make_group(const Group& group, Stream stream) {
   groups_.push_back(std::move(made));
 }
 
-Flight& MpiCommunicator::free_flight() {
+PostedOp& MpiCommunicator::free_op() {
   if (free_.empty()) {
-    free_.push_back(std::uint32_t(flights_.size()));
-    flights_.push_back(std::make_unique<Flight>());
+    free_.push_back(std::uint32_t(ops_.size()));
+    ops_.push_back(std::make_unique<PostedOp>());
   }
-  Flight& flight = *flights_[free_.back()];
-  flight.group = nullptr;
-  flight.moved = flight.piece = 0;
-  flight.round = 0;
-  return flight;
+  PostedOp& op = *ops_[free_.back()];
+  op.group = nullptr;
+  op.moved = op.chunk = 0;
+  op.round = 0;
+  return op;
 }
 
 Communicator::Ticket MpiCommunicator::post_collective(OpKind kind, const CollectiveParams& params,
@@ -198,15 +198,15 @@ Communicator::Ticket MpiCommunicator::post_collective(OpKind kind, const Collect
   }
   const std::lock_guard guard(world_.lock());
   throw_if_failed();
-  Flight& flight = free_flight();
-  flight.request = {kind, params, operand.dtype, operand.elements, Bytes(0)};
-  flight.group = &group;
-  flight.data = {operand.whole, operand.part};
-  if (flight.data.part == nullptr) {
+  PostedOp& op = free_op();
+  op.request = {kind, params, operand.dtype, operand.elements, Bytes(0)};
+  op.group = &group;
+  op.data = {operand.whole, operand.part};
+  if (op.data.part == nullptr) {
     const std::int64_t before = operand.elements / group.size * group.index;
-    flight.data.part = operand.whole + (bytes_of(operand.dtype) * before).count();
+    op.data.part = operand.whole + (bytes_of(operand.dtype) * before).count();
   }
-  return launch(flight, label);
+  return launch(op, label);
 }
 
 Communicator::Ticket MpiCommunicator::post_transfer(OpKind kind, std::int64_t stage_offset,
@@ -219,84 +219,84 @@ Communicator::Ticket MpiCommunicator::post_transfer(OpKind kind, std::int64_t st
   const bool backward = kind == OpKind::send ? stage_offset < 0 : stage_offset > 0;
   const std::lock_guard guard(world_.lock());
   throw_if_failed();
-  Flight& flight = free_flight();
-  flight.request = {kind, {}, DType::f32, 0, size};
-  flight.data = {data, nullptr};
-  flight.pair = transfers_;
-  flight.peer = int(pipeline_peer(grid_, world_.index(), stage_offset));
-  flight.tag = backward ? kBackwardTag : kForwardTag;
-  return launch(flight, label);
+  PostedOp& op = free_op();
+  op.request = {kind, {}, DType::f32, 0, size};
+  op.data = {data, nullptr};
+  op.pair = transfers_;
+  op.peer = int(pipeline_peer(grid_, world_.index(), stage_offset));
+  op.tag = backward ? kBackwardTag : kForwardTag;
+  return launch(op, label);
 }
 
-Communicator::Ticket MpiCommunicator::launch(Flight& flight, const CommunicationLabel& label) {
+Communicator::Ticket MpiCommunicator::launch(PostedOp& op, const CommunicationLabel& label) {
   const std::uint32_t index = free_.back();
   free_.pop_back();
-  flight.label = label;
-  flight.posted = now();
-  ++flight.generation;
-  const Flight* before = flight_of(label.after);
-  if (before != nullptr && before->state != FlightState::done) {
-    flight.state = FlightState::queued;
-    queued_.push_back(&flight);
+  op.label = label;
+  op.posted = now();
+  ++op.generation;
+  const PostedOp* before = op_of(label.after);
+  if (before != nullptr && before->state != PostedOpState::done) {
+    op.state = PostedOpState::queued;
+    queued_.push_back(&op);
   } else {
-    begin(flight);
+    begin(op);
   }
   launched_.notify_all();
-  return (Ticket(flight.generation) << 32) | (index + 1);
+  return (Ticket(op.generation) << 32) | (index + 1);
 }
 
-Flight* MpiCommunicator::flight_of(Ticket ticket) {
+PostedOp* MpiCommunicator::op_of(Ticket ticket) {
   const std::uint64_t index = ticket & 0xffff'ffff;
-  if (index == 0 || index > flights_.size()) return nullptr;
-  Flight& flight = *flights_[index - 1];
-  return flight.generation == ticket >> 32 && flight.state != FlightState::free ? &flight : nullptr;
+  if (index == 0 || index > ops_.size()) return nullptr;
+  PostedOp& op = *ops_[index - 1];
+  return op.generation == ticket >> 32 && op.state != PostedOpState::free ? &op : nullptr;
 }
 
-void MpiCommunicator::begin(Flight& flight) {
-  flight.begin = now();
-  if (flight.label.described) {
-    flight.state = FlightState::meeting;
-    meet_members(flight, flight.begin);
+void MpiCommunicator::begin(PostedOp& op) {
+  op.begin = now();
+  if (op.label.described) {
+    op.state = PostedOpState::rendezvous;
+    begin_rendezvous(op, op.begin);
   } else {
-    flight.state = FlightState::moving;
-    advance(flight);
+    op.state = PostedOpState::moving;
+    advance(op);
   }
-  if (flight.state != FlightState::done) moving_.push_back(&flight);
+  if (op.state != PostedOpState::done) moving_.push_back(&op);
 }
 
 /// Its MPI operations so far are complete.
-void MpiCommunicator::advance(Flight& flight) {
-  if (flight.state == FlightState::meeting) {
-    check_members(flight, world_.index());
-    flight.state = FlightState::moving;
+void MpiCommunicator::advance(PostedOp& op) {
+  if (op.state == PostedOpState::rendezvous) {
+    check_members(op, world_.index());
+    op.state = PostedOpState::moving;
   }
-  if (move_on(flight)) return;
-  flight.end = now();
-  flight.begin = std::min(flight.begin, flight.end);  // clocks of hosts differ a little
-  flight.state = FlightState::done;
+  if (issue_next(op)) return;
+  op.end = now();
+  op.begin = std::min(op.begin, op.end);  // clocks of hosts differ a little
+  op.state = PostedOpState::done;
 }
 
 void MpiCommunicator::progress() {
   if (failure_) return;
   look_for_failure();
   for (std::size_t i = 0; i < moving_.size(); ++i) {
-    Flight& flight = *moving_[i];
-    for (int complete = 1; complete != 0 && flight.state != FlightState::done;) {
-      check_mpi(MPI_Testall(2, flight.requests.data(), &complete, MPI_STATUSES_IGNORE),
+    PostedOp& op = *moving_[i];
+    for (int complete = 1; complete != 0 && op.state != PostedOpState::done;) {
+      check_mpi(MPI_Testall(2, op.requests.data(), &complete, MPI_STATUSES_IGNORE),
                 "carry a communication");
-      if (complete != 0) advance(flight);
+      if (complete != 0) advance(op);
     }
   }
-  std::erase_if(moving_, [](const Flight* flight) { return flight->state == FlightState::done; });
+  std::erase_if(moving_, [](const PostedOp* op) { return op->state == PostedOpState::done; });
   for (std::size_t i = 0; i < queued_.size();) {
-    Flight& flight = *queued_[i];
-    const Flight* before = flight_of(flight.label.after);
-    if (before != nullptr && before->state != FlightState::done) {
+    PostedOp& op = *queued_[i];
+    const PostedOp* before = op_of(op.label.after);
+    if (before != nullptr && before->state != PostedOpState::done) {
       ++i;
       continue;
     }
     queued_.erase(queued_.begin() + std::ptrdiff_t(i));
-    begin(flight);
+    begin(op);
   }
 }
 
@@ -310,7 +310,7 @@ void MpiCommunicator::fail(const std::string& reason) {
   if (!failure_) failure_ = reason;
 }
 
-/// The progress thread: while the rank computes, it carries what is in flight.
+/// The progress thread: while the rank computes, it carries the ops under way.
 void MpiCommunicator::look_after() {
   std::unique_lock guard(world_.lock());
   while (!stopping_) {
@@ -334,23 +334,23 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
   constexpr int kYields = 32, kPauses = 64;
   const Clock::time_point began = Clock::now();
   std::unique_lock guard(world_.lock());
-  Flight* const flight = flight_of(ticket);
-  INVARIANT(flight != nullptr, "a ticket is waited for once, by the rank that posted");
+  PostedOp* const op = op_of(ticket);
+  INVARIANT(op != nullptr, "a ticket is waited for once, by the rank that posted");
   waiting_ = true;
-  for (int look = 0; flight->state != FlightState::done; ++look) {
+  for (int look = 0; op->state != PostedOpState::done; ++look) {
     try {
       progress();
     } catch (...) {
       waiting_ = false;
       throw;
     }
-    if (flight->state == FlightState::done) break;
+    if (op->state == PostedOpState::done) break;
     if (failure_) {
       waiting_ = false;
       throw_if_failed();
     }
     const auto waited = Clock::now() - began;
-    if (waited > deadline_) give_up(guard, *flight);
+    if (waited > deadline_) give_up(guard, *op);
     guard.unlock();
     if (core_each_ && waited < kLooksBeforeSleep) {
       for (int pause = 0; pause < kPauses; ++pause) pause_core();
@@ -362,21 +362,21 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
     guard.lock();
   }
   waiting_ = false;
-  const CommunicationTimes times{flight->posted, flight->begin, flight->end};
-  flight->state = FlightState::free;
+  const CommunicationTimes times{op->posted, op->begin, op->end};
+  op->state = PostedOpState::free;
   free_.push_back(std::uint32_t((ticket & 0xffff'ffff) - 1));
   return times;
 }
 
-void MpiCommunicator::give_up(std::unique_lock<std::mutex>& guard, const Flight& flight) {
+void MpiCommunicator::give_up(std::unique_lock<std::mutex>& guard, const PostedOp& op) {
   waiting_ = false;
-  const char* const why = flight.state == FlightState::queued
+  const char* const why = op.state == PostedOpState::queued
                               ? "its stream is held by an earlier communication"
                               : "not all have come, or its data is still being moved";
   const std::string message = fmt::format(
       "rank {} waited longer than the deadline of {} s in step {}, routine {}, for {}: {}",
-      world_.index(), std::chrono::duration<double>(deadline_).count(), flight.label.step + 1,
-      flight.label.routine, to_text(flight.request), why);
+      world_.index(), std::chrono::duration<double>(deadline_).count(), op.label.step + 1,
+      op.label.routine, to_text(op.request), why);
   fail(message);
   guard.unlock();
   throw EnvironmentError(message);

@@ -21,8 +21,8 @@ namespace plimsoll {
 /// communicator does (runtime/comm/transfer.h), and the sums are gathered (MPI_Iallgatherv): the
 /// bytes of a ring, and bitwise the results of the local communicator.
 ///
-/// Communications go on while kernels run: a thread looks after them every kLookAfter while any are
-/// in flight, and the rank itself whenever it waits.
+/// Communications go on while kernels run. While any are under way, a thread moves them on every
+/// kLookAfter, and the rank itself whenever it waits.
 std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world,
                                                     std::span<const Program> programs,
                                                     std::chrono::milliseconds deadline);
@@ -31,8 +31,8 @@ std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world,
 /// of its core.
 inline constexpr std::chrono::microseconds kLookAfter{100};
 
-/// Bytes of a sum that a member takes at a time: what is received for it, once from each member, is
-/// kept outside the arena.
-inline constexpr Bytes kPieceOfSum{std::int64_t{1} << 20};
+/// Bytes of a sum that a member adds up at a time. The terms, one for each member, are received
+/// into memory outside the arena.
+inline constexpr Bytes kSumChunk{std::int64_t{1} << 20};
 
 }  // namespace plimsoll

@@ -166,7 +166,7 @@ void MpiWorld::finish(MPI_Request& request, std::chrono::milliseconds deadline, 
   }
 }
 
-void MpiWorld::meet(std::chrono::milliseconds deadline) {
+void MpiWorld::barrier(std::chrono::milliseconds deadline) {
   MPI_Request request = MPI_REQUEST_NULL;
   {
     const std::lock_guard guard(*lock_);
@@ -243,7 +243,7 @@ std::unique_ptr<Communicator> MpiWorld::make_communicator(std::span<const Progra
   if (device != nullptr) {
     if (device_communicator_ == nullptr) {
       throw EnvironmentError(
-          "ranks of several processes exchange device memory by NCCL, without "
+          "ranks of several processes rendezvous device memory by NCCL, without "
           "which this program was built");
     }
     return device_communicator_(*this, programs, deadline, *device);

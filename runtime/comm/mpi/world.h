@@ -37,7 +37,7 @@ class MpiWorld final : public Processes {
   std::unique_ptr<Communicator> make_communicator(std::span<const Program> programs,
                                                   std::chrono::milliseconds deadline,
                                                   RankDevice* device) override;
-  void meet(std::chrono::milliseconds deadline) override;
+  void barrier(std::chrono::milliseconds deadline) override;
   std::vector<std::string> gather(const std::string& bytes,
                                   std::chrono::milliseconds deadline) override;
 

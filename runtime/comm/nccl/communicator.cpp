@@ -47,13 +47,13 @@ struct Collective {
   ncclComm_t comm = nullptr;
 };
 struct Pair {
-  Link link;
+  TransferChannel channel;
   int peer = 0;  ///< of the two
   ncclComm_t comm = nullptr;
 };
 
 /// A communication that was enqueued; its events are used again once it was waited for.
-struct Flight {
+struct PostedOp {
   cudaEvent_t posted = nullptr, begin = nullptr, end = nullptr;
   ncclComm_t comm = nullptr;
   bool timed = false, waiting = false;
@@ -89,10 +89,10 @@ class NcclCommunicator final : public Communicator {
   ncclComm_t make_world(Processes& processes);
   ncclComm_t split(const std::vector<std::int64_t>& ranks);
   void settle(ncclComm_t comm, std::string_view what) const;
-  Pair& pair_of(const Link& link);
+  Pair& pair_of(const TransferChannel& channel);
   Ticket enqueue(ncclComm_t comm, const CommunicationLabel& label, std::string what,
                  const std::function<ncclResult_t(cudaStream_t)>& call);
-  std::uint32_t free_flight();
+  std::uint32_t free_op();
   /// `at` is when `since` was reached.
   Picoseconds time_of(cudaEvent_t event, cudaEvent_t since, Picoseconds at) const;
 
@@ -107,7 +107,7 @@ class NcclCommunicator final : public Communicator {
   std::array<cudaStream_t, kStreams> streams_ = {};
   cudaEvent_t origin_ = nullptr;  ///< reached at origin_at_
   Picoseconds origin_at_;
-  std::vector<Flight> flights_;  ///< by ticket index
+  std::vector<PostedOp> ops_;  ///< by ticket index
   std::vector<std::uint32_t> free_;
   bool aborted_ = false;
 };
@@ -129,13 +129,13 @@ NcclCommunicator::NcclCommunicator(Processes& processes, std::span<const Program
     const auto index = std::find(ranks.begin(), ranks.end(), rank_) - ranks.begin();
     collectives_.push_back({group, stream, index, std::int64_t(ranks.size()), comm});
   }
-  for (const Link& link : links_of(programs)) {
-    const std::vector<std::int64_t> ends = ends_of(grid_, link, rank_);
+  for (const TransferChannel& channel : transfer_channels(programs)) {
+    const std::vector<std::int64_t> ends = ends_of(grid_, channel, rank_);
     const ncclComm_t comm = split(ends);
     if (comm == nullptr) continue;
     // Members are numbered by rank.
     const std::int64_t peer = ends[0] == rank_ ? ends[1] : ends[0];
-    pairs_.push_back({link, peer > rank_ ? 1 : 0, comm});
+    pairs_.push_back({channel, peer > rank_ ? 1 : 0, comm});
   }
   for (cudaStream_t& stream : streams_)
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream");
@@ -161,8 +161,8 @@ NcclCommunicator::~NcclCommunicator() {
       static_cast<void>(state == ncclSuccess ? nccl().destroy(comm) : nccl().abort(comm));
     }
   }
-  for (const Flight& flight : flights_) {
-    for (cudaEvent_t event : {flight.posted, flight.begin, flight.end})
+  for (const PostedOp& op : ops_) {
+    for (cudaEvent_t event : {op.posted, op.begin, op.end})
       static_cast<void>(cudaEventDestroy(event));
   }
   static_cast<void>(cudaEventDestroy(origin_));
@@ -217,13 +217,13 @@ void NcclCommunicator::settle(ncclComm_t comm, std::string_view what) const {
   }
 }
 
-std::uint32_t NcclCommunicator::free_flight() {
+std::uint32_t NcclCommunicator::free_op() {
   if (free_.empty()) {
-    free_.push_back(std::uint32_t(flights_.size()));
-    Flight& flight = flights_.emplace_back();
-    check(cudaEventCreateWithFlags(&flight.posted, cudaEventDisableTiming), "an event");
-    check(cudaEventCreateWithFlags(&flight.begin, cudaEventDefault), "an event");
-    check(cudaEventCreateWithFlags(&flight.end, cudaEventDefault), "an event");
+    free_.push_back(std::uint32_t(ops_.size()));
+    PostedOp& op = ops_.emplace_back();
+    check(cudaEventCreateWithFlags(&op.posted, cudaEventDisableTiming), "an event");
+    check(cudaEventCreateWithFlags(&op.begin, cudaEventDefault), "an event");
+    check(cudaEventCreateWithFlags(&op.end, cudaEventDefault), "an event");
   }
   const std::uint32_t index = free_.back();
   free_.pop_back();
@@ -234,27 +234,27 @@ std::uint32_t NcclCommunicator::free_flight() {
 Communicator::Ticket NcclCommunicator::enqueue(
     ncclComm_t comm, const CommunicationLabel& label, std::string what,
     const std::function<ncclResult_t(cudaStream_t)>& call) {
-  const std::uint32_t index = free_flight();
-  Flight& flight = flights_[index];
+  const std::uint32_t index = free_op();
+  PostedOp& op = ops_[index];
   const cudaStream_t stream = streams_[std::size_t(label.stream)];
-  flight.comm = comm;
-  flight.timed = label.described;
-  flight.waiting = true;
-  flight.posted_at = now();
-  flight.what = std::move(what);
-  ++flight.generation;
-  check(cudaEventRecord(flight.posted, queue_.device().stream), flight.what);
-  check(cudaStreamWaitEvent(stream, flight.posted, 0), flight.what);
-  if (flight.timed) check(cudaEventRecord(flight.begin, stream), flight.what);
-  check_nccl(nccl().group_start(), flight.what);
+  op.comm = comm;
+  op.timed = label.described;
+  op.waiting = true;
+  op.posted_at = now();
+  op.what = std::move(what);
+  ++op.generation;
+  check(cudaEventRecord(op.posted, queue_.device().stream), op.what);
+  check(cudaStreamWaitEvent(stream, op.posted, 0), op.what);
+  if (op.timed) check(cudaEventRecord(op.begin, stream), op.what);
+  check_nccl(nccl().group_start(), op.what);
   const ncclResult_t called = call(stream);
   const ncclResult_t ended = nccl().group_end();
-  check_nccl(called, flight.what);
-  check_nccl(ended, flight.what);
+  check_nccl(called, op.what);
+  check_nccl(ended, op.what);
   // Only then is it on the stream.
-  settle(comm, flight.what);
-  check(cudaEventRecord(flight.end, stream), flight.what);
-  return (Ticket(flight.generation) << 32) | (index + 1);
+  settle(comm, op.what);
+  check(cudaEventRecord(op.end, stream), op.what);
+  return (Ticket(op.generation) << 32) | (index + 1);
 }
 
 Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const CollectiveParams& params,
@@ -294,9 +294,9 @@ Communicator::Ticket NcclCommunicator::post_collective(OpKind kind, const Collec
   });
 }
 
-Pair& NcclCommunicator::pair_of(const Link& link) {
+Pair& NcclCommunicator::pair_of(const TransferChannel& channel) {
   const auto found = std::find_if(pairs_.begin(), pairs_.end(),
-                                  [&](const Pair& pair) { return pair.link == link; });
+                                  [&](const Pair& pair) { return pair.channel == channel; });
   INVARIANT(found != pairs_.end(), "a transfer that no Program names");
   return *found;
 }
@@ -333,32 +333,32 @@ Picoseconds NcclCommunicator::time_of(cudaEvent_t event, cudaEvent_t since, Pico
 
 CommunicationTimes NcclCommunicator::wait(Ticket ticket) {
   const auto index = std::uint32_t(ticket & 0xffff'ffff) - 1;
-  Flight& flight = flights_[index];
-  INVARIANT(flight.waiting && flight.generation == ticket >> 32,
+  PostedOp& op = ops_[index];
+  INVARIANT(op.waiting && op.generation == ticket >> 32,
             "a ticket is waited for once, by the rank that posted");
-  flight.waiting = false;
-  check(cudaStreamWaitEvent(queue_.device().stream, flight.end, 0), flight.what);
-  settle(flight.comm, flight.what);
+  op.waiting = false;
+  check(cudaStreamWaitEvent(queue_.device().stream, op.end, 0), op.what);
+  settle(op.comm, op.what);
   free_.push_back(index);
-  if (!flight.timed) return {flight.posted_at, flight.posted_at, flight.posted_at};
+  if (!op.timed) return {op.posted_at, op.posted_at, op.posted_at};
   const Clock::time_point until = Clock::now() + deadline_;
   while (true) {
-    const cudaError_t result = cudaEventQuery(flight.end);
+    const cudaError_t result = cudaEventQuery(op.end);
     if (result == cudaSuccess) break;
-    if (result != cudaErrorNotReady) check(result, flight.what);
-    settle(flight.comm, flight.what);
+    if (result != cudaErrorNotReady) check(result, op.what);
+    settle(op.comm, op.what);
     if (Clock::now() > until) {
       throw EnvironmentError(
           fmt::format("rank {} waited longer than the deadline of {} s for NCCL "
                       "to {}",
-                      rank_, std::chrono::duration<double>(deadline_).count(), flight.what));
+                      rank_, std::chrono::duration<double>(deadline_).count(), op.what));
     }
     std::this_thread::yield();
   }
   // Elapsed times are floats: that between the two is as exact as the GPU's clock, however long ago
   // the origin was.
-  const Picoseconds begin = time_of(flight.begin, origin_, origin_at_);
-  return {flight.posted_at, begin, time_of(flight.end, flight.begin, begin)};
+  const Picoseconds begin = time_of(op.begin, origin_, origin_at_);
+  return {op.posted_at, begin, time_of(op.end, op.begin, begin)};
 }
 
 // The other ranks notice by their deadlines, or because the launcher ends all processes.

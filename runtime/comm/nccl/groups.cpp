@@ -38,8 +38,8 @@ std::vector<std::int64_t> part_of(const Grid& grid, const Group& group, std::int
   return inside ? members(grid, group, rank) : std::vector<std::int64_t>();
 }
 
-std::set<Link> links_of(std::span<const Program> programs) {
-  std::set<Link> links;
+std::set<TransferChannel> transfer_channels(std::span<const Program> programs) {
+  std::set<TransferChannel> channels;
   for_each_op(programs, [&](const Program& program, const Op& op) {
     const auto* params = std::get_if<TransferParams>(&op.params);
     if (params == nullptr) return;
@@ -48,16 +48,18 @@ std::set<Link> links_of(std::span<const Program> programs) {
       return ((program.stage + by) % stages + stages) % stages;
     };
     // A receive names where its data comes from: it is the sender's transfer the other way.
-    links.insert(op.kind == OpKind::send ? Link{program.stage, offset}
-                                         : Link{further(offset), -offset});
+    channels.insert(op.kind == OpKind::send ? TransferChannel{program.stage, offset}
+                                            : TransferChannel{further(offset), -offset});
   });
-  return links;
+  return channels;
 }
 
-std::vector<std::int64_t> ends_of(const Grid& grid, const Link& link, std::int64_t rank) {
-  if (stage_of(grid, rank) == link.stage) return {rank, pipeline_peer(grid, rank, link.offset)};
-  const std::int64_t sender = pipeline_peer(grid, rank, -link.offset);
-  if (stage_of(grid, sender) == link.stage) return {sender, rank};
+std::vector<std::int64_t> ends_of(const Grid& grid, const TransferChannel& channel,
+                                  std::int64_t rank) {
+  if (stage_of(grid, rank) == channel.stage)
+    return {rank, pipeline_peer(grid, rank, channel.offset)};
+  const std::int64_t sender = pipeline_peer(grid, rank, -channel.offset);
+  if (stage_of(grid, sender) == channel.stage) return {sender, rank};
   return {};
 }
 

@@ -11,21 +11,22 @@
 
 namespace plimsoll {
 
-/// Every group and stream that some Program communicates over.
+/// Returns every group and stream that some Program communicates over.
 std::set<std::pair<Group, Stream>> groups_of(std::span<const Program> programs);
 
-/// Ranks of `rank`'s part of a group, ascending; empty where it is in none.
+/// Returns the ranks of `rank`'s instance of a group, ascending; empty where it is in none.
 std::vector<std::int64_t> part_of(const Grid& grid, const Group& group, std::int64_t rank);
 
-/// Transfers from a stage to the one that is `offset` stages further.
-struct Link {
+/// The transfers from a stage to the stage that is `offset` further.
+struct TransferChannel {
   std::int64_t stage = 0, offset = 0;
-  auto operator<=>(const Link&) const = default;
+  auto operator<=>(const TransferChannel&) const = default;
 };
-/// Every link that some Program sends or receives over.
-std::set<Link> links_of(std::span<const Program> programs);
+/// Returns every channel that some Program sends or receives over.
+std::set<TransferChannel> transfer_channels(std::span<const Program> programs);
 
-/// Sender and receiver of `rank`'s transfers over a link; empty where it is neither.
-std::vector<std::int64_t> ends_of(const Grid& grid, const Link& link, std::int64_t rank);
+/// Returns sender and receiver of `rank`'s transfers over a channel; empty where it is neither.
+std::vector<std::int64_t> ends_of(const Grid& grid, const TransferChannel& channel,
+                                  std::int64_t rank);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Exchange and Channel: how the ranks' posts find each other.
-#include "runtime/comm/exchange.h"
+// Finds the rendezvous of a post, and moves its data.
+#include "runtime/comm/rendezvous.h"
 
 #include <fmt/format.h>
 
@@ -37,13 +37,13 @@ std::string to_text(const Request& request) {
 Channel::Channel(std::vector<std::int64_t> ranks)
     : members(std::move(ranks)), posts(members.size(), 0) {}
 
-Exchange& Channel::next(std::size_t member) {
+Rendezvous& Channel::next(std::size_t member) {
   const std::uint64_t number = posts[member]++;
-  INVARIANT(number >= first_open, "a rank posted twice on one exchange");
+  INVARIANT(number >= first_open, "a rank posted twice on one rendezvous");
   while (number - first_open >= open.size()) {
     if (spare.empty()) {
-      all.push_back(std::make_unique<Exchange>());
-      Exchange& fresh = *all.back();
+      all.push_back(std::make_unique<Rendezvous>());
+      Rendezvous& fresh = *all.back();
       fresh.channel = this;
       fresh.participants.resize(members.size());
       for (auto& participant : fresh.participants) participant.shared_before.resize(members.size());
@@ -61,17 +61,17 @@ void Channel::close_first() {
   ++first_open;
 }
 
-void Channel::recycle(Exchange& exchange) {
-  for (auto& participant : exchange.participants) participant.posted = false;
-  exchange.posted = exchange.arrived = 0;
-  exchange.to_wait = members.size();
-  exchange.held.clear();
-  exchange.done.store(false, std::memory_order_relaxed);
-  spare.push_back(&exchange);
+void Channel::recycle(Rendezvous& rendezvous) {
+  for (auto& participant : rendezvous.participants) participant.posted = false;
+  rendezvous.posted = rendezvous.arrived = 0;
+  rendezvous.to_wait = members.size();
+  rendezvous.next.clear();
+  rendezvous.done.store(false, std::memory_order_relaxed);
+  spare.push_back(&rendezvous);
 }
 
-void perform(const Exchange& exchange, RankDevice* device) {
-  const auto& participants = exchange.participants;
+void perform(const Rendezvous& rendezvous, RankDevice* device) {
+  const auto& participants = rendezvous.participants;
   const Request& request = participants[0].request;
   if (is_transfer(request.kind)) {
     // Members of a transfer's channel are {sender, receiver}.

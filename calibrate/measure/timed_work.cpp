@@ -1,5 +1,5 @@
-// Threads that do the same work in step, and what they took.
-#include "calibrate/measure/crew.h"
+// Runs threads that do the same work in step, and collects their timings.
+#include "calibrate/measure/timed_work.h"
 
 #include <algorithm>
 #include <atomic>
@@ -31,20 +31,20 @@ Seconds time_runs(const TimedWork& work, std::int64_t& run, std::int64_t repeats
 
 /// Timings of one member; the barrier keeps the members in step. Every member runs the same number
 /// of samples, and as many repeats as the slowest needs.
-std::vector<Seconds> member_timings(const TimedWork& work, const Effort& effort,
+std::vector<Seconds> member_timings(const TimedWork& work, const Sampling& sampling,
                                     std::barrier<>& together, std::atomic<std::int64_t>& repeats) {
   std::int64_t run = 0;
   together.arrive_and_wait();
   time_runs(work, run, 1);  // caches, page tables, lazy set-up inside libraries
   together.arrive_and_wait();
   const Seconds once = time_runs(work, run, 1);
-  const double wanted = std::ceil(effort.sample_time / std::max(once, Seconds(1e-9)));
+  const double wanted = std::ceil(sampling.sample_time / std::max(once, Seconds(1e-9)));
   const auto own = std::clamp(std::int64_t(std::min(wanted, 1e9)), std::int64_t{1}, kMostRepeats);
   std::int64_t known = repeats.load();
   while (own > known && !repeats.compare_exchange_weak(known, own)) {
   }
   std::vector<Seconds> timings;
-  for (std::int64_t sample = 0; sample <= effort.samples; ++sample) {
+  for (std::int64_t sample = 0; sample <= sampling.samples; ++sample) {
     together.arrive_and_wait();
     const Seconds time = time_runs(work, run, repeats.load());
     if (sample > 0) timings.push_back(time);  // the first is warm-up too
@@ -52,14 +52,14 @@ std::vector<Seconds> member_timings(const TimedWork& work, const Effort& effort,
   return timings;
 }
 
-Sample measure_once(std::int64_t members, const PrepareWork& prepare, const Effort& effort) {
+Sample measure_once(std::int64_t members, const PrepareWork& prepare, const Sampling& sampling) {
   std::barrier<> together(members);
   std::atomic<std::int64_t> repeats{1};
   std::mutex lock;
   std::vector<Seconds> timings;
   run_together(members, [&](std::int64_t member) {
     try {
-      const std::vector<Seconds> own = member_timings(prepare(member), effort, together, repeats);
+      const std::vector<Seconds> own = member_timings(prepare(member), sampling, together, repeats);
       const std::lock_guard guard(lock);
       timings.insert(timings.end(), own.begin(), own.end());
     } catch (...) {
@@ -91,7 +91,7 @@ void run_together(std::int64_t size, const std::function<void(std::int64_t membe
   }
 }
 
-Pool::Pool(Bytes size)
+AlignedMemory::AlignedMemory(Bytes size)
     : storage_(new std::byte[std::size_t(size.count()) + kAlignment]), size_(size) {
   void* start = storage_.get();
   std::size_t space = std::size_t(size.count()) + kAlignment;
@@ -108,10 +108,11 @@ Seconds clock_overhead() {
   return Seconds(least);
 }
 
-Sample measure_together(std::int64_t members, const PrepareWork& prepare, const Effort& effort) {
-  const Sample first = measure_once(members, prepare, effort);
+Sample measure_together(std::int64_t members, const PrepareWork& prepare,
+                        const Sampling& sampling) {
+  const Sample first = measure_once(members, prepare, sampling);
   if (!first.unsteady) return first;
-  const Sample second = measure_once(members, prepare, effort);
+  const Sample second = measure_once(members, prepare, sampling);
   return second.spread / second.median < first.spread / first.median ? second : first;
 }
 

@@ -1,4 +1,5 @@
-#include "calibrate/sessions/found.h"
+// Adds results to a calibration, and sorts them.
+#include "calibrate/sessions/test_result.h"
 
 #include <algorithm>
 #include <tuple>
@@ -6,7 +7,7 @@
 
 namespace plimsoll {
 
-void add_found(Calibration& to, const Found& found) {
+void add_result(Calibration& to, const TestResult& result) {
   std::visit(
       [&](const auto& one) {
         using Point = std::decay_t<decltype(one)>;
@@ -23,17 +24,17 @@ void add_found(Calibration& to, const Found& found) {
         if constexpr (std::is_same_v<Point, LaunchCost>) to.launch = one.time;
         if constexpr (std::is_same_v<Point, CopyPoint>) to.copies.push_back(one);
       },
-      found);
+      result);
 }
 
-Calibration as_calibration(const Found& found, const std::string& date) {
+Calibration as_calibration(const TestResult& result, const std::string& date) {
   Calibration only;
   only.date = date;
-  add_found(only, found);
+  add_result(only, result);
   return only;
 }
 
-Found found_in(const Calibration& only) {
+TestResult result_in(const Calibration& only) {
   if (!only.collectives.empty()) return only.collectives.front();
   if (!only.overlaps.empty()) return only.overlaps.front();
   if (!only.ops.empty()) return only.ops.front();

@@ -1,0 +1,265 @@
+// Sums in ascending rank order by MPI operations on chunks, and all other communications by one.
+#include "runtime/comm/mpi/posted_op.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "base/error.h"
+#include "runtime/comm/mpi/communicator.h"
+#include "runtime/comm/transfer.h"
+#include "runtime/half.h"
+
+namespace plimsoll {
+namespace {
+
+/// Below so many bytes from all members, every rank adds up everything: one operation, not two.
+constexpr std::int64_t kSumsEverywhere = std::int64_t{16} << 10;
+constexpr int kHeaderTag = 16;  ///< beyond those of the data
+constexpr int kHeaderWords = int(sizeof(RendezvousHeader) / sizeof(std::int64_t));
+
+MPI_Datatype mpi_type(DType dtype) {
+  switch (element_bytes(dtype)) {
+    case 2:
+      return MPI_UINT16_T;
+    case 4:
+      return MPI_UINT32_T;
+    default:
+      return MPI_UINT64_T;
+  }
+}
+
+RendezvousHeader header_of(const PostedOp& op, Picoseconds now) {
+  const Request& request = op.request;
+  return {now.count(),          std::int64_t(request.kind),  std::int64_t(request.params.reduction),
+          request.params.root,  std::int64_t(request.dtype), request.elements,
+          request.bytes.count()};
+}
+
+Request request_of(const RendezvousHeader& header, const Group& group) {
+  Request request;
+  request.kind = OpKind(header.kind);
+  request.params = {group, Reduction(header.reduction), header.root};
+  request.dtype = DType(header.dtype);
+  request.elements = header.elements;
+  request.bytes = Bytes(header.bytes);
+  return request;
+}
+
+std::byte* at(const PostedOp& op, std::byte* base, std::int64_t element) {
+  return base + (bytes_of(op.request.dtype) * element).count();
+}
+
+void copy(const PostedOp& op, std::byte* to, const std::byte* from, std::int64_t count) {
+  std::memcpy(to, from, std::size_t((bytes_of(op.request.dtype) * count).count()));
+}
+
+/// Sets which elements of the whole each member adds up in this chunk.
+void lay_out_chunk(PostedOp& op) {
+  MpiGroup& group = *op.group;
+  const std::int64_t most = kSumChunk.count() / element_bytes(op.request.dtype);
+  const std::int64_t size = group.size;
+  const auto set = [&](std::int64_t member, std::int64_t begin, std::int64_t end) {
+    group.displacements[std::size_t(member)] = int(begin);
+    group.counts[std::size_t(member)] = int(end - begin);
+  };
+  if (op.request.kind == OpKind::reduce_scatter) {
+    const std::int64_t part = op.request.elements / size;
+    op.chunk = std::min(most, part - op.moved);
+    for (std::int64_t i = 0; i < size; ++i) {
+      set(i, i * part + op.moved, i * part + op.moved + op.chunk);
+    }
+    return;
+  }
+  op.chunk = std::min(most * size, op.request.elements - op.moved);
+  for (std::int64_t i = 0; i < size; ++i) {
+    set(i, op.moved + op.chunk * i / size, op.moved + op.chunk * (i + 1) / size);
+  }
+}
+
+/// Adds up `count` elements of each member that lie in `received`, `stride` apart: the sum replaces
+/// this rank's own.
+std::byte* add_up(PostedOp& op, std::int64_t count, std::int64_t stride) {
+  MpiGroup& group = *op.group;
+  for (int i = 0; i < group.size; ++i) {
+    group.parts[std::size_t(i)].whole = at(op, group.received.data(), stride * i);
+  }
+  const CollectiveParams params{op.request.params.group, op.request.params.reduction, group.index};
+  move_collective(OpKind::reduce, params, op.request.dtype, count, group.parts);
+  return group.parts[std::size_t(group.index)].whole;
+}
+
+void make_room(PostedOp& op, std::int64_t elements) {
+  const auto bytes = std::size_t((bytes_of(op.request.dtype) * elements).count());
+  if (op.group->received.size() < bytes) op.group->received.resize(bytes);
+}
+
+/// Gives every rank all terms of a small sum: the sum's only operation.
+void gather_small(PostedOp& op) {
+  MpiGroup& group = *op.group;
+  const auto count = int(op.request.elements);
+  make_room(op, std::int64_t{count} * group.size);
+  check_mpi(MPI_Iallgather(op.data.whole, count, mpi_type(op.request.dtype), group.received.data(),
+                           count, mpi_type(op.request.dtype), group.comm, &op.requests[0]),
+            "exchange the terms of a sum");
+}
+
+/// First operation of a chunk: gives each member all ranks' terms of the member's range.
+void exchange_terms(PostedOp& op) {
+  MpiGroup& group = *op.group;
+  const int mine = group.counts[std::size_t(group.index)];
+  make_room(op, std::int64_t{mine} * group.size);
+  std::fill(group.even.begin(), group.even.end(), mine);
+  for (int i = 0; i < group.size; ++i) group.starts[std::size_t(i)] = i * mine;
+  const MPI_Datatype type = mpi_type(op.request.dtype);
+  check_mpi(MPI_Ialltoallv(op.data.whole, group.counts.data(), group.displacements.data(), type,
+                           group.received.data(), group.even.data(), group.starts.data(), type,
+                           group.comm, &op.requests[0]),
+            "exchange the terms of a sum");
+}
+
+/// Second operation of a chunk: gives the sums to the ranks that need them.
+void gather_sums(PostedOp& op) {
+  MpiGroup& group = *op.group;
+  const auto own = std::size_t(group.index);
+  const MPI_Datatype type = mpi_type(op.request.dtype);
+  std::byte* const sum = add_up(op, group.counts[own], group.counts[own]);
+  std::byte* const place = at(op, op.data.whole, group.displacements[own]);
+  if (op.request.kind == OpKind::all_reduce) {
+    copy(op, place, sum, group.counts[own]);
+    check_mpi(MPI_Iallgatherv(MPI_IN_PLACE, 0, type, op.data.whole, group.counts.data(),
+                              group.displacements.data(), type, group.comm, &op.requests[0]),
+              "gather sums");
+    return;
+  }
+  const auto root = int(op.request.params.root);
+  if (group.index == root) copy(op, place, sum, group.counts[own]);
+  check_mpi(MPI_Igatherv(group.index == root ? MPI_IN_PLACE : sum, group.counts[own], type,
+                         op.data.whole, group.counts.data(), group.displacements.data(), type, root,
+                         group.comm, &op.requests[0]),
+            "gather sums");
+}
+
+bool sum_on(PostedOp& op) {
+  const Request& request = op.request;
+  const bool scatters = request.kind == OpKind::reduce_scatter;
+  const std::int64_t total = scatters ? request.elements / op.group->size : request.elements;
+  const std::int64_t all = bytes_of(request.dtype).count() * request.elements * op.group->size;
+  if (!scatters && all <= kSumsEverywhere) {
+    if (op.round++ == 0) {
+      gather_small(op);
+      return true;
+    }
+    if (request.kind == OpKind::reduce && request.params.root != op.group->index) return false;
+    copy(op, op.data.whole, add_up(op, request.elements, request.elements), request.elements);
+    return false;
+  }
+  if (op.round == 1) {
+    if (!scatters) {
+      gather_sums(op);
+      op.round = 2;
+      return true;
+    }
+    copy(op, at(op, op.data.part, op.moved), add_up(op, op.chunk, op.chunk), op.chunk);
+  }
+  op.moved += op.chunk;
+  op.chunk = 0;
+  if (op.moved == total) return false;
+  lay_out_chunk(op);
+  exchange_terms(op);
+  op.round = 1;
+  return true;
+}
+
+void gather_parts(PostedOp& op) {
+  const MpiGroup& group = *op.group;
+  const std::int64_t part = op.request.elements / group.size;
+  const bool in_place = op.data.part == at(op, op.data.whole, part * group.index);
+  const MPI_Datatype type = mpi_type(op.request.dtype);
+  check_mpi(MPI_Iallgather(in_place ? MPI_IN_PLACE : op.data.part, int(part), type, op.data.whole,
+                           int(part), type, group.comm, &op.requests[0]),
+            "gather parts");
+}
+
+void transfer(PostedOp& op) {
+  const auto bytes = int(op.request.bytes.count());
+  if (op.request.kind == OpKind::send) {
+    check_mpi(MPI_Isend(op.data.whole, bytes, MPI_BYTE, op.peer, op.tag, op.pair, &op.requests[0]),
+              "send");
+  } else {
+    check_mpi(MPI_Irecv(op.data.whole, bytes, MPI_BYTE, op.peer, op.tag, op.pair, &op.requests[0]),
+              "receive");
+  }
+}
+
+}  // namespace
+
+void begin_rendezvous(PostedOp& op, Picoseconds now) {
+  const RendezvousHeader mine = header_of(op, now);
+  if (op.group != nullptr) {
+    op.headers.assign(std::size_t(op.group->size) + 1, mine);
+    check_mpi(MPI_Iallgather(&op.headers[0], kHeaderWords, MPI_INT64_T, &op.headers[1],
+                             kHeaderWords, MPI_INT64_T, op.group->comm, &op.requests[0]),
+              "compare what ranks communicate");
+    return;
+  }
+  op.headers.assign(2, mine);
+  // The tag says which of the two ranks sent a header.
+  const bool sends = op.request.kind == OpKind::send;
+  const int own = op.tag + kHeaderTag * (sends ? 1 : 2);
+  const int theirs = op.tag + kHeaderTag * (sends ? 2 : 1);
+  check_mpi(MPI_Irecv(&op.headers[1], kHeaderWords, MPI_INT64_T, op.peer, theirs, op.pair,
+                      &op.requests[0]),
+            "compare what ranks communicate");
+  check_mpi(
+      MPI_Isend(&op.headers[0], kHeaderWords, MPI_INT64_T, op.peer, own, op.pair, &op.requests[1]),
+      "compare what ranks communicate");
+}
+
+void check_members(PostedOp& op, std::int64_t rank) {
+  op.begin = Picoseconds(0);
+  for (std::size_t i = 0; i < op.headers.size(); ++i) {
+    const RendezvousHeader& header = op.headers[i];
+    op.begin = std::max(op.begin, Picoseconds(header.started));
+    const bool own = op.group != nullptr ? i == 0 || int(i) - 1 == op.group->index : i == 0;
+    const Request theirs = request_of(header, op.request.params.group);
+    if (own || agree(op.request, theirs)) continue;
+    const std::int64_t other = op.group != nullptr ? op.group->ranks[i - 1] : op.peer;
+    throw std::runtime_error(fmt::format(
+        "communication mismatch: rank {} in step {}, routine {} posted {}; rank {} posted {}", rank,
+        op.label.step + 1, op.label.routine, to_text(op.request), other, to_text(theirs)));
+  }
+}
+
+bool issue_next(PostedOp& op) {
+  switch (op.request.kind) {
+    case OpKind::all_reduce:
+    case OpKind::reduce:
+    case OpKind::reduce_scatter:
+      return sum_on(op);
+    default:
+      break;
+  }
+  if (op.round++ > 0) return false;
+  switch (op.request.kind) {
+    case OpKind::all_gather:
+      gather_parts(op);
+      return true;
+    case OpKind::broadcast:
+      check_mpi(MPI_Ibcast(op.data.whole, int(op.request.elements), mpi_type(op.request.dtype),
+                           int(op.request.params.root), op.group->comm, &op.requests[0]),
+                "broadcast");
+      return true;
+    case OpKind::send:
+    case OpKind::recv:
+      transfer(op);
+      return true;
+    default:
+      INVARIANT(false, "not a communication");
+  }
+  return false;
+}
+
+}  // namespace plimsoll
