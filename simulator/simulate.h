@@ -69,8 +69,8 @@ Simulation simulate(std::span<const Program> programs, const CostModel& costs,
                     Folding folding = Folding::folded, Detail detail = Detail::ops);
 
 /// Returns the step time that simulate() with Detail::none has for Programs of many micro-batches,
-/// from Programs of fewer that stand for them (shortened_step.h). Nothing where these do not show
-/// it. Throws what simulate() throws.
+/// from Programs of fewer that stand for them (shortened_step.h). Returns nothing where the shorter
+/// step does not show that it repeats. Throws what simulate() throws.
 std::optional<Seconds> step_time(std::span<const Program> fewer, const FewerMicroBatches& stand_for,
                                  const CostModel& costs);
 

@@ -26,7 +26,8 @@ struct GroupSpread {
   auto operator<=>(const GroupSpread&) const = default;
 };
 
-/// `ranks` ascend. Rank r runs on device r, and units hold consecutive devices.
+/// Returns how the ranks of a communication lie on the levels of a cluster. `ranks` ascend. Rank r
+/// runs on device r, and units hold consecutive devices.
 GroupSpread spread_over(std::span<const Level> levels, std::span<const std::int64_t> ranks);
 
 /// Returns the time of the fastest of two algorithms and three protocols, as NCCL chooses

@@ -60,7 +60,8 @@ struct RoutineMap {
 class Composition {
  public:
   explicit Composition(std::span<const RoutineOp> ops);
-  /// Returns the map whose events include the ends of `event_ops`.
+  /// Returns the map for calls of which others await the ends of `event_ops`: these are events of
+  /// the map, too.
   RoutineMap map(std::span<const std::uint32_t> event_ops) const;
 
  private:

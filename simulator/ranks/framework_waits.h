@@ -26,10 +26,11 @@ class FrameworkWaits {
   /// once for each op.
   std::vector<Event> before_op(const Op& op);
 
-  /// An op was issued that ends at `end`. `host_waits`: the host waits for its end before the next
-  /// op.
+  /// Says that the host has issued an op, whose end is the event `end`. `host_waits`: the host
+  /// waits for that end before it issues the next op.
   void issued(const Op& op, bool host_waits, Event end);
-  /// A whole call of this routine was issued that ends at `end`. The host waits for none of it.
+  /// Says that the host has issued a whole call of this routine, whose end is the event `end`. The
+  /// host waits for no op of the call.
   void issued(RoutineId routine, Event end);
 
  private:

@@ -33,7 +33,9 @@ std::vector<std::uint32_t> behaviour_classes(const RankTopology& topology);
 /// rendezvous.
 class ChannelNumbers {
  public:
+  /// Returns the number of a group's channel.
   std::uint32_t of_group(const GroupInstance& instance, std::span<const std::uint32_t> class_of);
+  /// Returns the number of the channel for transfers from one class of ranks to another.
   /// `backward`: the data goes to an earlier stage. Two stages send each other both activations and
   /// gradients, over two channels.
   std::uint32_t of_transfer(std::uint32_t sender, std::uint32_t receiver, bool backward);

@@ -21,12 +21,12 @@ namespace plimsoll {
 ///    than the cycle lasts, so more cycles do not make them later.
 class ShortenedStep {
  public:
-  /// Nothing where less than half of the calls could be skipped. Arguments are those of
-  /// build_stream_ranks.
+  /// Makes a shortened step of whole Programs. Returns nothing where less than half of the calls
+  /// could be skipped. Arguments are those of build_stream_ranks.
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
                                          const RankTopology& topology, const RankChoice& choice);
-  /// For Programs that lack the cycles which `fewer` names. Nothing where too few are left to show
-  /// how the step repeats.
+  /// Makes a shortened step of Programs of fewer micro-batches, which lack the cycles that `fewer`
+  /// counts. Returns nothing where they have too few cycles to show how the step repeats.
   static std::optional<ShortenedStep> of(std::span<const Expansion> expansions,
                                          const RankTopology& topology, const RankChoice& choice,
                                          const FewerMicroBatches& fewer);
