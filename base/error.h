@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-/// Exit codes of every executable (docs/formats.md).
+/// Exit codes of every executable (docs/reference/exit-codes.md).
 enum class ExitCode : int {
   ok = 0,
   internal = 1,

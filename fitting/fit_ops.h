@@ -44,7 +44,7 @@ bool is_device_of(const Cluster& cluster, std::string_view gpu);
 OpFit fit_ops(std::span<const OpMeasurement> ops, const Cluster& cluster);
 
 std::string fit_text(const OpFit& fit);
-/// `planner fit --json` of ops: docs/formats.md.
+/// `planner fit --json` of ops: docs/reference/calibration.md.
 std::string op_fit_json(const OpFit& fit);
 
 }  // namespace plimsoll

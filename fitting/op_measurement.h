@@ -33,7 +33,7 @@ struct OpMeasurements {
   std::vector<OpMeasurement> ops;
   std::int64_t skipped = 0;  ///< rows of other ops, dtypes or head sizes, or without a time
 };
-/// `file` is named in errors. Rows as docs/formats.md has them. Throws InputError.
+/// `file` is named in errors. Rows as docs/reference/calibration.md has them. Throws InputError.
 OpMeasurements parse_op_measurements(std::string_view text, const std::string& file);
 
 }  // namespace plimsoll

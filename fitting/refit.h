@@ -43,7 +43,7 @@ struct Refit {
 Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis);
 
 std::string refit_text(const Refit& refit);
-/// `comparison` (planner compare --json) with the key `refit` (docs/formats.md).
+/// `comparison` (planner compare --json) with the key `refit` (docs/reference/comparison.md).
 std::string refit_json(const std::string& comparison, const Refit& refit,
                        const std::string& output);
 

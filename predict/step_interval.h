@@ -60,7 +60,7 @@ const DifferenceSpread& difference_spread(TimeBasis basis);
 /// Part of the 90 % interval of a step whose ops were measured one by one: how far the step is off
 /// beside them (caches that the op before left, the machine a few minutes later), as a logarithm.
 /// For CPU cores it was chosen by one run of scripts/own-accuracy: ops left 4 % open, nine of ten
-/// of 30 strategies were within 6.6 % (docs/accuracy.md); of GPUs nothing was measured.
+/// of 30 strategies were within 6.6 % (docs/results/own-runs.md); of GPUs nothing was measured.
 inline constexpr double kBesideOps = 0.055;
 
 /// The interval for people, a program and a network of which the basis saw no run. Every run of a

@@ -26,7 +26,7 @@ struct Goal {
 };
 
 /// A goals file: {"goals": [{"family": ..., "of": "time", "most_mean_abs_pct": 4, ...}]}
-/// (docs/formats.md). Throws InputError.
+/// (docs/reference/published-runs.md). Throws InputError.
 std::vector<Goal> parse_goals(std::string_view text, const std::string& file);
 
 struct GoalResult {

@@ -17,8 +17,8 @@ struct PredictedMemory {
 /// Relative half width of the 90 % interval of one kind of memory. 0 for an arena, which holds what
 /// the Program says. Else what lasts is known, and what comes and goes as well as the kernels are
 /// that make it; an allocator keeps more than it hands out, by an amount that depends on the
-/// order of frees; of context and communicators little is published. docs/accuracy.md says what
-/// each was taken from; independent of each other.
+/// order of frees; of context and communicators little is published. docs/how-it-works/intervals.md
+/// says what each was taken from; independent of each other.
 double memory_half_width(MemoryKind kind, const Framework& framework,
                          const PredictedMemory& memory);
 

@@ -9,7 +9,8 @@
 namespace plimsoll {
 namespace {
 
-// Beyond what a job file may say (docs/formats.md), so that its own rules speak where they can.
+// Beyond what a job file may say (docs/reference/job.md), so that its own rules speak where they
+// can.
 constexpr std::int64_t kMost = std::int64_t{1} << 24;
 
 std::optional<std::int64_t> maybe_integer(JsonObject& row, std::string_view key) {

@@ -173,7 +173,8 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
 std::string framework_of(const PublishedRun& run) {
   const std::string name = lower_case(run.framework);
   // Megatron-DeepSpeed has Megatron-LM's own training loop, too. vTrain's runs state no ZeRO stage
-  // and are predicted with that: chosen by looking at these runs (docs/accuracy.md).
+  // and are predicted with that: chosen by looking at these runs
+  // (docs/how-it-works/published-runs.md).
   const bool own_loop = contains(run.source, "VIA-Research/vTrain") && !run.zero_stage;
   if (is_amp(run)) return "megatron-deepspeed-2020";
   if (contains(name, "deepspeed") && !own_loop) return "megatron-deepspeed";

@@ -37,8 +37,8 @@ struct PublishedTarget {
 };
 
 /// Facts that the source does not state and that do not change the outcome much are filled in:
-/// docs/accuracy.md lists them. Whether layers are repeated that the source says nothing of: as the
-/// calibration found, or as `assumed`.
+/// docs/how-it-works/published-runs.md lists them. Whether layers are repeated that the source says
+/// nothing of: as the calibration found, or as `assumed`.
 PublishedTarget published_target(const PublishedRun& run, const CalibrationChoice& calibration = {},
                                  const AssumedRecompute& assumed = {});
 

@@ -1,4 +1,4 @@
-// The meaning of a strategy's keys, in a few words; docs/formats.md says all of it.
+// The meaning of a strategy's keys, in a few words; docs/reference/strategy.md says all of it.
 #include <algorithm>
 #include <iterator>
 

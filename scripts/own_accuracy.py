@@ -10,6 +10,7 @@ import sys
 
 from ranking import (ENVIRONMENT, Entry, Failure, LEAST_STEPS, MOST_STEPS, OK, OUTSIDE_TOLERANCE,
                      Planner, ROOT, calibrate, fixes, note, number, run_once, steps_within)
+import result_pages
 from ranking_statistics import error, spearman, summary_of_errors
 
 JOBS = ROOT / "models/presets/jobs"
@@ -78,6 +79,7 @@ def parse_arguments(arguments):
     add("--bin", default=ROOT / "build/bin", help="folder of the programs")
     add("-o", "--out", default=ROOT / "out/own-accuracy", help="folder for plans and measurements")
     add("--json", action="store_true", help="the result as JSON")
+    add("--page", metavar="FOLDER", help="write it into the page own-runs, docs/results")
     options = parser.parse_args(arguments)
     if (options.calibration is None) != (options.cluster is None):
         parser.error("--calibration and --cluster belong together: both or neither")
@@ -197,6 +199,12 @@ def run(options):
     result = result_of(options, entries, [before, os.getloadavg()[0]])
     (folder / "accuracy.json").write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1)) if options.json else print_text(result)
+    if options.page:
+        row = {"machine": result_pages.processor(), "rounds": options.rounds, "spearman": result["spearman"],
+               **{key: 100 * result[name] for key, name in (
+                   ("median", "median_error"), ("mean", "mean_error"), ("signed", "signed_median"),
+                   ("width", "mean_half_width"), ("held", "interval90_coverage"))}}
+        result_pages.write(options.page, "own-runs", {"strategies": result_pages.section([row], on=result_pages.machine())})
     return OK if result["met"] else OUTSIDE_TOLERANCE
 
 

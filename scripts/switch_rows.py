@@ -1,4 +1,4 @@
-"""Rows of docs/switches.md: a switch, what is published of it, and where it is tried here."""
+"""Rows of docs/results/switches.md: a switch, what is published of it, and where it is tried here."""
 
 import dataclasses
 
@@ -49,37 +49,10 @@ MEDIUM = {"precision": "fp32", "vocab": 50304, "global_batch": 2048, "dropout": 
 BING = {"layers": 64, "hidden": 2560, "heads": 40, "kv_heads": 40, "ffn_hidden": 10240,
         "vocab": 32003, "sequence": 128, "global_batch": 64, "precision": "fp16"}
 PADDLE = ("Paddle takes 15 to 20 us to dispatch an op, as its own numbers imply, which "
-          "`paddle-2.2` has ([accuracy.md](accuracy.md#seeds)). ")
+          "`paddle-2.2` has ([pull requests](pull-requests.md)). ")
 ZERO3 = preset("bert-large", 8, cluster=A100_40, framework="bundled", changes=BING)
 ZERO3_BASE = "sharding_degree=8,sharding_stage=3,micro_batch=8"
 SMALL_ZERO3 = "sharding_degree=2,sharding_stage=3,micro_batch=2"
-
-HEAD = """# The switches of a strategy
-
-Every field of a strategy: what is published of it, what it does when the published size is simulated,
-and what it does when it is executed. `scripts/switches > docs/switches.md` prints this page: no number
-in the columns "simulated" and "executed" is written by hand.
-
-**Simulated**: `planner simulate` on the cluster presets, whose efficiency is fitted on published
-measurements or from datasheets ([costs.md](costs.md) says how far to trust it), with the kernels and
-dispatch of Megatron-LM. What Paddle and DeepSpeed published of their own executors is predicted with
-presets of these ([accuracy.md](accuracy.md#seeds)), not here: where most of an effect is their dispatch
-or their synchronisation, the row says so. Rows of what Megatron-LM cannot do take the kernels of the
-bundled runtime (`--framework bundled`), one for each op and no flash attention, at the rates of the GPU.
-
-**Published** numbers of pull requests are printed in them; what papers say beside their abstracts is
-quoted from memory.
-
-**Executed**: gpt-nano (4 layers, 64 wide), for a few steps on threads of one machine. Bytes, messages and
-ops are counted as they happen, of the rank that has most of each, and what does not change is left out;
-predicted bytes are equal to the byte, which the random draws check (`scripts/sweep`). All variants of a
-row train the same model, up to rounding. Times at this size are noise on two shared cores and are left
-out; `scripts/rank` measures them where they mean something.
-
-Not in the table: `fp8`, `fp8_parameters`, `cp`, `context_exchange`, `main_gradient_type`,
-`main_parameter_type` and `moment_type`, which are simulated only ([passes.md](passes.md)), and `rank_order`,
-of which nothing is published by itself: it changes who shares a node, no op and no byte.
-"""
 
 ROWS = [
     Row("mp, dp", "weights, gradients and states 1/mp per rank, for two all-reduces in forward and two "
@@ -246,7 +219,7 @@ ROWS = [
          for kind in ("f32", "computed")],
         nano(2, precision="bf16"), [f"dp=2,micro_batch=2,gradient_type={kind}"
                                     for kind in ("f32", "computed")],
-        "the rows of the PR itself, with Paddle's merges and dispatch, are in accuracy.md"),
+        "the rows of the PR itself, with Paddle's merges and dispatch, are in [pull requests](pull-requests.md)"),
     Row("grad_bucket_bytes", "PyTorch DDP 25 MB, Megatron-Core at least 40e6 elements",
         "their configuration defaults",
         preset("gpt3-1.3b", 8), [f"dp=8,micro_batch=1,grad_bucket_bytes={size}"

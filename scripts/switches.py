@@ -1,4 +1,4 @@
-"""The table of switches, docs/switches.md: every number in it is read or printed here.
+"""The page switches of docs/results: every number in its tables is read or printed here.
 
 For each row of switch_rows.py `planner simulate` predicts the variants at the published size, and
 `planner plan` and `planner run` execute them at a small one.
@@ -13,12 +13,14 @@ import subprocess
 import sys
 import tempfile
 
+import result_pages
 import switch_rows
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Switches that `planner plan` tries, and their defaults.
 SEARCHED = {"schedule": "1f1b", "virtual_stages": "1", "sequence_parallel": "false",
-            "split_boundary": "false", "recompute": "none", "recompute_layers": "0"}
+            "split_boundary": "false", "recompute": "none", "recompute_layers": "0",
+            "prefetch_depth": "1", "keep_gathered": "false", "embedding_as_layers": "0", "loss_as_layers": "0"}
 STEPS = 4  # the fewest that planner run takes
 MIB = 2**20
 # Bytes and counts are taken from runs on this cluster, no time: its rates decide nothing.
@@ -35,6 +37,7 @@ def arguments():
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build/bin",
                         help="folder of planner and planner-run (default: built here)")
     parser.add_argument("--only", help="rows whose switch has this in its name")
+    parser.add_argument("--out", type=pathlib.Path, help="folder of the page, docs/results; else tables are printed")
     return parser.parse_args()
 
 
@@ -193,13 +196,14 @@ def job_text(size):
     return f"`{size.job}`{changed}"
 
 
-def commands(row):
+def run_of(number, row):
     """What is simulated and executed, for a person to type."""
     size, small = row.size, row.small
-    return (f"`planner simulate` {job_text(size)}; `--cluster {size.cluster} --devices "
-            f"{size.devices} --framework {size.framework} --reserve 0B`: {common(row.variants)}. "
-            f"Executed: {job_text(small)}; `--devices {small.devices}`: "
-            f"{common(row.small_variants)}")
+    return {"number": number,
+            "job": f"{job_text(size)}; `--cluster {size.cluster} --devices {size.devices} --framework {size.framework} "
+                   "--calibration none --reserve 0B`",
+            "strategies": common(row.variants), "small_job": f"{job_text(small)}; `--devices {small.devices}`",
+            "small_strategies": common(row.small_variants)}
 
 
 def common(variants):
@@ -214,10 +218,7 @@ def keys_of(row):
 def main():
     options = arguments()
     rows = [row for row in switch_rows.ROWS if not options.only or options.only in row.switch]
-    if not options.only:
-        print(switch_rows.HEAD)
-    print("| | switch | published | simulated at that size | executed at a small one | source |")
-    print("|---|---|---|---|---|---|")
+    found, runs = [], []
     with tempfile.TemporaryDirectory() as scratch:
         planner = Planner(options.bin.resolve(), pathlib.Path(scratch))
         for number, row in enumerate(rows, 1):
@@ -225,11 +226,16 @@ def main():
             simulated = [planner.simulate(row.size, variant) for variant in row.variants]
             executed = [planner.run(row.small, variant) for variant in row.small_variants]
             note = f" *{row.note}*" if row.note else ""
-            print(f"| {number} | {row.switch} | {row.published} | {simulated_cell(row, simulated)}."
-                  f"{note} | {executed_cell(executed)} | {row.source} |")
-    print("\n## What was run\n")
-    for number, row in enumerate(rows, 1):
-        print(f"{number}. {commands(row)}")
+            found.append({"number": number, "switch": row.switch, "published": row.published,
+                          "simulated": f"{simulated_cell(row, simulated)}.{note}", "executed": executed_cell(executed),
+                          "source": row.source, "measured": {"simulated": simulated, "executed": executed}})
+            runs.append(run_of(number, row))
+    sections = {"switches": result_pages.section(found), "runs": result_pages.section(runs)}
+    if options.out:
+        result_pages.write(options.out, "switches", sections)
+    else:
+        for name, section in sections.items():
+            print(result_pages.table(result_pages.TABLES["switches"][name], section["rows"]), end="\n\n")
 
 
 if __name__ == "__main__":

@@ -44,9 +44,9 @@ struct AllocatorTrace {
 /// Whether a cases file is of allocator traces: its rows have `events`.
 bool is_allocator_traces(std::string_view text, const std::string& file);
 
-/// Rows as docs/formats.md has them; `file` is named in errors. Throws InputError where a row is
-/// not the record of one allocator: a block outside every segment, freed twice, or a peak that is
-/// not the one of its segments.
+/// Rows as docs/reference/published-runs.md has them; `file` is named in errors. Throws InputError
+/// where a row is not the record of one allocator: a block outside every segment, freed twice, or a
+/// peak that is not the one of its segments.
 std::vector<AllocatorTrace> parse_allocator_traces(std::string_view text, const std::string& file);
 
 }  // namespace plimsoll

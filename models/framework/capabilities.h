@@ -39,11 +39,12 @@ inline constexpr std::string_view kRecomputedLayers[] = {"all", "first", "every_
 /// Linear layers of the blocks in 8-bit floating point, by how their operands are scaled: with the
 /// largest value of earlier steps, or with that of the tensor itself, of the tensor or of each row.
 /// The first two as Transformer Engine does it (recipes DelayedScaling and Float8CurrentScaling),
-/// the others as torchao (docs/passes.md). Everything else stays in the job's type.
+/// the others as torchao (docs/how-it-works/layers.md). Everything else stays in the job's type.
 enum class Fp8 : std::uint8_t { none, delayed, current, tensorwise, rowwise };
 inline constexpr std::string_view kFp8s[] = {"none", "delayed", "current", "tensorwise", "rowwise"};
 
-/// How the ranks that share sequences get at each other's keys and values (docs/passes.md).
+/// How the ranks that share sequences get at each other's keys and values
+/// (docs/how-it-works/splitting-layers.md).
 enum class ContextExchange : std::uint8_t { ring, all_gather, all_to_all };
 inline constexpr std::string_view kContextExchanges[] = {"ring", "all_gather", "all_to_all"};
 

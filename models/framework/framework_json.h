@@ -11,16 +11,16 @@
 
 namespace plimsoll {
 
-/// Every field, as docs/formats.md lists them for plan files. Facts are left out: they belong to
-/// the framework's name.
+/// Every field, as docs/reference/plan.md lists them for plan files. Facts are left out: they
+/// belong to the framework's name.
 Json framework_json(const Framework& framework);
 /// The inverse. Facts are those of the built-in framework of that name. Throws InputError for a
 /// missing or unknown key and a bad value.
 Framework framework_from(JsonObject object);
 
-/// A framework file (docs/formats.md): what it does not state is as in the framework that it is
-/// `based_on`, or else as a Framework is by default. Throws InputError. Absent where the base is
-/// not among `known` and the file is built in, so that the base may follow.
+/// A framework file (docs/reference/framework.md): what it does not state is as in the framework
+/// that it is `based_on`, or else as a Framework is by default. Throws InputError. Absent where the
+/// base is not among `known` and the file is built in, so that the base may follow.
 std::optional<Framework> parse_framework(std::string_view text, const std::string& file,
                                          std::span<const Framework> known);
 

@@ -106,8 +106,8 @@ std::vector<bool> matched_parameters(const Graph& graph, const std::vector<std::
 /// If that matches no parameter of this graph: the matches that it has.
 std::optional<std::string> unmatched_group(const Graph& graph, std::string_view match);
 
-/// Rules inside the file: sizes within the limits of docs/formats.md, heads divide hidden, kv_heads
-/// divide heads, and which fields a family has. Throws InputError at `file`.
+/// Rules inside the file: sizes within the limits of docs/reference/job.md, heads divide hidden,
+/// kv_heads divide heads, and which fields a family has. Throws InputError at `file`.
 void check_job(const Job& job, const std::string& file);
 
 /// The forward pass of one micro-batch of `micro_batch` sequences, with abstract ops (linear,
@@ -123,7 +123,7 @@ std::int64_t total_layers(const Job& job);
 /// rounded, at least one.
 std::int64_t masked_positions(const Job& job);
 
-/// Matmul FLOPs of one sequence's forward pass by the MFU definition (docs/formats.md): attention
+/// Matmul FLOPs of one sequence's forward pass by the MFU definition (docs/glossary.md): attention
 /// counted full, causal or not, logits included, recompute not.
 Flops forward_matmul_flops_per_sequence(const Job& job);
 

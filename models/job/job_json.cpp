@@ -19,7 +19,7 @@ constexpr std::array<std::string_view, 2> kNorms = {"rms_norm", "layer_norm"};
 constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
 constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};
 
-// Largest values of each size (docs/formats.md); with the two totals below, every
+// Largest values of each size (docs/reference/job.md); with the two totals below, every
 // byte count derived from a job stays within 63 bits.
 constexpr std::int64_t kMostLayers = 100'000;
 constexpr std::int64_t kMostHidden = std::int64_t{1} << 20;

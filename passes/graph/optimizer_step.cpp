@@ -11,8 +11,8 @@ namespace plimsoll {
 namespace {
 
 /// Emits the ops of the update tensor by tensor, as a framework without flat arenas has them
-/// (docs/passes.md names the sources): finite check and unscaling, squared norm of every clipped
-/// tensor, their sum over the ranks, clip factor, scaling, update.
+/// (docs/how-it-works/update.md names the sources): finite check and unscaling, squared norm of
+/// every clipped tensor, their sum over the ranks, clip factor, scaling, update.
 class StepBuilder {
  public:
   StepBuilder(Graph& graph, const PassContext& context)

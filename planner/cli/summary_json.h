@@ -1,4 +1,4 @@
-// JSON of the results that have no file format of their own (docs/formats.md).
+// JSON of the results that have no file format of their own (docs/reference/other-results.md).
 #pragma once
 
 #include <optional>

@@ -7,7 +7,8 @@
 namespace plimsoll {
 
 /// How far a time from datasheet rates may be off, relative to the time. It is chosen above the
-/// mean errors of published runs predicted without any fit, 7 to 43 % (docs/accuracy.md).
+/// mean errors of published runs predicted without any fit, 7 to 43 %
+/// (docs/how-it-works/intervals.md).
 inline constexpr double kDatasheetHalfWidth = 0.45;
 
 /// Half width of the interval that holds nine in ten timings, in interquartile ranges. In a normal

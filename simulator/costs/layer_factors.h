@@ -19,7 +19,7 @@ struct LayerFactor {
 /// shapes that are close to each other (tiles, caches); one part belongs to each shape alone (which
 /// kernel a library picked). Shapes are close within kLayerTokens times the tokens and kLayerWidth
 /// times each width, if their operands have the same number of bits. The values were chosen among
-/// seven pairs by the errors of runs left out of fits (docs/accuracy.md).
+/// seven pairs by the errors of runs left out of fits (docs/how-it-works/calibrations.md).
 inline constexpr double kSharedDeviation = 0.06, kOwnDeviation = 0.03;
 inline constexpr double kLayerTokens = 4, kLayerWidth = 2;
 

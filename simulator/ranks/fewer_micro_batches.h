@@ -15,7 +15,7 @@ struct FewerMicroBatches {
 
 /// The cycles that every stage of a shorter step must repeat: some until ranks have found their
 /// rhythm, some to show it, and more for stages that wait for each other. Where these cycles do not
-/// show the rhythm, the whole step is simulated; in the searches of docs/performance.md that
+/// show the rhythm, the whole step is simulated; in the searches of docs/results/speed.md that
 /// happened in 5 of some 150 steps.
 constexpr std::int64_t cycles_shown(std::int64_t stages) { return 8 + stages / 8; }
 

@@ -1,5 +1,5 @@
 // Published step times of Megatron-LM on A100 servers against predictions with their own
-// strategies. Nothing is fitted on these rows (docs/costs.md says on what).
+// strategies. Nothing is fitted on these rows (docs/results/kernels.md says on what).
 //
 // Assumed where the source does not say:
 // - micro-batch: the fastest of 1, 2, 4, 8, 16 by prediction that fits the device, as its authors

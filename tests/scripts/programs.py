@@ -17,7 +17,7 @@ PRODUCT = sorted({line.split("/")[0].split(":")[0]
                   for line in (SOURCE / "cmake" / "folders.txt").read_text().splitlines()
                   if line and not line.startswith("#")})
 
-# Documented in docs/formats.md.
+# Documented in docs/reference/exit-codes.md.
 OK, INTERNAL, USAGE, BAD_INPUT, INFEASIBLE, STOPPED_EARLY, ENVIRONMENT, OUTSIDE_TOLERANCE = range(8)
 
 # A machine that exists only for tests: figures chosen, not measured.
@@ -46,6 +46,8 @@ def planner(*arguments, timeout=300):
 def load_script(name):
     """A script without .py, as a module."""
     sys.dont_write_bytecode = True
+    if (scripts := str(SOURCE / "scripts")) not in sys.path:
+        sys.path.insert(0, scripts)  # what scripts share is beside them
     loader = importlib.machinery.SourceFileLoader(name, str(SOURCE / "scripts" / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     loader.exec_module(module)

@@ -1,16 +1,13 @@
 """scripts/search-speed: one row, of the smallest problem; and what --growth writes of searches that were run before."""
 
 import argparse
-import importlib.machinery
-import importlib.util
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 import xml.etree.ElementTree
 
-from programs import BIN, OK, SOURCE
+from programs import BIN, OK, SOURCE, load_script
 
 done = subprocess.run([SOURCE / "scripts" / "search-speed", "--bin", BIN, "--only", "gpt2-xl"],
                       capture_output=True, text=True, timeout=500)
@@ -21,11 +18,7 @@ assert len(cells) == header.strip("|").count("|") + 1, row
 assert cells[:3] == ["gpt2-xl", "dgx-a100-80gb", "16"], row
 assert cells[5] == "yes" and re.fullmatch(r"\d+\.\d s", cells[6]), row
 
-sys.path.insert(0, str(SOURCE / "scripts"))
-sys.dont_write_bytecode = True
-loader = importlib.machinery.SourceFileLoader("search_speed", str(SOURCE / "scripts" / "search-speed"))
-search_speed = importlib.util.module_from_spec(importlib.util.spec_from_loader("search_speed", loader))
-loader.exec_module(search_speed)
+search_speed = load_script("search-speed")
 
 
 def found(problem, _options, _folder):
@@ -39,9 +32,9 @@ search_speed.run = found
 with tempfile.TemporaryDirectory() as name:
     out = pathlib.Path(name)
     search_speed.growth(argparse.Namespace(out=out, threads=1, time_limit=60))
-    page = (out / "search-growth.md").read_text()
-    plot = xml.etree.ElementTree.parse(out / "search-growth.svg").getroot()
-assert "| 131,072 | 1,000 | 5 | within 1.0% | 1310.7 s | 1.0 s | 64 MiB | 2 s |" in page, page
+    page = (out / "growth.md").read_text()
+    plot = xml.etree.ElementTree.parse(out / "growth.svg").getroot()
+assert "| 131,072 | 1,000 | 5 | within 1.0 % | 1310.7 s | 1.0 s | 64 MiB | 2 s |" in page, page
 assert "| 128 | 1,000 | 5 | yes |" in page, page
 circles = [node.get("class") for node in plot.iter("{http://www.w3.org/2000/svg}circle")]
 assert len(circles) == 2 * (len(search_speed.GROWING_DEVICES) + len(search_speed.GROWING_LAYERS)), circles

@@ -1,7 +1,5 @@
 """scripts/spreads: intervals by documents left out, as what planner says of made-up runs gives them."""
 
-import importlib.machinery
-import importlib.util
 import json
 import math
 import pathlib
@@ -9,7 +7,7 @@ import re
 import subprocess
 import tempfile
 
-from programs import BIN, OK, SOURCE, planner, write_json
+from programs import BIN, OK, SOURCE, load_script, planner, write_json
 
 # How much longer runs of each document take than the cluster's own numbers say.
 SLOWER = {"made:up-a": 1.1, "made:up-b": 1.2, "made:up-c": 1.3, "made:up-d": 1.2}
@@ -44,7 +42,7 @@ def finds_what_was_made_up(folder):
     made_up(folder)
     output = folder / "spreads" / "step-time.json"
     output.parent.mkdir()
-    command = [SOURCE / "scripts/spreads", folder, "--bin", BIN, "--output", output]
+    command = [SOURCE / "scripts/spreads", folder, "--bin", BIN, "--output", output, "--out", output.parent]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == OK, done.stderr
     written = json.loads(output.read_text())
@@ -60,7 +58,8 @@ def finds_what_was_made_up(folder):
     # Steps of one document are off alike: nothing is left of ratios.
     difference = written["difference"]["kernels"]
     assert difference["any"] < 1e-3 and difference["other_shapes"] < 1e-3, difference
-    assert re.search(r"\| made_up \| made:up-a \| 4 \| -9\.1 % \|", done.stdout), done.stdout
+    page = (output.parent / "intervals.md").read_text()
+    assert re.search(r"\| made_up \| made:up-a \| 4 \| -9\.1 % \|", page), page
 
 
 def leaves_documents_out(folder):
@@ -86,9 +85,7 @@ def leaves_documents_out(folder):
 
 def fits_of_several_documents_are_made_again(folder):
     """Without each document, of the runs of the others."""
-    loader = importlib.machinery.SourceFileLoader("spreads", str(SOURCE / "scripts/spreads"))
-    spreads = importlib.util.module_from_spec(importlib.util.spec_from_loader("spreads", loader))
-    loader.exec_module(spreads)
+    spreads = load_script("spreads")
     made_up(folder)
     cases = json.loads((folder / "made_up.json").read_text())
     spreads.CALIBRATIONS = folder / "calibrations"

@@ -1,0 +1,158 @@
+"""Pages of docs/results, each from its data and its template: what scripts/results and the scripts that measure share.
+
+docs/results/NAME.json has the data of a page, by section: `date`, `machine` where it matters, `rows`, and numbers that the
+text names (`facts`). scripts/pages/NAME.md.in is its text. In it $SECTION is the table of a section, ${SECTION_when} the
+date and the machine, and ${SECTION_FACT} a fact. TABLES says what the columns of a table are.
+"""
+
+import datetime
+import json
+import os
+import pathlib
+import string
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TEMPLATES = ROOT / "scripts" / "pages"
+RESULTS = ROOT / "docs" / "results"
+
+SEARCH_COLUMNS = [("candidates", "{candidates:,}"), ("evaluated", "{evaluated:,}"), ("proven", "{proven}"),
+                  ("CPU", "{cpu_s:.1f} s"), ("wall", "{wall_s:.1f} s"), ("memory", "{memory_mib:,.0f} MiB"),
+                  ("step", "{step_s:.4g} s")]
+COVERAGE_COLUMNS = [("runs", "{runs}"), ("document left out", "{document}"), ("rows", "{rows}"),
+                    ("bias", "{bias:+.1f} %"), ("mean error", "{error:.1f} %"),
+                    ("interval", "×{centre:.2f} ±{width:.0f} %"), ("holds", "{held:.0f} %")]
+RATIO_COLUMNS = [("document left out", "{document}"), ("pairs", "{pairs}"), ("mean error of the ratio", "{error:.1f} %"),
+                 ("interval", "±{width:.0f} %"), ("holds", "{held:.0f} %")]
+
+# By page and section: (head, how a cell follows from its row). A cell is empty where the row has null for one of its keys.
+TABLES = {
+    "accuracy": {
+        "fits": [("runs", "{runs}"), ("cluster", "{cluster}"), ("framework", "{framework}"), ("rows", "{rows}"),
+                 ("own numbers", "{before:.1f} %"), ("fitted", "{fitted:.1f} %"), ("layouts left out", "{layout:.1f} %"),
+                 ("90th percentile", "{p90:.1f} %"), ("Spearman", "{spearman:.3f}"),
+                 ("90 % interval, holds", "±{width:.0f} %, {held:.0f} %"), ("model sizes left out", "{size:.1f} %"),
+                 ("90 % interval, holds", "±{size_width:.0f} %, {size_held:.0f} %")],
+        "families": [("runs", "{runs}"), ("rows", "{rows}"), ("not predicted", "{skipped}"), ("mean error", "{mean:.1f} %"),
+                     ("median", "{median:.1f} %"), ("worst", "{worst:.1f} %"), ("Spearman", "{spearman:.3f}"),
+                     ("90 % interval", "±{width:.0f} %"), ("holds", "{held:.0f} %")],
+        "typical": [("cluster", "{cluster}"), ("framework", "{framework}"), ("rows", "{rows}"),
+                    ("own numbers", "{own:.1f} %"), ("typical, without its fit", "{typical:.1f} %")],
+        "goals": [("judged by", "{judged_by}"), ("runs", "{runs}"), ("of", "{of}"), ("found", "{found:.3g}"),
+                  ("goal", "{goal:.3g}")],
+    },
+    "memory": {
+        "families": [("runs", "{runs}"), ("what", "{what}"), ("rows", "{rows}"), ("mean error", "{mean:.2f} %"),
+                     ("worst", "{worst:.1f} %"), ("90 % interval", "±{width:.1f} %"), ("holds", "{held:.0f} %")],
+        "verdicts": [("runs", "{runs}"), ("ran", "{ran:,}"), ("predicted not to fit", "{called_too_large}"),
+                     ("out of memory", "{out_of_memory}"), ("predicted to fit", "{called_to_fit}")],
+        "traces": [("trace", "{trace}"), ("allocations", "{allocations:,}"), ("at the same address", "{equal_addresses:,}"),
+                   ("segments", "{segments:,}"), ("equal", "{equal_segments:,}"),
+                   ("reserved peak, predicted", "{predicted_bytes:,}"), ("measured", "{measured_bytes:,}")],
+    },
+    "intervals": {section: columns for basis in ("kernels", "typical", "fit")
+                  for section, columns in ((basis, COVERAGE_COLUMNS), (f"{basis}_ratios", RATIO_COLUMNS))},
+    "speed": {
+        "searches": [("problem", "{problem}"), ("cluster", "{cluster}"), ("devices", "{devices:,}"), *SEARCH_COLUMNS],
+        "other_tools": [("problem", "{problem}"), ("other tool", "{tool}"), ("it takes", "{other_s:g} s"),
+                        ("Plimsoll takes", "{own_s:g} s"), ("what is compared", "{what}")],
+        "programs": [("benchmark", "{benchmark}"), ("what", "{what}"), ("time", "{time}"), ("limit", "{limit}")],
+        "held_choices": [("problems", "{problems}"), ("searches", "{searches:,}"), ("no plan", "{infeasible}"),
+                         ("proven no faster", "{proven}"), ("none faster when stopped", "{open}"),
+                         ("faster", "{faster}")],
+    },
+    "growth": {
+        "devices": [("devices", "{x:,}"), *SEARCH_COLUMNS],
+        "layers": [("layers", "{x:,}"), *SEARCH_COLUMNS],
+    },
+    "published-choices": {
+        "choices": [("row", "{row}"), ("job", "{job}, {devices} of {cluster}, {framework}"), ("published", "`{published}`"),
+                    ("measured", "{measured_s:.4g} s"), ("predicted", "{predicted_s:.4g} s"), ("ours", "`{ours}`"),
+                    ("predicted", "{ours_s:.4g} s"), ("ratio", "{ratio:.3f}, {verdict}"),
+                    ("device filled", "{filled:.0f} → {ours_filled:.0f} %"), ("search", "{search}"),
+                    ("gains, % of the step", "{gains}"), ("an expert asks about", "{doubts}")],
+    },
+    "pull-requests": {
+        "effects": [("pull request", "{pull_request}"), ("before and after, as strategies", "{change}"),
+                    ("published", "{published}"), ("predicted", "{predicted}"), ("apart", "{apart}"), ("test", "`{test}`")],
+        "constants": [("constant", "{constant}"), ("value", "{value}"), ("where it is from", "{source}")],
+    },
+    "kernels": {
+        "fits": [("parameters", "{parameters}"), ("fitted on", "{fitted_on}"), ("median error in the fit", "{median}"),
+                 ("left out", "{unseen}")],
+    },
+    "own-runs": {
+        "strategies": [("machine", "{machine}"), ("rounds", "{rounds}"), ("median error", "{median:.1f} %"),
+                       ("mean", "{mean:.1f} %"), ("signed median", "{signed:+.1f} %"), ("rank correlation", "{spearman:.3f}"),
+                       ("90 % interval, mean", "±{width:.0f} %"), ("holds", "{held:.0f} %")],
+        "hosts": [("hosts and ranks", "{hosts}"), ("plans", "{plans}"), ("median error", "{median:.1f} %"),
+                  ("worst", "{worst:.1f} %")],
+        "ranking": [("what", "{what}"), ("found", "{found}"), ("goal", "{goal}")],
+    },
+    "switches": {
+        "switches": [("", "{number}"), ("switch", "{switch}"), ("published", "{published}"),
+                     ("simulated at that size", "{simulated}"), ("executed at a small one", "{executed}"),
+                     ("source", "{source}")],
+        "runs": [("", "{number}"), ("simulated", "{job}"), ("strategies", "{strategies}"), ("executed", "{small_job}"),
+                 ("strategies", "{small_strategies}")],
+    },
+}
+
+
+def cell(form, row):
+    keys = [key for _, key, _, _ in string.Formatter().parse(form) if key]
+    return "" if any(row.get(key) is None for key in keys) else form.format(**row)
+
+
+def table(columns, rows):
+    lines = [[head for head, _ in columns], ["---"] * len(columns),
+             *([cell(form, row) for _, form in columns] for row in rows)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def when(section):
+    date = datetime.date.fromisoformat(section["date"])
+    text = f"{date.day} {date:%B %Y}"
+    return f"{text}, {section['machine']}" if section.get("machine") else text
+
+
+def render(name, data):
+    """The page of docs/results/NAME.json."""
+    words = {}
+    for key, section in data.items():
+        if "rows" in section:
+            words[key] = table(TABLES[name][key], section["rows"])
+        words[f"{key}_when"] = when(section)
+        for fact, value in section.get("facts", {}).items():
+            words[f"{key}_{fact}"] = value
+    template = string.Template((TEMPLATES / f"{name}.md.in").read_text(encoding="utf-8"))
+    return template.substitute(words)
+
+
+def processor():
+    names = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    return names[0] if names else "a processor"
+
+
+def machine():
+    """The processor, its cores and what else it does."""
+    return f"{processor()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
+def section(rows, facts=None, on=""):
+    """What was measured today; `on` says the machine where results depend on it."""
+    made = {"date": str(datetime.date.today())}
+    return {**made, **({"machine": on} if on else {}), "rows": list(rows), **({"facts": facts} if facts else {})}
+
+
+def data_of(name, folder=RESULTS):
+    path = folder / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def write(folder, name, sections):
+    """NAME.json with these sections, its other ones kept, and NAME.md."""
+    folder = pathlib.Path(folder)
+    path = folder / f"{name}.json"
+    data = {**data_of(name, folder if path.exists() else RESULTS), **sections}
+    path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / f"{name}.md").write_text(render(name, data), encoding="utf-8")
