@@ -1,10 +1,9 @@
 // JSON with exact keys. nlohmann/json converts silently (2.5 -> 2, "last duplicate wins"), so
 // untrusted values are read through the checked getters below only.
 //
-// Limits on a file (docs/reference/files.md): 64 MiB, nesting 64, strings 4096 bytes, keys 256
-// bytes, 10^4 members per object, 10^6 elements per array, no duplicate keys, well-formed UTF-8
-// without control or direction-changing characters in strings, integers within +-2^53, finite
-// numbers.
+// Limits (docs/reference/files.md): 64 MiB, nesting 64, strings 4096 bytes, keys 256 bytes,
+// 10^4 members per object, 10^6 elements per array, no duplicate keys, well-formed UTF-8 without
+// control or direction-changing characters in strings, integers within +-2^53, finite numbers.
 #pragma once
 
 #include <cstdint>

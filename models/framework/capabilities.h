@@ -43,8 +43,7 @@ inline constexpr std::string_view kRecomputedLayers[] = {"all", "first", "every_
 enum class Fp8 : std::uint8_t { none, delayed, current, tensorwise, rowwise };
 inline constexpr std::string_view kFp8s[] = {"none", "delayed", "current", "tensorwise", "rowwise"};
 
-/// How the ranks that share sequences get at each other's keys and values
-/// (docs/how-it-works/splitting-layers.md).
+/// How ranks that share sequences exchange keys and values (docs/how-it-works/splitting-layers.md).
 enum class ContextExchange : std::uint8_t { ring, all_gather, all_to_all };
 inline constexpr std::string_view kContextExchanges[] = {"ring", "all_gather", "all_to_all"};
 

@@ -74,9 +74,8 @@ bool narrow_gradients(Graph& graph, const PassContext& context);
 
 /// The gradients that a micro-batch adds to the step's get memory of its own, in the type that its
 /// parameter is used in: `tensor` casts and adds tensor by tensor inside backward; `fused` arenas
-/// of all of them, group by group (Paddle's gradient merge and its fuse_grad_merge;
-/// docs/how-it-works/gradients.md names the sources). `direct`: nothing changes, kernels add to the
-/// step's gradients.
+/// of all of them, group by group (Paddle's merges; docs/how-it-works/gradients.md names the
+/// sources). `direct`: nothing changes, kernels add to the step's gradients.
 bool gradient_merge(Graph& graph, const PassContext& context);
 
 /// Norm, clipping and update over flat arenas. `fused`: one norm, which also shows what is not
