@@ -2,13 +2,15 @@
 
 docs/results/NAME.json has the data of a page, by section: `date`, `machine` where it matters, `rows`, and numbers that the
 text names (`facts`). scripts/pages/NAME.md.in is its text. In it $SECTION is the table of a section, ${SECTION_when} the
-date and the machine, and ${SECTION_FACT} a fact. TABLES says what the columns of a table are.
+date and the machine, ${SECTION_FACT} a fact, and ${claim_...} a number that follows from the tables (CLAIMS). TABLES says what
+the columns of a table are.
 """
 
 import datetime
 import json
 import os
 import pathlib
+import statistics
 import string
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -98,6 +100,45 @@ TABLES = {
 }
 
 
+def accuracy_claims(data):
+    errors = sorted(row["layout"] for row in data["fits"]["rows"] if row.get("layout") is not None)
+    return {"claim_families": len(errors), "claim_median": f"{statistics.median(errors):.1f}",
+            "claim_nine_in_ten": f"{errors[int(0.9 * len(errors))]:.0f}"}
+
+
+def memory_claims(data):
+    errors = [row["mean"] for row in data["families"]["rows"]]
+    return {"claim_tables": len(errors), "claim_median": f"{statistics.median(errors):.1f}",
+            "claim_worst": f"{max(errors):.0f}"} if errors else dict.fromkeys(
+                ("claim_tables", "claim_median", "claim_worst"), "-")
+
+
+def speed_claims(data):
+    most = max((row for row in data["searches"]["rows"] if row["proven"] == "yes"), key=lambda row: row["candidates"])
+    return {"claim_candidates": f"{most['candidates']:,}", "claim_devices": f"{most['devices']:,}",
+            "claim_cpu": f"{most['cpu_s']:.1f}"}
+
+
+def growth_claims(data):
+    claims = {}
+    for what in ("devices", "layers"):
+        rows = [row for row in data[what]["rows"] if row["proven"] == "yes"]
+        first, last = rows[0], rows[-1]
+        claims[f"claim_{what}"] = f"{last['x'] / first['x']:,.0f}"
+        claims[f"claim_{what}_cpu"] = f"{last['cpu_s'] / first['cpu_s']:.0f}"
+    return claims
+
+
+def own_claims(data):
+    errors = [row["median"] for row in data["strategies"]["rows"]]
+    return {"claim_least": f"{min(errors):.0f}", "claim_most": f"{max(errors):.0f}"}
+
+
+# Numbers of a page's claim that follow from its tables.
+CLAIMS = {"accuracy": accuracy_claims, "memory": memory_claims, "speed": speed_claims, "growth": growth_claims,
+          "own-runs": own_claims}
+
+
 def cell(form, row):
     keys = [key for _, key, _, _ in string.Formatter().parse(form) if key]
     return "" if any(row.get(key) is None for key in keys) else form.format(**row)
@@ -117,7 +158,7 @@ def when(section):
 
 def render(name, data):
     """The page of docs/results/NAME.json."""
-    words = {}
+    words = CLAIMS[name](data) if name in CLAIMS else {}
     for key, section in data.items():
         if "rows" in section:
             words[key] = table(TABLES[name][key], section["rows"])
