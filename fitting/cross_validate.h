@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "fitting/fit_model.h"
-#include "fitting/robust_fit.h"
+#include "fitting/robust/robust_fit.h"
 #include "published/validate.h"
 
 namespace plimsoll {

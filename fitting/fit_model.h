@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fitting/robust_fit.h"
+#include "fitting/robust/robust_fit.h"
 #include "models/calibration/fitted_calibration.h"
 #include "predict/evaluate.h"
 #include "published/published_target.h"

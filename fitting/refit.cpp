@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "fitting/robust_fit.h"
+#include "fitting/robust/robust_fit.h"
 #include "graph/op_table.h"
 #include "predict/evaluate.h"
 

@@ -1,9 +1,9 @@
+// Typical calibrations from the rates that fits found.
 #include "predict/typical_calibration.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <string>
@@ -22,20 +22,9 @@
 namespace plimsoll {
 namespace {
 
-/// Rates: a share of something that a cluster states. Times and sizes differ by machine.
+// The file's names for the levels of all clusters that fits are of: one within nodes, one across.
 constexpr std::string_view kWithinNode = "levels.0.bandwidth_fraction";
 constexpr std::string_view kAcrossNodes = "levels.1.bandwidth_fraction";
-constexpr std::array<std::string_view, 6> kRates = {"matmul.peak_fraction",
-                                                    "memory.bandwidth_fraction",
-                                                    "attention_forward.peak_fraction",
-                                                    "attention_backward.peak_fraction",
-                                                    kWithinNode,
-                                                    kAcrossNodes};
-
-template <class List>
-bool has(const List& list, std::string_view name) {
-  return std::find(list.begin(), list.end(), name) != list.end();
-}
 
 struct Found {
   double sum = 0, squares = 0, count = 0;  ///< of logarithms of value / prior
@@ -52,36 +41,49 @@ struct Found {
   }
 };
 
-/// Names of built-in fits that say nothing of others.
-std::vector<std::string> untypical_fits() {
-  const std::string file = "untypical-fits.json";
-  const auto text = find_preset(spread_presets(), "untypical-fits");
-  INVARIANT(text, "the preset of fits that are not typical");
-  const Json json = parse_json(*text, file);
-  JsonObject object(json, file);
-  std::vector<std::string> names;
-  for (JsonObject& fit : object.objects("fits")) {
-    names.push_back(fit.text("calibration"));
-    INVARIANT(!fit.text("reason").empty(), "a reason");
-    fit.finish();
-  }
+/// The rates that a fit found, each relative to what its cluster states.
+struct FitRates {
+  std::string framework;
+  Device device;
+  std::vector<std::string> documents;  ///< of its runs
+  std::vector<std::pair<std::string, double>> rates;
+};
+
+FitRates rates_from(JsonObject object) {
+  FitRates fit;
+  object.text("calibration");
+  const std::string cluster = object.text("cluster");
+  const auto preset = find_preset(cluster_presets(), cluster);
+  INVARIANT(preset, "a built-in fit is of a cluster preset");
+  fit.device = parse_cluster(*preset, cluster).device;
+  fit.framework = object.text("framework");
+  fit.documents = object.texts("documents");
+  JsonObject rates = object.object("rates");
+  for (const std::string& name : rates.keys())
+    fit.rates.emplace_back(name, rates.number(name, 1e-3, 1e3));
   object.finish();
-  return names;
+  return fit;
 }
 
-/// The built-in fits that say something of others.
-const std::vector<FittedCalibration>& usable_fits() {
-  static const std::vector<FittedCalibration> fits = [] {
-    std::vector<FittedCalibration> result;
-    const std::vector<std::string> untypical = untypical_fits();
-    for (const Preset& preset : calibration_presets()) {
-      const std::string name(preset.name), text(preset.text);
-      if (!has(untypical, name) && is_fitted_calibration(text, name))
-        result.push_back(parse_fitted_calibration(text, name));
-    }
+/// models/presets/spreads/typical-rates.json.
+const std::vector<FitRates>& rates_of_fits() {
+  static const std::vector<FitRates> fits = [] {
+    const std::string file = "typical-rates.json";
+    const auto text = find_preset(spread_presets(), "typical-rates");
+    INVARIANT(text, "the preset of typical rates");
+    const Json json = parse_json(*text, file);
+    JsonObject object(json, file);
+    object.text("made_by");
+    std::vector<FitRates> result;
+    for (const JsonObject& fit : object.objects("fits")) result.push_back(rates_from(fit));
+    object.finish();
     return result;
   }();
   return fits;
+}
+
+bool has_runs_of(const FitRates& fit, std::string_view document) {
+  return std::find(fit.documents.begin(), fit.documents.end(), document) != fit.documents.end();
 }
 
 }  // namespace
@@ -94,16 +96,13 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
   if (!cluster.efficiency || !describes_training(framework)) return std::nullopt;
   std::size_t fits = 0;
   std::map<std::string, Found> found;  // by name of a rate
-  for (const FittedCalibration& fit : usable_fits()) {
+  for (const FitRates& fit : rates_of_fits()) {
     if (fit.framework == calibrated_as(framework) &&
         device_difference(fit.device, cluster.device).empty())
       continue;
     if (has_runs_of(fit, left_out)) continue;
     ++fits;
-    for (const FittedValue& value : fit.values) {
-      if (value.determined && has(kRates, value.name))
-        found[value.name].add(value.value / value.prior);
-    }
+    for (const auto& [name, ratio] : fit.rates) found[name].add(ratio);
   }
   FittedCalibration typical;
   typical.cluster = cluster.name;
@@ -119,7 +118,6 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
   typical.within_node = typical.across_nodes = spread;
   for (const FitParameter& parameter : fit_parameters(cluster)) {
     std::string name = parameter.name;
-    // The clusters of all fits have one level within nodes and one across them.
     if (name.starts_with("levels.") && name.ends_with(".bandwidth_fraction"))
       name = is_within_node(cluster, parameter.level) ? kWithinNode : kAcrossNodes;
     const auto ratio = found.find(name);

@@ -1,10 +1,15 @@
+// Rows of cases files, read into PublishedRun.
 #include "published/published_run.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "published/document_facts.h"
+#include "models/framework/framework_json.h"
+#include "models/job/job_words.h"
+#include "models/presets/presets.h"
+#include "published/stated_row.h"
 
 namespace plimsoll {
 namespace {
@@ -35,7 +40,6 @@ std::string maybe_text(JsonObject& row, std::string_view key) {
 void read_hardware(JsonObject hardware, PublishedRun& run) {
   run.gpu = hardware.text("gpu");
   run.interconnect = maybe_text(hardware, "interconnect");
-  run.gpu_memory_gb = maybe_number(hardware, "gpu_mem_gb");
   run.gpus = maybe_integer(hardware, "gpus").value_or(0);
   run.gpus_per_node = maybe_integer(hardware, "gpus_per_node");
 }
@@ -49,7 +53,6 @@ void read_model(JsonObject model, PublishedRun& run) {
   run.ffn_hidden = maybe_integer(model, "ffn_hidden");
   run.vocab = maybe_integer(model, "vocab");
   run.sequence = maybe_integer(model, "seq_len");
-  run.activation = maybe_text(model, "activation");
 }
 
 std::int64_t degree(JsonObject& parallel, std::string_view key) {
@@ -75,6 +78,7 @@ void read_parallel(JsonObject parallel, PublishedRun& run) {
   run.virtual_stages = maybe_integer(parallel, "vpp");
   if (parallel.has("zero_stage")) run.zero_stage = parallel.integer("zero_stage", 0, 3);
   run.sequence_parallel = maybe_boolean(parallel, "sequence_parallel");
+  fill_in_gpus(parallel.has("dp"), run);
 }
 
 void read_batch(JsonObject batch, PublishedRun& run) {
@@ -83,12 +87,11 @@ void read_batch(JsonObject batch, PublishedRun& run) {
   run.accumulation = maybe_integer(batch, "grad_accum");
 }
 
-/// Bytes that a source prints as GB: 1e9 bytes, or `binary` 2^30, as torchtitan means it.
-Bytes gigabytes(double count, bool binary) {
-  return Bytes(std::llround(count * (binary ? 1073741824.0 : 1e9)));
-}
+/// `unit`: bytes of a unit in which the source counts.
+Bytes bytes_from(double count, double unit) { return Bytes(std::llround(count * unit)); }
 
 void read_measured(JsonObject& row, PublishedRun& run) {
+  constexpr double kGigabyte = 1e9, kGibibyte = 1073741824.0;
   JsonObject measured = row.object("measured");
   const auto time_of = [](JsonObject& object, std::string_view key) -> std::optional<Seconds> {
     if (!object.has(key)) return std::nullopt;
@@ -99,69 +102,83 @@ void read_measured(JsonObject& row, PublishedRun& run) {
     run.step_time = derived;
     run.step_time_derived = true;
   }
-  const bool binary = run.framework == "torchtitan";
+  constexpr std::string_view kUnits[] = {"GB", "GiB"};
+  const bool binary =
+      measured.has("peak_mem_unit") && measured.choice("peak_mem_unit", kUnits) == 1;
   if (const auto peak = maybe_number(measured, "peak_mem_gb")) {
     const std::string kind = maybe_text(measured, "peak_mem_kind");
-    const Bytes bytes = gigabytes(*peak, binary);
+    const Bytes bytes = bytes_from(*peak, binary ? kGibibyte : kGigabyte);
     if (kind == "allocated") run.memory_allocated = bytes;
     if (kind == "reserved") run.memory_reserved = bytes;
     if (kind == "device") run.memory_device = bytes;
   }
   if (const auto peak = maybe_number(measured, "peak_mem_allocated_gib"))
-    run.memory_allocated = gigabytes(*peak, true);
+    run.memory_allocated = bytes_from(*peak, kGibibyte);
   if (const auto peak = maybe_number(measured, "peak_mem_reserved_gib"))
-    run.memory_reserved = gigabytes(*peak, true);
+    run.memory_reserved = bytes_from(*peak, kGibibyte);
   run.out_of_memory = maybe_boolean(row, "oom").value_or(false);
 }
 
-/// Vocabulary of a tokenizer that has no text: as many as its flag says, and an end of document
-/// (Megatron-LM training/tokenizer/tokenizer.py, _NullTokenizer).
-void read_tokenizer(JsonObject& row, PublishedRun& run) {
-  if (run.vocab || !row.has("seq_fields")) return;
-  JsonObject fields = row.object("seq_fields");
-  const auto stated = maybe_integer(fields, "vocab_size");
-  if (stated && maybe_text(fields, "tokenizer") == "NullTokenizer") run.vocab = *stated + 1;
+template <class Enum, std::size_t count>
+std::optional<Enum> maybe_choice(JsonObject& object, std::string_view key,
+                                 const std::array<std::string_view, count>& words) {
+  if (!object.has(key)) return std::nullopt;
+  return static_cast<Enum>(object.choice(key, words));
 }
 
-/// BigScience's tables on V100 (experiments/gpt2.md) say in headings and columns how state is
-/// sharded and what of it lies on the host. "Megatron + Deepspeed ZeRO" is Megatron-LM-v1.1.5-ZeRO3
-/// with activations partitioned, and copied to the host where column PA_CPU does not say no
-/// (gpt2-meg-ds-zero/meg_ds_zero_gpt2_perf_n16.slurm: stage 3, PA, PA_CPU); "HF + Deepspeed Zero 3
-/// + Full Offload" has columns of what is offloaded, else it is all.
-void read_offload(JsonObject& row, PublishedRun& run) {
-  const bool own = run.source.find("Megatron + Deepspeed ZeRO") != std::string::npos;
-  const bool trainer = run.source.find("HF + Deepspeed Zero 3") != std::string::npos;
-  if (!own && !trainer) return;
-  if (!run.zero_stage) run.zero_stage = 3;
-  std::string stays, optimizer, parameters;
-  if (row.has("extra")) {
-    JsonObject columns = row.object("extra");
-    stays = maybe_text(columns, "PA_CPU");
-    optimizer = maybe_text(columns, "Opt Offl");
-    parameters = maybe_text(columns, "Par Offl");
+void read_framework(JsonObject& stated, PublishedRun& run) {
+  if (!stated.has("framework")) return;
+  const std::string name = stated.text("framework");
+  const Framework* known = find_framework(name);
+  if (known == nullptr) stated.fail("framework", "the frameworks are " + known_frameworks());
+  run.framework = *known;
+  if (stated.has("framework_fields")) set_fields(stated.object("framework_fields"), *run.framework);
+}
+
+void read_recompute(JsonObject& stated, PublishedRun& run) {
+  if (!stated.has("recompute")) return;
+  run.recompute = StatedRecompute(stated.choice("recompute", kStatedRecomputes));
+  if (run.recompute == StatedRecompute::layers || stated.has("recompute_every"))
+    run.recompute_every = stated.integers("recompute_every", 1, kMost);
+}
+
+void read_stated_model(JsonObject& stated, PublishedRun& run) {
+  run.architecture = maybe_choice<Family>(stated, "family", kFamilies).value_or(Family::gpt);
+  run.activation = maybe_choice<Activation>(stated, "activation", kActivations);
+  run.norm = maybe_choice<NormKind>(stated, "norm", kNorms);
+  run.tied_embeddings = maybe_boolean(stated, "tied_embeddings");
+  if (const auto type = maybe_choice<std::size_t>(stated, "precision", kPrecisions))
+    run.precision = kPrecisionTypes[*type];
+  run.pads_vocabulary = maybe_boolean(stated, "pads_vocabulary").value_or(false);
+}
+
+void read_stated(JsonObject stated, PublishedRun& run) {
+  run.cluster = maybe_text(stated, "cluster");
+  if (!run.cluster.empty() && !find_preset(cluster_presets(), run.cluster))
+    stated.fail("cluster", "no cluster preset has that name");
+  run.network_as_stated = maybe_boolean(stated, "network_as_stated").value_or(false);
+  if (stated.has("rack")) {
+    JsonObject rack = stated.object("rack");
+    run.rack = {rack.integer("devices", 1, kMost), rack.integer("used_of_several", 1, kMost)};
+    rack.finish();
   }
-  if (own) run.checkpoints = stays == "N" ? CheckpointMemory::split : CheckpointMemory::on_host;
-  run.host_optimizer = trainer && optimizer != "N";
-  run.host_parameters = trainer && parameters != "N";
-}
-
-void read_overlap(JsonObject& row, PublishedRun& run) {
-  run.overlap_grad_reduce = maybe_boolean(row, "overlap_grad_reduce");
-  run.overlap_param_gather = maybe_boolean(row, "overlap_param_gather");
-  if (!row.has("overlap")) return;
-  JsonObject overlap = row.object("overlap");
-  run.overlap_tensor_parallel = maybe_boolean(overlap, "tp_comm");
-  if (!run.overlap_grad_reduce) run.overlap_grad_reduce = maybe_boolean(overlap, "grad_reduce");
-  if (!run.overlap_param_gather) run.overlap_param_gather = maybe_boolean(overlap, "param_gather");
-}
-
-/// Whether the value stands with the measurement, not in some configuration file beside it: rows
-/// say so in their notes, as "precision, recompute and vocabulary taken from ..., not printed with
-/// the measurement".
-bool printed(JsonObject& row, std::string_view key) {
-  const std::string notes = maybe_text(row, "notes");
-  const std::size_t end = notes.find("not printed with the measurement");
-  return end == std::string::npos || notes.rfind(key, end) == std::string::npos;
+  read_stated_model(stated, run);
+  read_framework(stated, run);
+  read_recompute(stated, run);
+  if (stated.has("handle_workspace")) run.handle_workspace = stated.bytes("handle_workspace");
+  if (stated.has("engine_workspace")) run.engine_workspace = stated.bytes("engine_workspace");
+  if (stated.has("fp8")) run.fp8 = Fp8(stated.choice("fp8", kFp8s));
+  run.fp8_parameters = maybe_boolean(stated, "fp8_parameters").value_or(false);
+  if (stated.has("gradient_type"))
+    run.gradient_type = GradientType(stated.choice("gradient_type", kGradientTypes));
+  run.splits_boundary = maybe_boolean(stated, "splits_boundary").value_or(false);
+  run.parts_before_layers = maybe_integer(stated, "parts_before_layers");
+  run.parts_after_layers = maybe_integer(stated, "parts_after_layers");
+  run.layers_of_ends = maybe_integer(stated, "layers_of_ends");
+  run.micro_is_local_batch = maybe_boolean(stated, "micro_is_local_batch").value_or(false);
+  run.memory_of_last_rank = maybe_boolean(stated, "memory_of_last_rank").value_or(false);
+  run.also_needs = maybe_text(stated, "needs");
+  stated.finish();
 }
 
 PublishedRun read_row(JsonObject row) {
@@ -172,31 +189,19 @@ PublishedRun read_row(JsonObject row) {
   run.source = source.text("repo_or_doc") + ", " + source.text("path_or_issue");
   read_hardware(row.object("hardware"), run);
   read_model(row.object("model"), run);
-  const bool replicas_stated = row.object("parallel").has("dp");
   read_parallel(row.object("parallel"), run);
-  fill_in_gpus(replicas_stated, run);
   if (row.has("partition")) run.partition = row.integers("partition", 0, kMost);
   if (row.has("layers_per_stage"))
     run.layers_per_stage = row.integers("layers_per_stage", 0, kMost);
   read_batch(row.object("batch"), run);
-  run.gated_ffn = maybe_boolean(row, "swiglu");
   if (row.has("dropout")) run.dropout = row.number("dropout", 0, 0.99);
-  read_overlap(row, run);
-  run.precision = row.text("precision");
-  run.recompute = printed(row, "recompute") ? row.text("recompute") : "unknown";
-  run.attention = row.text("attention");
-  run.framework = maybe_text(row, "framework");
-  run.framework_version = maybe_text(row, "framework_version");
-  run.compiled = maybe_boolean(row, "compile");
-  run.async_tp = maybe_boolean(row, "async_tp");
-  run.reduce_dtype = maybe_text(row, "reduce_dtype");
-  run.sharding = maybe_text(row, "sharding");
-  read_tokenizer(row, run);
-  read_offload(row, run);
+  run.precision_words = row.text("precision");
+  run.framework_words = maybe_text(row, "framework");
+  run.shards_within_node = maybe_text(row, "sharding") == "HSDP";
   run.finetuning = maybe_text(row, "finetuning");
   if (row.has("needs")) run.needs = row.texts("needs");
+  if (row.has("stated")) read_stated(row.object("stated"), run);
   read_measured(row, run);
-  apply_document_facts(run);
   return run;
 }
 
@@ -215,13 +220,10 @@ std::string_view to_text(MemoryKind kind) {
 }
 
 std::vector<PublishedRun> parse_published_runs(std::string_view text, const std::string& file) {
-  const Json document = parse_json(text, file);
-  if (!document.is_array()) {
-    throw InputError(file, "", "expected an array of rows, each one published run");
-  }
+  const Json rows = stated_rows(text, file);
   std::vector<PublishedRun> runs;
-  for (std::size_t i = 0; i < document.size(); ++i) {
-    runs.push_back(read_row(JsonObject(document[i], file, "/" + std::to_string(i))));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    runs.push_back(read_row(JsonObject(rows[i], file, "/" + std::to_string(i))));
   }
   return runs;
 }

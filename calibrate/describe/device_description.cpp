@@ -5,31 +5,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <optional>
 
 #include "calibrate/describe/machine.h"
 #include "calibrate/measure/statistics.h"
 #include "calibrate/schedule/bench_operands.h"
+#include "fitting/robust/robust_fit.h"
 #include "graph/op_table.h"
+#include "models/cluster/gpu_generation.h"
 #include "simulator/costs/efficiency_curves.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr double kLeastFraction = 0.001;  // that a cluster file can say
-
-/// Dense peaks of the datasheet's part, which has that many multiprocessors.
-struct PeakRates {
-  int compute_capability;
-  double multiprocessors, bf16, fp32;
-  const char* source;
-};
-constexpr PeakRates kPeakRates[] = {
-    {80, 108, 312e12, 19.5e12, "NVIDIA A100 Tensor Core GPU datasheet (SXM), 2020"},
-    {90, 132, 989.4e12, 66.9e12, "NVIDIA H100 Tensor Core GPU datasheet (SXM), 2023"},
-    {100, 148, 2250e12, 75e12, "NVIDIA DGX B200 datasheet, an eighth of the system, 2024"},
-};
 
 /// Through their text: the file spells quantities with units, and should do so in three digits.
 template <class Parse, class Quantity>
@@ -59,41 +47,56 @@ BenchCase attention_case(OpKind kind, std::int64_t batch, std::int64_t sequence,
   return result;
 }
 
-/// Nearest in relative terms of time = fixed + work / (peak fraction) (1 + units / tiles) / 2 (see
-/// efficient_attention); the error is that of points which the fit has not seen.
+/// Before anything was measured next to nothing is known of attention.
+constexpr double kPriorFraction = 0.5, kPriorFixedTime = 5e-6, kPriorSpread = 2;
+constexpr double kLeastFixedTime = 1e-9, kMostFixedTime = 1e-2;
+constexpr double kLeastScale = 0.005, kMostScale = 0.5;  // of the logarithm of one time
+
+AttentionEfficiency efficiency_of(const LogModel::Values& values) {
+  AttentionEfficiency result;
+  result.peak_fraction = values[0];
+  result.fixed_time = Seconds(values[1]);
+  return result;
+}
+
+Seconds time_with(const AttentionEfficiency& efficiency, const AttentionTiming& point,
+                  FlopsPerSecond peak, std::int64_t units) {
+  return efficient_attention(point.work, true, point.tiles, peak, efficiency, units).time;
+}
+
+/// The part of the peak and the fixed time that explain the timings best. The error is that of
+/// timings which a fit has not seen.
 AttentionEfficiency fit_attention(const std::vector<AttentionTiming>& points, FlopsPerSecond peak,
                                   std::int64_t units) {
-  const auto ideal = [&](const AttentionTiming& point) {
-    const double lost = double(units) / double(point.tiles);
-    return (point.work / peak).value() * (0.5 + 0.5 * lost);
+  LogModel model;
+  model.numbers = {{"peak_fraction", kPriorFraction, kPriorSpread, kLeastFraction, 1},
+                   {"fixed_time", kPriorFixedTime, kPriorSpread, kLeastFixedTime, kMostFixedTime}};
+  model.least_scale = kLeastScale;
+  model.most_scale = kMostScale;
+  for (const AttentionTiming& point : points)
+    model.measured.push_back(std::log(point.time.value()));
+  model.predicted = [&](const LogModel::Values& values) {
+    LogModel::Values predicted;
+    for (const AttentionTiming& point : points)
+      predicted.push_back(std::log(time_with(efficiency_of(values), point, peak, units).value()));
+    return predicted;
   };
-  const auto fit = [&](std::optional<std::size_t> left_out) {
-    double ii = 0, io = 0, oo = 0, it = 0, ot = 0;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      if (i == left_out) continue;
-      const double time = points[i].time.value(), a = ideal(points[i]) / time, b = 1 / time;
-      ii += a * a, io += a * b, oo += b * b, it += a, ot += b;
-    }
-    const double determinant = ii * oo - io * io;
-    double inverse = determinant > 0 ? (it * oo - ot * io) / determinant : 0;
-    double fixed = determinant > 0 ? (ot * ii - it * io) / determinant : 0;
-    if (fixed <= 0 || inverse <= 0) inverse = it / ii, fixed = 0;
-    AttentionEfficiency result;
-    result.peak_fraction = std::clamp(1 / inverse, kLeastFraction, 1.0);
-    result.fixed_time = Seconds(fixed);
-    return result;
-  };
-  AttentionEfficiency all = fit({});
+  std::vector<bool> use(points.size(), true);
+  const std::vector<bool> fixed(model.numbers.size(), false);
+  const RobustSolution whole = solve(model, use, fixed, model.priors(), {});
   std::vector<double> errors;
   FitRange<Flops> range{points.front().work, points.front().work};
   for (std::size_t i = 0; i < points.size(); ++i) {
-    const AttentionEfficiency without = fit(i);
-    const double predicted = without.fixed_time.value() + ideal(points[i]) / without.peak_fraction;
-    errors.push_back(std::abs(predicted / points[i].time.value() - 1));
+    use[i] = false;
+    const RobustSolution without = solve(model, use, fixed, whole.values, {});
+    use[i] = true;
+    const Seconds predicted = time_with(efficiency_of(without.values), points[i], peak, units);
+    errors.push_back(std::abs(predicted / points[i].time - 1));
     range.from = std::min(range.from, points[i].work);
     range.to = std::max(range.to, points[i].work);
   }
   range.error = quantile(errors, 0.5);
+  AttentionEfficiency all = efficiency_of(whole.values);
   all.fitted = range;
   return all;
 }
@@ -143,18 +146,18 @@ std::string describe_device(Cluster& cluster, const Calibration& calibration,
   const auto rate = [](double value) {
     return shortened(parse_flops_per_second, FlopsPerSecond(value));
   };
-  const auto known =
-      std::ranges::find(kPeakRates, facts.compute_capability, &PeakRates::compute_capability);
+  const GpuGeneration* known = generation_of_capability(facts.compute_capability);
   std::string peaks = "peaks are the best matmul rates";
-  if (known != std::end(kPeakRates)) {
-    const double part = double(facts.multiprocessors) / known->multiprocessors;
-    device.peak_fp32 = rate(known->fp32 * part);
-    device.peak_bf16 = device.peak_fp16 = rate(known->bf16 * part);
+  const bool exact = known != nullptr && known->compute_capability == facts.compute_capability;
+  if (exact && known->peaks) {
+    const double part = double(facts.multiprocessors) / known->peaks->multiprocessors;
+    device.peak_fp32 = rate(known->peaks->fp32.value() * part);
+    device.peak_bf16 = device.peak_fp16 = rate(known->peaks->bf16.value() * part);
     peaks = fmt::format(
         "peaks are datasheet, for compute capability {}.{} ({}), by its {} of {:.0f} "
         "multiprocessors",
-        known->compute_capability / 10, known->compute_capability % 10, known->source,
-        facts.multiprocessors, known->multiprocessors);
+        known->compute_capability / 10, known->compute_capability % 10, known->peaks->document,
+        facts.multiprocessors, known->peaks->multiprocessors);
   } else {
     device.peak_fp32 = rate(best_rate(calibration, DType::f32).value());
     const double best = best_rate(calibration, precision).value();

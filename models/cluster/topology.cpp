@@ -9,95 +9,32 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "models/cluster/gpu_generation.h"
 
 namespace plimsoll {
 namespace {
 
-/// NVLink of one generation of GPUs, by datasheet. Rates per link and direction.
-struct NvlinkGeneration {
-  std::int64_t capability;
-  std::array<const char*, 5> devices;  ///< in names, as "NVIDIA H100 SXM5 80GB"
-  std::int64_t links;
-  BytesPerSecond rate;
-  const char* document;
-  const char* date;
-};
-
-const std::array<NvlinkGeneration, 6> kGenerations = {{
-    {60,
-     {"P100"},
-     4,
-     BytesPerSecond(20e9),
-     "NVIDIA Tesla P100 whitepaper, WP-08019-001_v01.1",
-     "2016"},
-    {70,
-     {"V100"},
-     6,
-     BytesPerSecond(25e9),
-     "NVIDIA Tesla V100 GPU Architecture, WP-08608-001_v1.1",
-     "2017-08"},
-    {80,
-     {"A100", "A800"},
-     12,
-     BytesPerSecond(25e9),
-     "NVIDIA A100 Tensor Core GPU Architecture, whitepaper V1.0",
-     "2020"},
-    {86,
-     {"A40", "A6000", "A10"},
-     4,
-     BytesPerSecond(14.0625e9),
-     "NVIDIA Ampere GA102 GPU Architecture, whitepaper V2",
-     "2020"},
-    {90,
-     {"H100", "H200", "H800", "H20", "GH200"},
-     18,
-     BytesPerSecond(25e9),
-     "NVIDIA H100 Tensor Core GPU Architecture, whitepaper",
-     "2022"},
-    {100,
-     {"B200", "B100", "GB200"},
-     18,
-     BytesPerSecond(50e9),
-     "NVIDIA Blackwell Architecture Technical Brief",
-     "2024"},
-}};
-constexpr std::int64_t kMostLinks = 18;  // of any generation above
-
-/// A word of the device's name, as "H100".
-bool names(const std::string& device, const char* model) {
-  if (model == nullptr) return false;
-  const std::size_t at = device.find(model);
-  if (at == device.npos) return false;
-  const auto letter = [&](std::size_t i) {
-    return i < device.size() && std::isalnum(static_cast<unsigned char>(device[i])) != 0;
-  };
-  return !(at > 0 && letter(at - 1)) && !letter(at + std::string_view(model).size());
-}
-
 /// By the file's compute capability, else by the name of the device; null: neither is known.
-const NvlinkGeneration* generation_of(const Topology& topology, const std::string& device) {
-  const NvlinkGeneration* named = nullptr;
-  for (const NvlinkGeneration& generation : kGenerations) {
-    const bool known = std::any_of(generation.devices.begin(), generation.devices.end(),
-                                   [&](const char* model) { return names(device, model); });
-    if (known) named = &generation;
-  }
+const GpuGeneration* generation_of(const Topology& topology, const std::string& device) {
+  const GpuGeneration* named = generation_named(device);
   if (topology.compute_capability == 0) return named;
-  const auto same = [&](const NvlinkGeneration& generation) {
-    // 100 and 103 are one generation of links.
-    return generation.capability == topology.compute_capability ||
-           (generation.capability == 100 && topology.compute_capability == 103);
-  };
-  const auto found = std::find_if(kGenerations.begin(), kGenerations.end(), same);
-  const NvlinkGeneration* own = found == kGenerations.end() ? nullptr : &*found;
+  const GpuGeneration* own = generation_of_capability(topology.compute_capability);
   if (named != nullptr && own != named) {
-    throw InputError(
-        topology.file, "",
-        fmt::format("GPUs of compute capability {}.{}; \"{}\" of --device has {}.{}",
-                    topology.compute_capability / 10, topology.compute_capability % 10,
-                    printable(device), named->capability / 10, named->capability % 10));
+    throw InputError(topology.file, "",
+                     fmt::format("GPUs of compute capability {}.{}; \"{}\" of --device has {}.{}",
+                                 topology.compute_capability / 10, topology.compute_capability % 10,
+                                 printable(device), named->compute_capability / 10,
+                                 named->compute_capability % 10));
   }
   return own;
+}
+
+/// The most links of a GPU of any generation.
+std::int64_t most_links() {
+  std::int64_t most = 0;
+  for (const GpuGeneration& generation : gpu_generations())
+    most = std::max(most, generation.nvlink.links);
+  return most;
 }
 
 constexpr const char* kTuning = "NCCL src/graph/tuning.cc, hwLatencies, Ring, Simple";
@@ -199,7 +136,7 @@ class LevelBuilder {
     links_of_ = topology_.links_of;
     switched_ = topology_.switched;
     if (!links_of_.empty()) return;
-    const std::int64_t most = generation_ == nullptr ? kMostLinks : generation_->links;
+    const std::int64_t most = generation_ == nullptr ? most_links() : generation_->nvlink.links;
     std::vector<std::int64_t> largest;
     for (const auto& row : topology_.links) {
       std::int64_t sum = 0;
@@ -223,17 +160,18 @@ class LevelBuilder {
           "in "
           "each direction");
     }
-    const BytesPerSecond rate = given_.link_bandwidth ? *given_.link_bandwidth : generation_->rate;
+    const BytesPerSecond rate =
+        given_.link_bandwidth ? *given_.link_bandwidth : generation_->nvlink.rate;
     const std::string where =
         fmt::format("{} links of {} per direction{}; number as in {}", links, exact_text(rate),
                     switched_ ? " to switches" : "", file_name());
     add("NVLink", size, rate * double(links), Seconds(3.4e-6),
-        given_.link_bandwidth ? "--nvlink-bandwidth" : generation_->document, where,
-        given_.link_bandwidth ? given_.date : generation_->date);
+        given_.link_bandwidth ? "--nvlink-bandwidth" : generation_->nvlink.document, where,
+        given_.link_bandwidth ? given_.date : generation_->nvlink.date);
     Level& level = cluster_.levels.back();
     if (switched_) {
       // NVLink SHARP came with the third generation of NVSwitch (H100 whitepaper).
-      level.reduces_in_switch = generation_ != nullptr && generation_->capability >= 90;
+      level.reduces_in_switch = generation_ != nullptr && generation_->compute_capability >= 90;
     } else if (size > 2) {
       std::int64_t all = 0;
       for (const auto& row : topology_.links) {
@@ -316,7 +254,7 @@ class LevelBuilder {
   const TopologyGiven& given_;
   Cluster& cluster_;
   std::vector<std::string>& notes_;
-  const NvlinkGeneration* generation_;
+  const GpuGeneration* generation_;
   std::vector<std::size_t> group_;  ///< first device of each device's group
   std::size_t inner_ = 1;           ///< devices of the innermost level so far
   std::vector<std::int64_t> links_of_;

@@ -101,6 +101,13 @@ Framework framework_from(JsonObject object) {
   return framework;
 }
 
+void set_fields(JsonObject object, Framework& framework) {
+  for_each_field(framework, [&](const FieldPlace& place, auto& value) {
+    if (!place.of_allocator && object.has(place.key)) read(object, place, value);
+  });
+  object.finish();
+}
+
 std::optional<Framework> parse_framework(std::string_view text, const std::string& file,
                                          std::span<const Framework> known) {
   const Json json = parse_json(text, file);

@@ -18,6 +18,10 @@ Json framework_json(const Framework& framework);
 /// missing or unknown key and a bad value.
 Framework framework_from(JsonObject object);
 
+/// Sets the fields that the object has, by their keys in a plan file; those of the allocator itself
+/// are not among them. Throws InputError for an unknown key and a bad value.
+void set_fields(JsonObject object, Framework& framework);
+
 /// A framework file (docs/reference/framework.md): what it does not state is as in the framework
 /// that it is `based_on`, or else as a Framework is by default. Throws InputError. Absent where the
 /// base is not among `known` and the file is built in, so that the base may follow.

@@ -7,17 +7,12 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/job/job.h"
+#include "models/job/job_words.h"
 #include "models/job/optimizer_json.h"
 #include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::array<std::string_view, 4> kFamilies = {"gpt", "llama", "bert", "ernie"};
-constexpr std::array<std::string_view, 2> kActivations = {"swiglu", "squared_relu"};
-constexpr std::array<std::string_view, 2> kNorms = {"rms_norm", "layer_norm"};
-constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
-constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};
 
 // Largest values of each size (docs/reference/job.md); with the two totals below, every
 // byte count derived from a job stays within 63 bits.

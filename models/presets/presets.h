@@ -24,13 +24,24 @@ const std::vector<Preset>& calibration_presets();
 /// models/presets/frameworks, by name (models/framework/framework_json.h).
 const std::vector<Preset>& framework_presets();
 
+/// models/presets/flags: how frameworks spell choices of a strategy
+/// (passes/strategy/framework_flags.h).
+const std::vector<Preset>& flag_presets();
+
+/// models/presets/gpus: datasheets of generations of GPUs (models/cluster/gpu_generation.h).
+const std::vector<Preset>& gpu_presets();
+
 /// models/presets/spreads: how far published runs were from predictions, as scripts/spreads found
-/// (predict/step_interval.h), and the fits that are not typical (predict/typical_calibration.h).
+/// (predict/step_interval.h, published/memory_interval.h), and what fits found of rates
+/// (predict/typical_calibration.h).
 const std::vector<Preset>& spread_presets();
 
 /// models/presets/documents: what documents of published runs say beside their tables
-/// (published/document_facts.h).
+/// (published/row_rules.h).
 const std::vector<Preset>& document_presets();
+
+/// models/presets/words: what words in rows of published runs mean (published/row_rules.h).
+const std::vector<Preset>& word_presets();
 
 /// Text of the preset of that name; nothing where there is none.
 std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,

@@ -2,14 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "fitting/collective_measurement.h"
 #include "fitting/fit.h"
+#include "fitting/fit_collectives.h"
 #include "fitting/fit_ops.h"
 #include "fitting/op_measurement.h"
 #include "models/framework/allocator_trace.h"
@@ -17,6 +21,7 @@
 #include "planner/cli/commands.h"
 #include "predict/cost_basis.h"
 #include "published/goals.h"
+#include "published/stated_row.h"
 #include "published/trace_validation.h"
 #include "published/validate.h"
 
@@ -32,32 +37,43 @@ std::vector<PublishedRun> read_all(const std::vector<std::string>& files) {
   return runs;
 }
 
-/// The result for files of ops; nothing: all files are of runs.
-std::vector<OpMeasurement> read_ops(const FitCommandOptions& options) {
-  std::vector<OpMeasurement> ops;
-  std::string of_runs;
-  for (const std::string& file : options.cases) {
-    const std::string text = read_file(file);
-    if (!is_op_measurements(text, file)) {
-      of_runs = file;
-      continue;
-    }
-    for (OpMeasurement& op : parse_op_measurements(text, file).ops) ops.push_back(std::move(op));
-  }
-  if (!ops.empty() && !of_runs.empty()) {
-    throw InputError(of_runs, "", "files of ops are fitted by themselves, without files of runs");
-  }
-  if (!ops.empty() && !options.output.empty()) {
-    throw InputError(options.output, "",
-                     "a calibration is of runs; what ops say belongs to the cluster file: --json");
-  }
-  return ops;
-}
-
 Cluster preset_cluster(const std::string& name) {
   const auto text = find_preset(cluster_presets(), name);
   if (!text) throw InputError("--cluster", "", name + " is no cluster preset");
   return parse_cluster(*text, name);
+}
+
+/// The fit where the files are of timed ops, or of timed collectives; nothing where they are of
+/// runs.
+std::optional<OpFit> fit_of_timings(const FitCommandOptions& options) {
+  std::vector<OpMeasurement> ops;
+  std::vector<CollectiveMeasurement> collectives;
+  std::array<std::string, 3> files;  // the last of each sort
+  for (const std::string& file : options.cases) {
+    const std::string text = read_file(file);
+    if (is_op_measurements(text, file)) {
+      files[0] = file;
+      for (OpMeasurement& op : parse_op_measurements(text, file).ops) ops.push_back(std::move(op));
+    } else if (is_collective_measurements(text, file)) {
+      files[1] = file;
+      for (CollectiveMeasurement& point : parse_collective_measurements(text, file).points)
+        collectives.push_back(std::move(point));
+    } else {
+      files[2] = file;
+    }
+  }
+  if (files[0].empty() && files[1].empty()) return std::nullopt;
+  const bool alone = std::ranges::count_if(files, &std::string::empty) == 2;
+  if (!alone) {
+    throw InputError(files[2].empty() ? files[1] : files[2], "",
+                     "files of ops, of collectives and of runs are each fitted by themselves");
+  }
+  if (!options.output.empty()) {
+    throw InputError(options.output, "",
+                     "a calibration is of runs; what ops say belongs to the cluster file: --json");
+  }
+  const Cluster cluster = preset_cluster(options.cluster);
+  return files[0].empty() ? fit_collectives(collectives, cluster) : fit_ops(ops, cluster);
 }
 
 std::string rest_words(const CalibrationChoice& choice) {
@@ -95,6 +111,14 @@ void write_inputs(const std::filesystem::path& folder, std::span<const Published
   }
 }
 
+/// Writes the file's rows as stated runs, which validate and fit read as they read the rows.
+void write_stated(const std::filesystem::path& folder, const std::string& file,
+                  const std::string& text) {
+  const std::filesystem::path output = folder / std::filesystem::path(file).filename();
+  check_output("--stated", output.string(), std::span(&file, 1));
+  write_file_atomically(output, json_text(stated_rows(text, file)));
+}
+
 /// The first line of a result.
 std::string choice_words(const CalibrationChoice& choice) {
   const std::string measured =
@@ -106,9 +130,8 @@ std::string choice_words(const CalibrationChoice& choice) {
 
 ExitCode run_fit(const FitCommandOptions& options) {
   check_output("-o", options.output, options.cases);
-  if (const std::vector<OpMeasurement> ops = read_ops(options); !ops.empty()) {
-    const OpFit found = fit_ops(ops, preset_cluster(options.cluster));
-    print_result(options.json ? op_fit_json(found) : fit_text(found));
+  if (const auto found = fit_of_timings(options)) {
+    print_result(options.json ? op_fit_json(*found) : fit_text(*found));
     return ExitCode::ok;
   }
   const Fit found =
@@ -135,6 +158,7 @@ ExitCode run_validate(const ValidateOptions& options) {
       const std::vector<PublishedRun> runs = read_published_runs(file);
       families.push_back(validate(name, runs, calibration));
       if (!options.inputs.empty()) write_inputs(options.inputs, runs);
+      if (!options.stated.empty()) write_stated(options.stated, file, text);
     }
   }
   std::vector<GoalResult> results;

@@ -108,6 +108,7 @@ struct ValidateOptions {
   std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
   bool leave_out_sources = false;        ///< CalibrationChoice::leave_out_source
   std::string inputs;  ///< folder for the job and the cluster of each run; empty: none are written
+  std::string stated;  ///< folder for files of stated runs; empty: none are written
   bool json = false;
 };
 /// outside_tolerance where a goal is missed.

@@ -140,6 +140,9 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
   command.add_option("--inputs", options.inputs,
                      "write the job and the cluster of each run that is predicted into this "
                      "folder, as plan and simulate take them");
+  command.add_option("--stated", options.stated,
+                     "write each file of runs into this folder once more, with all that is known "
+                     "of each run and where each fact is from");
   add_json(command, options.json);
   command.callback([&] { action = [&] { return run_validate(options); }; });
 }
@@ -147,7 +150,9 @@ void add_validate(CLI::App& app, ValidateOptions& options, Action& action) {
 void add_fit(CLI::App& app, FitCommandOptions& options, Action& action) {
   CLI::App& command =
       *app.add_subcommand("fit", "fit a cluster's and a framework's numbers on published runs");
-  command.add_option("CASES", options.cases, "files of published runs, or of timed ops alone")
+  command
+      .add_option("CASES", options.cases,
+                  "files of published runs, of timed ops alone, or of timed collectives alone")
       ->required();
   command.add_option("--cluster", options.cluster, "name of a cluster preset")->required();
   command.add_option("--framework", options.framework, "name of a framework preset")->required();

@@ -8,33 +8,33 @@
 
 #include "base/error.h"
 #include "published/validate.h"
+#include "tests/published/published_rows.h"
 
 namespace plimsoll {
 namespace {
 
 const FitOptions kOptions{.cluster = "dgx-a100-80gb", .framework = "megatron-lm-2021"};
 
-PublishedRun layout(std::int64_t hidden, std::int64_t tp, std::int64_t dp, std::int64_t micro) {
-  PublishedRun run;
-  run.id = "made up";
-  run.source = "this test";
-  run.gpu = "A100-80GB";
-  run.gpus = tp * dp;
-  run.gpus_per_node = 8;
-  run.model = "GPT";
-  run.hidden = hidden;
-  run.layers = 2;
-  run.heads = hidden / 64;
-  run.vocab = 51200;
-  run.sequence = 1024;
-  run.tp = tp;
-  run.dp = dp;
-  run.micro_batch = micro;
-  run.global_batch = 2 * micro * dp;
-  run.precision = "fp16";
-  run.recompute = "full";
-  run.attention = "unfused";
-  run.framework = "megatron-lm 50a4b5fa";  // as others measured it: without dropout
+Json layout(std::int64_t hidden, std::int64_t tp, std::int64_t dp, std::int64_t micro) {
+  Json run = plain_row();
+  run["id"] = "made up";
+  set_source(run, "this test");
+  run["hardware"]["gpu"] = "A100-80GB";
+  run["hardware"]["gpus"] = tp * dp;
+  run["hardware"]["gpus_per_node"] = 8;
+  run["model"]["name"] = "GPT";
+  run["model"]["hidden"] = hidden;
+  run["model"]["layers"] = 2;
+  run["model"]["heads"] = hidden / 64;
+  run["model"]["vocab"] = 51200;
+  run["model"]["seq_len"] = 1024;
+  run["parallel"] = {{"tp", tp}, {"dp", dp}};
+  run["batch"]["micro"] = micro;
+  run["batch"]["global"] = 2 * micro * dp;
+  run["precision"] = "fp16";
+  run["recompute"] = "full";
+  run["attention"] = "unfused";
+  run["framework"] = "megatron-lm 50a4b5fa";  // as others measured it: without dropout
   return run;
 }
 
@@ -53,14 +53,14 @@ std::vector<PublishedRun> made_with(double fraction, double dispatch,
     for (const std::int64_t tp : {1, 2}) {
       for (const std::int64_t dp : {1, 2, 4}) {
         for (const std::int64_t micro : {std::int64_t{1}, most_micro}) {
-          PublishedRun run = layout(hidden, tp, dp, micro);
-          run.layers = layers;
-          run.recompute = recompute;
-          PublishedTarget target = published_target(run, own_numbers());
+          Json run = layout(hidden, tp, dp, micro);
+          run["model"]["layers"] = layers;
+          run["recompute"] = recompute;
+          PublishedTarget target = target_of(run, own_numbers());
           EXPECT_EQ(target.missing, "");
           apply(truth, target.cluster, target.framework);
-          run.step_time = predict_published(target).step_time;
-          runs.push_back(run);
+          run["measured"]["step_time_s"] = predict_published(target).step_time.value();
+          runs.push_back(run_of(run));
         }
       }
     }
@@ -83,7 +83,7 @@ TEST(Fit, FindsWhatRunsWereMadeWith) {
   EXPECT_NEAR(value(found, "matmul.peak_fraction").value, 0.7, 0.04);
   EXPECT_NEAR(value(found, "dispatch_op").value, 120e-6, 3e-6);
   EXPECT_TRUE(value(found, "dispatch_op").determined);
-  EXPECT_EQ(found.fitted.sources, std::vector<std::string>{"this test"});
+  EXPECT_EQ(found.fitted.sources, std::vector<std::string>{"this test, page"});
 }
 
 TEST(Fit, FindsWhatTheHostWaitsAndWhatBackwardCostsIt) {
@@ -116,18 +116,18 @@ TEST(Fit, FindsWhatKernelsLoseBesideGathers) {
   for (const std::int64_t hidden : {1024, 2048, 4096}) {
     for (const std::int64_t dp : {2, 4, 8, 16}) {
       for (const std::int64_t micro : {1, 2, 4, 16}) {
-        PublishedRun run = layout(hidden, 1, dp, micro);
-        run.layers = 8;
-        run.framework = "pytorch-fsdp";
-        run.zero_stage = 3;
-        run.precision = "bf16";
-        run.recompute = "none";
-        run.attention = "flash";
-        PublishedTarget target = published_target(run, own_numbers());
+        Json run = layout(hidden, 1, dp, micro);
+        run["model"]["layers"] = 8;
+        run["framework"] = "pytorch-fsdp";
+        run["parallel"]["zero_stage"] = 3;
+        run["precision"] = "bf16";
+        run["recompute"] = "none";
+        run["attention"] = "flash";
+        PublishedTarget target = target_of(run, own_numbers());
         EXPECT_EQ(target.missing, "");
         apply(truth, target.cluster, target.framework);
-        run.step_time = predict_published(target).step_time;
-        runs.push_back(run);
+        run["measured"]["step_time_s"] = predict_published(target).step_time.value();
+        runs.push_back(run_of(run));
       }
     }
   }
@@ -190,7 +190,7 @@ TEST(Fit, ShapesOfOneLayoutHaveNoFactor) {
 TEST(Fit, FindsOutWhetherLayersWereRepeated) {
   for (const bool full : {false, true}) {
     std::vector<PublishedRun> runs = made_with(0.7, 120e-6, full ? "full" : "none");
-    for (PublishedRun& run : runs) run.recompute = "unknown";
+    for (PublishedRun& run : runs) run.recompute = StatedRecompute::unknown;
     const Fit found = fit(runs, kOptions);
     EXPECT_EQ(found.fitted.assumed_recompute, (AssumedRecompute{full, std::nullopt}));
     EXPECT_LT(found.mean_abs_error, 0.02) << full;
@@ -201,7 +201,7 @@ TEST(Fit, FindsOutWhetherLayersWereRepeated) {
 TEST(Fit, RunsThatRanHadTheMemory) {
   // Times of runs that repeat nothing; but more than a tenth would not fit 80 GB so.
   std::vector<PublishedRun> runs = made_with(0.7, 120e-6, "none", 8, 64);
-  for (PublishedRun& run : runs) run.recompute = "unknown";
+  for (PublishedRun& run : runs) run.recompute = StatedRecompute::unknown;
   EXPECT_EQ(fit(runs, kOptions).fitted.assumed_recompute, (AssumedRecompute{true, std::nullopt}));
 }
 

@@ -1,5 +1,5 @@
 // The robust fit: what it finds, what it leaves alone, and where it cannot go.
-#include "fitting/robust_fit.h"
+#include "fitting/robust/robust_fit.h"
 
 #include <gtest/gtest.h>
 

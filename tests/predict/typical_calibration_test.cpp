@@ -8,6 +8,7 @@
 #include "models/presets/presets.h"
 #include "published/published_target.h"
 #include "published/validate.h"
+#include "tests/published/published_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -67,29 +68,30 @@ TEST(TypicalCalibration, ANetworkAcrossNodesIsOneWhereverItStands) {
 }
 
 TEST(TypicalCalibration, PublishedRunsWithoutAFitTakeItAndSayHowSureItIs) {
-  PublishedRun run;
-  run.gpu = "H200-141GB";
-  run.gpus = run.gpus_per_node.emplace(8);
-  run.model = "Llama 2 7b";
-  run.hidden = 4096;
-  run.layers = 4;
-  run.heads = 32;
-  run.ffn_hidden = 11008;
-  run.sequence = 4096;
-  run.dp = 8;
-  run.micro_batch = 1;
-  run.global_batch = 16;
-  run.precision = "bf16";
-  run.recompute = "none";
-  run.attention = "flash";
-  run.framework = "pytorch-fsdp";
-  run.zero_stage = 3;
-  const PublishedTarget with = published_target(run);
+  Json run = plain_row();
+  run["hardware"]["gpu"] = "H200-141GB";
+  run["hardware"]["gpus"] = 8;
+  run["model"]["name"] = "Llama 2 7b";
+  run["model"]["hidden"] = 4096;
+  run["model"]["layers"] = 4;
+  run["model"]["heads"] = 32;
+  run["model"]["ffn_hidden"] = 11008;
+  run["model"]["seq_len"] = 4096;
+  run["model"]["vocab"] = nullptr;  // that of the public model
+  run["parallel"] = {{"dp", 8}};
+  run["batch"]["micro"] = 1;
+  run["batch"]["global"] = 16;
+  run["precision"] = "bf16";
+  run["recompute"] = "none";
+  run["attention"] = "flash";
+  run["framework"] = "pytorch-fsdp";
+  run["parallel"]["zero_stage"] = 3;
+  const PublishedTarget with = target_of(run);
   ASSERT_EQ(with.missing, "");
   ASSERT_TRUE(with.fitted.has_value());
   EXPECT_EQ(with.fitted->runs, 0);
   const RunPrediction typical = predict_published(with);
-  const RunPrediction alone = predict_published(published_target(run, own_numbers()));
+  const RunPrediction alone = predict_published(target_of(run, own_numbers()));
   EXPECT_GT(typical.step_time, 1.05 * alone.step_time);
   EXPECT_LT(typical.step_time, 1.5 * alone.step_time);
   const SourceSpread& spread = source_spread(TimeBasis::typical);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "published/validate.h"
+#include "tests/published/published_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -15,32 +16,30 @@ struct Measured {
 };
 
 Bytes allocated(const Measured& run) {
-  PublishedRun row;
-  row.id = "test/1";
-  row.gpu = "B200-SXM";
-  row.gpus = row.gpus_per_node.emplace(8);
-  row.model = "llama3";
-  row.layers = run.layers;
-  row.hidden = run.hidden;
-  row.heads = run.heads;
-  row.kv_heads = run.hidden == 8192 ? 8 : 16;
-  row.ffn_hidden = run.ffn_hidden;
-  row.vocab = 128257;
-  row.sequence = 4096;
-  row.tp = run.tp;
-  row.pp = run.pp;
-  row.dp = run.dp;
-  row.zero_stage = 1;
-  row.sequence_parallel = run.tp > 1;
-  row.micro_batch = 1;
-  row.accumulation = 4;
-  row.precision = "bf16";
-  row.recompute = "none";
-  row.attention = "flash";
-  row.framework = "megatron-core";
-  row.loss_memory = LossMemory::own_type;
-  row.handle_workspace = Bytes(8320 << 10);
-  const PublishedTarget target = published_target(row);
+  Json row = plain_row();
+  row["id"] = "test/1";
+  row["hardware"]["gpu"] = "B200-SXM";
+  row["hardware"]["gpus"] = 8;
+  row["model"]["name"] = "llama3";
+  row["model"]["layers"] = run.layers;
+  row["model"]["hidden"] = run.hidden;
+  row["model"]["heads"] = run.heads;
+  row["model"]["kv_heads"] = run.hidden == 8192 ? 8 : 16;
+  row["model"]["ffn_hidden"] = run.ffn_hidden;
+  row["model"]["vocab"] = 128256;  // and an end of document
+  row["model"]["seq_len"] = 4096;
+  row["parallel"]["tp"] = run.tp;
+  row["parallel"]["pp"] = run.pp;
+  row["parallel"]["dp"] = run.dp;
+  row["parallel"]["zero_stage"] = 1;
+  row["parallel"]["sequence_parallel"] = run.tp > 1;
+  row["batch"] = {{"micro", 1}, {"grad_accum", 4}};
+  row["precision"] = "bf16";
+  row["recompute"] = "none";
+  row["attention"] = "flash";
+  row["framework"] = "megatron-core";
+  set_source(row, "github:MooreThreads/SimuMax@4dcaae5", "b200_release_v1.2_summary.json");
+  const PublishedTarget target = target_of(row);
   EXPECT_EQ(target.missing, "");
   return predict_published(target).memory[std::size_t(MemoryKind::allocated)];
 }

@@ -1,14 +1,13 @@
 // Published runs of 2024 and later: racks of 72, stated stages and overlaps, what is not predicted.
 #include <gtest/gtest.h>
 
-#include "published/published_run.h"
-#include "published/published_target.h"
+#include "tests/published/published_rows.h"
 
 namespace plimsoll {
 namespace {
 
 /// NVIDIA's recipe for Nemotron-4 340B on GB200, with `hardware`, and `more` keys of a row.
-PublishedRun recipe(const std::string& hardware, const std::string& more = "") {
+Json recipe(const std::string& hardware, const std::string& more = "") {
   const std::string text =
       R"([{"id": "test/1", "source": {"repo_or_doc": "doc", "path_or_issue": "page"},
            "hardware": )" +
@@ -19,19 +18,19 @@ PublishedRun recipe(const std::string& hardware, const std::string& more = "") {
            "batch": {"micro": 1, "global": 32}, "precision": "bf16", "recompute": "unknown",
            "attention": "flash", "measured": {"step_time_s": 2.2}, "framework": "nemo")" +
       more + "}]";
-  return parse_published_runs(text, "test.json").at(0);
+  return parse_json(text, "test.json").at(0);
 }
 
 const std::string kRacks = R"x({"gpu": "GB200 (NVL72)", "gpus": 128, "gpus_per_node": 4})x";
 
 TEST(NewerRuns, ARackIsOneNodeWhateverItsTraysAre) {
-  const PublishedTarget two = published_target(recipe(kRacks));
+  const PublishedTarget two = target_of(recipe(kRacks));
   ASSERT_EQ(two.missing, "");
   EXPECT_EQ(two.cluster.name, "gb200-nvl72");
   EXPECT_EQ(two.cluster.levels[0].devices, 64);  // 16 of the 18 trays of each of two racks
-  PublishedRun one = recipe(R"x({"gpu": "GB300 (NVL72)", "gpus": 32, "gpus_per_node": 4})x");
-  one.dp = 1;
-  const PublishedTarget rack = published_target(one);
+  Json one = recipe(R"x({"gpu": "GB300 (NVL72)", "gpus": 32, "gpus_per_node": 4})x");
+  one["parallel"]["dp"] = 1;
+  const PublishedTarget rack = target_of(one);
   ASSERT_EQ(rack.missing, "");
   EXPECT_EQ(rack.cluster.name, "gb300-nvl72");
   EXPECT_EQ(rack.cluster.levels[0].devices, 32);
@@ -39,7 +38,7 @@ TEST(NewerRuns, ARackIsOneNodeWhateverItsTraysAre) {
 
 TEST(NewerRuns, NamesOfGpusThatContainOthersAreTold) {
   const auto cluster_of = [](const std::string& gpu) {
-    return published_target(recipe(R"({"gpu": ")" + gpu + R"(", "gpus": 128})")).cluster.name;
+    return target_of(recipe(R"({"gpu": ")" + gpu + R"(", "gpus": 128})")).cluster.name;
   };
   EXPECT_EQ(cluster_of("B300-SXM (DGX B300)"), "hgx-b300");
   EXPECT_EQ(cluster_of("B200-SXM (DGX B200)"), "hgx-b200");
@@ -49,20 +48,20 @@ TEST(NewerRuns, NamesOfGpusThatContainOthersAreTold) {
 }
 
 TEST(NewerRuns, OverlapThatIsStatedCounts) {
-  EXPECT_FALSE(published_target(recipe(kRacks)).framework.async_tensor_parallel);
-  const PublishedRun with = recipe(kRacks, R"(, "overlap": {"tp_comm": true, "p2p": true})");
-  EXPECT_TRUE(published_target(with).framework.async_tensor_parallel);
-  PublishedRun bridge = recipe(kRacks, R"(, "overlap": {"tp_comm": false})");
-  bridge.framework = "megatron-bridge";
-  EXPECT_FALSE(published_target(bridge).framework.async_tensor_parallel);
+  EXPECT_FALSE(target_of(recipe(kRacks)).framework.async_tensor_parallel);
+  const Json with = recipe(kRacks, R"(, "overlap": {"tp_comm": true, "p2p": true})");
+  EXPECT_TRUE(target_of(with).framework.async_tensor_parallel);
+  Json bridge = recipe(kRacks, R"(, "overlap": {"tp_comm": false})");
+  bridge["framework"] = "megatron-bridge";
+  EXPECT_FALSE(target_of(bridge).framework.async_tensor_parallel);
 }
 
 TEST(NewerRuns, LayersOfStagesMayCountEmbeddingAndHead) {
   const auto split_of = [](const std::string& layers) {
-    PublishedRun run = recipe(kRacks, R"(, "layers_per_stage": )" + layers);
-    run.model = "GPT";  // the recipe of Nemotron interleaves
-    run.virtual_stages = 1;
-    return published_target(run).strategies.at(0).layer_split;
+    Json run = recipe(kRacks, R"(, "layers_per_stage": )" + layers);
+    run["model"]["name"] = "GPT";  // the recipe of Nemotron interleaves
+    run["parallel"]["vpp"] = 1;
+    return target_of(run).strategies.at(0).layer_split;
   };
   EXPECT_EQ(split_of("[23, 25, 25, 25]"), (std::vector<std::int64_t>{22, 25, 25, 24}));
   EXPECT_EQ(split_of("[21, 25, 25, 25]"), (std::vector<std::int64_t>{21, 25, 25, 25}));
@@ -70,10 +69,10 @@ TEST(NewerRuns, LayersOfStagesMayCountEmbeddingAndHead) {
 }
 
 TEST(NewerRuns, RecipesOfCurrentScalingAreSo) {
-  PublishedRun run = recipe(kRacks);
+  Json run = recipe(kRacks);
   const auto fp8_of = [&](const std::string& precision) {
-    run.precision = precision;
-    return published_target(run).strategies.at(0).fp8;
+    run["precision"] = precision;
+    return target_of(run).strategies.at(0).fp8;
   };
   EXPECT_EQ(fp8_of("fp8 current scaling"), Fp8::current);
   EXPECT_EQ(fp8_of("mxfp8"), Fp8::delayed);
@@ -81,22 +80,22 @@ TEST(NewerRuns, RecipesOfCurrentScalingAreSo) {
 }
 
 TEST(NewerRuns, TheRecipeOfNemotronInterleavesWhereItsTableSaysNothing) {
-  PublishedRun run = recipe(kRacks);
-  run.virtual_stages = 1;
-  EXPECT_EQ(published_target(run).strategies.at(0).virtual_stages, 12);
+  Json run = recipe(kRacks);
+  run["parallel"]["vpp"] = 1;
+  EXPECT_EQ(target_of(run).strategies.at(0).virtual_stages, 12);
 }
 
 TEST(NewerRuns, WhatIsOfXlaIsNotPredicted) {
-  PublishedRun run = recipe(kRacks);
-  run.framework = "maxtext (JAX/XLA)";
-  EXPECT_EQ(published_target(run).missing, "framework maxtext (JAX/XLA)");
+  Json run = recipe(kRacks);
+  run["framework"] = "maxtext (JAX/XLA)";
+  EXPECT_EQ(target_of(run).missing, "framework maxtext (JAX/XLA)");
 }
 
 TEST(NewerRuns, WithoutAWordOnRecomputeBothWaysArePredicted) {
-  PublishedRun run = recipe(kRacks, R"(, "needs": ["recompute unknown"])");
-  run.framework = "Megatron-DeepSpeed";
-  run.virtual_stages = 1;
-  const PublishedTarget target = published_target(run, own_numbers());
+  Json run = recipe(kRacks, R"(, "needs": ["recompute unknown"])");
+  run["framework"] = "Megatron-DeepSpeed";
+  run["parallel"]["vpp"] = 1;
+  const PublishedTarget target = target_of(run, own_numbers());
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.strategies.size(), 2u);
 }

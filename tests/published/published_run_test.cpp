@@ -37,7 +37,7 @@ TEST(PublishedRun, IsReadAsStated) {
   EXPECT_EQ(run.pp, 4);
   EXPECT_EQ(run.cp, 1);
   EXPECT_EQ(run.virtual_stages, std::nullopt);
-  EXPECT_EQ(run.recompute, "full");
+  EXPECT_EQ(run.recompute, StatedRecompute::full);
   EXPECT_EQ(run.step_time, Seconds(2.5));
   EXPECT_TRUE(run.step_time_derived);
   EXPECT_EQ(run.memory_device, Bytes(12'500'000'000));
@@ -57,7 +57,7 @@ TEST(PublishedRun, WhatWasNotPrintedWithTheMeasurementIsUnknown) {
   const std::string notes =
       "precision, recompute and vocabulary taken from a configuration, not printed with the "
       "measurement";
-  EXPECT_EQ(parse(replaced(kRow, "NOTES", notes)).at(0).recompute, "unknown");
+  EXPECT_EQ(parse(replaced(kRow, "NOTES", notes)).at(0).recompute, StatedRecompute::unknown);
 }
 
 TEST(PublishedRun, GpusFollowFromTheDegreesWhereNotStated) {
@@ -77,7 +77,7 @@ TEST(PublishedRun, ATokenizerWithoutTextSaysItsVocabulary) {
       "\"tokenizer\": \"NullTokenizer\"}";
   const std::string row = replaced(kRow, "\"oom\": false", fields);
   const PublishedRun stated = parse(row).at(0);
-  EXPECT_EQ(stated.sharding, "HSDP");
+  EXPECT_TRUE(stated.shards_within_node);
   std::string without = row;
   const std::size_t at = without.find("\"vocab\": ");
   ASSERT_NE(at, std::string::npos);
@@ -93,27 +93,29 @@ TEST(PublishedRun, HeadingsOfBigScienceSayWhatLiesWhere) {
     std::string text = row;
     const std::size_t place = text.find("\"path_or_issue\": \"") + 18;
     text.insert(place, "gpt2.md line 1 (section '" + section + "'), ");
+    text = replaced(text, "arXiv 1", "github:bigscience-workshop/bigscience@9e64edec");
     const std::size_t stage = text.find("\"zero_stage\": ");
     if (stage != std::string::npos)
       text.replace(stage, text.find_first_of(",}", stage) - stage, "\"zero_stage\": null");
     return parse(text).at(0);
   };
+  const auto checkpoints = [](const PublishedRun& run) { return run.framework->checkpoint_memory; };
   const PublishedRun own = of("Megatron + Deepspeed ZeRO (old branch)", "{}");
   EXPECT_EQ(own.zero_stage, 3);
-  EXPECT_EQ(own.checkpoints, CheckpointMemory::on_host);
-  EXPECT_FALSE(own.host_optimizer);
-  EXPECT_EQ(of("Megatron + Deepspeed ZeRO", "{\"PA_CPU\": \"N\"}").checkpoints,
+  EXPECT_EQ(checkpoints(own), CheckpointMemory::on_host);
+  EXPECT_FALSE(own.framework->host_optimizer);
+  EXPECT_EQ(checkpoints(of("Megatron + Deepspeed ZeRO", "{\"PA_CPU\": \"N\"}")),
             CheckpointMemory::split);
   const PublishedRun all = of("HF + Deepspeed Zero 3 + Full Offload", "{}");
   EXPECT_EQ(all.zero_stage, 3);
-  EXPECT_TRUE(all.host_optimizer && all.host_parameters);
-  EXPECT_EQ(all.checkpoints, CheckpointMemory::on_device);
+  EXPECT_TRUE(all.framework->host_optimizer && all.framework->host_parameters);
+  EXPECT_EQ(checkpoints(all), CheckpointMemory::on_device);
   const PublishedRun half =
       of("HF + Deepspeed Zero 3 + Full Offload", "{\"Opt Offl\": \"Y\", \"Par Offl\": \"N\"}");
-  EXPECT_TRUE(half.host_optimizer && !half.host_parameters);
+  EXPECT_TRUE(half.framework->host_optimizer && !half.framework->host_parameters);
   const PublishedRun other = of("Megatron + Deepspeed 3D", "{}");
   EXPECT_EQ(other.zero_stage, std::nullopt);
-  EXPECT_EQ(other.checkpoints, CheckpointMemory::on_device);
+  EXPECT_EQ(checkpoints(other), CheckpointMemory::on_device);
 }
 
 TEST(PublishedRun, BadRowsAreRefusedWithTheirPlace) {

@@ -2,64 +2,65 @@
 #include <gtest/gtest.h>
 
 #include "published/validate.h"
+#include "tests/published/published_rows.h"
 
 namespace plimsoll {
 namespace {
 
 /// Llama 3 70B of Megatron Bridge's tables: 64 H100, FP8, TP 4, PP 8, VP 5.
-PublishedRun llama70b() {
-  PublishedRun run;
-  run.id = "test/70b";
-  run.gpu = "H100-80GB SXM";
-  run.gpus = 64;
-  run.gpus_per_node = 8;
-  run.model = "llama3-70b";
-  run.hidden = 8192;
-  run.layers = 80;
-  run.heads = 64;
-  run.kv_heads = 8;
-  run.ffn_hidden = 28672;
-  run.vocab = 128256;
-  run.sequence = 8192;
-  run.tp = 4;
-  run.pp = 8;
-  run.dp = 2;
-  run.virtual_stages = 5;
-  run.micro_batch = 1;
-  run.global_batch = 128;
-  run.precision = "fp8";
-  run.recompute = "unknown";
-  run.attention = "flash";
-  run.framework = "megatron-bridge";
+Json llama70b() {
+  Json run = plain_row();
+  run["id"] = "test/70b";
+  run["hardware"]["gpu"] = "H100-80GB SXM";
+  run["hardware"]["gpus"] = 64;
+  run["hardware"]["gpus_per_node"] = 8;
+  run["model"]["name"] = "llama3-70b";
+  run["model"]["hidden"] = 8192;
+  run["model"]["layers"] = 80;
+  run["model"]["heads"] = 64;
+  run["model"]["kv_heads"] = 8;
+  run["model"]["ffn_hidden"] = 28672;
+  run["model"]["vocab"] = 128256;
+  run["model"]["seq_len"] = 8192;
+  run["parallel"]["tp"] = 4;
+  run["parallel"]["pp"] = 8;
+  run["parallel"]["dp"] = 2;
+  run["parallel"]["vpp"] = 5;
+  run["batch"]["micro"] = 1;
+  run["batch"]["global"] = 128;
+  run["precision"] = "fp8";
+  run["recompute"] = "unknown";
+  run["attention"] = "flash";
+  run["framework"] = "megatron-bridge";
   return run;
 }
 
-Strategy strategy_of(const PublishedRun& run) {
-  const PublishedTarget target = published_target(run);
+Strategy strategy_of(const Json& run) {
+  const PublishedTarget target = target_of(run);
   EXPECT_EQ(target.missing, "");
   return target.strategies.at(0);
 }
 
 TEST(RecipeMemory, GradientsAndWeightsAreAsNarrowAsTheRecipesHaveThem) {
-  PublishedRun run = llama70b();
+  Json run = llama70b();
   for (const char* framework : {"megatron-bridge", "nemo"}) {
-    run.framework = framework;
-    run.precision = "fp8";
+    run["framework"] = framework;
+    run["precision"] = "fp8";
     EXPECT_EQ(strategy_of(run).gradient_type, GradientType::computed);
     EXPECT_TRUE(strategy_of(run).fp8_parameters);
-    run.precision = "bf16";
+    run["precision"] = "bf16";
     EXPECT_EQ(strategy_of(run).gradient_type, GradientType::computed);
     EXPECT_FALSE(strategy_of(run).fp8_parameters);
   }
-  run.reduce_dtype = "fp32";
+  run["reduce_dtype"] = "fp32";
   EXPECT_EQ(strategy_of(run).gradient_type, GradientType::f32) << "the row says otherwise";
-  run.reduce_dtype.clear();
-  run.framework = "megatron-lm";
+  run["reduce_dtype"] = nullptr;
+  run["framework"] = "megatron-lm";
   EXPECT_EQ(strategy_of(run).gradient_type, GradientType::f32) << "its own default";
 }
 
 TEST(RecipeMemory, TheRunOfSeventyBillionParametersFits) {
-  const PublishedTarget target = published_target(llama70b());
+  const PublishedTarget target = target_of(llama70b());
   const RunPrediction predicted = predict_published(target);
   EXPECT_TRUE(predicted.fits);
   PublishedTarget wide = target;

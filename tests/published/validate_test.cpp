@@ -6,40 +6,16 @@
 #include "base/json.h"
 #include "models/framework/framework.h"
 #include "published/goals.h"
-#include "published/public_models.h"
+#include "published/stated_row.h"
+#include "tests/published/published_rows.h"
 
 namespace plimsoll {
 namespace {
 
-PublishedRun megatron() {
-  PublishedRun run;
-  run.id = "test/1";
-  run.gpu = "A100-80GB SXM";
-  run.gpus = 16;
-  run.gpus_per_node = 8;
-  run.model = "GPT";
-  run.hidden = 1024;
-  run.layers = 4;
-  run.heads = 16;
-  run.vocab = 50257;
-  run.sequence = 256;
-  run.tp = 2;
-  run.pp = 2;
-  run.dp = 4;
-  run.micro_batch = 2;
-  run.global_batch = 32;
-  run.precision = "fp16";
-  run.recompute = "full";
-  run.attention = "unfused";
-  run.framework = "megatron-lm";
-  run.step_time = Seconds(1);
-  return run;
-}
-
 TEST(PublishedTarget, TakesWhatTheRowStates) {
-  PublishedRun run = megatron();
-  run.interconnect = "NVSwitch; 8x100 Gb/s (800 Gb/s) between nodes";
-  const PublishedTarget target = published_target(run);
+  Json run = plain_row();
+  run["hardware"]["interconnect"] = "NVSwitch; 8x100 Gb/s (800 Gb/s) between nodes";
+  const PublishedTarget target = target_of(run);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.framework.name, "megatron-lm-2021");
   EXPECT_EQ(target.cluster.name, "a100-80gb-800gbit");
@@ -53,61 +29,61 @@ TEST(PublishedTarget, TakesWhatTheRowStates) {
 }
 
 TEST(PublishedTarget, VocabulariesArePaddedAsTheFrameworkDoes) {
-  PublishedRun run = megatron();
-  run.tp = 1;
-  run.dp = 8;
-  EXPECT_EQ(published_target(run).job.vocab, 50304);
+  Json run = plain_row();
+  run["parallel"]["tp"] = 1;
+  run["parallel"]["dp"] = 8;
+  EXPECT_EQ(target_of(run).job.vocab, 50304);
   // Of vTrain's times within a node the head's is of unpadded rows where it is not split.
-  run.source = "github:VIA-Research/vTrain";
-  EXPECT_EQ(published_target(run).job.vocab, 50304);
-  run.gpus = 8;
-  run.dp = 4;
-  EXPECT_EQ(published_target(run).job.vocab, 50257);
-  run.tp = 2;
-  run.dp = 2;
-  EXPECT_EQ(published_target(run).job.vocab, 50432);
-  run.framework = "LiBai (OneFlow)";  // predicted with a preset of Megatron-LM
-  EXPECT_EQ(published_target(run).framework.name, "megatron-lm-2021");
-  EXPECT_EQ(published_target(run).job.vocab, 50257);
+  set_source(run, "github:VIA-Research/vTrain");
+  EXPECT_EQ(target_of(run).job.vocab, 50304);
+  run["hardware"]["gpus"] = 8;
+  run["parallel"]["dp"] = 4;
+  EXPECT_EQ(target_of(run).job.vocab, 50257);
+  run["parallel"]["tp"] = 2;
+  run["parallel"]["dp"] = 2;
+  EXPECT_EQ(target_of(run).job.vocab, 50432);
+  run["framework"] = "LiBai (OneFlow)";  // predicted with a preset of Megatron-LM
+  EXPECT_EQ(target_of(run).framework.name, "megatron-lm-2021");
+  EXPECT_EQ(target_of(run).job.vocab, 50257);
 }
 
 TEST(PublishedTarget, RanksOfALayerHandOnAPartEach) {
-  PublishedRun run = megatron();
-  EXPECT_TRUE(published_target(run).strategies.at(0).split_boundary);
-  run.sequence_parallel = true;  // what they hand on is split already
-  const PublishedTarget split = published_target(run);
+  Json run = plain_row();
+  EXPECT_TRUE(target_of(run).strategies.at(0).split_boundary);
+  run["parallel"]["sequence_parallel"] = true;  // what they hand on is split already
+  const PublishedTarget split = target_of(run);
   EXPECT_EQ(split.framework.name, "megatron-lm-2022");
   EXPECT_FALSE(split.strategies.at(0).split_boundary);
-  run = megatron();
-  EXPECT_EQ(published_target(run).framework.name, "megatron-lm-2021");
-  run.source = "arXiv 2205.05198, table 5";
-  EXPECT_EQ(published_target(run).framework.name, "megatron-lm-2022");
-  run = megatron();
-  run.attention = "flash";
-  const PublishedTarget today = published_target(run);
+  run = plain_row();
+  EXPECT_EQ(target_of(run).framework.name, "megatron-lm-2021");
+  set_source(run, "github:calculon-ai/calculon@caa4b11f (quotes arXiv 2205.05198 Table 5)");
+  EXPECT_EQ(target_of(run).framework.name, "megatron-lm-2022");
+  run = plain_row();
+  run["attention"] = "flash";
+  const PublishedTarget today = target_of(run);
   EXPECT_EQ(today.framework.name, "megatron-lm");
   EXPECT_EQ(today.job.dropout, 0);
   EXPECT_FALSE(today.strategies.at(0).split_boundary);
-  run = megatron();
-  run.framework = "OneFlow-GPT";
-  const PublishedTarget other = published_target(run);
+  run = plain_row();
+  run["framework"] = "OneFlow-GPT";
+  const PublishedTarget other = target_of(run);
   EXPECT_EQ(other.framework.name, "megatron-lm-2021");
   EXPECT_FALSE(other.strategies.at(0).split_boundary);
-  run = megatron();
-  run.tp = 1;
-  run.dp = 8;
-  EXPECT_FALSE(published_target(run).strategies.at(0).split_boundary);
+  run = plain_row();
+  run["parallel"]["tp"] = 1;
+  run["parallel"]["dp"] = 8;
+  EXPECT_FALSE(target_of(run).strategies.at(0).split_boundary);
 }
 
 TEST(PublishedTarget, FullyShardedDataParallelIsStageThree) {
-  PublishedRun run = megatron();
-  run.framework = "pytorch-fsdp";
-  run.attention = "flash";
-  run.recompute = "none";
-  run.tp = run.pp = 1;
-  run.dp = 16;
-  run.zero_stage = 3;
-  const PublishedTarget target = published_target(run);
+  Json run = plain_row();
+  run["framework"] = "pytorch-fsdp";
+  run["attention"] = "flash";
+  run["recompute"] = "none";
+  run["parallel"]["tp"] = run["parallel"]["pp"] = 1;
+  run["parallel"]["dp"] = 16;
+  run["parallel"]["zero_stage"] = 3;
+  const PublishedTarget target = target_of(run);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.strategies[0].sharding_degree, 16);
   EXPECT_EQ(target.strategies[0].sharding_stage, 3);
@@ -115,21 +91,21 @@ TEST(PublishedTarget, FullyShardedDataParallelIsStageThree) {
 }
 
 TEST(PublishedTarget, MegatronDeepSpeedWithAndWithoutAZeroStage) {
-  PublishedRun run = megatron();
-  run.framework = "megatron-deepspeed";
-  const PublishedTarget plain = published_target(run);
+  Json run = plain_row();
+  run["framework"] = "megatron-deepspeed";
+  const PublishedTarget plain = target_of(run);
   ASSERT_EQ(plain.missing, "");
   EXPECT_EQ(plain.framework.name, "megatron-deepspeed");
   EXPECT_EQ(plain.job.dropout, 0.1);
   EXPECT_EQ(plain.strategies[0].sharding_degree, 1);
   EXPECT_TRUE(plain.strategies[0].split_boundary);
   EXPECT_EQ(plain.strategies[0].gradient_type, GradientType::computed);
-  run.precision = "fp16 (fp32 all-reduce per ds_config.json)";
-  EXPECT_EQ(published_target(run).strategies[0].gradient_type, GradientType::f32);
-  run = megatron();
-  run.framework = "megatron-deepspeed";
-  run.zero_stage = 1;
-  const PublishedTarget sharded = published_target(run);
+  run["precision"] = "fp16 (fp32 all-reduce per ds_config.json)";
+  EXPECT_EQ(target_of(run).strategies[0].gradient_type, GradientType::f32);
+  run = plain_row();
+  run["framework"] = "megatron-deepspeed";
+  run["parallel"]["zero_stage"] = 1;
+  const PublishedTarget sharded = target_of(run);
   ASSERT_EQ(sharded.missing, "");
   EXPECT_EQ(sharded.framework.name, "megatron-deepspeed");
   EXPECT_EQ(sharded.strategies[0].sharding_degree, 4);
@@ -139,23 +115,23 @@ TEST(PublishedTarget, MegatronDeepSpeedWithAndWithoutAZeroStage) {
 }
 
 TEST(PublishedTarget, MegatronDeepSpeedWithMegatronsOwnLoop) {
-  PublishedRun run = megatron();
-  run.framework = "megatron-deepspeed";
-  run.source = "github:VIA-Research/vTrain";
-  const PublishedTarget own = published_target(run);
+  Json run = plain_row();
+  run["framework"] = "megatron-deepspeed";
+  set_source(run, "github:VIA-Research/vTrain");
+  const PublishedTarget own = target_of(run);
   EXPECT_EQ(own.framework.name, "megatron-lm-2021");
   EXPECT_EQ(own.job.dropout, 0);
-  run.zero_stage = 1;  // Megatron-LM of that time had none
-  EXPECT_EQ(published_target(run).framework.name, "megatron-deepspeed");
+  run["parallel"]["zero_stage"] = 1;  // Megatron-LM of that time had none
+  EXPECT_EQ(target_of(run).framework.name, "megatron-deepspeed");
 }
 
 TEST(PublishedTarget, TrialsOfAmpAreCutAsTheirScriptSays) {
-  PublishedRun run = megatron();
-  run.framework = "megatron-deepspeed";
-  run.source = "github:MccRee177/AMP@72eeea45";
-  run.recompute = "unknown";
-  run.partition = {0, 3, 10};  // an embedding and a transposition, 4 layers, 4 parts after them
-  const PublishedTarget target = published_target(run);
+  Json run = plain_row();
+  run["framework"] = "megatron-deepspeed";
+  set_source(run, "github:MccRee177/AMP@72eeea45");
+  run["recompute"] = "unknown";
+  run["partition"] = {0, 3, 10};  // an embedding and a transposition, 4 layers, 4 parts after them
+  const PublishedTarget target = target_of(run);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.framework.name, "megatron-deepspeed-2020");
   EXPECT_EQ(target.job.dropout, 0.1);
@@ -163,94 +139,93 @@ TEST(PublishedTarget, TrialsOfAmpAreCutAsTheirScriptSays) {
   ASSERT_EQ(target.strategies.size(), 1u);
   EXPECT_EQ(target.strategies[0].recompute, Recompute::none);
   EXPECT_EQ(target.strategies[0].layer_split, (std::vector<std::int64_t>{1, 3}));
-  run.partition = {0, 2, 10};
-  const PublishedTarget empty = published_target(run);  // the first stage has the embedding alone
+  run["partition"] = {0, 2, 10};
+  const PublishedTarget empty = target_of(run);  // the first stage has the embedding alone
   ASSERT_EQ(empty.missing, "");
   EXPECT_EQ(empty.strategies.at(0).layer_split, (std::vector<std::int64_t>{0, 4}));
   for (const std::vector<std::int64_t>& wrong :
        {std::vector<std::int64_t>{0, 10}, {0, 3, 9}, {1, 3, 10}, {0, 11, 10}}) {
-    run.partition = wrong;
-    EXPECT_EQ(published_target(run).missing,
-              "partition: a cut of the model's parts into pp stages");
+    run["partition"] = wrong;
+    EXPECT_EQ(target_of(run).missing, "partition: a cut of the model's parts into pp stages");
   }
-  run.partition.clear();  // as evenly as possible
-  EXPECT_TRUE(published_target(run).strategies.at(0).layer_split.empty());
+  run["partition"] = nullptr;  // as evenly as possible
+  EXPECT_TRUE(target_of(run).strategies.at(0).layer_split.empty());
 }
 
 TEST(PublishedTarget, BridgeOverlapsWhatTensorParallelRanksExchange) {
-  PublishedRun run = megatron();
-  run.framework = "megatron-bridge";
-  const PublishedTarget bridge = published_target(run);
+  Json run = plain_row();
+  run["framework"] = "megatron-bridge";
+  const PublishedTarget bridge = target_of(run);
   ASSERT_EQ(bridge.missing, "");
   EXPECT_EQ(bridge.framework.name, "megatron-lm");
   EXPECT_TRUE(bridge.framework.async_tensor_parallel);
   EXPECT_TRUE(bridge.strategies.at(0).sequence_parallel);
-  run.framework = "nemo";
-  EXPECT_FALSE(published_target(run).framework.async_tensor_parallel);
-  run.framework = "megatron-bridge";
-  run.tp = 1;
-  run.dp = 8;
-  EXPECT_FALSE(published_target(run).framework.async_tensor_parallel);
+  run["framework"] = "nemo";
+  EXPECT_FALSE(target_of(run).framework.async_tensor_parallel);
+  run["framework"] = "megatron-bridge";
+  run["parallel"]["tp"] = 1;
+  run["parallel"]["dp"] = 8;
+  EXPECT_FALSE(target_of(run).framework.async_tensor_parallel);
 }
 
 TEST(PublishedTarget, ExamplesOfBertHaveTheKernelsOfTheirCode) {
-  PublishedRun run = megatron();
-  run.framework = "pytorch-ddp";
-  run.model = "BERT-Large pretraining";
-  run.source = "github:NVIDIA/DeepLearningExamples@729963dd";
-  run.tp = run.pp = 1;
-  run.dp = 16;
-  const PublishedTarget target = published_target(run);
+  Json run = plain_row();
+  run["framework"] = "pytorch-ddp";
+  run["model"]["name"] = "BERT-Large pretraining";
+  set_source(run, "github:NVIDIA/DeepLearningExamples@729963dd");
+  run["parallel"]["tp"] = run["parallel"]["pp"] = 1;
+  run["parallel"]["dp"] = 16;
+  const PublishedTarget target = target_of(run);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.framework.name, "megatron-lm-2021");
   EXPECT_TRUE(target.framework.separate_qkv);
   EXPECT_TRUE(target.framework.fused_bias);
   EXPECT_FALSE(target.framework.fused_bias_add);
   EXPECT_EQ(target.job.dropout, 0.1);
-  run.model = "GPT-2";
-  EXPECT_FALSE(published_target(run).framework.separate_qkv);
+  run["model"]["name"] = "GPT-2";
+  EXPECT_FALSE(target_of(run).framework.separate_qkv);
 }
 
 TEST(PublishedTarget, EnginesThatShardAreTakenForWhatTheyAre) {
-  PublishedRun run = megatron();
-  run.tp = run.pp = 1;
-  run.dp = 16;
-  run.zero_stage = 3;
+  Json run = plain_row();
+  run["parallel"]["tp"] = run["parallel"]["pp"] = 1;
+  run["parallel"]["dp"] = 16;
+  run["parallel"]["zero_stage"] = 3;
   const auto name_of = [&](const std::string& framework) {
-    run.framework = framework;
-    const PublishedTarget target = published_target(run);
+    run["framework"] = framework;
+    const PublishedTarget target = target_of(run);
     EXPECT_EQ(target.missing, "") << framework;
     EXPECT_EQ(target.strategies.at(0).sharding_stage, 3) << framework;
     return target.framework.name;
   };
   EXPECT_EQ(name_of("DeepSpeed 0.9"), "megatron-deepspeed");
-  EXPECT_EQ(published_target(run).job.dropout, 0);  // BigScience's only
+  EXPECT_EQ(target_of(run).job.dropout, 0);  // BigScience's only
   EXPECT_EQ(name_of("Colossal-AI"), "pytorch-fsdp");
   EXPECT_EQ(name_of("PaddleNLP"), "paddle-2.2");
   EXPECT_EQ(name_of("megatron-lm"), "megatron-lm-2022");
-  run.framework = "DeepSpeed";
-  EXPECT_FALSE(published_target(run).framework.flash_attention);
-  run.attention = "flash";
-  EXPECT_TRUE(published_target(run).framework.flash_attention);
+  run["framework"] = "DeepSpeed";
+  EXPECT_FALSE(target_of(run).framework.flash_attention);
+  run["attention"] = "flash";
+  EXPECT_TRUE(target_of(run).framework.flash_attention);
 }
 
 TEST(PublishedTarget, PublicModelsWithGatesHaveThreeMatrices) {
-  PublishedRun run = megatron();
+  Json run = plain_row();
   for (const char* name : {"Llama 2 7b", "Mistral-7B", "Qwen2-7B", "gemma-7b"}) {
-    run.model = name;
-    const Job job = published_target(run).job;
+    run["model"]["name"] = name;
+    const Job job = target_of(run).job;
     EXPECT_EQ(job.family, Family::llama) << name;
-    EXPECT_EQ(job.tied_embeddings, run.model == "gemma-7b") << name;
+    EXPECT_EQ(job.tied_embeddings, run["model"]["name"] == "gemma-7b") << name;
   }
-  run.model = "GPT-3";
-  EXPECT_EQ(published_target(run).job.family, Family::gpt);
+  run["model"]["name"] = "GPT-3";
+  EXPECT_EQ(target_of(run).job.family, Family::gpt);
 }
 
 TEST(PublishedTarget, SquaredReluIsTheArchitectureItCameWith) {
-  PublishedRun run = megatron();
-  run.model = "nemotron4-15b";
-  run.activation = "squared-relu";
-  const Job job = published_target(run).job;
+  Json run = plain_row();
+  run["model"]["name"] = "nemotron4-15b";
+  run["model"]["activation"] = "squared-relu";
+  const Job job = target_of(run).job;
   EXPECT_EQ(job.family, Family::llama);
   EXPECT_EQ(job.activation, Activation::squared_relu);
   EXPECT_EQ(job.norm, NormKind::layer_norm);
@@ -258,17 +233,17 @@ TEST(PublishedTarget, SquaredReluIsTheArchitectureItCameWith) {
 }
 
 TEST(PublishedTarget, TorchtitanCompiledAndNotShareACalibration) {
-  PublishedRun run = megatron();
-  run.framework = "torchtitan";
-  run.model = "Llama 3";
-  run.precision = "bf16";
-  run.attention = "flash";
-  run.tp = run.pp = 1;
-  run.dp = 16;
-  run.zero_stage = 3;
-  const PublishedTarget eager = published_target(run);
-  run.compiled = true;
-  const PublishedTarget compiled = published_target(run);
+  Json run = plain_row();
+  run["framework"] = "torchtitan";
+  run["model"]["name"] = "Llama 3";
+  run["precision"] = "bf16";
+  run["attention"] = "flash";
+  run["parallel"]["tp"] = run["parallel"]["pp"] = 1;
+  run["parallel"]["dp"] = 16;
+  run["parallel"]["zero_stage"] = 3;
+  const PublishedTarget eager = target_of(run);
+  run["compile"] = true;
+  const PublishedTarget compiled = target_of(run);
   ASSERT_EQ(eager.missing + compiled.missing, "");
   EXPECT_EQ(eager.framework.name, "torchtitan");
   EXPECT_EQ(compiled.framework.name, "torchtitan-compiled");
@@ -277,139 +252,141 @@ TEST(PublishedTarget, TorchtitanCompiledAndNotShareACalibration) {
   EXPECT_EQ(calibrated_as(compiled.framework), "torchtitan");
 }
 
-PublishedRun llama_shards() {
-  PublishedRun run = megatron();
-  run.framework = "";
-  run.model = "Llama 2 7b";
-  run.precision = "bf16";
-  run.attention = "flash";
-  run.recompute = "none";
-  run.vocab.reset();
-  run.tp = run.pp = 1;
-  run.dp = 16;
-  run.zero_stage = 3;
+Json llama_shards() {
+  Json run = plain_row();
+  run["framework"] = nullptr;
+  run["model"]["name"] = "Llama 2 7b";
+  run["precision"] = "bf16";
+  run["attention"] = "flash";
+  run["recompute"] = "none";
+  run["model"]["vocab"] = nullptr;
+  run["parallel"]["tp"] = run["parallel"]["pp"] = 1;
+  run["parallel"]["dp"] = 16;
+  run["parallel"]["zero_stage"] = 3;
   return run;
 }
 
 TEST(PublishedTarget, VocabulariesOfPublicModelsAreKnown) {
-  PublishedRun run = llama_shards();
-  run.needs = {"vocabulary unknown"};
-  const PublishedTarget known = published_target(run);
+  Json run = llama_shards();
+  run["needs"] = {"vocabulary unknown"};
+  const PublishedTarget known = target_of(run);
   ASSERT_EQ(known.missing, "");
   EXPECT_EQ(known.job.vocab, 32000);
   EXPECT_EQ(known.framework.name, "pytorch-fsdp");
-  run.model = "Llama of ours";
-  EXPECT_EQ(published_target(run).missing, "vocabulary unknown");
-  EXPECT_EQ(public_vocabulary("BERT-Large SQuAD fine-tune"), 30522);
-  EXPECT_EQ(public_vocabulary("Llama-3.1 405B"), 128256);
-  EXPECT_EQ(public_vocabulary("mixture"), std::nullopt);
-  EXPECT_EQ(public_vocabulary("Qwen2-72B"), 152064);
-  EXPECT_EQ(public_vocabulary("NEMOTRON4-340B"), 256000);
-  EXPECT_EQ(public_vocabulary("Falcon-40B"), 65024);
-  EXPECT_EQ(public_vocabulary("Falcon3-10B"), std::nullopt);
-  EXPECT_EQ(public_vocabulary("Llama-Nemotron-Super"), std::nullopt);
+  run["model"]["name"] = "Llama of ours";
+  EXPECT_EQ(target_of(run).missing, "vocabulary unknown");
+  const auto vocabulary = [](const char* model) {
+    return stated_field("model.name", model, "model.vocab");
+  };
+  EXPECT_EQ(vocabulary("BERT-Large SQuAD fine-tune"), 30522);
+  EXPECT_EQ(vocabulary("Llama-3.1 405B"), 128256);
+  EXPECT_EQ(vocabulary("mixture"), nullptr);
+  EXPECT_EQ(vocabulary("Qwen2-72B"), 152064);
+  EXPECT_EQ(vocabulary("NEMOTRON4-340B"), 256000);
+  EXPECT_EQ(vocabulary("Falcon-40B"), 65024);
+  EXPECT_EQ(vocabulary("Falcon3-10B"), nullptr);
+  EXPECT_EQ(vocabulary("Llama-Nemotron-Super"), nullptr);
 }
 
 TEST(PublishedTarget, HybridShardsLieWithinANode) {
-  PublishedRun run = llama_shards();
-  run.sharding = "HSDP";
-  const PublishedTarget target = published_target(run);
+  Json run = llama_shards();
+  run["sharding"] = "HSDP";
+  const PublishedTarget target = target_of(run);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.strategies[0].sharding_degree, 8);
   EXPECT_EQ(target.strategies[0].dp, 2);
 }
 
 TEST(PublishedTarget, SelectiveRecomputeOfShardsIsOfSomeLayers) {
-  PublishedRun run = llama_shards();
-  run.recompute = "selective";
-  const PublishedTarget unsaid = published_target(run);
+  Json run = llama_shards();
+  run["recompute"] = "selective";
+  const PublishedTarget unsaid = target_of(run);
   ASSERT_EQ(unsaid.missing, "");
   ASSERT_EQ(unsaid.strategies.size(), 4u);  // every 4th, 3rd, 2nd layer; all
   EXPECT_EQ(unsaid.strategies[0].recompute_list, std::vector<std::int64_t>{0});
   EXPECT_EQ(unsaid.strategies[3].recompute_list.size(), 4u);
-  run.framework = "torchtitan";
-  EXPECT_EQ(published_target(run).strategies.at(0).recompute, Recompute::per_op);
-  run.recompute = "selective (layer)";
-  EXPECT_EQ(published_target(run).strategies.at(0).recompute_list,
-            (std::vector<std::int64_t>{0, 2}));
-  run.async_tp = true;
-  EXPECT_EQ(published_target(run).framework.name, "torchtitan-async-tp");
+  run["framework"] = "torchtitan";
+  EXPECT_EQ(target_of(run).strategies.at(0).recompute, Recompute::per_op);
+  run["recompute"] = "selective (layer)";
+  EXPECT_EQ(target_of(run).strategies.at(0).recompute_list, (std::vector<std::int64_t>{0, 2}));
+  run["async_tp"] = true;
+  EXPECT_EQ(target_of(run).framework.name, "torchtitan-async-tp");
 }
 
 TEST(PublishedTarget, TestsOfMegatronSayMoreByTheirNames) {
-  PublishedRun run = megatron();
-  run.source = "Megatron-LM, tests/functional_tests/test_cases/gpt/x";
-  run.framework = "megatron-core";
-  run.precision = "bf16";
-  run.attention = "unknown";
-  run.recompute = "none";
-  run.layers = 12;
-  run.tp = 1;
-  run.pp = 4;
-  EXPECT_EQ(published_target(run).framework.name, "megatron-core-deterministic");
-  run.model = "gpt/gpt3_mcore_te_tp1_pp4_vp1_uneven_pipeline";
-  EXPECT_EQ(published_target(run).strategies.at(0).layer_split,
-            (std::vector<std::int64_t>{2, 4, 4, 2}));
-  run.model = "gpt/gpt3_7b_tp1_pp4_memory_speed";
-  run.kv_heads = *run.heads / 4;
-  const PublishedTarget fast = published_target(run);
+  Json run = plain_row();
+  set_source(run, "github:NVIDIA/Megatron-LM@d98e8a64", "tests/functional_tests/test_cases/gpt/x");
+  run["framework"] = "megatron-core";
+  run["precision"] = "bf16";
+  run["attention"] = "unknown";
+  run["recompute"] = "none";
+  run["model"]["layers"] = 12;
+  run["parallel"]["tp"] = 1;
+  run["parallel"]["pp"] = 4;
+  EXPECT_EQ(target_of(run).framework.name, "megatron-core-deterministic");
+  run["model"]["name"] = "gpt/gpt3_mcore_te_tp1_pp4_vp1_uneven_pipeline";
+  EXPECT_EQ(target_of(run).strategies.at(0).layer_split, (std::vector<std::int64_t>{2, 4, 4, 2}));
+  run["model"]["name"] = "gpt/gpt3_7b_tp1_pp4_memory_speed";
+  run["model"]["kv_heads"] = 4;
+  const PublishedTarget fast = target_of(run);
   ASSERT_EQ(fast.missing, "");
   EXPECT_EQ(fast.framework.name, "megatron-core-deterministic");
   EXPECT_TRUE(fast.framework.flash_attention);
   EXPECT_FALSE(fast.framework.adds_gradients_in_matmul);
   EXPECT_EQ(fast.framework.workspace, Bytes((32 + 32 + 4) << 20));
-  EXPECT_EQ(fast.job.kv_heads, *run.heads / 4);
-  run.model = "gpt/gpt3_weekly_current_scaling_native_fp8";
-  run.gpu = "H100";
-  const PublishedTarget narrow = published_target(run);
+  EXPECT_EQ(fast.job.kv_heads, 4);
+  run["model"]["name"] = "gpt/gpt3_weekly_current_scaling_native_fp8";
+  run["hardware"]["gpu"] = "H100";
+  const PublishedTarget narrow = target_of(run);
   ASSERT_EQ(narrow.missing, "");
   EXPECT_EQ(narrow.framework.name, "megatron-lm");
   EXPECT_EQ(narrow.strategies.at(0).fp8, Fp8::current);
   EXPECT_EQ(narrow.framework.loss_memory, LossMemory::in_place);
   EXPECT_EQ(narrow.framework.workspace, Bytes(96 << 20));
-  run.model = "gpt/gpt3_mcore_te_tp2_pp2_cp2_nondeterministic";
-  run.gpu = "A100-80GB";
-  const PublishedTarget before_hopper = published_target(run);
+  run["model"]["name"] = "gpt/gpt3_mcore_te_tp2_pp2_cp2_nondeterministic";
+  run["hardware"]["gpu"] = "A100-80GB";
+  const PublishedTarget before_hopper = target_of(run);
   ASSERT_EQ(before_hopper.missing, "");
   EXPECT_EQ(before_hopper.framework.workspace, Bytes(20 * 1024 * 1024 + 256 * 1024));
 }
 
 TEST(PublishedTarget, WithoutABatchARunOutOfMemoryHasTheLeast) {
-  PublishedRun run = megatron();
-  run.micro_batch.reset();
-  run.global_batch.reset();
-  EXPECT_EQ(published_target(run).missing, "global batch");
-  run.out_of_memory = true;
-  const PublishedTarget target = published_target(run);
+  Json run = plain_row();
+  run["batch"]["micro"] = nullptr;
+  run["batch"]["global"] = nullptr;
+  EXPECT_EQ(target_of(run).missing, "global batch");
+  run["oom"] = true;
+  const PublishedTarget target = target_of(run);
   ASSERT_EQ(target.missing, "");
   ASSERT_EQ(target.strategies.size(), 1u);
   EXPECT_EQ(target.strategies[0].micro_batch, 1);
-  EXPECT_EQ(target.job.global_batch, run.dp);
+  EXPECT_EQ(target.job.global_batch, 4);
 }
 
 TEST(PublishedTarget, AlpaShardsGradientsToo) {
-  PublishedRun run = megatron();
-  run.framework = "alpa";
-  run.recompute = "none";
-  run.tp = run.pp = 1;
-  run.dp = 16;
-  run.zero_stage = 2;
-  const PublishedTarget target = published_target(run);
+  Json run = plain_row();
+  run["framework"] = "alpa";
+  run["recompute"] = "none";
+  run["parallel"]["tp"] = run["parallel"]["pp"] = 1;
+  run["parallel"]["dp"] = 16;
+  run["parallel"]["zero_stage"] = 2;
+  const PublishedTarget target = target_of(run);
   ASSERT_EQ(target.missing, "");
   EXPECT_EQ(target.strategies.at(0).sharding_stage, 2);
 }
 
 TEST(PublishedTarget, SaysWhatIsMissing) {
   const auto missing = [](auto change) {
-    PublishedRun run = megatron();
-    change(run);
-    return published_target(run).missing;
+    Json row = plain_row();
+    change(row);
+    return target_of(row).missing;
   };
-  EXPECT_EQ(missing([](PublishedRun& run) { run.vocab.reset(); }), "vocabulary");
-  EXPECT_EQ(missing([](PublishedRun& run) { run.gpu = "unknown"; }), "gpu unknown");
-  EXPECT_EQ(missing([](PublishedRun& run) { run.precision = "int8"; }), "precision int8");
-  EXPECT_EQ(missing([](PublishedRun& run) { run.needs = {"moe"}; }), "moe");
-  EXPECT_NE(missing([](PublishedRun& run) { run.dp = 3; }), "");
+  EXPECT_EQ(missing([](Json& row) { row["model"]["vocab"] = nullptr; }), "vocabulary");
+  EXPECT_EQ(missing([](Json& row) { row["hardware"]["gpu"] = "unknown"; }), "gpu unknown");
+  EXPECT_EQ(missing([](Json& row) { row["precision"] = "int8"; }), "precision int8");
+  EXPECT_EQ(missing([](Json& row) { row["needs"] = {"moe"}; }), "moe");
+  EXPECT_EQ(missing([](Json& row) { row["model"]["name"] = "T5 3B"; }), "encoder-decoder");
+  EXPECT_NE(missing([](Json& row) { row["parallel"]["dp"] = 3; }), "");
 }
 
 TEST(PublishedTarget, ReadsNetworks) {
@@ -425,9 +402,9 @@ TEST(PublishedTarget, ReadsNetworks) {
 }
 
 TEST(Validate, UnknownMicroBatchIsTheFastestThatFits) {
-  PublishedRun run = megatron();
-  run.micro_batch.reset();
-  const PublishedTarget target = published_target(run);
+  Json run = plain_row();
+  run["batch"]["micro"] = nullptr;
+  const PublishedTarget target = target_of(run);
   EXPECT_EQ(target.strategies.size(), 4u);  // 1, 2, 4, 8 divide 32 / 4
   const RunPrediction best = predict_published(target);
   for (const Strategy& strategy : target.strategies) {
@@ -453,10 +430,10 @@ TEST(Validate, StatisticsByHand) {
 }
 
 TEST(Validate, FamiliesCountWhatRanAndWhatWasSkipped) {
-  PublishedRun skipped = megatron(), oom = megatron();
-  skipped.vocab.reset();
-  oom.out_of_memory = true;
-  const std::vector<PublishedRun> runs = {megatron(), skipped, oom};
+  Json skipped = plain_row(), oom = plain_row();
+  skipped["model"]["vocab"] = nullptr;
+  oom["oom"] = true;
+  const std::vector<PublishedRun> runs = {run_of(plain_row()), run_of(skipped), run_of(oom)};
   const std::array families = {validate("family", runs)};
   const Json json = parse_json(validation_json(families, {}), "validation");
   EXPECT_EQ(json["families"][0]["rows"], 3);

@@ -1,5 +1,5 @@
-// Robust fit: positive numbers found from measurements, with priors. The engine of `planner fit`
-// and of `planner compare --refit`.
+// Robust fit: positive numbers found from measurements, with priors. The one fitter of
+// `planner fit`, `planner compare --refit` and `planner-calibrate`.
 #pragma once
 
 #include <Eigen/Dense>

@@ -1,4 +1,4 @@
-#include "fitting/robust_fit.h"
+#include "fitting/robust/robust_fit.h"
 
 #include <algorithm>
 #include <cmath>

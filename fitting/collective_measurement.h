@@ -1,0 +1,34 @@
+// Collective measurement: a communication that somebody timed, as a point of a cases file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+#include "graph/op.h"
+
+namespace plimsoll {
+
+struct CollectiveMeasurement {
+  OpKind kind = OpKind::all_reduce;
+  std::string gpu, source;  ///< source: "repository or document, place in it"
+  std::int64_t ranks = 2;   ///< on consecutive devices
+  Bytes payload;            ///< the full buffer on one rank
+  Seconds time;
+  bool operator==(const CollectiveMeasurement&) const = default;
+};
+
+/// Whether a cases file is of collectives: its rows have a "collective".
+bool is_collective_measurements(std::string_view text, const std::string& file);
+
+struct CollectiveMeasurements {
+  std::vector<CollectiveMeasurement> points;
+  std::int64_t skipped = 0;  ///< rows of other collectives, without ranks or without points
+};
+/// `file` is named in errors. Rows as docs/reference/published-runs.md has them. Throws InputError.
+CollectiveMeasurements parse_collective_measurements(std::string_view text,
+                                                     const std::string& file);
+
+}  // namespace plimsoll

@@ -1,0 +1,42 @@
+// GPU generation: what datasheets say of GPUs of one compute capability.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/units.h"
+
+namespace plimsoll {
+
+/// NVLinks of a GPU; rates per link and direction.
+struct NvlinkFacts {
+  std::int64_t links = 0;
+  BytesPerSecond rate;
+  std::string document, date;
+};
+
+/// Dense peaks of the whole GPU that the document is about.
+struct PeakFacts {
+  double multiprocessors = 0;
+  FlopsPerSecond bf16, fp32;
+  std::string document;
+};
+
+struct GpuGeneration {
+  std::vector<std::string> names;  ///< words in names of devices: "H100" in "NVIDIA H100 SXM5 80GB"
+  std::int64_t compute_capability = 0;   ///< 90 for 9.0
+  std::vector<std::int64_t> same_links;  ///< other capabilities with the same links
+  NvlinkFacts nvlink;
+  std::optional<PeakFacts> peaks;
+};
+
+/// models/presets/gpus, by compute capability.
+const std::vector<GpuGeneration>& gpu_generations();
+/// The one of that compute capability, or that a word of the device's name stands for; null: none.
+const GpuGeneration* generation_of_capability(std::int64_t compute_capability);
+const GpuGeneration* generation_named(std::string_view device);
+
+}  // namespace plimsoll
