@@ -88,7 +88,7 @@ OpFit fit_collectives(std::span<const CollectiveMeasurement> points, const Clust
   const bool several = std::ranges::any_of(
       used, [&](const CollectiveMeasurement& point) { return point.ranks != used.front().ranks; });
   std::set<std::size_t> levels;
-  std::vector<TimedOp> timed;
+  std::vector<OpTiming> timed;
   for (const CollectiveMeasurement& point : used) {
     const GroupSpread spread = spread_of(point, cluster);
     levels.insert(spread.level);

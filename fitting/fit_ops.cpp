@@ -121,7 +121,7 @@ OpFit fit_ops(std::span<const OpMeasurement> ops, const Cluster& cluster) {
                      "a fit starts from efficiency parameters");
   }
   const std::vector<OpMeasurement> used = usable(ops, cluster);
-  std::vector<TimedOp> timed;
+  std::vector<OpTiming> timed;
   for (const OpMeasurement& op : used) {
     timed.push_back({op.kind, op.source, shape_key(op), op.time,
                      [&op](const Cluster& with) { return time_of(op, with); }});

@@ -19,7 +19,7 @@ constexpr double kLeastScale = 0.005, kMostScale = 0.5;  // of the logarithm of 
 
 class OpFitter {
  public:
-  OpFitter(std::vector<TimedOp> ops, const Cluster& cluster, std::vector<FitParameter> parameters)
+  OpFitter(std::vector<OpTiming> ops, const Cluster& cluster, std::vector<FitParameter> parameters)
       : ops_(std::move(ops)), cluster_(cluster), parameters_(std::move(parameters)) {
     for (const FitParameter& parameter : parameters_) {
       const double prior = parameter.get(cluster, Framework{}, parameter.level);
@@ -27,7 +27,7 @@ class OpFitter {
           {parameter.name, prior, parameter.spread, parameter.least, parameter.most});
     }
     std::map<std::pair<OpKind, std::int64_t>, std::size_t> groups;
-    for (const TimedOp& op : ops_) {
+    for (const OpTiming& op : ops_) {
       model_.measured.push_back(std::log(op.time.value()));
       model_.groups.push_back(groups.try_emplace({op.kind, op.group}, groups.size()).first->second);
     }
@@ -42,7 +42,7 @@ class OpFitter {
     OpFit fit;
     fit.values = fitted_values(model_, solution, parameters_.size());
     fit.ops = std::int64_t(ops_.size());
-    for (const TimedOp& op : ops_) {
+    for (const OpTiming& op : ops_) {
       if (std::find(fit.sources.begin(), fit.sources.end(), op.source) == fit.sources.end())
         fit.sources.push_back(op.source);
     }
@@ -66,7 +66,7 @@ class OpFitter {
   LogModel::Values predicted(const LogModel::Values& values) const {
     const Cluster cluster = with_values(values);
     LogModel::Values result;
-    for (const TimedOp& op : ops_) result.push_back(std::log(op.predicted(cluster).value()));
+    for (const OpTiming& op : ops_) result.push_back(std::log(op.predicted(cluster).value()));
     return result;
   }
 
@@ -81,13 +81,13 @@ class OpFitter {
   /// Errors of each op by a fit without its shape's fold.
   std::vector<double> unseen(const RobustSolution& all) const {
     std::map<std::vector<std::int64_t>, std::size_t> shapes;
-    for (const TimedOp& op : ops_) shapes.try_emplace(op.shape, 0);
+    for (const OpTiming& op : ops_) shapes.try_emplace(op.shape, 0);
     std::size_t next = 0;
     for (auto& [shape, fold] : shapes) fold = next++ % kFolds;
     std::vector<double> result(ops_.size());
     for (std::size_t fold = 0; fold < std::min(kFolds, shapes.size()); ++fold) {
       std::vector<bool> use;
-      for (const TimedOp& op : ops_) use.push_back(shapes.at(op.shape) != fold);
+      for (const OpTiming& op : ops_) use.push_back(shapes.at(op.shape) != fold);
       SearchLimits limits;
       limits.known = &all.derivatives;
       const auto without = solve_determined(model_, use, all.values, limits);
@@ -119,7 +119,7 @@ class OpFitter {
     return result;
   }
 
-  std::vector<TimedOp> ops_;
+  std::vector<OpTiming> ops_;
   const Cluster& cluster_;
   std::vector<FitParameter> parameters_;
   LogModel model_;
@@ -127,7 +127,7 @@ class OpFitter {
 
 }  // namespace
 
-OpFit fit_timed(std::vector<TimedOp> ops, const Cluster& cluster,
+OpFit fit_timed(std::vector<OpTiming> ops, const Cluster& cluster,
                 std::vector<FitParameter> parameters) {
   return OpFitter(std::move(ops), cluster, std::move(parameters)).run();
 }

@@ -14,7 +14,7 @@
 namespace plimsoll {
 
 /// One timing as the fit sees it.
-struct TimedOp {
+struct OpTiming {
   OpKind kind = OpKind::matmul;
   std::string source;               ///< "repository or document, place in it"
   std::vector<std::int64_t> shape;  ///< timings of one shape are left out together
@@ -45,7 +45,7 @@ struct OpFit {
 
 /// Robust least squares of the logarithms of times (robust_fit.h), the cluster's values being
 /// priors. At least two shapes.
-OpFit fit_timed(std::vector<TimedOp> ops, const Cluster& cluster,
+OpFit fit_timed(std::vector<OpTiming> ops, const Cluster& cluster,
                 std::vector<FitParameter> parameters);
 
 std::string fit_text(const OpFit& fit);
