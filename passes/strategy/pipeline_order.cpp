@@ -1,3 +1,4 @@
+// Lists the actions of each pipeline schedule.
 #include "passes/strategy/pipeline_order.h"
 
 #include <algorithm>
@@ -15,24 +16,45 @@ std::vector<Action> gpipe(std::int64_t m) {
   return order;
 }
 
-/// The k-th forward or backward of the interleaved order.
-Action interleaved_action(ActionKind kind, std::int64_t stages, std::int64_t chunks,
-                          std::int64_t k) {
-  const std::int64_t group = k / (stages * chunks), visit = k % (stages * chunks) / stages;
-  const std::int64_t chunk = kind == ActionKind::forward ? visit : chunks - 1 - visit;
-  return {kind, chunk, group * stages + k % stages};
-}
+/// The forwards or the backwards of the interleaved order, one after the other: groups of as many
+/// micro-batches as there are stages visit one chunk after another.
+class Visits {
+ public:
+  Visits(ActionKind kind, std::int64_t stages, std::int64_t chunks)
+      : kind_(kind), stages_(stages), chunks_(chunks) {}
+
+  Action next() {
+    const std::int64_t chunk = kind_ == ActionKind::forward ? visit_ : chunks_ - 1 - visit_;
+    const Action action{kind_, chunk, group_begin_ + within_group_};
+    if (++within_group_ == stages_) {
+      within_group_ = 0;
+      if (++visit_ == chunks_) {
+        visit_ = 0;
+        group_begin_ += stages_;
+      }
+    }
+    return action;
+  }
+
+ private:
+  ActionKind kind_;
+  std::int64_t stages_, chunks_;
+  std::int64_t group_begin_ = 0, within_group_ = 0;  ///< micro-batches
+  std::int64_t visit_ = 0;                           ///< chunks that the group has visited
+};
 
 std::vector<Action> interleaved(std::int64_t stages, std::int64_t stage, std::int64_t chunks,
                                 std::int64_t m) {
   INVARIANT(m % stages == 0, "a legal strategy interleaves whole groups of micro-batches");
   const std::int64_t total = m * chunks;
   const std::int64_t warm_up = std::min(total, 2 * (stages - stage - 1) + (chunks - 1) * stages);
+  Visits forwards(ActionKind::forward, stages, chunks);
+  Visits backwards(ActionKind::backward, stages, chunks);
   std::vector<Action> order;
+  order.reserve(std::size_t(2 * total));
   for (std::int64_t k = 0; k < total + warm_up; ++k) {
-    if (k < total) order.push_back(interleaved_action(ActionKind::forward, stages, chunks, k));
-    if (k < warm_up) continue;
-    order.push_back(interleaved_action(ActionKind::backward, stages, chunks, k - warm_up));
+    if (k < total) order.push_back(forwards.next());
+    if (k >= warm_up) order.push_back(backwards.next());
   }
   return order;
 }
@@ -40,6 +62,7 @@ std::vector<Action> interleaved(std::int64_t stages, std::int64_t stage, std::in
 std::vector<Action> one_f_one_b(std::int64_t stages, std::int64_t stage, std::int64_t m) {
   const std::int64_t warm_up = std::min(m, stages - stage - 1);
   std::vector<Action> order;
+  order.reserve(std::size_t(2 * m));
   for (std::int64_t i = 0; i < m + warm_up; ++i) {
     if (i < m) order.push_back({ActionKind::forward, 0, i});
     if (i >= warm_up) order.push_back({ActionKind::backward, 0, i - warm_up});
@@ -49,6 +72,7 @@ std::vector<Action> one_f_one_b(std::int64_t stages, std::int64_t stage, std::in
 
 std::vector<Action> zb_h1(std::int64_t stages, std::int64_t stage, std::int64_t m) {
   std::vector<Action> order;
+  order.reserve(std::size_t(3 * m));
   for (const Action& action : one_f_one_b(stages, stage, m)) {
     if (action.kind == ActionKind::forward) {
       order.push_back(action);

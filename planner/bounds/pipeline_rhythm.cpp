@@ -27,8 +27,7 @@ class Cycles {
     for (std::size_t a = 0; a < length_; ++a) {
       if (later(at(cycle, a), by) != at(cycle + 1, a)) return false;
     }
-    const std::size_t last = first_ + (cycle + 1) * length_ - 1;
-    return record_.lost[last] == record_.lost[last + length_];
+    return record_.lost[cycle] == record_.lost[cycle + 1];
   }
 
  private:

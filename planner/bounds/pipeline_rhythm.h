@@ -39,7 +39,7 @@ ActionTimes later(const ActionTimes& times, Picoseconds by);
 
 struct StageRecord {
   std::vector<ActionTimes> actions;      ///< in the order of the stage
-  std::vector<KernelDelays::Lost> lost;  ///< behind each of them
+  std::vector<KernelDelays::Lost> lost;  ///< behind the last action of each cycle
   Picoseconds issued_per_cycle;          ///< host time
   void clear();
 };

@@ -30,7 +30,10 @@ PipelineStep::PipelineStep(const Strategy& strategy, std::span<const StageSpans>
       for (const ActionSpans* action : {&chunk.forward, &chunk.backward})
         most = std::max({most, action->transfer_slowdown, action->sending_slowdown});
     }
-    most_slowdown_.push_back(most);
+    std::vector<std::array<TimedAction, 3>>& chunks = timed_.emplace_back();
+    for (const ChunkSpans& chunk : stage.chunks)
+      chunks.push_back(
+          {timed(chunk.forward, most), timed(chunk.backward, most), timed(chunk.weights, most)});
   }
   order(all_ - cycles_.left_out * cycles_.micro_batches);
 }
@@ -91,6 +94,10 @@ void PipelineStep::run_actions() {
   states_.assign(stages_.size(), {});
   for (std::size_t s = 0; s < states_.size(); ++s) {
     State& state = states_[s];
+    for (Transfers& transfers : state.transfers) {
+      transfers.sent.reserve(orders_[s].size());
+      transfers.sends.reserve(orders_[s].size());
+    }
     state.clock = state.clock_before = begins_[s][0];
     state.issued = begins_[s][1];
     for (Transfers& transfers : state.transfers) transfers.received = kLongAgo;
@@ -116,10 +123,10 @@ bool PipelineStep::advance(std::size_t s) {
   return moved;
 }
 
-const ActionSpans& PipelineStep::spans_of(std::size_t s, const Action& action) const {
-  const ChunkSpans& chunk = stages_[s].chunks[std::size_t(action.chunk)];
-  if (action.kind == ActionKind::forward) return chunk.forward;
-  return action.kind == ActionKind::weight_gradient ? chunk.weights : chunk.backward;
+PipelineStep::TimedAction PipelineStep::timed(const ActionSpans& spans, double most_slowdown) {
+  return {spans, KernelDelays::loss_beside(spans.transfer, spans.transfer_slowdown),
+          KernelDelays::loss_beside(spans.sending, spans.sending_slowdown),
+          to_picoseconds(spans.first_computes.seconds() * (most_slowdown - 1))};
 }
 
 /// When the slot that the next tensor of a stage is sent from is free; kNotYet where that is not
@@ -139,11 +146,10 @@ Picoseconds PipelineStep::delay(std::size_t s, const ActionSpans& spans, std::si
     state.delays.wait_for(kReceives, *received);
   const std::vector<Action>& order = orders_[s];
   if (stages_[s].receives_ahead && state.next + 1 < order.size()) {
-    const ActionSpans& next = spans_of(s, order[state.next + 1]);
-    if (next.receives) {
+    const TimedAction& next = timed(s, order[state.next + 1]);
+    if (next.spans.receives) {
       state.received_ahead = state.communications++;
-      state.delays.communicate(kReceives, *state.received_ahead, next.transfer,
-                               {next.transfer_slowdown, 1});
+      state.delays.add(kReceives, *state.received_ahead, next.transfer);
     }
   }
   const std::vector<std::size_t>& sends = state.transfers[direction].sends;
@@ -154,7 +160,8 @@ Picoseconds PipelineStep::delay(std::size_t s, const ActionSpans& spans, std::si
 
 bool PipelineStep::act(std::size_t s, const Action& action) {
   State& state = states_[s];
-  const ActionSpans& spans = spans_of(s, action);
+  const TimedAction& own = timed(s, action);
+  const ActionSpans& spans = own.spans;
   const Picoseconds post = stages_[s].post;
   const bool forward = action.kind == ActionKind::forward;
   const std::size_t direction = forward ? kActivations : kGradients;
@@ -178,8 +185,7 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   }
   // Delays before the first call pass while that call waits for the tensor that it receives.
   const Picoseconds longer = delay(s, spans, direction);
-  const Picoseconds before =
-      std::min(longer, to_picoseconds(spans.first_computes.seconds() * (most_slowdown_[s] - 1)));
+  const Picoseconds before = std::min(longer, own.most_before);
   begin = std::max(begin, state.clock + before);
   state.last_began = begin;
   state.clock_before = state.clock;
@@ -189,8 +195,12 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   if (!records_.empty()) {
     const Picoseconds received =
         spans.receives ? state.transfers[direction].received : state.last_began;
-    records_[s].actions.push_back({begin, end, received, state.clock});
-    records_[s].lost.push_back(state.delays.lost());
+    StageRecord& record = records_[s];
+    record.actions.push_back({begin, end, received, state.clock});
+    const std::int64_t in_cycles =
+        std::int64_t(state.next) + 1 - cycles_.first_action(strategy_, std::int64_t(s));
+    if (in_cycles > 0 && in_cycles % cycles_.actions == 0)
+      record.lost.push_back(state.delays.lost());
   }
   if (!spans.sends) return true;
   const std::size_t to = index(part, action.micro_batch);
@@ -198,8 +208,7 @@ bool PipelineStep::act(std::size_t s, const Action& action) {
   state.transfers[direction].sent.push_back(to);
   if (post == Picoseconds()) {
     state.transfers[direction].sends.push_back(state.communications);
-    state.delays.communicate(kSends[direction], state.communications++, spans.sending,
-                             {spans.sending_slowdown, 1});
+    state.delays.add(kSends[direction], state.communications++, own.sending);
   }
   state.issued += spans.send_dispatch;
   state.clock += post;
@@ -230,7 +239,7 @@ std::vector<Picoseconds> PipelineStep::ends() const {
   const MeetingEnds over = meeting_ends();
   std::vector<Picoseconds> ends;
   for (std::size_t s = 0; s < states_.size(); ++s) {
-    const ActionSpans& last = spans_of(s, orders_[s].back());
+    const ActionSpans& last = timed(s, orders_[s].back()).spans;
     const Picoseconds issued =
         states_[s].issued + tails_[s]->dispatch - last.dispatch - last.send_dispatch;
     ends.push_back(std::max({latest(tails_[s]->ends, sources(s, over)), states_[s].clock, issued}));

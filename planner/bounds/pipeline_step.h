@@ -76,7 +76,19 @@ class PipelineStep {
   MeetingEnds meeting_ends() const;
   std::vector<Picoseconds> ends() const;
   std::vector<Picoseconds> sources(std::size_t s, const MeetingEnds& over) const;
-  const ActionSpans& spans_of(std::size_t s, const Action& action) const;
+  /// An action, with what follows from its times alone.
+  struct TimedAction {
+    ActionSpans spans;
+    KernelDelays::Loss transfer, sending;  ///< what kernels lose to them
+    Picoseconds most_before;  ///< the most that its first call loses to what runs when it begins
+  };
+  static TimedAction timed(const ActionSpans& spans, double most_slowdown);
+  const TimedAction& timed(std::size_t s, const Action& action) const {
+    const std::size_t kind = action.kind == ActionKind::forward           ? 0
+                             : action.kind == ActionKind::weight_gradient ? 2
+                                                                          : 1;
+    return timed_[s][std::size_t(action.chunk)][kind];
+  }
 
   const Strategy strategy_;
   std::span<const StageSpans> stages_;
@@ -90,7 +102,8 @@ class PipelineStep {
   using Begins = std::vector<std::array<Picoseconds, 2>>;
   Begins begins_;  ///< of the actions that were run last
   std::vector<std::vector<Action>> orders_;
-  std::vector<double> most_slowdown_;  ///< by stage: of its kernels, beside any of its transfers
+  /// By stage and chunk: forward, backward, weight gradients.
+  std::vector<std::vector<std::array<TimedAction, 3>>> timed_;
   std::vector<State> states_;
   std::array<Border, 2> borders_;
   std::vector<StageRecord> records_;  ///< by stage; empty where all micro-batches are run

@@ -2,7 +2,7 @@
 #include "simulator/ranks/kernel_delays.h"
 
 #include <algorithm>
-#include <utility>
+#include <bit>
 
 namespace plimsoll {
 namespace {
@@ -20,14 +20,19 @@ Picoseconds longer_by(Picoseconds time, double slowdown) {
 }  // namespace
 
 void KernelDelays::wait_for(Stream stream, std::size_t call) {
-  Queue& pending = pending_[std::size_t(stream)];
+  const auto s = std::size_t(stream);
+  if (!(has_pending_ >> s & 1)) return;
+  Queue& pending = pending_[s];
   while (!pending.empty() && pending.front().call <= call) pending.pop();
+  if (pending.empty()) has_pending_ &= std::uint16_t(~(1u << s));
 }
 
 Picoseconds KernelDelays::compute(Picoseconds work) {
-  for (Picoseconds& computed : computed_) computed += work;
+  computed_ += work;
   Picoseconds delay;
-  for (Queue& pending : pending_) {
+  for (std::uint32_t left = has_pending_; left != 0; left &= left - 1) {
+    const auto s = std::size_t(std::countr_zero(left));
+    Queue& pending = pending_[s];
     while (!pending.empty()) {
       Pending& first = pending.front();
       const Picoseconds room = longer_by(work, first.slowdown) - delay;
@@ -38,30 +43,47 @@ Picoseconds KernelDelays::compute(Picoseconds work) {
       if (first.lost > Picoseconds(0)) break;
       pending.pop();
     }
+    if (pending.empty()) has_pending_ &= std::uint16_t(~(1u << s));
   }
   return delay;
 }
 
+KernelDelays::Loss KernelDelays::loss_beside(Picoseconds time, double slowdown) {
+  return {slowdown > 1 ? lost_of(time, slowdown) : Picoseconds(), slowdown};
+}
+
+void KernelDelays::add(Stream stream, std::size_t call, const Loss& loss) {
+  if (loss.slowdown <= 1) return;
+  const auto s = std::size_t(stream);
+  pending_[s].push({call, loss.time, loss.slowdown});
+  has_pending_ |= std::uint16_t(1u << s);
+}
+
 Picoseconds KernelDelays::communicate(Stream stream, std::size_t call, Picoseconds time,
                                       const OverlapCurves::Slowdowns& slowdowns) {
-  if (slowdowns.compute > 1) {
-    pending_[std::size_t(stream)].push({call, lost_of(time, slowdowns.compute), slowdowns.compute});
-  }
-  const Picoseconds computed = std::exchange(computed_[std::size_t(stream)], {});
+  add(stream, call, loss_beside(time, slowdowns.compute));
+  const auto s = std::size_t(stream);
+  const Picoseconds before = computed(s);
+  computed_before_[s] = computed_;
   if (slowdowns.communication == 1) return {};
-  return std::min(lost_of(computed, slowdowns.communication),
+  return std::min(lost_of(before, slowdowns.communication),
                   longer_by(time, slowdowns.communication));
 }
 
 KernelDelays::Lost KernelDelays::lost() const {
   Lost lost = {};
-  for (std::size_t s = 0; s < kStreams; ++s) {
+  for (std::uint32_t left = has_pending_; left != 0; left &= left - 1) {
+    const auto s = std::size_t(std::countr_zero(left));
     for (const Pending& pending : pending_[s].all()) lost[s] += pending.lost;
   }
   return lost;
 }
 
-KernelDelays::Totals KernelDelays::totals() const { return {lost(), computed_}; }
+KernelDelays::Totals KernelDelays::totals() const {
+  Totals totals{lost(), {}};
+  for (std::size_t s = 0; s < kStreams; ++s) totals.computed[s] = computed(s);
+  return totals;
+}
 
 /// Losses that grew in the last cycle would have grown in each.
 bool KernelDelays::leave_out(std::size_t cycles) {
@@ -74,7 +96,9 @@ bool KernelDelays::leave_out(std::size_t cycles) {
   };
   const Totals now = totals();
   for (std::size_t s = 0; s < kStreams; ++s) {
-    if (!grow(computed_[s], now.computed[s], cycle_begin_.computed[s])) return false;
+    Picoseconds grown = now.computed[s];
+    if (!grow(grown, now.computed[s], cycle_begin_.computed[s])) return false;
+    computed_before_[s] = computed_ - grown;
     Picoseconds none;
     Picoseconds& lost = pending_[s].empty() ? none : pending_[s].front().lost;
     if (!grow(lost, now.lost[s], cycle_begin_.lost[s])) return false;

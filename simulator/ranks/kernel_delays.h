@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -25,6 +26,15 @@ class KernelDelays {
   /// has waited for may still be running. While one runs, the kernels take `compute` times as long
   /// (OverlapCurves::Slowdowns).
   Picoseconds compute(Picoseconds work);
+  /// The time that kernels may lose to a communication.
+  struct Loss {
+    Picoseconds time;     ///< all that they lose, if they run beside all of it
+    double slowdown = 1;  ///< how many times as long they take beside it
+  };
+  /// Returns what kernels lose to a communication that takes `time`.
+  static Loss loss_beside(Picoseconds time, double slowdown);
+  /// Adds a communication that kernels do not slow.
+  void add(Stream stream, std::size_t call, const Loss& loss);
   /// Returns how much later `stream` is ready for a communication that takes `time` alone. Kernels
   /// since the stream's communication before have slowed the stream, and a part of their time is
   /// lost to it. The delay is at most what `time` would lose if kernels ran beside all of it.
@@ -56,10 +66,11 @@ class KernelDelays {
     bool empty() const { return first_ == items_.size(); }
     Pending& front() { return items_[first_]; }
     void push(const Pending& pending) { items_.push_back(pending); }
-    /// Frees the entries before the front once they are half of all, so that each entry moves once
-    /// at most, on average.
+    /// Frees the entries before the front once they are eight and half of all, so that few entries
+    /// move, and rarely.
     void pop() {
-      if (2 * ++first_ < items_.size()) return;
+      ++first_;
+      if (first_ < items_.size() && (first_ < 8 || 2 * first_ < items_.size())) return;
       items_.erase(items_.begin(), items_.begin() + std::ptrdiff_t(first_));
       first_ = 0;
     }
@@ -76,8 +87,15 @@ class KernelDelays {
   };
   Totals totals() const;
 
+  /// Kernels since the stream's last communication.
+  Picoseconds computed(std::size_t stream) const { return computed_ - computed_before_[stream]; }
+
+  static_assert(kStreams <= 16);
   std::array<Queue, kStreams> pending_;
-  std::array<Picoseconds, kStreams> computed_ = {};  ///< since the stream's last communication
+  std::uint16_t has_pending_ = 0;  ///< a bit for each stream: its queue is not empty
+  Picoseconds computed_;           ///< by all kernels so far
+  std::array<Picoseconds, kStreams> computed_before_ =
+      {};  ///< before a stream's last communication
   Totals cycle_begin_;
 };
 
