@@ -1,4 +1,9 @@
+// Prints Graphs, routines and Programs in the text form that parse.cpp reads.
+#include <fmt/compile.h>
 #include <fmt/format.h>
+
+#include <concepts>
+#include <iterator>
 
 #include "graph/params.h"
 #include "graph/text.h"
@@ -85,27 +90,35 @@ std::string op_text(const Op& op) {
   return text + "\n";
 }
 
-std::string call_text(std::size_t id, const Call& call, const Program& program) {
-  std::string text = fmt::format("call {} {}", id, call.routine.index());
-  if (call.layer) text += fmt::format(" layer={}", *call.layer);
-  if (call.micro_batch) text += fmt::format(" micro_batch={}", *call.micro_batch);
+void append(std::string& text, std::string_view before, std::integral auto number) {
+  const fmt::format_int digits(number);
+  text += before;
+  text.append(digits.data(), digits.size());
+}
+
+/// Long steps have millions of calls: each is appended piece by piece.
+void append_call(std::string& text, std::size_t id, const Call& call, const Program& program) {
+  append(text, "call ", id);
+  append(text, " ", call.routine.index());
+  if (call.layer) append(text, " layer=", *call.layer);
+  if (call.micro_batch) append(text, " micro_batch=", *call.micro_batch);
   for (std::size_t i = 0; i < call.bindings.size(); ++i) {
     const Binding& binding = call.bindings[i];
-    text += fmt::format("{}{}+{}", i == 0 ? " bind=" : ",", binding.buffer.index(),
-                        binding.offset.count());
+    append(text, i == 0 ? " bind=" : ",", binding.buffer.index());
+    append(text, "+", binding.offset.count());
     if (binding.shard_stride == Bytes(0)) continue;
-    text += fmt::format("*{}", binding.shard_stride.count());
+    append(text, "*", binding.shard_stride.count());
     if (binding.stride_axis != Axis::sharding) {
-      text += fmt::format("@{}", to_text(binding.stride_axis));
+      text += '@';
+      text += to_text(binding.stride_axis);
     }
   }
   for (std::size_t i = 0; i < call.waits.size(); ++i) {
-    text += fmt::format("{}{}", i == 0 ? " waits=" : ",", call.waits[i].call);
-    if (call.waits[i].port) text += fmt::format(".{}", *call.waits[i].port);
+    append(text, i == 0 ? " waits=" : ",", call.waits[i].call);
+    if (call.waits[i].port) append(text, ".", *call.waits[i].port);
   }
-  if (program.at(call.routine).frame_bytes > Bytes(0))
-    text += fmt::format(" frame={}", call.frame.index());
-  return text + "\n";
+  if (program.at(call.routine).frame_bytes > Bytes(0)) append(text, " frame=", call.frame.index());
+  text += '\n';
 }
 
 }  // namespace
@@ -193,12 +206,13 @@ std::string print(const Program& program) {
   }
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
     const Buffer& b = program.buffers[i];
-    text += fmt::format("buffer {} {} {} bytes={} begin={} end={} offset={}{}\n", i, b.name,
-                        to_text(b.role), b.bytes.count(), b.begin, b.end, b.offset.count(),
-                        b.persistent ? " persistent" : "");
+    fmt::format_to(std::back_inserter(text),
+                   FMT_COMPILE("buffer {} {} {} bytes={} begin={} end={} offset={}{}\n"), i, b.name,
+                   to_text(b.role), b.bytes.count(), b.begin, b.end, b.offset.count(),
+                   b.persistent ? " persistent" : "");
   }
   for (std::size_t i = 0; i < program.calls.size(); ++i)
-    text += call_text(i, program.calls[i], program);
+    append_call(text, i, program.calls[i], program);
   return text;
 }
 
