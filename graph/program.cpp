@@ -35,28 +35,43 @@ constexpr std::array<std::string_view, 25> kSlotKinds = {"parameters",
 
 MemoryPeak memory_peak(const Program& program) {
   const std::size_t calls = program.calls.size();
-  std::vector<BytesByRole> acquired(calls + 1), released(calls + 1);
+  std::vector<Bytes> grows(calls + 1);  // before each call; negative where more is released
+  for (const Buffer& buffer : program.buffers) {
+    const Bytes size = round_up(buffer.bytes, kBlockAlignment);
+    grows[buffer.begin] += size;
+    grows[buffer.end] -= size;
+  }
+  MemoryPeak result;
+  Bytes live;
+  for (std::size_t call = 0; call < calls; ++call) {
+    live += grows[call];
+    if (live <= result.peak) continue;
+    result.peak = live;
+    result.call = call;
+  }
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.begin <= result.call && result.call < buffer.end)
+      result.by_role[std::size_t(buffer.role)] += round_up(buffer.bytes, kBlockAlignment);
+  }
+  return result;
+}
+
+std::vector<BytesByRole> live_bytes(const Program& program) {
+  std::vector<BytesByRole> acquired(program.calls.size() + 1), released(program.calls.size() + 1);
   for (const Buffer& buffer : program.buffers) {
     const Bytes size = round_up(buffer.bytes, kBlockAlignment);
     acquired[buffer.begin][std::size_t(buffer.role)] += size;
     released[buffer.end][std::size_t(buffer.role)] += size;
   }
-  MemoryPeak result;
-  result.live.reserve(calls);
+  std::vector<BytesByRole> all;
+  all.reserve(program.calls.size());
   BytesByRole live = {};
-  for (std::size_t call = 0; call < calls; ++call) {
-    Bytes total;
-    for (std::size_t role = 0; role < kTensorRoles; ++role) {
+  for (std::size_t call = 0; call < program.calls.size(); ++call) {
+    for (std::size_t role = 0; role < kTensorRoles; ++role)
       live[role] = live[role] - released[call][role] + acquired[call][role];
-      total += live[role];
-    }
-    result.live.push_back(live);
-    if (total > result.peak) {
-      result.peak = total;
-      result.by_role = live;
-    }
+    all.push_back(live);
   }
-  return result;
+  return all;
 }
 
 namespace {

@@ -185,11 +185,13 @@ struct Program {
 
 /// The memory of one class of ranks, replayed over the issue order without any timing.
 struct MemoryPeak {
-  Bytes peak;                     ///< largest sum of live buffers, each rounded up
-  BytesByRole by_role;            ///< live bytes at the first call that reaches it
-  std::vector<BytesByRole> live;  ///< live bytes while each call runs
+  Bytes peak;            ///< largest sum of live buffers, each rounded up
+  std::size_t call = 0;  ///< the first that reaches it
+  BytesByRole by_role;   ///< live bytes while it runs
 };
 MemoryPeak memory_peak(const Program& program);
+/// The live bytes of buffers, each rounded up, while each call runs.
+std::vector<BytesByRole> live_bytes(const Program& program);
 
 /// The elements of a bucket that the rank at `at` updates; 0 where another owns it.
 Bucket owned_part(const Program& program, const Bucket& bucket, const Coordinates& at);

@@ -127,7 +127,8 @@ Graph lower_graph(const PassContext& context, const StageObserver& observer, Pro
   return graph;
 }
 
-std::vector<Program> lower(const PassContext& context, const StageObserver& observer, Proof proof) {
+std::vector<Program> lower(const PassContext& context, const StageObserver& observer, Proof proof,
+                           Addresses addresses) {
   const Graph graph = lower_graph(context, observer, proof);
   const std::int64_t alignment = arena_alignment(context.job, context.strategy);
   const CutGraph cut =
@@ -145,6 +146,7 @@ std::vector<Program> lower(const PassContext& context, const StageObserver& obse
     }
   }
   observe(observer, "schedule", programs, proof);
+  if (addresses == Addresses::left_out) return programs;
   for (Program& program : programs) plan_memory(program);
   observe(observer, "plan_memory", programs, proof);
   if (proof == Proof::order) prove_order(programs);

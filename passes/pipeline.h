@@ -40,10 +40,15 @@ enum class Proof : std::uint8_t {
   order,      ///< also that nothing deadlocks and no two accesses to memory race
 };
 
+/// Whether buffers get their places in the arena. Times, live bytes and the allocators of other
+/// frameworks do not depend on these.
+enum class Addresses : std::uint8_t { planned, left_out };
+
 /// Runs all passes and, with proof, verifies after each. programs[i] is the class of stage i. The
-/// strategy must be legal. Broken invariants abort naming the pass.
+/// strategy must be legal. Broken invariants abort naming the pass. A proof of order needs planned
+/// addresses.
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer = {},
-                           Proof proof = Proof::order);
+                           Proof proof = Proof::order, Addresses addresses = Addresses::planned);
 
 /// The Graph after all graph passes (what cut_blocks and schedule start from).
 Graph lower_graph(const PassContext& context, const StageObserver& observer = {},

@@ -193,7 +193,10 @@ CostModel costs_of(const CostModel& costs, const LayerShape& shape) {
 Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
                   const Cluster& cluster, Bytes reserve, Proof proof, AllocatorReplay replay) {
   Footprint footprint;
-  footprint.programs = lower({job, strategy, framework}, {}, proof);
+  // A search lays out many candidates: without an arena their addresses decide nothing.
+  const bool needs_addresses = has_arena(framework) || proof != Proof::none;
+  footprint.programs = lower({job, strategy, framework}, {}, proof,
+                             needs_addresses ? Addresses::planned : Addresses::left_out);
   const std::vector<Bytes> memory = capacities(footprint.programs, cluster);
   for (const Program& program : footprint.programs) {
     footprint.stages.push_back(lay_out_stage(program, memory[footprint.stages.size()]));

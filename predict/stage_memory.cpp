@@ -22,16 +22,9 @@ constexpr double kMiB = 1 << 20;
 
 /// The buffers of an arena by name, as the peak counts them.
 std::vector<AliveTensors> buffers_at_peak(const Program& program, const MemoryPeak& memory) {
-  std::size_t call = 0;
-  const auto sum = [&](std::size_t at) {
-    Bytes bytes;
-    for (const Bytes of_role : memory.live[at]) bytes += of_role;
-    return bytes;
-  };
-  while (call + 1 < memory.live.size() && sum(call) < memory.peak) ++call;
   std::map<std::pair<std::string, TensorRole>, AliveTensors> by_name;
   for (const Buffer& buffer : program.buffers) {
-    if (call < buffer.begin || call >= buffer.end) continue;
+    if (memory.call < buffer.begin || memory.call >= buffer.end) continue;
     AliveTensors& same = by_name[{buffer.name, buffer.role}];
     same.name = buffer.name;
     same.role = buffer.role;

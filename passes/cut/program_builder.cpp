@@ -9,6 +9,9 @@ namespace plimsoll {
 
 RoutineId ProgramBuilder::add_routine(const Routine& routine) {
   program.routines.push_back(routine);
+  const bool computes =
+      std::ranges::any_of(routine.ops, [](const Op& op) { return op.stream == Stream::compute; });
+  facts_.push_back({computes, plimsoll::begins_elsewhere(routine)});
   return RoutineId(program.routines.size() - 1);
 }
 
@@ -77,9 +80,7 @@ std::size_t ProgramBuilder::add_call(RoutineId routine, std::optional<std::int64
         add_buffer("frame", TensorRole::activation, definition.frame_bytes, index, index + 1);
   }
   program.calls.push_back(std::move(call));
-  const bool computes = std::any_of(definition.ops.begin(), definition.ops.end(),
-                                    [](const Op& op) { return op.stream == Stream::compute; });
-  if (computes) last_compute_ = index;
+  if (facts_[routine.index()].computes) last_compute_ = index;
   return index;
 }
 
@@ -99,12 +100,6 @@ std::size_t ProgramBuilder::port_of(std::size_t call, SlotKind kind, Bytes offse
   const auto found = find_port(call, kind, offset);
   INVARIANT(found, "routine " + program.at(program.calls[call].routine).name + " has no such port");
   return *found;
-}
-
-bool ProgramBuilder::begins_elsewhere(RoutineId id) {
-  const auto [found, fresh] = begins_elsewhere_.try_emplace(id, false);
-  if (fresh) found->second = plimsoll::begins_elsewhere(program.at(id));
-  return found->second;
 }
 
 bool begins_elsewhere(const Routine& routine) {

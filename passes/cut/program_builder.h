@@ -60,14 +60,18 @@ class ProgramBuilder {
 
   /// Whether a communication of the routine waits for none of its computation: on its own stream it
   /// would run into that of the call before, whose results it reads and whose frame it writes.
-  bool begins_elsewhere(RoutineId id);
+  bool begins_elsewhere(RoutineId id) const { return facts_[id.index()].begins_elsewhere; }
 
   /// Buffers without an end live to the end of the step.
   Program finish();
 
  private:
   std::map<std::tuple<std::string, Bytes, DType>, RoutineId> payload_routines_;
-  std::map<RoutineId, bool> begins_elsewhere_;
+  struct RoutineFacts {
+    bool computes = false;  ///< it has ops on the compute stream
+    bool begins_elsewhere = false;
+  };
+  std::vector<RoutineFacts> facts_;  ///< by routine
   std::size_t last_compute_ = 0;
 };
 

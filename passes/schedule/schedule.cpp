@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <utility>
@@ -164,7 +165,7 @@ class StageScheduler {
         const bool forward = action.kind == ActionKind::forward;
         const std::size_t index = forward ? begin + i : end - 1 - i;
         const Instance& instance = layout_.instances[index];
-        if (!routine_of(action.kind, instance)) continue;
+        if (!routine_of(action.kind, index)) continue;
         const auto use = parameter_use({action, index, routine(action.kind, instance)});
         if (use) uses.push_back(*use);
       }
@@ -213,7 +214,7 @@ class StageScheduler {
       const bool last = --gradient_calls_left_[use.instance] == 0;
       if (reductions_.active()) {
         const bool more = use.action.kind == ActionKind::input_gradient &&
-                          routine_of(ActionKind::weight_gradient, instance);
+                          routine_of(ActionKind::weight_gradient, use.instance);
         reductions_.after_call(use.instance, use.action.micro_batch, call, !more, last);
       } else if (!merges_.active()) {
         collectives_.wrote_gradients(use.instance, use.action.kind, call, last);
@@ -234,21 +235,20 @@ class StageScheduler {
   // ---- actions ----
 
   void add_routines(const Instance& instance) {
-    const auto [found, fresh] = routines_.try_emplace(&cut_of(instance));
+    const auto [found, fresh] = block_routines_.try_emplace(&cut_of(instance));
+    routines_.push_back(&found->second);
     if (!fresh) return;
     for (ActionKind kind :
          {ActionKind::forward, ActionKind::backward, ActionKind::weight_gradient}) {
       const Routine& cut = routine(kind, instance);
-      if (!cut.ops.empty()) found->second[kind] = build_.add_routine(cut);
+      if (!cut.ops.empty()) found->second[std::size_t(kind)] = build_.add_routine(cut);
     }
   }
 
   /// The routine of an instance in an action; none where that action has nothing to do.
-  std::optional<RoutineId> routine_of(ActionKind kind, const Instance& instance) const {
-    const BlockRoutines& routines = routines_.at(&cut_of(instance));
-    const auto found =
-        routines.find(kind == ActionKind::input_gradient ? ActionKind::backward : kind);
-    return found == routines.end() ? std::nullopt : std::optional(found->second);
+  std::optional<RoutineId> routine_of(ActionKind kind, std::size_t instance) const {
+    const bool input = kind == ActionKind::input_gradient;
+    return (*routines_[instance])[std::size_t(input ? ActionKind::backward : kind)];
   }
 
   void run_actions(const std::vector<Action>& actions) {
@@ -258,7 +258,7 @@ class StageScheduler {
       last_backward_ = action.micro_batch;
       const auto [begin, end] = layout_.chunks[std::size_t(action.chunk)];
       for (std::size_t i = begin; i < end; ++i) {
-        if (routine_of(action.kind, layout_.instances[i])) ++gradient_calls_left_[i];
+        if (routine_of(action.kind, i)) ++gradient_calls_left_[i];
       }
     }
     bool after_forward = false;
@@ -341,7 +341,7 @@ class StageScheduler {
       }
     }
     // The embedding alone has no input gradient to compute: what reads the border comes later.
-    if (!routine_of(action.kind, layout_.instances[begin])) append(end_waits_, waits);
+    if (!routine_of(action.kind, begin)) append(end_waits_, waits);
     if (merges_.active()) {
       for (const auto& [bucket, add] : merges_.after_backward(action.micro_batch)) {
         if (action.micro_batch == last_backward_) collectives_.merged_gradients(bucket, add);
@@ -369,7 +369,7 @@ class StageScheduler {
   std::vector<Wait> call_instance(const Action& action, std::size_t index, KeptBuffers& kept,
                                   std::vector<Wait> waits, bool sends) {
     const Instance& instance = layout_.instances[index];
-    const std::optional<RoutineId> id = routine_of(action.kind, instance);
+    const std::optional<RoutineId> id = routine_of(action.kind, index);
     if (!id) return waits;
     const bool forward = action.kind == ActionKind::forward;
     const Direction direction = forward ? Direction::activation : Direction::gradient;
@@ -456,8 +456,9 @@ class StageScheduler {
   StageTransfers transfers_;
   OwnedCuts cuts_;
   UpdateCalls updates_;
-  using BlockRoutines = std::map<ActionKind, RoutineId>;
-  std::map<const CutBlock*, BlockRoutines> routines_;  // looked up only
+  using BlockRoutines = std::array<std::optional<RoutineId>, 4>;  // by ActionKind
+  std::map<const CutBlock*, BlockRoutines> block_routines_;       // looked up only
+  std::vector<const BlockRoutines*> routines_;                    // by instance
   /// By chunk and micro-batch.
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<KeptBuffers>> kept_;
   std::vector<Bytes> weight_copies_;                      // offsets, by instance
