@@ -173,14 +173,15 @@ Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
   return std::max(bound, traffic(strategy).step(m));
 }
 
-Picoseconds Bounds::actions(const Strategy& strategy) const {
+Picoseconds Bounds::actions(const Strategy& strategy,
+                            const std::function<bool(Picoseconds)>& enough) const {
   if (owners_cast(strategy) || has_micro_batch_traffic(strategy)) return {};
   const auto facts = facts_.of(strategy);
   const auto chunks = stage_chunks(job_, strategy, *facts);
   const auto spans = stage_spans(strategy, *facts, chunks, costs_.of(strategy));
   PipelineStep step(strategy, spans, micro_batches(job_, strategy));
   const StepTail none;
-  return pipeline_bound(step, std::vector<const StepTail*>(chunks.size(), &none));
+  return pipeline_bound(step, std::vector<const StepTail*>(chunks.size(), &none), enough);
 }
 
 Picoseconds Bounds::pipeline(const Strategy& strategy) const {

@@ -52,7 +52,9 @@ class Bounds {
   Picoseconds bottleneck(const Strategy& strategy) const;
   /// The pipeline bound without what a step does before and behind its micro-batches, for any
   /// grad_bucket_bytes. 0 where micro-batches have traffic of their own, or owners cast.
-  Picoseconds actions(const Strategy& strategy) const;
+  /// `enough(bound)`: the bound need not be sharper.
+  Picoseconds actions(const Strategy& strategy,
+                      const std::function<bool(Picoseconds)>& enough = {}) const;
   Picoseconds pipeline(const Strategy& strategy) const;
   /// Bounds of strategies that differ in grad_bucket_bytes only; none where Programs come out as
   /// those of an earlier one. `enough(i, bound)`: a bound of strategies[i] need not be sharper.

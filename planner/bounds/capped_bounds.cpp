@@ -7,9 +7,9 @@
 
 namespace plimsoll {
 
-Picoseconds capped(const Bounds& bounds, TimeBound bound, const Strategy& strategy) {
+Picoseconds capped(const std::function<Picoseconds()>& bound) {
   try {
-    return std::min((bounds.*bound)(strategy), kLongestStep);
+    return std::min(bound(), kLongestStep);
   } catch (const InfeasibleError&) {
     return kLongestStep;
   }

@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-using TimeBound = Picoseconds (Bounds::*)(const Strategy&) const;
-Picoseconds capped(const Bounds& bounds, TimeBound bound, const Strategy& strategy);
+/// The bound that `bound()` returns, capped.
+Picoseconds capped(const std::function<Picoseconds()>& bound);
 /// The bounds of Bounds::pipelines, capped.
 std::vector<std::optional<Picoseconds>> capped_pipelines(const Bounds& bounds,
                                                          std::span<const Strategy> strategies,

@@ -221,16 +221,6 @@ class Explorer {
             group};
   }
 
-  static SearchNode leaf_of(const SearchNode& pipeline, std::size_t leaf, Picoseconds bound) {
-    return {std::max(pipeline.bound, bound),
-            leaf,
-            leaf + 1,
-            pipeline.peak,
-            SearchNode::Kind::leaf,
-            pipeline.family,
-            {}};
-  }
-
   std::vector<std::optional<Picoseconds>> pipeline_bounds(const SearchNode& node) const {
     const StrategyFamily& family = legal_.families()[node.family];
     std::vector<Strategy> strategies;
@@ -333,7 +323,7 @@ class Explorer {
       const MemoryBound memory = bounds_.memory(strategy);
       if (!fits(memory.reserved, strategy)) return;
       const std::size_t buckets = legal_.families()[groups_[i].family].buckets;
-      const Picoseconds own = capped(bounds_, &Bounds::bottleneck, strategy);
+      const Picoseconds own = capped([&] { return bounds_.bottleneck(strategy); });
       found[i] = SearchNode{std::max(groups_[i].bound, own),
                             groups_[i].first,
                             groups_[i].first + buckets,
@@ -367,18 +357,20 @@ class Explorer {
   void sharpen_choices() {
     std::vector<std::optional<Picoseconds>> bounds(choices_.size());
     for_each_index(choices_.size(), request_.threads, [&](std::size_t i) {
-      if (!passed()) bounds[i] = capped(bounds_, &Bounds::actions, strategy_of(choices_[i]));
+      if (passed()) return;
+      bounds[i] = capped([&] {
+        return bounds_.actions(strategy_of(choices_[i]), [&](Picoseconds bound) {
+          return why_cut(pipeline_of(choices_[i], bound)).has_value();
+        });
+      });
     });
     std::vector<SearchNode> left;
     for (std::size_t i = 0; i < choices_.size(); ++i) {
-      SearchNode node = choices_[i];
-      if (!bounds[i]) {
-        left.push_back(node);
-        continue;
+      if (bounds[i]) {
+        queue_.insert(pipeline_of(choices_[i], *bounds[i]));
+      } else {
+        left.push_back(choices_[i]);
       }
-      node.kind = SearchNode::Kind::pipeline;
-      node.bound = std::max(node.bound, *bounds[i]);
-      queue_.insert(node);
     }
     choices_ = std::move(left);
   }

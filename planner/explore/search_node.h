@@ -1,6 +1,7 @@
 // Search node: strategies that branch and bound has still to look at.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <tuple>
 
@@ -25,5 +26,23 @@ struct SearchNode {
   }
   std::int64_t count() const { return std::int64_t(last - first); }
 };
+
+/// The choice, the order of whose actions has this bound.
+inline SearchNode pipeline_of(SearchNode choice, Picoseconds bound) {
+  choice.kind = SearchNode::Kind::pipeline;
+  choice.bound = std::max(choice.bound, bound);
+  return choice;
+}
+
+/// One strategy of a pipeline, with its own bound; `leaf` is its index into Space::legal.
+inline SearchNode leaf_of(const SearchNode& pipeline, std::size_t leaf, Picoseconds bound) {
+  return {std::max(pipeline.bound, bound),
+          leaf,
+          leaf + 1,
+          pipeline.peak,
+          SearchNode::Kind::leaf,
+          pipeline.family,
+          {}};
+}
 
 }  // namespace plimsoll
