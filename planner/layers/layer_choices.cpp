@@ -77,6 +77,10 @@ class Cutter {
     const std::int64_t pp = even.pp;
     for (std::int64_t s = 0; s < pp; ++s)
       even_layers_.push_back(layers_ / pp + (s < layers_ % pp ? 1 : 0));
+    for (std::int64_t s = 0; s < pp; ++s) {
+      most_layers_.push_back(most_layers(s));
+      most_in_all_ += most_layers_.back();
+    }
   }
 
   /// Whether some cut is fast enough where memory does not count.
@@ -104,15 +108,29 @@ class Cutter {
   /// `limit`. Without `room` all fits.
   std::optional<LayerCut> best(std::optional<Bytes> room, std::int64_t fewest, std::int64_t most,
                                Picoseconds limit) {
-    auto cut = best_cut({even_.pp, layers_, m_}, [&](std::int64_t stage, std::int64_t layers) {
+    return best_cut({even_.pp, layers_, m_, limit}, [&](std::int64_t stage, std::int64_t layers) {
       const std::pair range(std::min(fewest, layers), std::min(most, layers));
       return options(stage, layers, range, room, limit);
     });
-    if (cut && cut->step >= limit) cut.reset();
-    return cut;
+  }
+
+  /// The most layers that a stage can have in a step below the limit.
+  std::int64_t most_layers(std::int64_t stage) const {
+    std::int64_t most = 0;
+    // Work is a straight line over the recomputed layers.
+    while (most < layers_ && (is_below_limit(costs_.time(stage, most + 1, 0), limit_) ||
+                              is_below_limit(costs_.time(stage, most + 1, most + 1), limit_)))
+      ++most;
+    return most;
+  }
+
+  bool is_below_limit(const StageOption& option, Picoseconds limit) const {
+    return option.work.count() <= (limit.count() - 1) / m_;
   }
 
   bool may_have(std::int64_t stage, std::int64_t layers) const {
+    const std::int64_t own = most_layers_[std::size_t(stage)];
+    if (layers > own || layers_ - layers > most_in_all_ - own) return false;
     if (!freedom_.cuts) return layers == even_layers_[std::size_t(stage)];
     const bool end = stage == 0 || stage + 1 == even_.pp;
     return layers > 0 || (end && freedom_.empty_ends);
@@ -125,7 +143,7 @@ class Cutter {
     if (!may_have(stage, layers)) return found;
     for (std::int64_t r = recomputed.first; r <= recomputed.second; ++r) {
       const StageOption option = costs_.time(stage, layers, r);
-      if (option.work.count() > (limit.count() - 1) / m_) continue;  // too long for the limit
+      if (!is_below_limit(option, limit)) continue;
       const bool no_gain = !found.empty() && option.work >= found.back().work &&
                            option.passes >= found.back().passes &&
                            option.forward <= found.back().forward;
@@ -172,7 +190,8 @@ class Cutter {
   std::optional<LastingLines> lasting_;  ///< once it is asked for
   const Picoseconds limit_;
   const std::int64_t m_, layers_;
-  std::vector<std::int64_t> even_layers_;  ///< by stage
+  std::vector<std::int64_t> even_layers_, most_layers_;  ///< by stage
+  std::int64_t most_in_all_ = 0;                         ///< layers on all stages
   std::map<std::array<std::int64_t, 3>, Bytes> memory_;
 };
 

@@ -70,14 +70,19 @@ class CutFinder {
   }
 
  private:
+  /// The objective grows with every stage before: what has reached the limit is out.
+  void add(const Suffix& suffix, std::vector<Suffix>& kept) const {
+    if (!problem_.limit || suffix.step < *problem_.limit) keep(suffix, kept);
+  }
+
   /// Extends every cut of the later stages by a stage with so many layers.
   void add(std::int64_t stage, std::int64_t layers) {
     const bool last = stage + 1 == problem_.stages;
     const std::int64_t stages_left = problem_.stages - stage;
     for (const StageOption& option : options_(stage, layers)) {
       if (last) {
-        keep(before(option, layers, {}, stages_left, problem_.micro_batches),
-             kept_.back()[std::size_t(layers)]);
+        add(before(option, layers, {}, stages_left, problem_.micro_batches),
+            kept_.back()[std::size_t(layers)]);
         continue;
       }
       // The first stage has what the others leave, all of the model between them.
@@ -87,7 +92,7 @@ class CutFinder {
         for (std::size_t i = 0; i < rest.size(); ++i) {
           Suffix with = before(option, layers, rest[i], stages_left, problem_.micro_batches);
           with.next = i;
-          keep(with, kept_[std::size_t(stage)][std::size_t(left)]);
+          add(with, kept_[std::size_t(stage)][std::size_t(left)]);
         }
       }
     }

@@ -23,6 +23,7 @@ struct StageOption {
 /// A pipeline in 1F1B over layers that are all alike.
 struct CutProblem {
   std::int64_t stages = 1, layers = 1, micro_batches = 1;
+  std::optional<Picoseconds> limit;  ///< a cut whose objective is not less is none
 };
 /// The ways to run so many layers on this stage; none where they do not fit.
 using StageOptions =
@@ -46,7 +47,7 @@ struct LayerCut {
 Picoseconds pipeline_objective(std::span<const StageOption> stages, std::int64_t micro_batches);
 
 /// Least objective; of equal ones, the one whose stages take the most equal times as far as the
-/// choices that are kept differ in it. Nothing where no cut fits.
+/// choices that are kept differ in it. Nothing where no cut fits, or none is below the limit.
 ///
 /// From the last stage back to the first. For stages s and later with n layers left, it keeps those
 /// choices that no other beats both in the time a micro-batch takes through them and in the
