@@ -178,7 +178,11 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const bool first_part = stage == 0 && c == 0;
     const bool last_part = stage + 1 == strategy.pp && c + 1 == chunks.size();
-    memory.push_back(ChunkCalls(context, facts, chunks[c]).memory(first_part, last_part));
+    const bool as_before = c > 1 && !last_part && chunks[c] == chunks[c - 1];
+    memory.push_back(as_before
+                         ? memory.back()
+                         : ChunkCalls(context, facts, chunks[c]).memory(first_part, last_part));
+    if (as_before) continue;
     for (const BlockRun& run : chunks[c]) {
       const BlockFacts& block = facts.blocks[run.block];
       largest_frame =

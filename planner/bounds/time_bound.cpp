@@ -1,6 +1,8 @@
 #include "planner/bounds/time_bound.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 #include "passes/strategy/pipeline_order.h"
@@ -76,16 +78,33 @@ class Spans {
     const std::int64_t stage = from_part % strategy_.pp;
     action.receives = true;
     action.dispatch += post_;
-    action.transfer = costs_.of(transfer->send, grid_, stage)[0];
-    action.transfer_slowdown = costs_.slowdown(transfer->send, grid_, stage);
-    if (transfer->gather) action.complete = costs_.of(*transfer->gather, grid_, stage)[0];
+    const BorderCost& cost = cost_of(*transfer, stage);
+    action.transfer = cost.transfer;
+    action.transfer_slowdown = cost.slowdown;
+    action.complete = cost.gather;
   }
   void send(ActionSpans& action, const std::optional<BorderTransfer>& transfer,
             std::int64_t stage) const {
     action.sends = true;
     action.send_dispatch = post_;
-    action.sending = costs_.of(transfer->send, grid_, stage)[0];
-    action.sending_slowdown = costs_.slowdown(transfer->send, grid_, stage);
+    const BorderCost& cost = cost_of(*transfer, stage);
+    action.sending = cost.transfer;
+    action.sending_slowdown = cost.slowdown;
+  }
+
+  /// A transfer that leaves a stage, and the gather behind it.
+  struct BorderCost {
+    Picoseconds transfer, gather;
+    double slowdown = 1;  ///< of kernels beside the transfer
+  };
+  const BorderCost& cost_of(const BorderTransfer& transfer, std::int64_t stage) const {
+    const auto [known, fresh] = border_costs_.try_emplace({&transfer, stage});
+    if (fresh) {
+      known->second.transfer = costs_.of(transfer.send, grid_, stage)[0];
+      known->second.slowdown = costs_.slowdown(transfer.send, grid_, stage);
+      if (transfer.gather) known->second.gather = costs_.of(*transfer.gather, grid_, stage)[0];
+    }
+    return known->second;
   }
 
   const Strategy& strategy_;
@@ -94,6 +113,8 @@ class Spans {
   const LeastCosts& costs_;
   Grid grid_;
   Picoseconds post_;
+  /// By transfer and stage, looked up only: chunks of a stage share them.
+  mutable std::map<std::pair<const BorderTransfer*, std::int64_t>, BorderCost> border_costs_;
 };
 
 }  // namespace
