@@ -240,14 +240,28 @@ class FamilyBounds::Family {
     return true;
   }
 
-  /// The bytes that stage 0 keeps of all micro-batches in flight.
-  double in_flight(const ArrangementGroup& group, const Strategy& strategy,
-                   const Work& work) const {
-    double kept = work.embedding_kept;
+  /// Chunks of equal numbers of layers on stage 0.
+  struct EqualChunks {
+    std::int64_t layers = 0, count = 0;
+  };
+  std::vector<EqualChunks> first_chunks(const ArrangementGroup& group) const {
+    std::vector<EqualChunks> chunks;
     for (std::size_t part = 0; part < group.layers_per_part.size(); part += stages_) {
       const std::int64_t layers = group.layers_per_part[part];
-      const auto again = double(repeated_layers(strategy, layers).second);
-      kept += again * work.repeats_kept + (double(layers) - again) * work.kept;
+      if (chunks.empty() || chunks.back().layers != layers) chunks.push_back({layers, 0});
+      ++chunks.back().count;
+    }
+    return chunks;
+  }
+
+  /// The bytes that stage 0 keeps of all micro-batches in flight.
+  double in_flight(std::span<const EqualChunks> chunks, const Strategy& strategy,
+                   const Work& work) const {
+    double kept = work.embedding_kept;
+    for (const EqualChunks& equal : chunks) {
+      const auto again = double(repeated_layers(strategy, equal.layers).second);
+      kept += double(equal.count) *
+              (again * work.repeats_kept + (double(equal.layers) - again) * work.kept);
     }
     return std::min(m_, double(stages_)) * kept;
   }
@@ -265,7 +279,8 @@ class FamilyBounds::Family {
                             family_.base.micro_batch);
     }
     if (!work->known) return true;
-    return line_of(0).framework.at(layers_of(group, 0)) + in_flight(group, leanest, *work) <=
+    return line_of(0).framework.at(layers_of(group, 0)) +
+               in_flight(first_chunks(group), leanest, *work) <=
            capacity_;
   }
 
@@ -280,8 +295,11 @@ class FamilyBounds::Family {
     }
     const std::int64_t layers = layers_of(group, 0);
     GroupBound found{group.first + group.count, group.first + group.count, {}, {}};
+    const std::vector<EqualChunks> chunks = first_chunks(group);
+    Strategy strategy = first;
     for (std::size_t a = group.first; a < found.last; ++a) {
-      const double flying = in_flight(group, arranged(a), *work);
+      apply(family_.arrangements->all[a], strategy);
+      const double flying = in_flight(chunks, strategy, *work);
       if (found.first == found.last) {
         if (line_of(0).framework.at(layers) + flying > capacity_) {
           ++bound_.cannot_fly;
@@ -304,15 +322,22 @@ class FamilyBounds::Family {
     // ZB-H1 sends a gradient on before the weights' part of backward: what comes back is not
     // counted.
     const bool zero_bubble = strategy.schedule == Schedule::zb_h1;
+    std::int64_t layers = 0;  // of the part before: most parts have as many
+    double work_of_part = 0;
+    const auto of_part = [&](std::int64_t part) {
+      if (part == layers) return work_of_part;
+      layers = part;
+      const auto again = double(repeated_layers(strategy, layers).first);
+      work_of_part = again * (work.repeats_forward + work.repeats) +
+                     (double(layers) - again) * (work.forward + work.backward);
+      return work_of_part;
+    };
     double longest = 0, there = work.embedding_forward;
     double back = zero_bubble ? 0 : work.embedding_backward;
     for (std::size_t stage = 0; stage < stages_; ++stage) {
       double each = 0;
-      for (std::size_t part = stage; part < parts.size(); part += stages_) {
-        const auto again = double(repeated_layers(strategy, parts[part]).first);
-        each += again * (work.repeats_forward + work.repeats) +
-                (double(parts[part]) - again) * (work.forward + work.backward);
-      }
+      for (std::size_t part = stage; part < parts.size(); part += stages_)
+        each += of_part(parts[part]);
       if (stage == 0) each += work.embedding_forward + work.embedding_backward;
       if (stage + 1 == stages_) each += work.head_forward + work.head_backward;
       longest = std::max(longest, m_ * each + (stage > 0 ? there : 0));
