@@ -23,7 +23,7 @@ struct StageOption {
 /// A pipeline in 1F1B over layers that are all alike.
 struct CutProblem {
   std::int64_t stages = 1, layers = 1, micro_batches = 1;
-  std::optional<Picoseconds> limit;  ///< a cut whose objective is not less is none
+  std::optional<Picoseconds> limit = {};  ///< a cut whose objective is not less is none
 };
 /// The ways to run so many layers on this stage; none where they do not fit.
 using StageOptions =

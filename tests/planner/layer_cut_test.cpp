@@ -77,14 +77,22 @@ TEST(LayerCut, IsTheBestOfAll) {
     std::vector<StageOption> chosen;
     std::optional<Picoseconds> least;
     try_all(stages, stages.problem.layers, chosen, least);
-    const auto cut = best_cut(stages.problem, [&](std::int64_t stage, std::int64_t layers) {
+    const auto options = [&](std::int64_t stage, std::int64_t layers) {
       return stages.at(stage, layers);
-    });
+    };
+    const auto cut = best_cut(stages.problem, options);
     ASSERT_EQ(cut.has_value(), least.has_value()) << "problem " << i;
     if (!cut) continue;
     ++found;
     EXPECT_EQ(cut->step, *least) << "problem " << i;
     expect_sound(stages, *cut);
+    CutProblem limited = stages.problem;
+    limited.limit = *least + Picoseconds(1 + i % 9);
+    const auto same = best_cut(limited, options);
+    ASSERT_TRUE(same) << "problem " << i;
+    EXPECT_EQ(same->stages, cut->stages) << "problem " << i;
+    limited.limit = *least;
+    EXPECT_FALSE(best_cut(limited, options)) << "problem " << i;
   }
   EXPECT_GT(found, 500);
 }
