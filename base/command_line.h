@@ -1,5 +1,6 @@
-// Command line: what the executables share. How words are refused, how results leave, and how a
-// failure becomes one line and an exit code. Free of CLI11: templates take its App.
+// This header has what the command lines of all executables share: how they refuse words, print
+// results, and turn a failure into one line and an exit code. It does not include CLI11, so its
+// templates take CLI11's App.
 #pragma once
 
 #include <cstdint>
@@ -19,30 +20,33 @@ int run_program(std::string_view name, const std::function<ExitCode()>& body);
 
 /// Writes to stdout and flushes. Throws EnvironmentError when that fails (a full disk).
 void print_result(std::string_view text);
-/// Writes to stderr; when that fails, the work goes on without.
+/// Writes to stderr. A failed write is ignored, and the work goes on.
 void print_note(std::string_view text);
 
-/// Why `text` is not a number that an option takes; empty when it is one. Decimal digits only: hex,
-/// octal, NaN and infinities are refused. For CLI11's check().
+/// Returns why `text` is not a number that an option takes, and nothing when it is one. Only
+/// decimal digits are allowed; hex, octal, NaN and infinities are refused. CLI11's check() calls
+/// this.
 std::string refuse_integer(std::string_view text, std::int64_t least, std::int64_t most);
 std::string refuse_number(std::string_view text, double least, double most);
 
-/// Before the work whose result `file` (empty: none) will hold. Throws UsageError when it is also
-/// one of `others`, which the command reads or writes, EnvironmentError when it cannot be written.
+/// Checks the output file of a command before its work begins; an empty `file` means no output.
+/// Throws UsageError when the file is also one of `others`, which the command reads or writes.
+/// Throws EnvironmentError when the file cannot be written.
 void check_output(std::string_view flag, const std::string& file,
                   std::span<const std::string> others);
 
-/// Throws UsageError: `word` is no known flag, command or argument; names the nearest that is.
-/// `where` is the command that it was given to, or empty.
+/// Throws UsageError: `word` is no known flag, command or argument. The message names the nearest
+/// word that is known. `where` is the command that got `word`, or empty.
 [[noreturn]] void refuse_word(std::string_view where, const std::string& word,
                               std::span<const std::string> flags,
                               std::span<const std::string> commands);
 
-/// Throws UsageError for "--flag=" with nothing behind it: CLI11 would take the next word.
+/// Throws UsageError for "--flag=" without a value, because CLI11 would take the next word as the
+/// value.
 void refuse_empty_values(int argc, char** argv);
 
-/// Throws UsageError for the first word that `app` (a CLI::App with allow_extras()) did not know,
-/// `commands` being its subcommands, and for options with an empty value.
+/// Throws UsageError for the first word that `app` did not know, and for options with an empty
+/// value. `app` is a CLI::App with allow_extras(), and `commands` are its subcommands.
 template <class App>
 void refuse_leftovers(const App& app, std::span<const std::string> commands = {}) {
   std::vector<std::string> flags;

@@ -1,3 +1,4 @@
+// Errors are mapped to exit codes here, and a broken invariant ends the process.
 #include "base/error.h"
 
 #include <cstdio>

@@ -1,6 +1,6 @@
-// The three kinds of failure, never mixed: bad input is an InputError, an expected outcome is a
-// Verdict, a broken invariant aborts through INVARIANT. EnvironmentError is for what the machine
-// lacks or refuses (a file that cannot be written, a rank that stopped).
+// There are three kinds of failure, which are never mixed. Bad input is an InputError, an expected
+// "no" is a Verdict, and a broken invariant aborts through INVARIANT. An EnvironmentError says what
+// the machine lacks or refuses, such as a file that cannot be written or a rank that stopped.
 #pragma once
 
 #include <stdexcept>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-/// Exit codes of every executable (docs/reference/exit-codes.md).
+/// These are the exit codes of every executable (docs/reference/exit-codes.md).
 enum class ExitCode : int {
   ok = 0,
   internal = 1,
@@ -20,7 +20,7 @@ enum class ExitCode : int {
   outside_tolerance = 7,
 };
 
-/// A user's file says something it may not. what() is "FILE: at POINTER: MESSAGE".
+/// A user's file says something that is not allowed. what() is "FILE: at POINTER: MESSAGE".
 class InputError : public std::runtime_error {
  public:
   InputError(std::string file, std::string pointer, std::string message);
@@ -31,20 +31,22 @@ class InputError : public std::runtime_error {
   std::string file_, pointer_;
 };
 
-/// Wrong command line (exit 2): unknown flag, unknown --fix key, missing argument.
+/// The command line is wrong (exit 2): an unknown flag, an unknown --fix key or a missing argument.
 class UsageError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The machine could not do it (exit 6): a write failed, a deadline passed, a library is missing.
+/// The machine could not do the work (exit 6): a write failed, a deadline passed or a library is
+/// missing.
 class EnvironmentError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The exit code an exception ends a program with; internal for any other.
+/// Returns the code with which an exception ends a program; other exceptions give `internal`.
 ExitCode exit_code(const std::exception& error);
 
-/// An expected "no" with its reason: not legal, does not fit. Empty reason means yes.
+/// A Verdict is an expected "yes", or a "no" with its reason, such as "not legal" or "does not
+/// fit". An empty reason means yes.
 class Verdict {
  public:
   static Verdict yes() { return Verdict(); }
@@ -60,7 +62,8 @@ class Verdict {
   std::string reason_;
 };
 
-/// Infeasible request (exit 4) that has to cross several callers; carries the rule or the bytes.
+/// A request cannot be met (exit 4), and the answer has to cross several callers. The message
+/// carries the rule or the bytes.
 class InfeasibleError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -70,7 +73,8 @@ class InfeasibleError : public std::runtime_error {
 
 }  // namespace plimsoll
 
-/// A programmer's error, never reachable from user input; active in every build type.
+/// A failed INVARIANT is a programmer's error, which user input never reaches. It is active in
+/// every build type.
 #define INVARIANT(expression, message)                                          \
   do {                                                                          \
     if (!(expression)) {                                                        \

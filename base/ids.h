@@ -1,4 +1,4 @@
-// Typed indices: an index of one kind of thing is not an index of another.
+// Typed indices keep an index of one kind of thing from being used as an index of another.
 #pragma once
 
 #include <compare>
@@ -7,7 +7,8 @@
 
 namespace plimsoll {
 
-/// Index into the array that owns things of kind `Tag`. Only explicit construction.
+/// An Id is an index into the array that owns things of kind `Tag`. It is only constructed
+/// explicitly.
 template <class Tag>
 class Id {
  public:

@@ -1,3 +1,4 @@
+// Threads take the indices of parallel work from a shared counter.
 #include "base/parallel.h"
 
 #include <algorithm>

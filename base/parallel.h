@@ -1,4 +1,4 @@
-// Parallel: the same work for each index, on several threads.
+// Parallel work calls one function for each index, on several threads.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace plimsoll {
 
-/// Cores of the machine where `threads` is 0.
+/// Returns `threads`, or the number of cores of the machine where `threads` is 0.
 std::int64_t resolve_threads(std::int64_t threads);
 
-/// Calls work(0) to work(count - 1), each once, on up to `threads` threads; of the exceptions the
-/// one of the lowest index is thrown when all are done.
+/// Calls work(0) to work(count - 1), each once, on up to `threads` threads. When all calls are
+/// done, the exception of the lowest index is thrown, if there is any.
 void for_each_index(std::size_t count, std::int64_t threads,
                     const std::function<void(std::size_t)>& work);
 

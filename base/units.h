@@ -1,5 +1,5 @@
-// Quantities as types. Bytes and Picoseconds are exact integers with checked arithmetic; Seconds,
-// Flops and the rates are doubles. Construction is explicit; only meaningful quotients exist.
+// Quantities are types. Bytes and Picoseconds are exact integers with checked arithmetic; Seconds,
+// Flops and the rates are doubles. Construction is explicit, and only meaningful quotients exist.
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// Exact count of bytes; overflow aborts (user input is bounded before it gets here).
+/// Bytes are an exact count. An overflow aborts, since user input is bounded before it gets here.
 class Bytes {
  public:
   constexpr Bytes() = default;
@@ -44,7 +44,7 @@ class Bytes {
 /// Rounds up to a multiple of `alignment` (> 0).
 Bytes round_up(Bytes size, Bytes alignment);
 
-/// A double with a unit. `Tag` makes seconds, flops and rates different types.
+/// A Quantity is a double with a unit. `Tag` makes seconds, flops and rates different types.
 template <class Tag>
 class Quantity {
  public:
@@ -90,9 +90,9 @@ constexpr FlopsPerSecond operator/(Flops amount, Seconds time) {
   return FlopsPerSecond(amount.value() / time.value());
 }
 
-/// Simulated or measured clock: exact integer picoseconds, up to 106 days. Arithmetic beyond that
-/// throws InfeasibleError: unlike a byte count, a time follows from rates that users state, and no
-/// bound on each of them keeps their sum in range.
+/// Picoseconds are a simulated or measured time, an exact integer of up to 106 days. Arithmetic
+/// beyond 106 days throws InfeasibleError and does not abort as Bytes do: a time follows from rates
+/// that users state, and bounds on each rate would not bound their sum.
 class Picoseconds {
  public:
   constexpr Picoseconds() = default;
@@ -119,35 +119,35 @@ class Picoseconds {
   std::int64_t count_ = 0;
 };
 
-/// Rounds to the nearest picosecond; the one place where simulated time is rounded. Throws
-/// InfeasibleError beyond 106 days, and for what is not a number.
+/// Rounds to the nearest picosecond. Simulated time is rounded nowhere else. Throws InfeasibleError
+/// beyond 106 days, and for what is not a number.
 inline Picoseconds to_picoseconds(Seconds time) {
   const double count = time.value() * 1e12;
   if (!(count > -9.2e18 && count < 9.2e18)) Picoseconds::out_of_range();
-  // As std::round, which is a call for each of many millions of times. Exact: where doubles are
-  // further apart than 1, nothing is left over.
+  // The result is that of std::round, which would be a function call for each of many millions of
+  // times. It is exact: where doubles are further apart than 1, no fraction is left.
   const auto whole = static_cast<std::int64_t>(count);
   const double rest = count - static_cast<double>(whole);
   return Picoseconds(whole + (rest >= 0.5 ? 1 : 0) - (rest <= -0.5 ? 1 : 0));
 }
 
-// Parsers for what people write: a number, a space (optional), a unit. They throw
-// std::invalid_argument naming the text and the allowed units; a bare number and a sign are
-// refused. Decimal units are applied to the decimal text, so "7 us" is exactly the double 7e-06.
-// Bytes must come out whole and at most 2^53.
+// Parsers take what people write: a number, an optional space and a unit. They throw
+// std::invalid_argument naming the text and the allowed units, and refuse a bare number or a sign.
+// Decimal units are applied to the decimal text, so "7 us" is exactly the double 7e-06. Bytes must
+// come out whole and at most 2^53.
 Bytes parse_bytes(std::string_view text);                      ///< "80 GiB", "512 MB", "64 B"
 Seconds parse_seconds(std::string_view text);                  ///< "3 us", "1.5 ms", "2 s"
 BytesPerSecond parse_bytes_per_second(std::string_view text);  ///< "450 GB/s", "1 Gbit/s"
 FlopsPerSecond parse_flops_per_second(std::string_view text);  ///< "312 TFLOP/s"
 
-// Writers for files that people also write: every digit, in the largest unit that stays exact, so
-// that parse(exact_text(x)) == x ("24 GiB", "450 GB/s", "1.5 us").
+// exact_text() is for files that people also write. It gives every digit in the largest unit that
+// stays exact, so that parse(exact_text(x)) == x ("24 GiB", "450 GB/s", "1.5 us").
 std::string exact_text(Bytes size);
 std::string exact_text(Seconds time);
 std::string exact_text(BytesPerSecond rate);
 std::string exact_text(FlopsPerSecond rate);
 
-// Writers for people: three significant digits and a unit ("1.42 GiB", "13.7 ms", "148 GFLOP/s").
+// to_text() is for people. It gives three significant digits and a unit ("1.42 GiB", "13.7 ms").
 std::string to_text(Bytes size);
 std::string to_text(Seconds time);
 std::string to_text(BytesPerSecond rate);

@@ -1,4 +1,4 @@
-// Collective measurement: a communication that somebody timed, as a point of a cases file.
+// A collective measurement is a communication that somebody timed, as a point of a cases file.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +14,21 @@ namespace plimsoll {
 struct CollectiveMeasurement {
   OpKind kind = OpKind::all_reduce;
   std::string gpu, source;  ///< source: "repository or document, place in it"
-  std::int64_t ranks = 2;   ///< on consecutive devices
+  std::int64_t ranks = 2;   ///< ranks of the group, on consecutive devices
   Bytes payload;            ///< the full buffer on one rank
   Seconds time;
   bool operator==(const CollectiveMeasurement&) const = default;
 };
 
-/// Whether a cases file is of collectives: its rows have a "collective".
+/// Returns whether a cases file holds collectives, i.e. its rows have a "collective".
 bool is_collective_measurements(std::string_view text, const std::string& file);
 
 struct CollectiveMeasurements {
   std::vector<CollectiveMeasurement> points;
   std::int64_t skipped = 0;  ///< rows of other collectives, without ranks or without points
 };
-/// `file` is named in errors. Rows as docs/reference/published-runs.md has them. Throws InputError.
+/// Parses rows as docs/reference/published-runs.md describes them; `file` is named in errors.
+/// Throws InputError.
 CollectiveMeasurements parse_collective_measurements(std::string_view text,
                                                      const std::string& file);
 

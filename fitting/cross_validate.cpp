@@ -1,3 +1,4 @@
+// Folds of runs are left out, fitted without and predicted.
 #include "fitting/cross_validate.h"
 
 #include <algorithm>

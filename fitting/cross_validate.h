@@ -1,4 +1,4 @@
-// Cross-validation: runs of a fit, each predicted by a fit without those that are like it.
+// Cross-validation predicts each run of a fit by a fit without the runs that are like it.
 #pragma once
 
 #include <string>
@@ -10,25 +10,26 @@
 
 namespace plimsoll {
 
-/// A run as a fit without it predicts it.
+/// An UnseenRun is a run as predicted by a fit without it.
 struct UnseenRun {
-  std::size_t run = 0;  ///< of FitModel::runs
+  std::size_t run = 0;  ///< index into FitModel::runs
   std::string family;
   bool across_nodes = false;
   std::size_t fold = 0;
   double predicted = 0, measured = 0;  ///< logarithms
-  double layer_deviation = 0;          ///< of the logarithm of its layers' factor, as the fit says
+  /// standard deviation of the logarithm of its layers' factor, as the fit states it
+  double layer_deviation = 0;
 };
 
 struct FitFold {
   std::size_t runs = 0;
   std::vector<std::string> left_out;  ///< layouts or sizes
-  double mean_abs_error = 0;          ///< of its runs
+  double mean_abs_error = 0;          ///< mean error of the runs that were left out
 };
 
-/// Errors of a family's runs that were left out.
+/// The errors of a family's runs, each as a run that was left out.
 struct FitFamily {
-  std::string name;  ///< of its file, without .json
+  std::string name;  ///< name of the family's file, without .json
   ErrorStatistics unseen;
 };
 
@@ -38,23 +39,24 @@ struct CrossValidation {
   double mean_abs_error = 0, p90_abs_error = 0;
 };
 
-/// Factors of the shapes that have runs in use.
+/// Returns the factors of the shapes that have runs in use.
 std::vector<LayerPoint> layer_points(const FitModel& model, const RobustSolution& solution,
                                      const std::vector<bool>& use);
 
-/// Runs with the same FitRun::`*alike` are left out together. Nothing where all are alike.
+/// Leaves out together all runs with the same FitRun::`*alike`. The result is empty where all runs
+/// are alike.
 CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
                                const RobustSolution& whole, std::string FitRun::*alike,
                                std::size_t folds);
 
-/// The narrowest intervals, by their mean half width, that hold 90 % of the runs: of those within a
-/// node or across nodes, if there are kLeastOfGroup, else of all. A run that both cross-validations
-/// left out is two.
+/// Returns the narrowest intervals, by their mean half width, that hold 90 % of the runs. The runs
+/// are those within a node or across nodes, if there are kLeastOfGroup of them, else all runs. A
+/// run that both cross-validations left out counts twice.
 RunSpread run_spread(const std::vector<UnseenRun>& runs, bool across_nodes);
 
-/// By family. The interval of a run left out is as wide as `unseen`, without all that there is of
-/// its fold's runs, needed: what run_spread of all of `unseen` is for runs that nothing is known
-/// of.
+/// Returns the errors by family. The interval of a run that was left out has the width that the
+/// runs of `unseen` outside its fold needed: run_spread() of these is the spread for runs of which
+/// nothing is known.
 std::vector<FitFamily> families_of(const CrossValidation& left_out,
                                    const std::vector<UnseenRun>& unseen);
 

@@ -1,3 +1,4 @@
+// A fit of published runs is solved, cross-validated and written as text.
 #include "fitting/fit.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Fit: few parameters of a cluster and of a framework, found from published runs.
+// A fit finds a few parameters of a cluster and of a framework from published runs.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 namespace plimsoll {
 
 struct FitOptions {
-  std::string cluster, framework;  ///< names: only runs on these count
-  std::size_t most_runs = 2000;    ///< within a node, and as many across; evenly spread
+  std::string cluster, framework;  ///< names; only runs on these count
+  /// the most runs within a node, and the most across nodes, evenly spread
+  std::size_t most_runs = 2000;
   std::size_t folds = 5;
   int most_iterations = 15;
   bool layers = true;  ///< fit layer factors too (LayerPoint)
@@ -23,20 +24,20 @@ struct FitOptions {
 struct Fit {
   FittedCalibration fitted;
   double mean_abs_error_before = 0, mean_abs_error = 0;
-  /// Without whole layouts of a model size, and without whole model sizes: none where all runs are
-  /// of one size.
+  /// Cross-validations without whole layouts of a model size, and without whole model sizes. The
+  /// second is empty where all runs have one size.
   CrossValidation by_layout, by_size;
   std::vector<FitFamily> families_by_layout, families_by_size;
 };
 
-/// Robust least squares of the logarithms of step times, the priors being further measurements
-/// (robust_fit.h). Where sources do not say whether layers were repeated in backward, within a node
-/// and across nodes each, all runs are taken the way that fits best. Folds start from the fit of
-/// all runs, with its derivatives.
+/// Fits by robust least squares of the logarithms of step times, with the priors as further
+/// measurements (robust_fit.h). Some sources do not say whether layers were recomputed in backward.
+/// Their runs within a node are all taken the way that fits best, and so are their runs across
+/// nodes. Folds start from the fit of all runs, with its derivatives.
 ///
-/// A parameter that the runs narrow by less than a tenth stays at its prior and is called not
-/// determined. Throws InfeasibleError where no run is on that cluster and framework, or all are of
-/// one layout.
+/// A parameter stays at its prior and is called not determined where the runs narrow it by less
+/// than a tenth. Throws InfeasibleError where no run is on that cluster and framework, or where all
+/// runs have one layout.
 Fit fit(std::span<const PublishedRun> runs, const FitOptions& options);
 
 std::string fit_text(const Fit& fit);

@@ -1,4 +1,4 @@
-// Fit of collectives: a network's parameters from single communications that somebody timed.
+// This fit finds a network's parameters from single communications that somebody timed.
 #pragma once
 
 #include <span>
@@ -9,14 +9,15 @@
 
 namespace plimsoll {
 
-/// For each level that the collectives cross: the fraction of its bandwidth that they reach, their
-/// fixed time, and the latency of a step (timed_ops.h; the formula is modelled_communication()).
-/// Each number of ranks has a spread of its own, since some may be wired otherwise than a level
-/// says. Left out are collectives on other GPUs, of less than 1 MiB, for which libraries choose
-/// protocols by rules of their own, and across nodes, whose networks differ where GPUs are alike.
-/// Errors of unseen ops are with one number of ranks left out, or one size where there is one
-/// number. Throws InfeasibleError where fewer than 10 points are left, InputError where the cluster
-/// has no efficiency parameters.
+/// Fits three numbers for each level that the collectives cross: the fraction of its bandwidth that
+/// they reach, their fixed time, and the latency of a step (timed_ops.h; the formula is
+/// modelled_communication()). Each number of ranks has a spread of its own, since some may be wired
+/// differently than a level says. Three kinds are left out: collectives on other GPUs; collectives
+/// of less than 1 MiB, for which libraries choose protocols by their own rules; and collectives
+/// across nodes, whose networks differ even where GPUs are alike. The errors of unseen ops leave
+/// out one number of ranks at a time, or one size where there is one number. Throws InfeasibleError
+/// where fewer than 10 points are left, and InputError where the cluster has no efficiency
+/// parameters.
 OpFit fit_collectives(std::span<const CollectiveMeasurement> points, const Cluster& cluster);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Published runs are lowered and predicted as functions of a fit's numbers.
 #include "fitting/fit_model.h"
 
 #include <fmt/format.h>

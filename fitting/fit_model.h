@@ -1,4 +1,4 @@
-// Fit model: published runs as functions of what a fit may move.
+// A FitModel expresses published runs as functions of the numbers that a fit may change.
 #pragma once
 
 #include <Eigen/Dense>
@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-/// A run laid out once: what a fit moves changes durations only.
+/// A FitRun is a run that is lowered once, since the numbers of a fit change durations only.
 struct FitRun {
   PublishedTarget target;  ///< one strategy
   Footprint footprint;
@@ -21,39 +21,40 @@ struct FitRun {
   std::string family;         ///< as PublishedRun says
   std::string layout;         ///< "GPT 24x1024 s1024 tp 1 pp 2 dp 4"
   std::string size;           ///< "24x1024": layers and hidden size
-  bool across_nodes = false;  ///< its ranks are on several
-  /// Whether layers are repeated is not stated, and either way can be predicted.
+  bool across_nodes = false;  ///< whether its ranks are on several nodes
+  /// Whether the source does not say if layers are recomputed, and both cases can be predicted.
   bool unstated_recompute = false;
-  /// How its layers' factor follows from those of FitModel::shapes, and what that leaves open.
+  /// The weights by which its layers' factor follows from the factors of FitModel::shapes, and the
+  /// standard deviation that remains.
   LayerShape shape;
   Eigen::VectorXd layers;
   double layer_deviation = 0;
 };
 
-/// Which runs a fit is of.
+/// A FitSelection says which runs a fit uses.
 struct FitSelection {
   std::string cluster, framework;  ///< names
   /// The most runs within a node, and the most across nodes, that are taken, evenly spread.
   std::size_t most_runs = 0;
 };
 
-/// Laid out on the assumption; runs that cannot be predicted are left out. `sources` gets theirs,
-/// each once.
+/// Lowers the selected runs under the assumption. Runs that cannot be predicted are left out.
+/// `sources` gets the sources of the runs, each once.
 std::vector<FitRun> fit_runs(std::span<const PublishedRun> published, const FitSelection& selection,
                              const AssumedRecompute& assumed, std::vector<std::string>& sources);
 
 class FitModel {
  public:
-  /// At least one run. With `layers` shapes of kLeastRunsOfShape or more runs of
-  /// kLeastLayoutsOfShape or more layouts have a factor of their own; others what their neighbours
-  /// say.
+  /// Needs at least one run. With `layers`, a shape has a factor of its own if it has
+  /// kLeastRunsOfShape runs or more of kLeastLayoutsOfShape layouts or more. The factors of other
+  /// shapes follow from their neighbours.
   FitModel(std::vector<FitRun> runs, bool layers);
 
   const std::vector<FitRun>& runs() const { return runs_; }
   const std::vector<FitParameter>& parameters() const { return parameters_; }
   const std::vector<LayerShape>& shapes() const { return shapes_; }  ///< ascending
-  /// Step times; numbers are the parameters, then factors by shape. Runs within a node and across
-  /// nodes are groups 0 and 1. Refers to this model.
+  /// Returns step times as a function of numbers: the parameters, then the factors by shape. Runs
+  /// within a node and across nodes are groups 0 and 1. The result refers to this model.
   LogModel log_model() const;
 
  private:
@@ -66,7 +67,8 @@ class FitModel {
   std::vector<LayerShape> shapes_;
 };
 
-/// Fewer would be noise of these runs, or what else is special about their layout.
+/// With fewer runs a factor would express the noise of these runs, or other effects of their
+/// layout.
 inline constexpr std::size_t kLeastRunsOfShape = 3, kLeastLayoutsOfShape = 2;
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Fit of ops: a device's kernel parameters from single kernels that somebody timed.
+// This fit finds a device's kernel parameters from single kernels that somebody timed.
 #pragma once
 
 #include <span>
@@ -10,14 +10,14 @@
 
 namespace plimsoll {
 
-/// Whether the GPU that a row names has the kernels of the cluster's: the same chip, on the same
-/// sort of board (models/presets/words/gpus.json).
+/// Returns whether the GPU that a row names has the kernels of the cluster's GPU: the same chip on
+/// the same sort of board (models/presets/words/gpus.json).
 bool is_device_of(const Cluster& cluster, std::string_view gpu);
 
-/// The kernel parameters of the cluster from timed kernels (timed_ops.h). Left out are ops of other
-/// GPUs and matmuls with fewer rows or columns than the smallest two tiles have, whose kernels read
-/// their operands at rates that no parameter describes. Throws InfeasibleError where fewer than 20
-/// are left, InputError where the cluster has no efficiency parameters.
+/// Fits the kernel parameters of the cluster to timed kernels (timed_ops.h). Ops of other GPUs are
+/// left out. So are matmuls with fewer rows or columns than the smallest two tiles have, since
+/// their kernels read operands at rates that no parameter describes. Throws InfeasibleError where
+/// fewer than 20 ops are left, and InputError where the cluster has no efficiency parameters.
 OpFit fit_ops(std::span<const OpMeasurement> ops, const Cluster& cluster);
 
 }  // namespace plimsoll

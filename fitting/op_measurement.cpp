@@ -1,3 +1,4 @@
+// Rows of timed kernels are read from a cases file.
 #include "fitting/op_measurement.h"
 
 #include <charconv>

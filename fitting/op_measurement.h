@@ -1,4 +1,4 @@
-// Op measurement: one kernel that somebody timed on a GPU, as a row of a cases file.
+// An op measurement is one kernel that somebody timed on a GPU, as a row of a cases file.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,27 @@ namespace plimsoll {
 struct OpMeasurement {
   OpKind kind = OpKind::matmul;  ///< or flash_attention, flash_attention_backward
   std::string gpu, source;       ///< source: "repository or document, place in it"
-  DType dtype = DType::bf16;     ///< of the operands
+  DType dtype = DType::bf16;     ///< type of the operands
   Seconds time;
-  // The shape of a matmul.
+  // The next fields are the shape of a matmul.
   MatmulShape shape;
   bool transpose_a = false, transpose_b = false;
-  std::int64_t output_bytes = 2;  ///< moved per element of the result: an f32 sum is read, too
-  // The sizes of causal attention.
+  /// bytes moved per element of the result; an f32 sum is read, too
+  std::int64_t output_bytes = 2;
+  // The next fields are the sizes of causal attention.
   std::int64_t batch = 1, sequence = 1, heads = 1, head_size = 1;
   bool operator==(const OpMeasurement&) const = default;
 };
 
-/// Whether a cases file is of ops: its rows have an "op".
+/// Returns whether a cases file holds ops, i.e. its rows have an "op".
 bool is_op_measurements(std::string_view text, const std::string& file);
 
 struct OpMeasurements {
   std::vector<OpMeasurement> ops;
   std::int64_t skipped = 0;  ///< rows of other ops, dtypes or head sizes, or without a time
 };
-/// `file` is named in errors. Rows as docs/reference/calibration.md has them. Throws InputError.
+/// Parses rows as docs/reference/calibration.md describes them; `file` is named in errors. Throws
+/// InputError.
 OpMeasurements parse_op_measurements(std::string_view text, const std::string& file);
 
 }  // namespace plimsoll

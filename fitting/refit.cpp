@@ -1,3 +1,4 @@
+// The durations of a traced step are collected, compared and fitted.
 #include "fitting/refit.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Refit: a calibration corrected by a run of the bundled runtime that it predicted.
+// A refit corrects a calibration by a run of the bundled runtime that it predicted.
 #pragma once
 
 #include <cstddef>
@@ -13,37 +13,41 @@
 
 namespace plimsoll {
 
-/// One kind of op or communication: a factor on its curves.
+/// A RefitTerm is the factor on the curves of one kind of op or communication.
 struct RefitTerm {
-  /// `name` of the kind ("matmul", "all_reduce"; recv is "send"); `value` the factor, prior 1.
+  /// The name of the kind ("matmul", "all_reduce"; recv counts as "send") and its factor, with
+  /// prior 1.
   FittedValue factor;
-  std::size_t places = 0;       ///< ops of routines that were compared
-  Seconds predicted, measured;  ///< of the traced step, mean over ranks; before the refit
-  bool moved = false;           ///< the 90 % interval leaves out 1
-  /// The 90 % interval is within 10 % of the factor: within this run, whose ops count as
-  /// independent. What moves all ops of a kind in one run, as a warm device does, is not in it.
+  std::size_t places = 0;       ///< number of ops of routines that were compared
+  Seconds predicted, measured;  ///< time in the traced step, mean over ranks, before the refit
+  bool moved = false;           ///< whether the 90 % interval leaves out 1
+  /// Whether the 90 % interval is within 10 % of the factor. The interval is that of this run,
+  /// whose ops count as independent. It leaves out effects on all ops of a kind in one run, such as
+  /// a warm device.
   bool trusted = false;
 };
 
 struct Refit {
   Calibration calibration;
-  std::vector<RefitTerm> terms;     ///< those that ran, in order of OpKind
-  Seconds before, after, measured;  ///< step time: predicted by the old and the new one; median
+  std::vector<RefitTerm> terms;  ///< the kinds that ran, in order of OpKind
+  /// step time: predicted by the old and by the new calibration; measured median
+  Seconds before, after, measured;
 };
 
 /// Takes each op of each routine as one measurement: the median of its durations in the traced
-/// step, over ranks, layers and micro-batches, against that of the simulated ones. Each kind has
-/// one factor, found by the robust fit (robust_fit.h) from the ops of 2 us or more: shorter ones
-/// would be charged for the trace. Priors say that a curve is off by 30 % (standard deviation of
-/// the logarithm); a kind that the run does not narrow by a tenth of that stays. Host time between
-/// ops is no term: a traced step does not tell it from the trace.
+/// step, over ranks, layers and micro-batches, relative to the simulated median. Each kind has one
+/// factor, which the robust fit (robust_fit.h) finds from the ops of 2 us or more, since tracing
+/// distorts shorter ones. The priors say that a curve is off by 30 % (standard deviation of the
+/// logarithm). A kind keeps its curve where the run does not narrow this by a tenth. Host time
+/// between ops has no term, since a traced step does not separate it from the cost of tracing.
 ///
-/// The basis is that which the plan was made with; something was measured in it. `versions` of the
-/// new one says what was moved.
+/// `basis` is the one with which the plan was made; it must hold measurements. `versions` of the
+/// new calibration says which factors changed it.
 Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis);
 
 std::string refit_text(const Refit& refit);
-/// `comparison` (planner compare --json) with the key `refit` (docs/reference/comparison.md).
+/// Returns `comparison` (planner compare --json) with the key `refit`
+/// (docs/reference/comparison.md).
 std::string refit_json(const std::string& comparison, const Refit& refit,
                        const std::string& output);
 

@@ -1,4 +1,4 @@
-// Backward rules: how the gradients of an op's inputs follow from those of its outputs.
+// A gradient rule says how the gradients of an op's inputs follow from those of its outputs.
 #pragma once
 
 #include <array>
@@ -10,7 +10,8 @@
 
 namespace plimsoll {
 
-/// One operand of a step of a rule; `position` counts in the signature of the forward op.
+/// A RuleOperand is one operand of a step of a rule. `position` counts in the signature of the
+/// forward op.
 struct RuleOperand {
   enum class Of : std::uint8_t { input, output, input_gradient, output_gradient };
   Of of = Of::input;
@@ -18,8 +19,8 @@ struct RuleOperand {
   bool operator==(const RuleOperand&) const = default;
 };
 
-/// The gradients of some inputs, by an op; or, without a kind, the gradient of one input, which is
-/// the operand itself.
+/// A RuleStep gives the gradients of some inputs by an op. Without a kind it gives the gradient of
+/// one input, which is the operand itself.
 struct RuleStep {
   static constexpr std::size_t kMostReads = 5, kMostGradients = 3;
   std::optional<OpKind> kind;
@@ -30,17 +31,17 @@ struct RuleStep {
   constexpr std::span<const RuleOperand> reads() const {
     return {read_operands.data(), read_count};
   }
-  /// The inputs whose gradients the step gives, by position.
+  /// Returns the positions of the inputs whose gradients the step gives.
   constexpr std::span<const std::uint8_t> gradients() const {
     return {gradient_inputs.data(), gradient_count};
   }
 };
 
-/// OpRow::backward, read. It has steps between semicolons, in order: `dX, dY = KIND(OPERANDS)`, or
-/// `dX = dY` where a gradient is passed on. An operand is the name of an input or output of the
-/// forward op, or the name after a d: its gradient. Values that a rule reads are saved for
-/// backward. Optional operands that the forward op does not have are left out, and so is a step
-/// that gives the gradients of none but such operands.
+/// A GradientRule is the text OpRow::backward after parsing. The text has steps between semicolons,
+/// in order. A step is `dX, dY = KIND(OPERANDS)`, or `dX = dY` where a gradient is passed on. An
+/// operand is the name of an input or output of the forward op; with a d before the name it is the
+/// gradient. Values that a rule reads are saved for backward. Optional operands that the forward op
+/// does not have are left out, and so is a step that gives gradients of such operands only.
 struct GradientRule {
   static constexpr std::size_t kMostSteps = 3;
   std::array<RuleStep, kMostSteps> all = {};
@@ -48,7 +49,8 @@ struct GradientRule {
   constexpr std::span<const RuleStep> steps() const { return {all.data(), count}; }
 };
 
-/// Without steps where the backward pass itself has the rule, and where no gradient reaches the op.
+/// Returns the rule of a kind. The rule has no steps where the backward pass itself computes the
+/// gradients, or where no gradient reaches the op.
 const GradientRule& gradient_rule(OpKind kind);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Graphs are counted and cleaned up, and the names of block kinds are listed.
 #include "graph/graph.h"
 
 #include <algorithm>

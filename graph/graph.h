@@ -1,10 +1,10 @@
-// Graph: ops and tensors of one training step of one pipeline-free rank, device-free.
+// A Graph holds the ops and tensors of one training step of one rank, before pipelines and devices.
 //
-// A repeated block is written once with its count: embedding x 1, layer x L, head x 1 (with a task
-// branch: embedding, layer x L, join, layer x M, head) are executed as a chain, each instance's
-// `input` bound to the previous instance's `output` (and, backward, each `output_gradient` to the
-// next instance's `input_gradient`). So a graph has the same size for any number of layers. Ops
-// without a block belong to the step (the optimizer).
+// A repeated block is written once with its count: embedding x 1, layer x L, head x 1. With a task
+// branch the blocks are embedding, layer x L, join, layer x M, head. The instances are executed as
+// a chain: each instance's `input` is bound to the previous instance's `output`. In backward each
+// `output_gradient` is bound to the next instance's `input_gradient`. So a graph has the same size
+// for any number of layers. Ops without a block belong to the step, as the optimizer's do.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@
 
 namespace plimsoll {
 
-/// Layers of all blocks of that kind are numbered through; a join goes where the layer after it
-/// goes.
+/// The kind of a block. Layers are numbered through over all blocks of kind `layer`. A join is on
+/// the stage of the layer after it.
 enum class BlockKind : std::uint8_t { embedding, layer, join, head };
 
 struct Block {
@@ -25,7 +25,8 @@ struct Block {
   std::int64_t count = 1;
   std::optional<TensorId> input, output;                    ///< activations at its borders
   std::optional<TensorId> input_gradient, output_gradient;  ///< set by the backward pass
-  /// Runs in place of that block in some of its layers, with its parameters. Variants come last.
+  /// The block that this one replaces in some of that block's layers, with that block's parameters.
+  /// Variants come last among the blocks.
   std::optional<BlockId> variant_of = std::nullopt;
   bool operator==(const Block&) const = default;
 };
@@ -48,16 +49,17 @@ struct Graph {
   }
 };
 
-/// Parameters over all layers, unpadded and with tied ones counted once.
+/// Returns the number of parameters over all layers, without padding, and with tied ones counted
+/// once.
 std::int64_t parameter_count(const Graph& graph);
 
 /// Drops tensors that no op, border or parameter link names, and renumbers the rest in order.
 /// Parameters, scalars and arenas stay.
 void remove_unused_tensors(Graph& graph);
-/// Whether an op of a block runs before its first micro-batch only: it makes copies of parameters
-/// that last for a step (role workspace).
+/// Returns whether an op of a block runs before its first micro-batch only. Such an op makes copies
+/// of parameters that last for a step (role workspace).
 bool runs_once_per_step(const Graph& graph, const Op& op);
-/// Whether a value is a parameter, or a cast of one.
+/// Returns whether a value is a parameter, or a cast of one.
 bool is_parameter_value(const Graph& graph, TensorId id);
 
 std::string_view to_text(BlockKind kind);

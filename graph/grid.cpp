@@ -1,3 +1,4 @@
+// Ranks of a grid are converted to coordinates, and members of groups listed.
 #include "graph/grid.h"
 
 #include <algorithm>

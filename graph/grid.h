@@ -1,5 +1,5 @@
-// The grid of ranks: named axes with degrees, laid out in a declared order, and the groups that
-// collectives run over.
+// The grid of ranks has named axes with degrees, laid out in a declared order. Groups of ranks
+// along these axes are what collectives run over.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace plimsoll {
 enum class Axis : std::uint8_t { mp, cp, sharding, dp, pp };
 inline constexpr std::size_t kAxes = 5;
 
-/// A set of axes: the ranks of a group are those that differ only in these coordinates.
+/// An AxisSet is a set of axes. The ranks of a group differ only in these coordinates.
 class AxisSet {
  public:
   constexpr AxisSet() = default;
@@ -35,7 +35,7 @@ using Coordinates = std::array<std::int64_t, kAxes>;  ///< indexed by Axis
 
 struct Grid {
   std::array<std::int64_t, kAxes> degree = {1, 1, 1, 1, 1};  ///< indexed by Axis
-  /// Inner to outer: the first axis changes fastest with the rank number.
+  /// Axes from inner to outer: the first one changes fastest with the rank number.
   std::array<Axis, kAxes> order = {Axis::mp, Axis::cp, Axis::sharding, Axis::dp, Axis::pp};
 
   std::int64_t operator[](Axis axis) const { return degree[std::size_t(axis)]; }
@@ -45,25 +45,26 @@ struct Grid {
   bool operator==(const Grid&) const = default;
 };
 
-/// Which ranks take part in a collective.
+/// A Group says which ranks take part in a collective.
 struct Group {
   AxisSet axes;
-  /// A sub-range of pp: only the first and the last stage (tied embeddings).
+  /// Only the first and the last stage of pp take part (tied embeddings).
   bool pipeline_ends = false;
-  /// A sub-range of mp: as many consecutive ranks, from a multiple of that on (grouped-query
-  /// attention: those that hold the same key and value heads). 0: the whole axis.
+  /// So many consecutive ranks of mp take part, counted from a multiple of this number. In
+  /// grouped-query attention they hold the same key and value heads. 0: the whole axis.
   std::int64_t mp_run = 0;
   auto operator<=>(const Group&) const = default;
 };
 
-/// The rank that is `stage_offset` stages further, round the pipeline: behind the last stage comes
-/// the first (interleaved schedules send there). Not a multiple of the stages.
+/// Returns the rank `stage_offset` stages further round the pipeline. After the last stage comes
+/// the first, as interleaved schedules need. `stage_offset` is not a multiple of the number of
+/// stages.
 std::int64_t pipeline_peer(const Grid& grid, std::int64_t rank, std::int64_t stage_offset);
 
-/// Members in ascending rank order. `rank` must be one of them for pipeline_ends.
+/// Returns the members in ascending rank order. With pipeline_ends, `rank` must be one of them.
 std::vector<std::int64_t> members(const Grid& grid, const Group& group, std::int64_t rank);
 std::int64_t size(const Grid& grid, const Group& group);
-/// Position of `rank` in members(...).
+/// Returns the position of `rank` in members(...).
 std::int64_t index_in(const Grid& grid, const Group& group, std::int64_t rank);
 
 std::string_view to_text(Axis axis);

@@ -1,4 +1,5 @@
-// Names of enumerators: one array per enumeration, searched both ways. Internal to graph.
+// Each enumeration has one array of names, which is searched both ways. This header is internal to
+// graph.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// Ops of the IR: kind, parameters, operands, and when and where they run.
+// An op has a kind, parameters and operands, and says when and where it runs.
 #pragma once
 
 #include <array>
@@ -19,34 +19,35 @@ enum class OpKind : std::uint8_t {
 #define PLIMSOLL_OP(op, ...) op,
 #include "graph/ops.def"
 };
-/// The kinds' names, which are the words of the text form.
+/// The names of the kinds are the words of the text form.
 inline constexpr auto kOpNames = std::to_array<std::string_view>({
 #define PLIMSOLL_OP(op, ...) #op,
 #include "graph/ops.def"
 });
 inline constexpr std::size_t kOpKinds = kOpNames.size();
 
-/// Elements of the step's scalars, an f32 tensor [kScalars] on the device. `gradient_norm` is that
-/// of unscaled gradients.
+/// A Scalar is an element of the step's scalars, an f32 tensor [kScalars] on the device.
+/// `gradient_norm` is the norm of unscaled gradients.
 enum class Scalar : std::uint8_t {
   step,
   loss,
   gradient_norm,
   clip,
-  loss_scale,  ///< what the loss's gradient is multiplied by; 1 where nothing is scaled
+  loss_scale,  ///< the factor of the loss's gradient; 1 where nothing is scaled
   found,       ///< 1 when some gradient of the step is not finite: the update is skipped
   good_steps,  ///< in a row without `found`, since loss_scale last changed
   skipped,     ///< steps skipped so far
 };
 inline constexpr std::int64_t kScalars = 8;
 
-/// When an op runs. `recompute` is forward work repeated inside backward; `backward_weight` leads
-/// to gradients of parameters only and may run later than `backward` (Qi et al. 2023, arXiv
-/// 2401.10241, where they are W and B).
+/// The phase in which an op runs. `recompute` is forward work repeated inside backward.
+/// `backward_weight` leads only to gradients of parameters and may run later than `backward` (Qi et
+/// al. 2023, arXiv 2401.10241, where they are W and B).
 enum class Phase : std::uint8_t { forward, recompute, backward, backward_weight, optimizer };
 
-/// Streams of one rank. Ops of one stream run in issue order. Sends and receives use one stream
-/// per directed peer: send_next/recv_previous carry activations, send_previous/recv_next gradients.
+/// The streams of one rank. Ops of one stream run in issue order. Sends and receives use one stream
+/// for each peer and direction: send_next and recv_previous carry activations, send_previous and
+/// recv_next gradients.
 enum class Stream : std::uint8_t {
   compute,
   mp,
@@ -62,10 +63,11 @@ inline constexpr std::size_t kStreams = 9;
 
 enum class Reduction : std::uint8_t { sum, max };
 
-// One parameter struct per family of kinds. Field names are the keys of the text form.
+// Each family of kinds has one parameter struct. Field names are the keys of the text form.
 struct MatmulParams {  // matmul, linear
-  /// Leading dimensions that are batch; of the rest, the first counts rows and the others fold into
-  /// columns: a [b,a,s,d] with 2 is b*a matrices s x d, a weight [h,3,a,d] with 0 is h x 3ad.
+  /// The number of leading dimensions that are batch. The first dimension after them counts rows,
+  /// and the others fold into columns. A tensor [b,a,s,d] with batch_dims 2 is b*a matrices s x d;
+  /// a weight [h,3,a,d] with 0 is h x 3ad.
   std::int64_t batch_dims = 0;
   bool transpose_a = false, transpose_b = false;
   bool accumulate = false;      ///< c += instead of c =
@@ -94,7 +96,8 @@ struct VocabularyParams {         // embedding*, logits_max, logits_sum_exp, cro
 };
 struct DropoutParams {  // dropout, masked_dropout and its backward, bias_dropout_add
   double rate = 0;      ///< share of the elements that are zeroed
-  /// Philox key: seed, step, site (one per op of the job); counter: global element index, layer.
+  /// The Philox key is seed, step and site (one site for each op of the job). The Philox counter is
+  /// the global element index and the layer.
   std::int64_t seed = 0, site = 0;
   bool operator==(const DropoutParams&) const = default;
 };
@@ -105,8 +108,8 @@ struct RotaryParams {  // rotary, rotary_backward
 };
 struct DataParams {  // load_*, token_type_add*
   std::int64_t sequence = 0;
-  /// load_masked_*: predicted positions per sequence, real vocabulary rows, of which the last one
-  /// is the mask token, and the seed of what is predicted.
+  /// load_masked_* only: the predicted positions per sequence, the real rows of the vocabulary (the
+  /// last one is the mask token), and the seed of the predictions.
   std::int64_t predicted = 0, vocabulary = 0, seed = 0;
   bool operator==(const DataParams&) const = default;
 };
@@ -126,7 +129,7 @@ struct FillParams {
 };
 struct FlatParams {         // squared_norm, square, reduce_sum, scale, coalesce, check_finite
   std::int64_t shards = 1;  ///< each rank owns 1/shards of the arena
-  double weight = 1;        ///< of the sum: 1/mp where mp ranks hold equal copies of the tensor
+  double weight = 1;  ///< factor of the sum: 1/mp where mp ranks hold equal copies of the tensor
   std::optional<std::int64_t> group =
       {};                     ///< of the arena, only the segments of this attribute group
   std::int64_t elements = 0;  ///< of the group on this rank, where there is one
@@ -137,8 +140,9 @@ struct ClipParams {
   bool loss_scaling = false;  ///< a sum that is not finite is `found`, as in update_loss_scale
   bool operator==(const ClipParams&) const = default;
 };
-/// The loss scale of a step: `backoff` times the last one after a step with `found`, `growth` times
-/// after `growth_interval` steps in a row without.
+/// The parameters of begin_step, which sets the loss scale of a step. After a step with `found` the
+/// scale is `backoff` times the last one. After `growth_interval` steps in a row without `found` it
+/// is `growth` times the last one.
 struct StepParams {       // begin_step
   double loss_scale = 1;  ///< of the first step
   double growth = 1, backoff = 1;
@@ -179,7 +183,8 @@ struct Op {
   std::optional<BlockId> block;  ///< Graph only; absent for ops of the optimizer
   std::vector<TensorId> inputs, outputs;
   OpParams params;
-  /// Routine only: earlier ops of the same routine on other streams that must have finished.
+  /// In a Routine only: the indices of earlier ops of the same routine, on other streams, that must
+  /// have finished.
   std::vector<std::uint32_t> waits;
   bool operator==(const Op&) const = default;
 };

@@ -1,5 +1,5 @@
-// The rows of ops.def as constants, for what is checked against them when the program is compiled,
-// and the functions that the rows name. Everybody else asks row().
+// This header has the rows of ops.def as constants, which are checked when the program is compiled.
+// It also declares the functions that the rows name. All other code asks row().
 #pragma once
 
 #include <array>
@@ -11,9 +11,9 @@
 
 namespace plimsoll {
 
-// OpRow::check, in op_checks.cpp and attention_checks.cpp: why the op cannot run on these tensors,
-// or yes.
-/// All operands have one size and dtype.
+// These are the values of OpRow::check, in op_checks.cpp and attention_checks.cpp. Each says why
+// the op cannot run on these tensors, or yes.
+/// Accepts operands that all have one size and dtype.
 Verdict elementwise(const Op& op, std::span<const Tensor> tensors);
 Verdict check_matmul(const Op& op, std::span<const Tensor> tensors);
 Verdict check_bias(const Op& op, std::span<const Tensor> tensors);
@@ -55,8 +55,8 @@ Verdict check_rotary(const Op& op, std::span<const Tensor> tensors);
 Verdict check_parts(const Op& op, std::span<const Tensor> tensors);
 Verdict check_merge_attention(const Op& op, std::span<const Tensor> tensors);
 
-// OpRow::bytes and OpRow::flops, in op_costs.cpp.
-/// The bytes of the whole, where one operand is a part of it.
+// These are the values of OpRow::bytes and OpRow::flops, in op_costs.cpp.
+/// Returns the bytes of the whole where one operand is a part of the other.
 Bytes payload_bytes(const Op& op, std::span<const Tensor> tensors);
 Bytes embedding_bytes(const Op& op, std::span<const Tensor> tensors);
 Bytes embedding_backward_bytes(const Op& op, std::span<const Tensor> tensors);

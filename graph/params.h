@@ -1,4 +1,5 @@
-// The fields of every parameter struct, once: text form, parser and equality follow this table.
+// This header lists the fields of every parameter struct once; text form, parser and equality
+// follow it.
 #pragma once
 
 #include "graph/op.h"

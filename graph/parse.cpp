@@ -1,3 +1,4 @@
+// The text form of Graphs and Programs is parsed line by line.
 #include <charconv>
 #include <map>
 

@@ -1,3 +1,4 @@
+// Memory peaks, owned parts and classes of ranks are computed from Programs.
 #include "graph/program.h"
 
 #include "base/error.h"

@@ -1,11 +1,12 @@
-// Program: what one class of ranks does in one training step. The simulator interprets it with
-// durations, the runtime with kernels.
+// A Program is what one class of ranks does in one training step. The simulator gives its ops
+// durations, and the runtime runs them with kernels.
 //
-// A routine is one block in one role: local ops on local tensors, each placed in the routine's
-// frame (temporaries) or in one of its slots (memory that outlives the call). The schedule is the
-// list of calls in host issue order; a call binds slots to buffers. Whatever crosses calls
-// (gradient buckets, sends, receives) is a call of its own that waits on ports; no routine names
-// another. Buffers are acquired and released at points of the issue order, never of time.
+// A routine is one block in one role. It has local ops on local tensors. Each tensor is placed in
+// the routine's frame (temporaries) or in one of its slots (memory that outlives the call). The
+// schedule is the list of calls in host issue order, and a call binds slots to buffers. Gradient
+// buckets, sends and receives cross calls, so they are calls of their own that wait on ports; no
+// routine names another. Buffers are acquired and released at points of the issue order, never at
+// points of time.
 #pragma once
 
 #include <optional>
@@ -22,17 +23,17 @@ namespace plimsoll {
 using RoutineId = Id<struct RoutineTag>;
 using BufferId = Id<struct BufferTag>;
 
-/// Every block starts at a multiple of this, and sizes count rounded up to it.
+/// Every block of memory starts at a multiple of this, and sizes count rounded up to it.
 inline constexpr Bytes kBlockAlignment{64};
 
-/// Where a routine's tensor lives.
+/// A Place says where a routine's tensor lives.
 struct Place {
   std::optional<std::size_t> slot;  ///< absent: in the frame
   Bytes offset;                     ///< from the start of the slot or frame
   bool operator==(const Place&) const = default;
 };
 
-/// The use of a slot; the schedule binds by it.
+/// A SlotKind is the use of a slot; the schedule binds buffers by it.
 enum class SlotKind : std::uint8_t {
   parameters,
   resident_parameters,  ///< stage 3: parameters of the block that are not gathered, but kept whole
@@ -42,18 +43,19 @@ enum class SlotKind : std::uint8_t {
   input,
   output,
   input_gradient,
-  output_gradient,    ///< borders of the block
-  saved,              ///< saved-for-backward bundle
-  saved_for_weights,  ///< the part of it that the weight-gradient routine reads, if there is one
-  deferred,           ///< what the weight-gradient routine reads of the input-gradient routine
-  weight_copies,      ///< of this block instance's weights, in 8 bits, for the step
+  output_gradient,  ///< borders of the block
+  saved,            ///< saved-for-backward bundle
+  /// the part of `saved` that the weight-gradient routine reads, where it exists
+  saved_for_weights,
+  deferred,       ///< values of the input-gradient routine that the weight-gradient routine reads
+  weight_copies,  ///< copies of this block instance's weights in 8 bits, for one step
   scalars,
   parameter_arena,
   master_parameter_arena,  ///< mixed precision: the f32 parameters this rank updates
   gradient_arena,
   first_moment_arena,
   second_moment_arena,
-  main_gradients,    ///< those of the step in f32, where the gradient arena is of another type
+  main_gradients,    ///< gradients of the step in f32, where the gradient arena has another type
   squared_norms,     ///< one number for every tensor that this rank counts in the norm
   tensor_norms,      ///< two numbers for every tensor (LAMB)
   squares,           ///< as large as the gradient arena
@@ -64,13 +66,13 @@ enum class SlotKind : std::uint8_t {
 struct Slot {
   SlotKind kind = SlotKind::saved;
   Bytes bytes;
-  /// parameters and gradients of a block whose tensors do not lie together: which one is here, by
-  /// its place in the block's bundle. Then there is a slot for each.
+  /// Parameters and gradients of a block whose tensors do not lie together have one slot for each
+  /// tensor. This is the tensor's index in the block's bundle.
   std::optional<std::size_t> entry{};
   bool operator==(const Slot&) const = default;
 };
 
-/// An event: op `op` has finished, so `tensor` may be read from outside.
+/// A Port is an event: op `op` has finished, so `tensor` may be read from outside.
 struct Port {
   TensorId tensor;
   std::uint32_t op = 0;
@@ -89,9 +91,10 @@ struct Routine {
   bool operator==(const Routine&) const = default;
 };
 
-/// Memory as the program plans it. Alive in calls [begin, end): acquired when call `begin` is
-/// issued (after its waits), released after call `end - 1`, i.e. before call `end` acquires.
-/// A buffer with begin == 0, end == calls.size() and `persistent` also lives between steps.
+/// A Buffer is memory as the program plans it. It is alive in calls [begin, end). It is acquired
+/// when call `begin` is issued, after that call's waits. It is released after call `end - 1`,
+/// before call `end` acquires. A buffer with begin == 0, end == calls.size() and `persistent` also
+/// lives between steps.
 struct Buffer {
   std::string name;
   TensorRole role = TensorRole::activation;
@@ -102,8 +105,8 @@ struct Buffer {
   bool operator==(const Buffer&) const = default;
 };
 
-/// One slot of a call: a range of a buffer. The rank's own part of a range that ranks share starts
-/// at offset + shard_stride * (its coordinate on stride_axis).
+/// A Binding gives one slot of a call a range of a buffer. Where ranks share a range, the rank's
+/// own part starts at offset + shard_stride * (its coordinate on stride_axis).
 struct Binding {
   BufferId buffer;
   Bytes offset;
@@ -112,7 +115,7 @@ struct Binding {
   bool operator==(const Binding&) const = default;
 };
 
-/// A call waits for this before it is issued: a port of an earlier call, or all of it.
+/// A call waits for this before it is issued: for a port of an earlier call, or for the whole call.
 struct Wait {
   std::size_t call = 0;
   std::optional<std::size_t> port;  ///< absent: every op of that call
@@ -129,7 +132,8 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
-/// One parameter tensor of one block instance within the flat arenas of this class of ranks.
+/// A Segment is one parameter tensor of one block instance within the flat arenas of this class of
+/// ranks.
 struct Segment {
   std::string parameter;     ///< name in the Graph
   std::int64_t layer = 0;    ///< global index of the block instance within its block
@@ -145,17 +149,17 @@ struct Segment {
   std::int64_t group = 0;     ///< attribute group: equal decay, rate and clip
   std::int64_t offset = 0;    ///< elements from the start of the parameter and gradient arenas
   std::int64_t elements = 0;  ///< without padding
-  /// Share of this rank's g^2 in the global norm: 1, or 1/mp where mp ranks hold equal copies, 0
-  /// for a tied copy that another stage counts.
+  /// The factor of this rank's g^2 in the global norm. It is 1, or 1/mp where mp ranks hold equal
+  /// copies, or 0 for a tied copy that another stage counts.
   double norm_weight = 1;
-  /// Owner mode: the sharding coordinate of the ranks that update this tensor.
+  /// In owner mode, the sharding coordinate of the ranks that update this tensor.
   std::optional<std::int64_t> owner;
   bool operator==(const Segment&) const = default;
 };
 
-/// A contiguous range of the arenas that is reduced and gathered in one call. With sharding each
-/// rank owns the range [begin + i*part, begin + (i+1)*part), part = elements / degree; in owner
-/// mode one rank of the sharding group owns all of it.
+/// A Bucket is a contiguous range of the arenas that is reduced and gathered in one call. With
+/// sharding, rank i owns [begin + i*part, begin + (i+1)*part), where part = elements / degree. In
+/// owner mode one rank of the sharding group owns all of it.
 struct Bucket {
   std::int64_t begin = 0, elements = 0;  ///< in elements; elements is a multiple of the degree
   std::optional<std::int64_t> owner{};   ///< owner mode: the sharding coordinate
@@ -166,7 +170,8 @@ struct Program {
   std::string name;
   Grid grid;
   std::int64_t stage = 0;  ///< pp coordinate of the ranks of this class
-  /// Owner mode: also their sharding coordinate, since what they update differs.
+  /// In owner mode, the sharding coordinate of the class as well, since owners update different
+  /// tensors.
   std::optional<std::int64_t> owner;
   std::int64_t sharding_degree = 1;  ///< parts each bucket is owned in (1: every rank owns all)
   std::int64_t micro_batch = 1;      ///< sequences per micro-batch
@@ -183,7 +188,8 @@ struct Program {
   const Buffer& at(BufferId id) const { return buffers[id.index()]; }
 };
 
-/// The memory of one class of ranks, replayed over the issue order without any timing.
+/// MemoryPeak is the memory of one class of ranks, replayed over the issue order without any
+/// timing.
 struct MemoryPeak {
   Bytes peak;            ///< largest sum of live buffers, each rounded up
   std::size_t call = 0;  ///< the first that reaches it
@@ -193,22 +199,24 @@ MemoryPeak memory_peak(const Program& program);
 /// The live bytes of buffers, each rounded up, while each call runs.
 std::vector<BytesByRole> live_bytes(const Program& program);
 
-/// The elements of a bucket that the rank at `at` updates; 0 where another owns it.
+/// Returns the elements of a bucket that the rank at `at` updates. There are none where another
+/// rank owns the bucket.
 Bucket owned_part(const Program& program, const Bucket& bucket, const Coordinates& at);
-/// Memory that a rank owns in the optimizer: elements of the arenas it updates.
+/// Returns the elements of the arenas that a rank owns and updates in the optimizer.
 std::int64_t owned_elements(const Program& program);
 
-/// Bytes of a buffer, from its start, that a binding of `bytes` may reach on any rank.
+/// Returns the bytes of a buffer, from its start, that a binding of `bytes` may reach on any rank.
 Bytes reach(const Program& program, const Binding& binding, Bytes bytes);
 
-/// The class of the rank at these coordinates: classes are ordered by stage, in owner mode
-/// (`by_owner`) by stage and sharding coordinate. The one place that knows classes of ranks.
+/// Returns the class of the rank at these coordinates. Classes are ordered by stage; in owner mode
+/// (`by_owner`) by stage and sharding coordinate. Only this function knows how ranks fall into
+/// classes.
 std::size_t class_of(const Grid& grid, bool by_owner, const Coordinates& at);
-/// The Program that the rank at these coordinates runs: index into those of a job.
+/// Returns the index in `programs` of the Program that the rank at these coordinates runs.
 std::size_t class_of(std::span<const Program> programs, const Coordinates& at);
-/// Ranks that run each Program of a job; classes are of one size.
+/// Returns how many ranks run each Program of a job. All classes have one size.
 std::int64_t ranks_per_class(std::span<const Program> programs);
-/// "stage 1", in owner mode "stage 1 owner 0".
+/// Returns "stage 1", and in owner mode "stage 1 owner 0".
 std::string class_name(const Program& program);
 
 std::string_view to_text(SlotKind kind);

@@ -1,4 +1,4 @@
-// Signatures: the operands of an op kind as one line of text, which is read when the program is
+// A signature is the operands of an op kind as one line of text, which is read when the program is
 // compiled.
 #pragma once
 
@@ -13,7 +13,8 @@
 
 namespace plimsoll {
 
-/// The type of an operand, whatever the type that its op computes in.
+/// An OperandType is the type of an operand, where it does not follow the type in which the op
+/// computes.
 enum class OperandType : std::uint8_t {
   value,  ///< the type that the op computes in
   f32,    ///< statistics of rows, log-sum-exp, the loss, the step's scalars, masters and optimizer
@@ -22,21 +23,21 @@ enum class OperandType : std::uint8_t {
   u8,     ///< masks
 };
 
-/// One operand of a signature.
+/// A SignatureOperand is one operand of a signature.
 struct SignatureOperand {
   std::string_view name;
   std::string_view shape;  ///< the text between the brackets; empty where there are none
-  std::string_view below;  ///< i32<below>: what the values are smaller than
+  std::string_view below;  ///< i32<below>: all values are smaller than this
   OperandType type = OperandType::value;
   bool optional = false;     ///< "?"
   bool repeated = false;     ///< "...": the last operand, any number of times
   bool accumulates = false;  ///< "+=": the op adds to what is there
 };
 
-/// The inputs or the outputs of a signature.
+/// An OperandList has the inputs or the outputs of a signature.
 struct OperandList {
   static constexpr std::size_t kMost = 6;
-  /// A sum has as many inputs as there are attribute groups.
+  /// A sum of norms has one input for each attribute group.
   static constexpr std::size_t kMostRepeats = 1024;
 
   std::array<SignatureOperand, kMost> operands = {};
@@ -47,14 +48,15 @@ struct OperandList {
   constexpr std::size_t least() const { return count - optionals; }
   constexpr std::size_t most() const { return repeats ? kMostRepeats : count; }
 
-  /// The position in the signature of operand `i` of an op that has `given` of them. Optional
-  /// operands stand side by side, and the last ones are missing first.
+  /// Returns the position in the signature of operand `i` of an op that has `given` operands.
+  /// Optional operands stand side by side, and the last ones are the first to be missing.
   constexpr std::size_t position(std::size_t i, std::size_t given) const {
     const std::size_t missing = given < count ? count - given : 0;
     const bool before = missing > optionals || i + missing < first_optional + optionals;
     return std::min<std::size_t>(before ? i : i + missing, repeats ? count - 1 : kMost - 1);
   }
-  /// The operand of an op that has `given` of them which stands at `position`, where it has one.
+  /// Returns the operand at `position` of the signature, for an op that has `given` operands. It
+  /// returns nothing where the op does not have it.
   constexpr std::optional<std::size_t> index(std::size_t position, std::size_t given) const {
     for (std::size_t i = 0; i < given; ++i) {
       if (this->position(i, given) == position) return i;
@@ -72,9 +74,10 @@ struct OperandList {
   }
 };
 
-/// INPUTS -> OUTPUTS, each a list of operands between commas: NAME, then a type where it is not
-/// that of the op's values, [SHAPE], and ?, ... or +=. An output with the name of an input is the
-/// same tensor, and an operand without a shape has that of the benchmark's step scalars:
+/// The text is INPUTS -> OUTPUTS, each a list of operands between commas. An operand is a NAME, a
+/// type where it is not that of the op's values, [SHAPE], and ?, ... or +=. An output with the name
+/// of an input is the same tensor. An operand without a shape has that of the benchmark's step
+/// scalars:
 ///     "dy [n,r], x [n,r], gamma [r], rstd f32 [n] -> dx [n,r], dgamma [r] +="
 struct Signature {
   OperandList inputs, outputs;
@@ -82,11 +85,11 @@ struct Signature {
   constexpr Signature() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a row of the op table states a text.
   consteval Signature(const char* text) : Signature(read(text)) {}
-  /// Reads a text; one that is no signature breaks an invariant, or the build.
+  /// Reads a text. A text that is no signature breaks an invariant, or the build.
   static constexpr Signature read(std::string_view text);
 };
 
-/// Reads texts of the op table character by character.
+/// A SignatureReader reads texts of the op table character by character.
 class SignatureReader {
  public:
   constexpr explicit SignatureReader(std::string_view text) : text_(text) {}
@@ -103,7 +106,7 @@ class SignatureReader {
   constexpr void expect(std::string_view token) {
     if (!take(token)) fail();
   }
-  /// The text up to a character, which is taken, too.
+  /// Returns the text up to a character and takes both.
   constexpr std::string_view until(char end) {
     const std::size_t begin = at_;
     while (at_ < text_.size() && text_[at_] != end) ++at_;
@@ -117,10 +120,10 @@ class SignatureReader {
     if (at_ == begin) fail();
     return text_.substr(begin, at_ - begin);
   }
-  /// Whether a name begins here; nothing is taken.
+  /// Returns whether a name begins here, and takes nothing.
   constexpr bool at_name() { return !at_end() && is_part_of_name(text_[at_]); }
 
-  /// Not a constant expression, so that a text that is none stops the build.
+  /// This is no constant expression, so that a wrong text stops the build.
   [[noreturn]] static void fail() { INVARIANT(false, "not a text of the op table"); }
 
  private:

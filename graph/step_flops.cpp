@@ -1,3 +1,4 @@
+// FLOPs of a step's calls are added up by phase.
 #include "graph/step_flops.h"
 
 #include <vector>

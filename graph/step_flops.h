@@ -1,4 +1,4 @@
-// FLOPs of a step, by what they are for.
+// The FLOPs of a step are counted by phase.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@ namespace plimsoll {
 
 inline constexpr std::size_t kPhases = std::size_t(Phase::optimizer) + 1;
 
-/// By Phase.
+/// The FLOPs of each phase, indexed by Phase.
 using PhaseFlops = std::array<Flops, kPhases>;
 
-/// The FLOPs of products (matmul, attention) in one step of a rank that runs the Program.
+/// Returns the FLOPs of products (matmul, attention) in one step of a rank that runs the Program.
 PhaseFlops step_flops(const Program& program);
 
 }  // namespace plimsoll

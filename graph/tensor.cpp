@@ -1,3 +1,4 @@
+// Sizes of tensors are computed, and the names of their enumerations listed.
 #include "graph/tensor.h"
 
 #include "base/error.h"

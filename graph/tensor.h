@@ -1,4 +1,4 @@
-// Tensors of the IR: what a value is, whose it is and how it is split. Facts are fields, never
+// A tensor of the IR says what a value is, who has it and how it is split. Facts are fields, never
 // parts of a name.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace plimsoll {
 /// e4m3 and e5m2 are the 8-bit formats of Micikevicius et al. 2022, arXiv 2209.05433.
 enum class DType : std::uint8_t { f32, bf16, f16, i32, u8, e4m3, e5m2 };
 
-/// Why a tensor's memory exists; the classes of every memory report.
+/// A TensorRole says why a tensor's memory exists. All memory reports use these classes.
 enum class TensorRole : std::uint8_t {
   parameter,
   master_parameter,
@@ -33,27 +33,27 @@ enum class TensorRole : std::uint8_t {
 inline constexpr std::size_t kTensorRoles = 9;
 using BytesByRole = std::array<Bytes, kTensorRoles>;
 
-/// Sizes outermost first, row-major and dense.
+/// A Shape lists sizes outermost first. Tensors are row-major and dense.
 using Shape = std::vector<std::int64_t>;
 
-/// How a parameter starts; values depend only on the job's seed, the parameter's name, its layer
-/// and the global element index, so that every split draws the same model.
+/// An Init says how a parameter starts. Values depend only on the job's seed, the parameter's name,
+/// its layer and the global element index, so that every split draws the same model.
 enum class Init : std::uint8_t { none, normal, zeros, ones };
 
-/// `shape[dim]` is 1/degree of the whole (after padding) along `axis`; the rank's coordinate on
-/// that axis, divided by `copies`, says which part it holds.
+/// A Split says that `shape[dim]` is 1/degree of the whole (after padding) along `axis`. The rank's
+/// coordinate on that axis, divided by `copies`, is the index of its part.
 struct Split {
   std::int64_t dim = 0;
   Axis axis = Axis::mp;
   std::int64_t degree = 1;
   std::int64_t copies = 1;  ///< consecutive ranks of the axis that hold the same part
-  /// How many of the whole's last indices along `dim` are padding: zeros, and never read. Of
-  /// parameters, where `dim` is 0.
+  /// The number of the whole's last indices along `dim` that are padding. They are zeros and never
+  /// read. Only parameters with `dim` 0 have padding.
   std::int64_t padding = 0;
   bool operator==(const Split&) const = default;
 };
 
-/// Which part the rank at these coordinates holds.
+/// Returns the index of the part that the rank at these coordinates holds.
 inline std::int64_t part_index(const Split& split, const Coordinates& at) {
   return at[std::size_t(split.axis)] / split.copies;
 }
@@ -74,13 +74,14 @@ struct Tensor {
   bool clip = true;        ///< counts in the gradient norm and is clipped (parameters only)
   double rate = 1;         ///< factor of the learning rate (parameters only)
   std::optional<double> weight_decay;  ///< instead of the optimizer's (parameters only)
-  /// One of the step's scalars: which (role scalar, one element).
+  /// For one of the step's scalars (role scalar, one element): its index.
   std::optional<std::int64_t> element;
-  /// Arena: the concatenation of all tensors of this role on the rank. In a Graph its shape is
-  /// {elements over all blocks and layers}; in a Program, what this rank holds or owns.
+  /// Whether this is an arena: the concatenation of all tensors of this role on the rank. In a
+  /// Graph its shape is {elements over all blocks and layers}; in a Program it is the elements that
+  /// this rank holds or owns.
   bool arena = false;
-  /// Parameters of whose gradient each of these ranks computes a part only: they sum it once per
-  /// step.
+  /// For a parameter: the ranks that each compute only a part of its gradient. They sum the parts
+  /// once per step.
   std::optional<Group> gradient_group;
   std::optional<TensorId> gradient_of;  ///< the parameter this is the gradient of
   std::optional<TensorId> tied_to;      ///< the parameter whose value this one shares

@@ -1,3 +1,4 @@
+// Exposed communication and times by kind are computed from a Timeline.
 #include "graph/timeline.h"
 
 #include <algorithm>

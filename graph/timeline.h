@@ -1,5 +1,5 @@
-// Timeline: when things ran and how memory stood, predicted or measured. One type for both, so
-// that comparing is a subtraction.
+// A Timeline says when ops ran and how much memory was live. Predictions and measurements share the
+// type, so that comparing them is a subtraction.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace plimsoll {
 
-/// One op on one stream of one rank, or one whole call (a routine of several ops) on its compute
-/// stream, from the begin of its first op there to the end of its last; what the call communicates
-/// inside is not shown then. Local ops and calls have posted == begin.
+/// An Interval is one op on one stream of one rank, or one whole call. A whole call is shown on its
+/// compute stream, from the begin of its first op there to the end of its last; communications
+/// inside the call are not shown. Local ops and calls have posted == begin.
 struct Interval {
   std::int64_t rank = 0;
   Stream stream = Stream::compute;
@@ -26,13 +26,14 @@ struct Interval {
   Picoseconds posted;  ///< a communication: when this rank posted it
   Picoseconds begin;   ///< a communication: when the last participant had arrived
   Picoseconds end;
-  /// Above 1: so many ops or calls that followed each other on the stream, drawn as one that lasts
-  /// as long as all of them (plan/timeline_detail.h). Its routine is empty where they have several.
+  /// Above 1, the interval stands for so many ops or calls that followed each other on the stream.
+  /// It lasts as long as all of them (plan/timeline_detail.h). Its routine is empty where they have
+  /// several.
   std::int64_t ops = 1;
   bool operator==(const Interval&) const = default;
 };
 
-/// Live bytes of a rank from `time` on, until the next point.
+/// A MemoryPoint has the live bytes of a rank from `time` until the next point.
 struct MemoryPoint {
   Picoseconds time;
   BytesByRole by_role;
@@ -54,16 +55,16 @@ struct Timeline {
   bool operator==(const Timeline&) const = default;
 };
 
-/// Communication that compute does not hide: time in which the rank's compute stream is empty and
-/// one of its communications is pending, before (wait) and after (transfer) the last participant
-/// arrived. Where a wait and a transfer overlap, it counts as transfer.
+/// Exposed communication is not hidden by compute: the rank's compute stream is empty and one of
+/// its communications is pending. The time before the last participant arrived is wait, and the
+/// time after it is transfer. Where both overlap, the time counts as transfer.
 struct Exposed {
   Picoseconds wait, transfer;
 };
 Exposed exposed_communication(const Timeline& timeline, std::int64_t rank);
 
-/// Summed durations (end - begin) by op kind over one rank, in order of OpKind; absent kinds are 0.
-/// Whole calls are of no kind.
+/// Returns summed durations (end - begin) by op kind over one rank, in order of OpKind. Absent
+/// kinds are 0, and whole calls have no kind.
 std::vector<Picoseconds> time_by_kind(const Timeline& timeline, std::int64_t rank);
 
 void sort_intervals(Timeline& timeline);

@@ -1,3 +1,4 @@
+// Bytes that ranks send are counted from Programs.
 #include "graph/traffic.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// All passes are listed in order, run, verified and printed.
 #include "passes/pipeline.h"
 
 #include <array>

@@ -1,4 +1,5 @@
-// The ordered list of passes and its runner: Job + Strategy + Framework -> Programs.
+// The pipeline is the ordered list of passes and its runner: Job + Strategy + Framework ->
+// Programs.
 #pragma once
 
 #include <functional>
@@ -14,43 +15,43 @@
 
 namespace plimsoll {
 
-/// A graph pass: returns whether it changed the graph.
+/// A GraphPass is one pass of the list. `run` returns whether it changed the graph.
 struct GraphPass {
   std::string_view name;
-  std::string_view sentence;  ///< what it rewrites
+  std::string_view sentence;  ///< what the pass rewrites
   bool (*run)(Graph& graph, const PassContext& context);
 };
 
-/// In execution order.
+/// Returns the passes in execution order.
 std::span<const GraphPass> graph_passes();
-/// Names of every stage that can be dumped: "forward", each graph pass, "cut_blocks", "schedule",
-/// "plan_memory".
+/// Returns the names of all stages that can be printed: "forward", each graph pass, "cut_blocks",
+/// "schedule", "plan_memory".
 std::vector<std::string> stage_names();
 
-/// The text form of a stage, on demand: of the Program of one rank's class, or of all classes. Up
-/// to cut_blocks all ranks share one Graph.
+/// Returns the text form of a stage, for the Program of one rank's class or of all classes. Up to
+/// cut_blocks all ranks share one Graph.
 using StageText = std::function<std::string(std::optional<std::int64_t> rank)>;
-/// Called after every stage with its name and text.
+/// A StageObserver is called after every stage with its name and text.
 using StageObserver = std::function<void(std::string_view stage, const StageText& text)>;
 
-/// How much is proven about Graphs and Programs.
+/// A Proof says how much is proven about Graphs and Programs.
 enum class Proof : std::uint8_t {
-  none,       ///< for candidates of a search: what becomes of them is lowered again with proof
-  structure,  ///< that they are well formed, Graphs after every pass
-  order,      ///< also that nothing deadlocks and no two accesses to memory race
+  none,       ///< for candidates of a search; the chosen ones are lowered again with proof
+  structure,  ///< Graphs (after every pass) and Programs are well formed
+  order,      ///< in addition, nothing deadlocks and no two accesses to memory race
 };
 
-/// Whether buffers get their places in the arena. Times, live bytes and the allocators of other
-/// frameworks do not depend on these.
+/// Addresses says whether buffers get their places in the arena. Times, live bytes and the
+/// allocators of other frameworks do not depend on these places.
 enum class Addresses : std::uint8_t { planned, left_out };
 
-/// Runs all passes and, with proof, verifies after each. programs[i] is the class of stage i. The
-/// strategy must be legal. Broken invariants abort naming the pass. A proof of order needs planned
-/// addresses.
+/// Runs all passes and, with proof, verifies after each. programs[i] is for the class of ranks i.
+/// The strategy must be legal. A broken invariant aborts and names the pass. A proof of order needs
+/// planned addresses.
 std::vector<Program> lower(const PassContext& context, const StageObserver& observer = {},
                            Proof proof = Proof::order, Addresses addresses = Addresses::planned);
 
-/// The Graph after all graph passes (what cut_blocks and schedule start from).
+/// Returns the Graph after all graph passes, from which cut_blocks and schedule start.
 Graph lower_graph(const PassContext& context, const StageObserver& observer = {},
                   Proof proof = Proof::order);
 

@@ -1,4 +1,4 @@
-// An independent check of any plan: validates it without simulator or planner.
+// This check validates any plan without simulator or planner.
 #pragma once
 
 #include <string>
@@ -22,7 +22,8 @@ struct Rule {
 /// All rules, in the order in which they are checked.
 std::vector<Rule> rules();
 
-/// Every violation; empty for a valid plan. Rebuilds the Programs from (job, strategy, framework).
+/// Returns every violation, and nothing for a valid plan. It rebuilds the Programs from (job,
+/// strategy, framework).
 std::vector<Violation> check(const Plan& plan);
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// Types that the files of the checker share: the context a rule reads and the rows of its tables.
+// The files of the checker share these types: the context that a rule reads, and the rows of its
+// tables.
 #pragma once
 
 #include <optional>
@@ -11,17 +12,17 @@
 
 namespace plimsoll {
 
-/// A plan and what follows from its job, strategy and framework alone.
+/// A CheckContext is a plan with what follows from its job, strategy and framework alone.
 struct CheckContext {
   const Plan& plan;
-  /// Rebuilt by the passes, by stage; empty when the strategy is not legal, which has a rule of its
-  /// own: rules that need Programs then have nothing to say.
+  /// The Programs as the passes rebuild them, by class. It is empty where the strategy is not
+  /// legal. A rule of its own reports that, and rules that need Programs then report nothing.
   std::vector<Program> programs;
   std::vector<MemoryPeak> memory;  ///< parallel to programs
 };
 
-/// A message with what was found and what is right; absent when the rule holds. One message per
-/// rule: the first offender in the order of the file.
+/// A Finding is a message with what was found and what is right. It is absent when the rule holds.
+/// A rule gives one message, about the first offender in the order of the file.
 using Finding = std::optional<std::string>;
 
 struct CheckRule {
@@ -35,7 +36,7 @@ std::span<const CheckRule> prediction_rules();  ///< step time and the numbers m
 std::span<const CheckRule> timeline_rules();    ///< the predicted timeline
 std::span<const CheckRule> search_rules();      ///< the search and the plans that lost
 
-/// Equal up to the rounding of a few double operations.
+/// Returns whether two numbers are equal up to the rounding of a few double operations.
 bool nearly_equal(double a, double b);
 
 }  // namespace plimsoll

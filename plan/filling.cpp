@@ -1,3 +1,4 @@
+// Fillings are computed from predictions, and neighbours that are alike are joined.
 #include "plan/filling.h"
 
 #include <fmt/format.h>

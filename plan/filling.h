@@ -1,5 +1,5 @@
-// Filling: how full a device is, by the bytes that decide whether a strategy fits. Every text, JSON
-// and page takes its numbers from here.
+// A Filling says how full a device is, by the bytes that decide whether a strategy fits. Every
+// text, JSON and page takes its numbers from here.
 #pragma once
 
 #include <span>
@@ -11,35 +11,37 @@
 namespace plimsoll {
 
 struct Filling {
-  Bytes reserved;  ///< by the framework's allocator, of the bundled runtime: its arena
+  Bytes reserved;  ///< by the framework's allocator; by the bundled runtime: its arena
   Bytes outside;   ///< context and communicators: memory_outside_program
   Bytes reserve;   ///< kept free, as --reserve asked
   Bytes capacity;
-  /// The bytes that the device's driver would report as taken.
+  /// Returns the bytes that the device's driver would report as taken.
   Bytes taken() const { return reserved + outside; }
-  /// The bytes that the allocator may reserve at most.
+  /// Returns the bytes that the allocator may reserve at most.
   Bytes room() const { return capacity - (outside + reserve); }
   bool fits() const { return taken() + reserve <= capacity; }
-  /// The share of the capacity that is filled, reserve included: at most 1 exactly where it fits. 0
-  /// without a capacity.
+  /// Returns the share of the capacity that is filled, reserve included. It is at most 1 exactly
+  /// where the strategy fits, and 0 without a capacity.
   double share() const;
 };
 
 Filling filling_of(const StagePrediction& stage, Bytes outside, Bytes reserve);
-/// One for each class of ranks, in their order.
+/// Returns one filling for each class of ranks, in their order.
 std::vector<Filling> fillings_of(const Plan& plan);
-/// Index of the one that has least room left, the first of equals. Not of an empty list.
+/// Returns the index of the filling with the least room left, the first of equals. The list must
+/// not be empty.
 std::size_t fullest_of(std::span<const Filling> fillings);
 
-/// Neighbouring classes of ranks that are shown as one.
+/// AlikeStages are neighbouring classes of ranks that are shown as one.
 struct AlikeStages {
   std::size_t first = 0, last = 0;  ///< indices of classes, both included
   std::size_t fullest = 0;
 };
-/// All by themselves up to `most`; else neighbours whose reserved bytes differ by at most a
-/// hundredth of the first one's, or so much more that `most` groups are enough.
+/// Returns each class by itself up to `most` classes. Above, it joins neighbours whose reserved
+/// bytes differ by at most a hundredth of the first one's, or by as much more as `most` groups
+/// need.
 std::vector<AlikeStages> alike_stages(std::span<const Filling> fillings, std::size_t most);
-/// "stage 3", "stages 3 to 30"; in owner mode "stage 0 owner 1 to stage 1 owner 0".
+/// Returns "stage 3" or "stages 3 to 30"; in owner mode "stage 0 owner 1 to stage 1 owner 0".
 std::string name_of(const AlikeStages& alike, std::span<const StagePrediction> stages);
 
 }  // namespace plimsoll

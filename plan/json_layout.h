@@ -1,5 +1,5 @@
-// Layout of the long files: indented outside, one line per row inside, so that a timeline of 20,000
-// intervals is 20,000 lines and a difference between two files points at one of them.
+// Long files are laid out with indents outside and one line per row inside. A timeline of 20,000
+// intervals is 20,000 lines, and a difference between two files shows up in one of them.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace plimsoll {
 
-/// Like json_text, but arrays of scalars, short objects of scalars and flat elements of arrays stay
-/// on one line. Ends with a newline; the same value gives the same bytes.
+/// Returns text as json_text does, but keeps arrays of scalars, short objects of scalars and flat
+/// elements of arrays on one line. The text ends with a newline, and the same value gives the same
+/// bytes.
 std::string line_text(const Json& value);
 
 }  // namespace plimsoll

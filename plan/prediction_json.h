@@ -1,4 +1,4 @@
-// The JSON of what a plan predicts and of how it was found.
+// The prediction of a plan, and how it was found, are read from JSON and written to it.
 #pragma once
 
 #include "base/json.h"
@@ -12,8 +12,8 @@ Prediction prediction_from(JsonObject object);
 Json search_json(const SearchSummary& search);
 SearchSummary search_from(JsonObject object);
 
-/// A value that has a text form of its own (a Job, a Strategy), embedded whole at `key`: `read`
-/// gets its text, and its errors are moved to where it stands in this file.
+/// Reads a value that has a text form of its own (a Job, a Strategy) and is embedded whole at
+/// `key`. `read` gets its text. Errors are moved to the value's place in this file.
 template <class Read>
 auto read_embedded(JsonObject& parent, std::string_view key, Read read) {
   const std::string pointer = parent.object(key).pointer();

@@ -1,3 +1,4 @@
+// Strategies are scored by simplicity, and ties of a plan are found.
 #include "plan/simplicity.h"
 
 #include <algorithm>

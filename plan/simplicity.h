@@ -1,4 +1,4 @@
-// Simplicity: of plans that are as good as each other, which is easier to set up and to explain.
+// Simplicity ranks plans that are equally good: the simpler one is easier to set up and to explain.
 #pragma once
 
 #include <compare>
@@ -8,29 +8,31 @@
 
 namespace plimsoll {
 
-/// Compared field by field, in this order; less is simpler.
+/// A Simplicity is compared field by field, in this order; less is simpler.
 struct Simplicity {
   std::int64_t degrees = 0;  ///< how many of mp, pp, cp, dp and sharding_degree are above 1
-  /// How many other choices are not the default. Sizes that every plan has (micro_batch, bytes of
-  /// gradient buckets) are none.
+  /// The number of other choices that are not the default. Sizes that every plan has (micro_batch,
+  /// bytes of gradient buckets) do not count.
   std::int64_t choices = 0;
-  /// mp x pp x cp: ranks that work on the same sequences. Of files, hence larger than an integer.
+  /// mp x pp x cp, the ranks that work on the same sequences. It is a double since the factors come
+  /// from files and their product may exceed an integer.
   double parts = 0;
   auto operator<=>(const Simplicity&) const = default;
 };
 Simplicity simplicity_of(const Strategy& strategy);
 
-/// The runners-up and Pareto points that cannot be told apart from the chosen plan.
+/// Ties are the runners-up and Pareto points that cannot be told apart from the chosen plan.
 struct Ties {
   std::size_t shown = 0;  ///< plans beside the chosen one
-  std::size_t count = 0;  ///< of these: tied
-  /// The simplest, the chosen one included: it is, where no other is simpler.
+  std::size_t count = 0;  ///< plans that are tied
+  /// The simplest of the tied plans and the chosen one. It is the chosen plan where no other is
+  /// simpler.
   const Strategy* simplest = nullptr;
   Seconds simplest_step, slowest_step;
-  /// Half widths of the intervals of their ratios to the chosen step, relative.
+  /// The relative half widths of the intervals of the plans' ratios to the chosen step.
   double least_open = 0, most_open = 0;
 };
-/// Points into the plan.
+/// Returns the ties; pointers point into the plan.
 Ties ties_of(const Plan& plan);
 
 }  // namespace plimsoll

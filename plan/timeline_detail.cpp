@@ -1,3 +1,4 @@
+// Intervals of a timeline are merged, and its memory curves thinned.
 #include "plan/timeline_detail.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The JSON of a Timeline, shared by the plan (predicted) and the measurement.
+// The JSON of a Timeline is shared by plans (predicted) and measurements.
 //
 //   {"intervals": [{rank, stream, kind, phase, routine, layer?, micro_batch?,
 //                   posted_ps?, begin_ps, end_ps, ops?}, ...],
@@ -19,25 +19,25 @@
 
 namespace plimsoll {
 
-/// Largest magnitude of an integer in a file: what a double still holds exactly.
+/// The largest magnitude of an integer in a file, which a double still holds exactly.
 inline constexpr std::int64_t kMostJsonInteger = std::int64_t{1} << 53;
 
-/// Bound of a time in seconds in a plan or a measurement, 11 days: what a clock in picoseconds
-/// holds with room for sums.
+/// The bound of a time in seconds in a plan or a measurement, 11 days. A clock in picoseconds holds
+/// it with room for sums.
 inline constexpr double kMostJsonSeconds = 1e6;
 
-/// All nine classes, in order of TensorRole.
+/// Returns all nine classes, in order of TensorRole.
 Json by_role_json(const BytesByRole& by_role);
 BytesByRole by_role_from(JsonObject object);
 
 Json timeline_json(const Timeline& timeline);
-/// Throws InputError; the order of intervals is kept as found.
+/// Reads a timeline, and keeps the order of intervals. Throws InputError.
 Timeline timeline_from(JsonObject object);
 
 Json rank_times_json(const std::vector<RankTimes>& times);
-std::vector<RankTimes> rank_times_from(JsonObject& object);  ///< of its key `rank_times`
+std::vector<RankTimes> rank_times_from(JsonObject& object);  ///< read from the key `rank_times`
 
-/// A byte count of a file written by a program: a non-negative integer.
+/// Returns a byte count of a file written by a program: a non-negative integer.
 Bytes byte_count(JsonObject& object, std::string_view key);
 
 }  // namespace plimsoll

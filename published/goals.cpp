@@ -1,3 +1,4 @@
+// Goals are read and compared with the errors of families.
 #include "published/goals.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Goals: how far off published runs a predictor may be, as its users state it.
+// Goals state how far off published runs a predictor may be.
 #pragma once
 
 #include <optional>
@@ -11,21 +11,22 @@
 
 namespace plimsoll {
 
-/// Bounds of one family; of step times, or of one kind of memory. Absent bounds ask for nothing.
+/// A Goal bounds one family's errors of step times, or of one kind of memory. Absent bounds ask for
+/// nothing.
 struct Goal {
-  std::string family;              ///< of its file, without .json
+  std::string family;              ///< name of the family's file, without .json
   std::optional<MemoryKind> kind;  ///< absent: step times
   std::optional<double> most_mean_abs_pct, most_median_abs_pct, least_spearman;
   std::optional<double> least_interval90_coverage;  ///< share
-  /// Mean half width of the intervals relative to the mean absolute error.
+  /// The mean half width of the intervals relative to the mean absolute error.
   std::optional<double> most_interval90_to_error;
-  std::optional<double> most_skipped_pct;  ///< of the rows that lack nothing but fp8 or cp
-  /// Rows: ran out of memory, though predicted to fit or not predicted; ran, though predicted not
-  /// to.
+  std::optional<double> most_skipped_pct;  ///< share of the rows that lack nothing but fp8 or cp
+  /// The most rows that ran out of memory though they were predicted to fit or not predicted; and
+  /// the most rows that ran though they were predicted not to fit.
   std::optional<std::int64_t> most_missed_oom, most_false_oom;
 };
 
-/// A goals file: {"goals": [{"family": ..., "of": "time", "most_mean_abs_pct": 4, ...}]}
+/// Parses a goals file: {"goals": [{"family": ..., "of": "time", "most_mean_abs_pct": 4, ...}]}
 /// (docs/reference/published-runs.md). Throws InputError.
 std::vector<Goal> parse_goals(std::string_view text, const std::string& file);
 
@@ -34,12 +35,13 @@ struct GoalResult {
   double found = 0, bound = 0;
   bool met = false;
 };
-/// One result for each bound of each goal, in their order. A bound on what was not measured is not
-/// met. Throws InputError (of `file`) where a goal is of a family that is not among these.
+/// Returns one result for each bound of each goal, in their order. A bound on something that was
+/// not measured is not met. Throws InputError (of `file`) where the family of a goal is not among
+/// `families`.
 std::vector<GoalResult> check_goals(std::span<const Goal> goals,
                                     std::span<const ValidatedFamily> families,
                                     const std::string& file);
-/// Families, rows, and `goals` and `allocator_traces` where there are any.
+/// Returns families and rows, and `goals` and `allocator_traces` where there are any.
 std::string validation_json(std::span<const ValidatedFamily> families,
                             std::span<const GoalResult> goals,
                             std::span<const ValidatedTraces> traces = {});

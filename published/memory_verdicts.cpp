@@ -1,3 +1,4 @@
+// Predicted fits are compared with runs that ran or ran out of memory.
 #include "published/memory_verdicts.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Memory verdicts: runs that ran and are predicted not to fit, and runs that were out of memory and
-// are predicted to fit.
+// Memory verdicts list two kinds of wrong rows: runs that ran but are predicted not to fit, and
+// runs that ran out of memory but are predicted to fit.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// Over the rows of a file that were predicted.
+/// The counts and rows of a file, over the rows that were predicted.
 struct MemoryVerdicts {
   std::size_t ran = 0, out_of_memory = 0;
   std::vector<std::string> called_too_large;  ///< rows that ran
@@ -19,7 +19,8 @@ struct MemoryVerdicts {
 };
 MemoryVerdicts memory_verdicts(const ValidatedFamily& family);
 
-/// One line with the counts, and one for each wrong row; empty where no row was predicted.
+/// Returns one line with the counts, and one line for each wrong row. It is empty where no row was
+/// predicted.
 std::string verdicts_text(const MemoryVerdicts& verdicts);
 Json verdicts_json(const MemoryVerdicts& verdicts);
 

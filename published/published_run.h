@@ -1,4 +1,4 @@
-// Published run: one measured training step that somebody published, as a stated row says it.
+// A published run is one measured training step that somebody published, as a stated row says it.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@
 
 namespace plimsoll {
 
-/// The kind of memory that a source counts.
+/// A MemoryKind is the kind of memory that a source counts.
 enum class MemoryKind : std::uint8_t {
   allocated,  ///< live bytes in the framework's allocator
   reserved,   ///< what that allocator holds
-  device,     ///< what the driver shows as used
+  device,     ///< memory that the driver shows as used
 };
 std::string_view to_text(MemoryKind kind);
 
-/// The recompute that a source states.
+/// A StatedRecompute is the recompute that a source states.
 enum class StatedRecompute : std::uint8_t {
   unknown,
   none,
@@ -35,15 +35,15 @@ enum class StatedRecompute : std::uint8_t {
 inline constexpr std::string_view kStatedRecomputes[] = {"unknown", "none",   "selective",
                                                          "full",    "per_op", "layers"};
 
-/// A node that joins the trays of a rack, of which sources state the trays.
+/// A Rack is a node that joins the trays of a rack; sources count the trays.
 struct Rack {
   std::int64_t devices = 0;
-  std::int64_t used_of_several = 0;  ///< devices in use of each rack where a run takes several
+  std::int64_t used_of_several = 0;  ///< devices in use of each rack, for runs on several racks
   bool operator==(const Rack&) const = default;
 };
 
-/// Facts as the row and its rules state them (published/stated_row.h); absent = not stated there.
-/// Nothing is derived here.
+/// A PublishedRun has facts as the row and its rules state them (published/stated_row.h). Absent
+/// facts are not stated, and nothing is derived here.
 struct PublishedRun {
   std::string family;           ///< name of its file, without .json
   std::string id, use, source;  ///< source: "repository or document, place in it"
@@ -64,35 +64,36 @@ struct PublishedRun {
   std::optional<NormKind> norm;
   std::optional<bool> tied_embeddings;
   double dropout = 0;
-  std::string precision_words;     ///< as in the row
-  std::optional<DType> precision;  ///< that matmuls compute in, but those of layers in FP8
+  std::string precision_words;     ///< words of the row
+  std::optional<DType> precision;  ///< type of matmuls, except in layers that are in FP8
 
   // Parallelism.
   std::int64_t tp = 1, pp = 1, dp = 1, cp = 1;
   std::optional<std::int64_t> virtual_stages, zero_stage;
   std::optional<bool> sequence_parallel;
-  bool splits_boundary = false;  ///< ranks that share a layer hand a part each to the next stage
-  /// Where each stage begins, and the last ends, in the source's own list of the model's parts, in
-  /// which so many come before and after the layers; empty: not stated.
+  bool splits_boundary = false;  ///< ranks that share a layer each send a part to the next stage
+  /// Where each stage begins, and the last ends, in the source's own list of the model's parts.
+  /// parts_before_layers and parts_after_layers count the list's other parts. Empty: not stated.
   std::vector<std::int64_t> partition;
   std::optional<std::int64_t> parts_before_layers, parts_after_layers;
-  /// Layers of each stage, with the embedding and the head as a layer each where they sum to two
-  /// more than the model has; empty: not stated.
+  /// The layers of each stage. Where they sum to two more than the model has, the embedding and the
+  /// head count as a layer each. Empty: not stated.
   std::vector<std::int64_t> layers_per_stage;
-  /// Layers of the first stage and of the last, where the others share the rest.
+  /// The layers of the first and of the last stage, where the other stages share the rest.
   std::optional<std::int64_t> layers_of_ends;
-  /// Shards lie within a node, and replicas of them on others.
+  /// Whether shards lie within a node, and their replicas on other nodes.
   bool shards_within_node = false;
 
   // Batch, in sequences.
   std::optional<std::int64_t> micro_batch, global_batch, accumulation;
-  /// `micro_batch` is cut into as many micro-batches as the pipeline has stages.
+  /// Whether `micro_batch` is cut into as many micro-batches as the pipeline has stages.
   bool micro_is_local_batch = false;
 
-  // The program.
-  std::string framework_words;         ///< as in the row
-  std::optional<Framework> framework;  ///< absent: no preset is of it
-  /// PyTorch has this for each of two cuBLAS handles; an engine of its own has more.
+  // The next fields are about the program.
+  std::string framework_words;         ///< words of the row
+  std::optional<Framework> framework;  ///< absent: there is no preset of it
+  /// The workspace of each of PyTorch's two cuBLAS handles, and the additional workspace of an
+  /// engine.
   std::optional<Bytes> handle_workspace, engine_workspace;
   bool pads_vocabulary = false;
   StatedRecompute recompute = StatedRecompute::unknown;
@@ -104,26 +105,26 @@ struct PublishedRun {
   /// Features that a predictor must support to be judged on the row, and facts that the source
   /// lacks.
   std::vector<std::string> needs;
-  /// A need that no row names, as its rules say.
+  /// A need that the rules state and the row does not name.
   std::string also_needs;
 
-  // Measured.
+  // The next fields are measured.
   std::optional<Seconds> step_time;  ///< printed by the source, else derived from its throughput
   bool step_time_derived = false;
   std::optional<Bytes> memory_allocated, memory_reserved, memory_device;
-  /// Memory is that of the last rank, not of the one that has most.
+  /// Whether memory is that of the last rank, and not that of the rank with most memory.
   bool memory_of_last_rank = false;
   bool out_of_memory = false;
 
-  /// It ran for its time, not only for its memory.
+  /// Returns whether the run has a time, and was not published for its memory only.
   bool has_step_time() const {
     return step_time && !out_of_memory && !use.starts_with("memory_only");
   }
 };
 
-/// Rows of a cases file, raw or stated (docs/reference/published-runs.md): a JSON array of objects,
-/// of which other keys are ignored, since rows carry notes in the words of their sources. Throws
-/// InputError with file and pointer.
+/// Reads the rows of a cases file, raw or stated (docs/reference/published-runs.md): a JSON array
+/// of objects. Unknown keys are ignored, since rows carry notes in the words of their sources.
+/// Throws InputError with file and pointer.
 std::vector<PublishedRun> read_published_runs(const std::filesystem::path& path);
 std::vector<PublishedRun> parse_published_runs(std::string_view text, const std::string& file);
 

@@ -1,4 +1,4 @@
-// Published strategy: how a published run was split, as the strategies that its row may mean.
+// The strategies of a published run are those that its row may mean.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,17 @@
 
 namespace plimsoll {
 
-/// Micro-batches that the row states or implies; else powers of two from 1 to 16.
+/// Returns the micro-batches that the row states or implies, else powers of two from 1 to 16.
 std::vector<std::int64_t> micro_batches_of(const PublishedRun& run);
 
-/// Layers of each stage where the source cuts a list of the model's parts
-/// (PublishedRun::partition). Nothing where it is not a cut of that list into the pipeline's
-/// stages.
+/// Returns the layers of each stage where the source cuts a list of the model's parts
+/// (PublishedRun::partition). It returns nothing where this does not cut the list into the
+/// pipeline's stages.
 std::optional<std::vector<std::int64_t>> layers_of_parts(const PublishedRun& run);
 
-/// More than one where the source does not say what its authors chose; not all need be legal. Where
-/// it does not say whether layers were repeated: `full`, if that is known.
+/// Returns the strategies that the row may mean. There are several where the source leaves out
+/// choices of its authors, and not all need be legal. `full` says whether layers were recomputed
+/// where the source does not, if that is known.
 std::vector<Strategy> strategies_of(const PublishedRun& run, const Framework& framework,
                                     const std::optional<bool>& full);
 

@@ -1,4 +1,4 @@
-// Published target: what a published run was, in the words of this program.
+// A published target is a published run in the types of this program.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-/// Job, machine and strategy of a published run.
+/// A PublishedTarget has the job, machine and strategies of a published run.
 struct PublishedTarget {
   Job job;
   Cluster cluster;
@@ -23,28 +23,28 @@ struct PublishedTarget {
   std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;
   std::string calibration;    ///< CostBasis::name
-  bool source_known = false;  ///< `fitted` has runs of the same document
+  bool source_known = false;  ///< whether `fitted` has runs of the same document
   std::int64_t devices = 0;
-  /// Memory is that of the last rank (which writes Megatron-LM's logs), not of the one that has
-  /// most.
+  /// Whether the measured memory is that of the last rank, which writes Megatron-LM's logs, and not
+  /// of the rank with most memory.
   bool memory_of_last_rank = false;
-  /// More than one where the source does not say what its authors chose (micro-batch, recompute):
-  /// the fastest that fits counts, as one assumes of them.
+  /// Several strategies where the source leaves out choices of its authors (micro-batch,
+  /// recompute). The fastest one that fits counts, since the authors are assumed to have chosen it.
   std::vector<Strategy> strategies;
-  /// Why it cannot be predicted: the field that is missing or what the predictor lacks. Empty:
-  /// everything above is there.
+  /// The reason why the run cannot be predicted: a missing field, or a feature that the predictor
+  /// lacks. Empty: the fields above are set.
   std::string missing;
 };
 
-/// Facts that the source does not state and that do not change the outcome much are filled in:
-/// docs/how-it-works/published-runs.md lists them. Whether layers are repeated that the source says
-/// nothing of: as the calibration found, or as `assumed`.
+/// Makes the target of a run. Facts that the source does not state and that change the outcome
+/// little are filled in; docs/how-it-works/published-runs.md lists them. Where the source does not
+/// say whether layers are recomputed, the calibration decides, or else `assumed`.
 PublishedTarget published_target(const PublishedRun& run, const CalibrationChoice& calibration = {},
                                  const AssumedRecompute& assumed = {});
 
-/// Bandwidth per device between nodes that a description states: "8x100 Gb/s", "1600 Gbps
-/// node-node", "400 Gb/s RDMA per GPU" (per node unless it says per GPU); nothing where there is no
-/// number.
+/// Returns the bandwidth per device between nodes that a description states: "8x100 Gb/s", "1600
+/// Gbps node-node", "400 Gb/s RDMA per GPU". The number is per node unless it says per GPU. Returns
+/// nothing where there is no number.
 std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
                                              std::int64_t devices_per_node);
 

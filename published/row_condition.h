@@ -1,4 +1,4 @@
-// Row condition: what a rule asks of one field of a published row.
+// A row condition is what a rule asks of one field of a published row.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// A question about a JSON value. Text is compared without regard to case.
+/// A RowCondition is a question about a JSON value. Text is compared without regard to case.
 class RowCondition {
  public:
   /// A scalar asks for that value, and null for a field that is not there. A list asks for one of

@@ -1,4 +1,4 @@
-// Row rules: what is known of published rows beside their own words, as data files state it.
+// Row rules are data files that state facts about published rows beside the rows' own words.
 #pragma once
 
 #include <map>
@@ -12,33 +12,34 @@
 
 namespace plimsoll {
 
-/// The value that a rule states for a field: `value` itself, or that of the row's field `of`, and
-/// `plus` more.
+/// A RuleValue is the value that a rule states for a field: `value` itself, or the value of the
+/// row's field `of`. `plus` is added to it.
 struct RuleValue {
   Json value;
   std::string of;  ///< path of a field; empty: `value` counts
   std::int64_t plus = 0;
 };
 
-/// One statement about the rows for which its conditions hold. A field is named by its path in the
-/// row, with dots: "parallel.tp".
+/// A RowRule is one statement about the rows for which its conditions hold. A field is named by its
+/// path in the row, with dots: "parallel.tp".
 struct RowRule {
   using Conditions = std::vector<std::pair<std::string, RowCondition>>;  ///< all have to hold
   std::vector<Conditions> when;  ///< one has to hold; empty: the rule is about every row
   std::vector<std::pair<std::string, RuleValue>> says;
   std::string source;  ///< document or code that says so
-  /// Whether its author chose among possible facts by what the predictions of these runs were.
+  /// Whether its author chose among possible facts by looking at predictions of these runs.
   bool settled_by_results = false;
 };
 
-/// The rules of one file of models/presets/documents or models/presets/words.
+/// A RuleFile has the rules of one file of models/presets/documents or models/presets/words.
 struct RuleFile {
   std::string name;
-  std::string document;  ///< identity of the document whose rows it is about; empty: all rows
+  /// identity of the document whose rows the rules are about; empty: all rows
+  std::string document;
   std::vector<RowRule> rules;
 };
 
-/// Throws InputError with file and pointer.
+/// Parses a file of rules. Throws InputError with file and pointer.
 RuleFile parse_rules(std::string_view text, const std::string& file);
 
 /// A rule for one field.
@@ -47,10 +48,10 @@ struct FieldRule {
   const RuleValue* value = nullptr;
 };
 
-/// Rules by field, in the order in which they are asked.
+/// RowRules has the rules by field, in the order in which they are tried.
 class RowRules {
  public:
-  /// Files of documents come before those about all rows.
+  /// Files about documents come before files about all rows.
   explicit RowRules(std::vector<RuleFile> files);
   RowRules(const RowRules&) = delete;
   RowRules& operator=(const RowRules&) = delete;
@@ -64,7 +65,7 @@ class RowRules {
   std::map<std::string, ByField, std::less<>> by_document_;
 };
 
-/// The rules that are built in.
+/// Returns the rules that are built in.
 const RowRules& built_in_rules();
 
 }  // namespace plimsoll

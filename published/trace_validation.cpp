@@ -1,3 +1,4 @@
+// Allocator traces are replayed, and the results reported.
 #include "published/trace_validation.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Trace validation: recorded allocations replayed, and whether the simulated allocator did the
+// Trace validation replays recorded allocations and checks whether the simulated allocator did the
 // same.
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace plimsoll {
 
 struct ValidatedTraces {
-  std::string name;  ///< of their file, without .json
+  std::string name;  ///< name of their file, without .json
   std::vector<std::string> ids;
   std::vector<TraceReplay> replays;  ///< one for each id
 };

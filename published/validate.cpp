@@ -1,3 +1,4 @@
+// Published runs are predicted, and the errors of families computed.
 #include "published/validate.h"
 
 #include <algorithm>

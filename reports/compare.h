@@ -1,4 +1,4 @@
-// Compare: predicted against measured, a subtraction of Timelines.
+// A comparison subtracts a measured Timeline from a predicted one.
 #pragma once
 
 #include <array>
@@ -23,8 +23,8 @@ struct RankComparison {
   std::array<BytesPair, kTensorRoles> by_role;
 };
 
-/// The bytes that a rank sends in a step over one group of ranks, all kinds of communication
-/// together.
+/// The bytes that a rank sends in a step over one group of ranks, summed over all kinds of
+/// communication.
 struct TrafficComparison {
   std::int64_t rank = 0;
   Group group;
@@ -36,7 +36,9 @@ struct KindComparison {
   TimePair time;  ///< per step, mean over ranks
 };
 
-/// |predicted - measured| / measured.
+/// Returns
+/// predicted - measured
+/// / measured.
 double prediction_error(const TimePair& time);
 
 struct Comparison {
@@ -46,17 +48,18 @@ struct Comparison {
   std::vector<TrafficComparison> traffic;   ///< by rank and group
   std::vector<KindComparison> ops;          ///< kinds that occur on either side
   TimePair exposed_wait, exposed_transfer;  ///< per step, mean over ranks
-  /// Peak and every class, and what is sent over each group, on every rank.
+  /// Whether peak memory, every class of memory and the bytes sent over each group are equal on
+  /// every rank.
   bool bytes_equal = false;
   bool time_within = false;  ///< time_error <= tolerance; true when the plan makes no timing claim
-  /// False where the plan is oversubscribed, or what was calibrated is another communicator than
-  /// the one that ran: then bytes alone decide.
+  /// False where the plan is oversubscribed, or where another communicator ran than the calibrated
+  /// one. Then bytes alone decide.
   bool makes_timing_claim = true;
-  std::string no_claim_reason;  ///< a clause after "because"; empty where it makes one
+  std::string no_claim_reason;  ///< a clause after "because"; empty where the plan makes a claim
   double tolerance = 0.30;
   bool timeline_calls = false;  ///< the plan shows whole calls, no ops inside them
   std::string verdict;          ///< one sentence, also shown by the report
-  /// Where both sides come from: what was predicted from which costs, what ran.
+  /// Says from which costs the prediction was made, and what ran.
   std::string provenance;
   std::string predicted_communicator, measured_communicator;
 };
@@ -66,8 +69,8 @@ struct ComparedFiles {
   std::string plan = "plan", measured = "measurement";
 };
 
-/// Rank r is compared with the plan's representative of its stage. Throws InputError when the
-/// measurement is of another plan or of other ranks than the plan's.
+/// Compares rank r with the plan's representative of its stage. Throws InputError when the
+/// measurement is of another plan, or of other ranks than the plan's.
 Comparison compare(const Plan& plan, const Measured& measured, double tolerance,
                    const ComparedFiles& files = {});
 std::string comparison_text(const Comparison& comparison);  ///< tables for a terminal

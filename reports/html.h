@@ -1,4 +1,4 @@
-// The report: one self-contained HTML page with plain SVG.
+// The report is one self-contained HTML page with plain SVG.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,9 @@
 
 namespace plimsoll {
 
-/// Verdict, plan, predicted against measured, pipeline timeline, memory curve. Without a
-/// measurement only the predicted half. No scripts from elsewhere, no network.
+/// Returns the page: verdict, plan, predicted against measured, pipeline timeline, memory curve.
+/// Without a measurement it has only the predicted half. It uses no scripts from elsewhere and no
+/// network.
 std::string report_html(const Plan& plan, const std::optional<Measured>& measured,
                         double tolerance);
 

@@ -1,4 +1,4 @@
-// The memory curve of a rank, stacked by class.
+// The memory chart is the memory curve of a rank, stacked by class.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@ namespace plimsoll {
 
 struct MemoryChartOptions {
   std::string_view title;   ///< above the chart
-  Picoseconds begin, span;  ///< of the time axis
-  Picoseconds end;          ///< the last point holds until here
-  Bytes most;               ///< of the byte axis; equal for charts that are compared
-  Bytes reserved;           ///< for what is alive: a dotted line
-  Bytes room;               ///< that a device has for it: a dashed line where it is on the axis
+  Picoseconds begin, span;  ///< begin and length of the time axis
+  Picoseconds end;          ///< the last point is drawn up to here
+  Bytes most;               ///< end of the byte axis; equal for charts that are compared
+  Bytes reserved;           ///< memory reserved for live bytes: a dotted line
+  Bytes room;  ///< memory that a device has for them: a dashed line where it is on the axis
 };
 
-/// Plain SVG: live bytes over the step, one layer per class, the peak marked.
+/// Returns plain SVG: live bytes over the step, with one layer per class and the peak marked.
 std::string memory_svg(const RankMemory& memory, const MemoryChartOptions& options);
 
-/// Swatches of the classes that occur in `timeline`.
+/// Returns swatches of the classes that occur in `timeline`.
 std::string memory_legend(const Timeline& timeline);
 
 }  // namespace plimsoll

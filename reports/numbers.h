@@ -1,4 +1,4 @@
-// How reports write numbers: grouped digits, percentages, and the distance of two times.
+// Reports write numbers in one way: grouped digits, percentages, and the distance of two times.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,13 @@
 namespace plimsoll {
 
 std::string grouped(std::int64_t number);  ///< "12,345,678"
-/// "97.0 %": of the device, as every command writes it.
+/// Returns "97.0 %", the filled share of the device, as every command writes it.
 std::string filled_text(const Filling& filling);
-/// "3 each", or in runs of equal ones "1, 2 x 62, 1".
+/// Returns "3 each", or runs of equal counts as "1, 2 x 62, 1".
 std::string counts_text(const std::vector<std::int64_t>& counts);
 std::string percent(double share);  ///< "4.2 %", "30 %": one decimal below 10 %
-/// "+4.2 %" when the prediction is longer, "-4.2 %" when shorter; "-" when nothing was measured.
+/// Returns "+4.2 %" when the prediction is longer, "-4.2 %" when it is shorter, and "-" when
+/// nothing was measured.
 std::string signed_error(const TimePair& time);
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// Arena: the one allocation that holds all buffers of a rank, at the offsets of the memory plan.
+// An Arena is the one allocation that holds all buffers of a rank, at the offsets of the memory
+// plan.
 #pragma once
 
 #include <cstddef>
@@ -12,34 +13,39 @@
 
 namespace plimsoll {
 
-/// Bytes between blocks in a layout made for checking.
+/// The bytes between blocks in a layout for checking.
 inline constexpr Bytes kGuard{64};
 
 class Arena {
  public:
-  /// Zeroed memory for the buffers of `program`, which must outlive it. With `checking` the layout
-  /// must leave kGuard bytes after each block. On `device`, which must outlive it, or where there
-  /// is none in host memory. Throws EnvironmentError when there is no memory.
+  /// Allocates zeroed memory for the buffers of `program`, which must outlive the arena. With
+  /// `checking` the layout must leave kGuard bytes after each block. The memory is on `device`,
+  /// which must outlive the arena, or in host memory where it is null. Throws EnvironmentError when
+  /// there is no memory.
   Arena(const Program& program, bool checking, RankDevice* device = nullptr);
 
-  /// Addresses where the kernels run: of device memory the host may only compute with them.
+  /// Addresses are those that kernels use. The host may only compute with addresses of device
+  /// memory.
   std::byte* base() const { return memory_.get(); }
   std::byte* at(BufferId id) const;
 
-  /// Whether the host reaches it: then every rank has a core of its own, and the values there.
+  /// Returns whether the arena is in host memory. Then every rank has a core of its own, and the
+  /// host can read the values.
   bool in_host_memory() const { return device_ == nullptr; }
-  /// The bytes of a buffer, where the host can read them: in place, or in `copy`.
+  /// Returns the bytes of a buffer where the host can read them: in place, or in `copy`.
   const std::byte* on_host(BufferId id, std::vector<std::byte>& copy) const;
-  /// Changes what a buffer holds: `work` gets its bytes, in place or as a copy that is stored
-  /// after.
+  /// Changes the contents of a buffer. `work` gets its bytes, in place or as a copy that is stored
+  /// afterwards.
   void change(BufferId id, const std::function<void(std::byte* stored)>& work);
 
   /// Checking: fills the guard zone after the block, and the block itself with NaN unless it lives
   /// between steps.
   void acquire(BufferId id);
-  /// Checking: verifies the guard zone (throws std::runtime_error naming the buffer) and poisons.
+  /// For checking: fills the guard zone after the block with a pattern. It fills the block with NaN
+  /// unless it lives between steps.
+  /// the block with NaN.
   void release(BufferId id);
-  /// Checking: the guard zones of the buffers that live between steps.
+  /// For checking: verifies the guard zones of the buffers that live between steps.
   void verify_persistent() const;
 
  private:

@@ -1,3 +1,4 @@
+// Ranges of an op's operand are taken from the ranges that its rank owns.
 #include "runtime/arena_ranges.h"
 
 namespace plimsoll {

@@ -1,3 +1,4 @@
+// Values of an arena are initialised, and read in any type.
 #include "runtime/arena_values.h"
 
 #include "base/parallel.h"

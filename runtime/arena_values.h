@@ -1,5 +1,5 @@
-// Values that a rank's arena holds between steps, on the host: initial parameters are written,
-// parameters, gradients and scalars are read.
+// The host writes initial parameters into a rank's arena, and reads parameters, gradients and
+// scalars from it between steps.
 #pragma once
 
 #include <array>
@@ -12,21 +12,21 @@
 
 namespace plimsoll {
 
-/// The one buffer of a role that lives between steps.
+/// Returns the one buffer of a role that lives between steps.
 std::optional<BufferId> persistent_of(const Program& program, TensorRole role);
 
-/// Parameters and masters; masters start as the f32 values of which the parameters are the rounded
-/// ones.
+/// Writes initial parameters and masters. Masters are the f32 values; parameters of other types are
+/// these values rounded.
 void initialize_arena(const Program& program, Arena& arena, const Coordinates& at,
                       std::int64_t seed);
 
-/// The values of the parameter arena, whatever its types.
+/// Returns the values of the parameter arena as f32.
 std::vector<float> parameter_values(const Program& program, const Arena& arena);
-/// The values of the step's gradients, whatever their type.
+/// Returns the values of the step's gradients as f32.
 std::vector<float> gradient_values(const Program& program, const Arena& arena);
 
 using Scalars = std::array<float, std::size_t(kScalars)>;
-/// Where the step's scalars lie; null in a Program without any.
+/// Returns the address of the step's scalars, and null for a Program without any.
 const std::byte* find_scalars(const Program& program, const Arena& arena, const Coordinates& at);
 
 }  // namespace plimsoll

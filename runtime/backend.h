@@ -1,4 +1,5 @@
-// Backend: where ops run. One small interface, one folder per implementation (null, cpu, cuda).
+// A Backend runs ops. It is one small interface, with one folder for each implementation (null,
+// cpu, cuda).
 #pragma once
 
 #include <cstddef>
@@ -18,22 +19,23 @@
 
 namespace plimsoll {
 
-/// The text that is trained on. Sequence i of step k starts at byte
-/// ((k * global_batch + i) * sequence) mod (size - sequence - 1); targets are one byte later.
+/// The text on which a job trains. Sequence i of step k starts at byte ((k * global_batch + i) *
+/// sequence) mod (size - sequence - 1). Targets are one byte later.
 struct TrainingText {
   std::span<const std::byte> bytes;
   std::int64_t global_batch = 0;
 };
 
-/// The facts that a kernel may know about its rank. They outlive the kernels.
+/// A RankContext has the facts that a kernel may know about its rank. They outlive the kernels.
 struct RankContext {
   const Program* program = nullptr;  ///< segments, buckets, grid
   Coordinates at = {};
   TrainingText text;
-  std::span<std::byte> workspace;  ///< library scratch, of the Framework's size
+  std::span<std::byte> workspace;  ///< scratch memory of libraries, with the Framework's size
 };
 
-/// A range of the flat arenas that this rank owns and updates, cut at segment borders.
+/// An OwnedRange is a range of the flat arenas that this rank owns and updates, cut at segment
+/// borders.
 struct OwnedRange {
   std::int64_t arena_offset = 0;  ///< elements into the parameter and gradient arenas
   std::int64_t state_offset = 0;  ///< elements into the optimizer-state arenas
@@ -41,57 +43,62 @@ struct OwnedRange {
   double norm_weight = 1;
   std::int64_t segment = 0;  ///< index in Program::segments
   double copies = 1;         ///< ranks that hold, and update, the same elements
-  // Attributes, as in Segment.
+  // The next fields are attributes, as in Segment.
   bool decay = false;
   std::optional<double> weight_decay;
   bool clip = true;
   double rate = 1;
   std::int64_t group = 0;
 };
-/// Ascending; paddings belong to no segment and are left out.
+/// Returns the ranges in ascending order. Padding belongs to no segment and is left out.
 std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& at);
 
-/// When a kernel runs.
+/// A RunPosition says for which step, micro-batch and layer a kernel runs.
 struct RunPosition {
   std::int64_t step = 0;
   std::int64_t micro_batch = 0;
-  std::int64_t layer = 0;  ///< of the call: index of the block instance within its block
+  std::int64_t layer = 0;  ///< index of the call's block instance within its block
 };
 
-/// One op, prepared: primitives and argument maps exist, only addresses come per run.
+/// A Kernel is one prepared op. Its primitives and argument maps exist; only addresses are given
+/// for each run.
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// Addresses in the order of the op's inputs and outputs. Must not allocate more than 4 KiB.
+  /// Runs on addresses in the order of the op's inputs and outputs. It must not allocate more than
+  /// 4 KiB.
   virtual void run(std::span<std::byte* const> inputs, std::span<std::byte* const> outputs,
                    const RunPosition& position) = 0;
-  /// The FLOPs of one run in products, read off the shapes that it multiplies. Kernels that only
-  /// move or add values have none.
+  /// Returns the FLOPs of one run in products, as they follow from the shapes that it multiplies.
+  /// Kernels that only move or add values have none.
   virtual Flops flops() const { return Flops(0); }
 };
 
-/// One rank's device.
+/// A Backend runs the ops of one rank.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
-  /// Whether prepare() would succeed, or why not. Communication ops are never asked.
+  /// Returns whether prepare() would succeed, or why it would not. It is never called for
+  /// communications.
   virtual Verdict supports(const Op& op, std::span<const Tensor> tensors) const = 0;
   virtual std::unique_ptr<Kernel> prepare(const Op& op, std::span<const Tensor> tensors,
                                           const RankContext& context) = 0;
   /// Called once on the thread that will run this rank's kernels.
   virtual void enter_thread() {}
-  /// Where the tensors lie and run() only enqueues; null: in host memory, and a kernel is over when
-  /// run() returns.
+  /// Returns the device that holds the tensors, where run() only enqueues. Null: tensors are in
+  /// host memory, and a kernel is over when run() returns.
   virtual RankDevice* device() { return nullptr; }
 };
 
-/// By name: "null", "cpu" and those that were added. `local_rank` counts the ranks of this host:
-/// backends with several devices share them out by it. Throws UsageError naming those there are.
+/// Makes the backend of a name: "null", "cpu", or one that was added. `local_rank` counts the ranks
+/// of this host, and backends with several devices choose one by it. Throws UsageError naming the
+/// known backends.
 std::unique_ptr<Backend> make_backend(std::string_view name, std::int64_t local_rank = 0);
-/// A backend that is a library of its own, before any is made: a program that links it calls this.
+/// Adds a backend that is a library of its own. A program that links it calls this before it makes
+/// any backend.
 void add_backend(std::string_view name, std::unique_ptr<Backend> (*make)(std::int64_t local_rank));
-/// For messages and help: "null, cpu".
+/// Returns the names for messages and help: "null, cpu".
 std::string backend_names();
 
 }  // namespace plimsoll

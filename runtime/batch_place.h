@@ -1,4 +1,4 @@
-// Which sequences of the global batch a rank works on.
+// A BatchPlace says on which sequences of the global batch a rank works.
 #pragma once
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 struct BatchPlace {
-  std::int64_t batch_index;    ///< of the rank among those that share the global batch
+  std::int64_t batch_index;    ///< index of the rank among those that share the global batch
   std::int64_t micro_batch;    ///< sequences per micro-batch
   std::int64_t micro_batches;  ///< per step and rank
 
@@ -19,17 +19,19 @@ struct BatchPlace {
     micro_batch = program.micro_batch;
     micro_batches = program.micro_batches;
   }
-  /// Index in the global batch of the first sequence of a micro-batch.
+  /// Returns the index in the global batch of the first sequence of a micro-batch.
   std::int64_t first_sequence(std::int64_t index) const {
     return (batch_index * micro_batches + index) * micro_batch;
   }
 };
 
-/// The elements of a tensor as runs that are contiguous in the tensor of the global batch.
+/// GlobalRuns lists the elements of a tensor as runs that are contiguous in the tensor of the
+/// global batch.
 struct GlobalRuns {
-  std::int64_t run, runs;      ///< elements of each, how many
-  std::int64_t first, stride;  ///< global index of run 0 within the micro-batch, between runs
-  std::int64_t per_sequence;   ///< elements of one sequence, over all ranks
+  std::int64_t run, runs;  ///< elements of a run; number of runs
+  /// global index of run 0 within the micro-batch; distance between runs
+  std::int64_t first, stride;
+  std::int64_t per_sequence;  ///< elements of one sequence, over all ranks
 };
 
 inline GlobalRuns global_runs(const Tensor& tensor, const Coordinates& at,

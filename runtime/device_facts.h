@@ -1,4 +1,4 @@
-// The facts that an accelerator reports of itself.
+// Device facts are what an accelerator reports of itself.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace plimsoll {
 
 struct DeviceFacts {
   std::string name;  ///< e.g. "NVIDIA H200"
-  std::string bus;   ///< where it is plugged in: of each device of a host another
-  Bytes memory;      ///< as the driver reports it in total
+  std::string bus;   ///< where it is plugged in; unique among the devices of a host
+  Bytes memory;      ///< total as the driver reports it
   std::int64_t multiprocessors = 0;
   int compute_capability = 0;  ///< 10 * major + minor
 };

@@ -1,4 +1,4 @@
-// Executor: walks one rank's Program step by step, with a backend's kernels and a communicator.
+// An Executor runs one rank's Program step by step, with a backend's kernels and a communicator.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,8 @@
 
 namespace plimsoll {
 
-/// The work of a rank at this moment, for whoever watches that it does not stop.
+/// A Heartbeat shows the work of a rank at this moment. The watchdog reads it to notice that a rank
+/// has stopped.
 struct Heartbeat {
   std::atomic<std::int64_t> calls{0};  ///< issued since construction
   std::atomic<std::int64_t> step{0};
@@ -25,61 +26,62 @@ struct Heartbeat {
 
 struct ExecutorOptions {
   std::int64_t rank = 0;
-  std::int64_t seed = 0;  ///< of the job: initial parameters
+  std::int64_t seed = 0;  ///< seed of the job, for initial parameters
   Bytes workspace;  ///< Framework::workspace; the Program's workspace buffer holds at least this
-  /// Guard zones around blocks; blocks are filled with NaN when acquired and when released. The
-  /// layout is then the executor's own; sizes and lifetimes stay the Program's.
+  /// Puts guard zones around blocks, and fills blocks with NaN when they are acquired and released.
+  /// The layout is then the executor's own, while sizes and lifetimes stay the Program's.
   bool checking = false;
   std::chrono::steady_clock::time_point epoch;
-  /// Devices only: how long a step's kernels may take after the last was enqueued.
+  /// For devices only: the longest time of a step's kernels after the last one was enqueued.
   std::chrono::milliseconds deadline{60'000};
-  bool replay = true;              ///< devices may replay kernels as they captured them
+  bool replay = true;              ///< devices may replay kernels that they captured
   Heartbeat* heartbeat = nullptr;  ///< updated at every call, when given
 };
 
 struct StepResult {
   Picoseconds end;           ///< wall clock at the end of the step, from the epoch
   float loss = 0;            ///< valid on ranks of the last stage
-  float gradient_norm = 0;   ///< of unscaled gradients, before clipping
-  float loss_scale = 1;      ///< of this step
+  float gradient_norm = 0;   ///< norm of unscaled gradients, before clipping
+  float loss_scale = 1;      ///< loss scale of this step
   std::int64_t skipped = 0;  ///< steps without update so far
 };
 
 class Executor {
  public:
-  /// Allocates the arena, builds kernels, initialises parameters; call it on the thread that will
-  /// run the steps. `backend`, `communicator` and the text must outlive it. Throws EnvironmentError
-  /// when there is no memory and whatever the backend's prepare() throws.
+  /// Allocates the arena, builds kernels and initialises parameters. It is called on the thread
+  /// that will run the steps. `backend`, `communicator` and the text must outlive it. Throws
+  /// EnvironmentError when there is no memory, and the exceptions of the backend's prepare().
   Executor(const Program& program, Backend& backend, Communicator& communicator, TrainingText text,
            const ExecutorOptions& options);
   ~Executor();
 
-  /// Room for one step's trace, so that recording it allocates nothing large.
+  /// Reserves room for one step's trace, so that recording it allocates nothing large.
   void reserve_trace(Timeline& trace);
-  /// Runs step `index` (from 0); with `trace`, also appends its intervals and this rank's memory
-  /// with its curve. When something fails it aborts the communicator, then throws
-  /// std::runtime_error or EnvironmentError naming rank, step (counted from 1) and routine
-  /// (RankFailure when it was another rank that failed); the executor cannot go on after that.
+  /// Runs step `index` (from 0). With `trace`, it also appends the step's intervals and this rank's
+  /// memory with its curve. When something fails it aborts the communicator and throws
+  /// std::runtime_error or EnvironmentError, naming rank, step (counted from 1) and routine. Where
+  /// another rank failed it throws RankFailure. The executor cannot continue after that.
   StepResult step(std::int64_t index, Timeline* trace = nullptr);
 
-  /// Where parameters are gathered when a step begins, they are whole only then: gathers them once
-  /// more, after the last step. Every rank calls it; it throws as step() does.
+  /// Gathers parameters once more after the last step, where they are otherwise gathered when a
+  /// step begins and are whole only then. Every rank calls it, and it throws as step() does.
   void gather_parameters();
 
-  /// Counted from acquire and release since construction, in the sizes that the bound tensors
-  /// need. `arena` is the end of the farthest block that was acquired. Without a curve.
+  /// Returns the memory counted from acquires and releases since construction, in the sizes that
+  /// the bound tensors need. `arena` is the end of the farthest block that was acquired. There is
+  /// no curve.
   RankMemory memory() const;
-  /// The communications that were posted in the last traced step, as they happened.
+  /// Returns the communications that were posted in the last traced step.
   const std::vector<Traffic>& traffic() const;
-  /// The FLOPs of the kernels in that step.
+  /// Returns the FLOPs of the kernels in that step.
   const PhaseFlops& flops() const;
-  /// Copies of arenas, for tests that compare strategies.
+  /// Return copies of arenas, for tests that compare strategies.
   std::vector<float> gradients() const;
   std::vector<float> parameters() const;
 
  private:
   struct State;
-  /// Runs `work`; what it throws becomes what step() throws, and the other ranks are told.
+  /// Runs `work`, tells the other ranks if it throws, and throws what step() throws.
   template <class Work>
   auto reporting(std::int64_t step, const Work& work);
   std::unique_ptr<State> state_;

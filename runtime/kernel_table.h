@@ -1,4 +1,4 @@
-// Which op kinds a backend has to have kernels for.
+// The table of a backend's kernels must have one for every op kind that is executed.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace plimsoll {
 
-/// Local ops that are executed: not abstract, no communication, not simulated only.
+/// Returns whether a kind is a local op that is executed: not abstract, no communication, not only
+/// simulated.
 constexpr bool is_executed(OpKind kind) {
   const OpRow& row = kOpRows[std::size_t(kind)];
   const bool local = row.op_class == OpClass::matmul || row.op_class == OpClass::attention ||
@@ -17,15 +18,15 @@ constexpr bool is_executed(OpKind kind) {
   return local && !row.simulated_only;
 }
 
-/// Whether a backend has a kernel of the kind. `lacking` are the executed kinds that it has none
-/// of.
+/// Returns whether a backend has a kernel of the kind. `lacking` are the executed kinds for which
+/// it has none.
 template <std::size_t N>
 constexpr bool has_kernel(OpKind kind, const std::array<OpKind, N>& lacking) {
   return is_executed(kind) && std::ranges::find(lacking, kind) == lacking.end();
 }
 
-/// Whether a table of who prepares each kind has a function for every executed kind or names the
-/// kind as lacking, and has none for the others.
+/// Returns whether a table of prepare functions is complete. It must have a function for every
+/// executed kind that is not in `lacking`, and none for other kinds.
 template <class Prepare, std::size_t N>
 constexpr bool covers_ops(const std::array<Prepare, kOpKinds>& table,
                           const std::array<OpKind, N>& lacking) {

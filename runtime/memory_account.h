@@ -1,4 +1,5 @@
-// Memory account: live bytes and their first peak by role, counted as blocks come and go.
+// A MemoryAccount counts live bytes and their first peak by role, as blocks are acquired and
+// released.
 #pragma once
 
 #include "base/units.h"
@@ -8,15 +9,15 @@ namespace plimsoll {
 
 class MemoryAccount {
  public:
-  /// A block of `needed` bytes comes alive; it counts rounded up to kBlockAlignment.
+  /// Says that a block of `needed` bytes becomes alive. It counts rounded up to kBlockAlignment.
   void acquire(TensorRole role, Bytes needed);
-  /// Says that the block dies. More released than acquired breaks an invariant.
+  /// Says that the block dies. Releasing more than was acquired breaks an invariant.
   void release(TensorRole role, Bytes needed);
 
   Bytes live() const { return live_; }
   const BytesByRole& by_role() const { return by_role_; }
   Bytes peak() const { return peak_; }
-  /// Live bytes when the peak was reached for the first time.
+  /// Returns the live bytes at the time when the peak was first reached.
   const BytesByRole& peak_by_role() const { return peak_by_role_; }
 
  private:

@@ -1,4 +1,5 @@
-// Which types the operands of one op may have together; the same for every backend that computes.
+// These rules say which types the operands of one op may have together. All backends that compute
+// share them.
 #pragma once
 
 #include <span>
@@ -10,8 +11,8 @@
 
 namespace plimsoll {
 
-/// Values are all of one floating type but for operands that are f32 or i32 by rule. A reason names
-/// `backend`.
+/// Checks that all values have one floating type, except operands that are always f32 or i32. A
+/// reason names `backend`.
 Verdict check_operand_types(const Op& op, std::span<const Tensor> tensors,
                             std::string_view backend);
 

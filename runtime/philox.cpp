@@ -1,3 +1,4 @@
+// The rounds of Philox 4x32-10 are computed here.
 #include "runtime/philox.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Prepare: a Program made ready to run on one rank. Everything a step would have to look up
-// (kernels, addresses, waits, what is acquired and released where) is found once.
+// A prepared Program is ready to run on one rank. Everything that a step would have to look up
+// (kernels, addresses, waits, acquired and released buffers) is found once.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,21 @@ struct PreparedOp {
   const Op* op = nullptr;
   Kernel* kernel = nullptr;  ///< null: a communication
   std::vector<std::byte*> inputs, outputs;
-  /// Communications (indices into PreparedProgram::ops) of the same call that must be over first.
+  /// Indices into PreparedProgram::ops of the communications of the same call that must be over
+  /// first.
   std::vector<std::uint32_t> waits;
-  // Communications only: the operand.
-  CollectiveOperand operand;      ///< of transfers: what is sent or received is the whole
-  std::vector<BufferId> buffers;  ///< that it lies in
-  Traffic traffic;                ///< of one execution
+  // The next fields are for communications only: the operand.
+  CollectiveOperand operand;      ///< for transfers: the sent or received bytes are the whole
+  std::vector<BufferId> buffers;  ///< buffers that hold the operand
+  Traffic traffic;                ///< traffic of one execution
 };
 
 struct PreparedCall {
   const Call* call = nullptr;
   const Routine* routine = nullptr;
   std::uint32_t first_op = 0;        ///< its ops are [first_op, first_op + routine->ops.size())
-  std::vector<std::uint32_t> waits;  ///< communications of earlier calls
-  std::vector<BufferId> releases, acquires;  ///< once the waits are over, in this order
+  std::vector<std::uint32_t> waits;  ///< indices of communications of earlier calls
+  std::vector<BufferId> releases, acquires;  ///< released, then acquired, once the waits are over
 };
 
 struct PreparedProgram {
@@ -41,18 +42,18 @@ struct PreparedProgram {
   std::vector<PreparedCall> calls;
   std::vector<std::uint32_t> communications;  ///< indices into `ops`, ascending
   std::vector<BufferId> persistent;
-  std::vector<BufferId> last_releases;  ///< at the end of the step
+  std::vector<BufferId> last_releases;  ///< released at the end of the step
 };
 
-/// `program`, `arena` and `context` must outlive the result.
+/// Prepares a Program. `program`, `arena` and `context` must outlive the result.
 PreparedProgram prepare_program(const Program& program, const Arena& arena, Backend& backend,
                                 const RankContext& context);
 
-/// By buffer: the bytes that the tensors bound to it reach on this rank (the workspace: what the
-/// framework states). What memory is counted in.
+/// Returns, by buffer, the bytes that its bound tensors need on this rank; memory is counted in
+/// them. The workspace needs what the framework states.
 std::vector<Bytes> needed_bytes(const Program& program, const Coordinates& at, Bytes workspace);
 
-/// Start of a call's slot within its buffer on this rank.
+/// Returns the start of a call's slot within its buffer on this rank.
 Bytes slot_offset(const Binding& binding, const Coordinates& at);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Processes: what train() needs when every rank of a job is a process of its own, on one host or on
-// many.
+// Processes are what train() needs when every rank of a job is a process of its own, on one host or
+// on many.
 #pragma once
 
 #include <chrono>
@@ -18,18 +18,18 @@ namespace plimsoll {
 class Processes {
  public:
   virtual ~Processes() = default;
-  virtual std::string_view name() const = 0;  ///< of their communicator: "mpi"
-  virtual std::string version() const = 0;    ///< of the library: "Open MPI v4.1.4"
+  virtual std::string_view name() const = 0;  ///< name of their communicator: "mpi"
+  virtual std::string version() const = 0;    ///< version of the library: "Open MPI v4.1.4"
   virtual std::int64_t index() const = 0;     ///< the rank that this process is
   virtual std::int64_t size() const = 0;      ///< ranks of the job
-  /// One instant, on the clock of this process.
+  /// Returns one instant that all processes share, on the clock of this process.
   virtual std::chrono::steady_clock::time_point epoch() const = 0;
-  /// Where each rank runs, ascending: the name of its host. The same on all.
+  /// Returns the name of each rank's host, by ascending rank. It is the same on all.
   virtual const std::vector<std::string>& hosts() const = 0;
 
-  /// This process' handle for a job's Programs; collective: every process calls it. No wait of it
-  /// is longer than `deadline`. Operands lie in the memory of `device`, or of the host where it is
-  /// null; throws EnvironmentError where nothing can exchange them.
+  /// Returns this process' handle for a job's Programs. Every process must call it. Its waits are
+  /// no longer than `deadline`. Operands lie in the memory of `device`, or of the host where it is
+  /// null. Throws EnvironmentError where nothing can exchange them.
   virtual std::unique_ptr<Communicator> make_communicator(std::span<const Program> programs,
                                                           std::chrono::milliseconds deadline,
                                                           RankDevice* device) = 0;
@@ -42,8 +42,8 @@ class Processes {
   /// Returns on all processes the bytes that process 0 passed. Throws EnvironmentError after
   /// `deadline`.
   virtual std::string share(const std::string& bytes, std::chrono::milliseconds deadline) = 0;
-  /// The first `size` of these processes, as a job of their own; null on the others. Every process
-  /// calls it; these must outlive it.
+  /// Returns the first `size` of these processes as a job of their own, and null on the others.
+  /// Every process calls it, and these processes must outlive the result.
   virtual std::unique_ptr<Processes> first(std::int64_t size) = 0;
 };
 

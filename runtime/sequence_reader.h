@@ -1,4 +1,4 @@
-// Where a sequence of the global batch lies in the training text.
+// A SequenceReader says where a sequence of the global batch lies in the training text.
 #pragma once
 
 #include <string>
@@ -20,15 +20,16 @@ class SequenceReader {
                          std::to_string(sequence + 2));
   }
 
-  /// Byte of the text at which sequence `index` of a step's global batch starts.
+  /// Returns the byte of the text at which sequence `index` of a step's global batch starts.
   std::int64_t start(std::int64_t step, std::int64_t index) const {
     return (step * text_.global_batch + index) * sequence_ % starts_;
   }
-  /// The sequence, with one byte after it.
+  /// Returns the sequence, with one byte after it.
   const std::byte* sequence(std::int64_t step, std::int64_t index) const {
     return text_.bytes.data() + start(step, index);
   }
-  /// Numbers of start(): (step * global_batch + index) * sequence mod starts.
+  /// Returns how many values start() has: it is (step * global_batch + index) * sequence mod
+  /// starts.
   std::int64_t starts() const { return starts_; }
 
  private:

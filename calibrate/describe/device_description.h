@@ -1,4 +1,4 @@
-// Device description: what a cluster file says of an accelerator that was measured.
+// A device description is what a cluster file says of an accelerator that was measured.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,25 @@
 
 namespace plimsoll {
 
-/// One flash attention, forward or backward.
+/// An AttentionTiming is one flash attention, forward or backward.
 struct AttentionTiming {
   bool backward = false;
-  Flops work;
+  Flops work;              ///< of all products, as efficient_attention() counts them
   std::int64_t tiles = 0;  ///< as efficient_attention() counts them
   Seconds time;
 };
 struct AttentionTest {
   BenchCase bench_case;
-  AttentionTiming timing;  ///< all but the time
+  AttentionTiming timing;  ///< the time is not set
 };
 
-/// Causal, in the sizes of training: one sequence of 512 tokens up to 16 of 4096.
+/// Returns the causal attentions to time, in the sizes of training: one sequence of 512 tokens up
+/// to 16 sequences of 4096.
 std::vector<AttentionTest> attention_tests(SweepSize size, DType precision);
 
-/// Sets device and efficiency, and says where they come from. Peak rates are of the datasheet, as
-/// far as the device's generation is known, else the best measured ones; the fractions of them that
-/// attention reaches are fitted on `attention`, if there is any.
+/// Sets the cluster's device and efficiency, and returns in words where they come from. Peak rates
+/// are the datasheet's where the device's generation is known, else the best measured rates. The
+/// fractions of them that attention reaches are fitted on `attention`, if it is not empty.
 std::string describe_device(Cluster& cluster, const Calibration& calibration,
                             const DeviceFacts& facts, DType precision,
                             std::span<const AttentionTiming> attention);

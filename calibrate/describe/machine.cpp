@@ -1,3 +1,4 @@
+// A machine is described from the system's files and from measured points.
 #include "calibrate/describe/machine.h"
 
 #include <fmt/chrono.h>

@@ -1,4 +1,4 @@
-// Machine: what a calibration says of the device and the network that it was measured on.
+// These functions describe the device and the network on which a calibration was measured.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,10 @@
 
 namespace plimsoll {
 
-/// As /proc/cpuinfo names it.
+/// Returns the name of the CPU in /proc/cpuinfo.
 std::string cpu_name();
-/// Throws EnvironmentError where the machine does not say how much it has.
+/// Returns the machine's memory. Throws EnvironmentError where the machine does not say how much it
+/// has.
 Bytes memory_of_machine();
 
 /// Sets device, backend, date and versions.
@@ -29,15 +30,16 @@ void describe_machine(Calibration& calibration, const DeviceFacts& facts, Backen
 const OpPoint& largest_add(std::span<const OpPoint> points);
 BytesPerSecond memory_bandwidth(std::span<const OpPoint> points);
 
-/// A CPU core: peaks are the best matmul rates (of f32, and of `precision`), memory bandwidth that
-/// of the largest add.
+/// Returns a CPU core as a device. Its peaks are the best matmul rates (in f32 and in `precision`),
+/// and its memory bandwidth is that of the largest add.
 Device measured_device(const Calibration& calibration, DType precision, Bytes memory);
 
 /// The smallest and the largest of some sends.
 struct SendRange {
   CollectivePoint smallest, largest;
 };
-/// Bandwidth by the largest, latency by the smallest.
+/// Returns a level whose bandwidth follows from the largest send and whose latency from the
+/// smallest.
 Level measured_level(const std::string& name, std::int64_t devices, const SendRange& sends);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Times the local communicator's collectives and transfers.
+// The local communicator's collectives and transfers are timed among threads of this process.
 #pragma once
 
 #include "base/units.h"
@@ -6,14 +6,14 @@
 
 namespace plimsoll {
 
-/// One collective, or `send` (2 ranks), among threads of this process: from the last arrival to
-/// completion. As many groups as the cores hold communicate at once. Every rank has written its
-/// operand and then touched more memory, as a producing op would; operands rotate over `footprint`
-/// bytes per rank.
+/// Times one collective, or `send` (2 ranks), from the last arrival to completion. As many groups
+/// as the cores hold communicate at once. Before, every rank has written its operand and then
+/// touched more memory, as an op that computes it would do. Operands rotate over `footprint` bytes
+/// per rank.
 CollectivePoint measure_collective(OpKind kind, std::int64_t ranks, Bytes payload, Bytes footprint,
                                    std::int64_t samples);
 
-/// From the completion of a transfer to the return of a rank that slept while it waited for it.
+/// Times a rank that slept while it waited for a transfer, from the completion to its return.
 Sample measure_wake_up(std::int64_t samples);
 
 }  // namespace plimsoll

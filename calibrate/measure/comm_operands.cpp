@@ -1,3 +1,5 @@
+// Operands get a pattern of digits that shows, after a communication, whether every member's value
+// arrived.
 #include "calibrate/measure/comm_operands.h"
 
 #include <algorithm>

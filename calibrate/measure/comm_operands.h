@@ -1,4 +1,5 @@
-// Operands of the communications to be timed, and what must arrive. Internal to calibrate.
+// The communications to be timed get operands, and the data that arrives is checked. This header is
+// internal to calibrate.
 #pragma once
 
 #include <cstddef>
@@ -15,22 +16,23 @@
 
 namespace plimsoll {
 
-/// Device memory of one owner.
+/// A DeviceBlock is device memory of one owner.
 using DeviceBlock = std::unique_ptr<std::byte, std::function<void(std::byte*)>>;
 DeviceBlock allocate_on(RankDevice& device, Bytes size);
 
-/// The memory that one rank works on: its operands (f32), which rotate over `footprint` bytes, and
-/// the other memory that producing them touches.
+/// CommOperands is the memory on which one rank works: its operands (f32), which rotate over
+/// `footprint` bytes, and other memory that is touched while operands are written.
 class CommOperands {
  public:
-  /// In memory of the host, or of `device`. What a device touches beside an operand is `footprint`,
-  /// half of it written, whatever the payload: meanwhile the host enqueues what comes next.
+  /// The memory is the host's, or that of `device`. On a device the other memory is `footprint`
+  /// bytes for any payload, and half of it is written. Meanwhile the host enqueues the
+  /// communication.
   CommOperands(Bytes payload, Bytes footprint, RankDevice* device = nullptr);
 
-  /// The i-th operand, freshly written by the member `index` of its group; always the same one. On
-  /// a device the copies that write it are enqueued.
+  /// Returns the i-th operand, just written by the member `index` of its group. It has the same
+  /// values each time. On a device the copies that write it are enqueued.
   std::span<float> produce(std::int64_t i, std::int64_t index);
-  /// arrived(), of an operand that produce() returned.
+  /// Returns arrived() for an operand that produce() returned.
   bool has_arrived(OpKind kind, std::int64_t index, std::int64_t size, std::span<float> operand);
 
  private:
@@ -44,13 +46,14 @@ class CommOperands {
   DeviceBlock device_pool_, device_other_, pattern_;
 };
 
-/// Whether the operand of member `index` of `size` holds what the communication makes of what
-/// produce() wrote on all members; of a send, whose members are sender and receiver: what the
-/// receiver got.
+/// Returns whether the operand of member `index` of `size` holds the result of the communication on
+/// the values that produce() wrote on all members. For a send, whose members are sender and
+/// receiver, it checks the receiver's operand.
 bool arrived(OpKind kind, std::int64_t index, std::int64_t size, std::span<const float> operand);
 
-/// Over the group of axis dp; of a send: to the next stage from member 0, from the one before on
-/// member 1. With `label.described` its times are those of the device, where it has some.
+/// Posts a communication over the group of axis dp. A send goes to the next stage from member 0,
+/// and is received from the previous stage on member 1. With `label.described` its times are those
+/// of the device, where it has some.
 Communicator::Ticket post_bench(Communicator& communicator, OpKind kind, std::int64_t index,
                                 std::span<float> operand,
                                 const CommunicationLabel& label = {0, "calibrate"});

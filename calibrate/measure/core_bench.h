@@ -1,4 +1,4 @@
-// Core bench: times bench cases through a Backend, on every core at once.
+// A core bench times bench cases through a Backend, on every core at once.
 #pragma once
 
 #include <memory>
@@ -12,23 +12,23 @@
 
 namespace plimsoll {
 
-/// Writes values that keep every kind finite and away from denormals (0.1 to 1; i32: ids). Scalars
-/// are those of a step whose gradients are finite: updates do their work.
+/// Writes values that keep every kind finite and away from denormals (0.1 to 1; for i32 ids).
+/// Scalars are those of a step with finite gradients, so that updates do their work.
 void fill_operand(const Tensor& tensor, std::int64_t ids, std::byte* at);
 
-/// Memory, workspace and backend of every core, kept for all measurements.
+/// A CoreBench keeps the memory, workspace and backend of every core for all measurements.
 class CoreBench final : public RankBench {
  public:
-  /// Operands rotate over `footprint` bytes per core, so that they come from memory, except that
-  /// BenchCase::fresh and in_frame ones are written before each timed run; a case whose operands
-  /// are larger takes what it needs.
+  /// Operands rotate over `footprint` bytes per core, so that they come from memory. Operands in
+  /// BenchCase::fresh and in_frame are written before each timed run instead. A case with larger
+  /// operands takes the memory that it needs.
   CoreBench(std::string_view backend, std::int64_t cores, Bytes footprint);
   ~CoreBench() override;
 
   bool supports(const BenchCase&) const override { return true; }
-  /// All cores run the op at once, each on its own operands.
+  /// Times a case that all cores run at once, each on its own operands.
   Sample measure(const BenchCase& bench_case, const Sampling& sampling) override;
-  /// On the calling thread, as one core runs it.
+  /// Returns work that runs on the calling thread, as one core runs it.
   std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) override;
   std::int64_t cores() const { return std::int64_t(members_.size()); }
 

@@ -1,3 +1,4 @@
+// Processes count the ops that all of them run in a while, to measure how they share cores.
 #include "calibrate/measure/core_sharing.h"
 
 #include <fmt/format.h>

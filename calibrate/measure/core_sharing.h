@@ -1,4 +1,4 @@
-// Core sharing: more processes on a machine than it has cores.
+// Core sharing measures the slowdown where a machine runs more processes than it has cores.
 #pragma once
 
 #include <chrono>
@@ -11,24 +11,26 @@
 
 namespace plimsoll {
 
-/// On the machine with the most processes for a core that they may use. Hosts of one machine
-/// (network namespaces, containers) are one: the kernel's boot id says so.
+/// A CoreSharing is for the machine with the most processes for each core that they may use. Hosts
+/// of one machine (network namespaces, containers) count as one, which the kernel's boot id shows.
 struct CoreSharing {
   std::int64_t processes = 1, cores = 1;
-  /// How much longer an op takes when all processes compute than when it is not interrupted; 1
-  /// where there are as many cores as processes.
+  /// The time of an op when all processes compute, relative to its time when it is not interrupted.
+  /// It is 1 where there are as many cores as processes.
   double times = 1;
 };
 
 /// All processes call it, and run `bench_case` for `horizon` where they share cores. Timings of
-/// single ops do not show that: they are shorter than a turn of the scheduler, and their median is
-/// of those that were not interrupted. What all did in a while does. The result is process 0's; at
-/// most as many times as there are processes for a core: the rest is the doing of others.
+/// single ops do not show sharing: ops are shorter than a turn of the scheduler, so the median op
+/// is not interrupted. The number of ops that all processes run in `horizon` shows it. The result
+/// is process 0's. It is at most the number of processes for each core, since a larger slowdown has
+/// other causes.
 CoreSharing measure_core_sharing(Processes& processes, RankBench& bench,
                                  const BenchCase& bench_case, Seconds horizon,
                                  std::chrono::milliseconds deadline);
 
-/// Ops and products take that much longer; `versions` says so. Nothing where no cores are shared.
+/// Multiplies the times of ops and products by it, and says so in `versions`. It changes nothing
+/// where no cores are shared.
 void apply(const CoreSharing& sharing, Calibration& calibration);
 
 }  // namespace plimsoll

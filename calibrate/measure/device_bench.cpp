@@ -1,3 +1,4 @@
+// Ops are timed on an accelerator by marks on its queue around replayed kernels.
 #include "calibrate/measure/device_bench.h"
 
 #include <algorithm>

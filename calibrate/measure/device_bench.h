@@ -1,5 +1,5 @@
-// Device bench: times ops on an accelerator by marks on its queue, in kernels that are replayed as
-// training replays them, so that launching them costs the host nothing in the time.
+// A device bench times ops on an accelerator by marks on its queue. Kernels are replayed as in
+// training, so the times do not include the host's launches.
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,29 @@
 
 namespace plimsoll {
 
-/// The bytes that operands rotate over: more than the device's caches hold.
+/// Returns the bytes over which operands rotate: more than the device's caches hold.
 Bytes device_footprint(SweepSize size);
 
 class DeviceBench final : public RankBench {
  public:
-  /// Operands rotate over `footprint` bytes, more than the device's caches hold; a case whose
-  /// operands are larger takes what it needs. `backend` must have a device.
+  /// Operands rotate over `footprint` bytes, more than the device's caches hold. A case with larger
+  /// operands takes the memory that it needs. `backend` must have a device.
   DeviceBench(Backend& backend, Bytes footprint);
   ~DeviceBench() override;
   DeviceBench(const DeviceBench&) = delete;
   DeviceBench& operator=(const DeviceBench&) = delete;
 
   bool supports(const BenchCase& bench_case) const override;
-  /// Time of one run on the device, which is busy with the same before, so that neither launching
-  /// nor starting a replay is in it. A sample is as many runs as take about sampling.sample_time.
+  /// Returns the time of one run on the device. The device is busy with the same kernel before, so
+  /// the time includes neither the launch nor the start of a replay. A sample is as many runs as
+  /// take about sampling.sample_time.
   Sample measure(const BenchCase& bench_case, const Sampling& sampling) override;
-  /// Launched one by one, a mark behind each.
+  /// Returns work whose kernels are launched one by one, with a mark behind each.
   std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) override;
-  /// Host time to enqueue one kernel that is not replayed.
+  /// Returns the host time to enqueue one kernel that is not replayed.
   Sample measure_launch(std::int64_t samples);
-  /// Copies of `size` bytes: between pageable host memory and the device, or within the device's.
+  /// Times copies of `size` bytes between pageable host memory and the device, or within the
+  /// device's memory.
   Sample measure_copy(CopyDirection direction, Bytes size, std::int64_t samples);
 
  private:

@@ -1,4 +1,4 @@
-// Dispatch cost: what the executor adds to the ops it walks.
+// The dispatch cost is the host time that the executor adds to the ops that it issues.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@ namespace plimsoll {
 
 struct DispatchCost {
   Sample op;    ///< host time per op
-  Sample call;  ///< on top for each call
+  Sample call;  ///< additional host time for each call
 };
 
-/// Times steps of lowered Programs of small GPT jobs on the null backend, where nothing but the
-/// walk is left, and splits the time by the numbers of ops and calls (least squares over Programs
-/// that differ in ops per call).
+/// Times steps of lowered Programs of small GPT jobs on the null backend, where only the executor's
+/// own time is left. It splits this time by the numbers of ops and calls (least squares over
+/// Programs that differ in ops per call).
 DispatchCost measure_dispatch(std::int64_t samples);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Rank bench: what one rank measures by itself, on its core or on its device.
+// A rank bench is what one rank measures by itself, on its core or on its device.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,33 @@
 
 namespace plimsoll {
 
-/// An op that is run again and again, alone or while something else goes on.
+/// A RepeatedWork runs an op again and again, alone or beside other work.
 class RepeatedWork {
  public:
   struct Run {
-    Picoseconds begin;  ///< since run() was called; of a device: since it got there
+    Picoseconds begin;  ///< since run() was called; on a device: since the device reached it
     Seconds taken;
   };
   virtual ~RepeatedWork() = default;
-  /// At least so often, and for at least so long. A device knows how often that is from the call
-  /// before.
+  /// Runs the op at least `at_least` times and for at least `horizon`. A device computes the number
+  /// of runs from the times of the call before.
   virtual std::vector<Run> run(std::int64_t at_least, Seconds horizon) = 0;
 };
 
+/// A RankBench measures ops of one rank.
 class RankBench {
  public:
   virtual ~RankBench() = default;
-  /// Whether there is a kernel for the case.
+  /// Returns whether there is a kernel for the case.
   virtual bool supports(const BenchCase& bench_case) const = 0;
-  /// Time of one run.
+  /// Returns the time of one run.
   virtual Sample measure(const BenchCase& bench_case, const Sampling& sampling) = 0;
-  /// One at a time, and no other measurement meanwhile.
+  /// Returns work that repeats the case. Only one such work may exist at a time, and no other
+  /// measurement runs while it exists.
   virtual std::unique_ptr<RepeatedWork> repeated(const BenchCase& bench_case) = 0;
 };
 
-/// Times of runs alone.
+/// Returns the times of the runs, without their begins.
 std::vector<Seconds> times_of(const std::vector<RepeatedWork::Run>& runs);
 
 }  // namespace plimsoll

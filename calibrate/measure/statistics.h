@@ -1,4 +1,4 @@
-// From timings to a Sample.
+// Timings are summarised into a Sample.
 #pragma once
 
 #include <vector>
@@ -7,24 +7,27 @@
 
 namespace plimsoll {
 
-/// Fewest timings a Sample may rest on.
+/// The fewest timings on which a Sample may rest.
 inline constexpr std::int64_t kLeastSamples = 7;
-/// Spread over median from which a point counts as unsteady.
+/// The ratio of spread to median above which a point counts as unsteady.
 inline constexpr double kUnsteady = 0.10;
 
-/// Value below which `part` of the values lie, linear between the two nearest; 0 <= part <= 1.
+/// Returns the value below which `part` of the values lie, linear between the two nearest; 0 <=
+/// part <= 1.
 Seconds quantile(std::vector<Seconds> timings, double part);
 double quantile(std::vector<double> values, double part);
 
-/// Median and interquartile range of at least kLeastSamples timings; `unsteady` as above.
+/// Returns the median and interquartile range of at least kLeastSamples timings, and sets
+/// `unsteady`.
 Sample summarize(const std::vector<Seconds>& timings);
 
-/// Half the width of the distribution-free 95 % confidence interval of the median, relative to the
-/// median: between the order statistics n/2 -+ 0.98 sqrt(n) (Le Boudec, Performance Evaluation of
-/// Computer and Communication Systems, 2010, section 2.2.2; Hunold and Carpen-Amarie, Reproducible
-/// MPI Benchmarking Is Still Not As Easy As You Think, IEEE TPDS 2016, section 5).
+/// Returns half the width of the distribution-free 95 % confidence interval of the median, relative
+/// to the median. The interval is between the order statistics n/2 -+ 0.98 sqrt(n) (Le Boudec,
+/// Performance Evaluation of Computer and Communication Systems, 2010, section 2.2.2; Hunold and
+/// Carpen-Amarie, Reproducible MPI Benchmarking Is Still Not As Easy As You Think, IEEE TPDS 2016,
+/// section 5).
 double median_error(std::vector<Seconds> timings);
-/// Below which no more timings are taken.
+/// No more timings are taken once median_error() is below this.
 inline constexpr double kMedianKnown = 0.05;
 
 }  // namespace plimsoll

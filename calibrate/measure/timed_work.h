@@ -1,4 +1,4 @@
-// Timed work: runs the same work on every core at once, and times it.
+// Timed work runs on every core at once and is timed.
 #pragma once
 
 #include <cstddef>

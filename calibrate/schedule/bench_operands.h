@@ -1,4 +1,4 @@
-// Operands of the ops to be timed. Internal to calibrate.
+// These functions add operands to a bench case. They are internal to calibrate.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
-// Schedule: what a calibration of a cluster's processes measures, as a list of tests. Which groups
-// there are follows from the shape of the cluster; their number grows with the logarithm of its
-// nodes and of the ranks on each.
+// The schedule is the list of tests that a calibration of a cluster's processes measures. The
+// groups follow from the shape of the cluster, and their number grows with the logarithm of its
+// nodes and of the ranks on each node.
 #pragma once
 
 #include <cstdint>
@@ -13,56 +13,58 @@
 
 namespace plimsoll {
 
-/// Every node runs as many ranks.
+/// Every node of a ClusterShape runs equally many ranks.
 struct ClusterShape {
   std::int64_t nodes = 1, ranks_per_node = 1;
 };
 
-/// Host time of ops, calls and waking up.
+/// A DispatchTest measures the host time of ops, calls and waking up.
 struct DispatchTest {};
-/// Host time to launch a kernel of a device.
+/// A LaunchTest measures the host time to launch a kernel of a device.
 struct LaunchTest {};
 
-/// A test of how much memory of its process or device a communicator over a group of this shape
-/// keeps.
+/// A CommunicatorMemoryTest measures how much memory of its process or device a communicator over a
+/// group of this shape keeps.
 struct CommunicatorMemoryTest {
   CollectivePoint shape;
 };
 
-/// A communication, and an op that every rank runs again and again meanwhile.
+/// An OverlapTest measures a communication beside an op that every rank repeats meanwhile.
 struct OverlapTest {
   OpKind compute = OpKind::matmul;
   CollectivePoint communication;
 };
 
-/// All but the time is set.
+/// A TestSubject says what is measured: a point with all but its time.
 using TestSubject = std::variant<DispatchTest, CommunicatorMemoryTest, CollectivePoint, OverlapTest,
                                  OpPoint, MatmulPoint, LaunchTest, CopyPoint>;
 
 struct CalibrationTest {
-  /// The test in words: the same in every run over the same cluster shape, and of no other test:
-  /// "all_reduce ranks=8 nodes=4 groups_per_node=2 bytes=65536".
+  /// The test in words, e.g. "all_reduce ranks=8 nodes=4 groups_per_node=2 bytes=65536". The key is
+  /// equal in every run over one cluster shape, and unique among its tests.
   std::string key;
   TestSubject subject;
   bool essential = false;  ///< measured whatever the budget says
 };
 
-/// Keys of single points, as they are asked for.
+/// Return the keys of single points, with which results are looked up.
 std::string test_key(const CollectivePoint& point);
 std::string test_key(const OpPoint& point);
 std::string test_key(const MatmulPoint& point);
 
-/// Shapes of the groups that a plan over such a cluster can ask for, by ranks, nodes and
-/// groups_per_node: inside a node 2, 4, ... and all of its ranks, one group and all that fit at
-/// once; over 2, 4, ... and all nodes one rank of each, alone and with all others at once, and all
-/// ranks of each. Others are interpolated.
+/// Returns the shapes of the groups that a plan over such a cluster can ask for, by ranks, nodes
+/// and groups_per_node. Inside a node they are 2, 4, ... and all of its ranks, as one group and as
+/// many as fit. Over 2, 4, ... and all nodes they are one rank of each node, alone and with all
+/// other such groups, and all ranks of each. Other shapes are interpolated.
 std::vector<CollectivePoint> group_shapes(const ClusterShape& cluster);
-/// ... of transfers: inside a node and to the next one, one and as many at once as there can be.
+/// Returns the shapes of transfers: inside a node and to the next node, one and as many at once as
+/// possible.
 std::vector<CollectivePoint> transfer_shapes(const ClusterShape& cluster);
 
-/// Every test, kind of test by kind of test (the order of TestSubject); of one kind in an order in
-/// which every prefix is spread over the whole range, essential ones first, the longest last. Of
-/// processes over `communicator`: nccl measures devices, in the sizes that these train.
+/// Returns every test, grouped by kind in the order of TestSubject. Within a kind every prefix of
+/// the order is spread over the whole range, with essential tests first and the longest last.
+/// Processes communicate over `communicator`; nccl measures devices, in the sizes of their
+/// training.
 std::vector<CalibrationTest> schedule(const ClusterShape& cluster, SweepSize size, DType precision,
                                       CommunicatorKind communicator = CommunicatorKind::mpi);
 

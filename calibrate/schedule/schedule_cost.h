@@ -1,4 +1,4 @@
-// Schedule cost: how long a calibration of a cluster would take, simulated before it is started.
+// The schedule's cost says, before a calibration of a cluster is started, how long it would take.
 #pragma once
 
 #include <cstddef>
@@ -12,27 +12,27 @@
 
 namespace plimsoll {
 
-/// Tests of one kind, and what measuring each once takes.
+/// A SchedulePart has the tests of one kind, and the time to measure each once.
 struct SchedulePart {
   std::string what;  ///< "collectives"
   std::size_t tests = 0, essential = 0;
   Seconds time, essential_time;
 };
 
-/// A communication takes what the cost model says of the cluster, as often as it is sampled in two
-/// rounds; each sample also writes its payload, displaces the caches (32 MiB) and brings all ranks
-/// together; a group takes what forming it does. Ops do not depend on the cluster's size: a test
-/// takes what one took on two cores of an EPYC (journal of 2026-11-21); of devices, eight samples
-/// of two replays of 2 ms each, that is close. That NCCL connects a group in about a second is
-/// assumed.
+/// Returns the time to measure a test. A communication takes the cost model's time for the cluster,
+/// as often as it is sampled in two rounds. Each sample also writes its payload, displaces the
+/// caches (32 MiB) and synchronises all ranks, and each group has to be formed. Ops do not depend
+/// on the cluster's size: a test takes the time that it took on two cores of an EPYC (journal of
+/// 2026-11-21). On devices a test takes eight samples of two replays of 2 ms each, which is close.
+/// NCCL is assumed to connect a group in about a second.
 Seconds simulated_time(const CalibrationTest& test, const Cluster& cluster, SweepSize size);
 
-/// By kind, in the order of the schedule.
+/// Returns the parts by kind, in the order of the schedule.
 std::vector<SchedulePart> schedule_parts(std::span<const CalibrationTest> tests,
                                          const Cluster& cluster, SweepSize size);
 
-/// `planner-calibrate --schedule`: a table, with what `budget` reaches and how large the journal,
-/// the one file, gets.
+/// Returns the table of `planner-calibrate --schedule`: how far `budget` reaches, and how large the
+/// journal gets, which is the only file.
 std::string schedule_text(const ClusterShape& shape, const Cluster& cluster, SweepSize size,
                           DType precision, Seconds budget,
                           CommunicatorKind communicator = CommunicatorKind::mpi);

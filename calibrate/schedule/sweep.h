@@ -1,4 +1,4 @@
-// The sweep of a machine: shapes, sizes and payloads of transformer training.
+// The sweep of a machine has the shapes, sizes and payloads of transformer training.
 #pragma once
 
 #include <utility>
@@ -14,27 +14,28 @@ enum class SweepSize : std::uint8_t {
   quick,  ///< a few points of everything, for tests
 };
 
-/// Points to be timed: all but their `time` is set. Weights: hidden sizes h with h, 3h, 4h and 256
-/// outputs, forward (with bias; the output layer without), input gradients and weight gradients.
-/// Attention: the six products over heads.
+/// Returns the matmuls to be timed, without their `time`. For weights they are hidden sizes h with
+/// h, 3h, 4h and 256 outputs: forward (with bias, the output layer without), input gradients and
+/// weight gradients. For attention they are the six products over heads.
 std::vector<MatmulPoint> matmul_sweep(SweepSize size, DType dtype = DType::f32);
 
-/// Kinds, bytes and rows of memory-bound ops.
+/// Returns the kinds, bytes and rows of memory-bound ops to be timed.
 std::vector<OpPoint> memory_sweep(SweepSize size, DType dtype = DType::f32);
-/// Measured whatever the budget says: the smallest, since nothing tells the time of smaller ones,
-/// and the size whose rate stands for larger ones.
+/// Returns whether an op is measured whatever the budget is. The smallest size is, because no other
+/// size tells its time. So is the size whose rate stands for larger ones.
 bool is_essential_on_core(const OpPoint& point);
 
-/// Collectives among 2 and 4 ranks, and 8 and 16 where there are as many cores; and sends.
+/// Returns collectives among 2 and 4 ranks, among 8 and 16 where there are as many cores, and
+/// sends.
 std::vector<CollectivePoint> collective_sweep(SweepSize size);
 
-/// Payloads of one collective or transfer, ascending; and those that are measured beside compute.
-/// Devices (nccl) need larger ones to reach their bandwidth.
+/// Return the payloads of one collective or transfer, ascending, and the payloads that are measured
+/// beside compute. Devices (nccl) need larger ones to reach their bandwidth.
 std::vector<std::int64_t> communication_payloads(SweepSize size, CommunicatorKind communicator);
 std::vector<std::int64_t> overlap_payloads(SweepSize size, CommunicatorKind communicator);
 
-/// 0..count-1 in an order in which every prefix is spread over the whole range: multiples of a
-/// stride near the golden section that is coprime to count.
+/// Returns 0..count-1 in an order in which every prefix is spread over the whole range: multiples
+/// of a stride near the golden section that is coprime to count.
 std::vector<std::size_t> spread_order(std::size_t count);
 
 Flops flops_of(const MatmulShape& shape);

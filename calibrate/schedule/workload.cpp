@@ -1,3 +1,4 @@
+// A plan's ops become a workload, and points of a sweep get weights by it.
 #include "calibrate/schedule/workload.h"
 
 #include <algorithm>

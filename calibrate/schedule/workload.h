@@ -1,4 +1,4 @@
-// Workload: what the plans that a calibration is for will run, and so which of its points matter.
+// A workload is what the plans that a calibration is for will run; it decides which points matter.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace plimsoll {
 
-/// The ops that ranks run in one step, over the chosen strategy of a plan and its runners-up: ops
-/// of one shape once, with their number times their size.
+/// A Workload has the ops that ranks run in one step, for the chosen strategy of a plan and its
+/// runners-up. Ops of one shape are listed once, with their number times their size.
 struct Workload {
   struct Matmul {
-    MatmulPoint point;  ///< all but the time
+    MatmulPoint point;  ///< the time is not set
     double flops = 0;
   };
   struct Memory {
@@ -24,19 +24,20 @@ struct Workload {
   };
   struct Communication {
     CollectivePoint point;
-    double bytes = 0;  ///< with latency: a communication counts as 64 KiB more than it moves
+    double bytes = 0;  ///< with latency: each communication counts 64 KiB more than it moves
   };
   std::vector<Matmul> matmuls;
   std::vector<Memory> ops;
   std::vector<Communication> communications;
 };
 
-/// Ranks fill the nodes in order, `plan.devices_per_node` on each.
+/// Returns the workload of a plan. Ranks fill the nodes in order, `plan.devices_per_node` on each.
 Workload workload_of(const Plan& plan);
 
-/// How much of the workload each point stands for: every shape counts for the points nearest to it
-/// in logarithms, of its kind (products: of its form; both: of its type). The largest is 1; without
-/// any nearness to the workload 0. An empty workload makes all 1.
+/// Returns how much of the workload each point stands for. Every shape counts for the points
+/// nearest to it in logarithms, among points of its kind and type (products: of its form and type).
+/// The largest weight is 1, and points that are near no shape have 0. With an empty workload all
+/// weights are 1.
 std::vector<double> weights(const Workload& workload, std::span<const MatmulPoint> points);
 std::vector<double> weights(const Workload& workload, std::span<const OpPoint> points);
 std::vector<double> weights(const Workload& workload, std::span<const CollectivePoint> points);

@@ -1,3 +1,4 @@
+// The arguments of planner-calibrate are parsed here, and its files written.
 #include "calibrate/sessions/calibrate_command.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The command line of planner-calibrate, for one process and for one process per rank.
+// This is the command line of planner-calibrate, for one process and for one process per rank.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace plimsoll {
 /// Reads the facts of an accelerator, for backends that have one.
 using FactsOfDevice = DeviceFacts (*)(std::int64_t local_rank);
 
-/// Parses the arguments, measures and writes; with `processes` (else null) those of a cluster, and
-/// process 0 writes. `facts`: of the device of a backend that was added (runtime/backend.h), null
-/// without one. Throws the exceptions of base/error.h.
+/// Parses the arguments, measures and writes. With `processes`, which may be null, it measures a
+/// cluster, and process 0 writes. `facts` reads the device of a backend that was added
+/// (runtime/backend.h), and is null without one. Throws the exceptions of base/error.h.
 ExitCode calibrate_command(int argc, char** argv, Processes* processes,
                            FactsOfDevice facts = nullptr);
 

@@ -1,3 +1,4 @@
+// Contributions are merged into a median, and outliers counted.
 #include "calibrate/sessions/contributions.h"
 
 #include <fmt/format.h>

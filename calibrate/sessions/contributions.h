@@ -1,4 +1,5 @@
-// Contributions: one number from what many ranks or groups measured at once, and who is apart.
+// Contributions of many ranks or groups that measured at once become one number, and outliers are
+// named.
 #pragma once
 
 #include <span>
@@ -14,27 +15,28 @@ struct Contribution {
   Sample sample;
 };
 
-/// The median contribution; its spread is the larger of the usual spread of one and of that between
-/// them. `unsteady` as in Sample. There must be some.
+/// Returns the median contribution. Its spread is the usual spread of one contribution or the
+/// spread between them, whichever is larger. `unsteady` is as in Sample. The list must not be
+/// empty.
 Sample merged(std::span<const Contribution> contributions);
 
-/// Share of tests in which one was slower than the others by kSlower from which it is named.
+/// A rank or group is named as an outlier if it was slower by kSlower in this share of tests.
 inline constexpr double kNamedFrom = 0.5;
-inline constexpr double kSlower = 1.25;  ///< times the median of all
+inline constexpr double kSlower = 1.25;  ///< relative to the median of all
 
-/// Counts over tests who was slower than the others.
+/// Outliers counts over tests which rank or group was slower than the others.
 class Outliers {
  public:
-  /// Says nothing of fewer than three: none of two is apart from the others.
+  /// Looks at one test. Fewer than three contributions are ignored, since neither of two is apart.
   void look_at(std::span<const Contribution> contributions);
-  /// In words, in the order they were first seen.
+  /// Returns the outliers in words, in the order in which they were first seen.
   std::vector<std::string> named() const;
 
  private:
   struct Seen {
     std::string who;
     std::size_t tests = 0, slower = 0;
-    double times = 0;  ///< sum over those: times the median
+    double times = 0;  ///< sum over the slower tests of the time relative to the median
   };
   std::vector<Seen> seen_;
 };

@@ -1,3 +1,4 @@
+// A session measures the points of an accelerator's sweep until its budget is spent.
 #include "calibrate/sessions/device_calibration.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// Calibration of an accelerator: its ops, its attention, its copies, and what a launch costs.
+// The calibration of an accelerator measures its ops, its attention, its copies, and the cost of a
+// launch.
 #pragma once
 
 #include "calibrate/sessions/calibrate.h"
@@ -7,7 +8,7 @@
 
 namespace plimsoll {
 
-/// Calibrates the device of a backend that has one. It is one device, alone (see device_sweep.h and
+/// Calibrates the device of a backend that has one. It is a single device (see device_sweep.h and
 /// device_description.h).
 MachineCalibration calibrate_device(const CalibrationRequest& request, Backend& backend,
                                     const DeviceFacts& facts);

@@ -1,3 +1,4 @@
+// Processes gather the facts about their devices and compare them.
 #include "calibrate/sessions/device_ranks.h"
 
 #include <fmt/format.h>

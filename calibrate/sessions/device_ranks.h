@@ -1,4 +1,4 @@
-// Device ranks: whether every process of a cluster has a device of its own.
+// This check makes sure that every process of a cluster has a device of its own.
 #pragma once
 
 #include <chrono>
@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-/// Every process calls it, with the device that it uses. Throws UsageError, on all of them, where
-/// two processes of a host use one device, or where devices differ.
+/// Every process calls it with the device that it uses. It throws UsageError, in all processes,
+/// where two processes of a host use one device, or where devices differ.
 void check_devices(Processes& processes, const DeviceFacts& own,
                    std::chrono::milliseconds deadline);
 

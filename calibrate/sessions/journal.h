@@ -1,5 +1,5 @@
-// Journal: what a calibration has measured so far, a line for each test, so that a run that was
-// killed can go on where it ended.
+// A journal holds the tests that a calibration has finished, one line for each, so that a killed
+// run can continue.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +17,26 @@ namespace plimsoll {
 
 struct JournalEntry {
   std::string test;      ///< key of a CalibrationTest
-  Calibration measured;  ///< what came of it, and nothing else
+  Calibration measured;  ///< the result of this test alone
   bool unsteady = false;
-  Seconds took;  ///< to measure
+  Seconds took;  ///< time that the measurement took
 };
 
-/// A file of JSON lines, written by one process. Its first line says what is measured; each other
-/// one is a finished test, or names tests that are not trusted any more, written at once and synced
-/// before the next begins.
+/// A Journal is a file of JSON lines, written by one process. Its first line says what is measured.
+/// Each other line is a finished test, or names tests that are no longer trusted. A line is written
+/// at once and synced before the next test begins.
 class Journal {
  public:
-  /// With `resume` reads what an earlier run finished, where there is such a file; a last line that
-  /// was not written to its end, and lines that are none of a journal, are passed over. Without, or
-  /// without a file, begins a new one. Throws InputError where the file is of other `settings`,
-  /// EnvironmentError where it cannot be written.
+  /// With `resume`, reads the tests that an earlier run finished, where there is such a file. A
+  /// last line that was not written to its end is skipped, as are lines that do not belong in a
+  /// journal. Otherwise a new file is begun. Throws InputError where the file has other `settings`,
+  /// and EnvironmentError where it cannot be written.
   Journal(std::filesystem::path path, const std::string& settings, bool resume);
 
-  /// In the order in which they were written; a test that was measured twice is there twice, one
-  /// that was discarded and not measured since is not.
+  /// Returns the finished tests in the order in which they were written. A test that was measured
+  /// twice is there twice. A test that was discarded and not measured since is not there.
   const std::vector<JournalEntry>& finished() const { return finished_; }
-  std::size_t passed_over() const { return passed_over_; }  ///< lines
+  std::size_t passed_over() const { return passed_over_; }  ///< lines that were skipped
   void add(const JournalEntry& entry);
   /// Drops the results of these tests so far.
   void discard(std::span<const std::string> tests);
@@ -46,7 +46,7 @@ class Journal {
   void take(std::string_view line);
   void append(const std::string& line);
 
-  /// Closes what it holds.
+  /// A File closes its descriptor.
   struct File {
     int descriptor = -1;
     File() = default;
@@ -61,15 +61,16 @@ class Journal {
   std::size_t passed_over_ = 0;
 };
 
-/// A journal of single points, each looked up by its key: of a calibration by one process, which
-/// measures them in an order of its own.
+/// A PointJournal is a journal of single points, each looked up by its key. A calibration by one
+/// process uses it, since it measures points in an order of its own.
 class PointJournal {
  public:
-  /// With an empty path nothing is known and nothing is kept. Otherwise it is as Journal.
+  /// With an empty path nothing is known and nothing is kept. Otherwise the arguments are those of
+  /// Journal.
   PointJournal(const std::filesystem::path& path, const std::string& settings, bool resume,
                std::string date);
 
-  /// Puts the result of an earlier run into `point`. False: it was not measured.
+  /// Puts the result of an earlier run into `point`. Returns false where there is none.
   bool restore(const std::string& key, MatmulPoint& point);
   bool restore(const std::string& key, OpPoint& point);
   bool restore(const std::string& key, CollectivePoint& point);
@@ -90,7 +91,8 @@ class PointJournal {
   std::size_t restored_ = 0;
 };
 
-/// Beside the calibration that it becomes. Whoever has written that removes it.
+/// Returns the path of the journal, which lies beside the calibration. The code that writes the
+/// calibration removes it.
 std::filesystem::path journal_of(const std::filesystem::path& calibration);
 
 }  // namespace plimsoll

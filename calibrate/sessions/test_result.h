@@ -1,4 +1,5 @@
-// Test result: the result of one test of a cluster's schedule. Internal to calibrate.
+// A test result is the result of one test of a cluster's schedule. This header is internal to
+// calibrate.
 #pragma once
 
 #include <string>

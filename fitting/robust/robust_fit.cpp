@@ -1,3 +1,4 @@
+// Damped Gauss-Newton steps solve the robust least squares.
 #include "fitting/robust/robust_fit.h"
 
 #include <algorithm>

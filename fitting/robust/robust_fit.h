@@ -1,5 +1,5 @@
-// Robust fit: positive numbers found from measurements, with priors. The one fitter of
-// `planner fit`, `planner compare --refit` and `planner-calibrate`.
+// The robust fit finds positive numbers from measurements, with priors. `planner fit`, `planner
+// compare --refit` and `planner-calibrate` all use it.
 #pragma once
 
 #include <Eigen/Dense>
@@ -12,36 +12,37 @@
 
 namespace plimsoll {
 
-/// A number to be found. Its prior is a further measurement of its logarithm.
+/// A FitNumber is a number to be found. Its prior is a further measurement of its logarithm.
 struct FitNumber {
   std::string name;
   double prior = 1, spread = 0;  ///< spread: standard deviation of the logarithm
   double least = 0, most = 0;
-  /// Stays at its prior where the measurements narrow the spread by less than a tenth. Others take
-  /// what their neighbours in `precision` say.
+  /// A named number stays at its prior where the measurements narrow its spread by less than a
+  /// tenth. Other numbers follow their neighbours in `precision`.
   bool named = true;
 };
 
-/// Measurements as a function of the numbers; all in logarithms.
+/// A LogModel gives measurements as a function of the numbers. Both are logarithms.
 struct LogModel {
   using Values = std::vector<double>;
 
   std::vector<FitNumber> numbers;
   Values measured;
-  /// By measurement. Not finite: these values cannot be predicted with, and no step goes there. The
-  /// priors can.
+  /// Returns the predictions, by measurement. They are not finite where nothing can be predicted
+  /// with these values, and no step goes there. The priors can always be used.
   std::function<Values(const Values& values)> predicted;
-  /// By the logarithms of the numbers, a row for each measurement; `here` = predicted(values).
-  /// Empty: differences of predictions close to each other.
+  /// Returns the derivatives by the logarithms of the numbers, with a row for each measurement;
+  /// `here` is predicted(values). Empty: derivatives are differences of nearby predictions.
   std::function<Eigen::MatrixXd(const Values& values, const Values& here)> derivatives;
-  /// Inverse of the covariance of the numbers' logarithms before anything was measured. Absent:
-  /// each has its spread.
+  /// The inverse of the covariance of the numbers' logarithms before any measurement. Absent: the
+  /// numbers are independent, each with its spread.
   std::optional<Eigen::MatrixXd> precision;
-  /// Measurements of a group have one standard deviation, estimated from their residuals if they
-  /// are kLeastOfGroup or more, else from all. Empty: one group.
+  /// The group of each measurement. Measurements of a group have one standard deviation, which is
+  /// estimated from their residuals if there are kLeastOfGroup or more, else from all residuals.
+  /// Empty: one group.
   std::vector<std::size_t> groups;
-  /// Standard deviation of what the numbers leave open of a measurement beside that. Empty:
-  /// nothing.
+  /// For each measurement, the standard deviation of what the numbers cannot explain, beside that
+  /// of its group. Empty: none.
   std::vector<double> open;
   double least_scale = 0, most_scale = 0;  ///< bounds of a group's standard deviation
 
@@ -50,40 +51,41 @@ struct LogModel {
 
 inline constexpr std::size_t kLeastOfGroup = 20;
 
-/// How long a solution is looked for. Derivatives cost as many predictions as there are numbers, so
-/// steps go on with old ones while each is at most half as long as the one before.
+/// SearchLimits say how long a solution is searched for. Derivatives cost as many predictions as
+/// there are numbers, so steps go on with old derivatives while each step is at most half as long
+/// as the one before.
 struct SearchLimits {
   int most_derivations = 6;
   int most_steps = 4;  ///< with the same derivatives
-  /// Derivatives at a point nearby, to begin with. A solution that is steady with these is taken,
-  /// as in the folds of a cross-validation. Else the end is where fresh ones ask for no further
-  /// step.
+  /// Derivatives at a nearby point to begin with. A solution that is steady with these is accepted,
+  /// as in the folds of a cross-validation. Without them, the search ends where fresh derivatives
+  /// ask for no further step.
   const Eigen::MatrixXd* known = nullptr;
 };
 
 struct RobustSolution {
   LogModel::Values values;
   std::vector<double> deviations;  ///< standard deviations of their logarithms
-  std::vector<double> alone;       ///< the same, were all other numbers known
-  std::vector<bool> fixed;         ///< stays at its prior
+  std::vector<double> alone;       ///< standard deviations if all other numbers were known
+  std::vector<bool> fixed;         ///< whether the number stays at its prior
   std::vector<double> scales;      ///< by group: standard deviation of a measurement's logarithm
   Eigen::MatrixXd derivatives;     ///< of the last step
-  double loss = 0;                 ///< what was made least, at the start of the last step
+  double loss = 0;                 ///< the minimised sum, at the start of the last step
   bool converged = false;
 };
 
-/// Least squares, robust against measurements that lie far off (Huber 1964, Annals of Mathematical
-/// Statistics 35: linear beyond 1.5 standard deviations, which are taken from the median).
-/// Gauss-Newton from `start` within the numbers' bounds, damped until a step improves (Levenberg
-/// 1944, Marquardt 1963): Nocedal and Wright, Numerical Optimization, 2006, sections 10.3 and 16.7.
-/// Deviations are those of the linearised problem. Only measurements in `use` count; numbers in
-/// `fixed` stay.
+/// Solves by least squares that are robust against outliers (Huber 1964, Annals of Mathematical
+/// Statistics 35: linear beyond 1.5 standard deviations, which are taken from the median). It takes
+/// Gauss-Newton steps from `start` within the numbers' bounds, damped until a step improves
+/// (Levenberg 1944, Marquardt 1963; Nocedal and Wright, Numerical Optimization, 2006, sections 10.3
+/// and 16.7). Deviations are those of the linearised problem. Only measurements in `use` count, and
+/// numbers in `fixed` stay.
 RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
                      const std::vector<bool>& fixed, LogModel::Values start,
                      const SearchLimits& limits);
 
-/// All numbers first; then named ones that the measurements narrow by less than a tenth of the
-/// prior's spread stay at their priors, and the others are solved for again.
+/// Solves for all numbers first. Named numbers that the measurements narrow by less than a tenth of
+/// the prior's spread then stay at their priors, and the others are solved for again.
 RobustSolution solve_determined(const LogModel& model, const std::vector<bool>& use,
                                 LogModel::Values start, const SearchLimits& limits);
 

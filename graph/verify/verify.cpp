@@ -1,3 +1,4 @@
+// The rules for one Graph are checked here.
 #include "graph/verify/verify.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// The verifier: structure rules and the op table's legality, run after every pass.
+// The verifier checks the rules of structure and the op table's legality after every pass.
 #pragma once
 
 #include <span>
@@ -9,22 +9,26 @@
 
 namespace plimsoll {
 
-/// Every op legal by the table, every tensor defined before it is read and defined once (state
-/// tensors: gradients, scalars, arenas may be written again), borders of blocks chain.
+/// Checks that every op is legal by the table and every tensor is defined once, before it is read.
+/// State tensors (gradients, scalars, arenas) may be written again. It checks also that borders of
+/// blocks form a chain.
 Verdict verify(const Graph& graph);
 
-/// One program: operands placed inside their slots and frames, bindings inside their buffers and
-/// alive, waits on earlier calls, segments inside the arena, buckets cover it.
+/// Checks one program: operands lie inside their slots and frames; bindings lie inside their
+/// buffers, which are alive; waits are on earlier calls; segments lie inside the arena, and buckets
+/// cover it.
 Verdict verify(const Program& program);
 
-/// A verified program with offsets: on streams that run by themselves, every op finds its memory
-/// written by the ops it reads from and no longer used by the ops it overwrites, whether they share
-/// a tensor or only an address. Order comes from streams and waits, not from the issue order.
+/// Checks a verified program with offsets, on streams that run by themselves. Every op must find
+/// its memory written by the ops from which it reads, and no longer used by the ops whose values it
+/// overwrites. The ops may share a tensor or only an address. Order comes from streams and waits,
+/// not from the issue order.
 Verdict verify_memory_order(const Program& program);
 
-/// All classes of one job together (in the order of class_of): collectives and transfers pair up,
-/// and the happens-before graph over representative ranks (stream order, waits, one node per
-/// collective, one per send/receive pair) has no cycle, so no execution can deadlock.
+/// Checks all classes of one job together, in the order of class_of. Collectives and transfers must
+/// pair up. The happens-before graph over representative ranks must have no cycle, so that no
+/// execution can deadlock. Its edges are stream order and waits; it has one node for each
+/// collective and one for each pair of send and receive.
 Verdict verify_together(std::span<const Program> programs);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Points of a calibration are described, and rows of ops measured.
 #include "models/calibration/calibration.h"
 
 #include <fmt/format.h>

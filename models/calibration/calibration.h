@@ -1,4 +1,4 @@
-// Calibration: what was measured on a machine, with spread and provenance.
+// A Calibration is a set of measurements of one machine, each with its spread and provenance.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,20 @@
 
 namespace plimsoll {
 
-/// Where a number comes from; every estimate carries one. Order: from best to worst.
+/// A Provenance says where a number comes from; every estimate carries one. They are ordered from
+/// best to worst.
 enum class Provenance : std::uint8_t {
-  measured,      ///< at this shape or size
-  interpolated,  ///< between what was measured one by one
-  fitted,        ///< of numbers that published runs of the device and the framework determined
-  extrapolated,  ///< beyond the sizes that were measured or fitted
-  typical,       ///< of rates that fits of other devices and frameworks have in common
-  datasheet,     ///< of rates as a document states them
+  measured,      ///< measured at this shape or size
+  interpolated,  ///< computed between measured points
+  fitted,        ///< from numbers that published runs of the device and the framework determined
+  extrapolated,  ///< computed beyond the sizes that were measured or fitted
+  typical,       ///< from rates that fits of other devices and frameworks have in common
+  datasheet,     ///< from rates as a document states them
 };
 inline constexpr std::size_t kProvenances = 6;
 std::string_view to_text(Provenance provenance);
 
-/// Median and interquartile range over `samples` (>= 7) timings.
+/// A Sample has the median and the interquartile range of `samples` (>= 7) timings.
 struct Sample {
   Seconds median;
   Seconds spread;  ///< interquartile range
@@ -45,47 +46,48 @@ struct MatmulPoint {
   bool operator==(const MatmulPoint&) const = default;
 };
 
-/// One memory-bound op at one size.
+/// An OpPoint is one memory-bound op at one size.
 struct OpPoint {
   OpKind kind = OpKind::add;
   DType dtype = DType::f32;
   Bytes moved;           ///< bytes_moved() of the measured op
-  std::int64_t row = 0;  ///< length of its innermost dimension, where that matters; else 0
+  std::int64_t row = 0;  ///< length of its innermost dimension where the time depends on it; else 0
   Sample time;
   bool operator==(const OpPoint&) const = default;
 };
 
-/// Kinds whose time depends on the length of their rows as well as on the bytes.
+/// Returns whether a kind's time depends on the length of its rows as well as on its bytes.
 bool has_rows(OpKind kind);
-/// The `row` an op is looked up by: the innermost extent of its largest operand, 0 without rows.
+/// Returns the `row` by which points of an op are found: the innermost extent of its largest
+/// operand, and 0 for kinds without rows.
 std::int64_t row_length(const Op& op, std::span<const Tensor> tensors);
 
-/// The library that moves the bytes of a collective or a transfer.
+/// A CommunicatorKind is the library that moves the bytes of a collective or a transfer.
 enum class CommunicatorKind : std::uint8_t {
   local,  ///< threads of one process, through its memory
-  mpi,    ///< one process per rank; a thread of each looks after what is in flight
+  mpi,    ///< one process per rank; a thread of each process progresses its communications
   nccl,   ///< streams of the GPUs
 };
 std::string_view to_text(CommunicatorKind kind);
 std::optional<CommunicatorKind> communicator_from(std::string_view text);
 
-/// A file that a point was read from, instead of being measured with the rest.
+/// The file from which a point was imported, instead of being measured with the rest.
 struct ImportedFrom {
   std::string file;
   std::string date;  ///< ISO date of that measurement
   bool operator==(const ImportedFrom&) const = default;
 };
 
-/// One collective (or send, whose group size is 2) at one payload size, over one group shape:
-/// `ranks` on `nodes` nodes, as many on each.
+/// A CollectivePoint is one collective at one payload size over one shape of group: `ranks` on
+/// `nodes` nodes, equally many on each. A send is a point, too, with a group of 2.
 struct CollectivePoint {
   OpKind kind = OpKind::all_reduce;
   std::int64_t ranks = 0;  ///< in the group
   Bytes payload;           ///< bytes_moved() of the op: the full buffer on one rank
   Sample time;             ///< from the last arrival to completion
-  std::int64_t nodes = 1;  ///< that the group spans; divides `ranks`
-  /// How many such groups communicated at once on each of its nodes, this one included: what they
-  /// share there (cores, links) is in the time.
+  std::int64_t nodes = 1;  ///< nodes that the group spans; divides `ranks`
+  /// The number of such groups that communicated at once on each node, this one included. The time
+  /// includes the sharing of cores and links between them.
   std::int64_t groups_per_node = 1;
   CommunicatorKind communicator = CommunicatorKind::local;
   std::optional<ImportedFrom> imported = std::nullopt;  ///< absent: measured with the rest
@@ -95,19 +97,21 @@ struct CollectivePoint {
   bool operator==(const CollectivePoint&) const = default;
 };
 
-/// Whether the elements' type matters: whether it adds them up.
+/// Returns whether a communication adds up its elements, so that their type matters.
 bool adds_up(OpKind communication);
 
-/// "all_reduce of 4", "send of 2 over 2 nodes, 2 groups per node": all but size and time.
+/// Returns all but size and time in words: "all_reduce of 4", "send of 2 over 2 nodes, 2 groups per
+/// node".
 std::string describe(const CollectivePoint& point);
 
-/// How a local op and a communication slow each other while both run: time beside the other over
-/// time alone. On CPU cores it includes what the thread that looks after communications takes.
+/// An OverlapPoint says how a local op and a communication slow each other while both run. A
+/// slowdown is the time beside the other over the time alone. On CPU cores it includes the time of
+/// the thread that progresses communications.
 struct OverlapPoint {
   OpKind compute = OpKind::matmul;  ///< a local op
   OpKind communication = OpKind::all_reduce;
   CommunicatorKind communicator = CommunicatorKind::mpi;
-  std::int64_t nodes = 1;             ///< that the communication spans
+  std::int64_t nodes = 1;             ///< nodes that the communication spans
   Bytes payload;                      ///< of the communication, as in CollectivePoint
   double compute_slowdown = 1;        ///< 1: not slowed
   double communication_slowdown = 1;  ///< 1: not slowed
@@ -117,8 +121,8 @@ struct OverlapPoint {
   bool operator==(const OverlapPoint&) const = default;
 };
 
-/// The memory that one communicator over a group keeps outside the program's buffers: memory of the
-/// device (nccl) or of the process (mpi).
+/// The memory that one communicator over a group keeps outside the program's buffers. It is memory
+/// of the device (nccl) or of the process (mpi).
 struct CommunicatorMemory {
   CommunicatorKind communicator = CommunicatorKind::mpi;
   std::int64_t ranks = 0;  ///< in the group
@@ -129,10 +133,10 @@ struct CommunicatorMemory {
 enum class CopyDirection : std::uint8_t { to_device, to_host, on_device };
 std::string_view to_text(CopyDirection direction);
 
-/// One copy between host and device memory, or within the device's.
+/// A CopyPoint is one copy between host and device memory, or within the device's memory.
 struct CopyPoint {
   CopyDirection direction = CopyDirection::to_device;
-  bool pinned = true;  ///< the host's pages; on_device: true
+  bool pinned = true;  ///< whether the host's pages are pinned; on_device: true
   Bytes size;
   Sample time;
   bool operator==(const CopyPoint&) const = default;
@@ -144,28 +148,30 @@ struct Calibration {
   std::string date;                   ///< ISO date of the measurement
   std::vector<std::string> versions;  ///< "oneDNN 2.6.3", compiler, ...
   std::int64_t busy_cores = 0;        ///< cores that ran the same op at once while measuring
-  /// Host time per op of a real Program on the null backend, and per call on top. Of no samples:
-  /// not measured (a calibration of imported collectives alone); the framework's counts.
+  /// Host time for each op of a real Program on the null backend, and for each call on top. Without
+  /// samples it was not measured, as in a calibration of imported collectives alone; then the
+  /// framework's values count.
   Sample dispatch_op, dispatch_call;
-  /// From the completion of a communication to the return of a rank that slept while it waited. Of
-  /// no samples: not measured, and no rank sleeps.
+  /// Time from the completion of a communication to the return of a rank that slept while it
+  /// waited. Without samples it was not measured, and no rank sleeps.
   Sample wake_up;
   Seconds sleeps_after;  ///< ranks that wait for less than this do not sleep
   std::vector<MatmulPoint> matmuls;
   std::vector<OpPoint> ops;
   std::vector<CollectivePoint> collectives;
-  /// The library that ranks communicate through, which also says how they run. Points of other
-  /// communicators are kept but not asked.
+  /// The library through which ranks communicate, which also says how ranks run. Points of other
+  /// communicators are kept but not used.
   CommunicatorKind communicator = CommunicatorKind::local;
   std::vector<OverlapPoint> overlaps;
   std::vector<CommunicatorMemory> communicator_memory;
-  std::optional<Bytes> context_memory;  ///< of the device, that its driver's context takes
+  std::optional<Bytes> context_memory;  ///< memory of the device that its driver's context takes
   std::optional<Sample> launch;         ///< host time to launch one kernel
   std::vector<CopyPoint> copies;
   bool operator==(const Calibration&) const = default;
 };
 
-/// "2026-11-20", with or without a time of day behind it ("T10:11:12Z").
+/// Returns whether the text is a date such as "2026-11-20", with or without a time of day behind it
+/// ("T10:11:12Z").
 bool is_date(std::string_view text);
 
 Calibration read_calibration(const std::filesystem::path& path);

@@ -1,3 +1,4 @@
+// A calibration file is split into its measured and its fitted part.
 #include "models/calibration/calibration_file.h"
 
 #include "base/error.h"

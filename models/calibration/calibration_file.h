@@ -1,4 +1,4 @@
-// Calibration file: what was measured, what was fitted on published runs, or both in one file.
+// A calibration file holds measurements, a fit on published runs, or both.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace plimsoll {
 
-/// At least one of them. Where both are there, the fit answers for what was not measured.
+/// At least one of the two is there. Where both are, the fit covers what was not measured.
 struct CalibrationFile {
   std::optional<Calibration> measured;
   std::optional<FittedCalibration> fitted;
 };
 
-/// Throws InputError as parse_calibration() and parse_fitted_calibration() do.
+/// Parses a file. Throws InputError as parse_calibration() and parse_fitted_calibration() do.
 CalibrationFile parse_calibration_file(std::string_view text, const std::string& file);
 std::string calibration_file_text(const CalibrationFile& calibration);
 

@@ -1,3 +1,4 @@
+// The parameters of fits are listed, and fitted calibrations read, written and applied.
 #include "models/calibration/fitted_calibration.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Fitted calibration: a few numbers of a cluster and of a framework, found from published runs or
-// from measured runs, with what is known of their errors.
+// A fitted calibration has a few numbers of a cluster and of a framework, found from published or
+// measured runs, with estimates of their errors.
 #pragma once
 
 #include <cstdint>
@@ -13,75 +13,79 @@
 
 namespace plimsoll {
 
-/// One number that a fit may move. What each means stands at its field:
-/// models/cluster/efficiency.h, models/framework/framework.h.
+/// A FitParameter is one number that a fit may change. Its meaning stands at its field in
+/// models/cluster/efficiency.h or models/framework/framework.h.
 struct FitParameter {
   std::string name;  ///< "matmul.peak_fraction", "levels.0.fixed_time", "dispatch_op"
-  /// The prior's standard deviation of the logarithm: how far a datasheet or another machine's
-  /// value may be off.
+  /// The prior's standard deviation of the logarithm: how far the value of a datasheet or of
+  /// another machine may be off.
   double spread = 0;
   double least = 0, most = 0;
   double (*get)(const Cluster&, const Framework&, std::size_t level) = nullptr;
   void (*set)(Cluster&, Framework&, std::size_t level, double value) = nullptr;
-  std::size_t level = 0;  ///< of parameters of a level
+  std::size_t level = 0;  ///< index of the level, for parameters of a level
 };
 
-/// All that there are for a cluster with efficiency parameters, in a fixed order.
-/// A framework may have none of one (0): then there is nothing to fit.
+/// Returns all parameters of a cluster with efficiency parameters, in a fixed order. Where a
+/// framework's value of a parameter is 0, there is nothing to fit.
 std::vector<FitParameter> fit_parameters(const Cluster& cluster);
 
 struct FittedValue {
   std::string name;
   double value = 0, prior = 0;
   double low = 0, high = 0;  ///< 90 % interval
-  /// False: the runs did not narrow the prior, which the value is.
+  /// Whether the runs narrowed the prior. If not, the value is that of the prior.
   bool determined = false;
-  /// The value is what fits of other devices and frameworks found, not what runs of this one did.
+  /// Whether the value comes from fits of other devices and frameworks, and not from runs of this
+  /// one.
   bool typical = false;
   bool operator==(const FittedValue&) const = default;
-  /// The runs might have moved it farther: an end of its interval is the value itself.
+  /// Returns whether a limit stopped the fit: an end of the interval is the value itself.
   bool at_bound() const { return determined && (low == value || high == value); }
 };
 
-/// The time of a layer depends on this, beside the machine and the kind of layer: tokens of a
-/// micro-batch on one rank (of cp its share), of sequences of this length, hidden size, ranks that
-/// share a layer, bytes of an operand of its products.
+/// Beside the machine and the kind of layer, the time of a layer depends on its shape: the tokens
+/// of a micro-batch on one rank (with cp, the rank's share), the length of sequences, the hidden
+/// size, the ranks that share a layer, and the bytes of an element of its products' operands.
 struct LayerShape {
   std::int64_t tokens = 0, sequence = 0, hidden = 0, mp = 1, operand_bytes = 2;
   auto operator<=>(const LayerShape&) const = default;
 };
 
-/// How far the layers of one shape are off what the values give, in local ops and dispatch_op:
-/// libraries pick kernels by shape, and no formula follows them everywhere.
+/// A LayerPoint is the factor by which the time of layers of one shape differs from the fitted
+/// values, in local ops and dispatch_op. Libraries choose kernels by shape, and no formula follows
+/// their choices everywhere.
 struct LayerPoint {
   LayerShape shape;
-  double factor = 1;  ///< of time
-  /// Standard deviation of its logarithm, were the values known: that all factors and a rate may
-  /// be off together leaves the product that runs see where it is.
+  double factor = 1;  ///< factor of the time
+  /// The standard deviation of the factor's logarithm if the values were known. It leaves out that
+  /// all factors and a rate may be off together, since such an error cancels in the times of runs.
   double deviation = 0;
   std::int64_t runs = 0;
   bool operator==(const LayerPoint&) const = default;
 };
 
-/// Whether a step's ranks are on one node or on several: networks differ in noise.
+/// A RunSpread is the noise of steps, for ranks on one node or on several nodes, as networks differ
+/// in noise.
 struct RunSpread {
-  /// Standard deviation of the logarithm of one run's step time, beside the deviation of its
-  /// layers' factor.
+  /// The standard deviation of the logarithm of one run's step time, beside the deviation of the
+  /// factor of its layers.
   double deviation = 0;
-  /// 90 % of the runs left out of a fit lie within so many standard deviations, of both together,
-  /// of what it says. The two are chosen for the narrowest intervals.
+  /// 90 % of the runs that were left out of a fit lie within so many standard deviations of its
+  /// prediction. The standard deviation is that of the run and of the layers' factor together. Both
+  /// numbers are chosen for the narrowest intervals.
   double interval90_deviations = 0;
   bool operator==(const RunSpread&) const = default;
 };
 
-/// Some sources do not say whether layers were repeated in backward. This says whether all were, as
-/// the times of these runs show. Absent: there is no such run.
+/// Some sources do not say whether layers were recomputed in backward. An AssumedRecompute says
+/// whether all were, as the times of these runs show. It is absent where there is no such run.
 struct AssumedRecompute {
   std::optional<bool> within_node, across_nodes;
   bool operator==(const AssumedRecompute&) const = default;
 };
 
-/// A level of the network, as it was in the runs of a fit.
+/// A FittedLevel is a level of the network as it was in the runs of a fit.
 struct FittedLevel {
   std::string name;
   BytesPerSecond least_bandwidth, most_bandwidth;  ///< stated, per device and direction
@@ -92,18 +96,19 @@ struct FittedLevel {
 };
 
 struct FittedCalibration {
-  /// Names: of the cluster whose runs these were, and of the framework that they are for. What was
-  /// fitted holds for every cluster of `device` (predict/fit_transfer.h).
+  /// The names of the cluster of the runs and of the framework. The fit holds for every cluster of
+  /// `device` (predict/fit_transfer.h).
   std::string cluster, framework;
   Device device;
-  std::vector<FittedLevel> levels;   ///< those of "levels.0", "levels.1", ... in `values`
-  std::vector<std::string> sources;  ///< of the runs: "document, place", each once
-  std::int64_t runs = 0;             ///< 0: of none (predict/typical_calibration.h)
-  /// Errors of step times: mean and 90th percentile of |predicted - measured| / measured, over runs
-  /// each predicted by a fit without its layout and model size.
+  std::vector<FittedLevel> levels;   ///< the levels "levels.0", "levels.1", ... of `values`
+  std::vector<std::string> sources;  ///< sources of the runs: "document, place", each once
+  std::int64_t runs = 0;             ///< number of runs; 0: none (predict/typical_calibration.h)
+  /// Errors of step times: the mean and the 90th percentile of
+  /// predicted - measured
+  /// / measured. Each run is predicted by a fit without the runs of its layout and model size.
   double cross_validated_mean = 0, cross_validated_p90 = 0;
-  /// The mean over runs each predicted by a fit without any run of its model size. Absent: all are
-  /// of one size.
+  /// The mean error where each run is predicted by a fit without any run of its model size. It is
+  /// absent where all runs have one size.
   std::optional<double> unseen_sizes_mean;
   RunSpread within_node, across_nodes;
   AssumedRecompute assumed_recompute;
@@ -112,17 +117,17 @@ struct FittedCalibration {
   bool operator==(const FittedCalibration&) const = default;
 };
 
-/// The document of a source, without its version and place: "github:NVIDIA/NeMo" of
+/// Returns the document of a source without its version and place: "github:NVIDIA/NeMo" for
 /// "github:NVIDIA/NeMo@3a8081f (2024-08-22), page 1".
 std::string document_of(std::string_view source);
-/// Whether a run of the fit is of that document; not where it is empty.
+/// Returns whether a run of the fit is from that document, and false for an empty document.
 bool has_runs_of(const FittedCalibration& fitted, std::string_view document);
 
-/// Sets the values, and what the groups of those that are determined rest on. Throws InputError
-/// where a name is no parameter of this cluster.
+/// Sets the values in `cluster` and `framework`, and the RestsOn of the groups with determined
+/// values. Throws InputError where a name is no parameter of this cluster.
 void apply(const FittedCalibration& fitted, Cluster& cluster, Framework& framework);
 
-/// Whether a calibration file is of this kind: measured ones have no "fitted".
+/// Returns whether a calibration file holds a fit, i.e. has the key "fitted".
 bool is_fitted_calibration(std::string_view text, const std::string& file);
 FittedCalibration parse_fitted_calibration(std::string_view text, const std::string& file);
 std::string fitted_calibration_text(const FittedCalibration& fitted);

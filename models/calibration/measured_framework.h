@@ -1,4 +1,4 @@
-// A framework with what a calibration measured of its memory.
+// A framework's memory is completed by what a calibration measured.
 #pragma once
 
 #include "models/calibration/calibration.h"
@@ -6,9 +6,9 @@
 
 namespace plimsoll {
 
-/// The bundled runtime's framework with what a calibration measured of the memory that no tensor
-/// shows: the context, and communicators of two ranks and of the most that were measured. Others
-/// are returned as they are: what was measured is not theirs.
+/// Returns the bundled runtime's framework with the memory that a calibration measured and that no
+/// tensor shows: the context, and communicators of two ranks and of the largest group measured.
+/// Other frameworks are returned unchanged, since the measurement is not of them.
 Framework with_measured_memory(Framework framework, const Calibration& calibration);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Efficiency parameters and sources are read from and written to cluster files.
 #include "models/cluster/efficiency_json.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// GPU generation: what datasheets say of GPUs of one compute capability.
+// A GPU generation has what datasheets say of GPUs of one compute capability.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace plimsoll {
 
-/// NVLinks of a GPU; rates per link and direction.
+/// The NVLinks of a GPU. Rates are per link and direction.
 struct NvlinkFacts {
   std::int64_t links = 0;
   BytesPerSecond rate;
   std::string document, date;
 };
 
-/// Dense peaks of the whole GPU that the document is about.
+/// Dense peaks of the whole GPU that the document describes.
 struct PeakFacts {
   double multiprocessors = 0;
   FlopsPerSecond bf16, fp32;
@@ -33,9 +33,10 @@ struct GpuGeneration {
   std::optional<PeakFacts> peaks;
 };
 
-/// models/presets/gpus, by compute capability.
+/// Returns the entries of models/presets/gpus, ordered by compute capability.
 const std::vector<GpuGeneration>& gpu_generations();
-/// The one of that compute capability, or that a word of the device's name stands for; null: none.
+/// generation_of_capability() finds a generation by its compute capability, and generation_named()
+/// by a word of the device's name. Null: there is none.
 const GpuGeneration* generation_of_capability(std::int64_t compute_capability);
 const GpuGeneration* generation_named(std::string_view device);
 

@@ -1,5 +1,5 @@
-// Topology of a node: how its GPUs and NICs are wired, as `nvidia-smi topo -m` or NCCL's dump
-// (NCCL_TOPO_DUMP_FILE) say, and the cluster that follows from it.
+// A Topology says how the GPUs and NICs of a node are wired, as `nvidia-smi topo -m` or NCCL's dump
+// (NCCL_TOPO_DUMP_FILE) say. A cluster follows from it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-/// The path between two devices; a smaller value is nearer.
+/// A PciPath is the path between two devices; a smaller value is nearer.
 enum class PciPath : std::uint8_t {
   same_switch,  ///< PCIe switches only (PIX, PXB)
   same_host,    ///< host bridges of one NUMA node (PHB, NODE)
@@ -24,46 +24,50 @@ enum class PciPath : std::uint8_t {
 struct TopologyNic {
   std::string name;
   std::optional<BytesPerSecond> speed;  ///< absent: the file does not say
-  bool near = false;                    ///< behind a PCIe switch that it shares with a GPU
+  bool near = false;                    ///< whether it shares a PCIe switch with a GPU
   bool operator==(const TopologyNic&) const = default;
 };
 
-/// One node. Matrices are symmetric, over its GPUs in their order.
+/// The topology of one node. Matrices are symmetric, over its GPUs in their order.
 struct Topology {
   std::string file;
-  std::string kind;                              ///< "nvidia-smi topo -m", "NCCL topology dump"
-  std::vector<std::vector<std::int64_t>> links;  ///< NVLinks between two; through a switch: all
-  std::vector<std::vector<PciPath>> paths;       ///< beside NVLink
-  std::vector<std::int64_t> links_of;            ///< NVLinks of each GPU
-  bool switched = false;                         ///< the NVLinks end in NVSwitches
-  std::int64_t compute_capability = 0;           ///< 90; 0: the file does not say
-  std::optional<BytesPerSecond> pcie;            ///< of the slowest GPU; absent: it does not say
+  std::string kind;  ///< "nvidia-smi topo -m", "NCCL topology dump"
+  /// NVLinks between two GPUs; through a switch: all links
+  std::vector<std::vector<std::int64_t>> links;
+  std::vector<std::vector<PciPath>> paths;  ///< paths other than NVLink
+  std::vector<std::int64_t> links_of;       ///< NVLinks of each GPU
+  bool switched = false;                    ///< the NVLinks end in NVSwitches
+  std::int64_t compute_capability = 0;      ///< 90; 0: the file does not say
+  /// PCIe bandwidth of the slowest GPU; absent: the file does not say
+  std::optional<BytesPerSecond> pcie;
   std::vector<TopologyNic> nics;
   bool operator==(const Topology&) const = default;
 };
 
-/// Which of the two by its first character. Throws InputError with line and column.
+/// Reads either form, which the first character decides. Throws InputError with line and column.
 Topology read_topology(const std::filesystem::path& path);
 Topology parse_topology(std::string_view text, const std::string& file);
 Topology parse_topology_text(std::string_view text, const std::string& file);
 Topology parse_topology_xml(std::string_view text, const std::string& file);
 
-/// Facts that the files do not hold.
+/// TopologyGiven has facts that the files do not hold.
 struct TopologyGiven {
-  std::string name;                                ///< of the cluster
-  std::string date;                                ///< of the file, ISO
-  std::optional<std::int64_t> nodes;               ///< absent: the user's --devices decides
-  std::optional<BytesPerSecond> nic_bandwidth;     ///< of each NIC
-  std::optional<BytesPerSecond> link_bandwidth;    ///< of one NVLink
-  std::optional<BytesPerSecond> pcie_bandwidth;    ///< of a GPU
-  std::optional<BytesPerSecond> socket_bandwidth;  ///< of a GPU to others across NUMA nodes
+  std::string name;                              ///< name of the cluster
+  std::string date;                              ///< ISO date of the file
+  std::optional<std::int64_t> nodes;             ///< absent: the user's --devices decides
+  std::optional<BytesPerSecond> nic_bandwidth;   ///< of each NIC
+  std::optional<BytesPerSecond> link_bandwidth;  ///< of one NVLink
+  std::optional<BytesPerSecond> pcie_bandwidth;  ///< of a GPU
+  /// bandwidth of a GPU to GPUs of other NUMA nodes
+  std::optional<BytesPerSecond> socket_bandwidth;
 };
 
-/// The node's levels, inner to outer, and the network outside; device and the efficiency of its
-/// kernels are those of `like`. Rates are `given`, else the file's, else of the NVLink or PCIe
-/// generation by its datasheet; every number has its source. Throws InputError: groups of GPUs that
-/// levels cannot say (levels join equally many consecutive devices), a rate that nobody states
-/// (naming the flag that can), a device of `like` of another generation.
+/// Returns the node's levels from inner to outer, and the network outside. The device and the
+/// efficiency of its kernels are those of `like`. Rates are `given`, else the file's, else the
+/// datasheet's for the NVLink or PCIe generation. Every number has its source. Throws InputError
+/// for: groups of GPUs that levels cannot describe (a level joins equally many consecutive
+/// devices); a rate that nobody states, naming the flag that can; a device of `like` of another
+/// generation.
 Cluster cluster_from(const Topology& topology, const Cluster& like, const std::string& like_file,
                      const TopologyGiven& given, std::vector<std::string>& notes);
 

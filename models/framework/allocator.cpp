@@ -1,3 +1,4 @@
+// The constants of the allocators of PyTorch and Paddle are set here.
 #include "models/framework/allocator.h"
 
 namespace plimsoll {

@@ -1,3 +1,4 @@
+// Allocator traces are read, and checked against the state of one allocator.
 #include "models/framework/allocator_trace.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Capabilities: which strategies a framework can run, each limit with the document or code that
-// says so. legal() in passes/strategy/strategy.h applies them. Default: what the bundled runtime
-// runs, which is all that needs no other kernels.
+// Capabilities say which strategies a framework can run. Each limit names the document or code that
+// states it. legal() in passes/strategy/strategy.h applies them. The defaults are those of the
+// bundled runtime, which runs all that needs no other kernels.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace plimsoll {
 
-// Choices of a strategy that frameworks differ in, with the words for them in files and in text.
+// Frameworks differ in these choices of a strategy. The arrays have their words in files and in
+// text.
 
 enum class Schedule : std::uint8_t {
   one_f_one_b,  ///< with virtual_stages > 1, Megatron-LM's interleaved order
@@ -21,50 +22,53 @@ enum class Schedule : std::uint8_t {
 };
 inline constexpr std::string_view kSchedules[] = {"1f1b", "gpipe", "zb_h1"};
 
-/// Backward repeats this instead of keeping it: nothing; the attention core of each layer
-/// (Korthikanti et al. 2022, arXiv 2205.05198); each layer; of each layer all but attention and
-/// every second linear layer (Liang et al. 2024, arXiv 2410.06511, section 2.1: selective, by op).
+/// A Recompute is what backward repeats instead of keeping it. none: nothing. selective: the
+/// attention core of each layer (Korthikanti et al. 2022, arXiv 2205.05198). full: each layer.
+/// per_op: all of each layer but attention and every second linear layer (Liang et al. 2024, arXiv
+/// 2410.06511, section 2.1).
 enum class Recompute : std::uint8_t { none, selective, full, per_op };
 inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full", "per_op"};
 
-/// The layers that a recompute of whole layers is of.
+/// RecomputedLayers are the layers that a recompute of whole layers repeats.
 enum class RecomputedLayers : std::uint8_t {
   all,
-  first,      ///< so many of each stage, or of each of its chunks (Strategy::recompute_layers)
-  every_nth,  ///< 0, n, 2n, ... (Strategy::recompute_list)
-  listed,     ///< any (Strategy::recompute_list)
+  first,  ///< the first ones of each stage, or of each of its chunks (Strategy::recompute_layers)
+  every_nth,  ///< layers 0, n, 2n, ... (Strategy::recompute_list)
+  listed,     ///< any layers (Strategy::recompute_list)
 };
 inline constexpr std::string_view kRecomputedLayers[] = {"all", "first", "every_nth", "listed"};
 
-/// Linear layers of the blocks in 8-bit floating point, by how their operands are scaled: with the
-/// largest value of earlier steps, or with that of the tensor itself, of the tensor or of each row.
-/// The first two as Transformer Engine does it (recipes DelayedScaling and Float8CurrentScaling),
-/// the others as torchao (docs/how-it-works/layers.md). Everything else stays in the job's type.
+/// An Fp8 says how the operands of linear layers of the blocks are scaled in 8-bit floating point.
+/// delayed: by the largest value of earlier steps; current: by the tensor's own largest value. Both
+/// are as in Transformer Engine (recipes DelayedScaling and Float8CurrentScaling). tensorwise and
+/// rowwise: by the largest value of the tensor or of each row, as in torchao
+/// (docs/how-it-works/layers.md). Everything else keeps the job's type.
 enum class Fp8 : std::uint8_t { none, delayed, current, tensorwise, rowwise };
 inline constexpr std::string_view kFp8s[] = {"none", "delayed", "current", "tensorwise", "rowwise"};
 
-/// How ranks that share sequences exchange keys and values (docs/how-it-works/splitting-layers.md).
+/// A ContextExchange is how ranks that share sequences exchange keys and values
+/// (docs/how-it-works/splitting-layers.md).
 enum class ContextExchange : std::uint8_t { ring, all_gather, all_to_all };
 inline constexpr std::string_view kContextExchanges[] = {"ring", "all_gather", "all_to_all"};
 
-/// A type of gradients: f32, or the job's precision.
+/// A GradientType is a type of gradients: f32, or the job's precision.
 enum class GradientType : std::uint8_t { f32, computed };
 inline constexpr std::string_view kGradientTypes[] = {"f32", "computed"};
 
-/// A type of the parameters that the update works on, where the job is in 16 bits.
+/// A MasterType is a type of the parameters that the update works on, where the job is in 16 bits.
 enum class MasterType : std::uint8_t {
   f32,
   f16,
-  remainder,  ///< the 16 bits of the f32 value that the bf16 parameter has not
+  remainder,  ///< the 16 bits of the f32 value that are not in the bf16 parameter
 };
 inline constexpr std::string_view kMasterTypes[] = {"f32", "f16", "remainder"};
 
-/// A type of the optimizer's moments; fp8: 8 bits.
+/// A MomentType is a type of the optimizer's moments; fp8 has 8 bits.
 enum class MomentType : std::uint8_t { f32, bf16, f16, fp8 };
 inline constexpr std::string_view kMomentTypes[] = {"f32", "bf16", "f16", "fp8"};
 
-/// In which order ranks are numbered: the axis that changes fastest first. Ranks that split tensors
-/// follow each other, then those that split sequences.
+/// A RankOrder is the order in which ranks are numbered, with the axis that changes fastest first.
+/// Ranks that split tensors (mp) come first, then ranks that split sequences (cp).
 enum class RankOrder : std::uint8_t {
   sharding_dp_pp,
   sharding_pp_dp,
@@ -77,7 +81,7 @@ inline constexpr std::string_view kRankOrders[] = {"mp-cp-sharding-dp-pp", "mp-c
                                                    "mp-cp-pp-sharding-dp", "mp-cp-dp-sharding-pp",
                                                    "mp-cp-dp-pp-sharding", "mp-cp-pp-dp-sharding"};
 
-/// A set of enumerators, or of integers from 0 to 31.
+/// A SetOf holds enumerators, or integers from 0 to 31.
 template <class T>
 class SetOf {
  public:
@@ -95,9 +99,9 @@ class SetOf {
   std::uint32_t bits_ = 0;
 };
 
-/// The values of one kind of choice that a framework has, and the document or code that says so;
-/// the source is empty where all is there that there is. Sources have no numbers that stand alone:
-/// the search counts refusals by their text.
+/// A Sourced value is what a framework has of one kind of choice, with the document or code that
+/// says so. The source is empty where nothing is missing. Numbers in sources are always part of a
+/// word: the search groups refusals by their text, without its numbers.
 template <class T>
 struct Sourced {
   T value{};
@@ -106,17 +110,19 @@ struct Sourced {
 };
 
 struct Capabilities {
-  // How ranks share the work.
+  // The fields up to rank_orders say how ranks share the work.
   Sourced<bool> pipeline{true};
   Sourced<bool> tensor_parallel{true};
-  /// Ranks that each have the whole model: alone, and beside pipelines or split tensors.
+  /// Whether several ranks may each have the whole model: alone, and beside pipelines or split
+  /// tensors.
   Sourced<bool> replicas{true}, replicas_beside_others{true};
-  /// Stages of ZeRO (Strategy::sharding_stage), without and with a pipeline. In a pipeline stage 1
-  /// is whatever keeps gradients and parameters whole until the last micro-batch.
+  /// The stages of ZeRO (Strategy::sharding_stage) without and with a pipeline. In a pipeline,
+  /// stage 1 is any scheme that keeps gradients and parameters whole until the last micro-batch.
   Sourced<SetOf<std::int64_t>> sharding_stages{{1, 2, 3}}, pipeline_sharding_stages{{1, 2, 3}};
-  /// Several sets of ranks that each share out one copy (dp and sharding_degree above 1).
+  /// Whether several sets of ranks may each shard one copy of the model (dp and sharding_degree
+  /// above 1).
   Sourced<bool> replicated_shards{true};
-  /// Whole tensors can be owned (Strategy::sharding_owner).
+  /// Whether a rank may own whole tensors (Strategy::sharding_owner).
   Sourced<bool> whole_owners{true};
   /// The orders in which the framework can number ranks (Strategy::rank_order).
   Sourced<SetOf<RankOrder>> rank_orders{{RankOrder::sharding_dp_pp, RankOrder::sharding_pp_dp,
@@ -126,7 +132,8 @@ struct Capabilities {
   // Pipelines.
   Sourced<SetOf<Schedule>> schedules{{Schedule::one_f_one_b, Schedule::gpipe, Schedule::zb_h1}};
   Sourced<bool> virtual_stages{true};
-  /// Stages, or their chunks, can have different numbers of layers; those at the ends none.
+  /// Whether stages, or their chunks, may have different numbers of layers, and whether those at
+  /// the ends may have none.
   Sourced<bool> uneven_split{true}, empty_parts{true};
   Sourced<bool> split_boundary{true};
 
@@ -135,27 +142,30 @@ struct Capabilities {
   Sourced<SetOf<RecomputedLayers>> recomputed_layers{
       {RecomputedLayers::all, RecomputedLayers::first, RecomputedLayers::every_nth,
        RecomputedLayers::listed}};
-  /// Ranks can share the tokens of a sequence (Strategy::cp); empty: none can.
+  /// How ranks may share the tokens of a sequence (Strategy::cp). Where the set is empty, they
+  /// cannot.
   Sourced<SetOf<ContextExchange>> context_exchange;
   Sourced<SetOf<Fp8>> fp8{{Fp8::none}};
 
   // Precision of gradients and of the optimizer's state.
   Sourced<SetOf<GradientType>> gradient_types{{GradientType::f32, GradientType::computed}};
-  /// Precisions of jobs whose gradients are of type computed where it is not told otherwise.
+  /// Precisions of jobs whose gradients have the computed type unless the strategy says otherwise.
   Sourced<SetOf<DType>> computed_by_default;
   /// Types of the gradients that the update reads.
   Sourced<SetOf<GradientType>> main_gradient_types{{GradientType::f32}};
   Sourced<SetOf<MasterType>> master_types{{MasterType::f32}};
   Sourced<SetOf<MomentType>> moment_types{{MomentType::f32}};
-  /// Narrow types of these three, and parameters in 8 bits, work without sharding, too.
+  /// Whether narrow gradients, masters and moments, and parameters in 8 bits, also work without
+  /// sharding.
   Sourced<bool> narrow_states_unsharded{true};
-  /// Linear layers' parameters can be kept and gathered in 8 bits (Strategy::fp8_parameters).
+  /// Whether linear layers' parameters can be kept and gathered in 8 bits
+  /// (Strategy::fp8_parameters).
   Sourced<bool> fp8_parameters{false};
 
   // Sharding stage 3.
   Sourced<std::int64_t> most_prefetch_depth{std::int64_t{1} << 16};
   Sourced<bool> keeps_gathered{true};
-  /// max_live_bytes, reuse_distance_bytes and persistence_threshold of a strategy.
+  /// Whether a strategy may set max_live_bytes, reuse_distance_bytes and persistence_threshold.
   Sourced<bool> live_limits{true};
 
   bool operator==(const Capabilities&) const = default;

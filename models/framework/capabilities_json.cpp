@@ -1,3 +1,4 @@
+// One list of capabilities serves reading, writing and replacing them.
 #include "models/framework/capabilities_json.h"
 
 #include <algorithm>

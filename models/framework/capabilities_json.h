@@ -1,4 +1,5 @@
-// The capabilities of a framework, in plan files and framework files.
+// The capabilities of a framework are read from plan files and framework files, and written to
+// them.
 #pragma once
 
 #include "base/json.h"
@@ -6,12 +7,12 @@
 
 namespace plimsoll {
 
-/// An object with a key for each capability: {"value", "source"}; values are true or false, a
-/// number, or the list of what there is.
+/// Returns an object with {"value", "source"} for each capability. A value is true or false, a
+/// number, or a list of the choices that the framework has.
 Json capabilities_json(const Capabilities& capabilities);
-/// Throws InputError for a missing or unknown key and a bad value.
+/// Reads such an object. Throws InputError for a missing or unknown key and a bad value.
 Capabilities capabilities_from(JsonObject object);
-/// Replaces those that the object states.
+/// Replaces the capabilities that the object states.
 void read_stated(JsonObject object, Capabilities& capabilities);
 
 }  // namespace plimsoll

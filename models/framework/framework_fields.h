@@ -1,4 +1,4 @@
-// The fields of a Framework, once, for every file that holds them.
+// The fields of a Framework are listed here once, for every file that holds them.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace plimsoll {
 
-/// Where a field stands in files: a framework file has an object for each group, a plan file has
-/// all fields side by side but for those of the allocator itself. `least` and `most` are the limits
-/// of a number.
+/// A FieldPlace says where a field stands in files. A framework file has an object for each group.
+/// A plan file has all fields side by side, except the allocator's own fields. `least` and `most`
+/// limit a number.
 struct FieldPlace {
   std::string_view group, key;
   bool of_allocator = false;
@@ -38,8 +38,8 @@ inline std::span<const std::string_view> words_of(ShardMemory) { return kShardMe
 inline std::span<const std::string_view> words_of(BorderMemory) { return kBorderMemories; }
 inline std::span<const std::string_view> words_of(CheckpointMemory) { return kCheckpointMemories; }
 
-/// Calls visit(place, value) for each field but name, capabilities, sources and facts, in the order
-/// of plan files. `framework` is a Framework or a const one.
+/// Calls visit(place, value) for each field, in the order of plan files. The name, capabilities,
+/// sources and facts are not among them. `framework` is a Framework or a const one.
 template <class Any, class Visit>
 void for_each_field(Any& framework, Visit visit) {
   constexpr bool own = true;

@@ -1,4 +1,5 @@
-// A framework in JSON: whole, as plan files hold it, and as a framework file states it.
+// A framework is read and written in JSON: whole as in plan files, or in part as in framework
+// files.
 #pragma once
 
 #include <optional>
@@ -11,20 +12,20 @@
 
 namespace plimsoll {
 
-/// Every field, as docs/reference/plan.md lists them for plan files. Facts are left out: they
-/// belong to the framework's name.
+/// Returns every field, as docs/reference/plan.md lists them for plan files. Facts are left out,
+/// since they follow from the framework's name.
 Json framework_json(const Framework& framework);
-/// The inverse. Facts are those of the built-in framework of that name. Throws InputError for a
-/// missing or unknown key and a bad value.
+/// Reads such an object. Facts are those of the built-in framework of that name. Throws InputError
+/// for a missing or unknown key and a bad value.
 Framework framework_from(JsonObject object);
 
-/// Sets the fields that the object has, by their keys in a plan file; those of the allocator itself
+/// Sets the fields that the object has, by their keys in a plan file. The allocator's own fields
 /// are not among them. Throws InputError for an unknown key and a bad value.
 void set_fields(JsonObject object, Framework& framework);
 
-/// A framework file (docs/reference/framework.md): what it does not state is as in the framework
-/// that it is `based_on`, or else as a Framework is by default. Throws InputError. Absent where the
-/// base is not among `known` and the file is built in, so that the base may follow.
+/// Parses a framework file (docs/reference/framework.md). Fields that it does not state are those
+/// of the framework in `based_on`, or else the defaults. Throws InputError. Returns nothing where
+/// the file is built in and its base is not among `known`, since the base may come later.
 std::optional<Framework> parse_framework(std::string_view text, const std::string& file,
                                          std::span<const Framework> known);
 

@@ -1,4 +1,5 @@
-// Step memory: what of a Program's lasting memory a framework makes anew in each step.
+// Step memory is the part of a Program's lasting memory that a framework allocates anew in each
+// step.
 #pragma once
 
 #include "graph/tensor.h"
@@ -6,8 +7,9 @@
 
 namespace plimsoll {
 
-/// Whether what a Program keeps of this role between steps lives shorter, where it does (`sharded`)
-/// or does not shard over ranks, or lives in the host's memory.
+/// Returns whether memory of this role, which a Program keeps between steps, is not kept on the
+/// device by this framework. The framework may allocate it in each step or hold it in the host's
+/// memory. `sharded`: the memory is sharded over ranks.
 inline bool made_in_steps(const Framework& framework, TensorRole role, bool sharded) {
   if (role == TensorRole::gradient && framework.gradient_memory == GradientMemory::as_computed)
     return true;

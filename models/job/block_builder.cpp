@@ -1,3 +1,4 @@
+// The layers and ops that all families share are built here.
 #include "models/job/block_builder.h"
 
 #include <cmath>

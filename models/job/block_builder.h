@@ -1,4 +1,4 @@
-// BlockBuilder: writes one block of a forward Graph op by op. Internal to models/.
+// A BlockBuilder writes one block of a forward Graph op by op. It is internal to models/.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,15 @@
 
 namespace plimsoll {
 
-/// Spread of initial weights: GPT-2 (Radford et al. 2019) and BERT (Devlin et al. 2019, section
-/// A.2 of the released code), kept by GPT-3, Megatron-LM and LLaMA's descendants.
+/// The standard deviation of initial weights in GPT-2 (Radford et al. 2019) and BERT (Devlin et al.
+/// 2019, section A.2 of the released code). GPT-3, Megatron-LM and LLaMA's descendants keep it.
 inline constexpr double kInitStddev = 0.02;
 
-/// Tensor names are BLOCK.NAME. Shapes: n = micro-batch x sequence tokens, h hidden.
+/// Tensor names are BLOCK.NAME. In shapes, n is the micro-batch's tokens (sequences x sequence
+/// length) and h is the hidden size.
 class BlockBuilder {
  public:
-  /// `micro_batch`: sequences of one micro-batch.
+  /// `micro_batch` is the number of sequences of one micro-batch.
   BlockBuilder(Graph& graph, const Job& job, std::int64_t micro_batch, std::string name,
                BlockKind kind, std::int64_t count = 1);
 
@@ -28,11 +29,11 @@ class BlockBuilder {
   const Shape& shape(TensorId id) const { return graph_.at(id).shape; }
 
   TensorId tensor(const std::string& name, Shape shape, DType dtype = DType::f32);
-  /// The activation that the previous block hands over, `hidden` wide.
+  /// Adds the activation that the previous block hands over, `hidden` wide.
   TensorId input(std::int64_t hidden);
   void output(TensorId id);
 
-  /// A parameter. `split_dim`: the dimension that tensor parallelism splits, if any.
+  /// Adds a parameter. `split_dim` is the dimension that tensor parallelism splits, if any.
   TensorId parameter(const std::string& name, Shape shape, Init init, double stddev,
                      std::optional<std::int64_t> split_dim);
   void op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> outputs,
@@ -44,8 +45,8 @@ class BlockBuilder {
   struct Linear {
     Shape out;  ///< y = x W + b with x [n, k], W [k, out...]
     double stddev = kInitStddev;
-    /// Column-parallel layers split a dimension of `out` (counted in W), row-parallel ones
-    /// dimension 0 of W; nothing: not split.
+    /// The split dimension of W. Column-parallel layers split a dimension of `out`, counted in W;
+    /// row-parallel layers split dimension 0. Nothing: the layer is not split.
     std::optional<std::int64_t> split_dim = std::nullopt;
     bool bias = true;
   };
@@ -53,7 +54,7 @@ class BlockBuilder {
 
   TensorId add(const std::string& name, TensorId a, TensorId b);
   TensorId gelu(const std::string& name, TensorId x);
-  /// x where the job has no dropout. Every dropout of the graph has a site of its own.
+  /// Returns x where the job has no dropout. Every dropout of the graph has a site of its own.
   TensorId dropout(const std::string& name, TensorId x);
 
   /// The choices in which families differ in self-attention.
@@ -62,12 +63,12 @@ class BlockBuilder {
     bool causal = true, qkv_bias = true, out_bias = true, rotary = false;
     double out_stddev = kInitStddev;
   };
-  /// projection(attention(query, key and value of x)).
+  /// Adds projection(attention(query, key and value of x)).
   TensorId attention(TensorId x, const Attention& kind);
 
-  /// Cross entropy of logits against `targets`, `count` of them in the global batch.
+  /// Adds the cross entropy of logits against `targets`, of which the global batch has `count`.
   void loss(TensorId logits, TensorId targets, TensorId scalars, std::int64_t count);
-  /// logits = y table^T; the table is its own or that of the embedding.
+  /// Adds logits = y table^T. The table is a parameter of its own or that of the embedding.
   TensorId logits(TensorId y, std::optional<TensorId> tied_to);
 
  private:
@@ -85,12 +86,12 @@ class BlockBuilder {
   BlockId block_;
 };
 
-/// Blocks of the families; each family's file has the sources of its shape.
+/// These build the graphs of the families. Each family's file has the sources of its shape.
 Graph build_gpt(const Job& job, std::int64_t micro_batch);
 Graph build_llama(const Job& job, std::int64_t micro_batch);
 Graph build_bert(const Job& job, std::int64_t micro_batch);  ///< and ernie
 
-/// A graph with nothing but the step's scalars, and their id.
+/// A graph with only the step's scalars, and their id.
 struct EmptyGraph {
   Graph graph;
   TensorId scalars;

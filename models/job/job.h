@@ -1,4 +1,4 @@
-// Job: a transformer and its training step, as a user describes it.
+// A Job is a transformer and its training step, as a user describes them.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,20 @@ enum class Family : std::uint8_t {
   bert,   ///< encoder with learned positions, post layer norm, GELU, masked-LM loss
   ernie,  ///< bert with a narrower task branch after the shared trunk (ERNIE 3.0)
 };
-/// The function that a llama layer applies between the products of its MLP.
+/// An Activation is the function that a llama layer applies between the products of its MLP.
 enum class Activation : std::uint8_t {
   swiglu,        ///< silu(gate) up: three matrices
   squared_relu,  ///< max(x, 0)^2: two (Nemotron-4)
 };
 enum class NormKind : std::uint8_t {
-  rms_norm,    ///< a weight
-  layer_norm,  ///< a weight and a bias (Nemotron-4)
+  rms_norm,    ///< with a weight
+  layer_norm,  ///< with a weight and a bias (Nemotron-4)
 };
 enum class OptimizerKind : std::uint8_t { adamw, sgd, lamb };
 
-/// Parameters that are updated differently: those of a kind ("weight", "bias", "norm",
-/// "embedding"), of a block ("layer"), or one by name ("layer.fc1.weight").
+/// A ParameterGroup has its own settings for the parameters that `match` names: those of a kind
+/// ("weight", "bias", "norm", "embedding"), of a block ("layer"), or one by name
+/// ("layer.fc1.weight").
 struct ParameterGroup {
   std::string match;
   std::optional<double> weight_decay;
@@ -48,15 +49,15 @@ struct Optimizer {
   bool operator==(const Optimizer&) const = default;
 };
 
-/// Dynamic loss scaling of fp16 training. Defaults as torch.amp.GradScaler's; from Megatron-LM's
-/// 2^32 the first dozen or more steps would be skipped.
+/// A LossScale is the dynamic loss scaling of fp16 training. The defaults are those of
+/// torch.amp.GradScaler; Megatron-LM's 2^32 would skip the first dozen or more steps.
 struct LossScale {
   double initial = 65536, growth = 2, backoff = 0.5;
   std::int64_t growth_interval = 2000;  ///< steps in a row without overflow
   bool operator==(const LossScale&) const = default;
 };
 
-/// ERNIE: layers after the trunk, joined to it by a linear layer with bias.
+/// ERNIE has these layers after the trunk. A linear layer with bias joins them to it.
 struct Branch {
   std::int64_t layers = 0, hidden = 0, heads = 0, ffn_hidden = 0;
   bool operator==(const Branch&) const = default;
@@ -69,23 +70,23 @@ struct Job {
   std::int64_t sequence = 0;
   bool tied_embeddings = true;
   std::int64_t global_batch = 0;  ///< sequences per step
-  /// The type that matmuls compute in. bf16: mixed precision, with f32 masters, gradients and
+  /// The type in which matmuls compute. bf16 is mixed precision, with f32 masters, gradients and
   /// optimizer state.
   DType precision = DType::f32;
-  /// Parameters that stay f32 beside another precision, as an optimizer's groups match them; ops
-  /// that read them compute in f32 (AMP's black list of variables).
+  /// Parameters that stay f32 beside another precision, named as in ParameterGroup::match. Ops that
+  /// read them compute in f32 (AMP's black list of variables).
   std::vector<std::string> fp32_parameters = {};
   bool qkv_bias = false;                       ///< llama: biases of query, key and value (Qwen2)
   double rotary_base = 10000;                  ///< llama
   Activation activation = Activation::swiglu;  ///< llama
   NormKind norm = NormKind::rms_norm;          ///< llama
   std::int64_t token_types = 0;                ///< bert, ernie: rows of the token type table
-  /// bert: a dense layer of hidden x hidden before the logits, as large as BERT's pooler, which
-  /// only its next-sentence prediction reads.
+  /// bert: a dense layer of hidden x hidden before the logits. It is as large as BERT's pooler,
+  /// which only next-sentence prediction reads.
   bool pooler = false;
   double mask_probability = 0.15;       ///< bert, ernie: share of positions that the loss counts
   std::optional<Branch> branch;         ///< ernie
-  std::optional<LossScale> loss_scale;  ///< always there for fp16; else where a file asks for it
+  std::optional<LossScale> loss_scale;  ///< always set for fp16; else only where a file asks for it
   Optimizer optimizer;
   double clip_norm = 1.0;  ///< 0 = no clipping
   double dropout = 0;
@@ -93,38 +94,39 @@ struct Job {
   bool operator==(const Job&) const = default;
 };
 
-/// A file, or the name of a preset.
+/// Reads a file, or a preset by its name.
 Job read_job(const std::filesystem::path& path);
 Job parse_job(std::string_view text, const std::string& file);
 std::string job_text(const Job& job);  ///< canonical JSON text, ends with a newline
 
 /// Sets weight_decay, clip and rate of the parameters that the optimizer's groups match.
 void apply_parameter_groups(Graph& graph, const Job& job);
-/// By tensor of the Graph, before or after its ops became kernels: whether it is a parameter that a
-/// match of the list says, or is tied to one.
+/// Returns, by tensor of the Graph, whether it is a parameter that a match of the list names, or is
+/// tied to such a parameter. The Graph may be before or after select_kernels.
 std::vector<bool> matched_parameters(const Graph& graph, const std::vector<std::string>& matches);
-/// If that matches no parameter of this graph: the matches that it has.
+/// Returns the possible matches of this graph where `match` matches no parameter, else nothing.
 std::optional<std::string> unmatched_group(const Graph& graph, std::string_view match);
 
-/// Rules inside the file: sizes within the limits of docs/reference/job.md, heads divide hidden,
-/// kv_heads divide heads, and which fields a family has. Throws InputError at `file`.
+/// Checks the rules inside the file: sizes within the limits of docs/reference/job.md, heads divide
+/// hidden, kv_heads divide heads, and which fields a family has. Throws InputError at `file`.
 void check_job(const Job& job, const std::string& file);
 
-/// The forward pass of one micro-batch of `micro_batch` sequences, with abstract ops (linear,
-/// attention), op by op: blocks embedding x 1, layer x L, head x 1; with a branch embedding, layer
-/// x L, join, branch_layer x M, head. What each family computes stands in gpt.cpp, llama.cpp,
-/// bert.cpp.
+/// Returns the forward pass of one micro-batch of `micro_batch` sequences, op by op, with abstract
+/// ops (linear, attention). The blocks are embedding x 1, layer x L and head x 1. With a branch
+/// they are embedding, layer x L, join, branch_layer x M and head. gpt.cpp, llama.cpp and bert.cpp
+/// say what each family computes.
 Graph build_forward(const Job& job, std::int64_t micro_batch);
 
-/// Layers of trunk and branch together: what pipeline stages and layer lists count.
+/// Returns the layers of trunk and branch together, which pipeline stages and layer lists count.
 std::int64_t total_layers(const Job& job);
 
-/// Positions of a sequence that a masked language model predicts: mask_probability of them,
-/// rounded, at least one.
+/// Returns the positions of a sequence that a masked language model predicts: a share of
+/// mask_probability, rounded, and at least one.
 std::int64_t masked_positions(const Job& job);
 
-/// Matmul FLOPs of one sequence's forward pass by the MFU definition (docs/glossary.md): attention
-/// counted full, causal or not, logits included, recompute not.
+/// Returns the matmul FLOPs of one sequence's forward pass by the definition of MFU
+/// (docs/glossary.md). Attention counts in full, causal or not. Logits count, and recompute does
+/// not.
 Flops forward_matmul_flops_per_sequence(const Job& job);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Job words: how files spell the enumerations of a job.
+// This header has the words that files use for the enumerations of a job.
 #pragma once
 
 #include <array>
@@ -8,11 +8,11 @@
 
 namespace plimsoll {
 
-// In the order of Family, Activation and NormKind (models/job/job.h).
+// The words are in the order of Family, Activation and NormKind (models/job/job.h).
 inline constexpr std::array<std::string_view, 4> kFamilies = {"gpt", "llama", "bert", "ernie"};
 inline constexpr std::array<std::string_view, 2> kActivations = {"swiglu", "squared_relu"};
 inline constexpr std::array<std::string_view, 2> kNorms = {"rms_norm", "layer_norm"};
-/// The types that a job computes in, and their words.
+/// The types in which a job computes, and their words.
 inline constexpr std::array<std::string_view, 3> kPrecisions = {"fp32", "bf16", "fp16"};
 inline constexpr std::array<DType, 3> kPrecisionTypes = {DType::f32, DType::bf16, DType::f16};
 

@@ -1,3 +1,4 @@
+// The families' graphs are chosen by job, and their layers and FLOPs counted.
 #include <cmath>
 
 #include "base/error.h"

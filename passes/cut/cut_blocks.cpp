@@ -1,3 +1,4 @@
+// Blocks of a Graph are cut into routines with slots, frames and bundles.
 #include "passes/cut/cut_blocks.h"
 
 #include <fmt/format.h>

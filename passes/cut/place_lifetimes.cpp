@@ -1,3 +1,4 @@
+// Lifetimes are placed by first fit, largest first.
 #include "passes/cut/place_lifetimes.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A cut Graph is printed as text.
 #include <fmt/format.h>
 
 #include "graph/text.h"

@@ -1,3 +1,4 @@
+// Routines, buffers and calls are added to a Program here.
 #include "passes/cut/program_builder.h"
 
 #include <algorithm>

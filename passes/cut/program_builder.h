@@ -1,4 +1,5 @@
-// Grows one Program: routines, buffers whose ends become known later, calls with their frames.
+// A ProgramBuilder grows one Program: routines, calls with their frames, and buffers whose ends
+// become known later.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +15,11 @@
 namespace plimsoll {
 
 /// The type of optimizer state, masters and scalars, of the gradients that the update reads, and of
-/// those that are reduced in every micro-batch.
+/// gradients that are reduced in every micro-batch.
 inline constexpr DType kGradientType = DType::f32;
 
-/// Whether an op of another stream than compute's waits for no op of its routine: its call then
-/// waits for the call that computed last.
+/// Returns whether an op on another stream than compute waits for no op of its routine. Its call
+/// then waits for the latest call that computed.
 bool begins_elsewhere(const Routine& routine);
 
 class ProgramBuilder {
@@ -26,43 +27,46 @@ class ProgramBuilder {
   Program program;
 
   std::size_t next_call() const { return program.calls.size(); }
-  /// The latest call with ops on the compute stream. Whatever another stream writes into memory
-  /// that is acquired later waits for it: what was released before may be that memory.
+  /// Returns the latest call with ops on the compute stream. When another stream writes into memory
+  /// acquired later, it waits for this call, since that memory may have been released before.
   std::size_t last_compute() const { return last_compute_; }
   Buffer& buffer(BufferId id) { return program.buffers[id.index()]; }
 
   RoutineId add_routine(const Routine& routine);
-  /// Adds a routine unless it is there: an equal name with slots of equal size and type is the same
-  /// routine.
+  /// Adds a routine unless it is there already. Routines with one name and with slots of equal size
+  /// and type are the same.
   RoutineId shared_routine(const Routine& routine);
-  /// A routine of one communication op on its payload slot; equal name and size are shared.
+  /// Adds a routine of one communication op on its payload slot. Routines of equal name and size
+  /// are shared.
   RoutineId payload_routine(const std::string& name, OpKind kind, Phase phase, Stream stream,
                             TensorRole role, DType type, Bytes bytes, OpParams params);
 
-  /// Alive from call `begin`; `end` is set when its last use is known (0 until then).
+  /// Adds a buffer that is alive from call `begin`. `end` is set when its last use is known, and 0
+  /// until then.
   BufferId add_buffer(std::string name, TensorRole role, Bytes bytes, std::size_t begin,
                       std::size_t end = 0);
-  /// The buffer is used by a call before `end`.
+  /// Says that a call before `end` uses the buffer.
   void extend(BufferId id, std::size_t end) { buffer(id).end = std::max(buffer(id).end, end); }
   BufferId add_persistent(std::string name, TensorRole role, Bytes bytes);
 
-  /// Also acquires the routine's frame for the call.
+  /// Adds a call, and acquires the routine's frame for it.
   std::size_t add_call(RoutineId routine, std::optional<std::int64_t> layer,
                        std::optional<std::int64_t> micro_batch, std::vector<Binding> bindings,
                        std::vector<Wait> waits);
 
-  /// The port of `call` whose tensor lies at `offset` of the slot of this kind (and entry, where
-  /// each has its own), if it has one.
+  /// Returns the port of `call` whose tensor lies at `offset` of the slot of this kind, if it has
+  /// one. `entry` selects the slot where each entry has its own.
   std::optional<std::size_t> find_port(std::size_t call, SlotKind kind, Bytes offset,
                                        std::optional<std::size_t> entry = {}) const;
-  /// The port of a call that must have one.
+  /// Returns the port of a call that must have one.
   std::size_t port_of(std::size_t call, SlotKind kind, Bytes offset = Bytes(0)) const;
 
-  /// Whether a communication of the routine waits for none of its computation: on its own stream it
-  /// would run into that of the call before, whose results it reads and whose frame it writes.
+  /// Returns whether a communication of the routine waits for none of its computation. On its own
+  /// stream such a communication would overlap the call before, whose results it reads and into
+  /// whose frame it writes.
   bool begins_elsewhere(RoutineId id) const { return facts_[id.index()].begins_elsewhere; }
 
-  /// Buffers without an end live to the end of the step.
+  /// Returns the Program. Buffers without an end live to the end of the step.
   Program finish();
 
  private:

@@ -1,5 +1,5 @@
-// A routine of one op over ranges of memory, one slot for each: what the schedule adds between the
-// blocks' routines.
+// A RangeRoutine has one op over ranges of memory, with one slot for each. The schedule adds such
+// routines between those of the blocks.
 #pragma once
 
 #include <string>

@@ -1,3 +1,4 @@
+// Ops of a backward are divided by what depends on them.
 #include "passes/cut/split_backward.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Cuts a block's backward in two, so that the stage before gets its gradient early.
+// A block's backward is cut in two, so that the stage before gets its gradient early.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,15 @@
 namespace plimsoll {
 
 struct BackwardParts {
-  std::vector<Op> input, weight;  ///< each in the order of the whole
+  std::vector<Op> input, weight;  ///< each in the order of `backward`
 };
 
-/// `backward` in issue order. Ops that only lead to gradients of parameters go to `weight` (W of Qi
-/// et al. 2023, arXiv 2401.10241) and get Phase::backward_weight; what the gradient of the block's
-/// input depends on stays in `input` (their B), with whatever else must run before an op there
-/// overwrites what it reads. An op that gives both, as the backward of a norm, stays whole in
-/// `input`. A block without an input has all of it in `weight`.
+/// Cuts `backward`, which is in issue order. Ops that lead only to gradients of parameters go to
+/// `weight` (W of Qi et al. 2023, arXiv 2401.10241) and get Phase::backward_weight. Ops on which
+/// the gradient of the block's input depends stay in `input` (B in that paper). So does any op that
+/// must run before an op of `input` overwrites its operands. An op that gives both kinds of
+/// gradients, as the backward of a norm does, stays whole in `input`. For a block without an input
+/// all ops go to `weight`.
 BackwardParts split_backward(const Graph& graph, BlockId block, const std::vector<Op>& backward);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Ops of the update are collected into runs.
 #include "passes/cut/update_runs.h"
 
 #include <algorithm>

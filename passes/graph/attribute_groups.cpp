@@ -1,3 +1,4 @@
+// Parameters are grouped by weight decay, learning rate and clipping.
 #include "passes/graph/attribute_groups.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Attribute groups: parameters that one flat update can treat alike.
+// An attribute group is a set of parameters that one flat update can treat alike.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct AttributeGroup {
 };
 
 AttributeGroup attributes_of(const Tensor& parameter, const Optimizer& optimizer);
-/// The groups that occur, in order of the parameters.
+/// Returns the groups that occur, in order of the parameters.
 std::vector<AttributeGroup> attribute_groups(const Graph& graph, const Optimizer& optimizer);
-/// Index of a parameter's group.
+/// Returns the index of a parameter's group.
 std::int64_t attribute_group(const std::vector<AttributeGroup>& groups, const Tensor& parameter,
                              const Optimizer& optimizer);
 

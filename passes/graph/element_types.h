@@ -1,5 +1,6 @@
-// Which elements of an arena have which type, and where they lie in it. Offsets in elements are
-// common to all arenas of a stage; offsets in bytes differ between those of different types.
+// ElementTypes says which elements of an arena have which type, and where they lie in it. Offsets
+// in elements are common to all arenas of a stage; offsets in bytes differ between arenas of
+// different types.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +12,20 @@ namespace plimsoll {
 
 class ElementTypes {
  public:
-  /// The next elements are of this type.
+  /// Adds elements of this type at the end.
   void append(std::int64_t elements, DType type) {
     if (runs_.empty() || runs_.back().type != type) runs_.push_back({elements_, bytes_, type});
     elements_ += elements;
     bytes_ += elements * bytes_of(type);
   }
-  /// From the start of the arena to an element, or to its end.
+  /// Returns the bytes from the start of the arena to an element, or to the arena's end.
   Bytes offset(std::int64_t element) const {
     if (runs_.empty()) return {};
     const Run& run = run_of(element);
     return run.bytes + (element - run.begin) * bytes_of(run.type);
   }
   DType at(std::int64_t element) const { return runs_.empty() ? DType::f32 : run_of(element).type; }
-  /// The bytes of elements [begin, begin + count).
+  /// Returns the bytes of elements [begin, begin + count).
   Bytes bytes(std::int64_t begin, std::int64_t count) const {
     return offset(begin + count) - offset(begin);
   }
@@ -32,7 +33,7 @@ class ElementTypes {
  private:
   struct Run {
     std::int64_t begin = 0;  ///< elements
-    Bytes bytes;             ///< to it
+    Bytes bytes;             ///< from the start of the arena
     DType type = DType::f32;
   };
   const Run& run_of(std::int64_t element) const {

@@ -1,3 +1,4 @@
+// The update of single tensors is replaced by ops over flat arenas.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Casts are inserted so that activations have the job's type.
 #include <map>
 
 #include "graph/op_table.h"

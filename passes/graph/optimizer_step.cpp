@@ -1,3 +1,4 @@
+// The ops of the optimizer are added tensor by tensor.
 #include <map>
 #include <utility>
 

@@ -1,3 +1,4 @@
+// Owners, fused groups, layouts and broadcasts are computed from sizes.
 #include "passes/graph/ownership.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Collectives are added for gradients of which mp ranks computed parts.
 #include <algorithm>
 
 #include "base/error.h"

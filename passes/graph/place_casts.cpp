@@ -1,3 +1,4 @@
+// Parameters get the type of the computation, and masters are added.
 #include <algorithm>
 #include <map>
 #include <set>

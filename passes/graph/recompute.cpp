@@ -1,3 +1,4 @@
+// Forward ops are copied into backward for layers that recompute.
 #include <algorithm>
 #include <map>
 #include <set>

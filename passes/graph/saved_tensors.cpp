@@ -1,3 +1,4 @@
+// Roles of forward values follow from what backward reads.
 #include "passes/graph/saved_tensors.h"
 
 #include <vector>

@@ -1,12 +1,12 @@
-// Which forward values live until backward.
+// Saved tensors are the forward values that live until backward.
 #pragma once
 
 #include "graph/graph.h"
 
 namespace plimsoll {
 
-/// Forward values that backward reads get the role saved, those that it does not read (any more)
-/// the role activation; borders are placed by the schedule.
+/// Gives forward values that backward reads the role saved, and others the role activation. The
+/// schedule places the values at borders of blocks.
 void mark_saved(Graph& graph);
 
 }  // namespace plimsoll

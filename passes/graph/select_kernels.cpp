@@ -1,3 +1,4 @@
+// Abstract ops are replaced by the kernels of a framework.
 #include <algorithm>
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// The linear layer of query, key and value is cut into three.
 #include <array>
 #include <optional>
 #include <string>

@@ -1,3 +1,4 @@
+// Tokens are split over mp between the split layers.
 #include <map>
 #include <set>
 

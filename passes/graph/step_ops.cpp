@@ -1,3 +1,4 @@
+// Once-per-step ops, arenas and scalars are made and found here.
 #include "passes/graph/step_ops.h"
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// Parameters and activations are split over mp.
 #include <map>
 
 #include "base/error.h"

@@ -1,3 +1,4 @@
+// Segments and buckets of a stage's arenas are laid out.
 #include "passes/layout/arena_layout.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Where each parameter of a stage lies in the flat arenas, and the buckets they are reduced in.
+// An arena layout says where each parameter of a stage lies in the flat arenas, and in which
+// buckets parameters and gradients travel.
 #pragma once
 
 #include <optional>
@@ -14,64 +15,73 @@
 
 namespace plimsoll {
 
-/// One instance of a block on a stage.
+/// An Instance is one instance of a block on a stage.
 struct Instance {
   BlockId block;
   std::int64_t layer = 0;     ///< index of the instance within its block, over the whole model
   std::int64_t base = 0;      ///< elements from the start of the arenas to its bundle
-  std::int64_t elements = 0;  ///< of the bundle
+  std::int64_t elements = 0;  ///< elements of the bundle
 };
 
 struct ArenaLayout {
-  std::vector<Instance> instances;  ///< chunk by chunk, each in chain order
-  /// For each chunk of the stage, its first instance and the one after its last.
+  std::vector<Instance> instances;  ///< chunk by chunk, each in the order of the model
+  /// For each chunk of the stage, the index of its first instance and one past its last.
   std::vector<std::pair<std::size_t, std::size_t>> chunks;
   std::vector<Segment> segments;
-  /// Instance that produces the gradient of each segment (index into instances) and its parameter.
+  /// For each segment, the instance that produces its gradient (index into instances), and its
+  /// parameter.
   std::vector<std::size_t> producer;
   std::vector<TensorId> parameter;
-  std::vector<std::optional<std::size_t>> entry;  ///< of the block's bundle; none for a tied copy
+  /// index in the block's bundle; none for a tied copy
+  std::vector<std::optional<std::size_t>> entry;
   std::vector<Bucket> buckets;
-  std::vector<bool> tied_bucket;        ///< holds the parameter that first and last stage share
+  /// whether the bucket holds the parameter that first and last stage share
+  std::vector<bool> tied_bucket;
   std::vector<std::size_t> completion;  ///< buckets in the order in which backward completes them
-  std::vector<Bucket> gathers;  ///< what parameters travel in; buckets, unless tensors are owned
-  /// By instance and entry of its block's bundle: elements to the tensor.
+  /// ranges in which parameters travel: `buckets`, unless tensors are owned
+  std::vector<Bucket> gathers;
+  /// For each instance and each entry of its block's bundle, the element at which the tensor
+  /// begins.
   std::vector<std::vector<std::int64_t>> entries;
-  /// Elements to the parameter that `tied_parameters` slots bind to, if there is one.
+  /// The element at which the parameter of `tied_parameters` slots begins, if there is one.
   std::optional<std::int64_t> tied_base;
-  std::int64_t tied_elements = 0;      ///< its room
-  std::int64_t elements = 0;           ///< of the arenas, with padding
-  ElementTypes parameters, gradients;  ///< gradients are of one type
-  /// Where gradients of a micro-batch have arenas of their own (gradient_merge = fused).
+  std::int64_t tied_elements = 0;      ///< its length with padding
+  std::int64_t elements = 0;           ///< length of the arenas, with padding
+  ElementTypes parameters, gradients;  ///< gradients have one type
+  /// The types of the arenas for gradients of a micro-batch, where there are such arenas
+  /// (gradient_merge = fused).
   std::optional<ElementTypes> micro_batch_gradients;
   DType gradient_type() const { return gradients.at(0); }
-  DType parameter_type() const { return parameters.at(0); }  ///< of all of them, in stage 3
+  /// the type of all parameters, in stage 3
+  DType parameter_type() const { return parameters.at(0); }
 };
 
-/// First and one past the last of the segments that lie in a bucket.
+/// Returns the first of the segments that lie in a bucket, and one past the last.
 std::pair<std::size_t, std::size_t> segments_in(const ArenaLayout& layout, const Bucket& bucket);
-/// The bucket of a list that an element lies in: index.
+/// Returns the index of the bucket in which an element lies.
 std::size_t bucket_at(const std::vector<Bucket>& buckets, std::int64_t element);
-/// Where the tensors of an owner begin, in elements; they lie together.
+/// Returns the element at which the tensors of an owner begin. They lie together.
 std::int64_t owner_begin(const ArenaLayout& layout, std::int64_t owner);
-/// Whether tensors of an owner that travel together are copied together first: not where one
-/// travels alone. Members point into the fused buffer once that exists, so the copy is onto itself.
+/// Returns whether tensors of an owner that travel together are first copied together. A tensor
+/// that travels alone is not. Once the fused buffer exists, its members point into it, so the copy
+/// is onto itself.
 bool is_coalesced(const Strategy& strategy, const ArenaLayout& layout, const Bucket& bucket);
-/// Bundles in reverse order of the instances, so that gradients become complete from front to back
-/// and buckets are contiguous. A bucket closes before it would exceed `limit`; a larger parameter
-/// is alone (as in DeepSpeed and PyTorch DDP). A framework that does not overlap reductions with
-/// backward has one bucket, and beside it that of a parameter that two stages share.
-/// From sharding stage 2 on, and where gradients are reduced in every micro-batch, a bucket is one
-/// bundle or part of one. In stage 3 a bucket is what is gathered at once, whatever
-/// grad_bucket_bytes is: a rank owns an equal part of each, so that gathers and reductions work on
-/// contiguous ranges. A module there is a parameter with those after it that start as zeros
-/// (biases).
+/// Lays out the arenas of a stage. Bundles are in reverse order of the instances, so that gradients
+/// become complete from front to back and buckets are contiguous. A bucket closes before it would
+/// exceed `limit`; a larger parameter is alone (as in DeepSpeed and PyTorch DDP). A framework that
+/// does not overlap reductions with backward has one bucket, and a second one for a parameter that
+/// two stages share. From sharding stage 2 on, and where gradients are reduced in every
+/// micro-batch, a bucket is one bundle or a part of one. In stage 3 a bucket is gathered at once,
+/// and grad_bucket_bytes does not count. Each rank owns an equal part of each bucket, so that
+/// gathers and reductions work on contiguous ranges. With gather = module, a bucket is a parameter
+/// with the parameters after it that start as zeros (biases).
 ///
-/// Where whole tensors are owned, those of an owner lie together, the last owner's first, each in
-/// the order above: with prefix ownership that is the same order. Buckets then end where the owner
-/// changes, and gradients and parameters have limits of their own (passes/graph/ownership.h). From
-/// stage 2 on both end at bundles, too. The parameter that first and last stage share then has one
-/// owner on both, the first stage's, since only owners keep its gradient.
+/// Where whole tensors are owned, the tensors of one owner lie together, the last owner's first,
+/// each in the order above; with prefix ownership this is the same order. Buckets then end where
+/// the owner changes, and gradients and parameters have limits of their own
+/// (passes/graph/ownership.h). From stage 2 on both also end at bundles. The parameter that first
+/// and last stage share then has one owner on both stages, which is that of the first stage, since
+/// only owners keep its gradient.
 ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassContext& context,
                            std::int64_t stage, std::int64_t alignment);
 

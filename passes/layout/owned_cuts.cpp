@@ -1,3 +1,4 @@
+// Blocks are cut again for the owners of their tensors.
 #include "passes/layout/owned_cuts.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Routines of blocks as a rank runs them that owns some of the tensors: where broadcasts are ops of
-// a block (gather = use), their roots differ between instances, and what owner and others do
-// differs.
+// OwnedCuts has the routines of blocks for a rank that owns some of the tensors. Where broadcasts
+// are ops of a block (gather = use), their roots differ between instances, and owners run other ops
+// than the other ranks.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace plimsoll {
 
-/// The cut of each instance of a stage: its block's, or, where the Graph's blocks have broadcasts,
-/// one for each block and owners of its tensors. The owner broadcasts in place and its ops read the
-/// parameter itself; others receive into a temporary of the frame and cast nothing that they do not
-/// own.
+/// It has the cut of each instance of a stage. This is the block's cut or, where the Graph's blocks
+/// have broadcasts, one cut for each block and set of owners of its tensors. The owner broadcasts
+/// in place, and its ops read the parameter itself. Other ranks receive into a temporary of the
+/// frame, and cast nothing that they do not own.
 class OwnedCuts {
  public:
   OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext& context,
@@ -27,7 +27,7 @@ class OwnedCuts {
   const CutBlock& of(std::size_t instance) const { return *of_[instance]; }
 
  private:
-  /// By block and the owners of its tensors.
+  /// The cuts by block and owners of the block's tensors.
   std::map<std::pair<BlockId, std::vector<std::int64_t>>, CutBlock> cuts_;
   std::vector<const CutBlock*> of_;  ///< by instance
 };

@@ -1,3 +1,4 @@
+// Buffers get offsets as an allocator would give them.
 #include "passes/layout/plan_memory.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Calls reduce the gradients of every micro-batch and add the kept part.
 #include "passes/schedule/gradient_reductions.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,8 @@
-// Gradients that are reduced in every micro-batch: sharding stages 2 and 3, and grad_reduction =
-// per_micro_batch. What a call adds goes to a buffer of its own, is reduced over the ranks that saw
-// other sequences, and only what this rank keeps of it is added to the persistent arena (ZeRO,
-// Rajbhandari et al. 2019, arXiv 1910.02054, P_os+g; PyTorch FSDP's sharded gradients).
+// Gradients are reduced in every micro-batch in sharding stages 2 and 3, and with grad_reduction =
+// per_micro_batch. A call writes its gradients to a buffer of its own. They are reduced over the
+// ranks that saw other sequences. Only the part that this rank keeps is added to the persistent
+// arena (ZeRO, Rajbhandari et al. 2019, arXiv 1910.02054, P_os+g; PyTorch FSDP's sharded
+// gradients).
 #pragma once
 
 #include <deque>
@@ -17,34 +18,37 @@
 
 namespace plimsoll {
 
-/// Adds the calls of one stage to its Program while the schedule issues the others. Per call that
-/// writes gradients: fill, the call itself, a reduction per bucket as soon as its ports fire, and
-/// an add per bucket. The adds come when the buffer's place is needed: with overlapping reductions
-/// that is two such calls later, so that reductions run under the next one; else at the next one.
-/// In owner mode a bucket is reduced to its owner, and only the owner adds; others free their
-/// buffer where the next call that needs memory waits for its reductions.
+/// Adds the calls of one stage to its Program while the schedule issues the others. A call that
+/// writes gradients comes with a fill before it, a reduction of each bucket as soon as its ports
+/// fire, and an add of each bucket. The adds come when the buffer's memory is needed. With
+/// overlapping reductions that is two such calls later, so that reductions run under the next call;
+/// else it is at the next call. In owner mode a bucket is reduced to its owner, and only the owner
+/// adds it. Other ranks free their buffer where the next call that needs memory waits for its
+/// reductions.
 class GradientReductions {
  public:
   GradientReductions(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
                      const StageArenas& arenas, ProgramBuilder& build);
 
-  /// Whether gradients are reduced in every micro-batch: the Graph has such a collective.
+  /// Returns whether gradients are reduced in every micro-batch, i.e. the Graph has such a
+  /// collective.
   bool active() const { return op_ != nullptr; }
 
-  /// Before a call of `instance` that adds to gradients: zeroed memory for them. Calls of one
+  /// Adds zeroed memory before a call of `instance` that adds to gradients. Calls of one
   /// micro-batch that share an instance's gradients (split backwards) share the buffer.
   void before_call(std::size_t instance, const Routine& routine, std::int64_t micro_batch);
   Binding binding(const Slot& slot, std::size_t instance, std::int64_t micro_batch) const;
-  /// The call is issued. `complete`: no further call adds to these gradients in this micro-batch;
-  /// `last`: nor in this step.
+  /// Says that the call is issued. `complete`: no further call adds to these gradients in this
+  /// micro-batch. `last`: no further call adds to them in this step.
   void after_call(std::size_t instance, std::int64_t micro_batch, std::size_t call, bool complete,
                   bool last);
-  /// All backwards are issued: adds what is left, then reduces over both ends of the pipeline
-  /// (tied embeddings) and over replicas of shards. Returns what the update waits for.
+  /// To be called when all backwards are issued. It adds the remaining buckets, and then reduces
+  /// over both ends of the pipeline (tied embeddings) and over replicas of shards. Returns the
+  /// calls for which the update waits.
   std::vector<std::size_t> finish();
 
  private:
-  /// Buckets whose gradients lie in one buffer, one after another.
+  /// A Part is the buckets whose gradients lie in one buffer, one after another.
   struct Part {
     SlotKind kind = SlotKind::gradients;
     std::size_t instance = 0;
@@ -54,8 +58,8 @@ class GradientReductions {
   };
   struct Contribution {
     std::vector<Part> parts;
-    std::vector<std::size_t> calls;       ///< that wrote it
-    std::vector<std::size_t> reductions;  ///< of its buckets, in order
+    std::vector<std::size_t> calls;       ///< calls that wrote it
+    std::vector<std::size_t> reductions;  ///< reductions of its buckets, in order
     std::int64_t micro_batch = 0;
     bool last = false;
   };
@@ -68,20 +72,22 @@ class GradientReductions {
                  std::int64_t micro_batch);
   void zero(const Part& part, std::int64_t micro_batch);
   void reduce(Contribution& contribution, std::int64_t micro_batch);
-  /// Elements of a part's buffer.
+  /// A Range counts elements of a part's buffer.
   struct Range {
     std::int64_t begin = 0, elements = 0;
   };
   static bool overlap(const Range& a, const Range& b);
-  /// Gradients of which other mp ranks computed parts, and the collective that sums them.
+  /// A PartialRun is gradients of which other mp ranks computed parts, and the collective that sums
+  /// them.
   struct PartialRun {
     const Op* op;
     Range range;
   };
   std::vector<PartialRun> partial_runs(const Part& part) const;
-  /// Whether partial gradients are summed in every micro-batch, before they are scattered: what a
-  /// rank keeps of a bucket may begin within a run of them, for each rank elsewhere, and all ranks
-  /// have one Program. Where everything is kept, once per step.
+  /// Returns whether partial gradients are summed in every micro-batch, before they are scattered.
+  /// The part of a bucket that a rank keeps may begin within a run of partial gradients, at another
+  /// place for each rank, but all ranks have one Program. Where everything is kept, they are summed
+  /// once per step.
   bool sums_partial_at_once() const;
   using Sums = std::vector<std::pair<Range, std::size_t>>;  ///< ranges and calls
   Sums sum_partial(const Contribution& contribution, const Part& part, std::int64_t micro_batch);
@@ -96,7 +102,7 @@ class GradientReductions {
   std::size_t add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
                   std::int64_t micro_batch);
   void sum_kept_partial(const Part& part);
-  /// Elements of the persistent arena.
+  /// `begin` and `elements` count elements of the persistent arena.
   void reduce_kept(const Op& op, std::int64_t begin, std::int64_t elements,
                    std::vector<Wait> waits);
   void reduce_kept_bucket(std::size_t bucket, const Op& op, std::vector<Wait> waits);
@@ -107,13 +113,14 @@ class GradientReductions {
   const ArenaLayout& layout_;
   const StageArenas& arenas_;
   ProgramBuilder& build_;
-  const Op* op_ = nullptr;                         ///< in every micro-batch
-  const Op* replicas_ = nullptr;                   ///< once per step, of what is kept
-  std::vector<std::int64_t> kept_at_;              ///< by bucket, of those asked for
-  std::vector<std::vector<std::size_t>> bundles_;  ///< by instance: buckets
+  const Op* op_ = nullptr;             ///< the collective of every micro-batch
+  const Op* replicas_ = nullptr;       ///< the collective of the kept part, once per step
+  std::vector<std::int64_t> kept_at_;  ///< by bucket, where asked for: its place in the kept part
+  std::vector<std::vector<std::size_t>> bundles_;                      ///< by instance: its buckets
   std::map<std::pair<std::int64_t, std::size_t>, Contribution> open_;  ///< micro-batch, instance
-  std::deque<Contribution> pending_;  ///< reductions posted, not added yet
-  std::vector<BufferId> given_up_;    ///< freed by the next call that waits for `given_up_waits_`
+  /// contributions whose reductions are posted, but which are not added yet
+  std::deque<Contribution> pending_;
+  std::vector<BufferId> given_up_;  ///< freed by the next call that waits for `given_up_waits_`
   std::vector<Wait> given_up_waits_;
   std::vector<std::size_t> added_;  ///< by bucket: the latest add
   std::vector<bool> finished_;      ///< by bucket: reduced over replicas

@@ -1,4 +1,4 @@
-// Kept buffers: memory that one call of a micro-batch leaves for another.
+// Kept buffers are memory that one call of a micro-batch leaves for another.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-/// Slots whose memory one call of a micro-batch leaves for another.
+/// Returns whether one call of a micro-batch leaves the memory of such a slot for another call.
 inline bool crosses_calls(SlotKind kind) {
   switch (kind) {
     case SlotKind::input:
@@ -26,8 +26,8 @@ inline bool crosses_calls(SlotKind kind) {
   }
 }
 
-/// Per instance of a chunk: the buffers that one micro-batch keeps between calls, for slots that
-/// cross them.
+/// KeptBuffers has, for one instance of a chunk, the buffers that one micro-batch keeps between
+/// calls.
 struct KeptBuffers {
   std::array<std::optional<BufferId>, 7> buffers;  ///< from SlotKind::input to deferred
   std::optional<BufferId>& operator[](SlotKind kind) {

@@ -1,3 +1,4 @@
+// Calls zero, cast and add the arena of a micro-batch's gradients.
 #include "passes/schedule/merged_gradients.h"
 
 #include "passes/cut/range_routine.h"

@@ -1,6 +1,6 @@
-// Fused gradient merge (gradient_merge = fused): backward writes the gradients of one micro-batch
-// to an arena of their own, which is cast and added to the step's bucket by bucket (Paddle's
-// fuse_grad_merge, PR 35070).
+// In a fused gradient merge (gradient_merge = fused) backward writes the gradients of one
+// micro-batch to an arena of their own. This arena is cast and added to the step's gradients bucket
+// by bucket (Paddle's fuse_grad_merge, PR 35070).
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,31 @@
 namespace plimsoll {
 
 /// Adds the calls of one stage to its Program while the schedule issues the others. Before a
-/// micro-batch's backward: with collective_fusion = coalesced two copies for each bucket, of the
-/// micro-batch's gradients and of the step's, onto themselves as before collectives
-/// (passes/schedule/step_collectives.h); and zeroing of what kernels add to. Products overwrite;
-/// what lies between two such ranges is zeroed with them where it is small. After it: for each
-/// bucket a cast, where the micro-batch's gradients are not f32, and an add; in the last
-/// micro-batch as soon as the bucket is complete, where its reduction overlaps the rest of
-/// backward.
+/// micro-batch's backward, memory to which kernels add is zeroed. Products overwrite their
+/// gradients; a range between two additions is zeroed with them where it is small. With
+/// collective_fusion = coalesced, each bucket of the micro-batch's and of the step's gradients is
+/// first copied onto itself, as before collectives (passes/schedule/step_collectives.h). After
+/// backward, each bucket is cast, where the micro-batch's gradients are not f32, and added. In the
+/// last micro-batch a bucket is added as soon as it is complete, where its reduction overlaps the
+/// rest of backward.
 class MergedGradients {
  public:
   MergedGradients(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
                   const StageArenas& arenas, ProgramBuilder& build);
 
-  /// Whether the Graph merges arenas.
+  /// Returns whether the Graph merges arenas.
   bool active() const { return layout_.micro_batch_gradients.has_value(); }
-  /// Where backward writes gradients from this element of the arenas on.
+  /// Returns where backward writes gradients, from this element of the arenas on.
   Binding binding(std::int64_t element) const;
 
   void before_backward(std::int64_t micro_batch);
-  /// After the last call of a step that writes an instance's gradients: where reductions overlap
-  /// backward, merges the buckets that are complete with it, as far as they follow each other in
-  /// the order of completion. Both return, by bucket, the call that adds to it.
+  /// To be called after the last call of a step that writes an instance's gradients. Where
+  /// reductions overlap backward, it merges the buckets that are then complete, as far as they
+  /// follow each other in the order of completion. Both functions return the merged buckets with
+  /// the calls that add to them.
   std::vector<std::pair<std::size_t, std::size_t>> after_instance(std::size_t instance,
                                                                   std::int64_t micro_batch);
-  /// Merges the rest.
+  /// Merges the remaining buckets.
   std::vector<std::pair<std::size_t, std::size_t>> after_backward(std::int64_t micro_batch);
 
  private:
@@ -53,9 +54,10 @@ class MergedGradients {
   const ArenaLayout& layout_;
   const StageArenas& arenas_;
   ProgramBuilder& build_;
-  std::set<std::size_t> written_;   ///< instances, for the last time in the step
-  std::set<std::size_t> merged_;    ///< buckets, likewise
-  std::set<TensorId> overwritten_;  ///< parameters whose gradient a product writes first
+  /// instances whose gradients are written for the last time in the step
+  std::set<std::size_t> written_;
+  std::set<std::size_t> merged_;    ///< buckets that are merged for the last time in the step
+  std::set<TensorId> overwritten_;  ///< parameters whose gradient is first written by a product
 };
 
 }  // namespace plimsoll

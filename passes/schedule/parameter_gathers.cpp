@@ -1,3 +1,4 @@
+// Calls gather and free the parameters of sharding stage 3.
 #include "passes/schedule/parameter_gathers.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
-// Sharding stage 3: parameters are kept as equal parts of elements and gathered before they are
-// used (ZeRO, Rajbhandari et al. 2019, arXiv 1910.02054, P_os+g+p; one coalesced gather per layer
-// and prefetch as PyTorch FSDP and DeepSpeed PRs 1188 and 1453), or whole by their owner, who
-// broadcasts them (Paddle fleet's ShardingOptimizer).
+// In sharding stage 3 parameters are kept as equal parts of elements and gathered before they are
+// used (ZeRO, Rajbhandari et al. 2019, arXiv 1910.02054, P_os+g+p). Each layer has one coalesced
+// gather, with prefetch, as in PyTorch FSDP and DeepSpeed PRs 1188 and 1453. In owner mode each
+// parameter is kept whole by its owner, who broadcasts it (Paddle fleet's ShardingOptimizer).
 #pragma once
 
 #include <cstdint>
@@ -17,73 +17,78 @@
 
 namespace plimsoll {
 
-/// One call that reads parameters which have to be gathered.
+/// A ParameterUse is one call that reads parameters which have to be gathered.
 struct ParameterUse {
   std::size_t instance = 0;
-  bool own = false, tied = false;    ///< the instance's bundle; the tied parameter of another
-  std::vector<std::size_t> entries;  ///< owner mode: of the bundle, those that it reads
+  /// it reads the instance's bundle; it reads the tied parameter of another stage
+  bool own = false, tied = false;
+  std::vector<std::size_t> entries;  ///< owner mode: the entries of the bundle that it reads
   Phase phase = Phase::forward;
   std::int64_t micro_batch = 0;
 };
 
-/// Adds the gathers of one stage to its Program while the schedule issues the calls that use them.
+/// A ParameterGathers adds the gathers of one stage to its Program while the schedule issues the
+/// calls that use them.
 ///
-/// Before a use, what it reads is gathered unless it is there already, and so is what the next
-/// prefetch_depth uses read, as far as max_live_bytes allows. After a use its memory is freed,
-/// unless it is used again within the prefetch, or within reuse_distance_bytes of gathered
-/// parameters, or, with keep_gathered, some micro-batch is between its first use here and its last.
-/// So a micro-batch gathers anew exactly where none of these holds.
+/// Before a use, its parameters are gathered unless they are there already. So are the parameters
+/// of the next prefetch_depth uses, as far as max_live_bytes allows. After a use its memory is
+/// freed, with three exceptions: the parameters are used again within the prefetch; or within
+/// reuse_distance_bytes of gathered parameters; or, with keep_gathered, some micro-batch is between
+/// its first and its last use of them. A micro-batch gathers again exactly where none of the three
+/// holds.
 ///
-/// In owner mode a gather is a broadcast for each owner of what is gathered. The owner reads its
-/// own memory; only others have a copy. With gather = segment a use is a run of calls of one
-/// micro-batch, whose parameters come before the first and go after the last.
+/// In owner mode a gather is one broadcast for each owner of the gathered parameters. The owner
+/// reads its own memory, and only others have a copy. With gather = segment a use is a run of calls
+/// of one micro-batch: its parameters are gathered before the first call and freed after the last.
 class ParameterGathers {
  public:
   ParameterGathers(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
                    const StageArenas& arenas, ProgramBuilder& build);
 
   bool active() const { return op_ != nullptr; }
-  /// Elements that stay whole here beside what this rank keeps of the parameters.
+  /// Returns the number of elements that stay whole on this rank, beside its own parts of the
+  /// parameters.
   std::int64_t resident_elements() const;
-  /// The tied parameter stays whole.
+  /// Returns whether the tied parameter stays whole.
   bool tied_stays() const { return tied_ && groups_[*tied_].resident; }
-  /// Whether a call that reads this slot of an instance has it gathered.
+  /// Returns whether a call that reads this slot of an instance has it gathered.
   bool is_gathered(const Slot& slot, std::size_t instance) const;
 
-  /// Parameters that stay whole are gathered once per step, when it begins. `uses` are the uses of
-  /// the step that read gathered parameters, in issue order.
+  /// Gathers parameters that stay whole, once per step, when the step begins. `uses` are the uses
+  /// of the step that read gathered parameters, in issue order.
   void begin_step(const std::vector<ParameterUse>& uses);
-  /// Before the call of the next use: what it waits for.
+  /// Prepares the call of the next use. Returns the calls for which it waits.
   std::vector<Wait> before_use();
-  /// A call of this instance that reads parameters which stay whole waits for these.
+  /// Returns the calls for which a call of this instance waits if it reads parameters that stay
+  /// whole.
   std::vector<Wait> resident_waits(std::size_t instance, bool tied) const;
   Binding binding(const Slot& slot, std::size_t instance) const;
-  /// The call of that use is issued.
+  /// Says that the call of that use is issued.
   void after_use(std::size_t call);
 
  private:
-  /// The parameters that travel at once: one of ArenaLayout::gathers.
+  /// A Group is the parameters that travel at once: one of ArenaLayout::gathers.
   struct Group {
-    std::size_t instance = 0;  ///< whose bundle it is of
-    bool copy = false;         ///< a tied parameter's, of no bundle here
+    std::size_t instance = 0;  ///< the instance whose bundle it is part of
+    bool copy = false;         ///< a tied parameter's copy, which is in no bundle of this stage
     bool resident = false;     ///< stays whole
   };
-  /// Parameters that come and go together: an instance's bundle, the tied parameter by itself, or
-  /// what a segment reads.
+  /// An Item is parameters that are gathered and freed together: an instance's bundle, the tied
+  /// parameter by itself, or the parameters that a segment reads.
   struct Item {
     std::vector<std::size_t> groups;   ///< ascending
-    Bytes bytes;                       ///< of all of them, on every rank
+    Bytes bytes;                       ///< bytes of all groups, on every rank
     std::vector<std::size_t> uses;     ///< ascending
-    std::size_t next = 0;              ///< the first of them that is not over
+    std::size_t next = 0;              ///< the first use that is not over
     bool live = false, used = false;   ///< since it was gathered
     std::optional<BufferId> buffer;    ///< none where this rank owns everything
     std::vector<std::size_t> gathers;  ///< the calls that fill it
     std::size_t last_use = 0;
-    /// By micro-batch: its first and its last use.
+    /// By micro-batch: the item's first and last use.
     std::map<std::int64_t, std::pair<std::size_t, std::size_t>> spans;
-    std::int64_t between = 0;  ///< micro-batches that have used it and will again
+    std::int64_t between = 0;  ///< micro-batches that have used the item and will use it again
   };
-  /// Calls between which nothing comes or goes.
+  /// A Use is calls between which nothing is gathered or freed.
   struct Use {
     std::vector<std::size_t> items;
     Phase phase = Phase::forward;
@@ -121,12 +126,13 @@ class ParameterGathers {
   std::vector<Group> groups_;
   std::optional<std::size_t> tied_;    ///< the tied parameter's group
   std::vector<std::size_t> resident_;  ///< groups
-  std::vector<std::int64_t> kept_at_;  ///< by group: elements into this rank's part
-  std::vector<Item> items_;            ///< by instance, then the tied parameter; by segment
+  /// by group: the element at which it begins in this rank's part
+  std::vector<std::int64_t> kept_at_;
+  std::vector<Item> items_;  ///< by instance, then the tied parameter; or by segment
   std::vector<Use> uses_;
   std::vector<Bytes> used_before_;  ///< by use: gathered bytes that the uses before it read
   std::size_t now_ = 0;             ///< the use that comes next, or whose calls are being issued
-  std::size_t calls_done_ = 0;      ///< of it
+  std::size_t calls_done_ = 0;      ///< calls of the use `now_` that are issued
   Bytes live_;
   std::vector<std::optional<std::size_t>> resident_gather_;  ///< by instance
   std::map<std::size_t, std::size_t> broadcast_;             ///< by group: the latest call

@@ -1,3 +1,4 @@
+// Persistent buffers get the sizes that follow from a layout.
 #include "passes/schedule/persistent_buffers.h"
 
 #include <algorithm>

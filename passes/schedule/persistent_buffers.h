@@ -1,4 +1,4 @@
-// Buffers that a stage's ranks keep from step to step.
+// Persistent buffers are memory that a stage's ranks keep from step to step.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 namespace plimsoll {
 
 /// Adds parameters, masters, gradients, optimizer state, scalars and workspace to a Program that
-/// has its segments and buckets. `resident`: elements of parameters that stay whole in sharding
-/// stage 3. No buffer holds padding that nothing reaches: tensor by tensor, updates leave out what
-/// lies behind the last tensor.
+/// has its segments and buckets. `resident` is the number of elements of parameters that stay whole
+/// in sharding stage 3. Buffers have no padding that nothing reaches: where updates run tensor by
+/// tensor, the padding behind the last tensor is left out.
 StageArenas add_persistent_buffers(const Graph& graph, const PassContext& context,
                                    const ArenaLayout& layout, std::int64_t resident,
                                    ProgramBuilder& build);

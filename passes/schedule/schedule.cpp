@@ -1,3 +1,4 @@
+// Actions of the pipeline order become calls with their buffers and waits.
 #include "passes/schedule/schedule.h"
 
 #include <fmt/format.h>

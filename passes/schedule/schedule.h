@@ -1,4 +1,4 @@
-// The schedule: one stage's Program from the routines, as a list of calls in host issue order.
+// The schedule makes one stage's Program from the routines, as a list of calls in host issue order.
 #pragma once
 
 #include "passes/cut/cut_blocks.h"
@@ -7,11 +7,11 @@
 
 namespace plimsoll {
 
-/// Executes the actions of pipeline_order, each over the instances of its chunk. Boundary tensors
-/// are sent and freed by stage_transfers.h. Gradient buckets are posted as soon as the last call
-/// that adds to them is issued, or after backward; parameters are gathered after the update, or at
-/// the start of the next step (Framework::overlap_*). Buffers have no offsets yet. `owner`: of the
-/// ranks of the stage at this sharding coordinate, where whole tensors are owned.
+/// Executes the actions of pipeline_order, each over the instances of its chunk. stage_transfers.h
+/// sends and frees boundary tensors. Gradient buckets are posted as soon as the last call that adds
+/// to them is issued, or after backward. Parameters are gathered after the update, or at the start
+/// of the next step (Framework::overlap_*). Buffers have no offsets yet. Where whole tensors are
+/// owned, the Program is for the ranks of the stage whose sharding coordinate is `owner`.
 Program schedule_stage(const Graph& graph, const CutGraph& cut, const PassContext& context,
                        std::int64_t stage, std::int64_t alignment,
                        std::optional<std::int64_t> owner = {});

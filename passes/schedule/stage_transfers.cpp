@@ -1,3 +1,4 @@
+// Calls send, receive and free boundary tensors.
 #include "passes/schedule/stage_transfers.h"
 
 #include <fmt/format.h>

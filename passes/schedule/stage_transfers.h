@@ -1,4 +1,4 @@
-// Sends and receives of boundary tensors on one stage, and how long sent tensors live.
+// A stage sends and receives boundary tensors, and keeps sent tensors for a time.
 #pragma once
 
 #include <array>
@@ -12,11 +12,12 @@
 
 namespace plimsoll {
 
-/// The way of a boundary tensor: activations go to the next part of the model, gradients back.
+/// The direction of a boundary tensor. Activations go to the next part of the model, gradients
+/// back.
 enum class Direction : std::uint8_t { activation, gradient };
 
-/// Adds the transfers of a stage to its Program while the schedule issues the other calls. Every
-/// freed tensor's send has been waited for by the call before which it is freed.
+/// Adds the transfers of a stage to its Program while the schedule issues the other calls. Before a
+/// call for which a sent tensor is freed, the call waits for the tensor's send.
 class StageTransfers {
  public:
   StageTransfers(const PassContext& context, ProgramBuilder& build)
@@ -26,35 +27,39 @@ class StageTransfers {
     BufferId payload;
     Wait arrived;
   };
-  /// An action begins from a tensor of another stage.
+  /// An Incoming is a tensor of another stage from which an action begins.
   struct Incoming {
     Direction direction = Direction::activation;
     Bytes bytes;
-    std::int64_t chunk = 0, micro_batch = 0;  ///< that it is for, here
+    std::int64_t chunk = 0, micro_batch = 0;  ///< the action that it is for, on this stage
   };
-  /// Posts the receive, with split_boundary of this rank's part, unless it is posted already.
+  /// Posts the receive unless it is posted already. With split_boundary it receives this rank's
+  /// part.
   void post(const Incoming& incoming);
   /// Posts a receive, and the gather that completes it.
   Received receive(const Incoming& incoming);
 
-  /// The next call of an instance writes a tensor to be sent. SendLifetime::event: the tensor that
-  /// used its slot is due.
+  /// To be called before a call that writes a tensor to be sent. With SendLifetime::event, the
+  /// tensor that used the slot before becomes due.
   void take_slot(Direction direction);
-  /// Sends what `produced` says is written.
+  /// Sends the tensor, which is written when `produced` says so.
   void send(Direction direction, const Action& action, BufferId payload, const Wait& produced);
 
-  /// Backward that reads the gradient of this chunk and micro-batch is next. In the held and the
-  /// published form the activation that was sent for it is due: the stage that sends the gradient
-  /// has used it (Paddle PR 34086; before it, backward synchronised with the send there).
+  /// To be called before the backward that reads the gradient of this chunk and micro-batch. With
+  /// SendLifetime::held and ::published, the activation that was sent for it becomes due, since the
+  /// stage that sends the gradient has used it (Paddle PR 34086; before that PR, backward
+  /// synchronised with the send there).
   void gradient_is_received(const Action& action);
-  /// Backward of a micro-batch is next, straight after a forward (`steady`) or not. Published form:
-  /// the receive of that forward shows that the stage before has used the gradient of two
-  /// micro-batches ago, which is due (Paddle PR 34230).
+  /// To be called before backward of a micro-batch, which follows a forward directly (`steady`) or
+  /// does not. With SendLifetime::published, the receive of that forward shows that the stage
+  /// before has used the gradient of two micro-batches ago, which becomes due (Paddle PR 34230).
   void before_backward(const Action& action, bool steady);
-  /// Frees what is due before the next call, which waits for what this returns: its sends.
+  /// Frees the tensors that are due, before the next call. Returns their sends, for which the call
+  /// must wait.
   std::vector<Wait> free_due();
 
-  /// Tensors that nothing has freed live to the end of the step. All calls are issued.
+  /// To be called when all calls are issued. Tensors that nothing has freed live to the end of the
+  /// step.
   void finish();
 
  private:
@@ -65,9 +70,9 @@ class StageTransfers {
   };
   using Key = std::pair<std::int64_t, std::int64_t>;  ///< chunk and micro-batch
   struct Queue {
-    std::map<Key, Received> posted;    ///< and not received yet
+    std::map<Key, Received> posted;    ///< posted, and not received yet
     std::vector<Sent> sent;            ///< in issue order
-    std::map<Key, std::size_t> index;  ///< SendLifetime::event: not needed
+    std::map<Key, std::size_t> index;  ///< not used with SendLifetime::event
   };
   struct Known {
     OpKind kind;

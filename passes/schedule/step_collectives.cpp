@@ -1,3 +1,4 @@
+// Calls reduce gradient buckets and gather parameters once per step.
 #include "passes/schedule/step_collectives.h"
 
 #include <fmt/format.h>

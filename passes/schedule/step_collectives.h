@@ -1,5 +1,5 @@
-// Exchanges of ranks with different sequences, once per step: gradient buckets, parameters, the
-// loss; and the gradient that both ends of the pipeline share.
+// Once per step, ranks with different sequences exchange gradient buckets, parameters and the loss.
+// Both ends of the pipeline exchange the gradient that they share.
 #pragma once
 
 #include <map>
@@ -14,42 +14,45 @@
 
 namespace plimsoll {
 
-/// The persistent buffers of a stage.
+/// StageArenas are the persistent buffers of a stage.
 struct StageArenas {
   BufferId parameters, masters, gradients, first_moment, second_moment, scalars;
-  BufferId micro_batch_gradients;  ///< fused merges
-  BufferId weight_copies;          ///< in 8 bits, of the layers' weights, where they last
-  BufferId resident;  ///< sharding stage 3: parameters that stay whole, where there are any
+  BufferId micro_batch_gradients;  ///< for fused merges
+  BufferId weight_copies;  ///< 8-bit copies of the layers' weights, where they last for a step
+  BufferId resident;       ///< sharding stage 3: parameters that stay whole, if any
 };
 
 /// Adds the calls of one stage's collectives to its Program while the schedule issues the others.
-/// Which collectives there are, the Graph's ops on stream `data` say; when, the Framework's
-/// overlaps.
+/// The Graph's ops on stream `data` say which collectives there are. The Framework's overlaps say
+/// when they run.
 class StepCollectives {
  public:
   StepCollectives(const Graph& graph, const PassContext& context, const ArenaLayout& layout,
                   const StageArenas& arenas, ProgramBuilder& build)
       : graph_(graph), context_(context), layout_(layout), arenas_(arenas), build_(build) {}
 
-  /// Gathers that overlap: of what the last step updated, in the order in which forward reads it.
-  /// They wait for the computation that begins the step, which is ordered after that update.
+  /// Posts the gathers that overlap: the parameters that the last step updated, in the order in
+  /// which forward reads them. They wait for the computation that begins the step, which runs after
+  /// that update.
   void begin_step();
-  /// The first micro-batch's forward of an instance waits for this: the gather that completes its
-  /// parameters.
+  /// Returns the gather that completes an instance's parameters, for which the first micro-batch's
+  /// forward waits.
   std::vector<Wait> parameter_waits(std::size_t instance, bool reads_tied) const;
 
-  /// A call that adds to gradients of an instance is issued. If it is the `last` of the step, posts
-  /// the buckets that it completed.
+  /// Says that a call that adds to gradients of an instance is issued. If it is the `last` of the
+  /// step, the buckets that it completed are posted.
   void wrote_gradients(std::size_t instance, ActionKind kind, std::size_t call, bool last);
-  /// With fused merges, says that the last call that adds to a bucket is issued. Posts the buckets
-  /// that it completed.
+  /// With fused merges, says that the last call that adds to a bucket is issued. The buckets that
+  /// it completed are posted.
   void merged_gradients(std::size_t bucket, std::size_t call);
-  /// Backward is issued: posts what is left. Returns all reductions: what the update waits for.
+  /// To be called when backward is issued: posts the remaining buckets. Returns all reductions, for
+  /// which the update waits.
   std::vector<std::size_t> finish_gradients();
-  /// Gathers that do not overlap, after the update.
+  /// Posts the gathers that do not overlap, after the update.
   void end_step(std::size_t update);
 
-  /// The reported loss covers the global batch: summed over the ranks that saw other sequences.
+  /// Sums the reported loss over the ranks that saw other sequences, so that it covers the global
+  /// batch.
   void reduce_loss(std::size_t head);
 
  private:
@@ -79,8 +82,8 @@ class StepCollectives {
   std::set<std::size_t> complete_;                       // instances
   std::map<std::size_t, std::size_t> bucket_reduction_;  // first reduction's call, by bucket
   std::map<std::size_t, std::size_t> sums_;              // call that ends a gradient, by segment
-  std::vector<std::size_t> gathers_;                     // that overlap, by ArenaLayout::gathers
-  std::size_t next_bucket_ = 0;                          // in ArenaLayout::completion
+  std::vector<std::size_t> gathers_;  // gathers that overlap, by ArenaLayout::gathers
+  std::size_t next_bucket_ = 0;       // index into ArenaLayout::completion
   std::vector<std::size_t> reductions_;
 };
 

@@ -1,3 +1,4 @@
+// Calls of the update get their bindings in the arenas.
 #include "passes/schedule/update_calls.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The calls of the step that work on arenas: its beginning and the update, whole or tensor by
-// tensor.
+// Update calls are the calls of the step that work on arenas: its beginning and the update, over
+// whole arenas or tensor by tensor.
 #pragma once
 
 #include <map>
@@ -13,8 +13,8 @@
 namespace plimsoll {
 
 /// Issues the calls of a stage's update in the order of the Graph's ops. A run of ops without a
-/// block is one call on arenas of this stage's sizes; a run of ops with blocks is a call for every
-/// segment that this class of ranks updates, in the order of the arenas.
+/// block is one call on arenas of this stage's sizes. A run of ops with blocks is one call for
+/// every segment that this class of ranks updates, in the order of the arenas.
 class UpdateCalls {
  public:
   UpdateCalls(const CutGraph& cut, const PassContext& context, const ArenaLayout& layout,
@@ -26,9 +26,9 @@ class UpdateCalls {
         arenas_(arenas),
         build_(build) {}
 
-  /// Scalars and zeroed gradients. Returns the call.
+  /// Issues the call that sets scalars and zeroes gradients. Returns the call.
   std::size_t begin_step();
-  /// After `reductions`. Returns the last call.
+  /// Issues the update, which waits for `reductions`. Returns the last call.
   std::size_t update(const std::vector<std::size_t>& reductions);
 
  private:
@@ -45,8 +45,8 @@ class UpdateCalls {
 
   const CutGraph& cut_;
   const Strategy& strategy_;
-  /// A rank casts only those reduced gradients that it updates. The bundled runtime casts all: an
-  /// op of its Programs reads an arena from the begin.
+  /// Whether a rank casts only the reduced gradients that it updates. The bundled runtime casts all
+  /// of them, since an op of its Programs reads an arena from its begin.
   const bool widens_own_part_;
   const ArenaLayout& layout_;
   const StageArenas& arenas_;

@@ -1,4 +1,4 @@
-// How a framework spells choices of a strategy: its own flags.
+// Framework flags are a framework's own command-line options for choices of a strategy.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace plimsoll {
 
-/// The framework's flags for what the strategy repeats, for layers that lie on stages unevenly, for
-/// 8-bit products and for the types of gradients and states, each flag once, in one line; empty
-/// where it needs none or they are not known. Degrees and sizes are not among them.
+/// Returns the framework's flags in one line, each once. They state what the strategy recomputes,
+/// how layers are split unevenly, 8-bit products, and the types of gradients and optimizer state.
+/// Degrees and sizes are not among them. The text is empty where no flags are needed or known.
 std::string framework_flags(const Framework& framework, const Job& job, const Strategy& strategy);
 
 }  // namespace plimsoll

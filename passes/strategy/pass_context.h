@@ -1,4 +1,4 @@
-// The input of every pass: the job, how it is split, and what the framework does.
+// A PassContext is the input of every pass: the job, its strategy, and the framework.
 #pragma once
 
 #include "models/framework/framework.h"

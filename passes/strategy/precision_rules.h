@@ -1,4 +1,4 @@
-// The rules of a strategy about types: of gradients, of the optimizer's state, of operands.
+// Precision rules limit the types of gradients, optimizer state and operands in a strategy.
 #pragma once
 
 #include "base/error.h"
@@ -7,14 +7,15 @@
 
 namespace plimsoll {
 
-/// gradient_merge fused where its buffers hold one micro-batch; gradient_type computed in 16-bit
-/// jobs, where gradients are reduced once per step; other types of optimizer state than f32 in
-/// 16-bit jobs with a fused update, of AdamW for the moments; one type for what is gathered where
-/// it is used; fp8 in 16-bit jobs whose layers' sizes are multiples of 16, and parameters kept in
-/// 8 bits where it has copies that last.
+/// Checks these rules. gradient_merge fused: buffers hold one micro-batch. gradient_type computed:
+/// 16-bit jobs in which gradients are reduced once per step. Optimizer state in other types than
+/// f32: 16-bit jobs with a fused update; moments also need AdamW. gather = use: one type for the
+/// gathered parameters. fp8: 16-bit jobs whose layers' sizes are multiples of 16; fp8_parameters
+/// also needs fp8 with copies that last for a step.
 Verdict precision_is_legal(const Job& job, const Strategy& strategy);
 
-/// The type of masters and moments in memory. A remainder is as wide as bf16.
+/// Returns the type of masters in memory; moment_dtype() that of moments. A remainder is as wide as
+/// bf16.
 DType master_dtype(const Strategy& strategy);
 DType moment_dtype(const Strategy& strategy);
 

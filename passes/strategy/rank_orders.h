@@ -1,4 +1,5 @@
-// Rank orders: which ways to number the ranks of given degrees make their groups lie differently.
+// Rank orders are the ways of numbering the ranks of given degrees; only those that place groups
+// differently are worth trying.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +10,27 @@
 
 namespace plimsoll {
 
-/// Where it matters which ranks are neighbours: units of so many consecutive devices that share a
-/// node, or a level of the cluster's links. None: every device is as near as any other.
+/// DeviceUnits say where it matters which ranks are neighbours. A unit is so many consecutive
+/// devices that share a node or a level of the cluster's links. With no units, all devices are
+/// equally near.
 struct DeviceUnits {
   std::vector<std::int64_t> sizes;
-  bool alike = true;  ///< nodes have devices of one kind
+  bool alike = true;  ///< whether all nodes have devices of one kind
 };
 DeviceUnits units_of(const Cluster& cluster);
 
-/// Whether every unit holds the same ranks of every group in both orders, up to which unit that is.
-/// Where a unit's border cuts an axis into unequal parts they count as different.
+/// Returns whether every unit holds the same ranks of every group in both orders, except for the
+/// order of the units. Where the border of a unit cuts an axis into unequal parts, the orders count
+/// as different.
 bool lie_alike(const Strategy& strategy, RankOrder a, RankOrder b, const DeviceUnits& units);
 
 struct RankOrders {
   std::vector<RankOrder> tried;  ///< at least one
-  std::int64_t alike = 0;        ///< left out: they number otherwise, but lie as one of `tried`
+  /// orders left out: they number ranks differently, but place groups as one of `tried` does
+  std::int64_t alike = 0;
 };
-/// The orders of a framework for the degrees of a strategy. The default stands for those that
-/// number ranks as it does.
+/// Returns the orders of a framework for the degrees of a strategy. The default order stands for
+/// all orders that number ranks in the same way.
 RankOrders rank_orders(const Framework& framework, const Strategy& strategy,
                        const DeviceUnits& units);
 

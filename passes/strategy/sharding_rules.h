@@ -1,4 +1,4 @@
-// Sharding rules: what a sharding stage keeps as shards, and which communications overlap.
+// Sharding rules say what a sharding stage keeps as shards, and which communications overlap.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace plimsoll {
 
-/// Sharding stages 2 and 3 keep gradients as shards and reduce them in every micro-batch.
+/// Returns whether gradients are kept as shards and reduced in every micro-batch (stages 2 and 3).
 bool shards_gradients(const Strategy& strategy);
-/// Stage 3 keeps parameters as shards and gathers them where they are used.
+/// Returns whether parameters are kept as shards and gathered where they are used (stage 3).
 bool shards_parameters(const Strategy& strategy);
-/// The number of elements up to which parameters stay whole; cut_blocks needs no more of the
-/// strategy.
+/// Returns the number of elements up to which parameters stay whole. cut_blocks needs nothing else
+/// of the strategy.
 std::int64_t resident_limit(const Strategy& strategy);
-/// Whether the strategy asks for it and the framework can do it.
+/// Returns whether the strategy asks for the overlap and the framework can do it.
 bool overlaps_grad_reduce(const PassContext& context);
 bool overlaps_param_gather(const PassContext& context);
 

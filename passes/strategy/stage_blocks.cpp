@@ -1,3 +1,4 @@
+// Layers are dealt out to the parts of a pipeline.
 #include "passes/strategy/stage_blocks.h"
 
 #include <algorithm>

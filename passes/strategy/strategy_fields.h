@@ -1,4 +1,4 @@
-// Strategy fields: what a text or a table shows of a strategy.
+// Strategy fields are what a text or a table shows of a strategy.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct StrategyField {
   std::string value;  ///< as `--fix` takes it
 };
 
-/// The keys down to layer_split, of the others those that differ from their default, in the order
-/// of files.
+/// Returns the keys down to layer_split, and those other keys that differ from their default, in
+/// the order of files.
 std::vector<StrategyField> shown_fields(const Strategy& strategy);
-/// The fields in which `strategy` differs from `chosen`.
+/// Returns the fields in which `strategy` differs from `chosen`.
 std::vector<StrategyField> differing_fields(const Strategy& strategy, const Strategy& chosen);
-/// "mp=4 pp=2"; nothing where there are none.
+/// Returns "mp=4 pp=2", and an empty text where there are no fields.
 std::string fields_text(const std::vector<StrategyField>& fields);
 
 }  // namespace plimsoll

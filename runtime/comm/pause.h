@@ -1,4 +1,4 @@
-// Looking for something that another thread or process is about to do.
+// A pause is for loops that poll for something that another thread or process will do.
 #pragma once
 
 #include <thread>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-/// Tells the core that this is a loop of looks.
+/// Tells the core that this loop polls.
 inline void pause_core() {
 #if defined(__x86_64__)
   _mm_pause();

@@ -1,5 +1,5 @@
-// Rendezvous: one collective or transfer between ranks that are threads of this process, and the
-// channel on which the posts of these ranks find each other.
+// A rendezvous is one collective or transfer between ranks that are threads of this process. Posts
+// of these ranks find each other on a channel.
 #pragma once
 
 #include <atomic>
@@ -19,41 +19,44 @@
 
 namespace plimsoll {
 
-/// The communication that one rank posts.
+/// A Request is the communication that one rank posts.
 struct Request {
   OpKind kind = OpKind::all_reduce;
-  CollectiveParams params;    ///< collectives
-  DType dtype = DType::f32;   ///< collectives
-  std::int64_t elements = 0;  ///< collectives: of the whole
-  Bytes bytes;                ///< transfers
+  CollectiveParams params;    ///< for collectives
+  DType dtype = DType::f32;   ///< for collectives
+  std::int64_t elements = 0;  ///< for collectives: elements of the whole
+  Bytes bytes;                ///< for transfers
 };
 
-/// Whether the requests of two members are the same communication. A send and its receive are.
+/// Returns whether the requests of two members are the same communication. A send and its receive
+/// are.
 bool agree(const Request& a, const Request& b);
-/// "all_reduce of 4096 f32 elements over mp", "send of 8192 bytes"
+/// Returns a text such as "all_reduce of 4096 f32 elements over mp" or "send of 8192 bytes".
 std::string to_text(const Request& request);
 
 struct Channel;
 
-/// One communication of all members of a channel.
+/// A Rendezvous is one communication of all members of a channel.
 struct Rendezvous {
   struct Participant {
     bool posted = false;
     Request request;
-    MemberData data;  ///< of transfers only the whole
+    MemberData data;  ///< for transfers only `whole` is set
     std::int64_t step = 0;
     const char* routine = "";
-    /// By member of this channel: the collectives that this rank had posted before with that
-    /// member.
+    /// By member of this channel: the number of collectives that this rank posted with that member
+    /// before. Members compare them to detect that they posted in different orders.
     std::vector<std::uint64_t> shared_before;
   };
   Channel* channel = nullptr;
   std::vector<Participant> participants;  ///< by member of the channel
   std::size_t posted = 0;
-  std::size_t arrived = 0;  ///< posted, and the rank's stream has reached it
+  std::size_t arrived = 0;  ///< participants whose stream has reached it
   std::size_t to_wait = 0;  ///< participants that have not waited yet
   std::vector<Rendezvous*>
-      next;                ///< next on a participant's stream: it arrives there when this ends
+      /// the rendezvous that follow on a participant's stream; that participant arrives there when
+      /// this one ends
+      next;
   Picoseconds begin, end;  ///< valid once done
   std::atomic<bool> done{false};
 };

@@ -1,3 +1,4 @@
+// The command line of mpirun or srun is made and executed.
 #include "runtime/command/launch.h"
 
 #include <fmt/format.h>

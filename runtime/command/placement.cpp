@@ -1,3 +1,4 @@
+// Hosts of ranks are compared with the nodes of a plan.
 #include "runtime/command/placement.h"
 
 #include <fmt/format.h>

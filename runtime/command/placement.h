@@ -1,4 +1,4 @@
-// Whether processes run where a plan puts its ranks.
+// This check tells whether processes run where a plan places its ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace plimsoll {
 
-/// Ranks fill nodes in order, `devices_per_node` on each: those of a node must share a host, those
-/// of different nodes must not. `hosts`: by rank. The reason names two ranks and what would start
-/// them right.
+/// Checks that ranks fill nodes in order, `devices_per_node` on each. Ranks of a node must share a
+/// host, and ranks of different nodes must not. `hosts` is by rank. The reason names two ranks, and
+/// the start command that would place them correctly.
 Verdict fits_placement(std::int64_t devices_per_node, std::span<const std::string> hosts);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Records are packed into bytes and merged into a measurement.
 #include "runtime/command/rank_record.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The arguments of planner-run are parsed here, and its results printed and written.
 #include "runtime/command/run_command.h"
 
 #include <fmt/format.h>

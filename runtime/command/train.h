@@ -1,5 +1,5 @@
-// Train: runs a job's Programs for some steps, on threads of this process or as one of several
-// processes, and measures.
+// Training runs a job's Programs for some steps, on threads of this process or as one of several
+// processes, and measures them.
 #pragma once
 
 #include <chrono>
@@ -23,36 +23,38 @@ namespace plimsoll {
 struct TrainOptions {
   std::string backend = "cpu";
   std::int64_t steps = 20;         ///< >= 1; the last one is traced
-  std::int64_t warm_up_steps = 2;  ///< not in step_times
+  std::int64_t warm_up_steps = 2;  ///< steps that are not in step_times
   std::chrono::milliseconds deadline{60'000};
   bool checking = false;
-  bool replay = true;            ///< devices may replay kernels as they captured them
+  bool replay = true;            ///< devices may replay kernels that they captured
   bool keep_gradients = false;   ///< copy every rank's gradient arena after the first step
-  bool keep_parameters = false;  ///< ... and parameter arena after the last
-  /// Called on the calling thread, in order, once all ranks have finished a step.
+  bool keep_parameters = false;  ///< copy every rank's parameter arena after the last step
+  /// Called on the calling thread, in order of the steps, once all ranks have finished a step.
   std::function<void(std::int64_t step, double loss, Seconds step_time)> progress;
-  /// Instead of make_backend(backend): tests inject ranks that fail.
+  /// Used instead of make_backend(backend). Tests inject ranks that fail.
   std::function<std::unique_ptr<Backend>(std::int64_t rank)> backend_of_rank;
-  /// Where given, this process is one rank of them, and all call train() alike. Else all ranks are
-  /// threads of this process.
+  /// Where given, this process is one rank of them, and all call train() alike. Without it, all
+  /// ranks are threads of this process.
   Processes* processes = nullptr;
 };
 
 struct TrainResult {
-  Measured measured;                                      ///< plan_digest left empty
+  Measured measured;                                      ///< plan_digest is left empty
   std::vector<std::vector<float>> gradients, parameters;  ///< by rank, when kept
-  std::vector<std::vector<Traffic>> traffic;              ///< by rank: sent in the last step
-  std::vector<PhaseFlops> flops;                          ///< by rank: multiplied in it
+  std::vector<std::vector<Traffic>> traffic;              ///< by rank: bytes sent in the last step
+  std::vector<PhaseFlops> flops;  ///< by rank: FLOPs of products in the last step
 };
 
-/// `programs` are all classes of a job. Throws EnvironmentError (deadline) or std::runtime_error (a
-/// rank threw), naming rank, communication and step. A rank that has not stopped one more deadline
-/// after the failure is left behind on its thread, which holds copies of all it can reach.
+/// Trains; `programs` are all classes of a job. Throws EnvironmentError (deadline) or
+/// std::runtime_error (a rank threw), naming rank, communication and step. A rank that has not
+/// stopped one more deadline after the failure is left behind on its thread, which holds copies of
+/// all that it can reach.
 ///
-/// With processes, the result is on process 0 and empty on the others; `progress` is called on the
+/// With processes, the result is on process 0 and empty on the others. `progress` is called on the
 /// process whose rank has the loss.
 ///
-/// Step time k is the time from when the last rank ended step k - 1 to when the last rank ends k.
+/// The time of step k is from when the last rank ended step k - 1 to when the last rank ends step
+/// k.
 TrainResult train(std::span<const Program> programs, const Job& job, const Framework& framework,
                   std::span<const std::byte> text, const TrainOptions& options);
 

@@ -1,5 +1,5 @@
-// Types that the families of CPU kernels share: the request, scratch memory, and a kernel made of a
-// function. Internal to runtime/cpu.
+// The families of CPU kernels share these types: the request, scratch memory, and a kernel made of
+// a function. They are internal to runtime/cpu.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ struct OneDnn;
 
 using Addresses = std::span<std::byte* const>;
 
-/// One op to be prepared; legal by the op table and supported.
+/// A KernelRequest is one op to be prepared. It is legal by the op table and supported.
 struct KernelRequest {
   const Op& op;
   std::span<const Tensor> tensors;
@@ -31,13 +31,14 @@ struct KernelRequest {
   }
 };
 
-/// Hands out the rank's workspace to one kernel, whose runs may use all of it: kernels of a rank
-/// run one after the other.
+/// A Scratch hands out the rank's workspace to one kernel. Each kernel may use all of it, since
+/// kernels of a rank run one after the other.
 class Scratch {
  public:
   explicit Scratch(const KernelRequest& request)
       : kind_(request.op.kind), workspace_(request.context.workspace) {}
-  /// 64-byte aligned relative to the workspace. Throws EnvironmentError when it does not fit.
+  /// Returns memory that is 64-byte aligned relative to the workspace. Throws EnvironmentError when
+  /// it does not fit.
   std::byte* take(Bytes size);
   float* take_floats(std::int64_t count);
 
@@ -57,7 +58,7 @@ inline const std::int32_t* ids(Addresses from, std::size_t i) {
   return reinterpret_cast<const std::int32_t*>(from[i]);
 }
 
-/// A kernel whose run is `function(inputs, outputs, position)`.
+/// Returns a kernel whose run is `function(inputs, outputs, position)`.
 template <class Function>
 std::unique_ptr<Kernel> make_kernel(Function function, Flops flops = Flops(0)) {
   class FunctionKernel final : public Kernel {
@@ -78,14 +79,16 @@ std::unique_ptr<Kernel> make_kernel(Function function, Flops flops = Flops(0)) {
 
 using KernelPointer = std::unique_ptr<Kernel>;
 
-/// prepare_KIND() of each kind that the backend has; it stands beside the kernel.
+/// Declares prepare_KIND() for each kind that the backend has. The definition stands beside the
+/// kernel.
 #define PLIMSOLL_OP(op, ...) KernelPointer prepare_##op(const KernelRequest& request);
 #include "graph/ops.def"
 
-// Kernels that those of a kind are made of.
+// The kernels of some kinds consist of these.
 KernelPointer prepare_panel_matmul(const KernelRequest& request);
 KernelPointer prepare_flag_cast(const KernelRequest& request);  ///< cast of an i32 flag, or to one
-/// An update of masters whose last output is the parameters; `update` does the rest.
+/// Prepares an update of masters whose last output is the parameters. `update` does all but that
+/// output.
 KernelPointer prepare_casting_update(const KernelRequest& request, KernelPointer update);
 
 }  // namespace plimsoll

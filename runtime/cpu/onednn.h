@@ -1,4 +1,4 @@
-// oneDNN primitives with their arguments built once; running sets addresses only.
+// oneDNN primitives are built once with their arguments; a run only sets addresses.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,22 @@ namespace plimsoll {
 
 class Scratch;
 
-/// The library's handles, one pair per backend.
+/// The library's handles, one pair for each backend.
 struct OneDnn {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
 };
 
 dnnl::memory::data_type data_type(DType type);
-/// A dense row-major tensor.
+/// Returns the layout of a dense row-major tensor.
 dnnl::memory::desc dense(const dnnl::memory::dims& dims, DType type = DType::f32);
 
-/// A fresh attribute with user-managed scratch memory. Always a new one: copying a primitive_attr
-/// shares its handle, so a post-op set on the copy would appear on the original.
+/// Returns a new attribute with user-managed scratch memory. A copy of a primitive_attr shares its
+/// handle, so a post-op set on the copy would appear on the original.
 dnnl::primitive_attr scratchpad_attributes();
 
-/// Runs the enclosing scope's oneDNN calls at one thread on this thread, and restores the number:
-/// a primitive's scratch size depends on the threads at its creation.
+/// Runs the enclosing scope's oneDNN calls with one thread on this thread, and restores the number.
+/// The size of a primitive's scratch memory depends on the number of threads at its creation.
 class OneThread {
  public:
   OneThread();
@@ -41,10 +41,10 @@ class OneThread {
 
 class Primitive {
  public:
-  /// Takes its scratch memory from `scratch`, for every run.
+  /// Takes the primitive's scratch memory from `scratch`, for every run.
   Primitive(const OneDnn& library, const dnnl::primitive_desc& descriptor, Scratch& scratch);
 
-  /// Declares an argument (DNNL_ARG_...); its address is set before each execute.
+  /// Declares an argument (DNNL_ARG_...). Its address is set before each execute.
   void declare(int argument, const dnnl::memory::desc& layout);
   void set(int argument, const void* address);
   void execute() { primitive_.execute(stream_, arguments_); }

@@ -1,5 +1,5 @@
-// Tensors of 16-bit floating types: brought to f32 a block of rows at a time, computed on in f32,
-// and rounded when stored.
+// Tensors of 16-bit floating types are converted to f32 a block of rows at a time, computed on in
+// f32, and rounded when stored.
 #pragma once
 
 #include <algorithm>
@@ -15,46 +15,47 @@
 
 namespace plimsoll {
 
-/// How a kernel walks over its rows.
+/// RowBlocks says how a kernel walks over its rows.
 struct RowBlocks {
   std::int64_t rows, columns;
   std::int64_t block;  ///< rows at a time; the last block may have fewer
 
-  /// Blocks that stay in the cache while they are converted.
+  /// Returns blocks that stay in the cache while they are converted.
   static RowBlocks in_cache(std::int64_t rows, std::int64_t columns) {
     constexpr std::int64_t kElements = 16'384;  // 64 KiB of f32, a fraction of any L2 cache
     const std::int64_t most = std::max<std::int64_t>(rows, 1);
     return {rows, columns, std::clamp<std::int64_t>(kElements / columns, 1, most)};
   }
-  /// One block where nothing has to be converted.
+  /// Returns one block where nothing has to be converted, else blocks that stay in the cache.
   static RowBlocks of(DType type, std::int64_t rows, std::int64_t columns) {
     return type == DType::f32 ? RowBlocks{rows, columns, rows} : in_cache(rows, columns);
   }
-  /// Rows of the last block where it is not a full one, else 0.
+  /// Returns the rows of the last block where it is not a full one, else 0.
   std::int64_t rest() const { return block == 0 ? 0 : rows % block; }
 
-  /// visit(first row, rows) for each block.
+  /// Calls visit(first row, rows) for each block.
   template <class Visit>
   void each(Visit visit) const {
     for (std::int64_t row = 0; row < rows; row += block) visit(row, std::min(block, rows - row));
   }
 };
 
-/// The rows of one operand as f32: the operand itself, or scratch memory for one block.
+/// Rows gives the rows of one operand as f32: the operand itself, or scratch memory for one block.
 class Rows {
  public:
   Rows(const Tensor& tensor, const RowBlocks& blocks, Scratch& scratch)
       : type_(tensor.dtype), columns_(blocks.columns) {
     if (type_ != DType::f32) block_ = scratch.take_floats(blocks.block * columns_);
   }
-  /// Rows [first, first + count) of what starts at `base`; valid until the next read.
+  /// Returns rows [first, first + count) of the operand at `base`, which are valid until the next
+  /// read.
   const float* read(const std::byte* base, std::int64_t first, std::int64_t count) const {
     const std::byte* from = base + first * columns_ * element_bytes(type_);
     if (type_ == DType::f32) return reinterpret_cast<const float*>(from);
     to_f32(type_, from, block_, count * columns_);
     return block_;
   }
-  /// Where to write rows from `first` on; they reach memory with store().
+  /// Returns where to write rows from `first` on. They reach memory with store().
   float* target(std::byte* base, std::int64_t first) const {
     return type_ == DType::f32 ? reinterpret_cast<float*>(base) + first * columns_ : block_;
   }
@@ -62,7 +63,7 @@ class Rows {
     if (type_ == DType::f32) return;
     from_f32(type_, block_, base + first * columns_ * element_bytes(type_), count * columns_);
   }
-  /// Adds to rows [first, first + count) where they lie.
+  /// Adds `more` to rows [first, first + count) of the operand.
   void add(std::byte* base, std::int64_t first, const float* more, std::int64_t count) const {
     add_rows(read(base, first, count), more, target(base, first), count * columns_);
     store(base, first, count);
@@ -74,22 +75,22 @@ class Rows {
   float* block_ = nullptr;
 };
 
-/// A whole operand of `columns` elements as one row, e.g. a bias.
+/// Returns a whole operand as one row, e.g. a bias.
 inline Rows whole_row(const Tensor& tensor, Scratch& scratch) {
   return {tensor, {1, elements(tensor.shape), 1}, scratch};
 }
 
-/// One f32 primitive for full blocks of rows and one for the rest.
+/// A BlockPrimitive has one f32 primitive for full blocks of rows and one for the last block.
 class BlockPrimitive {
  public:
-  /// make(rows) prepares it for that many rows.
+  /// make(rows) prepares the primitive for that many rows.
   template <class Make>
   BlockPrimitive(const RowBlocks& blocks, Make make)
       : block_(blocks.block), full_(make(blocks.block)) {
     if (blocks.rest() != 0) rest_.emplace(make(blocks.rest()));
   }
   Primitive& of(std::int64_t rows) { return rows == block_ ? full_ : *rest_; }
-  /// An argument at the same place in every run.
+  /// Sets an argument that has the same address in every run.
   void set(int argument, const void* address) {
     full_.set(argument, address);
     if (rest_) rest_->set(argument, address);

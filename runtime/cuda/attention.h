@@ -1,5 +1,5 @@
-// Flash attention (Dao et al. 2022, arXiv 2205.14135; Dao 2023, arXiv 2307.08691): scores never
-// reach memory. What its files share.
+// Flash attention never writes scores to memory (Dao et al. 2022, arXiv 2205.14135; Dao 2023, arXiv
+// 2307.08691). Its files share these declarations.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,11 @@
 
 namespace plimsoll {
 
-/// Queries [n, ., a, d] and keys and values [n, ., kv, d] of b sequences; strides in elements from
-/// token to token.
+/// Queries are [n, ., a, d] and keys and values [n, ., kv, d] for b sequences. Strides are in
+/// elements from token to token.
 struct AttentionShape {
-  int batch, sequence, heads, groups, depth;  ///< heads of queries; queries per key head; width
+  /// `heads`: of queries; `groups`: queries per key head; `depth`: width of a head
+  int batch, sequence, heads, groups, depth;
   std::int64_t query_stride, key_stride, y_stride;
   float scale;
   bool causal;
@@ -20,7 +21,7 @@ struct AttentionShape {
   int key_heads() const { return heads / groups; }
 };
 
-/// Forward reads q, k, v and writes y and log_sum_exp [b,a,s]; backward reads all of them and dy,
+/// Forward reads q, k, v and writes y and log_sum_exp [b,a,s]. Backward reads all of them and dy,
 /// and writes dq, dk, dv with the strides of q, k, v.
 struct AttentionData {
   const void *q, *k, *v;
@@ -31,8 +32,8 @@ struct AttentionData {
   void *dq, *dk, *dv;
 };
 
-/// On tensor cores: bf16 and f16, heads of up to 128 elements, addresses of 16 bytes. attention.cu
-/// and attention_backward.cu.
+/// The fast kernels use tensor cores. They need bf16 or f16, heads of up to 128 elements, and
+/// 16-byte aligned addresses (attention.cu, attention_backward.cu).
 bool attention_is_fast(DType type, int depth);
 void prepare_fast_attention(DType type, int depth);
 void prepare_fast_attention_backward(DType type, int depth);
@@ -41,7 +42,8 @@ void fast_attention(const CudaDevice& device, DType type, const AttentionShape& 
 void fast_attention_backward(const CudaDevice& device, DType type, const AttentionShape& shape,
                              const AttentionData& data);
 
-/// By f32 multiplications: all types, heads of up to 256 elements (attention_plain.cu).
+/// The plain kernels use f32 multiplications. They take all types and heads of up to 256 elements
+/// (attention_plain.cu).
 void prepare_plain_attention(DType type);
 void prepare_plain_attention_backward(DType type);
 void plain_attention(const CudaDevice& device, DType type, const AttentionShape& shape,
@@ -49,7 +51,7 @@ void plain_attention(const CudaDevice& device, DType type, const AttentionShape&
 void plain_attention_backward(const CudaDevice& device, DType type, const AttentionShape& shape,
                               const AttentionData& data);
 
-/// data.delta from dy and y: the first part of both ways backward.
+/// Computes data.delta from dy and y, which is the first part of both backward kernels.
 void attention_delta(const CudaDevice& device, DType type, const AttentionShape& shape,
                      const AttentionData& data);
 

@@ -1,5 +1,6 @@
-// Tiles of rows in shared memory for products of a warp: copied from global memory in 16-byte
-// chunks, which are permuted within a row so that eight rows of a matrix lie in different banks.
+// A tile holds rows in shared memory for products of a warp. Rows are copied from global memory in
+// 16-byte chunks, which are permuted within a row so that eight rows of a matrix lie in different
+// banks.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +12,18 @@ namespace plimsoll {
 inline constexpr int kAttentionThreads = 128, kAttentionWarps = 4;
 inline constexpr float kLog2E = 1.44269504f;
 
-/// kRows rows of kDepth elements of 2 bytes.
+/// A Tile has kRows rows of kDepth elements of 2 bytes.
 template <class T, int kRows, int kDepth>
 struct Tile {
   static constexpr int kChunks = kDepth / 8, kElements = kRows * kDepth;
 
-  /// Address of a chunk of 8 elements.
+  /// Returns the address of a chunk of 8 elements.
   __device__ static T* chunk(T* tile, int row, int chunk) {
     return tile + row * kDepth + (chunk ^ (row & 7)) * 8;
   }
 
-  /// Starts to copy rows from `from`, `stride` elements apart; zeros from row `rows` and from
-  /// column `depth` on. By the whole block.
+  /// Starts to copy rows from `from`, `stride` elements apart. It writes zeros from row `rows` and
+  /// from column `depth` on. The whole block calls it.
   __device__ static void start(T* tile, const T* from, std::int64_t stride, int rows, int depth) {
     for (int i = int(threadIdx.x); i < kRows * kChunks; i += kAttentionThreads) {
       const int row = i / kChunks, column = i % kChunks;
@@ -31,25 +32,26 @@ struct Tile {
     }
   }
 
-  /// Rows [row, row + 16), columns [16 step, 16 step + 16) as the left matrix of a product.
+  /// Loads rows [row, row + 16), columns [16 step, 16 step + 16) as the left matrix of a product.
   __device__ static void left(std::uint32_t (&a)[4], T* tile, int row, int step) {
     const int lane = int(threadIdx.x) % 32;
     load_matrices(a, chunk(tile, row + lane % 16, 2 * step + lane / 16));
   }
   /// Loads the rows and columns transposed, as two right matrices [16,8]: columns of the product
-  /// are rows here. b[0], b[1] for rows [row, row + 8), b[2], b[3] for the next 8.
+  /// are rows here. b[0] and b[1] are for rows [row, row + 8), b[2] and b[3] for the next 8.
   __device__ static void right_transposed(std::uint32_t (&b)[4], T* tile, int row, int step) {
     const int lane = int(threadIdx.x) % 32;
     load_matrices(b, chunk(tile, row + lane / 16 * 8 + lane % 8, 2 * step + lane / 8 % 2));
   }
-  /// Rows [row, row + 16), columns [16 pair, 16 pair + 16) as two right matrices [16,8].
+  /// Loads rows [row, row + 16), columns [16 pair, 16 pair + 16) as two right matrices [16,8].
   __device__ static void right(std::uint32_t (&b)[4], T* tile, int row, int pair) {
     const int lane = int(threadIdx.x) % 32;
     load_matrices_transposed(b, chunk(tile, row + lane % 16, 2 * pair + lane / 16));
   }
 };
 
-/// Two results [16,8] side by side, rounded, as the left matrix [16,16] of the next product.
+/// Rounds two results [16,8], which lie side by side, to the left matrix [16,16] of the next
+/// product.
 template <class T>
 __device__ __forceinline__ void as_left(std::uint32_t (&a)[4], const float (&first)[4],
                                         const float (&second)[4]) {
@@ -59,7 +61,7 @@ __device__ __forceinline__ void as_left(std::uint32_t (&a)[4], const float (&fir
   a[3] = pack_two<T>(second[2], second[3]);
 }
 
-/// Over the four lanes that share rows of a result.
+/// Reduce over the four lanes that share rows of a result.
 __device__ __forceinline__ float quad_sum(float value) {
   value += __shfl_xor_sync(0xffffffffu, value, 1);
   return value + __shfl_xor_sync(0xffffffffu, value, 2);
@@ -69,7 +71,8 @@ __device__ __forceinline__ float quad_max(float value) {
   return fmaxf(value, __shfl_xor_sync(0xffffffffu, value, 2));
 }
 
-/// Writes a result [16,8] at `row`, `column` of rows from `to` on, as far as it lies within.
+/// Writes a result [16,8] at `row`, `column` of the rows that start at `to`, as far as it lies
+/// within them.
 template <class T>
 __device__ __forceinline__ void store_result(T* to, std::int64_t stride, int rows, int depth,
                                              int row, int column, const float (&result)[4],

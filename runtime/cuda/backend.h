@@ -1,5 +1,5 @@
-// The CUDA backend: own kernels, cuBLASLt for products. f32 products are f32 throughout, never
-// TF32; products of bf16 and f16 are summed in f32. Whatever the type, arithmetic is f32 and each
+// The CUDA backend has its own kernels, and cuBLASLt for products. f32 products are f32 throughout,
+// never TF32. Products of bf16 and f16 are summed in f32. Arithmetic is f32 for all types, and each
 // result is rounded once, as on the cpu backend.
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace plimsoll {
 
-/// The GPU of the `local_rank`-th rank of this host: ranks share GPUs where they are more. Throws
-/// EnvironmentError with the driver's reason where there is none.
+/// Makes the backend on the GPU of the `local_rank`-th rank of this host. Ranks share GPUs where
+/// there are more ranks. Throws EnvironmentError with the driver's reason where there is no GPU.
 std::unique_ptr<Backend> make_cuda_backend(std::int64_t local_rank);
 
-/// Makes it known to make_backend() as "cuda"; once, from a program that links it.
+/// Adds the backend to make_backend() as "cuda". A program that links it calls this once.
 void add_cuda_backend();
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Kernels sum columns of groups of rows, and then the groups.
 #include <algorithm>
 #include <array>
 #include <iterator>

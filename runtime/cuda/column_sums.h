@@ -1,5 +1,5 @@
-// Sums of columns: gradients of what was added to every row. In two stages of a fixed order, so
-// that equal runs give equal bits.
+// Column sums are gradients of a value that was added to every row. They are taken in two stages of
+// a fixed order, so that equal runs give equal bits.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace plimsoll {
 
-/// Which rows are summed: row j is `begin` + j / run * stride + j % run.
+/// SummedRows says which rows are summed: row j is `begin` + j / run * stride + j % run.
 struct SummedRows {
   std::int64_t count = 0, run = 0, stride = 0, begin = 0;
   static SummedRows all(std::int64_t rows) { return {rows, rows, 0, 0}; }
 };
 
-/// Prepared: target += the sum of the rows' columns.
+/// A ColumnSums is prepared once and adds the sum of the rows' columns to a target.
 class ColumnSums {
  public:
-  /// Takes what it needs of the scratch memory.
+  /// Takes its scratch memory from `scratch`.
   ColumnSums(const CudaDevice& device, const SummedRows& rows, std::int64_t columns, DType type,
              DType target, DeviceScratch& scratch);
   void run(const std::byte* x, std::byte* target) const;
@@ -29,17 +29,17 @@ class ColumnSums {
   SummedRows rows_;
   std::int64_t columns_;
   DType type_, target_;
-  std::int64_t groups_;       ///< of rows, each summed on its own
+  std::int64_t groups_;       ///< groups of rows, each summed on its own
   float* partial_ = nullptr;  ///< [groups, columns]
 };
 
-/// Sums of groups of rows, and where they are added.
+/// PartialSums are the sums of groups of rows, and the target to which they are added.
 struct PartialSums {
   const float* partial = nullptr;  ///< [groups, columns]
-  DType type = DType::f32;         ///< of the target
+  DType type = DType::f32;         ///< type of the target
   std::byte* target = nullptr;     ///< [columns]
 };
-/// target += the sum of all groups, of one array or of two in one launch.
+/// Adds the sum of all groups to each target, for one array or for two in one launch.
 void add_partial_sums(const CudaDevice& device, std::int64_t groups, std::int64_t columns,
                       std::span<const PartialSums> arrays);
 

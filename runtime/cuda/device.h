@@ -1,4 +1,4 @@
-// A rank's GPU: what kernels are enqueued on and with, device memory, and how errors are told.
+// A rank's GPU has a stream for kernels, device memory, and functions that report errors.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,15 +15,16 @@ namespace plimsoll {
 
 struct RunPosition;
 
-/// One rank's share of a GPU. Several ranks may share one: each has streams of its own.
+/// A CudaDevice is one rank's share of a GPU. Several ranks may share a GPU, and each has streams
+/// of its own.
 struct CudaDevice {
-  int index = 0;                  ///< among those that the driver shows
+  int index = 0;                  ///< among the GPUs that the driver shows
   cudaStream_t stream = nullptr;  ///< compute: all kernels of the rank run in its order
-  /// Where the call is that a kernel belongs to. In device memory: written on `stream` before a
-  /// call's kernels run, so that captured graphs stay valid.
+  /// The position of the call to which a kernel belongs. It is in device memory and written on
+  /// `stream` before a call's kernels run, so that captured graphs stay valid.
   const RunPosition* position = nullptr;
-  /// Library scratch in device memory, of the Framework's size; any kernel may use all of it while
-  /// it runs, none keeps anything there.
+  /// Scratch memory of libraries in device memory, with the Framework's size. A kernel may use all
+  /// of it while it runs, and keeps nothing in it.
   std::span<std::byte> workspace;
   int multiprocessors = 0;
   int compute_capability = 0;    ///< 10 * major + minor: 90 on Hopper
@@ -33,12 +34,13 @@ struct CudaDevice {
 /// Throws EnvironmentError: "WHAT: the driver's reason (its name)".
 void check(cudaError_t result, std::string_view what);
 
-/// Device memory of one owner; freed with it. Not for what a step allocates: kernels keep their
-/// small tables in it, the arena is one.
+/// DeviceMemory has one owner and is freed with it. Kernels keep their small tables in it, and the
+/// arena is one. It is not for memory that a step allocates.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  /// On the current device; not initialised. Throws EnvironmentError naming the bytes.
+  /// Allocates memory on the current device and does not initialise it. Throws EnvironmentError
+  /// naming the bytes.
   explicit DeviceMemory(Bytes size);
   ~DeviceMemory();
   DeviceMemory(DeviceMemory&& other) noexcept;
@@ -54,25 +56,26 @@ class DeviceMemory {
   std::byte* data_ = nullptr;
 };
 
-/// A copy of `values` in device memory, complete when it returns.
+/// Returns a copy of `values` in device memory, which is complete on return.
 DeviceMemory upload(std::span<const std::byte> values);
 template <class T>
 DeviceMemory upload_values(const T& values) {
   return upload(std::as_bytes(std::span(values)));
 }
 
-/// GPUs that the driver shows. Throws EnvironmentError with the driver's reason where it shows none
-/// or none is installed.
+/// Returns the number of GPUs that the driver shows. Throws EnvironmentError with the driver's
+/// reason where it shows none or is not installed.
 int device_count();
-/// E.g. "NVIDIA H200".
+/// Returns the name, e.g. "NVIDIA H200".
 std::string device_name(int index);
-/// The newest CUDA version that the driver supports, e.g. "13.0".
+/// Returns the newest CUDA version that the driver supports, e.g. "13.0".
 std::string driver_version();
 
-/// Makes `index` the calling thread's device and describes it; no stream, position or workspace.
+/// Makes `index` the calling thread's device and describes it. Stream, position and workspace are
+/// not set.
 CudaDevice open_device(int index);
 
-/// Returns when all that was enqueued on `stream` is over. Looks instead of blocking, so that a
+/// Returns when all that was enqueued on `stream` is over. It polls and does not block, so that a
 /// kernel that never ends is reported: EnvironmentError naming `what` after `deadline`.
 void finish(cudaStream_t stream, std::chrono::milliseconds deadline, std::string_view what);
 

@@ -1,3 +1,4 @@
+// The driver is asked for the facts of a GPU.
 #include "runtime/cuda/facts.h"
 
 #include <array>

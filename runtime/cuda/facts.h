@@ -1,4 +1,4 @@
-// The facts that a GPU reports of itself.
+// A GPU reports these facts of itself.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace plimsoll {
 
-/// The facts of the GPU that the `local_rank`-th rank of this host uses. Throws EnvironmentError
-/// where there is none.
+/// Returns the facts of the GPU that the `local_rank`-th rank of this host uses. Throws
+/// EnvironmentError where there is none.
 DeviceFacts cuda_device_facts(std::int64_t local_rank);
 
 }  // namespace plimsoll

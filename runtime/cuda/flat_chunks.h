@@ -1,4 +1,4 @@
-// The part of an arena that a rank owns, or a tensor, in chunks; a block works on one.
+// An owned part of an arena, or a tensor, is cut into chunks, and a block works on one chunk.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// In device memory. Offsets are in elements.
+/// A FlatChunk is in device memory. Offsets are in elements.
 struct FlatChunk {
   std::int64_t arena_at, state_at;
   std::int32_t elements;
@@ -24,7 +24,8 @@ struct FlatChunk {
 };
 inline constexpr std::int64_t kChunkElements = 16384;
 
-/// Chunks of some ranges, uploaded; ascending, none of them across two ranges.
+/// FlatChunks are uploaded chunks of some ranges, in ascending order. No chunk crosses from one
+/// range to the next.
 struct FlatChunks {
   DeviceMemory memory;
   unsigned count = 0;
@@ -32,13 +33,13 @@ struct FlatChunks {
 };
 FlatChunks upload_chunks(const std::vector<FlatChunk>& chunks);
 
-/// `weight_decay`: the optimizer's. FlatChunk::segment is the range's segment.
+/// `weight_decay` is the optimizer's. FlatChunk::segment is the range's segment.
 std::vector<FlatChunk> chunks_of(const std::vector<OwnedRange>& ranges, double weight_decay = 0);
 
-/// Elements that a thread loads before it stores any, `blockDim.x` apart.
+/// The number of elements, `blockDim.x` apart, that a thread loads before it stores any.
 inline constexpr int kAtOnce = 4;
 
-/// Calls visit(first) for kAtOnce elements first, first + blockDim.x, ... of the block's chunk; the
+/// Calls visit(first) for kAtOnce elements first, first + blockDim.x, ... of the block's chunk. The
 /// last ones may lie behind its end.
 template <class Visit>
 __device__ __forceinline__ void for_each_batch(std::int32_t elements, Visit visit) {

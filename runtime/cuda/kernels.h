@@ -1,5 +1,5 @@
-// Types that the families of CUDA kernels share: the request, scratch memory, tables, and a kernel
-// made of a function. Internal to runtime/cuda.
+// The families of CUDA kernels share these types: the request, scratch memory, tables, and a kernel
+// made of a function. They are internal to runtime/cuda.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,9 @@
 
 namespace plimsoll {
 
-/// One op to be prepared; legal by the op table and supported. The kernel's run() only enqueues on
-/// device.stream: it neither waits nor allocates, and may be captured into a graph. What depends on
-/// step, micro-batch or layer is read from device.position by the kernel itself.
+/// A CudaRequest is one op to be prepared. It is legal by the op table and supported. The kernel's
+/// run() only enqueues on device.stream. It neither waits nor allocates, and may be captured into a
+/// graph. The kernel reads step, micro-batch and layer from device.position itself.
 struct CudaRequest {
   const Op& op;
   std::span<const Tensor> tensors;
@@ -33,13 +33,14 @@ struct CudaRequest {
   }
 };
 
-/// Hands out the device's workspace to one kernel, whose runs may use all of it: kernels of a rank
-/// run one after the other.
+/// A DeviceScratch hands out the device's workspace to one kernel. Each kernel may use all of it,
+/// since kernels of a rank run one after the other.
 class DeviceScratch {
  public:
   explicit DeviceScratch(const CudaRequest& request)
       : kind_(request.op.kind), workspace_(request.device.workspace) {}
-  /// 256-byte aligned relative to the workspace. Throws EnvironmentError when it does not fit.
+  /// Returns memory that is 256-byte aligned relative to the workspace. Throws EnvironmentError
+  /// when it does not fit.
   std::byte* take(std::int64_t bytes);
   template <class T>
   T* take_values(std::int64_t count) {
@@ -64,7 +65,7 @@ T* output_at(DeviceAddresses from, std::size_t i) {
   return reinterpret_cast<T*>(from[i]);
 }
 
-/// A kernel whose run is `function(inputs, outputs)`.
+/// Returns a kernel whose run is `function(inputs, outputs)`.
 template <class Function>
 std::unique_ptr<Kernel> make_cuda_kernel(Function function, Flops flops = Flops(0)) {
   class EnqueuingKernel final : public Kernel {
@@ -84,14 +85,16 @@ std::unique_ptr<Kernel> make_cuda_kernel(Function function, Flops flops = Flops(
 }
 
 using CudaPrepare = std::unique_ptr<Kernel> (*)(const CudaRequest&);
-/// Who prepares a kind; null for abstract ops, communication, and what no kernel exists for.
+/// Returns the function that prepares a kind. It is null for abstract ops, communications, and
+/// kinds without a kernel.
 CudaPrepare cuda_prepare_function(OpKind kind);
-/// Limits of single kernels beyond dtypes and the op table, e.g. the width of a head.
+/// Checks limits of single kernels beyond dtypes and the op table, e.g. the width of a head.
 Verdict cuda_kernel_limits(const Op& op, std::span<const Tensor> tensors);
 
 using CudaKernelPointer = std::unique_ptr<Kernel>;
 
-/// prepare_KIND() of each kind that the backend has; it stands beside the kernel.
+/// Declares prepare_KIND() for each kind that the backend has. The definition stands beside the
+/// kernel.
 #define PLIMSOLL_OP(op, ...) CudaKernelPointer prepare_##op(const CudaRequest& request);
 #include "graph/ops.def"
 

@@ -1,4 +1,4 @@
-// How kernels are launched: the one place, so that tests can run their sources without a GPU
+// All kernels are launched here, so that tests can run their sources without a GPU
 // (tests/cuda_on_cpu has a header of the same name).
 #pragma once
 
@@ -29,7 +29,8 @@ void launch(cudaStream_t stream, dim3 grid, dim3 block, std::size_t shared_bytes
   check(result, "a kernel cannot be launched");
 }
 
-/// Lets the kernel use that much dynamic shared memory; once, when it is prepared.
+/// Lets the kernel use that much dynamic shared memory. It is called once, when the kernel is
+/// prepared.
 template <class... Parameters>
 void allow_shared(void (*kernel)(Parameters...), std::size_t bytes) {
   check(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
@@ -38,7 +39,7 @@ void allow_shared(void (*kernel)(Parameters...), std::size_t bytes) {
 }
 
 #if defined(__CUDACC__)
-/// Dynamic shared memory of the block, 128-byte aligned.
+/// Returns the dynamic shared memory of the block, 128-byte aligned.
 template <class T>
 __device__ __forceinline__ T* dynamic_shared() {
   extern __shared__ __align__(128) unsigned char plimsoll_dynamic_shared[];

@@ -1,11 +1,11 @@
-// cuBLASLt, opened when first used.
+// The cuBLASLt library is opened when it is first used.
 #pragma once
 
 #include <cublasLt.h>
 
 namespace plimsoll {
 
-/// The functions of cuBLASLt that are used, by the names of its manual.
+/// The functions of cuBLASLt that are used, by the names in its manual.
 struct CublasLt {
   decltype(&cublasLtCreate) create = nullptr;
   decltype(&cublasLtDestroy) destroy = nullptr;
@@ -22,7 +22,7 @@ struct CublasLt {
   decltype(&cublasLtMatmul) matmul = nullptr;
 };
 
-/// Throws EnvironmentError naming what was looked for.
+/// Opens the library. Throws EnvironmentError naming the files that were tried.
 const CublasLt& cublaslt();
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Small kernels that no op is: where a call is, what ranks that share a GPU exchange, and a bias
-// that a product does not add itself.
+// These small kernels belong to no op: they write the position of a call, exchange data of ranks
+// that share a GPU, and add a bias that a product does not add itself.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace plimsoll {
 
-/// Kernels' arguments hold this many addresses.
+/// The number of addresses that a kernel's arguments hold.
 inline constexpr std::size_t kMostLocalMembers = 64;
 
-/// Enqueued: what kernels read at CudaDevice::position. The step is the same throughout it; the
-/// rest belongs to a call, and may be captured with its kernels.
+/// Enqueue writes of the position that kernels read at CudaDevice::position. The step is the same
+/// throughout it. Micro-batch and layer belong to a call, and may be captured with its kernels.
 void set_step(const CudaDevice& device, RunPosition* position, std::int64_t step);
 void set_call(const CudaDevice& device, RunPosition* position, std::int64_t micro_batch,
               std::int64_t layer);
 
-/// Enqueued: element i of every target becomes the sum, or the maximum, of element i of all
-/// sources, taken in their order in f32 and rounded once. NaN wins a maximum. A target may be a
-/// source. At most kMostLocalMembers of each.
+/// Enqueues a reduction. Element i of every target becomes the sum, or the maximum, of element i of
+/// all sources, in their order, in f32 and rounded once. NaN wins a maximum. A target may be a
+/// source. There are at most kMostLocalMembers of each.
 void reduce_in_order(const CudaDevice& device, Reduction reduction, DType dtype,
                      std::int64_t elements, std::span<const std::byte* const> sources,
                      std::span<std::byte* const> targets);
 
-/// Enqueued: adds `row` to each of the rows of a dense matrix, in f32; each element is rounded
+/// Enqueues an addition of `row` to each row of a dense matrix, in f32. Each element is rounded
 /// once.
 void add_to_rows(const CudaDevice& device, DType dtype, std::byte* matrix, std::int64_t rows,
                  std::int64_t columns, DType row_type, const std::byte* row);

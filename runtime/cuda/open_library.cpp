@@ -1,3 +1,4 @@
+// A library is searched for in the usual folders and opened.
 #include "runtime/cuda/open_library.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-// A library of the vendor's, opened when first used: programs start, and say what is missing, where
-// it is not installed.
+// A library of the vendor's is opened when it is first used. So programs start where it is not
+// installed, and report what is missing.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@ namespace plimsoll {
 
 class OpenLibrary {
  public:
-  /// The loader's own search first (LD_LIBRARY_PATH, ldconfig), then CUDA_HOME, CUDA_PATH and
-  /// /usr/local/cuda. Throws EnvironmentError with the loader's reasons. Stays open.
+  /// Opens the library by the loader's own search (LD_LIBRARY_PATH, ldconfig), then in CUDA_HOME,
+  /// CUDA_PATH and /usr/local/cuda. Throws EnvironmentError with the loader's reasons. It stays
+  /// open.
   explicit OpenLibrary(std::string name);
 
   template <class Function>

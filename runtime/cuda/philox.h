@@ -1,4 +1,4 @@
-// The generator of runtime/philox.h on the device: the same words.
+// This is the generator of runtime/philox.h on the device, which gives the same words.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -30,7 +30,7 @@ __device__ __forceinline__ PhiloxWords device_philox(std::uint32_t c0, std::uint
   return {{c0, c1, c2, c3}};
 }
 
-/// FNV-1a over the three numbers: the key of everything that one op draws in one step.
+/// Returns the key of everything that one op draws in one step: FNV-1a over the three numbers.
 __device__ __forceinline__ std::uint64_t device_philox_key(std::int64_t seed, std::int64_t step,
                                                            std::int64_t site) {
   std::uint64_t hash = 0xcbf29ce484222325;

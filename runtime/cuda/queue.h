@@ -1,4 +1,5 @@
-// The parts of a GPU that one rank uses: a stream, device memory, captured graphs and events.
+// A CudaQueue is the part of a GPU that one rank uses: a stream, device memory, captured graphs and
+// events.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +15,8 @@ namespace plimsoll {
 
 class CudaQueue final : public RankDevice {
  public:
-  /// On the calling thread's device from now on; other threads that use it call use().
+  /// Uses the device `index` on the calling thread from now on. Other threads that use it call
+  /// use().
   explicit CudaQueue(int index);
   ~CudaQueue() override;
   CudaQueue(const CudaQueue&) = delete;
@@ -42,8 +44,9 @@ class CudaQueue final : public RankDevice {
   Bytes memory_used() const override;
 
  private:
-  /// Kernels that are enqueued together: one by one in their first step, when the driver may still
-  /// load them, captured in their second, replayed from then on.
+  /// A Sequence is kernels that are enqueued together. In their first step they are enqueued one by
+  /// one, since the driver may still load them. In their second step they are captured, and from
+  /// then on replayed.
   struct Sequence {
     bool has_run = false;
     cudaGraphExec_t graph = nullptr;
@@ -51,9 +54,9 @@ class CudaQueue final : public RankDevice {
   void gather(Bytes part, std::span<const MemberData> members);
 
   CudaDevice device_;
-  bool reaches_others_ = true;  ///< reads the memory of all GPUs of the host
+  bool reaches_others_ = true;  ///< whether it can read the memory of all GPUs of the host
   DeviceMemory position_;
-  std::int64_t step_ = -1;  ///< that position_ holds
+  std::int64_t step_ = -1;  ///< the step in position_
   std::map<std::uint32_t, Sequence> sequences_;
   Sequence* capturing_ = nullptr;
   std::vector<cudaEvent_t> events_;

@@ -1,4 +1,5 @@
-// Sums and maxima over a warp and over a block, in a fixed order: equal runs give equal bits.
+// Sums and maxima over a warp and over a block are taken in a fixed order, so equal runs give equal
+// bits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -18,7 +19,7 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-/// Not a number where any value is none.
+/// Returns the larger value, and NaN where either value is NaN.
 __device__ __forceinline__ float larger(float a, float b) { return a >= b || a != a ? a : b; }
 
 __device__ __forceinline__ float warp_max(float value) {
@@ -28,8 +29,8 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-/// Over a block of whole warps, at most 1024 threads; every thread gets the result. All threads
-/// call it.
+/// Reduces over a block of whole warps, at most 1024 threads. All threads call it, and every thread
+/// gets the result.
 template <class T>
 __device__ __forceinline__ T block_sum(T value) {
   __shared__ T of_warps[32];

@@ -1,5 +1,5 @@
-// Values in device memory: types brought to f32 when loaded and rounded when stored, packs of 16
-// bytes, and how many blocks a kernel over so many items gets.
+// Values in device memory are converted to f32 when loaded and rounded when stored, in packs of 16
+// bytes. This header also chooses the number of blocks of a kernel.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -23,7 +23,7 @@ __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(bf16 value) { return __bfloat162float(value); }
 __device__ __forceinline__ float to_float(f16 value) { return __half2float(value); }
 
-/// To nearest, ties to even.
+/// Rounds to nearest, ties to even.
 template <class T>
 __device__ __forceinline__ T from_float(float value);
 template <>
@@ -39,7 +39,7 @@ __device__ __forceinline__ f16 from_float<f16>(float value) {
   return __float2half_rn(value);
 }
 
-/// Elements of one 16-byte access.
+/// The number of elements of one 16-byte access.
 template <class T>
 inline constexpr int kPack = int(16 / sizeof(T));
 
@@ -48,7 +48,7 @@ struct alignas(sizeof(T) * kCount < 16 ? sizeof(T) * kCount : 16) Pack {
   T values[kCount];
 };
 
-/// `from` is aligned to the pack, or to 16 bytes where it is larger.
+/// `from` is aligned to the pack, or to 16 bytes where the pack is larger.
 template <class T, int kCount>
 __device__ __forceinline__ void load(const T* from, float (&values)[kCount]) {
   const Pack<T, kCount> pack = *reinterpret_cast<const Pack<T, kCount>*>(from);
@@ -63,7 +63,8 @@ __device__ __forceinline__ void store(T* to, const float (&values)[kCount]) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-/// One element of a type that is known when the kernel runs: for what is rare.
+/// Loads one element of a type that is known only when the kernel runs. It is slow and for rare
+/// use.
 __device__ __forceinline__ float load_any(DType type, const void* from, std::int64_t i) {
   if (type == DType::bf16) return to_float(static_cast<const bf16*>(from)[i]);
   if (type == DType::f16) return to_float(static_cast<const f16*>(from)[i]);
@@ -98,25 +99,25 @@ void with_type(DType type, Function f) {
   INVARIANT(false, "a kernel of floating values was asked for another type");
 }
 
-/// Whether all addresses, and rows of `row_bytes` from them on, allow 16-byte accesses.
+/// Returns whether all addresses, and rows of `row_bytes` that start there, allow 16-byte accesses.
 inline bool aligned(std::initializer_list<const void*> addresses, std::int64_t row_bytes = 16) {
   return row_bytes % 16 == 0 && std::all_of(addresses.begin(), addresses.end(), [](const void* at) {
            return reinterpret_cast<std::uintptr_t>(at) % 16 == 0;
          });
 }
 
-/// Threads per block of kernels in which a thread works alone.
+/// The threads of a block in kernels whose threads do not cooperate.
 inline constexpr int kThreads = 256;
 
-/// Blocks of a loop over `items` in steps of the whole grid: enough to fill the GPU twice over, no
-/// more than there is work for.
+/// Returns the blocks of a loop over `items` in steps of the whole grid: enough to fill the GPU
+/// twice over, but no more than there are items for.
 inline unsigned blocks_for(const CudaDevice& device, std::int64_t items, int threads = kThreads) {
   const std::int64_t needed = (items + threads - 1) / threads;
   const std::int64_t most = std::int64_t(device.multiprocessors) * (2 * 2048 / threads);
   return unsigned(std::clamp<std::int64_t>(needed, 1, std::max<std::int64_t>(most, 1)));
 }
 
-/// The index of this thread in a one-dimensional launch.
+/// Returns the index of this thread in a one-dimensional launch.
 __device__ __forceinline__ std::int64_t global_thread() {
   return std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
 }

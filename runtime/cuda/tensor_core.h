@@ -1,6 +1,6 @@
-// Matrix products of a warp on tensor cores, and what feeds them: instructions of PTX (PTX ISA 8.0,
-// sections "mma", "ldmatrix" and "cp.async") that C++ has no names for. tests/cuda_on_cpu has a
-// header of the same name.
+// These are matrix products of a warp on tensor cores, and the loads for them. They are
+// instructions of PTX (PTX ISA 8.0, sections "mma", "ldmatrix" and "cp.async") that C++ does not
+// name. tests/cuda_on_cpu has a header of the same name.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -38,8 +38,8 @@ __device__ __forceinline__ void multiply_add<__half>(float (&d)[4], const std::u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Four matrices of 8 rows of 16 bytes from shared memory: lane l gives row l % 8 of matrix l / 8,
-/// and gets of each matrix the two values (row lane / 4, columns 2 (lane % 4) and the next).
+/// Loads four matrices of 8 rows of 16 bytes from shared memory. Lane l gives row l % 8 of matrix l
+/// / 8. From each matrix it gets two values: row lane / 4, columns 2 (lane % 4) and the next.
 __device__ __forceinline__ void load_matrices(std::uint32_t (&values)[4], const void* row) {
   const auto address = std::uint32_t(__cvta_generic_to_shared(row));
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
@@ -57,8 +57,9 @@ __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&values)
                : "memory");
 }
 
-/// Starts to copy 16 bytes from global to shared memory, both aligned; zeros where not `valid`.
-/// They are there after a commit, the wait for it, and a barrier for other threads' copies.
+/// Starts to copy 16 bytes from global to shared memory, both aligned; it writes zeros where not
+/// `valid`. The bytes are there after a commit, the wait for it, and a barrier for other threads'
+/// copies.
 __device__ __forceinline__ void start_copy(void* shared, const void* global, bool valid) {
   const auto address = std::uint32_t(__cvta_generic_to_shared(shared));
   const int bytes = valid ? 16 : 0;
@@ -69,19 +70,19 @@ __device__ __forceinline__ void start_copy(void* shared, const void* global, boo
 __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;\n" ::: "memory");
 }
-/// Waits for all that this thread has committed.
+/// Waits for all copies that this thread has committed.
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_all;\n" ::: "memory");
 }
 
-/// 2^x to about 2^-22; 0 of minus infinity.
+/// Returns 2^x to about 2^-22, and 0 for minus infinity.
 __device__ __forceinline__ float fast_exp2(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 
-/// Two values as one register of multiply_add, rounded to nearest.
+/// Packs two values, rounded to nearest, into one register of multiply_add.
 template <class T>
 __device__ __forceinline__ std::uint32_t pack_two(float low, float high);
 template <>

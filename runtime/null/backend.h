@@ -1,5 +1,5 @@
-// The null backend: every op is supported and does nothing, so that what remains is the host's own
-// dispatch cost.
+// The null backend supports every op and does nothing, so only the host's own dispatch cost
+// remains.
 #pragma once
 
 #include <memory>

@@ -1,3 +1,4 @@
+// Gradient rules are parsed from the op table's text.
 #include "graph/gradient_rule.h"
 
 #include <gtest/gtest.h>

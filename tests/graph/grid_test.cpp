@@ -1,3 +1,4 @@
+// Ranks and groups of grids are compared with lists made by hand.
 #include "graph/grid.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The op table's rows give arity, FLOPs, bytes and legality of ops.
 #include "graph/op_table.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Signatures are read from text, with optional and repeated operands.
 #include "graph/signature.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Exposed communication is computed from timelines made by hand.
 #include "graph/timeline.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// The tiny network of the pass tests is built here.
 #include "tests/passes/tiny_net.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Small jobs and clusters are drawn for searches that try everything.
 #include "tests/planner/random_problems.h"
 
 #include <fmt/format.h>

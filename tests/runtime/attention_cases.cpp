@@ -1,3 +1,4 @@
+// Cases of flash attention get sizes and expected values.
 #include "tests/runtime/attention_cases.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Tables of kernels are checked for missing and needless entries.
 #include "runtime/kernel_table.h"
 
 #include <gtest/gtest.h>

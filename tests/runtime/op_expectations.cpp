@@ -1,3 +1,4 @@
+// Kernels of a backend are run on the op cases and compared with expected values.
 #include "tests/runtime/op_expectations.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Hosts of ranks are accepted or refused for a plan's nodes.
 #include "runtime/command/placement.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Clusters are drawn at random, level by level.
 #include "tests/runtime/random_clusters.h"
 
 #include <string>

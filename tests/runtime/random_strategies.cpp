@@ -1,3 +1,4 @@
+// Jobs and strategies are drawn at random until they are legal.
 #include "tests/runtime/random_strategies.h"
 
 #include <fmt/format.h>

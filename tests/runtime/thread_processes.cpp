@@ -1,3 +1,4 @@
+// Threads of this process act as the processes of a cluster.
 #include "tests/runtime/thread_processes.h"
 
 #include <condition_variable>

@@ -1,3 +1,4 @@
+// Programs for tests of the simulator are made by hand.
 #include "hand_programs.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Communications of a rank are posted, progressed and waited for by MPI.
 #include "runtime/comm/mpi/communicator.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// The MPI communicator: one rank per process; collectives by MPI's own, sums in ascending rank
-// order.
+// The MPI communicator has one rank per process. It uses MPI's collectives, but takes sums in
+// ascending rank order.
 #pragma once
 
 #include <chrono>
@@ -12,26 +12,26 @@
 
 namespace plimsoll {
 
-/// Splits the world into a communicator for every group and stream that the Programs communicate
-/// over: MPI matches collectives by their order on a communicator, and streams do not wait for each
-/// other. Every process calls it.
+/// Splits the world into a communicator for every group and stream over which the Programs
+/// communicate. MPI matches collectives by their order on a communicator, and streams do not wait
+/// for each other. Every process calls it.
 ///
-/// MPI leaves the order of a sum open, and has no 16-bit floats. So sums are taken here: each
-/// member gets its range of all others (MPI_Ialltoallv), adds in ascending rank order as the local
-/// communicator does (runtime/comm/transfer.h), and the sums are gathered (MPI_Iallgatherv): the
-/// bytes of a ring, and bitwise the results of the local communicator.
+/// MPI does not fix the order of a sum, and has no 16-bit floats, so sums are taken here. Each
+/// member gets its range from all others (MPI_Ialltoallv) and adds in ascending rank order, as the
+/// local communicator does (runtime/comm/transfer.h). The sums are then gathered (MPI_Iallgatherv).
+/// This moves the bytes of a ring, and gives bit for bit the results of the local communicator.
 ///
-/// Communications go on while kernels run. While any are under way, a thread moves them on every
-/// kLookAfter, and the rank itself whenever it waits.
+/// Communications progress while kernels run. While any is under way, a thread progresses all every
+/// kLookAfter, and the rank itself does so whenever it waits.
 std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world,
                                                     std::span<const Program> programs,
                                                     std::chrono::milliseconds deadline);
 
-/// Pause between two looks of the progress thread: each takes a few microseconds from the kernels
-/// of its core.
+/// The pause between two polls of the progress thread. Each poll takes a few microseconds from the
+/// kernels of its core.
 inline constexpr std::chrono::microseconds kLookAfter{100};
 
-/// Bytes of a sum that a member adds up at a time. The terms, one for each member, are received
+/// The bytes of a sum that a member adds up at a time. The terms, one for each member, are received
 /// into memory outside the arena.
 inline constexpr Bytes kSumChunk{std::int64_t{1} << 20};
 

@@ -1,4 +1,5 @@
-// Posted op: one communication of this rank from post to wait, and how MPI carries it.
+// A posted op is one communication of this rank from post to wait, with the MPI operations that
+// carry it out.
 #pragma once
 
 #include <mpi.h>
@@ -14,23 +15,25 @@
 
 namespace plimsoll {
 
-/// The ranks of a group, for the communications of one stream. These run one at a time.
+/// An MpiGroup has the ranks of a group and the communicator for one stream. Its communications run
+/// one at a time.
 struct MpiGroup {
   Group group;
   Stream stream = Stream::compute;
   MPI_Comm comm = MPI_COMM_NULL;
   int size = 1, index = 0;
   std::vector<std::int64_t> ranks;  ///< ascending
-  // Reused by every sum.
+  // Every sum uses these again.
   std::vector<std::byte> received;
   std::vector<int> counts, displacements, even;
   std::vector<int> starts;
   std::vector<MemberData> parts;
 };
 
-/// The facts about a communication that ranks exchange before they check or trace it.
+/// A RendezvousHeader has the facts about a communication that ranks exchange, to check or trace
+/// it.
 struct RendezvousHeader {
-  std::int64_t started = 0;  ///< ps: when this rank's stream had reached it
+  std::int64_t started = 0;  ///< ps: the time at which this rank's stream reached it
   std::int64_t kind = 0, reduction = 0, root = 0, dtype = 0, elements = 0, bytes = 0;
 };
 
@@ -42,17 +45,17 @@ struct PostedOp {
   Request request;
   MemberData data;
   CommunicationLabel label;
-  MpiGroup* group = nullptr;      ///< collectives
-  MPI_Comm pair = MPI_COMM_NULL;  ///< transfers: of all ranks
-  int peer = 0, tag = 0;          ///< transfers
+  MpiGroup* group = nullptr;      ///< for collectives
+  MPI_Comm pair = MPI_COMM_NULL;  ///< for transfers: the communicator of all ranks
+  int peer = 0, tag = 0;          ///< for transfers
   Picoseconds posted, begin, end;
-  // Once it has begun.
+  // The next fields are set once it has begun.
   std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-  std::int64_t moved = 0;  ///< sums: elements of the chunks before this one
-  std::int64_t chunk = 0;  ///< elements of this one
-  int round = 0;           ///< MPI operations so far; of sums within the chunk
+  std::int64_t moved = 0;  ///< sums: elements of the earlier chunks, which are done
+  std::int64_t chunk = 0;  ///< sums: elements of the current chunk
+  int round = 0;           ///< MPI operations issued so far; for sums, within the current chunk
   std::vector<RendezvousHeader>
-      headers;  ///< own first, then by member; transfers: own and the peer's
+      headers;  ///< this rank's first; then collectives: by member; transfers: the peer's
 };
 
 /// Begins to exchange headers with the other ranks of the communication.

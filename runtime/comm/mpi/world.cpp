@@ -1,3 +1,4 @@
+// MPI is initialised, and the processes agree on hosts and on a clock.
 #include "runtime/comm/mpi/world.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
-// The MPI side of this process: initialisation, errors, and the one lock around all MPI calls.
+// MpiWorld is the MPI side of this process: initialisation, errors, and the one lock around all MPI
+// calls.
 #pragma once
 
 #include <mpi.h>
@@ -14,16 +15,17 @@
 
 namespace plimsoll {
 
-/// Throws EnvironmentError with MPI's text and what was tried, where `code` is not MPI_SUCCESS.
+/// Throws EnvironmentError with MPI's text and `what`, where `code` is not MPI_SUCCESS.
 void check_mpi(int code, const char* what);
 
-/// Initialises MPI for threads that take turns (MPI_THREAD_SERIALIZED) and finds out who is where.
-/// One per process. Clocks of other hosts are compared by round trips: half of the shortest is the
-/// error (Cristian 1989); processes under one kernel share its monotonic clock.
+/// Initialises MPI for threads that take turns (MPI_THREAD_SERIALIZED) and finds the host of each
+/// process. A process has one. Clocks of other hosts are compared by round trips, and half of the
+/// shortest is the error (Cristian 1989). Processes under one kernel share its monotonic clock.
 class MpiWorld final : public Processes {
  public:
   MpiWorld(int& argc, char**& argv);
-  /// Finalises. A process that failed must leave with _Exit instead: others may not come.
+  /// Finalises MPI. A process that failed must leave with _Exit instead, since others may not
+  /// finalise.
   ~MpiWorld() override;
   MpiWorld(const MpiWorld&) = delete;
   MpiWorld& operator=(const MpiWorld&) = delete;
@@ -44,7 +46,8 @@ class MpiWorld final : public Processes {
   std::string share(const std::string& bytes, std::chrono::milliseconds deadline) override;
   std::unique_ptr<Processes> first(std::int64_t size) override;
 
-  /// Who exchanges operands in device memory; without one, nobody does.
+  /// The function that makes communicators for operands in device memory. Without it, there are
+  /// none.
   using DeviceCommunicator = std::unique_ptr<Communicator> (*)(Processes& processes,
                                                                std::span<const Program> programs,
                                                                std::chrono::milliseconds deadline,
@@ -55,7 +58,7 @@ class MpiWorld final : public Processes {
   std::mutex& lock() { return *lock_; }
 
  private:
-  /// The processes of `comm`, which are the first of `whole`.
+  /// Makes the world of the processes of `comm`, which are the first of `whole`.
   MpiWorld(const MpiWorld& whole, MPI_Comm comm);
   void find_hosts();
   void agree_on_epoch();
@@ -67,9 +70,9 @@ class MpiWorld final : public Processes {
   int index_ = 0, size_ = 1;
   std::chrono::steady_clock::time_point epoch_;
   std::vector<std::string> hosts_;
-  std::vector<std::string> kernels_;  ///< by rank: boot id of the kernel it runs under
-  std::shared_ptr<std::mutex> lock_;  ///< of all worlds of this process
-  bool whole_ = true;                 ///< has initialised MPI
+  std::vector<std::string> kernels_;  ///< by rank: boot id of the kernel under which it runs
+  std::shared_ptr<std::mutex> lock_;  ///< shared by all worlds of this process
+  bool whole_ = true;                 ///< whether it has initialised MPI
 };
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Groups and channels are collected from Programs.
 #include "runtime/comm/nccl/groups.h"
 
 #include "graph/grid.h"

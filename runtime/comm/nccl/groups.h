@@ -1,4 +1,4 @@
-// Which NCCL communicators a job needs, in one order on all ranks.
+// All ranks make the NCCL communicators that a job needs in one order.
 #pragma once
 
 #include <cstdint>

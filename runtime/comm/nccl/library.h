@@ -1,4 +1,4 @@
-// NCCL, opened when first used.
+// The NCCL library is opened when it is first used.
 #pragma once
 
 #include <nccl.h>
@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-/// The functions of NCCL that are used, by the names of its manual.
+/// The functions of NCCL that are used, by the names in its manual.
 struct Nccl {
   decltype(&ncclGetErrorString) error_string = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;
@@ -31,13 +31,13 @@ struct Nccl {
   decltype(&ncclRecv) recv = nullptr;
 };
 
-/// Throws EnvironmentError naming what was looked for.
+/// Opens the library. Throws EnvironmentError naming the files that were tried.
 const Nccl& nccl();
 
-/// "NCCL 2.28.9".
+/// Returns the version, such as "NCCL 2.28.9".
 std::string nccl_version();
 
-/// Throws EnvironmentError: "NCCL cannot WHAT: its reason", with what it last complained about.
+/// Throws EnvironmentError: "NCCL cannot WHAT: its reason", with NCCL's last message.
 /// ncclInProgress is no failure.
 void check_nccl(ncclResult_t result, std::string_view what);
 
