@@ -50,7 +50,7 @@ constexpr Unit kFlopRateUnits[] = {{"FLOP/s", 0, 0},  {"kFLOP/s", 3, 0},  {"MFLO
                                    {"EFLOP/s", 18, 0}};
 
 /// A written number, still decimal: digits * 10^exponent, with the unit beside it.
-struct Written {
+struct WrittenNumber {
   std::string digits;  ///< at least one, no leading zeros unless it is "0"
   int exponent = 0;
   Unit unit;
@@ -71,8 +71,8 @@ struct Written {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// Splits "1.25e3 GB" into digits, exponent and unit; nullopt when it is not of that form.
-std::optional<Written> split(std::string_view text, std::span<const Unit> units) {
-  Written written;
+std::optional<WrittenNumber> split(std::string_view text, std::span<const Unit> units) {
+  WrittenNumber written;
   std::size_t at = 0;
   const auto take_digits = [&] {
     const std::size_t begin = at;
@@ -111,7 +111,7 @@ std::optional<Written> split(std::string_view text, std::span<const Unit> units)
 
 double parse_quantity(std::string_view text, std::string_view example,
                       std::span<const Unit> units) {
-  const std::optional<Written> written = split(text, units);
+  const std::optional<WrittenNumber> written = split(text, units);
   if (!written) refuse(text, example, units);
   const std::string decimal =
       fmt::format("{}e{}", written->digits, written->exponent + written->unit.ten);
@@ -123,13 +123,13 @@ double parse_quantity(std::string_view text, std::string_view example,
 }
 
 /// The decimal digits and exponent of the shortest text that reads back as `value`.
-Written shortest(double value) {
+WrittenNumber shortest(double value) {
   char buffer[64];
   const auto end =
       std::to_chars(buffer, buffer + sizeof buffer, value, std::chars_format::scientific);
   const std::string_view scientific(buffer, static_cast<std::size_t>(end.ptr - buffer));
   const std::size_t e = scientific.find('e');
-  Written written;
+  WrittenNumber written;
   for (char c : scientific.substr(0, e))
     if (is_digit(c)) written.digits += c;
   const std::string_view exponent = scientific.substr(e + (scientific[e + 1] == '+' ? 2 : 1));
@@ -143,7 +143,7 @@ Written shortest(double value) {
 std::string exact_quantity(double value, std::span<const Unit> units) {
   INVARIANT(std::isfinite(value) && value >= 0, "quantities in files are finite, not negative");
   if (value == 0) return fmt::format("0 {}", units.front().name);
-  Written written = shortest(value);
+  WrittenNumber written = shortest(value);
   const int magnitude = written.exponent + static_cast<int>(written.digits.size()) - 1;
   for (const Unit& unit : units) {
     const int before = magnitude - unit.ten;  // digits before the point, less one
@@ -184,7 +184,7 @@ std::string people_text(double value, std::span<const std::string_view> steps, d
 
 Bytes parse_bytes(std::string_view text) {
   constexpr std::string_view kExample = "80 GiB";
-  const std::optional<Written> written = split(text, kByteUnits);
+  const std::optional<WrittenNumber> written = split(text, kByteUnits);
   if (!written) refuse(text, kExample, kByteUnits);
   int exponent = written->exponent + written->unit.ten;
   std::string digits = written->digits;

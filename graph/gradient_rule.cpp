@@ -7,20 +7,20 @@ namespace plimsoll {
 
 namespace {
 
-using Of = RuleOperand::Of;
+using Role = RuleOperand::Role;
 
 constexpr std::uint8_t position_of(const OperandList& list, std::string_view name) {
   return std::uint8_t(*list.find(name));
 }
 
 constexpr RuleOperand operand_named(const Signature& forward, std::string_view name) {
-  if (forward.inputs.find(name)) return {Of::input, position_of(forward.inputs, name)};
-  if (forward.outputs.find(name)) return {Of::output, position_of(forward.outputs, name)};
+  if (forward.inputs.find(name)) return {Role::input, position_of(forward.inputs, name)};
+  if (forward.outputs.find(name)) return {Role::output, position_of(forward.outputs, name)};
   if (name[0] != 'd') SignatureReader::fail();
   const std::string_view value = name.substr(1);
-  if (forward.inputs.find(value)) return {Of::input_gradient, position_of(forward.inputs, value)};
+  if (forward.inputs.find(value)) return {Role::input_gradient, position_of(forward.inputs, value)};
   if (!forward.outputs.find(value)) SignatureReader::fail();
-  return {Of::output_gradient, position_of(forward.outputs, value)};
+  return {Role::output_gradient, position_of(forward.outputs, value)};
 }
 
 constexpr OpKind kind_named(std::string_view name) {
@@ -33,7 +33,7 @@ constexpr OpKind kind_named(std::string_view name) {
 constexpr void read_gradients(SignatureReader& reader, const Signature& forward, RuleStep& step) {
   do {
     const RuleOperand operand = operand_named(forward, reader.name());
-    if (operand.of != Of::input_gradient || step.gradient_count == RuleStep::kMostGradients)
+    if (operand.role != Role::input_gradient || step.gradient_count == RuleStep::kMostGradients)
       SignatureReader::fail();
     step.gradient_inputs[step.gradient_count++] = operand.position;
   } while (reader.take(","));

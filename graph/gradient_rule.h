@@ -13,8 +13,8 @@ namespace plimsoll {
 /// A RuleOperand is one operand of a step of a rule. `position` counts in the signature of the
 /// forward op.
 struct RuleOperand {
-  enum class Of : std::uint8_t { input, output, input_gradient, output_gradient };
-  Of of = Of::input;
+  enum class Role : std::uint8_t { input, output, input_gradient, output_gradient };
+  Role role = Role::input;
   std::uint8_t position = 0;
   bool operator==(const RuleOperand&) const = default;
 };

@@ -36,11 +36,11 @@ struct SignatureOperand {
 
 /// An OperandList has the inputs or the outputs of a signature.
 struct OperandList {
-  static constexpr std::size_t kMost = 6;
+  static constexpr std::size_t kMostOperands = 6;
   /// A sum of norms has one input for each attribute group.
   static constexpr std::size_t kMostRepeats = 1024;
 
-  std::array<SignatureOperand, kMost> operands = {};
+  std::array<SignatureOperand, kMostOperands> operands = {};
   std::uint32_t count = 0, optionals = 0, first_optional = 0;
   bool repeats = false;
   std::uint32_t accumulates = 0;  ///< bit i: the operand at position i
@@ -53,7 +53,7 @@ struct OperandList {
   constexpr std::size_t position(std::size_t i, std::size_t given) const {
     const std::size_t missing = given < count ? count - given : 0;
     const bool before = missing > optionals || i + missing < first_optional + optionals;
-    return std::min<std::size_t>(before ? i : i + missing, repeats ? count - 1 : kMost - 1);
+    return std::min<std::size_t>(before ? i : i + missing, repeats ? count - 1 : kMostOperands - 1);
   }
   /// Returns the operand at `position` of the signature, for an op that has `given` operands. It
   /// returns nothing where the op does not have it.
@@ -147,7 +147,7 @@ constexpr void read_type(SignatureReader& reader, SignatureOperand& operand) {
 }
 
 constexpr void append(OperandList& list, const SignatureOperand& operand) {
-  if (list.count == OperandList::kMost || list.repeats) SignatureReader::fail();
+  if (list.count == OperandList::kMostOperands || list.repeats) SignatureReader::fail();
   if (operand.optional) {
     if (list.optionals == 0) list.first_optional = list.count;
     if (list.first_optional + list.optionals != list.count) SignatureReader::fail();

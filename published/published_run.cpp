@@ -16,11 +16,11 @@ namespace {
 
 // Beyond what a job file may say (docs/reference/job.md), so that its own rules speak where they
 // can.
-constexpr std::int64_t kMost = std::int64_t{1} << 24;
+constexpr std::int64_t kMostInteger = std::int64_t{1} << 24;
 
 std::optional<std::int64_t> maybe_integer(JsonObject& row, std::string_view key) {
   if (!row.has(key)) return std::nullopt;
-  return row.integer(key, 1, kMost);
+  return row.integer(key, 1, kMostInteger);
 }
 
 std::optional<double> maybe_number(JsonObject& row, std::string_view key) {
@@ -56,7 +56,7 @@ void read_model(JsonObject model, PublishedRun& run) {
 }
 
 std::int64_t degree(JsonObject& parallel, std::string_view key) {
-  return parallel.has(key) ? parallel.integer(key, 1, kMost) : 1;
+  return parallel.has(key) ? parallel.integer(key, 1, kMostInteger) : 1;
 }
 
 /// Without a number of GPUs and of replicas: one node, as many replicas as there is room for;
@@ -139,7 +139,7 @@ void read_recompute(JsonObject& stated, PublishedRun& run) {
   if (!stated.has("recompute")) return;
   run.recompute = StatedRecompute(stated.choice("recompute", kStatedRecomputes));
   if (run.recompute == StatedRecompute::layers || stated.has("recompute_every"))
-    run.recompute_every = stated.integers("recompute_every", 1, kMost);
+    run.recompute_every = stated.integers("recompute_every", 1, kMostInteger);
 }
 
 void read_stated_model(JsonObject& stated, PublishedRun& run) {
@@ -159,7 +159,8 @@ void read_stated(JsonObject stated, PublishedRun& run) {
   run.network_as_stated = maybe_boolean(stated, "network_as_stated").value_or(false);
   if (stated.has("rack")) {
     JsonObject rack = stated.object("rack");
-    run.rack = {rack.integer("devices", 1, kMost), rack.integer("used_of_several", 1, kMost)};
+    run.rack = {rack.integer("devices", 1, kMostInteger),
+                rack.integer("used_of_several", 1, kMostInteger)};
     rack.finish();
   }
   read_stated_model(stated, run);
@@ -190,9 +191,9 @@ PublishedRun read_row(JsonObject row) {
   read_hardware(row.object("hardware"), run);
   read_model(row.object("model"), run);
   read_parallel(row.object("parallel"), run);
-  if (row.has("partition")) run.partition = row.integers("partition", 0, kMost);
+  if (row.has("partition")) run.partition = row.integers("partition", 0, kMostInteger);
   if (row.has("layers_per_stage"))
-    run.layers_per_stage = row.integers("layers_per_stage", 0, kMost);
+    run.layers_per_stage = row.integers("layers_per_stage", 0, kMostInteger);
   read_batch(row.object("batch"), run);
   if (row.has("dropout")) run.dropout = row.number("dropout", 0, 0.99);
   run.precision_words = row.text("precision");

@@ -14,6 +14,7 @@ class RowCondition {
  public:
   /// A scalar asks for that value, and null for a field that is not there. A list asks for one of
   /// its conditions. An object asks for all of its members:
+  ///
   ///   contains     a text, or texts in this order, somewhere in the value
   ///   contains_letters   the same of one text, where only letters and digits count
   ///   starts_with  a text

@@ -19,12 +19,12 @@ double copies_of(const Segment& segment, const Grid& grid) {
   return segment.split ? 1 : double(grid[Axis::mp]);
 }
 
-struct Added {
+struct AddedBackend {
   std::string name;
   std::unique_ptr<Backend> (*make)(std::int64_t local_rank);
 };
-std::vector<Added>& added() {
-  static std::vector<Added> backends;
+std::vector<AddedBackend>& added_backends() {
+  static std::vector<AddedBackend> backends;
   return backends;
 }
 
@@ -65,19 +65,19 @@ std::vector<OwnedRange> owned_ranges(const Program& program, const Coordinates& 
 std::unique_ptr<Backend> make_backend(std::string_view name, std::int64_t local_rank) {
   if (name == "null") return make_null_backend();
   if (name == "cpu") return make_cpu_backend();
-  for (const Added& backend : added()) {
+  for (const AddedBackend& backend : added_backends()) {
     if (backend.name == name) return backend.make(local_rank);
   }
   throw UsageError(fmt::format("backend '{}' is not built in; known: {}", name, backend_names()));
 }
 
 void add_backend(std::string_view name, std::unique_ptr<Backend> (*make)(std::int64_t local_rank)) {
-  added().push_back({std::string(name), make});
+  added_backends().push_back({std::string(name), make});
 }
 
 std::string backend_names() {
   std::string names = "null, cpu";
-  for (const Added& backend : added()) names += ", " + backend.name;
+  for (const AddedBackend& backend : added_backends()) names += ", " + backend.name;
   return names;
 }
 

@@ -89,7 +89,7 @@ class RankFailure : public std::runtime_error {
 /// A rank of the local communicator that has a core of its own polls for this long before it
 /// sleeps. That is ten to forty times the cost of waking up (25 to 100 us on a virtual machine), so
 /// that only long waits pay it. Where ranks outnumber cores, they sleep at once.
-inline constexpr std::chrono::microseconds kLooksBeforeSleep{1000};
+inline constexpr std::chrono::microseconds kPollsBeforeSleep{1000};
 
 /// Returns the number of cores that this process may use.
 std::int64_t available_cores();

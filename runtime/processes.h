@@ -41,7 +41,7 @@ class Processes {
                                           std::chrono::milliseconds deadline) = 0;
   /// Returns on all processes the bytes that process 0 passed. Throws EnvironmentError after
   /// `deadline`.
-  virtual std::string share(const std::string& bytes, std::chrono::milliseconds deadline) = 0;
+  virtual std::string broadcast(const std::string& bytes, std::chrono::milliseconds deadline) = 0;
   /// Returns the first `size` of these processes as a job of their own, and null on the others.
   /// Every process calls it, and these processes must outlive the result.
   virtual std::unique_ptr<Processes> first(std::int64_t size) = 0;

@@ -34,15 +34,15 @@ BenchCase attention_case(OpKind kind, std::int64_t batch, std::int64_t sequence,
   const std::int64_t tokens = batch * sequence;
   const Shape qkv = {tokens, 3, heads, depth}, y = {tokens, heads * depth};
   const bool backward = kind == OpKind::flash_attention_backward;
-  if (backward) input(result, y, dtype);
-  input(result, qkv, dtype);
+  if (backward) add_input(result, y, dtype);
+  add_input(result, qkv, dtype);
   if (backward) {
-    input(result, y, dtype);
-    input(result, {batch, heads, sequence});
-    output(result, qkv, dtype);
+    add_input(result, y, dtype);
+    add_input(result, {batch, heads, sequence});
+    add_output(result, qkv, dtype);
   } else {
-    output(result, y, dtype);
-    output(result, {batch, heads, sequence});
+    add_output(result, y, dtype);
+    add_output(result, {batch, heads, sequence});
   }
   return result;
 }

@@ -111,7 +111,7 @@ Sample measure_wake_up(std::int64_t samples) {
       together.arrive_and_wait();
       const Clock::time_point began = Clock::now();
       // The sender is busy for longer than the receiver stays awake.
-      while (rank == 0 && Clock::now() - began < 3 * kLooksBeforeSleep) {
+      while (rank == 0 && Clock::now() - began < 3 * kPollsBeforeSleep) {
       }
       const CommunicationTimes times =
           communicator.wait(post_bench(communicator, OpKind::send, rank, {&value, 1}));

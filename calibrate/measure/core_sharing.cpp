@@ -39,7 +39,7 @@ std::string own_cores() {
 
 /// The processes of the machine that has most of them for a core, and its cores that any of them
 /// may use. The same on all.
-CoreSharing crowded(Processes& processes, std::chrono::milliseconds deadline) {
+CoreSharing most_crowded_machine(Processes& processes, std::chrono::milliseconds deadline) {
   struct Machine {
     std::int64_t processes = 0;
     std::set<int> cores;
@@ -63,7 +63,7 @@ CoreSharing crowded(Processes& processes, std::chrono::milliseconds deadline) {
     }
   }
   std::istringstream agreed(
-      processes.share(fmt::format("{} {}", found.processes, found.cores), deadline));
+      processes.broadcast(fmt::format("{} {}", found.processes, found.cores), deadline));
   agreed >> found.processes >> found.cores;
   return found;
 }
@@ -82,7 +82,7 @@ double times_longer(const std::vector<RepeatedWork::Run>& runs) {
 CoreSharing measure_core_sharing(Processes& processes, RankBench& bench,
                                  const BenchCase& bench_case, Seconds horizon,
                                  std::chrono::milliseconds deadline) {
-  CoreSharing sharing = crowded(processes, deadline);
+  CoreSharing sharing = most_crowded_machine(processes, deadline);
   if (sharing.processes <= sharing.cores) return sharing;
   processes.barrier(deadline);
   const double own = times_longer(bench.repeated(bench_case)->run(16, horizon));

@@ -148,9 +148,9 @@ Sample DeviceBench::measure(const BenchCase& bench_case, const Sampling& samplin
   return again.spread / again.median < first.spread / first.median ? again : first;
 }
 
-class DeviceBench::OneByOne final : public RepeatedWork {
+class DeviceBench::SingleLaunches final : public RepeatedWork {
  public:
-  OneByOne(DeviceBench& bench, const BenchCase& bench_case)
+  SingleLaunches(DeviceBench& bench, const BenchCase& bench_case)
       : bench_(bench), case_(bench_case), prepared_(bench.prepare(case_)) {
     bench_.finish("preparing an op");
   }
@@ -195,7 +195,7 @@ class DeviceBench::OneByOne final : public RepeatedWork {
 };
 
 std::unique_ptr<RepeatedWork> DeviceBench::repeated(const BenchCase& bench_case) {
-  return std::make_unique<OneByOne>(*this, bench_case);
+  return std::make_unique<SingleLaunches>(*this, bench_case);
 }
 
 void DeviceBench::finish(std::string_view what) { device_.finish(kDeadline, what); }

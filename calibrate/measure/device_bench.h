@@ -44,7 +44,7 @@ class DeviceBench final : public RankBench {
 
  private:
   struct Prepared;
-  class OneByOne;
+  class SingleLaunches;
   Prepared prepare(const BenchCase& bench_case);
   std::byte* memory(Bytes size);
   void finish(std::string_view what);

@@ -33,17 +33,17 @@ Job small_job(std::int64_t layers, std::int64_t global_batch) {
 }
 
 /// A Program that is walked, with its counts and step times.
-struct Walk {
+struct TimedProgram {
   double ops = 0, calls = 0;
   std::vector<Seconds> steps;
 };
 
-Walk walk(const Job& job, Recompute recompute, std::int64_t samples) {
+TimedProgram walk(const Job& job, Recompute recompute, std::int64_t samples) {
   Strategy strategy;
   strategy.recompute = recompute;
   const Framework framework = bundled_framework();
   const std::vector<Program> programs = lower({job, strategy, framework});
-  Walk result;
+  TimedProgram result;
   for (const Call& call : programs[0].calls) {
     ++result.calls;
     result.ops += double(programs[0].at(call.routine).ops.size());
@@ -66,9 +66,9 @@ Walk walk(const Job& job, Recompute recompute, std::int64_t samples) {
 }
 
 /// a * ops + b * calls nearest to the times in relative terms; neither below zero.
-std::pair<double, double> fit(const std::vector<Walk>& walks, std::size_t sample) {
+std::pair<double, double> fit(const std::vector<TimedProgram>& walks, std::size_t sample) {
   double oo = 0, oc = 0, cc = 0, ot = 0, ct = 0;
-  for (const Walk& walk : walks) {
+  for (const TimedProgram& walk : walks) {
     const double time = walk.steps[sample].value();
     const double o = walk.ops / time, c = walk.calls / time;
     oo += o * o, oc += o * c, cc += c * c, ot += o, ct += c;
@@ -86,7 +86,7 @@ std::pair<double, double> fit(const std::vector<Walk>& walks, std::size_t sample
 DispatchCost measure_dispatch(std::int64_t samples) {
   // One layer has few ops per call (embedding, head and optimizer weigh more), many layers and
   // recompute have many.
-  std::vector<Walk> walks;
+  std::vector<TimedProgram> walks;
   for (const std::int64_t layers : {1, 8}) {
     for (const Recompute recompute : {Recompute::none, Recompute::full}) {
       walks.push_back(walk(small_job(layers, 32), recompute, samples));

@@ -400,7 +400,7 @@ OverlapTimings GroupBench::measure_overlap(const CollectivePoint& point, Repeate
   }
   double median = processes_.index() == 0 ? quantile(timings, 0.5).value() : 0;
   const std::string shared =
-      processes_.share(bytes_of_values(std::vector<double>{median}), deadline_);
+      processes_.broadcast(bytes_of_values(std::vector<double>{median}), deadline_);
   std::memcpy(&median, shared.data(), sizeof(median));
   // Beside ops it takes longer, by how much is not known yet.
   const Seconds horizon = Seconds(4 * median) + Seconds(2e-3);

@@ -22,10 +22,10 @@ double quantile(std::vector<double> values, double part);
 Sample summarize(const std::vector<Seconds>& timings);
 
 /// Returns half the width of the distribution-free 95 % confidence interval of the median, relative
-/// to the median. The interval is between the order statistics n/2 -+ 0.98 sqrt(n) (Le Boudec,
+/// to the median. The interval is between the order statistics n/2 -+ 0.98 sqrt(n). (Le Boudec,
 /// Performance Evaluation of Computer and Communication Systems, 2010, section 2.2.2; Hunold and
 /// Carpen-Amarie, Reproducible MPI Benchmarking Is Still Not As Easy As You Think, IEEE TPDS 2016,
-/// section 5).
+/// section 5.)
 double median_error(std::vector<Seconds> timings);
 /// No more timings are taken once median_error() is below this.
 inline constexpr double kMedianKnown = 0.05;

@@ -226,10 +226,10 @@ BenchCase matmul_case(const MatmulShape& shape, const MatmulPoint& form) {
     dims.push_back(transposed ? rows : columns);
     return dims;
   };
-  input(result, matrix(shape.m, shape.k, form.transpose_a));
-  input(result, matrix(shape.k, shape.n, form.transpose_b));
-  if (form.bias) input(result, {shape.n});
-  output(result, matrix(shape.m, shape.n, false));
+  add_input(result, matrix(shape.m, shape.k, form.transpose_a));
+  add_input(result, matrix(shape.k, shape.n, form.transpose_b));
+  if (form.bias) add_input(result, {shape.n});
+  add_output(result, matrix(shape.m, shape.n, false));
   // y = x w and dx = dy w^T: the activation is fresh. dw = x^T dy: x was saved, dy is fresh.
   result.fresh = {form.transpose_a ? std::size_t{1} : std::size_t{0}};
   return in_type(std::move(result), form.dtype);

@@ -8,20 +8,20 @@
 
 namespace plimsoll {
 
-inline TensorId add_tensor(BenchCase& into, Shape shape, DType dtype) {
+inline TensorId add_tensor(BenchCase& bench_case, Shape shape, DType dtype) {
   Tensor tensor;
-  tensor.name = "t" + std::to_string(into.tensors.size());
+  tensor.name = "t" + std::to_string(bench_case.tensors.size());
   tensor.dtype = dtype;
   tensor.shape = std::move(shape);
-  into.tensors.push_back(std::move(tensor));
-  return TensorId(into.tensors.size() - 1);
+  bench_case.tensors.push_back(std::move(tensor));
+  return TensorId(bench_case.tensors.size() - 1);
 }
 
-inline void input(BenchCase& into, Shape shape, DType dtype = DType::f32) {
-  into.op.inputs.push_back(add_tensor(into, std::move(shape), dtype));
+inline void add_input(BenchCase& bench_case, Shape shape, DType dtype = DType::f32) {
+  bench_case.op.inputs.push_back(add_tensor(bench_case, std::move(shape), dtype));
 }
-inline void output(BenchCase& into, Shape shape, DType dtype = DType::f32) {
-  into.op.outputs.push_back(add_tensor(into, std::move(shape), dtype));
+inline void add_output(BenchCase& bench_case, Shape shape, DType dtype = DType::f32) {
+  bench_case.op.outputs.push_back(add_tensor(bench_case, std::move(shape), dtype));
 }
 
 }  // namespace plimsoll

@@ -17,7 +17,9 @@ namespace {
 
 constexpr double kLatencyBytes = 64 * 1024;
 
-double apart(double a, double b) { return std::abs(std::log(std::max(a, 1.0) / std::max(b, 1.0))); }
+double log_distance(double a, double b) {
+  return std::abs(std::log(std::max(a, 1.0) / std::max(b, 1.0)));
+}
 
 /// Infinite where one says nothing of the other.
 constexpr double kForeign = std::numeric_limits<double>::infinity();
@@ -29,22 +31,23 @@ double distance(const MatmulPoint& a, const MatmulPoint& b) {
   }
   const MatmulShape &s = a.shape, &t = b.shape;
   const bool batched = (s.batch > 1) != (t.batch > 1);
-  return apart(double(s.batch), double(t.batch)) + apart(double(s.m), double(t.m)) +
-         apart(double(s.n), double(t.n)) + apart(double(s.k), double(t.k)) +
+  return log_distance(double(s.batch), double(t.batch)) + log_distance(double(s.m), double(t.m)) +
+         log_distance(double(s.n), double(t.n)) + log_distance(double(s.k), double(t.k)) +
          0.1 * (int(a.accumulate != b.accumulate) + int(a.bias != b.bias)) + 10 * int(batched);
 }
 
 double distance(const OpPoint& a, const OpPoint& b) {
   if (a.kind != b.kind || a.dtype != b.dtype) return kForeign;
-  return apart(double(a.moved.count()), double(b.moved.count())) +
-         apart(double(a.row), double(b.row));
+  return log_distance(double(a.moved.count()), double(b.moved.count())) +
+         log_distance(double(a.row), double(b.row));
 }
 
 double distance(const CollectivePoint& a, const CollectivePoint& b) {
   if (a.kind != b.kind || (a.nodes > 1) != (b.nodes > 1)) return kForeign;
-  return apart(double(a.payload.count()), double(b.payload.count())) +
-         apart(double(a.nodes), double(b.nodes)) + apart(double(a.ranks), double(b.ranks)) +
-         apart(double(a.groups_per_node), double(b.groups_per_node));
+  return log_distance(double(a.payload.count()), double(b.payload.count())) +
+         log_distance(double(a.nodes), double(b.nodes)) +
+         log_distance(double(a.ranks), double(b.ranks)) +
+         log_distance(double(a.groups_per_node), double(b.groups_per_node));
 }
 
 /// `amount` of each shape goes to the points nearest to it.

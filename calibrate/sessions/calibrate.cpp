@@ -66,7 +66,7 @@ class Session {
     calibration.dispatch_op = dispatch.op;
     calibration.dispatch_call = dispatch.call;
     calibration.wake_up = measure_wake_up(quick() ? kLeast : 25);
-    calibration.sleeps_after = Seconds(std::chrono::duration<double>(kLooksBeforeSleep).count());
+    calibration.sleeps_after = Seconds(std::chrono::duration<double>(kPollsBeforeSleep).count());
     progress("dispatch");
     CoreBench bench(request_.backend, cores_, kFootprint);
     const auto time_collective = [this](CollectivePoint& point) { time(point); };

@@ -34,7 +34,7 @@ Sample merged(std::span<const Contribution> contributions) {
   return sample;
 }
 
-void Outliers::look_at(std::span<const Contribution> contributions) {
+void Outliers::add_test(std::span<const Contribution> contributions) {
   if (contributions.size() < 3) return;
   const Seconds median = quantile(medians(contributions), 0.5);
   for (const Contribution& one : contributions) {

@@ -28,7 +28,7 @@ inline constexpr double kSlower = 1.25;  ///< relative to the median of all
 class Outliers {
  public:
   /// Looks at one test. Fewer than three contributions are ignored, since neither of two is apart.
-  void look_at(std::span<const Contribution> contributions);
+  void add_test(std::span<const Contribution> contributions);
   /// Returns the outliers in words, in the order in which they were first seen.
   std::vector<std::string> named() const;
 

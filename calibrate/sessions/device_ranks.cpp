@@ -45,7 +45,7 @@ void check_devices(Processes& processes, const DeviceFacts& own,
   const auto all = processes.gather(own.name + "\n" + own.bus, deadline);
   std::string why;
   if (processes.index() == 0) why = refuse_devices(processes.hosts(), all);
-  why = processes.share(why, deadline);
+  why = processes.broadcast(why, deadline);
   if (!why.empty()) throw UsageError(why);
 }
 

@@ -19,8 +19,8 @@
 #include "calibrate/measure/group_bench.h"
 #include "calibrate/measure/statistics.h"
 #include "calibrate/measure/timed_work.h"
-#include "calibrate/schedule/choice.h"
 #include "calibrate/schedule/schedule.h"
+#include "calibrate/schedule/test_order.h"
 #include "calibrate/sessions/calibrate.h"
 #include "calibrate/sessions/contributions.h"
 #include "calibrate/sessions/device_ranks.h"
@@ -68,12 +68,12 @@ class ProcessSession {
   MachineCalibration run() {
     const std::vector<CalibrationTest> tests =
         schedule(shape_, request_.size, request_.precision, communicator());
-    Choice choice(tests, request_.budget,
-                  request_.workload ? weights(*request_.workload, tests) : std::vector<double>());
+    TestOrder order(tests, request_.budget,
+                    request_.workload ? weights(*request_.workload, tests) : std::vector<double>());
     tests_ = &tests;
     points_.resize(tests.size());
     if (device_ != nullptr) connect_devices(tests);
-    if (leads()) open_journal(tests, choice);
+    if (is_first_process()) open_journal(tests, order);
     trusted_ = points_;
     if (device_ != nullptr) {
       measure_attention();
@@ -82,18 +82,18 @@ class ProcessSession {
                                       Seconds(quick() ? 0.1 : 0.5), kDeadline);
     }
     std::size_t done = restored_;
-    for (std::string word; (word = agreed(choice)) != kOver;) {
+    for (std::string word; (word = agreed(order)) != kOver;) {
       if (word == kReference) {
-        measure_reference(choice);
+        measure_reference(order);
         continue;
       }
       const std::size_t i = std::stoull(word);
       const Seconds began = elapsed();
       bool unsteady = false;
       std::visit([&](const auto& subject) { unsteady = measure(i, subject); }, tests[i].subject);
-      if (!leads()) continue;
+      if (!is_first_process()) continue;
       const Seconds took = elapsed() - began;
-      choice.measured(i, unsteady, time_of(i), took);
+      order.measured(i, unsteady, time_of(i), took);
       drift_.tested(i);
       if (journal_) {
         journal_->add(
@@ -103,9 +103,9 @@ class ProcessSession {
         request_.progress(tests[i].key, done, tests.size());
       }
     }
-    if (!leads()) return {};
+    if (!is_first_process()) return {};
     MachineCalibration machine = collected();
-    machine.left_out = choice.left_out();
+    machine.left_out = order.left_out();
     machine.restored = restored_;
     machine.outliers = outliers_.named();
     if (const std::string drift = drift_.summary(); !drift.empty()) {
@@ -115,7 +115,7 @@ class ProcessSession {
   }
 
  private:
-  bool leads() const { return processes_.index() == 0; }
+  bool is_first_process() const { return processes_.index() == 0; }
   CommunicatorKind communicator() const {
     return device_ == nullptr ? CommunicatorKind::mpi : CommunicatorKind::nccl;
   }
@@ -136,7 +136,7 @@ class ProcessSession {
   }
 
   /// Takes over what an earlier run over the same cluster shape has finished.
-  void open_journal(const std::vector<CalibrationTest>& tests, Choice& choice) {
+  void open_journal(const std::vector<CalibrationTest>& tests, TestOrder& order) {
     if (device_ == nullptr) describe_machine(calibration_, request_.backend);
     if (request_.journal.empty()) return;
     const std::string library = groups_.library();
@@ -155,7 +155,7 @@ class ProcessSession {
       const auto i = std::size_t(test - tests.begin());
       restored_ += std::holds_alternative<std::monostate>(points_[i]);
       points_[i] = std::move(result);
-      choice.restored(i, entry.unsteady, time_of(i));
+      order.restored(i, entry.unsteady, time_of(i));
     }
   }
 
@@ -169,41 +169,41 @@ class ProcessSession {
   static constexpr const char* kReference = "reference";
 
   /// Returns on all processes what process 0 has.
-  std::string agreed(Choice& choice) {
+  std::string agreed(TestOrder& order) {
     std::string word;
-    if (leads()) {
-      const auto next = choice.next(elapsed());
+    if (is_first_process()) {
+      const auto next = order.next(elapsed());
       const bool look = next ? drift_.due(elapsed()) : drift_.pending();
       word = look ? kReference : next ? std::to_string(*next) : kOver;
     }
-    return processes_.share(word, kDeadline);
+    return processes_.broadcast(word, kDeadline);
   }
 
   /// A matmul that is timed between the tests: of the median rank, at its fastest.
-  void measure_reference(Choice& choice) {
+  void measure_reference(TestOrder& order) {
     processes_.barrier(kDeadline);
     const std::vector<Seconds> runs = times_of(bench_->repeated(reference())->run(16, Seconds(0)));
     const Sample own{*std::min_element(runs.begin(), runs.end()), Seconds(0), kLeast, false};
     const std::vector<Contribution> all = contributions(own);
-    if (!leads()) return;
-    const std::vector<std::size_t> slow = drift_.look_at(merged(all).median, elapsed());
+    if (!is_first_process()) return;
+    const std::vector<std::size_t> slow = drift_.check_reference(merged(all).median, elapsed());
     if (slow.empty()) {
       trusted_ = points_;
     } else {
-      discard(slow, choice);
+      discard(slow, order);
     }
   }
 
   /// Results of these tests since the last reference are dropped; earlier ones stay.
-  void discard(const std::vector<std::size_t>& tests, Choice& choice) {
+  void discard(const std::vector<std::size_t>& tests, TestOrder& order) {
     std::vector<std::string> keys;
     for (std::size_t i : tests) keys.push_back((*tests_)[i].key);
     if (journal_) journal_->discard(keys);
     for (std::size_t i : tests) {
       points_[i] = trusted_[i];
-      choice.forget(i);
+      order.forget(i);
       if (std::holds_alternative<std::monostate>(points_[i])) continue;
-      choice.restored(i, false, time_of(i));
+      order.restored(i, false, time_of(i));
       if (journal_) {
         journal_->add({(*tests_)[i].key, as_calibration(points_[i], calibration_.date), false, {}});
       }
@@ -230,8 +230,8 @@ class ProcessSession {
     return all;
   }
   std::optional<Sample> merge(const std::vector<Contribution>& all) {
-    if (!leads()) return std::nullopt;
-    outliers_.look_at(all);
+    if (!is_first_process()) return std::nullopt;
+    outliers_.add_test(all);
     return merged(all);
   }
 
@@ -250,14 +250,14 @@ class ProcessSession {
     const DispatchCost own = measure_dispatch(quick() ? kLeast : 25);
     const auto op = merge(contributions(own.op));
     const auto call = merge(contributions(own.call));
-    if (leads()) points_[i] = DispatchCost{*op, *call};
+    if (is_first_process()) points_[i] = DispatchCost{*op, *call};
     return false;
   }
 
   bool measure(std::size_t i, const CommunicatorMemoryTest& test) {
     std::vector<double> bytes;
     for (Bytes grown : groups_.measure_memory(test.shape)) bytes.push_back(double(grown.count()));
-    if (!leads()) return false;
+    if (!is_first_process()) return false;
     CommunicatorMemory memory;
     memory.communicator = communicator();
     memory.ranks = test.shape.ranks;
@@ -277,8 +277,8 @@ class ProcessSession {
         timings.insert(timings.end(), more[g].timings.begin(), more[g].timings.end());
       }
       std::string word;
-      if (leads()) word = is_known(groups) ? "known" : "again";
-      if (quick() || processes_.share(word, kDeadline) == "known") break;
+      if (is_first_process()) word = is_known(groups) ? "known" : "again";
+      if (quick() || processes_.broadcast(word, kDeadline) == "known") break;
     }
     std::vector<Contribution> all;
     for (const GroupTimings& group : groups) {
@@ -301,7 +301,7 @@ class ProcessSession {
     const auto work = bench_->repeated(
         test.compute == OpKind::matmul ? reference() : memory_reference(test.compute));
     OverlapTimings timings = groups_.measure_overlap(test.communication, *work, kLeast);
-    if (!leads() || timings.compute_slowdowns.empty()) return false;
+    if (!is_first_process() || timings.compute_slowdowns.empty()) return false;
     const auto width = [](const std::vector<double>& values) {
       return quantile(values, 0.75) - quantile(values, 0.25);
     };
@@ -339,7 +339,7 @@ class ProcessSession {
   }
   bool measure(std::size_t i, const LaunchTest&) {
     const auto time = merge(contributions(on_device().measure_launch(quick() ? kLeast : 15)));
-    if (leads()) points_[i] = LaunchCost{*time};
+    if (is_first_process()) points_[i] = LaunchCost{*time};
     return false;
   }
   bool measure(std::size_t i, const CopyPoint& point) {
@@ -378,7 +378,7 @@ class ProcessSession {
     for (AttentionTest& test : attention_tests(request_.size, request_.precision)) {
       if (!bench_->supports(test.bench_case)) break;
       const auto sample = measure_op(test.bench_case);
-      if (!leads()) continue;
+      if (!is_first_process()) continue;
       test.timing.time = sample->median;
       attention_.push_back(test.timing);
     }
@@ -468,7 +468,7 @@ class ProcessSession {
   std::optional<Journal> journal_;
   std::size_t restored_ = 0;
   CoreSharing sharing_;
-  Drift drift_;
+  ReferenceDrift drift_;
   Clock::time_point start_ = Clock::now();
 };
 

@@ -50,7 +50,7 @@ void add_unsteady(const std::vector<Point>& points, Describe describe, std::vect
 
 /// The least steady points; all of them are marked in the file.
 std::string unsteady_points(const Calibration& calibration) {
-  constexpr std::size_t kMost = 10;
+  constexpr std::size_t kMostLines = 10;
   std::vector<Unsteady> points;
   const auto matmul = [](const MatmulPoint& point) {
     const MatmulShape& shape = point.shape;
@@ -70,7 +70,7 @@ std::string unsteady_points(const Calibration& calibration) {
                    [](const Unsteady& a, const Unsteady& b) { return a.relative > b.relative; });
   if (points.empty()) return "every point is steady\n";
   std::string text = fmt::format("{} unsteady points, the least steady:\n", points.size());
-  for (std::size_t i = 0; i < std::min(kMost, points.size()); ++i) text += points[i].line;
+  for (std::size_t i = 0; i < std::min(kMostLines, points.size()); ++i) text += points[i].line;
   return text;
 }
 

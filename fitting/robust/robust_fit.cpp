@@ -35,7 +35,7 @@ bool all_finite(const Values& values) {
 }
 
 /// The inputs of the search for a solution.
-struct Problem {
+struct SearchProblem {
   const LogModel& model;
   const std::vector<bool>& use;
   const std::vector<bool>& fixed;
@@ -58,7 +58,8 @@ Eigen::MatrixXd precision_of(const LogModel& model) {
 
 /// The median of |x| of a normal distribution is 0.6745 standard deviations. Measurements that
 /// nothing beside is open of, if there are enough.
-double scale_of(const Problem& problem, const Values& residual, std::optional<std::size_t> group) {
+double scale_of(const SearchProblem& problem, const Values& residual,
+                std::optional<std::size_t> group) {
   Values exact, all;
   for (std::size_t i = 0; i < residual.size(); ++i) {
     if (!problem.use[i] || (group && problem.group(i) != *group)) continue;
@@ -71,7 +72,7 @@ double scale_of(const Problem& problem, const Values& residual, std::optional<st
 }
 
 /// By measurement: standard deviations.
-Values deviations_of(const Problem& problem, const Values& residual, Values& scales) {
+Values deviations_of(const SearchProblem& problem, const Values& residual, Values& scales) {
   std::size_t groups = 1;
   for (const std::size_t group : problem.model.groups) groups = std::max(groups, group + 1);
   scales.clear();
@@ -83,14 +84,14 @@ Values deviations_of(const Problem& problem, const Values& residual, Values& sca
   return deviations;
 }
 
-Values residual_of(const Problem& problem, const Values& here) {
+Values residual_of(const SearchProblem& problem, const Values& here) {
   Values residual = problem.model.measured;
   for (std::size_t i = 0; i < here.size(); ++i) residual[i] -= here[i];
   return residual;
 }
 
 /// Logarithms of the numbers relative to their priors.
-Eigen::VectorXd from_prior(const Problem& problem, const Values& values) {
+Eigen::VectorXd from_prior(const SearchProblem& problem, const Values& values) {
   Eigen::VectorXd moved(std::ptrdiff_t(values.size()));
   for (std::size_t p = 0; p < values.size(); ++p)
     moved[std::ptrdiff_t(p)] = std::log(values[p] / problem.model.numbers[p].prior);
@@ -98,7 +99,7 @@ Eigen::VectorXd from_prior(const Problem& problem, const Values& values) {
 }
 
 /// The loss that the search makes as small as it can.
-double loss(const Problem& problem, const Values& values, const Values& residual,
+double loss(const SearchProblem& problem, const Values& values, const Values& residual,
             const Values& deviations) {
   const Eigen::VectorXd moved = from_prior(problem, values);
   double sum = moved.dot(problem.precision * moved) / 2;
@@ -110,14 +111,15 @@ double loss(const Problem& problem, const Values& values, const Values& residual
   return sum;
 }
 
-/// Normal equations at a point: what the next step and the covariance follow from.
-struct Normal {
+/// NormalEquations equations at a point: what the next step and the covariance follow from.
+struct NormalEquations {
   Eigen::MatrixXd matrix;
   Eigen::VectorXd right;
 };
 
-Normal normal_equations(const Problem& problem, const Values& values, const Values& residual,
-                        const Values& deviations, const Eigen::MatrixXd& derivatives) {
+NormalEquations normal_equations(const SearchProblem& problem, const Values& values,
+                                 const Values& residual, const Values& deviations,
+                                 const Eigen::MatrixXd& derivatives) {
   Eigen::VectorXd weights(derivatives.rows()), weighted(derivatives.rows());
   for (std::size_t i = 0; i < residual.size(); ++i) {
     const double size = std::abs(residual[i]) / deviations[i];
@@ -125,7 +127,7 @@ Normal normal_equations(const Problem& problem, const Values& values, const Valu
     weights[std::ptrdiff_t(i)] = problem.use[i] ? robust : 0;
     weighted[std::ptrdiff_t(i)] = weights[std::ptrdiff_t(i)] * residual[i];
   }
-  Normal normal;
+  NormalEquations normal;
   normal.matrix = problem.precision + derivatives.transpose() * weights.asDiagonal() * derivatives;
   normal.right =
       derivatives.transpose() * weighted - problem.precision * from_prior(problem, values);
@@ -144,8 +146,8 @@ Normal normal_equations(const Problem& problem, const Values& values, const Valu
 /// edge of that box, and the others follow, until all are inside (one that came to the edge stays
 /// there, so it is about the least): a number that is held back must not leave those that moved to
 /// make up for it where they make up for nothing.
-Eigen::VectorXd step_within_bounds(const Problem& problem, const Values& values,
-                                   const Normal& normal) {
+Eigen::VectorXd step_within_bounds(const SearchProblem& problem, const Values& values,
+                                   const NormalEquations& normal) {
   const auto count = std::ptrdiff_t(values.size());
   Eigen::VectorXd least(count), most(count), step = Eigen::VectorXd::Zero(count);
   for (std::ptrdiff_t p = 0; p < count; ++p) {
@@ -180,7 +182,7 @@ double within_bounds(double value, const FitNumber& number) {
   return value > number.most * (1 - kRounding) ? number.most : value;
 }
 
-Values moved_by(const Problem& problem, const Values& values, const Eigen::VectorXd& step) {
+Values moved_by(const SearchProblem& problem, const Values& values, const Eigen::VectorXd& step) {
   Values moved = values;
   for (std::size_t p = 0; p < values.size(); ++p) {
     const FitNumber& number = problem.model.numbers[p];
@@ -202,10 +204,11 @@ double longest_move(const Values& from, const Values& to, const Values& deviatio
 
 /// One step with the derivatives that the solution has; returns the longest move, 0 where nothing
 /// is better than staying. `here` and the `damping` that steps begin with go along.
-double take_step(const Problem& problem, RobustSolution& solution, Values& here, double& damping) {
+double take_step(const SearchProblem& problem, RobustSolution& solution, Values& here,
+                 double& damping) {
   const Values residual = residual_of(problem, here);
   const Values deviations = deviations_of(problem, residual, solution.scales);
-  const Normal normal =
+  const NormalEquations normal =
       normal_equations(problem, solution.values, residual, deviations, solution.derivatives);
   const Eigen::MatrixXd covariance = normal.matrix.inverse();
   for (std::ptrdiff_t p = 0; p < covariance.rows(); ++p) {
@@ -216,7 +219,7 @@ double take_step(const Problem& problem, RobustSolution& solution, Values& here,
   solution.loss = before;
   damping = damping <= kLeastDamping ? 0 : damping / kLessDamping;
   for (int shorter = 0; shorter <= kMostShorter; ++shorter) {
-    Normal damped = normal;
+    NormalEquations damped = normal;
     damped.matrix.diagonal() *= 1 + damping;
     const Eigen::VectorXd step = step_within_bounds(problem, solution.values, damped);
     const Values trial = moved_by(problem, solution.values, step);
@@ -263,7 +266,7 @@ Values LogModel::priors() const {
 
 RobustSolution solve(const LogModel& model, const std::vector<bool>& use,
                      const std::vector<bool>& fixed, Values start, const SearchLimits& limits) {
-  const Problem problem{model, use, fixed, precision_of(model)};
+  const SearchProblem problem{model, use, fixed, precision_of(model)};
   RobustSolution solution;
   solution.values = std::move(start);
   solution.deviations.assign(model.numbers.size(), 0);

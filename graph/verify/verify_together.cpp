@@ -23,7 +23,7 @@ struct ChannelKey {
 };
 
 /// One communication of all members.
-struct Meeting {
+struct Rendezvous {
   std::size_t node = 0;
   OpKind kind = OpKind::add;
   std::int64_t root = 0;
@@ -33,8 +33,8 @@ struct Meeting {
 };
 
 struct Channel {
-  std::int64_t expected = 0;  ///< sides of every meeting
-  std::vector<Meeting> meetings;
+  std::int64_t expected = 0;  ///< sides of every rendezvous
+  std::vector<Rendezvous> rendezvous;
 };
 using Channels = std::map<ChannelKey, Channel>;
 
@@ -46,7 +46,7 @@ struct Communication {
   Bytes payload;
   const ChannelKey* key = nullptr;
   Channel* channel = nullptr;
-  std::size_t* meetings = nullptr;  ///< of the channel that the class took part in so far
+  std::size_t* rendezvous = nullptr;  ///< of the channel that the class took part in so far
 };
 
 /// A routine's communications, in the order of its ops.
@@ -57,8 +57,8 @@ struct Communications {
 };
 
 /// Builds the happens-before graph of one representative rank per class. The host is the strictest
-/// executor: it runs local ops itself in issue order and blocks where it waits. A node is a meeting
-/// or a point where a host has waited.
+/// executor: it runs local ops itself in issue order and blocks where it waits. A node is a
+/// rendezvous or a point where a host has waited.
 class HappensBefore {
  public:
   explicit HappensBefore(std::span<const Program> programs)
@@ -95,8 +95,8 @@ class HappensBefore {
   struct Class {
     const Program& program;
     std::vector<Communications> routines;
-    std::map<const Channel*, std::size_t> meetings;  ///< that it took part in, by channel
-    std::vector<std::size_t> first_end;              ///< by call: where in `ends` its own begin
+    std::map<const Channel*, std::size_t> rendezvous;  ///< that it took part in, by channel
+    std::vector<std::size_t> first_end;                ///< by call: where in `ends` its own begin
     std::vector<std::size_t> ends;  ///< by communication of each call: node that ends it
     std::array<std::optional<std::size_t>, kStreams> last_on_stream = {};
     std::size_t host = 0;  ///< the node that the host has come to
@@ -104,8 +104,8 @@ class HappensBefore {
 
   Verdict all_sides_meet() const {
     for (const auto& [key, channel] : channels_) {
-      for (std::size_t number = 0; number < channel.meetings.size(); ++number) {
-        const std::int64_t sides = channel.meetings[number].sides;
+      for (std::size_t number = 0; number < channel.rendezvous.size(); ++number) {
+        const std::int64_t sides = channel.rendezvous[number].sides;
         if (sides == channel.expected) continue;
         return Verdict::no(
             fmt::format("{} number {} between stages {} and {} is issued by {} of {} sides",
@@ -148,7 +148,7 @@ class HappensBefore {
       channel->second.expected = sides_of(key);
       one.key = &channel->first;
       one.channel = &channel->second;
-      one.meetings = &rank.meetings[one.channel];
+      one.rendezvous = &rank.rendezvous[one.channel];
       found.all.push_back(one);
     }
     return Verdict::yes();
@@ -236,29 +236,29 @@ class HappensBefore {
   }
 
   Verdict meet(const Communication& one, Class& rank) {
-    std::vector<Meeting>& meetings = one.channel->meetings;
+    std::vector<Rendezvous>& rendezvous = one.channel->rendezvous;
     const std::int64_t stage = rank.program.stage;
-    const std::size_t number = (*one.meetings)++;
-    if (number == meetings.size())
-      meetings.push_back({nodes_++, one.kind, one.root, one.payload, stage, 0});
-    Meeting& meeting = meetings[number];
-    if (meeting.kind != one.kind || meeting.payload != one.payload) {
-      return Verdict::no(fmt::format(
-          "stages {} and {} disagree about {} number {}: {} of {} B and {} of {} B",
-          meeting.first_stage, stage, to_text(one.key->group), number, to_text(meeting.kind),
-          meeting.payload.count(), to_text(one.kind), one.payload.count()));
+    const std::size_t number = (*one.rendezvous)++;
+    if (number == rendezvous.size())
+      rendezvous.push_back({nodes_++, one.kind, one.root, one.payload, stage, 0});
+    Rendezvous& met = rendezvous[number];
+    if (met.kind != one.kind || met.payload != one.payload) {
+      return Verdict::no(
+          fmt::format("stages {} and {} disagree about {} number {}: {} of {} B and {} of {} B",
+                      met.first_stage, stage, to_text(one.key->group), number, to_text(met.kind),
+                      met.payload.count(), to_text(one.kind), one.payload.count()));
     }
-    if (meeting.root != one.root) {
-      return Verdict::no(fmt::format(
-          "stages {} and {} disagree about the root of {} number {}: {} and {}",
-          meeting.first_stage, stage, to_text(one.key->group), number, meeting.root, one.root));
+    if (met.root != one.root) {
+      return Verdict::no(
+          fmt::format("stages {} and {} disagree about the root of {} number {}: {} and {}",
+                      met.first_stage, stage, to_text(one.key->group), number, met.root, one.root));
     }
-    ++meeting.sides;
-    edges_.emplace_back(rank.host, meeting.node);
+    ++met.sides;
+    edges_.emplace_back(rank.host, met.node);
     auto& last = rank.last_on_stream[std::size_t(one.stream)];
-    if (last) edges_.emplace_back(*last, meeting.node);
-    last = meeting.node;
-    rank.ends.push_back(meeting.node);
+    if (last) edges_.emplace_back(*last, met.node);
+    last = met.node;
+    rank.ends.push_back(met.node);
     return Verdict::yes();
   }
 

@@ -84,16 +84,16 @@ FittedValue value_from(JsonObject object) {
 }
 
 LayerPoint layer_from(JsonObject object) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  constexpr std::int64_t kMostInteger = std::int64_t{1} << 40;
   LayerPoint point;
-  point.shape.tokens = object.integer("tokens", 1, kMost);
-  point.shape.sequence = object.integer("sequence", 1, kMost);
-  point.shape.hidden = object.integer("hidden", 1, kMost);
-  point.shape.mp = object.integer("mp", 1, kMost);
+  point.shape.tokens = object.integer("tokens", 1, kMostInteger);
+  point.shape.sequence = object.integer("sequence", 1, kMostInteger);
+  point.shape.hidden = object.integer("hidden", 1, kMostInteger);
+  point.shape.mp = object.integer("mp", 1, kMostInteger);
   point.shape.operand_bytes = object.integer("operand_bytes", 1, 4);
   point.factor = object.number("factor", 0.01, 100);
   point.deviation = object.number("deviation", 0, 10);
-  point.runs = object.integer("runs", 1, kMost);
+  point.runs = object.integer("runs", 1, kMostInteger);
   object.finish();
   return point;
 }

@@ -44,9 +44,10 @@ struct FittedValue {
   bool at_bound() const { return determined && (low == value || high == value); }
 };
 
-/// Beside the machine and the kind of layer, the time of a layer depends on its shape: the tokens
-/// of a micro-batch on one rank (with cp, the rank's share), the length of sequences, the hidden
-/// size, the ranks that share a layer, and the bytes of an element of its products' operands.
+/// A LayerShape is what the time of a layer depends on, beside the machine and the kind of layer.
+/// It has the tokens of a micro-batch on one rank (with cp, the rank's share), the length of
+/// sequences and the hidden size. It also has the number of ranks that share a layer, and the bytes
+/// of an element of its products' operands.
 struct LayerShape {
   std::int64_t tokens = 0, sequence = 0, hidden = 0, mp = 1, operand_bytes = 2;
   auto operator<=>(const LayerShape&) const = default;

@@ -25,16 +25,16 @@ struct Collective {
   bool total = false;
 };
 
-double one(double) { return 1; }
+double whole(double) { return 1; }
 double part(double n) { return (n - 1) / n; }
-double twice(double n) { return 2 * (n - 1) / n; }
+double both_rounds(double n) { return 2 * (n - 1) / n; }
 
-constexpr std::array<Collective, 10> kCollectives = {{{"all_reduce", twice},
+constexpr std::array<Collective, 10> kCollectives = {{{"all_reduce", both_rounds},
                                                       {"all_gather", part, true},
                                                       {"reduce_scatter", part, true},
-                                                      {"broadcast", one},
-                                                      {"reduce", one},
-                                                      {"sendrecv", one},
+                                                      {"broadcast", whole},
+                                                      {"reduce", whole},
+                                                      {"sendrecv", whole},
                                                       {"alltoall", part, true},
                                                       {"gather", part, true},
                                                       {"scatter", part, true},

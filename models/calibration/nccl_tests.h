@@ -65,9 +65,10 @@ struct NcclGiven {
 /// may hold several runs, one after the other. A JSON file that ends early (a killed run) is read
 /// up to its last whole row. The environment in JSON files is not read.
 ///
-/// Throws InputError with line and column or JSON pointer for: no table; a table without names of
-/// columns; text where a number should be; numbers that do not agree (count, type and ranks with
-/// size, or time with bus bandwidth); a run of programs that did not know of each other.
+/// Throws InputError with line and column or JSON pointer. The faults are: no table, or a table
+/// without names of columns; text where a number should be; numbers that do not agree (count, type
+/// and ranks with size, or time with bus bandwidth). A run of programs that did not know of each
+/// other is a fault, too.
 std::vector<NcclRun> read_nccl_tests(const std::filesystem::path& path, const NcclGiven& given);
 std::vector<NcclRun> parse_nccl_tests(std::string_view text, const std::string& file,
                                       const NcclGiven& given);

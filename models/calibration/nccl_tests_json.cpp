@@ -143,9 +143,10 @@ std::vector<NcclRun> parse_nccl_json(std::string_view text, const std::string& f
   JsonObject object(value, file);
   read_header(run, object, given);
   JsonObject config = object.object("config");
-  constexpr std::int64_t kMost = 1'000'000'000;
-  run.iterations = std::min(kMost, config.integer("iterations", 1, 1 << 30) *
-                                       config.integer("aggregated_iterations", 1, 1 << 30));
+  constexpr std::int64_t kMostIterations = 1'000'000'000;
+  run.iterations =
+      std::min(kMostIterations, config.integer("iterations", 1, 1 << 30) *
+                                    config.integer("aggregated_iterations", 1, 1 << 30));
   place_ranks(run, devices_from(config), given);
   if (!mended.empty()) {
     run.notes.push_back(

@@ -220,7 +220,7 @@ class TextReader {
   }
 
   void read_parameters(const std::vector<Word>& words) {
-    constexpr std::int64_t kMost = 1'000'000'000;
+    constexpr std::int64_t kMostIterations = 1'000'000'000;
     const std::int64_t threads = integer(words[1], 1, 1 << 16);
     open_.devices.per_process = threads * integer(words[3], 1, 1 << 16);
     std::int64_t iterations = 1, together = 1;
@@ -228,12 +228,12 @@ class TextReader {
       if (words[i].text != "iters:") continue;
       const std::string_view before = words[i - 1].text;
       if (before == "agg") {
-        together = integer(words[i + 1], 1, kMost);
+        together = integer(words[i + 1], 1, kMostIterations);
       } else if (before != "warmup") {
-        iterations = integer(words[i + 1], 1, kMost);
+        iterations = integer(words[i + 1], 1, kMostIterations);
       }
     }
-    open_.run.iterations = std::min(kMost, iterations * together);
+    open_.run.iterations = std::min(kMostIterations, iterations * together);
   }
 
   /// "Rank R [Group G] Pid P on HOST device D [BUS] NAME". False: some other line.

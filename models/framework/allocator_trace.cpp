@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kMost = std::int64_t{1} << 53;
+constexpr std::int64_t kMostInteger = std::int64_t{1} << 53;
 
 /// One row, whose lists of numbers are checked with the place of each.
 class TraceReader {
@@ -46,7 +46,7 @@ class TraceReader {
     const Json& value = list[index];
     const bool whole = value.is_number_integer() || value.is_number_unsigned();
     const std::int64_t number = whole ? value.get<std::int64_t>() : -1;
-    if (!whole || number < least || number > kMost) {
+    if (!whole || number < least || number > kMostInteger) {
       fail(place + "/" + std::to_string(index),
            "an integer from " + std::to_string(least) + " to 2^53 is required");
     }
@@ -158,7 +158,7 @@ class TraceReader {
 
   void check_peak(JsonObject expected) const {
     if (!expected.has("peak_reserved_bytes")) return;
-    const Bytes stated(expected.integer("peak_reserved_bytes", 0, kMost));
+    const Bytes stated(expected.integer("peak_reserved_bytes", 0, kMostInteger));
     if (stated != trace_.most_reserved) {
       expected.fail("peak_reserved_bytes", "the segments of this trace have a peak of " +
                                                std::to_string(trace_.most_reserved.count()));

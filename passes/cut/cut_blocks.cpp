@@ -103,48 +103,50 @@ class RoutineBuilder {
     }
   }
 
-  struct Home {
+  struct CrossingPlace {
     SlotKind kind;
     Bytes offset;
     std::optional<std::size_t> entry{};  ///< of the bundle, where its tensors are scattered
-    bool operator==(const Home&) const = default;
+    bool operator==(const CrossingPlace&) const = default;
   };
 
   /// The slot a tensor belongs to by what it is, or nothing for a frame temporary.
-  std::optional<Home> home(TensorId global) const {
+  std::optional<CrossingPlace> crossing_place(TensorId global) const {
     const Tensor& tensor = graph_.at(global);
     if (tensor.role == TensorRole::scalar) {
-      return Home{SlotKind::scalars, tensor.element.value_or(0) * bytes_of(tensor.dtype)};
+      return CrossingPlace{SlotKind::scalars, tensor.element.value_or(0) * bytes_of(tensor.dtype)};
     }
-    if (tensor.arena || is_state(tensor)) return Home{arena_slot(global), {}};
+    if (tensor.arena || is_state(tensor)) return CrossingPlace{arena_slot(global), {}};
     if (tensor.role == TensorRole::workspace)
-      return Home{SlotKind::weight_copies, *offset_in(weight_copies(), global)};
-    if (one_tensor_ && tensor.role == TensorRole::parameter) return Home{SlotKind::parameters, {}};
-    if (one_tensor_ && tensor.gradient_of) return Home{SlotKind::gradients, {}};
+      return CrossingPlace{SlotKind::weight_copies, *offset_in(weight_copies(), global)};
+    if (one_tensor_ && tensor.role == TensorRole::parameter)
+      return CrossingPlace{SlotKind::parameters, {}};
+    if (one_tensor_ && tensor.gradient_of) return CrossingPlace{SlotKind::gradients, {}};
     const bool gradient = tensor.gradient_of.has_value();
     if (tensor.role == TensorRole::parameter || gradient) {
       const TensorId parameter = gradient ? *tensor.gradient_of : global;
       if (graph_.at(parameter).tied_to) {
-        return Home{gradient ? SlotKind::tied_gradients : SlotKind::tied_parameters, {}};
+        return CrossingPlace{gradient ? SlotKind::tied_gradients : SlotKind::tied_parameters, {}};
       }
       const std::size_t entry = bundle_entry(parameter);
       if (scattered_) {
-        return Home{gradient ? SlotKind::gradients : SlotKind::parameters, {}, entry};
+        return CrossingPlace{gradient ? SlotKind::gradients : SlotKind::parameters, {}, entry};
       }
       const Bytes offset = bundle_->bundle[entry].offset * bytes_of(tensor.dtype);
       const Bytes gathered = bundle_->gathered_elements * bytes_of(tensor.dtype);
-      if (gradient) return Home{SlotKind::gradients, offset};
-      if (offset < gathered) return Home{SlotKind::parameters, offset};
-      return Home{SlotKind::resident_parameters, offset - gathered};
+      if (gradient) return CrossingPlace{SlotKind::gradients, offset};
+      if (offset < gathered) return CrossingPlace{SlotKind::parameters, offset};
+      return CrossingPlace{SlotKind::resident_parameters, offset - gathered};
     }
     if (!block_) return std::nullopt;
     const Block& block = graph_.at(*block_);
-    if (block.input == global) return Home{SlotKind::input, {}};
-    if (block.output == global) return Home{SlotKind::output, {}};
-    if (block.input_gradient == global) return Home{SlotKind::input_gradient, {}};
-    if (block.output_gradient == global) return Home{SlotKind::output_gradient, {}};
+    if (block.input == global) return CrossingPlace{SlotKind::input, {}};
+    if (block.output == global) return CrossingPlace{SlotKind::output, {}};
+    if (block.input_gradient == global) return CrossingPlace{SlotKind::input_gradient, {}};
+    if (block.output_gradient == global) return CrossingPlace{SlotKind::output_gradient, {}};
     for (SlotKind kind : {SlotKind::saved, SlotKind::saved_for_weights, SlotKind::deferred}) {
-      if (const auto offset = offset_in(*crossing_.of(kind), global)) return Home{kind, *offset};
+      if (const auto offset = offset_in(*crossing_.of(kind), global))
+        return CrossingPlace{kind, *offset};
     }
     return std::nullopt;
   }
@@ -235,12 +237,12 @@ class RoutineBuilder {
   void find_slots() {
     using Key = std::pair<SlotKind, std::optional<std::size_t>>;
     std::map<Key, Bytes> kinds;  // in order of SlotKind
-    std::vector<std::optional<Home>> homes(routine_.tensors.size());
+    std::vector<std::optional<CrossingPlace>> crossing_places(routine_.tensors.size());
     for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
-      const auto found = home(global_[i]);
+      const auto found = crossing_place(global_[i]);
       if (!found) continue;
       kinds.emplace(Key{found->kind, found->entry}, slot_bytes(found->kind, global_[i]));
-      auto& shared = homes[storage_[i]];
+      auto& shared = crossing_places[storage_[i]];
       INVARIANT(!shared || *shared == *found,
                 routine_.tensors[i].name + " would have to be in two places");
       shared = found;
@@ -248,7 +250,7 @@ class RoutineBuilder {
     for (const auto& [key, bytes] : kinds) routine_.slots.push_back({key.first, bytes, key.second});
     in_frame_.resize(routine_.tensors.size());
     for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
-      const auto& shared = homes[storage_[i]];
+      const auto& shared = crossing_places[storage_[i]];
       in_frame_[i] = !shared;
       if (!shared) continue;
       routine_.places[i].offset = shared->offset;
@@ -336,7 +338,7 @@ class RoutineBuilder {
   /// One port per tensor that something outside may read: the last op that writes it.
   void add_ports() {
     for (std::size_t i = 0; i < routine_.tensors.size(); ++i) {
-      const auto found = home(global_[i]);
+      const auto found = crossing_place(global_[i]);
       if (!found || graph_.at(global_[i]).arena) continue;
       const SlotKind kind = found->kind;
       if (kind != SlotKind::gradients && kind != SlotKind::tied_gradients &&

@@ -21,9 +21,9 @@ std::optional<TensorId> parameter_of(const Graph& graph, const Op& op) {
   return std::nullopt;
 }
 
-class Cutter {
+class RunCollector {
  public:
-  explicit Cutter(const Graph& graph) : graph_(graph) {}
+  explicit RunCollector(const Graph& graph) : graph_(graph) {}
 
   std::vector<UpdateRun> run() {
     for (const Op& op : graph_.ops) {
@@ -73,6 +73,6 @@ bool begins_step(const Graph& graph, const Op& op) {
          (op.kind == OpKind::fill && graph.at(op.outputs[0]).role == TensorRole::gradient);
 }
 
-std::vector<UpdateRun> update_runs(const Graph& graph) { return Cutter(graph).run(); }
+std::vector<UpdateRun> update_runs(const Graph& graph) { return RunCollector(graph).run(); }
 
 }  // namespace plimsoll

@@ -134,20 +134,20 @@ class BlockBackward {
   /// The op's operand for one of a rule; none where the op does without an optional operand.
   std::optional<TensorId> read(const RuleOperand& operand, const Op& op,
                                const std::vector<std::optional<TensorId>>& input_gradients) {
-    using Of = RuleOperand::Of;
+    using Role = RuleOperand::Role;
     const Signature& signature = row(op.kind).operands;
-    const bool input = operand.of == Of::input || operand.of == Of::input_gradient;
+    const bool input = operand.role == Role::input || operand.role == Role::input_gradient;
     const auto index = input ? signature.inputs.index(operand.position, op.inputs.size())
                              : signature.outputs.index(operand.position, op.outputs.size());
     if (!index) return std::nullopt;
-    switch (operand.of) {
-      case Of::input:
+    switch (operand.role) {
+      case Role::input:
         return op.inputs[*index];
-      case Of::output:
+      case Role::output:
         return op.outputs[*index];
-      case Of::input_gradient:
+      case Role::input_gradient:
         return input_gradients[*index];
-      case Of::output_gradient:
+      case Role::output_gradient:
         return gradient_of(op.outputs[*index]);
     }
     return std::nullopt;

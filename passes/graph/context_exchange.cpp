@@ -26,7 +26,7 @@ namespace plimsoll {
 namespace {
 
 /// Queries, keys and values of one attention op, as operands of their own.
-struct Parts {
+struct QkvOperands {
   TensorId q, kv;
 };
 
@@ -55,12 +55,12 @@ class Exchanger {
 
  private:
   /// The tensors that forward leaves for backward, by the op's first output.
-  struct Left {
-    Parts parts;  ///< what backward's products read: in a ring the keys that came last
+  struct SavedAttention {
+    QkvOperands parts;  ///< what backward's products read: in a ring the keys that came last
     TensorId y, log_sum_exp;
   };
 
-  TensorId like(TensorId id, const std::string& suffix) {
+  TensorId add_tensor_like(TensorId id, const std::string& suffix) {
     Tensor tensor = graph_.at(id);
     tensor.name += suffix;
     tensor.role = TensorRole::activation;
@@ -85,13 +85,13 @@ class Exchanger {
     return to;
   }
   TensorId shifted(const Op& near, TensorId x, std::int64_t step) {
-    return exchanged(near, OpKind::ring_shift, x, like(x, "." + std::to_string(step)));
+    return exchanged(near, OpKind::ring_shift, x, add_tensor_like(x, "." + std::to_string(step)));
   }
 
-  Parts parts_of(const Op& near, TensorId packed) {
+  QkvOperands parts_of(const Op& near, TensorId packed) {
     TensorId parts[2];
     for (const bool keys : {false, true}) {
-      parts[keys] = like(packed, keys ? ".kv" : ".q");
+      parts[keys] = add_tensor_like(packed, keys ? ".kv" : ".q");
       graph_.at(parts[keys]).shape[1] = keys ? 2 : 1;
     }
     push(near, OpKind::split_parts, {packed}, {parts[0], parts[1]});
@@ -107,8 +107,8 @@ class Exchanger {
   // ---- forward ----
 
   void forward(const Op& op) {
-    const Parts own =
-        op.inputs.size() == 2 ? Parts{op.inputs[0], op.inputs[1]} : parts_of(op, op.inputs[0]);
+    const QkvOperands own = op.inputs.size() == 2 ? QkvOperands{op.inputs[0], op.inputs[1]}
+                                                  : parts_of(op, op.inputs[0]);
     switch (strategy_.context_exchange) {
       case ContextExchange::ring:
         left_.emplace(op.outputs[0], ring_forward(op, own));
@@ -116,7 +116,7 @@ class Exchanger {
       case ContextExchange::all_gather: {
         push(op, op.kind, {own.q, gathered(op, own.kv)}, op.outputs).params =
             params_of(op, strategy_.cp);
-        left_.emplace(op.outputs[0], Left{own, op.outputs[0], op.outputs[1]});
+        left_.emplace(op.outputs[0], SavedAttention{own, op.outputs[0], op.outputs[1]});
         return;
       }
       case ContextExchange::all_to_all:
@@ -125,21 +125,22 @@ class Exchanger {
     }
   }
 
-  Left ring_forward(const Op& op, Parts parts) {
+  SavedAttention ring_forward(const Op& op, QkvOperands parts) {
     TensorId y = op.outputs[0], sums = op.outputs[1];
     for (std::int64_t step = 0; step < strategy_.cp; ++step) {
       const bool last = step + 1 == strategy_.cp;
       const TensorId next = last ? parts.kv : shifted(op, parts.kv, step + 1);
       const std::string suffix = ".part" + std::to_string(step);
-      const TensorId part = like(op.outputs[0], suffix), part_sums = like(op.outputs[1], suffix);
+      const TensorId part = add_tensor_like(op.outputs[0], suffix),
+                     part_sums = add_tensor_like(op.outputs[1], suffix);
       push(op, op.kind, {parts.q, parts.kv}, {part, part_sums}).params = params_of(op, 1);
       if (step == 0) {
         y = part;
         sums = part_sums;
       } else {
         const std::string merged = ".merged" + std::to_string(step);
-        const TensorId to = last ? op.outputs[0] : like(op.outputs[0], merged);
-        const TensorId to_sums = last ? op.outputs[1] : like(op.outputs[1], merged);
+        const TensorId to = last ? op.outputs[0] : add_tensor_like(op.outputs[0], merged);
+        const TensorId to_sums = last ? op.outputs[1] : add_tensor_like(op.outputs[1], merged);
         push(op, OpKind::merge_attention, {y, sums, part, part_sums}, {to, to_sums});
         y = to;
         sums = to_sums;
@@ -151,14 +152,14 @@ class Exchanger {
 
   TensorId gathered(const Op& near, TensorId kv) {
     const std::string suffix = near.phase == Phase::forward ? ".all" : ".all_again";
-    const TensorId all = like(kv, suffix);
+    const TensorId all = add_tensor_like(kv, suffix);
     graph_.at(all).shape[0] *= strategy_.cp;
     return exchanged(near, OpKind::all_gather, kv, all);
   }
 
   /// All tokens of 1/cp of the heads [n,parts,a,d], or of the columns [n,a*d].
   TensorId all_tokens(const Op& near, TensorId x) {
-    const TensorId to = like(x, ".all_tokens");
+    const TensorId to = add_tensor_like(x, ".all_tokens");
     Tensor& tensor = graph_.at(to);
     tensor.shape[0] *= strategy_.cp;
     tensor.shape[tensor.shape.size() == 4 ? 2 : 1] /= strategy_.cp;
@@ -166,16 +167,16 @@ class Exchanger {
   }
   /// The shape of log-sum-exp: all tokens of 1/cp of the heads [b,a,s].
   TensorId all_sums(TensorId sums) {
-    const TensorId to = like(sums, ".all_tokens");
+    const TensorId to = add_tensor_like(sums, ".all_tokens");
     Tensor& tensor = graph_.at(to);
     const std::int64_t b = tensor.shape[0];
     tensor.shape = {b, 1, elements(tensor.shape) / b};
     return to;
   }
 
-  Left heads_forward(const Op& op, Parts own) {
-    const Parts all{all_tokens(op, own.q), all_tokens(op, own.kv)};
-    const TensorId y = like(op.outputs[0], ".all_tokens");
+  SavedAttention heads_forward(const Op& op, QkvOperands own) {
+    const QkvOperands all{all_tokens(op, own.q), all_tokens(op, own.kv)};
+    const TensorId y = add_tensor_like(op.outputs[0], ".all_tokens");
     Tensor& shape = graph_.at(y);
     shape.shape[0] *= strategy_.cp;
     shape.shape[1] /= strategy_.cp;
@@ -190,11 +191,11 @@ class Exchanger {
   void backward(const Op& op) {
     const bool packed = op.outputs.size() == 1;
     const TensorId dy = op.inputs[0];
-    const Left& left = left_.at(op.inputs[op.inputs.size() - 2]);
-    Parts gradients{op.outputs[0], op.outputs.back()};
+    const SavedAttention& left = left_.at(op.inputs[op.inputs.size() - 2]);
+    QkvOperands gradients{op.outputs[0], op.outputs.back()};
     if (packed) {
-      gradients.q = like(op.outputs[0], ".q");
-      gradients.kv = like(op.outputs[0], ".kv");
+      gradients.q = add_tensor_like(op.outputs[0], ".q");
+      gradients.kv = add_tensor_like(op.outputs[0], ".kv");
       graph_.at(gradients.q).shape[1] = 1;
       graph_.at(gradients.kv).shape[1] = 2;
     }
@@ -203,7 +204,7 @@ class Exchanger {
         ring_backward(op, dy, left, gradients);
         break;
       case ContextExchange::all_gather: {
-        const TensorId kv = gathered(op, left.parts.kv), dkv = like(kv, ".gradient");
+        const TensorId kv = gathered(op, left.parts.kv), dkv = add_tensor_like(kv, ".gradient");
         push_backward(op, strategy_.cp, {dy, left.parts.q, kv, left.y, left.log_sum_exp},
                       {gradients.q, dkv});
         exchanged(op, OpKind::reduce_scatter, dkv, gradients.kv);
@@ -221,14 +222,15 @@ class Exchanger {
     push(op, op.kind, std::move(inputs), std::move(outputs)).params = params_of(op, keys);
   }
 
-  void ring_backward(const Op& op, TensorId dy, const Left& left, Parts gradients) {
+  void ring_backward(const Op& op, TensorId dy, const SavedAttention& left, QkvOperands gradients) {
     TensorId kv = left.parts.kv, dq, dkv;
     for (std::int64_t step = 0; step < strategy_.cp; ++step) {
       const bool last = step + 1 == strategy_.cp;
       const std::string suffix = ".part" + std::to_string(step);
       const TensorId next = last ? kv : shifted(op, kv, strategy_.cp + step);
       const TensorId arrived = step == 0 ? dkv : shifted(op, dkv, step);
-      const TensorId dq_part = like(gradients.q, suffix), dkv_part = like(gradients.kv, suffix);
+      const TensorId dq_part = add_tensor_like(gradients.q, suffix),
+                     dkv_part = add_tensor_like(gradients.kv, suffix);
       push_backward(op, 1, {dy, left.parts.q, kv, left.y, left.log_sum_exp}, {dq_part, dkv_part});
       dq = step == 0 ? dq_part : sum(op, dq, dq_part, gradients.q, last, step);
       dkv = step == 0 ? dkv_part : sum(op, arrived, dkv_part, gradients.kv, last, step);
@@ -238,14 +240,16 @@ class Exchanger {
 
   TensorId sum(const Op& near, TensorId a, TensorId b, TensorId whole, bool last,
                std::int64_t step) {
-    const TensorId to = last ? whole : like(whole, ".sum" + std::to_string(step));
+    const TensorId to = last ? whole : add_tensor_like(whole, ".sum" + std::to_string(step));
     push(near, OpKind::add, {a, b}, {to});
     return to;
   }
 
-  void heads_backward(const Op& op, TensorId dy, const Left& left, Parts gradients) {
+  void heads_backward(const Op& op, TensorId dy, const SavedAttention& left,
+                      QkvOperands gradients) {
     const TensorId all_dy = all_tokens(op, dy);
-    const TensorId dq = like(left.parts.q, ".gradient"), dkv = like(left.parts.kv, ".gradient");
+    const TensorId dq = add_tensor_like(left.parts.q, ".gradient"),
+                   dkv = add_tensor_like(left.parts.kv, ".gradient");
     push_backward(op, strategy_.cp, {all_dy, left.parts.q, left.parts.kv, left.y, left.log_sum_exp},
                   {dq, dkv});
     exchanged(op, OpKind::all_to_all, dq, gradients.q);
@@ -254,7 +258,7 @@ class Exchanger {
 
   Graph& graph_;
   const Strategy& strategy_;
-  std::map<TensorId, Left> left_;
+  std::map<TensorId, SavedAttention> left_;
   std::vector<Op> out_;
 };
 

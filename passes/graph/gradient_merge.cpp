@@ -26,9 +26,9 @@ Op backward_op(OpKind kind, std::vector<TensorId> inputs, std::vector<TensorId> 
 /// A gradient that an op of some block writes.
 using Written = std::pair<BlockId, TensorId>;
 
-class Merger {
+class GradientMerger {
  public:
-  Merger(Graph& graph, const PassContext& context) : graph_(graph), context_(context) {}
+  GradientMerger(Graph& graph, const PassContext& context) : graph_(graph), context_(context) {}
 
   bool run() {
     for (std::size_t i = 0; i < graph_.ops.size(); ++i) {
@@ -180,7 +180,7 @@ class Merger {
 
 bool gradient_merge(Graph& graph, const PassContext& context) {
   if (context.strategy.gradient_merge == GradientMerge::direct) return false;
-  return Merger(graph, context).run();
+  return GradientMerger(graph, context).run();
 }
 
 }  // namespace plimsoll

@@ -49,7 +49,7 @@ class TokenSplitter {
     split_.insert(id);
   }
 
-  TensorId like(TensorId id, const std::string& suffix) {
+  TensorId add_tensor_like(TensorId id, const std::string& suffix) {
     Tensor tensor = graph_.at(id);
     tensor.name += suffix;
     return graph_.add(std::move(tensor));
@@ -68,7 +68,7 @@ class TokenSplitter {
   TensorId part_of(const Op& near, TensorId whole) {
     const auto [found, fresh] = parts_.try_emplace(whole, whole);
     if (fresh) {
-      found->second = like(whole, ".part");
+      found->second = add_tensor_like(whole, ".part");
       split(found->second);
       out_.push_back(between(near, OpKind::own_part, whole, found->second));
     }
@@ -78,7 +78,7 @@ class TokenSplitter {
   TensorId whole_of(const Op& near, TensorId part) {
     const auto [found, fresh] = wholes_.try_emplace(part, part);
     if (fresh) {
-      found->second = like(part, ".gathered");
+      found->second = add_tensor_like(part, ".gathered");
       Tensor& whole = graph_.at(found->second);
       whole.split.reset();
       whole.shape[0] *= degree_;

@@ -92,7 +92,7 @@ class Splitter {
     return op;
   }
 
-  TensorId like(TensorId id, const std::string& suffix) {
+  TensorId add_tensor_like(TensorId id, const std::string& suffix) {
     Tensor tensor = graph_.at(id);
     tensor.name += suffix;
     return graph_.add(std::move(tensor));
@@ -102,7 +102,7 @@ class Splitter {
   TensorId copied(const Op& near, TensorId x) {
     const auto [found, fresh] = copies_.try_emplace(x, x);
     if (fresh) {
-      found->second = like(x, ".copied");
+      found->second = add_tensor_like(x, ".copied");
       out_.push_back(group_op(near, OpKind::copy_to_group, x, found->second, Reduction::sum));
     }
     return found->second;
@@ -112,7 +112,7 @@ class Splitter {
   /// once, after the reduction.
   void emit_partial(Op op, Reduction reduction) {
     const TensorId whole = op.outputs[0];
-    const TensorId partial = like(whole, ".partial");
+    const TensorId partial = add_tensor_like(whole, ".partial");
     op.outputs[0] = partial;
     std::optional<TensorId> bias;
     if (op.kind == OpKind::matmul && op.inputs.size() == 3) {
@@ -120,7 +120,7 @@ class Splitter {
       op.inputs.pop_back();
     }
     out_.push_back(op);
-    const TensorId reduced = bias ? like(whole, ".reduced") : whole;
+    const TensorId reduced = bias ? add_tensor_like(whole, ".reduced") : whole;
     out_.push_back(group_op(op, OpKind::reduce_from_group, partial, reduced, reduction));
     if (!bias) return;
     Op add = op;

@@ -113,9 +113,9 @@ bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& str
 
 /// The types that parameters have and that a micro-batch's gradients have where they have arenas of
 /// their own.
-class Types {
+class ArenaTypes {
  public:
-  explicit Types(const Graph& graph) : graph_(graph) {
+  explicit ArenaTypes(const Graph& graph) : graph_(graph) {
     for (const Op& op : graph.ops) {
       if (!op.block && op.phase == Phase::backward && op.stream == Stream::compute) merges_ = true;
       if (!op.block || op.phase == Phase::optimizer) continue;
@@ -227,7 +227,7 @@ void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& c
 
 /// An owner's tensors of one type come together, by their width, f32 last: updates of the others
 /// have masters, which then begin where their other state begins.
-void gather_types(const Types& types, std::vector<Placement>& all) {
+void gather_types(const ArenaTypes& types, std::vector<Placement>& all) {
   const auto order = [&](const Placement& p) {
     const Bytes width = bytes_of(types.of_parameter(p.parameter));
     return std::tuple(-p.owner, width, types.of_gradient(p.parameter) == DType::f32);
@@ -350,7 +350,7 @@ ArenaLayout lay_out_arenas(const Graph& graph, const CutGraph& cut, const PassCo
                            std::int64_t stage, std::int64_t alignment) {
   const Strategy& strategy = context.strategy;
   ArenaLayout layout;
-  const Types types(graph);
+  const ArenaTypes types(graph);
   if (types.merges()) layout.micro_batch_gradients.emplace();
   add_instances(graph, context, stage, layout);
   const std::optional<TensorId> tied = tied_owner(graph);

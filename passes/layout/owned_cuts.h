@@ -24,7 +24,7 @@ class OwnedCuts {
   OwnedCuts(const Graph& graph, const CutGraph& cut, const PassContext& context,
             const ArenaLayout& layout, std::int64_t alignment, std::optional<std::int64_t> owner);
 
-  const CutBlock& of(std::size_t instance) const { return *of_[instance]; }
+  const CutBlock& cut_of(std::size_t instance) const { return *of_[instance]; }
 
  private:
   /// The cuts by block and owners of the block's tensors.

@@ -83,9 +83,9 @@ std::vector<bool> frames_of(const Program& program) {
 }
 
 /// Indices of buffers by one of their ends, ascending.
-class ByCall {
+class BuffersByCall {
  public:
-  ByCall(const Program& program, const std::vector<bool>& left_out, std::size_t Buffer::*end)
+  BuffersByCall(const Program& program, const std::vector<bool>& left_out, std::size_t Buffer::*end)
       : first_(program.calls.size() + 2) {
     for (std::size_t i = 0; i < program.buffers.size(); ++i) {
       if (!left_out[i]) ++first_[program.buffers[i].*end + 1];
@@ -97,7 +97,7 @@ class ByCall {
       if (!left_out[i]) buffers_[next[program.buffers[i].*end]++] = i;
     }
   }
-  std::span<std::size_t> of(std::size_t call) {
+  std::span<std::size_t> at_call(std::size_t call) {
     return std::span(buffers_).subspan(first_[call], first_[call + 1] - first_[call]);
   }
 
@@ -122,10 +122,10 @@ void plan_memory(Program& program, Bytes guard) {
   for (std::size_t i = 0; i < frames.size(); ++i) {
     if (frames[i]) program.buffers[i].offset = frame;
   }
-  ByCall acquired(program, frames, &Buffer::begin), released(program, frames, &Buffer::end);
+  BuffersByCall acquired(program, frames, &Buffer::begin), released(program, frames, &Buffer::end);
   for (std::size_t call = 0; call < calls; ++call) {
-    for (std::size_t i : released.of(call)) free.give(program.buffers[i].offset, room(i));
-    const std::span<std::size_t> taken = acquired.of(call);
+    for (std::size_t i : released.at_call(call)) free.give(program.buffers[i].offset, room(i));
+    const std::span<std::size_t> taken = acquired.at_call(call);
     std::sort(taken.begin(), taken.end(), [&](std::size_t a, std::size_t b) {
       const Buffer &first = program.buffers[a], &second = program.buffers[b];
       return std::tuple(!first.persistent, second.bytes, a) <

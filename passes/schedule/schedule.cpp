@@ -90,7 +90,7 @@ class StageScheduler {
 
   /// The routines that an instance runs.
   const CutBlock& cut_of(const Instance& instance) const {
-    return cuts_.of(std::size_t(&instance - layout_.instances.data()));
+    return cuts_.cut_of(std::size_t(&instance - layout_.instances.data()));
   }
 
   /// Before the call: may add calls of its own (gathers); what this one waits for.

@@ -15,7 +15,7 @@ Phase phase_of(Direction direction) {
 
 /// One stream per directed peer; `next` holds the stage after this one, round the pipeline.
 RoutineId StageTransfers::routine(OpKind kind, Direction direction, Bytes bytes) {
-  for (const Known& known : routines_) {
+  for (const SharedRoutine& known : routines_) {
     if (known.kind == kind && known.direction == direction && known.bytes == bytes) return known.id;
   }
   const bool activation = direction == Direction::activation, sends = kind == OpKind::send;
@@ -90,7 +90,7 @@ void StageTransfers::send(Direction direction, const Action& action, BufferId pa
   sent.sent.push_back({call, payload, true});
 }
 
-void StageTransfers::is_due(Direction direction, const Key& key) {
+void StageTransfers::make_due(Direction direction, const Key& key) {
   const auto& index = queue(direction).index;
   if (const auto found = index.find(key); found != index.end()) {
     due_.emplace_back(direction, found->second);
@@ -99,12 +99,12 @@ void StageTransfers::is_due(Direction direction, const Key& key) {
 
 void StageTransfers::gradient_is_received(const Action& action) {
   if (context_.strategy.send_lifetime == SendLifetime::event) return;
-  is_due(Direction::activation, {action.chunk, action.micro_batch});
+  make_due(Direction::activation, {action.chunk, action.micro_batch});
 }
 
 void StageTransfers::before_backward(const Action& action, bool steady) {
   if (context_.strategy.send_lifetime != SendLifetime::published || !steady) return;
-  is_due(Direction::gradient, {action.chunk, action.micro_batch - 2});
+  make_due(Direction::gradient, {action.chunk, action.micro_batch - 2});
 }
 
 std::vector<Wait> StageTransfers::free_due() {

@@ -74,7 +74,7 @@ class StageTransfers {
     std::vector<Sent> sent;            ///< in issue order
     std::map<Key, std::size_t> index;  ///< not used with SendLifetime::event
   };
-  struct Known {
+  struct SharedRoutine {
     OpKind kind;
     Direction direction;
     Bytes bytes;
@@ -84,13 +84,13 @@ class StageTransfers {
   Bytes sent_bytes(BufferId payload);
   Binding sent_part(BufferId payload);
   RoutineId routine(OpKind kind, Direction direction, Bytes bytes);
-  void is_due(Direction direction, const Key& key);
+  void make_due(Direction direction, const Key& key);
   Queue& queue(Direction direction) { return queues_[std::size_t(direction)]; }
 
   const PassContext& context_;
   ProgramBuilder& build_;
   std::array<Queue, 2> queues_;
-  std::vector<Known> routines_;
+  std::vector<SharedRoutine> routines_;
   std::vector<std::pair<Direction, std::size_t>> due_;
 };
 

@@ -30,9 +30,8 @@ struct Action {
 /// - one_f_one_b: min(m, P-s-1) forwards, then pairs of one forward and one backward, then the
 ///   remaining backwards (Narayanan et al. 2021, arXiv 2104.04473, PipeDream-Flush).
 /// - one_f_one_b with virtual_stages v > 1: the same paper's interleaved schedule as Megatron-LM
-///   runs it (megatron/core/pipeline_parallel/schedules.py): groups of P micro-batches visit one
-///   chunk after another; min(m v, 2 (P-s-1) + (v-1) P) forwards come first. m must be divisible by
-///   P.
+///   runs it (megatron/core/pipeline_parallel/schedules.py). Groups of P micro-batches visit one
+///   chunk after another, and min(m v, 2 (P-s-1) + (v-1) P) forwards come first. P must divide m.
 /// - zb_h1: 1F1B whose backward is split; stage s delays weight gradients by s micro-batches, so
 ///   that every stage keeps at most P micro-batches in flight, as stage 0 does in 1F1B (Qi et al.
 ///   2023, arXiv 2401.10241, section 2.2).

@@ -7,11 +7,12 @@
 
 namespace plimsoll {
 
-/// Checks these rules. gradient_merge fused: buffers hold one micro-batch. gradient_type computed:
-/// 16-bit jobs in which gradients are reduced once per step. Optimizer state in other types than
-/// f32: 16-bit jobs with a fused update; moments also need AdamW. gather = use: one type for the
-/// gathered parameters. fp8: 16-bit jobs whose layers' sizes are multiples of 16; fp8_parameters
-/// also needs fp8 with copies that last for a step.
+/// Checks the rules about types. With gradient_merge fused, buffers hold one micro-batch.
+/// gradient_type computed is for 16-bit jobs in which gradients are reduced once per step. Types of
+/// optimizer state other than f32 are for 16-bit jobs with a fused update, and such moments also
+/// need AdamW. With gather = use all gathered parameters have one type. fp8 is for 16-bit jobs
+/// whose layers' sizes are multiples of 16. fp8_parameters also needs an fp8 with copies that last
+/// for a step.
 Verdict precision_is_legal(const Job& job, const Strategy& strategy);
 
 /// Returns the type of masters in memory; moment_dtype() that of moments. A remainder is as wide as

@@ -45,7 +45,7 @@ DeviceUnits units_of(const Cluster& cluster) {
   return units;
 }
 
-bool lie_alike(const Strategy& strategy, RankOrder a, RankOrder b, const DeviceUnits& units) {
+bool group_alike(const Strategy& strategy, RankOrder a, RankOrder b, const DeviceUnits& units) {
   if (same_ranks(strategy, a, b)) return true;
   const Grid one = in_order(strategy, a), other = in_order(strategy, b);
   return units.alike && std::all_of(units.sizes.begin(), units.sizes.end(), [&](std::int64_t size) {
@@ -75,8 +75,8 @@ RankOrders rank_orders(const Framework& framework, const Strategy& strategy,
     if (has_one(numbered, [&](RankOrder one) { return same_ranks(strategy, one, order); }))
       continue;
     numbered.push_back(order);
-    const bool lies_alike =
-        has_one(found.tried, [&](RankOrder one) { return lie_alike(strategy, one, order, units); });
+    const bool lies_alike = has_one(
+        found.tried, [&](RankOrder one) { return group_alike(strategy, one, order, units); });
     if (lies_alike) {
       ++found.alike;
     } else {

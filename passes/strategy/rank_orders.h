@@ -22,7 +22,7 @@ DeviceUnits units_of(const Cluster& cluster);
 /// Returns whether every unit holds the same ranks of every group in both orders, except for the
 /// order of the units. Where the border of a unit cuts an axis into unequal parts, the orders count
 /// as different.
-bool lie_alike(const Strategy& strategy, RankOrder a, RankOrder b, const DeviceUnits& units);
+bool group_alike(const Strategy& strategy, RankOrder a, RankOrder b, const DeviceUnits& units);
 
 struct RankOrders {
   std::vector<RankOrder> tried;  ///< at least one

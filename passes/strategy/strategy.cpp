@@ -287,11 +287,11 @@ Verdict stage_three_is_meant(const Strategy& strategy) {
   const auto usual_is = [&](auto member) { return strategy.*member == usual.*member; };
   const bool use = strategy.gather == ParameterGather::use;
   const bool segment = strategy.gather == ParameterGather::segment;
-  struct Choice {
+  struct Requirement {
     const char* key;
     bool usual, counts;  ///< in stage 3, as `gather` is
   };
-  const Choice choices[] = {
+  const Requirement requirements[] = {
       {"gather", usual_is(&Strategy::gather), true},
       {"segment_broadcast_bytes", usual_is(&Strategy::segment_broadcast_bytes), segment},
       {"prefetch_depth", usual_is(&Strategy::prefetch_depth), !use},
@@ -300,7 +300,7 @@ Verdict stage_three_is_meant(const Strategy& strategy) {
       {"persistence_threshold", usual_is(&Strategy::persistence_threshold), true},
       {"keep_gathered", usual_is(&Strategy::keep_gathered), !use && !segment},
   };
-  for (const auto& [key, is_usual, counts] : choices) {
+  for (const auto& [key, is_usual, counts] : requirements) {
     if (is_usual) continue;
     if (strategy.sharding_stage != 3) {
       return Verdict::no(

@@ -198,9 +198,10 @@ GradientType usual_gradient_type(const Framework& framework, const Job& job);
 
 /// Returns the device memory of a rank that no tensor of its Program shows: the framework's context
 /// and its communicators. Every rank is charged for those of the last stage, which has the most.
-/// There is one for each of: mp; the pipeline's transfers; ranks that read different sequences, and
-/// where there are both shards and replicas, each of the two; mp x pp x shards for the gradient
-/// norm; and the pipeline's two ends for tied embeddings.
+/// There is one communicator for mp, one for the pipeline's transfers, and one for ranks that read
+/// different sequences. Where these are both shards and replicas, each of the two has its own. One
+/// more is for mp x pp x shards, for the gradient norm, and one for the pipeline's two ends, for
+/// tied embeddings.
 Bytes memory_outside_program(const Job& job, const Strategy& strategy, const Framework& framework);
 
 /// Sets one field from text, as `--fix KEY=VALUE` and "mp=2,pp=2" do. Values are integers, true or

@@ -319,7 +319,7 @@ void LocalCommunicator::look_for(const Rendezvous& rendezvous, Clock::time_point
   for (int look = 0; look < kYields && !shared_->core_each && !done(); ++look) {
     std::this_thread::yield();
   }
-  while (shared_->core_each && !done() && Clock::now() - began < kLooksBeforeSleep) {
+  while (shared_->core_each && !done() && Clock::now() - began < kPollsBeforeSleep) {
     for (int pause = 0; pause < kPauses && !done(); ++pause) pause_core();
   }
 }

@@ -226,7 +226,7 @@ ExitCode run_command(int argc, char** argv, Processes* processes) {
   return ExitCode::ok;
 }
 
-int run_and_leave(const char* name, int argc, char** argv, Processes* processes) {
+int run_program_and_exit(const char* name, int argc, char** argv, Processes* processes) {
   const int code = run_program(name, [&] { return run_command(argc, argv, processes); });
   if (code == int(ExitCode::ok)) return code;
   std::fflush(nullptr);

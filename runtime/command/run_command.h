@@ -13,6 +13,6 @@ ExitCode run_command(int argc, char** argv, Processes* processes);
 
 /// Is main() of the programs. It does as run_program(), but after a failure it leaves without
 /// unwinding, since a rank may still run on its thread.
-int run_and_leave(const char* name, int argc, char** argv, Processes* processes);
+int run_program_and_exit(const char* name, int argc, char** argv, Processes* processes);
 
 }  // namespace plimsoll

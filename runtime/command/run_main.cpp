@@ -8,5 +8,5 @@ int main(int argc, char** argv) {
 #ifdef PLIMSOLL_CUDA
   plimsoll::add_cuda_backend();
 #endif
-  return plimsoll::run_and_leave("planner-run", argc, argv, nullptr);
+  return plimsoll::run_program_and_exit("planner-run", argc, argv, nullptr);
 }

@@ -26,5 +26,5 @@ int main(int argc, char** argv) {
     return ExitCode::ok;
   });
   if (code != int(ExitCode::ok)) std::_Exit(code);
-  return run_and_leave("planner-run-mpi", argc, argv, world.get());
+  return run_program_and_exit("planner-run-mpi", argc, argv, world.get());
 }

@@ -241,9 +241,9 @@ std::int64_t loss_rank(std::span<const Program> programs) {
 /// Since when each rank has issued no call. A rank that waits for others fails by its own deadline
 /// and names the communication, so a longer silence means that it hangs in a kernel, or before the
 /// first step in building its executor.
-class Silence {
+class Watchdog {
  public:
-  explicit Silence(const Run& run)
+  explicit Watchdog(const Run& run)
       : calls_(run.heartbeats.size(), -1), since_(run.heartbeats.size()) {}
 
   /// The report about the rank that is silent for too long, if one is.
@@ -292,11 +292,11 @@ bool watch(Run& run) {
            });
   };
   const auto all_ended = [&] { return run.finished == run.locals(); };
-  Silence silence(run);
+  Watchdog watchdog(run);
   while (!run.failed) {
     run.changed.wait_for(guard, run.options.deadline / 4,
                          [&] { return run.failed || all_ended() || reportable(); });
-    if (const auto hangs = silence.check(run); hangs && !run.failed) {
+    if (const auto hangs = watchdog.check(run); hangs && !run.failed) {
       run.failed = run.environment = true;
       run.failure = *hangs;
       run.changed.notify_all();

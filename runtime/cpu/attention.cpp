@@ -14,7 +14,7 @@ namespace {
 /// Rows of the last dimension.
 RowBlocks softmax_rows(const Tensor& scores) {
   const std::int64_t columns = scores.shape.back();
-  return RowBlocks::of(scores.dtype, elements(scores.shape) / columns, columns);
+  return RowBlocks::for_type(scores.dtype, elements(scores.shape) / columns, columns);
 }
 
 dnnl::softmax_forward::primitive_desc describe_softmax(const KernelRequest& request,
@@ -105,7 +105,7 @@ KernelPointer prepare_softmax(const KernelRequest& request) {
       const float* from = scores.read(in[0], first, count);
       float* block = p.target(out[0], first);
       if (causal) mask_future(from, block, first, count, blocks.columns);
-      Primitive& rows = softmax.of(count);
+      Primitive& rows = softmax.for_rows(count);
       rows.set(DNNL_ARG_SRC, causal ? block : from);
       rows.set(DNNL_ARG_DST, block);
       rows.execute();
@@ -132,7 +132,7 @@ KernelPointer prepare_softmax_backward(const KernelRequest& request) {
   });
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& rows = softmax.of(count);
+      Primitive& rows = softmax.for_rows(count);
       rows.set(DNNL_ARG_DIFF_DST, dp.read(in[0], first, count));
       rows.set(DNNL_ARG_DST, p.read(in[1], first, count));
       rows.set(DNNL_ARG_DIFF_SRC, dscores.target(out[0], first));

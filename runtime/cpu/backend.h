@@ -1,8 +1,7 @@
 // The CPU backend has one core per rank. It uses oneDNN where it has the op, and own loops
-// elsewhere. All tensors are dense, in f32, bf16 or f16; token ids are i32. Arithmetic is f32 for
-// all types, and each result is rounded once. bf16 products are oneDNN's where it has them
-// (AVX-512). f16 products are f32 products of converted panels, for which no speed is claimed.
-// products are f32 products of converted panels, for which no speed is claimed.
+// elsewhere. All tensors are dense, in f32, bf16 or f16, and token ids are i32. Arithmetic is f32
+// for all types, and each result is rounded once. Products of bf16 are oneDNN's where it has them
+// (AVX-512). Products of f16 are f32 products of converted panels, for which no speed is claimed.
 #pragma once
 
 #include <memory>

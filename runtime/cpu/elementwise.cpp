@@ -15,7 +15,7 @@ constexpr dnnl::algorithm kGelu = dnnl::algorithm::eltwise_gelu_tanh;
 
 /// The elements of output 0, in blocks where they have to be converted.
 RowBlocks elements_of(const KernelRequest& request) {
-  return RowBlocks::of(request.output(0).dtype, request.output_elements(0), 1);
+  return RowBlocks::for_type(request.output(0).dtype, request.output_elements(0), 1);
 }
 
 dnnl::eltwise_forward::primitive_desc describe_gelu(const KernelRequest& request,
@@ -105,7 +105,7 @@ KernelPointer prepare_gelu(const KernelRequest& request) {
   });
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& block = gelu.of(count);
+      Primitive& block = gelu.for_rows(count);
       block.set(DNNL_ARG_SRC, x.read(in[0], first, count));
       block.set(DNNL_ARG_DST, y.target(out[0], first));
       block.execute();
@@ -131,7 +131,7 @@ KernelPointer prepare_gelu_backward(const KernelRequest& request) {
   });
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& block = gelu.of(count);
+      Primitive& block = gelu.for_rows(count);
       block.set(DNNL_ARG_DIFF_DST, dy.read(in[0], first, count));
       block.set(DNNL_ARG_SRC, x.read(in[1], first, count));
       block.set(DNNL_ARG_DIFF_SRC, dx.target(out[0], first));
@@ -151,7 +151,7 @@ KernelPointer prepare_add(const KernelRequest& request) {
   });
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      run_sum(sum.of(count), a.read(in[0], first, count), b.read(in[1], first, count),
+      run_sum(sum.for_rows(count), a.read(in[0], first, count), b.read(in[1], first, count),
               y.target(out[0], first));
       y.store(out[0], first, count);
     });
@@ -161,7 +161,7 @@ KernelPointer prepare_add(const KernelRequest& request) {
 KernelPointer prepare_bias_add(const KernelRequest& request) {
   const std::int64_t columns = request.input_elements(1);
   const RowBlocks blocks =
-      RowBlocks::of(request.output(0).dtype, request.input_elements(0) / columns, columns);
+      RowBlocks::for_type(request.output(0).dtype, request.input_elements(0) / columns, columns);
   Scratch scratch(request);
   const Rows x(request.input(0), blocks, scratch), bias = whole_row(request.input(1), scratch),
                                                    y(request.output(0), blocks, scratch);
@@ -171,7 +171,7 @@ KernelPointer prepare_bias_add(const KernelRequest& request) {
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) mutable {
     const float* added = bias.read(in[1], 0, 1);
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      run_sum(sum.of(count), x.read(in[0], first, count), added, y.target(out[0], first));
+      run_sum(sum.for_rows(count), x.read(in[0], first, count), added, y.target(out[0], first));
       y.store(out[0], first, count);
     });
   });

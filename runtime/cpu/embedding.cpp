@@ -67,7 +67,7 @@ struct Positions {
   RowBlocks blocks;  ///< of one sequence
   Positions(const Tensor& x, const Tensor& table)
       : sequences(elements(x.shape) / elements(table.shape)),
-        blocks(RowBlocks::of(x.dtype, table.shape[0], table.shape[1])) {}
+        blocks(RowBlocks::for_type(x.dtype, table.shape[0], table.shape[1])) {}
   /// visit(row of x, row of the table, rows)
   template <class Visit>
   void each(Visit visit) const {

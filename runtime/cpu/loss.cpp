@@ -53,7 +53,7 @@ class BlockExp {
   void run(Data data, Before before, After after) {
     blocks_.each([&](std::int64_t first, std::int64_t count) {
       before(first, count);
-      Primitive& exp = exp_.of(count);
+      Primitive& exp = exp_.for_rows(count);
       exp.set(DNNL_ARG_SRC, data(first));
       exp.set(DNNL_ARG_DST, data(first));
       exp.execute();

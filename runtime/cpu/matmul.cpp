@@ -124,7 +124,7 @@ KernelPointer prepare_matmul(const KernelRequest& request) {
 KernelPointer prepare_bias_gradient(const KernelRequest& request) {
   const std::int64_t columns = request.output_elements(0);
   const RowBlocks blocks =
-      RowBlocks::of(request.input(0).dtype, request.input_elements(0) / columns, columns);
+      RowBlocks::for_type(request.input(0).dtype, request.input_elements(0) / columns, columns);
   Scratch scratch(request);
   const Rows dy(request.input(0), blocks, scratch), sum = whole_row(request.output(0), scratch);
   float* ones = scratch.take_floats(blocks.block);
@@ -145,7 +145,7 @@ KernelPointer prepare_bias_gradient(const KernelRequest& request) {
     sum.read(out[0], 0, 1);
     product.set(DNNL_ARG_DST, sum.target(out[0], 0));
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& block = product.of(count);
+      Primitive& block = product.for_rows(count);
       block.set(DNNL_ARG_WEIGHTS, dy.read(in[0], first, count));
       block.execute();
     });

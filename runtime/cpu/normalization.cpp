@@ -34,7 +34,7 @@ dnnl::layer_normalization_forward::primitive_desc describe_forward(const KernelR
 
 KernelPointer prepare_layer_norm(const KernelRequest& request) {
   const Shape& shape = request.input(0).shape;
-  const RowBlocks blocks = RowBlocks::of(request.input(0).dtype, shape[0], shape[1]);
+  const RowBlocks blocks = RowBlocks::for_type(request.input(0).dtype, shape[0], shape[1]);
   Scratch scratch(request);
   const Rows x(request.input(0), blocks, scratch), gamma = whole_row(request.input(1), scratch),
                                                    beta = whole_row(request.input(2), scratch),
@@ -56,7 +56,7 @@ KernelPointer prepare_layer_norm(const KernelRequest& request) {
     norm.set(DNNL_ARG_SHIFT, beta.read(in[2], 0, 1));
     float *mean = floats_out(out, 1), *rstd = floats_out(out, 2);
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& block = norm.of(count);
+      Primitive& block = norm.for_rows(count);
       block.set(DNNL_ARG_SRC, x.read(in[0], first, count));
       block.set(DNNL_ARG_DST, y.target(out[0], first));
       block.set(DNNL_ARG_MEAN, mean + first);
@@ -70,7 +70,7 @@ KernelPointer prepare_layer_norm(const KernelRequest& request) {
 
 KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
   const Shape& shape = request.input(1).shape;
-  const RowBlocks blocks = RowBlocks::of(request.input(1).dtype, shape[0], shape[1]);
+  const RowBlocks blocks = RowBlocks::for_type(request.input(1).dtype, shape[0], shape[1]);
   const auto epsilon = float(request.params<NormParams>().epsilon);
   Scratch scratch(request);
   const Rows dy(request.input(0), blocks, scratch), x(request.input(1), blocks, scratch),
@@ -108,7 +108,7 @@ KernelPointer prepare_layer_norm_backward(const KernelRequest& request) {
     scale_sum.read(out[1], 0, 1);
     shift_sum.read(out[2], 0, 1);
     blocks.each([&](std::int64_t first, std::int64_t count) {
-      Primitive& block = norm.of(count);
+      Primitive& block = norm.for_rows(count);
       block.set(DNNL_ARG_DIFF_DST, dy.read(in[0], first, count));
       block.set(DNNL_ARG_SRC, x.read(in[1], first, count));
       block.set(DNNL_ARG_MEAN, mean + first);

@@ -15,11 +15,11 @@ namespace {
 
 /// Cosines and sines by position: made when the kernel is prepared, 4 sequence * depth bytes that
 /// frameworks keep outside their tensors too.
-struct Turns {
+struct RotaryAngles {
   std::int64_t half;
   std::vector<float> cosine, sine;
 
-  Turns(const RotaryParams& params, std::int64_t depth, double direction) : half(depth / 2) {
+  RotaryAngles(const RotaryParams& params, std::int64_t depth, double direction) : half(depth / 2) {
     for (std::int64_t position = 0; position < params.sequence; ++position) {
       for (std::int64_t i = 0; i < half; ++i) {
         const double frequency = std::pow(params.base, -2.0 * double(i) / double(depth));
@@ -32,8 +32,8 @@ struct Turns {
 };
 
 /// x and y may be the same.
-PLIMSOLL_VECTORIZE void turn(const float* x, const float* cosine, const float* sine, float* y,
-                             std::int64_t half) {
+PLIMSOLL_VECTORIZE void rotate(const float* x, const float* cosine, const float* sine, float* y,
+                               std::int64_t half) {
 #pragma omp simd
   for (std::int64_t i = 0; i < half; ++i) {
     const float first = x[i], second = x[i + half];
@@ -45,7 +45,7 @@ PLIMSOLL_VECTORIZE void turn(const float* x, const float* cosine, const float* s
 KernelPointer prepare_turns(const KernelRequest& request, double direction) {
   const auto& params = request.params<RotaryParams>();
   const Shape& shape = request.input(0).shape;  // [n, parts, heads, d]
-  const auto turns = std::make_shared<const Turns>(params, shape[3], direction);
+  const auto angles = std::make_shared<const RotaryAngles>(params, shape[3], direction);
   const std::int64_t rows = shape[0], depth = shape[3], width = shape[1] * shape[2] * depth;
   const std::int64_t turned = params.rotated * shape[2] * depth, sequence = params.sequence;
   Scratch scratch(request);
@@ -53,11 +53,11 @@ KernelPointer prepare_turns(const KernelRequest& request, double direction) {
       after(request.output(0), {rows, width, 1}, scratch);
   return make_kernel([=](Addresses in, Addresses out, const RunPosition&) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t at = row % sequence * turns->half;
+      const std::int64_t at = row % sequence * angles->half;
       const float* x = before.read(in[0], row, 1);
       float* y = after.target(out[0], row);
       for (std::int64_t i = 0; i < turned; i += depth) {
-        turn(x + i, turns->cosine.data() + at, turns->sine.data() + at, y + i, turns->half);
+        rotate(x + i, angles->cosine.data() + at, angles->sine.data() + at, y + i, angles->half);
       }
       if (x != y) std::memcpy(y + turned, x + turned, std::size_t(width - turned) * sizeof(float));
       after.store(out[0], row, 1);

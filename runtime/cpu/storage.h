@@ -27,7 +27,7 @@ struct RowBlocks {
     return {rows, columns, std::clamp<std::int64_t>(kElements / columns, 1, most)};
   }
   /// Returns one block where nothing has to be converted, else blocks that stay in the cache.
-  static RowBlocks of(DType type, std::int64_t rows, std::int64_t columns) {
+  static RowBlocks for_type(DType type, std::int64_t rows, std::int64_t columns) {
     return type == DType::f32 ? RowBlocks{rows, columns, rows} : in_cache(rows, columns);
   }
   /// Returns the rows of the last block where it is not a full one, else 0.
@@ -89,7 +89,7 @@ class BlockPrimitive {
       : block_(blocks.block), full_(make(blocks.block)) {
     if (blocks.rest() != 0) rest_.emplace(make(blocks.rest()));
   }
-  Primitive& of(std::int64_t rows) { return rows == block_ ? full_ : *rest_; }
+  Primitive& for_rows(std::int64_t rows) { return rows == block_ ? full_ : *rest_; }
   /// Sets an argument that has the same address in every run.
   void set(int argument, const void* address) {
     full_.set(argument, address);

@@ -77,10 +77,10 @@ void launch_exchange(const CudaDevice& device, const Heads& shape, std::byte* to
 }
 
 /// Cosines and sines by position [sequence, d/2]: made when the kernel is prepared.
-struct Turns {
+struct RotaryAngles {
   DeviceMemory cosine, sine;
 
-  Turns(const RotaryParams& params, std::int64_t depth, double direction) {
+  RotaryAngles(const RotaryParams& params, std::int64_t depth, double direction) {
     std::vector<float> cosines, sines;
     for (std::int64_t position = 0; position < params.sequence; ++position) {
       for (std::int64_t i = 0; i < depth / 2; ++i) {
@@ -103,7 +103,7 @@ struct RotaryShape {
 };
 
 /// Elements i and i + half of a head are turned by position * base^(-2i/d) (Su et al. 2021, arXiv
-/// 2104.09864; the pairing of GPT-NeoX). Blocks walk over rows; a thread turns pairs of packs.
+/// 2104.09864; the pairing of GPT-NeoX). Blocks walk over rows; a thread angles pairs of packs.
 template <int kCount, class T>
 __global__ void turn(RotaryShape shape, const float* cosine, const float* sine, const T* x, T* y) {
   const std::int64_t packs = shape.half / kCount, pairs = shape.turned / 2 / kCount;
@@ -169,7 +169,7 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
   const DType type = request.input(0).dtype;
   const RotaryShape shape{x[0], x[1] * x[2] * x[3], params.rotated * x[2] * x[3], x[3] / 2,
                           params.sequence};
-  const auto turns = std::make_shared<const Turns>(params, x[3], direction);
+  const auto angles = std::make_shared<const RotaryAngles>(params, x[3], direction);
   return make_cuda_kernel([=, &device](DeviceAddresses in, DeviceAddresses out) {
     with_type(type, [&](auto zero) {
       using T = decltype(zero);
@@ -179,8 +179,8 @@ CudaKernelPointer prepare_turns(const CudaRequest& request, double direction) {
       const std::int64_t pairs = shape.turned / 2 / (wide ? kPack<T> : 1);
       const int threads = int(std::clamp<std::int64_t>((pairs + 31) / 32 * 32, 32, kThreads));
       launch(device.stream, blocks_for(device, shape.rows * threads, threads), threads, 0,
-             wide ? turn<kPack<T>, T> : turn<1, T>, shape, turns->cosine.as<const float>(),
-             turns->sine.as<const float>(), from, to);
+             wide ? turn<kPack<T>, T> : turn<1, T>, shape, angles->cosine.as<const float>(),
+             angles->sine.as<const float>(), from, to);
     });
   });
 }

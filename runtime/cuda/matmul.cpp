@@ -115,8 +115,8 @@ class Preference {
 
 /// The largest power of two up to 256, the most the library asks for, that divides an address.
 std::uint32_t alignment_of(const void* address) {
-  constexpr std::uintptr_t kMost = 256;
-  const auto value = reinterpret_cast<std::uintptr_t>(address) | kMost;
+  constexpr std::uintptr_t kMostAlignment = 256;
+  const auto value = reinterpret_cast<std::uintptr_t>(address) | kMostAlignment;
   return std::uint32_t(value & (~value + 1));
 }
 
@@ -166,7 +166,7 @@ class MatmulKernel final : public Kernel {
  private:
   /// The types of a, b, c and the bias.
   using Alignments = std::array<std::uint32_t, 4>;
-  struct Choice {
+  struct ChosenAlgorithm {
     Alignments alignments;
     cublasLtMatmulAlgo_t algorithm;
   };
@@ -181,11 +181,11 @@ class MatmulKernel final : public Kernel {
   const cublasLtMatmulAlgo_t& algorithm_for(DeviceAddresses in, DeviceAddresses out) {
     const Alignments alignments{alignment_of(in[0]), alignment_of(in[1]), alignment_of(out[0]),
                                 fuses_bias_ ? alignment_of(in[2]) : 0};
-    for (const Choice& choice : choices_) {
+    for (const ChosenAlgorithm& choice : chosen_algorithms_) {
       if (choice.alignments == alignments) return choice.algorithm;
     }
-    choices_.push_back({alignments, choose(alignments)});
-    return choices_.back().algorithm;
+    chosen_algorithms_.push_back({alignments, choose(alignments)});
+    return chosen_algorithms_.back().algorithm;
   }
 
   cublasLtMatmulAlgo_t choose(const Alignments& alignments) const {
@@ -227,7 +227,7 @@ class MatmulKernel final : public Kernel {
   bool fuses_bias_;
   Description description_;
   Layout a_, b_, c_;
-  std::vector<Choice> choices_;
+  std::vector<ChosenAlgorithm> chosen_algorithms_;
 };
 
 }  // namespace

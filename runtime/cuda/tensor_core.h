@@ -12,9 +12,10 @@ namespace plimsoll {
 
 /// d [16,8] += a [16,16] b [16,8], products of bf16 or f16 summed in f32. With g = lane / 4 and
 /// t = lane % 4, two values per register, the first one in the lower half:
-/// a: rows g, g + 8, g, g + 8; columns 2t, 2t + 1, of the last two registers 8 more;
-/// b: rows 2t, 2t + 1, of the second register 8 more; column g;
-/// d: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
+///
+/// - a: rows g, g + 8, g, g + 8; columns 2t, 2t + 1, of the last two registers 8 more
+/// - b: rows 2t, 2t + 1, of the second register 8 more; column g
+/// - d: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1).
 template <class T>
 __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4],
                                              std::uint32_t b0, std::uint32_t b1);

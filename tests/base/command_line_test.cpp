@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-/// What run_program prints and returns when its body throws `error`.
+/// Returns the text and the code that run_program gives when its body throws `error`.
 template <class Error>
 std::pair<int, std::string> outcome(const Error& error) {
   testing::internal::CaptureStderr();

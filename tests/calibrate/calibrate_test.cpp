@@ -90,7 +90,7 @@ TEST(Calibrate, AKilledRunGoesOnFromItsJournal) {
   std::filesystem::remove_all(folder);
 }
 
-/// What a finished second pass measured again is no further test.
+/// A test that a finished second pass measured again does not count as a further test.
 TEST(Calibrate, ATestThatWasMeasuredTwiceIsRestoredOnce) {
   std::string folder = testing::TempDir() + "calibrateXXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

@@ -1,4 +1,4 @@
-// What arrives is recognised, and what does not is, too.
+// Operands that a communication brought are recognised, and so are operands that it did not bring.
 #include "calibrate/measure/comm_operands.h"
 
 #include <gtest/gtest.h>

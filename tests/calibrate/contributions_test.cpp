@@ -22,14 +22,14 @@ TEST(Outliers, AreNamedWhenSlowInMostTests) {
   const Contribution slow[] = {of("a", 10), of("b", 10), of("c", 15)};
   const Contribution even[] = {of("a", 10), of("b", 10), of("c", 10)};
   const Contribution two[] = {of("a", 10), of("b", 100)};
-  outliers.look_at(slow);
-  outliers.look_at(slow);
-  outliers.look_at(even);
-  outliers.look_at(two);
+  outliers.add_test(slow);
+  outliers.add_test(slow);
+  outliers.add_test(even);
+  outliers.add_test(two);
   ASSERT_EQ(outliers.named().size(), 1u);
   EXPECT_EQ(outliers.named()[0], "c: slower than the others in 2 of 3 tests, by 50 %");
-  outliers.look_at(even);
-  outliers.look_at(even);
+  outliers.add_test(even);
+  outliers.add_test(even);
   EXPECT_TRUE(outliers.named().empty());
 }
 

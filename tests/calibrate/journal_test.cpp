@@ -74,7 +74,7 @@ TEST_F(JournalTest, CutAtAnyByteItKeepsTheWholeLines) {
       expect_entries(journal, std::max(0, int(lines) - 1));
       journal.add(entry(9));
     }
-    // What follows is a line of its own.
+    // The next entry is a line of its own.
     const Journal again(path_, "settings", true);
     EXPECT_EQ(again.passed_over(), 0u) << length;
     EXPECT_EQ(again.finished().back().test, entry(9).test) << length;

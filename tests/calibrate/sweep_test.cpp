@@ -1,4 +1,5 @@
-// What the sweep covers, and that every case is one the backend runs and the cost model finds.
+// The sweep covers training's ops, and every case is one that the backend runs and the cost model
+// finds.
 #include "calibrate/schedule/sweep.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ TEST(Sweep, MemoryCasesMoveAboutWhatIsAskedFor) {
   }
 }
 
-/// What an op writes of `bench` before and after one run on operands as they are timed.
+/// Returns whether an op writes anything in one run of `bench` on operands as they are timed.
 bool writes_something(Backend& backend, const BenchCase& bench) {
   RankContext context;
   context.program = &bench.program;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "calibrate/schedule/choice.h"
+#include "calibrate/schedule/test_order.h"
 #include "models/framework/framework.h"
 #include "tests/plan/example_plan.h"
 
@@ -80,12 +80,12 @@ TEST(ChoiceOfAPlan, WhatThePlanRunsComesFirst) {
   Workload workload;
   workload.communications = {{all_reduce(8, 64), 1}};
   const auto order = [&](std::vector<double> weights) {
-    Choice choice(tests, Seconds(1e6), std::move(weights));
+    TestOrder order(tests, Seconds(1e6), std::move(weights));
     std::vector<std::string> keys;
-    while (const auto i = choice.next(Seconds(0))) {
+    while (const auto i = order.next(Seconds(0))) {
       const auto& point = std::get<CollectivePoint>(tests[*i].subject);
-      choice.measured(*i, false, Seconds(1e-6 * std::sqrt(double(point.payload.count()))),
-                      Seconds(1));
+      order.measured(*i, false, Seconds(1e-6 * std::sqrt(double(point.payload.count()))),
+                     Seconds(1));
       keys.push_back(tests[*i].key);
       if (keys.size() == 5) break;
     }

@@ -87,7 +87,7 @@ TEST(DeviceSweep, HoldsWhatGpusTrainOnce) {
   EXPECT_GT(device_memory_sweep(SweepSize::full, DType::f32).size(), 100u);
 }
 
-// What a lowered job runs on a device is measured in its type.
+// The ops that a lowered job runs on a device are measured in its type.
 TEST(DeviceSweep, HoldsEveryMemoryBoundOpOfMixedPrecision) {
   for (const char* name : {"gpt-nano", "llama-nano", "bert-nano"}) {
     Job job = read_job(tests_folder() / (std::string(name) + ".json"));

@@ -1,5 +1,5 @@
-// What only the emulation can show of the cuda backend: that graphs are launched, and what is said
-// where there is no GPU or no memory.
+// Only the emulation can show these facts about the cuda backend: graphs are launched, and messages
+// say that there is no GPU or no memory.
 #include <gtest/gtest.h>
 
 #include <string>

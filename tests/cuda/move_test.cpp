@@ -1,4 +1,4 @@
-// What ranks that share a GPU exchange: bit by bit what host memory gets.
+// Ranks that share a GPU exchange bit by bit the values that ranks in host memory get.
 #include <gtest/gtest.h>
 
 #include <cmath>

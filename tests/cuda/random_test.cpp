@@ -39,9 +39,9 @@ class CudaDraw : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Random, CudaDraw, testing::ValuesIn(seeds()),
                          [](const auto& info) { return "seed" + std::to_string(info.param); });
 
-// Of f32 as for random draws against the serial run (tests/runtime). In 16-bit types both backends
-// round, functions are other approximations, and updates of models this small carry that on; sums
-// of gradients in such a type round once more.
+// In f32 the tolerance is that of random draws against the serial run (tests/runtime). In 16-bit
+// types both backends round and approximate functions differently, and updates of models this small
+// amplify that. Sums of gradients in such a type round once more.
 TEST_P(CudaDraw, TrainsAsTheCpuBackendDoesInThePredictedBytes) {
   const Draw drawn = draw(GetParam());
   SCOPED_TRACE(describe(drawn));

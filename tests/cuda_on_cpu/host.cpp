@@ -76,7 +76,8 @@ Clock::time_point reached(const CUevent_st& event) {
   return at;
 }
 
-/// What may not be called while this thread captures a stream (mode thread-local).
+/// Returns whether this thread captures a stream (mode thread-local), so that some calls are
+/// forbidden.
 bool unsafe() { return captures > 0; }
 
 }  // namespace

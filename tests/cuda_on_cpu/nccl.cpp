@@ -31,7 +31,7 @@ using plimsoll::OpKind;
 std::mutex lock;  ///< of everything here
 thread_local std::string complaint;
 
-/// What one rank gives to an operation.
+/// A Post is one rank's part of an operation.
 struct Post {
   OpKind kind = OpKind::all_reduce;
   std::size_t count = 0;  ///< as its function counts

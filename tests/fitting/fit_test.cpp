@@ -87,7 +87,8 @@ TEST(Fit, FindsWhatRunsWereMadeWith) {
 }
 
 TEST(Fit, FindsWhatTheHostWaitsAndWhatBackwardCostsIt) {
-  // What each wait costs shows where few layers share one, backward's part where some are repeated.
+  // The cost of each wait shows where few layers share one, and backward's part where some layers
+  // are repeated.
   std::vector<PublishedRun> runs;
   for (const char* recompute : {"none", "full"}) {
     for (const std::int64_t layers : {2, 8}) {

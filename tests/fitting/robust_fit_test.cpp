@@ -80,7 +80,7 @@ TEST(RobustFit, WhatOnlyAProductIsKnownOfIsSureAlone) {
   const RobustSolution found =
       solve(model, std::vector<bool>(40, true), {false, false}, {1, 1}, {.most_derivations = 15});
   EXPECT_NEAR(found.values[0] * found.values[1], 1.5, 1e-3);
-  // Of a - b the prior alone says something: 0.5 / sqrt 2 each.
+  // Only the prior says anything about a - b: 0.5 / sqrt 2 each.
   EXPECT_NEAR(found.deviations[0], 0.5 / std::sqrt(2.0), 0.01);
   // 40 measurements of a standard deviation of 0.01.
   EXPECT_NEAR(found.alone[0], 0.01 / std::sqrt(40.0), 1e-4);

@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-using Of = RuleOperand::Of;
+using Role = RuleOperand::Role;
 
 TEST(GradientRule, NamesTheOpItsOperandsAndWhoseGradientsItGives) {
   // dx, dgamma = rms_norm_backward(dy, x, gamma, rstd)
@@ -15,8 +15,10 @@ TEST(GradientRule, NamesTheOpItsOperandsAndWhoseGradientsItGives) {
   const RuleStep& step = rule.steps()[0];
   EXPECT_EQ(step.kind, OpKind::rms_norm_backward);
   const std::vector<RuleOperand> reads(step.reads().begin(), step.reads().end());
-  EXPECT_EQ(reads, (std::vector<RuleOperand>{
-                       {Of::output_gradient, 0}, {Of::input, 0}, {Of::input, 1}, {Of::output, 1}}));
+  EXPECT_EQ(
+      reads,
+      (std::vector<RuleOperand>{
+          {Role::output_gradient, 0}, {Role::input, 0}, {Role::input, 1}, {Role::output, 1}}));
   EXPECT_EQ(std::vector<int>(step.gradients().begin(), step.gradients().end()),
             (std::vector<int>{0, 1}));
 }
@@ -27,14 +29,14 @@ TEST(GradientRule, PassesGradientsOn) {
   ASSERT_EQ(rule.steps().size(), 2u);
   EXPECT_FALSE(rule.steps()[1].kind);
   EXPECT_EQ(rule.steps()[1].gradients()[0], 1);
-  EXPECT_EQ(rule.steps()[1].reads()[0], (RuleOperand{Of::output_gradient, 0}));
+  EXPECT_EQ(rule.steps()[1].reads()[0], (RuleOperand{Role::output_gradient, 0}));
 }
 
 TEST(GradientRule, StepsReadGradientsOfStepsBefore) {
   // dx = bias_gelu_backward(dy, x, bias); dbias = bias_gradient(dx)
   const GradientRule& rule = gradient_rule(OpKind::bias_gelu);
   ASSERT_EQ(rule.steps().size(), 2u);
-  EXPECT_EQ(rule.steps()[1].reads()[0], (RuleOperand{Of::input_gradient, 0}));
+  EXPECT_EQ(rule.steps()[1].reads()[0], (RuleOperand{Role::input_gradient, 0}));
 }
 
 TEST(GradientRule, IsEmptyWhereThePassHasIt) {

@@ -43,7 +43,7 @@ TEST(Cluster, ReadsSpelledUnits) {
 TEST(Cluster, RoundTripsExactly) {
   Cluster cluster = parse_cluster(kText, "f");
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
-  // What a measurement gives: no round numbers.
+  // These are numbers as a measurement gives them, which are not round.
   cluster.nodes = std::nullopt;
   cluster.device.kind = DeviceKind::cpu_core;
   cluster.device.memory = Bytes(25'769'803'777);

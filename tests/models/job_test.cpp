@@ -55,7 +55,7 @@ std::int64_t parameters_by_hand(const Job& job) {
   return tables + job.layers * layer + 2 * h;
 }
 
-/// What check_job says, or nothing.
+/// Returns the message of check_job, or nothing.
 std::string refusal(const Job& job) {
   try {
     check_job(job, "f");
@@ -107,7 +107,7 @@ TEST(Job, GptMayHaveFewerKeysAndValues) {
   EXPECT_EQ(refusal(job), "");
   EXPECT_EQ(parse_job(job_text(job), "again"), job);
   EXPECT_EQ(parameter_count(build_forward(job, 1)), parameters_by_hand(job));
-  // Of hidden 64 and 4 heads: 48 columns fewer for keys and for values in each of 4 layers.
+  // With hidden 64 and 4 heads, keys and values have 48 columns fewer each in each of 4 layers.
   EXPECT_EQ(whole - parameter_count(build_forward(job, 1)), 4 * 2 * 48 * (64 + 1));
 }
 

@@ -1,6 +1,6 @@
-// What a GPT layer keeps for backward in Megatron-LM, against the formulas of Korthikanti et al.
-// 2022, arXiv 2205.05198, section 4: s sequence, b micro-batch, h hidden, a heads, t mp; 16-bit
-// values, dropout masks of one byte.
+// The values that a GPT layer keeps for backward in Megatron-LM are compared with the formulas of
+// Korthikanti et al. 2022, arXiv 2205.05198, section 4: s sequence, b micro-batch, h hidden, a
+// heads, t mp; 16-bit values, dropout masks of one byte.
 #include <gtest/gtest.h>
 
 #include "passes/cut/cut_blocks.h"

@@ -145,7 +145,7 @@ TEST(ContextParallel, GradientsAreSummedOverReplicasAndContext) {
                 by_context = program("cp=2,sharding_stage=1");
   const std::int64_t gradients = bytes_of_role(plain, TensorRole::gradient);
   EXPECT_EQ(sent(plain, OpKind::all_reduce, Group{{Axis::cp, Axis::dp}}), 2 * gradients * 3 / 4);
-  // Of four ranks each scatters three quarters of 4 bytes and gathers three quarters of 2.
+  // Each of four ranks scatters three quarters of 4 bytes and gathers three quarters of 2.
   const Group both{{Axis::cp, Axis::sharding}};
   const std::int64_t padded = bytes_of_role(shards, TensorRole::gradient);
   EXPECT_EQ(sent(shards, OpKind::reduce_scatter, both), padded * 3 / 4);

@@ -59,7 +59,7 @@ Program program(const std::string& text, const char* framework = "megatron-lm") 
   return lower({job, strategy, framework_by_name(framework)}).front();
 }
 
-/// Of both norms f32 per token, of attention f32 per token and head.
+/// Both norms have f32 values per token, and attention has them per token and head.
 constexpr std::int64_t kStatistics = 8 * n + 4 * n * a;
 
 TEST(Fp8Linears, LayersKeepTheirInputsInEightBits) {

@@ -1,5 +1,4 @@
-// What frameworks can run: limits by preset with their sources, and that whatever is accepted
-// lowers.
+// Limits of frameworks are checked by preset with their sources, and all accepted strategies lower.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -229,7 +228,7 @@ Drawn draw(Random& random, const Framework& framework) {
   return drawn;
 }
 
-/// What a set of capabilities promises and draws may show.
+/// Checks that draws may show all that a set of capabilities promises.
 template <class Enum>
 void expect_seen(const SetOf<Enum>& promised, const std::set<int>& seen, const std::string& what) {
   for (int i = 0; i < 8; ++i) {

@@ -85,7 +85,8 @@ TEST(MixedPrecision, SavedBytesOfALayerByHand) {
   const Routine& layer = routine_of(program, "layer.forward");
   EXPECT_EQ(slot_bytes(layer, SlotKind::saved), Bytes(expected));
   EXPECT_EQ(slot_bytes(layer, SlotKind::output), Bytes(2 * n * h));
-  // Of the head: f32 logits, log-sum-exp and norm statistics, i32 targets, the norm's bf16 output.
+  // The head has f32 logits, log-sum-exp and norm statistics, i32 targets, and the norm's bf16
+  // output.
   const Routine& head = routine_of(program, "head.forward");
   EXPECT_EQ(slot_bytes(head, SlotKind::saved),
             Bytes(4 * n * 256 + 4 * n + 2 * 4 * n + 4 * n + 2 * n * h));

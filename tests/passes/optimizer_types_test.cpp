@@ -100,7 +100,7 @@ TEST(OptimizerTypes, TheUpdateReadsGradientsAsTheyAre) {
 TEST(OptimizerTypes, ParametersOfEightBitProductsAreKeptAndGatheredInThem) {
   const Program wide = lowered(",fp8=delayed"),
                 narrow = lowered(",fp8=delayed,fp8_parameters=true");
-  // Of 4 layers: queries, keys and values, output, and two of the MLP.
+  // The weights of 4 layers are queries, keys and values, output, and two of the MLP.
   constexpr std::int64_t kWeights = 4 * (64 * 192 + 64 * 64 + 2 * 64 * 256);
   std::int64_t eight = 0, sixteen = 0;
   for (const Segment& segment : narrow.segments) {

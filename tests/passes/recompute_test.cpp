@@ -1,5 +1,5 @@
-// What layers keep and repeat, against the published count of activation bytes (Korthikanti et al.
-// 2022, arXiv 2205.05198, section 4) and against the forward work.
+// Layers keep and repeat as much as the published count of activation bytes says (Korthikanti et
+// al. 2022, arXiv 2205.05198, section 4), and repeat their forward work.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ Program lowered(const char* framework_name, const std::string& strategy, double 
   return lower({job, parsed, framework})[0];
 }
 
-/// What a layer keeps from forward to backward: its saved bundle and its input.
+/// Returns the bytes that a layer keeps from forward to backward: its saved bundle and its input.
 std::int64_t kept_bytes(const Program& program) {
   const auto layer =
       std::find_if(program.routines.begin(), program.routines.end(),
@@ -129,7 +129,7 @@ TEST(Recompute, PerOpKeepsAttentionAndEverySecondLinearLayer) {
   const std::int64_t always = 3 * 2 * sbh + sums, halves = 2 * sbh + 2 * 8 * sbh;
   EXPECT_EQ(kept(compiled, "layer"), always + halves);
   EXPECT_EQ(kept(compiled, "layer.recomputing"), always);
-  // What the last product gives, which nothing reads again.
+  // The output of the last product is kept, though no op reads it again.
   EXPECT_EQ(kept(eager, "layer"), always + halves + 2 * sbh);
 }
 

@@ -77,7 +77,7 @@ TEST(SequenceParallel, StagesSendTheirPartOfTheBoundary) {
       EXPECT_EQ(4 * bytes_of_kind(program, OpKind::recv), whole) << split;
     }
   }
-  // What was sent in parts is gathered on arrival.
+  // A tensor that was sent in parts is gathered on arrival.
   const Program apart = lowered("mp=4,pp=2,split_boundary=true")[0];
   EXPECT_EQ(bytes_of_kind(apart, OpKind::all_gather), whole);
 }

@@ -123,7 +123,8 @@ std::int64_t calls_named(const Program& program, const std::string& name) {
                        [&](const Call& call) { return program.at(call.routine).name == name; });
 }
 
-// Of 4 layers and the head, norms and biases behind row-parallel layers.
+// The partial gradients are those of norms, and of biases behind row-parallel layers, in 4 layers
+// and the head.
 TEST(GradientReductions, PartialGradientsAreSummedOnceWhereAllOfThemIsKept) {
   const std::string fields = "mp=2,sequence_parallel=true,micro_batch=2,";
   const Framework framework = bundled_framework();

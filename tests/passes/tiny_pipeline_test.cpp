@@ -151,7 +151,7 @@ TEST(TinyPipeline, A4LossScalingAndGlobalClipping) {
   };
   EXPECT_EQ(op_list(programs[1], {Phase::optimizer}), list(" x5"));
   EXPECT_EQ(op_list(programs[0], {Phase::optimizer}), list(" x3"));
-  // What is checked and unscaled, read and written: an owner's gradients alone.
+  // Only an owner's gradients are checked and unscaled, and they are read and written.
   EXPECT_EQ(bytes_checked(programs[0]), Bytes(2 * 4 * 8256));
   EXPECT_EQ(bytes_checked(programs[1]), Bytes(2 * 4 * 4354));
   EXPECT_EQ(waits_for_reductions(programs[1]), 1u);
@@ -285,7 +285,7 @@ TEST(TinyPipeline, A6MixedParameterTypes) {
     EXPECT_EQ(list[0], "reduce.sharding x3");
     EXPECT_EQ(from(list, "coalesce"),
               (List{"coalesce", "broadcast.sharding x2", "coalesce", "broadcast.sharding"}));
-    // What is broadcast, by its bytes: owner 1's but b6; b6; owner 0's.
+    // The broadcasts, by their bytes, are: owner 1's but b6; b6; owner 0's.
     List broadcasts;
     for (const Call& call : program.calls) {
       const Routine& routine = program.at(call.routine);

@@ -170,7 +170,7 @@ TEST(PlanFile, RefusesTimesThatNoClockHolds) {
             "/timeline/intervals");
 }
 
-/// What check_legal refuses in a plan; empty when it accepts.
+/// Returns the message of check_legal about a changed plan, and nothing when it accepts the plan.
 std::string illegal_at(const std::function<void(Plan&)>& change) {
   Plan plan = example_plan();
   change(plan);
@@ -247,7 +247,7 @@ TEST(PlanFile, HoldsTheWholeOfALongTimeline) {
   EXPECT_EQ(read.timeline.intervals.front().begin, Picoseconds(0));
   EXPECT_GE(read.timeline.intervals.back().end + read.timeline_resolution, Picoseconds(14'999'900));
   EXPECT_LE(read.timeline.memory[0].curve.size(), kMostPoints / 2);
-  // What was shorter is counted and adds up.
+  // Shorter intervals are counted, and their times add up.
   ASSERT_EQ(read.rank_times.size(), 2u);
   EXPECT_EQ(read.rank_times[1].by_kind[std::size_t(OpKind::matmul)], Picoseconds(15'000 * 900));
   EXPECT_EQ(time_by_kind(read.timeline, 2), read.rank_times[1].by_kind);

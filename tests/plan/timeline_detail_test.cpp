@@ -77,7 +77,7 @@ TEST(TimelineDetail, DrawsTogetherWithoutLoss) {
         EXPECT_LE(one.end - one.begin, resolution);
       }
     }
-    // What is longer than the resolution stands as it was.
+    // Intervals that are longer than the resolution are unchanged.
     for (const Interval& one : before.intervals) {
       if (one.end - one.begin < resolution) continue;
       EXPECT_NE(std::find(timeline.intervals.begin(), timeline.intervals.end(), one),

@@ -67,7 +67,8 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
         continue;
       }
       bottleneck.add(low, step);
-      // Of several kinds of devices every op counts as on the fastest: far below.
+      // With several kinds of devices every op counts as on the fastest, which is far below its
+      // cost.
       if (problem.cluster.other_devices.empty()) {
         (costs.host_executes() ? pipeline_cpu : pipeline_gpu).add(sharp, step);
       }

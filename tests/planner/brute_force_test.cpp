@@ -82,8 +82,8 @@ std::vector<Seconds> steps_of(const Plan& plan) {
   return steps;
 }
 
-/// Of what a search shows beside the chosen plan nothing is slower, by more than the tolerance,
-/// than what evaluating everything shows in its place.
+/// The plans that a search shows beside the chosen one are at most by the tolerance slower than the
+/// plans that an evaluation of everything shows in their place.
 TEST(BruteForce, RunnersUpAndFrontAreWithinTheToleranceOfIt) {
   std::mt19937_64 random(9);
   std::int64_t runners_up = 0, on_front = 0;

@@ -1,4 +1,4 @@
-// What a search finds out from few micro-batches is what all of them give.
+// A search gets from few micro-batches the step time that all of them give.
 #include "planner/explore/fewer_micro_batches.h"
 
 #include <gtest/gtest.h>

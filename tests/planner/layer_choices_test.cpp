@@ -61,7 +61,7 @@ TEST(LayerChoices, NeverGiveASlowerPlan) {
   EXPECT_GT(faster, 0);
 }
 
-/// Of presets, on 8 GPUs or more of 40 or 80 GB.
+/// A Case is a preset job on 8 or more GPUs of 40 or 80 GB.
 struct Case {
   SearchRequest request;
   Cluster cluster;

@@ -1,4 +1,4 @@
-// What would have to be otherwise for something to fit: each change that is named makes a plan.
+// Each change that is named as enough for a job to fit makes a plan.
 #include "planner/refusal/least_changes.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ std::string line_with(const std::vector<std::string>& lines, const std::string& 
   return at == lines.end() ? "" : *at;
 }
 
-/// What the strategy of least need takes.
+/// Returns the memory that the strategy of least need takes.
 Bytes least_need(const SearchRequest& request) {
   const Space space = enumerate(request.job, request.framework, request.devices, request.fixed);
   Bytes least(std::numeric_limits<std::int64_t>::max());

@@ -1,4 +1,4 @@
-// What commands print of a plan, and what they write for others.
+// Commands print a plan as text, and write it for other programs.
 #include <gtest/gtest.h>
 
 #include "plan/filling.h"

@@ -21,14 +21,15 @@ struct Problem {
   std::int64_t devices = 1;
 };
 
-/// Jobs of up to 6 layers; clusters of CPU cores or GPUs of one to three levels, in nodes of odd
-/// sizes too; rates over three orders of magnitude, so that steps are bound by compute, by memory,
-/// by the network or by the host; switches that reduce, wired peers; half with efficiency
-/// parameters, some calibrated with times drawn at random at every size (of threads or of
-/// processes), some with other devices on some nodes; every framework.
+/// Draws a problem. Jobs have up to 6 layers. Clusters are of CPU cores or GPUs with one to three
+/// levels, also in nodes of odd sizes. Rates span three orders of magnitude, so that steps are
+/// bound by compute, by memory, by the network or by the host. Some switches reduce, and some peers
+/// are wired. Half of the clusters have efficiency parameters. Some are calibrated with times drawn
+/// at random at every size, of threads or of processes, and some have other devices on some nodes.
+/// Every framework is drawn.
 Problem random_problem(std::mt19937_64& random);
-/// Legal ones only, at most `count`; all choices of the space and those beside it that --fix allows
-/// (send slots, layer split).
+/// Returns at most `count` legal strategies. They have all choices of the space, and those beside
+/// it that --fix allows (send slots, layer split).
 std::vector<Strategy> random_strategies(const Problem& problem, std::mt19937_64& random,
                                         std::size_t count);
 std::string describe(const Problem& problem);  ///< enough to find it again

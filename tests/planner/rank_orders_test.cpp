@@ -26,7 +26,7 @@ Cluster two_nodes(double across) {
 
 TEST(RankOrders, LieAlikeWhereNodesHoldTheSameGroups) {
   const auto alike = [](const char* degrees, std::vector<std::int64_t> sizes, bool kinds = true) {
-    return lie_alike(parse_strategy(degrees), kUsual, kPipelineInside, {std::move(sizes), kinds});
+    return group_alike(parse_strategy(degrees), kUsual, kPipelineInside, {std::move(sizes), kinds});
   };
   EXPECT_TRUE(alike("mp=8,dp=4,pp=4", {8}));
   EXPECT_FALSE(alike("mp=8,dp=4,pp=4", {8}, false));
@@ -74,7 +74,7 @@ TEST(RankOrders, ThatLieAlikeHaveTheSameSpreads) {
     const auto a = RankOrder(random() % std::size(kRankOrders));
     const auto b = RankOrder(random() % std::size(kRankOrders));
     if (same_ranks(strategy, a, b)) continue;
-    const bool same = lie_alike(strategy, a, b, units_of(cluster));
+    const bool same = group_alike(strategy, a, b, units_of(cluster));
     ++(same ? alike : different);
     if (!same) continue;
     strategy.rank_order = a;

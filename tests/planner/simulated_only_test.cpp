@@ -1,5 +1,6 @@
-// What is simulated only, 8-bit products and sequences shared between ranks: folded as unfolded,
-// bounds below, a search that keeps to what is fixed, and the effects one expects.
+// 8-bit products and sequences shared between ranks are only simulated. Folded and unfolded ranks
+// give equal results, bounds lie below, a search keeps to fixed choices, and the effects are as
+// expected.
 #include <gtest/gtest.h>
 
 #include "planner/bounds/bounds.h"

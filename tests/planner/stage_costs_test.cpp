@@ -1,4 +1,4 @@
-// What stages cost whose times are beyond the clock.
+// Stages get costs even where their times are beyond the clock.
 #include "planner/layers/stage_costs.h"
 
 #include <gtest/gtest.h>

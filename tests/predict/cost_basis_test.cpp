@@ -1,4 +1,4 @@
-// What was measured, over what was fitted or is typical for the rest.
+// Measured costs go before fitted ones, and these before typical ones.
 #include "predict/cost_basis.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What is reached of a GPU's rates where its cluster file does not say.
+// A GPU gets default efficiency where its cluster file does not state it.
 #include "predict/default_efficiency.h"
 
 #include <gtest/gtest.h>

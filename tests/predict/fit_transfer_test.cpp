@@ -1,4 +1,4 @@
-// What was fitted on one cluster, for other clusters of its device.
+// A fit on one cluster is applied to other clusters of its device.
 #include "predict/fit_transfer.h"
 
 #include <gtest/gtest.h>

@@ -108,7 +108,7 @@ TEST(PlanDifference, GrowsWithWhatThePlansDoNotShare) {
   }
 }
 
-/// Of `plan` with a step so many times as long, alike in all else.
+/// Returns `plan` with a step `factor` times as long, and alike in all else.
 PlanTime times(const PlanTime& plan, double factor) {
   return step(plan.step_time.value() * factor, plan.breakdown.bubble.value() * factor);
 }

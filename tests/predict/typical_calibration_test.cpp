@@ -25,7 +25,7 @@ TEST(TypicalCalibration, RatesAreBelowWhatKernelsReachAlone) {
   const double before = a100.efficiency->matmul.peak_fraction;
   for (const FittedValue& value : typical->values) {
     EXPECT_GT(value.value, 0.5 * value.prior) << value.name;
-    // Of links within a node fits found what is stated, of the rest less.
+    // Fits found the stated rates for links within a node, and less for other links.
     const bool network = value.name.starts_with("levels.");
     EXPECT_LT(value.value, network ? 1.1 * value.prior : value.prior) << value.name;
     EXPECT_LT(value.low, value.value) << value.name;

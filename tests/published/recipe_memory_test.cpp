@@ -1,4 +1,4 @@
-// What NVIDIA's recipes keep in 16 and in 8 bits: their published runs fit.
+// NVIDIA's recipes fit in 16 and in 8 bits, as their published runs did.
 #include <gtest/gtest.h>
 
 #include "published/validate.h"

@@ -33,7 +33,7 @@ TEST(PublishedTarget, VocabulariesArePaddedAsTheFrameworkDoes) {
   run["parallel"]["tp"] = 1;
   run["parallel"]["dp"] = 8;
   EXPECT_EQ(target_of(run).job.vocab, 50304);
-  // Of vTrain's times within a node the head's is of unpadded rows where it is not split.
+  // Among vTrain's times within a node, the head's is of unpadded rows where it is not split.
   set_source(run, "github:VIA-Research/vTrain");
   EXPECT_EQ(target_of(run).job.vocab, 50304);
   run["hardware"]["gpus"] = 8;

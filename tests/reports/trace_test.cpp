@@ -56,7 +56,7 @@ TEST(Trace, IsOneEventPerIntervalAndPointOfMemory) {
   EXPECT_EQ(chrome_trace(timeline), text);
 }
 
-/// Of a class that is gone a viewer must be told so: it keeps the last value otherwise.
+/// A viewer keeps the last value of a class, so it must be told when the class is gone.
 TEST(Trace, EveryPointSaysEveryClassThatOccurs) {
   Timeline timeline;
   RankMemory memory;

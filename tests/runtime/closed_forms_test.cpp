@@ -42,7 +42,7 @@ struct Counted {
   }
   std::int64_t ranks() const { return programs[0].grid.world_size(); }
   std::int64_t tensors() const { return std::int64_t(programs[0].segments.size()); }
-  /// Of the arenas: what travels, with its padding.
+  /// Returns the elements of the arenas that travel, with their padding.
   Bytes elements(std::int64_t rank) const {
     const Bucket& last = program(rank).buckets.back();
     return Bytes(last.begin + last.elements);

@@ -160,8 +160,8 @@ TEST(Ernie, EveryBorderBetweenTwoStagesTrainsTheSameModel) {
   }
 }
 
-// Of four heads and two ranks: keys and values of two heads, one for each rank, and of one, which
-// both have.
+// With four heads and two ranks, there are keys and values of two heads, one for each rank, or of
+// one head, which both ranks have.
 TEST(Gpt, FewerKeysAndValuesTrainTheSameModel) {
   Job job = family_job("gpt-nano", 0.1);
   for (const std::int64_t kv_heads : {2, 1}) {

@@ -119,8 +119,9 @@ TEST(SeedsG, G_WithTheDispatchOfThePublishedDeviceThePhaseFalls121Point8ms) {
 TEST(SeedsG, G_WhatIsNotClippedSplitsGroupsInsteadOfDisablingThem) {
   Job job = wide_gpt();
   job.optimizer.groups = {{"bias", {}, false, {}}};
-  // Of each group 2 coalesce ops and its update; of the clipped one square, sum and scaling; the
-  // sum over groups and 4 scalar ops. The seed falls back to 4 n + 5 for all.
+  // Each group has 2 coalesce ops and its update. The clipped group also has square, sum and
+  // scaling. There are the sum over groups and 4 scalar ops. The unflattened update has 4 n + 5
+  // ops.
   EXPECT_EQ(update_ops(program_with(292, job, "coalesced")), 2 * 3 + 3 + 5);
   // Without flattening only clipped tensors have norms and scaling: 4 of the 12 in each layer are
   // biases of linear layers.
@@ -175,7 +176,8 @@ TEST(UpdateList, OfTheUnfusedFormWithLossScalingAndClippingIsThePublishedOne) {
   EXPECT_EQ(update_list(nano_programs(fused, job)[0]), few);
 }
 
-/// What a traced step ran, begin_step and the zeroing of gradients apart.
+/// Returns the number of ops that a traced step ran, without begin_step and the zeroing of
+/// gradients.
 std::int64_t executed_ops(const std::string& flatten, const Job& job) {
   const Framework runs_on = framework();
   const Strategy strategy = strategy_of(flatten, job);

@@ -143,7 +143,8 @@ struct Casts {
   Bytes bytes;
 };
 
-/// Of parameters in the Program's calls: casts of activations (logits and their gradient) not.
+/// Counts casts of parameters in the Program's calls. Casts of activations (logits and their
+/// gradient) do not count.
 Casts parameter_casts(const Program& program) {
   Casts casts;
   for (const Call& call : program.calls) {
@@ -284,7 +285,7 @@ TEST(CastBytes, CopiesInFlightGrowWithThePipeline) {
     const auto moved = programs_of("pp=4", CastPlacement::fused, job, Recompute::none, m);
     const Measured with = run_bf16(every), without = run_bf16(moved);
     for (std::int64_t stage = 0; stage < 4; ++stage) {
-      // What forward casts and backward reads: weights of products and gains of norms.
+      // Forward casts and backward reads these copies: weights of products and gains of norms.
       Bytes copies;
       for (const Segment& segment : every[std::size_t(stage)].segments) {
         const std::string& name = segment.parameter;

@@ -53,7 +53,7 @@ void run_case_benchmark(benchmark::State& state, const OpCase& c, Backend& backe
   }
 }
 
-/// Of a device also in bf16, which it trains in.
+/// Returns the cases. A device also has them in bf16, in which it trains.
 std::vector<OpCase> cases_for(bool on_device) {
   std::vector<OpCase> cases;
   for (OpCase& c : op_cases(kBenchSizes)) {

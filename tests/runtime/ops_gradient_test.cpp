@@ -140,7 +140,7 @@ OpCase forward_case(const OpCase& c, const ForwardOf& forward) {
   return result;
 }
 
-/// What a backend adds to or writes into each output of the case.
+/// Returns the values that a backend adds to or writes into each output of the case.
 std::vector<std::vector<double>> gradients_by_backend(const OpCase& c) {
   const Values after = run_case(*make_backend("cpu"), c);
   std::vector<std::vector<double>> result;

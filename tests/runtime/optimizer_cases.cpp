@@ -208,7 +208,7 @@ void add_arena_cases(Cases& cases, std::int64_t count) {
           make_case(name + suffix, OpKind::squared_norm, flat, {gradients}, {blank("sum", 1)})));
     };
     norm("squared_norm", a.gradients);
-    // What is not clipped counts only when it is not finite; padding never does.
+    // Gradients that are not clipped count only when they are not finite. Padding never counts.
     Operand poisoned = a.gradients;
     poisoned.values[std::size_t(2 * (count / 4) + 20)] = std::numeric_limits<double>::infinity();
     norm("squared_norm/unclipped_not_finite", poisoned);

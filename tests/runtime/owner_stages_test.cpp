@@ -78,7 +78,7 @@ Sent sent(const std::vector<std::vector<Traffic>>& ranks, OpKind kind) {
   return total;
 }
 
-/// Of a step as it ran; the Programs say the same.
+/// Returns the bytes that an executed step sent. The Programs say the same.
 Sent executed(const Strategy& strategy, OpKind kind, const Job& job = nano_job()) {
   const auto programs = nano_programs(strategy, job);
   TrainOptions options;
@@ -249,7 +249,7 @@ TEST(OwnerStages, TemporariesDieAfterTheirOp) {
             frame("sharding_stage=3,gather=layer") + weight + biases);
 }
 
-// What every use casts travels as what it is cast to.
+// A parameter that every use casts travels in the type of the cast.
 TEST(OwnerStages, CastParametersTravelInTheSmallType) {
   Job job = nano_job();
   Strategy strategy = owned("sharding_stage=3,gather=layer");

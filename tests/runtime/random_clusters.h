@@ -7,9 +7,10 @@
 
 namespace plimsoll {
 
-/// 1 to 8 devices per node, GPUs or CPU cores; in half of the clusters some nodes have devices of
-/// another kind, with rates and perhaps efficiency parameters of their own; one to three levels of
-/// which the outer ones may be oversubscribed; latencies and rates over orders of magnitude.
+/// Draws a cluster with 1 to 8 devices per node, GPUs or CPU cores. In half of the clusters some
+/// nodes have devices of another kind, with rates and perhaps efficiency parameters of their own.
+/// There are one to three levels, and the outer ones may be oversubscribed. Latencies and rates
+/// span orders of magnitude.
 Cluster draw_cluster(std::uint64_t seed);
 
 }  // namespace plimsoll

@@ -74,7 +74,8 @@ Values drawn_values() {
   return values;
 }
 
-/// What the bundled runtime refuses (docs/adr/0020-simulated-only.md), so that no draw can run it.
+/// The bundled runtime refuses these ops (docs/adr/0020-simulated-only.md), so no draw can run
+/// them.
 const std::set<std::string> kSimulatedOnly = {
     "context_exchange",    "cp",         "fp8", "fp8_parameters", "main_gradient_type",
     "main_parameter_type", "moment_type"};

@@ -15,7 +15,7 @@ namespace {
 
 // ---- jobs ----
 
-/// What differs between families; heads are an even number of elements wide.
+/// Draws the fields in which families differ. Heads are an even number of elements wide.
 void draw_family(Random& random, Job& job) {
   job.family = one_of(random, {Family::gpt, Family::llama, Family::bert, Family::ernie});
   if (job.family == Family::llama || (job.family == Family::gpt && coin(random))) {

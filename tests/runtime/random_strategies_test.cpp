@@ -89,9 +89,10 @@ void expect_predicted_bytes(const std::vector<Program>& programs, const Measured
   }
 }
 
-/// What a step multiplies over all ranks, from the published formula: backward twice the forward.
-/// Ranks of mp pad the vocabulary to a multiple, copy key and value heads that they are too many
-/// for, and each multiply by what is not split: the pooler, and the join of trunk and branch.
+/// Returns the FLOPs of products of a step over all ranks, by the published formula: backward has
+/// twice the forward. Ranks of mp pad the vocabulary to a multiple. They copy key and value heads
+/// where there are too few, and each multiplies by the parameters that are not split: the pooler,
+/// and the join of trunk and branch.
 Flops model_flops(Job job, const Strategy& strategy) {
   job.vocab = (job.vocab + strategy.mp - 1) / strategy.mp * strategy.mp;
   if (job.kv_heads < strategy.mp) job.kv_heads = strategy.mp;
@@ -199,7 +200,7 @@ TEST_P(Drawn, TrainsTheSerialModelInThePredictedBytes) {
   }
 }
 
-/// Of every rank, its own simulation or that of the rank that stands for it.
+/// The totals of every rank, from its own simulation or from that of the rank that stands for it.
 struct RankTotals {
   Picoseconds first{std::int64_t{1} << 60}, last, busy;
   Bytes peak;

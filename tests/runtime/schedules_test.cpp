@@ -45,7 +45,7 @@ std::vector<std::size_t> changes(const Program& program) {
   return calls;
 }
 
-/// Of every rank: peak, and bytes of every class at every call.
+/// Compares, for every rank, the peak and the bytes of every class at every call.
 void expect_bytes_as_predicted(const std::vector<Program>& programs, const Measured& measured) {
   const Grid& grid = programs[0].grid;
   ASSERT_EQ(std::int64_t(measured.timeline.memory.size()), grid.world_size());

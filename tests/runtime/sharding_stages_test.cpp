@@ -299,7 +299,7 @@ TEST(ShardingStages, WhatIsKeptIsNotGatheredAgain) {
   const std::int64_t L = nano_job().layers;
   // Forward: embedding, layers, head; backward: layers.
   EXPECT_EQ(gathers("prefetch_depth=0", 2), 2 * (2 * L + 2));
-  // What the prefetch would gather again is kept: the first layer between two micro-batches.
+  // The first layer is kept between two micro-batches, since the prefetch would gather it again.
   EXPECT_EQ(gathers("prefetch_depth=1", 2), 2 * (2 * L + 2) - 1);
   // Kept from forward to backward: once per micro-batch.
   EXPECT_EQ(gathers("keep_gathered=true,prefetch_depth=0", 2), 2 * (L + 2));

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What one job's threads share.
+/// A Job is what the threads of one job share.
 struct Job {
   Job(std::vector<std::string> names, const MakeCommunicator& maker, Clock::time_point start)
       : hosts(std::move(names)), make(maker), epoch(start) {}
@@ -57,7 +57,7 @@ class ThreadProcess final : public Processes {
     std::vector<std::string> all = exchange(bytes, deadline);
     return index_ == 0 ? all : std::vector<std::string>();
   }
-  std::string share(const std::string& bytes, std::chrono::milliseconds deadline) override {
+  std::string broadcast(const std::string& bytes, std::chrono::milliseconds deadline) override {
     return exchange(index_ == 0 ? bytes : std::string(), deadline)[0];
   }
   std::unique_ptr<Processes> first(std::int64_t size) override {
@@ -72,7 +72,7 @@ class ThreadProcess final : public Processes {
   }
 
  private:
-  /// What each has brought.
+  /// Returns the text that each process passed.
   std::vector<std::string> exchange(const std::string& text, std::chrono::milliseconds deadline) {
     std::unique_lock guard(job_->lock);
     const std::uint64_t number = rounds_++;

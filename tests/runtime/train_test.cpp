@@ -87,7 +87,7 @@ TEST_P(EveryStrategy, CheckingFindsNothingAndChangesNoValue) {
   expect_predicted_bytes(programs, checked.measured, true);
 }
 
-/// What one checked step leaves behind, or why it failed.
+/// A Remains has the results of one checked step, or the reason why it failed.
 struct Remains {
   std::string error;
   std::vector<double> losses, norms;

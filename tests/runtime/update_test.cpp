@@ -286,7 +286,7 @@ TEST(SeedsD, D4_PaddingThatIsNotANumberDoesNotReachTheNorm) {
   const double nan = std::nan("");
   const std::vector<Segment> segments = {segment_of(0, 2, 1), segment_of(4, 3, 1)};
   EXPECT_EQ(sum_of(*backend, norm_case({1, 2, nan, nan, 3, 4, 5, nan}, segments)), 55);
-  // The same from squares in memory, and for the check that stands alone.
+  // The update gives equal values from squares in memory, and with a separate check.
   FlatParams group;
   group.group = 0;
   group.elements = 5;

@@ -1,4 +1,4 @@
-// What products cover of the communications around them, by hand and in a whole step.
+// Products hide parts of the communications around them, by hand and in a whole step.
 #include "simulator/costs/async_products.h"
 
 #include <gtest/gtest.h>

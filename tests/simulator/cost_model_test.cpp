@@ -317,7 +317,7 @@ TEST(Communication, BesideKernelsOfGpus) {
   EXPECT_EQ(slowdowns(stated, reduce).compute, 1.2);
   EXPECT_EQ(slowdowns(stated, reduce).communication, 1.1);
   EXPECT_EQ(stated.slowdowns(reduce.op, reduce.tensors, {1, 0}).compute, 1);  // nobody to meet
-  // What was measured counts, with nothing for kinds that were not.
+  // Only measured points count, and kinds without points cost nothing.
   Calibration measured;
   measured.communicator = CommunicatorKind::nccl;
   measured.overlaps = {{OpKind::matmul, OpKind::all_reduce, CommunicatorKind::nccl, 1, Bytes(1'000),

@@ -1,4 +1,4 @@
-// What products and softmax of f32 take where a device or a framework treats them apart.
+// Products and softmax of f32 have costs of their own on some devices and in some frameworks.
 #include <gtest/gtest.h>
 
 #include "simulator/costs/cost_model.h"

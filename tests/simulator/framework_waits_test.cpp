@@ -1,4 +1,4 @@
-// What frameworks make the host and the compute stream wait for, on a hand-made pipeline.
+// Frameworks make the host and the compute stream wait, here on a hand-made pipeline.
 #include "simulator/ranks/framework_waits.h"
 
 #include <gtest/gtest.h>

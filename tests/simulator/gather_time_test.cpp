@@ -79,7 +79,7 @@ Forward forward_of_layers(const std::vector<Program>& programs, const Level& lev
     const bool forward = interval.routine.find("forward") != std::string::npos;
     if (interval.kind == OpKind::all_gather && forward) gathers.push_back(interval);
   }
-  // Those of the embedding come first, those of the head last.
+  // Gathers of the embedding come first, and gathers of the head last.
   std::sort(gathers.begin(), gathers.end(),
             [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
   Forward result;

@@ -1,4 +1,4 @@
-// What the host takes for each op of lowered routines.
+// The host takes a time for each op of lowered routines.
 #include "simulator/costs/host_dispatch.h"
 
 #include <gtest/gtest.h>

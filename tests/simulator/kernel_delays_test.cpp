@@ -1,4 +1,4 @@
-// What kernels and communications lose to each other, call by call.
+// Kernels and communications slow each other, call by call.
 #include "simulator/ranks/kernel_delays.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
-// What Paddle's pull requests print, from lowered Programs: one set of constants for all of them
-// (presets paddle-2.1 and paddle-2.2), on the preset of a DGX-1 with V100s.
+// Lowered Programs give the numbers that Paddle's pull requests print, with one set of constants
+// for all (presets paddle-2.1 and paddle-2.2), on the preset of a DGX-1 with V100s.
 //
-// Constants: 18 us for an op, 3 ops for a kernel. Assumed, since it is not printed: sequences of
-// 512, 2 of them in a micro-batch and 256 in a batch (34965 prints the latter two), whole layers
-// recomputed, norms and embeddings in f32 (Paddle's lists of mixed precision).
+// Constants: 18 us for an op, 3 ops for a kernel. Some facts are assumed, since they are not
+// printed: sequences of 512, 2 of them in a micro-batch and 256 in a batch (34965 prints the latter
+// two), whole layers recomputed, norms and embeddings in f32 (Paddle's lists of mixed precision).
 #include <gtest/gtest.h>
 
 #include <algorithm>

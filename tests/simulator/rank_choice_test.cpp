@@ -17,7 +17,8 @@ namespace {
 /// Unfolded, most communications meet other ranks and run op by op; folded, whole calls run as
 /// composed routines. So these tests compare the two ways to run as well.
 ///
-/// What must agree, by rank: the rank's own simulation or that of the rank that stands for it.
+/// A RankOutcome has the results that must agree, from the rank's own simulation or from that of
+/// the rank that stands for it.
 struct RankOutcome {
   Picoseconds first_begin{std::int64_t{1} << 60}, end, busy;
   Bytes peak;

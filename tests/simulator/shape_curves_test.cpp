@@ -126,7 +126,7 @@ TEST(ShapeCurves, WhatIsAddedUpHasAType) {
   EXPECT_EQ(at(measured, DType::bf16), std::pair(7L, Provenance::measured));
   EXPECT_EQ(at(measured, DType::f16), std::pair(10L, Provenance::extrapolated));
   EXPECT_EQ(at(curves({half}), DType::f32), std::pair(7L, Provenance::extrapolated));
-  // What only moves bytes has none.
+  // An op that only moves bytes has no curve over shapes.
   const ShapeCurves gather = curves({point(2, 2, 1, 10, OpKind::all_gather)});
   EXPECT_EQ(gather.at(OpKind::all_gather, DType::bf16, Bytes(1'000), lying(2, 2))->whole.provenance,
             Provenance::measured);

@@ -215,7 +215,7 @@ TEST(StageBuffers, OutputsOfTheModelStayToTheEndOfTheStep) {
   EXPECT_GT(double((kept - peak()).count()), 6 * logits) << "of the seven micro-batches before";
 }
 
-/// What autograd keeps of a gather is not gathered again.
+/// A gather whose result autograd keeps is not gathered again.
 TEST(GathersTokensAgain, OrIsKept) {
   Framework framework = framework_by_name("torchtitan");
   const auto gathers = [&] {
@@ -231,7 +231,8 @@ TEST(GathersTokensAgain, OrIsKept) {
   };
   const std::int64_t kept = gathers();
   framework.gathers_tokens_again = true;
-  // Of a layer the operands of query, key and value and of the first linear layer; of the head.
+  // The operands of query, key and value and of the first linear layer are kept for each layer, and
+  // one for the head.
   EXPECT_EQ(gathers() - kept, 3);
 }
 

@@ -123,7 +123,7 @@ std::vector<std::int64_t> ends_by_the_clock(const std::vector<Communication>& al
 TEST(SharedLinks, SharesAsDefinedWhateverComesAndGoes) {
   for (std::uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
-    // Of few different times, so that much happens at once, and of few links, so that they meet.
+    // Few different times make many events happen at once, and few links make communications meet.
     const std::uint32_t step = 1 + seed % 7, links = 2 + seed % 6, most = 1 + seed % 3;
     std::vector<Communication> all;
     for (std::uint32_t i = 0; i < 40; ++i) {

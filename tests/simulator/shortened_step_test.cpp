@@ -97,7 +97,7 @@ TEST(ShortenedStep, EndsWhenTheWholeStepDoes) {
                              "pp=4,schedule=zb_h1", "sharding_degree=4,sharding_stage=3"}) {
       const Framework framework = with_quick_host(framework_by_name(name));
       if (!legal(framework, parse_strategy(text))) continue;
-      // Of six; on nodes of 3 two ranks may not find one rhythm.
+      // Four of six frameworks suffice, since on nodes of 3 two ranks may not find one rhythm.
       EXPECT_GE(expect_same_ends(framework, text), 4) << name << " " << text;
     }
   }

@@ -214,7 +214,7 @@ void CallsOneByOne(benchmark::State& state) {
 }
 BENCHMARK(CallsOneByOne)->ArgName("strategy")->DenseRange(0, 2)->Unit(benchmark::kMicrosecond);
 
-/// The same, and laying them out.
+/// Measures the simulation and the layout of calls.
 void CallsLaidOut(benchmark::State& state) {
   const KnownCosts known(kLlamaStrategies[std::size_t(state.range(0))]);
   const std::vector<Picoseconds> starts(known.choice.representatives.size());

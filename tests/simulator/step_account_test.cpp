@@ -1,4 +1,5 @@
-// What a step's costs leave open, against sums made by hand, and the names of what is extrapolated.
+// A step's costs have an uncertainty that agrees with sums made by hand, and extrapolated ops are
+// named.
 #include "simulator/ranks/step_account.h"
 
 #include <gtest/gtest.h>

@@ -43,7 +43,7 @@ TEST(StreamDelays, WhatIsAlwaysBusyLosesTime) {
   EXPECT_EQ(period(4'000, 10'000, 1'000, 0), 10'000);
   // 9,600 take 10,600 beside 10,000 of gathers.
   EXPECT_EQ(period(9'600, 10'000, 1'000, 0), 10'600);
-  // The same the other way round.
+  // The streams are swapped here.
   EXPECT_EQ(period(4'000, 10'000, 0, 400), 10'400);
   EXPECT_EQ(period(10'000, 4'000, 0, 1'000), 10'000);
 }

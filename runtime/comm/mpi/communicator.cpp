@@ -326,7 +326,7 @@ void MpiCommunicator::look_after() {
       fail(error.what());
     }
     guard.unlock();
-    std::this_thread::sleep_for(kLookAfter);
+    std::this_thread::sleep_for(kProgressInterval);
     guard.lock();
   }
 }
@@ -353,7 +353,7 @@ CommunicationTimes MpiCommunicator::wait(Ticket ticket) {
     const auto waited = Clock::now() - began;
     if (waited > deadline_) give_up(guard, *op);
     guard.unlock();
-    if (core_each_ && waited < kLooksBeforeSleep) {
+    if (core_each_ && waited < kPollsBeforeSleep) {
       for (int pause = 0; pause < kPauses; ++pause) pause_core();
     } else if (!core_each_ && look < kYields) {
       std::this_thread::yield();

@@ -22,14 +22,14 @@ namespace plimsoll {
 /// This moves the bytes of a ring, and gives bit for bit the results of the local communicator.
 ///
 /// Communications progress while kernels run. While any is under way, a thread progresses all every
-/// kLookAfter, and the rank itself does so whenever it waits.
+/// kProgressInterval, and the rank itself does so whenever it waits.
 std::unique_ptr<Communicator> make_mpi_communicator(MpiWorld& world,
                                                     std::span<const Program> programs,
                                                     std::chrono::milliseconds deadline);
 
 /// The pause between two polls of the progress thread. Each poll takes a few microseconds from the
 /// kernels of its core.
-inline constexpr std::chrono::microseconds kLookAfter{100};
+inline constexpr std::chrono::microseconds kProgressInterval{100};
 
 /// The bytes of a sum that a member adds up at a time. The terms, one for each member, are received
 /// into memory outside the arena.

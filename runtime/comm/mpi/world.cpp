@@ -216,7 +216,7 @@ std::vector<std::string> MpiWorld::gather(const std::string& bytes,
   return all;
 }
 
-std::string MpiWorld::share(const std::string& bytes, std::chrono::milliseconds deadline) {
+std::string MpiWorld::broadcast(const std::string& bytes, std::chrono::milliseconds deadline) {
   if (bytes.size() > std::size_t(std::numeric_limits<int>::max())) {
     throw EnvironmentError(fmt::format("{} bytes are more than MPI shares", bytes.size()));
   }

@@ -43,7 +43,7 @@ class MpiWorld final : public Processes {
   std::vector<std::string> gather(const std::string& bytes,
                                   std::chrono::milliseconds deadline) override;
 
-  std::string share(const std::string& bytes, std::chrono::milliseconds deadline) override;
+  std::string broadcast(const std::string& bytes, std::chrono::milliseconds deadline) override;
   std::unique_ptr<Processes> first(std::int64_t size) override;
 
   /// The function that makes communicators for operands in device memory. Without it, there are

@@ -172,7 +172,7 @@ NcclCommunicator::~NcclCommunicator() {
 ncclComm_t NcclCommunicator::make_world(Processes& processes) {
   ncclUniqueId id = {};
   if (rank_ == 0) check_nccl(nccl().unique_id(&id), "make an id");
-  const std::string shared = processes.share(std::string(id.internal, sizeof(id)), deadline_);
+  const std::string shared = processes.broadcast(std::string(id.internal, sizeof(id)), deadline_);
   INVARIANT(shared.size() == sizeof(id), "an id of NCCL is shared whole");
   std::memcpy(&id, shared.data(), sizeof(id));
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;

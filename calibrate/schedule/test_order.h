@@ -1,5 +1,5 @@
-// A Choice decides which test a calibration measures next. A Drift says when its reference kernel
-// shows that the machine has changed meanwhile.
+// A TestOrder decides which test a calibration measures next. A ReferenceDrift says when its
+// reference kernel shows that the machine has changed meanwhile.
 #pragma once
 
 #include <array>
@@ -27,9 +27,10 @@ namespace plimsoll {
 /// With `weights` (workload.h), one for each test, doubts are multiplied by them, and tests of ops
 /// and of products come by weight, so that the ops which a plan runs most are known first. In the
 /// second pass all tests come in order of the schedule.
-class Choice {
+class TestOrder {
  public:
-  Choice(std::span<const CalibrationTest> tests, Seconds budget, std::vector<double> weights = {});
+  TestOrder(std::span<const CalibrationTest> tests, Seconds budget,
+            std::vector<double> weights = {});
 
   /// Returns the next test, and nothing when the time is up. `elapsed` is the time since the start.
   std::optional<std::size_t> next(Seconds elapsed);
@@ -61,16 +62,16 @@ class Choice {
   std::vector<std::vector<std::size_t>> curves_;
 };
 
-/// A Drift tells whether a kernel that is timed again and again is as fast as before. Clocks fall
-/// when a device gets hot or meets its power limit, and rise when other users leave.
-class Drift {
+/// A ReferenceDrift tells whether a kernel that is timed again and again is as fast as before.
+/// Clocks fall when a device gets hot or meets its power limit, and rise when other users leave.
+class ReferenceDrift {
  public:
   /// The relative slowdown of the reference above which the measurements since the last reference
   /// are not trusted. A point counts as steady below this spread, too.
-  static constexpr double kMost = 0.10;
+  static constexpr double kMostSlowdown = 0.10;
   /// The number of tests between two references, and the least time between them.
-  static constexpr std::size_t kTests = 16;
-  static constexpr Seconds kApart{2.0};
+  static constexpr std::size_t kMostTests = 16;
+  static constexpr Seconds kLeastInterval{2.0};
 
   bool due(Seconds elapsed) const;
   /// Returns whether anything was measured since the last reference. A calibration may not end
@@ -80,7 +81,7 @@ class Drift {
   /// Returns the tests, each once, whose measurements since the last reference are not trusted.
   /// There are none where the reference is as before. A reference that is slow twice in a row is
   /// the machine's new normal, and replaces the old one.
-  std::vector<std::size_t> look_at(Seconds reference, Seconds elapsed);
+  std::vector<std::size_t> check_reference(Seconds reference, Seconds elapsed);
   std::size_t discarded() const { return discarded_; }
   /// Returns the drifts in words, and an empty text where there were none.
   std::string summary() const;

@@ -1,5 +1,5 @@
 // Shares of the budget, and the reference kernel.
-#include "calibrate/schedule/choice.h"
+#include "calibrate/schedule/test_order.h"
 
 #include <fmt/format.h>
 
@@ -27,7 +27,8 @@ constexpr double kLeastWeight = 0.01;
 
 }  // namespace
 
-Choice::Choice(std::span<const CalibrationTest> tests, Seconds budget, std::vector<double> weights)
+TestOrder::TestOrder(std::span<const CalibrationTest> tests, Seconds budget,
+                     std::vector<double> weights)
     : tests_(tests),
       budget_(budget),
       weights_(std::move(weights)),
@@ -54,7 +55,7 @@ Choice::Choice(std::span<const CalibrationTest> tests, Seconds budget, std::vect
   }
 }
 
-double Choice::doubt(std::size_t i) const {
+double TestOrder::doubt(std::size_t i) const {
   const auto* point = std::get_if<CollectivePoint>(&tests_[i].subject);
   if (point == nullptr) return 0;
   const std::vector<std::size_t>& curve = curves_[curve_of_[i]];
@@ -71,13 +72,13 @@ double Choice::doubt(std::size_t i) const {
   return distance * std::max({slope * (1 - slope), slope - 1, kLeastDoubt});
 }
 
-double Choice::urgency(std::size_t i) const {
+double TestOrder::urgency(std::size_t i) const {
   const bool communication = std::holds_alternative<CollectivePoint>(tests_[i].subject);
   if (weights_.empty()) return communication ? doubt(i) : 0;
   return std::max(kLeastWeight, weights_[i]) * (communication ? doubt(i) : 1);
 }
 
-std::optional<std::size_t> Choice::next(Seconds elapsed) {
+std::optional<std::size_t> TestOrder::next(Seconds elapsed) {
   for (std::size_t i = 0; i < tests_.size(); ++i) {
     if (tests_[i].essential && times_[i] == 0) return i;
   }
@@ -102,36 +103,36 @@ std::optional<std::size_t> Choice::next(Seconds elapsed) {
   return std::nullopt;
 }
 
-void Choice::measured(std::size_t i, bool unsteady, std::optional<Seconds> time, Seconds took) {
+void TestOrder::measured(std::size_t i, bool unsteady, std::optional<Seconds> time, Seconds took) {
   restored(i, unsteady, time);
   spent_[part(i)] += took.value();
 }
 
-void Choice::restored(std::size_t i, bool unsteady, std::optional<Seconds> time) {
+void TestOrder::restored(std::size_t i, bool unsteady, std::optional<Seconds> time) {
   ++times_[i];
   unsteady_[i] = unsteady;
   if (time && std::holds_alternative<CollectivePoint>(tests_[i].subject)) found_[i] = time;
 }
 
-void Choice::forget(std::size_t i) {
+void TestOrder::forget(std::size_t i) {
   times_[i] = 0;
   unsteady_[i] = false;
   found_[i].reset();
 }
 
-std::size_t Choice::left_out() const {
+std::size_t TestOrder::left_out() const {
   return std::size_t(std::count(times_.begin(), times_.end(), 0));
 }
 
-bool Drift::due(Seconds elapsed) const {
+bool ReferenceDrift::due(Seconds elapsed) const {
   if (!usual_) return true;
-  return since_.size() >= kTests && elapsed - last_ >= kApart;
+  return since_.size() >= kMostTests && elapsed - last_ >= kLeastInterval;
 }
 
-std::vector<std::size_t> Drift::look_at(Seconds reference, Seconds elapsed) {
+std::vector<std::size_t> ReferenceDrift::check_reference(Seconds reference, Seconds elapsed) {
   last_ = elapsed;
   std::vector<std::size_t> again = std::exchange(since_, {});
-  if (!usual_ || reference <= *usual_ * (1 + kMost)) {
+  if (!usual_ || reference <= *usual_ * (1 + kMostSlowdown)) {
     usual_ = usual_ ? std::min(*usual_, reference) : reference;
     slow_ = false;
     return {};
@@ -149,7 +150,7 @@ std::vector<std::size_t> Drift::look_at(Seconds reference, Seconds elapsed) {
   return again;
 }
 
-std::string Drift::summary() const {
+std::string ReferenceDrift::summary() const {
   if (drifts_ == 0) return "";
   return fmt::format(
       "the reference matmul slowed down {} {}, by {:.0f} % at most: {} measurements were discarded",

@@ -1,6 +1,6 @@
 // Choices: essential tests first, then where interpolation is likeliest to be wrong; the reference
 // that tells of falling clocks; and what a schedule costs before it is run.
-#include "calibrate/schedule/choice.h"
+#include "calibrate/schedule/test_order.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ CalibrationTest all_reduce(std::int64_t bytes, bool essential = false) {
   return {"all_reduce " + std::to_string(bytes), point, essential};
 }
 
-TEST(Choice, EssentialFirstAndThenWhereTheCurveBends) {
+TEST(TestOrder, EssentialFirstAndThenWhereTheCurveBends) {
   std::vector<CalibrationTest> tests;
   for (std::int64_t bytes = 1; bytes <= 1 << 12; bytes *= 2) {
     tests.push_back(all_reduce(bytes, bytes == 1 || bytes == 64 || bytes == 4096));
@@ -29,12 +29,12 @@ TEST(Choice, EssentialFirstAndThenWhereTheCurveBends) {
   const auto time = [](std::int64_t bytes) {
     return Seconds(double(std::max<std::int64_t>(bytes, 512)));
   };
-  Choice choice(tests, Seconds(100));
+  TestOrder order(tests, Seconds(100));
   std::vector<std::int64_t> order;
-  while (const auto i = choice.next(Seconds(1))) {
+  while (const auto i = order.next(Seconds(1))) {
     const std::int64_t bytes = std::get<CollectivePoint>(tests[*i].subject).payload.count();
     order.push_back(bytes);
-    choice.measured(*i, false, time(bytes), Seconds(1));
+    order.measured(*i, false, time(bytes), Seconds(1));
     if (order.size() == 5) break;
   }
   ASSERT_EQ(order.size(), 5u);
@@ -45,80 +45,80 @@ TEST(Choice, EssentialFirstAndThenWhereTheCurveBends) {
 }
 
 /// A shaped link lets a burst pass at once: the curve is steeper than bandwidth alone.
-TEST(Choice, WhereTimeJumpsBeforeWhereItIsStraight) {
+TEST(TestOrder, WhereTimeJumpsBeforeWhereItIsStraight) {
   std::vector<CalibrationTest> tests;
   for (const std::int64_t kib : {1, 4, 16, 64, 256, 1024, 4096}) {
     tests.push_back(all_reduce(kib << 10, kib == 1 || kib == 64 || kib == 4096));
   }
-  Choice choice(tests, Seconds(100));
+  TestOrder order(tests, Seconds(100));
   // By bandwidth alone from 1 to 64 KiB, 94 times as long for 64 times the bytes above.
   for (const auto& [place, time] : {std::pair(0, 1.0), {3, 64.0}, {6, 64.0 * 94}}) {
-    EXPECT_EQ(choice.next(Seconds(1)), std::size_t(place));
-    choice.measured(std::size_t(place), false, Seconds(time), Seconds(1));
+    EXPECT_EQ(order.next(Seconds(1)), std::size_t(place));
+    order.measured(std::size_t(place), false, Seconds(time), Seconds(1));
   }
-  EXPECT_EQ(choice.next(Seconds(1)), 4u);
+  EXPECT_EQ(order.next(Seconds(1)), 4u);
 }
 
-TEST(Choice, TheBudgetEndsItButNotEssentialTests) {
+TEST(TestOrder, TheBudgetEndsItButNotEssentialTests) {
   const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2, true),
                                               all_reduce(4, true)};
-  Choice choice(tests, Seconds(10));
-  EXPECT_EQ(choice.next(Seconds(11)), 1u);
-  choice.measured(1, false, Seconds(1), Seconds(1));
-  EXPECT_EQ(choice.next(Seconds(11)), 2u);
-  choice.measured(2, false, Seconds(1), Seconds(1));
-  EXPECT_EQ(choice.next(Seconds(11)), std::nullopt);
-  EXPECT_EQ(choice.left_out(), 1u);
-  EXPECT_EQ(choice.next(Seconds(9)), 0u);
+  TestOrder order(tests, Seconds(10));
+  EXPECT_EQ(order.next(Seconds(11)), 1u);
+  order.measured(1, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(order.next(Seconds(11)), 2u);
+  order.measured(2, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(order.next(Seconds(11)), std::nullopt);
+  EXPECT_EQ(order.left_out(), 1u);
+  EXPECT_EQ(order.next(Seconds(9)), 0u);
 }
 
-TEST(Choice, UnsteadyOnesAgainAndForgottenOnesAnew) {
+TEST(TestOrder, UnsteadyOnesAgainAndForgottenOnesAnew) {
   const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2), all_reduce(4)};
-  Choice choice(tests, Seconds(10));
-  choice.restored(0, false, Seconds(1));
-  choice.restored(1, true, Seconds(1));
-  choice.restored(2, false, Seconds(1));
-  EXPECT_EQ(choice.next(Seconds(0)), 1u);
-  choice.forget(2);
-  EXPECT_EQ(choice.next(Seconds(0)), 2u);
+  TestOrder order(tests, Seconds(10));
+  order.restored(0, false, Seconds(1));
+  order.restored(1, true, Seconds(1));
+  order.restored(2, false, Seconds(1));
+  EXPECT_EQ(order.next(Seconds(0)), 1u);
+  order.forget(2);
+  EXPECT_EQ(order.next(Seconds(0)), 2u);
 }
 
 /// As after a drift: what was found before it stays, and is not what is measured first.
-TEST(Choice, AForgottenTestThatIsRestoredWasMeasuredOnce) {
+TEST(TestOrder, AForgottenTestThatIsRestoredWasMeasuredOnce) {
   const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2), all_reduce(4)};
-  Choice choice(tests, Seconds(10));
-  choice.measured(0, true, Seconds(1), Seconds(1));
-  choice.measured(0, true, Seconds(1), Seconds(1));
-  choice.measured(1, false, Seconds(1), Seconds(1));
-  choice.forget(0);
-  EXPECT_EQ(choice.left_out(), 2u);
-  choice.restored(0, false, Seconds(1));
-  EXPECT_EQ(choice.left_out(), 1u);
-  EXPECT_EQ(choice.next(Seconds(0)), 2u);
-  choice.measured(2, false, Seconds(1), Seconds(1));
-  EXPECT_EQ(choice.next(Seconds(0)), 0u);  // once more, like the others
+  TestOrder order(tests, Seconds(10));
+  order.measured(0, true, Seconds(1), Seconds(1));
+  order.measured(0, true, Seconds(1), Seconds(1));
+  order.measured(1, false, Seconds(1), Seconds(1));
+  order.forget(0);
+  EXPECT_EQ(order.left_out(), 2u);
+  order.restored(0, false, Seconds(1));
+  EXPECT_EQ(order.left_out(), 1u);
+  EXPECT_EQ(order.next(Seconds(0)), 2u);
+  order.measured(2, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(order.next(Seconds(0)), 0u);  // once more, like the others
 }
 
-TEST(Choice, EveryKindOfTestHasAShareOfTheBudget) {
+TEST(TestOrder, EveryKindOfTestHasAShareOfTheBudget) {
   std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2)};
   for (int i = 0; i < 2; ++i) tests.push_back({"launch", LaunchTest{}, false});
   for (int i = 0; i < 2; ++i) tests.push_back({"copy", CopyPoint{}, false});
-  Choice choice(tests, Seconds(10));
-  for (std::size_t i : {0, 2, 4}) choice.measured(i, false, Seconds(1), Seconds(1));
-  EXPECT_EQ(choice.next(Seconds(0)), 3u);  // less behind than a collective, and before copies
-  choice.measured(3, false, std::nullopt, Seconds(1));
-  EXPECT_EQ(choice.next(Seconds(0)), 5u);
+  TestOrder order(tests, Seconds(10));
+  for (std::size_t i : {0, 2, 4}) order.measured(i, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(order.next(Seconds(0)), 3u);  // less behind than a collective, and before copies
+  order.measured(3, false, std::nullopt, Seconds(1));
+  EXPECT_EQ(order.next(Seconds(0)), 5u);
 }
 
-/// The same times give the same order.
-TEST(Choice, IsDeterministic) {
+/// Equal times give an equal order.
+TEST(TestOrder, IsDeterministic) {
   const std::vector<CalibrationTest> tests = schedule({2, 2}, SweepSize::quick, DType::f32);
   const auto order = [&] {
-    Choice choice(tests, Seconds(1e6));
+    TestOrder order(tests, Seconds(1e6));
     std::vector<std::size_t> order;
-    while (const auto i = choice.next(Seconds(0))) {
+    while (const auto i = order.next(Seconds(0))) {
       order.push_back(*i);
-      choice.measured(*i, *i % 3 == 0, Seconds(1e-6 * double(*i % 7 + 1)), Seconds(0.01));
+      order.measured(*i, *i % 3 == 0, Seconds(1e-6 * double(*i % 7 + 1)), Seconds(0.01));
     }
     return order;
   };
@@ -126,34 +126,34 @@ TEST(Choice, IsDeterministic) {
   EXPECT_EQ(order().size(), 2 * tests.size());  // all of them twice
 }
 
-TEST(Drift, WhatWasMeasuredWhileClocksFellIsMeasuredAgain) {
-  Drift drift;
+TEST(ReferenceDrift, WhatWasMeasuredWhileClocksFellIsMeasuredAgain) {
+  ReferenceDrift drift;
   EXPECT_TRUE(drift.due(Seconds(0)));
-  EXPECT_TRUE(drift.look_at(Seconds(1.0), Seconds(0)).empty());
+  EXPECT_TRUE(drift.check_reference(Seconds(1.0), Seconds(0)).empty());
   EXPECT_FALSE(drift.due(Seconds(100)));
-  for (std::size_t i = 0; i < Drift::kTests; ++i) drift.tested(i);
+  for (std::size_t i = 0; i < ReferenceDrift::kMostTests; ++i) drift.tested(i);
   EXPECT_FALSE(drift.due(Seconds(1)));
   EXPECT_TRUE(drift.due(Seconds(3)));
-  EXPECT_TRUE(drift.look_at(Seconds(1.09), Seconds(3)).empty());
+  EXPECT_TRUE(drift.check_reference(Seconds(1.09), Seconds(3)).empty());
   for (std::size_t i : {41, 40, 41}) drift.tested(i);  // in both passes
-  EXPECT_EQ(drift.look_at(Seconds(1.2), Seconds(6)), (std::vector<std::size_t>{40, 41}));
+  EXPECT_EQ(drift.check_reference(Seconds(1.2), Seconds(6)), (std::vector<std::size_t>{40, 41}));
   EXPECT_EQ(drift.discarded(), 2u);
   EXPECT_NE(drift.summary().find("20 %"), std::string::npos) << drift.summary();
   // It stays slow: that is what the machine has settled at.
   drift.tested(40);
-  EXPECT_TRUE(drift.look_at(Seconds(1.2), Seconds(9)).empty());
+  EXPECT_TRUE(drift.check_reference(Seconds(1.2), Seconds(9)).empty());
   drift.tested(41);
-  EXPECT_TRUE(drift.look_at(Seconds(1.25), Seconds(12)).empty());
+  EXPECT_TRUE(drift.check_reference(Seconds(1.25), Seconds(12)).empty());
   EXPECT_EQ(drift.discarded(), 2u);
 }
 
-TEST(Drift, AFasterReferenceIsTheNewMeasure) {
-  Drift drift;
-  drift.look_at(Seconds(1.0), Seconds(0));
-  drift.look_at(Seconds(0.8), Seconds(1));
+TEST(ReferenceDrift, AFasterReferenceIsTheNewMeasure) {
+  ReferenceDrift drift;
+  drift.check_reference(Seconds(1.0), Seconds(0));
+  drift.check_reference(Seconds(0.8), Seconds(1));
   drift.tested(7);
-  EXPECT_EQ(drift.look_at(Seconds(0.9), Seconds(2)), (std::vector<std::size_t>{7}));
-  EXPECT_TRUE(Drift().summary().empty());
+  EXPECT_EQ(drift.check_reference(Seconds(0.9), Seconds(2)), (std::vector<std::size_t>{7}));
+  EXPECT_TRUE(ReferenceDrift().summary().empty());
 }
 
 TEST(MedianError, IsTheIntervalOfOrderStatistics) {
