@@ -19,7 +19,7 @@ namespace plimsoll {
 namespace {
 
 constexpr double kNormal90 = 1.645;
-/// Enough to tell whether layers were repeated, which a third of a step hangs on.
+/// So many runs tell whether layers were recomputed, which changes a third of a step.
 constexpr std::size_t kRunsToChoose = 100;
 constexpr double kNoiseToChoose = 0.01;  // of a logarithm: nobody measures better
 constexpr SearchLimits kLimitsToChoose{4, 4, nullptr};
@@ -36,9 +36,9 @@ double mean_error(const LogModel& model, const LogModel::Values& values) {
   return sum / double(here.size());
 }
 
-/// The merit of a fit on the assumption: how far off its runs are, and how far its parameters are
-/// off their priors. It has one noise for all assumptions, or a worse fit would be forgiven as
-/// noise.
+/// Returns the loss of a fit on the assumption: how far off its runs are, and how far its
+/// parameters are from their priors. All assumptions have one noise, since a worse fit would
+/// otherwise be excused as noise.
 double loss_with(std::span<const PublishedRun> published, const FitSelection& selection,
                  const AssumedRecompute& assumed, bool layers) {
   std::vector<std::string> sources;
@@ -56,7 +56,8 @@ bool fits(const PublishedTarget& target) {
   });
 }
 
-/// The share of the runs that do not say which would have been out of memory this way.
+/// Returns the share of the runs without a stated recompute that would have been out of memory
+/// under the assumption.
 double out_of_memory(std::span<const PublishedRun> published, const FitSelection& selection,
                      bool full, bool across_nodes) {
   std::vector<std::string> sources;
@@ -69,8 +70,8 @@ double out_of_memory(std::span<const PublishedRun> published, const FitSelection
   return runs.empty() ? 0 : double(out) / double(runs.size());
 }
 
-/// The assumption, of all that there are for scopes with runs that do not say, that fits best. They
-/// ran: what would not have fitted their memory was not how.
+/// Returns the assumption that fits best. The runs ran, so assumptions under which they would not
+/// have fitted their memory are excluded.
 AssumedRecompute choose_recompute(std::span<const PublishedRun> published, FitSelection selection,
                                   std::span<const FitRun> runs, bool layers) {
   const auto ways = [&](bool across_nodes) {

@@ -1,4 +1,4 @@
-// Fits of single communications.
+// Single communications are fitted here.
 #include "fitting/fit_collectives.h"
 
 #include <fmt/format.h>
@@ -64,7 +64,7 @@ std::vector<FitParameter> parameters_of(const std::set<std::size_t>& levels,
   return parameters;
 }
 
-/// Says of each level what its values hold for.
+/// States, for each level, the range of sizes for which its values hold.
 void state_ranges(std::span<const CollectiveMeasurement> points,
                   const std::set<std::size_t>& levels, OpFit& fit) {
   FitRange<Bytes> range{points.front().payload, points.front().payload, 0};

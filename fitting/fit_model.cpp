@@ -22,8 +22,8 @@ namespace {
 constexpr double kDerivativeStep = 0.02;  // of a logarithm
 constexpr double kLeastChange = 1e-6;     // of a logarithm: as good as none
 constexpr double kLeastFactor = 0.5, kMostFactor = 2;
-// Standard deviation of one run's logarithm: nobody measures better than the first, and what lies
-// beyond the second is the model's fault, to be mended by the fit.
+// Bounds of the standard deviation of one run's logarithm. Nobody measures better than the first.
+// Larger deviations than the second are errors of the model, which the fit should mend.
 constexpr double kLeastScale = 0.01, kMostScale = 0.05;
 
 std::string size_of(const PublishedRun& run) {
@@ -41,7 +41,7 @@ bool several_recomputes(const PublishedTarget& target) {
       [&](const Strategy& other) { return other.recompute != target.strategies[0].recompute; });
 }
 
-/// False where a parameter is of what the run has nothing of.
+/// Returns whether a parameter can change the time of a run.
 bool can_move(const FitParameter& parameter, const FitRun& run) {
   if (parameter.name.starts_with("levels.")) return parameter.level == 0 || run.across_nodes;
   if (parameter.name == "matmul.fp8_rate") return run.target.strategies[0].fp8 != Fp8::none;
@@ -50,7 +50,8 @@ bool can_move(const FitParameter& parameter, const FitRun& run) {
   return true;
 }
 
-/// Chooses the strategy and lays it out; false where it cannot be (`validate` says why).
+/// Chooses the strategy and lowers it. Returns false where it cannot be lowered (`validate` says
+/// why).
 bool lay_out_run(FitRun& run) {
   PublishedTarget& target = run.target;
   try {

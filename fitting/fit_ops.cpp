@@ -1,4 +1,4 @@
-// Fits of single kernels.
+// Single kernels are fitted here.
 #include "fitting/fit_ops.h"
 
 #include <fmt/format.h>
@@ -55,7 +55,7 @@ Seconds time_of(const OpMeasurement& op, const Cluster& cluster) {
       .time;
 }
 
-/// Equal: of one shape, whatever is transposed or added up.
+/// Returns a key that is equal for ops of one shape, whether transposed, accumulated or not.
 std::vector<std::int64_t> shape_key(const OpMeasurement& op) {
   const MatmulShape& s = op.shape;
   return {std::int64_t(op.kind != OpKind::matmul),
@@ -83,7 +83,7 @@ std::vector<OpMeasurement> usable(std::span<const OpMeasurement> ops, const Clus
   return result;
 }
 
-/// Says of each sort of kernel what its values hold for.
+/// States, for each sort of kernel, the range of sizes for which its values hold.
 void state_ranges(std::span<const OpMeasurement> ops, OpFit& fit) {
   Efficiency& efficiency = *fit.cluster.efficiency;
   for (const OpFitErrors& errors : fit.errors) {

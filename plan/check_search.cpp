@@ -93,7 +93,7 @@ Finding runners_up_counted(const CheckContext& context) {
   return std::nullopt;
 }
 
-/// As the chosen one must be, for the framework too.
+/// Checks a strategy by the rules for the chosen one, including the framework's.
 Verdict legal_in(const Plan& plan, const Strategy& strategy) {
   Verdict verdict = legal(plan.job, strategy, plan.devices);
   return verdict ? legal(plan.framework, plan.job, strategy) : verdict;
@@ -269,7 +269,8 @@ Finding pareto_distinct(const CheckContext& context) {
   return std::nullopt;
 }
 
-/// A plan that is shown is on the front, or one there is as fast and takes hardly more.
+/// Each shown plan must be on the front, or a plan of the front must be as fast and need hardly
+/// more memory.
 Finding pareto_dominates(const CheckContext& context) {
   const Plan& plan = context.plan;
   if (plan.pareto.empty()) return std::nullopt;  // pareto-first says so

@@ -1,4 +1,4 @@
-// The file of a measurement.
+// Measurement files are read and written here.
 #include <fmt/format.h>
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The plan file.
+// Plan files are read and written here.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -71,7 +71,7 @@ std::size_t count_at(const std::vector<Lane>& lanes, Picoseconds resolution) {
   return count;
 }
 
-/// All of one phase in a run, as if they had run without a pause from `begin` on.
+/// Merges all intervals of one phase in a run, as if they had run without a pause from `begin` on.
 Interval together(Run run, Phase phase, Picoseconds begin) {
   std::optional<Interval> sum;
   Picoseconds busy;
@@ -149,8 +149,9 @@ Picoseconds draw_together(Timeline& timeline, std::size_t most) {
   if (timeline.intervals.size() <= most) return {};
   const std::vector<Lane> lanes = lanes_of(timeline);
   const Picoseconds length = length_of(timeline);
-  // Each level halves every fourth: the finest that gives few enough, by bisection. Level 0, which
-  // is all of the timeline, is taken however many streams there are.
+  // Every fourth level halves the resolution. Bisection finds the finest level that gives few
+  // enough intervals. Level 0, which is the length of the timeline, is taken for any number of
+  // streams.
   const auto resolution_at = [&](int level) {
     constexpr std::array<double, 4> kQuarters = {1, 0.8408964152537145, 0.7071067811865476,
                                                  0.5946035575013605};  // 2^(-i/4)

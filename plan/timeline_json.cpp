@@ -1,4 +1,4 @@
-// The JSON of a Timeline.
+// Timelines are read from JSON and written to it.
 #include "plan/timeline_json.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// How a published run was split, as strategies.
+// Rows of published runs become strategies.
 #include "published/published_strategy.h"
 
 #include <algorithm>
@@ -31,13 +31,14 @@ std::vector<Recompute> recomputes_of(const PublishedRun& run, const Framework& f
   return {some, Recompute::full};
 }
 
-/// Their shards have to be some, and scaled as tensors.
+/// Returns whether a run has 8-bit parameters: they must be sharded, and scaled by tensor.
 bool has_fp8_parameters(const PublishedRun& run) {
   return run.fp8_parameters && run.zero_stage == 1 && run.dp * run.cp > 1 &&
          (run.fp8 == Fp8::delayed || run.fp8 == Fp8::current);
 }
 
-/// As the row states them; empty where it does not, or where they are not the model's.
+/// Returns the layers of each stage as the row states them. It is empty where the row does not
+/// state them, or where they do not sum to the model's.
 std::vector<std::int64_t> stated_split(const PublishedRun& run) {
   std::vector<std::int64_t> split = run.layers_per_stage;
   if (std::ssize(split) != run.pp || run.pp < 2) return {};

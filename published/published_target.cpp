@@ -1,4 +1,4 @@
-// Published runs as jobs, machines and strategies.
+// Published runs become jobs, machines and strategies.
 #include "published/published_target.h"
 
 #include <fmt/format.h>
@@ -80,7 +80,7 @@ Job job_of(const PublishedRun& run, std::int64_t global_batch) {
   return job;
 }
 
-/// The preset with what the run's source says of it.
+/// Returns the preset, changed by the facts that the run's source states.
 Framework framework_of(const PublishedRun& run) {
   Framework framework = *run.framework;
   // The run had this stage, whatever the preset says: engines without a preset of their own.
@@ -92,8 +92,8 @@ Framework framework_of(const PublishedRun& run) {
   return framework;
 }
 
-/// The least batch of a run that was out of memory says whether that could be otherwise. 0: not
-/// known.
+/// Returns the global batch of a run. For a run that was out of memory it is the least batch that
+/// could show this. 0: not known.
 std::int64_t global_batch_of(const PublishedRun& run) {
   if (run.global_batch) return *run.global_batch;
   if (run.accumulation && run.micro_batch)
@@ -103,7 +103,7 @@ std::int64_t global_batch_of(const PublishedRun& run) {
   return run.out_of_memory ? run.dp : 0;
 }
 
-/// Whether it was found; else the target says what is missing.
+/// Returns whether costs were found. If not, the target names what is missing.
 bool find_cost_basis(const PublishedRun& run, const CalibrationChoice& calibration,
                      PublishedTarget& target) {
   try {
@@ -123,7 +123,7 @@ bool find_cost_basis(const PublishedRun& run, const CalibrationChoice& calibrati
   }
 }
 
-/// Whether a job of these sizes may be.
+/// Returns whether a job of these sizes is allowed.
 bool find_job(const PublishedRun& run, std::int64_t global_batch, PublishedTarget& target) {
   target.job = job_of(run, global_batch);
   if (run.pads_vocabulary)

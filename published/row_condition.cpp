@@ -1,4 +1,4 @@
-// Conditions of rules: read, and asked of a value.
+// Conditions of rules are read, and evaluated on a value.
 #include "published/row_condition.h"
 
 #include <algorithm>

@@ -25,8 +25,8 @@ std::optional<Bytes> measured_memory(const PublishedRun& run, MemoryKind kind) {
   return std::nullopt;
 }
 
-/// The memory of the stage that takes most, of each kind; of the last stage alone where the row is
-/// of it.
+/// Returns the memory of the stage that takes most, for each kind, or of the last stage where the
+/// row measured that one.
 PredictedMemory memory_of(std::span<const StagePrediction> stages, bool of_last) {
   if (of_last) stages = stages.last(1);
   PredictedMemory memory;

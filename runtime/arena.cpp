@@ -1,4 +1,4 @@
-// Arena: one allocation, guard zones and poison in checking mode.
+// An arena allocates its memory once; in checking mode it sets guard zones and poisons blocks.
 #include "runtime/arena.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Backends by name, and which ranges of the flat arenas a rank owns.
+// Backends are made by name, and the ranges of the flat arenas that a rank owns are listed.
 #include "runtime/backend.h"
 
 #include <fmt/format.h>
@@ -12,8 +12,8 @@ namespace plimsoll {
 
 namespace {
 
-/// A tied copy that another stage counts has no share in the norm; its copies are those of any
-/// other tensor that is split like it.
+/// Returns the number of copies of a segment. A tied copy that another stage counts has no share in
+/// the norm, but as many copies as any other tensor that is split like it.
 double copies_of(const Segment& segment, const Grid& grid) {
   if (segment.norm_weight > 0) return 1 / segment.norm_weight;
   return segment.split ? 1 : double(grid[Axis::mp]);

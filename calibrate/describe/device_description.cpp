@@ -1,4 +1,4 @@
-// Datasheet peaks, the attentions that are timed, and the fit on them.
+// A device's description has datasheet peaks, and a fit on timed attentions.
 #include "calibrate/describe/device_description.h"
 
 #include <fmt/format.h>
@@ -19,13 +19,14 @@ namespace {
 
 constexpr double kLeastFraction = 0.001;  // that a cluster file can say
 
-/// Through their text: the file spells quantities with units, and should do so in three digits.
+/// Rounds a quantity through its text, since the file spells quantities with units and three
+/// digits.
 template <class Parse, class Quantity>
 Quantity shortened(Parse parse, Quantity value) {
   return parse(to_text(value));
 }
 
-/// As the ops of a layer see it: `batch` sequences, heads of `depth`.
+/// Returns an attention as the ops of a layer have it: `batch` sequences, heads of `depth`.
 BenchCase attention_case(OpKind kind, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                          std::int64_t depth, DType dtype) {
   BenchCase result;
@@ -47,7 +48,7 @@ BenchCase attention_case(OpKind kind, std::int64_t batch, std::int64_t sequence,
   return result;
 }
 
-/// Before anything was measured next to nothing is known of attention.
+/// The prior is wide, since next to nothing is known of attention before it was measured.
 constexpr double kPriorFraction = 0.5, kPriorFixedTime = 5e-6, kPriorSpread = 2;
 constexpr double kLeastFixedTime = 1e-9, kMostFixedTime = 1e-2;
 constexpr double kLeastScale = 0.005, kMostScale = 0.5;  // of the logarithm of one time
@@ -64,8 +65,8 @@ Seconds time_with(const AttentionEfficiency& efficiency, const AttentionTiming& 
   return efficient_attention(point.work, true, point.tiles, peak, efficiency, units).time;
 }
 
-/// The part of the peak and the fixed time that explain the timings best. The error is that of
-/// timings which a fit has not seen.
+/// Finds the part of the peak and the fixed time that explain the timings best. The error is that
+/// of timings which a fit has not seen.
 AttentionEfficiency fit_attention(const std::vector<AttentionTiming>& points, FlopsPerSecond peak,
                                   std::int64_t units) {
   LogModel model;

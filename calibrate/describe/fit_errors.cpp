@@ -1,4 +1,4 @@
-// Leaves out one point at a time.
+// Errors are found by leaving out one point at a time.
 #include "calibrate/describe/fit_errors.h"
 
 #include <fmt/format.h>
@@ -41,7 +41,7 @@ LeftOutErrors along_curves(const std::vector<Point>& points, Key key, Size size)
   return errors;
 }
 
-/// Adds the magnitudes of the points that have one to their kind's.
+/// A Collector adds the magnitude of each point's error to its kind's.
 class Collector {
  public:
   void add(const std::string& what, std::optional<double> error) {

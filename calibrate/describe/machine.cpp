@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-/// Through their text: the file spells quantities with units, and should do so in three digits.
+/// Rounds a rate through its text, since the file spells quantities with units and three digits.
 BytesPerSecond rate(Bytes bytes, const Sample& time) {
   return parse_bytes_per_second(to_text(bytes / time.median));
 }

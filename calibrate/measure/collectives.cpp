@@ -1,4 +1,4 @@
-// Ranks as threads that post the same communication again and again.
+// Ranks are threads that post the same communication again and again.
 #include "calibrate/measure/collectives.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kDeadline{60'000};
-/// Groups side by side, as many as there are cores for: the inner ranks.
+/// Returns a grid with as many groups side by side as there are cores for. The groups are the inner
+/// ranks.
 Grid grid_for(OpKind kind, std::int64_t ranks) {
   Grid grid;
   grid.degree[std::size_t(Axis::mp)] = std::max(std::int64_t{1}, available_cores() / ranks);

@@ -13,14 +13,15 @@ namespace {
 
 constexpr std::int64_t kMostSets = 64;
 
-/// The op that produces an operand touches more than that: a linear layer reads an input of up to
-/// four times its output (ffn_hidden = 4 x hidden), and a weight matrix of a few MiB. So most of
-/// the operand has left the core's own cache when the communication begins.
+/// The op that produces an operand touches more memory. A linear layer reads an input of up to four
+/// times its output (ffn_hidden = 4 x hidden), and a weight matrix of a few MiB. So most of the
+/// operand has left the core's own cache when the communication begins.
 constexpr std::int64_t kInputsPerOutput = 4;
 constexpr Bytes kWeights{std::int64_t{2} << 20};
 
-/// Small integers, so that sums of hundreds of thousands are exact: that of the element, plus a
-/// digit of the member's number, to base 16; the elements take the digits in turn.
+/// The values are small integers, so that sums of hundreds of thousands are exact. Each is the
+/// element's own number plus a digit, to base 16, of the member's number. The elements take the
+/// digits in turn.
 constexpr std::int64_t kElements = 8, kBase = 16;
 constexpr std::size_t kDigits = 3;
 constexpr std::int64_t kPattern = kElements * std::int64_t(kDigits);
@@ -38,7 +39,7 @@ Digits digits_of(std::int64_t member) {
 float* floats(const AlignedMemory& pool) { return reinterpret_cast<float*>(pool.memory().data()); }
 std::int64_t count(Bytes bytes) { return bytes.count() / std::int64_t(sizeof(float)); }
 
-/// The elements of kPattern in a row, which repeats.
+/// Returns kPattern elements in a row; the pattern repeats.
 std::array<float, std::size_t(kPattern)> pattern(const Digits& digits, std::int64_t times) {
   std::array<float, std::size_t(kPattern)> values;
   for (std::int64_t i = 0; i < kPattern; ++i) {
@@ -47,7 +48,8 @@ std::array<float, std::size_t(kPattern)> pattern(const Digits& digits, std::int6
   return values;
 }
 
-/// From `begin` to `end`, of the digits and `times` the elements.
+/// Returns whether elements from `begin` to `end` hold the pattern of the digits and `times` the
+/// elements.
 bool holds(std::span<const float> operand, std::int64_t begin, std::int64_t end,
            const Digits& digits, std::int64_t times) {
   const auto expected = pattern(digits, times);
@@ -58,7 +60,7 @@ bool holds(std::span<const float> operand, std::int64_t begin, std::int64_t end,
   return same;
 }
 
-/// As the member `index` produces it.
+/// Fills the operand as the member `index` produces it.
 void fill(std::span<float> operand, std::int64_t index) {
   const auto values = pattern(digits_of(index), 1);
   for (std::size_t i = 0; i < operand.size(); ++i) operand[i] = values[i % std::size_t(kPattern)];

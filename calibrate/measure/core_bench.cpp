@@ -1,4 +1,4 @@
-// Lays out and rotates operands, prepares kernels and times their runs.
+// A core bench lays out and rotates operands, prepares kernels and times their runs.
 #include "calibrate/measure/core_bench.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostSets = 4096;
 
-/// Where the operands of one set lie; tensors that share storage share an offset.
+/// A Layout says where the operands of one set lie. Tensors that share storage share an offset.
 struct Layout {
   std::vector<Bytes> offsets;  // by tensor
   Bytes size;

@@ -37,8 +37,8 @@ std::string own_cores() {
   return text;
 }
 
-/// The processes of the machine that has most of them for a core, and its cores that any of them
-/// may use. The same on all.
+/// Returns, on all processes, the machine that has the most processes for a core, and its cores
+/// that any of them may use.
 CoreSharing most_crowded_machine(Processes& processes, std::chrono::milliseconds deadline) {
   struct Machine {
     std::int64_t processes = 0;
@@ -68,7 +68,7 @@ CoreSharing most_crowded_machine(Processes& processes, std::chrono::milliseconds
   return found;
 }
 
-/// The time that a while of work took, over the time that its ops take.
+/// Returns the time that repeated work took, relative to the sum of its ops' times.
 double times_longer(const std::vector<RepeatedWork::Run>& runs) {
   std::vector<double> taken;
   for (const RepeatedWork::Run& run : runs) taken.push_back(run.taken.value());
@@ -93,7 +93,7 @@ CoreSharing measure_core_sharing(Processes& processes, RankBench& bench,
     all.push_back(value);
   }
   if (all.empty()) return sharing;  // not process 0
-  // More than their share is the doing of others.
+  // A larger slowdown than their share has other causes.
   const double share = double(sharing.processes) / double(sharing.cores);
   sharing.times = std::clamp(quantile(all, 0.5), 1.0, share);
   return sharing;

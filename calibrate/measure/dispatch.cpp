@@ -1,4 +1,4 @@
-// Steps of null kernels, and the fit that splits their time into ops and calls.
+// Steps of null kernels are timed, and a fit splits their time into ops and calls.
 #include "calibrate/measure/dispatch.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Job small_job(std::int64_t layers, std::int64_t global_batch) {
   return job;
 }
 
-/// A Program that is walked, with its counts and step times.
+/// A TimedProgram is a Program whose steps are timed, with its numbers of ops and calls.
 struct TimedProgram {
   double ops = 0, calls = 0;
   std::vector<Seconds> steps;
@@ -65,7 +65,7 @@ TimedProgram walk(const Job& job, Recompute recompute, std::int64_t samples) {
   return result;
 }
 
-/// a * ops + b * calls nearest to the times in relative terms; neither below zero.
+/// Fits a * ops + b * calls to the times, by relative errors. Neither is below zero.
 std::pair<double, double> fit(const std::vector<TimedProgram>& walks, std::size_t sample) {
   double oo = 0, oc = 0, cc = 0, ot = 0, ct = 0;
   for (const TimedProgram& walk : walks) {

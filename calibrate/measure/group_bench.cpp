@@ -1,4 +1,5 @@
-// Grids whose dp groups, or neighbouring stages, lie as asked for; samples on the common clock.
+// Groups are made as dp groups or neighbouring stages of grids, and samples are timed on the common
+// clock.
 #include "calibrate/measure/group_bench.h"
 
 #include <fmt/format.h>
@@ -20,10 +21,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Where the groups of a shape lie: those of all spans of nodes at once.
+/// A Layout says where the groups of a shape lie: the groups of all spans of nodes at once.
 struct Layout {
   Grid grid;
-  /// Whether a rank takes part, with which place in its group.
+  /// Returns the place of a rank in its group, and nothing where it takes no part.
   std::optional<std::int64_t> index(std::int64_t rank) const {
     const std::int64_t place = rank % per_node;
     if (transfer) {
@@ -74,8 +75,8 @@ Layout layout_of(const CollectivePoint& shape, const ClusterShape& cluster) {
   return layout;
 }
 
-/// Names the group of dp, on as many streams, or the transfers both ways between the stages that
-/// exchange data, so that communicators have them.
+/// Returns Programs that name the group of dp, on `streams` streams, or the transfers in both
+/// directions between the stages that exchange data. Communicators for these then exist.
 std::vector<Program> programs_of(const Layout& layout, std::int64_t streams) {
   std::vector<Program> programs;
   const std::int64_t stages = layout.transfer ? layout.grid[Axis::pp] : 2;
@@ -168,11 +169,12 @@ struct GroupBench::Timed {
   std::span<float> data;
   std::vector<Communicator::Ticket> signals;  ///< that line devices up
   Communicator::Ticket ticket = 0;
-  /// Hosts: when it was posted, on the common clock. Devices: before `begin` by what the signals
-  /// took, each between its own two events: an event's time since the origin is a float, after
-  /// minutes exact to tens of microseconds only.
+  /// On hosts, when it was posted, on the common clock. On devices, as long before `begin` as the
+  /// signals took, each between its own two events. An event's time since the origin is a float,
+  /// which after minutes is exact only to tens of microseconds.
   Picoseconds from;
-  /// Hosts: posted and over. Devices: lined up and over.
+  /// On hosts, when it was posted and over; on devices, when they were aligned and when it was
+  /// over.
   Picoseconds begin, end;
 };
 
@@ -233,8 +235,8 @@ Picoseconds GroupBench::now() const {
   return Picoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count() * 1000);
 }
 
-/// Hosts meet when operands are written, and when what will run beside has run once. Devices are
-/// busy writing while the host posts what comes behind, so these meet before.
+/// Hosts synchronise when operands are written, and when the work beside has run once. Devices are
+/// busy writing while the host posts the next communication, so they synchronise before.
 void GroupBench::post(const CollectivePoint& point, Operand& operand, std::int64_t i, Timed& timed,
                       RepeatedWork* beside) {
   const std::int64_t index = *operand.groups.index;
@@ -302,7 +304,7 @@ Picoseconds time_on_one_clock(std::span<const std::pair<std::int64_t, std::int64
   return Picoseconds(end - begin);
 }
 
-/// ... of devices that were lined up.
+/// Returns the time of one sample of devices that were aligned.
 Picoseconds time_on_own_clocks(bool transfer,
                                std::span<const std::pair<std::int64_t, std::int64_t>> ranks) {
   std::vector<std::int64_t> times;
@@ -312,7 +314,7 @@ Picoseconds time_on_own_clocks(bool transfer,
   return Picoseconds(times[times.size() / 2]);
 }
 
-/// begin and end of each sample, by rank: times by group.
+/// Turns begins and ends of each sample, by rank, into times by group.
 std::vector<GroupTimings> by_group(const Layout& layout, std::int64_t ranks, bool devices,
                                    const std::vector<std::vector<std::int64_t>>& all) {
   std::vector<GroupTimings> groups;
@@ -365,9 +367,9 @@ std::vector<GroupTimings> GroupBench::measure(const CollectivePoint& point, std:
 
 namespace {
 
-/// How long runs took that were beside the communication from its begin to its end, over the time
-/// of a run alone. For a short communication this is the run in which it ended. Nothing where there
-/// was no such run.
+/// Returns how long runs beside the communication took, relative to a run alone. For a short
+/// communication it is the run in which the communication ended. It returns nothing where there was
+/// no such run.
 std::optional<double> slowdown_beside(const std::vector<RepeatedWork::Run>& runs, Picoseconds begin,
                                       Picoseconds end, Seconds alone) {
   Seconds sum;

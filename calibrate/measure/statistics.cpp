@@ -1,4 +1,4 @@
-// Quantiles of timings.
+// Quantiles and medians of timings are computed here.
 #include "calibrate/measure/statistics.h"
 
 #include <algorithm>

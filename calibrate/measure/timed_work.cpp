@@ -1,4 +1,4 @@
-// Runs threads that do the same work in step, and collects their timings.
+// Threads run the same work in step, and their timings are collected.
 #include "calibrate/measure/timed_work.h"
 
 #include <algorithm>

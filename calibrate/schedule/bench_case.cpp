@@ -1,4 +1,4 @@
-// The operands of every kind of op, sized by bytes, from the signatures of the op table.
+// Operands of every kind of op are sized by bytes, from the signatures of the op table.
 #include "calibrate/schedule/bench_case.h"
 
 #include <algorithm>
@@ -157,7 +157,7 @@ BenchCase in_type(BenchCase made, DType dtype) {
   return made;
 }
 
-/// n: tokens, rows, matrices or elements, whatever the kind is made of.
+/// Returns a case with `n` tokens, rows, matrices or elements, depending on the kind.
 BenchCase sized_case(OpKind kind, std::int64_t n, std::int64_t row_length) {
   const OpRow& own = row(kind);
   const auto lengths = lengths_of(n, row_length);

@@ -1,4 +1,4 @@
-// The lists of a device's shapes and sizes.
+// This file lists the shapes and sizes of a device's sweep.
 #include "calibrate/schedule/device_sweep.h"
 
 #include <algorithm>

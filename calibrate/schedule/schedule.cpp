@@ -1,4 +1,4 @@
-// Group shapes times payloads, and the sweeps of ops.
+// The schedule combines group shapes with payloads, and adds the sweeps of ops.
 #include "calibrate/schedule/schedule.h"
 
 #include <fmt/format.h>
@@ -32,12 +32,13 @@ std::string test_key(const MatmulPoint& point) {
 namespace {
 
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
-/// The payloads that the budget may not leave out: for latency, for what is between, for bandwidth.
+/// Returns whether the budget may not leave out a payload: one for latency, one between, one for
+/// bandwidth.
 bool is_essential_payload(std::int64_t bytes, CommunicatorKind communicator) {
   const bool devices = communicator == CommunicatorKind::nccl;
   return bytes == kKiB || bytes == 64 * kKiB || bytes == (devices ? 64 * kMiB : 4 * kMiB);
 }
-/// From here on a collective takes long, and adds little to what 16 MiB say of bandwidth.
+/// Above this size a collective takes long, and says little more about bandwidth than 16 MiB does.
 constexpr std::int64_t kLong = 64 * kMiB;
 
 /// 2, 4, ... and `most`.
@@ -57,14 +58,14 @@ CollectivePoint shape_of(std::int64_t nodes, std::int64_t per_node, std::int64_t
   return shape;
 }
 
-/// Alone, and as many at once as there can be.
+/// Adds a shape alone, and with as many groups at once as there can be.
 void add_shapes(std::vector<CollectivePoint>& to, std::int64_t nodes, std::int64_t per_node,
                 std::int64_t most_at_once) {
   to.push_back(shape_of(nodes, per_node, 1));
   if (most_at_once > 1) to.push_back(shape_of(nodes, per_node, most_at_once));
 }
 
-/// The next that divides into a float for each rank.
+/// Returns the next larger payload that divides into a float for each rank.
 Bytes payload_of(std::int64_t bytes, std::int64_t ranks) {
   const std::int64_t unit = ranks * std::int64_t(sizeof(float));
   return Bytes((bytes + unit - 1) / unit * unit);
@@ -88,7 +89,7 @@ CalibrationTest test_of(const Subject& subject, bool essential) {
   return {test_key(subject), subject, essential};
 }
 
-/// Essential ones first, then the others spread over their range, then the long ones.
+/// Appends the essential tests first, then the others spread over their range, then the long ones.
 void append(std::vector<CalibrationTest>& to, std::vector<CalibrationTest> tests,
             const std::vector<bool>& is_long) {
   std::vector<std::size_t> order = spread_order(tests.size());

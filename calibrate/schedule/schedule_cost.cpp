@@ -1,4 +1,4 @@
-// Simulated durations of tests.
+// Durations of tests are simulated here.
 #include "calibrate/schedule/schedule_cost.h"
 
 #include <fmt/format.h>
@@ -16,15 +16,16 @@
 namespace plimsoll {
 namespace {
 
-/// As process_calibration.cpp measures.
+/// These numbers are those of process_calibration.cpp.
 constexpr std::int64_t kSamples = 7, kWarmUp = 2, kRounds = 2;
 constexpr Bytes kFootprint{std::int64_t{32} << 20};
 /// The time of one test: the median of the journal, rounded up.
 constexpr Seconds kMatmulTest{0.07}, kOpTest{0.025}, kDispatchTest{0.2}, kMemoryTest{0.005};
 /// Forming communicators takes a few exchanges between all ranks, and work on each.
 constexpr Seconds kGroups{0.01};
-/// NCCL: two communicators for a measurement, one of them over all ranks. Assumed, as is all else
-/// of devices: their other operands' size and the times of their tests are those of cores.
+/// A measurement over NCCL connects two communicators, one of them over all ranks. This time is
+/// assumed. All else about devices is assumed as well: their operands' size and the times of their
+/// tests are those of cores.
 constexpr Seconds kConnect{2.0};
 constexpr Seconds kLaunchTest{0.1}, kCopyTest{0.1};
 constexpr std::size_t kLineBytes = 500;  // of a journal, measured
@@ -39,14 +40,14 @@ std::vector<std::int64_t> ranks_of(const CollectivePoint& point, std::int64_t pe
   return ranks;
 }
 
-/// One communication of a group alone.
+/// Returns the time of one communication of a group alone.
 Seconds time_of(const CollectivePoint& point, const Cluster& cluster) {
   const std::vector<std::int64_t> ranks = ranks_of(point, cluster.devices_per_node);
   const GroupSpread spread = spread_over(cluster.levels, ranks);
   return modelled_communication(point.kind, point.payload, cluster, spread).time;
 }
 
-/// All ranks wait for each other.
+/// Returns the time in which all ranks synchronise.
 Seconds meeting(const Cluster& cluster, std::int64_t ranks) {
   const Seconds latency = cluster.levels.empty() ? Seconds(1e-6) : cluster.levels.back().latency;
   return latency * (2 * std::ceil(std::log2(double(std::max<std::int64_t>(2, ranks)))));

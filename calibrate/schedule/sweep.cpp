@@ -1,4 +1,4 @@
-// The lists of shapes, sizes and payloads.
+// This file lists the shapes, sizes and payloads of the sweep.
 #include "calibrate/schedule/sweep.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using Sizes = std::vector<std::int64_t>;
 constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 /// Bytes that a memory-bound op moves.
 constexpr std::int64_t kSmallest = 16 * kKiB;
-/// Larger products run at the rate of those below; they would only take time.
+/// Larger products run at the rate of smaller ones, and would only take time.
 constexpr Flops kLargest{3.5e9};
 /// Larger groups of the local communicator are extrapolated.
 constexpr std::int64_t kMostRanks = 16;

@@ -1,4 +1,4 @@
-// Shares of the budget, and the reference kernel.
+// Tests are ordered by shares of the budget, and a reference kernel is watched.
 #include "calibrate/schedule/test_order.h"
 
 #include <fmt/format.h>
@@ -13,13 +13,15 @@
 namespace plimsoll {
 namespace {
 
-/// By TestSubject: dispatch, memory, launches and copies take what they take.
+/// Shares of the budget by TestSubject. Dispatch, memory, launches and copies take as long as they
+/// need.
 constexpr std::array kShares = {1.0, 1.0, 0.3, 0.2, 0.25, 0.25, 1.0, 1.0};
 static_assert(kShares.size() == std::variant_size_v<TestSubject>);
 
-/// At the ends of a curve, where nothing is interpolated yet: before the flat parts of others.
+/// The doubt at the ends of a curve, where nothing is interpolated yet. It comes before the flat
+/// parts of other curves.
 constexpr double kDoubtOfEnds = 0.1;
-/// By distance, of a curve that looks straight.
+/// The least doubt per distance, for a curve that looks straight.
 constexpr double kLeastDoubt = 0.02;
 
 /// The weight of points that no plan runs, relative to the one that it runs most of.

@@ -21,7 +21,7 @@ double log_distance(double a, double b) {
   return std::abs(std::log(std::max(a, 1.0) / std::max(b, 1.0)));
 }
 
-/// Infinite where one says nothing of the other.
+/// The distance of points that say nothing about each other.
 constexpr double kForeign = std::numeric_limits<double>::infinity();
 
 double distance(const MatmulPoint& a, const MatmulPoint& b) {
@@ -50,7 +50,7 @@ double distance(const CollectivePoint& a, const CollectivePoint& b) {
          log_distance(double(a.groups_per_node), double(b.groups_per_node));
 }
 
-/// `amount` of each shape goes to the points nearest to it.
+/// Adds the `amount` of each shape to the points nearest to it.
 template <class Point, class Shape>
 std::vector<double> nearest_weights(std::span<const Point> points, const std::vector<Shape>& shapes,
                                     double Shape::*amount) {

@@ -1,4 +1,4 @@
-// The order of measurements, the budget, and the cluster that they describe.
+// A calibration orders its measurements within the budget, and describes the cluster by them.
 #include "calibrate/sessions/calibrate.h"
 
 #include <fmt/format.h>
@@ -28,11 +28,12 @@ using Clock = std::chrono::steady_clock;
 /// More than the caches of a core hold, so that rotated operands come from memory.
 constexpr Bytes kFootprint{std::int64_t{32} << 20};
 
-/// Shares of the budget by when they end: dispatch takes what it takes (about a second).
+/// The shares of the budget at which parts end. Dispatch takes as long as it needs (about a
+/// second).
 constexpr double kCollectivesEnd = 0.25, kMemoryEnd = 0.55;
-/// Matmuls, which are most of a step, come first in what the first pass leaves.
+/// In the time that the first pass leaves, matmuls come first, since they are most of a step.
 constexpr double kMatmulsAgain = 0.6, kMemoryAgain = 0.85;
-/// Error of a fit, or spread, up to which nothing hints at a disturbance.
+/// The error of a fit, or the spread, up to which nothing hints at a disturbance.
 constexpr double kNoDoubt = 0.10;
 /// The weight of points that no plan runs, relative to the one that it runs most of.
 constexpr double kLeastWeight = 0.01;
@@ -102,7 +103,7 @@ class Session {
   }
   Sampling sampling() const { return {kLeast, Seconds(quick() ? 20e-6 : 200e-6)}; }
 
-  // Measured whatever the clock says: something of each part.
+  // Returns whether a point is measured whatever the clock says, so that each part has some.
   static bool is_essential(const CollectivePoint& point) {
     return point.kind == OpKind::send || point.payload == Bytes(1 << 14);
   }
@@ -138,7 +139,8 @@ class Session {
     return weights(*request_.workload, std::span<const Point>(points));
   }
 
-  /// Spread over the range; of a workload first what stands for it, by how much.
+  /// Orders points by spreading them over the range. With a workload, points that stand for it come
+  /// first, by how much of it.
   template <class Point>
   std::vector<std::size_t> order_of(const std::vector<Point>& points) const {
     std::vector<std::size_t> order = spread_order(points.size());

@@ -1,4 +1,4 @@
-// One write and one sync per line: what is in the file is finished.
+// Each line is one write and one sync, so that all tests in the file are finished.
 #include "calibrate/sessions/journal.h"
 
 #include <fcntl.h>
@@ -66,7 +66,8 @@ Journal::File::~File() {
   if (descriptor >= 0) close(descriptor);
 }
 
-/// Bytes of the file up to the end of its last whole line; 0: there is nothing to go on with.
+/// Returns the bytes of the file up to the end of its last whole line, or 0 where no run can
+/// continue from it.
 std::size_t Journal::read(const std::string& settings) {
   const std::string text = read_file(path_);
   const std::string file = path_.string();
@@ -96,7 +97,7 @@ std::size_t Journal::read(const std::string& settings) {
   return at;
 }
 
-/// One line behind the first. Throws InputError where it is none of a journal.
+/// Reads one line after the first. Throws InputError where it does not belong in a journal.
 void Journal::take(std::string_view line) {
   const std::string file = path_.string();
   const Json json = parse_json(line, file);

@@ -42,7 +42,7 @@ constexpr std::int64_t kLeast = Sampling::kLeast;
 /// Times that one communication is measured anew until its median is known well enough.
 constexpr int kMostRounds = 4;
 
-/// Measures tests; what comes of them is kept on process 0.
+/// A ProcessSession measures tests and keeps their results on process 0.
 class ProcessSession {
  public:
   ProcessSession(const CalibrationRequest& request, Processes& processes,
@@ -135,7 +135,7 @@ class ProcessSession {
     return Seconds(std::chrono::duration<double>(Clock::now() - start_).count());
   }
 
-  /// Takes over what an earlier run over the same cluster shape has finished.
+  /// Takes over the tests that an earlier run over the same cluster shape has finished.
   void open_journal(const std::vector<CalibrationTest>& tests, TestOrder& order) {
     if (device_ == nullptr) describe_machine(calibration_, request_.backend);
     if (request_.journal.empty()) return;
@@ -168,7 +168,7 @@ class ProcessSession {
   static constexpr const char* kOver = "-";
   static constexpr const char* kReference = "reference";
 
-  /// Returns on all processes what process 0 has.
+  /// Returns on all processes the word of process 0 about the next test.
   std::string agreed(TestOrder& order) {
     std::string word;
     if (is_first_process()) {
@@ -179,7 +179,7 @@ class ProcessSession {
     return processes_.broadcast(word, kDeadline);
   }
 
-  /// A matmul that is timed between the tests: of the median rank, at its fastest.
+  /// Times a matmul between the tests: that of the median rank, at its fastest.
   void measure_reference(TestOrder& order) {
     processes_.barrier(kDeadline);
     const std::vector<Seconds> runs = times_of(bench_->repeated(reference())->run(16, Seconds(0)));
@@ -235,7 +235,7 @@ class ProcessSession {
     return merged(all);
   }
 
-  /// Keeps the faster of two measurements of a test; whether it is unsteady.
+  /// Keeps the faster of two measurements of a test. Returns whether it is unsteady.
   template <class Point>
   bool keep(std::size_t test, Point point, const std::optional<Sample>& sample) {
     if (!sample) return false;
@@ -266,7 +266,7 @@ class ProcessSession {
     return false;
   }
 
-  /// Until the median of the median group is known well enough.
+  /// Measures a communication until the median of the median group is known well enough.
   bool measure(std::size_t i, const CollectivePoint& point) {
     std::vector<GroupTimings> groups;
     for (int round = 0; round < (quick() ? 1 : kMostRounds); ++round) {
@@ -317,7 +317,8 @@ class ProcessSession {
         std::clamp(quantile(timings.communication_slowdowns, 0.5), 0.1, 1000.0);
     point.communication_spread = std::min(width(timings.communication_slowdowns), 1000.0);
     point.samples = std::int64_t(timings.communication_slowdowns.size());
-    // The second time counts: unlike times, ratios are not only ever increased by disturbances.
+    // The second measurement counts. Disturbances only increase times, but they may also decrease
+    // ratios.
     points_[i] = point;
     return point.communication_spread > kUnsteady * point.communication_slowdown;
   }
@@ -391,7 +392,7 @@ class ProcessSession {
     calibration.communicator = communicator();
     if (device_ == nullptr) {
       calibration.busy_cores = shape_.ranks_per_node;
-      // A rank sees for itself that a communication is over: the end is when it sees it.
+      // A rank that polls sees by itself when a communication is over, so waking up takes no time.
       calibration.wake_up = {Seconds(0), Seconds(0), kLeast, false};
     }
     for (const TestResult& result : points_) add_result(calibration, result);
@@ -444,7 +445,7 @@ class ProcessSession {
     const bool several = shape_.nodes > 1;
     if (shape_.ranks_per_node > 1) add("node", several ? shape_.ranks_per_node : 0, 1);
     if (several) add("network", 0, 2);
-    // Their bandwidths are measured: all of them is reached.
+    // The levels' bandwidths are measured, so they are reached in full.
     if (cluster.efficiency) cluster.efficiency->levels.resize(cluster.levels.size());
     cluster.source = fmt::format(
         "measured on {} by planner calibrate over {}, {} processes on {} hosts: {}{}",

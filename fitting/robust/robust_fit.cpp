@@ -14,12 +14,13 @@ using Values = LogModel::Values;
 constexpr double kDerivativeStep = 0.02;  // of a logarithm
 constexpr double kHuber = 1.5;            // standard deviations
 constexpr double kLongestStep = 0.5;      // of a logarithm, in one step
-// Steps that end the search: of a logarithm, or of what the measurements leave open of it.
+// A step ends the search if it is smaller than this change of a logarithm, or than this share of
+// the number's uncertainty.
 constexpr double kSmallestStep = 2e-3, kSmallestShare = 0.05;
 constexpr double kShrinks = 0.5;  // a step to the one before: longer asks for fresh derivatives
 constexpr int kMostShorter = 4;
-// Damping of a step, relative to the diagonal of the normal equations: the first that is not none,
-// how much more after a step that was no better, how much less after one that was.
+// The damping of a step, relative to the diagonal of the normal equations: the first value above
+// none, the factor after a step that was no better, and the divisor after one that was.
 constexpr double kLeastDamping = 0.02, kMoreDamping = 4, kLessDamping = 8;
 constexpr double kNormal90 = 1.645;
 constexpr double kNarrowed = 0.9;  // of the prior's spread: wider is not determined
@@ -56,8 +57,9 @@ Eigen::MatrixXd precision_of(const LogModel& model) {
   return precision;
 }
 
-/// The median of |x| of a normal distribution is 0.6745 standard deviations. Measurements that
-/// nothing beside is open of, if there are enough.
+/// Returns the standard deviation of a group: the median of |x| of a normal distribution is 0.6745
+/// standard deviations. Measurements without an uncertainty of their own are used, if there are
+/// enough.
 double scale_of(const SearchProblem& problem, const Values& residual,
                 std::optional<std::size_t> group) {
   Values exact, all;
@@ -111,7 +113,7 @@ double loss(const SearchProblem& problem, const Values& values, const Values& re
   return sum;
 }
 
-/// NormalEquations equations at a point: what the next step and the covariance follow from.
+/// Normal equations at a point, which give the next step and the covariance.
 struct NormalEquations {
   Eigen::MatrixXd matrix;
   Eigen::VectorXd right;
@@ -141,11 +143,12 @@ NormalEquations normal_equations(const SearchProblem& problem, const Values& val
   return normal;
 }
 
-/// Where the quadratic that the normal equations stand for is least, of steps in which no number
-/// moves farther than kLongestStep nor beyond its bounds. What would go farthest beyond goes to the
-/// edge of that box, and the others follow, until all are inside (one that came to the edge stays
-/// there, so it is about the least): a number that is held back must not leave those that moved to
-/// make up for it where they make up for nothing.
+/// Returns the step with the least value of the quadratic that the normal equations stand for. No
+/// number may move farther than kLongestStep or beyond its bounds. The number that would go
+/// farthest beyond is fixed at the edge of that box and the others are solved for again, until all
+/// are inside. A number at the edge stays there, so the result is only close to the least value.
+/// Without this, numbers that moved to compensate for a number that is held back would compensate
+/// for nothing.
 Eigen::VectorXd step_within_bounds(const SearchProblem& problem, const Values& values,
                                    const NormalEquations& normal) {
   const auto count = std::ptrdiff_t(values.size());
@@ -175,7 +178,7 @@ Eigen::VectorXd step_within_bounds(const SearchProblem& problem, const Values& v
   return step;
 }
 
-/// Within the bounds, and on one where a step that ends there misses it by rounding.
+/// Returns a value within the bounds. It is exactly on a bound that a step misses only by rounding.
 double within_bounds(double value, const FitNumber& number) {
   constexpr double kRounding = 1e-12;
   if (value < number.least * (1 + kRounding)) return number.least;

@@ -21,8 +21,8 @@ namespace {
 
 Bytes aligned(Bytes size) { return round_up(size, kBlockAlignment); }
 
-/// Tensors that one routine of a block leaves for another, beside its borders. Those of each list
-/// lie one after another in its slot, so that all routines agree.
+/// A Crossing has the tensors that one routine of a block leaves for another, beside its borders.
+/// The tensors of each list lie one after another in its slot, so that all routines agree.
 struct Crossing {
   std::vector<TensorId> saved, saved_for_weights, deferred;
 
@@ -88,7 +88,7 @@ class RoutineBuilder {
     routine_.ops.push_back(std::move(op));
   }
 
-  /// storage_[i]: the tensor whose place tensor i shares.
+  /// Sets storage_[i] to the tensor whose place tensor i shares.
   void share_storage() {
     storage_.resize(routine_.tensors.size());
     std::iota(storage_.begin(), storage_.end(), 0);
@@ -110,7 +110,7 @@ class RoutineBuilder {
     bool operator==(const CrossingPlace&) const = default;
   };
 
-  /// The slot a tensor belongs to by what it is, or nothing for a frame temporary.
+  /// Returns the slot of a tensor, and nothing for a frame temporary.
   std::optional<CrossingPlace> crossing_place(TensorId global) const {
     const Tensor& tensor = graph_.at(global);
     if (tensor.role == TensorRole::scalar) {
@@ -165,7 +165,7 @@ class RoutineBuilder {
     return found ? SlotKind::second_moment_arena : SlotKind::first_moment_arena;
   }
 
-  /// Arenas that exist during the update only: by the op that writes them.
+  /// Returns the slot of an arena that exists during the update only, by the op that writes it.
   SlotKind list_slot(TensorId global) const {
     for (const Op& op : graph_.ops) {
       if (std::find(op.outputs.begin(), op.outputs.end(), global) == op.outputs.end()) continue;
@@ -177,7 +177,7 @@ class RoutineBuilder {
     return SlotKind::squared_norms;
   }
 
-  /// An op of the optimizer on one tensor.
+  /// Returns whether a tensor is state of the optimizer for one tensor.
   static bool is_state(const Tensor& tensor) {
     return tensor.role == TensorRole::optimizer_state ||
            tensor.role == TensorRole::master_parameter;
@@ -298,8 +298,8 @@ class RoutineBuilder {
     }
   }
 
-  /// Last op index at which op `i`'s use of memory is known to be over: on another stream than
-  /// compute that is where somebody waits for it.
+  /// Returns the index of the last op at which op `i`'s use of memory is known to be over. On
+  /// another stream than compute this is where an op waits for it.
   std::size_t over_at(std::size_t i) const {
     if (routine_.ops[i].stream == Stream::compute) return i;
     for (std::size_t later = i + 1; later < routine_.ops.size(); ++later) {
@@ -368,8 +368,9 @@ class RoutineBuilder {
   std::vector<bool> in_frame_;        // by local index
 };
 
-/// Parameters that stay whole in stage 3 last; of either kind, those with partial gradients last,
-/// by group: what is summed together lies together.
+/// Lays out the bundle. Parameters that stay whole in stage 3 come last. Within either kind,
+/// parameters with partial gradients come last, by group, so that gradients that are summed
+/// together lie together.
 void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
                     std::int64_t resident, CutBlock& cut) {
   std::map<std::pair<bool, std::optional<Group>>, std::vector<TensorId>> by_group;
@@ -391,7 +392,8 @@ void lay_out_bundle(const Graph& graph, BlockId block, std::int64_t alignment,
   }
 }
 
-/// Saved tensors by who reads them last, and what the first part of backward leaves for the second.
+/// Sorts saved tensors by the routine that reads them last, and finds those that the first part of
+/// backward leaves for the second.
 Crossing crossing_of(const Graph& graph, BlockId block, const BackwardParts& backward) {
   std::set<TensorId> late, written;
   for (const Op& op : backward.weight) late.insert(op.inputs.begin(), op.inputs.end());

@@ -10,7 +10,8 @@ namespace plimsoll {
 
 namespace {
 
-/// Adds to `needed` whatever its members are computed from; which ops compute any of it.
+/// Adds to `needed` all values from which its members are computed. Returns which ops compute any
+/// of them.
 std::vector<bool> ancestors(const std::vector<Op>& ops, std::set<TensorId>& needed) {
   std::vector<bool> found(ops.size());
   for (std::size_t i = ops.size(); i-- > 0;) {
@@ -26,7 +27,7 @@ std::vector<bool> ancestors(const std::vector<Op>& ops, std::set<TensorId>& need
   return found;
 }
 
-/// The outputs of an op that reads what an op of `input` overwrites, but is not in it.
+/// Returns the outputs of ops outside `input` that read values which ops of `input` overwrite.
 std::vector<TensorId> overtaken(const Graph& graph, const std::vector<Op>& ops,
                                 const std::vector<bool>& input) {
   std::set<TensorId> overwritten;

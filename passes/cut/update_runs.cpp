@@ -43,7 +43,7 @@ class RunCollector {
 
   void add_to_tensor(const Op& op) {
     if (!run_.whole.empty()) finish();
-    // An op without a link works on what the one before it gave.
+    // An op without a link works on the output of the op before it.
     auto& tensors = run_.of_tensors;
     const TensorId parameter =
         parameter_of(graph_, op).value_or(tensors.empty() ? op.outputs[0] : tensors.back().first);

@@ -59,8 +59,8 @@ class BlockBackward {
     return graph_.at(uncast(value)).role == TensorRole::parameter;
   }
 
-  /// The persistent gradient of a parameter, or of the one whose cast this is; accumulates over
-  /// micro-batches.
+  /// Returns the persistent gradient of a parameter, or of the parameter of a cast. It accumulates
+  /// over micro-batches.
   TensorId parameter_gradient(TensorId value) {
     const TensorId parameter = uncast(value);
     const auto [found, fresh] = parameter_gradients_.try_emplace(parameter, parameter);
@@ -84,7 +84,7 @@ class BlockBackward {
 
   bool has_gradient(TensorId value) const { return contributions_.contains(value); }
 
-  /// The whole gradient of a value: the sum of what its readers gave.
+  /// Returns the whole gradient of a value: the sum of the gradients that its readers gave.
   TensorId gradient_of(TensorId value) {
     std::vector<TensorId>& parts = contributions_[value];
     INVARIANT(!parts.empty(), "no gradient reaches " + graph_.at(value).name);
@@ -131,7 +131,8 @@ class BlockBackward {
     contribute(a, da);
   }
 
-  /// The op's operand for one of a rule; none where the op does without an optional operand.
+  /// Returns the op's operand for an operand of a rule, and nothing where the op lacks an optional
+  /// operand.
   std::optional<TensorId> read(const RuleOperand& operand, const Op& op,
                                const std::vector<std::optional<TensorId>>& input_gradients) {
     using Role = RuleOperand::Role;
@@ -153,8 +154,8 @@ class BlockBackward {
     return std::nullopt;
   }
 
-  /// Parameters have a gradient of the step; that of another value is one of what adds up to its
-  /// whole gradient.
+  /// Applies a step of a rule. A parameter has one gradient of the step; the gradient of another
+  /// value is one term of its whole gradient.
   void apply(const RuleStep& step, const Op& op,
              std::vector<std::optional<TensorId>>& input_gradients) {
     std::vector<TensorId> reads, gradients;
@@ -194,8 +195,8 @@ class BlockBackward {
     contribute(op.inputs[0], dx);
   }
 
-  /// Gathered for split computations only: their gradients are partial sums, which one
-  /// reduce-scatter sums and hands back.
+  /// Returns whether a value is gathered for split computations only. Its gradients are then
+  /// partial sums, which one reduce-scatter sums and splits.
   bool only_copied(TensorId id) const {
     bool gathered = false, copied = true;
     for (const Op& op : forward_) {
@@ -266,7 +267,7 @@ constexpr bool has_all_own_rules() {
 }
 static_assert(has_all_own_rules(), "the op table and this pass disagree on whose rule a kind has");
 
-/// Forward: reduce_from_group is an all-reduce, copy_to_group nothing at all.
+/// In forward, reduce_from_group becomes an all-reduce and copy_to_group vanishes.
 void lower_conjugates(Graph& graph) {
   std::map<TensorId, TensorId> same;
   std::vector<Op> ops;

@@ -1,5 +1,5 @@
-// Which values of parameters ranks that do not own them receive, and how often; and the pass that
-// has them received before every use.
+// Ranks receive values of parameters that they do not own. This file says which values and how
+// often, and has the pass that receives them before every use.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,15 +18,15 @@ bool is_parameter(const Tensor& tensor) {
   return tensor.role == TensorRole::parameter && !tensor.arena;
 }
 
-/// Whose memory a parameter is.
+/// Returns the parameter whose memory a parameter uses.
 TensorId owner_of(const Graph& graph, TensorId id) { return graph.at(id).tied_to.value_or(id); }
 
 bool casts_parameter(const Graph& graph, const Op& op) {
   return op.kind == OpKind::cast && is_parameter(graph.at(op.inputs[0]));
 }
 
-/// The values that are received, for each tensor that ops read: a parameter, or the twin for all
-/// its casts to that type.
+/// Returns, for each tensor that ops read, the value that is received: a parameter, or the twin for
+/// all its casts to that type.
 std::map<TensorId, TensorId> received_values(const Graph& graph) {
   std::map<TensorId, TensorId> received;
   std::map<TensorId, TensorId> twins;  // by parameter
@@ -46,7 +46,8 @@ std::map<TensorId, TensorId> received_values(const Graph& graph) {
   return received;
 }
 
-/// An op does not receive what it broadcasts or casts: that is the value itself.
+/// Returns whether an op reads received values. A broadcast or a cast does not, since its operand
+/// is the value itself.
 bool reads_values(const Graph& graph, const Op& op) {
   return op.phase != Phase::optimizer && op.kind != OpKind::broadcast &&
          !casts_parameter(graph, op);

@@ -3,17 +3,18 @@
 // Each rank has two of 2 cp chunks of a sequence, the i-th from the front and the i-th from the
 // back, so that a causal mask leaves every rank half of the scores of its queries with each part of
 // the keys (Megatron-LM core/utils.py, get_batch_on_this_cp_rank; Transformer Engine
-// pytorch/attention, context_parallel.py; Brandon et al. 2023, arXiv 2311.09431). Here an op over
-// a part of the keys is one causal attention of that size: half of its scores.
+// pytorch/attention, context_parallel.py; Brandon et al. 2023, arXiv 2311.09431). Here an op over a
+// part of the keys is one causal attention of that size: half of its scores.
 //
-// ring: keys and values go round, the next ones while the product of these is computed; outputs
-// are merged by their log-sum-exp (Liu et al. 2023, arXiv 2310.01889). Backward starts from the
-// keys that came last and sends them back, a step behind them the sums of their gradients, which
-// so arrive at home: cp - 1 shifts of each (AttnFuncWithCPAndKVP2P).
-// all_gather: keys and values of all ranks are gathered before attention, again before its
-// backward, and their gradients scattered (Llama 3, arXiv 2407.21783, section 3.3.2).
-// all_to_all: heads are exchanged for tokens and back (DeepSpeed Ulysses, Jacobs et al. 2023,
-// arXiv 2309.14509, section 3).
+// ring: keys and values travel round the ring, and the next ones travel while the product of the
+// present ones is computed. Outputs are merged by their log-sum-exp (Liu et al. 2023, arXiv
+// 2310.01889). Backward starts from the keys that came last and sends them back. The sums of their
+// gradients follow a step behind and so arrive at their rank: cp - 1 shifts of each
+// (AttnFuncWithCPAndKVP2P).
+// all_gather: keys and values of all ranks are gathered before attention, and again before its
+// backward; their gradients are scattered (Llama 3, arXiv 2407.21783, section 3.3.2).
+// all_to_all: heads are exchanged for tokens and back (DeepSpeed Ulysses, Jacobs et al. 2023, arXiv
+// 2309.14509, section 3).
 #include <algorithm>
 #include <map>
 
@@ -157,7 +158,7 @@ class Exchanger {
     return exchanged(near, OpKind::all_gather, kv, all);
   }
 
-  /// All tokens of 1/cp of the heads [n,parts,a,d], or of the columns [n,a*d].
+  /// Returns all tokens of 1/cp of the heads [n,parts,a,d], or of the columns [n,a*d].
   TensorId all_tokens(const Op& near, TensorId x) {
     const TensorId to = add_tensor_like(x, ".all_tokens");
     Tensor& tensor = graph_.at(to);

@@ -1,9 +1,9 @@
-// Weight gradients behind the communication of their layer's input gradient.
+// Weight gradients are computed after their layer's input gradient has begun its communication.
 //
 // Megatron-LM (core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication) and
 // Transformer Engine (pytorch/module/linear.py, async_op) compute the gradient of a column-parallel
-// layer's input first, start its all-reduce or reduce-scatter, and compute the weight's gradient
-// beside it; the tokens that the latter needs are gathered beside the former.
+// layer's input first and start its all-reduce or reduce-scatter. They compute the weight's
+// gradient meanwhile. The tokens that it needs are gathered while the input's gradient is computed.
 #include <algorithm>
 #include <set>
 
@@ -19,14 +19,15 @@ bool gives_weight_gradient(const Graph& graph, const Op& op) {
          graph.at(op.outputs[0]).gradient_of.has_value();
 }
 
-/// Sums over the ranks that split layers, of gradients that go on to the layer before.
+/// Returns whether an op sums, over the ranks that split layers, gradients that go on to the layer
+/// before.
 bool reduces_gradients(const Op& op) {
   return op.stream == Stream::mp && op.phase == Phase::backward &&
          (op.kind == OpKind::all_reduce || op.kind == OpKind::reduce_scatter);
 }
 
-/// The weight gradients among the ops [first, end): of the layers whose inputs' gradients the op at
-/// `end` sums. A layer's two products follow each other, the weight's first.
+/// Returns the weight gradients among the ops [first, end), of the layers whose inputs' gradients
+/// the op at `end` sums. A layer's two products follow each other, the weight's first.
 std::set<std::size_t> partners(const Graph& graph, const std::vector<Op>& ops, std::size_t first,
                                std::size_t end) {
   std::set<std::size_t> found;
@@ -42,8 +43,8 @@ std::set<std::size_t> partners(const Graph& graph, const std::vector<Op>& ops, s
   return found;
 }
 
-/// These, and what nothing else reads but them (transposed copies), if nothing in between
-/// overwrites what they read.
+/// Returns the ops that can be deferred: these, and ops that only they read (transposed copies), if
+/// no op in between overwrites their operands.
 std::vector<bool> deferred(const Graph& graph, const std::vector<Op>& ops, std::size_t first,
                            std::size_t end) {
   const std::set<std::size_t> gradients = partners(graph, ops, first, end);
@@ -66,7 +67,7 @@ std::vector<bool> deferred(const Graph& graph, const std::vector<Op>& ops, std::
   return moves;
 }
 
-/// Backward of one block, in its new order; whether that is another.
+/// Reorders the backward of one block. Returns whether the order changed.
 bool defer(const Graph& graph, std::vector<Op>& ops) {
   bool changed = false;
   for (std::size_t first = 0, i = 0; i < ops.size(); ++i) {

@@ -14,7 +14,7 @@ namespace plimsoll {
 
 namespace {
 
-/// Whether an op belongs to the phase after the gradients are complete, in f32: what is rewritten
+/// Returns whether an op runs after the gradients are complete, in f32. Such ops are rewritten
 /// here.
 bool after_gradients(const Op& op) {
   return op.phase == Phase::optimizer && op.kind != OpKind::begin_step && op.kind != OpKind::fill &&
@@ -86,7 +86,7 @@ class Flattener {
     TensorId sum = add_value("squared_norm");
     push(OpKind::squared_norm, {gradients_}, {sum}, FlatParams{});
     if (!step.split.axes.empty()) {
-      // A sum that is not finite tells every rank so: no reduction of its own.
+      // A sum that is not finite is so on every rank, so no reduction of the flag is needed.
       const TensorId whole = add_value("squared_norm.reduced");
       push(OpKind::all_reduce, {sum}, {whole}, CollectiveParams{step.split, Reduction::sum});
       graph_.ops.back().stream = Stream::world;

@@ -1,4 +1,4 @@
-// Gradients of one micro-batch in memory of their own, merged into the step's.
+// Gradients of one micro-batch get memory of their own and are merged into the step's.
 #include <functional>
 #include <map>
 #include <set>
@@ -46,7 +46,7 @@ class GradientMerger {
     return op.block && op.phase != Phase::optimizer && graph_.at(id).gradient_of.has_value();
   }
 
-  /// The type that the parameter is cast to where the block uses it; else its own.
+  /// Returns the type to which the block casts the parameter, or the parameter's own type.
   DType type_of(const Written& written) const {
     const TensorId parameter = *graph_.at(written.second).gradient_of;
     for (const Op& op : graph_.ops) {
@@ -89,7 +89,7 @@ class GradientMerger {
     return graph_.add(std::move(tensor));
   }
 
-  /// A product can overwrite; other ops add to what is there.
+  /// A product can overwrite its gradient; other ops add to it, so it is zeroed first.
   static void begin(Op& op, TensorId own, std::vector<Op>& ops) {
     if (auto* params = std::get_if<MatmulParams>(&op.params)) {
       params->accumulate = false;
@@ -155,8 +155,8 @@ class GradientMerger {
     }
   }
 
-  /// As large as the step's in the Graph; a Program has the elements that are of this type, and
-  /// zeroes those only that are not overwritten (passes/schedule/merged_gradients.h).
+  /// Merges an arena. In the Graph it is as large as the step's. A Program has only the elements of
+  /// this type, and zeroes only those that no op overwrites (passes/schedule/merged_gradients.h).
   void merge_arena(DType type, TensorId merged, std::vector<Op>& ops) {
     const std::int64_t count = graph_.at(merged).shape[0];
     const DType sum = graph_.at(merged).dtype;

@@ -8,15 +8,15 @@ namespace plimsoll {
 
 namespace {
 
-/// The loss is computed from f32 logits, as vocab_parallel_logits.float() in Megatron-LM
-/// core/tensor_parallel/cross_entropy.py.
+/// Returns whether a kind computes from f32 logits, as vocab_parallel_logits.float() in Megatron-LM
+/// core/tensor_parallel/cross_entropy.py does for the loss.
 bool needs_f32(OpKind kind) {
   return kind == OpKind::logits_max || kind == OpKind::logits_sum_exp || kind == OpKind::token_loss;
 }
 
-/// Gives forward ops operands of the type they compute in, by casts before them: one for each
-/// tensor and block. An op that reads a parameter that `stays` f32 computes in f32, and what it
-/// gives is cast back.
+/// Gives forward ops operands of the type in which they compute, by casts before them: one for each
+/// tensor and block. An op that reads a parameter that `stays` f32 computes in f32, and its output
+/// is cast back.
 class CastInserter {
  public:
   CastInserter(Graph& graph, DType type, std::vector<bool> stays)
@@ -108,7 +108,7 @@ bool mixed_precision(Graph& graph, const PassContext& context) {
   for (const Op& op : graph.ops) {
     const bool reduces = op.kind == OpKind::reduce_from_group;
     for (std::size_t i = 0; i < op.outputs.size(); ++i) {
-      // A reduction has the type of what it reduces.
+      // A reduction has the type of its operand.
       stays[op.outputs[i].index()] =
           reduces ? bool(stays[op.inputs[0].index()]) : output_is_f32(op, i);
     }

@@ -1,11 +1,5 @@
-// Gradients of a step in the type that is computed in: added up and reduced in 16 bits, cast to f32
-// once per step, for the update, unless that reads them as they are.
-//
-// Megatron-LM 2.x, arguments.py: accumulate_allreduce_grads_in_fp32 is off for fp16 unless it is
-// asked for, and switched on for bf16; model/distributed.py reduces buffers of the gradients' type;
-// optimizer/optimizer.py, _copy_model_grads_to_main_grads: float() of each. Paddle 2.2,
-// fluid/optimizer.py, _accumulate_gradients with fp16_allreduce: merged gradients are fp16, also
-// those of fp32 parameters, and cast back in front of the optimizer.
+// Gradients of a step are added up and reduced in the 16-bit type of the computation. They are cast
+// to f32 once per step for the update, unless the update reads them as they are.
 #include <algorithm>
 #include <map>
 

@@ -11,7 +11,7 @@ namespace plimsoll {
 
 namespace {
 
-/// Emits the ops of the update tensor by tensor, as a framework without flat arenas has them
+/// Emits the ops of the update tensor by tensor, as a framework without flat arenas runs them
 /// (docs/how-it-works/update.md names the sources): finite check and unscaling, squared norm of
 /// every clipped tensor, their sum over the ranks, clip factor, scaling, update.
 class StepBuilder {
@@ -59,7 +59,7 @@ class StepBuilder {
     }
   }
 
-  /// Dynamic loss scaling: the flag of a rank tells about its own gradients only.
+  /// With dynamic loss scaling, the flag of a rank covers its own gradients only.
   void check_finite() {
     if (!job_.loss_scale) return;
     const TensorId flag = add_value("not_finite", DType::i32);
@@ -157,8 +157,8 @@ class StepBuilder {
 
   // ---- parts ----
 
-  /// Where parts of one tensor, or other tensors, lie on other ranks: the published order of
-  /// collectives, of which shard_optimizer adds the last.
+  /// Returns the axes along which ranks have parts of one tensor, or other tensors. They are in the
+  /// published order of collectives, of which shard_optimizer adds the last.
   std::vector<Axis> split_axes() const {
     std::vector<Axis> axes;
     if (context_.strategy.mp > 1) axes.push_back(Axis::mp);
@@ -173,7 +173,7 @@ class StepBuilder {
     return whole;
   }
 
-  /// The two norms of a tensor that mp ranks hold parts of.
+  /// Reduces the two norms of a tensor of which mp ranks hold parts.
   TensorId reduce_pair(TensorId norms, const Tensor& tensor) {
     Tensor pair = graph_.at(norms);
     pair.name += ".mp";
@@ -208,7 +208,7 @@ class StepBuilder {
     return graph_.add(std::move(value));
   }
 
-  /// The gradient of a parameter that nothing reads is what the arena was filled with.
+  /// The gradient of a parameter that no op reads is the value with which the arena was filled.
   TensorId add_zero_gradient(TensorId parameter) {
     Tensor gradient = step_tensor(graph_.at(parameter).name + ".gradient", {});
     gradient.shape = graph_.at(parameter).shape;

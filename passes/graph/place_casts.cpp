@@ -15,8 +15,8 @@ namespace {
 
 bool once_per_step(const Op& op) { return op.phase == Phase::optimizer; }
 
-/// The parameters that nothing reads but casts to one type, the job's or 8 bits. A parameter that
-/// another one is tied to shares its storage, so all of them must be.
+/// A CastOnly finds the parameters that only casts to one type read, the job's type or 8 bits. Tied
+/// parameters share storage, so this must hold for all of them.
 class CastOnly {
  public:
   CastOnly(const Graph& graph, DType type) : graph_(graph), type_(type) {
@@ -88,7 +88,7 @@ class CastMover {
     return any;
   }
 
-  /// Whether the update works on the arena, not tensor by tensor.
+  /// Returns whether the update works on the arena, and not tensor by tensor.
   bool is_updated(TensorId arena) const {
     return std::any_of(graph_.ops.begin(), graph_.ops.end(), [&](const Op& op) {
       return once_per_step(op) && !communicates(op.kind) &&
@@ -96,7 +96,7 @@ class CastMover {
     });
   }
 
-  /// Casts of moved parameters go; who read the copies reads the parameters.
+  /// Deletes the casts of moved parameters. Their readers read the parameters.
   void delete_casts() {
     std::map<TensorId, TensorId> original;
     for (const Op& op : graph_.ops) {
@@ -113,8 +113,8 @@ class CastMover {
     }
   }
 
-  /// The update works on masters of what the rank updates; what moves between ranks afterwards
-  /// are the parameters.
+  /// Lets the update work on masters of the parameters that the rank updates. Ranks afterwards
+  /// exchange the parameters.
   void keep_masters() {
     std::map<TensorId, TensorId> masters;        // by parameter
     std::map<TensorId, std::size_t> last_write;  // op, by parameter
@@ -140,7 +140,8 @@ class CastMover {
     write_parameters(masters, last_write);
   }
 
-  /// As large as the optimizer's state of the same parameters: what this rank updates.
+  /// Adds the masters of the parameters that this rank updates. They are as large as the
+  /// optimizer's state.
   TensorId add_master(TensorId parameter, const std::map<TensorId, std::size_t>& last_write) {
     Tensor master;
     master.name =
@@ -159,7 +160,7 @@ class CastMover {
     return graph_.add(std::move(master));
   }
 
-  /// By the update itself, or by a cast after it.
+  /// Writes the parameters by the update itself, or by a cast after it.
   void write_parameters(const std::map<TensorId, TensorId>& masters,
                         const std::map<TensorId, std::size_t>& last_write) {
     std::map<std::size_t, TensorId> written;  // parameter, by op

@@ -23,7 +23,8 @@ BlockOps ops_of(const Graph& graph, BlockId block) {
   return found;
 }
 
-/// The products, the softmax and its dropout between query, key, value and the context they give.
+/// Returns whether an op is in the attention core: the products, the softmax and its dropout
+/// between query, key, value and the context.
 bool in_attention_core(const Graph& graph, const std::vector<Op>& ops, const Op& op) {
   if (op.kind == OpKind::softmax) return true;
   if (op.kind == OpKind::dropout || op.kind == OpKind::masked_dropout) {
@@ -34,16 +35,16 @@ bool in_attention_core(const Graph& graph, const std::vector<Op>& ops, const Op&
   return op.kind == OpKind::matmul && !is_parameter_value(graph, op.inputs[1]);
 }
 
-/// Linear layers that one product computes: [n,parts,...].
+/// Returns the number of linear layers that one product computes: [n,parts,...].
 std::int64_t linear_layers(const Graph& graph, const Op& product) {
   const Shape& shape = graph.at(product.outputs[0]).shape;
   return shape.size() > 2 ? shape[1] : 1;
 }
 
-/// The ops whose results per_op keeps: attention, what is scattered over mp, and every second
-/// linear layer, from the first on; what works in place on a kept value, which is gone then. A
-/// product that several layers share would be kept by half of them: the layers (blocks) that are
-/// not `odd` keep it and the others do not.
+/// Returns the ops whose results per_op keeps: attention, values scattered over mp, and every
+/// second linear layer, beginning with the first. An op that works in place on a kept value is kept
+/// as well, since the value is then gone. Where several layers share a product, half of the layers
+/// (blocks) would keep it: those that are not `odd` do.
 std::vector<bool> kept_by_op(const Graph& graph, const std::vector<Op>& forward, bool odd) {
   std::vector<bool> kept;
   std::set<TensorId> values;
@@ -64,7 +65,7 @@ std::vector<bool> kept_by_op(const Graph& graph, const std::vector<Op>& forward,
   return kept;
 }
 
-/// By forward op: whether backward may repeat it.
+/// Returns, by forward op, whether backward may repeat it.
 std::vector<bool> repeatable(const Graph& graph, const std::vector<Op>& forward,
                              Recompute recompute, bool odd) {
   std::vector<bool> may(forward.size(), true);
@@ -79,8 +80,8 @@ std::vector<bool> repeatable(const Graph& graph, const std::vector<Op>& forward,
   return may;
 }
 
-/// The forward ops that backward repeats, in order: of those that `may` be, the ones that some
-/// value it reads depends on, or every one (`all`).
+/// Returns the forward ops that backward repeats, in order. Of the ops that it `may` repeat, it
+/// repeats those on which a value it reads depends, or all of them (`all`).
 std::vector<Op> repeated(const Graph& graph, const BlockOps& ops, const std::vector<bool>& may,
                          bool all) {
   std::set<TensorId> needed;
@@ -104,7 +105,7 @@ void recompute_block(Graph& graph, BlockId block, const PassContext& context,
   BlockOps ops = ops_of(graph, block);
   const Recompute kind = context.strategy.recompute;
   const bool odd = graph.at(block).variant_of.has_value();
-  // An op that reads a value which is kept though nothing needs it stands for keeping it.
+  // A value that is kept though nothing needs it is represented by an op that reads it.
   const bool all = context.framework.recompute_repeats_all ||
                    (kind == Recompute::per_op && context.framework.keeps_unread);
   std::vector<Op> again = repeated(graph, ops, repeatable(graph, ops.forward, kind, odd), all);
@@ -142,7 +143,7 @@ void recompute_block(Graph& graph, BlockId block, const PassContext& context,
   out.insert(out.end(), before, ops.backward.end());
 }
 
-/// A copy of a block, with its ops, that shares its parameters and their gradients.
+/// Adds a copy of a block, with its ops, that shares its parameters and their gradients.
 BlockId add_variant(Graph& graph, BlockId of, const std::string& suffix) {
   const BlockId variant(graph.blocks.size());
   Block copy = graph.at(of);
@@ -183,7 +184,7 @@ bool by_layer(const Strategy& strategy) {
          !strategy.recompute_list.empty();
 }
 
-/// Tensors that forward kept for repeated ops alone: backward does not read them.
+/// Keeps tensors that only repeated ops read, although backward does not read them.
 void keep_for_repeated(Graph& graph) {
   std::set<TensorId> forward;
   for (const Op& op : graph.ops) {

@@ -141,7 +141,7 @@ class KernelSelector {
     return mask;
   }
 
-  /// Dropout as the framework has it: drawn again in backward, or with its mask kept.
+  /// Emits dropout as the framework has it: drawn again in backward, or with its mask kept.
   void emit_dropout(Op dropout) {
     if (framework_.stores_dropout_masks) {
       dropout.kind = OpKind::masked_dropout;
@@ -152,7 +152,8 @@ class KernelSelector {
 
   const Op& writer(TensorId id) const { return graph_.ops[writers_[id.index()]]; }
 
-  /// Whether merge_heads alone reads what this attention gives, and split_heads gave what it reads.
+  /// Returns whether only merge_heads reads the output of this attention, and split_heads wrote its
+  /// inputs.
   bool fuses(const Op& attention) {
     const Op* merge = only_reader(attention.outputs[0]);
     if (merge == nullptr || merge->kind != OpKind::merge_heads) return false;

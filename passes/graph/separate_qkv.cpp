@@ -68,8 +68,8 @@ class Separator {
     }
   }
 
-  /// A tensor like this one with a third of its dimension `dim`, which is 3. It becomes the first
-  /// part itself, last of all.
+  /// Returns a tensor like this one with a third of its dimension `dim`, which is 3. The tensor
+  /// itself becomes the first part, at the end.
   TensorId third_of(TensorId id, std::size_t part, std::size_t dim, const std::string& name) {
     Tensor tensor = graph_.at(id);
     INVARIANT(tensor.shape[dim] == 3, tensor.name + " is not of query, key and value");

@@ -10,8 +10,8 @@ namespace plimsoll {
 namespace {
 
 /// Gives each mp rank consecutive tokens to work on wherever tensor_parallel left whole ones.
-/// Between the two: all_gather where all tokens are needed, reduce_scatter where partial sums of
-/// all of them arise, own_part where a whole value is there already.
+/// Between the two it puts all_gather where all tokens are needed, reduce_scatter where partial
+/// sums of all tokens arise, and own_part where a whole value is there already.
 class TokenSplitter {
  public:
   TokenSplitter(Graph& graph, std::int64_t degree) : graph_(graph), degree_(degree) {}
@@ -96,8 +96,8 @@ class TokenSplitter {
            kind == OpKind::gather_rows;
   }
 
-  /// Whether partial sums can go straight to the ranks that work on them: they are of tokens, and
-  /// nobody reads them whole. (Those of the loss are not: all ranks need them.)
+  /// Returns whether partial sums can go straight to the ranks that work on them: they are sums of
+  /// tokens, and no op reads them whole. Sums of the loss cannot, since all ranks need them.
   bool scatters(const Op& reduction, const std::vector<Op>& ops) const {
     for (const Op& op : ops) {
       for (TensorId id : op.inputs) {
@@ -130,8 +130,8 @@ class TokenSplitter {
     out_.push_back(std::move(op));
   }
 
-  /// Row by row, so that each rank can do its own: what reads such rows does, and in the embedding
-  /// what follows the tables.
+  /// Returns whether an op works row by row, so that each rank can do its own rows. Ops that read
+  /// such rows do, and in the embedding the ops that follow the tables.
   bool works_on_tokens(const Op& op) const {
     for (TensorId id : op.inputs) {
       if (is_split(id)) return true;

@@ -1,6 +1,6 @@
-// Both ways to combine the gradients of ranks that saw different sequences: data_parallel and
-// shard_optimizer. Of an arena collective the phase says how often it runs: `optimizer`, once per
-// step; `backward` and `forward`, in every micro-batch where its part of the arena is used.
+// Ranks that saw different sequences combine their gradients in two ways: data_parallel and
+// shard_optimizer. The phase of an arena collective says how often it runs: `optimizer` means once
+// per step; `backward` and `forward` mean in every micro-batch where its part of the arena is used.
 #include <algorithm>
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ Op arena_collective(OpKind kind, TensorId arena, AxisSet axes) {
   return op;
 }
 
-/// Where what replicas do with gradients begins: mp ranks have summed theirs.
+/// Returns where replicas begin to combine gradients; mp ranks have summed theirs before.
 std::size_t after_zeroing(const Graph& graph) {
   std::size_t index = find(graph, OpKind::fill) + 1;
   while (graph.ops[index].stream == Stream::mp) ++index;
@@ -41,7 +41,7 @@ void insert_at(Graph& graph, std::size_t index, Op op) {
   graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(index), std::move(op));
 }
 
-/// An arena of its own beside the persistent one.
+/// Adds an arena beside the persistent one.
 TensorId add_beside(Graph& graph, TensorId arena, const char* name, TensorRole role,
                     std::int64_t elements) {
   Tensor tensor = graph.at(arena);
@@ -51,8 +51,8 @@ TensorId add_beside(Graph& graph, TensorId arena, const char* name, TensorRole r
   return graph.add(std::move(tensor));
 }
 
-/// Gradients of one micro-batch, reduced while backward runs; what the rank keeps of the sum is
-/// added to the gradient arena.
+/// Adds gradients of one micro-batch, which are reduced while backward runs. The part of the sum
+/// that the rank keeps is added to the gradient arena.
 Op reduced_in_every_micro_batch(Graph& graph, OpKind kind, TensorId gradients, AxisSet axes,
                                 std::int64_t elements) {
   Op op = arena_collective(kind, gradients, axes);
@@ -62,8 +62,8 @@ Op reduced_in_every_micro_batch(Graph& graph, OpKind kind, TensorId gradients, A
   return op;
 }
 
-/// Sharding stage 3: a part of the parameters persists, the whole is gathered where it is used; or
-/// what others own is broadcast into memory of its own.
+/// In sharding stage 3 a part of the parameters persists, and the whole is gathered where it is
+/// used; or parameters of other owners are broadcast into memory of their own.
 void gather_where_used(Graph& graph, OpKind kind, TensorId parameters, const Strategy& strategy) {
   const std::int64_t degree = optimizer_shards(strategy);
   Tensor& kept = graph.at(parameters);

@@ -89,7 +89,8 @@ void reduce_before(Graph& graph, std::size_t reader, Axis axis, Reduction reduct
   graph.ops.insert(graph.ops.begin() + std::ptrdiff_t(reader), std::move(reduce));
 }
 
-/// The op before `reader` takes the axis in where it is an all-reduce already: one for all axes.
+/// Adds the axis to the all-reduce before `reader`, where there is one already, so that one serves
+/// all axes.
 void reduce_jointly_before(Graph& graph, std::size_t reader, Axis axis) {
   Op& before = graph.ops[reader - 1];
   if (before.kind == OpKind::all_reduce) {
@@ -106,7 +107,7 @@ void reduce_norms_over(Graph& graph, Axis axis) {
     reduce_jointly_before(graph, *reader, axis);
     return;
   }
-  // Piece by piece: one after the other, in the order of the axes.
+  // One all-reduce follows the other, in the order of the axes.
   if (const auto reader = find(graph, OpKind::square_root))
     reduce_before(graph, *reader, axis, Reduction::sum);
   if (const auto reader = find(graph, OpKind::update_loss_scale))

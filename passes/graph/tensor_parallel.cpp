@@ -27,8 +27,8 @@ class Splitter {
   }
 
  private:
-  /// The split dimension is padded up to a multiple of the degree (vocabulary rows, dimension 0).
-  /// Fewer key and value heads than ranks: consecutive ranks hold the same one, and each computes
+  /// Pads the split dimension up to a multiple of the degree (vocabulary rows, dimension 0). With
+  /// fewer key and value heads than ranks, consecutive ranks hold the same head, and each computes
   /// the part of its gradient that comes from its own query heads.
   void split_parameter(Tensor& parameter) {
     const std::int64_t dim = parameter.split->dim;
@@ -62,8 +62,9 @@ class Splitter {
     extent = (extent + tensor.split->degree - 1) / tensor.split->degree;
   }
 
-  /// Heads [b,kv,g*s,d] of what is split by heads [n,parts,a,d]. Where ranks share a key and value
-  /// head, each has some of its g query heads: as memory still 1/degree of [b,a,s,d].
+  /// Splits heads [b,kv,g*s,d] of a value that is split by heads [n,parts,a,d]. Where ranks share a
+  /// key and value head, each has some of its g query heads. In memory it is still 1/degree of
+  /// [b,a,s,d].
   void split_into_heads(TensorId id, const Split& from) {
     Tensor& heads = graph_.at(id);
     if (from.copies > 1 || heads.shape[1] >= degree_) return split_activation(id, 1);
@@ -108,8 +109,8 @@ class Splitter {
     return found->second;
   }
 
-  /// `op` now writes a partial value; its old output is what the reduction gives. A bias is added
-  /// once, after the reduction.
+  /// Lets `op` write a partial value; its old output is the result of the reduction. A bias is
+  /// added once, after the reduction.
   void emit_partial(Op op, Reduction reduction) {
     const TensorId whole = op.outputs[0];
     const TensorId partial = add_tensor_like(whole, ".partial");

@@ -19,7 +19,7 @@ namespace plimsoll {
 
 namespace {
 
-/// The block, or the variant of it that recomputes, where that is what the layer runs.
+/// Returns the block, or its variant that recomputes, whichever the layer runs.
 BlockId block_of_layer(const Graph& graph, BlockId block, bool recomputes) {
   for (std::size_t b = 0; recomputes && b < graph.blocks.size(); ++b) {
     if (graph.blocks[b].variant_of == block) return BlockId(b);
@@ -90,8 +90,8 @@ bool reduces_per_micro_batch(const Strategy& strategy) {
   return shards_gradients(strategy) || strategy.grad_reduction == GradReduction::per_micro_batch;
 }
 
-/// Whether segment i may be in the bucket of the one before it; of gradients, unless
-/// `of_parameters` or they are the same.
+/// Returns whether segment i may be in the bucket of the segment before it. Buckets are of
+/// gradients unless `of_parameters`, or where both are the same.
 bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& strategy,
               std::optional<TensorId> alone, std::size_t i, bool of_parameters) {
   if (i == 0) return false;
@@ -111,8 +111,8 @@ bool may_join(const Graph& graph, const ArenaLayout& layout, const Strategy& str
   return next && graph.at(layout.parameter[i - 1]).init == Init::zeros;
 }
 
-/// The types that parameters have and that a micro-batch's gradients have where they have arenas of
-/// their own.
+/// ArenaTypes has the types of parameters, and of a micro-batch's gradients where these have
+/// arenas.
 class ArenaTypes {
  public:
   explicit ArenaTypes(const Graph& graph) : graph_(graph) {
@@ -127,7 +127,7 @@ class ArenaTypes {
   }
   bool merges() const { return merges_; }
   DType of_parameter(TensorId parameter) const { return graph_.at(parameter).dtype; }
-  /// The type of a gradient that nothing reads is the parameter's.
+  /// Returns the type of a gradient. A gradient that no op reads has the parameter's type.
   DType of_gradient(TensorId parameter) const {
     const auto found = gradients_.find(parameter);
     return found == gradients_.end() ? of_parameter(parameter) : found->second;
@@ -150,7 +150,7 @@ struct Placement {
   std::size_t completed = 0;  ///< place in the order in which backward completes gradients
 };
 
-/// In the order in which backward completes their gradients.
+/// Returns the placements in the order in which backward completes their gradients.
 std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
                                   const ArenaLayout& layout, std::optional<TensorId> tied,
                                   bool keeps_tied_copy, std::int64_t alignment) {
@@ -172,7 +172,7 @@ std::vector<Placement> placements(const Graph& graph, const CutGraph& cut,
   return all;
 }
 
-/// Owners of whole tensors, decided in the order of the model. `fixed`: a tensor whose owner is
+/// Chooses owners of whole tensors in the order of the model. `fixed` tensors have owners that are
 /// decided elsewhere.
 void choose_owners(const Graph& graph, const Strategy& strategy, std::vector<Placement>& all,
                    std::optional<std::pair<TensorId, std::int64_t>> fixed = {}) {
@@ -203,9 +203,9 @@ void choose_owners(const Graph& graph, const Strategy& strategy, std::vector<Pla
   }
 }
 
-/// Orders this stage's placements. An owner's tensors come together. From stage 2 on only its owner
-/// keeps the gradient of the parameter that two stages share, so it has one on both: the first
-/// stage's.
+/// Orders this stage's placements so that an owner's tensors come together. From stage 2 on only
+/// the owner keeps the gradient of the parameter that two stages share. So it has one owner on both
+/// stages, that of the first stage.
 void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& context,
                    std::int64_t stage, std::optional<TensorId> tied, std::int64_t alignment,
                    std::vector<Placement>& all) {
@@ -225,7 +225,7 @@ void assign_owners(const Graph& graph, const CutGraph& cut, const PassContext& c
                    [](const Placement& a, const Placement& b) { return a.owner > b.owner; });
 }
 
-/// An owner's tensors of one type come together, by their width, f32 last: updates of the others
+/// Brings an owner's tensors of one type together, by their width, f32 last. Updates of other types
 /// have masters, which then begin where their other state begins.
 void gather_types(const ArenaTypes& types, std::vector<Placement>& all) {
   const auto order = [&](const Placement& p) {
@@ -236,8 +236,8 @@ void gather_types(const ArenaTypes& types, std::vector<Placement>& all) {
                    [&](const Placement& a, const Placement& b) { return order(a) < order(b); });
 }
 
-/// Buckets of at most `limit` bytes in an arena of types `sizes`, whose elements have one of
-/// `types`; the tied parameter has its own, and some begin one.
+/// Cuts buckets of at most `limit` bytes in an arena of types `sizes`, where each bucket has one of
+/// `types`. The tied parameter has a bucket of its own, and some placements begin one.
 std::vector<Bucket> cut_buckets(const std::vector<Placement>& all, std::optional<TensorId> tied,
                                 const ElementTypes& sizes, const ElementTypes& types, Bytes limit,
                                 bool owned, const std::vector<bool>& begins = {}) {
@@ -279,7 +279,7 @@ void add_gradient_buckets(const std::vector<Placement>& all, std::optional<Tenso
                    [&](std::size_t a, std::size_t b) { return last[a] < last[b]; });
 }
 
-/// Ranges that are reduced at once, and those that are gathered at once.
+/// Adds the ranges that are reduced at once, and those that are gathered at once.
 void add_buckets(const Graph& graph, const PassContext& context, const std::vector<Placement>& all,
                  std::optional<TensorId> tied, ArenaLayout& layout) {
   const Strategy& strategy = context.strategy;

@@ -1,4 +1,4 @@
-// Rules that a strategy and a graph have for the cut, before anything is cut.
+// These rules say, for a strategy and a graph, how blocks are cut.
 #include <set>
 
 #include "passes/cut/cut_blocks.h"
@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 std::int64_t arena_alignment(const Job& job, const Strategy& strategy) {
-  // Where every use casts, parameters stay f32; gradients of the step, too, unless they are chosen
+  // Where every use casts, parameters stay f32. Gradients of the step stay f32, too, unless chosen
   // otherwise.
   const bool cast_by_uses = strategy.cast_placement == CastPlacement::every_use &&
                             strategy.gradient_type == GradientType::f32;

@@ -12,10 +12,10 @@ namespace {
 
 bool is_broadcast(const Op& op) { return op.kind == OpKind::broadcast && op.block; }
 
-/// By parameter: its owner.
+/// Owners are listed by parameter.
 using Owners = std::map<TensorId, std::int64_t>;
 
-/// Ops of a block as the rank `own` runs them.
+/// Returns the ops of a block as the rank `own` runs them.
 std::vector<Op> at_rank(const Graph& graph, std::vector<Op> ops, const Owners& owners,
                         std::int64_t own) {
   std::map<TensorId, TensorId> in_place;  // what is received -> what is there

@@ -18,7 +18,8 @@ struct Hole {
   Bytes end() const { return offset + size; }
 };
 
-/// Address-ordered free list with merging; grows at the top. Flat: there are few holes.
+/// A free list in order of addresses, which merges neighbours and grows at the top. It is flat,
+/// since there are few holes.
 class FreeList {
  public:
   Bytes take(Bytes size) {

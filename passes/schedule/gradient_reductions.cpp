@@ -32,7 +32,7 @@ bool GradientReductions::overlap(const Range& a, const Range& b) {
   return a.begin < b.begin + b.elements && b.begin < a.begin + a.elements;
 }
 
-/// Whether this rank keeps some of a bucket's sum: its part, or all of what it owns.
+/// Returns whether this rank keeps some of a bucket's sum: its part, or all that it owns.
 bool GradientReductions::is_kept(std::size_t bucket) const {
   return layout_.buckets[bucket].owner == build_.program.owner;
 }
@@ -44,7 +44,8 @@ std::int64_t GradientReductions::kept_elements(std::size_t bucket) const {
   return layout_.buckets[bucket].elements / parts;
 }
 
-/// Elements from the start of a part's buffer to one of the arenas, if it is of the part.
+/// Returns the elements from the start of a part's buffer to an element of the arenas, if the part
+/// has it.
 std::optional<std::int64_t> GradientReductions::place_in(const Part& part,
                                                          std::int64_t element) const {
   std::int64_t before = 0;
@@ -136,7 +137,7 @@ void GradientReductions::after_call(std::size_t instance, std::int64_t micro_bat
   pending_.push_back(std::move(contribution));
 }
 
-/// Per call that wrote some of the range: the port that fires last.
+/// Returns, for each call that wrote some of the range, the port that fires last.
 std::vector<Wait> GradientReductions::writers(const Contribution& contribution, const Part& part,
                                               const Range& range) const {
   std::vector<Wait> waits;
@@ -282,7 +283,8 @@ void GradientReductions::add_oldest() {
   }
 }
 
-/// Adds a bucket, or this rank's part of it, to what is kept; frees the buffer with its last one.
+/// Adds a bucket, or this rank's part of it, to the kept gradients. It frees the buffer with its
+/// last bucket.
 std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::vector<Wait> waits,
                                     std::int64_t micro_batch) {
   const Bytes element = bytes_of(kGradientType);
@@ -302,7 +304,7 @@ std::size_t GradientReductions::add(const Part& part, std::size_t bucket, std::v
   return call;
 }
 
-/// Elements of the persistent arena before what is kept of a bucket.
+/// Returns the elements of the persistent arena before the kept part of a bucket.
 std::int64_t GradientReductions::kept_at(std::size_t bucket) {
   for (std::size_t b = kept_at_.size(); b <= bucket; ++b) {
     kept_at_.push_back(b == 0 ? 0 : kept_at_.back() + kept_elements(b - 1));
@@ -321,7 +323,7 @@ void GradientReductions::reduce_kept(const Op& op, std::int64_t begin, std::int6
                                         std::move(waits)));
 }
 
-/// All that this rank keeps of a bucket.
+/// Reduces all that this rank keeps of a bucket.
 void GradientReductions::reduce_kept_bucket(std::size_t bucket, const Op& op,
                                             std::vector<Wait> waits) {
   reduce_kept(op, kept_at(bucket), kept_elements(bucket), std::move(waits));

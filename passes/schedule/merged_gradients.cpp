@@ -7,7 +7,7 @@ namespace plimsoll {
 
 namespace {
 
-/// The gap between two ranges is zeroed with them up to this size, which takes a GPU (at 1 TB/s) no
+/// A gap between two ranges is zeroed with them up to this size. That takes a GPU (at 1 TB/s) no
 /// longer than the launch of one more op.
 constexpr Bytes kZeroedBetween = Bytes(std::int64_t{4} << 20);
 
@@ -71,8 +71,8 @@ void MergedGradients::before_backward(std::int64_t micro_batch) {
   }
 }
 
-/// First element and the one after the last of each range of a bucket: gradients that are added to,
-/// and all padding, which is merged, too.
+/// Returns the first element, and the one after the last, of each zeroed range of a bucket:
+/// gradients to which ops add, and all padding, which is merged as well.
 std::vector<std::pair<std::int64_t, std::int64_t>> MergedGradients::zeroed(
     const Bucket& bucket) const {
   std::vector<std::pair<std::int64_t, std::int64_t>> ranges;

@@ -55,8 +55,8 @@ Bytes ParameterGathers::bytes_of_group(std::size_t group) const {
   return layout_.gathers[group].elements * bytes_of(layout_.parameter_type());
 }
 
-/// Elements before a group in memory that holds these groups, but not what this rank owns; none for
-/// what it owns.
+/// Returns the elements before a group in memory that holds these groups without what this rank
+/// owns. It returns nothing for a group that the rank owns.
 std::optional<std::int64_t> ParameterGathers::place_in(const std::vector<std::size_t>& groups,
                                                        std::size_t group) const {
   if (is_own(group)) return std::nullopt;
@@ -76,7 +76,7 @@ std::int64_t ParameterGathers::resident_elements() const {
   return total;
 }
 
-// ---- what is used when ----
+// ---- uses of parameters ----
 
 bool ParameterGathers::is_gathered(const Slot& slot, std::size_t instance) const {
   if (context_.strategy.gather == ParameterGather::use) return false;
@@ -118,7 +118,7 @@ void ParameterGathers::add_uses(const std::vector<ParameterUse>& calls) {
   }
 }
 
-/// A use is a segment, of calls of one micro-batch that follow each other.
+/// A use is a segment: calls of one micro-batch that follow each other.
 void ParameterGathers::add_segments(const std::vector<ParameterUse>& calls) {
   for (std::size_t first = 0, end = 0; first < calls.size(); first = end) {
     std::vector<UseBroadcast> broadcasts;
@@ -258,7 +258,7 @@ void ParameterGathers::gather_item(Item& item, const Use& use) {
   live_ += item.bytes;
 }
 
-/// Frees what is only kept for later, the latest reuse first, until `bytes` more fit.
+/// Frees parameters that are only kept for later, the latest reuse first, until `bytes` more fit.
 void ParameterGathers::make_room(Bytes bytes) {
   const Bytes limit = context_.strategy.max_live_bytes;
   while (limit > Bytes(0) && live_ + bytes > limit) {
@@ -314,7 +314,7 @@ std::vector<Wait> ParameterGathers::resident_waits(std::size_t instance, bool ti
   return waits;
 }
 
-// ---- where parameters are ----
+// ---- bindings ----
 
 /// Owner mode: one tensor.
 Binding ParameterGathers::owned_binding(std::int64_t element, std::size_t item) const {
@@ -344,7 +344,7 @@ Binding ParameterGathers::binding(const Slot& slot, std::size_t instance) const 
   return resident(*first);
 }
 
-// ---- what stays ----
+// ---- kept parameters ----
 
 /// Bytes of gathered parameters that are read between two uses.
 Bytes ParameterGathers::bytes_between(std::size_t first, std::size_t second) const {

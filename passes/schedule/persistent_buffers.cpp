@@ -64,14 +64,15 @@ class PersistentBuffers {
 
   Bytes parameter_bytes() const {
     if (shards_parameters(context_.strategy)) return owned_ * bytes_of(layout_.parameter_type());
-    // Tensor by tensor and without a collective nobody reads behind the last one.
+    // Where updates run tensor by tensor and without a collective, no op reads behind the last
+    // tensor.
     const bool one_by_one = scattered_ && context_.strategy.flatten == Flatten::none &&
                             optimizer_shards(context_.strategy) == 1;
     const Segment& last = layout_.segments.back();
     return layout_.parameters.offset(one_by_one ? last.offset + last.elements : layout_.elements);
   }
 
-  /// Elements that this rank updates, of those that `counts` says by their place in the arenas.
+  /// Returns the elements that this rank updates, of those for which `counts` returns true.
   template <class Counts>
   std::int64_t updated(Counts counts) const {
     const auto is_own = [&](const auto& one) { return one.owner == build_.program.owner; };

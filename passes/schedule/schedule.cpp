@@ -79,21 +79,22 @@ class StageScheduler {
   }
 
  private:
-  /// About as much as a step takes: moving all of it when it grows costs more.
+  /// Reserves about as many calls as a step takes, since moving them all when the list grows costs
+  /// more.
   void make_room(std::size_t actions) {
     const std::size_t calls = actions * (layout_.instances.size() / layout_.chunks.size() + 2);
     program_.calls.reserve(program_.calls.size() + calls);
     program_.buffers.reserve(program_.buffers.size() + 2 * calls);
   }
 
-  // ---- what other passes decide about a call of an instance ----
+  // ---- choices of other passes about a call of an instance ----
 
   /// The routines that an instance runs.
   const CutBlock& cut_of(const Instance& instance) const {
     return cuts_.cut_of(std::size_t(&instance - layout_.instances.data()));
   }
 
-  /// Before the call: may add calls of its own (gathers); what this one waits for.
+  /// Prepares a call, and may add calls such as gathers. Returns the calls for which it waits.
   std::vector<Wait> before(const Use& use) {
     if (gathers_.active()) {
       // Gathers come first: they wait for computation up to the call before.
@@ -174,7 +175,7 @@ class StageScheduler {
     return uses;
   }
 
-  /// Memory of a slot that lives longer than a micro-batch's forward and backward.
+  /// Returns the memory of a slot that lives longer than a micro-batch's forward and backward.
   Binding bind_slot(const Slot& slot, const Use& use) const {
     const std::int64_t base = slot.entry ? layout_.entries[use.instance][*slot.entry]
                                          : layout_.instances[use.instance].base;
@@ -205,7 +206,7 @@ class StageScheduler {
     }
   }
 
-  /// After the call: may add calls of its own.
+  /// Follows a call, and may add calls of its own.
   void after(const Use& use, std::size_t call) {
     const Instance& instance = layout_.instances[use.instance];
     const bool forward = use.action.kind == ActionKind::forward;
@@ -228,7 +229,7 @@ class StageScheduler {
     }
   }
 
-  /// Once all gradients are summed.
+  /// Updates the parameters once all gradients are summed.
   void update(const std::vector<std::size_t>& reductions) {
     collectives_.end_step(updates_.update(reductions));
   }
@@ -246,7 +247,8 @@ class StageScheduler {
     }
   }
 
-  /// The routine of an instance in an action; none where that action has nothing to do.
+  /// Returns the routine of an instance in an action, and nothing where the action has no work for
+  /// it.
   std::optional<RoutineId> routine_of(ActionKind kind, std::size_t instance) const {
     const bool input = kind == ActionKind::input_gradient;
     return (*routines_[instance])[std::size_t(input ? ActionKind::backward : kind)];
@@ -357,8 +359,8 @@ class StageScheduler {
     waits.insert(waits.end(), more.begin(), more.end());
   }
 
-  /// Events that the next call, which reads this border, waits for: none where computation wrote
-  /// it.
+  /// Returns the events for which the next call, which reads this border, waits. There are none
+  /// where computation wrote it.
   std::vector<Wait> border_waits(std::size_t call, SlotKind border, const Routine& routine) const {
     const std::optional<std::size_t> port = build_.find_port(call, border, Bytes(0));
     if (!port || routine.ops[routine.ports[*port].op].stream == Stream::compute) return {};
@@ -366,7 +368,7 @@ class StageScheduler {
   }
 
   /// Calls the instance's routine, if this action has one, and sends its border on if it `sends`.
-  /// Returns what a call that reads the border has to wait for.
+  /// Returns the events for which a call that reads the border has to wait.
   std::vector<Wait> call_instance(const Action& action, std::size_t index, KeptBuffers& kept,
                                   std::vector<Wait> waits, bool sends) {
     const Instance& instance = layout_.instances[index];
@@ -435,7 +437,8 @@ class StageScheduler {
     }
   }
 
-  /// A border that the instance behind it reads once more later on is saved for it.
+  /// Returns the role of a border. A border that the next instance reads again later is saved for
+  /// it.
   TensorRole border_role(std::size_t reader, SlotKind kind) const {
     const CutBlock& cut = cut_of(layout_.instances[reader]);
     const bool late = has_slot(cut.weight_gradient, kind) ||
@@ -467,8 +470,9 @@ class StageScheduler {
   std::vector<std::size_t> gradient_calls_left_;          // by instance
   std::int64_t last_backward_ = 0;                        // micro-batch of the step's last one
   std::optional<std::size_t> last_head_;
-  /// Events that the next call waits for after a chunk without layers. No call of this rank reads
-  /// what the chunk's last op writes on another stream, and the next call may write the same frame.
+  /// The events for which the next call waits after a chunk without layers. No call of this rank
+  /// reads the values that the chunk's last op writes on another stream, and the next call may
+  /// write the same frame.
   std::vector<Wait> end_waits_;
 };
 

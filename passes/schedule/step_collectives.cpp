@@ -64,7 +64,8 @@ std::size_t StepCollectives::gather(const Op& op, const Bucket& bucket, std::siz
   return bucket_call(op, bucket, arenas_.parameters, layout_.parameters, false, {{after, {}}});
 }
 
-/// In the order in which forward reads what they bring; the arenas are in reverse chain order.
+/// Returns the gathers in the order in which forward reads their parameters. The arenas are in
+/// reverse order of the model.
 std::vector<std::size_t> StepCollectives::gather_order() const {
   const std::vector<Bucket>& gathers = layout_.gathers;
   std::vector<std::size_t> order, first_read(gathers.size(), layout_.instances.size());
@@ -135,8 +136,8 @@ void StepCollectives::wrote_gradients(std::size_t instance, ActionKind kind, std
   }
 }
 
-/// Waits for the gradients of segments [first, end): per call, the port that fires last; of partial
-/// ones, their sum.
+/// Returns the waits for the gradients of segments [first, end). For each call it is the port that
+/// fires last; for partial gradients it is their sum.
 std::vector<Wait> StepCollectives::gradient_waits(std::size_t first, std::size_t end) const {
   std::map<std::size_t, std::optional<std::size_t>> last_port;  // by call
   for (std::size_t s = first; s < end; ++s) {
@@ -177,7 +178,8 @@ void StepCollectives::merged_gradients(std::size_t bucket, std::size_t call) {
   }
 }
 
-/// Gradients of which the ranks of a group computed parts: one sum for each run of an instance's.
+/// Sums gradients of which the ranks of a group computed parts, with one sum for each run of an
+/// instance's.
 void StepCollectives::sum_partial(std::size_t instance) {
   const auto group_of = [&](std::size_t s) {
     return graph_.at(layout_.parameter[s]).gradient_group;
@@ -202,8 +204,8 @@ void StepCollectives::sum_partial(std::size_t instance) {
   }
 }
 
-/// The port that says that the gradient of a segment is written: the one whose tensor lies where
-/// the segment does, of one of the calls that add to the instance's gradients.
+/// Returns the port that says that the gradient of a segment is written. Its tensor lies where the
+/// segment does, and it is of one of the calls that add to the instance's gradients.
 Wait StepCollectives::gradient_wait(std::size_t segment) const {
   const Instance& instance = layout_.instances[layout_.producer[segment]];
   const BlockId home = graph_.at(instance.block).variant_of.value_or(instance.block);
@@ -248,8 +250,8 @@ std::vector<std::size_t> StepCollectives::finish_gradients() {
   return reductions_;
 }
 
-/// Tied embeddings: the first and the last stage add up their gradients, once everything else is
-/// issued, so that no stage waits for it inside the pipeline.
+/// Adds up the gradients of tied embeddings on the first and the last stage. This comes after
+/// everything else is issued, so that no stage waits for it inside the pipeline.
 void StepCollectives::reduce_tied() {
   const std::int64_t stage = build_.program.stage, stages = context_.strategy.pp;
   const bool shares = stages > 1 && layout_.tied_base && (stage == 0 || stage + 1 == stages);
@@ -273,8 +275,8 @@ void StepCollectives::reduce_tied() {
   }
 }
 
-/// With replicas beside shards, what each rank owns is summed over dp after it was scattered, or
-/// reduced to it.
+/// With replicas beside shards, the gradients that each rank owns are summed over dp after they
+/// were scattered or reduced to it.
 void StepCollectives::reduce_sharded_over_replicas() {
   const Op* first = first_reduction();
   if (first == nullptr || first->kind == OpKind::all_reduce) return;

@@ -19,7 +19,8 @@ bool has_slot(const Routine& routine, SlotKind kind) {
 
 const Bytes kState = bytes_of(kGradientType);
 
-/// Where the state of a segment starts in the arenas of state, which hold what the rank owns.
+/// Returns where the state of a segment starts in the arenas of state, which hold only what the
+/// rank owns.
 std::int64_t state_offset(const Program& program, const Segment& segment) {
   std::int64_t before = 0;
   for (const Bucket& bucket : program.buckets) {
@@ -32,7 +33,7 @@ std::int64_t state_offset(const Program& program, const Segment& segment) {
   INVARIANT(false, segment.parameter + " is updated by another rank");
 }
 
-/// Whether an op reads or writes what only owners of tensors have.
+/// Returns whether an op reads or writes tensors that only their owners have.
 bool uses_state(const Routine& routine, const Op& op) {
   const auto is_state = [&](TensorId id) {
     const auto& slot = routine.places[id.index()].slot;
@@ -52,8 +53,8 @@ bool widens_gradients(const Routine& routine, const Op& op) {
   return slot && routine.slots[*slot].kind == SlotKind::main_gradients;
 }
 
-/// The update of a rank that owns nothing: its share of the norm is 0, nothing of it is not finite,
-/// and there is nothing to update.
+/// Returns the update of a rank that owns nothing. Its share of the norm is 0, it has no value that
+/// is not finite, and it updates nothing.
 Routine without_update(const Routine& routine) {
   Routine rest;
   rest.name = routine.name;
@@ -170,7 +171,7 @@ void UpdateCalls::segment_calls(const std::vector<ParameterRoutine>& routines) {
   }
 }
 
-/// The share of these ranks in the norm, as the segment says it.
+/// Sets the share of these ranks in the norm, as the segment states it.
 Routine UpdateCalls::weighted(Routine routine, const Segment& segment) {
   for (Op& op : routine.ops) {
     if (op.kind == OpKind::squared_norm || op.kind == OpKind::reduce_sum)
@@ -230,7 +231,7 @@ Binding UpdateCalls::segment_binding(SlotKind kind, const Segment& segment) {
 BufferId UpdateCalls::transient(SlotKind kind) {
   const auto found = transients_.find(kind);
   if (found != transients_.end()) return found->second;
-  // The tensors that gradients become are as large as they are; the update's copies are of the
+  // Tensors that replace gradients are as large as these. The update's copies are as large as the
   // tensors that it updates.
   const bool part =
       shards_gradients(strategy_) ||

@@ -1,4 +1,4 @@
-// Rules of a framework for a strategy, and the device memory that it takes beside a Program.
+// A framework has rules for a strategy, and takes device memory beside a Program.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-/// Says what is asked for, why the framework has it not, and where that is stated.
+/// Says what is asked for, why the framework does not have it, and where that is stated.
 Verdict refuse(const std::string& asked, const Framework& framework, std::string_view limit,
                const std::string& source) {
   return Verdict::no(source.empty()
@@ -46,7 +46,7 @@ Verdict degrees_are_possible(const Framework& framework, const Strategy& strateg
   return Verdict::yes();
 }
 
-/// The default stands for any order that numbers the ranks alike.
+/// The default order stands for any order that numbers the ranks alike.
 Verdict order_is_possible(const Framework& framework, const Strategy& strategy) {
   const auto& orders = framework.can.rank_orders;
   if (orders.value.has(strategy.rank_order)) return Verdict::yes();
@@ -203,7 +203,7 @@ Verdict recompute_is_possible(const Framework& framework, const Strategy& strate
   }
   const RecomputedLayers layers = recomputed_layers(strategy);
   if (layers == RecomputedLayers::all) return Verdict::yes();
-  // Who can list layers can list those whose attention cores are repeated, too.
+  // A framework that can list layers can also list those whose attention cores are repeated.
   const auto& choices = can.recomputed_layers;
   const bool whole = strategy.recompute == Recompute::full;
   if (choices.value.has(RecomputedLayers::listed) || (whole && choices.value.has(layers)))

@@ -89,7 +89,7 @@ Verdict fp8_is_legal(const Job& job, const Strategy& strategy) {
   return Verdict::yes();
 }
 
-/// The fused update alone has operands of other types (Transformer Engine's FusedAdam,
+/// Only the fused update has operands of other types (Transformer Engine's FusedAdam,
 /// pytorch/optimizers/fused_adam.py: master_weight_dtype, exp_avg_dtype, exp_avg_sq_dtype,
 /// store_param_remainders).
 Verdict states_are_legal(const Job& job, const Strategy& strategy) {

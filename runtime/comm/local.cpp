@@ -40,8 +40,8 @@ struct SharedState {
   std::vector<std::condition_variable> woken;                ///< by rank
   std::condition_variable idle;                              ///< nobody moves data
   std::map<std::vector<std::int64_t>, Channel> collectives;  ///< by members
-  /// By sender, receiver and whether data goes to an earlier stage: two stages that are each
-  /// other's next send both activations and gradients to each other.
+  /// Channels of transfers by sender, receiver and whether data goes to an earlier stage. Two
+  /// stages that are each other's next send both activations and gradients to each other.
   std::map<std::tuple<std::int64_t, std::int64_t, bool>, Channel> transfers;
   std::vector<std::uint64_t>
       shared_posts;  ///< [rank * world + other]: collectives of both posted by rank
@@ -187,7 +187,8 @@ LocalCommunicator::Membership LocalCommunicator::transfer_member(std::int64_t se
 Communicator::Ticket LocalCommunicator::post(Membership& membership, const Request& request,
                                              const MemberData& data,
                                              const CommunicationLabel& label) {
-  // The work that computes the operand, and the work that still uses the memory that it goes to.
+  // A post waits for the work that computes the operand, and for work that still uses the memory
+  // that it will write.
   if (device_ != nullptr)
     device_->finish(shared_->deadline, "the kernels before " + to_text(request));
   const Picoseconds posted = shared_->now();
@@ -214,8 +215,8 @@ Communicator::Ticket LocalCommunicator::post(Membership& membership, const Reque
   return ticket;
 }
 
-// Compares with the members that posted earlier: same communication, in the same order among all
-// collectives that two ranks share.
+// Compares with the members that posted earlier. They must have posted the same communication, at
+// the same place among all collectives that two ranks share.
 void LocalCommunicator::join(std::unique_lock<std::mutex>& guard, Rendezvous& rendezvous,
                              std::size_t member) {
   auto& mine = rendezvous.participants[member];
@@ -314,7 +315,7 @@ Rendezvous* LocalCommunicator::rendezvous_of(Ticket ticket) {
 // Most waits are short, and sleeping costs more than they last.
 void LocalCommunicator::look_for(const Rendezvous& rendezvous, Clock::time_point began) const {
   const auto done = [&] { return rendezvous.done.load(std::memory_order_acquire); };
-  // Where ranks outnumber cores, the one that is waited for may need this core.
+  // Where ranks outnumber cores, the awaited rank may need this core.
   constexpr int kYields = 32, kPauses = 64;
   for (int look = 0; look < kYields && !shared_->core_each && !done(); ++look) {
     std::this_thread::yield();

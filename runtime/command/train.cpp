@@ -28,8 +28,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Deadlines of silence: building kernels takes longer than a call; a rank in a call gets one more
-/// than those that wait for it, whose messages say more.
+/// A rank that issues no call for so many deadlines is reported. Building kernels takes longer than
+/// a call. A rank in a call gets one deadline more than the ranks that wait for it, whose messages
+/// say more.
 constexpr int kGetReady = 10, kHang = 2;
 
 /// The state that the rank threads and the watching thread share. Rank threads own a share of it,
@@ -52,12 +53,13 @@ struct Run {
   std::int64_t ready = 0;     ///< ranks whose executor is built
   std::int64_t finished = 0;  ///< threads that are about to end
   bool failed = false;
-  // The failure of the first rank that failed by itself; the calling thread throws it anew, so that
-  // no exception object is shared with a rank that may outlive the call.
+  // The first failure that a rank caused itself. The calling thread throws it anew, so that no
+  // exception object is shared with a rank that may outlive the call.
   bool environment = false;  ///< an EnvironmentError
   std::string failure;
 
-  // By local rank; a rank writes its own, under the lock where the watcher reads it early.
+  // By local rank. A rank writes its own entry, under the lock where the watching thread reads it
+  // early.
   std::vector<RankRecord> records;
 
   /// Ranks of this process: all, or the one that it is.
@@ -82,7 +84,7 @@ struct Run {
     changed.notify_all();
   }
 
-  /// Building executors takes ranks different times; watch() sees to it that it ends.
+  /// Ranks take different times to build executors. watch() ends a build that hangs.
   void wait_for_all() {
     std::unique_lock guard(lock);
     if (++ready == locals()) changed.notify_all();
@@ -238,15 +240,15 @@ std::int64_t loss_rank(std::span<const Program> programs) {
   return rank;
 }
 
-/// Since when each rank has issued no call. A rank that waits for others fails by its own deadline
-/// and names the communication, so a longer silence means that it hangs in a kernel, or before the
-/// first step in building its executor.
+/// A Watchdog knows since when each rank has issued no call. A rank that waits for others fails by
+/// its own deadline and names the communication. So a longer silence means that the rank hangs in a
+/// kernel, or in building its executor before the first step.
 class Watchdog {
  public:
   explicit Watchdog(const Run& run)
       : calls_(run.heartbeats.size(), -1), since_(run.heartbeats.size()) {}
 
-  /// The report about the rank that is silent for too long, if one is.
+  /// Returns a report about a rank that is silent for too long, if there is one.
   std::optional<std::string> check(const Run& run) {
     const Clock::time_point now = Clock::now();
     for (std::size_t i = 0; i < calls_.size(); ++i) {
@@ -277,9 +279,9 @@ class Watchdog {
   std::vector<Clock::time_point> since_;
 };
 
-/// Reports steps as all ranks of this process finish them, if the one whose loss is that of the
-/// whole batch is here, until all threads are done. After a failure the others get one more
-/// deadline to notice it. Returns whether all threads ended.
+/// Reports each step when all ranks of this process have finished it, if the rank that has the loss
+/// of the whole batch is here. It ends when all threads are done. After a failure the other ranks
+/// get one more deadline to notice it. Returns whether all threads ended.
 bool watch(Run& run) {
   std::unique_lock guard(run.lock);
   std::int64_t reported = 0;
@@ -339,7 +341,7 @@ Bytes peak_resident() {
   return Bytes(std::int64_t{usage.ru_maxrss} * 1024);  // Linux counts in KiB
 }
 
-/// The records of all processes, by rank, on process 0; elsewhere nothing.
+/// Returns the records of all processes, by rank, on process 0, and nothing elsewhere.
 std::vector<RankRecord> all_records(Run& run) {
   run.records[0].resident = peak_resident();
   if (run.options.processes == nullptr) return std::move(run.records);

@@ -1,4 +1,5 @@
-// Softmax (own causal mask, oneDNN softmax) and the copies between [n,parts,a,d] and [b,a,s,d].
+// Attention on the CPU has softmax (own causal mask, oneDNN softmax) and copies between
+// [n,parts,a,d] and [b,a,s,d].
 #include <cstring>
 #include <limits>
 

@@ -1,4 +1,4 @@
-// Which ops the CPU backend has, and who prepares them.
+// The CPU backend lists its ops and the functions that prepare them.
 #include "runtime/cpu/backend.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Parameters of the type that is computed in, written from f32 masters: as an op of its own, or as
-// the last thing an update does.
+// Parameters in the type of the computation are written from f32 masters, by an op of its own or at
+// the end of an update.
 #include "runtime/cpu/kernels.h"
 #include "runtime/half.h"
 
@@ -7,7 +7,7 @@ namespace plimsoll {
 
 namespace {
 
-/// Writes the parameters that this rank updates; a whole tensor where masters are no arena.
+/// Writes the parameters that this rank updates, or a whole tensor where masters are no arena.
 class MasterCast {
  public:
   MasterCast(const KernelRequest& request, const Tensor& masters, const Tensor& parameters)

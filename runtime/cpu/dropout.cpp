@@ -1,6 +1,6 @@
-// Dropout: an element is kept, and divided by the probability of that, where its random word says
-// so. The word depends on seed, step, op site, layer and the element's index in the global batch,
-// so any split of the job draws the same mask and backward draws it again: no mask is stored.
+// Dropout keeps an element, and divides it by the probability of that, where its random word says
+// so. The word depends on seed, step, op site, layer and the element's index in the global batch.
+// So any split of the job draws the same mask, and backward draws it again: no mask is stored.
 #include <algorithm>
 #include <array>
 

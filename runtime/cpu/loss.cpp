@@ -39,7 +39,8 @@ LogitColumns logit_columns(const KernelRequest& request) {
   return result;
 }
 
-/// exp in place over whole rows, in blocks that stay in the cache between the loops around it.
+/// Computes exp in place over whole rows, in blocks that stay in the cache between the loops around
+/// it.
 class BlockExp {
  public:
   BlockExp(const KernelRequest& request, const RowBlocks& blocks, Scratch& scratch)
@@ -47,8 +48,8 @@ class BlockExp {
           return prepare(request, rows * blocks.columns, scratch);
         }) {}
 
-  /// For each block of rows: before(first row, rows) must leave the exponents at data(first row),
-  /// after(first row, rows) finds their exp there.
+  /// For each block of rows, before(first row, rows) must leave the exponents at data(first row),
+  /// and after(first row, rows) finds their exp there.
   template <class Data, class Before, class After>
   void run(Data data, Before before, After after) {
     blocks_.each([&](std::int64_t first, std::int64_t count) {

@@ -1,6 +1,7 @@
-// Masked language model: which positions of a sequence are predicted and what stands there instead
-// (Devlin et al. 2019, arXiv 1810.04805, appendix A.1): of the predicted ones 80 % become the mask
-// token, 10 % a random one, 10 % stay. Drawn by Philox from seed, step, sequence and position.
+// The masked language model chooses the positions of a sequence that are predicted, and the ids
+// that stand there instead (Devlin et al. 2019, arXiv 1810.04805, appendix A.1). Of the predicted
+// positions 80 % become the mask token, 10 % a random one, and 10 % stay. Philox draws them from
+// seed, step, sequence and position.
 #include <cstring>
 
 #include "runtime/batch_place.h"
@@ -20,8 +21,9 @@ std::int64_t below(std::uint32_t word, std::int64_t limit) {
   return std::int64_t((std::uint64_t{word} * std::uint64_t(limit)) >> 32);
 }
 
-/// visit(position, words) for each predicted position of a sequence, in ascending order. Selection
-/// sampling (Knuth, The Art of Computer Programming 3.4.2, algorithm S): exactly `predicted` ones.
+/// Calls visit(position, words) for each predicted position of a sequence, in ascending order.
+/// Selection sampling (Knuth, The Art of Computer Programming 3.4.2, algorithm S) gives exactly
+/// `predicted` positions.
 template <class Visit>
 void for_each_predicted(const DataParams& params, PhiloxKey key, std::int64_t sequence,
                         Visit visit) {

@@ -1,4 +1,4 @@
-// Matmul and bias gradient on oneDNN's matmul, of f32 and of bf16; both sum in f32.
+// Matmul and bias gradient use oneDNN's matmul, in f32 and in bf16; both sum in f32.
 #include <optional>
 #include <string_view>
 
@@ -15,8 +15,8 @@ namespace {
 
 using dnnl::memory;
 
-/// A batch of dense matrices, `rows` x `columns` as the product sees them; stored transposed when
-/// `transposed`.
+/// A batch of dense matrices, `rows` x `columns` as the product sees them, which are stored
+/// transposed when `transposed`.
 memory::desc matrices(DType type, std::int64_t batch, std::int64_t rows, std::int64_t columns,
                       bool transposed) {
   const memory::dim row_stride = transposed ? 1 : columns;
@@ -40,7 +40,7 @@ struct MatmulDescriptor {
   dnnl::matmul::primitive_desc primitive;  ///< empty: the library has none on this processor
 };
 
-/// c = scale * op(a) op(b) + bias, or c += that.
+/// Computes c = scale * op(a) op(b) + bias, or adds it to c.
 MatmulDescriptor describe_matmul(const MatmulShape& shape, const MatmulParams& params,
                                  const MatmulTypes& types, const dnnl::engine& engine) {
   MatmulDescriptor d;
@@ -88,7 +88,8 @@ bool has_fast_kernel(const MatmulDescriptor& d) {
          !std::string_view(d.primitive.impl_info_str()).starts_with("ref");
 }
 
-/// A multiplication and an addition for each element of the inner dimension and of the result.
+/// Returns a multiplication and an addition for each element of the inner dimension and of the
+/// result.
 Flops flops_of(const dnnl::matmul::primitive_desc& product) {
   double result = 2 * double(product.src_desc().dims().back());
   for (const memory::dim dim : product.dst_desc().dims()) result *= double(dim);
@@ -120,7 +121,8 @@ KernelPointer prepare_matmul(const KernelRequest& request) {
       flops_of(d.primitive));
 }
 
-// A row of ones times dY: oneDNN's reduction primitive is its reference code here, 100x slower.
+// The sum is a row of ones times dY. oneDNN's reduction primitive is reference code here and 100
+// times slower.
 KernelPointer prepare_bias_gradient(const KernelRequest& request) {
   const std::int64_t columns = request.output_elements(0);
   const RowBlocks blocks =

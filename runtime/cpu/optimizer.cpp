@@ -1,5 +1,5 @@
-// Once per step, before the update: step scalars, loss scaling, gradient norm and clipping; as the
-// few ops of the default form, and one by one.
+// These ops run once per step before the update: step scalars, loss scaling, gradient norm and
+// clipping. They exist as the few ops of the default form, and one by one.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -1,5 +1,5 @@
-// Matmul of 16-bit operands for which oneDNN has no kernel: square panels are brought to f32, f32
-// products of panels are summed in f32, and each panel of the result is rounded once.
+// A matmul of 16-bit operands for which oneDNN has no kernel converts square panels to f32, sums
+// f32 products of panels in f32, and rounds each panel of the result once.
 #include <algorithm>
 #include <array>
 
@@ -122,7 +122,7 @@ class PanelMatmul final : public Kernel {
     }
   }
 
-  /// result = scale * sums + bias, or that added to it.
+  /// Writes scale * sums + bias to the result, or adds it.
   void store_panel(Addresses in, Addresses out, std::int64_t batch, std::int64_t row,
                    std::int64_t column) {
     const std::int64_t width = std::min(columns_, shape_.n - column);

@@ -1,4 +1,4 @@
-// Flash attention forward on tensor cores, and how both ways are prepared.
+// Flash attention runs forward on tensor cores; this file also prepares forward and backward.
 #include "graph/op_table.h"
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/attention_tiles.h"
@@ -16,8 +16,8 @@ constexpr int kQueries = 128, kKeys = 64;  // rows of the tiles
 template <int kDepth>
 constexpr int kForwardElements = (kQueries + 4 * kKeys) * kDepth;
 
-/// A block has 128 queries of one head, a warp 32 of them, and walks over the keys that they see:
-/// tiles of keys and values are copied while the ones before are multiplied.
+/// A block has 128 queries of one head, and a warp 32 of them. It walks over the keys that they
+/// see. Tiles of keys and values are copied while the tiles before are multiplied.
 template <class T, int kDepth>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_forward(AttentionShape s, const T* q, const T* k, const T* v, T* y,

@@ -1,5 +1,5 @@
-// Flash attention backward on tensor cores. Scores are made again in two kernels, one by keys and
-// one by queries: no sums are shared between blocks, so equal runs give equal bits.
+// Flash attention backward on tensor cores computes scores again in two kernels, one by keys and
+// one by queries. Blocks share no sums, so equal runs give equal bits.
 #include "runtime/cuda/attention.h"
 #include "runtime/cuda/attention_tiles.h"
 #include "runtime/cuda/launch.h"
@@ -10,7 +10,8 @@ namespace plimsoll {
 
 namespace {
 
-/// Sizes of the tiles by the width of a head: what accumulates in registers grows with it.
+/// Sizes of the tiles depend on the width of a head, since the accumulators in registers grow with
+/// it.
 template <int kDepth>
 struct KeySide {                                       // gradients of keys and values
   static constexpr int kTiles = kDepth == 64 ? 2 : 1;  // of 16 keys, per warp
@@ -35,9 +36,9 @@ struct Pointers {
   T *dq, *dk, *dv;
 };
 
-/// A block has some keys of one head, a warp 16 or 32 of them, and walks over the queries of the
+/// A block has some keys of one head, and a warp 16 or 32 of them. It walks over the queries of the
 /// heads that share them. With p = exp(scores - log_sum_exp) and ds = p (dp - delta), all of them
-/// transposed here: dv = p dy, dk = ds q scale.
+/// transposed here, dv = p dy and dk = ds q scale.
 template <class T, int kDepth>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_key_gradients(AttentionShape s, Pointers<T> a) {

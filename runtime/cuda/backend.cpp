@@ -1,4 +1,5 @@
-// One rank's GPU: its queue, its library, and who prepares its kernels.
+// The CUDA backend of one rank has its queue and its library, and lists the functions that prepare
+// kernels.
 #include "runtime/cuda/backend.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Over what a rank owns of an arena, or over a tensor: norms, checks, scaling, casts. A block works
-// on a chunk; sums of chunks are added up in their order, in float64.
+// Norms, checks, scaling and casts run over the part of an arena that a rank owns, or over a
+// tensor. A block works on a chunk. Sums of chunks are added up in their order, in float64.
 #include <array>
 #include <limits>
 #include <memory>

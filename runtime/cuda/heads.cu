@@ -103,7 +103,7 @@ struct RotaryShape {
 };
 
 /// Elements i and i + half of a head are turned by position * base^(-2i/d) (Su et al. 2021, arXiv
-/// 2104.09864; the pairing of GPT-NeoX). Blocks walk over rows; a thread angles pairs of packs.
+/// 2104.09864; the pairing of GPT-NeoX). Blocks walk over rows; a thread rotates pairs of packs.
 template <int kCount, class T>
 __global__ void turn(RotaryShape shape, const float* cosine, const float* sine, const T* x, T* y) {
   const std::int64_t packs = shape.half / kCount, pairs = shape.turned / 2 / kCount;

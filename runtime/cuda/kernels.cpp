@@ -1,4 +1,4 @@
-// Which ops the CUDA backend has, and who prepares them.
+// The CUDA backend lists its ops and the functions that prepare them.
 #include "runtime/cuda/kernels.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-"""scripts/check finds comments without a subject, and code that is not formatted."""
+"""scripts/check finds comments without a subject, sentences that are too long, and code that is not formatted."""
 
 import sys
 import tempfile
@@ -11,15 +11,31 @@ check = programs.load_script("check")
 
 def main():
     lines = [
-        ("a.h", 1, "/// Of the first stage."),
-        ("a.h", 2, "  // The same for bytes."),
-        ("a.cpp", 3, "  int b;  ///< bytes. Of all ranks"),
-        ("a.md", 4, "// Of a page."),
-        ("a.h", 5, "/// Offsets of the first stage."),
-        ("a.h", 6, "/// The samest."),
+        "// Sums of stages.",
+        "/// Of the first stage.",
+        "  // The same for bytes.",
+        "  int b;  ///< bytes. Of all ranks",
+        "/// Offsets of the first stage.",
+        "/// The samest.",
     ]
-    found = check.check_openings(lines)
-    assert [line.split(":")[1] for line in found] == ["1", "2"], found
+    found = list(check.check_openings("a.h", lines))
+    assert [line.split(":")[1] for line in found] == ["2", "3"], found
+    found = list(check.check_openings("a.cpp", ["#include <map>"]))
+    assert [line.split(":")[1] for line in found] == ["1"], found
+
+    most = check.MOST_WORDS
+    long_enough, too_long = "One " + "word " * (most - 1), "One " + "word " * most
+    lines = [
+        f"/// {long_enough.strip()}. {long_enough.strip()}.",
+        "int a = 0;",
+        f"/// {too_long[:len(too_long) // 2]}",
+        f"/// {too_long[len(too_long) // 2:].strip()}.",
+        f"int b = 0;  ///< {too_long}",
+        f"/// {long_enough}",
+        f"/// - {long_enough}",
+    ]
+    found = list(check.check_sentences("a.h", lines))
+    assert [line.split(":")[1] for line in found] == ["3", "5"], found
     with tempfile.TemporaryDirectory() as folder:
         good, bad = pathlib.Path(folder, "good.cpp"), pathlib.Path(folder, "bad.cpp")
         good.write_text("int a = 1;\n")

@@ -1,4 +1,5 @@
-// Sums in ascending rank order by MPI operations on chunks, and all other communications by one.
+// Sums are taken in ascending rank order by MPI operations on chunks; every other communication is
+// one operation.
 #include "runtime/comm/mpi/posted_op.h"
 
 #include <fmt/format.h>
@@ -15,7 +16,8 @@
 namespace plimsoll {
 namespace {
 
-/// Below so many bytes from all members, every rank adds up everything: one operation, not two.
+/// Below so many bytes from all members, every rank adds up everything, which takes one operation
+/// and not two.
 constexpr std::int64_t kSumsEverywhere = std::int64_t{16} << 10;
 constexpr int kHeaderTag = 16;  ///< beyond those of the data
 constexpr int kHeaderWords = int(sizeof(RendezvousHeader) / sizeof(std::int64_t));
@@ -56,7 +58,7 @@ void copy(const PostedOp& op, std::byte* to, const std::byte* from, std::int64_t
   std::memcpy(to, from, std::size_t((bytes_of(op.request.dtype) * count).count()));
 }
 
-/// Sets which elements of the whole each member adds up in this chunk.
+/// Sets the elements of the whole that each member adds up in this chunk.
 void lay_out_chunk(PostedOp& op) {
   MpiGroup& group = *op.group;
   const std::int64_t most = kSumChunk.count() / element_bytes(op.request.dtype);
@@ -79,8 +81,8 @@ void lay_out_chunk(PostedOp& op) {
   }
 }
 
-/// Adds up `count` elements of each member that lie in `received`, `stride` apart: the sum replaces
-/// this rank's own.
+/// Adds up `count` elements of each member, which lie in `received`, `stride` apart. The sum
+/// replaces this rank's own elements.
 std::byte* add_up(PostedOp& op, std::int64_t count, std::int64_t stride) {
   MpiGroup& group = *op.group;
   for (int i = 0; i < group.size; ++i) {

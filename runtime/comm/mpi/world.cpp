@@ -31,7 +31,7 @@ std::int64_t nanoseconds(Clock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-/// Texts of all ranks, by rank; the same everywhere.
+/// Returns the texts of all ranks, by rank, on every rank.
 std::vector<std::string> all_texts(const std::string& mine, MPI_Comm comm, int size) {
   constexpr int kRoom = 256;
   std::array<char, kRoom> own = {};

@@ -1,4 +1,4 @@
-// One rank's NCCL communicators, streams and events.
+// A rank has NCCL communicators, streams and events, and enqueues its communications on them.
 #include "runtime/comm/nccl/communicator.h"
 
 #include <fmt/format.h>
@@ -184,7 +184,7 @@ ncclComm_t NcclCommunicator::make_world(Processes& processes) {
   return comm;
 }
 
-/// All ranks split together; those that are in no part stay out and get null.
+/// Splits the communicator of all ranks. Ranks that are in no part get null.
 ncclComm_t NcclCommunicator::split(const std::vector<std::int64_t>& ranks) {
   const int color =
       ranks.empty() ? NCCL_SPLIT_NOCOLOR : int(*std::min_element(ranks.begin(), ranks.end()));

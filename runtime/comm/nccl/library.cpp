@@ -1,4 +1,4 @@
-// NCCL's own words for its version and for what it cannot do.
+// NCCL's version and errors are turned into text.
 #include "runtime/comm/nccl/library.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Opens NCCL.
+// The NCCL library is opened by the loader.
 #include "runtime/cuda/open_library.h"
 
 #include "runtime/comm/nccl/library.h"
