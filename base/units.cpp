@@ -23,7 +23,7 @@ Bytes round_up(Bytes size, Bytes alignment) {
 }
 
 void Picoseconds::out_of_range() {
-  throw InfeasibleError("a time would be longer than 106 days, the most that is reckoned with");
+  throw InfeasibleError("a time would be longer than 106 days, the longest time that is supported");
 }
 
 namespace {

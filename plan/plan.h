@@ -29,8 +29,8 @@ inline constexpr std::string_view kProductVersion = "0.1.0";
 inline constexpr std::int64_t kMostDevicesByOp = 8;
 constexpr bool shows_calls(std::int64_t devices) { return devices > kMostDevicesByOp; }
 
-/// The most intervals in the file. A longer timeline is coarsened (plan/timeline_detail.h), and
-/// `timeline_resolution` says how short the shortest shown intervals are.
+/// The most intervals in the file. A longer timeline is coarsened (plan/timeline_detail.h):
+/// intervals shorter than `timeline_resolution` are merged.
 inline constexpr std::size_t kMostIntervals = 3'000;
 /// The most points of memory curves in the file, over all ranks. A curve has at least kLeastPoints.
 inline constexpr std::size_t kMostPoints = 2'000, kLeastPoints = 16;
@@ -101,7 +101,7 @@ struct StepRatio {
   bool tied = true;  ///< the interval holds 1, so either plan may be the faster one
 };
 
-/// A RunnerUp is a plan that fits and is slower, with the term by which it loses most.
+/// A RunnerUp is a plan that fits and was not chosen, with the term by which it loses most.
 struct RunnerUp {
   Strategy strategy;
   Seconds step_time;

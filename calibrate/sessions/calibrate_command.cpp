@@ -181,22 +181,22 @@ void add_options(CLI::App& app, Arguments& arguments) {
   app.add_option("--budget", arguments.budget,
                  "time to spend at most, roughly: \"90 s\", \"5 min\"")
       ->capture_default_str();
-  app.add_flag("--resume", arguments.resume,
-               "go on where an earlier run with the same -o was ended");
+  app.add_flag("--resume", arguments.resume, "continue an earlier run with the same -o");
   CLI::Option* schedule =
       app.add_option("--schedule", arguments.schedule,
-                     "show what would be measured with so many ranks, and for how long, and leave")
+                     "show the tests for so many ranks and their duration, without measuring")
           ->check([](const std::string& text) { return refuse_integer(text, 2, kMostDevices); });
-  app.add_option("--ranks-per-node", arguments.ranks_per_node, "with --schedule")
+  app.add_option("--ranks-per-node", arguments.ranks_per_node,
+                 "with --schedule: ranks of each node")
       ->check([](const std::string& text) { return refuse_integer(text, 1, 4096); })
       ->needs(schedule);
   app.add_option("--cluster", arguments.cluster,
                  "with --schedule: cluster file or preset, for its rates")
       ->needs(schedule);
   app.add_option("--plan", arguments.plan,
-                 "measure first what this plan and its runners-up run most of");
+                 "measure first the ops that this plan and its runners-up run most");
   app.add_option("--precision", arguments.precision,
-                 "fp32, or bf16 or fp16: what jobs of that precision run, beside fp32")
+                 "fp32, bf16 or fp16: also measure the ops of jobs in this precision")
       ->capture_default_str();
   app.add_option("--launcher", arguments.launcher,
                  "local (threads of this process), mpirun or srun (a process per rank; options of "

@@ -184,8 +184,8 @@ void add_options(CLI::App& app, Arguments& arguments) {
          "of theirs may follow: \"mpirun --hostfile FILE\")")
       ->capture_default_str();
   app.add_flag("--any-hosts", arguments.any_hosts,
-               "processes may be on other hosts than the plan has nodes for; step times then say "
-               "nothing about it");
+               "allow hosts that do not match the plan's nodes; step times are then not comparable "
+               "with the plan's");
   app.add_option("--deadline", arguments.deadline, "seconds a rank waits for others")
       ->capture_default_str()
       ->check([](const std::string& text) {
