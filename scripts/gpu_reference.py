@@ -1,4 +1,4 @@
-"""What PyTorch takes for a training step of the same model: eager and compiled, bf16.
+"""PyTorch runs a training step of one of our models for comparison: eager and compiled, bf16.
 
 gpu_reference.py JOB MICRO_BATCH MICRO_BATCHES STEPS MODE: prints the median seconds per step.
 GPT-2 of the job file: pre-norm blocks, learned positions, tanh GELU, tied embeddings, attention by

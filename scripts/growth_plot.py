@@ -1,4 +1,4 @@
-"""What searches of one job take as its devices and layers grow, as an SVG of four panels and a page with its table.
+"""Cost of searches of one job as its devices and layers grow, as an SVG of four panels and a page with its table.
 Used by scripts/search-speed --growth."""
 
 import math

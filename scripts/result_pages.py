@@ -182,7 +182,7 @@ def machine():
 
 
 def section(rows, facts=None, on=""):
-    """What was measured today; `on` says the machine where results depend on it."""
+    """Returns the data of a section measured today; `on` says the machine where results depend on it."""
     made = {"date": str(datetime.date.today())}
     return {**made, **({"machine": on} if on else {}), "rows": list(rows), **({"facts": facts} if facts else {})}
 

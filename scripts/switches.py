@@ -93,7 +93,7 @@ class Planner:
         chosen = dict(pair.split("=", 1) for pair in strategy.split(","))
         if "sharding_degree" in chosen:
             chosen.setdefault("sharding_stage", "1")
-        # What the search would choose by itself stays at its default.
+        # Choices that the search would make by itself stay at their defaults.
         fixes = [word for pair in {**SEARCHED, **chosen}.items() for word in ("--fix", "=".join(pair))]
         done = self.call("planner", "plan", self.job(small.job, small.changes), "--cluster",
                          self.cores, "--devices", small.devices, "--framework", "bundled",
@@ -113,7 +113,7 @@ CASTS = {"cast", "cast_parameters"}
 
 
 def counts(measured):
-    """Of the rank where each is largest."""
+    """Returns counts, each of the rank where it is largest."""
     ranks = collections.defaultdict(collections.Counter)
     for one in measured["traffic"]:
         ranks[one["rank"]]["sent"] += one["sent_bytes"]
@@ -197,7 +197,7 @@ def job_text(size):
 
 
 def run_of(number, row):
-    """What is simulated and executed, for a person to type."""
+    """Returns the arguments of what is simulated and executed, for a person to type."""
     size, small = row.size, row.small
     return {"number": number,
             "job": f"{job_text(size)}; `--cluster {size.cluster} --devices {size.devices} --framework {size.framework} "

@@ -1,4 +1,4 @@
-"""The same inputs give the same plan, byte for byte, in any folder, at any time, on any threads."""
+"""Equal inputs give the same plan, byte for byte, in any folder, at any time, on any threads."""
 
 import pathlib
 import sys

@@ -18,7 +18,7 @@ FLAGS = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-
 
 
 def mpi_flags():
-    """What headers that include mpi.h need, or None where there is no Open MPI."""
+    """Returns the options that headers which include mpi.h need, or None where there is no Open MPI."""
     if not shutil.which("mpicc"):
         return None
     done = subprocess.run(["mpicc", "--showme:compile"], capture_output=True, text=True)

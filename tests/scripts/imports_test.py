@@ -47,7 +47,7 @@ def nccl_tests(folder):
     assert expected.items() <= largest.items(), largest
     assert largest["imported"] == {"file": "current.txt", "date": "2026-07-09"}, largest
 
-    # The same bytes again, and on top of a calibration that has other points.
+    # Equal bytes come out again, also on top of a calibration that has other points.
     first = output.read_bytes()
     assert planner("import", *command, "-o", output).returncode == OK
     assert output.read_bytes() == first
@@ -63,7 +63,7 @@ def nccl_tests(folder):
 
 
 def over_a_fit(folder):
-    """What was imported stands over a fit: chosen by --calibration, or in one file."""
+    """An imported measurement goes before a fit: chosen by --calibration, or in one file."""
     fit = "dgx-h100-80gb--megatron-lm"
     files = [SAMPLES / name for name in ("current.txt", "two-runs.txt", "all-gather.json")]
     command = ("import", "nccl-tests", *files, "--cluster", H100, "--date", "2026-07-09")

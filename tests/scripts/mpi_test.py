@@ -140,7 +140,7 @@ def resumed(folder, failures):
         return
     measured = json.loads(output.read_text())
     # A test that was measured again, since the reference slowed down, has two lines; the last counts.
-    # What it says is discarded does not, unless it was measured since.
+    # A test that it says is discarded does not count, unless it was measured since.
     last = {}
     for line in lines:
         for test in line.get("discarded", ()):

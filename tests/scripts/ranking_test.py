@@ -27,7 +27,7 @@ def check_statistics():
     # Ranks 1.5, 1.5, 3 against 1, 2, 3: 1.5 / sqrt(1.5 * 2).
     assert abs(statistics.spearman([7, 7, 8], [1, 2, 3]) - 1.5 / 3**0.5) < 1e-12
     assert statistics.spearman([7, 7], [1, 2]) is None and statistics.spearman([1], [1]) is None
-    # Of seven values the extremes cover the median with 1 - 2/128, their neighbours with 1 - 16/128.
+    # The extremes of seven values cover the median with 1 - 2/128, their neighbours with 1 - 16/128.
     assert statistics.median_interval([7, 1, 2, 6, 3, 5, 4]) == (1, 7)
     assert statistics.median_interval([7, 1, 2, 6, 3, 5, 4], 0.87) == (2, 6)
     assert statistics.median_interval([1, 2, 3, 4, 5]) is None  # 1 - 2/32

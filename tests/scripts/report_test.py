@@ -38,7 +38,7 @@ def make_files(out):
 
 
 class Opened:
-    """What the browser made of a page: its document, its console, its network requests."""
+    """Returns what the browser made of a page: its document, its console, its network requests."""
 
     def __init__(self, page, out):
         net_log = out / "net-log.json"

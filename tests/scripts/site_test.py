@@ -11,7 +11,7 @@ import tempfile
 from programs import OK, SOURCE
 
 SKIPPED = 77
-# What a browser would fetch by itself, by tag: the attribute that says from where.
+# For each tag that makes a browser fetch something by itself: the attribute that says from where.
 FETCHED = {"script": "src", "link": "href", "img": "src", "iframe": "src"}
 LISTS = ("\n- ", "\n* ", "\n| ", "\n1. ")  # Markdown that a paragraph swallowed
 

@@ -54,7 +54,7 @@ def batch(folder, cluster, failures):
 
 
 def scripts(folder, cluster, failures):
-    """What the script asks Slurm for: two nodes of four."""
+    """The script asks Slurm for two nodes of four."""
     path = plan(folder, 8, cluster)
     text = programs.planner("export", path, "--to", "slurm", "--data", "text").stdout
     for line in ("#SBATCH --nodes=2", "#SBATCH --ntasks=8", "#SBATCH --ntasks-per-node=4"):
