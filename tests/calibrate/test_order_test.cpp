@@ -1,5 +1,5 @@
-// Choices: essential tests first, then where interpolation is likeliest to be wrong; the reference
-// that tells of falling clocks; and what a schedule costs before it is run.
+// The order of tests puts essential ones first, then those where interpolation is likeliest to be
+// wrong. The reference tells of falling clocks, and a schedule has a cost before it is run.
 #include "calibrate/schedule/test_order.h"
 
 #include <gtest/gtest.h>
@@ -29,12 +29,12 @@ TEST(TestOrder, EssentialFirstAndThenWhereTheCurveBends) {
   const auto time = [](std::int64_t bytes) {
     return Seconds(double(std::max<std::int64_t>(bytes, 512)));
   };
-  TestOrder order(tests, Seconds(100));
+  TestOrder test_order(tests, Seconds(100));
   std::vector<std::int64_t> order;
-  while (const auto i = order.next(Seconds(1))) {
+  while (const auto i = test_order.next(Seconds(1))) {
     const std::int64_t bytes = std::get<CollectivePoint>(tests[*i].subject).payload.count();
     order.push_back(bytes);
-    order.measured(*i, false, time(bytes), Seconds(1));
+    test_order.measured(*i, false, time(bytes), Seconds(1));
     if (order.size() == 5) break;
   }
   ASSERT_EQ(order.size(), 5u);
@@ -50,75 +50,75 @@ TEST(TestOrder, WhereTimeJumpsBeforeWhereItIsStraight) {
   for (const std::int64_t kib : {1, 4, 16, 64, 256, 1024, 4096}) {
     tests.push_back(all_reduce(kib << 10, kib == 1 || kib == 64 || kib == 4096));
   }
-  TestOrder order(tests, Seconds(100));
+  TestOrder test_order(tests, Seconds(100));
   // By bandwidth alone from 1 to 64 KiB, 94 times as long for 64 times the bytes above.
   for (const auto& [place, time] : {std::pair(0, 1.0), {3, 64.0}, {6, 64.0 * 94}}) {
-    EXPECT_EQ(order.next(Seconds(1)), std::size_t(place));
-    order.measured(std::size_t(place), false, Seconds(time), Seconds(1));
+    EXPECT_EQ(test_order.next(Seconds(1)), std::size_t(place));
+    test_order.measured(std::size_t(place), false, Seconds(time), Seconds(1));
   }
-  EXPECT_EQ(order.next(Seconds(1)), 4u);
+  EXPECT_EQ(test_order.next(Seconds(1)), 4u);
 }
 
 TEST(TestOrder, TheBudgetEndsItButNotEssentialTests) {
   const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2, true),
                                               all_reduce(4, true)};
-  TestOrder order(tests, Seconds(10));
-  EXPECT_EQ(order.next(Seconds(11)), 1u);
-  order.measured(1, false, Seconds(1), Seconds(1));
-  EXPECT_EQ(order.next(Seconds(11)), 2u);
-  order.measured(2, false, Seconds(1), Seconds(1));
-  EXPECT_EQ(order.next(Seconds(11)), std::nullopt);
-  EXPECT_EQ(order.left_out(), 1u);
-  EXPECT_EQ(order.next(Seconds(9)), 0u);
+  TestOrder test_order(tests, Seconds(10));
+  EXPECT_EQ(test_order.next(Seconds(11)), 1u);
+  test_order.measured(1, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(test_order.next(Seconds(11)), 2u);
+  test_order.measured(2, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(test_order.next(Seconds(11)), std::nullopt);
+  EXPECT_EQ(test_order.left_out(), 1u);
+  EXPECT_EQ(test_order.next(Seconds(9)), 0u);
 }
 
 TEST(TestOrder, UnsteadyOnesAgainAndForgottenOnesAnew) {
   const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2), all_reduce(4)};
-  TestOrder order(tests, Seconds(10));
-  order.restored(0, false, Seconds(1));
-  order.restored(1, true, Seconds(1));
-  order.restored(2, false, Seconds(1));
-  EXPECT_EQ(order.next(Seconds(0)), 1u);
-  order.forget(2);
-  EXPECT_EQ(order.next(Seconds(0)), 2u);
+  TestOrder test_order(tests, Seconds(10));
+  test_order.restored(0, false, Seconds(1));
+  test_order.restored(1, true, Seconds(1));
+  test_order.restored(2, false, Seconds(1));
+  EXPECT_EQ(test_order.next(Seconds(0)), 1u);
+  test_order.forget(2);
+  EXPECT_EQ(test_order.next(Seconds(0)), 2u);
 }
 
 /// As after a drift: what was found before it stays, and is not what is measured first.
 TEST(TestOrder, AForgottenTestThatIsRestoredWasMeasuredOnce) {
   const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2), all_reduce(4)};
-  TestOrder order(tests, Seconds(10));
-  order.measured(0, true, Seconds(1), Seconds(1));
-  order.measured(0, true, Seconds(1), Seconds(1));
-  order.measured(1, false, Seconds(1), Seconds(1));
-  order.forget(0);
-  EXPECT_EQ(order.left_out(), 2u);
-  order.restored(0, false, Seconds(1));
-  EXPECT_EQ(order.left_out(), 1u);
-  EXPECT_EQ(order.next(Seconds(0)), 2u);
-  order.measured(2, false, Seconds(1), Seconds(1));
-  EXPECT_EQ(order.next(Seconds(0)), 0u);  // once more, like the others
+  TestOrder test_order(tests, Seconds(10));
+  test_order.measured(0, true, Seconds(1), Seconds(1));
+  test_order.measured(0, true, Seconds(1), Seconds(1));
+  test_order.measured(1, false, Seconds(1), Seconds(1));
+  test_order.forget(0);
+  EXPECT_EQ(test_order.left_out(), 2u);
+  test_order.restored(0, false, Seconds(1));
+  EXPECT_EQ(test_order.left_out(), 1u);
+  EXPECT_EQ(test_order.next(Seconds(0)), 2u);
+  test_order.measured(2, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(test_order.next(Seconds(0)), 0u);  // once more, like the others
 }
 
 TEST(TestOrder, EveryKindOfTestHasAShareOfTheBudget) {
   std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2)};
   for (int i = 0; i < 2; ++i) tests.push_back({"launch", LaunchTest{}, false});
   for (int i = 0; i < 2; ++i) tests.push_back({"copy", CopyPoint{}, false});
-  TestOrder order(tests, Seconds(10));
-  for (std::size_t i : {0, 2, 4}) order.measured(i, false, Seconds(1), Seconds(1));
-  EXPECT_EQ(order.next(Seconds(0)), 3u);  // less behind than a collective, and before copies
-  order.measured(3, false, std::nullopt, Seconds(1));
-  EXPECT_EQ(order.next(Seconds(0)), 5u);
+  TestOrder test_order(tests, Seconds(10));
+  for (std::size_t i : {0, 2, 4}) test_order.measured(i, false, Seconds(1), Seconds(1));
+  EXPECT_EQ(test_order.next(Seconds(0)), 3u);  // less behind than a collective, and before copies
+  test_order.measured(3, false, std::nullopt, Seconds(1));
+  EXPECT_EQ(test_order.next(Seconds(0)), 5u);
 }
 
 /// Equal times give an equal order.
 TEST(TestOrder, IsDeterministic) {
   const std::vector<CalibrationTest> tests = schedule({2, 2}, SweepSize::quick, DType::f32);
   const auto order = [&] {
-    TestOrder order(tests, Seconds(1e6));
+    TestOrder test_order(tests, Seconds(1e6));
     std::vector<std::size_t> order;
-    while (const auto i = order.next(Seconds(0))) {
+    while (const auto i = test_order.next(Seconds(0))) {
       order.push_back(*i);
-      order.measured(*i, *i % 3 == 0, Seconds(1e-6 * double(*i % 7 + 1)), Seconds(0.01));
+      test_order.measured(*i, *i % 3 == 0, Seconds(1e-6 * double(*i % 7 + 1)), Seconds(0.01));
     }
     return order;
   };

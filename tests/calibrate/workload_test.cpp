@@ -80,12 +80,12 @@ TEST(ChoiceOfAPlan, WhatThePlanRunsComesFirst) {
   Workload workload;
   workload.communications = {{all_reduce(8, 64), 1}};
   const auto order = [&](std::vector<double> weights) {
-    TestOrder order(tests, Seconds(1e6), std::move(weights));
+    TestOrder test_order(tests, Seconds(1e6), std::move(weights));
     std::vector<std::string> keys;
-    while (const auto i = order.next(Seconds(0))) {
+    while (const auto i = test_order.next(Seconds(0))) {
       const auto& point = std::get<CollectivePoint>(tests[*i].subject);
-      order.measured(*i, false, Seconds(1e-6 * std::sqrt(double(point.payload.count()))),
-                     Seconds(1));
+      test_order.measured(*i, false, Seconds(1e-6 * std::sqrt(double(point.payload.count()))),
+                          Seconds(1));
       keys.push_back(tests[*i].key);
       if (keys.size() == 5) break;
     }
