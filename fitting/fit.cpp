@@ -50,9 +50,10 @@ double loss_with(std::span<const PublishedRun> published, const FitSelection& se
 }
 
 /// Whether one of its strategies fits: memory alone.
-bool fits(const PublishedTarget& target) {
-  return std::any_of(target.strategies.begin(), target.strategies.end(), [&](const Strategy& one) {
-    return lay_out(target.job, one, target.framework, target.cluster, Bytes(0), Proof::none).fits;
+bool fits(const PublishedTarget& run) {
+  const Target target = run.target();
+  return std::any_of(run.strategies.begin(), run.strategies.end(), [&](const Strategy& one) {
+    return fits_devices(target, one, lay_out(target, one, Proof::none).stages);
   });
 }
 

@@ -53,17 +53,15 @@ bool can_move(const FitParameter& parameter, const FitRun& run) {
 /// Chooses the strategy and lowers it. Returns false where it cannot be lowered (`validate` says
 /// why).
 bool lay_out_run(FitRun& run) {
-  PublishedTarget& target = run.target;
+  PublishedTarget& published = run.target;
   try {
-    if (target.strategies.size() > 1)
-      target.strategies = std::vector{predict_published(target).strategy};
-    const Strategy& strategy = target.strategies.at(0);
-    run.footprint = lay_out(target.job, strategy, target.framework, target.cluster, Bytes(0),
-                            Proof::none, AllocatorReplay::leave_out);
+    if (published.strategies.size() > 1)
+      published.strategies = std::vector{predict_published(published).strategy};
+    const Strategy& strategy = published.strategies.at(0);
+    const Target target = published.target();
+    run.footprint = lay_out(target, strategy, Proof::none, AllocatorReplay::leave_out);
     run.shape = layer_shape(target.job, strategy);
-    predict(target.job, strategy, run.footprint,
-            CostModel(target.cluster, std::nullopt, target.framework), target.devices,
-            Folding::folded, Detail::none);
+    predict(target, strategy, run.footprint, Folding::folded, Detail::none);
     return true;
   } catch (const InfeasibleError&) {
     return false;
@@ -247,9 +245,10 @@ double FitModel::predicted(const FitRun& run, const LogModel::Values& values) co
     costs = costs.with_layer_factor(std::exp(factor));
   }
   try {
-    return std::log(predict(run.target.job, run.target.strategies[0], run.footprint, costs,
-                            run.target.devices, Folding::folded, Detail::none)
-                        .score.prediction.step_time.value());
+    const Target target(run.target.job, std::move(costs), run.target.devices);
+    return std::log(
+        predict(target, run.target.strategies[0], run.footprint, Folding::folded, Detail::none)
+            .prediction.step_time.value());
   } catch (const InfeasibleError&) {  // longer than a step may be
     return std::numeric_limits<double>::infinity();
   }

@@ -82,11 +82,9 @@ std::map<OpKind, Seconds> time_by_term(const Timeline& timeline, const Calibrati
 }
 
 Evaluation predict_plan(const Plan& plan, const CostBasis& basis, const Calibration& calibration) {
-  const CostModel costs(basis.cluster, calibration, plan.framework, basis.fitted);
-  const Footprint footprint =
-      lay_out(plan.job, plan.strategy, plan.framework, basis.cluster, Bytes(0), Proof::none);
-  return predict(plan.job, plan.strategy, footprint, costs, plan.devices, Folding::folded,
-                 Detail::ops);
+  const Target target(plan.job, CostModel(basis.cluster, calibration, plan.framework, basis.fitted),
+                      plan.devices);
+  return predict(target, plan.strategy, lay_out(target, plan.strategy, Proof::none));
 }
 
 /// Curves of one kind, that much longer.
@@ -147,7 +145,7 @@ Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) 
 
   Refit result;
   result.calibration = calibration;
-  result.before = before.score.prediction.step_time;
+  result.before = before.prediction.step_time;
   result.measured = measured.median_step_time;
   std::vector<FittedValue> values;
   if (predicted.empty()) {
@@ -182,7 +180,7 @@ Refit refit(const Plan& plan, const Measured& measured, const CostBasis& basis) 
     result.calibration.versions.push_back(
         fmt::format("refitted by a run of {}: {}", measured.date, moved));
   }
-  result.after = predict_plan(plan, basis, result.calibration).score.prediction.step_time;
+  result.after = predict_plan(plan, basis, result.calibration).prediction.step_time;
   return result;
 }
 

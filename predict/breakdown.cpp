@@ -1,4 +1,4 @@
-// Breakdown: a sweep over the critical rank's intervals.
+// Sweeps over the critical rank's intervals in order of time.
 #include "predict/breakdown.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-/// Activities of an instant, by precedence: the first that is active names the instant.
+/// Activities by precedence: the first that is active names the instant.
 enum Activity : std::size_t {
   kForward,
   kRecompute,
@@ -39,7 +39,7 @@ Activity compute_activity(Phase phase) {
   return kForward;
 }
 
-/// The start (+1) or end (-1) of an activity.
+/// A start (+1) or an end (-1) of an activity.
 struct Change {
   Picoseconds at;
   Activity activity;
@@ -47,7 +47,7 @@ struct Change {
   int by;
 };
 
-/// Time by the activity that names it; of communication by group.
+/// Times by the activity that names them, and for communication by group.
 struct Totals {
   explicit Totals(std::size_t groups) : transfer(groups), wait(groups), hidden(groups) {}
   std::array<Picoseconds, kActivities> by_activity = {};
@@ -104,7 +104,7 @@ class Sweep {
     }
   }
 
-  /// The time of the first group that does it.
+  /// Adds a time to the first group that has this activity.
   void count_exposed(std::vector<Picoseconds>& to, Activity activity, Picoseconds time) const {
     std::size_t g = 0;
     while (by_group_[g][activity] == 0) ++g;

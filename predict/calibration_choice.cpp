@@ -1,3 +1,4 @@
+// Reads the files that --calibration names.
 #include "predict/calibration_choice.h"
 
 #include <fmt/format.h>
@@ -39,7 +40,7 @@ std::string text_of(const std::string& name) {
   return read_file_or_preset(name, calibration_presets());
 }
 
-/// Refuses a second one of its sort.
+/// Notes a name. Throws UsageError for a second one of its sort.
 void take(std::string& known, const std::string& name, std::string_view what) {
   if (!known.empty()) {
     throw UsageError(fmt::format("--calibration {}: {} already is {}", name, known, what));

@@ -1,3 +1,4 @@
+// Picks among measured points, fits, typical rates and the cluster's own numbers.
 #include "predict/cost_basis.h"
 
 #include <fmt/format.h>
@@ -68,23 +69,23 @@ void use_fitted(FittedCalibration fitted, CostBasis& basis) {
 
 void use_transferred(TransferredFit transferred, const std::string& name, std::string_view text,
                      CostBasis& basis) {
-  basis.name = name;
-  basis.digest = digest(text);
-  basis.words =
-      fmt::format("{}, {}", fitted_words(transferred, basis.framework), digest_words(basis.digest));
+  basis.source.name = name;
+  basis.source.digest = digest(text);
+  basis.source.words = fmt::format("{}, {}", fitted_words(transferred, basis.framework),
+                                   digest_words(basis.source.digest));
   use_fitted(std::move(transferred.fitted), basis);
 }
 
 /// A built-in fit of a device.
-struct Known {
+struct BuiltInFit {
   std::string name;
   std::string_view text;
   FittedCalibration fitted;
 };
 
-/// But for those with runs of the document `left_out`.
-std::vector<Known> fits_of_device(const Device& device, std::string_view left_out) {
-  std::vector<Known> known;
+/// Returns the built-in fits of a device, without those that have runs of the document `left_out`.
+std::vector<BuiltInFit> fits_of_device(const Device& device, std::string_view left_out) {
+  std::vector<BuiltInFit> known;
   for (const Preset& preset : calibration_presets()) {
     const std::string name(preset.name);
     FittedCalibration fitted = parse_fitted_calibration(preset.text, name);
@@ -94,11 +95,11 @@ std::vector<Known> fits_of_device(const Device& device, std::string_view left_ou
   return known;
 }
 
-std::string nothing_fitted_words(const CostBasis& basis, const std::vector<Known>& known) {
+std::string nothing_fitted_words(const CostBasis& basis, const std::vector<BuiltInFit>& known) {
   std::string text = fmt::format("nothing was fitted for {} with {}", basis.cluster.device.name,
                                  basis.framework.name);
   std::vector<std::string> others;
-  for (const Known& fit : known) {
+  for (const BuiltInFit& fit : known) {
     const std::string other = "--framework " + fit.fitted.framework;
     if (std::find(others.begin(), others.end(), other) == others.end()) others.push_back(other);
   }
@@ -107,11 +108,12 @@ std::string nothing_fitted_words(const CostBasis& basis, const std::vector<Known
          fmt::format("; {} {} a fit", fmt::join(others, ", "), others.size() == 1 ? "has" : "have");
 }
 
-/// The fit whose network is most like the cluster's; of equals the one with most runs.
-bool use_best_fit(const std::vector<Known>& known, CostBasis& basis) {
-  const Known* best = nullptr;
+/// Uses the fit whose network is most like the cluster's, among equals the one with most runs.
+/// Returns false where there is no fit for the framework.
+bool use_best_fit(const std::vector<BuiltInFit>& known, CostBasis& basis) {
+  const BuiltInFit* best = nullptr;
   TransferredFit chosen;
-  for (const Known& fit : known) {
+  for (const BuiltInFit& fit : known) {
     if (fit.fitted.framework != calibrated_as(basis.framework)) continue;
     TransferredFit next = transfer(fit.fitted, basis.cluster, basis.framework);
     const auto rank = [](const TransferredFit& one) {
@@ -131,46 +133,49 @@ double fill_efficiency(CostBasis& basis) {
   if (basis.cluster.efficiency) return 0;
   DefaultEfficiency known = default_efficiency(basis.cluster);
   basis.cluster.efficiency = std::move(known.efficiency);
-  basis.efficiency_words = known.words;
+  basis.source.efficiency_words = known.words;
   return known.open;
 }
 
 void forget_default_efficiency(CostBasis& basis) {
-  if (basis.efficiency_words.empty()) return;
+  if (basis.source.efficiency_words.empty()) return;
   basis.cluster.efficiency.reset();
-  basis.efficiency_words.clear();
+  basis.source.efficiency_words.clear();
 }
 
-/// `open`: of the efficiency, beside what is open of what is typical.
+/// Uses typical rates, with intervals wider by `open`, the error of the efficiency. Returns false
+/// where no rates are typical.
 bool use_typical(CostBasis& basis, double open, std::string_view left_out, const std::string& why) {
   auto typical = typical_calibration(basis.cluster, basis.framework, left_out);
   if (!typical) return false;
   if (open > 0) widen(*typical, open);
-  basis.name = kTypicalCalibration;
-  basis.digest = digest(fitted_calibration_text(*typical));
-  basis.words = fmt::format("rates typical of training, {:.0f} % off runs of fits left out, {}{}",
-                            100 * typical->cross_validated_mean, digest_words(basis.digest), why);
+  basis.source.name = kTypicalCalibration;
+  basis.source.digest = digest(fitted_calibration_text(*typical));
+  basis.source.words =
+      fmt::format("rates typical of training, {:.0f} % off runs of fits left out, {}{}",
+                  100 * typical->cross_validated_mean, digest_words(basis.source.digest), why);
   use_fitted(std::move(*typical), basis);
   return true;
 }
 
-/// Fits, and what they have in common, are of GPUs that are all alike.
+/// Whether the cluster has GPUs that are all alike. Only such clusters have fits and typical rates.
 bool is_of_one_gpu(const Cluster& cluster) {
   return cluster.device.kind == DeviceKind::gpu && cluster.other_devices.empty();
 }
 
 void use_built_in(CostBasis& basis, std::string_view left_out) {
   if (!is_of_one_gpu(basis.cluster)) {
-    basis.words = kOwnNumbers + own_numbers_words(basis.cluster);
+    basis.source.words = kOwnNumbers + own_numbers_words(basis.cluster);
     return;
   }
-  const std::vector<Known> known = fits_of_device(basis.cluster.device, left_out);
+  const std::vector<BuiltInFit> known = fits_of_device(basis.cluster.device, left_out);
   const double open = fill_efficiency(basis);
   if (use_best_fit(known, basis)) return;
   const std::string nothing = nothing_fitted_words(basis, known);
   if (use_typical(basis, open, left_out, fmt::format(" ({})", nothing))) return;
   forget_default_efficiency(basis);
-  basis.words = fmt::format("{}{} ({})", kOwnNumbers, own_numbers_words(basis.cluster), nothing);
+  basis.source.words =
+      fmt::format("{}{} ({})", kOwnNumbers, own_numbers_words(basis.cluster), nothing);
 }
 
 void use_typical_alone(CostBasis& basis, std::string_view left_out) {
@@ -187,7 +192,7 @@ void use_typical_alone(CostBasis& basis, std::string_view left_out) {
   }
 }
 
-/// A fit for one device and framework says nothing about others.
+/// Refuses a fit for another device or framework.
 void check_same_target(const FittedCalibration& fitted, const CostBasis& basis,
                        const std::string& file, const std::string& cluster_file) {
   const std::string other = device_difference(fitted.device, basis.cluster.device);
@@ -208,7 +213,7 @@ void check_same_target(const FittedCalibration& fitted, const CostBasis& basis,
   }
 }
 
-/// Costs measured on one device say nothing about another.
+/// Refuses costs that were measured on another device.
 void check_same_device(const Calibration& calibration, const Cluster& cluster,
                        const std::string& file, const std::string& cluster_file) {
   if (calibration.device != cluster.device.name) {
@@ -235,7 +240,7 @@ void use_rest(const CalibrationChoice& choice, const std::string& cluster_file,
       use_typical_alone(basis, left_out);
       break;
     case Rest::none:
-      basis.words = kOwnNumbers + own_numbers_words(basis.cluster);
+      basis.source.words = kOwnNumbers + own_numbers_words(basis.cluster);
       break;
     case Rest::given:
       check_same_target(*choice.fitted, basis, choice.fitted_file, cluster_file);
@@ -246,20 +251,22 @@ void use_rest(const CalibrationChoice& choice, const std::string& cluster_file,
   }
 }
 
-/// To a basis that has the rest.
+/// Adds measured costs to a basis that has the costs of the rest.
 void add_measured(const CalibrationChoice& choice, CostBasis& basis) {
   const CostBasis rest = basis;
   basis.measured = choice.measured;
   basis.framework = with_measured_memory(basis.framework, *choice.measured);
-  basis.name = choice.measured_file;
-  basis.digest = digest(choice.measured_text);
-  basis.words = fmt::format("{}, {}", measured_words(*choice.measured), digest_words(basis.digest));
+  basis.source.name = choice.measured_file;
+  basis.source.digest = digest(choice.measured_text);
+  basis.source.words =
+      fmt::format("{}, {}", measured_words(*choice.measured), digest_words(basis.source.digest));
   if (!is_of_one_gpu(basis.cluster)) return;  // all that its ops and transfers are was measured
-  const bool own = rest.words.starts_with(kOwnNumbers);
-  basis.words += "; for the rest " + rest.words.substr(own ? kOwnNumbers.size() : 0);
-  if (rest.name.empty() || rest.digest == basis.digest) return;  // nothing, or of the same file
-  basis.name += ", else " + rest.name;
-  basis.rest_digest = rest.digest;
+  const bool own = rest.source.words.starts_with(kOwnNumbers);
+  basis.source.words += "; for the rest " + rest.source.words.substr(own ? kOwnNumbers.size() : 0);
+  if (rest.source.name.empty() || rest.source.digest == basis.source.digest)
+    return;  // nothing, or of the same file
+  basis.source.name += ", else " + rest.source.name;
+  basis.source.rest_digest = rest.source.digest;
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// Takes the efficiency of a preset with the same device, or means over all presets.
 #include "predict/default_efficiency.h"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr double kNormal90 = 1.645;
 
-/// The presets of GPUs that state an efficiency.
+/// Returns the presets of GPUs that state an efficiency.
 const std::vector<Cluster>& known_clusters() {
   static const std::vector<Cluster> clusters = [] {
     std::vector<Cluster> result;
@@ -30,7 +31,7 @@ const std::vector<Cluster>& known_clusters() {
   return clusters;
 }
 
-/// One for each device.
+/// Returns one preset for each device.
 std::vector<const Cluster*> known_devices() {
   std::vector<const Cluster*> devices;
   for (const Cluster& cluster : known_clusters()) {
@@ -76,7 +77,7 @@ LevelEfficiency mean_level(bool within_node) {
   return {bandwidth.mean(), Seconds(time.mean()), {}};
 }
 
-/// Parameters of kernels, which fit_parameters() knows by name, over all devices.
+/// Averages the parameters of kernels, which fit_parameters() knows by name, over all devices.
 Efficiency mean_kernels(const Cluster& like) {
   const std::vector<const Cluster*> all = known_devices();
   std::vector<const Cluster*> with_fp8;

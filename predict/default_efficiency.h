@@ -1,4 +1,4 @@
-// Default efficiency: what is reached of a GPU's rates where its cluster file does not say.
+// Default efficiency: the share of a GPU's rates that ops reach, where a cluster file states none.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,19 @@ namespace plimsoll {
 /// Whether a level joins devices of one node only.
 bool is_within_node(const Cluster& cluster, std::size_t level);
 
+/// An efficiency that other clusters suggest.
 struct DefaultEfficiency {
   Efficiency efficiency;
-  /// Logarithm of what nine in ten devices stay within of it: 0 where it is of the same device.
+  /// Nine in ten devices are within this factor of it, as a logarithm; 0 for the same device.
   double open = 0;
-  std::string words;  ///< where it comes from
+  std::string words;  ///< says where the efficiency comes from
 };
 
-/// The efficiency of the cluster preset that has the same device (device_difference()), else the
-/// geometric means over the devices of all cluster presets (of rates of 8-bit operands over those
-/// that have such units). A level has that of the same level of that preset, else the mean over
-/// levels within nodes or across them. `cluster` is of GPUs.
+/// Returns the efficiency of the cluster preset that has the same device (device_difference()). For
+/// other devices it is the geometric mean over the devices of all cluster presets. A rate of 8-bit
+/// operands is the mean over devices that have such units. A level has the efficiency of the same
+/// level of that preset, else the mean over levels within nodes or over levels across nodes. The
+/// devices of `cluster` must be GPUs.
 DefaultEfficiency default_efficiency(const Cluster& cluster);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Evaluate: lowers a strategy, simulates its Programs and reads the prediction off the Timeline.
+// Lowers a strategy, simulates its Programs and reads the prediction off the simulation.
 #include "predict/evaluate.h"
 
 #include <fmt/format.h>
@@ -9,22 +9,20 @@
 #include "base/file.h"
 #include "graph/step_flops.h"
 #include "graph/text.h"
-#include "passes/pipeline.h"
-#include "predict/breakdown.h"
 #include "simulator/costs/layer_factors.h"
 #include "simulator/memory/allocation_replay.h"
 
 namespace plimsoll {
 namespace {
 
-/// As jobs and clusters say it.
+/// Returns the name of a type as jobs and clusters write it.
 std::string_view precision_of(DType dtype) {
   if (dtype == DType::f32) return "fp32";
   if (is_fp8(dtype)) return "fp8";
   return dtype == DType::f16 ? "fp16" : "bf16";
 }
 
-/// Matmul FLOPs that the devices spend on repeating forward work, over all ranks and one step.
+/// Returns the matmul FLOPs of one step that repeat forward work, over all ranks.
 Flops recomputed_flops(std::span<const Program> programs) {
   Flops total;
   for (const Program& program : programs) {
@@ -47,22 +45,22 @@ std::string peak_source(const Cluster& cluster, DType dtype, std::int64_t device
   return text;
 }
 
-void fill_rates(Prediction& prediction, const Job& job, std::span<const Program> programs,
-                const Cluster& cluster, std::int64_t devices) {
-  const FlopsPerSecond rate = peak_rate(cluster, job.precision, devices);
+void fill_rates(Prediction& prediction, const Target& target, std::span<const Program> programs) {
+  const Job& job = target.job;
+  const FlopsPerSecond rate = peak_rate(target.cluster(), job.precision, target.devices);
   const double step = prediction.step_time.value();
   const auto sequences = static_cast<double>(job.global_batch);
-  const double available = step * static_cast<double>(devices) * rate.value();
+  const double available = step * static_cast<double>(target.devices) * rate.value();
   // Backward costs twice the forward matmuls (docs/glossary.md, MFU).
   const double model = 3.0 * forward_matmul_flops_per_sequence(job).value() * sequences;
   prediction.tokens_per_second = sequences * static_cast<double>(job.sequence) / step;
   prediction.mfu = model / available;
   prediction.hfu = (model + recomputed_flops(programs).value()) / available;
   prediction.peak_flops = rate;
-  prediction.peak_source = peak_source(cluster, job.precision, devices);
+  prediction.peak_source = peak_source(target.cluster(), job.precision, target.devices);
 }
 
-/// By Program: the least memory of the devices that run it.
+/// Returns for each Program the least memory of the devices that run it.
 std::vector<Bytes> capacities(std::span<const Program> programs, const Cluster& cluster) {
   std::vector<Bytes> least(programs.size(), cluster.device.memory);
   if (cluster.other_devices.empty()) return least;
@@ -77,10 +75,6 @@ std::vector<Bytes> capacities(std::span<const Program> programs, const Cluster& 
   return least;
 }
 
-bool has_arena(const Framework& framework) {
-  return framework.allocator.kind == AllocatorKind::arena;
-}
-
 StagePrediction lay_out_stage(const Program& program, Bytes capacity) {
   const MemoryPeak memory = memory_peak(program);
   StagePrediction stage;
@@ -93,23 +87,14 @@ StagePrediction lay_out_stage(const Program& program, Bytes capacity) {
   return stage;
 }
 
-void replay_allocator(const Program& program, const Framework& framework, Bytes beside,
-                      StagePrediction& stage) {
-  const AllocatorUse use = replay_on_device(program, framework, stage.capacity - beside);
-  stage.allocated = use.allocated;
-  stage.reserved = use.reserved;
-}
-
-/// `fits` from the stages; of an arena: all of it, not the live peak within it.
-void sum_up(Footprint& footprint, Bytes beside) {
-  footprint.allocated = footprint.reserved = {};
-  footprint.fits = true;
-  for (const StagePrediction& stage : footprint.stages) {
-    footprint.peak = std::max(footprint.peak, stage.peak);
-    footprint.arena = std::max(footprint.arena, stage.arena);
-    footprint.allocated = std::max(footprint.allocated, stage.allocated);
-    footprint.reserved = std::max(footprint.reserved, stage.reserved);
-    if (stage.reserved + beside > stage.capacity) footprint.fits = false;
+void replay_allocators(const Target& target, const Strategy& strategy, Footprint& footprint) {
+  const Bytes unavailable = outside_program(target, strategy) + target.reserve;
+  for (std::size_t i = 0; i < footprint.stages.size(); ++i) {
+    StagePrediction& stage = footprint.stages[i];
+    const AllocatorUse use =
+        replay_on_device(footprint.programs[i], target.framework(), stage.capacity - unavailable);
+    stage.allocated = use.allocated;
+    stage.reserved = use.reserved;
   }
 }
 
@@ -127,12 +112,11 @@ double fill_provenance(Prediction& prediction, const Simulation& simulation) {
   return op_time.value() > 0 ? simulation.open / op_time : 0;
 }
 
-/// The spread that GPUs' own numbers leave open is in the errors of published runs already, where
-/// kernels were measured or assumed to reach what others do; with datasheet rates nothing is known
-/// of them. The interval of typical rates holds the spread of unseen sources
-/// (typical_calibration()) and what an efficiency that the cluster does not state leaves open. The
-/// spread of fits was measured beside what each fit left open, so a wider fit of another network
-/// adds to it once.
+/// Returns the interval by the basis of the costs. With a cluster's own efficiency, errors of
+/// published runs include the error of its numbers; with datasheet rates that error comes on top.
+/// The interval of typical rates includes the spread of unseen sources (typical_calibration()) and
+/// the error of an efficiency that the cluster does not state. The spread of fits was measured
+/// beside each fit's own interval, so that a wider fit of another network adds to it once.
 StepInterval interval_of(const CostModel& costs, const LayerShape& shape, bool across_nodes,
                          double open, const MeasuredParts& measured) {
   if (costs.host_executes()) {
@@ -146,7 +130,7 @@ StepInterval interval_of(const CostModel& costs, const LayerShape& shape, bool a
                        measured);
 }
 
-/// `exposed`: communication's share of the step.
+/// Returns the measured parts of a step whose exposed communication has the share `exposed`.
 MeasuredParts measured_parts(const MeasuredShares& shares, double exposed) {
   return {shares.kernels * (1 - exposed), shares.communications * exposed,
           shares.communications_open};
@@ -178,46 +162,26 @@ FlopsPerSecond peak_rate(const Cluster& cluster, DType dtype, std::int64_t devic
   return sum / double(devices);
 }
 
-LayerShape layer_shape(const Job& job, const Strategy& strategy) {
-  const std::int64_t operand = strategy.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
-  return {strategy.micro_batch * job.sequence / strategy.cp, job.sequence, job.hidden, strategy.mp,
-          operand};
-}
-
-CostModel costs_of(const CostModel& costs, const LayerShape& shape) {
-  const auto& fitted = costs.fitted();
-  if (!fitted) return costs;
-  return costs.with_layer_factor(layer_factor(fitted->layers, shape).factor);
-}
-
-Footprint lay_out(const Job& job, const Strategy& strategy, const Framework& framework,
-                  const Cluster& cluster, Bytes reserve, Proof proof, AllocatorReplay replay) {
+Footprint lay_out(const Target& target, const Strategy& strategy, Proof proof,
+                  AllocatorReplay replay) {
   Footprint footprint;
   // A search lays out many candidates: without an arena their addresses decide nothing.
-  const bool needs_addresses = has_arena(framework) || proof != Proof::none;
-  footprint.programs = lower({job, strategy, framework}, {}, proof,
+  const bool needs_addresses = has_arena(target.framework()) || proof != Proof::none;
+  footprint.programs = lower(context_of(target, strategy), {}, proof,
                              needs_addresses ? Addresses::planned : Addresses::left_out);
-  const std::vector<Bytes> memory = capacities(footprint.programs, cluster);
+  const std::vector<Bytes> memory = capacities(footprint.programs, target.cluster());
   for (const Program& program : footprint.programs) {
     footprint.stages.push_back(lay_out_stage(program, memory[footprint.stages.size()]));
   }
-  if (!has_arena(framework) && replay == AllocatorReplay::run) {
-    replay_allocators(footprint, job, strategy, framework, reserve);
-    return footprint;
-  }
-  sum_up(footprint, memory_outside_program(job, strategy, framework) + reserve);
-  footprint.fits = footprint.fits || !has_arena(framework);
+  if (!has_arena(target.framework()) && replay == AllocatorReplay::run)
+    replay_allocators(target, strategy, footprint);
   return footprint;
 }
 
-void replay_allocators(Footprint& footprint, const Job& job, const Strategy& strategy,
-                       const Framework& framework, Bytes reserve) {
-  const Bytes beside = memory_outside_program(job, strategy, framework) + reserve;
-  for (std::size_t stage = 0; stage < footprint.stages.size(); ++stage) {
-    if (!has_arena(framework))
-      replay_allocator(footprint.programs[stage], framework, beside, footprint.stages[stage]);
-  }
-  sum_up(footprint, beside);
+Bytes largest(std::span<const StagePrediction> stages, Bytes StagePrediction::*bytes) {
+  Bytes most;
+  for (const StagePrediction& stage : stages) most = std::max(most, stage.*bytes);
+  return most;
 }
 
 const StagePrediction& tightest_of(std::span<const StagePrediction> stages) {
@@ -233,17 +197,15 @@ std::vector<std::string> digests_of(std::span<const Program> programs) {
   return digests;
 }
 
-Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& footprint,
-                   const CostModel& costs, std::int64_t devices, Folding folding, Detail detail) {
+Evaluation predict(const Target& target, const Strategy& strategy, const Footprint& footprint,
+                   Folding folding, Detail detail) {
+  const CostModel& costs = *target.costs;
   // First: the cost model takes it for granted that the device can compute in this dtype.
-  peak_rate(costs.cluster(), job.precision, devices);
-  if (strategy.fp8 != Fp8::none) peak_rate(costs.cluster(), DType::e4m3, devices);
-  const LayerShape shape = layer_shape(job, strategy);
-  Simulation simulation = simulate(footprint.programs, costs_of(costs, shape), folding, detail);
+  peak_rate(costs.cluster(), target.job.precision, target.devices);
+  if (strategy.fp8 != Fp8::none) peak_rate(costs.cluster(), DType::e4m3, target.devices);
+  Simulation simulation = simulate(footprint.programs, costs_of(target, strategy), folding, detail);
   Evaluation evaluation;
-  evaluation.score = {
-      {}, footprint.arena, footprint.peak, footprint.allocated, footprint.reserved, footprint.fits};
-  Prediction& prediction = evaluation.score.prediction;
+  Prediction& prediction = evaluation.prediction;
   prediction.step_time = simulation.step_time;
   prediction.stages = footprint.stages;
   if (detail != Detail::none) {
@@ -254,34 +216,33 @@ Evaluation predict(const Job& job, const Strategy& strategy, const Footprint& fo
     prediction.breakdown = break_down(evaluation.parts, simulation.step_time);
   }
   const double open = fill_provenance(prediction, simulation);
-  const bool across_nodes = devices > costs.cluster().devices_per_node;
+  const bool across_nodes = target.devices > costs.cluster().devices_per_node;
   evaluation.measured = measured_parts(
       simulation.measured, prediction.breakdown.exposed_communication / prediction.step_time);
-  const StepInterval interval = interval_of(costs, shape, across_nodes, open, evaluation.measured);
+  const StepInterval interval = interval_of(costs, layer_shape(target.job, strategy), across_nodes,
+                                            open, evaluation.measured);
   prediction.step_time_low = prediction.step_time * interval.low;
   prediction.step_time_high = prediction.step_time * interval.high;
-  fill_rates(prediction, job, footprint.programs, costs.cluster(), devices);
+  fill_rates(prediction, target, footprint.programs);
   evaluation.timeline = std::move(simulation.timeline);
   return evaluation;
 }
 
-Evaluation evaluate(const Job& job, const Strategy& strategy, const Framework& framework,
-                    const CostModel& costs, std::int64_t devices, Bytes reserve, Folding folding) {
-  const Footprint footprint =
-      lay_out(job, strategy, framework, costs.cluster(), reserve, Proof::order);
+Evaluation evaluate(const Target& target, const Strategy& strategy, Folding folding) {
+  const Footprint footprint = lay_out(target, strategy, Proof::order);
   try {
-    const Detail detail = shows_calls(devices) ? Detail::calls : Detail::ops;
-    Evaluation evaluation = predict(job, strategy, footprint, costs, devices, folding, detail);
+    const Detail detail = shows_calls(target.devices) ? Detail::calls : Detail::ops;
+    Evaluation evaluation = predict(target, strategy, footprint, folding, detail);
     evaluation.program_digests = digests_of(footprint.programs);
     return evaluation;
   } catch (const InfeasibleError& too_long) {
-    if (footprint.fits) throw;
+    if (fits_devices(target, strategy, footprint.stages)) throw;
     const StagePrediction& tightest = tightest_of(footprint.stages);
     throw InfeasibleError(
         fmt::format("{}; nor does it fit: a device would need {} ({} bytes) with {} of context and "
                     "communicators and {} of reserve, and has {} ({} bytes)",
                     too_long.what(), to_text(tightest.reserved), tightest.reserved.count(),
-                    to_text(memory_outside_program(job, strategy, framework)), to_text(reserve),
+                    to_text(outside_program(target, strategy)), to_text(target.reserve),
                     to_text(tightest.capacity), tightest.capacity.count()));
   }
 }

@@ -1,3 +1,4 @@
+// Compares devices and levels with those that a fit's runs were on.
 #include "predict/fit_transfer.h"
 
 #include <fmt/format.h>
@@ -34,7 +35,7 @@ FittedLevel fitted_level(const Level& level) {
           level.latency, level.peer_bandwidth, level.reduces_in_switch};
 }
 
-/// "levels.1.fixed_time" is {1, "fixed_time"}; nothing for other names.
+/// Splits "levels.1.fixed_time" into {1, "fixed_time"}. Returns nothing for other names.
 std::optional<std::pair<std::size_t, std::string>> of_level(const std::string& name) {
   constexpr std::string_view kStart = "levels.";
   const std::size_t dot = name.find('.', kStart.size());
@@ -43,7 +44,7 @@ std::optional<std::pair<std::size_t, std::string>> of_level(const std::string& n
   return std::pair(std::size_t(name[dot - 1] - '0'), name.substr(dot + 1));
 }
 
-/// By level of the cluster: the level of the fit that it is, if any.
+/// Returns for each level of the cluster the level of the fit that is the same, if any.
 std::vector<std::optional<std::size_t>> matches(const FittedCalibration& fitted,
                                                 const Cluster& cluster, TransferredFit& result) {
   std::vector<std::optional<std::size_t>> found(cluster.levels.size());
@@ -93,7 +94,7 @@ void check_names(const FittedCalibration& fitted, const Cluster& cluster) {
   }
 }
 
-/// Wider by `open`, a logarithm that is off independently of the rest.
+/// Makes an interval wider by an independent error `open`, a logarithm.
 void widen(RunSpread& spread, double open) {
   if (spread.interval90_deviations <= 0) return;
   spread.deviation = std::hypot(spread.deviation, open / spread.interval90_deviations);

@@ -1,3 +1,4 @@
+// Compares two steps by the shares of their parts.
 #include "predict/plan_difference.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-/// Parts of a step; forward and backward are the rest.
+/// The parts of a step that are compared. Forward and backward are the rest.
 constexpr std::array kParts = {&Breakdown::recompute, &Breakdown::optimizer,
                                &Breakdown::exposed_communication, &Breakdown::bubble,
                                &Breakdown::dispatch};

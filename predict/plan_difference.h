@@ -1,4 +1,5 @@
-// Plan difference: how sure one plan is faster than another. What both share is off for both.
+// Plan difference: says how sure it is that one plan is faster than another. Errors that both plans
+// share cancel.
 #pragma once
 
 #include "models/calibration/fitted_calibration.h"
@@ -15,17 +16,20 @@ struct PlanTime {
   LayerShape shape;  ///< layer_shape(job, strategy)
 };
 
-/// Half width of the 90 % interval of the logarithm of a.step_time / b.step_time: root of the sum
-/// of squares of what any two runs of one source differ by, of what layers of another shape add,
-/// and of a number times how far the shares of recompute, optimizer, exposed communication, bubble
-/// and host are apart (root of the sum of squares). The numbers are difference_spread()'s.
+/// Returns the half width of the 90 % interval of the logarithm of a.step_time / b.step_time. It is
+/// the root of the sum of squares of three parts, whose numbers are difference_spread()'s:
 ///
-/// 0 for two steps that are the same in all of these: then nothing is known to tell them apart.
+///   - the difference between any two runs of one source;
+///   - the part that layers of another shape add;
+///   - a number times the distance between the shares of recompute, optimizer, exposed
+///     communication, bubble and host (root of the sum of squares).
+///
+/// The result is 0 for two steps that are the same in all of these.
 double difference_half_width(TimeBasis basis, const PlanTime& a, const PlanTime& b);
 
-/// The interval of a.step_time / b.step_time by what `costs` rest on. On CPU cores whose ops were
-/// measured, both steps use the same measurements; what each is off beside them (kBesideOps) is its
-/// own.
+/// Returns the interval of a.step_time / b.step_time by the basis of `costs`. On CPU cores whose
+/// ops were measured, both steps use the same measurements, so that only the error beside them
+/// (kBesideOps) counts, once for each step.
 StepRatio step_ratio(const CostModel& costs, const PlanTime& a, const PlanTime& b);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Lists the tensors that are alive at the peak of a stage, and prints the table of all stages.
 #include "predict/stage_memory.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ namespace {
 constexpr Bytes kNoLimit{std::int64_t{1} << 60};
 constexpr double kMiB = 1 << 20;
 
-/// The buffers of an arena by name, as the peak counts them.
+/// Returns the buffers of an arena that are alive at the peak, by name.
 std::vector<AliveTensors> buffers_at_peak(const Program& program, const MemoryPeak& memory) {
   std::map<std::pair<std::string, TensorRole>, AliveTensors> by_name;
   for (const Buffer& buffer : program.buffers) {
@@ -37,7 +38,7 @@ std::vector<AliveTensors> buffers_at_peak(const Program& program, const MemoryPe
   return list;
 }
 
-/// Classes that some stage has, as columns.
+/// Returns the classes of tensors that some stage has, for the columns of the table.
 std::vector<std::size_t> shown_classes(std::span<const StageMemory> stages) {
   std::vector<std::size_t> shown;
   for (std::size_t role = 0; role < kTensorRoles; ++role) {
@@ -86,44 +87,46 @@ std::string classes(std::span<const StageMemory> stages, std::size_t most) {
 }
 
 std::string alive(const StageMemory& memory) {
-  constexpr std::size_t kMost = 10;
+  constexpr std::size_t kMostNames = 10;
   std::string text;
   Bytes rest = memory.stage.allocated;
-  for (std::size_t i = 0; i < std::min(memory.alive.size(), kMost); ++i) {
+  for (std::size_t i = 0; i < std::min(memory.alive.size(), kMostNames); ++i) {
     const AliveTensors& one = memory.alive[i];
     text += fmt::format("    {:>10.1f}  {:<17} {}{}\n", mib(one.bytes), to_text(one.role), one.name,
                         one.count > 1 ? fmt::format(" x {}", one.count) : "");
     rest -= one.bytes;
   }
-  if (memory.alive.size() > kMost) {
+  if (memory.alive.size() > kMostNames) {
     text += fmt::format("    {:>10.1f}  {} more names (all with --json)\n", mib(rest),
-                        memory.alive.size() - kMost);
+                        memory.alive.size() - kMostNames);
   }
   return text;
 }
 
 }  // namespace
 
-StageMemory memory_at_peak(const Program& program, const Framework& framework,
-                           const StagePrediction& stage, Bytes outside, Bytes reserve) {
-  StageMemory memory{stage, filling_of(stage, outside, reserve), stage.by_role, {}};
-  if (framework.allocator.kind == AllocatorKind::arena) {
+StageMemory memory_at_peak(const Target& target, const Strategy& strategy, const Program& program,
+                           const StagePrediction& stage) {
+  const Filling filling = filling_of(stage, outside_program(target, strategy), target.reserve);
+  StageMemory memory{stage, filling, stage.by_role, {}};
+  if (has_arena(target.framework())) {
     memory.alive = buffers_at_peak(program, memory_peak(program));
     return memory;
   }
-  AllocatorUse use = replay_on_device(program, framework, memory.filling.room(), AliveAtPeak::list);
+  AllocatorUse use =
+      replay_on_device(program, target.framework(), filling.room(), AliveAtPeak::list);
   memory.by_role = use.by_role;
   memory.alive = std::move(use.alive);
   return memory;
 }
 
 std::string describe(std::span<const StageMemory> stages, const Framework& framework) {
-  constexpr std::size_t kMost = 64;
-  const std::size_t most = std::min(stages.size(), kMost);
-  const bool arena = framework.allocator.kind == AllocatorKind::arena;
+  constexpr std::size_t kMostStages = 64;
+  const std::size_t most = std::min(stages.size(), kMostStages);
+  const bool arena = has_arena(framework);
   std::string text = "  memory per device, MiB\n" + totals(stages, most);
-  if (stages.size() > kMost) {
-    text += fmt::format("    and {} more (all with --json)\n", stages.size() - kMost);
+  if (stages.size() > kMostStages) {
+    text += fmt::format("    and {} more (all with --json)\n", stages.size() - kMostStages);
   }
   text += fmt::format(
       "    live peak: what its program keeps alive at once; allocated: {}; reserved: {};\n"
@@ -140,7 +143,7 @@ std::string describe(std::span<const StageMemory> stages, const Framework& frame
 }
 
 std::vector<Violation> check_allocators(const Plan& plan) {
-  if (plan.framework.allocator.kind == AllocatorKind::arena) return {};
+  if (has_arena(plan.framework)) return {};
   const std::vector<Program> programs = lower({plan.job, plan.strategy, plan.framework});
   const auto& stages = plan.prediction.stages;
   const Bytes outside = memory_outside_program(plan.job, plan.strategy, plan.framework);

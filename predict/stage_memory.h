@@ -1,4 +1,5 @@
-// Stage memory: what each class of ranks takes of its device, and what is alive at the peak.
+// Stage memory: shows how much of its device each class of ranks takes, and which tensors are alive
+// at the peak.
 #pragma once
 
 #include <span>
@@ -6,10 +7,10 @@
 #include <vector>
 
 #include "graph/program.h"
-#include "models/framework/framework.h"
 #include "plan/check.h"
 #include "plan/filling.h"
 #include "plan/plan.h"
+#include "predict/target.h"
 #include "simulator/memory/allocation_replay.h"
 
 namespace plimsoll {
@@ -17,21 +18,21 @@ namespace plimsoll {
 /// A class of ranks, as `planner simulate` shows it.
 struct StageMemory {
   StagePrediction stage;
-  Filling filling;                  ///< of its device
-  BytesByRole by_role;              ///< of stage.allocated, at its first peak; sums to it
-  std::vector<AliveTensors> alive;  ///< then, largest first; sums to it
+  Filling filling;                  ///< of the stage's device
+  BytesByRole by_role;              ///< at the first peak; sums to stage.allocated
+  std::vector<AliveTensors> alive;  ///< at that peak, largest first; sums to stage.allocated
 };
-/// `stage`: as lay_out has it; `reserve`: bytes kept free on its device.
-StageMemory memory_at_peak(const Program& program, const Framework& framework,
-                           const StagePrediction& stage, Bytes outside, Bytes reserve);
+/// Returns the memory of the stage that lay_out() made of this Program.
+StageMemory memory_at_peak(const Target& target, const Strategy& strategy, const Program& program,
+                           const StagePrediction& stage);
 
-/// One table of all stages, and what is alive at the peak of the one that has least room left.
+/// Returns a table of all stages, and the tensors alive at the peak of the stage with least room.
 std::string describe(std::span<const StageMemory> stages, const Framework& framework);
 
-/// The rule of allocator peaks for `planner check`, which knows no reserve: under pressure an
-/// allocator may have given back some of what the replay keeps.
+/// The rule of allocator peaks for `planner check`. The check knows no reserve, so the allocator of
+/// the plan may have given back memory that the replay keeps.
 extern const Rule kAllocatorPeaks;
-/// Whether a plan's allocated and reserved bytes are those of the replay of its Programs.
+/// Checks that a plan's allocated and reserved bytes are those that a replay of its Programs finds.
 std::vector<Violation> check_allocators(const Plan& plan);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Reads the spreads that scripts/spreads found and makes intervals of them.
 #include "predict/step_interval.h"
 
 #include <cmath>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, kTimeBases> kBases = {"kernels", "typical", "fit"};
 
-/// By basis.
+/// The spreads by basis.
 struct Spreads {
   std::array<SourceSpread, kTimeBases> steps;
   std::array<DifferenceSpread, kTimeBases> differences;

@@ -1,4 +1,4 @@
-// Typical calibrations from the rates that fits found.
+// Averages the rates that fits found, relative to the rates that their clusters state.
 #include "predict/typical_calibration.h"
 
 #include <fmt/format.h>
@@ -22,12 +22,13 @@
 namespace plimsoll {
 namespace {
 
-// The file's names for the levels of all clusters that fits are of: one within nodes, one across.
+// The file has one level within nodes and one across nodes, with these names.
 constexpr std::string_view kWithinNode = "levels.0.bandwidth_fraction";
 constexpr std::string_view kAcrossNodes = "levels.1.bandwidth_fraction";
 
-struct Found {
-  double sum = 0, squares = 0, count = 0;  ///< of logarithms of value / prior
+/// Collects ratios of a fitted rate to the rate that the cluster states.
+struct RatioStatistics {
+  double sum = 0, squares = 0, count = 0;  ///< over logarithms of the ratios
 
   void add(double ratio) {
     sum += std::log(ratio);
@@ -41,7 +42,7 @@ struct Found {
   }
 };
 
-/// The rates that a fit found, each relative to what its cluster states.
+/// The rates that a fit found, each relative to the rate that its cluster states.
 struct FitRates {
   std::string framework;
   Device device;
@@ -65,7 +66,7 @@ FitRates rates_from(JsonObject object) {
   return fit;
 }
 
-/// models/presets/spreads/typical-rates.json.
+/// Returns the rates in models/presets/spreads/typical-rates.json.
 const std::vector<FitRates>& rates_of_fits() {
   static const std::vector<FitRates> fits = [] {
     const std::string file = "typical-rates.json";
@@ -95,7 +96,7 @@ std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      std::string_view left_out) {
   if (!cluster.efficiency || !describes_training(framework)) return std::nullopt;
   std::size_t fits = 0;
-  std::map<std::string, Found> found;  // by name of a rate
+  std::map<std::string, RatioStatistics> found;  // by name of a rate
   for (const FitRates& fit : rates_of_fits()) {
     if (fit.framework == calibrated_as(framework) &&
         device_difference(fit.device, cluster.device).empty())

@@ -1,4 +1,5 @@
-// Typical calibration: what fits of other devices and frameworks found, for those without one.
+// Typical calibration: rates that fits of other devices and frameworks found, for those without a
+// fit.
 #pragma once
 
 #include <optional>
@@ -10,16 +11,17 @@
 
 namespace plimsoll {
 
-/// Whether rates typical of training say more of a framework's steps than what kernels reach alone.
+/// Whether rates typical of training describe a framework's steps better than rates of kernels
+/// alone.
 bool describes_training(const Framework& framework);
 
-/// Rates of a cluster's kernels and levels in training: each rate that the cluster states times the
-/// geometric mean of what fits found of it, relative to what their clusters state
-/// (models/presets/spreads/typical-rates.json, written by scripts/typical_rates.py). Fits of the
-/// same device and framework do not count, nor do fits with runs of `left_out`, a document. The
-/// interval is as wide as nine in ten published runs needed (source_spread()). Nothing for clusters
-/// that state no rates of kernels (default_efficiency.h), and for frameworks that it does not
-/// describe.
+/// Returns rates of a cluster's kernels and levels in training. Each is the rate that the cluster
+/// states, times a geometric mean over fits: the fitted rate relative to the rate that the fit's
+/// cluster states. The means are in models/presets/spreads/typical-rates.json, which
+/// scripts/typical_rates.py writes. Fits of the same device and framework do not count, nor do fits
+/// with runs of the document `left_out`. The interval is as wide as nine in ten published runs
+/// needed (source_spread()). Returns nothing where the cluster states no rates of kernels
+/// (default_efficiency.h), and where describes_training() is false.
 std::optional<FittedCalibration> typical_calibration(const Cluster& cluster,
                                                      const Framework& framework,
                                                      std::string_view left_out = "");

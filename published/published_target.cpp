@@ -115,7 +115,7 @@ bool find_cost_basis(const PublishedRun& run, const CalibrationChoice& calibrati
     target.framework = std::move(basis.framework);
     target.measured = std::move(basis.measured);
     target.fitted = std::move(basis.fitted);
-    target.calibration = basis.name;
+    target.calibration = basis.source.name;
     return true;
   } catch (const InputError& error) {
     target.missing = error.what();
@@ -138,6 +138,10 @@ bool find_job(const PublishedRun& run, std::int64_t global_batch, PublishedTarge
 }
 
 }  // namespace
+
+Target PublishedTarget::target() const {
+  return Target(job, CostModel(cluster, measured, framework, fitted), devices);
+}
 
 std::optional<BytesPerSecond> stated_network(std::string_view interconnect,
                                              std::int64_t devices_per_node) {

@@ -11,6 +11,7 @@
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
 #include "predict/cost_basis.h"
+#include "predict/target.h"
 #include "published/published_run.h"
 
 namespace plimsoll {
@@ -34,6 +35,9 @@ struct PublishedTarget {
   /// The reason why the run cannot be predicted: a missing field, or a feature that the predictor
   /// lacks. Empty: the fields above are set.
   std::string missing;
+
+  /// The target of predictions, with no reserve.
+  Target target() const;
 };
 
 /// Makes the target of a run. Facts that the source does not state and that change the outcome

@@ -52,37 +52,34 @@ StepInterval interval_of(const PublishedTarget& target, const Strategy& strategy
         interval90_half_width(*target.fitted, layer_shape(target.job, strategy), across_nodes);
     return with_measured(around(std::log1p(own)), evaluation.measured);
   }
-  const Prediction& prediction = evaluation.score.prediction;
+  const Prediction& prediction = evaluation.prediction;
   return {prediction.step_time_low / prediction.step_time,
           prediction.step_time_high / prediction.step_time};
 }
 
-RunPrediction prediction_of(const PublishedTarget& target, const Strategy& strategy,
-                            const CostModel& costs) {
-  const Footprint footprint =
-      lay_out(target.job, strategy, target.framework, costs.cluster(), Bytes(0), Proof::structure);
-  const Evaluation evaluation = predict(target.job, strategy, footprint, costs, target.devices,
-                                        Folding::folded, Detail::critical);
+RunPrediction prediction_of(const PublishedTarget& run, const Target& target,
+                            const Strategy& strategy) {
+  const Footprint footprint = lay_out(target, strategy, Proof::structure);
+  const Evaluation evaluation =
+      predict(target, strategy, footprint, Folding::folded, Detail::critical);
   RunPrediction predicted;
-  predicted.cluster = target.cluster.name;
-  predicted.framework = target.framework.name;
-  predicted.calibration = target.calibration;
-  predicted.step_time = evaluation.score.prediction.step_time;
-  predicted.fits = evaluation.score.fits;
-  predicted.interval = interval_of(target, strategy, evaluation);
-  predicted.basis = basis_of(target.fitted);
-  predicted.source_known = target.source_known;
+  predicted.cluster = run.cluster.name;
+  predicted.framework = run.framework.name;
+  predicted.calibration = run.calibration;
+  predicted.step_time = evaluation.prediction.step_time;
+  predicted.fits = fits_devices(target, strategy, footprint.stages);
+  predicted.interval = interval_of(run, strategy, evaluation);
+  predicted.basis = basis_of(run.fitted);
+  predicted.source_known = run.source_known;
   predicted.strategy = strategy;
-  predicted.breakdown = evaluation.score.prediction.breakdown;
-  PredictedMemory memory =
-      memory_of(evaluation.score.prediction.stages, target.memory_of_last_rank);
-  memory.outside = memory_outside_program(target.job, strategy, target.framework);
+  predicted.breakdown = evaluation.prediction.breakdown;
+  PredictedMemory memory = memory_of(footprint.stages, run.memory_of_last_rank);
+  memory.outside = outside_program(target, strategy);
   predicted.memory[std::size_t(MemoryKind::allocated)] = memory.allocated;
   predicted.memory[std::size_t(MemoryKind::reserved)] = memory.reserved;
   predicted.memory[std::size_t(MemoryKind::device)] = memory.reserved + memory.outside;
   for (const MemoryKind kind : {MemoryKind::allocated, MemoryKind::reserved, MemoryKind::device}) {
-    predicted.memory_half_width[std::size_t(kind)] =
-        memory_half_width(kind, target.framework, memory);
+    predicted.memory_half_width[std::size_t(kind)] = memory_half_width(kind, run.framework, memory);
   }
   return predicted;
 }
@@ -168,10 +165,10 @@ ValidatedRun validate_run(const PublishedRun& run, const CalibrationChoice& cali
 }  // namespace
 
 RunPrediction predict_published(const PublishedTarget& target) {
-  const CostModel costs(target.cluster, target.measured, target.framework, target.fitted);
+  const Target prediction_target = target.target();
   std::optional<RunPrediction> best;
   for (const Strategy& strategy : target.strategies) {
-    const RunPrediction next = prediction_of(target, strategy, costs);
+    const RunPrediction next = prediction_of(target, prediction_target, strategy);
     const bool better = !best || (next.fits && !best->fits) ||
                         (next.fits == best->fits && next.step_time < best->step_time);
     if (better) best = next;

@@ -1,3 +1,4 @@
+// Lowers one micro-batch of each block and reads the facts off its routines.
 #include "planner/bounds/block_facts.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ bool has_slot(const Routine& routine, SlotKind kind) {
                      [&](const Slot& slot) { return slot.kind == kind; });
 }
 
-/// Op that writes what lies in the slot last; the last op where no port says so.
+/// Returns the op that writes the slot's tensor last: the last op where no port says so.
 std::size_t port_op(const Routine& routine, SlotKind kind) {
   for (const Port& port : routine.ports) {
     const Place& place = routine.places[port.tensor.index()];
@@ -48,7 +49,7 @@ CallFacts call_facts(const CostedProgram& costed, std::size_t call, SlotKind sen
   return facts;
 }
 
-/// This transfer for a border of another size.
+/// Returns this transfer for a border of another size.
 Routine resized(Routine transfer, Bytes bytes) {
   Tensor& payload = transfer.tensors[0];
   payload.shape = {bytes.count() / bytes_of(payload.dtype).count()};
@@ -56,12 +57,12 @@ Routine resized(Routine transfer, Bytes bytes) {
   return transfer;
 }
 
-/// The only op of a routine that communicates, of one kind on one stream.
+/// Whether a routine is one op of this kind on this stream.
 bool is_just(const Routine& routine, OpKind kind, Stream stream) {
   return routine.ops.size() == 1 && routine.ops[0].kind == kind && routine.ops[0].stream == stream;
 }
 
-/// The sends of the first of two stages, and of the second one, for the borders of every block.
+/// Finds the sends of the first of two stages, and of the second, for the borders of every block.
 void find_transfers(const Graph& graph, const CutGraph& cut, const PassContext& context,
                     MicroBatchFacts& facts) {
   const std::int64_t parts = context.strategy.split_boundary ? context.strategy.mp : 1;
@@ -102,7 +103,7 @@ Bytes logits_of(const Routine& forward) {
   return {};
 }
 
-/// Bytes of what a block's routines leave for each other.
+/// Finds the bytes that a block's routines leave for each other.
 void find_bytes(const Routine& forward, const Routine& backward, const Routine& weights,
                 BlockFacts& block) {
   block.input = slot_bytes(forward, SlotKind::input);
@@ -181,9 +182,9 @@ Job fewest_micro_batches(const Job& job, const Strategy& strategy) {
   return result;
 }
 
-/// One for all that differ in nothing that matters here.
+/// Returns one strategy for all that have the same facts.
 Strategy FactsCache::alike(const Strategy& strategy) const {
-  Strategy plain = as_plain_pipeline(job_, strategy);
+  Strategy plain = as_plain_pipeline(target_.job, strategy);
   if (backward_cut(strategy) == BackwardCut::split) plain.schedule = Schedule::zb_h1;
   plain.dp = plain.sharding_degree = 1;
   plain.sharding_stage = 0;
@@ -191,7 +192,8 @@ Strategy FactsCache::alike(const Strategy& strategy) const {
   plain.pp = 2;
   plain.layer_split.clear();
   plain.embedding_as_layers = 0;
-  plain.loss_as_layers = total_layers(job_) == 1 ? 1 : 0;  // the second stage has the head then
+  plain.loss_as_layers =
+      total_layers(target_.job) == 1 ? 1 : 0;  // the second stage has the head then
   plain.send_slots = 2;
   plain.rank_order = Strategy().rank_order;  // groups of mp and cp lie alike in each
   plain.grad_bucket_bytes = Strategy().grad_bucket_bytes;
@@ -230,12 +232,12 @@ std::shared_ptr<const MicroBatchFacts> FactsCache::look_up(const Strategy& strat
 }
 
 FactsCache::Cut FactsCache::cut(const Strategy& plain) const {
-  const Job job = fewest_micro_batches(job_, plain);
+  const Job job = fewest_micro_batches(target_.job, plain);
   Grid grid;
   grid.degree[std::size_t(Axis::mp)] = plain.mp;
   grid.degree[std::size_t(Axis::cp)] = plain.cp;
-  grid.degree[std::size_t(Axis::dp)] = devices_ / (plain.mp * plain.cp);
-  Cut result{lower_graph({job, plain, framework_}, {}, Proof::none), {}, {}};
+  grid.degree[std::size_t(Axis::dp)] = target_.devices / (plain.mp * plain.cp);
+  Cut result{lower_graph({job, plain, target_.framework()}, {}, Proof::none), {}, {}};
   result.cut = cut_blocks(result.graph, arena_alignment(job, plain), backward_cut(plain));
   result.all = micro_batch_program(result.graph, result.cut, grid);
   return result;
@@ -249,8 +251,8 @@ MicroBatchFacts FactsCache::find(const Strategy& plain, Extent extent) const {
   const Cut found = cut(plain);
   MicroBatchFacts facts = facts_of(found.all, costs_.of(plain));
   if (extent == Extent::transfers) {
-    const Job job = fewest_micro_batches(job_, plain);
-    find_transfers(found.graph, found.cut, {job, plain, framework_}, facts);
+    const Job job = fewest_micro_batches(target_.job, plain);
+    find_transfers(found.graph, found.cut, {job, plain, target_.framework()}, facts);
   }
   return facts;
 }

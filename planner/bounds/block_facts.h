@@ -1,5 +1,5 @@
-// Block facts: what one micro-batch costs in each block, however the blocks are spread over stages.
-// Depends on few fields of a strategy, so few of them are lowered for a whole space.
+// Block facts: time and memory of one micro-batch in each block, however stages share the blocks.
+// They depend on few fields of a strategy, so that a whole space needs few lowerings.
 #pragma once
 
 #include <map>
@@ -9,81 +9,77 @@
 #include <tuple>
 #include <vector>
 
-#include "models/framework/framework.h"
-#include "models/job/job.h"
 #include "passes/strategy/stage_blocks.h"
-#include "passes/strategy/strategy.h"
 #include "planner/bounds/call_path.h"
 #include "planner/bounds/micro_batch_program.h"
 #include "planner/bounds/shape_costs.h"
 
 namespace plimsoll {
 
-/// One call of a block's routine; nothing where it has none.
+/// Times and bytes of one call of a block's routine; all 0 where the block has no such routine.
 struct CallFacts {
-  /// From the begin of its first op on the compute stream to the end of the last one, or the host's
-  /// time: calls follow each other there, so these add up.
+  /// The time from the begin of the call's first op on the compute stream to the end of the last
+  /// one, or the host's time. Calls follow each other there, so spans add up.
   Picoseconds span;
-  Picoseconds computes;  ///< what its ops on the compute stream take alone
-  Picoseconds dispatch;  ///< host time to issue it
-  /// Until what it sends on (border, or its gradient) is written, from the same begin.
+  Picoseconds computes;  ///< time of the ops on the compute stream, without others beside them
+  Picoseconds dispatch;  ///< host time to issue the call
+  /// The time from the same begin until the border that the call sends on, or its gradient, is
+  /// written.
   Picoseconds sends;
   Bytes frame;
 };
 
-/// The transfer of a border to another stage, with what completes it there (split_boundary).
+/// The transfer of a border to another stage, and the gather that completes it (split_boundary).
 struct BorderTransfer {
   Routine send;
   std::optional<Routine> gather;
 };
 
-/// Facts of a block for one micro-batch; bytes are rounded up to blocks.
+/// Facts of a block for one micro-batch. Bytes are rounded up to blocks of the arena.
 struct BlockFacts {
   BlockShape shape;
   std::optional<std::size_t> recomputing;  ///< the variant that layers run which recompute
   CallFacts forward, backward;             ///< schedule zb_h1: backward is that of its input
-  CallFacts weights;                       ///< schedule zb_h1: of its parameters
+  CallFacts weights;                       ///< schedule zb_h1: backward of its parameters
   bool has_weights = false;
-  Bytes input, output;  ///< borders; 0 where it has none
+  Bytes input, output;  ///< borders; 0 where the block has none
   Bytes input_gradient, output_gradient;
-  Bytes saved;     ///< its forward leaves for its backward, without borders
-  Bytes kept;      ///< the same with its input, where that is read again
-  Bytes deferred;  ///< backward leaves for weights
-  Bytes remains;   ///< between backward and weights, borders included
-  /// Its bundle, in the types of the arenas, where forward and backward read and write it.
+  Bytes saved;     ///< bytes that forward leaves for backward, without borders
+  Bytes kept;      ///< `saved`, with the input where backward reads it again
+  Bytes deferred;  ///< bytes that backward leaves for weights
+  Bytes remains;   ///< bytes alive between backward and weights, with borders
+  /// The block's bundle, in the types of the arenas, where forward and backward read and write it.
   Bytes forward_parameters, backward_parameters, gradients;
-  /// Bytes of the logits, in 16 bits, that its forward gives to the loss; 0 where it has no loss.
+  /// Bytes of the logits, in 16 bits, that forward gives to the loss; 0 where there is no loss.
   Bytes given_to_loss;
-  /// The transfer of its output to the next stage, where it is the last block of a stage, and of
-  /// the gradient of its input back, where it is the first. Only in facts with transfers.
+  /// The transfer of the output to the next stage, if the block is the last one of a stage, and of
+  /// the input's gradient back, if the block is the first one. Only facts with transfers have them.
   std::optional<BorderTransfer> send_output, send_input_gradient;
 };
 
-/// Everything below `micro_batch` that does not depend on how many there are.
+/// Facts of all blocks. They do not depend on the number of micro-batches.
 struct MicroBatchFacts {
-  std::vector<BlockFacts> blocks;  ///< as the Graph's: in chain order, then variants
+  std::vector<BlockFacts> blocks;  ///< in the Graph's order: the chain, then variants
 };
 
-/// Cached. Safe to share between threads.
+/// Finds block facts once for all strategies that share them. Safe to share between threads.
 class FactsCache {
  public:
-  FactsCache(const Job& job, const Framework& framework, const ShapeCosts& costs,
-             std::int64_t devices)
-      : job_(job), framework_(framework), costs_(costs), devices_(devices) {}
+  FactsCache(const Target& target, const ShapeCosts& costs) : target_(target), costs_(costs) {}
   std::shared_ptr<const MicroBatchFacts> of(const Strategy& strategy) const {
     return look_up(strategy, Extent::transfers);
   }
-  /// Facts without transfers take half as long to find.
+  /// Returns facts without transfers, which take half as long to find.
   std::shared_ptr<const MicroBatchFacts> without_transfers(const Strategy& strategy) const {
     return look_up(strategy, Extent::blocks);
   }
-  /// Facts that take a tenth of that to find: micro-batches of more than two sequences are not
-  /// lowered. Their times are those of without_transfers(), their bytes at most those.
+  /// Returns facts that take a tenth of that to find, since micro-batches of more than two
+  /// sequences are not lowered. Times are those of without_transfers(); bytes are at most those.
   std::shared_ptr<const MicroBatchFacts> work(const Strategy& strategy) const {
     return look_up(strategy, Extent::work);
   }
-  /// The work of a strategy with a long ring, whose rounds are not lowered. Times are at most those
-  /// of work().
+  /// Returns the work of a strategy with a long ring without lowering the rounds. Times are at most
+  /// those of work().
   std::shared_ptr<const MicroBatchFacts> ring(const Strategy& strategy) const {
     return look_up(strategy, Extent::ring);
   }
@@ -100,34 +96,32 @@ class FactsCache {
   Cut cut(const Strategy& plain) const;
   MicroBatchFacts find(const Strategy& plain, Extent extent) const;
   MicroBatchFacts find_ring(const Strategy& plain) const;
-  /// The program of plain.micro_batch sequences, lowered or extended.
+  /// Returns the program of plain.micro_batch sequences, lowered or extended.
   MicroBatchProgram sequences_of(const Strategy& plain) const;
   std::shared_ptr<const MicroBatchProgram> few_sequences(Strategy plain,
                                                          std::int64_t sequences) const;
 
-  const Job& job_;
-  const Framework& framework_;
+  const Target target_;
   const ShapeCosts& costs_;
-  std::int64_t devices_;
   using Key = std::tuple<std::int64_t, std::int64_t, Extent>;  ///< mp, micro-batch, extent
   mutable std::mutex mutex_;                                   // guards the maps
-  /// By key, then by all else that it depends on.
+  /// Facts by key, then by the strategy.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchFacts>>>>
       known_;
-  /// Programs of one and two sequences, by mp and micro-batch, then by all else.
+  /// Programs of one and two sequences, by mp and micro-batch, then by the strategy.
   mutable std::map<std::pair<std::int64_t, std::int64_t>,
                    std::vector<std::pair<Strategy, std::shared_ptr<const MicroBatchProgram>>>>
       programs_;
 };
 
-/// Whether attention exchanges keys and values in so many rounds that its ops are most of a
+/// Whether attention exchanges keys and values in so many rounds that these are most of a
 /// Program.
 bool is_long_ring(const Strategy& strategy);
-/// As many layers on every stage in plain 1F1B with sends freed by events: what lives between steps
-/// is the same where all layers are of one block.
+/// Returns the strategy in plain 1F1B with sends freed by events, and as many layers on every stage
+/// as before. The bytes that live between steps are the same if all layers are of one block.
 Strategy as_plain_pipeline(const Job& job, const Strategy& strategy);
-/// The job with as few sequences as make every kind of call of the real Programs: one micro-batch
-/// per replica, or a group of them where stages have several chunks.
+/// Returns the job with the fewest sequences that make every kind of call of the real Programs: one
+/// micro-batch per replica, or a group of them where stages have several chunks.
 Job fewest_micro_batches(const Job& job, const Strategy& strategy);
 
 }  // namespace plimsoll

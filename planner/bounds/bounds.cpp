@@ -1,3 +1,4 @@
+// Bounds of whole strategies from block facts, stage tails and traffic.
 #include "planner/bounds/bounds.h"
 
 #include <fmt/format.h>
@@ -15,15 +16,15 @@
 namespace plimsoll {
 namespace {
 
-/// Whether each stage has the same blocks in plain 1F1B: chunks of trunk and branch mix
+/// Whether each stage has the same blocks in plain 1F1B. Chunks of trunk and branch mix
 /// differently.
-bool stages_stay(const Job& job, const Strategy& strategy) {
+bool keeps_blocks_by_stage(const Job& job, const Strategy& strategy) {
   return strategy.virtual_stages == 1 || !job.branch ||
          instances_per_stage(job, strategy) ==
              instances_per_stage(job, as_plain_pipeline(job, strategy));
 }
 
-/// How many blocks of a stage have a routine for its last action.
+/// Returns how many blocks of a stage have a routine for its last action.
 std::int64_t last_calls(const MicroBatchFacts& facts, const Strategy& strategy,
                         const Chunk& first_chunk) {
   const bool split = backward_cut(strategy) == BackwardCut::split;
@@ -40,23 +41,24 @@ struct Lowered {
   Graph graph;
   std::int64_t alignment;
   CutGraph cut;
-  Lowered(const Job& of, const Strategy& strategy, const Framework& framework)
-      : job(fewest_micro_batches(of, strategy)),
-        graph(lower_graph({job, strategy, framework}, {}, Proof::none)),
-        alignment(arena_alignment(of, strategy)),
+  Lowered(const Target& target, const Strategy& strategy)
+      : job(fewest_micro_batches(target.job, strategy)),
+        graph(lower_graph({job, strategy, target.framework()}, {}, Proof::none)),
+        alignment(arena_alignment(target.job, strategy)),
         cut(cut_blocks(graph, alignment, backward_cut(strategy), resident_limit(strategy),
                        scatters_bundles(strategy))) {}
 };
 
-/// A rank casts, and keeps for backward, only what it owns: less than the facts of blocks say.
+/// Whether a rank casts, and keeps for backward, only tensors that it owns. Facts of blocks count
+/// more.
 bool owners_cast(const Strategy& strategy) {
   return shards_parameters(strategy) && classes_by_owner(strategy) &&
          strategy.gather == ParameterGather::use &&
          strategy.cast_placement == CastPlacement::every_use;
 }
 
-/// Buckets of every kind of stage, in a form that is equal exactly where Programs of strategies
-/// that differ in grad_bucket_bytes only are equal.
+/// Returns the buckets of every kind of stage. For strategies that differ in grad_bucket_bytes
+/// only, the result is equal exactly where their Programs are.
 std::vector<std::int64_t> bucket_layout(const Lowered& lowered, const PassContext& context,
                                         std::span<const StageKind> kinds) {
   std::vector<std::int64_t> layout;
@@ -81,16 +83,11 @@ StepTail tail_of(const Lowered& lowered, const PassContext& context, std::int64_
 
 }  // namespace
 
-Bounds::Bounds(const Job& job, const Framework& framework, const CostModel& costs,
-               std::int64_t devices)
-    : job_(job),
-      framework_(framework),
-      costs_(job, costs),
-      facts_(job, framework, costs_, devices) {}
+Bounds::Bounds(const Target& target) : target_(target), costs_(target), facts_(target, costs_) {}
 
 std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strategy) const {
-  Strategy plain = as_plain_pipeline(job_, strategy);
-  plain.layer_split = layers_per_stage(job_, strategy);
+  Strategy plain = as_plain_pipeline(target_.job, strategy);
+  plain.layer_split = layers_per_stage(target_.job, strategy);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.split_boundary = false;
   plain.rank_order = Strategy().rank_order;
@@ -115,7 +112,7 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
     const std::lock_guard lock(mutex_);
     if (auto bytes = known()) return bytes;
   }
-  auto bytes = std::make_shared<const Persistent>(persistent_bytes(job_, plain, framework_));
+  auto bytes = std::make_shared<const Persistent>(persistent_bytes(context_of(target_, plain)));
   const std::lock_guard lock(mutex_);
   if (auto earlier = known()) return earlier;
   degrees_[key].emplace_back(plain, bytes);
@@ -123,7 +120,7 @@ std::shared_ptr<const Bounds::Persistent> Bounds::degrees(const Strategy& strate
 }
 
 Bytes Bounds::persistent(const Strategy& strategy) const {
-  if (!stages_stay(job_, strategy)) return {};
+  if (!keeps_blocks_by_stage(target_.job, strategy)) return {};
   const auto known = degrees(strategy);
   Bytes most;
   for (const LastingBytes& stage : *known) most = std::max(most, stage.framework);
@@ -134,12 +131,12 @@ MemoryBound Bounds::memory(const Strategy& strategy) const {
   if (owners_cast(strategy))
     return {persistent(strategy), persistent(strategy), persistent(strategy)};
   const auto facts = facts_.without_transfers(strategy);
-  const std::vector<StageKind> kinds = stage_kinds(stage_chunks(job_, strategy, *facts));
-  if (!stages_stay(job_, strategy)) {
+  const std::vector<StageKind> kinds = stage_kinds(stage_chunks(target_.job, strategy, *facts));
+  if (!keeps_blocks_by_stage(target_.job, strategy)) {
     const Persistent none(std::size_t(strategy.pp));
-    return memory_bound(job_, strategy, framework_, *facts, kinds, none);
+    return memory_bound(context_of(target_, strategy), *facts, kinds, none);
   }
-  return memory_bound(job_, strategy, framework_, *facts, kinds, *degrees(strategy));
+  return memory_bound(context_of(target_, strategy), *facts, kinds, *degrees(strategy));
 }
 
 MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
@@ -148,7 +145,7 @@ MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
   alike.recompute = Recompute::none;
   alike.recompute_layers = 0;
   alike.recompute_list.clear();
-  const std::int64_t m = micro_batches(job_, strategy);
+  const std::int64_t m = micro_batches(target_.job, strategy);
   const LeastCosts& costs = costs_.of(strategy);
   const std::pair key(fmt::format("{} {}", strategy_summary(alike), std::min<std::int64_t>(m, 3)),
                       &costs);
@@ -156,7 +153,7 @@ MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
     const std::lock_guard lock(mutex_);
     if (const auto found = traffic_.find(key); found != traffic_.end()) return found->second;
   }
-  const MicroBatchTraffic traffic = micro_batch_traffic(job_, strategy, framework_, costs);
+  const MicroBatchTraffic traffic = micro_batch_traffic(context_of(target_, strategy), costs);
   const std::lock_guard lock(mutex_);
   return traffic_.try_emplace(key, traffic).first->second;
 }
@@ -164,8 +161,8 @@ MicroBatchTraffic Bounds::traffic(const Strategy& strategy) const {
 Picoseconds Bounds::bottleneck(const Strategy& strategy) const {
   if (owners_cast(strategy)) return {};
   const auto facts = facts_.of(strategy);
-  const auto chunks = stage_chunks(job_, strategy, *facts);
-  const std::int64_t m = micro_batches(job_, strategy);
+  const auto chunks = stage_chunks(target_.job, strategy, *facts);
+  const std::int64_t m = micro_batches(target_.job, strategy);
   const Picoseconds bound =
       bottleneck_bound(strategy, stage_spans(strategy, *facts, chunks, costs_.of(strategy)), m);
   // This bound is asked for all bucket sizes at once; those of stage 3 are what it gathers.
@@ -177,9 +174,9 @@ Picoseconds Bounds::actions(const Strategy& strategy,
                             const std::function<bool(Picoseconds)>& enough) const {
   if (owners_cast(strategy) || has_micro_batch_traffic(strategy)) return {};
   const auto facts = facts_.of(strategy);
-  const auto chunks = stage_chunks(job_, strategy, *facts);
+  const auto chunks = stage_chunks(target_.job, strategy, *facts);
   const auto spans = stage_spans(strategy, *facts, chunks, costs_.of(strategy));
-  PipelineStep step(strategy, spans, micro_batches(job_, strategy));
+  PipelineStep step(strategy, spans, micro_batches(target_.job, strategy));
   const StepTail none;
   return pipeline_bound(step, std::vector<const StepTail*>(chunks.size(), &none), enough);
 }
@@ -194,17 +191,17 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strate
   if (owners_cast(first)) {
     return std::vector<std::optional<Picoseconds>>(strategies.size(), Picoseconds());
   }
-  const Lowered lowered(job_, first, framework_);
+  const Lowered lowered(target_, first);
   const auto facts = facts_.of(first);
-  const std::vector<StageChunks> chunks = stage_chunks(job_, first, *facts);
+  const std::vector<StageChunks> chunks = stage_chunks(target_.job, first, *facts);
   const std::vector<StageKind> kinds = stage_kinds(chunks);
-  const std::int64_t m = micro_batches(job_, first);
+  const std::int64_t m = micro_batches(target_.job, first);
   const std::vector<StageSpans> spans = stage_spans(first, *facts, chunks, costs_.of(first));
   PipelineStep step(first, spans, m);
   std::vector<std::optional<Picoseconds>> bounds;
   std::set<std::vector<std::int64_t>> layouts;
   for (std::size_t i = 0; i < strategies.size(); ++i) {
-    const PassContext context{lowered.job, strategies[i], framework_};
+    const PassContext context{lowered.job, strategies[i], target_.framework()};
     bounds.emplace_back();
     if (strategies.size() > 1 && !layouts.insert(bucket_layout(lowered, context, kinds)).second) {
       continue;
@@ -230,7 +227,7 @@ std::vector<std::optional<Picoseconds>> Bounds::pipelines(std::span<const Strate
 
 Picoseconds Bounds::with_traffic(const Strategy& strategy, std::vector<StageSpans> spans,
                                  std::span<const StepTail* const> tails) const {
-  const std::int64_t m = micro_batches(job_, strategy);
+  const std::int64_t m = micro_batches(target_.job, strategy);
   const MicroBatchTraffic more = traffic(strategy);
   // Gradients may be added up to two micro-batches later: of those, none are counted.
   const std::int64_t counted = std::max<std::int64_t>(m - 2, 0);

@@ -1,14 +1,14 @@
-// Bounds: admissible lower bounds of what `evaluate` would find for a strategy, without lowering
-// all of it. Each is at most the evaluated value, for every strategy, framework and device kind;
-// from cheap to sharp, with what each depends on:
+// Bounds: lower bounds of the step time and the memory of a strategy, found without lowering all of
+// it. Each bound is at most the value that evaluate() finds, for every strategy, framework and kind
+// of device. From cheap to sharp, with the choices that each depends on:
 //
 //   persistent   degrees                        bytes that live between steps
-//   memory       + micro-batch, recompute       and what micro-batches in flight keep
+//   memory       + micro-batch, recompute       and bytes of micro-batches in flight
 //   bottleneck   + micro-batch, recompute       time of the slowest stage between fill and drain
-//   actions      + micro-batch, recompute       time of the order by whole actions
+//   actions      + micro-batch, recompute       time of all actions in the schedule's order
 //   pipeline     + gradient bucket bytes        the same, and the tail
 //
-// memory_bound.h and time_bound.h say why each holds. They follow the order of every schedule.
+// memory_bound.h and time_bound.h say why each holds.
 #pragma once
 
 #include <functional>
@@ -27,12 +27,11 @@
 
 namespace plimsoll {
 
-/// Lower bounds for one job on one cluster. They are safe to share between threads. The strategies
-/// must be legal. Time bounds throw InfeasibleError where they exceed what the clock holds (106
-/// days).
+/// Lower bounds for one target. They are safe to share between threads. The strategies must be
+/// legal. Time bounds throw InfeasibleError where a time exceeds the clock's range (106 days).
 class Bounds {
  public:
-  Bounds(const Job& job, const Framework& framework, const CostModel& costs, std::int64_t devices);
+  explicit Bounds(const Target& target);
 
   std::shared_ptr<const MicroBatchFacts> facts(const Strategy& strategy) const {
     return facts_.of(strategy);
@@ -46,18 +45,19 @@ class Bounds {
   std::shared_ptr<const MicroBatchFacts> ring_work(const Strategy& strategy) const {
     return facts_.ring(strategy);
   }
-  /// The bytes of the heaviest stage: a bound of its peak, of its arena and of its reserved bytes.
+  /// Returns a bound of peak, arena and reserved bytes of the heaviest stage.
   Bytes persistent(const Strategy& strategy) const;
   MemoryBound memory(const Strategy& strategy) const;
   Picoseconds bottleneck(const Strategy& strategy) const;
-  /// The pipeline bound without what a step does before and behind its micro-batches, for any
-  /// grad_bucket_bytes. 0 where micro-batches have traffic of their own, or owners cast.
-  /// `enough(bound)`: the bound need not be sharper.
+  /// Returns the pipeline bound without the parts of a step before and behind the micro-batches. It
+  /// holds for any grad_bucket_bytes. It is 0 where micro-batches have traffic of their own, and
+  /// where owners cast. If enough(bound) is true, the bound need not be sharper.
   Picoseconds actions(const Strategy& strategy,
                       const std::function<bool(Picoseconds)>& enough = {}) const;
   Picoseconds pipeline(const Strategy& strategy) const;
-  /// Bounds of strategies that differ in grad_bucket_bytes only; none where Programs come out as
-  /// those of an earlier one. `enough(i, bound)`: a bound of strategies[i] need not be sharper.
+  /// Returns bounds of strategies that differ in grad_bucket_bytes only. A strategy whose Programs
+  /// equal those of an earlier one has none. If enough(i, bound) is true, the bound of
+  /// strategies[i] need not be sharper.
   using Enough = std::function<bool(std::size_t, Picoseconds)>;
   std::vector<std::optional<Picoseconds>> pipelines(std::span<const Strategy> strategies,
                                                     const Enough& enough = {}) const;
@@ -69,16 +69,15 @@ class Bounds {
   std::shared_ptr<const Persistent> degrees(const Strategy& strategy) const;
   MicroBatchTraffic traffic(const Strategy& strategy) const;
 
-  const Job& job_;
-  const Framework& framework_;
+  const Target target_;
   ShapeCosts costs_;
   FactsCache facts_;
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>;  ///< degrees
   mutable std::mutex mutex_;
-  /// By degrees, then by all else that it depends on.
+  /// Bytes that live between steps, by degrees, then by the strategy.
   mutable std::map<Key, std::vector<std::pair<Strategy, std::shared_ptr<const Persistent>>>>
       degrees_;
-  /// By strategy, without micro-batch, and by the costs of its shape. Looked up only.
+  /// Traffic by strategy, without micro-batch, and by the costs of its shape. Never iterated.
   mutable std::map<std::pair<std::string, const LeastCosts*>, MicroBatchTraffic> traffic_;
 };
 

@@ -1,3 +1,4 @@
+// Runs calls by the rules of the simulator, with one rank alone.
 #include "planner/bounds/call_path.h"
 
 #include <algorithm>
@@ -78,7 +79,8 @@ Picoseconds CallPath::awaited(const Call& call) const {
   return latest;
 }
 
-/// `ready`: when all it waits for has ended. Advances the clock that runs it.
+/// Returns when an op ends that is `ready` once all it waits for has ended. Advances the clock that
+/// runs the op.
 Picoseconds CallPath::end_of_op(const Op& op, Picoseconds ready, Picoseconds dispatch,
                                 Picoseconds duration) {
   Picoseconds& stream = clocks_[std::size_t(op.stream)];
@@ -105,7 +107,7 @@ Picoseconds CallPath::end_of_op(const Op& op, Picoseconds ready, Picoseconds dis
   return end;
 }
 
-/// The kernels of the call, by communications before it that nothing has waited for
+/// Delays the kernels of a call by communications before it that nothing has waited for
 /// (StreamRanks::add_delays does the same).
 void CallPath::delay(std::size_t index) {
   const Call& call = costed_.program->calls[index];

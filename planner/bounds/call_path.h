@@ -1,7 +1,7 @@
-// Call path: the longest path through some calls of one rank, by the simulator's rules for who does
-// the work (Execution in simulator/engine/engine.h), everything outside those calls being over long
-// ago unless said otherwise. Leaving out what came before and whom a communication waits for only
-// shortens a longest path, so every time here is at most the simulated one.
+// Call path: finds the longest path through some calls of one rank, by the simulator's rules for
+// who does the work (Execution in simulator/engine/engine.h). Everything outside these calls counts
+// as over long ago, unless said otherwise. Leaving out earlier work and other ranks only shortens a
+// longest path, so every time here is at most the simulated one.
 #pragma once
 
 #include <map>
@@ -13,51 +13,52 @@
 
 namespace plimsoll {
 
-/// Before everything: what nobody has to wait for.
+/// A time before everything, which nobody has to wait for.
 inline constexpr Picoseconds kLongAgo{-(std::int64_t{1} << 60)};
 
-/// `count` times `one`. Throws InfeasibleError beyond what the clock holds.
+/// Returns `count` times `one`. Throws InfeasibleError beyond the clock's range.
 Picoseconds repeated(Picoseconds one, std::int64_t count);
 
-/// Routines of one Program with what their ops take at least, the device and the host.
+/// Routines of one Program with the least times of their ops on the device and on the host.
 struct CostedProgram {
   const Program* program = nullptr;
   std::vector<std::vector<Picoseconds>> durations, dispatch;  ///< [routine][op]
-  std::vector<Picoseconds> computes;  ///< [routine]: what its ops on the compute stream take alone
-  std::vector<double> slowdown;       ///< [routine] that is one communication; else 0
+  std::vector<Picoseconds> computes;  ///< [routine], of ops on the compute stream, alone
+  std::vector<double> slowdown;       ///< [routine], 0 except for one communication
   Picoseconds dispatch_call;
   bool host_executes = false;
 };
-/// Routines that no call uses stay without durations.
+/// Costs the routines that calls use; others have no durations.
 CostedProgram cost_of(const Program& program, const LeastCosts& costs);
-/// Host time to issue a call.
+/// Returns the host time to issue a call.
 Picoseconds dispatch_of(const CostedProgram& costed, RoutineId routine);
 
 /// Whether ranks of several stages take part in this collective.
 bool crosses_stages(const Op& op);
 
+/// Runs calls one after the other.
 class CallPath {
  public:
-  /// `now`: when the compute stream (or the host that executes) is free. `issued`: when the host
-  /// has issued all earlier calls; means nothing where the host executes.
+  /// The compute stream, or the host that executes, is free at `now`. The host has issued all
+  /// earlier calls at `issued`, which means nothing where the host executes.
   CallPath(const CostedProgram& costed, Picoseconds now, Picoseconds issued);
 
-  /// The call at `index`; those it waits for that were not run here are over at `others`.
+  /// Runs the call at `index`. Calls that it waits for and that were not run here end at `others`.
   void run(std::size_t index, Picoseconds others = kLongAgo);
-  /// In the next call that is run, the collective at `which`, of those that other stages take part
-  /// in, is over at `end` at the earliest.
+  /// Sets the earliest end of a collective in the next call that is run. `which` counts the call's
+  /// collectives that other stages take part in.
   void stages_meet_until(std::size_t which, Picoseconds end) { floor_ = {which, end}; }
 
   Picoseconds now() const { return clocks_[std::size_t(Stream::compute)]; }  ///< compute is free
-  Picoseconds everything_ended() const;  ///< all calls run, and the host has issued them
-  /// When an op of a call that was run here ended.
+  Picoseconds everything_ended() const;  ///< all calls are over, and the host has issued them
+  /// Returns when an op of a call that was run here ended.
   Picoseconds end_of(std::size_t call, std::size_t op) const { return calls_.at(call).ops[op]; }
-  /// When the collectives of the last call that other stages take part in were posted.
+  /// Returns when the last call posted its collectives that other stages take part in.
   const std::vector<Picoseconds>& posted() const { return posted_; }
 
  private:
   struct Times {
-    std::vector<Picoseconds> ops;  ///< ends, by op; empty where it was not run here
+    std::vector<Picoseconds> ops;  ///< ends, by op; empty for a call that was not run here
     Picoseconds all = kLongAgo;
   };
   Picoseconds awaited(const Call& call) const;
@@ -71,7 +72,7 @@ class CallPath {
   std::optional<std::pair<std::size_t, Picoseconds>> floor_;
   std::vector<Picoseconds> posted_;
   std::map<std::size_t, Times> calls_;
-  KernelDelays delays_;  ///< by the communications of the calls that were run
+  KernelDelays delays_;  ///< caused by the communications of calls that were run
 };
 
 }  // namespace plimsoll

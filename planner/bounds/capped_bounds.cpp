@@ -1,3 +1,4 @@
+// Turns a bound beyond the clock's range into kLongestStep.
 #include "planner/bounds/capped_bounds.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Which ways a group can lie in the cluster is kept by grid and group.
+// Finds the ways in which a group can lie in the cluster once for each grid and group.
 #include "planner/bounds/least_costs.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace plimsoll {
 
 namespace {
 
-/// Twice what a plan's timeline can show is as good as any longer time, and some hundreds of it
-/// still fit the clock.
+/// The longest time that is told from longer ones, twice the longest of a plan's timeline. Some
+/// hundreds of such times still fit the clock.
 constexpr Picoseconds kLongEnough{std::int64_t{1} << 54};
 
 Picoseconds clamped(Seconds time) {

@@ -1,4 +1,4 @@
-// Least costs: what each op of a routine takes at least, wherever in the cluster its ranks lie.
+// Least costs: the least time of each op of a routine, wherever in the cluster the ranks lie.
 #pragma once
 
 #include <array>
@@ -13,18 +13,19 @@
 
 namespace plimsoll {
 
-/// Asks the cost model and nothing else. Safe to share between threads.
+/// Finds the least times by the cost model. Safe to share between threads.
 class LeastCosts {
  public:
   explicit LeastCosts(const CostModel& costs) : costs_(costs) {}
 
-  /// By op, rounded as the simulator rounds; a time beyond 2^54 ps counts as that. A local op: on
-  /// the fastest device. A collective: of the cheapest instance of its group on the grid. A
-  /// transfer: of the cheapest pair of ranks of `stage` and its peer stage.
+  /// Returns the least times by op, rounded as the simulator rounds. A time beyond 2^54 ps counts
+  /// as 2^54 ps. A local op has the time of the fastest device, a collective that of the cheapest
+  /// instance of its group, and a transfer that of the cheapest pair of ranks of `stage` and its
+  /// peer stage.
   std::vector<Picoseconds> of(const Routine& routine, const Grid& grid, std::int64_t stage) const;
-  /// How much longer at least kernels take beside a routine that is one communication, on streams
-  /// of their own (simulator/ranks/kernel_delays.h); 1 where they do not or where something that is
-  /// not known here may end it: frameworks whose transfers or hosts hold up others.
+  /// Returns the least factor by which a routine that is one communication slows kernels on other
+  /// streams (simulator/ranks/kernel_delays.h). The factor is 1 where kernels are not slowed, and
+  /// for frameworks whose transfers or hosts hold up others, since these may end the slowdown.
   double slowdown(const Routine& routine, const Grid& grid, std::int64_t stage) const;
   const CostModel& model() const { return costs_; }
 
@@ -42,7 +43,7 @@ class LeastCosts {
   const CostModel& costs_;
   mutable std::mutex mutex_;  // guards the two maps
   mutable std::map<std::tuple<Degrees, Order, Group>, std::vector<GroupSpread>> groups_;
-  /// By ranks, those of a stage that follow each other, stages, stage, offset.
+  /// Keys are: ranks, ranks of a stage that follow each other, stages, stage, offset.
   mutable std::map<std::array<std::int64_t, 5>, std::vector<GroupSpread>> transfers_;
 };
 

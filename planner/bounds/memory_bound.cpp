@@ -1,3 +1,4 @@
+// Follows the order of a stage and adds up the buffers that are alive.
 #include "planner/bounds/memory_bound.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-/// The most that one action holds by itself in any of its calls.
+/// The most bytes that one action holds by itself in any of its calls.
 struct ActionMemory {
   Bytes live, peak;  ///< without and with the frame of the call
   void add(Bytes own, Bytes frame) {
@@ -22,21 +23,21 @@ struct ActionMemory {
   }
 };
 
-/// Bytes of one kind of action on one chunk: its call that writes into a send slot, which counts
-/// there, and its others.
+/// Bytes of one kind of action on one chunk. The call that writes into a send slot stands apart,
+/// since the slot counts elsewhere.
 struct ActionCalls {
   ActionMemory others, sending;
   Bytes sent;  ///< 0 where it sends nothing
 };
 
-/// One chunk of a stage.
+/// Bytes of one chunk of a stage.
 struct ChunkMemory {
   Bytes kept;     ///< between forward and backward
   Bytes remains;  ///< between backward and weight gradients
   ActionCalls forward, backward, weights;
 };
 
-/// The bytes that are alive beside block i of a chunk, by the calls that came before.
+/// Bytes that are alive beside the call of block i of a chunk, from the calls before it.
 class ChunkCalls {
  public:
   ChunkCalls(const PassContext& context, const MicroBatchFacts& facts, const Chunk& chunk)
@@ -90,7 +91,7 @@ class ChunkCalls {
            gathered(i, i - 1, &BlockFacts::backward_parameters) + (whole ? gradients(i) : Bytes());
   }
 
-  /// Parameters gathered for the call of block i and for that of its neighbour, which comes next.
+  /// Returns bytes of parameters gathered for the call of block i and for the next block's call.
   Bytes gathered(std::size_t i, std::size_t next, Bytes BlockFacts::*read) const {
     const Strategy& strategy = context_.strategy;
     if (!shards_parameters(strategy) || strategy.gather != ParameterGather::layer ||
@@ -102,7 +103,7 @@ class ChunkCalls {
     return chain_[i]->*read + (ahead ? chain_[next]->*read : Bytes());
   }
 
-  /// Gradients of a micro-batch that are written, and those that are still being reduced.
+  /// Returns bytes of gradients that are written, and of those that are still being reduced.
   Bytes gradients(std::size_t i) const {
     if (!shards_gradients(context_.strategy) || classes_by_owner(context_.strategy)) return {};
     const bool overlaps = overlaps_grad_reduce(context_) && i + 1 < chain_.size();
@@ -115,7 +116,7 @@ class ChunkCalls {
   Bytes all_remain_;
 };
 
-/// Bytes of the tensors sent last, of which as many live as there are slots.
+/// Bytes of the tensors sent last, as many as there are slots.
 class SendSlots {
  public:
   explicit SendSlots(const Strategy& strategy)
@@ -136,8 +137,8 @@ class SendSlots {
   std::vector<Bytes> sent_;
 };
 
-/// The order of a stage, as far as memory can grow along it: until groups of micro-batches follow
-/// each other alike.
+/// Returns the order of a stage as far as memory can grow along it, which is until groups of
+/// micro-batches repeat themselves.
 std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std::int64_t stage) {
   std::int64_t m = micro_batches(job, strategy);
   if (strategy.schedule != Schedule::gpipe) {
@@ -146,9 +147,9 @@ std::vector<Action> growing_order(const Job& job, const Strategy& strategy, std:
   return pipeline_order(strategy.schedule, strategy.pp, stage, strategy.virtual_stages, m);
 }
 
-/// Bytes that a stage keeps of each micro-batch to the end of the step (BorderMemory::for_each):
-/// buffers to receive into, the activations that it sends on, and the logits that the model gives
-/// to the loss. The logits count twice, since they are concatenated at the end.
+/// Returns bytes that a stage keeps of each micro-batch to the end of the step
+/// (BorderMemory::for_each). These are buffers to receive into, the activations that it sends on,
+/// and the logits for the loss. The logits count twice, since they are concatenated.
 Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
                    const StageChunks& chunks, std::int64_t stage) {
   const Strategy& strategy = context.strategy;
@@ -169,7 +170,7 @@ Bytes kept_of_each(const PassContext& context, const MicroBatchFacts& facts,
   return kept;
 }
 
-/// The bytes that a stage holds beside the persistent ones.
+/// Returns bounds of the bytes that a stage holds beside the persistent ones.
 MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts,
                         const StageChunks& chunks, std::int64_t stage) {
   const Strategy& strategy = context.strategy;
@@ -239,8 +240,8 @@ MemoryBound stage_bound(const PassContext& context, const MicroBatchFacts& facts
 
 }  // namespace
 
-std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strategy,
-                                           const Framework& framework) {
+std::vector<LastingBytes> persistent_bytes(const PassContext& whole) {
+  const auto& [job, strategy, framework] = whole;
   const Job small = fewest_micro_batches(job, strategy);
   const PassContext context{small, strategy, framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
@@ -279,11 +280,9 @@ std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strat
   return totals;
 }
 
-std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& job,
-                                              const Strategy& strategy,
-                                              const Framework& framework) {
-  Strategy plain = strategy;
-  plain.pp = std::min<std::int64_t>(strategy.pp, 3);
+std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const PassContext& context) {
+  Strategy plain = context.strategy;
+  plain.pp = std::min<std::int64_t>(plain.pp, 3);
   plain.layer_split.assign(std::size_t(plain.pp), layers);
   plain.embedding_as_layers = plain.loss_as_layers = 0;
   plain.micro_batch = 1;
@@ -291,15 +290,14 @@ std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& jo
   plain.recompute_layers = 0;
   plain.recompute_list.clear();
   plain.grad_bucket_bytes = Bytes(std::int64_t{1} << 50);
-  Job small = job;
+  Job small = context.job;
   small.layers = plain.pp * layers;
-  return persistent_bytes(small, plain, framework);
+  return persistent_bytes({small, plain, context.framework});
 }
 
-MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
-                         const MicroBatchFacts& facts, std::span<const StageKind> kinds,
+MemoryBound memory_bound(const PassContext& context, const MicroBatchFacts& facts,
+                         std::span<const StageKind> kinds,
                          std::span<const LastingBytes> persistent) {
-  const PassContext context{job, strategy, framework};
   MemoryBound most;
   const auto look_at = [&](const StageKind& kind, std::int64_t stage) {
     const MemoryBound bound = stage_bound(context, facts, kind.chunks, stage);
@@ -311,7 +309,8 @@ MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framewo
   for (const StageKind& kind : kinds) {
     // The first of a kind has the most micro-batches in flight, unless weight gradients wait.
     look_at(kind, kind.first);
-    if (strategy.schedule == Schedule::zb_h1 && kind.last != kind.first) look_at(kind, kind.last);
+    if (context.strategy.schedule == Schedule::zb_h1 && kind.last != kind.first)
+      look_at(kind, kind.last);
   }
   return most;
 }

@@ -1,4 +1,4 @@
-// Memory bounds: the bytes that a strategy needs at least on its heaviest stage.
+// Memory bounds: the least bytes that a strategy needs on its heaviest stage.
 #pragma once
 
 #include <span>
@@ -8,37 +8,41 @@
 
 namespace plimsoll {
 
+/// Bounds of the largest values over stages.
 struct MemoryBound {
-  Bytes peak, arena, reserved;  ///< as Score's
+  Bytes peak, arena, reserved;  ///< of the StagePrediction fields with these names
 };
 
 /// Bytes that live between steps: parameters, gradients, optimizer state, workspace.
 struct LastingBytes {
-  Bytes program;    ///< in the Program: alive in every call, so no peak is below it
-  Bytes framework;  ///< of that, what the framework has between steps, too (made_in_steps)
+  Bytes program;    ///< alive in every call of the Program, so that no peak is below them
+  Bytes framework;  ///< the part that the framework has between steps, too (made_in_steps)
 };
 
-/// By stage: read off Programs of few micro-batches. Depends on the degrees and on how sharding is
-/// done only.
-std::vector<LastingBytes> persistent_bytes(const Job& job, const Strategy& strategy,
-                                           const Framework& framework);
-/// persistent_bytes() of a pipeline of at most three stages (the first, a middle and the last one)
-/// with so many layers on each.
-std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const Job& job,
-                                              const Strategy& strategy, const Framework& framework);
+/// Returns the bytes that live between steps, by stage, read off Programs of few micro-batches.
+/// They depend only on the degrees and on the form of sharding.
+std::vector<LastingBytes> persistent_bytes(const PassContext& context);
+/// Returns persistent_bytes() of a pipeline with so many layers on each stage and at most three
+/// stages: the first, a middle and the last one.
+std::vector<LastingBytes> persistent_bytes_of(std::int64_t layers, const PassContext& context);
 
-/// Beside what is persistent, a stage holds what lies between a forward and its backward for each
-/// micro-batch and chunk in flight, what its weight gradients still need, the send slots in use,
-/// and the frame and borders of the call that runs; with sharded parameters what is gathered for
-/// that call and the next one, with sharded gradients those of this call and, where reductions
-/// overlap, of the one before. All calls of the stage's order are looked at until the order repeats
-/// itself. Each such set of buffers is alive at one call, so the peak is no smaller; the arena
-/// holds them all beside the largest frame, which has a place of its own. Published and held sends
-/// count only while they are written. An allocator that is not an arena takes at least what is
-/// alive between two calls, and what the framework keeps of every micro-batch to the end of the
-/// step (BorderMemory::for_each), whichever is more.
-MemoryBound memory_bound(const Job& job, const Strategy& strategy, const Framework& framework,
-                         const MicroBatchFacts& facts, std::span<const StageKind> kinds,
+/// Returns the bounds of all kinds of stages. Beside the bytes that live between steps
+/// (`persistent`, by stage), a stage holds at one call:
+///
+///   - for each micro-batch and chunk in flight, the bytes between its forward and its backward;
+///   - bytes that weight gradients still need, and the send slots in use;
+///   - the frame and the borders of the call;
+///   - with sharded parameters, those gathered for this call and the next one;
+///   - with sharded gradients, those of this call, and of the call before where reductions overlap.
+///
+/// All of these are alive at once, so that the peak is no smaller. The bound looks at all calls of
+/// the stage's order until the order repeats itself. An arena holds them all beside the largest
+/// frame, which has a place of its own. Published and held sends count only while they are written.
+/// An allocator that is not an arena takes at least the bytes alive between two calls, or the bytes
+/// that the framework keeps of every micro-batch to the end of the step (BorderMemory::for_each),
+/// whichever are more.
+MemoryBound memory_bound(const PassContext& context, const MicroBatchFacts& facts,
+                         std::span<const StageKind> kinds,
                          std::span<const LastingBytes> persistent);
 
 }  // namespace plimsoll

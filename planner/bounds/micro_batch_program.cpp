@@ -1,3 +1,4 @@
+// Builds the program of a micro-batch, or extends it to more sequences.
 #include "planner/bounds/micro_batch_program.h"
 
 #include <algorithm>

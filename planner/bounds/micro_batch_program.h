@@ -1,5 +1,5 @@
-// Micro-batch program: every routine of a model's blocks, called once. What a micro-batch takes is
-// read off it, however the blocks are spread over stages.
+// Micro-batch program: calls every routine of a model's blocks once. Times and bytes of a
+// micro-batch are read off it, however stages share the blocks.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 
 namespace plimsoll {
 
+/// The program of one micro-batch.
 struct MicroBatchProgram {
   /// Calls 3b, 3b + 1 and 3b + 2 are forward, backward and weight gradients of block b. Tensors
   /// have no names.
@@ -23,10 +24,10 @@ struct MicroBatchProgram {
 
 MicroBatchProgram micro_batch_program(const Graph& graph, const CutGraph& cut, const Grid& grid);
 
-/// The program of a micro-batch of so many sequences, from those of one and of two: every size of a
-/// tensor grows by as much with each sequence, or not at all. So ops take what they take in the
-/// program that a lowering makes. Bytes of slots and frames are at most as many as there, since
-/// layouts round. Nothing where the two programs differ in more than sizes.
+/// Returns the program of a micro-batch of so many sequences, from the programs of one and of two.
+/// Every size of a tensor grows by as much with each sequence, or not at all, so that ops have the
+/// times of a lowered program. Bytes of slots and frames are at most those of a lowered program,
+/// since layouts round. Returns nothing where the two programs differ in more than sizes.
 std::optional<MicroBatchProgram> extended(const MicroBatchProgram& one,
                                           const MicroBatchProgram& two, std::int64_t sequences);
 

@@ -1,3 +1,4 @@
+// Reads traffic off a Program of up to three micro-batches.
 #include "planner/bounds/micro_batch_traffic.h"
 
 #include <algorithm>
@@ -37,17 +38,16 @@ Picoseconds MicroBatchTraffic::step(std::int64_t micro_batches) const {
   return sum;
 }
 
-MicroBatchTraffic micro_batch_traffic(const Job& job, const Strategy& strategy,
-                                      const Framework& framework, const LeastCosts& costs) {
-  Strategy small = strategy;
+MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts& costs) {
+  Strategy small = whole.strategy;
   small.micro_batch = 1;
   small.recompute = Recompute::none;
   small.recompute_layers = 0;
   small.recompute_list.clear();
-  const std::int64_t m = std::min(micro_batches(job, strategy), kEveryKind);
-  Job few = job;
+  const std::int64_t m = std::min(micro_batches(whole.job, whole.strategy), kEveryKind);
+  Job few = whole.job;
   few.global_batch = m * small.dp * small.sharding_degree;
-  const PassContext context{few, small, framework};
+  const PassContext context{few, small, whole.framework};
   const Graph graph = lower_graph(context, {}, Proof::none);
   const std::int64_t alignment = arena_alignment(few, small);
   const CutGraph cut = cut_blocks(graph, alignment, BackwardCut::whole, resident_limit(small),

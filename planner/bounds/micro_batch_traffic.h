@@ -1,33 +1,32 @@
-// Micro-batch traffic: what gradients that are reduced in every micro-batch, and parameters that
-// are gathered where they are used, add to a step without a pipeline.
+// Micro-batch traffic: the time that communication in every micro-batch adds to a step without a
+// pipeline. It reduces gradients, and gathers parameters where they are used.
 #pragma once
 
-#include "models/framework/framework.h"
-#include "models/job/job.h"
-#include "passes/strategy/strategy.h"
+#include "passes/strategy/pass_context.h"
 #include "planner/bounds/call_path.h"
 
 namespace plimsoll {
 
-/// Whether a strategy has such traffic that is counted here: stages 2 and 3 and per_micro_batch, of
-/// ranges of elements, without a pipeline. Else no bound counts it.
+/// Whether a strategy has traffic that is counted here: sharding stages 2 and 3 and
+/// per_micro_batch, with ranges of elements and without a pipeline. No bound counts the traffic of
+/// other strategies.
 bool has_micro_batch_traffic(const Strategy& strategy);
 
+/// Least times of the communication and of the ops around it.
 struct MicroBatchTraffic {
-  /// Collectives of the data stream, which follow each other there, by micro-batch: the first one,
-  /// each in the middle, the last one. Of one micro-batch, all is in `last`, of two, none in
-  /// middle.
+  /// Collectives on the data stream, one after the other: of the first micro-batch, of each in the
+  /// middle, of the last. A step of one micro-batch has `last` only, a step of two no `middle`.
   Picoseconds first, middle, last;
-  /// The time after the last micro-batch: the update, which needs all gradients.
+  /// The time of the update, which needs all gradients.
   Picoseconds after;
-  /// Zeroing and adding of gradients in a micro-batch in the middle, on the compute stream.
+  /// The time on the compute stream that zeroes and adds gradients in a middle micro-batch.
   Picoseconds compute;
-  /// The data stream's collectives and what follows them.
+  /// Returns the time of all collectives on the data stream and of the update.
   Picoseconds step(std::int64_t micro_batches) const;
 };
 
-/// Read off a Program of up to three micro-batches. Micro-batch size and recompute change nothing.
-MicroBatchTraffic micro_batch_traffic(const Job& job, const Strategy& strategy,
-                                      const Framework& framework, const LeastCosts& costs);
+/// Reads the traffic off a Program of up to three micro-batches. Micro-batch size and recompute
+/// change nothing.
+MicroBatchTraffic micro_batch_traffic(const PassContext& whole, const LeastCosts& costs);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Compares the cycles of a run with each other.
 #include "planner/bounds/pipeline_rhythm.h"
 
 #include <algorithm>
@@ -6,8 +7,7 @@
 namespace plimsoll {
 namespace {
 
-/// Cycles beside those in which the pipeline fills and drains: until stages have found their
-/// rhythm.
+/// The cycles until stages have found their rhythm, beside those that fill and drain the pipeline.
 constexpr std::int64_t kToFindRhythm = 3;
 
 /// Some cycles of a stage that follow each other.
@@ -22,7 +22,7 @@ class Cycles {
   std::size_t count() const { return count_; }
   Picoseconds begin_of(std::size_t cycle) const { return at(cycle, 0).began; }
   Picoseconds end_of(std::size_t cycle) const { return at(cycle, length_ - 1).clock; }
-  /// Every action of the next cycle is so much later than that of this one.
+  /// Returns how much later the next cycle is, if all its actions are later by the same time.
   bool is_followed(std::size_t cycle, Picoseconds by) const {
     for (std::size_t a = 0; a < length_; ++a) {
       if (later(at(cycle, a), by) != at(cycle + 1, a)) return false;
@@ -43,7 +43,7 @@ struct Span {
   Picoseconds from, to;
 };
 
-/// The longest in which cycles follow each other at this pace.
+/// Returns the longest span in which cycles follow each other at this pace.
 Span rhythmic_span(const Cycles& cycles, Picoseconds period) {
   Span best;
   for (std::size_t c = 0; c + 1 < cycles.count();) {
@@ -56,7 +56,7 @@ Span rhythmic_span(const Cycles& cycles, Picoseconds period) {
   return best;
 }
 
-/// Whether the host of a stage delays nothing after that time, or issues a cycle in this period.
+/// Whether the host of a stage delays nothing after this time, or issues a cycle in this period.
 bool host_keeps_pace(const StageRecord& record, Picoseconds from, Picoseconds period) {
   if (record.issued_per_cycle == period) return true;
   return record.issued_per_cycle < period &&

@@ -1,5 +1,5 @@
-// Pipeline rhythm: whether the stages of a pipeline repeat themselves, so that a step of few
-// micro-batches tells when one of many ends.
+// Pipeline rhythm: finds whether the stages of a pipeline repeat themselves. If they do, a step of
+// few micro-batches tells when a step of many ends.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,27 @@ namespace plimsoll {
 struct PipelineCycles {
   std::int64_t micro_batches = 1;  ///< of one cycle: 1, or pp where stages have several chunks
   std::int64_t actions = 0;        ///< of one cycle, on each stage
-  std::int64_t left_out = 0;       ///< 0: all micro-batches are run
-  std::int64_t in_flight = 0;      ///< no action waits for one that is more cycles before it
-  /// The first cycle's first action, in the order of a stage.
+  std::int64_t left_out = 0;       ///< cycles; 0: all micro-batches are run
+  std::int64_t in_flight = 0;      ///< no action waits for an action more cycles before it
+  /// Returns the place of the first cycle's first action in the order of a stage.
   std::int64_t first_action(const Strategy& strategy, std::int64_t stage) const;
 };
 
-/// How many cycles can be left out of so many micro-batches; 0 where few would be, or where there
-/// are none (GPipe).
+/// Returns the cycles that can be left out of so many micro-batches: none where they would be few,
+/// and none in GPipe, which has no cycles.
 PipelineCycles pipeline_cycles(const Strategy& strategy, std::int64_t micro_batches);
 
-/// The times of one action of a stage. Two equal actions at different times differ by that time in
-/// all of them.
+/// The times of one action of a stage. Equal actions of different cycles differ by the same time in
+/// each.
 struct ActionTimes {
   Picoseconds began, ended;
-  Picoseconds received;  ///< what it begins from; `began` where it receives nothing
+  Picoseconds received;  ///< the transfer into it ended; `began` where there is none
   Picoseconds clock;     ///< later than `ended` where the host issues late
   bool operator==(const ActionTimes&) const = default;
 };
 ActionTimes later(const ActionTimes& times, Picoseconds by);
 
+/// The actions of a stage in a run.
 struct StageRecord {
   std::vector<ActionTimes> actions;      ///< in the order of the stage
   std::vector<KernelDelays::Lost> lost;  ///< behind the last action of each cycle
@@ -44,11 +45,11 @@ struct StageRecord {
   void clear();
 };
 
-/// How long a cycle takes on every stage; nothing where the run does not show that more cycles
-/// would do the same. It shows it where there is a span of time in which all that happens on any
-/// stage happens again a cycle later, and which is longer than anything reaches back: then a step
-/// of more cycles goes on so, and ends as this one does. Hosts that are late must be so at this
-/// pace.
+/// Returns the time of a cycle, the same on every stage. The run shows it if, for a span of time,
+/// all that happens on any stage happens again a cycle later. The span must be longer than any
+/// action reaches back. Then a step of more cycles goes on in this way, and ends as this one does.
+/// A host that is late must be late at the same pace. Returns nothing where the run does not show
+/// it.
 std::optional<Picoseconds> rhythm(const Strategy& strategy, const PipelineCycles& cycles,
                                   std::span<const StageRecord> stages);
 

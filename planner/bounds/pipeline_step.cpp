@@ -1,3 +1,4 @@
+// Runs the actions of all stages as soon as the tensors that they wait for have arrived.
 #include "planner/bounds/pipeline_step.h"
 
 #include <algorithm>
@@ -129,7 +130,7 @@ PipelineStep::TimedAction PipelineStep::timed(const ActionSpans& spans, double m
           to_picoseconds(spans.first_computes.seconds() * (most_slowdown - 1))};
 }
 
-/// When the slot that the next tensor of a stage is sent from is free; kNotYet where that is not
+/// Returns when the slot for the next tensor that a stage sends is free; kNotYet where that is not
 /// known.
 Picoseconds PipelineStep::slot_free(std::size_t s, std::size_t direction) const {
   const std::vector<std::size_t>& sent = states_[s].transfers[direction].sent;
@@ -137,8 +138,9 @@ Picoseconds PipelineStep::slot_free(std::size_t s, std::size_t direction) const 
   return borders_[direction].arrived[sent[sent.size() - slots_]];
 }
 
-/// Sends go on beside the actions behind them until their slot is needed again; receives posted
-/// ahead beside the action before the one that waits for them.
+/// Returns the time that an action's kernels lose to transfers beside them. Sends run beside later
+/// actions until their slot is needed again. A receive posted ahead runs beside the action before
+/// the one that waits for it.
 Picoseconds PipelineStep::delay(std::size_t s, const ActionSpans& spans, std::size_t direction) {
   constexpr Stream kReceives = Stream::recv_previous;  // any: all are waited for in order
   State& state = states_[s];
@@ -247,7 +249,7 @@ std::vector<Picoseconds> PipelineStep::ends() const {
   return ends;
 }
 
-/// Begin of the last action, then the ends of the stage's meetings.
+/// Returns the begin of the last action, then the ends of the stage's meetings.
 std::vector<Picoseconds> PipelineStep::sources(std::size_t s, const MeetingEnds& over) const {
   std::vector<Picoseconds> times = {states_[s].last_began};
   std::array<std::size_t, 2> count = {};

@@ -1,5 +1,5 @@
-// Pipeline step: one step of all stages in the order of the schedule, a chunk and micro-batch at a
-// time, and what follows it on each.
+// Pipeline step: runs one step of all stages in the order of the schedule, an action at a time, and
+// then the tail of each stage.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 
 namespace plimsoll {
 
-/// Many micro-batches are run as few of them where these show that all stages repeat themselves,
-/// cycle by cycle; the others are as many times one cycle more (pipeline_rhythm.h). The times are
-/// the same.
+/// The step of a pipeline. Where few micro-batches show that all stages repeat themselves, only
+/// these are run, and the time of the cycles that were left out is added (pipeline_rhythm.h). The
+/// result is the same.
 class PipelineStep {
  public:
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
@@ -25,11 +25,11 @@ class PipelineStep {
   PipelineStep(const Strategy& strategy, std::span<const StageSpans> stages,
                std::int64_t micro_batches, const PipelineCycles& cycles);
 
-  /// When each stage's step ends. Actions that begin as those of the run before are not run again:
-  /// strategies that differ in their tails alone share them.
+  /// Returns when each stage's step ends. Actions that begin as in the run before are not run
+  /// again, since strategies that differ only in their tails share them.
   std::vector<Picoseconds> run(const std::vector<Picoseconds>& starts,
                                std::span<const StepTail* const> tails);
-  /// Whether the last run was one of few micro-batches.
+  /// Whether the last run left cycles out.
   bool left_cycles_out() const { return m_ < all_; }
 
  private:
@@ -43,7 +43,7 @@ class PipelineStep {
   };
   struct State {
     Picoseconds clock, issued;
-    Picoseconds clock_before;  ///< clock when the last action came up: receives posted ahead
+    Picoseconds clock_before;  ///< clock when the last action came up, for receives ahead of it
     std::size_t next = 0;      ///< of the stage's order
     Picoseconds last_began;
     std::array<Transfers, 2> transfers;  ///< activations, gradients
@@ -51,8 +51,8 @@ class PipelineStep {
     std::size_t communications = 0;             ///< so far: each has its number in `delays`
     std::optional<std::size_t> received_ahead;  ///< the receive that was posted before its action
   };
-  /// Times of activations or gradients, by part of the model they leave and micro-batch: when they
-  /// are written and when they are over.
+  /// When activations or gradients are written and when they have arrived, by the part of the model
+  /// that they leave and by micro-batch.
   struct Border {
     std::vector<Picoseconds> written, arrived;
   };
@@ -62,25 +62,25 @@ class PipelineStep {
   }
   void run_actions();
   void run_all_actions();
-  /// Adds the cycles that were left out; false where the run does not show what they do.
+  /// Adds the cycles that were left out. Returns false where the run does not show their time.
   bool add_cycles();
   bool advance(std::size_t s);
   bool act(std::size_t s, const Action& action);
   Picoseconds slot_free(std::size_t s, std::size_t direction) const;
-  /// How much longer the action's kernels take beside transfers.
+  /// Returns how much longer the action's kernels take beside transfers.
   Picoseconds delay(std::size_t s, const ActionSpans& spans, std::size_t direction);
 
-  /// When the meetings of all stages [0] and of the two ends [1] are over, in order: each stage
-  /// that takes part has its k-th meeting of a kind with the k-th of the others.
+  /// When meetings of all stages [0], and of the two ends [1], are over, in order. The k-th meeting
+  /// of a kind is the same one for each stage that takes part.
   using MeetingEnds = std::array<std::vector<Picoseconds>, 2>;
   MeetingEnds meeting_ends() const;
   std::vector<Picoseconds> ends() const;
   std::vector<Picoseconds> sources(std::size_t s, const MeetingEnds& over) const;
-  /// An action, with what follows from its times alone.
+  /// An action with delays that follow from its times alone.
   struct TimedAction {
     ActionSpans spans;
-    KernelDelays::Loss transfer, sending;  ///< what kernels lose to them
-    Picoseconds most_before;  ///< the most that its first call loses to what runs when it begins
+    KernelDelays::Loss transfer, sending;  ///< that kernels have beside these transfers
+    Picoseconds most_before;  ///< the most that the first call loses to transfers under way
   };
   static TimedAction timed(const ActionSpans& spans, double most_slowdown);
   const TimedAction& timed(std::size_t s, const Action& action) const {
@@ -93,14 +93,14 @@ class PipelineStep {
   const Strategy strategy_;
   std::span<const StageSpans> stages_;
   const std::int64_t all_;  ///< micro-batches of the step
-  std::int64_t m_ = 0;      ///< of them, those that are run
+  std::int64_t m_ = 0;      ///< micro-batches that are run
   std::int64_t parts_;
   PipelineCycles cycles_;
   std::size_t slots_;                       ///< 0: sends wait for none
   std::span<const StepTail* const> tails_;  ///< of the run
-  /// By stage: when the first action may begin, and when its host may issue it.
+  /// For each stage: when the first action may begin, and when the host may issue it.
   using Begins = std::vector<std::array<Picoseconds, 2>>;
-  Begins begins_;  ///< of the actions that were run last
+  Begins begins_;  ///< of the last run
   std::vector<std::vector<Action>> orders_;
   /// By stage and chunk: forward, backward, weight gradients.
   std::vector<std::vector<std::array<TimedAction, 3>>> timed_;

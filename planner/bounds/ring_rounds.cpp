@@ -1,3 +1,4 @@
+// Costs one round of a ring and multiplies it by the number of rounds.
 #include "planner/bounds/ring_rounds.h"
 
 #include "graph/op_table.h"
@@ -6,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-/// Attention of one round and the shift of its keys and values, by themselves.
+/// Returns a routine with the attention of one round and the shift of its keys and values.
 Routine round_of(const Routine& routine, const Op& attention, std::int64_t cp) {
   Routine round;
   round.phase = routine.phase;

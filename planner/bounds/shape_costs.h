@@ -5,19 +5,18 @@
 #include <memory>
 #include <mutex>
 
-#include "models/job/job.h"
-#include "passes/strategy/strategy.h"
 #include "planner/bounds/least_costs.h"
+#include "predict/target.h"
 
 namespace plimsoll {
 
 /// The costs of the layers of one job. They are safe to share between threads.
 class ShapeCosts {
  public:
-  ShapeCosts(const Job& job, const CostModel& costs) : job_(job), costs_(costs) {}
+  explicit ShapeCosts(const Target& target) : target_(target) {}
 
-  /// The costs of the model that predicts this strategy (evaluate.h: layer_shape). They live as
-  /// long as this object.
+  /// Returns the least costs of the model that predicts this strategy (costs_of() in
+  /// predict/target.h). They live as long as this object.
   const LeastCosts& of(const Strategy& strategy) const;
 
  private:
@@ -26,8 +25,7 @@ class ShapeCosts {
     LeastCosts least;
     explicit Scaled(CostModel scaled) : model(std::move(scaled)), least(model) {}
   };
-  const Job& job_;
-  const CostModel& costs_;
+  const Target target_;
   mutable std::mutex mutex_;
   mutable std::map<double, std::unique_ptr<const Scaled>> by_factor_;
 };

@@ -1,3 +1,4 @@
+// Lists the blocks of each stage in the form that bounds use.
 #include "planner/bounds/stage_chunks.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Stage chunks: which blocks each stage runs, chunk by chunk, and which stages are alike.
+// Stage chunks: lists the blocks that each stage runs, chunk by chunk, and finds stages that are
+// alike.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +15,18 @@ struct BlockRun {
   std::int64_t count = 0;
   bool operator==(const BlockRun&) const = default;
 };
-/// In chain order, layers that recompute as the variant that does.
+/// Blocks in chain order. A layer that recomputes is the variant that does.
 using Chunk = std::vector<BlockRun>;
-/// A stage's, in the order of the model.
+/// Chunks of a stage, in the order of the model.
 using StageChunks = std::vector<Chunk>;
 
-/// By stage.
+/// Returns the chunks of each stage.
 std::vector<StageChunks> stage_chunks(const Job& job, const Strategy& strategy,
                                       const MicroBatchFacts& facts);
 
-/// A stage by what makes it differ from others.
+/// Stages with the same chunks.
 struct StageKind {
-  std::int64_t first = 0, last = 0;  ///< stages
+  std::int64_t first = 0, last = 0;  ///< stages of this kind
   StageChunks chunks;
 };
 std::vector<StageKind> stage_kinds(std::vector<StageChunks> stages);

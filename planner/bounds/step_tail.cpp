@@ -1,4 +1,5 @@
-// Longest paths add up along the way (max-plus), so each source is followed by itself.
+// Follows the paths from each source by itself, since longest paths add up along the way
+// (max-plus).
 #include "planner/bounds/step_tail.h"
 
 #include <algorithm>
@@ -11,12 +12,12 @@ namespace {
 
 constexpr Picoseconds kHardlyLongAgo{-(std::int64_t{1} << 59)};
 
-/// No path where a time is still from long ago.
+/// Returns kLongAgo, which means no path, for times that are still from long ago.
 Picoseconds path_or_none(Picoseconds time) {
   return time < kHardlyLongAgo ? kLongAgo : std::max(time, Picoseconds());
 }
 
-/// Ops of a routine that ranks of several stages take part in.
+/// Returns the ops of a routine that ranks of several stages take part in.
 std::vector<std::size_t> meetings_of(const Routine& routine) {
   std::vector<std::size_t> ops;
   for (std::size_t i = 0; i < routine.ops.size(); ++i) {
@@ -25,7 +26,7 @@ std::vector<std::size_t> meetings_of(const Routine& routine) {
   return ops;
 }
 
-/// The parts of a Program: calls of blocks are those of a layer.
+/// The parts of a Program, which the calls of blocks divide.
 struct Parts {
   std::size_t first_forward = 0, last_action = 0;
 };
@@ -41,7 +42,7 @@ Parts parts_of(const Program& program, std::int64_t last_calls) {
   return parts;
 }
 
-/// Runs the tail with `source` at time 0 and every other source long ago.
+/// Runs the tail with `source` at time 0 and every other source at kLongAgo.
 void follow(const CostedProgram& costed, std::size_t first, std::size_t source, StepTail& tail) {
   const Program& program = *costed.program;
   CallPath path(costed, source == 0 ? Picoseconds() : kLongAgo, kLongAgo);

@@ -1,3 +1,4 @@
+// Adds up block facts to the spans of actions, and these to bounds of a step.
 #include "planner/bounds/time_bound.h"
 
 #include <algorithm>
@@ -12,7 +13,8 @@ namespace plimsoll {
 
 namespace {
 
-/// Calls of the chunk's blocks in a row; `sent_first`: the first block's sends on, else the last's.
+/// Returns the spans of the chunk's block calls in a row. With `sent_first` the first block's call
+/// sends on, else the last's.
 ActionSpans in_a_row(const MicroBatchFacts& facts, const Chunk& chunk,
                      const CallFacts BlockFacts::*call, bool sent_first) {
   ActionSpans action;

@@ -1,10 +1,10 @@
-// Time bounds: picoseconds that a step of a strategy takes at least. All are lengths of paths in
-// the max-plus system that the simulator runs (each time there is the latest of some earlier ones
-// plus a duration), with everything left out that may only add: contention, ranks that lie worse,
-// waits that have no name here. Where a rank's step takes w from its begin to its end whatever the
-// others do, the steady-state period is at least w; where ranks wait for each other it is at least
-// the smallest advance of any rank in one step from any start (max-plus Collatz-Wielandt:
-// Heidergott, Olsder, van der Woude, Max Plus at Work, 2006, chapter 2).
+// Time bounds: the least time of a strategy's step. All bounds are lengths of paths in the max-plus
+// system that the simulator runs: each time there is the latest of some earlier ones plus a
+// duration. Parts that only add time are left out: contention, ranks that lie worse, and other
+// waits. If a rank's step takes w from begin to end whatever other ranks do, the steady-state
+// period is at least w. If ranks wait for each other, the period is at least the smallest advance
+// of any rank in one step from any start (max-plus Collatz-Wielandt: Heidergott, Olsder, van der
+// Woude, Max Plus at Work, 2006, chapter 2).
 #pragma once
 
 #include <functional>
@@ -16,21 +16,21 @@
 
 namespace plimsoll {
 
-/// One action on one chunk of a stage: its calls for one micro-batch, in a row.
+/// One action on one chunk of a stage. Its calls for one micro-batch follow each other.
 struct ActionSpans {
   Picoseconds span;      ///< compute stream, or host
-  Picoseconds last;      ///< of the call that sends on
-  Picoseconds sent;      ///< within that call
+  Picoseconds last;      ///< span of the call that sends on
+  Picoseconds sent;      ///< from that call's begin until the border is written
   Picoseconds dispatch;  ///< host time, with the receive before them
   Picoseconds send_dispatch;
-  Picoseconds computes, first_computes;  ///< what kernels take alone, in all calls and in the first
+  Picoseconds computes, first_computes;  ///< kernels alone, in all calls and in the first
   bool receives = false, sends = false;
   Picoseconds transfer;          ///< into this chunk
-  double transfer_slowdown = 1;  ///< of kernels beside it
-  Picoseconds sending;           ///< the transfer that it sends
+  double transfer_slowdown = 1;  ///< factor for kernels beside that transfer
+  Picoseconds sending;           ///< the transfer out of this chunk
   double sending_slowdown = 1;
   Picoseconds complete;  ///< from its arrival until calls may begin (split_boundary)
-  /// All of it where nobody keeps it waiting.
+  /// Returns the time of the action with its transfer, where nothing keeps it waiting.
   Picoseconds whole() const { return transfer + complete + span; }
 };
 
@@ -39,30 +39,31 @@ struct ChunkSpans {
   ActionSpans weights;
 };
 
+/// The spans of one stage.
 struct StageSpans {
   std::vector<ChunkSpans> chunks;
   Picoseconds post;  ///< host time that posting a transfer takes from the ops; 0 on streams
-  bool receives_ahead = false;  ///< transfers into a chunk may be over when the one before is
+  bool receives_ahead = false;  ///< a transfer in may run beside the action before
 };
 
 class PipelineStep;
 
-/// By stage.
+/// Returns the spans of each stage.
 std::vector<StageSpans> stage_spans(const Strategy& strategy, const MicroBatchFacts& facts,
                                     std::span<const StageChunks> stages, const LeastCosts& costs);
 
-/// The first micro-batch reaches stage s through the forwards of the first chunks before it, then s
-/// runs all its actions one after the other, receiving each before it can start (unless
-/// receives are posted ahead), then the last gradient goes back to stage 0 through the
-/// backwards of the first chunks there. The longest such way over all s; or the host's time to
-/// issue all of it.
+/// Returns the longest of these paths over all stages s. The first micro-batch reaches stage s
+/// through the forwards of the first chunks before it. Then s runs all its actions one after the
+/// other, each after its transfer unless receives are posted ahead. Then the last gradient goes
+/// back to stage 0 through the backwards of the first chunks there. If the host takes longer to
+/// issue all of a stage's calls, the bound is the host's time.
 Picoseconds bottleneck_bound(const Strategy& strategy, std::span<const StageSpans> stages,
                              std::int64_t micro_batches);
 
-/// Runs the order of the pipeline with a whole chunk and micro-batch as one piece, then each
-/// stage's tail: gradient buckets as its last action completes them, meetings of stages, update,
-/// parameter gathers. Two steps, the second from where the first ended; the least advance of any
-/// stage. `enough`: of the first step; the second is not run then.
+/// Runs the pipeline's order, with an action as one piece, and then each stage's tail: gradient
+/// buckets, meetings of stages, update and parameter gathers. A second step begins where the first
+/// ended, and the bound is the least advance of any stage in it. If `enough` accepts the bound of
+/// the first step, the second is not run.
 using Enough = std::function<bool(Picoseconds)>;
 Picoseconds pipeline_bound(PipelineStep& step, std::span<const StepTail* const> tails,
                            const Enough& enough = {});

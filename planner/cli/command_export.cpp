@@ -1,27 +1,31 @@
 // `planner export`: a plan as what other programs start from.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 
 #include "base/command_line.h"
 #include "base/file.h"
 #include "plan/plan.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/flags.h"
+#include "planner/cli/slurm_script.h"
 
 namespace plimsoll {
 
 namespace {
 
-/// As one word of a shell.
+/// Returns the text as one word of a shell.
 std::string quoted(const std::string& text) {
   std::string word = "'";
   for (char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
   return word + "'";
 }
 
-/// One line of a job script: nothing in it may end the line.
+/// Returns a text that is put into one line of a job script. Throws UsageError if it ends the line.
 std::string in_one_line(const char* flag, const std::string& text) {
   for (char c : text) {
     if (static_cast<unsigned char>(c) < ' ')
@@ -30,8 +34,8 @@ std::string in_one_line(const char* flag, const std::string& text) {
   return text;
 }
 
-/// A name as part of a directive, which Slurm splits at blanks, or of a comment: anything else than
-/// letters, digits, '.', '_' and '-' becomes '_'.
+/// Returns a name for a comment or a directive, which Slurm splits at blanks. All characters except
+/// letters, digits, '.', '_' and '-' become '_'.
 std::string as_one_word(const std::string& name) {
   std::string word;
   for (const char c : name) {
@@ -84,6 +88,8 @@ std::string slurm_script(const Plan& plan, const ExportOptions& options,
   return script;
 }
 
+namespace {
+
 ExitCode run_export(const ExportOptions& options) {
   check_output("-o", options.output, std::array{options.plan, options.data});
   const Plan plan = read_legal_plan(options.plan);
@@ -100,6 +106,28 @@ ExitCode run_export(const ExportOptions& options) {
     print_note(fmt::format("wrote {}\n", options.output));
   }
   return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<ExportOptions>();
+  CLI::App& command = *app.add_subcommand("export", "a plan as a job script");
+  command.add_option("PLAN", options->plan, "plan file")->required();
+  command.add_option("--to", "slurm")->required()->check(CLI::IsMember({"slurm"}));
+  command.add_option("--data", options->data, "file whose bytes are trained on")->required();
+  command.add_option("--steps", options->steps, "training steps, the last one traced")
+      ->capture_default_str()
+      ->check(integers(4, 1'000'000));
+  command.add_option("--measured", options->measured,
+                     "file that the job writes; default: PLAN's name with .measured.json");
+  command.add_option("--time", options->time, "limit, as sbatch takes it: \"30\", \"1:00:00\"")
+      ->check([](const std::string& text) {
+        const bool fits = !text.empty() && text.find_first_not_of("0123456789:-") == text.npos;
+        return fits ? "" : "found \"" + text + "\"; minutes, h:m:s or days-hours are allowed";
+      });
+  command.add_option("-o,--output", options->output, "write the script here instead of to stdout");
+  command.callback([options, &action] { action = [options] { return run_export(*options); }; });
 }
 
 }  // namespace plimsoll

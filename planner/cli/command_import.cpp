@@ -1,26 +1,52 @@
 // `planner import`: what other tools measured, as points of a calibration, and what they know of a
 // node, as a cluster.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "models/calibration/calibration_file.h"
+#include "models/calibration/nccl_rows.h"
 #include "models/calibration/nccl_tests.h"
 #include "models/cluster/topology.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/flags.h"
 #include "predict/calibration_choice.h"
 #include "predict/fit_transfer.h"
 
 namespace plimsoll {
 namespace {
 
-/// The runs must be of the cluster that they are imported for.
+struct ImportNcclOptions {
+  std::vector<std::string> files;  ///< text or JSON of nccl-tests
+  std::string cluster;             ///< whose devices were measured
+  /// The calibration that the points join: measured, fitted or both. Empty: a new one holds them
+  /// alone.
+  std::string calibration;
+  std::string output;  ///< calibration file; empty: none is written
+  NcclGiven given;
+  bool json = false;
+};
+
+struct ImportTopologyOptions {
+  std::string file;    ///< nvidia-smi topo -m, or NCCL's dump
+  std::string device;  ///< cluster file that has the device
+  std::string name;    ///< of the cluster; empty: of the file
+  std::string date;
+  std::optional<std::int64_t> nodes;
+  std::string nic_bandwidth, nvlink_bandwidth, pcie_bandwidth, socket_bandwidth;  ///< "25 GB/s"
+  std::string output;  ///< cluster file; empty: stdout
+};
+
+/// Refuses runs of another cluster than the one they are imported for.
 void check_cluster(const NcclRun& run, const Cluster& cluster, const std::string& file) {
   const std::string found = device_model(run.device), wanted = device_model(cluster.device.name);
   if (!found.empty() && !wanted.empty() && found != wanted) {
@@ -40,7 +66,7 @@ void check_cluster(const NcclRun& run, const Cluster& cluster, const std::string
   }
 }
 
-/// Where a point of `calibration` is the same but for what it says, it is replaced.
+/// Adds points. A new point replaces one of the same kind, size and ranks.
 void merge(Calibration& calibration, const std::vector<CollectivePoint>& points) {
   auto& known = calibration.collectives;
   const auto same = [](const CollectivePoint& a, const CollectivePoint& b) {
@@ -57,7 +83,7 @@ void merge(Calibration& calibration, const std::vector<CollectivePoint>& points)
   calibration.communicator = CommunicatorKind::nccl;
 }
 
-/// Points of another device cannot be joined.
+/// Refuses to join points of another device.
 void check_device(const CalibrationFile& calibration, const ImportNcclOptions& options,
                   const Cluster& cluster) {
   if (calibration.measured && calibration.measured->device != cluster.device.name) {
@@ -74,7 +100,7 @@ void check_device(const CalibrationFile& calibration, const ImportNcclOptions& o
                                printable(calibration.fitted->device.name), options.cluster, other));
 }
 
-/// The calibration that the points join: none, or the one of `options.calibration`.
+/// Returns the calibration that the points join: an empty one, or that of `options.calibration`.
 CalibrationFile base_calibration(const ImportNcclOptions& options, const Cluster& cluster) {
   if (options.calibration.empty()) return {};
   CalibrationChoice choice = read_calibration_choice({options.calibration});
@@ -155,7 +181,7 @@ std::string import_json(const std::vector<NcclRun>& runs,
                     {"output", output.empty() ? Json(nullptr) : Json(output)}});
 }
 
-/// The value of a flag; none where it was not given.
+/// Returns the value of a flag, if it was given.
 std::optional<BytesPerSecond> stated(const char* flag, const std::string& text) {
   if (text.empty()) return std::nullopt;
   try {
@@ -164,8 +190,6 @@ std::optional<BytesPerSecond> stated(const char* flag, const std::string& text) 
     throw UsageError(fmt::format("{}: {}", flag, error.what()));
   }
 }
-
-}  // namespace
 
 ExitCode run_import_topology(const ImportTopologyOptions& options) {
   check_output("-o", options.output, std::array{options.file, options.device});
@@ -242,6 +266,75 @@ ExitCode run_import_nccl(const ImportNcclOptions& options) {
                             : import_text(runs, points));
   if (!options.output.empty()) print_note(fmt::format("wrote {}\n", options.output));
   return ExitCode::ok;
+}
+
+CLI::Option* add_date(CLI::App& command, std::string& date) {
+  return command.add_option("--date", date, "of the measurement, as 2026-11-20")
+      ->check([](const std::string& text) -> std::string {
+        const bool fits = is_date(text) && text.size() == 10;
+        return fits ? "" : "found \"" + text + "\"; a date as 2026-11-20 is allowed";
+      });
+}
+
+void add_import_nccl(CLI::App& imports, Action& action) {
+  const auto options = std::make_shared<ImportNcclOptions>();
+  CLI::App& command = *imports.add_subcommand("nccl-tests", "collectives that nccl-tests measured");
+  command.add_option("FILE", options->files, "what its programs printed, or wrote with -J")
+      ->required();
+  command.add_option("--cluster", options->cluster, "cluster file of the machine, or a preset")
+      ->required();
+  command.add_option("--calibration", options->calibration,
+                     "what the points join: a file, or a fit's name, which then answers for what "
+                     "was not measured; default: a new calibration of them alone");
+  command.add_option("-o,--output", options->output, "write the calibration here");
+  command.add_option("--collective", options->given.collective, "where a file does not name it")
+      ->check([](const std::string& text) -> std::string {
+        const auto names = nccl_collectives();
+        if (std::find(names.begin(), names.end(), text) != names.end()) return "";
+        return fmt::format("found \"{}\"; {} are allowed", text, fmt::join(names, ", "));
+      });
+  CLI::Option* ranks =
+      command.add_option("--ranks", options->given.ranks, "where a file does not list its devices")
+          ->check(integers(2, kMostDevices));
+  command.add_option("--ranks-per-node", options->given.ranks_per_node, "default: all")
+      ->check(integers(1, 4096))
+      ->needs(ranks);
+  add_date(command, options->given.date);
+  add_json(command, options->json);
+  command.callback(
+      [options, &action] { action = [options] { return run_import_nccl(*options); }; });
+}
+
+void add_import_topology(CLI::App& imports, Action& action) {
+  const auto options = std::make_shared<ImportTopologyOptions>();
+  CLI::App& command = *imports.add_subcommand("topology", "how a node is wired, as a cluster file");
+  command
+      .add_option("FILE", options->file,
+                  "what nvidia-smi topo -m printed, or NCCL wrote to NCCL_TOPO_DUMP_FILE")
+      ->required();
+  command.add_option("--device", options->device, "cluster file, or preset, with the same device")
+      ->required();
+  add_date(command, options->date)->required();
+  command.add_option("--name", options->name, "of the cluster; default: of the file");
+  command.add_option("--nodes", options->nodes, "default: as many as --devices needs")
+      ->check(integers(1, std::int64_t{1} << 20));
+  command.add_option("--nic-bandwidth", options->nic_bandwidth, "of each NIC: \"400 Gbit/s\"");
+  command.add_option("--nvlink-bandwidth", options->nvlink_bandwidth, "of one NVLink: \"25 GB/s\"");
+  command.add_option("--pcie-bandwidth", options->pcie_bandwidth, "of a GPU: \"31.5 GB/s\"");
+  command.add_option("--socket-bandwidth", options->socket_bandwidth,
+                     "of a GPU to those of other NUMA nodes");
+  command.add_option("-o,--output", options->output, "write the cluster here instead of to stdout");
+  command.callback(
+      [options, &action] { action = [options] { return run_import_topology(*options); }; });
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Action& action) {
+  CLI::App& imports = *app.add_subcommand("import", "files of other tools");
+  imports.require_subcommand(1);
+  add_import_nccl(imports, action);
+  add_import_topology(imports, action);
 }
 
 }  // namespace plimsoll

@@ -2,17 +2,28 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <memory>
 
 #include "base/command_line.h"
 #include "passes/pipeline.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/flags.h"
 #include "planner/search/search.h"
 
 namespace plimsoll {
 namespace {
 
-/// The devices that a strategy asks for, where no flag says how many there are.
+struct PassesOptions {
+  TargetOptions target;  ///< without calibration; without cluster the framework is the bundled one
+  std::string strategy;
+  std::string before, after;         ///< a stage; both empty: an overview of all
+  std::optional<std::int64_t> rank;  ///< of the Programs, that of its class; absent: all
+  bool list = false;                 ///< names only; needs neither job nor strategy
+};
+
+/// Returns the number of devices that a strategy asks for.
 std::int64_t device_count(const Strategy& strategy) {
   std::int64_t devices = 1;
   for (std::int64_t degree :
@@ -37,8 +48,8 @@ std::string_view sentence_of(std::string_view stage) {
   return "";
 }
 
-/// The stage whose text is asked for: that of --after, or the one before that of --before. Empty
-/// without either.
+/// Returns the stage whose text is asked for: that of --after, or the one before that of --before.
+/// The result is empty without either.
 std::string chosen_stage(const PassesOptions& options) {
   if (options.before.empty() && options.after.empty()) return "";
   const bool before = !options.before.empty();
@@ -62,7 +73,7 @@ std::string list() {
   return lines;
 }
 
-/// Every stage with what it did to this job: whether the text changed, and how long it is.
+/// Returns a line for every stage: whether it changed the text, and how long the text is.
 std::string overview(const PassContext& context) {
   std::string lines_of_all, before;
   lower(context, [&](std::string_view stage, const StageText& text) {
@@ -84,8 +95,6 @@ std::string text_of(const PassContext& context, const std::string& wanted,
   });
   return found;
 }
-
-}  // namespace
 
 ExitCode run_passes(const PassesOptions& options) {
   const std::string stage = chosen_stage(options);
@@ -115,6 +124,31 @@ ExitCode run_passes(const PassesOptions& options) {
                              : fmt::format("{}; {}\n{}", headline, chosen,
                                            text_of(context, stage, options.rank)));
   return ExitCode::ok;
+}
+
+}  // namespace
+
+void add_passes(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<PassesOptions>();
+  CLI::App& command = *app.add_subcommand("passes", "show what each pass makes of a job");
+  add_job(command, options->target, false);
+  command.add_option("STRATEGY", options->strategy, "\"mp=2,pp=2\" or a JSON file");
+  CLI::Option* before =
+      command.add_option("--before", options->before, "print the text form before this stage");
+  command.add_option("--after", options->after, "print the text form after this stage")
+      ->excludes(before);
+  command.add_option("--rank", options->rank, "print the Program of this rank's class only")
+      ->check(integers(0, kMostDevices - 1));
+  command.add_flag("--list", options->list, "name the stages and leave");
+  command.add_option("--cluster", options->target.cluster,
+                     "cluster file or preset: for its framework only");
+  add_framework(command, options->target);
+  command.callback([options, &action] {
+    if (!options->list && options->strategy.empty()) {
+      throw CLI::RequiredError("JOB and STRATEGY (or --list)");
+    }
+    action = [options] { return run_passes(*options); };
+  });
 }
 
 }  // namespace plimsoll

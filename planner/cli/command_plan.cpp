@@ -1,15 +1,19 @@
-// `planner plan` and `planner space`: what could run, and what should.
+// `planner plan`: the best strategy for a job.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
+#include <memory>
 #include <stdexcept>
 
 #include "base/command_line.h"
 #include "base/file.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
+#include "planner/cli/flags.h"
 #include "planner/cli/interrupt.h"
+#include "planner/cli/plan_origin.h"
 #include "planner/cli/progress.h"
 #include "planner/cli/summary_json.h"
 #include "planner/explore/explore.h"
@@ -18,7 +22,19 @@
 namespace plimsoll {
 namespace {
 
-/// How much faster a plan that the time limit left out may be.
+constexpr std::int64_t kMostThreads = 1024;
+
+struct PlanOptions {
+  TargetOptions target;
+  std::vector<std::string> fix;
+  std::string reserve = kDefaultReserve;
+  std::string output;        ///< file; empty: none is written
+  std::string time_limit;    ///< empty: none
+  std::int64_t threads = 0;  ///< 0: all cores
+  bool json = false;
+};
+
+/// Says how much faster a plan that the time limit left out may be.
 std::string words_of_gap(const Plan& plan) {
   if (plan.search.gap == 0) {
     return "no plan is faster than the chosen one; runners-up and Pareto front may lack some";
@@ -28,7 +44,7 @@ std::string words_of_gap(const Plan& plan) {
                      100 * (1 - 1 / (1 + plan.search.gap)));
 }
 
-/// Why a search did not prove its choice.
+/// Says why a search did not prove its choice.
 std::string why_unproven(const InterruptNotice& interrupt, std::optional<Seconds> time_limit,
                          Seconds elapsed) {
   if (interrupt.asked()) return "stopped by an interrupt";
@@ -36,8 +52,6 @@ std::string why_unproven(const InterruptNotice& interrupt, std::optional<Seconds
     return fmt::format("stopped after the time limit of {}", to_text(*time_limit));
   return "a faster plan that others were cut beside turned out not to fit";
 }
-
-}  // namespace
 
 ExitCode run_plan(const PlanOptions& options) {
   const Fixed fixed = parse_fixed(options.fix);
@@ -48,27 +62,22 @@ ExitCode run_plan(const PlanOptions& options) {
   std::vector<std::string> inputs = files.calibration;
   inputs.insert(inputs.end(), {files.job, files.cluster});
   check_output("-o", options.output, inputs);
-  const Target target = load_target(options.target);
-  const CostModel costs = cost_model(target);
+  const LoadedTarget loaded = load_target(options.target, reserve);
 
   Plan plan;
   const InterruptNotice interrupt;
   const auto begin = std::chrono::steady_clock::now();
   try {
     Progress progress("strategies done with:");
-    SearchRequest request;
-    request.job = target.job;
-    request.framework = target.framework;
-    request.devices = target.devices;
+    SearchRequest request{loaded.target};
     request.fixed = fixed;
-    request.reserve = reserve;
-    request.cluster_digest = target.cluster_digest;
-    request.calibration_digest = target.calibration_digest;
+    request.cluster_digest = loaded.cluster_digest;
+    request.calibration_digest = loaded.source.digest;
     request.threads = options.threads;
     request.time_limit = time_limit;
     request.stop = [&] { return interrupt.asked(); };
     request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
-    plan = search(request, costs);
+    plan = search(request);
   } catch (const NothingFoundYet& stopped) {
     print_note(fmt::format("planner: {}\n", stopped.what()));
     return ExitCode::stopped_early;
@@ -79,9 +88,9 @@ ExitCode run_plan(const PlanOptions& options) {
   const Seconds elapsed(
       std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   print_note(fmt::format("searched {} strategies in {}\n", plan.search.space, to_text(elapsed)));
-  plan.stated_vocabulary = target.stated_vocabulary;
-  plan.calibration_rest_digest = target.calibration_rest_digest;
-  plan.origin = origin_of(target, options);
+  plan.stated_vocabulary = loaded.stated_vocabulary;
+  plan.calibration_rest_digest = loaded.source.rest_digest;
+  plan.origin = origin_of(loaded, options.target, options.fix, options.reserve);
   const std::string text = plan_text(plan);
   if (!options.output.empty()) {
     write_file_atomically(options.output, text);
@@ -89,50 +98,31 @@ ExitCode run_plan(const PlanOptions& options) {
   }
   print_result(options.json ? text
                             : fmt::format("{}; reserve {} per device\n{}{}{}",
-                                          headline(target, plan.devices, plan.oversubscribed),
-                                          to_text(reserve), efficiency_line(target),
-                                          describe_parameters(stated_job(target)), describe(plan)));
+                                          headline(loaded, plan.oversubscribed), to_text(reserve),
+                                          efficiency_line(loaded),
+                                          describe_parameters(stated_job(loaded)), describe(plan)));
   if (plan.search.proven) return ExitCode::ok;
   print_note(fmt::format("planner: {}: {}\n", why_unproven(interrupt, time_limit, elapsed),
                          words_of_gap(plan)));
   return ExitCode::stopped_early;
 }
 
-ExitCode run_space(const SpaceOptions& options) {
-  const Fixed fixed = parse_fixed(options.fix);
-  const Bytes reserve = parse_reserve(options.reserve);
-  std::int64_t devices = options.target.devices;
-  SpaceSummary summary;
-  Job job, stated;
-  std::string head;  // with a cluster
-  if (options.target.cluster.empty()) {
-    if (devices == 0) throw UsageError("--devices is required without --cluster");
-    const Framework framework = load_framework(options.target);
-    job = load_job(options.target, framework);
-    stated = job;
-    stated.vocab = read_job(options.target.job).vocab;
-    DeviceUnits unknown;
-    unknown.alike = false;  // ranks may be neighbours in any way: every order is one of its own
-    summary.space = enumerate(job, framework, devices, fixed, unknown);
-  } else {
-    const Target target = load_target(options.target);
-    job = target.job;
-    stated = stated_job(target);
-    devices = target.devices;
-    head = headline(target, devices, check_devices(target.cluster, devices)) + "\n";
-    summary.space = enumerate(job, target.framework, devices, fixed, units_of(target.cluster));
-    SearchRequest request;
-    request.job = job;
-    request.framework = target.framework;
-    request.devices = devices;
-    request.reserve = reserve;
-    summary.bounds = count_bounds(request, cost_model(target), summary.space);
-  }
-  print_result(options.json ? space_json(stated, devices, summary, options.list)
-                            : head + describe_parameters(stated) + describe(summary, options.list));
-  if (!summary.space.legal.empty()) return ExitCode::ok;
-  throw InfeasibleError(fmt::format("no legal strategy for {} on {}: {}", job.name,
-                                    devices_text(devices), summary.space.reason));
+}  // namespace
+
+void add_plan(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<PlanOptions>();
+  CLI::App& command = *app.add_subcommand("plan", "find the best strategy for a job");
+  add_job(command, options->target);
+  add_machine(command, options->target);
+  add_fix(command, options->fix);
+  add_reserve(command, options->reserve);
+  command.add_option("-o,--output", options->output, "write the plan file here");
+  command.add_option("--time-limit", options->time_limit,
+                     "stop after this time (\"30 s\") with the best so far, exit 5");
+  command.add_option("--threads", options->threads, "default: all cores; the plan is the same")
+      ->check(integers(1, kMostThreads));
+  add_json(command, options->json);
+  command.callback([options, &action] { action = [options] { return run_plan(*options); }; });
 }
 
 }  // namespace plimsoll

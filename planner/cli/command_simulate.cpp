@@ -1,12 +1,15 @@
 // `planner simulate`: one strategy, predicted.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <array>
+#include <memory>
 
 #include "base/command_line.h"
 #include "base/file.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
+#include "planner/cli/flags.h"
 #include "planner/cli/summary_json.h"
 #include "planner/refusal/least_changes.h"
 #include "planner/search/search.h"
@@ -17,64 +20,85 @@
 namespace plimsoll {
 namespace {
 
+struct SimulateOptions {
+  TargetOptions target;
+  std::string strategy;
+  std::string reserve = kDefaultReserve;
+  std::string trace;  ///< file; empty: none is written
+  bool unfolded = false, json = false;
+};
+
 std::vector<StageMemory> stage_memory(const Target& target, const Strategy& strategy,
-                                      const Prediction& prediction, Bytes outside, Bytes reserve) {
+                                      const Prediction& prediction) {
   // They were proven when they were predicted.
-  const std::vector<Program> programs =
-      lower({target.job, strategy, target.framework}, {}, Proof::none);
+  const std::vector<Program> programs = lower(context_of(target, strategy), {}, Proof::none);
   std::vector<StageMemory> memory;
-  for (const Program& program : programs) {
-    memory.push_back(memory_at_peak(program, target.framework, prediction.stages[memory.size()],
-                                    outside, reserve));
-  }
+  for (const Program& program : programs)
+    memory.push_back(memory_at_peak(target, strategy, program, prediction.stages[memory.size()]));
   return memory;
 }
 
-}  // namespace
+std::string simulation_text(const LoadedTarget& loaded, const Strategy& strategy,
+                            const Evaluation& evaluation, std::span<const StageMemory> memory,
+                            bool oversubscribed) {
+  return fmt::format("{}\n{}{}{}\n{}{}{}", headline(loaded, oversubscribed),
+                     efficiency_line(loaded), describe_parameters(stated_job(loaded)),
+                     strategy_summary(strategy),
+                     describe_step(evaluation.prediction, !oversubscribed),
+                     describe(evaluation.parts), describe(memory, loaded.target.framework()));
+}
+
+std::string why_unfit(const Filling& fullest) {
+  return fmt::format(
+      "does not fit: tensors take {} ({} bytes), with {} ({} bytes) of context "
+      "and communicators and {} ({} bytes) of reserve, and a device has {} ({} bytes)",
+      to_text(fullest.reserved), fullest.reserved.count(), to_text(fullest.outside),
+      fullest.outside.count(), to_text(fullest.reserve), fullest.reserve.count(),
+      to_text(fullest.capacity), fullest.capacity.count());
+}
 
 ExitCode run_simulate(const SimulateOptions& options) {
   std::vector<std::string> inputs = options.target.calibration;
   inputs.insert(inputs.end(), {options.target.job, options.target.cluster});
   check_output("--trace", options.trace, inputs);
-  const Bytes reserve = parse_reserve(options.reserve);
-  const Target target = load_target(options.target);
-  const std::int64_t devices = target.devices;
-  const bool oversubscribed = check_devices(target.cluster, devices);
-  const Strategy strategy = legal_strategy(target.job, target.framework, options.strategy, devices);
+  const LoadedTarget loaded = load_target(options.target, parse_reserve(options.reserve));
+  const Target& target = loaded.target;
+  const bool oversubscribed = is_oversubscribed(target);
+  const Strategy strategy =
+      legal_strategy(target.job, target.framework(), options.strategy, target.devices);
   const Evaluation evaluation =
-      evaluate(target.job, strategy, target.framework, cost_model(target), devices, reserve,
-               options.unfolded ? Folding::unfolded : Folding::folded);
-  const Bytes outside = memory_outside_program(target.job, strategy, target.framework);
+      evaluate(target, strategy, options.unfolded ? Folding::unfolded : Folding::folded);
   if (!options.trace.empty()) {
     write_file_atomically(options.trace, chrome_trace(evaluation.timeline));
     print_note(fmt::format("wrote {}\n", options.trace));
   }
-  const std::vector<StageMemory> memory =
-      stage_memory(target, strategy, evaluation.score.prediction, outside, reserve);
+  const std::vector<StageMemory> memory = stage_memory(target, strategy, evaluation.prediction);
   print_result(options.json
-                   ? evaluation_json(stated_job(target), strategy, devices, evaluation, memory,
-                                     outside, reserve)
-                   : fmt::format("{}\n{}{}{}\n{}{}{}", headline(target, devices, oversubscribed),
-                                 efficiency_line(target), describe_parameters(stated_job(target)),
-                                 strategy_summary(strategy),
-                                 describe_step(evaluation.score.prediction, !oversubscribed),
-                                 describe(evaluation.parts), describe(memory, target.framework)));
-  if (evaluation.score.fits) return ExitCode::ok;
-  const StagePrediction& tightest = tightest_of(evaluation.score.prediction.stages);
-  const Bytes reserved = tightest.reserved, capacity = tightest.capacity;
-  const std::string why = fmt::format(
-      "does not fit: tensors take {} ({} bytes), with {} ({} bytes) of context "
-      "and communicators and {} ({} bytes) of reserve, and a device has {} ({} bytes)",
-      to_text(reserved), reserved.count(), to_text(outside), outside.count(), to_text(reserve),
-      reserve.count(), to_text(capacity), capacity.count());
-  SearchRequest request;
-  request.job = target.job;
-  request.framework = target.framework;
-  request.devices = devices;
-  request.reserve = reserve;
-  const NothingFits refused(why, single_changes(request, cost_model(target), strategy));
+                   ? evaluation_json(loaded, strategy, evaluation, memory)
+                   : simulation_text(loaded, strategy, evaluation, memory, oversubscribed));
+  const std::vector<StagePrediction>& stages = evaluation.prediction.stages;
+  if (fits_devices(target, strategy, stages)) return ExitCode::ok;
+  const Filling fullest =
+      filling_of(tightest_of(stages), outside_program(target, strategy), target.reserve);
+  const NothingFits refused(why_unfit(fullest), single_changes(target, strategy));
   print_note("planner: " + describe(refused));
   return ExitCode::infeasible;
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<SimulateOptions>();
+  CLI::App& command = *app.add_subcommand("simulate", "predict one strategy");
+  add_job(command, options->target);
+  command.add_option("STRATEGY", options->strategy, "\"mp=2,pp=2\" or a JSON file")->required();
+  add_machine(command, options->target);
+  add_reserve(command, options->reserve);
+  command.add_flag("--unfolded", options->unfolded, "simulate every rank, not one per class");
+  command.add_option("--trace", options->trace,
+                     "write the step here, as Chrome's and Perfetto's trace viewers read it");
+  add_json(command, options->json);
+  command.callback([options, &action] { action = [options] { return run_simulate(*options); }; });
 }
 
 }  // namespace plimsoll

@@ -1,11 +1,13 @@
 // `planner validate` and `fit`: published runs and ops, predicted and fitted.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -19,6 +21,7 @@
 #include "models/framework/allocator_trace.h"
 #include "models/presets/presets.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/flags.h"
 #include "predict/cost_basis.h"
 #include "published/goals.h"
 #include "published/stated_row.h"
@@ -26,8 +29,24 @@
 #include "published/validate.h"
 
 namespace plimsoll {
-
 namespace {
+
+struct ValidateOptions {
+  std::vector<std::string> cases;        ///< files of published runs
+  std::string goals;                     ///< file of bounds; empty: none
+  std::vector<std::string> calibration;  ///< as read_calibration_choice() takes it
+  bool leave_out_sources = false;        ///< CalibrationChoice::leave_out_source
+  std::string inputs;  ///< folder for the job and the cluster of each run; empty: none are written
+  std::string stated;  ///< folder for files of stated runs; empty: none are written
+  bool json = false;
+};
+
+struct FitCommandOptions {
+  std::vector<std::string> cases;  ///< files of published runs
+  std::string cluster, framework;  ///< names of presets
+  std::string output;              ///< file; empty: none is written
+  bool json = false;
+};
 
 std::vector<PublishedRun> read_all(const std::vector<std::string>& files) {
   std::vector<PublishedRun> runs;
@@ -43,8 +62,7 @@ Cluster preset_cluster(const std::string& name) {
   return parse_cluster(*text, name);
 }
 
-/// The fit where the files are of timed ops, or of timed collectives; nothing where they are of
-/// runs.
+/// Returns the fit of files of timed ops or of timed collectives; nothing for files of runs.
 std::optional<OpFit> fit_of_timings(const FitCommandOptions& options) {
   std::vector<OpMeasurement> ops;
   std::vector<CollectiveMeasurement> collectives;
@@ -90,7 +108,7 @@ std::string rest_words(const CalibrationChoice& choice) {
   return "none, the clusters' own numbers";
 }
 
-/// A row's id as the name of a file.
+/// Returns a row's id as the name of a file.
 std::string file_name_of(std::string id) {
   const auto plain = [](unsigned char c) {
     return std::isalnum(c) || c == '-' || c == '_' || c == '.';
@@ -119,14 +137,12 @@ void write_stated(const std::filesystem::path& folder, const std::string& file,
   write_file_atomically(output, json_text(stated_rows(text, file)));
 }
 
-/// The first line of a result.
+/// Returns the first line of a result.
 std::string choice_words(const CalibrationChoice& choice) {
   const std::string measured =
       choice.measured ? choice.measured_file + ", measured; for the rest " : "";
   return fmt::format("calibration: {}{}\n", measured, rest_words(choice));
 }
-
-}  // namespace
 
 ExitCode run_fit(const FitCommandOptions& options) {
   check_output("-o", options.output, options.cases);
@@ -173,6 +189,46 @@ ExitCode run_validate(const ValidateOptions& options) {
     return std::ranges::all_of(file.replays, &TraceReplay::exact);
   });
   return met && exact ? ExitCode::ok : ExitCode::outside_tolerance;
+}
+
+}  // namespace
+
+void add_validate(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<ValidateOptions>();
+  CLI::App& command = *app.add_subcommand("validate", "predict published runs: how far off");
+  command
+      .add_option(
+          "CASES", options->cases,
+          "files of published runs, or of PyTorch allocator traces, which are replayed; exit "
+          "7 where a replay is not exact")
+      ->required();
+  command.add_option("--goals", options->goals, "file of bounds; exit 7 where one is missed");
+  add_calibration(command, options->calibration);
+  command.add_flag("--leave-out-sources", options->leave_out_sources,
+                   "predict each run without the built-in fits that have runs of its document");
+  command.add_option("--inputs", options->inputs,
+                     "write the job and the cluster of each run that is predicted into this "
+                     "folder, as plan and simulate take them");
+  command.add_option("--stated", options->stated,
+                     "write each file of runs into this folder once more, with all that is known "
+                     "of each run and where each fact is from");
+  add_json(command, options->json);
+  command.callback([options, &action] { action = [options] { return run_validate(*options); }; });
+}
+
+void add_fit(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<FitCommandOptions>();
+  CLI::App& command =
+      *app.add_subcommand("fit", "fit a cluster's and a framework's numbers on published runs");
+  command
+      .add_option("CASES", options->cases,
+                  "files of published runs, of timed ops alone, or of timed collectives alone")
+      ->required();
+  command.add_option("--cluster", options->cluster, "name of a cluster preset")->required();
+  command.add_option("--framework", options->framework, "name of a framework preset")->required();
+  command.add_option("-o,--output", options->output, "write the fitted calibration here");
+  add_json(command, options->json);
+  command.callback([options, &action] { action = [options] { return run_fit(*options); }; });
 }
 
 }  // namespace plimsoll

@@ -21,8 +21,8 @@ namespace {
 
 using Out = std::back_insert_iterator<std::string>;
 
-/// "NVIDIA A100 bf16, Title of the Document, ... 2020-05-14": the beginning and the date of a
-/// source, as far as a line of a terminal goes.
+/// Returns the beginning and the date of a source, as far as a line of a terminal goes: "NVIDIA
+/// A100 bf16, Title of the Document, ... 2020-05-14".
 std::string in_one_line(const std::string& source) {
   constexpr std::size_t kMost = 100, kBeginning = 80;
   if (source.size() <= kMost) return source;
@@ -34,7 +34,7 @@ std::string in_one_line(const std::string& source) {
                      source.substr(date + 1));
 }
 
-/// Shares below this are 0.0 %, which no line is for.
+/// The least share that has a line. Smaller ones are 0.0 %.
 constexpr double kLeastShown = 0.0005;
 
 void describe_rates(Out out, const Prediction& p, bool makes_timing_claim) {
@@ -88,7 +88,7 @@ void describe_breakdown(Out out, const Prediction& p) {
   }
 }
 
-/// Stages that are alike are one line, with the fullest of them.
+/// Returns lines on the memory of stages. Stages that are alike are one line, with the fullest one.
 void describe_memory(Out out, const Plan& plan) {
   constexpr std::size_t kMostLines = 8;
   const auto& stages = plan.prediction.stages;
@@ -106,24 +106,24 @@ void describe_memory(Out out, const Plan& plan) {
   }
 }
 
-/// "+1.2 ms bubble", "+3.1 GiB live": why it is not the chosen plan.
+/// Says why a runner-up is not the chosen plan: "+1.2 ms bubble", "+3.1 GiB live".
 std::string loss_of(const RunnerUp& loser) {
   if (loser.term == "memory") return fmt::format("+{} live", to_text(loser.term_bytes));
   if (loser.term == "tie") return "as good; comes later in the space";
   return fmt::format("+{} {}", to_text(loser.term_time), loser.term);
 }
 
-/// The choices of `strategy` that `chosen` makes otherwise: "pp=2 micro_batch=4".
+/// Returns the fields in which `strategy` differs from `chosen`: "pp=2 micro_batch=4".
 std::string differences(const Strategy& strategy, const Strategy& chosen) {
   return fields_text(differing_fields(strategy, chosen));
 }
 
-/// "+1.2 %": how much longer than the chosen plan's.
+/// Says how much longer a step is than the chosen plan's: "+1.2 %".
 std::string longer(Seconds step, const Plan& plan) {
   return fmt::format("{:+.1f} %", 100 * (step / plan.prediction.step_time - 1));
 }
 
-/// Which plans are as good as the chosen one, as far as is known, and the simplest of them.
+/// Says which plans may be as good as the chosen one, and which of them is the simplest.
 void describe_ties(Out out, const Plan& plan) {
   const Ties ties = ties_of(plan);
   if (ties.shown == 0) return;
@@ -143,7 +143,8 @@ void describe_ties(Out out, const Plan& plan) {
                                    longer(ties.simplest_step, plan)));
 }
 
-/// "28.3 s   +0.1 % ( -7.7 to  +8.5 %) tied  ": beside the chosen plan, of which it is the time.
+/// Returns a step time and its interval beside the chosen plan's: "28.3 s   +0.1 % ( -7.7 to
+/// +8.5 %) tied  ".
 std::string beside(Seconds step, const StepRatio& ratio, const Plan& plan, bool chosen = false) {
   if (chosen) return fmt::format("{:>8}{:35}", to_text(step), "");
   return fmt::format("{:>8} {:+6.1f} % ({:+5.1f} to {:+5.1f} %) {:<6}", to_text(step),
@@ -270,8 +271,9 @@ std::string describe(const SpaceSummary& summary, bool list) {
   if (!summary.bounds) return text;
   const BoundCounts& bounds = *summary.bounds;
   fmt::format_to(out, "bounds, before anything is evaluated\n");
-  fmt::format_to(out, "  {:>8}  what lives between steps does not fit\n", bounds.cannot_live);
-  fmt::format_to(out, "  {:>8}  with micro-batches in flight it does not fit\n", bounds.cannot_fly);
+  fmt::format_to(out, "  {:>8}  what lives between steps does not fit\n", bounds.lasting_too_large);
+  fmt::format_to(out, "  {:>8}  with micro-batches in flight it does not fit\n",
+                 bounds.in_flight_too_large);
   fmt::format_to(out, "  {:>8}  may fit", bounds.may_fit);
   if (!bounds.least_time) return text + "\n";
   fmt::format_to(out, ", none with a step below {} by the slowest stage\n",

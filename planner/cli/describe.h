@@ -1,4 +1,4 @@
-// Describe: results of the planner as text for a terminal.
+// Describe: writes results of the planner as text for a terminal.
 #pragma once
 
 #include <span>
@@ -12,17 +12,18 @@
 
 namespace plimsoll {
 
-/// Step time, rates, what is extrapolated, and the breakdown; several lines, ends with a newline.
+/// Returns lines with the step time, rates, extrapolated ops and the breakdown.
 std::string describe_step(const Prediction& prediction, bool makes_timing_claim);
-/// How many parameters a job has, as it is stated; one line.
+/// Returns a line with the number of parameters of the job as it is stated.
 std::string describe_parameters(const Job& job);
-/// Says what communication does to the step, by group: a line each, or nothing where there is none.
+/// Returns a line on the communication of each group; nothing where there is none.
 std::string describe(const StepParts& parts);
-/// The chosen strategy, its prediction, the search and the runners-up.
+/// Returns lines on the chosen strategy, its prediction, the search and the runners-up.
 std::string describe(const Plan& plan);
-/// Why nothing fits, then a line for each change with which something does.
+/// Says why nothing fits, then has a line for each change with which something does.
 std::string describe(const NothingFits& refused);
-/// Every legal strategy, one per line, then what the rules rejected.
+/// Returns a summary of a space: with `list` every legal strategy on a line, then what rules
+/// rejected.
 std::string describe(const SpaceSummary& summary, bool list);
 
 }  // namespace plimsoll

@@ -1,4 +1,6 @@
-// Starts planner-run and planner-calibrate: they link the runtime, which planner must not.
+// Starts planner-run and planner-calibrate. They link the runtime, which planner must not.
+#include "planner/cli/exec_beside.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,7 +9,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include "planner/cli/commands.h"
+#include "base/error.h"
 
 namespace plimsoll {
 

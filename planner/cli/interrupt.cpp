@@ -1,3 +1,4 @@
+// Notes SIGINT with a signal handler.
 #include "planner/cli/interrupt.h"
 
 #include <csignal>

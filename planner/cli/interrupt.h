@@ -1,9 +1,10 @@
-// Interrupt: Ctrl-C ends a search as a time limit does, with the best plan so far.
+// Interrupt: lets Ctrl-C end a search as a time limit does, with the best plan so far.
 #pragma once
 
 namespace plimsoll {
 
-/// While one lives, the first SIGINT is noted and a second one ends the program as usual.
+/// While an object of this class lives, the first SIGINT is noted, and a second one ends the
+/// program.
 class InterruptNotice {
  public:
   InterruptNotice();

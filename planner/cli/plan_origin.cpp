@@ -1,4 +1,6 @@
-// Plan origin: the command line that makes a plan again, without the paths of this machine.
+// Writes each argument of a command line as a name that holds on other machines.
+#include "planner/cli/plan_origin.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,13 +8,12 @@
 #include "base/file.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
-#include "planner/cli/commands.h"
 #include "predict/calibration_choice.h"
 
 namespace plimsoll {
 namespace {
 
-/// As one word of a shell.
+/// Returns the text as one word of a shell.
 std::string shell_word(const std::string& text) {
   const auto plain = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -24,7 +25,7 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
-/// The name of the preset with this digest, else that of a file called as what it holds.
+/// Returns the name of the preset with this digest, else a file name after the name in the file.
 std::string file_word(const std::string& digest_of_file, const std::vector<Preset>& presets,
                       const std::string& name) {
   for (const Preset& preset : presets) {
@@ -40,7 +41,7 @@ bool built_in(const std::string& calibration) {
   return find_preset(calibration_presets(), calibration).has_value();
 }
 
-/// A built-in one by its name, a file by what it holds.
+/// Returns a built-in calibration's name, or a file name by the kind of the file's contents.
 std::string calibration_word(const std::string& calibration) {
   if (built_in(calibration)) return calibration;
   const CalibrationFile file = parse_calibration_file(read_file(calibration), calibration);
@@ -49,8 +50,9 @@ std::string calibration_word(const std::string& calibration) {
 
 }  // namespace
 
-PlanOrigin origin_of(const Target& target, const PlanOptions& options) {
-  const TargetOptions& files = options.target;
+PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
+                     const std::vector<std::string>& fix, const std::string& reserve) {
+  const Target& target = loaded.target;
   std::vector<std::string> words = {"planner", "plan",
                                     file_word(digest(read_file_or_preset(files.job, job_presets())),
                                               job_presets(), target.job.name)};
@@ -58,24 +60,24 @@ PlanOrigin origin_of(const Target& target, const PlanOptions& options) {
     words.insert(words.end(), {name, value});
   };
   if (files.global_batch) flag("--global-batch", std::to_string(*files.global_batch));
-  flag("--cluster", file_word(target.cluster_digest, cluster_presets(), target.cluster.name));
+  flag("--cluster", file_word(loaded.cluster_digest, cluster_presets(), target.cluster().name));
   for (const std::string& calibration : files.calibration)
     flag("--calibration", calibration_word(calibration));
   flag("--devices", std::to_string(files.devices));
   if (!files.framework.empty()) {
     const bool file = find_framework(files.framework) == nullptr;
-    flag("--framework", file ? target.framework.name + ".json" : files.framework);
+    flag("--framework", file ? target.framework().name + ".json" : files.framework);
   }
-  for (const std::string& fix : options.fix) flag("--fix", fix);
-  if (options.reserve != PlanOptions{}.reserve) flag("--reserve", options.reserve);
+  for (const std::string& choice : fix) flag("--fix", choice);
+  if (reserve != kDefaultReserve) flag("--reserve", reserve);
 
   PlanOrigin origin;
   for (const std::string& word : words) {
     origin.command += (origin.command.empty() ? "" : " ") + shell_word(word);
   }
-  if (built_in(target.calibration_name)) origin.calibration_name = target.calibration_name;
-  origin.calibration_provenance = target.calibration_words;
-  origin.interval_basis = target.cluster.device.kind == DeviceKind::gpu
+  if (built_in(loaded.source.name)) origin.calibration_name = loaded.source.name;
+  origin.calibration_provenance = loaded.source.words;
+  origin.interval_basis = target.cluster().device.kind == DeviceKind::gpu
                               ? "published runs of sources that its calibration had not seen"
                               : "what the costs of its ops leave open";
   return origin;

@@ -1,4 +1,4 @@
-// Progress: one line on stderr, rewritten in place; nothing where stderr is not a terminal.
+// Progress: rewrites one line on stderr in place, if stderr is a terminal.
 #pragma once
 
 #include <chrono>

@@ -58,8 +58,8 @@ Json bounds_json(const BoundCounts& bounds) {
   for (const auto& [times, count] : bounds.slower) {
     slower.push_back({{"times", times}, {"count", count}});
   }
-  return {{"persistent_does_not_fit", bounds.cannot_live},
-          {"in_flight_does_not_fit", bounds.cannot_fly},
+  return {{"persistent_does_not_fit", bounds.lasting_too_large},
+          {"in_flight_does_not_fit", bounds.in_flight_too_large},
           {"may_fit", bounds.may_fit},
           {"least_step_s", bounds.least_time ? Json(bounds.least_time->value()) : Json(nullptr)},
           {"slower", std::move(slower)}};
@@ -97,24 +97,24 @@ std::string space_json(const Job& job, std::int64_t devices, const SpaceSummary&
   return line_text(json);
 }
 
-std::string evaluation_json(const Job& job, const Strategy& strategy, std::int64_t devices,
-                            const Evaluation& evaluation, std::span<const StageMemory> memory,
-                            Bytes outside, Bytes reserve) {
+std::string evaluation_json(const LoadedTarget& loaded, const Strategy& strategy,
+                            const Evaluation& evaluation, std::span<const StageMemory> memory) {
+  const Target& target = loaded.target;
   Json ranks = Json::array(), stages = Json::array();
   for (const StageMemory& stage : memory) stages.push_back(memory_json(stage));
   for (const RankMemory& rank : evaluation.timeline.memory) {
     ranks.push_back({{"rank", rank.rank}, {"peak_bytes", rank.peak.count()}});
   }
-  return line_text({{"job", job.name},
-                    {"parameters", parameter_count(build_forward(job, 1))},
-                    {"devices", devices},
+  return line_text({{"job", target.job.name},
+                    {"parameters", parameter_count(build_forward(stated_job(loaded), 1))},
+                    {"devices", target.devices},
                     {"strategy", strategy_json(strategy)},
-                    {"fits", evaluation.score.fits},
-                    {"prediction", prediction_json(evaluation.score.prediction)},
+                    {"fits", fits_devices(target, strategy, evaluation.prediction.stages)},
+                    {"prediction", prediction_json(evaluation.prediction)},
                     {"step", step_json(evaluation)},
                     {"memory", std::move(stages)},
-                    {"outside_program_bytes", outside.count()},
-                    {"reserve_bytes", reserve.count()},
+                    {"outside_program_bytes", outside_program(target, strategy).count()},
+                    {"reserve_bytes", target.reserve.count()},
                     {"simulated_ranks", ranks},
                     {"program_digests", evaluation.program_digests}});
 }

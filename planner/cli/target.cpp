@@ -1,4 +1,6 @@
-// Target: reads the job, cluster and calibration that a command names.
+// Reads the job, cluster and calibration that a command names.
+#include "planner/cli/target.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,20 +8,18 @@
 
 #include "base/file.h"
 #include "models/presets/presets.h"
-#include "planner/cli/commands.h"
-#include "planner/search/search.h"
-#include "predict/cost_basis.h"
+#include "planner/explore/search_request.h"
 #include "predict/evaluate.h"
 
 namespace plimsoll {
 namespace {
 
-/// Without --framework: the runtime that can run the plan here, or the usual one for GPUs.
+/// Returns the framework without --framework: the bundled runtime on CPU cores, else the usual one.
 Framework default_framework(DeviceKind kind) {
   return kind == DeviceKind::cpu_core ? bundled_framework() : framework_by_name("megatron-lm");
 }
 
-/// As its file has it.
+/// Returns the job as its file has it.
 Job read_stated_job(const TargetOptions& options) {
   Job job = read_job(options.job);
   if (options.global_batch) {
@@ -29,7 +29,7 @@ Job read_stated_job(const TargetOptions& options) {
   return job;
 }
 
-/// Where --devices was left out.
+/// Returns all devices of the cluster, for commands without --devices.
 std::int64_t all_devices(const Cluster& cluster, const TargetOptions& options) {
   if (!cluster.nodes) {
     throw UsageError(fmt::format(
@@ -55,30 +55,23 @@ Framework load_framework(const TargetOptions& options) {
   return default_framework(read_cluster(options.cluster).device.kind);
 }
 
-Target load_target(const TargetOptions& options) {
-  Target target;
-  target.job = read_stated_job(options);
-  const std::string cluster = read_file_or_preset(options.cluster, cluster_presets());
-  target.cluster = parse_cluster(cluster, options.cluster);
-  target.cluster_digest = digest(cluster);
-  Framework framework = options.framework.empty() ? default_framework(target.cluster.device.kind)
+LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
+  Job job = read_stated_job(options);
+  const std::int64_t stated_vocabulary = job.vocab;
+  const std::string text = read_file_or_preset(options.cluster, cluster_presets());
+  Cluster cluster = parse_cluster(text, options.cluster);
+  Framework framework = options.framework.empty() ? default_framework(cluster.device.kind)
                                                   : read_framework(options.framework);
-  CostBasis basis = cost_basis(std::move(target.cluster), std::move(framework),
+  CostBasis basis = cost_basis(std::move(cluster), std::move(framework),
                                read_calibration_choice(options.calibration), options.cluster);
-  target.cluster = std::move(basis.cluster);
-  target.framework = std::move(basis.framework);
-  target.calibration = std::move(basis.measured);
-  target.fitted = std::move(basis.fitted);
-  target.calibration_words = basis.words;
-  target.calibration_name = basis.name;
-  target.efficiency_words = basis.efficiency_words;
-  target.calibration_digest = basis.digest;
-  target.calibration_rest_digest = basis.rest_digest;
-  target.stated_vocabulary = target.job.vocab;
-  target.job.vocab = padded_vocabulary(target.job.vocab, target.framework, 1);
-  target.devices = options.devices > 0 ? options.devices : all_devices(target.cluster, options);
-  peak_rate(target.cluster, target.job.precision, target.devices, options.cluster);
-  return target;
+  job.vocab = padded_vocabulary(job.vocab, basis.framework, 1);
+  const std::int64_t devices =
+      options.devices > 0 ? options.devices : all_devices(basis.cluster, options);
+  peak_rate(basis.cluster, job.precision, devices, options.cluster);
+  CostModel costs(std::move(basis.cluster), std::move(basis.measured), std::move(basis.framework),
+                  std::move(basis.fitted));
+  return {Target(std::move(job), std::move(costs), devices, reserve), std::move(basis.source),
+          stated_vocabulary, digest(text)};
 }
 
 Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
@@ -93,33 +86,30 @@ Strategy legal_strategy(const Job& job, const Framework& framework, const std::s
   return strategy;
 }
 
-Job stated_job(const Target& target) {
-  Job job = target.job;
-  job.vocab = target.stated_vocabulary;
+Job stated_job(const LoadedTarget& loaded) {
+  Job job = loaded.target.job;
+  job.vocab = loaded.stated_vocabulary;
   return job;
 }
 
-CostModel cost_model(const Target& target) {
-  return CostModel(target.cluster, target.calibration, target.framework, target.fitted);
-}
-
-std::string headline(const Target& target, std::int64_t devices, bool oversubscribed) {
-  const bool padded = target.job.vocab != target.stated_vocabulary;
-  return fmt::format("{} on {} of {}{}; framework {}{}; {}", target.job.name, devices_text(devices),
-                     target.cluster.name,
+std::string headline(const LoadedTarget& loaded, bool oversubscribed) {
+  const Target& target = loaded.target;
+  const bool padded = target.job.vocab != loaded.stated_vocabulary;
+  return fmt::format("{} on {} of {}{}; framework {}{}; {}", target.job.name,
+                     devices_text(target.devices), target.cluster().name,
                      oversubscribed ? " (oversubscribed: makes no timing claim)" : "",
-                     target.framework.name,
+                     target.framework().name,
                      padded ? fmt::format(", vocabulary padded to {}", target.job.vocab) : "",
-                     target.calibration_words);
+                     loaded.source.words);
 }
 
-std::string efficiency_line(const Target& target) {
-  const bool of_runs = target.fitted && target.fitted->runs > 0;
-  const bool measured = target.calibration && !target.calibration->matmuls.empty();
-  if (of_runs || measured || !target.cluster.efficiency) return "";
-  return fmt::format("  efficiency  {}\n", target.efficiency_words.empty()
-                                               ? fits_of(target.cluster)
-                                               : target.efficiency_words);
+std::string efficiency_line(const LoadedTarget& loaded) {
+  const CostModel& costs = *loaded.target.costs;
+  const bool of_runs = costs.fitted() && costs.fitted()->runs > 0;
+  const bool measured = costs.calibration() && !costs.calibration()->matmuls.empty();
+  if (of_runs || measured || !costs.cluster().efficiency) return "";
+  const std::string& words = loaded.source.efficiency_words;
+  return fmt::format("  efficiency  {}\n", words.empty() ? fits_of(costs.cluster()) : words);
 }
 
 Fixed parse_fixed(const std::vector<std::string>& pairs) {

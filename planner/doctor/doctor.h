@@ -1,4 +1,4 @@
-// Doctor: whether this machine can measure and train, and what would spoil a measurement.
+// Doctor: finds whether this machine can measure and train, and what would spoil a measurement.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@ enum class Health : std::uint8_t {
   fail,  ///< does not work
 };
 
+/// The result of one check.
 struct Finding {
   std::string check;  ///< "cores", "driver", ...
   Health health = Health::ok;
@@ -41,34 +42,34 @@ struct LibraryProbe {
   std::optional<std::int64_t> version;  ///< as it states it: 22809
 };
 
-/// Where the doctor looks; tests stand in for all of it.
+/// The places where the doctor looks. Tests replace all of them.
 struct DoctorMachine {
   std::filesystem::path root = "/";                ///< of /proc, /sys and /dev
   std::filesystem::path programs;                  ///< folder of planner-run and the others
   std::filesystem::path output;                    ///< folder that results go to
-  std::map<std::string, std::string> environment;  ///< those variables that matter, where set
+  std::map<std::string, std::string> environment;  ///< variables that matter and are set
   bool is_superuser = false;
-  /// Standard output of a program of PATH and its exit code; nothing where PATH lacks it. Ends
-  /// after 10 seconds.
+  /// The standard output of a program and its exit code.
   struct Output {
     int code = 0;
     std::string text;
   };
+  /// Runs a program of PATH, for at most 10 seconds. Returns nothing where PATH lacks it.
   std::function<std::optional<Output>(const std::vector<std::string>& command)> run;
   std::function<DriverProbe()> driver;
   std::function<std::vector<LibraryProbe>()> libraries;
 };
 
-/// The machine that this process runs on.
+/// Returns the machine that this process runs on.
 DoctorMachine this_machine();
 
-/// Cores, memory, clocks, limits and what else runs.
+/// Checks cores, memory, clocks, limits and what else runs.
 std::vector<Finding> examine_host(const DoctorMachine& machine);
-/// GPUs, driver and libraries; says so where there is no GPU.
+/// Checks GPUs, driver and libraries, and says so where there is no GPU.
 std::vector<Finding> examine_gpus(const DoctorMachine& machine);
-/// The programs beside planner, MPI, Slurm, and whether results can be written.
+/// Checks the programs beside planner, MPI, Slurm, and whether results can be written.
 std::vector<Finding> examine_programs(const DoctorMachine& machine);
-/// All of it, in that order.
+/// Runs all checks, in that order.
 std::vector<Finding> examine(const DoctorMachine& machine);
 
 std::string findings_text(const std::vector<Finding>& findings);

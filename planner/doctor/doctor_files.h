@@ -1,4 +1,4 @@
-// Reading what /proc and /sys say. Internal to doctor.
+// Reads files of /proc and /sys. Internal to doctor.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-/// The text of a small file, without the newline at its end; nothing where it cannot be read.
+/// Returns the text of a small file, without the newline at its end, if the file can be read.
 inline std::optional<std::string> text_of(const std::filesystem::path& path) {
   try {
     std::string text = read_file(path, Bytes(1 << 22));
@@ -23,7 +23,7 @@ inline std::optional<std::string> text_of(const std::filesystem::path& path) {
   }
 }
 
-/// Parts between separators, without spaces around them.
+/// Returns the parts between separators, without spaces around them.
 inline std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   for (std::size_t at = 0; at <= text.size();) {
@@ -37,7 +37,7 @@ inline std::vector<std::string> split(std::string_view text, char separator) {
   return parts;
 }
 
-/// The line that begins with `key`, without it.
+/// Returns the rest of the line that begins with `key`.
 inline std::optional<std::string> line_after(std::string_view text, std::string_view key) {
   for (const std::string& line : split(text, '\n')) {
     if (std::string_view(line).starts_with(key)) {

@@ -45,7 +45,7 @@ constexpr std::array<const char*, kFields> kQuery = {"name",
                                                      "mig.mode.current",
                                                      "compute_mode"};
 
-/// One GPU's fields as text; "[N/A]" where it has none.
+/// The fields of one GPU as text; "[N/A]" where there is no value.
 using Gpu = std::array<std::string, kFields>;
 
 std::optional<double> number(const std::string& text) {
@@ -55,8 +55,8 @@ std::optional<double> number(const std::string& text) {
   return value;
 }
 
-/// Asks nvidia-smi. Fields that this version does not know are marked and asked for as `name`: some
-/// were renamed over the years.
+/// Asks nvidia-smi. A field that this version does not know is marked, and asked for as `name`,
+/// since some fields were renamed over the years.
 std::optional<DoctorMachine::Output> query(const DoctorMachine& machine,
                                            std::array<bool, kFields>& unknown) {
   auto fields = kQuery;
@@ -80,13 +80,13 @@ std::optional<DoctorMachine::Output> query(const DoctorMachine& machine,
   return output;
 }
 
-/// Which GPUs, as "GPU 0", "GPUs 0, 3", "all 8 GPUs".
+/// Names GPUs: "GPU 0", "GPUs 0, 3", "all 8 GPUs".
 std::string which(const std::vector<std::size_t>& some, std::size_t of) {
   if (some.size() == of && of > 1) return fmt::format("all {} GPUs", of);
   return fmt::format("{} {}", some.size() == 1 ? "GPU" : "GPUs", fmt::join(some, ", "));
 }
 
-/// A finding on those GPUs for which `wrong` says something.
+/// Returns a finding on the GPUs for which `wrong` returns a text.
 template <class Wrong>
 Finding of_gpus(const char* check, const std::vector<Gpu>& gpus, const std::string& usual,
                 Health health, const std::string& fix, Wrong wrong) {

@@ -21,7 +21,7 @@ double number_in(std::string_view text) {
   return value;
 }
 
-/// "0-3,8": 5.
+/// Counts the entries of a list as "0-3,8", which has 5.
 std::int64_t count_of(const std::string& list) {
   std::int64_t count = 0;
   for (const std::string& range : split(list, ',')) {
@@ -34,7 +34,7 @@ std::int64_t count_of(const std::string& list) {
   return count;
 }
 
-/// Folder of this process' control group; version 2 only.
+/// Returns the folder of this process' control group, for version 2 only.
 std::filesystem::path control_group(const DoctorMachine& machine) {
   const auto groups = text_of(machine.root / "proc/self/cgroup");
   const auto own = groups ? line_after(*groups, "0::/") : std::nullopt;
@@ -124,7 +124,7 @@ Finding governor(const DoctorMachine& machine) {
   return {"governor", Health::warn, found, "cpupower frequency-set -g performance"};
 }
 
-/// The choice in brackets of "always [madvise] never".
+/// Returns the choice in brackets of "always [madvise] never".
 Finding huge_pages(const DoctorMachine& machine) {
   const auto text = text_of(machine.root / "sys/kernel/mm/transparent_hugepage/enabled");
   const std::size_t open = text ? text->find('[') : std::string::npos;
@@ -158,7 +158,7 @@ Finding other_load(const DoctorMachine& machine) {
           "end other processes, or wait for them, before measuring"};
 }
 
-/// Time that the hypervisor gave to others, since boot.
+/// Returns the time that the hypervisor gave to others, since boot.
 Finding steal(const DoctorMachine& machine) {
   const auto stat = text_of(machine.root / "proc/stat");
   const auto line = stat ? line_after(*stat, "cpu ") : std::nullopt;
@@ -191,7 +191,7 @@ Finding sharing(const DoctorMachine& machine) {
       threads ? "plan with one rank per physical core: two threads of a core share its units" : ""};
 }
 
-/// A soft limit of /proc/self/limits; nothing: unlimited.
+/// Returns a soft limit of /proc/self/limits; nothing if it is unlimited.
 std::optional<double> soft_limit(const std::string& limits, const char* name) {
   const auto line = line_after(limits, name);
   if (!line || line->starts_with("unlimited")) return std::nullopt;

@@ -21,8 +21,8 @@ namespace {
 constexpr std::chrono::seconds kPatience{10};
 constexpr std::size_t kMostOutput = std::size_t{1} << 20;
 
-/// Runs `body` in a child process whose standard output comes back. The code is 124 for one that
-/// was ended, and 127 where the body returned.
+/// Runs `body` in a child process and returns its standard output. The code is 124 for a process
+/// that was ended, and 127 where the body returned.
 DoctorMachine::Output in_child(const std::function<void()>& body) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return {127, ""};
@@ -86,8 +86,8 @@ Function* symbol(void* library, const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-/// In the child: prints "present error version devices pairs". Signatures of the CUDA driver API
-/// (cuda.h), whose handles are int for devices.
+/// Prints "present error version devices pairs" in the child. The signatures are those of the CUDA
+/// driver API (cuda.h), whose handles of devices are int.
 void ask_driver() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   if (library == nullptr) {
@@ -130,7 +130,7 @@ DriverProbe driver() {
   return probe;
 }
 
-/// How a library states its version.
+/// The way in which a library states its version.
 enum class Ask { pointer, size };
 
 struct Library {
@@ -151,7 +151,7 @@ constexpr std::array<Library, 4> kLibraries = {
      {"cuDNN", {"libcudnn.so.9", "libcudnn.so.8"}, "cudnnGetVersion", Ask::size},
      {"NCCL", {"libnccl.so.2"}, "ncclGetVersion", Ask::pointer}}};
 
-/// In the child: a line "file version" for each, "- 0" where there is none.
+/// Prints a line "file version" for each library in the child, "- 0" where there is none.
 void ask_libraries() {
   for (const Library& library : kLibraries) {
     const char* found = "-";

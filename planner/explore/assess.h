@@ -1,26 +1,26 @@
-// Assess: the step and the memory of strategies, as far as a search needs them.
+// Assess: the step time and the memory of strategies, as far as a search needs them.
 #pragma once
 
 #include <span>
 
 #include "planner/explore/runners_up.h"
-#include "planner/space/search_request.h"
 
 namespace plimsoll {
 
-/// Bytes that the framework may reserve on a device of `capacity`; 0 where there are none.
-Bytes room_of(const SearchRequest& request, const Strategy& strategy, Bytes capacity);
+/// Lowers and simulates a strategy. A candidate that does not fit has memory only. An allocator is
+/// replayed only where it decides whether the strategy fits; elsewhere all is taken to fit until
+/// confirm_memory().
+Candidate assess(const Target& target, const Strategy& strategy, std::size_t index);
 
-/// Lowers and simulates. Of what does not fit: memory only. What an allocator takes is found out
-/// where it decides; elsewhere all of it fits (confirm_memory).
-Candidate assess(const SearchRequest& request, const CostModel& costs, const Strategy& strategy,
-                 std::size_t index);
+/// Replays the framework's allocator for candidates whose memory is not known yet. A replay costs
+/// most of all, so a search asks for it last. A candidate that turns out not to fit keeps memory
+/// only, that of its stages up to the first that does not fit. Candidates whose step is too long,
+/// and frameworks with an arena, stay as they are. Stages that can hardly be the fullest are not
+/// replayed.
+void confirm_memory(const Target& target, std::span<Candidate> candidates, std::int64_t threads);
 
-/// Replays the framework's allocator, which costs most, hence is asked for last. Of what does not
-/// fit: memory only. What lasts too long, and frameworks with an arena, stay as they are. Stages
-/// that can hardly be the fullest are not replayed. A candidate is given up with its first stage
-/// that does not fit.
-void confirm_memory(const SearchRequest& request, const CostModel& costs,
-                    std::span<Candidate> candidates, std::int64_t threads);
+/// Returns the bytes that a feasible candidate takes of a device, on the stage that takes most. The
+/// reserve is no part of it.
+Bytes taken_by(const Target& target, const Candidate& candidate);
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
-// Candidate pool: what a search has simulated so far, and of which of it the memory is known.
+// Candidate pool: the candidates that a search has simulated so far, and whether their memory is
+// known.
 #pragma once
 
 #include <span>
@@ -8,29 +9,29 @@
 
 namespace plimsoll {
 
-/// Replaying an allocator costs as much as simulating. So strategies are taken to fit until
-/// something depends on it.
+/// The simulated candidates of a search. Replaying an allocator costs as much as simulating, so a
+/// candidate is taken to fit until the result depends on it.
 class CandidatePool {
  public:
-  CandidatePool(const SearchRequest& request, const CostModel& costs)
-      : request_(request), costs_(costs) {}
+  CandidatePool(const Target& target, std::int64_t threads) : target_(target), threads_(threads) {}
 
   void add(Candidate candidate) { all_.push_back(std::move(candidate)); }
   std::span<const Candidate> all() const { return all_; }
   std::vector<Candidate> take() { return std::move(all_); }
 
   /// Whether it is certain that the candidate fits, or that it does not.
-  bool is_known(const Candidate& candidate) const;
-  /// Finds it out for the best plan, its runners-up and the Pareto front; whether all of these fit.
+  bool memory_is_known(const Candidate& candidate) const;
+  /// Confirms the memory of the best plan, its runners-up and the Pareto front. Returns whether all
+  /// of these fit.
   bool confirm_shown();
-  /// Finds it out for the fastest.
+  /// Confirms the memory of the fastest candidate.
   void confirm_fastest();
 
  private:
   void confirm(const std::vector<std::size_t>& indices);
 
-  const SearchRequest& request_;
-  const CostModel& costs_;
+  const Target& target_;
+  const std::int64_t threads_;
   std::vector<Candidate> all_;  ///< in the order in which they were simulated
 };
 

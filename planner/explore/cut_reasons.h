@@ -1,4 +1,4 @@
-// Cut reasons: why a search need not evaluate a strategy, as it tells its user.
+// Cut reasons: why a search need not evaluate a strategy, in words for the user.
 #pragma once
 
 #include <array>

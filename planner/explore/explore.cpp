@@ -1,4 +1,4 @@
-// The rounds of the search; bounds.h has the bounds, runners_up.h what has to be found.
+// The rounds of the search. bounds.h has the bounds, and runners_up.h says what has to be found.
 #include "planner/explore/explore.h"
 
 #include <algorithm>
@@ -18,21 +18,20 @@
 namespace plimsoll {
 namespace {
 
-/// Leaves simulated, pipelines split into leaves, and others sharpened, per round. Fixed: what a
-/// round learns is used from the next one on, so these are part of the result's definition.
+/// How many leaves are simulated, pipelines split, and other nodes sharpened per round. A round's
+/// results are used from the next round on, so these numbers are part of the result's definition.
 constexpr std::size_t kSimulated = 4, kSplit = 8, kSharpened = 32;
 
 class Explorer {
  public:
-  Explorer(const SearchRequest& request, const CostModel& costs, const Space& space,
-           const Bounds& bounds)
+  Explorer(const SearchRequest& request, const Space& space, const Bounds& bounds)
       : request_(request),
-        costs_(costs),
+        target_(request.target),
         legal_(space.legal),
         bounds_(bounds),
-        family_bounds_(request.job, request.framework, bounds_),
-        capacity_(largest_memory(costs.cluster(), request.devices)),
-        pool_(request, costs),
+        family_bounds_(target_, bounds_),
+        capacity_(largest_memory(target_)),
+        pool_(target_, request.threads),
         incumbents_(request.tolerance) {
     if (request.time_limit) {
       deadline_ = std::chrono::steady_clock::now() +
@@ -41,13 +40,13 @@ class Explorer {
     }
   }
 
-  /// Asks the bounds that need no incumbent.
+  /// Counts what the bounds that need no incumbent cut.
   BoundCounts count() {
     bound_families();
     expand_all_families();
     BoundCounts counts;
-    counts.cannot_live = cut_[kPersistent];
-    counts.cannot_fly = cut_[kInFlight];
+    counts.lasting_too_large = cut_[kPersistent];
+    counts.in_flight_too_large = cut_[kInFlight];
     counts.may_fit = queue_.strategies();
     if (queue_.empty()) return counts;
     counts.least_time = queue_.least().bound.seconds();
@@ -83,7 +82,7 @@ class Explorer {
           simulate_leaves();
         }
         for (auto* nodes : {&groups_, &choices_, &pipelines_, &leaves_}) put_back(*nodes);
-        // A search that is stopped early has it to show.
+        // A search that is stopped early shows this one.
         if (!passed()) pool_.confirm_fastest();
       }
       report();
@@ -97,13 +96,13 @@ class Explorer {
     return deadline_ && std::chrono::steady_clock::now() >= *deadline_;
   }
 
-  /// Bytes of a device for what the framework reserves.
-  Bytes room(const Strategy& strategy) const { return room_of(request_, strategy, capacity_); }
+  /// Returns the bytes that the framework may reserve on the largest device.
+  Bytes room(const Strategy& strategy) const {
+    return room_for_program(target_, strategy, capacity_);
+  }
 
   bool fits(Bytes reserved, const Strategy& strategy) const {
-    return reserved + memory_outside_program(request_.job, strategy, request_.framework) +
-               request_.reserve <=
-           capacity_;
+    return reserved + outside_program(target_, strategy) + target_.reserve <= capacity_;
   }
 
   void cut(CutReason reason, std::int64_t count) { cut_[reason] += count; }
@@ -112,14 +111,14 @@ class Explorer {
   Strategy strategy_of(const SearchNode& node) const { return legal_[node.first]; }
 
   void find_first_plan() {
-    auto found = first_plan({request_, costs_, legal_, bounds_, family_bounds_, capacity_,
-                             [this] { return passed(); }});
+    auto found = first_plan(
+        {target_, legal_, bounds_, family_bounds_, [this] { return passed(); }, request_.threads});
     if (!found) return;
     queue_.set_first_plan(found->index);
     pool_.add(std::move(*found));
   }
 
-  /// Strategies that may fit enter the queue.
+  /// Bounds all families and puts those that may fit into the queue.
   void bound_families() {
     const std::span<const StrategyFamily> families = legal_.families();
     summaries_.resize(families.size());
@@ -154,11 +153,11 @@ class Explorer {
     if (all.fits) {
       queue_.insert(node);
     } else {
-      cut(all.lives ? kInFlight : kPersistent, node);
+      cut(all.lasting_fits ? kInFlight : kPersistent, node);
     }
   }
 
-  /// Bounds families anew whose bound was coarse.
+  /// Bounds the families again whose bound was coarse.
   void sharpen_families() {
     for_each_index(families_.size(), request_.threads, [&](std::size_t i) {
       const std::size_t f = families_[i].family;
@@ -193,14 +192,15 @@ class Explorer {
     const StrategyFamily& family = legal_.families()[node.family];
     const FamilyBound bound = bound_of(node.family);
     std::size_t next = 0;
-    std::size_t live = bound.cannot_live;
+    std::size_t lasting = bound.lasting_too_large;
     const auto cut_until = [&](std::size_t arrangement) {
       const std::int64_t count = queue_.count_in(family.first + next * family.buckets,
                                                  family.first + arrangement * family.buckets);
-      const auto of_live = std::min<std::int64_t>(count, std::int64_t(live * family.buckets));
-      live -= std::size_t(of_live) / family.buckets;
-      cut(kPersistent, of_live);
-      cut(kInFlight, count - of_live);
+      const auto cut_by_lasting =
+          std::min<std::int64_t>(count, std::int64_t(lasting * family.buckets));
+      lasting -= std::size_t(cut_by_lasting) / family.buckets;
+      cut(kPersistent, cut_by_lasting);
+      cut(kInFlight, count - cut_by_lasting);
     };
     for (const GroupBound& group : bound.groups) {
       cut_until(group.first);
@@ -248,17 +248,17 @@ class Explorer {
     return node.kind == SearchNode::Kind::choice ? kBottleneck : kWork;
   }
 
-  /// Whether all that would be shown fits. What does not is no incumbent any more, so that what was
-  /// set aside is looked at again.
+  /// Whether all candidates that would be shown fit. One that does not fit is no incumbent any
+  /// more, so that the nodes that were set aside return.
   bool confirm_shown() {
     if (pool_.confirm_shown()) return true;
-    for (const auto& [node, reason] : aside_) queue_.insert(node);
-    aside_.clear();
+    for (const auto& [node, reason] : set_aside_) queue_.insert(node);
+    set_aside_.clear();
     return false;
   }
 
-  /// Takes nodes in order until a round of one kind is full, or one waits for another. Sets those
-  /// aside that lose against plans of which some are only taken to fit.
+  /// Takes nodes in order until a round of one kind is full, or a node waits for another. Sets
+  /// nodes aside that lose against the incumbents, since some of these may turn out not to fit.
   void take_round() {
     std::vector<SearchNode> later;
     while (!queue_.empty() && leaves_.size() < kSimulated && choices_.size() < kSharpened &&
@@ -266,7 +266,7 @@ class Explorer {
            families_.size() < kSharpened) {
       const SearchNode node = queue_.take_least();
       if (const std::optional<CutReason> reason = why_cut(node)) {
-        aside_.emplace_back(node, *reason);
+        set_aside_.emplace_back(node, *reason);
       } else if (node.kind == SearchNode::Kind::family) {
         if (!summaries_[node.family]) {  // the time limit passed before it was bounded
           later.push_back(node);
@@ -289,8 +289,8 @@ class Explorer {
     put_back(later);
   }
 
-  /// A leaf that only details tell from one of this round, and that cannot be best: most such ones
-  /// lose as soon as that one is known.
+  /// Whether a leaf waits for another leaf of this round from which it differs in details only. It
+  /// cannot be best, and most such leaves lose as soon as the other is known.
   bool awaits_another(const SearchNode& node) const {
     if (node.kind != SearchNode::Kind::leaf || incumbents_.may_be_best(node.bound.seconds()))
       return false;
@@ -311,8 +311,8 @@ class Explorer {
     nodes.clear();
   }
 
-  /// Makes a choice of the arrangement with the fewest recomputed layers, by the bounds of single
-  /// strategies; the others stay a group.
+  /// Makes a choice of the arrangement with the fewest recomputed layers in each group, by the
+  /// bounds of single strategies. The other arrangements stay a group.
   void sharpen_groups() {
     std::vector<std::optional<SearchNode>> found(groups_.size());
     std::vector<char> done(groups_.size(), false);
@@ -352,8 +352,8 @@ class Explorer {
     groups_ = std::move(left);
   }
 
-  /// Bounds the order of actions alone: what is left of a choice then mostly loses against plans
-  /// that are found before its turn comes again.
+  /// Bounds choices by the order of their actions alone. Most then lose against plans that are
+  /// found before their turn comes again.
   void sharpen_choices() {
     std::vector<std::optional<Picoseconds>> bounds(choices_.size());
     for_each_index(choices_.size(), request_.threads, [&](std::size_t i) {
@@ -375,8 +375,8 @@ class Explorer {
     choices_ = std::move(left);
   }
 
-  /// Splits pipelines into leaves, with the tails of their steps. Buckets that come out alike are
-  /// one leaf.
+  /// Splits pipelines into leaves, with the tails of their steps. Bucket sizes that give the same
+  /// Programs are one leaf.
   void split_pipelines() {
     std::vector<std::vector<SearchNode>> leaves(pipelines_.size());
     for_each_index(pipelines_.size(), request_.threads, [&](std::size_t i) {
@@ -404,7 +404,7 @@ class Explorer {
     std::vector<std::optional<Candidate>> found(leaves_.size());
     for_each_index(leaves_.size(), request_.threads, [&](std::size_t i) {
       if (passed()) return;
-      found[i] = assess(request_, costs_, strategy_of(leaves_[i]), leaves_[i].first);
+      found[i] = assess(target_, strategy_of(leaves_[i]), leaves_[i].first);
     });
     std::vector<SearchNode> left;
     for (std::size_t i = 0; i < found.size(); ++i) {
@@ -423,9 +423,9 @@ class Explorer {
     if (request_.progress) request_.progress(done_, all);
   }
 
-  /// Strategies that were set aside by a search that was stopped early are left, too.
+  /// Sums up. Strategies that a search set aside before it was stopped early count as left.
   Explored finish() {
-    for (const auto& [node, reason] : aside_) {
+    for (const auto& [node, reason] : set_aside_) {
       if (proven_) {
         cut(reason, node);
       } else {
@@ -435,8 +435,8 @@ class Explorer {
     explored_.unexplored = queue_.strategies();
     if (!queue_.empty()) explored_.least_left = queue_.least().bound.seconds();
     for (Candidate& candidate : pool_.take()) {
-      const Seconds step = candidate.score.prediction.step_time;
-      if (pool_.is_known(candidate)) {
+      const Seconds step = candidate.prediction.step_time;
+      if (pool_.memory_is_known(candidate)) {
         explored_.candidates.push_back(std::move(candidate));
       } else if (proven_) {
         cut(kNoAllocator, 1);
@@ -454,7 +454,7 @@ class Explorer {
   }
 
   const SearchRequest& request_;
-  const CostModel& costs_;
+  const Target& target_;
   const StrategyList& legal_;
   const Bounds& bounds_;
   const FamilyBounds family_bounds_;
@@ -462,9 +462,9 @@ class Explorer {
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   std::vector<std::optional<FamilySummary>> summaries_;  ///< absent: the time limit passed first
   NodeQueue queue_;
-  std::vector<char> is_coarse_;  ///< by family: its bound is
+  std::vector<char> is_coarse_;  ///< by family, whether its bound is coarse
   std::vector<SearchNode> families_, groups_, choices_, pipelines_, leaves_;  ///< of this round
-  std::vector<std::pair<SearchNode, CutReason>> aside_;  ///< cut if all of the pool fits
+  std::vector<std::pair<SearchNode, CutReason>> set_aside_;  ///< cut if all of the pool fits
   CandidatePool pool_;
   std::int64_t done_ = 0;  ///< as reported: never fewer, though strategies set aside may return
   bool proven_ = false;    ///< nothing is left that could be shown
@@ -475,14 +475,13 @@ class Explorer {
 
 }  // namespace
 
-Explored branch_and_bound(const SearchRequest& request, const CostModel& costs, const Space& space,
-                          const Bounds& bounds) {
-  return Explorer(request, costs, space, bounds).run();
+Explored branch_and_bound(const SearchRequest& request, const Space& space, const Bounds& bounds) {
+  return Explorer(request, space, bounds).run();
 }
 
-BoundCounts count_bounds(const SearchRequest& request, const CostModel& costs, const Space& space) {
-  const Bounds bounds(request.job, request.framework, costs, request.devices);
-  return Explorer(request, costs, space, bounds).count();
+BoundCounts count_bounds(const SearchRequest& request, const Space& space) {
+  const Bounds bounds(request.target);
+  return Explorer(request, space, bounds).count();
 }
 
 }  // namespace plimsoll

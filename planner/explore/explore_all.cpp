@@ -10,17 +10,15 @@
 namespace plimsoll {
 namespace {
 
-/// By the same bounds as branch and bound.
-std::vector<std::size_t> families_that_may_fit(const SearchRequest& request, const CostModel& costs,
-                                               const Space& space, const Bounds& bounds) {
-  const FamilyBounds family_bounds(request.job, request.framework, bounds);
-  const Bytes capacity = largest_memory(costs.cluster(), request.devices);
+/// Returns the families that may fit by the bounds that branch and bound uses.
+std::vector<std::size_t> families_that_may_fit(const Target& target, const Space& space,
+                                               const Bounds& bounds) {
+  const FamilyBounds family_bounds(target, bounds);
+  const Bytes capacity = largest_memory(target);
   const std::span<const StrategyFamily> families = space.legal.families();
   std::vector<std::size_t> may_fit;
   for (std::size_t f = 0; f < families.size(); ++f) {
-    const Bytes beside =
-        memory_outside_program(request.job, families[f].base, request.framework) + request.reserve;
-    const Bytes room = std::max(capacity - beside, Bytes());
+    const Bytes room = room_for_program(target, families[f].base, capacity);
     const FamilyBound bound = family_bounds.takes_long(families[f])
                                   ? family_bounds.coarse(families[f], room)
                                   : family_bounds.of(families[f], room);
@@ -31,22 +29,13 @@ std::vector<std::size_t> families_that_may_fit(const SearchRequest& request, con
 
 }  // namespace
 
-Bytes largest_memory(const Cluster& cluster, std::int64_t devices) {
-  Bytes largest;
-  for (const auto& [kind, count] : devices_by_kind(cluster, devices)) {
-    largest = std::max(largest, device_of(cluster, kind).memory);
-  }
-  return largest;
-}
-
-Explored explore_all(const SearchRequest& request, const CostModel& costs, const Space& space,
-                     const Bounds& bounds) {
+Explored explore_all(const SearchRequest& request, const Space& space, const Bounds& bounds) {
   Explored explored;
-  explored.may_fit = families_that_may_fit(request, costs, space, bounds);
+  explored.may_fit = families_that_may_fit(request.target, space, bounds);
   explored.candidates.resize(space.legal.size());
   for_each_index(space.legal.size(), request.threads, [&](std::size_t i) {
-    explored.candidates[i] = assess(request, costs, space.legal[i], i);
-    confirm_memory(request, costs, {&explored.candidates[i], 1}, 1);
+    explored.candidates[i] = assess(request.target, space.legal[i], i);
+    confirm_memory(request.target, {&explored.candidates[i], 1}, 1);
   });
   return explored;
 }

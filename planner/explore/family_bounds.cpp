@@ -1,3 +1,4 @@
+// Bounds of families from the bytes and times of single layers.
 #include "planner/explore/family_bounds.h"
 
 #include <algorithm>
@@ -9,8 +10,7 @@
 namespace plimsoll {
 namespace {
 
-/// The bytes that rounding of buffers to blocks and to shards may add to a stage: more than any
-/// model's buffers by far.
+/// Returns a bound of the bytes that rounding buffers to blocks and to shards adds to a stage.
 double rounding_of(std::int64_t shards) {
   return double(std::int64_t{1} << 20) + 4096.0 * double(shards);
 }
@@ -29,8 +29,8 @@ struct FamilyBounds::Work {
   double after_gradient = 0;  ///< the same of a backward and the gradient of its input
   bool known = false;         ///< false: layers are of several kinds
 
-  /// Bytes alone of micro-batches of so many sequences, from those of one and of two: each tensor
-  /// grows by as much with every sequence, or not at all, but for rounding.
+  /// Returns bytes of micro-batches of so many sequences, from those of one and of two. Each tensor
+  /// grows by as much with every sequence, or not at all, except for rounding.
   static Work extended(const Work& one, const Work& two, std::int64_t sequences) {
     constexpr double kRounding = 1 << 16;  // of all tensors of a block
     const auto extend = [&](double Work::*bytes) {
@@ -45,7 +45,7 @@ struct FamilyBounds::Work {
     return work;
   }
 
-  /// `times_alone`: without bytes.
+  /// With `times_alone` all bytes are 0.
   explicit Work(const MicroBatchFacts& facts, bool times_alone = false) {
     const auto time = [](const CallFacts& call) { return ps(call.span); };
     std::size_t layers = 0;
@@ -85,7 +85,7 @@ struct FamilyBounds::Work {
 
 namespace {
 
-/// How many of a chunk's layers recompute: at least, and at most.
+/// Returns the least and the most of a chunk's layers that recompute.
 std::pair<std::int64_t, std::int64_t> repeated_layers(const Strategy& strategy,
                                                       std::int64_t layers) {
   if (strategy.recompute == Recompute::none) return {0, 0};
@@ -99,7 +99,7 @@ std::pair<std::int64_t, std::int64_t> repeated_layers(const Strategy& strategy,
 }  // namespace
 
 FamilySummary summary_of(const FamilyBound& bound) {
-  if (bound.groups.empty()) return {{}, {}, false, bound.cannot_fly > 0};
+  if (bound.groups.empty()) return {{}, {}, false, bound.in_flight_too_large > 0};
   FamilySummary all{kLongestStep, bound.groups.front().peak};
   for (const GroupBound& group : bound.groups) {
     all.step = std::min(all.step, group.step);
@@ -109,20 +109,20 @@ FamilySummary summary_of(const FamilyBound& bound) {
 }
 
 bool FamilyBounds::has_lines(const Strategy& strategy) const {
-  return !job_.branch && !classes_by_owner(strategy) && strategy.flatten == Flatten::fused;
+  return !target_.job.branch && !classes_by_owner(strategy) && strategy.flatten == Flatten::fused;
 }
 
 FamilyBounds::Samples FamilyBounds::find_samples(const Strategy& strategy) const {
   Samples samples;
   for (std::size_t s = 0; s < kShards.size(); ++s) {
     for (std::size_t n = 0; n < kLayers.size(); ++n) {
-      Strategy plain = as_plain_pipeline(job_, strategy);
+      Strategy plain = as_plain_pipeline(target_.job, strategy);
       plain.dp = std::min<std::int64_t>(strategy.dp * strategy.cp, 2);
       plain.cp = 1;
       plain.sharding_degree = optimizer_shards(strategy) > 1 ? kShards[s] : 1;
       if (plain.sharding_degree == 1) plain.sharding_stage = 0;
       plain.split_boundary = plain.sequence_parallel = false;
-      samples[s][n] = persistent_bytes_of(kLayers[n], job_, plain, framework_);
+      samples[s][n] = persistent_bytes_of(kLayers[n], context_of(target_, plain));
     }
   }
   return samples;
@@ -144,8 +144,8 @@ std::shared_ptr<const FamilyBounds::Samples> FamilyBounds::samples(const Strateg
   return samples_.try_emplace(key, std::move(found)).first->second;
 }
 
-/// Bytes are whole + part / shards for any number of layers, and a + b x layers for any number of
-/// shards, each with what rounding adds: of two samples each, the least that is left.
+/// Returns lower bounds through two samples each. Bytes are whole + part / shards for any number of
+/// layers, and a + b x layers for any number of shards, each with an error by rounding.
 FamilyBounds::Lines FamilyBounds::lines(const Strategy& strategy) const {
   const std::shared_ptr<const Samples> known = samples(strategy);
   const std::int64_t shards = optimizer_shards(strategy);
@@ -191,7 +191,7 @@ Bytes FamilyBounds::least_reserved(const StrategyFamily& family) const {
   return Bytes(std::int64_t(least.value_or(0)));
 }
 
-/// One family's groups, by the lines of its lasting bytes and the work of its micro-batches.
+/// Bounds one family's groups, by the lines of its lasting bytes and the work of its micro-batches.
 class FamilyBounds::Family {
  public:
   Family(const FamilyBounds& all, const StrategyFamily& family, Bytes room, bool coarse)
@@ -201,14 +201,14 @@ class FamilyBounds::Family {
         lines_(all.lines(family.base)),
         stages_(std::size_t(family.base.pp)),
         capacity_(double(room.count())),
-        m_(double(micro_batches(all.job_, family.base))) {}
+        m_(double(micro_batches(all.target_.job, family.base))) {}
 
   FamilyBound bound() {
     for (const ArrangementGroup& group : family_.arrangements->groups) {
       if (!lasting_bytes_fit(group)) {
-        bound_.cannot_live += group.count;
+        bound_.lasting_too_large += group.count;
       } else if (!micro_batches_may_fit(group)) {
-        bound_.cannot_fly += group.count;
+        bound_.in_flight_too_large += group.count;
       } else {
         add(group);
       }
@@ -254,7 +254,7 @@ class FamilyBounds::Family {
     return chunks;
   }
 
-  /// The bytes that stage 0 keeps of all micro-batches in flight.
+  /// Returns the bytes that stage 0 keeps of all micro-batches in flight.
   double in_flight(std::span<const EqualChunks> chunks, const Strategy& strategy,
                    const Work& work) const {
     double kept = work.embedding_kept;
@@ -266,7 +266,7 @@ class FamilyBounds::Family {
     return std::min(m_, double(stages_)) * kept;
   }
 
-  /// Larger micro-batches need not be lowered to see that they do not fit.
+  /// Whether micro-batches may fit. Larger ones need not be lowered to see that they do not.
   bool micro_batches_may_fit(const ArrangementGroup& group) {
     if (family_.base.micro_batch <= 2 || all_.takes_long(family_)) return true;
     const Strategy leanest = arranged(group.first + group.count - 1);
@@ -302,7 +302,7 @@ class FamilyBounds::Family {
       const double flying = in_flight(chunks, strategy, *work);
       if (found.first == found.last) {
         if (line_of(0).framework.at(layers) + flying > capacity_) {
-          ++bound_.cannot_fly;
+          ++bound_.in_flight_too_large;
           continue;
         }
         found.first = a;
@@ -322,7 +322,7 @@ class FamilyBounds::Family {
     // ZB-H1 sends a gradient on before the weights' part of backward: what comes back is not
     // counted.
     const bool zero_bubble = strategy.schedule == Schedule::zb_h1;
-    std::int64_t layers = 0;  // of the part before: most parts have as many
+    std::int64_t layers = 0;  // of the part before, since most parts have as many
     double work_of_part = 0;
     const auto of_part = [&](std::int64_t part) {
       if (part == layers) return work_of_part;

@@ -1,5 +1,5 @@
-// StrategyFamily bounds: lower bounds for whole groups of strategies at once, by arithmetic on what
-// one layer takes. They are looser than bounds.h, and about a thousand times as fast.
+// Family bounds: lower bounds for whole groups of strategies at once, by arithmetic on the costs of
+// one layer. They are looser than bounds.h, and about a thousand times as fast.
 #pragma once
 
 #include <map>
@@ -14,61 +14,60 @@
 
 namespace plimsoll {
 
-/// Lower bounds of some arrangements of one group.
+/// Lower bounds for some arrangements of one group.
 struct GroupBound {
   std::size_t first = 0, last = 0;  ///< arrangements, of Arrangements::all
   Picoseconds step;
   Bytes peak;
 };
 
-/// The least that a family's groups need.
+/// Lower bounds for the groups of a family.
 struct FamilyBound {
-  std::vector<GroupBound> groups;  ///< only arrangements that may fit
-  std::size_t cannot_live = 0;     ///< arrangements whose lasting bytes alone do not fit
-  std::size_t cannot_fly = 0;      ///< the same with their micro-batches in flight
+  std::vector<GroupBound> groups;       ///< only arrangements that may fit
+  std::size_t lasting_too_large = 0;    ///< arrangements whose bytes between steps do not fit
+  std::size_t in_flight_too_large = 0;  ///< others, with micro-batches in flight
 };
 
-/// The least of all groups. They are many, so that a search bounds them again when it is their
-/// turn.
+/// The least bounds of all groups. A search keeps these alone, since groups are many, and bounds
+/// the groups again when the family's turn comes.
 struct FamilySummary {
   Picoseconds step;
   Bytes peak;
-  bool fits = true;   ///< some arrangement may
-  bool lives = true;  ///< of some arrangement what lasts does
+  bool fits = true;          ///< some arrangement may fit
+  bool lasting_fits = true;  ///< the bytes between steps of some arrangement fit
 };
 FamilySummary summary_of(const FamilyBound& bound);
 
-/// Bounds of families for one job on one cluster. They are safe to share between threads.
+/// Bounds of families for one target. They are safe to share between threads.
 ///
-/// Time: the slowest stage works through all its layers for every micro-batch, after the first has
-/// come to it through the chunks before it and before the last goes back through them
-/// (time_bound.h, without transfers and dispatch). Memory: before its first backward, stage 0 keeps
-/// what min(pp, micro-batches) of them leave for backward in every one of its chunks, in each order
-/// (pipeline_order.h), beside the bytes that live between steps.
+/// Time: the slowest stage works through all its layers for every micro-batch. The first
+/// micro-batch has to come to it through the chunks before it, and the last has to go back through
+/// them (time_bound.h, without transfers and dispatch). Memory: before its first backward, stage 0
+/// keeps the activations of min(pp, micro-batches) micro-batches in every one of its chunks. This
+/// holds for each order (pipeline_order.h). The bytes that live between steps come on top.
 class FamilyBounds {
  public:
-  /// `room`: bytes of a device for what a framework reserves, by strategy.
-  FamilyBounds(const Job& job, const Framework& framework, const Bounds& bounds)
-      : job_(job), framework_(framework), bounds_(bounds) {}
+  FamilyBounds(const Target& target, const Bounds& bounds) : target_(target), bounds_(bounds) {}
 
+  /// Returns the bounds of a family whose framework may reserve `room` bytes on a device.
   FamilyBound of(const StrategyFamily& family, Bytes room) const;
-  /// Whether the work of the family's layers takes long to find out: a ring of many ranks has a
-  /// step for each of them.
+  /// Whether the work of the family's layers takes long to find, since a ring of many ranks has a
+  /// round for each of them.
   bool takes_long(const StrategyFamily& family) const;
-  /// A looser bound of such a family: lasting bytes, and what layers take at least in a ring whose
-  /// rounds are not lowered (ring_rounds.h).
+  /// Returns looser bounds of such a family, by the least times of layers in a ring whose rounds
+  /// are not lowered (ring_rounds.h).
   FamilyBound coarse(const StrategyFamily& family, Bytes room) const;
-  /// The bytes that a framework reserves at least for any arrangement of the family.
+  /// Returns the least bytes that the framework reserves for any arrangement of the family.
   Bytes least_reserved(const StrategyFamily& family) const;
 
  private:
-  /// Bytes that live between steps on a stage of n layers: at least whole + n x layer.
+  /// Bytes that live between steps on a stage of n layers are at least whole + n x layer.
   struct Line {
     double whole = 0, layer = 0;
     double at(std::int64_t layers) const { return std::max(0.0, whole + layer * double(layers)); }
   };
   struct StageLines {
-    Line program, framework;  ///< as LastingBytes
+    Line program, framework;  ///< of the LastingBytes fields with these names
   };
   /// Lines of the first, a middle and the last stage; a pipeline of one stage has only the first.
   using Lines = std::array<StageLines, 3>;
@@ -76,7 +75,7 @@ class FamilyBounds {
   class Family;
 
   bool has_lines(const Strategy& strategy) const;
-  /// Lasting bytes by stage of small models: by shards, by layers of each stage.
+  /// Bytes between steps, by stage, of small models with so many shards and layers per stage.
   static constexpr std::array<std::int64_t, 2> kShards = {2, 4}, kLayers = {1, 9};
   using Samples = std::array<std::array<std::vector<LastingBytes>, 2>, 2>;
 
@@ -84,8 +83,7 @@ class FamilyBounds {
   std::shared_ptr<const Samples> samples(const Strategy& strategy) const;
   Samples find_samples(const Strategy& strategy) const;
 
-  const Job& job_;
-  const Framework& framework_;
+  const Target target_;
   const Bounds& bounds_;
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, bool>;
   mutable std::mutex mutex_;

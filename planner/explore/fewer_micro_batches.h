@@ -1,25 +1,24 @@
-// A job of fewer micro-batches whose Programs tell step time and memory of all of them.
+// Fewer micro-batches: a shorter step whose Programs tell step time and memory of a longer one.
 #pragma once
 
 #include <optional>
 
-#include "models/framework/framework.h"
-#include "models/job/job.h"
-#include "passes/strategy/strategy.h"
+#include "predict/target.h"
 #include "simulator/ranks/fewer_micro_batches.h"
 
 namespace plimsoll {
 
-struct FewerJob {
-  Job job;
+/// A target with a smaller global batch, and how its step stands for the longer one.
+struct ShorterStep {
+  Target target;
   FewerMicroBatches stand_for;
 };
 
 /// Stages of 1F1B and ZB-H1 repeat themselves between the micro-batches that fill the pipeline and
-/// those that drain it, so that lowering all of them says no more than lowering some. Nothing where
-/// that saves little, where there are no such cycles (GPipe), and for frameworks whose memory
-/// depends on every micro-batch: an arena, and what is kept of each to the end of the step.
-std::optional<FewerJob> with_fewer_micro_batches(const Job& job, const Strategy& strategy,
-                                                 const Framework& framework);
+/// those that drain it. So lowering some of the micro-batches says as much as lowering all.
+/// Returns nothing where that saves little, and where there are no such cycles (GPipe). Returns
+/// nothing either if the framework's memory depends on every micro-batch. This is so with an arena,
+/// and where the framework keeps something of each micro-batch to the end of the step.
+std::optional<ShorterStep> with_fewer_micro_batches(const Target& target, const Strategy& strategy);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Tries lean strategies, then usual ones, until one of each kind fits.
 #include "planner/explore/first_plan.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ constexpr std::size_t kTries = 64, kUsualTries = 256;
 constexpr std::int64_t kUsualMicroBatch = 2;
 
 Bytes room_of(const FirstPlanRequest& request, const Strategy& strategy) {
-  return room_of(request.search, strategy, request.capacity);
+  return room_for_program(request.target, strategy, largest_memory(request.target));
 }
 
 bool may_fit(const FirstPlanRequest& request, const Strategy& strategy) {
@@ -22,15 +23,15 @@ bool may_fit(const FirstPlanRequest& request, const Strategy& strategy) {
 
 std::optional<Candidate> try_plan(const FirstPlanRequest& request, const StrategyFamily& family,
                                   std::size_t arrangement, std::size_t bucket) {
-  Candidate found =
-      assess(request.search, request.costs, request.legal.of(family, arrangement, bucket),
-             family.first + arrangement * family.buckets + bucket);
-  confirm_memory(request.search, request.costs, {&found, 1}, request.search.threads);
+  Candidate found = assess(request.target, request.legal.of(family, arrangement, bucket),
+                           family.first + arrangement * family.buckets + bucket);
+  confirm_memory(request.target, {&found, 1}, request.threads);
   if (!feasible(found)) return std::nullopt;
   return found;
 }
 
-/// Family indices, the leanest of each number of ranks for one copy of the model.
+/// Returns the index of the leanest family for each number of ranks that hold one copy of the
+/// model.
 std::vector<std::size_t> leanest_families(const StrategyList& legal, const Cluster& cluster) {
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::size_t>> order;
   const std::span<const StrategyFamily> families = legal.families();
@@ -52,7 +53,7 @@ std::vector<std::size_t> leanest_families(const StrategyList& legal, const Clust
 }
 
 std::optional<Candidate> leanest_plan(const FirstPlanRequest& request) {
-  std::vector<std::size_t> order = leanest_families(request.legal, request.costs.cluster());
+  std::vector<std::size_t> order = leanest_families(request.legal, request.target.cluster());
   order.resize(std::min(order.size(), kTries));
   for (const std::size_t f : order) {
     if (request.passed()) break;
@@ -75,12 +76,12 @@ bool is_usual(const Strategy& strategy, const Cluster& cluster) {
 /// The bound of a group's step, the index of its family, and its first arrangement.
 using Usual = std::tuple<Picoseconds, std::size_t, std::size_t>;
 
-/// The groups of usual families, those with the least bounds first.
+/// Returns the groups of usual families, those with the least bounds first.
 std::vector<Usual> usual_plans(const FirstPlanRequest& request) {
   std::vector<Usual> order;
   const std::span<const StrategyFamily> families = request.legal.families();
   for (std::size_t f = 0; f < families.size(); ++f) {
-    if (!is_usual(families[f].base, request.costs.cluster())) continue;
+    if (!is_usual(families[f].base, request.target.cluster())) continue;
     if (request.passed()) break;
     const FamilyBound bound = request.families.of(families[f], room_of(request, families[f].base));
     for (const GroupBound& group : bound.groups) order.emplace_back(group.step, f, group.first);
@@ -90,7 +91,8 @@ std::vector<Usual> usual_plans(const FirstPlanRequest& request) {
   return order;
 }
 
-/// The bucket size with the least bound; of those whose Programs are the same, the smallest.
+/// Returns the bucket size with the least bound. Among sizes with the same Programs it is the
+/// smallest.
 std::size_t best_bucket(const FirstPlanRequest& request, const StrategyFamily& family,
                         std::size_t arrangement) {
   std::vector<Strategy> strategies;

@@ -1,5 +1,5 @@
-// First plan: one that fits, found before all strategies are bounded, so that a search that is
-// stopped has it to show.
+// First plan: finds a plan that fits before all strategies are bounded, so that a search that is
+// stopped early has one to show.
 #pragma once
 
 #include <functional>
@@ -7,26 +7,24 @@
 
 #include "planner/explore/family_bounds.h"
 #include "planner/explore/runners_up.h"
-#include "planner/space/search_request.h"
 
 namespace plimsoll {
 
-/// The space, its costs and its bounds, with which a first plan is looked for.
+/// The space of a target and its bounds, in which a first plan is looked for.
 struct FirstPlanRequest {
-  const SearchRequest& search;
-  const CostModel& costs;
+  const Target& target;
   const StrategyList& legal;
   const Bounds& bounds;
   const FamilyBounds& families;
-  Bytes capacity;  ///< of a device
-  std::function<bool()> passed;
+  std::function<bool()> passed;  ///< whether to end without a plan
+  std::int64_t threads = 0;      ///< as SearchRequest::threads
 };
 
-/// First the leanest families are tried, from the fewest ranks for one copy of the model on, each
-/// in the smallest micro-batch and with all recomputed that can be: where state is sharded, that
-/// needs least memory. Then those of usual choices (small micro-batches, tensor parallelism within
-/// a node, no context parallelism), in the order of their bounds, until one fits. The faster of
-/// both, or nothing where none of these tries fits or `passed` came first.
+/// Returns the faster of two plans, each the first of its list that fits. The first list has the
+/// leanest families, from the fewest ranks for one copy of the model on, each with the smallest
+/// micro-batch and all layers recomputed. The second list has families of usual choices (small
+/// micro-batches, tensor parallelism within a node, no context parallelism), in the order of their
+/// bounds. Returns nothing where no try of the first list fits, or `passed` comes first.
 std::optional<Candidate> first_plan(const FirstPlanRequest& request);
 
 }  // namespace plimsoll

@@ -1,7 +1,8 @@
-// Incumbents: the plans that others have to beat.
+// Incumbents: holds the plans that others have to beat.
 #pragma once
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,56 +14,64 @@ namespace plimsoll {
 /// The plans that are known when a round of a search begins.
 class Incumbents {
  public:
-  /// `tolerance`: SearchRequest's.
+  /// `tolerance` is SearchRequest's.
   explicit Incumbents(double tolerance) : slower_(1 + tolerance) {}
 
   void learn(std::span<const Candidate> candidates) {
     const std::vector<std::size_t> best = best_plans(candidates);
     best_.reset();
     last_listed_.reset();
-    if (!best.empty()) best_ = candidates[best.front()].score.prediction.step_time;
-    if (best.size() == kRunnersUp + 1)
-      last_listed_ = candidates[best.back()].score.prediction.step_time;
+    if (!best.empty()) best_ = candidates[best.front()].prediction.step_time;
+    if (best.size() == kRunnersUp + 1) last_listed_ = candidates[best.back()].prediction.step_time;
     feasible_.clear();
     for (const Candidate& candidate : candidates) {
       if (feasible(candidate)) feasible_.push_back(&candidate);
     }
     front_.clear();
-    for (const std::size_t i : pareto_front(candidates)) front_.push_back(&candidates[i]);
+    for (const std::size_t i : pareto_front(candidates)) {
+      const Prediction& plan = candidates[i].prediction;
+      front_.push_back({plan.step_time, largest(plan.stages, &StagePrediction::peak)});
+    }
   }
 
   std::optional<Seconds> best() const { return best_; }
 
   bool may_be_best(Seconds bound) const { return !best_ || bound <= *best_; }
 
-  /// Whether a plan of this bound may be a runner-up: not slower than the last of those, nor than
-  /// the same with other details.
+  /// Whether a plan of this bound may be a runner-up. Such a plan is faster than the last
+  /// runner-up, and than plans that differ from it in details only.
   bool may_be_listed(Seconds bound, const Strategy& strategy) const {
     if (!may_be_listed(bound)) return false;
     return std::none_of(feasible_.begin(), feasible_.end(), [&](const Candidate* candidate) {
-      return bound * slower_ > candidate->score.prediction.step_time &&
+      return bound * slower_ > candidate->prediction.step_time &&
              same_but_details(candidate->strategy, strategy);
     });
   }
 
-  /// Whether strategies that are not known one by one may be listed.
+  /// Whether one of several strategies may be a runner-up, by their common bound.
   bool may_be_listed(Seconds bound) const {
     return !last_listed_ || bound * slower_ <= *last_listed_;
   }
 
-  /// Whether one may be on the Pareto front, where all that is faster is known.
+  /// Whether a plan may be on the Pareto front, provided that all faster plans are known.
   bool may_be_on_front(Seconds bound, Bytes peak) const {
     if (best_ && bound * slower_ > kFrontTimes * *best_) return false;
-    const auto behind = std::find_if(front_.begin(), front_.end(), [&](const Candidate* plan) {
-      return plan->score.prediction.step_time >= bound * slower_;
+    const auto behind = std::find_if(front_.begin(), front_.end(), [&](const FrontPlan& plan) {
+      return plan.step_time >= bound * slower_;
     });
-    return behind == front_.begin() || saves_enough(peak, (*(behind - 1))->score.peak);
+    return behind == front_.begin() || saves_enough(peak, std::prev(behind)->peak);
   }
 
  private:
+  struct FrontPlan {
+    Seconds step_time;
+    Bytes peak;
+  };
+
   const double slower_;
   std::optional<Seconds> best_, last_listed_;
-  std::vector<const Candidate*> feasible_, front_;  ///< the latter in order of merit
+  std::vector<const Candidate*> feasible_;
+  std::vector<FrontPlan> front_;  ///< in order of merit
 };
 
 }  // namespace plimsoll

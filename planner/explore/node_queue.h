@@ -1,4 +1,4 @@
-// Node queue: what branch and bound has still to look at, the least bound first.
+// Node queue: holds the nodes that branch and bound still has to look at, the least bound first.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ namespace plimsoll {
 
 class NodeQueue {
  public:
-  /// A strategy that was evaluated before all others: it is not counted among those that are left.
+  /// Sets the strategy that was evaluated before all others. It never counts as left.
   void set_first_plan(std::size_t index) { first_plan_ = index; }
   std::optional<std::size_t> first_plan() const { return first_plan_; }
 
-  /// Strategies of an index from `first` to `last`, but for the first plan.
+  /// Counts strategies with an index from `first` to `last`, without the first plan.
   std::int64_t count_in(std::size_t first, std::size_t last) const {
     const bool has = first_plan_ && *first_plan_ >= first && *first_plan_ < last;
     return std::int64_t(last - first) - std::int64_t(has);
   }
   std::int64_t count_in(const SearchNode& node) const { return count_in(node.first, node.last); }
-  /// Strategies of all nodes that are left.
+  /// Counts the strategies of all nodes that are left.
   std::int64_t strategies() const { return strategies_; }
 
   bool empty() const { return nodes_.empty(); }
@@ -42,7 +42,7 @@ class NodeQueue {
     strategies_ -= count_in(node);
     return node;
   }
-  /// All of them; none is left.
+  /// Takes all nodes.
   std::set<SearchNode> take_all() {
     strategies_ = 0;
     return std::exchange(nodes_, {});

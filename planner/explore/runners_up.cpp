@@ -26,13 +26,14 @@ std::array<Term, 6> terms(const Breakdown& b) {
 
 }  // namespace
 
-bool feasible(const Candidate& candidate) { return candidate.score.fits && !candidate.too_long; }
+bool feasible(const Candidate& candidate) { return candidate.fits && !candidate.too_long; }
 
 bool better(const Candidate& a, const Candidate& b) {
-  const auto key = [](const Candidate& c) {
-    return std::tuple(c.score.prediction.step_time.value(), c.score.peak.count(), c.index);
-  };
-  return key(a) < key(b);
+  if (a.prediction.step_time != b.prediction.step_time)
+    return a.prediction.step_time < b.prediction.step_time;
+  const Bytes peak = largest(a.prediction.stages, &StagePrediction::peak);
+  const Bytes other = largest(b.prediction.stages, &StagePrediction::peak);
+  return peak != other ? peak < other : a.index < b.index;
 }
 
 bool same_but_details(const Strategy& a, const Strategy& b) {
@@ -80,26 +81,28 @@ std::vector<std::size_t> best_plans(std::span<const Candidate> candidates) {
 
 std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates) {
   std::vector<std::size_t> front;
-  for (std::size_t i : in_order_of_merit(candidates)) {
-    const Score& score = candidates[i].score;
-    if (front.empty()) {
-      front.push_back(i);
-      continue;
+  Bytes least;
+  for (const std::size_t i : in_order_of_merit(candidates)) {
+    const Prediction& prediction = candidates[i].prediction;
+    const Bytes peak = largest(prediction.stages, &StagePrediction::peak);
+    if (!front.empty()) {
+      const Seconds best = candidates[front.front()].prediction.step_time;
+      if (prediction.step_time > kFrontTimes * best) break;
+      if (!saves_enough(peak, least)) continue;
     }
-    const Score& best = candidates[front.front()].score;
-    if (score.prediction.step_time > kFrontTimes * best.prediction.step_time) break;
-    if (saves_enough(score.peak, candidates[front.back()].score.peak)) front.push_back(i);
+    front.push_back(i);
+    least = peak;
   }
   return front;
 }
 
-RunnerUp runner_up(const Strategy& strategy, const Score& loser, const Score& best) {
+RunnerUp runner_up(const Strategy& strategy, const Prediction& loser, const Prediction& best) {
   RunnerUp result;
   result.strategy = strategy;
-  result.step_time = loser.prediction.step_time;
-  result.peak = loser.peak;
-  const auto mine = terms(loser.prediction.breakdown);
-  const auto theirs = terms(best.prediction.breakdown);
+  result.step_time = loser.step_time;
+  result.peak = largest(loser.stages, &StagePrediction::peak);
+  const auto mine = terms(loser.breakdown);
+  const auto theirs = terms(best.breakdown);
   for (std::size_t i = 0; i < mine.size(); ++i) {
     const Seconds more = mine[i].time - theirs[i].time;
     if (more > result.term_time) {
@@ -107,9 +110,10 @@ RunnerUp runner_up(const Strategy& strategy, const Score& loser, const Score& be
       result.term_time = more;
     }
   }
-  if (result.step_time == best.prediction.step_time || result.term.empty()) {
+  if (result.step_time == best.step_time || result.term.empty()) {
     result.term_time = Seconds();
-    result.term_bytes = std::max(Bytes(), loser.peak - best.peak);
+    result.term_bytes =
+        std::max(Bytes(), result.peak - largest(best.stages, &StagePrediction::peak));
     result.term = result.term_bytes > Bytes() ? "memory" : "tie";
   }
   return result;

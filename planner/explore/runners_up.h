@@ -1,4 +1,4 @@
-// Runners-up: the plans that lost, the term by which each loses, and the Pareto front.
+// Runners-up: picks the best plans and the Pareto front, and says by which term a plan loses.
 #pragma once
 
 #include <span>
@@ -8,44 +8,49 @@
 
 namespace plimsoll {
 
-/// Runners-up that are shown.
+/// The number of runners-up that are shown.
 inline constexpr std::size_t kRunnersUp = 5;
-/// The Pareto front ends where a step takes this many times the best one's: what is slower trades
-/// too much time for its memory to be of interest, and proving it would take most of a search.
+/// The Pareto front ends where a step takes this many times the best step. A slower plan trades too
+/// much time for memory to be of interest, and proving it would take most of a search.
 inline constexpr double kFrontTimes = 1.5;
 
-/// An evaluated strategy, without its timeline. Of one that does not fit: memory only.
+/// A strategy that a search assessed. Its prediction has step time and stages only, and for a
+/// strategy that does not fit the stages only.
 struct Candidate {
   std::size_t index = 0;  ///< in canonical order
   Strategy strategy;
-  Score score;
-  bool too_long = false;  ///< its step is longer than kLongestTimeline
-  bool replayed = false;  ///< what its allocator takes is known
+  Prediction prediction;
+  bool fits = false;
+  bool too_long = false;  ///< the step is longer than kLongestTimeline
+  bool replayed = false;  ///< the allocator was replayed, so `allocated` and `reserved` are known
 };
 
 bool feasible(const Candidate& candidate);
-/// The order of merit of feasible ones: step time, then peak bytes, then canonical order.
+/// The order of merit of feasible candidates: step time, then peak bytes, then canonical order.
 bool better(const Candidate& a, const Candidate& b);
-/// Whether two strategies differ at most in details: the sizes of gradient buckets, how many layers
-/// of a chunk are recomputed, how early parameters are gathered, in how many chunks each stage has
-/// its layers, what the ends of the model count as, and how many of the replicas share their
-/// optimizer states. They are one plan among the runners-up.
+/// Whether two strategies differ at most in details, so that they are one plan among the
+/// runners-up. Details of memory are the sizes of gradient buckets, the number of recomputed layers
+/// of a chunk, how early parameters are gathered, and how many replicas share their optimizer
+/// states. Details of the cut are the number of chunks of each stage, and the layers that the
+/// model's ends count as.
 bool same_but_details(const Strategy& a, const Strategy& b);
 
-/// Indices into `candidates` in order of merit: the best plan, then the kRunnersUp next that differ
-/// from all before in more than details. Only feasible ones; fewer where there are fewer.
+/// Returns indices into `candidates` in order of merit: the best plan, then up to kRunnersUp
+/// others. Each differs from all before in more than details. Only feasible candidates count.
 std::vector<std::size_t> best_plans(std::span<const Candidate> candidates);
 
-/// Indices into `candidates`, in order of merit, up to kFrontTimes times the best step: the best
-/// plan, then each whose live bytes are at least kFrontSaving below those of the one before it.
+/// Returns indices into `candidates`, in order of merit, up to kFrontTimes times the best step.
+/// They are the best plan, then each plan whose live bytes are at least kFrontSaving below those of
+/// the plan before it.
 std::vector<std::size_t> pareto_front(std::span<const Candidate> candidates);
 
-/// How `loser` loses against `best`: the breakdown term that grows most; "memory" with the bytes
-/// more where time is equal; "tie" where only the canonical order decides. Both with breakdowns.
-RunnerUp runner_up(const Strategy& strategy, const Score& loser, const Score& best);
+/// Says how `loser` loses against `best`: by the breakdown term that grows most. If times are
+/// equal, the term is "memory" with the bytes more, or "tie" where only the canonical order
+/// decides. Both predictions must have breakdowns.
+RunnerUp runner_up(const Strategy& strategy, const Prediction& loser, const Prediction& best);
 
-/// Puts those that are tied with the best plan first, the simplest of them first, of equally simple
-/// ones the better; `runners_up` are in order of merit.
+/// Puts plans that are tied with the best one first, the simplest of them first. Equally simple
+/// ones keep their order, which is the order of merit.
 void tied_first(std::vector<RunnerUp>& runners_up);
 
 }  // namespace plimsoll

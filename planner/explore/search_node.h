@@ -1,4 +1,4 @@
-// Search node: strategies that branch and bound has still to look at.
+// Search node: strategies that branch and bound looks at together.
 #pragma once
 
 #include <algorithm>
@@ -9,32 +9,35 @@
 
 namespace plimsoll {
 
-/// Strategies that are still to be looked at, from many to one: a family, the arrangements of one
-/// of its groups from some number of recomputed layers on, one arrangement with all its bucket
-/// sizes (a choice; a pipeline once the order of its actions was bounded), or one strategy (a
-/// leaf).
+/// Strategies that are still to be looked at. From many strategies to one, a node is:
+///
+///   family     all arrangements and bucket sizes
+///   group      arrangements of one group, from some number of recomputed layers on
+///   choice     one arrangement with all bucket sizes
+///   pipeline   a choice, once the order of its actions was bounded
+///   leaf       one strategy
 struct SearchNode {
   enum class Kind : std::uint8_t { family, group, choice, pipeline, leaf };
   Picoseconds bound;
   std::size_t first = 0, last = 0;  ///< indices into Space::legal
-  Bytes peak;                       ///< bound
+  Bytes peak;                       ///< a bound, too
   Kind kind = Kind::family;
   std::size_t family = 0;
-  GroupBound group;  ///< of a group: its arrangements that are left
+  GroupBound group;  ///< the arrangements of a group that are left
   bool operator<(const SearchNode& other) const {
     return std::tuple(bound, first, kind) < std::tuple(other.bound, other.first, other.kind);
   }
   std::int64_t count() const { return std::int64_t(last - first); }
 };
 
-/// The choice, the order of whose actions has this bound.
+/// Returns the pipeline of a choice whose actions have this bound.
 inline SearchNode pipeline_of(SearchNode choice, Picoseconds bound) {
   choice.kind = SearchNode::Kind::pipeline;
   choice.bound = std::max(choice.bound, bound);
   return choice;
 }
 
-/// One strategy of a pipeline, with its own bound; `leaf` is its index into Space::legal.
+/// Returns one strategy of a pipeline, with its own bound. `leaf` is its index into Space::legal.
 inline SearchNode leaf_of(const SearchNode& pipeline, std::size_t leaf, Picoseconds bound) {
   return {std::max(pipeline.bound, bound),
           leaf,

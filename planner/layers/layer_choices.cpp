@@ -1,3 +1,4 @@
+// Cuts families by cost and simulates the cuts that may be fastest.
 #include "planner/layers/layer_choices.h"
 
 #include <algorithm>
@@ -13,13 +14,13 @@
 namespace plimsoll {
 namespace {
 
-/// A cut's live bytes may be this share of a device's bytes. Each share gives a cut of its own.
+/// Live bytes of a cut may take this share of a device's room. Each share gives another cut.
 constexpr std::array kShares = {1.0, 0.95, 0.88};
 
-/// LastingLines that strategies share which keep the same bytes between steps.
+/// Finds LastingLines once for all strategies that keep the same bytes between steps.
 class LastingCache {
  public:
-  LastingCache(const Job& job, const Framework& framework) : job_(job), framework_(framework) {}
+  explicit LastingCache(const Target& target) : target_(target) {}
 
   LastingLines of(const Strategy& strategy) {
     Strategy plain = strategy;
@@ -32,19 +33,18 @@ class LastingCache {
       const std::lock_guard lock(mutex_);
       if (const auto known = known_.find(key); known != known_.end()) return known->second;
     }
-    LastingLines lines = lasting_lines(job_, plain, framework_);
+    LastingLines lines = lasting_lines(context_of(target_, plain));
     const std::lock_guard lock(mutex_);
     return known_.try_emplace(key, std::move(lines)).first->second;
   }
 
  private:
-  const Job& job_;
-  const Framework& framework_;
+  const Target& target_;
   std::mutex mutex_;
   std::map<std::string, LastingLines> known_;
 };
 
-/// The even cut of a family over its pipeline, without virtual stages; nothing where it has none.
+/// Returns the even cut of a family over its pipeline, without virtual stages, if it has one.
 std::optional<Strategy> even_pipeline(const Job& job, const StrategyFamily& family) {
   const auto& all = family.arrangements->all;
   const auto plain = std::find_if(all.begin(), all.end(), [](const Arrangement& a) {
@@ -72,8 +72,8 @@ class Cutter {
         costs_(costs),
         lasting_cache_(lasting),
         limit_(limit),
-        m_(micro_batches(request.job, even)),
-        layers_(total_layers(request.job)) {
+        m_(micro_batches(request.target.job, even)),
+        layers_(total_layers(request.target.job)) {
     const std::int64_t pp = even.pp;
     for (std::int64_t s = 0; s < pp; ++s)
       even_layers_.push_back(layers_ / pp + (s < layers_ % pp ? 1 : 0));
@@ -83,10 +83,10 @@ class Cutter {
     }
   }
 
-  /// Whether some cut is fast enough where memory does not count.
+  /// Whether some cut is fast enough if memory does not count.
   bool may_be_fast() { return best({}, 0, 0, limit_).has_value(); }
 
-  /// The best cut whose stages need at most `room` bytes.
+  /// Returns the best cut whose stages need at most `room` bytes.
   std::optional<Strategy> cut(Bytes room) {
     if (even_.recompute == Recompute::none) return made(best(room, 0, 0, limit_), 0);
     const auto free = best(room, 0, layers_, limit_);
@@ -104,8 +104,8 @@ class Cutter {
   }
 
  private:
-  /// Every stage recomputes from `fewest` to `most` of its layers, or all that it has. In less than
-  /// `limit`. Without `room` all fits.
+  /// Returns the best cut with a step below `limit` in which every stage recomputes from `fewest`
+  /// to `most` of its layers, or all if it has fewer. Without `room` all stages fit.
   std::optional<LayerCut> best(std::optional<Bytes> room, std::int64_t fewest, std::int64_t most,
                                Picoseconds limit) {
     return best_cut({even_.pp, layers_, m_, limit}, [&](std::int64_t stage, std::int64_t layers) {
@@ -114,7 +114,7 @@ class Cutter {
     });
   }
 
-  /// The most layers that a stage can have in a step below the limit.
+  /// Returns the most layers that a stage can have in a step below the limit.
   std::int64_t most_layers(std::int64_t stage) const {
     std::int64_t most = 0;
     // Work is a straight line over the recomputed layers.
@@ -160,7 +160,8 @@ class Cutter {
     return known->second;
   }
 
-  /// `first`: layers that every stage recomputes; 0: as the cut says.
+  /// Returns the strategy of a cut. Every stage recomputes its `first` layers; with 0 the cut says
+  /// which layers.
   std::optional<Strategy> made(const std::optional<LayerCut>& cut, std::int64_t first) const {
     if (!cut) return std::nullopt;
     Strategy strategy = even_;
@@ -195,7 +196,7 @@ class Cutter {
   std::map<std::array<std::int64_t, 3>, Bytes> memory_;
 };
 
-/// Whether the space has it: an arrangement of this family, or of that which recomputes nothing.
+/// Whether the space has the strategy, in this family or in the one that recomputes nothing.
 bool in_space(const Job& job, const StrategyFamily& family, const Strategy& strategy) {
   if (!strategy.recompute_list.empty()) return false;
   const std::vector<std::int64_t> layers = layers_per_part(job, strategy);
@@ -215,24 +216,22 @@ struct Cuts {
 
 class LayerSearch {
  public:
-  LayerSearch(const SearchRequest& request, const CostModel& costs, const Space& space,
-              const Bounds& bounds, Seconds best, const std::function<bool()>& passed)
+  LayerSearch(const SearchRequest& request, const Space& space, const Bounds& bounds, Seconds best)
       : request_(request),
-        costs_(costs),
+        target_(request.target),
         space_(space),
         bounds_(bounds),
-        passed_(passed),
-        freedom_(layer_freedom(request.framework, request.fixed)),
-        shape_costs_(request.job, costs),
-        lasting_(request.job, request.framework),
-        capacity_(largest_memory(costs.cluster(), request.devices)),
+        freedom_(layer_freedom(target_.framework(), request.fixed)),
+        shape_costs_(target_),
+        lasting_(target_),
+        capacity_(largest_memory(target_)),
         best_(best) {}
 
   std::vector<Candidate> run(std::span<const std::size_t> families) {
-    if (request_.job.branch || (!freedom_.cuts && !freedom_.by_stage)) return {};
+    if (target_.job.branch || (!freedom_.cuts && !freedom_.by_stage)) return {};
     std::vector<Cuts> all(families.size());
     for_each_index(families.size(), request_.threads, [&](std::size_t i) {
-      if (!passed_()) all[i] = cuts_of(families[i]);
+      if (!stopped()) all[i] = cuts_of(families[i]);
     });
     std::erase_if(all, [](const Cuts& cuts) { return cuts.strategies.empty(); });
     std::stable_sort(all.begin(), all.end(), [](const Cuts& a, const Cuts& b) {
@@ -243,10 +242,12 @@ class LayerSearch {
   }
 
  private:
+  bool stopped() const { return request_.stop && request_.stop(); }
+
   Cuts cuts_of(std::size_t f) {
     Cuts cuts{f, {}, {}};
     const StrategyFamily& family = space_.legal.families()[f];
-    const std::optional<Strategy> even = even_pipeline(request_.job, family);
+    const std::optional<Strategy> even = even_pipeline(target_.job, family);
     if (!even || classes_by_owner(*even)) return cuts;
     const bool repeats = even->recompute != Recompute::none;
     if (!freedom_.cuts && !repeats) return cuts;
@@ -254,7 +255,7 @@ class LayerSearch {
       const auto work = is_long_ring(*even) ? bounds_.ring_work(*even) : bounds_.work(*even);
       const Picoseconds limit = to_picoseconds(best_);
       if (!layers_are_alike(*work) ||
-          least_of_any_cut(request_.job, *work, even->pp, micro_batches(request_.job, *even)) >=
+          least_of_any_cut(target_.job, *work, even->pp, micro_batches(target_.job, *even)) >=
               limit) {
         return cuts;
       }
@@ -267,14 +268,14 @@ class LayerSearch {
   void find_cuts(const StrategyFamily& family, const Strategy& even,
                  const std::shared_ptr<const MicroBatchFacts>& facts, Picoseconds limit,
                  Cuts& cuts) {
-    const StageCosts costs(request_.job, request_.framework, even, facts, shape_costs_.of(even));
+    const StageCosts costs(target_, even, facts, shape_costs_.of(even));
     Cutter cutter(request_, freedom_, even, costs, lasting_, limit);
     if (!cutter.may_be_fast()) return;
-    const Bytes room = room_of(request_, even, capacity_);
+    const Bytes room = room_for_program(target_, even, capacity_);
     for (const double share : kShares) {
       const std::optional<Strategy> cut =
           cutter.cut(Bytes(std::int64_t(share * double(room.count()))));
-      if (!cut || in_space(request_.job, family, *cut) || !is_legal(*cut)) continue;
+      if (!cut || in_space(target_.job, family, *cut) || !legal(target_, *cut)) continue;
       if (!cuts.strategies.empty() && cuts.strategies.back() == *cut) continue;
       const Picoseconds bound = bounds_.bottleneck(*cut);
       if (bound >= limit) continue;
@@ -283,20 +284,15 @@ class LayerSearch {
     }
   }
 
-  bool is_legal(const Strategy& strategy) const {
-    return bool(legal(request_.job, strategy, request_.devices)) &&
-           bool(legal(request_.framework, request_.job, strategy));
-  }
-
   void simulate(const Cuts& cuts) {
     const StrategyFamily& family = space_.legal.families()[cuts.family];
     for (std::size_t i = 0; i < cuts.strategies.size(); ++i) {
-      if (passed_()) return;
+      if (stopped()) return;
       if (cuts.bounds[i].seconds() < best_) simulate(family, cuts.strategies[i]);
     }
   }
 
-  /// With every size of gradient buckets.
+  /// Simulates a cut with every size of gradient buckets.
   void simulate(const StrategyFamily& family, const Strategy& cut) {
     std::vector<Strategy> strategies;
     for (std::size_t b = 0; b < family.buckets; ++b) {
@@ -312,22 +308,20 @@ class LayerSearch {
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return *bounds[a] < *bounds[b]; });
     for (const std::size_t b : order) {
-      if (bounds[b]->seconds() >= best_ || passed_()) break;
-      Candidate candidate =
-          assess(request_, costs_, strategies[b], space_.legal.size() + found_.size());
-      if (!feasible(candidate) || candidate.score.prediction.step_time >= best_) continue;
-      confirm_memory(request_, costs_, {&candidate, 1}, request_.threads);
+      if (bounds[b]->seconds() >= best_ || stopped()) break;
+      Candidate candidate = assess(target_, strategies[b], space_.legal.size() + found_.size());
+      if (!feasible(candidate) || candidate.prediction.step_time >= best_) continue;
+      confirm_memory(target_, {&candidate, 1}, request_.threads);
       if (!feasible(candidate)) continue;
-      best_ = candidate.score.prediction.step_time;
+      best_ = candidate.prediction.step_time;
       found_.push_back(std::move(candidate));
     }
   }
 
   const SearchRequest& request_;
-  const CostModel& costs_;
+  const Target& target_;
   const Space& space_;
   const Bounds& bounds_;
-  const std::function<bool()>& passed_;
   const LayerFreedom freedom_;
   const ShapeCosts shape_costs_;
   LastingCache lasting_;
@@ -348,11 +342,10 @@ LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed) {
           can.empty_parts.value};
 }
 
-std::vector<Candidate> layer_choices(const SearchRequest& request, const CostModel& costs,
-                                     const Space& space, const Bounds& bounds,
-                                     std::span<const std::size_t> families, Seconds best,
-                                     const std::function<bool()>& passed) {
-  return LayerSearch(request, costs, space, bounds, best, passed).run(families);
+std::vector<Candidate> layer_choices(const SearchRequest& request, const Space& space,
+                                     const Bounds& bounds, std::span<const std::size_t> families,
+                                     Seconds best) {
+  return LayerSearch(request, space, bounds, best).run(families);
 }
 
 }  // namespace plimsoll

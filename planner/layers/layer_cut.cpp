@@ -1,3 +1,4 @@
+// Dynamic programming over stages, from the last one back.
 #include "planner/layers/layer_cut.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-/// From a stage to the last, with some layers left for them.
+/// Choices for a stage and all later ones, with some layers left for them.
 struct Suffix {
   Picoseconds passes;    ///< of one micro-batch through all of them
   Picoseconds step;      ///< the objective, of these stages alone
@@ -70,7 +71,7 @@ class CutFinder {
   }
 
  private:
-  /// The objective grows with every stage before: what has reached the limit is out.
+  /// Keeps choices below the limit. The objective only grows with the stages in front.
   void add(const Suffix& suffix, std::vector<Suffix>& kept) const {
     if (!problem_.limit || suffix.step < *problem_.limit) keep(suffix, kept);
   }

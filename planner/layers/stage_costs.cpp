@@ -1,3 +1,4 @@
+// Stage costs from the facts of one layer of each form.
 #include "planner/layers/stage_costs.h"
 
 #include <algorithm>
@@ -10,14 +11,14 @@
 namespace plimsoll {
 namespace {
 
-/// Layers of the lowered models.
+/// The numbers of layers of the lowered models.
 constexpr std::int64_t kFew = 1, kMany = 5;
 
 bool is_layer(const BlockFacts& block) {
   return block.shape.kind == BlockKind::layer || block.shape.kind == BlockKind::join;
 }
 
-/// The cost of one layer more; rounding may make many layers take less than as many times one.
+/// Returns the bytes of one layer more, at least 0: with rounding many layers may take less.
 LastingBytes slope(const LastingBytes& few, const LastingBytes& many) {
   const auto of = [](Bytes a, Bytes b) {
     return Bytes(std::max<std::int64_t>((b - a).count(), 0) / (kMany - kFew));
@@ -25,7 +26,7 @@ LastingBytes slope(const LastingBytes& few, const LastingBytes& many) {
   return {of(few.program, many.program), of(few.framework, many.framework)};
 }
 
-/// How much longer n calls of `other` take than those of `usual`.
+/// Returns how much longer n calls of `other` take than those of `usual`.
 Picoseconds difference(const CallFacts& other, const CallFacts& usual, std::int64_t n) {
   return repeated(other.span - usual.span, n);
 }
@@ -39,9 +40,9 @@ LastingBytes LastingLines::of(std::int64_t stage, std::int64_t stages_in_all,
   return {at(line.one.program, line.layer.program), at(line.one.framework, line.layer.framework)};
 }
 
-LastingLines lasting_lines(const Job& job, const Strategy& strategy, const Framework& framework) {
-  const auto few = persistent_bytes_of(kFew, job, strategy, framework);
-  const auto many = persistent_bytes_of(kMany, job, strategy, framework);
+LastingLines lasting_lines(const PassContext& context) {
+  const auto few = persistent_bytes_of(kFew, context);
+  const auto many = persistent_bytes_of(kMany, context);
   LastingLines lines;
   for (std::size_t kind = 0; kind < lines.stages.size(); ++kind) {
     const std::size_t stage = kind == 2 ? few.size() - 1 : std::min(kind, few.size() - 1);
@@ -50,9 +51,9 @@ LastingLines lasting_lines(const Job& job, const Strategy& strategy, const Frame
   return lines;
 }
 
-StageCosts::StageCosts(const Job& job, const Framework& framework, const Strategy& strategy,
+StageCosts::StageCosts(const Target& target, const Strategy& strategy,
                        std::shared_ptr<const MicroBatchFacts> facts, const LeastCosts& costs)
-    : job_(job), framework_(framework), strategy_(strategy), facts_(std::move(facts)) {
+    : target_(target), strategy_(strategy), facts_(std::move(facts)) {
   while (!is_layer(facts_->blocks[layer_])) ++layer_;
   std::vector<StageChunks> stages;
   for (std::int64_t s = 0; s < strategy.pp; ++s) stages.push_back({chunk_of(s, 1, 0)});
@@ -96,7 +97,7 @@ Bytes StageCosts::memory(const LastingLines& lasting, std::int64_t stage, std::i
   by_stage[std::size_t(stage)] = lasting.of(stage, strategy_.pp, layers);
   const StageKind kind{stage, stage, {chunk_of(stage, layers, recomputed)}};
   const MemoryBound bound =
-      memory_bound(job_, strategy_, framework_, *facts_, {&kind, 1}, by_stage);
+      memory_bound(context_of(target_, strategy_), *facts_, {&kind, 1}, by_stage);
   return std::max(bound.peak, bound.reserved);
 }
 
@@ -106,10 +107,10 @@ bool layers_are_alike(const MicroBatchFacts& facts) {
   return kinds == 1;
 }
 
-/// Say a step takes T and stage s works w_s on each of m micro-batches. The first one comes to it
-/// and the last gradient leaves from it through the stages before. So w_0 + ... + w_(s-1) + m w_s
-/// is at most T, but for what a call still does once it has sent on. By induction the sum of all w
-/// is at most T (1 - (1 - 1/m)^pp).
+/// Say a step takes T and stage s works w_s on each of m micro-batches. The first micro-batch comes
+/// to s, and the last gradient leaves s, through the stages before. So w_0 + ... + w_(s-1) + m w_s
+/// is at most T, except for the work that a call still does once it has sent on. By induction the
+/// sum of all w is at most T (1 - (1 - 1/m)^pp).
 Picoseconds least_of_any_cut(const Job& job, const MicroBatchFacts& facts, std::int64_t stages,
                              std::int64_t micro_batches) {
   double work = 0, after = 0;

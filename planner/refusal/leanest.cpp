@@ -1,3 +1,4 @@
+// Visits strategies in the order of their memory bounds.
 #include "planner/refusal/leanest.h"
 
 #include <algorithm>
@@ -16,15 +17,13 @@ constexpr std::size_t kFirst = 16;
 
 class Visitor {
  public:
-  Visitor(const SearchRequest& request, const CostModel& costs, const Space& space,
-          const LeanestVisit& visit)
+  Visitor(const SearchRequest& request, const Space& space, const LeanestVisit& visit)
       : request_(request),
         legal_(space.legal),
-        bounds_(request.job, request.framework, costs, request.devices),
-        family_bounds_(request.job, request.framework, bounds_),
-        visit_(visit),
-        devices_per_node_(costs.cluster().devices_per_node) {
-    const bool alike = costs.cluster().other_devices.empty();
+        bounds_(request.target),
+        family_bounds_(request.target, bounds_),
+        visit_(visit) {
+    const bool alike = request.target.cluster().other_devices.empty();
     std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t>, RankOrder> orders;
     for (std::size_t f = 0; f < legal_.families().size(); ++f) {
       const Strategy& s = legal_.families()[f].base;
@@ -47,7 +46,7 @@ class Visitor {
   };
 
   Bytes outside(const StrategyFamily& family) const {
-    return memory_outside_program(request_.job, family.base, request_.framework);
+    return outside_program(request_.target, family.base);
   }
 
   bool ends() {
@@ -93,7 +92,7 @@ class Visitor {
     for_each_index(lean.size(), request_.threads, [&](std::size_t i) {
       if (visit_.passed()) return;
       const StrategyFamily& family = legal_.families()[lean[i]];
-      order[i] = {family.base.mp > devices_per_node_,
+      order[i] = {family.base.mp > request_.target.cluster().devices_per_node,
                   family_bounds_.least_reserved(family) + outside(family), lean[i]};
     });
     std::ranges::sort(order);
@@ -155,16 +154,14 @@ class Visitor {
   const Bounds bounds_;
   const FamilyBounds family_bounds_;
   const LeanestVisit& visit_;
-  const std::int64_t devices_per_node_;
   std::vector<std::size_t> families_;  ///< in one rank order, if devices are alike
   bool goes_on_ = true, passed_ = false;
 };
 
 }  // namespace
 
-bool visit_leanest(const SearchRequest& request, const CostModel& costs, const Space& space,
-                   const LeanestVisit& visit) {
-  return Visitor(request, costs, space, visit).run();
+bool visit_leanest(const SearchRequest& request, const Space& space, const LeanestVisit& visit) {
+  return Visitor(request, space, visit).run();
 }
 
 }  // namespace plimsoll

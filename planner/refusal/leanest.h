@@ -1,29 +1,28 @@
-// Leanest: the strategies of a space that may need little memory, those that need least first.
+// Leanest: visits the strategies of a space that may need little memory, from the least need on.
 #pragma once
 
 #include <functional>
 
-#include "planner/space/search_request.h"
-#include "simulator/costs/cost_model.h"
+#include "planner/explore/search_request.h"
 
 namespace plimsoll {
 
-/// Who looks at strategies, and when that ends.
+/// A visitor of strategies.
 struct LeanestVisit {
-  /// The most bytes of a device that a strategy of interest needs, those outside its Programs
-  /// included, the reserve not. The limit may shrink as strategies are looked at.
+  /// Returns the most bytes of a device that a strategy of interest needs, with bytes outside the
+  /// Program and without the reserve. The limit may shrink as strategies are looked at.
   std::function<Bytes()> limit;
-  /// Says whether to go on. `index`: in canonical order.
+  /// Looks at a strategy, whose index in canonical order is `index`. Returns whether to go on.
   std::function<bool(const Strategy& strategy, std::size_t index)> look;
-  std::function<bool()> passed;  ///< ends the visit
+  std::function<bool()> passed;  ///< whether to end the visit
 };
 
-/// Looks at every strategy of which no bound says that it needs more than the limit, but for those
-/// that need as much as an earlier one that is looked at: larger buckets, fewer recomputed layers,
-/// other rank orders of like devices. The first are of the smallest micro-batch with whole layers
-/// recomputed, so that the limit shrinks early. False where `passed` ended it. What is looked at is
-/// the same on any number of threads, unless `passed` ended it.
-bool visit_leanest(const SearchRequest& request, const CostModel& costs, const Space& space,
-                   const LeanestVisit& visit);
+/// Visits every strategy unless a bound says that it needs more than the limit. Strategies that
+/// need at least as much as another one that is visited are left out: larger buckets, fewer
+/// recomputed layers, other rank orders of like devices. The first strategies have the smallest
+/// micro-batch and whole layers recomputed, so that the limit shrinks early. Returns false where
+/// `passed` ended the visit. Otherwise the visited strategies do not depend on the number of
+/// threads.
+bool visit_leanest(const SearchRequest& request, const Space& space, const LeanestVisit& visit);
 
 }  // namespace plimsoll

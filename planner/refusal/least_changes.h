@@ -1,37 +1,39 @@
-// Least changes: what would have to be otherwise for something to fit where nothing does.
+// Least changes: finds changes of a request with which something fits where nothing does.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "planner/space/search_request.h"
-#include "simulator/costs/cost_model.h"
+#include "planner/explore/search_request.h"
 
 namespace plimsoll {
 
-/// The next number of devices to try after `low`, where nothing fits: within a node twice as many,
-/// at most all of it, then whole nodes, twice as many each time; 0 beyond `most`.
+/// Returns the next number of devices to try after `low`, where nothing fits. It is twice as many
+/// within a node, then whole nodes, twice as many each time. It is 0 beyond `most`.
 std::int64_t more_devices(std::int64_t low, std::int64_t per_node, std::int64_t most);
-/// Between `low`, where nothing fits, and `high`, where something does: the middle one, within one
-/// node of devices, else of whole nodes; 0 where there is none.
+/// Returns a number of devices in the middle between `low`, where nothing fits, and `high`, where
+/// something does. Beyond one node it is of whole nodes. It is 0 where there is none.
 std::int64_t devices_between(std::int64_t low, std::int64_t high, std::int64_t per_node);
 
-/// Lines, each with one change and a strategy that then fits by lowering, simulating and replaying
-/// it: without one choice that `request` holds; with a choice that no search varies and the
-/// framework has (narrower gradients and optimizer states, the mildest that do); with half, a
-/// quarter ... of the global batch, where `lives` (what lives between steps fits); on more devices,
-/// by doubling, then narrowing. Other choices are those of the search, in the smallest micro-batch
-/// and with whole layers recomputed where nothing holds these. Once `passed`, the last line says
-/// what was not looked at.
-std::vector<std::string> least_changes(const SearchRequest& request, const CostModel& costs,
-                                       bool lives, const std::function<bool()>& passed);
+/// Returns lines, each with one change and a strategy that then fits. The strategy was lowered,
+/// simulated and replayed. The changes are:
+///
+///   - without one choice that `request` fixes;
+///   - with narrower gradients and optimizer states that the framework has, the mildest that fit;
+///   - with half, a quarter ... of the global batch, where `lasting_fits`;
+///   - on more devices, by doubling, then narrowing.
+///
+/// Strategies have the smallest micro-batch and whole layers recomputed, unless the request fixes
+/// these. Once `passed` returns true, the last line says which changes were not looked at.
+std::vector<std::string> least_changes(const SearchRequest& request, bool lasting_fits,
+                                       const std::function<bool()>& passed);
 
-/// Lines, each with one change of a strategy that does not fit, with which it does, the fastest
-/// first: the smallest micro-batch, all layers recomputed, tokens split over mp, replicas that
-/// share states, the next sharding stages, and twice the mp or pp with half of another degree. On
-/// as many devices. One line that says so where there is none.
-std::vector<std::string> single_changes(const SearchRequest& request, const CostModel& costs,
-                                        const Strategy& strategy);
+/// Returns lines, each with one change that makes a strategy fit on as many devices, the fastest
+/// first. The changes are the smallest micro-batch, all layers recomputed, tokens split over mp,
+/// replicas that share states, and the next sharding stages. Another change is twice the mp or pp
+/// with half of another degree. Where none makes it fit, one line says so.
+std::vector<std::string> single_changes(const Target& target, const Strategy& strategy,
+                                        std::int64_t threads = 0);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Why a space has no plan.
+// Finds the strategy of least need and words the refusal.
 #include "planner/refusal/refuse.h"
 
 #include <fmt/format.h>
@@ -15,17 +15,19 @@
 namespace plimsoll {
 namespace {
 
-struct Need {
+/// The strategy that needs least memory.
+struct LeastNeed {
   std::size_t index = 0;
-  Footprint footprint;
-  Bytes bytes;         ///< with what no tensor shows
+  std::vector<StagePrediction> stages;
+  Bytes bytes;         ///< of the stage that takes most, with those outside its Program
   bool of_all = true;  ///< false: the search was stopped before all were looked at
 };
 
-/// Without a time limit: for the least need, and again for what would have to be otherwise.
+/// The CPU time without a time limit: once for the least need, and once for changes.
 constexpr Seconds kCpuTime{2};
 
-/// Whether to end: when asked to, at the time limit, and without one after kCpuTime of all threads.
+/// Returns a function that says whether to end: when asked to, at the time limit, or without a
+/// limit after kCpuTime of all threads.
 std::function<bool()> deadline_of(const SearchRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
   const std::clock_t cpu_begin = std::clock();
@@ -38,61 +40,61 @@ std::function<bool()> deadline_of(const SearchRequest& request) {
   };
 }
 
-/// The strategy that needs least, and the first of equals. It is laid out with fewer micro-batches
-/// where these show its bytes, at last with all if there is time.
-Need least_need(const SearchRequest& request, const CostModel& costs, const Space& space,
-                const std::function<bool()>& passed) {
-  const auto need_of = [&](const Job& job, const Strategy& strategy, std::size_t index) {
-    Footprint footprint =
-        lay_out(job, strategy, request.framework, costs.cluster(), request.reserve, Proof::none);
-    footprint.programs.clear();
+/// Returns the strategy that needs least, the first of equals. Strategies are laid out with fewer
+/// micro-batches where these show the bytes, and the result with all of them if there is time.
+LeastNeed least_need(const SearchRequest& request, const Space& space,
+                     const std::function<bool()>& passed) {
+  const auto need_of = [&](const Target& target, const Strategy& strategy, std::size_t index) {
+    std::vector<StagePrediction> stages = lay_out(target, strategy, Proof::none).stages;
     const Bytes bytes =
-        footprint.reserved + memory_outside_program(request.job, strategy, request.framework);
-    return Need{index, std::move(footprint), bytes};
+        largest(stages, &StagePrediction::reserved) + outside_program(target, strategy);
+    return LeastNeed{index, std::move(stages), bytes};
   };
-  std::optional<Need> least;
+  std::optional<LeastNeed> least;
   LeanestVisit visit;
   visit.limit = [&] {
     return least ? least->bytes : Bytes(std::numeric_limits<std::int64_t>::max());
   };
   visit.look = [&](const Strategy& strategy, std::size_t index) {
-    const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework);
-    Need need = need_of(fewer ? fewer->job : request.job, strategy, index);
+    const auto shorter = with_fewer_micro_batches(request.target, strategy);
+    LeastNeed need = need_of(shorter ? shorter->target : request.target, strategy, index);
     if (!least || std::pair(need.bytes, index) < std::pair(least->bytes, least->index))
       least = std::move(need);
     return true;
   };
   visit.passed = [&] { return least && passed(); };
-  const bool of_all = visit_leanest(request, costs, space, visit);
-  if (of_all) least = need_of(request.job, space.legal[least->index], least->index);
+  const bool of_all = visit_leanest(request, space, visit);
+  if (of_all) least = need_of(request.target, space.legal[least->index], least->index);
   least->of_all = of_all;
   return std::move(*least);
 }
 
 }  // namespace
 
-void refuse(const SearchRequest& request, const CostModel& costs, const Space& space, bool lives) {
+void refuse(const SearchRequest& request, const Space& space, bool lasting_fits) {
+  const Target& target = request.target;
   std::function<bool()> passed = deadline_of(request);
-  const Need need = least_need(request, costs, space, passed);
-  const std::string who = strategy_summary(space.legal[need.index]);
-  if (need.footprint.fits) {
+  const LeastNeed need = least_need(request, space, passed);
+  const Strategy strategy = space.legal[need.index];
+  const std::string who = strategy_summary(strategy);
+  if (fits_devices(target, strategy, need.stages)) {
     throw InfeasibleError(
         fmt::format("{} takes too long on {}: of {} legal strategies some fit ({}), but no "
                     "step of those is shorter than the {} that a plan's timeline can show",
-                    request.job.name, devices_text(request.devices), space.legal.size(), who,
+                    target.job.name, devices_text(target.devices), space.legal.size(), who,
                     to_text(kLongestTimeline.seconds())));
   }
-  const StagePrediction& tightest = tightest_of(need.footprint.stages);
-  const Bytes outside = need.bytes - need.footprint.reserved;
+  const StagePrediction& tightest = tightest_of(need.stages);
+  const Bytes outside = outside_program(target, strategy);
   const std::string message = fmt::format(
       "{} does not fit on {}: of {} legal strategies {} that needs least ({}) "
       "still needs {} ({} bytes) on {}, with {} outside its tensors and {} of reserve, and a "
       "device has {} ({} bytes)",
-      request.job.name, devices_text(request.devices), space.legal.size(),
+      target.job.name, devices_text(target.devices), space.legal.size(),
       need.of_all ? "the one" : "the one of those looked at in the time there was", who,
       to_text(tightest.reserved), tightest.reserved.count(), name_of(tightest), to_text(outside),
-      to_text(request.reserve), to_text(tightest.capacity), tightest.capacity.count());
-  const Bytes enough = need.bytes + request.reserve;
+      to_text(target.reserve), to_text(tightest.capacity), tightest.capacity.count());
+  const Bytes enough = need.bytes + target.reserve;
   std::vector<std::string> changes = {
       fmt::format("with {} ({} bytes) per device: that strategy", to_text(enough), enough.count())};
   if (need.bytes <= tightest.capacity) {
@@ -100,7 +102,7 @@ void refuse(const SearchRequest& request, const CostModel& costs, const Space& s
     changes.push_back(fmt::format("with --reserve \"{} B\": that strategy", left.count()));
   }
   if (!request.time_limit) passed = deadline_of(request);
-  for (std::string& change : least_changes(request, costs, lives, passed))
+  for (std::string& change : least_changes(request, lasting_fits, passed))
     changes.push_back(std::move(change));
   throw NothingFits(message, std::move(changes));
 }

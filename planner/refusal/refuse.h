@@ -1,4 +1,4 @@
-// Refusals: why no strategy fits, and what would.
+// Refusals: says why no strategy fits, and which changes would help.
 #pragma once
 
 #include <string>
@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "planner/space/search_request.h"
-#include "simulator/costs/cost_model.h"
+#include "planner/explore/search_request.h"
 
 namespace plimsoll {
 
@@ -16,18 +15,18 @@ class NothingFits : public InfeasibleError {
  public:
   NothingFits(const std::string& why, std::vector<std::string> changes)
       : InfeasibleError(why), changes_(std::move(changes)) {}
-  /// The changes that would fit: a line for each, in words.
+  /// Returns a line for each change with which something fits.
   const std::vector<std::string>& changes() const { return changes_; }
 
  private:
   std::vector<std::string> changes_;
 };
 
-/// Why there is no plan: the strategy of least need among the legal ones (found by bounds), and
-/// whether it fits but takes too long; else what would have to be otherwise (least_changes.h).
-/// `lives`: what lives between steps fits in some strategy. Looks no longer than the request's time
-/// limit, without one for 2 CPU-seconds, and says what it left out.
-[[noreturn]] void refuse(const SearchRequest& request, const CostModel& costs, const Space& space,
-                         bool lives);
+/// Throws NothingFits with the legal strategy of least need, found by bounds, and with changes that
+/// would help (least_changes.h). If that strategy fits but takes too long, it throws
+/// InfeasibleError. `lasting_fits` says that the bytes that live between steps fit for some
+/// strategy. The search for changes ends at the request's time limit, without one after 2
+/// CPU-seconds, and says what it left out.
+[[noreturn]] void refuse(const SearchRequest& request, const Space& space, bool lasting_fits);
 
 }  // namespace plimsoll

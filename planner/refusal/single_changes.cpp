@@ -1,4 +1,4 @@
-// Single changes: which one choice, made otherwise, lets a strategy fit that does not.
+// Changes one choice of a strategy at a time until the strategy fits.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-/// Twice one degree, with half of another.
+/// Adds strategies with twice one degree and half of another.
 void add_degrees(const Strategy& strategy, std::vector<Strategy>& all) {
   for (std::int64_t Strategy::*more : {&Strategy::mp, &Strategy::pp}) {
     for (std::int64_t Strategy::*less :
@@ -25,7 +25,7 @@ void add_degrees(const Strategy& strategy, std::vector<Strategy>& all) {
   }
 }
 
-/// The strategy with one change each; some results may not be legal.
+/// Returns strategies with one change each. Some may not be legal.
 std::vector<Strategy> changed(const Strategy& strategy) {
   std::vector<Strategy> all;
   if (strategy.micro_batch > 1) {
@@ -55,25 +55,21 @@ std::vector<Strategy> changed(const Strategy& strategy) {
 
 }  // namespace
 
-std::vector<std::string> single_changes(const SearchRequest& request, const CostModel& costs,
-                                        const Strategy& strategy) {
+std::vector<std::string> single_changes(const Target& target, const Strategy& strategy,
+                                        std::int64_t threads) {
   std::vector<Candidate> found;
   for (const Strategy& other : changed(strategy)) {
-    if (!legal(request.job, other, request.devices)) continue;
-    if (!legal(request.framework, request.job, other)) continue;
-    found.push_back(assess(request, costs, other, found.size()));
+    if (legal(target, other)) found.push_back(assess(target, other, found.size()));
   }
-  confirm_memory(request, costs, found, request.threads);
+  confirm_memory(target, found, threads);
   std::erase_if(found, [](const Candidate& candidate) { return !feasible(candidate); });
   std::ranges::sort(found, better);
   std::vector<std::string> lines;
   for (const Candidate& candidate : found) {
-    const Bytes taken = candidate.score.reserved +
-                        memory_outside_program(request.job, candidate.strategy, request.framework);
     lines.push_back(fmt::format("with {}: takes {} of a device with the reserve, a step {}",
                                 fields_text(differing_fields(candidate.strategy, strategy)),
-                                to_text(taken + request.reserve),
-                                to_text(candidate.score.prediction.step_time)));
+                                to_text(taken_by(target, candidate) + target.reserve),
+                                to_text(candidate.prediction.step_time)));
   }
   if (lines.empty())
     lines.push_back("no single change of its choices: planner plan finds what does");

@@ -1,3 +1,4 @@
+// Adds what one cycle of micro-batches takes, once for each cycle that was left out.
 #include "planner/search/extended_breakdown.h"
 
 #include <algorithm>
@@ -8,15 +9,12 @@
 namespace plimsoll {
 namespace {
 
-Evaluation evaluate_few(const SearchRequest& request, const CostModel& costs,
-                        const Strategy& strategy, const Job& few) {
-  const Footprint footprint = lay_out(few, strategy, request.framework, costs.cluster(),
-                                      request.reserve, Proof::none, AllocatorReplay::leave_out);
-  return predict(few, strategy, footprint, costs, request.devices, Folding::folded,
-                 Detail::critical);
+Evaluation critical_step(const Target& target, const Strategy& strategy) {
+  const Footprint footprint = lay_out(target, strategy, Proof::none, AllocatorReplay::leave_out);
+  return predict(target, strategy, footprint, Folding::folded, Detail::critical);
 }
 
-/// `few` and so many times what `more` has beyond it.
+/// Returns `few` plus so many times the difference from `few` to `more`.
 Picoseconds extended(Picoseconds few, Picoseconds more, std::int64_t times) {
   return few + Picoseconds((more - few).count() * times);
 }
@@ -56,16 +54,16 @@ std::optional<StepParts> extended(const StepParts& few, const StepParts& more, s
 
 }  // namespace
 
-std::optional<StepParts> extended_parts(const SearchRequest& request, const CostModel& costs,
-                                        const Strategy& strategy, Seconds step) {
-  const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework);
-  if (!fewer) return std::nullopt;
-  Job longer = fewer->job;
-  longer.global_batch += fewer->stand_for.micro_batches_per_cycle * strategy.micro_batch *
-                         strategy.dp * strategy.sharding_degree;
-  const Evaluation few = evaluate_few(request, costs, strategy, fewer->job);
-  const Evaluation more = evaluate_few(request, costs, strategy, longer);
-  const std::int64_t left_out = fewer->stand_for.cycles_left_out;
+std::optional<StepParts> extended_parts(const Target& target, const Strategy& strategy,
+                                        Seconds step) {
+  const auto shorter = with_fewer_micro_batches(target, strategy);
+  if (!shorter) return std::nullopt;
+  Target longer = shorter->target;
+  longer.job.global_batch += shorter->stand_for.micro_batches_per_cycle * strategy.micro_batch *
+                             strategy.dp * strategy.sharding_degree;
+  const Evaluation few = critical_step(shorter->target, strategy);
+  const Evaluation more = critical_step(longer, strategy);
+  const std::int64_t left_out = shorter->stand_for.cycles_left_out;
   if (!same_rank_is_critical(few, more, left_out)) return std::nullopt;
   std::optional<StepParts> parts = extended(few.parts, more.parts, left_out);
   if (!parts || parts->step != to_picoseconds(step)) return std::nullopt;

@@ -1,19 +1,19 @@
-// Extended breakdown: where a step of many micro-batches goes, told from two steps of few.
+// Extended breakdown: divides a step of many micro-batches into its parts, from two steps of few.
 #pragma once
 
 #include <optional>
 
-#include "planner/search/search.h"
 #include "predict/breakdown.h"
+#include "predict/target.h"
 
 namespace plimsoll {
 
-/// Two steps of few micro-batches that differ by one cycle are simulated. What the cycle adds to
-/// each part of the step is added once for every cycle that the longer step has more. Nothing where
-/// few micro-batches do not stand for all (fewer_micro_batches.h), where another rank is the
-/// critical one of the longer step, or where the parts do not make up `step`, the step that was
-/// found for all micro-batches.
-std::optional<StepParts> extended_parts(const SearchRequest& request, const CostModel& costs,
-                                        const Strategy& strategy, Seconds step);
+/// Returns the parts of a step with all micro-batches. Two steps of few micro-batches are simulated
+/// that differ by one cycle. The time that the cycle adds to each part is added once for every
+/// cycle that the long step has more. Returns nothing where few micro-batches do not stand for all
+/// (fewer_micro_batches.h), and where another rank is critical in the long step. Returns nothing
+/// either if the parts do not sum to `step`, the time of the long step.
+std::optional<StepParts> extended_parts(const Target& target, const Strategy& strategy,
+                                        Seconds step);
 
 }  // namespace plimsoll

@@ -1,12 +1,11 @@
-// Search: the best strategy of a space, by branch and bound.
+// Search: finds the best strategy of a space, by branch and bound.
 #pragma once
 
 #include <stdexcept>
 
 #include "plan/plan.h"
+#include "planner/explore/search_request.h"
 #include "planner/refusal/refuse.h"
-#include "planner/space/search_request.h"
-#include "simulator/costs/cost_model.h"
 
 namespace plimsoll {
 
@@ -15,12 +14,14 @@ class NothingFoundYet : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Least step time among the plans that fit; ties: fewer peak bytes, then canonical order. With its
-/// runners-up and Pareto front (runners_up.h). Without time limit it is exact, but for `tolerance`.
-/// Throws InfeasibleError with the rule (no legal strategy, more devices than the cluster has, the
-/// bundled runtime on GPUs), the bytes (NothingFits) or the time (nothing that fits takes less
-/// than kLongestTimeline), NothingFoundYet, and InputError where the plan would exceed the device's
-/// stated peak.
-Plan search(const SearchRequest& request, const CostModel& costs);
+/// Returns the plan of least step time among those that fit, with its runners-up and Pareto front
+/// (runners_up.h). Ties go by fewer peak bytes, then by canonical order. Without a time limit the
+/// result is exact, within `tolerance` for the plans beside the best.
+///
+/// Throws InfeasibleError with a rule (no legal strategy, more devices than the cluster has, the
+/// bundled runtime on GPUs), with bytes (NothingFits), or with a time. The last says that all plans
+/// that fit take longer than kLongestTimeline. Throws NothingFoundYet, and InputError where the
+/// plan would exceed the device's stated peak.
+Plan search(const SearchRequest& request);
 
 }  // namespace plimsoll

@@ -1,3 +1,4 @@
+// Lays a model over its pipeline in all legal ways.
 #include "planner/space/arrangements.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-/// Parameters of the head's product to those of a layer: about how many layers the head is worth.
+/// Returns about how many layers the head is worth, by the parameters of its product.
 std::int64_t layers_of_head(const Job& job) {
   Job deeper = job;
   deeper.layers += 1;
@@ -17,7 +18,8 @@ std::int64_t layers_of_head(const Job& job) {
                       double(std::max<std::int64_t>(layer, 1)));
 }
 
-/// Nothing; the loss, or both ends, as one layer each; the loss as what it costs.
+/// Returns how many layers embedding and loss count as: none, one for the loss, one for both, or
+/// the loss by its cost.
 std::vector<std::pair<std::int64_t, std::int64_t>> ends_of(const Job& job) {
   std::vector<std::pair<std::int64_t, std::int64_t>> ends = {{0, 0}, {0, 1}, {1, 1}};
   const std::int64_t head = std::min(layers_of_head(job), total_layers(job));
@@ -63,7 +65,7 @@ std::shared_ptr<const Arrangements> ArrangementFinder::find(const Strategy& stra
   return std::make_shared<const Arrangements>(std::move(found));
 }
 
-/// Every number of chunks, and of each the ways to count the ends that spread layers differently.
+/// Adds every number of chunks, with each way to count the ends that spreads layers differently.
 void ArrangementFinder::add_layouts(const Strategy& plain, Arrangements& found) const {
   const bool chunks = choices_.virtual_stages && plain.layer_split.empty() && plain.pp > 1 &&
                       plain.schedule == Schedule::one_f_one_b;

@@ -1,4 +1,4 @@
-// Arrangements: the ways in which a strategy may lay a model over its pipeline.
+// Arrangements: finds the ways in which a strategy may lay a model over its pipeline.
 #pragma once
 
 #include <functional>
@@ -10,25 +10,24 @@
 
 namespace plimsoll {
 
-/// The fields that arrangements may vary; the others stay as a strategy has them.
+/// Which fields arrangements vary. Other fields keep the strategy's value.
 struct ArrangementChoices {
   bool schedule = true, virtual_stages = true, ends = true, recompute_layers = true;
 };
 
-/// Finds the legal arrangements of strategies; those of alike ones once.
+/// Finds the legal arrangements of strategies. Strategies that are alike for the rules share them.
 class ArrangementFinder {
  public:
-  /// `is_legal` says whether a whole strategy is.
+  /// `is_legal` checks a whole strategy.
   ArrangementFinder(const Job& job, const Framework& framework, ArrangementChoices choices,
                     std::function<bool(const Strategy&)> is_legal);
 
-  /// The arrangements of a strategy, whatever its own is. They are in the order of schedules,
-  /// virtual stages, ends and recompute_layers, with the plainest first; none where no arrangement
-  /// is legal.
+  /// Returns the arrangements of a strategy, whatever arrangement it has itself. They are in the
+  /// order of schedules, virtual stages, ends and recompute_layers, with the plainest first.
   std::shared_ptr<const Arrangements> of(const Strategy& strategy);
 
  private:
-  /// The fields that the rules about arrangements look at.
+  /// The fields that decide which arrangements are legal.
   using Key = std::tuple<std::int64_t, std::int64_t, bool, Recompute, std::int64_t, bool, bool,
                          bool, bool, bool, bool>;
   std::shared_ptr<const Arrangements> find(const Strategy& strategy) const;

@@ -1,5 +1,5 @@
-// Space: candidates are every way to write the device count as cp x mp x pp x dp x sharding degree,
-// times the values of the other choices; legal() says which of them may run.
+// Lists candidates, of which legal() says which may run. They are every way to write the device
+// count as cp x mp x pp x dp x sharding degree, times the values of the other choices.
 #include "planner/space/space.h"
 
 #include <fmt/format.h>
@@ -27,8 +27,8 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return low;
 }
 
-/// "heads (7) ..." and "heads (9) ..." break the same rule: numbers become N. Digits inside a word
-/// ("fp32", "megatron-lm-2021") belong to a name and stay.
+/// Returns a reason with N for each number, since "heads (7) ..." and "heads (9) ..." break the
+/// same rule. Digits inside a word ("fp32", "megatron-lm-2021") belong to a name and stay.
 std::string rule_of(const std::string& reason) {
   const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
   const auto in_word = [](char c) {
@@ -50,7 +50,7 @@ std::string rule_of(const std::string& reason) {
   return rule;
 }
 
-/// Fields that make one choice of the search. A field that no search varies is its own.
+/// The fields that each choice of the search sets. A field that no search varies is its own choice.
 constexpr std::array<std::string_view, 18> kSearched = {"mp",
                                                         "pp",
                                                         "dp",
@@ -69,14 +69,14 @@ constexpr std::array<std::string_view, 18> kSearched = {"mp",
                                                         "split_boundary",
                                                         "context_exchange",
                                                         "rank_order"};
-/// Searched in sharding stage 3 only.
+/// Fields that are searched in sharding stage 3 only.
 constexpr std::array<std::string_view, 2> kGathers = {"prefetch_depth", "keep_gathered"};
-/// Chosen by stage (layer_choices.h).
+/// Fields that are chosen by stage (layer_choices.h).
 constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_list"};
 
 constexpr const char* kLieAlike = "rank_order lays groups over nodes as another that is tried";
 
-/// Values each choice may take; a fixed one has a single value.
+/// The values of each choice. A fixed choice has a single value.
 class Choices {
  public:
   Choices(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
@@ -97,8 +97,8 @@ class Choices {
     return choices;
   }
 
-  /// The degrees, whose product is the device count. Where the fixed values allow no such product,
-  /// the base alone: legal() then says so.
+  /// Returns the degrees whose product is the device count. If the fixed values allow no such
+  /// product, the result is the base alone, which legal() refuses.
   std::vector<Strategy> grids() const {
     std::vector<Strategy> grids;
     for (std::int64_t cp : context_degrees()) {
@@ -135,7 +135,8 @@ class Choices {
     return divisors(job_.global_batch / width);
   }
 
-  /// The rare form only where a framework has it; the usual ones are refused by name.
+  /// Returns the recompute forms. The rare form is there only where a framework has it; legal()
+  /// refuses the usual ones by name.
   std::vector<Recompute> recomputes() const {
     if (is_fixed(fixed_, "recompute")) return {base_.recompute};
     std::vector<Recompute> forms = {Recompute::none, Recompute::selective, Recompute::full};
@@ -158,8 +159,9 @@ class Choices {
     return stages;
   }
 
-  /// The strategy itself first, then with the other ways to split tokens and borders over mp, to
-  /// exchange keys and values over cp and to gather parameters. Only the first may be illegal.
+  /// Returns the strategy itself, then strategies with other ways to split tokens and borders over
+  /// mp, to exchange keys and values over cp and to gather parameters. Only the first may be
+  /// illegal.
   std::vector<Strategy> with_switches(const Strategy& strategy) const {
     std::vector<Strategy> all = {strategy};
     if (strategy.cp > 1 && !is_fixed(fixed_, "context_exchange"))
@@ -172,8 +174,8 @@ class Choices {
     return all;
   }
 
-  /// Bucket bytes matter only where gradients are reduced between ranks, in buckets. Elsewhere
-  /// every value gives the same plan, so only the default is kept.
+  /// Returns bucket sizes. They matter only where gradients are reduced between ranks, in buckets.
+  /// Elsewhere every value gives the same plan, so that only the default is kept.
   bool has_buckets(const Strategy& strategy) const {
     if (is_fixed(fixed_, "grad_bucket_bytes")) return false;
     const bool in_buckets = framework_.overlap_grad_reduce && strategy.sharding_stage < 3;
@@ -186,7 +188,7 @@ class Choices {
   }
 
  private:
-  /// The values of a degree where it and the later ones multiply to `rest`.
+  /// Returns the values of a degree where it and the later ones multiply to `rest`.
   std::vector<std::int64_t> degrees(std::string_view key, std::int64_t base_value,
                                     std::int64_t rest) const {
     if (!is_fixed(fixed_, key)) return divisors(rest);
@@ -194,7 +196,8 @@ class Choices {
     return {base_value};
   }
 
-  /// Degrees of cp that split the sequence in pairs of equal chunks, where the framework splits it.
+  /// Returns degrees of cp that split the sequence in pairs of equal chunks, if the framework has
+  /// cp.
   std::vector<std::int64_t> context_degrees() const {
     if (is_fixed(fixed_, "cp")) return degrees("cp", base_.cp, devices_);
     if (framework_.can.context_exchange.value.empty()) return {1};
@@ -240,7 +243,7 @@ class Choices {
     return others;
   }
 
-  /// The values that a framework has, where it has some.
+  /// Returns the exchanges of cp that the framework has.
   std::vector<ContextExchange> exchanges() const {
     std::vector<ContextExchange> has;
     for (ContextExchange exchange :
@@ -251,7 +254,7 @@ class Choices {
     return has;
   }
 
-  /// Gathers posted earlier or not ahead at all, and what is kept from forward to backward.
+  /// Returns strategies that gather earlier or not ahead, and that keep gathered parameters or not.
   std::vector<Strategy> with_gathers(const Strategy& strategy) const {
     std::vector<Strategy> others;
     for (const bool keep : {false, true}) {
@@ -360,8 +363,7 @@ std::span<const std::string_view> chosen_by_stage() { return kByStage; }
 
 namespace {
 
-/// Makes a space of its candidates: grids first, so that what breaks a rule by its degrees counts
-/// once.
+/// Makes a space of candidates. Grids come first, so that degrees that break a rule count once.
 class Enumeration {
  public:
   Enumeration(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
@@ -395,8 +397,8 @@ class Enumeration {
   }
 
  private:
-  /// Adds a grid's families, from `first` on, in its other orders: no other rule asks for the
-  /// order.
+  /// Adds a grid's families, from `first` on, in the other rank orders, which no other rule looks
+  /// at.
   void add_orders(std::size_t first, const RankOrders& orders) {
     const std::size_t last = space_.legal.families().size();
     if (first == last) return;
@@ -421,7 +423,7 @@ class Enumeration {
     }
   }
 
-  /// Whether there is such a strategy, in any arrangement.
+  /// Whether the strategy is legal in some arrangement.
   bool add(const Strategy& strategy) {
     if (!may_be_arranged(strategy)) return false;
     StrategyFamily family;
@@ -436,7 +438,7 @@ class Enumeration {
     return true;
   }
 
-  /// Legal as one stage's worth of layers at least: what other arrangements cannot mend.
+  /// Checks rules that no other arrangement can mend.
   bool may_be_arranged(const Strategy& strategy) const {
     if (choices_.verdict(strategy)) return true;
     Strategy counted = strategy;

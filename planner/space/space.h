@@ -1,4 +1,4 @@
-// Space: the legal strategies of a job on some devices, in a fixed order.
+// Space: lists the legal strategies of a job on some devices, in a fixed order.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,15 @@
 
 namespace plimsoll {
 
-/// The most devices of one request: more than any cluster has, and what a degree of a strategy may
-/// be.
+/// The most devices of one request, and the largest degree of a strategy. No cluster has more.
 constexpr std::int64_t kMostDevices = std::int64_t{1} << 22;
 
-/// KEY=VALUE pairs from --fix, applied to every candidate.
+/// KEY=VALUE pairs from --fix. Every candidate has these values.
 using Fixed = std::vector<std::pair<std::string, std::string>>;
 bool is_fixed(const Fixed& fixed, std::string_view key);
 
-/// How a strategy lays the model over its pipeline, and how many layers of each chunk it
-/// recomputes (0: all that are recomputed at all).
+/// How a strategy lays the model over its pipeline, and how many layers of each chunk are
+/// recomputed (0: all of them, if any).
 struct Arrangement {
   Schedule schedule = Schedule::one_f_one_b;
   std::int64_t virtual_stages = 1, embedding_as_layers = 0, loss_as_layers = 0;
@@ -47,17 +46,18 @@ struct Arrangements {
 
 /// Strategies that differ in their arrangement and in gradient buckets only.
 struct StrategyFamily {
-  Strategy base;  ///< the first of them
+  Strategy base;  ///< the first strategy
   std::shared_ptr<const Arrangements> arrangements;
-  std::size_t buckets = 1;  ///< sizes of the ladder; with 1 base has the only one
+  std::size_t buckets = 1;  ///< sizes of the ladder; with 1 the size is that of base
   std::size_t first = 0;    ///< index of `base` among all strategies
   std::size_t count() const { return arrangements->all.size() * buckets; }
 };
 
-/// A list of strategies that are made when they are asked for: a large space has tens of millions.
+/// A list of strategies. Each is made when it is asked for, since a large space has tens of
+/// millions.
 class StrategyList {
  public:
-  void add(StrategyFamily family);  ///< sets its `first`
+  void add(StrategyFamily family);  ///< sets the family's `first`
   void set_ladder(std::vector<Bytes> ladder) { ladder_ = std::move(ladder); }
 
   std::size_t size() const { return size_; }
@@ -90,38 +90,46 @@ class StrategyList {
   std::size_t size_ = 0;
 };
 
+/// The candidates of a job.
 struct Space {
-  StrategyList legal;           ///< canonical order: the order ties are broken by
+  StrategyList legal;           ///< in canonical order, which breaks ties
   std::int64_t enumerated = 0;  ///< candidates before the rules
   std::vector<Pruned>
-      rejected;        ///< by rule: reasons with their numbers replaced by N, first met first
-  std::string reason;  ///< of the commonest rule, with the numbers of its first candidate
+      rejected;        ///< by rule, in order of discovery; N stands for the numbers in a reason
+  std::string reason;  ///< the commonest, with the numbers of its first candidate
 };
 
-/// cp, mp, pp, dp, sharding degree and micro-batch: all divisors; sharding stages, recompute forms
-/// and exchanges of cp that the framework has; recompute of any number of layers of a chunk; every
-/// number of virtual stages, even or with the ends of the model counted as layers; tokens or
-/// borders split over mp; ZB-H1; prefetch depths 0 to 2 and kept gathers in sharding stage 3;
-/// gradient bucket bytes: a ladder where gradients cross ranks in buckets, else the default alone;
-/// rank orders of the framework whose groups lie differently over `units`. not_searched() names
-/// what is left out. Fields of `fixed` take only that value. Throws UsageError for devices outside
-/// 1 to kMostDevices, an unknown key (naming the nearest) or a bad value.
+/// Returns all legal strategies that vary these choices:
+///
+///   - cp, mp, pp, dp, sharding degree and micro-batch, over all divisors;
+///   - sharding stages, recompute forms and exchanges of cp that the framework has;
+///   - the number of layers of a chunk that are recomputed;
+///   - the number of virtual stages, with an even cut or with the model's ends counted as layers;
+///   - tokens or borders split over mp;
+///   - the schedule ZB-H1;
+///   - prefetch depths 0 to 2 and kept gathers, in sharding stage 3;
+///   - gradient bucket bytes, over a ladder where gradients cross ranks in buckets;
+///   - rank orders of the framework whose groups lie differently over `units`.
+///
+/// not_searched() names all other choices. A field of `fixed` has that value only. Throws
+/// UsageError for devices outside 1 to kMostDevices, an unknown key (naming the nearest) or a bad
+/// value.
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
                 const Fixed& fixed, const DeviceUnits& units = {});
 
-/// The keys of a strategy that no search varies: --fix sets them.
+/// Returns the keys of a strategy that no search varies. Only --fix sets them.
 std::vector<std::string_view> not_searched();
-/// The keys that are chosen for single stages of 1F1B without virtual stages, beside the space
-/// (layer_choices.h): elsewhere --fix sets them.
+/// Returns the keys that layer_choices.h chooses beside the space, stage by stage, for 1F1B without
+/// virtual stages. For other pipelines only --fix sets them.
 std::span<const std::string_view> chosen_by_stage();
 
-/// The gradient bucket ladder of a job: 1 MiB to 64 MiB in steps of four, and on until one bucket
-/// holds all gradients of the model or the largest, 1 GiB, is reached. Frameworks that reduce in
-/// buckets use sizes in this range: PyTorch DDP 25 MB, Megatron-LM the larger of 40e6 elements and
-/// 1e6 per replica (core/distributed/distributed_data_parallel_config.py).
+/// Returns the gradient bucket sizes of a job: 1 MiB to 64 MiB in steps of four, then on until one
+/// bucket holds all gradients of the model, at most 1 GiB. Frameworks that reduce in buckets use
+/// sizes in this range. PyTorch DDP has 25 MB, and Megatron-LM the larger of 40e6 elements and 1e6
+/// per replica (core/distributed/distributed_data_parallel_config.py).
 std::vector<Bytes> grad_bucket_ladder(const Job& job);
 
-/// How often each value of each choice is met among the legal strategies, in order of value.
+/// How many legal strategies have each value of a choice, in order of value.
 struct Dimension {
   std::string key;
   std::vector<std::pair<std::string, std::int64_t>> values;

@@ -1,4 +1,4 @@
-// Counts of the values that a space has to choose from.
+// Counts the values that a space has to choose from.
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-/// Numbers by value, then texts as they come.
+/// Sorts numbers by value, then texts as they come.
 bool comes_before(const std::string& a, const std::string& b) {
   const auto is_number = [](const std::string& text) {
     return !text.empty() && std::isdigit(static_cast<unsigned char>(text[0])) != 0;
@@ -34,7 +34,7 @@ bool is_arranged(std::string_view key) {
          key == "loss_as_layers" || key == "recompute_layers";
 }
 
-/// Families share few lists of arrangements: each is looked at once.
+/// Counts values of families. Families share few lists of arrangements, so each is counted once.
 Counts counts_of(const StrategyList& legal, std::string_view key) {
   Counts counts;
   if (key == "grad_bucket_bytes") {

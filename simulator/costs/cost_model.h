@@ -36,6 +36,7 @@ class CostModel {
   /// those that were measured.
   CostModel with_layer_factor(double factor) const;
   const std::optional<FittedCalibration>& fitted() const { return fitted_; }
+  const std::optional<Calibration>& calibration() const { return calibration_; }
 
   /// The number of kinds of devices in the cluster; local() depends on the kind. A calibration is
   /// of one kind, so a model with a calibration has only one.

@@ -59,15 +59,14 @@ class RefitTest : public ::testing::Test {
     plan_.strategy = parse_strategy("dp=2");
     plan_.framework = bundled_framework();
     plan_.devices = 2;
-    const Footprint footprint =
-        lay_out(plan_.job, plan_.strategy, plan_.framework, cluster_, Bytes(0), Proof::none);
-    const auto timeline_by = [&](const CostModel& costs) {
-      return predict(plan_.job, plan_.strategy, footprint, costs, 2);
+    const auto predicted_by = [&](const CostModel& costs) {
+      const Target target(plan_.job, costs, 2);
+      return predict(target, plan_.strategy, lay_out(target, plan_.strategy, Proof::none));
     };
-    calibration_ = calibration_of(timeline_by(small_costs(cluster_)).timeline);
-    const Evaluation predicted = timeline_by({cluster_, calibration_, plan_.framework});
+    calibration_ = calibration_of(predicted_by(small_costs(cluster_)).timeline);
+    const Evaluation predicted = predicted_by({cluster_, calibration_, plan_.framework});
     measured_.timeline = predicted.timeline;
-    measured_.median_step_time = predicted.score.prediction.step_time;
+    measured_.median_step_time = predicted.prediction.step_time;
     measured_.date = "2026-11-22";
   }
 

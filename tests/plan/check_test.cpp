@@ -28,13 +28,10 @@ Plan planned(const Fixed& fixed, std::int64_t devices) {
   cluster.device.peak_fp32 = FlopsPerSecond(1e11);
   cluster.levels = {{"memory", 0, BytesPerSecond(5e9), Seconds(2e-6)}};
   cluster.source = "chosen for tests, not measured";
-  SearchRequest request;
-  request.job = example_job();
-  request.framework = bundled_framework();
-  request.devices = devices;
-  request.fixed = fixed;
+  const CostModel costs(cluster, std::nullopt, bundled_framework());
+  SearchRequest request{Target(example_job(), costs, devices), fixed};
   request.cluster_digest = digest(cluster_text(cluster));
-  return search(request, CostModel(cluster, std::nullopt, request.framework));
+  return search(request);
 }
 
 const Plan& valid_plan() {

@@ -32,11 +32,9 @@ Cluster gpus(Bytes memory = Bytes(std::int64_t{4} << 30)) {
   return cluster;
 }
 
-SearchRequest request_for(const char* framework) {
-  SearchRequest request;
-  request.job = job_of_test();
-  request.framework = framework_by_name(framework);
-  request.devices = 4;
+SearchRequest request_for(const char* framework, const Cluster& cluster = gpus()) {
+  const CostModel costs(cluster, std::nullopt, framework_by_name(framework));
+  SearchRequest request{Target(job_of_test(), costs, 4)};
   request.cluster_digest = std::string(64, '0');
   return request;
 }
@@ -46,8 +44,7 @@ struct Outcome {
   std::int64_t evaluated = 0;
 };
 
-Outcome outcome(SearchRequest request, const CostModel& costs, SearchMethod method,
-                std::int64_t threads) {
+Outcome outcome(SearchRequest request, SearchMethod method, std::int64_t threads) {
   request.method = method;
   request.threads = threads;
   request.tolerance = 0;
@@ -58,7 +55,7 @@ Outcome outcome(SearchRequest request, const CostModel& costs, SearchMethod meth
     before = done;
   };
   try {
-    Plan plan = search(request, costs);
+    Plan plan = search(request);
     EXPECT_TRUE(plan.search.proven);
     for (const Violation& violation : check(plan)) {  // of what allocators take, not of live bytes
       ADD_FAILURE() << violation.rule << ": " << violation.message;
@@ -75,19 +72,18 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
   std::mt19937_64 random(3);
   std::int64_t planned = 0, spared = 0;
   for (const char* framework : {"megatron-lm", "pytorch-fsdp", "paddle-2.1"}) {
-    const SearchRequest request = request_for(framework);
-    const StrategyList legal = enumerate(request.job, request.framework, request.devices, {}).legal;
+    const Target roomy = request_for(framework).target;
+    const StrategyList legal = enumerate(roomy.job, roomy.framework(), roomy.devices, {}).legal;
     ASSERT_FALSE(legal.empty()) << framework;
     for (int draw = 0; draw < 4; ++draw) {
       const Strategy strategy = legal[random() % legal.size()];
-      const Footprint footprint =
-          lay_out(request.job, strategy, request.framework, gpus(), Bytes(), Proof::none);
+      const Footprint footprint = lay_out(roomy, strategy, Proof::none);
       const Bytes needs =
-          footprint.reserved + memory_outside_program(request.job, strategy, request.framework);
-      const CostModel costs = small_costs(gpus(needs - Bytes(draw % 2)));
-      const Outcome expected = outcome(request, costs, SearchMethod::brute_force, 2);
+          largest(footprint.stages, &StagePrediction::reserved) + outside_program(roomy, strategy);
+      const SearchRequest request = request_for(framework, gpus(needs - Bytes(draw % 2)));
+      const Outcome expected = outcome(request, SearchMethod::brute_force, 2);
       for (const std::int64_t threads : {1, 3}) {
-        const Outcome found = outcome(request, costs, SearchMethod::branch_and_bound, threads);
+        const Outcome found = outcome(request, SearchMethod::branch_and_bound, threads);
         ASSERT_EQ(found.text, expected.text) << framework << " " << strategy_summary(strategy);
         planned += found.evaluated > 0;
         spared += found.evaluated < expected.evaluated;
@@ -101,13 +97,12 @@ TEST(AllocatorSearch, EqualsBruteForceWhereTheAllocatorDecidesWhatFits) {
 /// A simulated strategy whose turn to be replayed has not come is no plan: the fastest must not
 /// wait for it, or a search that is stopped early has nothing to show.
 TEST(AllocatorSearch, StoppedEarlyItShowsTheBestSoFarAndAGapThatHolds) {
-  const CostModel costs = small_costs(gpus());
   SearchRequest request = request_for("megatron-lm");
-  const Plan best = search(request, costs);
+  const Plan best = search(request);
   for (double limit = 1e-3; limit < 100; limit *= 1.5) {
     request.time_limit = Seconds(limit);
     try {
-      const Plan plan = search(request, costs);
+      const Plan plan = search(request);
       EXPECT_LE(plan.prediction.step_time / (1 + plan.search.gap),
                 best.prediction.step_time * (1 + 1e-12));
       if (plan.search.proven) {

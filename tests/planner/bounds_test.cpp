@@ -34,6 +34,21 @@ void show(const std::string& name, const Slack& slack) {
              100 * slack.mean(), 100 * slack.worst, slack.count);
 }
 
+/// The result of lowering and simulating a strategy.
+struct Found {
+  Seconds step;
+  Bytes peak, arena, reserved;  ///< largest over stages
+};
+
+Found found_of(const Target& target, const Strategy& strategy) {
+  const Footprint footprint = lay_out(target, strategy, Proof::structure);
+  const Prediction found =
+      predict(target, strategy, footprint, Folding::folded, Detail::none).prediction;
+  return {found.step_time, largest(found.stages, &StagePrediction::peak),
+          largest(found.stages, &StagePrediction::arena),
+          largest(found.stages, &StagePrediction::reserved)};
+}
+
 TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   std::mt19937_64 random(1);
   Slack bottleneck, pipeline_gpu, pipeline_cpu, peak, arena;
@@ -41,43 +56,39 @@ TEST(Bounds, AreAtMostWhatEvaluateFindsOnTenThousandRandomStrategies) {
   std::int64_t checked = 0, two_meetings = 0;
   while (checked < 10'000) {
     const Problem problem = random_problem(random);
-    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
-    const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+    const Target target = problem.target();
+    const Bounds bounds(target);
     for (const Strategy& strategy : random_strategies(problem, random, 40)) {
-      const Footprint footprint = lay_out(problem.job, strategy, problem.framework, problem.cluster,
-                                          Bytes(0), Proof::structure);
-      const Score score = predict(problem.job, strategy, footprint, costs, problem.devices,
-                                  Folding::folded, Detail::none)
-                              .score;
-      const double step = score.prediction.step_time.value();
+      const Found found = found_of(target, strategy);
+      const double step = found.step.value();
       const MemoryBound memory = bounds.memory(strategy);
       const double low = bounds.bottleneck(strategy).seconds().value();
       const double sharp = bounds.pipeline(strategy).seconds().value();
       const std::string who = describe(problem) + strategy_summary(strategy);
       ASSERT_LE(bounds.persistent(strategy), memory.peak) << who;
-      ASSERT_LE(memory.peak, score.peak) << who;
-      ASSERT_LE(memory.arena, score.arena) << who;
-      ASSERT_LE(memory.reserved, score.reserved) << who;
+      ASSERT_LE(memory.peak, found.peak) << who;
+      ASSERT_LE(memory.arena, found.arena) << who;
+      ASSERT_LE(memory.reserved, found.reserved) << who;
       ASSERT_LE(low, step) << who;
       ASSERT_LE(sharp, step) << who;
       ++checked;
       if (strategy.sharding_stage > 1 || strategy.grad_reduction != GradReduction::at_end) {
         sharded.add(std::max(low, sharp), step);
-        sharded_peak.add(double(memory.peak.count()), double(score.peak.count()));
+        sharded_peak.add(double(memory.peak.count()), double(found.peak.count()));
         continue;
       }
       bottleneck.add(low, step);
       // With several kinds of devices every op counts as on the fastest, which is far below its
       // cost.
       if (problem.cluster.other_devices.empty()) {
-        (costs.host_executes() ? pipeline_cpu : pipeline_gpu).add(sharp, step);
+        (target.costs->host_executes() ? pipeline_cpu : pipeline_gpu).add(sharp, step);
       }
       two_meetings += problem.job.precision == DType::f16 && strategy.pp > 1 &&
                       strategy.flatten == Flatten::coalesced && problem.job.clip_norm > 0;
       // Copies that these forms make for the update are not counted.
       if (strategy.flatten != Flatten::fused || classes_by_owner(strategy)) continue;
-      peak.add(double(memory.peak.count()), double(score.peak.count()));
-      arena.add(double(memory.arena.count()), double(score.arena.count()));
+      peak.add(double(memory.peak.count()), double(found.peak.count()));
+      arena.add(double(memory.arena.count()), double(found.arena.count()));
     }
   }
   // Stages meet for the norm and for the finite check, in one routine.
@@ -115,21 +126,14 @@ TEST(Bounds, StayBelowWithFactorsOfLayerShapes) {
       fitted.layers.push_back({shape, 0.8 + 0.05 * double(random() % 9), 0.01, 1});
     }
     const CostModel costs(problem.cluster, problem.calibration, problem.framework, fitted);
-    const CostModel plain(problem.cluster, problem.calibration, problem.framework);
-    const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+    const Target plain = problem.target(), target(problem.job, costs, problem.devices);
+    const Bounds bounds(target);
     for (const Strategy& strategy : strategies) {
-      const Footprint footprint = lay_out(problem.job, strategy, problem.framework, problem.cluster,
-                                          Bytes(0), Proof::structure);
-      const auto step = [&](const CostModel& by) {
-        return predict(problem.job, strategy, footprint, by, problem.devices, Folding::folded,
-                       Detail::none)
-            .score.prediction.step_time;
-      };
-      const Seconds found = step(costs);
+      const Seconds found = found_of(target, strategy).step;
       const std::string who = describe(problem) + strategy_summary(strategy);
       ASSERT_LE(bounds.bottleneck(strategy).seconds(), found) << who;
       ASSERT_LE(bounds.pipeline(strategy).seconds(), found) << who;
-      faster += found < step(plain) ? 1 : 0;
+      faster += found < found_of(plain, strategy).step ? 1 : 0;
       ++checked;
     }
   }
@@ -162,22 +166,18 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
   std::int64_t checked = 0;
   while (checked < 1'000) {
     const Problem problem = random_problem(random);
-    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
-    const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+    const Target target = problem.target();
+    const Bounds bounds(target);
     for (const Strategy& drawn : random_strategies(problem, random, 20)) {
       const Strategy strategy = with_other_schedule(problem, drawn, random);
       if (strategy == drawn) continue;
-      const Footprint footprint = lay_out(problem.job, strategy, problem.framework, problem.cluster,
-                                          Bytes(0), Proof::structure);
-      const Score score = predict(problem.job, strategy, footprint, costs, problem.devices,
-                                  Folding::folded, Detail::none)
-                              .score;
+      const Found found = found_of(target, strategy);
       const std::string who = describe(problem) + strategy_summary(strategy);
       const MemoryBound memory = bounds.memory(strategy);
       ASSERT_LE(bounds.persistent(strategy), memory.peak) << who;
-      ASSERT_LE(memory.peak, score.peak) << who;
-      ASSERT_LE(memory.arena, score.arena) << who;
-      const double step = score.prediction.step_time.value();
+      ASSERT_LE(memory.peak, found.peak) << who;
+      ASSERT_LE(memory.arena, found.arena) << who;
+      const double step = found.step.value();
       const double low = bounds.bottleneck(strategy).seconds().value();
       ASSERT_LE(low, step) << who;
       const double sharp = bounds.pipeline(strategy).seconds().value();
@@ -188,8 +188,8 @@ TEST(Bounds, HoldForOtherSchedulesAndLifetimes) {
                                : strategy.schedule == Schedule::zb_h1 ? "zb_h1"
                                                                       : "lifetimes";
       slack[kind].add(std::max(low, sharp), step);
-      slack[kind + ", peak"].add(double(memory.peak.count()), double(score.peak.count()));
-      slack[kind + ", arena"].add(double(memory.arena.count()), double(score.arena.count()));
+      slack[kind + ", peak"].add(double(memory.peak.count()), double(found.peak.count()));
+      slack[kind + ", arena"].add(double(memory.arena.count()), double(found.arena.count()));
     }
   }
   for (const auto& [name, of] : slack) show(name, of);
@@ -213,16 +213,15 @@ TEST(Bounds, FollowThePaddingOfTensorsThatAreUpdatedOneByOne) {
   std::mt19937_64 random(3);
   problem.cluster = random_problem(random).cluster;
   problem.cluster.other_devices.clear();
-  const CostModel costs(problem.cluster, {}, problem.framework);
-  const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+  const Target target = problem.target();
+  const Bounds bounds(target);
   for (const char* text : {"mp=2,flatten=none,sequence_parallel=true,recompute=selective",
                            "mp=2,flatten=none,recompute=selective"}) {
     const Strategy strategy = parse_strategy(text);
     ASSERT_TRUE(legal(problem.job, strategy, 2)) << text;
-    const Footprint footprint = lay_out(problem.job, strategy, problem.framework, problem.cluster,
-                                        Bytes(0), Proof::structure);
-    EXPECT_LE(bounds.memory(strategy).peak, footprint.peak) << text;
-    EXPECT_LE(bounds.memory(strategy).arena, footprint.arena) << text;
+    const Found found = found_of(target, strategy);
+    EXPECT_LE(bounds.memory(strategy).peak, found.peak) << text;
+    EXPECT_LE(bounds.memory(strategy).arena, found.arena) << text;
   }
 }
 

@@ -15,11 +15,11 @@ namespace plimsoll {
 namespace {
 
 /// The plan's text, or why there is none; of the search only what does not depend on its method.
-std::string outcome(SearchRequest request, const CostModel& costs, SearchMethod method) {
+std::string outcome(SearchRequest request, SearchMethod method) {
   request.method = method;
   request.tolerance = 0;
   try {
-    Plan plan = search(request, costs);
+    Plan plan = search(request);
     EXPECT_TRUE(plan.search.proven);
     for (const Violation& violation : check(plan)) {
       if (violation.rule != "framework-known") {  // its dispatch time is drawn at random
@@ -34,10 +34,7 @@ std::string outcome(SearchRequest request, const CostModel& costs, SearchMethod 
 }
 
 SearchRequest request_of(const Problem& problem) {
-  SearchRequest request;
-  request.job = problem.job;
-  request.framework = problem.framework;
-  request.devices = problem.devices;
+  SearchRequest request{problem.target()};
   request.cluster_digest = std::string(64, '0');
   if (problem.calibration) request.calibration_digest = std::string(64, '1');
   return request;
@@ -57,11 +54,9 @@ TEST(BruteForce, BranchAndBoundEqualsItUnderOtherSchedules) {
     problem.devices = 2 + 2 * (i % 2);
     SearchRequest request = request_of(problem);
     request.fixed = others[std::size_t(i) % std::size(others)];
-    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
-    const std::string expected = outcome(request, costs, SearchMethod::brute_force);
-    ASSERT_EQ(outcome(request, costs, SearchMethod::branch_and_bound), expected)
-        << i << "\n"
-        << describe(problem);
+    const std::string expected = outcome(request, SearchMethod::brute_force);
+    ASSERT_EQ(outcome(request, SearchMethod::branch_and_bound), expected) << i << "\n"
+                                                                          << describe(problem);
     planned += expected[0] == '{';
   }
   EXPECT_GT(planned, 10);
@@ -93,11 +88,10 @@ TEST(BruteForce, RunnersUpAndFrontAreWithinTheToleranceOfIt) {
     problem.devices = std::min<std::int64_t>(problem.devices, 4);
     SearchRequest request = request_of(problem);
     request.tolerance = 0.05;
-    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
     try {
-      const Plan found = search(request, costs);
+      const Plan found = search(request);
       request.method = SearchMethod::brute_force;
-      const Plan all = search(request, costs);
+      const Plan all = search(request);
       ASSERT_EQ(found.strategy, all.strategy) << describe(problem);
       EXPECT_EQ(found.prediction.step_time, all.prediction.step_time);
       ASSERT_EQ(found.runners_up.size(), all.runners_up.size());
@@ -126,18 +120,16 @@ TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
     Problem problem = random_problem(random);
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
     problem.devices = std::min<std::int64_t>(problem.devices, i % 8 == 0 ? 6 : 4);
-    const SearchRequest request = request_of(problem);
-    const Space space =
-        enumerate(request.job, request.framework, request.devices, {}, units_of(problem.cluster));
+    const Target roomy = problem.target();
+    const Space space = enumerate(SearchRequest{roomy});
     if (i % 2 == 1 && !space.legal.empty()) {
       // Memory decides: capacity just what some strategy needs, or a bit below one of the least.
       std::optional<Bytes> least;
       for (int draw = 0; draw < (i % 3 == 0 ? 12 : 1); ++draw) {
         const Strategy strategy = space.legal[random() % space.legal.size()];
-        const Bytes arena = lay_out(request.job, strategy, request.framework, problem.cluster,
-                                    Bytes(), Proof::structure)
-                                .arena +
-                            memory_outside_program(request.job, strategy, request.framework);
+        const Footprint footprint = lay_out(roomy, strategy, Proof::structure);
+        const Bytes arena =
+            largest(footprint.stages, &StagePrediction::arena) + outside_program(roomy, strategy);
         least = least ? std::min(*least, arena) : arena;
       }
       problem.cluster.device.memory = *least - Bytes(i % 3 == 0 ? 64 : 0);
@@ -145,11 +137,10 @@ TEST(BruteForce, BranchAndBoundEqualsItOnRandomProblems) {
         others.device.memory = Bytes(problem.cluster.device.memory.count() / (1 + i % 4) * 2);
       }
     }
-    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
-    const std::string expected = outcome(request, costs, SearchMethod::brute_force);
-    ASSERT_EQ(outcome(request, costs, SearchMethod::branch_and_bound), expected)
-        << i << "\n"
-        << describe(problem);
+    const SearchRequest request = request_of(problem);
+    const std::string expected = outcome(request, SearchMethod::brute_force);
+    ASSERT_EQ(outcome(request, SearchMethod::branch_and_bound), expected) << i << "\n"
+                                                                          << describe(problem);
     if (expected[0] != '{') {
       ++refused;
       continue;

@@ -35,23 +35,17 @@ struct Case {
 };
 
 Case case_of(FlopsPerSecond rate) {
-  SearchRequest request;
-  request.job = nano_job();
-  request.job.hidden = 256;
-  request.job.ffn_hidden = 1024;
-  request.job.sequence = 128;
-  request.job.global_batch = 400;
-  request.framework = framework_by_name("megatron-lm");
-  request.devices = 2;
+  Job job = nano_job();
+  job.hidden = 256;
+  job.ffn_hidden = 1024;
+  job.sequence = 128;
+  job.global_batch = 400;
+  const CostModel costs(two_kinds(rate), std::nullopt, framework_by_name("megatron-lm"));
+  const Target target(job, costs, 2);
   const Strategy strategy = parse_strategy("pp=2");
-  const Cluster cluster = two_kinds(rate);
-  const CostModel costs(cluster, std::nullopt, request.framework);
-  const auto fewer = with_fewer_micro_batches(request.job, strategy, request.framework);
-  const auto evaluated = [&](const Job& job) {
-    return evaluate(job, strategy, request.framework, costs, 2, Bytes());
-  };
-  Case found{evaluated(fewer->job), evaluated(request.job), std::nullopt};
-  found.extended = extended_parts(request, costs, strategy, found.all.score.prediction.step_time);
+  const auto shorter = with_fewer_micro_batches(target, strategy);
+  Case found{evaluate(shorter->target, strategy), evaluate(target, strategy), std::nullopt};
+  found.extended = extended_parts(target, strategy, found.all.prediction.step_time);
   return found;
 }
 

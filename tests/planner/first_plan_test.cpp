@@ -8,42 +8,35 @@
 namespace plimsoll {
 namespace {
 
-std::optional<Candidate> first_of(const SearchRequest& request, const Cluster& cluster,
-                                  const std::function<bool()>& passed) {
-  const CostModel costs(cluster, {}, request.framework);
-  const Space space = enumerate(request.job, request.framework, request.devices, {});
-  const Bounds bounds(request.job, request.framework, costs, request.devices);
-  const FamilyBounds families(request.job, request.framework, bounds);
-  return first_plan({request, costs, space.legal, bounds, families, cluster.device.memory, passed});
+std::optional<Candidate> first_of(const Target& target, const std::function<bool()>& passed) {
+  const Space space = enumerate(target.job, target.framework(), target.devices, {});
+  const Bounds bounds(target);
+  const FamilyBounds families(target, bounds);
+  return first_plan({target, space.legal, bounds, families, passed, 1});
 }
 
-SearchRequest request_for(const char* job, std::int64_t devices) {
-  SearchRequest request;
-  request.job = read_job(job);
-  request.framework = framework_by_name("megatron-lm");
-  request.devices = devices;
-  request.threads = 1;
-  return request;
+Target target_for(const char* job, std::int64_t devices) {
+  const CostModel costs(read_cluster("dgx-a100-80gb"), {}, framework_by_name("megatron-lm"));
+  return Target(read_job(job), costs, devices);
 }
 
 TEST(FirstPlan, TakesAtMostHalfAgainAsLongAsTheBest) {
-  const SearchRequest request = request_for("gpt2-xl", 16);
-  const Cluster cluster = read_cluster("dgx-a100-80gb");
-  const CostModel costs(cluster, {}, request.framework);
-  const auto first = first_of(request, cluster, [] { return false; });
+  const Target target = target_for("gpt2-xl", 16);
+  const auto first = first_of(target, [] { return false; });
   ASSERT_TRUE(first);
-  const Plan best = search(request, costs);
-  EXPECT_LT(first->score.prediction.step_time / best.prediction.step_time, 1.5);
+  SearchRequest request{target};
+  request.threads = 1;
+  const Plan best = search(request);
+  EXPECT_LT(first->prediction.step_time / best.prediction.step_time, 1.5);
 }
 
 TEST(FirstPlan, IsTheLeanestWhereThereIsTimeForNoOther) {
-  const SearchRequest request = request_for("gpt3-175b", 1024);
-  const Cluster cluster = read_cluster("dgx-a100-80gb");
+  const Target target = target_for("gpt3-175b", 1024);
   int asked = 0;
-  const auto lean = first_of(request, cluster, [&] { return asked++ > 8; });
-  const auto usual = first_of(request, cluster, [] { return false; });
+  const auto lean = first_of(target, [&] { return asked++ > 8; });
+  const auto usual = first_of(target, [] { return false; });
   ASSERT_TRUE(lean && usual);
-  EXPECT_LT(usual->score.prediction.step_time, lean->score.prediction.step_time * 0.7);
+  EXPECT_LT(usual->prediction.step_time, lean->prediction.step_time * 0.7);
   EXPECT_EQ(lean->strategy.recompute, Recompute::full);
 }
 

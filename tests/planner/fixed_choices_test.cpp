@@ -35,22 +35,18 @@ TEST(FixedChoices, NeverGiveAFasterPlan) {
   for (int i = 0; i < problems; ++i) {
     Problem problem = random_problem(random);
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
-    SearchRequest request;
-    request.job = problem.job;
-    request.framework = problem.framework;
-    request.devices = std::min<std::int64_t>(problem.devices, 6);
+    problem.devices = std::min<std::int64_t>(problem.devices, 6);
+    SearchRequest request{problem.target()};
     request.cluster_digest = std::string(64, '0');
     if (problem.calibration) request.calibration_digest = std::string(64, '1');
-    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
-    const Space space =
-        enumerate(request.job, request.framework, request.devices, {}, units_of(problem.cluster));
+    const Space space = enumerate(request);
     if (space.legal.empty()) continue;
     const Strategy drawn = space.legal[random() % space.legal.size()];
     const Fixed fixed = random_choices(drawn, random);
     try {
-      const Plan free = search(request, costs);
+      const Plan free = search(request);
       request.fixed = fixed;
-      const Plan held = search(request, costs);
+      const Plan held = search(request);
       ++compared;
       EXPECT_GE(held.prediction.step_time, free.prediction.step_time)
           << strategy_summary(held.strategy) << " against " << strategy_summary(free.strategy)

@@ -20,19 +20,16 @@ constexpr int kProblems = 20;  // instrumented searches are slow
 constexpr int kProblems = 100;
 #endif
 
-SearchRequest request_of(const Job& job, const Framework& framework, std::int64_t devices) {
-  SearchRequest request;
-  request.job = job;
-  request.framework = framework;
-  request.devices = devices;
+SearchRequest request_of(Target target) {
+  SearchRequest request{std::move(target)};
   request.cluster_digest = std::string(64, '0');
   return request;
 }
 
 /// The best plan of the space alone.
-Plan without_choices(SearchRequest request, const CostModel& costs) {
+Plan without_choices(SearchRequest request) {
   request.fixed.emplace_back("layer_split", "even");
-  return search(request, costs);
+  return search(request);
 }
 
 TEST(LayerChoices, NeverGiveASlowerPlan) {
@@ -41,19 +38,17 @@ TEST(LayerChoices, NeverGiveASlowerPlan) {
   for (int i = 0; i < kProblems; ++i) {
     Problem problem = random_problem(random);
     if (problem.framework.name == "bundled") problem.cluster.device.kind = DeviceKind::cpu_core;
-    SearchRequest request =
-        request_of(problem.job, problem.framework, std::min<std::int64_t>(problem.devices, 6));
+    problem.devices = std::min<std::int64_t>(problem.devices, 6);
+    SearchRequest request = request_of(problem.target());
     if (problem.calibration) request.calibration_digest = std::string(64, '1');
     // Interleaved pipelines are cut evenly, and beat others; of others there are more then.
     request.fixed = {{"virtual_stages", "1"}, {"schedule", "1f1b"}};
-    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
     try {
-      const Plan plan = search(request, costs);
-      const Plan even = without_choices(request, costs);
+      const Plan plan = search(request);
+      const Plan even = without_choices(request);
       EXPECT_LE(plan.prediction.step_time, even.prediction.step_time) << describe(problem);
       faster += plan.prediction.step_time < even.prediction.step_time;
-      EXPECT_TRUE(legal(request.job, plan.strategy, request.devices)) << describe(problem);
-      EXPECT_TRUE(legal(request.framework, request.job, plan.strategy)) << describe(problem);
+      EXPECT_TRUE(legal(request.target, plan.strategy)) << describe(problem);
     } catch (const InfeasibleError&) {  // nothing fits or ends in time
     }
   }
@@ -63,48 +58,49 @@ TEST(LayerChoices, NeverGiveASlowerPlan) {
 
 /// A Case is a preset job on 8 or more GPUs of 40 or 80 GB.
 struct Case {
-  SearchRequest request;
-  Cluster cluster;
-  CostModel costs;
-  Case(const std::string& job, std::int64_t batch, const std::string& gpus,
-       const std::string& framework, std::int64_t devices)
-      : request(request_of(read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/" + job + ".json"),
-                           framework_by_name(framework), devices)),
-        cluster(read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/" + gpus + ".json")),
-        costs(cluster, std::nullopt, request.framework) {
-    request.job.global_batch = batch;
-    request.fixed = {{"virtual_stages", "1"},
-                     {"schedule", "1f1b"},
-                     {"sharding_stage", "1"},
-                     {"cp", "1"},
-                     {"pp", "4"},
-                     {"micro_batch", "1"}};
-  }
+  std::string job;
+  std::int64_t global_batch = 1;
+  std::string cluster, framework;
+  std::int64_t devices = 1;
+  Bytes reserve{};
 };
 
+SearchRequest request_of(const Case& of) {
+  Job job = read_job(of.job);
+  job.global_batch = of.global_batch;
+  const CostModel costs(read_cluster(of.cluster), std::nullopt, framework_by_name(of.framework));
+  SearchRequest request = request_of(Target(job, costs, of.devices, of.reserve));
+  request.fixed = {{"virtual_stages", "1"},
+                   {"schedule", "1f1b"},
+                   {"sharding_stage", "1"},
+                   {"cp", "1"},
+                   {"pp", "4"},
+                   {"micro_batch", "1"}};
+  return request;
+}
+
 TEST(LayerChoices, AFullStageRecomputesMore) {
-  Case seven("llama2-7b", 64, "dgx-a100-40gb", "bundled-cuda", 8);
-  seven.request.reserve = parse_bytes("5 GiB");  // less than stage 0 wants beside its layers
-  const Plan plan = search(seven.request, seven.costs);
+  // The reserve is less than stage 0 wants beside its layers.
+  SearchRequest seven =
+      request_of({"llama2-7b", 64, "dgx-a100-40gb", "bundled-cuda", 8, parse_bytes("5 GiB")});
+  const Plan plan = search(seven);
   ASSERT_FALSE(plan.strategy.recompute_list.empty()) << strategy_summary(plan.strategy);
-  const std::int64_t of_stage_0 = layers_per_part(seven.request.job, plan.strategy).front();
+  const std::int64_t of_stage_0 = layers_per_part(seven.target.job, plan.strategy).front();
   EXPECT_LT(plan.strategy.recompute_list.back(), of_stage_0);
-  EXPECT_LT(plan.prediction.step_time * 1.02,
-            without_choices(seven.request, seven.costs).prediction.step_time);
-  seven.request.threads = 2;
-  EXPECT_EQ(search(seven.request, seven.costs).strategy, plan.strategy);
+  EXPECT_LT(plan.prediction.step_time * 1.02, without_choices(seven).prediction.step_time);
+  seven.threads = 2;
+  EXPECT_EQ(search(seven).strategy, plan.strategy);
 }
 
 TEST(LayerChoices, StagesInFrontHaveFewerLayers) {
-  Case seventy("llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64);
-  seventy.request.fixed.emplace_back("mp", "4");
-  seventy.request.fixed.emplace_back("sequence_parallel", "true");
-  const Plan plan = search(seventy.request, seventy.costs);
+  SearchRequest seventy = request_of({"llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64});
+  seventy.fixed.emplace_back("mp", "4");
+  seventy.fixed.emplace_back("sequence_parallel", "true");
+  const Plan plan = search(seventy);
   const std::vector<std::int64_t>& split = plan.strategy.layer_split;
   ASSERT_EQ(split.size(), 4u) << strategy_summary(plan.strategy);
   EXPECT_LT(split[0], split[1]);
-  EXPECT_LT(plan.prediction.step_time,
-            without_choices(seventy.request, seventy.costs).prediction.step_time);
+  EXPECT_LT(plan.prediction.step_time, without_choices(seventy).prediction.step_time);
 }
 
 TEST(LayerChoices, AFrameworkHasThemOrNot) {

@@ -14,12 +14,9 @@
 namespace plimsoll {
 namespace {
 
-SearchRequest request_of(std::int64_t devices, Fixed fixed = {}) {
-  SearchRequest request;
-  request.job = nano_job();
-  request.framework = bundled_framework();
-  request.devices = devices;
-  request.fixed = std::move(fixed);
+SearchRequest request_of(std::int64_t devices, Fixed fixed = {},
+                         const Cluster& cluster = small_cluster()) {
+  SearchRequest request{nano_target(devices, cluster), std::move(fixed)};
   request.time_limit = Seconds(600);  // however slow the machine
   return request;
 }
@@ -31,13 +28,18 @@ Cluster cluster_of(Bytes memory) {
 }
 
 /// The changes that are named; none where something fits.
-std::vector<std::string> changes_of(const SearchRequest& request, const Cluster& cluster) {
+std::vector<std::string> changes_of(const SearchRequest& request) {
   try {
-    search(request, small_costs(cluster));
+    search(request);
   } catch (const NothingFits& refused) {
     return refused.changes();
   }
   return {};
+}
+
+/// Returns the changes that are named on devices of so much memory.
+std::vector<std::string> changes_of(std::int64_t devices, Bytes memory, Fixed fixed = {}) {
+  return changes_of(request_of(devices, std::move(fixed), cluster_of(memory)));
 }
 
 std::string line_with(const std::vector<std::string>& lines, const std::string& words) {
@@ -48,40 +50,40 @@ std::string line_with(const std::vector<std::string>& lines, const std::string& 
 
 /// Returns the memory that the strategy of least need takes.
 Bytes least_need(const SearchRequest& request) {
-  const Space space = enumerate(request.job, request.framework, request.devices, request.fixed);
+  const Target& target = request.target;
+  const Space space = enumerate(target.job, target.framework(), target.devices, request.fixed);
   Bytes least(std::numeric_limits<std::int64_t>::max());
   for (const Strategy& strategy : space.legal) {
-    const Footprint footprint = lay_out(request.job, strategy, request.framework, small_cluster(),
-                                        request.reserve, Proof::none);
-    const Bytes outside = memory_outside_program(request.job, strategy, request.framework);
-    least = std::min(least, footprint.reserved + outside);
+    const Footprint footprint = lay_out(target, strategy, Proof::none);
+    least = std::min(least, largest(footprint.stages, &StagePrediction::reserved) +
+                                outside_program(target, strategy));
   }
   return least;
 }
 
 TEST(LeastChanges, TheMemoryThatIsNamedIsTheLeastOfAllStrategies) {
   for (const std::int64_t devices : {1, 2, 4}) {
-    SearchRequest request = request_of(devices);
-    request.reserve = Bytes(1000);
-    const Bytes enough = least_need(request) + request.reserve;
-    const auto lines = changes_of(request, cluster_of(enough - Bytes(1)));
+    const auto request = [&](Bytes memory) {
+      SearchRequest with_reserve = request_of(devices, {}, cluster_of(memory));
+      with_reserve.target.reserve = Bytes(1000);
+      return with_reserve;
+    };
+    const Bytes enough = least_need(request(small_cluster().device.memory)) + Bytes(1000);
+    const auto lines = changes_of(request(enough - Bytes(1)));
     const std::string named = std::to_string(enough.count()) + " bytes";
     EXPECT_NE(line_with(lines, named), "") << devices << ": " << named;
     EXPECT_NE(line_with(lines, "--reserve \"999 B\""), "");
-    EXPECT_TRUE(changes_of(request, cluster_of(enough)).empty()) << devices;
+    EXPECT_TRUE(changes_of(request(enough)).empty()) << devices;
   }
 }
 
 TEST(LeastChanges, TheDevicesThatAreNamedAreEnoughAndFewerAreNot) {
   const Bytes of_three = least_need(request_of(3)), of_two = least_need(request_of(2));
   ASSERT_LT(of_three, of_two);
-  EXPECT_NE(line_with(changes_of(request_of(1), cluster_of(of_three)), "on 3 devices (1 node)"),
-            "");
-  EXPECT_NE(line_with(changes_of(request_of(1), cluster_of(of_two)), "on 2 devices (1 node)"), "");
-  const auto none = changes_of(request_of(2), cluster_of(Bytes(100'000)));
-  EXPECT_NE(line_with(none, "that were tried, up to 4"), "");
-  EXPECT_EQ(line_with(changes_of(request_of(4), cluster_of(Bytes(100'000))), "that were tried"),
-            "");
+  EXPECT_NE(line_with(changes_of(1, of_three), "on 3 devices (1 node)"), "");
+  EXPECT_NE(line_with(changes_of(1, of_two), "on 2 devices (1 node)"), "");
+  EXPECT_NE(line_with(changes_of(2, Bytes(100'000)), "that were tried, up to 4"), "");
+  EXPECT_EQ(line_with(changes_of(4, Bytes(100'000)), "that were tried"), "");
 }
 
 TEST(LeastChanges, MoreDevicesAreTriedByDoublingThenNarrowing) {
@@ -101,12 +103,11 @@ TEST(LeastChanges, MoreDevicesAreTriedByDoublingThenNarrowing) {
 }
 
 TEST(LeastChanges, AHeldChoiceThatHindersIsNamed) {
-  const SearchRequest held = request_of(2, {{"recompute", "none"}, {"mp", "1"}, {"pp", "1"}});
-  SearchRequest free = held;
-  free.fixed.erase(free.fixed.begin());
-  const Bytes enough = least_need(free);
-  ASSERT_LT(enough, least_need(held));
-  const auto lines = changes_of(held, cluster_of(enough));
+  const Fixed free = {{"mp", "1"}, {"pp", "1"}};
+  const Fixed held = {{"recompute", "none"}, {"mp", "1"}, {"pp", "1"}};
+  const Bytes enough = least_need(request_of(2, free));
+  ASSERT_LT(enough, least_need(request_of(2, held)));
+  const auto lines = changes_of(2, enough, held);
   EXPECT_NE(line_with(lines, "without --fix recompute=none"), "");
 }
 
@@ -114,11 +115,11 @@ TEST(LeastChanges, ABatchThatIsKeptWholeIsHalved) {
   // GPipe keeps all micro-batches. On all devices that the cluster has.
   const Fixed fixed = {{"schedule", "gpipe"}, {"pp", "4"}, {"micro_batch", "1"}};
   SearchRequest half = request_of(4, fixed);
-  half.job.global_batch /= 2;
+  half.target.job.global_batch /= 2;
   const Bytes enough = least_need(half);
-  const auto lines = changes_of(request_of(4, fixed), cluster_of(enough));
+  const auto lines = changes_of(4, enough, fixed);
   EXPECT_NE(line_with(lines, "with a global batch of 8"), "");
-  EXPECT_FALSE(changes_of(request_of(4, fixed), cluster_of(enough - Bytes(1))).empty());
+  EXPECT_FALSE(changes_of(4, enough - Bytes(1), fixed).empty());
 }
 
 /// On GPUs, so that types of the optimizer's state can be narrowed.
@@ -126,23 +127,28 @@ TEST(LeastChanges, NarrowerStatesAreNamedWhereTheFrameworkHasThem) {
   Cluster cluster = small_cluster();
   cluster.device.kind = DeviceKind::gpu;
   cluster.device.peak_bf16 = cluster.device.peak_fp32;
-  SearchRequest request = request_of(4, {{"mp", "1"},
-                                         {"pp", "1"},
-                                         {"cp", "1"},
-                                         {"dp", "1"},
-                                         {"sharding_stage", "1"},
-                                         {"micro_batch", "1"},
-                                         {"recompute", "full"}});
-  request.framework = framework_by_name("megatron-lm");
-  request.job.precision = DType::bf16;
-  request.job.vocab = 65536;  // so that weights take most
-  const Bytes outside =
-      memory_outside_program(request.job, parse_strategy("sharding_degree=4"), request.framework);
-  const Bytes in_tensors = least_need(request) - outside;
+  Job job = nano_job();
+  job.precision = DType::bf16;
+  job.vocab = 65536;  // so that weights take most
+  const auto request = [&] {
+    const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm"));
+    SearchRequest on_cluster{Target(job, costs, 4)};
+    on_cluster.fixed = {{"mp", "1"},
+                        {"pp", "1"},
+                        {"cp", "1"},
+                        {"dp", "1"},
+                        {"sharding_stage", "1"},
+                        {"micro_batch", "1"},
+                        {"recompute", "full"}};
+    on_cluster.time_limit = Seconds(600);
+    return on_cluster;
+  };
+  const Bytes outside = outside_program(request().target, parse_strategy("sharding_degree=4"));
+  const Bytes in_tensors = least_need(request()) - outside;
   cluster.device.memory = outside + Bytes(in_tensors.count() * 95 / 100);
-  const std::string line = line_with(changes_of(request, cluster), "_type=");
+  const std::string line = line_with(changes_of(request()), "_type=");
   ASSERT_TRUE(line.starts_with("with --fix ")) << line;
-  SearchRequest changed = request;  // with what the line says
+  SearchRequest changed = request();  // with what the line says
   const std::string choices = line.substr(0, line.find(':'));
   for (std::size_t at = 0; (at = choices.find("--fix ", at)) != std::string::npos;) {
     at += 6;
@@ -150,17 +156,16 @@ TEST(LeastChanges, NarrowerStatesAreNamedWhereTheFrameworkHasThem) {
     const std::size_t equals = choice.find('=');
     changed.fixed.emplace_back(choice.substr(0, equals), choice.substr(equals + 1));
   }
-  EXPECT_TRUE(changes_of(changed, cluster).empty()) << line;
+  EXPECT_TRUE(changes_of(changed).empty()) << line;
 }
 
 TEST(LeastChanges, WhatThereIsNoTimeForIsSaid) {
   const Cluster cluster = cluster_of(Bytes(100'000));
-  SearchRequest request = request_of(1, {{"micro_batch", "1"}});
-  const CostModel costs = small_costs(cluster);
-  const Space space = enumerate(request.job, request.framework, 1, request.fixed);
+  SearchRequest request = request_of(1, {{"micro_batch", "1"}}, cluster);
+  const Space space = enumerate(request);
   request.stop = [] { return true; };
   try {
-    refuse(request, costs, space, true);
+    refuse(request, space, true);
     FAIL();
   } catch (const NothingFits& refused) {
     const std::string last = refused.changes().back();
@@ -175,17 +180,16 @@ TEST(LeastChanges, WhatThereIsNoTimeForIsSaid) {
 TEST(SingleChanges, MakeTheStrategyFitTheFastestFirst) {
   const Strategy strategy = parse_strategy("dp=4,micro_batch=4");
   const auto bytes_of = [](const Strategy& s) {
-    return lay_out(nano_job(), s, bundled_framework(), small_cluster(), Bytes(), Proof::none)
-        .reserved;
+    return largest(lay_out(nano_target(4), s, Proof::none).stages, &StagePrediction::reserved);
   };
   const Bytes all = bytes_of(strategy);
   const Cluster cluster = cluster_of(all - Bytes(1));
-  const auto lines = single_changes(request_of(4), small_costs(cluster), strategy);
+  const auto lines = single_changes(nano_target(4, cluster), strategy);
   EXPECT_TRUE(lines[0].starts_with("with ")) << lines[0];
   EXPECT_NE(line_with(lines, "with micro_batch=1:"), "");
   EXPECT_NE(line_with(lines, "with dp=1 sharding_degree=4 sharding_stage=1:"), "");
   const Cluster tiny = cluster_of(Bytes(10'000));
-  const auto none = single_changes(request_of(4), small_costs(tiny), strategy);
+  const auto none = single_changes(nano_target(4, tiny), strategy);
   ASSERT_EQ(none.size(), 1u);
   EXPECT_TRUE(none[0].starts_with("no single change")) << none[0];
 }

@@ -20,9 +20,9 @@ TEST(OwnerBounds, AreAtMostWhatEvaluateFinds) {
   Job job = nano_job();
   Cluster cluster = small_cluster();
   cluster.device.peak_bf16 = cluster.device.peak_fp32;
-  const CostModel costs = small_costs(cluster);
   for (const DType precision : {DType::f32, DType::bf16}) {
     job.precision = precision;
+    const Target target(job, small_costs(cluster), 4);
     for (const char* owner : {"prefix", "greedy", "sorted_greedy"}) {
       for (const char* degrees : {"sharding_degree=4", "sharding_degree=2,pp=2"}) {
         for (const char* form : kForms) {
@@ -31,16 +31,16 @@ TEST(OwnerBounds, AreAtMostWhatEvaluateFinds) {
           for (const char* casts : {"fused", "every_use"}) {
             set_field(strategy, "cast_placement", casts);
             SCOPED_TRACE(strategy_summary(strategy));
-            const Footprint footprint =
-                lay_out(job, strategy, bundled_framework(), cluster, Bytes(0), Proof::structure);
-            const Score score =
-                predict(job, strategy, footprint, costs, 4, Folding::folded, Detail::none).score;
+            const Footprint footprint = lay_out(target, strategy, Proof::structure);
+            const double step = predict(target, strategy, footprint, Folding::folded, Detail::none)
+                                    .prediction.step_time.value();
+            const Bytes peak = largest(footprint.stages, &StagePrediction::peak);
             // A search has one owner mode and one placement of casts.
-            const Bounds bounds(job, bundled_framework(), costs, 4);
-            const double step = score.prediction.step_time.value();
-            EXPECT_LE(bounds.persistent(strategy), score.peak);
-            EXPECT_LE(bounds.memory(strategy).peak, score.peak);
-            EXPECT_LE(bounds.memory(strategy).arena, score.arena);
+            const Bounds bounds(target);
+            EXPECT_LE(bounds.persistent(strategy), peak);
+            EXPECT_LE(bounds.memory(strategy).peak, peak);
+            EXPECT_LE(bounds.memory(strategy).arena,
+                      largest(footprint.stages, &StagePrediction::arena));
             EXPECT_LE(bounds.bottleneck(strategy).seconds().value(), step);
             EXPECT_LE(bounds.pipeline(strategy).seconds().value(), step);
           }

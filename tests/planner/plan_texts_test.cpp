@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "plan/filling.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
+#include "planner/cli/slurm_script.h"
 #include "reports/numbers.h"
 #include "tests/plan/example_plan.h"
 

@@ -10,6 +10,7 @@
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
+#include "predict/target.h"
 
 namespace plimsoll {
 
@@ -19,6 +20,8 @@ struct Problem {
   std::optional<Calibration> calibration;
   Framework framework;
   std::int64_t devices = 1;
+
+  Target target() const { return Target(job, CostModel(cluster, calibration, framework), devices); }
 };
 
 /// Draws a problem. Jobs have up to 6 layers. Clusters are of CPU cores or GPUs with one to three

@@ -133,13 +133,9 @@ TEST(RankOrders, OfTheSpaceDoubleItsStrategiesOrAreCountedAsAlike) {
 }
 
 Plan plan_for(const Cluster& cluster, Fixed fixed) {
-  SearchRequest request;
-  request.job = nano_job();
-  request.framework = bundled_framework();
-  request.devices = 4;
-  request.fixed = std::move(fixed);
+  SearchRequest request{nano_target(4, cluster), std::move(fixed)};
   request.cluster_digest = std::string(64, '0');
-  return search(request, small_costs(cluster));
+  return search(request);
 }
 
 /// Gradients once per step outweigh the borders of few micro-batches; those of many do not.

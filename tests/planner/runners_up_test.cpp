@@ -13,10 +13,12 @@ Candidate candidate(std::size_t index, double seconds, std::int64_t peak) {
   Candidate c;
   c.index = index;
   c.strategy.mp = std::int64_t(index) + 1;
-  c.score.prediction.step_time = Seconds(seconds);
-  c.score.prediction.breakdown.forward = Seconds(seconds);
-  c.score.peak = Bytes(peak);
-  c.score.fits = peak <= 1000;
+  c.prediction.step_time = Seconds(seconds);
+  c.prediction.breakdown.forward = Seconds(seconds);
+  StagePrediction stage;
+  stage.peak = Bytes(peak);
+  c.prediction.stages = {stage};
+  c.fits = peak <= 1000;
   return c;
 }
 
@@ -31,7 +33,7 @@ TEST(RunnersUp, OrderOfMerit) {
 TEST(RunnersUp, FiveNextOfWhatFitsInTime) {
   std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < 9; ++i) candidates.push_back(candidate(i, 9 - double(i), 100));
-  candidates[8].score.fits = false;
+  candidates[8].fits = false;
   candidates[7].too_long = true;
   EXPECT_EQ(best_plans(candidates), (std::vector<std::size_t>{6, 5, 4, 3, 2, 1}));
   EXPECT_EQ(best_plans({}), std::vector<std::size_t>{});
@@ -60,11 +62,11 @@ TEST(ParetoFront, IsWhatNothingBeatsInBoth) {
 TEST(RunnersUp, NamesTheTermThatGrowsMost) {
   const Candidate best = candidate(0, 1, 100);
   Candidate loser = best;
-  loser.score.prediction.step_time = Seconds(1.5);
-  loser.score.prediction.breakdown.forward = Seconds(0.9);
-  loser.score.prediction.breakdown.bubble = Seconds(0.4);
-  loser.score.prediction.breakdown.exposed_communication = Seconds(0.2);
-  const RunnerUp result = runner_up({}, loser.score, best.score);
+  loser.prediction.step_time = Seconds(1.5);
+  loser.prediction.breakdown.forward = Seconds(0.9);
+  loser.prediction.breakdown.bubble = Seconds(0.4);
+  loser.prediction.breakdown.exposed_communication = Seconds(0.2);
+  const RunnerUp result = runner_up({}, loser.prediction, best.prediction);
   EXPECT_EQ(result.term, "bubble");
   EXPECT_DOUBLE_EQ(result.term_time.value(), 0.4);
 }
@@ -89,10 +91,10 @@ TEST(RunnersUp, TiedOnesComeFirstFromTheSimplestOn) {
 
 TEST(RunnersUp, EqualTimeLosesByBytesOrByOrder) {
   const Candidate best = candidate(0, 1, 100);
-  const RunnerUp heavier = runner_up({}, candidate(0, 1, 164).score, best.score);
+  const RunnerUp heavier = runner_up({}, candidate(0, 1, 164).prediction, best.prediction);
   EXPECT_EQ(heavier.term, "memory");
   EXPECT_EQ(heavier.term_bytes, Bytes(64));
-  EXPECT_EQ(runner_up({}, candidate(0, 1, 100).score, best.score).term, "tie");
+  EXPECT_EQ(runner_up({}, candidate(0, 1, 100).prediction, best.prediction).term, "tie");
 }
 
 }  // namespace

@@ -11,17 +11,17 @@ namespace {
 constexpr std::int64_t kDevices = 1024;
 
 struct Case {
-  Job job = [] {
-    Job read = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/gpt3-175b.json");
-    read.global_batch = 1536;
-    return read;
+  Target target = [] {
+    Job job = read_job(PLIMSOLL_SOURCE_DIR "/models/presets/jobs/gpt3-175b.json");
+    job.global_batch = 1536;
+    const CostModel costs(
+        read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx-a100-80gb.json"),
+        std::nullopt, framework_by_name("megatron-lm"));
+    return Target(job, costs, kDevices);
   }();
-  Framework framework = framework_by_name("megatron-lm");
-  CostModel costs{read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx-a100-80gb.json"),
-                  std::nullopt, framework};
   /// Every k-th legal strategy, so that all parts of the space count alike.
   std::vector<Strategy> strategies(std::size_t most) const {
-    const StrategyList legal = enumerate(job, framework, kDevices, {}).legal;
+    const StrategyList legal = enumerate(target.job, target.framework(), kDevices, {}).legal;
     std::vector<Strategy> chosen;
     for (std::size_t i = 0; i < std::min(most, legal.size()); ++i) {
       chosen.push_back(legal[i * legal.size() / std::min(most, legal.size())]);
@@ -41,7 +41,7 @@ void bound_evaluations(benchmark::State& state, Bound bound) {
   const Case gpt3;
   const std::vector<Strategy> strategies = gpt3.strategies(512);
   for (auto _ : state) {
-    const Bounds bounds(gpt3.job, gpt3.framework, gpt3.costs, kDevices);
+    const Bounds bounds(gpt3.target);
     for (const Strategy& strategy : strategies) benchmark::DoNotOptimize(bound(bounds, strategy));
   }
   rate(state, "bounds/s", strategies.size());
@@ -64,13 +64,11 @@ BENCHMARK(Pipeline)->Unit(benchmark::kMillisecond);
 void Candidates(benchmark::State& state) {
   const Case gpt3;
   const std::vector<Strategy> strategies = gpt3.strategies(32);
-  const Cluster& cluster = gpt3.costs.cluster();
   for (auto _ : state) {
     for (const Strategy& strategy : strategies) {
-      const Footprint footprint =
-          lay_out(gpt3.job, strategy, gpt3.framework, cluster, Bytes(0), Proof::structure);
-      benchmark::DoNotOptimize(predict(gpt3.job, strategy, footprint, gpt3.costs, kDevices,
-                                       Folding::folded, Detail::none));
+      const Footprint footprint = lay_out(gpt3.target, strategy, Proof::structure);
+      benchmark::DoNotOptimize(
+          predict(gpt3.target, strategy, footprint, Folding::folded, Detail::none));
     }
   }
   rate(state, "candidates/s", strategies.size());

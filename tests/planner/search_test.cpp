@@ -18,14 +18,20 @@
 namespace plimsoll {
 namespace {
 
-SearchRequest nano_request(std::int64_t devices, Fixed fixed = {}) {
-  SearchRequest request;
-  request.job = nano_job();
-  request.framework = bundled_framework();
-  request.devices = devices;
-  request.fixed = std::move(fixed);
+SearchRequest request_of(Target target, Fixed fixed = {}) {
+  SearchRequest request{std::move(target), std::move(fixed)};
   request.cluster_digest = std::string(64, '0');
   return request;
+}
+
+SearchRequest nano_request(std::int64_t devices, Fixed fixed = {},
+                           const Cluster& cluster = small_cluster()) {
+  return request_of(nano_target(devices, cluster), std::move(fixed));
+}
+
+/// Without fixed choices.
+SearchRequest nano_request_on(const Cluster& cluster, std::int64_t devices) {
+  return nano_request(devices, {}, cluster);
 }
 
 struct Found {
@@ -84,26 +90,25 @@ std::vector<Strategy> with_switches(const Job& job, const Strategy& strategy,
 }
 
 /// Every number up to the device count as a degree, every number up to the batch as a micro-batch.
-Found brute_force(const SearchRequest& request, const CostModel& costs) {
+Found brute_force(const Target& target) {
   Found found;
-  const std::int64_t n = request.devices;
+  const std::int64_t n = target.devices;
   const auto consider = [&](const Strategy& s) {
-    if (!legal(request.job, s, n)) return;
-    const Score score =
-        evaluate(request.job, s, request.framework, costs, n, request.reserve).score;
-    const double step = score.prediction.step_time.value();
+    if (!legal(target.job, s, n)) return;
+    const Prediction prediction = evaluate(target, s).prediction;
+    const double step = prediction.step_time.value();
+    const std::int64_t peak = largest(prediction.stages, &StagePrediction::peak).count();
     const bool first = found.tried++ == 0;
-    if (!score.fits) return;
-    if (!first && (step > found.step || (step == found.step && score.peak.count() >= found.peak)))
-      return;
-    found = {s, step, score.peak.count(), found.tried};
+    if (!fits_devices(target, s, prediction.stages)) return;
+    if (!first && (step > found.step || (step == found.step && peak >= found.peak))) return;
+    found = {s, step, peak, found.tried};
   };
   const auto of_degrees = [&](const Strategy& degrees) {
-    for (std::int64_t batch = 1; batch <= request.job.global_batch; ++batch) {
+    for (std::int64_t batch = 1; batch <= target.job.global_batch; ++batch) {
       for (Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
         Strategy s = degrees;
         s.micro_batch = batch, s.recompute = recompute;
-        for (Strategy& one : with_switches(request.job, s, n)) {
+        for (Strategy& one : with_switches(target.job, s, n)) {
           for (std::int64_t bucket_mib : {1, 4, 16, 64}) {
             const bool reduces_buckets = s.dp * s.sharding_degree > 1 && s.sharding_stage < 3;
             if (!reduces_buckets && bucket_mib != 4) continue;
@@ -136,9 +141,8 @@ Found brute_force(const SearchRequest& request, const CostModel& costs) {
 TEST(Search, EqualsAnIndependentLoop) {
   for (std::int64_t devices : {1, 2, 4}) {
     const SearchRequest request = nano_request(devices);
-    const CostModel costs = small_costs(small_cluster());
-    const Plan plan = search(request, costs);
-    const Found found = brute_force(request, costs);
+    const Plan plan = search(request);
+    const Found found = brute_force(request.target);
     EXPECT_EQ(plan.strategy, found.strategy)
         << strategy_summary(plan.strategy) << " against " << strategy_summary(found.strategy);
     EXPECT_EQ(plan.prediction.step_time.value(), found.step);
@@ -153,18 +157,17 @@ TEST(Search, EqualsAnIndependentLoop) {
 }
 
 TEST(Search, AnyNumberOfThreadsGivesTheSameFile) {
-  const CostModel costs = small_costs(small_cluster());
   SearchRequest request = nano_request(4);
   std::set<std::string> texts;
   for (std::int64_t threads : {1, 2, 3, 8}) {
     request.threads = threads;
-    texts.insert(plan_text(search(request, costs)));
+    texts.insert(plan_text(search(request)));
   }
   EXPECT_EQ(texts.size(), 1u);
 }
 
 TEST(Search, EveryCutIsCountedWithItsBound) {
-  const Plan plan = search(nano_request(4), small_costs(small_cluster()));
+  const Plan plan = search(nano_request(4));
   EXPECT_GT(plan.search.bounded, 0);
   std::int64_t bounded = 0, pruned = 0;
   for (const Pruned& bound : plan.search.bounded_by) {
@@ -179,36 +182,36 @@ TEST(Search, EveryCutIsCountedWithItsBound) {
 TEST(Search, StopsAtItsTimeLimitWithoutAPlan) {
   SearchRequest request = nano_request(2);
   request.time_limit = Seconds(1e-9);
-  EXPECT_THROW(search(request, small_costs(small_cluster())), NothingFoundYet);
+  EXPECT_THROW(search(request), NothingFoundYet);
 }
 
 TEST(Search, StopsAtItsTimeLimitWhileItBounds) {
   // To bound these 4,194,304 ranks' strategies takes minutes.
-  SearchRequest request = nano_request(1 << 22);
-  request.framework = framework_by_name("megatron-lm");
-  request.job.layers = request.job.heads = request.job.kv_heads = 64;
-  request.job.hidden = 512;
-  request.job.ffn_hidden = 2048;
-  request.job.global_batch = 1 << 22;
-  request.time_limit = Seconds(0.02);
+  Job job = nano_job();
+  job.layers = job.heads = job.kv_heads = 64;
+  job.hidden = 512;
+  job.ffn_hidden = 2048;
+  job.global_batch = 1 << 22;
   Cluster cluster = small_cluster();
   cluster.device.kind = DeviceKind::gpu;
   cluster.nodes.reset();
+  const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm"));
+  SearchRequest request = request_of(Target(job, costs, 1 << 22));
+  request.time_limit = Seconds(0.02);
   try {  // the first plan is looked for before any bound
-    EXPECT_FALSE(search(request, small_costs(cluster)).search.proven);
+    EXPECT_FALSE(search(request).search.proven);
   } catch (const NothingFoundYet&) {
   }
 }
 
 TEST(Search, StopsAtItsTimeLimitWithTheBestSoFarAndItsGap) {
   // Stopped by the clock after some rounds, wherever that is: the gap must hold against the truth.
-  const CostModel costs = small_costs(small_cluster());
   SearchRequest request = nano_request(4);
-  const Plan best = search(request, costs);
+  const Plan best = search(request);
   for (double limit = 1e-4; limit < 100; limit *= 1.5) {
     request.time_limit = Seconds(limit);
     try {
-      const Plan plan = search(request, costs);
+      const Plan plan = search(request);
       EXPECT_GE(plan.prediction.step_time, best.prediction.step_time);
       EXPECT_LE(plan.prediction.step_time / (1 + plan.search.gap),
                 best.prediction.step_time * (1 + 1e-12));
@@ -224,9 +227,8 @@ TEST(Search, StopsAtItsTimeLimitWithTheBestSoFarAndItsGap) {
 }
 
 TEST(Search, EmitsPlansThatTheCheckerAccepts) {
-  const CostModel costs = small_costs(small_cluster());
   for (const char* fixed : {"mp", "pp", "dp", "sharding_degree"}) {
-    const Plan plan = search(nano_request(2, {{fixed, "2"}}), costs);
+    const Plan plan = search(nano_request(2, {{fixed, "2"}}));
     for (const Violation& violation : check(plan)) {
       ADD_FAILURE() << fixed << ": " << violation.rule << ": " << violation.message;
     }
@@ -234,15 +236,14 @@ TEST(Search, EmitsPlansThatTheCheckerAccepts) {
 }
 
 TEST(Search, FixedChoicesHold) {
-  const Plan plan =
-      search(nano_request(2, {{"pp", "2"}, {"recompute", "full"}}), small_costs(small_cluster()));
+  const Plan plan = search(nano_request(2, {{"pp", "2"}, {"recompute", "full"}}));
   EXPECT_EQ(plan.strategy.pp, 2);
   EXPECT_EQ(plan.strategy.recompute, Recompute::full);
   for (const RunnerUp& loser : plan.runners_up) EXPECT_EQ(loser.strategy.pp, 2);
 }
 
 TEST(Search, RunnersUpAreSlowerOrHeavierAndSayWhy) {
-  const Plan plan = search(nano_request(2), small_costs(small_cluster()));
+  const Plan plan = search(nano_request(2));
   ASSERT_FALSE(plan.runners_up.empty());
   EXPECT_LE(plan.runners_up.size(), 8u);
   for (const RunnerUp& loser : plan.runners_up) {
@@ -254,10 +255,10 @@ TEST(Search, RunnersUpAreSlowerOrHeavierAndSayWhy) {
 
 TEST(Search, RefusedCandidatesAreCounted) {
   SearchRequest request = nano_request(4);
-  request.job.heads = request.job.kv_heads = 7;
-  request.job.hidden = 56;
-  request.job.ffn_hidden = 224;
-  const Plan plan = search(request, small_costs(small_cluster()));
+  request.target.job.heads = request.target.job.kv_heads = 7;
+  request.target.job.hidden = 56;
+  request.target.job.ffn_hidden = 224;
+  const Plan plan = search(request);
   EXPECT_TRUE(std::any_of(
       plan.search.pruned.begin(), plan.search.pruned.end(),
       [](const Pruned& rule) { return rule.reason == "mp N does not divide the N heads"; }));
@@ -266,11 +267,11 @@ TEST(Search, RefusedCandidatesAreCounted) {
 
 TEST(Search, SevenHeadsCannotBeSplitInTwo) {
   SearchRequest request = nano_request(2, {{"mp", "2"}});
-  request.job.heads = request.job.kv_heads = 7;
-  request.job.hidden = 56;
-  request.job.ffn_hidden = 224;
+  request.target.job.heads = request.target.job.kv_heads = 7;
+  request.target.job.hidden = 56;
+  request.target.job.ffn_hidden = 224;
   try {
-    search(request, small_costs(small_cluster()));
+    search(request);
     FAIL() << "7 heads were split in 2";
   } catch (const InfeasibleError& error) {
     EXPECT_NE(std::string(error.what()).find("heads"), std::string::npos) << error.what();
@@ -280,12 +281,12 @@ TEST(Search, SevenHeadsCannotBeSplitInTwo) {
 TEST(Search, MemoryDecidesWhatMayRun) {
   // Between the least arena and the fastest plan's: the fastest no longer fits, another does.
   Cluster cluster = small_cluster();
-  const Plan roomy = search(nano_request(2), small_costs(cluster));
+  const Plan roomy = search(nano_request_on(cluster, 2));
   cluster.device.memory = roomy.prediction.stages[0].arena - Bytes(1);
   for (const StagePrediction& stage : roomy.prediction.stages) {
     cluster.device.memory = std::max(cluster.device.memory, stage.arena - Bytes(1));
   }
-  const Plan tight = search(nano_request(2), small_costs(cluster));
+  const Plan tight = search(nano_request_on(cluster, 2));
   EXPECT_NE(tight.strategy, roomy.strategy);
   const auto do_not_fit = [](const Plan& plan) {
     std::int64_t count = plan.search.infeasible;
@@ -302,7 +303,7 @@ TEST(Search, NothingFitsNamesTheBytesAndTheStage) {
   Cluster cluster = small_cluster();
   cluster.device.memory = Bytes(100'000);
   try {
-    search(nano_request(2), small_costs(cluster));
+    search(nano_request_on(cluster, 2));
     FAIL() << "it fitted";
   } catch (const InfeasibleError& error) {
     const std::string message = error.what();
@@ -321,7 +322,7 @@ Cluster slow_cluster(double flops_per_second) {
 TEST(Search, StepsLongerThanATimelineAreRefused) {
   for (double rate : {5e4, 1e2, 1e-3}) {
     try {
-      search(nano_request(1), small_costs(slow_cluster(rate)));
+      search(nano_request_on(slow_cluster(rate), 1));
       FAIL() << "a plan at " << rate << " FLOP/s";
     } catch (const InfeasibleError& error) {
       const std::string message = error.what();
@@ -335,14 +336,12 @@ TEST(Search, WhatTakesTooLongCountsAsInfeasibleAndIsNotShown) {
   // Just slow enough that recomputing whole layers is what makes a step too long.
   const Cluster fast = slow_cluster(1e6);
   const auto step = [&](const char* strategy) {
-    return evaluate(nano_job(), parse_strategy(strategy), bundled_framework(), small_costs(fast), 1,
-                    Bytes(0))
-        .score.prediction.step_time;
+    return evaluate(nano_target(1, fast), parse_strategy(strategy)).prediction.step_time;
   };
   const double between =
       0.5 * (step("recompute=full,recompute_layers=2") + step("recompute=full")).value();
   const double rate = 1e6 * between / kLongestTimeline.seconds().value();
-  const Plan plan = search(nano_request(1), small_costs(slow_cluster(rate)));
+  const Plan plan = search(nano_request_on(slow_cluster(rate), 1));
   EXPECT_EQ(plan.strategy.recompute, Recompute::none);
   EXPECT_GT(plan.search.evaluated, plan.search.infeasible);
   EXPECT_LE(plan.search.evaluated - plan.search.infeasible, 15);  // of 20, 5 take too long
@@ -355,23 +354,22 @@ TEST(Search, WhatTakesTooLongCountsAsInfeasibleAndIsNotShown) {
 
 TEST(Search, MoreCoresThanThereAreIsLabelledAndMoreGpusAreRefused) {
   Cluster cluster = small_cluster();
-  EXPECT_FALSE(check_devices(cluster, 4));
-  EXPECT_TRUE(check_devices(cluster, 8));
-  EXPECT_TRUE(search(nano_request(8, {{"pp", "4"}}), small_costs(cluster)).oversubscribed);
+  EXPECT_FALSE(is_oversubscribed(nano_target(4, cluster)));
+  EXPECT_TRUE(is_oversubscribed(nano_target(8, cluster)));
+  EXPECT_TRUE(search(nano_request(8, {{"pp", "4"}}, cluster)).oversubscribed);
   cluster.device.kind = DeviceKind::gpu;
-  EXPECT_FALSE(check_devices(cluster, 4));
-  EXPECT_THROW(check_devices(cluster, 8), InfeasibleError);
+  EXPECT_FALSE(is_oversubscribed(nano_target(4, cluster)));
+  EXPECT_THROW(is_oversubscribed(nano_target(8, cluster)), InfeasibleError);
   cluster.nodes.reset();
-  EXPECT_FALSE(check_devices(cluster, 8));
+  EXPECT_FALSE(is_oversubscribed(nano_target(8, cluster)));
 }
 
 TEST(Search, TheBundledRuntimeIsNotPlannedForGpus) {
   Cluster cluster = small_cluster();
   cluster.device.kind = DeviceKind::gpu;
-  SearchRequest request = nano_request(1);
-  EXPECT_THROW(search(request, small_costs(cluster)), InfeasibleError);
-  request.framework = framework_by_name("megatron-lm");
-  for (const Violation& violation : check(search(request, small_costs(cluster)))) {
+  EXPECT_THROW(search(nano_request_on(cluster, 1)), InfeasibleError);
+  const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm"));
+  for (const Violation& violation : check(search(request_of(Target(nano_job(), costs, 1))))) {
     ADD_FAILURE() << violation.rule << ": " << violation.message;
   }
 }
@@ -384,7 +382,7 @@ TEST(Search, APeakBelowWhatWasMeasuredIsRefused) {
   calibration.dispatch_op = calibration.dispatch_call = calibration.wake_up = time;
   calibration.matmuls = {{.shape = {1, 1024, 1024, 1024}, .time = time}};  // 2 PFLOP/s
   const CostModel costs(cluster, calibration, bundled_framework());
-  EXPECT_THROW(search(nano_request(1), costs), InputError);
+  EXPECT_THROW(search(request_of(Target(nano_job(), costs, 1))), InputError);
 }
 
 TEST(Search, ProgressReachesTheEnd) {
@@ -394,7 +392,7 @@ TEST(Search, ProgressReachesTheEnd) {
     EXPECT_GE(done, last);
     last = done, of = total;
   };
-  search(request, small_costs(small_cluster()));
+  search(request);
   EXPECT_EQ(last, 45);
   EXPECT_EQ(of, 45);
 }

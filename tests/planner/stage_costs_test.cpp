@@ -11,14 +11,11 @@ namespace plimsoll {
 namespace {
 
 TEST(StageCosts, TimesBeyondTheClockAreRefused) {
-  const Job job = nano_job();
-  const Framework framework = bundled_framework();
-  const CostModel costs = small_costs(small_cluster());
+  const Target target = nano_target(2);
   const Strategy strategy = parse_strategy("pp=2");
-  const Bounds bounds(job, framework, costs, 2);
-  const ShapeCosts shape_costs(job, costs);
-  const StageCosts stages(job, framework, strategy, bounds.facts(strategy),
-                          shape_costs.of(strategy));
+  const Bounds bounds(target);
+  const ShapeCosts shape_costs(target);
+  const StageCosts stages(target, strategy, bounds.facts(strategy), shape_costs.of(strategy));
   const Picoseconds one = stages.time(0, 1, 0).work, three = stages.time(0, 3, 0).work;
   EXPECT_GT(three, one);
   const std::int64_t many = std::int64_t{1} << 62;  // a picosecond each is too much already
@@ -27,9 +24,8 @@ TEST(StageCosts, TimesBeyondTheClockAreRefused) {
 
 TEST(StageCosts, TheLeastOfAnyCutEndsWhereStepsDo) {
   const Job job = nano_job();
-  const CostModel costs = small_costs(small_cluster());
   const Strategy strategy = parse_strategy("pp=2");
-  const Bounds bounds(job, bundled_framework(), costs, 2);
+  const Bounds bounds(nano_target(2));
   const auto facts = bounds.facts_without_transfers(strategy);
   const Picoseconds few = least_of_any_cut(job, *facts, 2, 16);
   EXPECT_GT(few, Picoseconds());

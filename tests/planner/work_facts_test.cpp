@@ -23,8 +23,7 @@ TEST(WorkFacts, OfManySequencesHaveTheTimesOfLoweredOnesAndAtMostTheirBytes) {
   std::int64_t many = 0;
   while (many < 3000) {
     const Problem problem = random_problem(random);
-    const CostModel costs(problem.cluster, problem.calibration, problem.framework);
-    const Bounds bounds(problem.job, problem.framework, costs, problem.devices);
+    const Bounds bounds(problem.target());
     for (Strategy strategy : random_strategies(problem, random, 10)) {
       const std::string who = describe(problem) + strategy_summary(strategy);
       for (const std::int64_t sequences : {1, 2, 3, 5, 8}) {
@@ -52,9 +51,8 @@ void expect_least_rings(const std::string& framework_name, double network, Recom
   const Job job = read_job("llama3-8b");
   Cluster cluster = read_cluster("dgx-h100-80gb");
   for (Level& level : cluster.levels) level.bandwidth = level.bandwidth * network;
-  const Framework framework = framework_by_name(framework_name);
-  const CostModel costs(cluster, {}, framework);
-  const Bounds bounds(job, framework, costs, 1024);
+  const CostModel costs(cluster, {}, framework_by_name(framework_name));
+  const Bounds bounds(Target(job, costs, 1024));
   for (const std::int64_t cp : {16, 64}) {
     for (const std::int64_t sequences : {1, 2, 4}) {
       for (const std::int64_t mp : {1, 4}) {

@@ -79,25 +79,27 @@ TEST_F(CostBasisTest, WhatWasMeasuredStandsOverTheFitOfDeviceAndFramework) {
   EXPECT_EQ(joined.fitted, fit.fitted);
   EXPECT_EQ(joined.cluster, fit.cluster);
   EXPECT_EQ(joined.framework, fit.framework);
-  EXPECT_EQ(joined.digest, digest(calibration_text(imported())));
-  EXPECT_EQ(joined.rest_digest, fit.digest);
-  EXPECT_EQ(joined.name, points_ + ", else " + kFit);
-  EXPECT_TRUE(joined.words.starts_with("collectives imported from run.txt (2026-11-20)"));
-  EXPECT_NE(joined.words.find("; for the rest " + fit.words), std::string::npos) << joined.words;
+  EXPECT_EQ(joined.source.digest, digest(calibration_text(imported())));
+  EXPECT_EQ(joined.source.rest_digest, fit.source.digest);
+  EXPECT_EQ(joined.source.name, points_ + ", else " + kFit);
+  EXPECT_TRUE(joined.source.words.starts_with("collectives imported from run.txt (2026-11-20)"));
+  EXPECT_NE(joined.source.words.find("; for the rest " + fit.source.words), std::string::npos)
+      << joined.source.words;
 }
 
 TEST_F(CostBasisTest, TheRestCanBeNamedBeforeOrAfter) {
   EXPECT_EQ(basis({points_, kFit}).fitted, basis({points_}).fitted);
-  EXPECT_EQ(basis({kFit, points_}).words, basis({points_, kFit}).words);
+  EXPECT_EQ(basis({kFit, points_}).source.words, basis({points_, kFit}).source.words);
   EXPECT_EQ(basis({points_, fit_}).fitted, basis({points_}).fitted);
   const CostBasis typical = basis({points_, "typical"});
   ASSERT_TRUE(typical.fitted);
   EXPECT_EQ(typical.fitted->runs, 0);
   const CostBasis none = basis({points_, "none"});
   EXPECT_FALSE(none.fitted);
-  EXPECT_EQ(none.rest_digest, "");
-  EXPECT_EQ(none.name, points_);
-  EXPECT_TRUE(none.words.ends_with("; for the rest efficiency of the cluster file")) << none.words;
+  EXPECT_EQ(none.source.rest_digest, "");
+  EXPECT_EQ(none.source.name, points_);
+  EXPECT_TRUE(none.source.words.ends_with("; for the rest efficiency of the cluster file"))
+      << none.source.words;
   EXPECT_EQ(none.cluster, cluster("dgx-h100-80gb"));
   // No fit for the framework: what is typical.
   EXPECT_EQ(basis({points_}, "deepspeed-zero3-2021").fitted->runs, 0);
@@ -107,8 +109,8 @@ TEST_F(CostBasisTest, AFitInTheMeasuredFileCountsUnlessAnotherIsNamed) {
   const CostBasis both = basis({both_});
   EXPECT_EQ(both.measured, imported());
   EXPECT_EQ(both.fitted, basis({}).fitted);
-  EXPECT_EQ(both.name, both_);
-  EXPECT_EQ(both.rest_digest, "");  // one file
+  EXPECT_EQ(both.source.name, both_);
+  EXPECT_EQ(both.source.rest_digest, "");  // one file
   EXPECT_EQ(basis({both_, "typical"}).fitted->runs, 0);
   EXPECT_THROW(basis({both_}, "pytorch-fsdp"), InputError);
   EXPECT_GT(basis({both_, "built-in"}, "pytorch-fsdp").fitted->runs, 0);
@@ -129,8 +131,7 @@ TEST_F(CostBasisTest, OnlyWhatWasMeasuredChangesAndTheIntervalGetsNarrower) {
   job.vocab = padded_vocabulary(job.vocab, framework_by_name("megatron-lm"), 8);
   const auto predicted = [&](const CostBasis& with, const char* text, std::int64_t devices) {
     const CostModel costs(with.cluster, with.measured, with.framework, with.fitted);
-    return evaluate(job, parse_strategy(text), with.framework, costs, devices, Bytes(0))
-        .score.prediction;
+    return evaluate(Target(job, costs, devices), parse_strategy(text)).prediction;
   };
   const auto share = [](const Prediction& prediction, Provenance label) {
     return prediction.share_by_provenance[std::size_t(label)];

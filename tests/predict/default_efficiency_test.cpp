@@ -42,7 +42,7 @@ TEST(DefaultEfficiency, TheSameDeviceInAPresetSaysIt) {
   EXPECT_EQ(default_efficiency(ours).efficiency, known);
   EXPECT_EQ(default_efficiency(ours).open, 0);
   const CostBasis basis = basis_of(ours);
-  EXPECT_EQ(basis.name, "dgx-h100-80gb--megatron-lm");
+  EXPECT_EQ(basis.source.name, "dgx-h100-80gb--megatron-lm");
   EXPECT_EQ(basis.cluster.efficiency, basis_of(cluster("dgx-h100-80gb")).cluster.efficiency);
 }
 
@@ -64,9 +64,9 @@ TEST(DefaultEfficiency, AnotherDeviceGetsMeansOfAll) {
 
 TEST(DefaultEfficiency, TypicalRatesTakeItAndSayHowOpenItIs) {
   const CostBasis basis = basis_of(unknown());
-  EXPECT_EQ(basis.name, kTypicalCalibration);
+  EXPECT_EQ(basis.source.name, kTypicalCalibration);
   ASSERT_TRUE(basis.fitted && basis.cluster.efficiency);
-  EXPECT_NE(basis.efficiency_words.find("not stated"), std::string::npos);
+  EXPECT_NE(basis.source.efficiency_words.find("not stated"), std::string::npos);
   EXPECT_LT(basis.cluster.efficiency->matmul.peak_fraction,
             default_efficiency(unknown()).efficiency.matmul.peak_fraction);
   const LayerShape shape{4096, 4096, 4096, 1, 2};
@@ -80,7 +80,7 @@ TEST(DefaultEfficiency, TypicalRatesTakeItAndSayHowOpenItIs) {
 TEST(DefaultEfficiency, OwnNumbersStayDatasheetRates) {
   const CostBasis none = basis_of(unknown(), "none");
   EXPECT_FALSE(none.cluster.efficiency);
-  EXPECT_EQ(none.words, "no calibration, datasheet rates");
+  EXPECT_EQ(none.source.words, "no calibration, datasheet rates");
 }
 
 }  // namespace

@@ -10,8 +10,16 @@ namespace plimsoll {
 namespace {
 
 Evaluation evaluate_nano(const Strategy& strategy, std::int64_t devices, Bytes reserve = Bytes(0)) {
-  return evaluate(nano_job(), strategy, bundled_framework(), small_costs(small_cluster()), devices,
-                  reserve);
+  return evaluate(nano_target(devices, small_cluster(), reserve), strategy);
+}
+
+bool nano_fits(const Cluster& cluster, const Strategy& strategy, Bytes reserve) {
+  const Target target = nano_target(grid_of(strategy).world_size(), cluster, reserve);
+  return fits_devices(target, strategy, evaluate(target, strategy).prediction.stages);
+}
+
+Bytes arena_of(const Evaluation& evaluation) {
+  return largest(evaluation.prediction.stages, &StagePrediction::arena);
 }
 
 double sum(const Breakdown& b) {
@@ -28,7 +36,7 @@ TEST(Evaluate, AJobOfATypeTheDeviceLacksIsRefused) {
       read_cluster(PLIMSOLL_SOURCE_DIR "/models/presets/clusters/dgx1-v100-32gb.json");
   const CostModel costs(cluster, std::nullopt, framework);
   try {
-    evaluate(job, Strategy{}, framework, costs, 1, Bytes(0));
+    evaluate(Target(job, costs, 1), Strategy{});
     FAIL();
   } catch (const InputError& error) {
     EXPECT_STREQ(
@@ -38,7 +46,7 @@ TEST(Evaluate, AJobOfATypeTheDeviceLacksIsRefused) {
 }
 
 TEST(Evaluate, RatesFollowTheirDefinitions) {
-  const Prediction p = evaluate_nano(parse_strategy("micro_batch=4"), 1).score.prediction;
+  const Prediction p = evaluate_nano(parse_strategy("micro_batch=4"), 1).prediction;
   const double step = p.step_time.value();
   ASSERT_GT(step, 0);
   EXPECT_DOUBLE_EQ(p.tokens_per_second, 16 * 32 / step);
@@ -52,8 +60,7 @@ TEST(Evaluate, RatesFollowTheirDefinitions) {
 }
 
 TEST(Evaluate, HfuCountsTheLayersThatAreRecomputed) {
-  const Prediction p =
-      evaluate_nano(parse_strategy("micro_batch=4,recompute=full"), 1).score.prediction;
+  const Prediction p = evaluate_nano(parse_strategy("micro_batch=4,recompute=full"), 1).prediction;
   const double layers = 4 * (24.0 * 32 * 64 * 64 + 4.0 * 32 * 32 * 64);
   const double logits = 2.0 * 32 * 64 * 256;
   const double extra = p.hfu / p.mfu - 1;
@@ -67,7 +74,7 @@ TEST(Evaluate, TermsSumToTheStep) {
                            "sharding_degree=2,sharding_stage=1"}) {
     const Strategy strategy = parse_strategy(text);
     const std::int64_t devices = grid_of(strategy).world_size();
-    const Prediction p = evaluate_nano(strategy, devices).score.prediction;
+    const Prediction p = evaluate_nano(strategy, devices).prediction;
     EXPECT_NEAR(sum(p.breakdown), p.step_time.value(), 1e-6 * p.step_time.value()) << text;
     EXPECT_GT(p.breakdown.backward.value(), p.breakdown.forward.value()) << text;
     EXPECT_EQ(p.breakdown.recompute.value() > 0, strategy.recompute == Recompute::full) << text;
@@ -78,23 +85,22 @@ TEST(Evaluate, MemoryIsThePlannedOne) {
   const Strategy strategy = parse_strategy("pp=2,micro_batch=4");
   const Evaluation evaluation = evaluate_nano(strategy, 2);
   const auto programs = lower({nano_job(), strategy, bundled_framework()});
-  ASSERT_EQ(evaluation.score.prediction.stages.size(), 2u);
+  ASSERT_EQ(evaluation.prediction.stages.size(), 2u);
   for (std::size_t i = 0; i < 2; ++i) {
-    const StagePrediction& stage = evaluation.score.prediction.stages[i];
+    const StagePrediction& stage = evaluation.prediction.stages[i];
     EXPECT_EQ(stage.stage, std::int64_t(i));
     EXPECT_EQ(stage.peak, memory_peak(programs[i]).peak);
     EXPECT_EQ(stage.arena, programs[i].arena_bytes);
     EXPECT_EQ(stage.capacity, Bytes(std::int64_t{4} << 30));
-    EXPECT_GE(evaluation.score.peak, stage.peak);
   }
   EXPECT_EQ(evaluation.program_digests.size(), 2u);
 }
 
 TEST(Evaluate, FitsUpToTheLastByte) {
   const Bytes capacity = small_cluster().device.memory;
-  const Bytes arena = evaluate_nano(Strategy(), 1).score.arena;
-  EXPECT_TRUE(evaluate_nano(Strategy(), 1, capacity - arena).score.fits);
-  EXPECT_FALSE(evaluate_nano(Strategy(), 1, capacity - arena + Bytes(1)).score.fits);
+  const Bytes arena = arena_of(evaluate_nano(Strategy(), 1));
+  EXPECT_TRUE(nano_fits(small_cluster(), Strategy(), capacity - arena));
+  EXPECT_FALSE(nano_fits(small_cluster(), Strategy(), capacity - arena + Bytes(1)));
 }
 
 TEST(Evaluate, ContextAndCommunicatorsTakeOfTheDeviceToo) {
@@ -102,12 +108,15 @@ TEST(Evaluate, ContextAndCommunicatorsTakeOfTheDeviceToo) {
   framework.context_memory = Bytes(100);
   framework.pair_communicator_memory = Bytes(11);
   const CostModel costs(small_cluster(), std::nullopt, framework);
-  const auto of = [&](Bytes reserve) {
-    return evaluate(nano_job(), parse_strategy("dp=2"), framework, costs, 2, reserve).score;
+  const Strategy strategy = parse_strategy("dp=2");
+  const Evaluation evaluation = evaluate(Target(nano_job(), costs, 2), strategy);
+  const Bytes room = small_cluster().device.memory - arena_of(evaluation);
+  const auto fits = [&](Bytes reserve) {
+    return fits_devices(Target(nano_job(), costs, 2, reserve), strategy,
+                        evaluation.prediction.stages);
   };
-  const Bytes room = small_cluster().device.memory - of(Bytes(0)).arena;
-  EXPECT_TRUE(of(room - Bytes(111)).fits);
-  EXPECT_FALSE(of(room - Bytes(110)).fits);
+  EXPECT_TRUE(fits(room - Bytes(111)));
+  EXPECT_FALSE(fits(room - Bytes(110)));
 }
 
 /// Two nodes of one core each; the second has half the rate and a quarter of the memory.
@@ -124,12 +133,8 @@ Cluster two_kinds() {
 }
 
 TEST(Evaluate, EachStageHasTheMemoryOfItsDevicesAndThePeakIsTheirMean) {
-  const CostModel costs = small_costs(two_kinds());
-  const auto of = [&](const char* strategy, Bytes reserve) {
-    return evaluate(nano_job(), parse_strategy(strategy), bundled_framework(), costs, 2, reserve)
-        .score;
-  };
-  const Score piped = of("pp=2", Bytes(0));
+  const Target both = nano_target(2, two_kinds());
+  const Evaluation piped = evaluate(both, parse_strategy("pp=2"));
   EXPECT_EQ(piped.prediction.stages[0].capacity, Bytes(std::int64_t{4} << 30));
   EXPECT_EQ(piped.prediction.stages[1].capacity, Bytes(std::int64_t{1} << 30));
   EXPECT_DOUBLE_EQ(piped.prediction.peak_flops.value(), 75e9);
@@ -137,13 +142,13 @@ TEST(Evaluate, EachStageHasTheMemoryOfItsDevicesAndThePeakIsTheirMean) {
             "mean of 1 x test-core fp32, chosen for tests, not measured; 1 x other-core fp32, "
             "chosen for tests, not measured");
   // Replicas of a stage on both: the smaller decides.
-  const Score wide = of("dp=2", Bytes(0));
+  const Evaluation wide = evaluate(both, parse_strategy("dp=2"));
   EXPECT_EQ(wide.prediction.stages[0].capacity, Bytes(std::int64_t{1} << 30));
-  const Bytes room = Bytes(std::int64_t{1} << 30) - wide.arena;
-  EXPECT_TRUE(of("dp=2", room).fits);
-  EXPECT_FALSE(of("dp=2", room + Bytes(1)).fits);
+  const Bytes room = Bytes(std::int64_t{1} << 30) - arena_of(wide);
+  EXPECT_TRUE(nano_fits(two_kinds(), parse_strategy("dp=2"), room));
+  EXPECT_FALSE(nano_fits(two_kinds(), parse_strategy("dp=2"), room + Bytes(1)));
   // One device alone is the cluster's own.
-  const Score one = evaluate(nano_job(), Strategy(), bundled_framework(), costs, 1, Bytes(0)).score;
+  const Evaluation one = evaluate(nano_target(1, two_kinds()), Strategy());
   EXPECT_DOUBLE_EQ(one.prediction.peak_flops.value(), 100e9);
 }
 
@@ -151,10 +156,9 @@ TEST(Evaluate, APeakThatAnotherDeviceLacksIsNamed) {
   Cluster cluster = two_kinds();
   cluster.other_devices[0].device.peak_fp32.reset();
   cluster.other_devices[0].device.peak_fp16 = FlopsPerSecond(1e12);
-  const CostModel costs = small_costs(cluster);
-  EXPECT_NO_THROW(evaluate(nano_job(), Strategy(), bundled_framework(), costs, 1, Bytes(0)));
+  EXPECT_NO_THROW(evaluate(nano_target(1, cluster), Strategy()));
   try {
-    evaluate(nano_job(), parse_strategy("dp=2"), bundled_framework(), costs, 2, Bytes(0));
+    evaluate(nano_target(2, cluster), parse_strategy("dp=2"));
     FAIL();
   } catch (const InputError& error) {
     EXPECT_STREQ(error.what(),
@@ -165,12 +169,9 @@ TEST(Evaluate, APeakThatAnotherDeviceLacksIsNamed) {
 
 TEST(Evaluate, UnfoldedPredictsTheSame) {
   const Strategy strategy = parse_strategy("dp=2,micro_batch=2");
-  const CostModel costs = small_costs(small_cluster());
-  const Evaluation folded =
-      evaluate(nano_job(), strategy, bundled_framework(), costs, 2, Bytes(0), Folding::folded);
-  const Evaluation unfolded =
-      evaluate(nano_job(), strategy, bundled_framework(), costs, 2, Bytes(0), Folding::unfolded);
-  EXPECT_EQ(folded.score.prediction.step_time, unfolded.score.prediction.step_time);
+  const Evaluation folded = evaluate(nano_target(2), strategy, Folding::folded);
+  const Evaluation unfolded = evaluate(nano_target(2), strategy, Folding::unfolded);
+  EXPECT_EQ(folded.prediction.step_time, unfolded.prediction.step_time);
   EXPECT_EQ(unfolded.timeline.memory.size(), 2u);
 }
 
@@ -179,7 +180,7 @@ TEST(Evaluate, EndlessStepsAreRefusedWithTheBytesWhereTheyDoNotFit) {
   cluster.device.peak_fp32 = FlopsPerSecond(100);  // 81 days
   const auto refusal = [&] {
     try {
-      evaluate(nano_job(), Strategy(), bundled_framework(), small_costs(cluster), 1, Bytes(0));
+      evaluate(nano_target(1, cluster), Strategy());
     } catch (const InfeasibleError& error) {
       return std::string(error.what());
     }
@@ -195,9 +196,7 @@ TEST(Evaluate, ANeededPeakRateMustBeStated) {
   Cluster cluster = small_cluster();
   cluster.device.peak_fp32.reset();
   cluster.device.peak_bf16 = FlopsPerSecond(1e12);
-  EXPECT_THROW(
-      evaluate(nano_job(), Strategy(), bundled_framework(), small_costs(cluster), 1, Bytes(0)),
-      InputError);
+  EXPECT_THROW(evaluate(nano_target(1, cluster), Strategy()), InputError);
 }
 
 }  // namespace

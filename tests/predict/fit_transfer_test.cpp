@@ -110,28 +110,30 @@ TEST(FitTransfer, NumbersOfNothingAreRefused) {
 }
 
 TEST(CostBasis, OfSeveralFitsTheOneOfTheSameNetworkCounts) {
-  EXPECT_EQ(built_in(cluster("dgx-a100-80gb"), "megatron-lm-2021").name,
+  EXPECT_EQ(built_in(cluster("dgx-a100-80gb"), "megatron-lm-2021").source.name,
             "dgx-a100-80gb--megatron-lm-2021");
-  EXPECT_EQ(built_in(cluster("a100-80gb-800gbit"), "megatron-lm-2021").name,
+  EXPECT_EQ(built_in(cluster("a100-80gb-800gbit"), "megatron-lm-2021").source.name,
             "a100-80gb-800gbit--megatron-lm-2021");
   Cluster between = cluster("dgx-a100-80gb");
   between.name = "ours";
   between.levels[1].bandwidth = parse_bytes_per_second("110 Gbit/s");
-  EXPECT_EQ(built_in(between, "megatron-lm-2021").name, "a100-80gb-800gbit--megatron-lm-2021");
+  EXPECT_EQ(built_in(between, "megatron-lm-2021").source.name,
+            "a100-80gb-800gbit--megatron-lm-2021");
 }
 
 TEST(CostBasis, ADeviceWithFitsOfOtherFrameworksNamesThem) {
   const CostBasis typical = built_in(cluster("jean-zay-a100-80gb"), "megatron-lm");
-  EXPECT_EQ(typical.name, kTypicalCalibration);
-  EXPECT_NE(typical.words.find("--framework megatron-lm-2021"), std::string::npos) << typical.words;
-  EXPECT_EQ(built_in(cluster("jean-zay-a100-80gb"), "pytorch-fsdp").name,
+  EXPECT_EQ(typical.source.name, kTypicalCalibration);
+  EXPECT_NE(typical.source.words.find("--framework megatron-lm-2021"), std::string::npos)
+      << typical.source.words;
+  EXPECT_EQ(built_in(cluster("jean-zay-a100-80gb"), "pytorch-fsdp").source.name,
             "dgx-a100-80gb--pytorch-fsdp");
 }
 
 TEST(CostBasis, AChangedDeviceIsRefusedAndSaysInWhat) {
   Cluster changed = cluster("dgx-h100-80gb");
   changed.device.memory_bandwidth = parse_bytes_per_second("4800 GB/s");
-  EXPECT_EQ(built_in(changed, "megatron-lm").name, kTypicalCalibration);
+  EXPECT_EQ(built_in(changed, "megatron-lm").source.name, kTypicalCalibration);
   try {
     cost_basis(changed, framework_by_name("megatron-lm"),
                read_calibration_choice({"dgx-h100-80gb--megatron-lm"}), "mine.json");
@@ -148,10 +150,10 @@ TEST(CostBasis, WithoutAnythingKnownTheClustersNumbersStand) {
   Cluster cores = cluster("dgx-h100-80gb");
   cores.device.kind = DeviceKind::cpu_core;
   const CostBasis basis = built_in(cores, "bundled");
-  EXPECT_EQ(basis.name, "");
-  EXPECT_EQ(basis.digest, "");
+  EXPECT_EQ(basis.source.name, "");
+  EXPECT_EQ(basis.source.digest, "");
   EXPECT_EQ(basis.cluster, cores);
-  EXPECT_EQ(basis.words, "no calibration, efficiency of the cluster file");
+  EXPECT_EQ(basis.source.words, "no calibration, efficiency of the cluster file");
 }
 
 }  // namespace

@@ -24,4 +24,8 @@ CostModel small_costs(const Cluster& cluster) {
   return CostModel(cluster, std::nullopt, bundled_framework());
 }
 
+Target nano_target(std::int64_t devices, const Cluster& cluster, Bytes reserve) {
+  return Target(nano_job(), small_costs(cluster), devices, reserve);
+}
+
 }  // namespace plimsoll

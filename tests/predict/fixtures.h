@@ -4,7 +4,7 @@
 
 #include "models/cluster/cluster.h"
 #include "models/job/job.h"
-#include "simulator/costs/cost_model.h"
+#include "predict/target.h"
 
 namespace plimsoll {
 
@@ -14,5 +14,8 @@ Job nano_job();
 Cluster small_cluster();
 /// Without calibration: roofline.
 CostModel small_costs(const Cluster& cluster);
+/// nano_job() on devices of a cluster, with small_costs().
+Target nano_target(std::int64_t devices, const Cluster& cluster = small_cluster(),
+                   Bytes reserve = Bytes());
 
 }  // namespace plimsoll

@@ -25,14 +25,14 @@ Bytes sum(const std::vector<AliveTensors>& alive) {
   return all;
 }
 
-std::vector<StageMemory> memory_of(const Framework& framework, const char* strategy) {
-  const Bytes reserve(1 << 10), outside(1 << 20);
-  const Footprint footprint = lay_out(nano_job(), parse_strategy(strategy), framework,
-                                      small_cluster(), reserve, Proof::none);
+std::vector<StageMemory> memory_of(const Framework& framework, const char* text) {
+  const Target target(nano_job(), CostModel(small_cluster(), std::nullopt, framework), 2,
+                      Bytes(1 << 10));
+  const Strategy strategy = parse_strategy(text);
+  const Footprint footprint = lay_out(target, strategy, Proof::none);
   std::vector<StageMemory> result;
   for (const Program& program : footprint.programs) {
-    result.push_back(
-        memory_at_peak(program, framework, footprint.stages[result.size()], outside, reserve));
+    result.push_back(memory_at_peak(target, strategy, program, footprint.stages[result.size()]));
   }
   return result;
 }
@@ -40,7 +40,9 @@ std::vector<StageMemory> memory_of(const Framework& framework, const char* strat
 TEST(StageMemory, SumsByClassAndByNameToWhatIsAllocated) {
   for (const char* name :
        {"bundled", "megatron-lm-2021", "pytorch-fsdp", "torchtitan", "paddle-2.2"}) {
-    const Framework framework = framework_by_name(name);
+    Framework framework = framework_by_name(name);
+    framework.context_memory = Bytes(1 << 20);
+    framework.communicator_memory = framework.pair_communicator_memory = Bytes();
     for (const StageMemory& memory : memory_of(framework, "pp=2,micro_batch=2")) {
       SCOPED_TRACE(std::string(name) + " " + name_of(memory.stage));
       EXPECT_EQ(sum(memory.by_role), memory.stage.allocated);
@@ -66,15 +68,13 @@ TEST(StageMemory, TableSaysWhichPeakIsWhich) {
 
 /// A plan for one GPU whose framework has PyTorch's allocator.
 Plan planned() {
-  SearchRequest request;
-  request.job = nano_job();
-  request.framework = framework_by_name("megatron-lm-2021");
-  request.devices = 2;
-  request.fixed = {{"pp", "2"}, {"micro_batch", "2"}};
   Cluster cluster = small_cluster();
   cluster.device.kind = DeviceKind::gpu;
+  const CostModel costs(cluster, std::nullopt, framework_by_name("megatron-lm-2021"));
+  SearchRequest request{Target(nano_job(), costs, 2)};
+  request.fixed = {{"pp", "2"}, {"micro_batch", "2"}};
   request.cluster_digest = digest(cluster_text(cluster));
-  return search(request, CostModel(cluster, std::nullopt, request.framework));
+  return search(request);
 }
 
 TEST(CheckAllocators, FindsWhatTheReplayDoesNotGive) {

@@ -83,8 +83,8 @@ Predicted predict(const Row& row) {
       row.strategy.recompute == Recompute::selective ? "megatron-lm-2022" : "megatron-lm-2021");
   const Cluster cluster = read_cluster(
       fmt::format("{}/models/presets/clusters/{}.json", PLIMSOLL_SOURCE_DIR, row.cluster));
-  const CostModel costs(cluster, std::nullopt, framework);
   const std::int64_t devices = grid_of(row.strategy).world_size();
+  const Target target(row.job, CostModel(cluster, std::nullopt, framework), devices);
   std::vector<std::int64_t> micro_batches = {1, 2, 4, 8, 16};
   if (row.micro_batch) micro_batches = {*row.micro_batch};
   Predicted best;
@@ -92,12 +92,10 @@ Predicted predict(const Row& row) {
     Strategy strategy = row.strategy;
     strategy.micro_batch = micro_batch;
     if (!legal(row.job, strategy, devices)) continue;
-    const Footprint footprint =
-        lay_out(row.job, strategy, framework, cluster, Bytes(0), Proof::structure);
-    const Evaluation evaluation =
-        predict(row.job, strategy, footprint, costs, devices, Folding::folded, Detail::none);
-    if (!row.micro_batch && !evaluation.score.fits) continue;
-    const Seconds time = evaluation.score.prediction.step_time;
+    const Footprint footprint = lay_out(target, strategy, Proof::structure);
+    if (!row.micro_batch && !fits_devices(target, strategy, footprint.stages)) continue;
+    const Seconds time =
+        predict(target, strategy, footprint, Folding::folded, Detail::none).prediction.step_time;
     if (best.micro_batch == 0 || time < best.time) best = {time, micro_batch};
   }
   EXPECT_NE(best.micro_batch, 0) << row.label;

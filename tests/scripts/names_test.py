@@ -15,9 +15,9 @@ OWN = {"bundled", "bundled-cuda", "core", "bridge", "unknown", "pcie"}
 # Names that a user reads or may replace; none decides what a framework or a GPU is like.
 ALLOWED = {
     ("planner/cli/target.cpp", "megatron-lm"): "the default of --framework on GPUs",
-    ("planner/cli/planner_main.cpp", "megatron-lm"): "the help names that default",
-    ("planner/cli/planner_main.cpp", "dgx-h100-80gb--megatron-lm"): "an example in the help",
-    ("planner/cli/planner_main.cpp", "pytorch"): "the help names the program whose traces are replayed",
+    ("planner/cli/flags.cpp", "megatron-lm"): "the help names that default",
+    ("planner/cli/flags.cpp", "dgx-h100-80gb--megatron-lm"): "an example in the help",
+    ("planner/cli/command_validate.cpp", "pytorch"): "the help names the program whose traces are replayed",
 }
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\]|\\.)\'', re.S)
 

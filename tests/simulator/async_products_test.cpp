@@ -87,9 +87,8 @@ TEST(AsyncProducts, AStepIsFasterByLessThanWhatItExposed) {
   const Cluster cluster = read_cluster(std::string(PLIMSOLL_SOURCE_DIR) +
                                        "/models/presets/clusters/dgx-h100-80gb.json");
   const auto predicted = [&](const char* name) {
-    const Framework framework = framework_by_name(name);
-    const CostModel costs(cluster, std::nullopt, framework);
-    return evaluate(job, strategy, framework, costs, 8, Bytes(0)).score.prediction;
+    const CostModel costs(cluster, std::nullopt, framework_by_name(name));
+    return evaluate(Target(job, costs, 8), strategy).prediction;
   };
   const Prediction plain = predicted("torchtitan-compiled"),
                    async = predicted("torchtitan-async-tp");

@@ -1,51 +1,34 @@
-// `planner check`, `compare` and `report`: commands that only read files that others wrote.
+// `planner compare`: predicted against measured, and a calibration corrected by the difference.
 #include <fmt/format.h>
 
-#include <array>
-#include <optional>
+#include <CLI/CLI.hpp>
+#include <memory>
 
 #include "base/command_line.h"
 #include "base/file.h"
 #include "fitting/refit.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
-#include "plan/check.h"
 #include "plan/measured.h"
-#include "plan/plan.h"
 #include "planner/cli/commands.h"
-#include "planner/cli/summary_json.h"
+#include "planner/cli/flags.h"
 #include "predict/cost_basis.h"
-#include "predict/stage_memory.h"
 #include "reports/compare.h"
-#include "reports/html.h"
 
 namespace plimsoll {
-
-ExitCode run_check(const CheckOptions& options) {
-  const Plan plan = read_plan(options.plan);
-  std::vector<Violation> violations = check(plan);
-  std::vector<Rule> all = rules();
-  all.push_back(kAllocatorPeaks);
-  // Programs are rebuilt from a plan that keeps the rules only.
-  if (violations.empty()) violations = check_allocators(plan);
-  if (options.json) {
-    print_result(check_json(all, violations));
-  } else if (violations.empty()) {
-    print_result(fmt::format("{}: all {} rules hold\n", options.plan, all.size()));
-  } else {
-    std::string text;
-    for (const Violation& one : violations) text += fmt::format("{}: {}\n", one.rule, one.message);
-    print_result(text);
-  }
-  if (violations.empty()) return ExitCode::ok;
-  print_note(fmt::format("planner: {}: {} violation{}\n", options.plan, violations.size(),
-                         violations.size() == 1 ? "" : "s"));
-  return ExitCode::bad_input;
-}
-
 namespace {
 
-/// Whether the plan was made with it.
+struct CompareOptions {
+  std::string plan, measured;
+  double tolerance = 0.30;
+  bool json = false;
+  /// Corrects the calibration that the plan was made with, and writes it to `output` where given.
+  bool refit = false;
+  std::string cluster, output;
+  std::vector<std::string> calibration;
+};
+
+/// Throws InputError if the plan was made with another file.
 void check_same(const char* flag, const std::string& file, const std::string& found,
                 const std::string& wanted) {
   if (found == wanted) return;
@@ -69,19 +52,18 @@ Refit refit_of(const CompareOptions& options, const Plan& plan, const Measured& 
              plan.calibration_digest);
   const CostBasis basis =
       cost_basis(parse_cluster(cluster, options.cluster), plan.framework, choice, options.cluster);
-  check_same("--calibration", basis.name, basis.rest_digest, plan.calibration_rest_digest);
+  check_same("--calibration", basis.source.name, basis.source.rest_digest,
+             plan.calibration_rest_digest);
   return refit(plan, measured, basis);
 }
 
-/// The file that was measured, with a fit that stands in it.
+/// Returns the measured file with the corrected calibration, and with its fit if it has one.
 std::string refitted_text(const CompareOptions& options, const Refit& found) {
   const CalibrationChoice choice = read_calibration_choice(options.calibration);
   CalibrationFile file = parse_calibration_file(choice.measured_text, choice.measured_file);
   file.measured = found.calibration;
   return calibration_file_text(file);
 }
-
-}  // namespace
 
 ExitCode run_compare(const CompareOptions& options) {
   if (options.refit && (options.cluster.empty() || options.calibration.empty())) {
@@ -110,19 +92,29 @@ ExitCode run_compare(const CompareOptions& options) {
   return ExitCode::outside_tolerance;
 }
 
-ExitCode run_report(const ReportOptions& options) {
-  check_output("-o", options.output, std::array{options.plan, options.measured});
-  const Plan plan = read_legal_plan(options.plan);
-  std::optional<Measured> measured;
-  std::optional<std::string> verdict;
-  if (!options.measured.empty()) {
-    measured = read_measured(options.measured);
-    verdict = compare(plan, *measured, options.tolerance, {options.plan, options.measured}).verdict;
-  }
-  write_file_atomically(options.output, report_html(plan, measured, options.tolerance));
-  print_note(fmt::format("wrote {}\n", options.output));
-  if (options.json) print_result(report_json(options.output, verdict));
-  return ExitCode::ok;
+}  // namespace
+
+void add_compare(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<CompareOptions>();
+  CLI::App& command = *app.add_subcommand("compare", "predicted against measured");
+  command.add_option("PLAN", options->plan, "plan file")->required();
+  command.add_option("MEASURED", options->measured, "what planner run wrote")->required();
+  add_tolerance(command, options->tolerance);
+  CLI::Option* refit =
+      command.add_flag("--refit", options->refit,
+                       "correct the calibration by what was measured, and say by how much");
+  command.add_option("--cluster", options->cluster, "with --refit: the plan's cluster file")
+      ->needs(refit);
+  command
+      .add_option("--calibration", options->calibration,
+                  "with --refit: the plan's calibration, given as to plan")
+      ->allow_extra_args(false)
+      ->needs(refit);
+  command
+      .add_option("-o,--output", options->output, "with --refit: write the new calibration here")
+      ->needs(refit);
+  add_json(command, options->json);
+  command.callback([options, &action] { action = [options] { return run_compare(*options); }; });
 }
 
 }  // namespace plimsoll

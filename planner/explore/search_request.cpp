@@ -1,5 +1,5 @@
-// Whether a cluster has the devices that a search is asked for.
-#include "planner/space/search_request.h"
+// The space that a search request spans, and whether the cluster has its devices.
+#include "planner/explore/search_request.h"
 
 #include <fmt/format.h>
 
@@ -7,18 +7,25 @@
 
 namespace plimsoll {
 
+Space enumerate(const SearchRequest& request) {
+  const Target& target = request.target;
+  return enumerate(target.job, target.framework(), target.devices, request.fixed,
+                   units_of(target.cluster()));
+}
+
 std::string devices_text(std::int64_t devices) {
   return fmt::format("{} device{}", devices, devices == 1 ? "" : "s");
 }
 
-bool check_devices(const Cluster& cluster, std::int64_t devices) {
+bool is_oversubscribed(const Target& target) {
+  const Cluster& cluster = target.cluster();
   if (!cluster.nodes) return false;
   const std::int64_t available = *cluster.nodes * cluster.devices_per_node;
-  if (devices <= available) return false;
+  if (target.devices <= available) return false;
   if (cluster.device.kind == DeviceKind::cpu_core) return true;
   throw InfeasibleError(fmt::format("cluster {} has {} devices ({} nodes of {}), {} were asked for",
                                     cluster.name, available, *cluster.nodes,
-                                    cluster.devices_per_node, devices));
+                                    cluster.devices_per_node, target.devices));
 }
 
 }  // namespace plimsoll

@@ -1,0 +1,80 @@
+// Adds flags that several commands have.
+#include "planner/cli/flags.h"
+
+#include <CLI/CLI.hpp>
+
+#include "base/command_line.h"
+
+namespace plimsoll {
+namespace {
+
+/// The largest tolerance: a hundred times the measured time. More is a slip of the pen.
+constexpr double kMostTolerance = 100;
+
+}  // namespace
+
+std::function<std::string(const std::string&)> integers(std::int64_t least, std::int64_t most) {
+  return [=](const std::string& text) { return refuse_integer(text, least, most); };
+}
+
+void add_job(CLI::App& command, TargetOptions& target, bool required) {
+  command.add_option("JOB", target.job, "job file, or the name of a preset (gpt3-175b, say)")
+      ->required(required);
+  command
+      .add_option("--global-batch", target.global_batch, "sequences per step, instead of the job's")
+      ->check(integers(1, std::int64_t{1} << 24));
+}
+
+void add_framework(CLI::App& command, TargetOptions& target) {
+  command.add_option("--framework", target.framework,
+                     "how ops run: a built-in name or a file; default: the bundled runtime on CPU "
+                     "cores, else megatron-lm");
+}
+
+void add_devices(CLI::App& command, TargetOptions& target) {
+  command
+      .add_option("--devices", target.devices,
+                  "ranks: mp x pp x dp x sharding degree; default: all of the cluster file, where "
+                  "it states its nodes")
+      ->check(integers(1, kMostDevices));
+}
+
+CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibration) {
+  return command
+      .add_option(
+          "--calibration", calibration,
+          "built-in (the default: what was fitted for device and framework, else typical), typical "
+          "(rates typical of training), none (the cluster's own numbers), a fit's name "
+          "(dgx-h100-80gb--megatron-lm, say) or a file; twice: a file that was measured, and what "
+          "answers for what it did not measure (default: built-in)")
+      ->allow_extra_args(false);
+}
+
+void add_machine(CLI::App& command, TargetOptions& target) {
+  command.add_option("--cluster", target.cluster, "cluster file, or the name of a preset")
+      ->required();
+  add_calibration(command, target.calibration);
+  add_devices(command, target);
+  add_framework(command, target);
+}
+
+void add_fix(CLI::App& command, std::vector<std::string>& fix) {
+  command.add_option("--fix", fix, "KEY=VALUE: only strategies with this choice; repeatable")
+      ->allow_extra_args(false);
+}
+
+void add_reserve(CLI::App& command, std::string& reserve) {
+  command.add_option("--reserve", reserve, "memory kept free on each device")
+      ->capture_default_str();
+}
+
+void add_tolerance(CLI::App& command, double& tolerance) {
+  command
+      .add_option("--tolerance", tolerance, "largest |predicted - measured| / measured step time")
+      ->check([](const std::string& text) { return refuse_number(text, 0, kMostTolerance); })
+      ->capture_default_str();
+}
+
+void add_json(CLI::App& command, bool& json) { command.add_flag("--json", json, "JSON on stdout"); }
+
+}  // namespace plimsoll

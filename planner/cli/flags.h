@@ -1,0 +1,32 @@
+// Flags: adds the flags that several commands have to a command line.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "planner/cli/target.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace plimsoll {
+
+/// Returns CLI11's check for an integer option.
+std::function<std::string(const std::string&)> integers(std::int64_t least, std::int64_t most);
+
+void add_job(CLI::App& command, TargetOptions& target, bool required = true);
+void add_framework(CLI::App& command, TargetOptions& target);
+void add_devices(CLI::App& command, TargetOptions& target);
+CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibration);
+/// Adds --cluster, --calibration, --devices and --framework.
+void add_machine(CLI::App& command, TargetOptions& target);
+void add_fix(CLI::App& command, std::vector<std::string>& fix);
+void add_reserve(CLI::App& command, std::string& reserve);
+void add_tolerance(CLI::App& command, double& tolerance);
+void add_json(CLI::App& command, bool& json);
+
+}  // namespace plimsoll

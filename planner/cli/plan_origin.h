@@ -1,0 +1,16 @@
+// Plan origin: the command line that makes a plan again, without the paths of this machine.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "planner/cli/target.h"
+
+namespace plimsoll {
+
+/// Says in words how `planner plan` made a plan, by its arguments and what they named.
+PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
+                     const std::vector<std::string>& fix, const std::string& reserve);
+
+}  // namespace plimsoll

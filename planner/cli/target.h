@@ -1,0 +1,65 @@
+// Target of a command: the job, cluster, framework and calibration that its arguments name.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/framework/framework.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+#include "planner/space/space.h"
+#include "predict/cost_basis.h"
+#include "predict/target.h"
+
+namespace plimsoll {
+
+/// The value of --reserve where none is given.
+inline constexpr const char* kDefaultReserve = "1 GiB";
+
+/// Job and machine, as every planning command names them.
+struct TargetOptions {
+  std::string job;  ///< file
+  std::string cluster;
+  std::vector<std::string> calibration;      ///< as read_calibration_choice() takes it
+  std::string framework;                     ///< empty: by device kind
+  std::int64_t devices = 0;                  ///< 0: all that the cluster file states
+  std::optional<std::int64_t> global_batch;  ///< instead of the job's
+};
+
+/// The files behind TargetOptions, read and checked.
+struct LoadedTarget {
+  Target target;
+  CostSource source;                   ///< how the costs are known
+  std::int64_t stated_vocabulary = 0;  ///< of the job before the framework padded it
+  std::string cluster_digest;          ///< of the file
+};
+
+/// Reads a job and pads its vocabulary as the framework does (padded_vocabulary, of one mp rank).
+Job load_job(const TargetOptions& options, const Framework& framework);
+/// Reads the framework that is named. Without a name, the kind of device of the cluster file
+/// decides; without a cluster it is the bundled runtime.
+Framework load_framework(const TargetOptions& options);
+LoadedTarget load_target(const TargetOptions& options, Bytes reserve);
+/// Reads a strategy from text or a file. Throws InfeasibleError where the strategy is not legal on
+/// so many devices, saying why.
+Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
+                        std::int64_t devices);
+/// Returns the job as its file has it: the vocabulary is not padded.
+Job stated_job(const LoadedTarget& loaded);
+/// Returns the first line of every result: "GPT on 2 devices of CLUSTER; framework ...; calibration
+/// ...".
+std::string headline(const LoadedTarget& loaded, bool oversubscribed);
+/// Says what each group of the cluster's efficiency parameters rests on. The line is empty where
+/// the parameters are not used or a fit on runs took their place.
+std::string efficiency_line(const LoadedTarget& loaded);
+/// Parses "key=value" pairs. Throws UsageError for text without '=', or a key given twice.
+Fixed parse_fixed(const std::vector<std::string>& pairs);
+/// Parses "1 GiB". Throws UsageError.
+Bytes parse_reserve(const std::string& text);
+/// Parses "30 s". Throws UsageError for text that is no time, and for a time not above zero or more
+/// than kLongestTimeLimit.
+Seconds parse_time_limit(const std::string& text);
+
+}  // namespace plimsoll

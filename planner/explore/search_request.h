@@ -1,0 +1,55 @@
+// A request to search: the target, the choices that are fixed, and how long to look.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "planner/space/space.h"
+#include "predict/target.h"
+
+namespace plimsoll {
+
+enum class SearchMethod : std::uint8_t {
+  branch_and_bound,
+  brute_force,  ///< evaluates all that is legal; the same answer, for tests
+};
+
+/// The longest time limit. The clock holds far more; nobody waits that long.
+inline constexpr Seconds kLongestTimeLimit{1e6};
+
+struct SearchRequest {
+  Target target;
+  Fixed fixed{};
+  std::string cluster_digest{}, calibration_digest{};
+  SearchMethod method = SearchMethod::branch_and_bound;
+  /// The number of candidates evaluated at once; 0 stands for the number of the machine's cores.
+  /// The plan does not depend on it.
+  std::int64_t threads = 0;
+  /// The chosen plan is proven best. Runners-up and the front are proven to this share of a step:
+  /// no plan that would take the place of one of them is faster by more.
+  double tolerance = 0.02;
+  /// The wall-clock time after which no bound and no evaluation begins; at most kLongestTimeLimit.
+  /// The first plan, which is found before all bounds, is looked for to the end of one try. With a
+  /// limit the plan depends on the machine.
+  std::optional<Seconds> time_limit{};
+  /// The search asks this from time to time. When it returns true, the search ends as at a time
+  /// limit.
+  std::function<bool()> stop{};
+  /// One thread calls this after each round with the number of legal strategies that are done with
+  /// and the number of all. The first number never falls.
+  std::function<void(std::int64_t done, std::int64_t of)> progress{};
+};
+
+/// Returns all strategies that the request allows.
+Space enumerate(const SearchRequest& request);
+
+/// Returns "1 device", "8 devices".
+std::string devices_text(std::int64_t devices);
+
+/// Whether a target has more devices than its cluster. CPU cores may have several ranks each, and
+/// such a plan says so. Throws InfeasibleError where the devices are GPUs.
+bool is_oversubscribed(const Target& target);
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+// Rules, costs and memory of strategies on a target.
+#include "predict/target.h"
+
+#include <algorithm>
+
+#include "plan/filling.h"
+#include "simulator/costs/layer_factors.h"
+
+namespace plimsoll {
+
+bool has_arena(const Framework& framework) {
+  return framework.allocator.kind == AllocatorKind::arena;
+}
+
+PassContext context_of(const Target& target, const Strategy& strategy) {
+  return {target.job, strategy, target.framework()};
+}
+
+Verdict legal(const Target& target, const Strategy& strategy) {
+  const Verdict by_job = legal(target.job, strategy, target.devices);
+  return by_job ? legal(target.framework(), target.job, strategy) : by_job;
+}
+
+LayerShape layer_shape(const Job& job, const Strategy& strategy) {
+  const std::int64_t operand = strategy.fp8 != Fp8::none ? 1 : bytes_of(job.precision).count();
+  return {strategy.micro_batch * job.sequence / strategy.cp, job.sequence, job.hidden, strategy.mp,
+          operand};
+}
+
+CostModel costs_of(const Target& target, const Strategy& strategy) {
+  const auto& fitted = target.costs->fitted();
+  if (!fitted) return *target.costs;
+  const LayerShape shape = layer_shape(target.job, strategy);
+  return target.costs->with_layer_factor(layer_factor(fitted->layers, shape).factor);
+}
+
+Bytes outside_program(const Target& target, const Strategy& strategy) {
+  return memory_outside_program(target.job, strategy, target.framework());
+}
+
+Bytes room_for_program(const Target& target, const Strategy& strategy, Bytes capacity) {
+  return std::max(capacity - (outside_program(target, strategy) + target.reserve), Bytes());
+}
+
+bool fits_devices(const Target& target, const Strategy& strategy,
+                  std::span<const StagePrediction> stages) {
+  const Bytes outside = outside_program(target, strategy);
+  return std::ranges::all_of(stages, [&](const StagePrediction& stage) {
+    return filling_of(stage, outside, target.reserve).fits();
+  });
+}
+
+Bytes largest_memory(const Target& target) {
+  Bytes largest;
+  for (const auto& [kind, count] : devices_by_kind(target.cluster(), target.devices)) {
+    largest = std::max(largest, device_of(target.cluster(), kind).memory);
+  }
+  return largest;
+}
+
+}  // namespace plimsoll

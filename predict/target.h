@@ -1,0 +1,57 @@
+// Target: a job on devices of a cluster, with all that predictions of it share. Only the strategy
+// varies.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "models/job/job.h"
+#include "passes/strategy/pass_context.h"
+#include "passes/strategy/strategy.h"
+#include "plan/plan.h"
+#include "simulator/costs/cost_model.h"
+
+namespace plimsoll {
+
+struct Target {
+  Target(Job for_job, CostModel with_costs, std::int64_t on_devices, Bytes kept_free = {})
+      : job(std::move(for_job)),
+        costs(std::make_shared<const CostModel>(std::move(with_costs))),
+        devices(on_devices),
+        reserve(kept_free) {}
+
+  Job job;
+  /// The costs of ops. They hold the cluster and the framework. Copies of a target share them.
+  std::shared_ptr<const CostModel> costs;
+  std::int64_t devices = 0;
+  Bytes reserve;  ///< bytes of each device that a plan keeps free, for libraries and the runtime
+
+  const Cluster& cluster() const { return costs->cluster(); }
+  const Framework& framework() const { return costs->framework(); }
+};
+
+/// Whether the framework plans its memory in an arena, rather than asking an allocator.
+bool has_arena(const Framework& framework);
+/// Returns what lowering a strategy takes. The result refers to both arguments.
+PassContext context_of(const Target& target, const Strategy& strategy);
+/// Checks a strategy by the rules of the job and those of the framework.
+Verdict legal(const Target& target, const Strategy& strategy);
+/// Returns the shape that the time of a strategy's layers depends on.
+LayerShape layer_shape(const Job& job, const Strategy& strategy);
+/// Returns the costs of a strategy's ops: the target's, with the factor fitted for its layers.
+CostModel costs_of(const Target& target, const Strategy& strategy);
+
+/// Returns the bytes of each device that the framework takes beside the strategy's Program.
+Bytes outside_program(const Target& target, const Strategy& strategy);
+/// Returns the bytes of a device of `capacity` that the framework may reserve for a Program; 0
+/// where none are left.
+Bytes room_for_program(const Target& target, const Strategy& strategy, Bytes capacity);
+/// Whether every stage fits its smallest device: the bytes that the stage reserves, those outside
+/// the Program, and the reserve.
+bool fits_devices(const Target& target, const Strategy& strategy,
+                  std::span<const StagePrediction> stages);
+/// Returns the memory of the largest device. No stage can use more, wherever it runs.
+Bytes largest_memory(const Target& target);
+
+}  // namespace plimsoll
