@@ -73,9 +73,9 @@ ForwardOf forward_of(OpKind kind, const RuleStep& step) {
   forward.inputs.resize(row(kind).operands.inputs.count);
   for (std::size_t i = 0; i < step.reads().size(); ++i) {
     const RuleOperand& operand = step.reads()[i];
-    if (operand.of == RuleOperand::Of::input) forward.inputs[operand.position] = i;
-    if (operand.of == RuleOperand::Of::output) forward.statistics.push_back(i);
-    if (operand.of == RuleOperand::Of::output_gradient) forward.output_gradients.push_back(i);
+    if (operand.role == RuleOperand::Role::input) forward.inputs[operand.position] = i;
+    if (operand.role == RuleOperand::Role::output) forward.statistics.push_back(i);
+    if (operand.role == RuleOperand::Role::output_gradient) forward.output_gradients.push_back(i);
   }
   forward.gradients_of.assign(step.gradients().begin(), step.gradients().end());
   return forward;
