@@ -16,6 +16,39 @@ if(PLIMSOLL_SANITIZER)
   target_compile_definitions(plimsoll_options INTERFACE PLIMSOLL_SANITIZED=1)
 endif()
 
+# Two things spare a clean build half of its work (docs/adr/0040-a-fast-loop.md): what most sources include
+# of other projects is compiled once, and sources of one folder are compiled several at a time. Builds
+# with sanitizers and debug builds do without, so that each source compiles on its own.
+option(PLIMSOLL_TOGETHER "Precompile common headers, and compile several sources at a time" ON)
+set(common_headers <algorithm> <array> <chrono> <cmath> <cstdint> <filesystem> <functional> <map>
+  <memory> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <unordered_map>
+  <utility> <variant> <vector> <fmt/format.h>)
+set(alone ${PROJECT_SOURCE_DIR}/cmake/alone.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${alone})
+file(STRINGS ${alone} alone REGEX "^[a-z]")
+list(TRANSFORM alone PREPEND ${PROJECT_SOURCE_DIR}/)
+set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+if(PLIMSOLL_TOGETHER)
+  # g++ 12 reports false overflows in std::string code that comes from a precompiled header.
+  target_compile_options(plimsoll_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-restrict>")
+endif()
+
+# compile_together(NAME FOLDER): applies both to the library of a folder.
+function(compile_together name folder)
+  if(NOT PLIMSOLL_TOGETHER)
+    return()
+  endif()
+  if(folder MATCHES "^(base|runtime)$")  # runtime has flags of its own, for OpenMP
+    target_precompile_headers(${name} PRIVATE ${common_headers})
+  else()
+    target_precompile_headers(${name} REUSE_FROM plimsoll_base)
+  endif()
+  # Kernels and the engine's loops are timed, and should not change with their neighbours.
+  if(NOT folder MATCHES "^(runtime|simulator/engine|tests/.*)$")
+    set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 # add_folders(): a static library plimsoll_FOLDER, with _ for /, of every .cpp directly in each
 # folder of cmake/folders.txt, except the programs' *_main.cpp. It links the folders that it may
 # include. plimsoll_TOP stands for all folders below TOP, where no code lies in TOP itself.
@@ -34,6 +67,7 @@ function(add_folders)
     add_library(plimsoll_${name} STATIC ${sources})
     set_target_properties(plimsoll_${name} PROPERTIES LINKER_LANGUAGE CXX)
     target_link_libraries(plimsoll_${name} PUBLIC plimsoll_options)
+    compile_together(plimsoll_${name} ${folder})
     foreach(other ${below})
       string(REPLACE "/" "_" other ${other})
       target_link_libraries(plimsoll_${name} PUBLIC plimsoll_${other})

@@ -26,6 +26,7 @@ if(NCCL_INCLUDE_DIR)
   target_include_directories(cuda_on_cpu SYSTEM PUBLIC ${NCCL_INCLUDE_DIR})
 endif()
 target_link_libraries(cuda_on_cpu PUBLIC plimsoll_runtime)
+compile_together(cuda_on_cpu tests/cuda_on_cpu)
 target_compile_options(cuda_on_cpu PUBLIC -Wno-unknown-pragmas)  # unroll
 
 # planner-run on the emulation: tests scripts/gpu-check, says nothing of GPUs.

@@ -1,4 +1,4 @@
-"""scripts/check finds comments without a subject, sentences that are too long, and code that is not formatted."""
+"""scripts/check finds comments without a subject, long sentences, code that is not formatted, and what clang-tidy finds."""
 
 import sys
 import tempfile
@@ -44,6 +44,14 @@ def main():
         style.write_text((programs.SOURCE / ".clang-format").read_text())
         found = check.check_format([str(good), str(bad)])
         assert len(found) == 1 and found[0].startswith(str(bad)), found
+        moved = pathlib.Path(folder, "moved.cpp")
+        moved.write_text("#include <string>\n#include <utility>\n"
+                         "std::size_t f(std::string a) {\n  std::string b = std::move(a);\n"
+                         "  return a.size() + b.size();\n}\n")
+        tidy = pathlib.Path(folder, ".clang-tidy")
+        tidy.write_text((programs.SOURCE / ".clang-tidy").read_text())
+        found = check.check_tidy([str(moved), str(good)])
+        assert len(found) == 1 and "use-after-move" in found[0], found
     print("scripts/check finds what it should")
 
 
