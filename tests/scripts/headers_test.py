@@ -54,13 +54,13 @@ def brought_by(name):
 
 
 def digest(header, compiler_is):
-    """What the answer for a header depends on: compiler, flags, and the text of all it includes of the project."""
+    """A digest of all that the answer for a header depends on: compiler, flags, and the text of all it includes of the project."""
     texts = [(name, text_of(name)) for name in sorted(brought_by(header))]
     return hashlib.sha256(json.dumps([compiler_is, FLAGS, texts]).encode()).hexdigest()
 
 
 def choose_precompiled(headers):
-    """Those of the headers whose precompiling spares the others most, by the number of headers read."""
+    """The headers whose precompiling spares the others most, by the number of headers read."""
     spared, chosen = collections.Counter(), []
     users = {header: [other for other in headers if header in brought_by(other)] for header in headers}
     candidates = [header for header in headers if len(users[header]) >= FEWEST_USERS]
