@@ -15,7 +15,7 @@ namespace plimsoll {
 namespace {
 
 /// Live bytes of a cut may take this share of a device's room. Each share gives another cut.
-constexpr std::array kShares = {1.0, 0.95, 0.88};
+constexpr std::array kShares = {1.0, 0.98, 0.95, 0.88};
 
 /// Finds LastingLines once for all strategies that keep the same bytes between steps.
 class LastingCache {
@@ -94,7 +94,8 @@ class Cutter {
     // As many on every stage: none is faster than where each has as many as it needs.
     std::optional<LayerCut> least;
     std::int64_t recomputed = 0;
-    for (std::int64_t n = 1; n <= layers_; ++n) {
+    // None at all is tried here, too: the family without recompute may not fit with an even cut.
+    for (std::int64_t n = is_fixed(request_.fixed, "recompute") ? 1 : 0; n <= layers_; ++n) {
       const Picoseconds limit = least ? least->step : limit_;
       if (!best({}, n, n, limit)) break;  // nor with more of them
       auto found = best(room, n, n, limit);

@@ -103,6 +103,16 @@ TEST(LayerChoices, StagesInFrontHaveFewerLayers) {
   EXPECT_LT(plan.prediction.step_time, without_choices(seventy).prediction.step_time);
 }
 
+TEST(LayerChoices, AnUnevenCutMayFitWithoutRecompute) {
+  SearchRequest free = request_of({"llama3-70b", 256, "dgx-h100-80gb", "megatron-lm", 64});
+  free.fixed.emplace_back("mp", "4");
+  SearchRequest even = free, uneven = free;
+  even.fixed.insert(even.fixed.end(), {{"recompute", "none"}, {"layer_split", "even"}});
+  EXPECT_THROW(search(even), InfeasibleError);
+  uneven.fixed.insert(uneven.fixed.end(), {{"recompute", "none"}, {"layer_split", "18+21+21+20"}});
+  EXPECT_LE(search(free).prediction.step_time, search(uneven).prediction.step_time);
+}
+
 TEST(LayerChoices, AFrameworkHasThemOrNot) {
   EXPECT_TRUE(layer_freedom(bundled_framework(), {}).by_stage);
   const LayerFreedom megatron = layer_freedom(framework_by_name("megatron-lm"), {});
