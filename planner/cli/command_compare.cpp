@@ -12,6 +12,7 @@
 #include "plan/measured.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/plan_target.h"
 #include "predict/cost_basis.h"
 #include "reports/compare.h"
 
@@ -27,16 +28,6 @@ struct CompareOptions {
   std::string cluster, output;
   std::vector<std::string> calibration;
 };
-
-/// Throws InputError if the plan was made with another file.
-void check_same(const char* flag, const std::string& file, const std::string& found,
-                const std::string& wanted) {
-  if (found == wanted) return;
-  throw InputError(
-      file, "",
-      fmt::format("found the digest {}; the plan was made with {} {}",
-                  found.empty() ? "of nothing" : found, flag, wanted.empty() ? "none" : wanted));
-}
 
 Refit refit_of(const CompareOptions& options, const Plan& plan, const Measured& measured) {
   if (plan.oversubscribed) {

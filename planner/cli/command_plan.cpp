@@ -12,17 +12,15 @@
 #include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/interrupt.h"
 #include "planner/cli/plan_origin.h"
-#include "planner/cli/progress.h"
 #include "planner/cli/summary_json.h"
 #include "planner/explore/explore.h"
 #include "planner/search/search.h"
+#include "planner/terminal/interrupt.h"
+#include "planner/terminal/progress.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::int64_t kMostThreads = 1024;
 
 struct PlanOptions {
   TargetOptions target;
@@ -119,8 +117,7 @@ void add_plan(CLI::App& app, Action& action) {
   command.add_option("-o,--output", options->output, "write the plan file here");
   command.add_option("--time-limit", options->time_limit,
                      "stop after this time (\"30 s\") with the best so far, exit 5");
-  command.add_option("--threads", options->threads, "default: all cores; the plan is the same")
-      ->check(integers(1, kMostThreads));
+  add_threads(command, options->threads, "the plan");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_plan(*options); }; });
 }

@@ -11,6 +11,8 @@ namespace {
 /// The largest tolerance: a hundred times the measured time. More is a slip of the pen.
 constexpr double kMostTolerance = 100;
 
+constexpr std::int64_t kMostThreads = 1024;
+
 }  // namespace
 
 std::function<std::string(const std::string&)> integers(std::int64_t least, std::int64_t most) {
@@ -73,6 +75,11 @@ void add_tolerance(CLI::App& command, double& tolerance) {
       .add_option("--tolerance", tolerance, "largest |predicted - measured| / measured step time")
       ->check([](const std::string& text) { return refuse_number(text, 0, kMostTolerance); })
       ->capture_default_str();
+}
+
+void add_threads(CLI::App& command, std::int64_t& threads, const std::string& result) {
+  command.add_option("--threads", threads, "default: all cores; " + result + " is the same")
+      ->check(integers(1, kMostThreads));
 }
 
 void add_json(CLI::App& command, bool& json) { command.add_flag("--json", json, "JSON on stdout"); }

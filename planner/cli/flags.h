@@ -27,6 +27,8 @@ void add_machine(CLI::App& command, TargetOptions& target);
 void add_fix(CLI::App& command, std::vector<std::string>& fix);
 void add_reserve(CLI::App& command, std::string& reserve);
 void add_tolerance(CLI::App& command, double& tolerance);
+/// `result` is what does not depend on the number of threads: "the plan".
+void add_threads(CLI::App& command, std::int64_t& threads, const std::string& result);
 void add_json(CLI::App& command, bool& json);
 
 }  // namespace plimsoll

@@ -25,6 +25,25 @@ std::string shell_word(const std::string& text) {
   return word + "'";
 }
 
+/// Returns the words of a command that shell_word() wrote.
+std::vector<std::string> words_of(const std::string& command) {
+  std::vector<std::string> words = {""};
+  bool quoted = false;
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const char c = command[i];
+    if (c == '\'') {
+      quoted = !quoted;
+    } else if (c == '\\' && !quoted && i + 1 < command.size()) {
+      words.back() += command[++i];
+    } else if (c == ' ' && !quoted) {
+      words.emplace_back();
+    } else {
+      words.back() += c;
+    }
+  }
+  return words;
+}
+
 /// Returns the name of the preset with this digest, else a file name after the name in the file.
 std::string file_word(const std::string& digest_of_file, const std::vector<Preset>& presets,
                       const std::string& name) {
@@ -81,6 +100,15 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
                               ? "published runs of sources that its calibration had not seen"
                               : "what the costs of its ops leave open";
   return origin;
+}
+
+std::vector<std::string> held_choices(const PlanOrigin& origin) {
+  std::vector<std::string> held;
+  const std::vector<std::string> words = words_of(origin.command);
+  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+    if (words[i] == "--fix") held.push_back(words[i + 1]);
+  }
+  return held;
 }
 
 }  // namespace plimsoll

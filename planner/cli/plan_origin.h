@@ -13,4 +13,7 @@ namespace plimsoll {
 PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
                      const std::vector<std::string>& fix, const std::string& reserve);
 
+/// Returns the values of --fix in a command that origin_of() wrote.
+std::vector<std::string> held_choices(const PlanOrigin& origin);
+
 }  // namespace plimsoll

@@ -11,7 +11,7 @@
 #include "base/command_line.h"
 #include "plan/plan.h"
 #include "planner/cli/commands.h"
-#include "planner/cli/exec_beside.h"
+#include "planner/terminal/exec_beside.h"
 
 namespace plimsoll {
 namespace {
@@ -24,6 +24,7 @@ void add_commands(CLI::App& app, Action& action) {
   // These two are other executables, started before this command line is parsed.
   app.add_subcommand("calibrate", "measure this machine (planner-calibrate --help)");
   add_plan(app, action);
+  add_explain(app, action);
   app.add_subcommand("run", "train by a plan and measure (planner-run --help)");
   add_compare(app, action);
   add_report(app, action);

@@ -70,4 +70,9 @@ std::optional<StepParts> extended_parts(const Target& target, const Strategy& st
   return parts;
 }
 
+Breakdown breakdown_of(const Target& target, const Strategy& strategy, Seconds step) {
+  if (const auto parts = extended_parts(target, strategy, step)) return break_down(*parts, step);
+  return critical_step(target, strategy).prediction.breakdown;
+}
+
 }  // namespace plimsoll

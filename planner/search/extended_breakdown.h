@@ -16,4 +16,8 @@ namespace plimsoll {
 std::optional<StepParts> extended_parts(const Target& target, const Strategy& strategy,
                                         Seconds step);
 
+/// Returns the breakdown of a legal strategy whose step time a search found: from these parts, or
+/// by simulating the whole step.
+Breakdown breakdown_of(const Target& target, const Strategy& strategy, Seconds step);
+
 }  // namespace plimsoll

@@ -124,17 +124,6 @@ std::vector<std::size_t> front_of(const Target& target, std::span<const Candidat
   return front;
 }
 
-/// Returns the breakdown of a candidate's step, which exploring leaves out.
-Breakdown breakdown_of(const Target& target, const Candidate& candidate) {
-  const Seconds step = candidate.prediction.step_time;
-  if (const auto parts = extended_parts(target, candidate.strategy, step))
-    return break_down(*parts, step);
-  const Footprint footprint =
-      lay_out(target, candidate.strategy, Proof::none, AllocatorReplay::leave_out);
-  return predict(target, candidate.strategy, footprint, Folding::folded, Detail::critical)
-      .prediction.breakdown;
-}
-
 /// Returns the chosen plan whole, with the runners-up and the Pareto front. Of the others that are
 /// shown it says why they lose, and whether they can be told apart from the chosen plan. The chosen
 /// strategy is lowered once more here, with all proofs (ADR 0009).
@@ -153,7 +142,8 @@ Plan show(const SearchRequest& request, std::span<const Candidate> candidates,
     if (i == 0) {
       plan = make_plan(request, candidate.strategy);
     } else {
-      predictions[i].breakdown = breakdown_of(target, candidate);
+      predictions[i].breakdown =
+          breakdown_of(target, candidate.strategy, candidate.prediction.step_time);
     }
   });
   predictions[0] = plan.prediction;

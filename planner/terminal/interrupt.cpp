@@ -1,5 +1,5 @@
 // Notes SIGINT with a signal handler.
-#include "planner/cli/interrupt.h"
+#include "planner/terminal/interrupt.h"
 
 #include <csignal>
 

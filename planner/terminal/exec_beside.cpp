@@ -1,5 +1,5 @@
 // Starts planner-run and planner-calibrate. They link the runtime, which planner must not.
-#include "planner/cli/exec_beside.h"
+#include "planner/terminal/exec_beside.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

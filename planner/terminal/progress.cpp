@@ -1,5 +1,5 @@
 // Progress: a counter for people who wait at a terminal.
-#include "planner/cli/progress.h"
+#include "planner/terminal/progress.h"
 
 #include <unistd.h>
 

@@ -1,0 +1,90 @@
+// `planner explain`: why a plan is best, and what another choice would cost.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <optional>
+
+#include "base/command_line.h"
+#include "planner/cli/commands.h"
+#include "planner/cli/flags.h"
+#include "planner/cli/plan_origin.h"
+#include "planner/cli/plan_target.h"
+#include "planner/explain/explain_json.h"
+#include "planner/explain/explain_text.h"
+
+namespace plimsoll {
+namespace {
+
+struct ExplainOptions {
+  PlanFiles files;
+  std::string why_not;     ///< "mp=4,pp=8"; empty: the plan alone
+  std::string time_limit;  ///< empty: none
+  std::int64_t threads = 0;
+  bool json = false;
+};
+
+/// Says which asked choices do not run, or whether a search was not proven.
+ExitCode verdict_of(const WhyNot& answer) {
+  if (answer.is_plan || (answer.best && answer.best_is_proven)) return ExitCode::ok;
+  if (answer.best_is_proven) {
+    print_note("planner: no plan with these choices runs\n");
+    return ExitCode::infeasible;
+  }
+  print_note("planner: the time limit ended the search for the best plan with these choices\n");
+  return ExitCode::stopped_early;
+}
+
+ExitCode explain_asked(const ExplainRequest& request, const std::string& headline,
+                       const ExplainOptions& options) {
+  const WhyNot answer = why_not(request, parse_choices(options.why_not));
+  print_result(options.json ? why_not_json(answer)
+                            : headline + why_not_text(request.target, answer));
+  return verdict_of(answer);
+}
+
+ExitCode explain_plan(const ExplainRequest& request, const Plan& plan, const std::string& headline,
+                      const ExplainOptions& options) {
+  const ExplainedStep step = explain_step(request.target, plan.strategy);
+  const Sensitivity found = sensitivity(request, step);
+  print_result(options.json ? explain_json(plan, step, found)
+                            : headline + explain_text(plan, step, found));
+  if (found.memory.proven) return ExitCode::ok;
+  print_note("planner: the time limit ended the search with twice the memory\n");
+  return ExitCode::stopped_early;
+}
+
+ExitCode run_explain(const ExplainOptions& options) {
+  const Plan plan = read_legal_plan(options.files.plan);
+  const LoadedTarget loaded = target_of_plan(plan, options.files);
+  ExplainRequest request{loaded.target, plan.strategy, parse_fixed(held_choices(plan.origin))};
+  request.threads = options.threads;
+  if (!options.time_limit.empty()) request.time_limit = parse_time_limit(options.time_limit);
+  const std::string line = headline(loaded, plan.oversubscribed) + "\n";
+  return options.why_not.empty() ? explain_plan(request, plan, line, options)
+                                 : explain_asked(request, line, options);
+}
+
+}  // namespace
+
+void add_explain(CLI::App& app, Action& action) {
+  const auto options = std::make_shared<ExplainOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "explain", "why a plan is best, what limits it, what would help, what another choice costs");
+  command.add_option("PLAN", options->files.plan, "plan file")->required();
+  command.add_option("--why-not", options->why_not,
+                     "\"mp=4,pp=8\": what these choices cost against the plan, term by term");
+  command.add_option("--cluster", options->files.cluster,
+                     "the plan's cluster file, where it is not built in");
+  command
+      .add_option("--calibration", options->files.calibration,
+                  "the plan's calibration, given as to plan, where it is not built in")
+      ->allow_extra_args(false);
+  command.add_option("--time-limit", options->time_limit,
+                     "end each search after this time (\"30 s\") with the best so far, exit 5");
+  add_threads(command, options->threads, "the result");
+  add_json(command, options->json);
+  command.callback([options, &action] { action = [options] { return run_explain(*options); }; });
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,76 @@
+// Assesses changes as a search assesses candidates, and finds the intervals of their ratios.
+#include "planner/explain/assessed_change.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/parallel.h"
+#include "planner/explore/assess.h"
+#include "planner/search/extended_breakdown.h"
+
+namespace plimsoll {
+namespace {
+
+void assess(const Target& target, const PlanTime& plan, AssessedChange& change) {
+  Candidate candidate = assess(target, change.strategy, 0);
+  confirm_memory(target, {&candidate, 1}, 1);
+  if (!feasible(candidate)) {
+    change.outcome = candidate.too_long ? Outcome::too_long : Outcome::does_not_fit;
+    change.need = least_need(target, change.strategy, candidate.prediction.stages);
+    return;
+  }
+  change.outcome = Outcome::runs;
+  change.need = taken_by(target, candidate) + target.reserve;
+  change.step_time = candidate.prediction.step_time;
+  const PlanTime time = {change.step_time, breakdown_of(target, change.strategy, change.step_time),
+                         layer_shape(target.job, change.strategy)};
+  change.ratio = step_ratio(*target.costs, time, plan);
+}
+
+}  // namespace
+
+std::string_view to_text(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::runs:
+      return "runs";
+    case Outcome::does_not_fit:
+      return "does not fit";
+    case Outcome::too_long:
+      return "takes too long";
+    case Outcome::illegal:
+      return "illegal";
+  }
+  return "";
+}
+
+std::vector<AssessedChange> assess_changes(const Target& target, const Strategy& strategy,
+                                           std::span<const Fixed> changes, const PlanTime& plan,
+                                           std::int64_t threads) {
+  std::vector<AssessedChange> all(changes.size());
+  for_each_index(changes.size(), threads, [&](std::size_t i) {
+    AssessedChange& change = all[i];
+    change.change = changes[i];
+    change.strategy = with_choices(strategy, changes[i], target.devices);
+    const Verdict verdict = legal(target, change.strategy);
+    if (verdict) {
+      assess(target, plan, change);
+    } else {
+      change.rule = verdict.reason();
+    }
+  });
+  return all;
+}
+
+void best_first(std::vector<AssessedChange>& changes) {
+  std::ranges::stable_sort(changes, {}, [](const AssessedChange& change) {
+    return std::tuple(change.outcome, change.step_time, change.need);
+  });
+}
+
+Bytes least_need(const Target& target, const Strategy& strategy,
+                 std::span<const StagePrediction> stages) {
+  return largest(stages, &StagePrediction::peak) + outside_program(target, strategy) +
+         target.reserve;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,46 @@
+// Assessed change: a plan with some choices changed, simulated and set beside the plan.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planner/explain/changed_choices.h"
+#include "predict/plan_difference.h"
+
+namespace plimsoll {
+
+enum class Outcome : std::uint8_t { runs, does_not_fit, too_long, illegal };
+/// Returns "runs", "does not fit", "takes too long", "illegal".
+std::string_view to_text(Outcome outcome);
+
+struct AssessedChange {
+  Fixed change;       ///< the choices that were changed; others followed (with_choices())
+  Strategy strategy;  ///< with the change
+  Outcome outcome = Outcome::illegal;
+  std::string rule;  ///< illegal: the rule that it breaks, with the rule's source
+  /// The most bytes that a stage takes of a device, with context and reserve. Where it does not
+  /// fit, they are those alive at once, and an allocator takes more.
+  Bytes need;
+  Seconds step_time;  ///< where it runs
+  StepRatio ratio;    ///< where it runs: to the plan's step time
+};
+
+/// Changes a strategy in each of these ways, and assesses all results. Each is lowered and
+/// simulated, and its allocators are replayed. The results are in the order of the changes, and do
+/// not depend on `threads`.
+std::vector<AssessedChange> assess_changes(const Target& target, const Strategy& strategy,
+                                           std::span<const Fixed> changes, const PlanTime& plan,
+                                           std::int64_t threads);
+
+/// Orders changes by what they bring: those that run, fastest first, then those that do not fit,
+/// least need first, then all others. Equal ones keep their order.
+void best_first(std::vector<AssessedChange>& changes);
+
+/// Returns the bytes that a stage takes at least: those alive at its peak, with context and
+/// reserve; on the stage that takes most.
+Bytes least_need(const Target& target, const Strategy& strategy,
+                 std::span<const StagePrediction> stages);
+
+}  // namespace plimsoll

@@ -1,0 +1,16 @@
+// Explain JSON: writes explanations of a plan as `planner explain --json` prints them.
+#pragma once
+
+#include <string>
+
+#include "planner/explain/sensitivity.h"
+#include "planner/explain/why_not.h"
+
+namespace plimsoll {
+
+/// Returns the step of the plan with its terms, and what would change it.
+std::string explain_json(const Plan& plan, const ExplainedStep& step, const Sensitivity& found);
+/// Returns the asked choices beside the plan. What does not exist is null.
+std::string why_not_json(const WhyNot& answer);
+
+}  // namespace plimsoll

@@ -1,0 +1,124 @@
+// Simulates one strategy op by op, and names its communications by kind, group and link.
+#include "planner/explain/explained_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "graph/op_table.h"
+
+namespace plimsoll {
+namespace {
+
+/// The communications of a critical rank, each named by its kind and group.
+struct NamedOps {
+  std::vector<std::uint16_t> name_of;           ///< by interval
+  std::vector<std::string> names;               ///< "", then in order of appearance
+  std::map<std::string, std::string> group_of;  ///< by name
+};
+
+NamedOps name_communications(const Simulation& simulation) {
+  NamedOps named;
+  named.names = {""};
+  for (std::size_t i = 0; i < simulation.critical.size(); ++i) {
+    const Interval& interval = simulation.critical[i];
+    std::string name;
+    if (interval.kind && communicates(*interval.kind)) {
+      const std::string& group = simulation.groups[simulation.critical_group[i]];
+      name = fmt::format("{} over {}", to_text(*interval.kind), group);
+      named.group_of[name] = group;
+    }
+    const auto at = std::ranges::find(named.names, name);
+    named.name_of.push_back(std::uint16_t(at - named.names.begin()));
+    if (at == named.names.end()) named.names.push_back(name);
+  }
+  return named;
+}
+
+/// Returns the time of local ops that only move data, as far as they belong to this step.
+Picoseconds traffic_of(const Simulation& simulation) {
+  const auto& critical = simulation.critical;
+  if (critical.empty()) return {};
+  const Picoseconds start = std::ranges::min_element(critical, {}, &Interval::posted)->posted;
+  const Picoseconds end = start + to_picoseconds(simulation.step_time);
+  Picoseconds total;
+  for (const Interval& interval : critical) {
+    if (!interval.kind || row(*interval.kind).op_class != OpClass::memory_bound) continue;
+    const Picoseconds last = std::min(interval.end, end);
+    if (interval.begin < last) total += last - interval.begin;
+  }
+  return total;
+}
+
+std::vector<Filling> fillings_of(const Target& target, const Strategy& strategy,
+                                 std::span<const StagePrediction> stages) {
+  const Bytes outside = outside_program(target, strategy);
+  std::vector<Filling> fillings;
+  for (const StagePrediction& stage : stages)
+    fillings.push_back(filling_of(stage, outside, target.reserve));
+  return fillings;
+}
+
+}  // namespace
+
+std::string link_of(const CostModel& costs, const Grid& grid, const std::string& group,
+                    std::int64_t rank) {
+  const std::vector<Level>& levels = costs.cluster().levels;
+  if (levels.empty()) return "memory of the node";
+  std::size_t level = 0;
+  if (group == "pp") {
+    for (const std::int64_t offset : {std::int64_t{1}, grid[Axis::pp] - 1}) {
+      const std::int64_t peer = pipeline_peer(grid, rank, offset);
+      const std::array<std::int64_t, 2> pair = {std::min(rank, peer), std::max(rank, peer)};
+      level = std::max(level, costs.spread(pair).level);
+    }
+  } else if (const std::optional<Group> known = group_from(group)) {
+    level = costs.spread(members(grid, *known, rank)).level;
+  }
+  return levels[level].name;
+}
+
+ExplainedStep explain_step(const Target& target, const Strategy& strategy) {
+  ExplainedStep step;
+  step.strategy = strategy;
+  const Footprint footprint = lay_out(target, strategy, Proof::none);
+  step.prediction =
+      predict(target, strategy, footprint, Folding::folded, Detail::critical).prediction;
+  const Simulation simulation =
+      simulate(footprint.programs, costs_of(target, strategy), Folding::folded, Detail::critical);
+  const NamedOps named = name_communications(simulation);
+  step.parts = take_apart(simulation.critical, named.name_of, named.names, simulation.step_time,
+                          strategy.pp > 1);
+  const Grid& grid = footprint.programs[0].grid;
+  for (const GroupTime& time : step.parts.communication) {
+    step.links.push_back(
+        link_of(*target.costs, grid, named.group_of.at(time.group), simulation.critical_rank));
+  }
+  step.memory_traffic = traffic_of(simulation);
+  step.critical_stage = grid.coordinates(simulation.critical_rank)[std::size_t(Axis::pp)];
+  step.fillings = fillings_of(target, strategy, footprint.stages);
+  const std::size_t fullest = fullest_of(step.fillings);
+  step.fullest =
+      memory_at_peak(target, strategy, footprint.programs[fullest], footprint.stages[fullest]);
+  step.fits = std::ranges::all_of(step.fillings, &Filling::fits);
+  return step;
+}
+
+Picoseconds compute_of(const StepParts& parts) {
+  return parts.forward + parts.recompute + parts.backward + parts.optimizer;
+}
+
+Picoseconds exposed_of(const StepParts& parts) {
+  Picoseconds exposed;
+  for (const GroupTime& time : parts.communication) exposed += time.wait + time.transfer;
+  return exposed;
+}
+
+PlanTime time_of(const Target& target, const ExplainedStep& step) {
+  return {step.prediction.step_time, step.prediction.breakdown,
+          layer_shape(target.job, step.strategy)};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,89 @@
+// Sets the asked choices beside the plan: as they stand, and in the best plan that has them.
+#include "planner/explain/why_not.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "planner/refusal/refuse.h"
+#include "planner/search/search.h"
+
+namespace plimsoll {
+namespace {
+
+AskedStep beside(const Target& target, ExplainedStep step, const PlanTime& plan) {
+  const StepRatio ratio = step_ratio(*target.costs, time_of(target, step), plan);
+  return {std::move(step), ratio};
+}
+
+/// Returns what the search held, with the asked choices in place of held ones.
+Fixed held_with(const Fixed& held, const Fixed& asked) {
+  Fixed all = asked;
+  for (const auto& choice : held) {
+    if (!is_fixed(asked, choice.first)) all.push_back(choice);
+  }
+  return all;
+}
+
+void find_best(const ExplainRequest& request, const PlanTime& plan, WhyNot& answer) {
+  try {
+    const Plan best = best_plan(request, request.target, held_with(request.held, answer.asked));
+    answer.best_is_proven = best.search.proven;
+    answer.best = beside(request.target, explain_step(request.target, best.strategy), plan);
+  } catch (const NothingFoundYet& stopped) {
+    answer.none = stopped.what();
+  } catch (const NothingFits&) {  // its words depend on the time that there was for them
+    answer.none = "no strategy with these choices fits";
+    answer.best_is_proven = true;
+  } catch (const InfeasibleError& none) {
+    answer.none = none.what();
+    answer.best_is_proven = true;
+  }
+}
+
+}  // namespace
+
+Fixed parse_choices(const std::string& text) {
+  Fixed choices;
+  Strategy any;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    const std::string pair = text.substr(begin, end - begin);
+    const std::size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw UsageError(fmt::format("--why-not: expected KEY=VALUE, found \"{}\"", pair));
+    }
+    const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
+    if (is_fixed(choices, key)) throw UsageError(fmt::format("--why-not: {} is given twice", key));
+    set_field(any, key, value);
+    choices.emplace_back(key, value);
+    begin = end + 1;
+  }
+  return choices;
+}
+
+WhyNot why_not(const ExplainRequest& request, const Fixed& asked) {
+  const Target& target = request.target;
+  WhyNot answer;
+  answer.asked = asked;
+  answer.plan = explain_step(target, request.strategy);
+  answer.changed = with_choices(request.strategy, asked, target.devices);
+  answer.is_plan = answer.changed == request.strategy;
+  if (answer.is_plan) return answer;
+  const PlanTime plan = time_of(target, answer.plan);
+  bool fits = false;
+  if (const Verdict verdict = legal(target, answer.changed)) {
+    try {
+      answer.as_asked = beside(target, explain_step(target, answer.changed), plan);
+      fits = answer.as_asked->step.fits;
+    } catch (const InfeasibleError& too_long) {
+      answer.rule = too_long.what();
+    }
+  } else {
+    answer.rule = verdict.reason();
+  }
+  find_best(request, plan, answer);
+  if (!fits) answer.least = least_changes_of(request, answer.changed, asked, plan);
+  return answer;
+}
+
+}  // namespace plimsoll

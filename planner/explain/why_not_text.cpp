@@ -1,0 +1,165 @@
+// Writes the asked choices beside the plan.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "passes/strategy/strategy_fields.h"
+#include "planner/explain/explain_text.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+using Out = std::back_insert_iterator<std::string>;
+
+/// Terms of at least this share of a step have a line of their own.
+constexpr double kLeastShown = 0.0005;
+constexpr std::size_t kMostAlive = 8;
+
+std::string choices_text(const Fixed& choices) {
+  std::string text;
+  for (const auto& [key, value] : choices)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", key, value);
+  return text;
+}
+
+std::string difference(const Strategy& strategy, const Strategy& plan) {
+  return fields_text(differing_fields(strategy, plan));
+}
+
+std::string signed_time(Picoseconds more) {
+  const Seconds time = more.seconds();
+  return time < Seconds() ? "-" + to_text(Seconds() - time) : "+" + to_text(time);
+}
+
+void write_memory(Out out, const ExplainedStep& step) {
+  for (std::size_t i = 0; i < step.fillings.size(); ++i) {
+    const Filling& filling = step.fillings[i];
+    if (filling.fits() && i != fullest_of(step.fillings)) continue;
+    fmt::format_to(
+        out, "    {:<16} {} + context {} + reserve {} of {}: {}{}\n",
+        name_of(step.prediction.stages[i]), to_text(filling.reserved), to_text(filling.outside),
+        to_text(filling.reserve), to_text(filling.capacity), filled_text(filling),
+        filling.fits() ? ""
+                       : fmt::format(", {} too many", to_text(filling.taken() + filling.reserve -
+                                                              filling.capacity)));
+  }
+  fmt::format_to(out, "    alive at the peak of {}:\n", name_of(step.fullest.stage));
+  const auto& alive = step.fullest.alive;
+  for (std::size_t i = 0; i < std::min(alive.size(), kMostAlive); ++i) {
+    fmt::format_to(out, "      {:>10}  {:<17} {}{}\n", to_text(alive[i].bytes),
+                   to_text(alive[i].role), alive[i].name,
+                   alive[i].count > 1 ? fmt::format(" x {}", alive[i].count) : "");
+  }
+  if (alive.size() > kMostAlive)
+    fmt::format_to(out, "      and {} more names (all with --json)\n", alive.size() - kMostAlive);
+}
+
+/// A step of the table, with the head of its column.
+struct Column {
+  const char* head;
+  const ExplainedStep* step;
+};
+
+void write_terms(Out out, const std::vector<Column>& columns) {
+  std::vector<const ExplainedStep*> steps;
+  fmt::format_to(out, "where the difference lies, on each step's critical rank\n    {:<52}", "");
+  for (const Column& column : columns) {
+    steps.push_back(column.step);
+    fmt::format_to(out, "{:>12}", column.head);
+  }
+  fmt::format_to(out, "{:>12}\n", "difference");
+  const auto line = [&](const std::string& name, const std::vector<Picoseconds>& times) {
+    fmt::format_to(out, "    {:<52}", name);
+    for (const Picoseconds time : times) fmt::format_to(out, "{:>12}", to_text(time.seconds()));
+    fmt::format_to(out, "{:>12}\n", signed_time(times.back() - times.front()));
+  };
+  std::vector<Picoseconds> small(steps.size()), whole;
+  for (const ExplainedStep* step : steps) whole.push_back(step->parts.step);
+  for (const TermRow& row : term_rows(steps)) {
+    bool shown = false;
+    for (std::size_t s = 0; s < steps.size(); ++s)
+      shown = shown || row.times[s].seconds() >= kLeastShown * whole[s].seconds();
+    if (shown) line(row.name, row.times);
+    for (std::size_t s = 0; s < steps.size() && !shown; ++s) small[s] += row.times[s];
+  }
+  if (std::ranges::any_of(small, [](Picoseconds time) { return time > Picoseconds(); }))
+    line("smaller terms", small);
+  line("step", whole);
+  fmt::format_to(out, "    {:<52}", "critical stage, which computes longest");
+  for (const ExplainedStep* step : steps) fmt::format_to(out, "{:>12}", step->critical_stage);
+  fmt::format_to(out, "\n");
+}
+
+void write_least(Out out, const LeastChanges& least, const Strategy& changed) {
+  if (least.found.empty()) {
+    fmt::format_to(out, "no change of one or two choices makes it run\n");
+    return;
+  }
+  fmt::format_to(out, "least change that makes it run: {}{}, simulated\n",
+                 least.choices == 1 ? "one choice" : "two choices",
+                 least.keeps_asked ? "" : ", of what was asked");
+  for (const AssessedChange& change : least.found) {
+    fmt::format_to(out, "    {}: takes {} of a device with the reserve, a step {}\n",
+                   difference(change.strategy, changed), to_text(change.need),
+                   to_text(change.step_time));
+  }
+}
+
+void write_as_asked(Out out, const WhyNot& answer) {
+  const std::string what = difference(answer.changed, answer.plan.strategy);
+  const Seconds plan = answer.plan.prediction.step_time;
+  if (!answer.rule.empty()) {
+    fmt::format_to(out, "as asked    {}: cannot run: {}\n", what, answer.rule);
+    return;
+  }
+  const AskedStep& asked = *answer.as_asked;
+  fmt::format_to(out, "as asked    {}: {}, {}{}\n", what, to_text(asked.step.prediction.step_time),
+                 ratio_text(asked.step.prediction.step_time, plan, asked.ratio),
+                 asked.step.fits ? "" : "; does not fit");
+}
+
+}  // namespace
+
+std::string why_not_text(const Target& target, const WhyNot& answer) {
+  std::string text;
+  const Out out = std::back_inserter(text);
+  const Prediction& plan = answer.plan.prediction;
+  fmt::format_to(out, "why not     {}\n", choices_text(answer.asked));
+  fmt::format_to(out, "plan        {}: {} (90 % interval {} to {})\n",
+                 strategy_summary(answer.plan.strategy), to_text(plan.step_time),
+                 to_text(plan.step_time_low), to_text(plan.step_time_high));
+  if (answer.is_plan) {
+    fmt::format_to(out, "this is the plan: it has these choices\n");
+    return text;
+  }
+  write_as_asked(out, answer);
+  std::vector<Column> columns = {{"plan", &answer.plan}};
+  if (answer.as_asked && !(answer.best && answer.best->step.strategy == answer.changed))
+    columns.push_back({"as asked", &answer.as_asked->step});
+  if (answer.best) {
+    const Prediction& best = answer.best->step.prediction;
+    fmt::format_to(out, "best with   {}: {} ({} to {}), {}{}\n",
+                   difference(answer.best->step.strategy, answer.plan.strategy),
+                   to_text(best.step_time), to_text(best.step_time_low),
+                   to_text(best.step_time_high),
+                   ratio_text(best.step_time, plan.step_time, answer.best->ratio),
+                   answer.best_is_proven ? "" : "; not proven best");
+    columns.push_back({"best with", &answer.best->step});
+  } else {
+    fmt::format_to(out, "best with   none on {}: {}\n", target.cluster().name, answer.none);
+  }
+  if (columns.size() > 1) write_terms(out, columns);
+  const bool fits = answer.as_asked && answer.as_asked->step.fits;
+  fmt::format_to(out, "memory of the fullest stage\n");
+  for (const Column& column : columns) {
+    fmt::format_to(out, "  {}{}\n", column.head,
+                   column.step->fits ? "" : ", where it does not fit");
+    write_memory(out, *column.step);
+  }
+  if (!fits) write_least(out, answer.least, answer.changed);
+  return text;
+}
+
+}  // namespace plimsoll
