@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <string>
 
 #include "base/error.h"
+#include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {
@@ -160,6 +163,61 @@ TEST(Cluster, OtherDevicesAreRefusedWhereTheyCannotBe) {
     } catch (const InputError& error) {
       EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
     }
+  }
+}
+
+/// Reads the preset of that name.
+Cluster preset(const char* name) {
+  return parse_cluster(*find_preset(cluster_presets(), name), name);
+}
+
+// Peaks with sparsity are twice the dense ones, and an 8-bit product takes half as long as one of
+// 16 bits. Where one of two peaks counts sparsity, their ratio is 1 or 4.
+TEST(PresetsOfClusters, PeaksOfAllTypesAreDense) {
+  for (const Preset& known : cluster_presets()) {
+    const Cluster cluster = parse_cluster(known.text, std::string(known.name));
+    const Device& device = cluster.device;
+    EXPECT_EQ(cluster.name, known.name);
+    if (device.peak_bf16 && device.peak_fp16) {
+      EXPECT_EQ(*device.peak_bf16, *device.peak_fp16) << known.name;
+    }
+    if (device.peak_fp8) {
+      EXPECT_NEAR(*device.peak_fp8 / *device.peak_bf16, 2, 0.05) << known.name;
+    }
+  }
+}
+
+// Devices that are wired to each other without a switch share their links among all of the node.
+TEST(PresetsOfClusters, LinksToPeersAddUpToTheLevel) {
+  for (const Preset& known : cluster_presets()) {
+    const Cluster cluster = parse_cluster(known.text, std::string(known.name));
+    for (const Level& level : cluster.levels) {
+      if (!level.peer_bandwidth || !cluster.device.name.starts_with("AMD")) continue;
+      EXPECT_DOUBLE_EQ(level.peer_bandwidth->value() * double(level.devices - 1),
+                       level.bandwidth.value())
+          << known.name;
+    }
+  }
+}
+
+// Numbers as documents print them, each for one trap: halves of rates with sparsity, of rates with
+// FP16 accumulate and of bandwidths in both directions, and GB that are GiB.
+TEST(PresetsOfClusters, HaveTheNumbersOfTheirDatasheets) {
+  const auto tera = [](const char* name) { return preset(name).device.peak_bf16->value() / 1e12; };
+  const auto giga = [](const char* name) { return preset(name).levels[0].bandwidth.value() / 1e9; };
+  EXPECT_DOUBLE_EQ(tera("h100-nvl-94gb"), 1671.0 / 2) << "1,671 with sparsity";
+  EXPECT_DOUBLE_EQ(tera("h100-pcie-80gb"), 756) << "1,513 with sparsity";
+  EXPECT_DOUBLE_EQ(tera("g6e-l40s"), 362.05) << "733 with sparsity";
+  EXPECT_DOUBLE_EQ(tera("rtx-4090"), 165.2) << "330.3 with FP16 accumulate";
+  EXPECT_DOUBLE_EQ(tera("rtx-5090"), 209.5) << "419 with FP16 accumulate";
+  EXPECT_DOUBLE_EQ(giga("h100-nvl-94gb"), 600.0 / 2) << "in both directions";
+  EXPECT_DOUBLE_EQ(giga("hgx-h20-96gb"), 900.0 / 2) << "in both directions";
+  EXPECT_DOUBLE_EQ(giga("mi300x-192gb"), 896.0 / 2) << "in both directions";
+  // The driver keeps less than 0.1 % of the GiB that the data sheet calls GB.
+  for (const auto& [name, gib] : {std::pair("mi300x-192gb", 192), std::pair("mi355x-288gb", 288)}) {
+    const double memory = double(preset(name).device.memory.count()) / std::pow(2.0, 30);
+    EXPECT_LT(memory, gib) << name;
+    EXPECT_GT(memory, 0.999 * gib) << name;
   }
 }
 

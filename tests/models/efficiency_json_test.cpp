@@ -177,20 +177,21 @@ TEST(Sources, NoneMayBeMissing) {
 }
 
 TEST(ClusterPresets, EveryNumberHasASource) {
-  int presets = 0;
+  int with_efficiency = 0;
   const auto folder = std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "models/presets/clusters";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     SCOPED_TRACE(entry.path().filename());
     const std::string text = read_file(entry.path());
     const Cluster cluster = parse_cluster(text, entry.path().string());
     EXPECT_EQ(entry.path().filename(), cluster.name + ".json");
-    EXPECT_FALSE(cluster.nodes);
-    EXPECT_TRUE(cluster.efficiency);
+    // Where a document says how nodes are joined, there may be any number of them.
+    const bool one_level = cluster.levels.back().devices == cluster.devices_per_node;
+    EXPECT_EQ(cluster.nodes, one_level ? std::optional<std::int64_t>(1) : std::nullopt);
+    if (cluster.efficiency) ++with_efficiency;
     expect_sources_needed(text);
     EXPECT_EQ(parse_cluster(cluster_text(cluster), "again"), cluster);
-    ++presets;
   }
-  EXPECT_GE(presets, 5);
+  EXPECT_GE(with_efficiency, 5);
 }
 
 TEST(ClusterPresets, RatesAreDense) {

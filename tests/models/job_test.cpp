@@ -84,6 +84,16 @@ TEST(JobPresets, HaveThePublishedParameterCounts) {
       {"bert-base", 109'482'240},         {"bert-large", 335'141'888},
       {"ernie3-4b", 4'216'156'160},       {"llama-mini", 9'638'784},
       {"bert-mini", 10'943'616},          {"ernie-mini", 11'273'600},
+      {"gpt2-large", 774'030'080},        {"llama-33b", 32'528'943'616},
+      {"llama-65b", 65'285'660'672},      {"llama2-13b", 13'015'864'320},
+      {"llama2-70b", 68'976'648'192},     {"llama3.2-1b", 1'235'814'400},
+      {"llama3.2-3b", 3'212'749'824},     {"mistral-7b-v0.3", 7'248'023'552},
+      {"qwen2.5-0.5b", 494'032'768},      {"qwen2.5-1.5b", 1'543'714'304},
+      {"qwen2.5-3b", 3'085'938'688},      {"qwen2.5-7b", 7'615'616'512},
+      {"qwen2.5-14b", 14'770'033'664},    {"qwen2.5-32b", 32'763'876'352},
+      {"qwen2.5-72b", 72'706'203'648},    {"phi3-mini", 3'821'079'552},
+      {"phi3-medium", 13'960'238'080},    {"phi4", 14'659'507'200},
+      {"tinyllama-1.1b", 1'100'048'384},
   };
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(kPresets)) {
