@@ -82,6 +82,33 @@ Json framework_json(const Framework& framework) {
   return json;
 }
 
+std::string framework_text(const Framework& framework, const std::string& source) {
+  const Framework* named = find_framework(framework.name);
+  const Framework* base = named;
+  if (base == nullptr) base = find_framework(framework.facts.calibrated_as.value);
+  Json json = {{"name", framework.name + (named != nullptr ? "-imported" : "")}};
+  if (base != nullptr) {
+    json["based_on"] = base->name;
+    const std::string& fits = base->facts.calibrated_as.value;
+    json["calibrated_as"] = {{"framework", fits.empty() ? base->name : fits}, {"source", source}};
+  }
+  const Json before = framework_json(base != nullptr ? *base : Framework{});
+  const Json after = framework_json(framework);
+  for (const auto& [key, value] : after.at("can").items()) {
+    if (before.at("can").at(key) != value)
+      json["can"][key] = {{"value", value}, {"source", source}};
+  }
+  for_each_field(framework, [&](const FieldPlace& place, const auto& value) {
+    const Json& beside = place.of_allocator ? before.at("allocator") : before;
+    const std::string key(place.key), group(place.group);
+    if (beside.at(key) != json_of(value)) json[group][key] = json_of(value);
+  });
+  for (const std::string_view group : kGroups) {
+    if (json.contains(group)) json[std::string(group)]["source"] = source;
+  }
+  return json_text(json);
+}
+
 Framework framework_from(JsonObject object) {
   Framework framework;
   framework.name = object.text("name");

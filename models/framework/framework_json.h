@@ -19,6 +19,11 @@ Json framework_json(const Framework& framework);
 /// for a missing or unknown key and a bad value.
 Framework framework_from(JsonObject object);
 
+/// Returns a framework file with the fields in which a framework differs from the built-in one of
+/// its name, and that one as its base. `source` says where they are from. The file's framework is
+/// called NAME-imported, since files do not take the names of built-in ones.
+std::string framework_text(const Framework& framework, const std::string& source);
+
 /// Sets the fields that the object has, by their keys in a plan file. The allocator's own fields
 /// are not among them. Throws InputError for an unknown key and a bad value.
 void set_fields(JsonObject object, Framework& framework);

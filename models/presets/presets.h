@@ -45,6 +45,10 @@ const std::vector<Preset>& document_presets();
 /// (published/row_rules.h).
 const std::vector<Preset>& word_presets();
 
+/// Returns models/presets/architectures: the models that a Hugging Face config.json may describe,
+/// each named as its model_type (imports/architecture.h).
+const std::vector<Preset>& architecture_presets();
+
 /// Returns the text of the preset of that name, or nothing where there is none.
 std::optional<std::string_view> find_preset(const std::vector<Preset>& presets,
                                             std::string_view name);

@@ -1,5 +1,5 @@
 // `planner import`: what other tools measured, as points of a calibration, and what they know of a
-// node, as a cluster.
+// node, as a cluster. A file that describes a training run becomes a job.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,11 +13,16 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "imports/imported.h"
+#include "imports/summary.h"
 #include "models/calibration/calibration_file.h"
 #include "models/calibration/nccl_rows.h"
 #include "models/calibration/nccl_tests.h"
 #include "models/cluster/topology.h"
+#include "models/framework/framework_json.h"
+#include "models/job/job_words.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
 #include "predict/calibration_choice.h"
 #include "predict/fit_transfer.h"
@@ -268,6 +273,71 @@ ExitCode run_import_nccl(const ImportNcclOptions& options) {
   return ExitCode::ok;
 }
 
+// --- planner import FILE ---
+
+struct ImportFileOptions {
+  std::string file;
+  std::string job_output, strategy_output, framework_output;  ///< empty: not written
+  std::string precision;                                      ///< word of a job file
+  ImportGiven given;
+  bool json = false;
+};
+
+/// Refuses an output for which the file has nothing, before any is written.
+template <class Value>
+void check_there(const std::optional<Value>& value, const char* flag, const std::string& output,
+                 const Imported& imported, const std::string& file) {
+  if (output.empty() || value) return;
+  throw InputError(file, "", fmt::format("a {} says nothing for {}", imported.kind, flag));
+}
+
+void write(const std::string& output, const std::string& text) {
+  if (output.empty()) return;
+  write_file_atomically(output, text);
+  print_note(fmt::format("wrote {}\n", output));
+}
+
+ExitCode run_import_file(ImportFileOptions options) {
+  if (options.file.empty()) {
+    throw UsageError("import: FILE is required, or one of nccl-tests and topology");
+  }
+  const std::vector<std::string> commands = {"nccl-tests", "topology"};
+  const std::string meant = nearest(options.file, commands);
+  if (!meant.empty() && !std::filesystem::exists(options.file)) {
+    throw UsageError(fmt::format("import: {} is no file and no command; {}?", options.file, meant));
+  }
+  const std::string outputs[] = {options.job_output, options.strategy_output,
+                                 options.framework_output};
+  const char* flags[] = {"-o", "--strategy-out", "--framework-out"};
+  for (std::size_t i = 0; i < std::size(outputs); ++i) {
+    std::vector<std::string> others = {options.file};
+    others.insert(others.end(), outputs, outputs + i);
+    std::erase(others, "");
+    check_output(flags[i], outputs[i], others);
+  }
+  const auto word = std::ranges::find(kPrecisions, options.precision);
+  if (word != kPrecisions.end())
+    options.given.precision = kPrecisionTypes[std::size_t(word - kPrecisions.begin())];
+  const Imported imported = import_file(options.file, options.given);
+  check_there(imported.job, flags[0], outputs[0], imported, options.file);
+  check_there(imported.strategy, flags[1], outputs[1], imported, options.file);
+  check_there(imported.framework, flags[2], outputs[2], imported, options.file);
+  if (imported.job) {
+    parse_job(job_text(*imported.job), options.file);  // what is written can be read
+    write(outputs[0], job_text(*imported.job));
+  }
+  if (imported.strategy) write(outputs[1], strategy_text(*imported.strategy));
+  if (imported.framework) {
+    write(outputs[2],
+          framework_text(*imported.framework, fmt::format("{} {}", imported.kind, options.file)));
+  }
+  print_result(
+      options.json
+          ? import_summary_json(imported)
+          : import_summary(imported, imported.job ? describe_parameters(*imported.job) : ""));
+  return ExitCode::ok;
+}
+
 CLI::Option* add_date(CLI::App& command, std::string& date) {
   return command.add_option("--date", date, "of the measurement, as 2026-11-20")
       ->check([](const std::string& text) -> std::string {
@@ -328,11 +398,48 @@ void add_import_topology(CLI::App& imports, Action& action) {
       [options, &action] { action = [options] { return run_import_topology(*options); }; });
 }
 
+void add_import_file(CLI::App& imports, Action& action) {
+  const auto options = std::make_shared<ImportFileOptions>();
+  imports.add_option("FILE", options->file,
+                     "a Hugging Face config.json; its content tells the kind");
+  imports.add_option("-o,--output", options->job_output, "write the job here");
+  imports.add_option("--strategy-out", options->strategy_output,
+                     "write the strategy here, where the file states one");
+  imports.add_option("--framework-out", options->framework_output,
+                     "write the framework here, where the file states one");
+  imports
+      .add_option("--sequence", options->given.sequence,
+                  "tokens per sequence; default: what the model allows, with rotary embeddings "
+                  "at most 4096")
+      ->check(integers(1, std::int64_t{1} << 27));
+  imports
+      .add_option("--global-batch", options->given.global_batch,
+                  "sequences per step, where the file does not say; default: 256")
+      ->check(integers(1, std::int64_t{1} << 24));
+  imports
+      .add_option("--precision", options->precision,
+                  "fp32, bf16 or fp16, where the file does not say; default: bf16")
+      ->check([](const std::string& text) -> std::string {
+        if (std::ranges::find(kPrecisions, text) != kPrecisions.end()) return "";
+        return fmt::format("found \"{}\"; {} are allowed", text, fmt::join(kPrecisions, ", "));
+      });
+  imports.add_option("--dropout", options->given.dropout, "of the job, instead of the file's")
+      ->check([](const std::string& text) { return refuse_number(text, 0, 0.999999); });
+  imports.add_option("--name", options->given.name, "of the job; default: of the file");
+  imports.add_option("--family", options->given.family,
+                     "model_type as which a config.json is read, instead of its own");
+  add_json(imports, options->json);
+  imports.callback([&imports, options, &action] {
+    if (imports.get_subcommands().empty()) action = [options] { return run_import_file(*options); };
+  });
+}
+
 }  // namespace
 
 void add_import(CLI::App& app, Action& action) {
   CLI::App& imports = *app.add_subcommand("import", "files of other tools");
-  imports.require_subcommand(1);
+  imports.require_subcommand(0, 1);
+  add_import_file(imports, action);
   add_import_nccl(imports, action);
   add_import_topology(imports, action);
 }

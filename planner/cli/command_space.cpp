@@ -32,9 +32,9 @@ ExitCode run_space(const SpaceOptions& options) {
   if (options.target.cluster.empty()) {
     if (devices == 0) throw UsageError("--devices is required without --cluster");
     const Framework framework = load_framework(options.target);
-    job = load_job(options.target, framework);
-    stated = job;
-    stated.vocab = read_job(options.target.job).vocab;
+    stated = read_stated_job(options.target);
+    job = stated;
+    job.vocab = padded_vocabulary(job.vocab, framework, 1);
     DeviceUnits unknown;
     unknown.alike = false;  // ranks may be neighbours in any way: every order is one of its own
     summary.space = enumerate(job, framework, devices, fixed, unknown);

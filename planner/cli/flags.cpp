@@ -20,7 +20,9 @@ std::function<std::string(const std::string&)> integers(std::int64_t least, std:
 }
 
 void add_job(CLI::App& command, TargetOptions& target, bool required) {
-  command.add_option("JOB", target.job, "job file, or the name of a preset (gpt3-175b, say)")
+  command
+      .add_option("JOB", target.job,
+                  "job file, the name of a preset (gpt3-175b, say), or a Hugging Face config.json")
       ->required(required);
   command
       .add_option("--global-batch", target.global_batch, "sequences per step, instead of the job's")

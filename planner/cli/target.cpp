@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/command_line.h"
 #include "base/file.h"
+#include "imports/imported.h"
 #include "models/presets/presets.h"
 #include "planner/explore/search_request.h"
 #include "predict/evaluate.h"
@@ -19,14 +21,15 @@ Framework default_framework(DeviceKind kind) {
   return kind == DeviceKind::cpu_core ? bundled_framework() : framework_by_name("megatron-lm");
 }
 
-/// Returns the job as its file has it.
-Job read_stated_job(const TargetOptions& options) {
-  Job job = read_job(options.job);
-  if (options.global_batch) {
-    job.global_batch = *options.global_batch;
-    check_job(job, "--global-batch");
-  }
-  return job;
+/// Reads a job file, a preset, or a file of another tool that has a job.
+Job read_job_or_import(const std::string& name) {
+  const std::string text = read_file_or_preset(name, job_presets());
+  if (!is_importable(text)) return parse_job(text, name);
+  const Imported imported = import_text(text, name);
+  if (!imported.job) throw InputError(name, "", fmt::format("a {} has no job", imported.kind));
+  print_note(fmt::format("{}: {}, as planner import reads it\n", name, imported.kind));
+  for (const std::string& note : imported.notes) print_note(fmt::format("  {}\n", note));
+  return *imported.job;
 }
 
 /// Returns all devices of the cluster, for commands without --devices.
@@ -42,6 +45,15 @@ std::int64_t all_devices(const Cluster& cluster, const TargetOptions& options) {
 }
 
 }  // namespace
+
+Job read_stated_job(const TargetOptions& options) {
+  Job job = read_job_or_import(options.job);
+  if (options.global_batch) {
+    job.global_batch = *options.global_batch;
+    check_job(job, "--global-batch");
+  }
+  return job;
+}
 
 Job load_job(const TargetOptions& options, const Framework& framework) {
   Job job = read_stated_job(options);

@@ -20,7 +20,7 @@ inline constexpr const char* kDefaultReserve = "1 GiB";
 
 /// Job and machine, as every planning command names them.
 struct TargetOptions {
-  std::string job;  ///< file
+  std::string job;  ///< a job file, a preset, or a file that import_file() reads
   std::string cluster;
   std::vector<std::string> calibration;      ///< as read_calibration_choice() takes it
   std::string framework;                     ///< empty: by device kind
@@ -36,6 +36,9 @@ struct LoadedTarget {
   std::string cluster_digest;          ///< of the file
 };
 
+/// Reads the job as its file has it, or as a file of another tool has it (imports/imported.h),
+/// whose notes go to stderr.
+Job read_stated_job(const TargetOptions& options);
 /// Reads a job and pads its vocabulary as the framework does (padded_vocabulary, of one mp rank).
 Job load_job(const TargetOptions& options, const Framework& framework);
 /// Reads the framework that is named. Without a name, the kind of device of the cluster file

@@ -1,4 +1,4 @@
-"""planner import: what other tools wrote becomes a calibration that planner plans with."""
+"""planner import: what other tools wrote becomes a calibration, a cluster or a job that planner plans with."""
 
 import json
 import pathlib
@@ -144,7 +144,7 @@ def nccl_refusals(folder):
         rest = () if "-o" in command else ("-o", output)
         refused(what, code, *words, command=("nccl-tests", *command, *rest))
         assert not output.exists(), what
-    refused("what it is not for", USAGE, "nccl-tets", command=("nccl-tets", good))
+    refused("what it is not for", USAGE, "nccl-tets", "nccl-tests?", command=("nccl-tets",))
 
 
 def topology(folder):
@@ -176,12 +176,58 @@ def topology(folder):
         refused(what, code, *words, command=("topology", *command))
 
 
+def models(folder):
+    """A config.json becomes a job that commands take; they take the config.json itself just so."""
+    config = SOURCE / "tests" / "imports" / "data" / "llama-3.2-1b.json"
+    output = folder / "job.json"
+    rest = ("--sequence", 2048, "--global-batch", 64, "--precision", "fp32", "--name", "small")
+    done = planner("import", config, "-o", output, "--json", *rest)
+    assert done.returncode == OK, done.stderr
+    said, job = json.loads(done.stdout), json.loads(output.read_text())
+    assert said["job"] == job and said["parameters"] == 1235814400, said
+    assert said["kind"] == "Hugging Face config.json" and said["unread"] == [], said
+    assert (job["sequence"], job["global_batch"], job["precision"], job["name"]) == (2048, 64, "fp32", "small")
+    assert said["strategy"] is said["framework"] is said["devices"] is None, said
+    done = planner("import", config)
+    assert done.returncode == OK and "1,235,814,400" in done.stdout, done
+
+    # What import writes without flags is what other commands read from the file itself.
+    assert planner("import", config, "-o", output).returncode == OK
+    where = ("mp=2", "--cluster", H100, "--devices", 2, "--json")
+    by_file, direct = planner("simulate", output, *where), planner("simulate", config, *where)
+    assert direct.returncode == OK and direct.stdout == by_file.stdout, direct.stderr
+    assert "precision bf16 is assumed" in direct.stderr and not by_file.stderr, direct.stderr
+    by_file, direct = (planner("space", file, "--devices", 2, "--json") for file in (output, config))
+    assert direct.returncode == OK and direct.stdout == by_file.stdout, direct.stderr
+    assert direct.stderr.count("precision bf16 is assumed") == 1, direct.stderr
+
+    changed = json.loads(config.read_text())
+    bad = folder / "bad.json"
+    bad.write_text(json.dumps({**changed, "head_dim": 128}))
+    for what, code, words, command in (
+            ("no file", USAGE, ("FILE is required",), ()),
+            ("missing file", BAD_INPUT, ("nowhere.json",), (folder / "nowhere.json",)),
+            ("another width", BAD_INPUT, ("bad.json", "/head_dim", "128"), (bad,)),
+            ("a job file", BAD_INPUT, ("gpt3-1.3b.json", "config.json"), (JOB,)),
+            ("no strategy", BAD_INPUT, ("--strategy-out",), (config, "--strategy-out", folder / "s.json")),
+            ("no framework", BAD_INPUT, ("--framework-out",), (config, "--framework-out", folder / "f.json")),
+            ("unknown family", USAGE, ("--family", "llama"), (config, "--family", "lama")),
+            ("bad precision", USAGE, ("--precision", "fp8"), (config, "--precision", "fp8")),
+            ("bad sequence", USAGE, ("--sequence", "0"), (config, "--sequence", 0)),
+            ("input as output", USAGE, ("bad.json",), (bad, "-o", bad)),
+            ("outputs that are one", USAGE, ("same.json",),
+             (config, "-o", folder / "same.json", "--strategy-out", folder / "same.json"))):
+        refused(what, code, *words, command=command)
+    assert not (folder / "s.json").exists() and not (folder / "same.json").exists()
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         nccl_tests(pathlib.Path(name))
         over_a_fit(pathlib.Path(name))
         nccl_refusals(pathlib.Path(name))
         topology(pathlib.Path(name))
+        models(pathlib.Path(name))
     print("imports as documented")
     return 0
 

@@ -1,0 +1,107 @@
+// The files of models/presets/architectures are read here.
+#include "imports/architecture.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "models/job/job_words.h"
+#include "models/presets/presets.h"
+
+namespace plimsoll {
+namespace {
+
+/// The keys that most of the library's classes use.
+const std::map<std::string, std::string, std::less<>>& usual_keys() {
+  static const std::map<std::string, std::string, std::less<>> keys = {
+      {"layers", "num_hidden_layers"},
+      {"hidden", "hidden_size"},
+      {"heads", "num_attention_heads"},
+      {"kv_heads", "num_key_value_heads"},
+      {"ffn_hidden", "intermediate_size"},
+      {"vocab", "vocab_size"},
+      {"positions", "max_position_embeddings"},
+      {"tied_embeddings", "tie_word_embeddings"},
+      {"activation", "hidden_act"},
+      {"token_types", "type_vocab_size"},
+  };
+  return keys;
+}
+
+void read_keys(JsonObject object, Architecture& architecture) {
+  for (const std::string& size : object.keys()) {
+    const auto known = architecture.keys.find(size);
+    if (known == architecture.keys.end()) object.fail(size, "it is no size of a job");
+    known->second = object.text(size);
+  }
+}
+
+void read_dropouts(JsonObject object, Architecture& architecture) {
+  if (object.has("embedding")) architecture.embedding_dropout = object.text("embedding");
+  if (object.has("attention")) architecture.attention_dropout = object.text("attention");
+  if (object.has("residual")) architecture.residual_dropout = object.text("residual");
+  object.finish();
+}
+
+Architecture architecture_from(const Preset& preset) {
+  const std::string file = std::string(preset.name) + ".json";
+  const Json value = parse_json(preset.text, file);
+  JsonObject object(value, file);
+  Architecture architecture;
+  architecture.name = preset.name;
+  architecture.source = object.text("source");
+  architecture.classes = object.texts("classes");
+  if (object.has("model_types")) architecture.model_types = object.texts("model_types");
+  if (object.has("refused")) {
+    architecture.refused = object.text("refused");
+    object.finish();
+    return architecture;
+  }
+  architecture.keys = usual_keys();
+  architecture.family = static_cast<Family>(object.choice("family", kFamilies));
+  if (object.has("gated")) architecture.gated = object.boolean("gated");
+  if (object.has("norm")) architecture.norm = static_cast<NormKind>(object.choice("norm", kNorms));
+  if (object.has("qkv_bias")) architecture.qkv_bias = object.boolean("qkv_bias");
+  if (object.has("qkv_bias_key")) architecture.qkv_bias_key = object.text("qkv_bias_key");
+  if (object.has("keys")) read_keys(object.object("keys"), architecture);
+  if (object.has("dropouts")) read_dropouts(object.object("dropouts"), architecture);
+  if (object.has("constants")) architecture.constants = object.texts("constants");
+  architecture.defaults = object.raw("defaults");
+  object.finish();
+  return architecture;
+}
+
+}  // namespace
+
+const std::vector<Architecture>& architectures() {
+  static const std::vector<Architecture> all = [] {
+    std::vector<Architecture> read;
+    for (const Preset& preset : architecture_presets()) read.push_back(architecture_from(preset));
+    return read;
+  }();
+  return all;
+}
+
+const Architecture* architecture_of_type(std::string_view model_type) {
+  const auto found = std::ranges::find_if(architectures(), [&](const Architecture& known) {
+    return known.name == model_type ||
+           std::ranges::find(known.model_types, model_type) != known.model_types.end();
+  });
+  return found == architectures().end() ? nullptr : &*found;
+}
+
+const Architecture* architecture_of_class(std::string_view name) {
+  const auto found = std::ranges::find_if(architectures(), [&](const Architecture& known) {
+    return std::ranges::find(known.classes, name) != known.classes.end();
+  });
+  return found == architectures().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> supported_architectures() {
+  std::vector<std::string> names;
+  for (const Architecture& known : architectures()) {
+    if (known.refused.empty()) names.push_back(known.name);
+  }
+  return names;
+}
+
+}  // namespace plimsoll

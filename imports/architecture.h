@@ -1,0 +1,49 @@
+// An Architecture says how a config.json of one model_type states the sizes of a Job. Each is a
+// file of models/presets/architectures, named as the model_type; docs/how-to/add-a-model-family.md
+// explains the keys of these files.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "models/job/job.h"
+
+namespace plimsoll {
+
+struct Architecture {
+  std::string name;                      ///< model_type
+  std::vector<std::string> model_types;  ///< further ones that mean this one
+  std::vector<std::string> classes;      ///< of `architectures` in a config.json
+  std::string source;                    ///< where the defaults and the shape are from
+  /// Why no Job states such a model. Empty where a Job does; the rest is only set then.
+  std::string refused;
+
+  Family family = Family::llama;
+  bool gated = false;  ///< the MLP has a gate beside its up projection
+  NormKind norm = NormKind::rms_norm;
+  bool qkv_bias = false;     ///< biases of query, key and value that no key states
+  std::string qkv_bias_key;  ///< the key that states them; empty: there is none
+  /// The key of a config.json, by the size of a job ("layers", "heads", ...).
+  std::map<std::string, std::string, std::less<>> keys;
+  /// The keys of dropout at the sites of a job; empty where the model has none there.
+  std::string embedding_dropout, attention_dropout, residual_dropout;
+  /// Keys of constants that scale a tensor: they change no size and no count.
+  std::vector<std::string> constants;
+  Json defaults = Json::object();  ///< what the library takes for keys that a file leaves out
+
+  const std::string& key(std::string_view size) const { return keys.find(size)->second; }
+};
+
+/// Returns all of them, ordered by name.
+const std::vector<Architecture>& architectures();
+/// Returns the architecture of a model_type, or nothing.
+const Architecture* architecture_of_type(std::string_view model_type);
+/// Returns the architecture of a class ("LlamaForCausalLM"), or nothing.
+const Architecture* architecture_of_class(std::string_view name);
+/// Returns the names of those that a Job can state.
+std::vector<std::string> supported_architectures();
+
+}  // namespace plimsoll

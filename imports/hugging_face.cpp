@@ -1,0 +1,469 @@
+// A config.json of Hugging Face transformers becomes a Job here.
+#include "imports/hugging_face.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "graph/graph.h"
+#include "imports/architecture.h"
+#include "imports/config_fields.h"
+#include "imports/hugging_face_keys.h"
+
+namespace plimsoll {
+namespace {
+
+// These are assumed where nobody states them, since no config.json says them. The sequence is LLaMA
+// 2's and the batch BERT's (models/presets/jobs); neither is a claim on the model at hand, and
+// notes say so.
+constexpr std::int64_t kUsualSequence = 4096;
+constexpr std::int64_t kUsualBatch = 256;
+constexpr DType kUsualPrecision = DType::bf16;
+
+/// The objects of a multimodal file that hold its model of text.
+constexpr const char* kTextTowers[] = {"text_config", "llm_config", "language_config"};
+
+/// A Source is the object of the file that describes the model of text.
+struct Source {
+  const Json* object = nullptr;
+  std::string pointer;          ///< of the object; empty: the whole file
+  const Json* whole = nullptr;  ///< the file
+  bool is_part() const { return object != whole; }
+};
+
+Source text_of(const Json& whole, const std::string& file) {
+  if (!whole.is_object()) throw InputError(file, "", "found no object; a config.json is one");
+  for (const char* tower : kTextTowers) {
+    const auto found = whole.find(tower);
+    if (found != whole.end() && found->is_object()) {
+      return {&*found, json_pointer("", tower), &whole};
+    }
+  }
+  return {&whole, "", &whole};
+}
+
+/// Returns the text of a key, or an empty one where there is none.
+std::string text_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+/// Returns what the file calls its model: the model_type, else the first of its architectures.
+std::string model_of(const Json& object) {
+  std::string name = text_at(object, "model_type");
+  if (!name.empty()) return name;
+  const auto classes = object.find("architectures");
+  if (classes == object.end() || !classes->is_array() || classes->empty()) return "";
+  return classes->front().is_string() ? classes->front().get<std::string>() : "";
+}
+
+const Architecture* architecture_of(const std::string& model) {
+  const Architecture* found = architecture_of_type(model);
+  return found != nullptr ? found : architecture_of_class(model);
+}
+
+std::string supported() { return fmt::format("{}", fmt::join(supported_architectures(), ", ")); }
+
+const Architecture* forced(const std::string& family) {
+  const Architecture* found = architecture_of_type(family);
+  if (found != nullptr && found->refused.empty()) return found;
+  throw UsageError(
+      fmt::format("--family {}: unknown; known are {}", printable(family), supported()));
+}
+
+/// Refuses models that no job states: by a key first, which says more than the name of a model.
+void check_keys(ConfigFields& fields, const Architecture* architecture) {
+  for (const KeyRule& rule : key_rules()) {
+    const std::string key(rule.key);
+    if (architecture != nullptr && key == architecture->qkv_bias_key) continue;
+    if (!fields.has(key)) continue;
+    if (!rule.fine(fields.raw(key))) fields.fail(key, rule.message);
+  }
+}
+
+[[noreturn]] void refuse_model(const Source& source, const std::string& model,
+                               const Architecture* architecture, const std::string& file) {
+  const char* key = text_at(*source.object, "model_type").empty() ? "architectures" : "model_type";
+  const std::string place = json_pointer(source.pointer, key);
+  if (model.empty()) {
+    throw InputError(
+        file, place,
+        "found neither model_type nor architectures; --family names one of " + supported());
+  }
+  if (architecture == nullptr) {
+    throw InputError(file, place,
+                     fmt::format("found \"{}\"; known are {}; --family takes the file as one of "
+                                 "these",
+                                 printable(model), supported()));
+  }
+  throw InputError(file, place,
+                   fmt::format("found \"{}\"; {}", printable(model), architecture->refused));
+}
+
+// --- the shape ---
+
+void read_heads(ConfigFields& fields, const Architecture& known, Job& job) {
+  job.heads = fields.size(known.key("heads"));
+  job.kv_heads = job.heads;
+  if (fields.boolean("multi_query")) job.kv_heads = 1;
+  const std::string& grouped = known.key("kv_heads");
+  if (fields.has(grouped)) job.kv_heads = fields.size(grouped);
+  for (const char* key : {"head_dim", "kv_channels"}) {
+    if (fields.has(key) && fields.size(key) * job.heads != job.hidden) {
+      fields.fail(key, fmt::format("heads of a job are hidden / heads = {} / {} wide", job.hidden,
+                                   job.heads));
+    }
+  }
+}
+
+/// The two activations of llama jobs and the one of the others (Activation in models/job/job.h).
+void read_activation(ConfigFields& fields, const Architecture& known, Job& job) {
+  const std::string& key = known.key("activation");
+  const std::string word = fields.text(key);
+  if (known.family != Family::llama) {
+    constexpr std::string_view words[] = {"gelu", "gelu_new", "gelu_fast", "gelu_python",
+                                          "gelu_pytorch_tanh"};
+    if (std::ranges::find(words, word) == std::end(words)) {
+      fields.fail(key, "gpt and bert jobs have GELU");
+    }
+    return;
+  }
+  const bool silu = word == "silu" || word == "swish";
+  if (known.gated && silu) {
+    job.activation = Activation::swiglu;
+  } else if (!known.gated && word == "relu2") {
+    job.activation = Activation::squared_relu;
+  } else {
+    fields.fail(key, fmt::format("a job with rotary embeddings has SwiGLU (\"silu\" with a gate) "
+                                 "or squared ReLU (\"relu2\" without one); this model has {} gate",
+                                 known.gated ? "a" : "no"));
+  }
+}
+
+/// Embedding, attention and residual branches of a job drop out alike.
+void read_dropout(ConfigFields& fields, const Architecture& known, const ImportGiven& given,
+                  Job& job) {
+  const std::string* keys[] = {&known.attention_dropout, &known.embedding_dropout,
+                               &known.residual_dropout};
+  for (const std::string* key : keys) {
+    const double value = fields.dropout(*key);
+    if (given.dropout) continue;
+    for (const std::string* other : keys) {
+      if (value > 0 && fields.dropout(*other) != value) {
+        fields.fail(*key, fmt::format("a job drops out embeddings, attention and residual branches "
+                                      "alike, and here they differ{}; --dropout states one for all",
+                                      other->empty() ? "" : " (" + *other + ")"));
+      }
+    }
+    job.dropout = std::max(job.dropout, value);
+  }
+  if (given.dropout) job.dropout = *given.dropout;
+}
+
+void read_shape(ConfigFields& fields, const Architecture& known, Job& job) {
+  job.family = known.family;
+  job.layers = fields.size(known.key("layers"));
+  job.hidden = fields.size(known.key("hidden"));
+  read_heads(fields, known, job);
+  const std::string& ffn = known.key("ffn_hidden");
+  job.ffn_hidden = fields.has(ffn) ? fields.size(ffn) : 4 * job.hidden;
+  job.vocab = fields.size(known.key("vocab"));
+  job.tied_embeddings = fields.boolean(known.key("tied_embeddings"));
+  read_activation(fields, known, job);
+  if (job.family == Family::llama) {
+    job.norm = known.norm;
+    job.qkv_bias =
+        known.qkv_bias || (!known.qkv_bias_key.empty() && fields.boolean(known.qkv_bias_key));
+  }
+  if (job.family == Family::bert) {
+    const std::string& types = known.key("token_types");
+    job.token_types = fields.has(types) ? fields.size(types) : 0;
+    job.pooler = true;
+  }
+}
+
+// --- rotary embeddings and windows ---
+
+void note_angles(ConfigFields& fields, const std::string& key, Imported& imported) {
+  const Json& value = fields.raw(key);
+  std::string type = text_at(value, "rope_type");
+  if (type.empty()) type = text_at(value, "type");
+  if (type == "default" || (type.empty() && !value.contains("factor"))) return;
+  imported.notes.push_back(
+      fmt::format("{} {}: it changes the angles of rotary embeddings, and no cost", key,
+                  type.empty() ? printable(value.dump()) : printable(type)));
+}
+
+void note_partial(double factor, Imported& imported) {
+  if (factor == 1) return;
+  imported.notes.push_back(
+      fmt::format("partial_rotary_factor {:g}: a job rotates whole heads; parameters are the "
+                  "same, the rotation costs slightly more",
+                  factor));
+}
+
+void read_rotary(ConfigFields& fields, Imported& imported) {
+  double base = fields.has("rope_theta") ? fields.number("rope_theta", 1, 1e12) : 10000;
+  double part =
+      fields.has("partial_rotary_factor") ? fields.number("partial_rotary_factor", 0, 1) : 1;
+  for (const char* key : {"rope_scaling", "rope_parameters"}) {
+    if (!fields.has(key)) continue;
+    const Json& value = fields.raw(key);
+    if (!value.is_object()) fields.fail(key, "an object is required");
+    JsonObject rope(value, fields.file(), json_pointer(fields.pointer(), key));
+    for (const auto& [name, member] : value.items()) {
+      if (member.is_object()) rope.fail(name, "all layers of a job have one rotary_base");
+    }
+    if (rope.has("rope_theta")) base = rope.number("rope_theta", 1, 1e12);
+    if (rope.has("partial_rotary_factor")) part = rope.number("partial_rotary_factor", 0, 1);
+    note_angles(fields, key, imported);
+  }
+  imported.job->rotary_base = base;
+  note_partial(part, imported);
+}
+
+/// Returns whether no layer has a window, whatever its width is.
+bool all_full(ConfigFields& fields, std::int64_t layers) {
+  bool full = false;
+  if (fields.has("layer_types")) {
+    const Json& types = fields.raw("layer_types");
+    if (!types.is_array()) fields.fail("layer_types", "a list is required");
+    full = true;
+    for (const Json& type : types) {
+      const bool known =
+          type == "full_attention" || type == "sliding_attention" || type == "chunked_attention";
+      if (!known) fields.fail("layer_types", "every layer of a job has attention");
+      full = full && type == "full_attention";
+    }
+  }
+  if (fields.has("use_sliding_window")) {
+    full = full || !fields.boolean("use_sliding_window");
+    // The layers from this one on have the window.
+    full = full || (fields.has("max_window_layers") &&
+                    fields.number("max_window_layers", 0, 1e9) >= static_cast<double>(layers));
+  }
+  for (const char* key : {"max_window_layers", "sliding_window", "attention_chunk_size"})
+    fields.mark_read(key);
+  return full;
+}
+
+/// Attention of a job is over the whole sequence: a window must not be shorter.
+void check_windows(ConfigFields& fields, const Job& job) {
+  if (all_full(fields, job.layers)) return;
+  for (const char* key : {"sliding_window", "attention_chunk_size"}) {
+    if (!fields.has(key)) continue;
+    const std::int64_t window = fields.size(key);
+    if (window >= job.sequence) continue;
+    fields.fail(key, fmt::format("attention of a job is over the whole sequence, here of {} "
+                                 "tokens; --sequence {} or less fits in the window",
+                                 job.sequence, window));
+  }
+}
+
+// --- the step, which no config.json describes ---
+
+std::string precision_word(DType type) {
+  return type == DType::f32 ? "fp32" : type == DType::f16 ? "fp16" : "bf16";
+}
+
+void set_sequence(ConfigFields& fields, const Architecture& known, const ImportGiven& given,
+                  Imported& imported) {
+  Job& job = *imported.job;
+  const std::string& key = known.key("positions");
+  const std::int64_t positions = fields.size(key);
+  if (job.family == Family::llama) {
+    job.sequence = given.sequence.value_or(std::min(positions, kUsualSequence));
+  } else {
+    job.sequence = given.sequence.value_or(positions);
+    if (job.sequence > positions) {
+      fields.fail(key, fmt::format("a sequence of {} tokens needs as many rows of positions",
+                                   job.sequence));
+    }
+    if (job.sequence < positions) {
+      imported.notes.push_back(
+          fmt::format("{} {}: a job has a row for each of its {} tokens, {} parameters fewer", key,
+                      positions, job.sequence, (positions - job.sequence) * job.hidden));
+    }
+  }
+  if (!given.sequence) {
+    imported.notes.push_back(fmt::format("sequence {} is assumed ({} {}); --sequence states it",
+                                         job.sequence, key, positions));
+  }
+}
+
+void set_step(const ImportGiven& given, Imported& imported) {
+  Job& job = *imported.job;
+  job.global_batch = given.global_batch.value_or(kUsualBatch);
+  job.precision = given.precision.value_or(kUsualPrecision);
+  if (job.precision == DType::f16) job.loss_scale = LossScale{};
+  if (!given.global_batch) {
+    imported.notes.push_back(fmt::format(
+        "global batch {} sequences is assumed; --global-batch states it", job.global_batch));
+  }
+  if (!given.precision) {
+    imported.notes.push_back(fmt::format("precision {} is assumed; --precision states it",
+                                         precision_word(job.precision)));
+  }
+  imported.notes.push_back(
+      "optimizer AdamW with the usual settings of a job file is assumed; edit the job file for another");
+}
+
+// --- notes ---
+
+void note_defaults(const ConfigFields& fields, const Architecture& known, Imported& imported) {
+  if (fields.assumed().empty()) return;
+  imported.notes.push_back(
+      fmt::format("not in the file, taken from the defaults of {} in transformers: {}", known.name,
+                  fmt::join(fields.assumed(), ", ")));
+}
+
+void note_keys(ConfigFields& fields, const std::vector<std::string>& constants,
+               Imported& imported) {
+  for (const NotedKey& noted : noted_keys()) {
+    const std::string key(noted.key);
+    if (!fields.has(key) || noted.fine(fields.raw(key))) continue;
+    imported.notes.push_back(fmt::format("{}: {}", key, noted.message));
+  }
+  for (const std::string& key : constants) {
+    if (!fields.has(key) || fields.raw(key) == 1) continue;
+    imported.notes.push_back(fmt::format("{} {}: a constant factor, which a job leaves out", key,
+                                         printable(fields.raw(key).dump())));
+  }
+}
+
+/// The count of BERT is that of the model with its pooler, and the head is a smaller one.
+void note_masked_head(Imported& imported) {
+  const Job& job = *imported.job;
+  if (job.family != Family::bert) return;
+  imported.notes.push_back(
+      fmt::format("parameters are those of the model with its pooler; a job leaves out the norm "
+                  "and the output bias of the masked-LM head ({} parameters)",
+                  2 * job.hidden + job.vocab));
+}
+
+void list_unread(const ConfigFields& fields, const Source& source, Imported& imported) {
+  const auto is_noted = [](const std::string& key) {
+    return std::ranges::any_of(noted_keys(),
+                               [&](const NotedKey& noted) { return noted.key == key; });
+  };
+  const std::string part = source.is_part() ? source.pointer.substr(1) + "/" : "";
+  for (const auto& [key, value] : source.object->items()) {
+    if (!fields.is_read(key) && !is_silent(key)) imported.unread.push_back(part + printable(key));
+  }
+  if (!source.is_part()) return;
+  for (const auto& [key, value] : source.whole->items()) {
+    const bool tower = json_pointer("", key) == source.pointer;
+    if (!tower && !is_silent(key) && !is_noted(key) && key != "tie_word_embeddings")
+      imported.unread.push_back(printable(key));
+  }
+}
+
+// --- the whole ---
+
+std::string name_of(const ImportGiven& given, const Source& source, const std::string& file,
+                    const Architecture& known) {
+  if (!given.name.empty()) return given.name;
+  const std::filesystem::path hub = text_at(*source.whole, "_name_or_path");
+  const std::filesystem::path path = file;
+  const std::string names[] = {hub.filename().string(), path.stem() == "config"
+                                                            ? path.parent_path().filename().string()
+                                                            : path.stem().string()};
+  for (const std::string& name : names) {
+    if (!name.empty() && name != "." && name != "..") return printable(name);
+  }
+  return known.name;
+}
+
+/// Runs the checks of job files. A fault is one of the key that states the size.
+void check_at_keys(const Job& job, const ConfigFields& fields, const Architecture& known) {
+  try {
+    check_job(job, fields.file());
+  } catch (const InputError& error) {
+    const std::string& pointer = error.pointer();
+    const std::string before =
+        fmt::format("{}: at {}: ", fields.file(), pointer.empty() ? "/" : pointer);
+    const std::string message = std::string(error.what()).substr(before.size());
+    const std::string size = pointer.empty() ? "" : pointer.substr(1);
+    const auto key = known.keys.find(size);
+    if (key != known.keys.end())
+      throw InputError(fields.file(), json_pointer(fields.pointer(), key->second), message);
+    throw InputError(fields.file(), fields.pointer(),
+                     size.empty() ? message : fmt::format("{} of the job: {}", size, message));
+  }
+}
+
+/// Reads what stands beside the text tower of a multimodal file.
+void read_around(const Source& source, const std::string& file, Imported& imported) {
+  imported.notes.push_back(fmt::format("{}: the model of text alone is read, of a multimodal one",
+                                       source.pointer.substr(1)));
+  ConfigFields whole(*source.whole, Json::object(), file, "");
+  // Where the whole says whether the head is tied, the tower has no say.
+  if (whole.has("tie_word_embeddings"))
+    imported.job->tied_embeddings = whole.boolean("tie_word_embeddings");
+  note_keys(whole, {}, imported);
+}
+
+Imported read_job_of(const Source& source, const Architecture& known, const std::string& file,
+                     const ImportGiven& given) {
+  ConfigFields fields(*source.object, known.defaults, file, source.pointer);
+  check_keys(fields, &known);
+  Imported imported;
+  Job& job = imported.job.emplace();
+  job.name = name_of(given, source, file, known);
+  read_shape(fields, known, job);
+  if (source.is_part()) read_around(source, file, imported);
+  read_dropout(fields, known, given, job);
+  const std::string position_type = job.family == Family::llama ? "rope" : "absolute";
+  if (fields.has("position_embedding_type") &&
+      fields.text("position_embedding_type") != position_type) {
+    fields.fail("position_embedding_type", fmt::format("\"{}\" is required here", position_type));
+  }
+  set_sequence(fields, known, given, imported);
+  if (job.family == Family::llama) read_rotary(fields, imported);
+  check_windows(fields, job);
+  set_step(given, imported);
+  check_at_keys(job, fields, known);
+  note_defaults(fields, known, imported);
+  note_keys(fields, known.constants, imported);
+  note_masked_head(imported);
+  list_unread(fields, source, imported);
+  return imported;
+}
+
+}  // namespace
+
+bool looks_like_hugging_face(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
+  if (first == text.npos || text[first] != '{') return false;
+  constexpr std::string_view keys[] = {"\"model_type\"", "\"architectures\"", "\"text_config\"",
+                                       "\"num_hidden_layers\"", "\"n_layer\""};
+  return std::ranges::any_of(keys,
+                             [&](std::string_view key) { return text.find(key) != text.npos; });
+}
+
+Imported read_hugging_face(std::string_view text, const std::string& file,
+                           const ImportGiven& given) {
+  const Json whole = parse_json(text, file);
+  const Source source = text_of(whole, file);
+  const std::string model = model_of(*source.object);
+  const Architecture* known = given.family.empty() ? architecture_of(model) : forced(given.family);
+  if (known == nullptr || !known->refused.empty()) {
+    ConfigFields fields(*source.object, Json::object(), file, source.pointer);
+    check_keys(fields, known);
+    refuse_model(source, model, known, file);
+  }
+  Imported imported = read_job_of(source, *known, file, given);
+  if (!given.family.empty() && architecture_of(model) != known) {
+    imported.notes.insert(imported.notes.begin(),
+                          fmt::format("read as {} because --family says so; the file says \"{}\"",
+                                      known->name, printable(model)));
+  }
+  return imported;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,129 @@
+// Public models' config.json files become jobs with exactly the parameters of these models.
+//
+// The files of data/ are written by hand with the keys and the sizes of the released files; their
+// counts are arithmetic over the shapes, by a program that shares nothing with this one. The source
+// of each is in data/parameters.json.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "graph/graph.h"
+#include "imports/architecture.h"
+#include "imports/imported.h"
+
+namespace plimsoll {
+namespace {
+
+const std::filesystem::path kData =
+    std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/imports/data";
+
+struct Public {
+  std::string file;
+  std::int64_t parameters;
+};
+
+std::vector<Public> public_configs() {
+  const Json list = read_json(kData / "parameters.json");
+  std::vector<Public> all;
+  for (const Json& row : list) {
+    all.push_back({row.at("file").get<std::string>(), row.at("parameters").get<std::int64_t>()});
+  }
+  return all;
+}
+
+TEST(PublicConfigs, HaveExactlyThePublishedParameters) {
+  const std::vector<Public> all = public_configs();
+  EXPECT_GE(all.size(), 60u);
+  for (const Public& config : all) {
+    SCOPED_TRACE(config.file);
+    const Imported imported = import_file(kData / config.file);
+    EXPECT_EQ(imported.kind, "Hugging Face config.json");
+    ASSERT_TRUE(imported.job);
+    EXPECT_EQ(parameter_count(build_forward(*imported.job, 1)), config.parameters);
+    EXPECT_EQ(imported.job->name, std::filesystem::path(config.file).stem());
+    EXPECT_FALSE(imported.strategy || imported.framework || imported.devices);
+  }
+}
+
+TEST(PublicConfigs, EveryFileHasACountAndEveryArchitectureAFile) {
+  std::vector<std::string> named;
+  for (const Public& config : public_configs()) named.push_back(config.file);
+  named.push_back("parameters.json");
+  for (const auto& entry : std::filesystem::directory_iterator(kData)) {
+    const std::string name = entry.path().filename();
+    EXPECT_NE(std::ranges::find(named, name), named.end()) << name;
+  }
+  for (const Architecture& known : architectures()) EXPECT_FALSE(known.source.empty());
+}
+
+TEST(PublicConfigs, ABecomesAJobFileThatReadsBack) {
+  for (const Public& config : public_configs()) {
+    SCOPED_TRACE(config.file);
+    const Imported imported = import_file(kData / config.file);
+    EXPECT_EQ(parse_job(job_text(*imported.job), "job.json"), *imported.job);
+  }
+}
+
+TEST(PublicConfigs, SayNothingThatIsLeftUnreadButWhatIsKnownToBe) {
+  // Settings of serving, of tokens of pictures and of tasks, which no training step reads.
+  const auto unread = [](const char* file) { return import_file(kData / file).unread; };
+  EXPECT_EQ(unread("llama-2-7b.json"), std::vector<std::string>{});
+  EXPECT_EQ(unread("llama-3.1-405b.json"), std::vector<std::string>{});
+  EXPECT_EQ(unread("mistral-7b-v0.1.json"), std::vector<std::string>{});
+  EXPECT_EQ(unread("gpt2.json"), std::vector<std::string>{});
+  EXPECT_EQ(unread("stablelm-2-1.6b.json"), std::vector<std::string>{});
+  EXPECT_EQ(unread("granite-3.1-2b.json"), std::vector<std::string>{});
+  EXPECT_EQ(unread("smollm3-3b.json"), std::vector<std::string>{});
+  EXPECT_EQ(unread("bert-base-uncased.json"), std::vector<std::string>{"gradient_checkpointing"});
+  EXPECT_EQ(unread("falcon3-7b.json"), std::vector<std::string>{"activation"});
+}
+
+TEST(PublicConfigs, JobsHaveWhatTheFamilyHas) {
+  const auto job = [](const char* file) { return *import_file(kData / file).job; };
+  EXPECT_TRUE(job("qwen2.5-7b.json").qkv_bias);
+  EXPECT_TRUE(job("glm-4-9b.json").qkv_bias);
+  EXPECT_FALSE(job("llama-3-8b.json").qkv_bias);
+  EXPECT_EQ(job("llama-3-8b.json").rotary_base, 500000);
+  EXPECT_EQ(job("llama-3.2-3b.json").rotary_base, 500000);  // in rope_parameters
+  EXPECT_EQ(job("llama-7b.json").rotary_base, 10000);       // of before the key was there
+  EXPECT_EQ(job("nemotron-4-15b.json").activation, Activation::squared_relu);
+  EXPECT_EQ(job("nemotron-4-15b.json").norm, NormKind::layer_norm);
+  EXPECT_EQ(job("stablelm-3b.json").activation, Activation::swiglu);
+  EXPECT_EQ(job("starcoder.json").kv_heads, 1);
+  EXPECT_EQ(job("gpt2.json").dropout, 0.1);
+  EXPECT_EQ(job("gpt2.json").sequence, 1024);
+  EXPECT_EQ(job("llama-3.1-8b.json").sequence, 4096);
+  EXPECT_EQ(job("bert-base-uncased.json").token_types, 2);
+  EXPECT_TRUE(job("bert-base-uncased.json").pooler);
+}
+
+/// Presets of this project have the same shapes by another way.
+TEST(PublicConfigs, EqualThePresets) {
+  const std::pair<const char*, const char*> pairs[] = {{"gpt2.json", "gpt2-small"},
+                                                       {"gpt2-xl.json", "gpt2-xl"},
+                                                       {"llama-2-7b.json", "llama2-7b"},
+                                                       {"llama-3-8b.json", "llama3-8b"},
+                                                       {"llama-3.1-405b.json", "llama3-405b"},
+                                                       {"mistral-7b-v0.1.json", "mistral-7b"},
+                                                       {"qwen2.5-7b.json", "qwen2-7b"},
+                                                       {"nemotron-4-15b.json", "nemotron4-15b"},
+                                                       {"bert-base-uncased.json", "bert-base"}};
+  for (const auto& [file, preset] : pairs) {
+    SCOPED_TRACE(file);
+    Job stated = read_job(preset);
+    const Job read = *import_file(kData / file).job;
+    // No config.json says these.
+    stated.name = read.name, stated.sequence = read.sequence;
+    stated.global_batch = read.global_batch, stated.optimizer = read.optimizer;
+    stated.dropout = read.dropout, stated.seed = read.seed;
+    EXPECT_EQ(read, stated);
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
