@@ -30,6 +30,8 @@ void add_compare(CLI::App& app, Action& action);
 void add_report(CLI::App& app, Action& action);
 void add_export(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
+void add_describe(CLI::App& app, Action& action);
+void add_init(CLI::App& app, Action& action);
 /// The exit code is 6 where something does not work here.
 void add_doctor(CLI::App& app, Action& action);
 

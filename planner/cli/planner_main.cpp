@@ -36,6 +36,8 @@ void add_commands(CLI::App& app, Action& action) {
   add_check(app, action);
   add_export(app, action);
   add_import(app, action);
+  add_describe(app, action);
+  add_init(app, action);
   add_doctor(app, action);
   // Flags that they do not know are refused by refuse_unknown, which can name the nearest.
   app.allow_extras();

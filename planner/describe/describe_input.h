@@ -1,0 +1,58 @@
+// Describe input: what a job, cluster, framework, calibration, plan or strategy says, with figures
+// that follow from it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "models/calibration/calibration_file.h"
+#include "models/cluster/cluster.h"
+#include "models/framework/framework.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+#include "plan/plan.h"
+#include "planner/describe/description.h"
+
+namespace plimsoll {
+
+/// An InputKind is the kind of a file that commands read.
+enum class InputKind : std::uint8_t { job, cluster, framework, calibration, plan, strategy };
+inline constexpr std::string_view kInputKinds[] = {"job",         "cluster", "framework",
+                                                   "calibration", "plan",    "strategy"};
+
+/// An Input is the text of a file or of a preset, and its kind.
+struct Input {
+  std::string name;  ///< path, or name of the preset
+  std::string text;
+  InputKind kind = InputKind::job;
+};
+
+/// Reads a file, a preset of any kind by its name, or a strategy such as "mp=2,pp=4". Throws
+/// InputError for a name that is none of these, with the nearest preset, and for a file of another
+/// kind.
+Input read_input(const std::string& name_or_path);
+/// Returns the kind of a document by its keys. Throws InputError where no key tells.
+InputKind kind_of(std::string_view text, const std::string& file);
+
+/// Returns the description of a file that is no plan. Throws InputError as its reader does.
+Description describe_input(const Input& input);
+
+/// Says how many parameters there are by kind and by block, what a step computes, and the bytes of
+/// parameters, gradients and optimizer state on one rank without sharding.
+Description describe_job(const Job& job);
+/// Says what devices and links reach, from how many FLOPs per byte on compute is what takes time,
+/// what was measured or fitted, and the sources of all numbers.
+Description describe_cluster(const Cluster& cluster);
+/// Says what a framework can run and what not, with sources. `based_on` is empty where it stands
+/// for itself.
+Description describe_framework(const Framework& framework, const std::string& based_on);
+/// Says what was measured, and what a fit rests on and found.
+Description describe_calibration(const CalibrationFile& calibration, const std::string& name);
+/// Says what each choice of a strategy is for.
+Description describe_strategy(const Strategy& strategy, const std::string& name);
+/// Says what a plan is for, what it was made with, and its strategy. What it predicts has words and
+/// JSON of its own (planner/cli/describe.h, plan/prediction_json.h).
+Description describe_plan(const Plan& plan);
+
+}  // namespace plimsoll

@@ -1,0 +1,181 @@
+// Describes a job: exact parameters, work of a step, and bytes that last between steps.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/graph.h"
+#include "models/job/job_words.h"
+#include "passes/pipeline.h"
+#include "planner/describe/describe_input.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+std::string_view family_words(const Job& job) {
+  switch (job.family) {
+    case Family::gpt:
+      return "gpt: a decoder with learned positions, layer norm before each block, GELU and biases";
+    case Family::llama:
+      return "llama: a decoder with rotary embeddings and no biases of linear layers but those "
+             "that it states";
+    case Family::bert:
+      return "bert: an encoder with learned positions, layer norm after each block and GELU; "
+             "masked words are predicted";
+    case Family::ernie:
+      return "ernie: layers of bert shared between tasks, and a narrower branch behind them";
+  }
+  return "";
+}
+
+std::string_view optimizer_words(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::adamw:
+      return "AdamW";
+    case OptimizerKind::sgd:
+      return "SGD with momentum";
+    case OptimizerKind::lamb:
+      return "LAMB";
+  }
+  return "";
+}
+
+Section shape_section(const Job& job) {
+  Section shape{"shape", "shape"};
+  shape.add("family", std::string(family_words(job)));
+  shape.add_count("layers", job.layers);
+  shape.add_count("hidden", job.hidden);
+  shape.add(
+      "heads",
+      fmt::format(
+          "{} of {} columns{}", job.heads, job.hidden / job.heads,
+          job.kv_heads == job.heads ? "" : fmt::format("; {} of keys and values", job.kv_heads)),
+      job.heads);
+  shape.add_count("kv heads", job.kv_heads);
+  shape.add_count("ffn hidden", job.ffn_hidden);
+  if (job.branch) {
+    shape.add("branch",
+              fmt::format("{} layers of {} columns, {} heads, ffn {}", job.branch->layers,
+                          job.branch->hidden, job.branch->heads, job.branch->ffn_hidden),
+              job.branch->layers, "layers");
+  }
+  shape.add_count("vocabulary", job.vocab);
+  shape.add("tied embeddings",
+            job.tied_embeddings ? "yes: the head uses the embedding's table"
+                                : "no: the head has a table of its own",
+            job.tied_embeddings);
+  return shape;
+}
+
+/// Returns how many parameters the kinds of an optimizer's groups match, and each block has.
+Section parameter_section(const Job& job) {
+  const Graph graph = build_forward(job, 1);
+  Section section{"parameters", "parameters"};
+  section.add_count("all", parameter_count(graph));
+  const auto sum = [&](const auto& counts) {
+    std::int64_t count = 0;
+    for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
+      const Tensor& tensor = graph.tensors[i];
+      if (tensor.role != TensorRole::parameter || tensor.tied_to || !counts(i)) continue;
+      count += elements(tensor.shape) * graph.at(*tensor.block).count;
+    }
+    return count;
+  };
+  // "embedding" is also the name of a block, which may have a norm.
+  const std::vector<bool> in_norms = matched_parameters(graph, {"norm"});
+  constexpr std::pair<const char*, const char*> kKinds[] = {
+      {"embedding", "embeddings"}, {"weight", "weights of linear layers"}, {"bias", "biases"}};
+  for (const auto& [match, label] : kKinds) {
+    const std::vector<bool> matched = matched_parameters(graph, {match});
+    section.add_count(label, sum([&](std::size_t i) { return matched[i] && !in_norms[i]; }));
+  }
+  section.add_count("norms", sum([&](std::size_t i) { return bool(in_norms[i]); }));
+  for (std::size_t b = 0; b < graph.blocks.size(); ++b) {
+    const Block& block = graph.blocks[b];
+    const std::int64_t all =
+        sum([&](std::size_t i) { return graph.tensors[i].block == BlockId(b); });
+    section.add(fmt::format("in {}", block.name),
+                block.count == 1
+                    ? grouped(all)
+                    : fmt::format("{} in each of {}", grouped(all / block.count), block.count),
+                all / block.count);
+  }
+  return section;
+}
+
+Section work_section(const Job& job) {
+  Section work{"work of a step", "work"};
+  const double tokens = double(job.global_batch) * double(job.sequence);
+  const double forward = forward_matmul_flops_per_sequence(job).value();
+  work.add_count("sequence", job.sequence);
+  work.add_count("global batch", job.global_batch);
+  work.add("tokens", grouped(job.global_batch * job.sequence), job.global_batch * job.sequence);
+  const double per_token = 3 * forward / double(job.sequence);
+  work.add(
+      "FLOPs per token",
+      fmt::format("{:.4g}, forward and backward: products count, attention in full", per_token),
+      per_token);
+  work.add("FLOPs", fmt::format("{:.4g}", per_token * tokens), per_token * tokens);
+  return work;
+}
+
+/// Returns the bytes of parameters, gradients and optimizer state where one rank has all of them.
+/// They are those of the lowered job.
+Section state_section(const Job& job) {
+  Job one = job;
+  one.global_batch = 1;  // no byte here depends on it
+  const Strategy strategy;
+  const Graph graph = lower_graph({one, strategy, bundled_framework()}, {}, Proof::none);
+  BytesByRole by_role{};
+  for (const Tensor& tensor : graph.tensors) {
+    if (tensor.arena) by_role[std::size_t(tensor.role)] += bytes_of(tensor);
+  }
+  Section section{"memory of the model on one rank, without sharding", "memory"};
+  Bytes all;
+  for (const auto& [role, label] : {std::pair(TensorRole::parameter, "parameters"),
+                                    std::pair(TensorRole::master_parameter, "fp32 masters"),
+                                    std::pair(TensorRole::gradient, "gradients"),
+                                    std::pair(TensorRole::optimizer_state, "optimizer state")}) {
+    const Bytes bytes = by_role[std::size_t(role)];
+    all += bytes;
+    section.add_bytes(label, bytes);
+  }
+  section.add_bytes("all", all);
+  const double parameters = double(parameter_count(build_forward(job, 1)));
+  section.add("bytes per parameter", fmt::format("{:.4g}", double(all.count()) / parameters),
+              double(all.count()) / parameters);
+  return section;
+}
+
+Section training_section_of(const Job& job) {
+  Section training{"training", "training"};
+  const std::string precision = job.precision == DType::f32   ? "fp32"
+                                : job.precision == DType::f16 ? "fp16"
+                                                              : "bf16";
+  training.add("precision",
+               job.precision == DType::f32
+                   ? precision
+                   : precision + ", with fp32 masters, gradients and optimizer state",
+               precision);
+  training.add(
+      "optimizer",
+      fmt::format("{}, learning rate {:g}, weight decay {:g}", optimizer_words(job.optimizer.kind),
+                  job.optimizer.learning_rate, job.optimizer.weight_decay),
+      std::string(optimizer_words(job.optimizer.kind)));
+  training.add("gradient norm",
+               job.clip_norm == 0 ? "not clipped" : fmt::format("clipped at {:g}", job.clip_norm),
+               job.clip_norm);
+  training.add("dropout", fmt::format("{:g}", job.dropout), job.dropout);
+  return training;
+}
+
+}  // namespace
+
+Description describe_job(const Job& job) {
+  return {"job",
+          job.name,
+          {shape_section(job), parameter_section(job), work_section(job), state_section(job),
+           training_section_of(job)}};
+}
+
+}  // namespace plimsoll
