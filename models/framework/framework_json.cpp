@@ -94,8 +94,9 @@ std::string framework_text(const Framework& framework, const std::string& source
   }
   const Json before = framework_json(base != nullptr ? *base : Framework{});
   const Json after = framework_json(framework);
-  for (const auto& [key, value] : after.at("can").items()) {
-    if (before.at("can").at(key) != value)
+  for (const auto& [key, stated] : after.at("can").items()) {
+    const Json& value = stated.at("value");
+    if (before.at("can").at(key).at("value") != value)
       json["can"][key] = {{"value", value}, {"source", source}};
   }
   for_each_field(framework, [&](const FieldPlace& place, const auto& value) {

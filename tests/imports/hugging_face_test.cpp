@@ -1,8 +1,10 @@
 // A config.json is read or refused by key, and notes say how it was read.
 #include "imports/hugging_face.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -14,16 +16,18 @@
 namespace plimsoll {
 namespace {
 
-/// A small model of a family, with keys set or, where the value is discarded, left out.
-std::string config(const Json& changes, const char* model_type = "llama") {
-  Json value = {{"model_type", model_type}, {"hidden_size", 64},
-                {"num_hidden_layers", 2},   {"num_attention_heads", 4},
-                {"intermediate_size", 128}, {"vocab_size", 256},
-                {"hidden_act", "silu"},     {"max_position_embeddings", 128}};
+/// A small model of a family, with the members of `changes`, an object. "LEFT OUT" leaves one out.
+std::string config(const std::string& changes, const char* model_type = "llama") {
+  Json value = parse_json(R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+                              "intermediate_size": 128, "vocab_size": 256, "hidden_act": "silu",
+                              "max_position_embeddings": 128})",
+                          "test");
+  value["model_type"] = model_type;
   const Architecture* known = architecture_of_type(model_type);
   if (known != nullptr && known->family == Family::llama) value["num_key_value_heads"] = 2;
-  for (const auto& [key, change] : changes.items()) {
-    if (change == "LEFT OUT") {
+  const Json changed = parse_json(changes, "test");
+  for (const auto& [key, change] : changed.items()) {
+    if (change.is_string() && change.get<std::string>() == "LEFT OUT") {
       value.erase(key);
     } else {
       value[key] = change;
@@ -32,7 +36,7 @@ std::string config(const Json& changes, const char* model_type = "llama") {
   return json_text(value);
 }
 
-Imported read(const Json& changes, const char* model_type = "llama",
+Imported read(const std::string& changes, const char* model_type = "llama",
               const ImportGiven& given = {}) {
   return import_text(config(changes, model_type), "config.json", given);
 }
@@ -59,74 +63,56 @@ bool has(const std::vector<std::string>& lines, const std::string& words) {
 
 struct Refusal {
   const char* model_type;
-  Json changes;
+  const char* changes;
   const char* fault;
 };
 
 TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
   const Refusal refusals[] = {
-      {"mixtral",
-       {{"num_local_experts", 8}},
+      {"mixtral", R"({"num_local_experts": 8})",
        "/num_local_experts: found 8; a job has one MLP in each layer, no mixture of experts"},
-      {"deepseek_v3",
-       {{"kv_lora_rank", 512}},
+      {"deepseek_v3", R"({"kv_lora_rank": 512})",
        "/kv_lora_rank: found 512; a job has no latent attention (MLA)"},
-      {"qwen3", Json::object(),
+      {"qwen3", "{}",
        "/model_type: found \"qwen3\"; this model normalises queries and keys of each head; a job "
        "has no such norms"},
-      {"stablelm",
-       {{"qk_layernorm", true}},
+      {"stablelm", R"({"qk_layernorm": true})",
        "/qk_layernorm: found true; a job has no norms of queries and keys"},
-      {"llama",
-       {{"attention_bias", true}},
+      {"llama", R"({"attention_bias": true})",
        "/attention_bias: found true; a job with rotary embeddings has biases of query, key and "
        "value at most"},
-      {"llama",
-       {{"mlp_bias", true}},
+      {"llama", R"({"mlp_bias": true})",
        "/mlp_bias: found true; a job with rotary embeddings has biases of query, key and value at "
        "most"},
-      {"llama",
-       {{"head_dim", 32}},
+      {"llama", R"({"head_dim": 32})",
        "/head_dim: found 32; heads of a job are hidden / heads = 64 / 4 wide"},
-      {"llama",
-       {{"num_attention_heads", 5}},
+      {"llama", R"({"num_attention_heads": 5})",
        "/num_attention_heads: found 5 heads; they must divide hidden 64"},
-      {"llama",
-       {{"num_key_value_heads", 3}},
+      {"llama", R"({"num_key_value_heads": 3})",
        "/num_key_value_heads: found 3; it must divide the 4 heads"},
-      {"llama",
-       {{"hidden_act", "gelu"}},
+      {"llama", R"({"hidden_act": "gelu"})",
        "/hidden_act: found \"gelu\"; a job with rotary embeddings has SwiGLU (\"silu\" with a gate) "
        "or squared ReLU (\"relu2\" without one); this model has a gate"},
-      {"bert",
-       {{"hidden_act", "relu"}},
+      {"bert", R"({"hidden_act": "relu"})",
        "/hidden_act: found \"relu\"; gpt and bert jobs have GELU"},
-      {"bert",
-       {{"position_embedding_type", "relative_key"}},
+      {"bert", R"({"hidden_act": "gelu", "position_embedding_type": "relative_key"})",
        "/position_embedding_type: found \"relative_key\"; \"absolute\" is required here"},
-      {"bert",
-       {{"hidden_act", "gelu"}, {"hidden_dropout_prob", 0.0}},
+      {"bert", R"({"hidden_act": "gelu", "hidden_dropout_prob": 0.0})",
        "/attention_probs_dropout_prob: found 0.1; a job drops out embeddings, attention and "
        "residual branches alike, and here they differ (hidden_dropout_prob); --dropout states one "
        "for all"},
-      {"llama",
-       {{"num_hidden_layers", 0}},
-       "/num_hidden_layers: found 0; an integer from 1 to 1073741824 is allowed"},
-      {"llama",
-       {{"num_hidden_layers", 2.5}},
-       "/num_hidden_layers: found 2.5; an integer from 1 to 1073741824 is allowed"},
-      {"llama",
-       {{"hidden_size", 2097152}},
+      {"llama", R"({"num_hidden_layers": 0})",
+       "/num_hidden_layers: found 0; an integer from 1 to 1073741824 is required"},
+      {"llama", R"({"num_hidden_layers": 2.5})",
+       "/num_hidden_layers: found 2.5; an integer from 1 to 1073741824 is required"},
+      {"llama", R"({"hidden_size": 2097152})",
        "/hidden_size: found 2097152; an integer from 1 to 1048576 is required"},
-      {"llama",
-       {{"layer_types", {"full_attention", "linear_attention"}}},
+      {"llama", R"({"layer_types": ["full_attention", "linear_attention"]})",
        "/layer_types: found [\"full_attention\",\"linear_attention\"]; every layer of a job has "
        "attention"},
-      {"llama",
-       {{"rope_parameters", {{"full_attention", {{"rope_theta", 1e6}}}}}},
-       "/rope_parameters/full_attention: found an object; all layers of a job have one rotary_base"},
-      {"ernie",
-       {{"use_task_id", true}},
+      {"llama", R"({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}})",
+       "/rope_parameters/full_attention: found an object of 1 members; all layers of a job have one rotary_base"},
+      {"ernie", R"({"use_task_id": true})",
        "/use_task_id: found true; a bert job has tables of words, positions and token types alone"},
   };
   for (const Refusal& refusal : refusals) {
@@ -135,7 +121,7 @@ TEST(HuggingFace, RefusesWhatNoJobStatesByKeyValueAndWhatAJobCanState) {
 }
 
 TEST(HuggingFace, NamesTheKnownModelsWhereItKnowsNone) {
-  const std::string message = fault(config(Json::object(), "rwkv"));
+  const std::string message = fault(config("{}", "rwkv"));
   EXPECT_TRUE(message.starts_with("/model_type: found \"rwkv\"; known are arcee, bert, "))
       << message;
   EXPECT_NE(message.find("--family"), message.npos);
@@ -143,59 +129,61 @@ TEST(HuggingFace, NamesTheKnownModelsWhereItKnowsNone) {
     EXPECT_NE(message.find(name), message.npos) << name;
   }
   EXPECT_EQ(message.find("qwen3"), message.npos);
-  const std::string none = fault(config({{"model_type", "LEFT OUT"}}));
+  const std::string none = fault(config(R"({"model_type": "LEFT OUT"})"));
   EXPECT_TRUE(none.starts_with("/architectures: found neither model_type nor architectures"))
       << none;
 }
 
 TEST(HuggingFace, TakesTheClassWhereThereIsNoModelType) {
   const Imported imported =
-      read({{"model_type", "LEFT OUT"}, {"architectures", {"Qwen2ForCausalLM"}}});
+      read(R"({"model_type": "LEFT OUT", "architectures": ["Qwen2ForCausalLM"]})");
   EXPECT_TRUE(imported.job->qkv_bias);
 }
 
 TEST(HuggingFace, FamilyForcesAnArchitecture) {
   ImportGiven given;
   given.family = "llama";
-  const Imported imported = read({{"strange", 1}}, "my_llama", given);
+  const Imported imported = read(R"({"strange": 1})", "my_llama", given);
   EXPECT_EQ(imported.job->family, Family::llama);
   EXPECT_TRUE(has(imported.notes, "read as llama because --family says so"));
   EXPECT_EQ(imported.unread, std::vector<std::string>{"strange"});
   // A key that no job can state is refused all the same.
-  EXPECT_NE(fault(config({{"num_experts", 4}}, "my_llama"), given), "");
+  EXPECT_NE(fault(config(R"({"num_experts": 4})", "my_llama"), given), "");
   given.family = "qwen3";
-  EXPECT_THROW(read(Json::object(), "llama", given), UsageError);
+  EXPECT_THROW(read("{}", "llama", given), UsageError);
 }
 
 TEST(HuggingFace, WindowsThatNoTokenReachesBehindChangeNothing) {
   ImportGiven given;
   given.sequence = 64;
-  EXPECT_EQ(fault(config({{"sliding_window", 64}}, "mistral"), given), "");
-  EXPECT_EQ(fault(config({{"sliding_window", 63}}, "mistral"), given),
+  EXPECT_EQ(fault(config(R"({"sliding_window": 64})", "mistral"), given), "");
+  EXPECT_EQ(fault(config(R"({"sliding_window": 63})", "mistral"), given),
             "/sliding_window: found 63; attention of a job is over the whole sequence, here of 64 "
             "tokens; --sequence 63 or less fits in the window");
-  EXPECT_EQ(fault(config({{"sliding_window", nullptr}}, "mistral")), "");
+  EXPECT_EQ(fault(config(R"({"sliding_window": null})", "mistral")), "");
   // Qwen2 has its window in no layer, or in those from max_window_layers on.
-  EXPECT_EQ(fault(config({{"sliding_window", 16}}, "qwen2")), "");
-  const Json on = {{"sliding_window", 16}, {"use_sliding_window", true}};
-  Json late = on, early = on;
-  late["max_window_layers"] = 2;
-  early["max_window_layers"] = 1;
-  EXPECT_EQ(fault(config(late, "qwen2")), "");
-  EXPECT_NE(fault(config(early, "qwen2")), "");
-  const Json listed = {{"sliding_window", 16},
-                       {"layer_types", {"full_attention", "full_attention"}}};
-  EXPECT_EQ(fault(config(listed)), "");
-  Json mixed = listed;
-  mixed["layer_types"][1] = "sliding_attention";
-  EXPECT_NE(fault(config(mixed)), "");
+  EXPECT_EQ(fault(config(R"({"sliding_window": 16})", "qwen2")), "");
+  const auto from_layer = [](const char* layer) {
+    return fault(config(fmt::format(R"({{"sliding_window": 16, "use_sliding_window": true,
+                                         "max_window_layers": {}}})",
+                                    layer),
+                        "qwen2"));
+  };
+  EXPECT_EQ(from_layer("2"), "");
+  EXPECT_NE(from_layer("1"), "");
+  const auto second_layer = [](const char* type) {
+    return fault(config(
+        fmt::format(R"({{"sliding_window": 16, "layer_types": ["full_attention", "{}"]}})", type)));
+  };
+  EXPECT_EQ(second_layer("full_attention"), "");
+  EXPECT_NE(second_layer("sliding_attention"), "");
   // The library's own window holds where a file leaves the key out.
   given.sequence = 8192;
-  EXPECT_NE(fault(config(Json::object(), "mistral"), given), "");
+  EXPECT_NE(fault(config("{}", "mistral"), given), "");
 }
 
 TEST(HuggingFace, AssumesWhatNoFileSaysAndSaysSo) {
-  const Imported assumed = read(Json::object());
+  const Imported assumed = read("{}");
   EXPECT_EQ(assumed.job->sequence, 128);
   EXPECT_EQ(assumed.job->global_batch, 256);
   EXPECT_EQ(assumed.job->precision, DType::bf16);
@@ -203,8 +191,9 @@ TEST(HuggingFace, AssumesWhatNoFileSaysAndSaysSo) {
   EXPECT_TRUE(has(assumed.notes, "global batch 256 sequences is assumed"));
   EXPECT_TRUE(has(assumed.notes, "precision bf16 is assumed"));
   EXPECT_TRUE(has(assumed.notes, "optimizer AdamW"));
-  ImportGiven given{.sequence = 32, .global_batch = 8, .precision = DType::f16, .name = "mine"};
-  const Imported stated = read(Json::object(), "llama", given);
+  ImportGiven given;
+  given.sequence = 32, given.global_batch = 8, given.precision = DType::f16, given.name = "mine";
+  const Imported stated = read("{}", "llama", given);
   EXPECT_EQ(stated.job->sequence, 32);
   EXPECT_EQ(stated.job->global_batch, 8);
   EXPECT_EQ(stated.job->precision, DType::f16);
@@ -215,7 +204,7 @@ TEST(HuggingFace, AssumesWhatNoFileSaysAndSaysSo) {
 }
 
 TEST(HuggingFace, LearnedPositionsAreRowsOfTheSequence) {
-  const Json gpt = {{"n_embd", 64}, {"n_layer", 2}, {"n_head", 4}, {"n_positions", 32}};
+  const std::string gpt = R"({"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 32})";
   EXPECT_EQ(read(gpt, "gpt2").job->sequence, 32);
   ImportGiven shorter;
   shorter.sequence = 16;
@@ -228,45 +217,42 @@ TEST(HuggingFace, LearnedPositionsAreRowsOfTheSequence) {
 }
 
 TEST(HuggingFace, DropoutOfTheWholeJobCanBeStated) {
-  const Json uneven = {{"hidden_act", "gelu"}, {"hidden_dropout_prob", 0.0}};
+  const std::string uneven = R"({"hidden_act": "gelu", "hidden_dropout_prob": 0.0})";
   ImportGiven given;
   given.dropout = 0.0;
   EXPECT_EQ(read(uneven, "bert", given).job->dropout, 0);
-  EXPECT_EQ(read({{"hidden_act", "gelu"}}, "bert").job->dropout, 0.1);
+  EXPECT_EQ(read(R"({"hidden_act": "gelu"})", "bert").job->dropout, 0.1);
 }
 
 TEST(HuggingFace, NotesWhatAJobLeavesOut) {
-  const Imported imported = read({{"auto_map", {{"AutoModelForCausalLM", "x.py"}}},
-                                  {"rope_scaling", {{"type", "yarn"}, {"factor", 4.0}}},
-                                  {"quantization_config", {{"quant_method", "fp8"}}},
-                                  {"partial_rotary_factor", 0.5}});
+  const Imported imported = read(R"({
+      "auto_map": {"AutoModelForCausalLM": "x.py"}, "rope_scaling": {"type": "yarn", "factor": 4.0},
+      "quantization_config": {"quant_method": "fp8"}, "partial_rotary_factor": 0.5})");
   EXPECT_TRUE(has(imported.notes, "auto_map: code beside the file is not followed"));
   EXPECT_TRUE(has(imported.notes, "rope_scaling yarn: it changes the angles"));
   EXPECT_TRUE(has(imported.notes, "quantization_config: it says how weights are stored"));
   EXPECT_TRUE(has(imported.notes, "partial_rotary_factor 0.5: a job rotates whole heads"));
-  const Imported scaled = read({{"residual_multiplier", 0.22}}, "granite");
+  const Imported scaled = read(R"({"residual_multiplier": 0.22})", "granite");
   EXPECT_TRUE(has(scaled.notes, "residual_multiplier 0.22: a constant factor"));
-  EXPECT_TRUE(has(read({{"hidden_act", "gelu"}}, "bert").notes,
+  EXPECT_TRUE(has(read(R"({"hidden_act": "gelu"})", "bert").notes,
                   "the norm and the output bias of the masked-LM head (384 parameters)"));
 }
 
 TEST(HuggingFace, NamesSizesThatOnlyTheLibraryStates) {
-  const Imported imported = read({{"hidden_size", "LEFT OUT"}, {"vocab_size", "LEFT OUT"}});
+  const Imported imported = read(R"({"hidden_size": "LEFT OUT", "vocab_size": "LEFT OUT"})");
   EXPECT_EQ(imported.job->hidden, 4096);
   EXPECT_TRUE(has(imported.notes,
                   "taken from the defaults of llama in transformers: hidden_size 4096, vocab_size "
                   "32000"));
   // null is not absent: a null count of key and value heads is that of all heads.
-  EXPECT_EQ(read({{"num_key_value_heads", nullptr}}, "mistral").job->kv_heads, 4);
+  EXPECT_EQ(read(R"({"num_key_value_heads": null})", "mistral").job->kv_heads, 4);
 }
 
 TEST(HuggingFace, ReadsTheTextTowerOfAMultimodalFile) {
-  const Json tower = parse_json(config(Json::object()), "tower");
-  Json whole = {{"model_type", "llava"},
-                {"text_config", tower},
-                {"image_token_index", 7},
-                {"vision_config", {{"hidden_size", 9}}},
-                {"projector_hidden_act", "gelu"}};
+  Json whole = parse_json(R"({"model_type": "llava", "image_token_index": 7,
+      "vision_config": {"hidden_size": 9}, "projector_hidden_act": "gelu"})",
+                          "test");
+  whole["text_config"] = parse_json(config("{}"), "test");
   const Imported imported = import_text(json_text(whole), "config.json");
   EXPECT_EQ(imported.job->hidden, 64);
   EXPECT_FALSE(imported.job->tied_embeddings);
@@ -291,7 +277,7 @@ TEST(HuggingFace, RefusesTextThatIsNoSuchFile) {
             std::string::npos);
   EXPECT_NE(fault("{\"model_type\": \"llama\", "), "");
   EXPECT_NE(fault("{\"model_type\": \"llama\", \"vocab_size\": NaN}"), "");
-  EXPECT_FALSE(is_importable(job_text(*read(Json::object()).job)));
+  EXPECT_FALSE(is_importable(job_text(*read("{}").job)));
 }
 
 }  // namespace

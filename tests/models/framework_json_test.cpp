@@ -75,6 +75,37 @@ TEST(FrameworkJson, AFileStatesWhatDiffersFromItsBase) {
   EXPECT_EQ(own, expected);
 }
 
+TEST(FrameworkJson, AChangedFrameworkIsWrittenAsItsDifferences) {
+  for (const Framework& framework : all_frameworks()) {
+    SCOPED_TRACE(framework.name);
+    const auto without_sources = [](Json json) {
+      json.erase("sources");
+      json.erase("name");
+      for (auto& [key, value] : json.at("can").items()) value.erase("source");
+      return json;
+    };
+    const Json alike = parse_json(framework_text(framework, "a test"), "f");
+    EXPECT_EQ(alike.size(), 3u) << alike;  // name, base, and whose fits hold
+    EXPECT_EQ(alike.at("based_on"), framework.name);
+    Framework changed = framework;
+    changed.overlap_grad_reduce = !changed.overlap_grad_reduce;
+    changed.communicator_memory = changed.communicator_memory + Bytes(3);
+    changed.can.pipeline.value = !changed.can.pipeline.value;
+    const std::string text = framework_text(changed, "a test");
+    const Framework read = read_framework(written(text));
+    EXPECT_EQ(read.name, framework.name + "-imported");
+    EXPECT_EQ(without_sources(framework_json(read)), without_sources(framework_json(changed)));
+    EXPECT_EQ(read.sources.parallelism, "a test");
+    EXPECT_EQ(calibrated_as(read), calibrated_as(framework));
+    EXPECT_EQ(parse_json(text, "f").size(), 6u) << text;
+    // A name of its own is kept, and the framework whose fits hold is then the base.
+    changed.name = "ours";
+    changed.facts.calibrated_as.value = framework.name;
+    EXPECT_EQ(parse_json(framework_text(changed, "a test"), "f").at("based_on"), framework.name);
+    EXPECT_EQ(read_framework(written(framework_text(changed, "a test"))).name, "ours");
+  }
+}
+
 TEST(FrameworkJson, OwnFrameworksAreSimulatedOnly) {
   const Framework own = read_framework(written(R"({"name": "mine", "based_on": "bundled"})"));
   EXPECT_FALSE(runs_here(own));
