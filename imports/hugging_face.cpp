@@ -335,6 +335,18 @@ void note_keys(ConfigFields& fields, const std::vector<std::string>& constants,
   }
 }
 
+/// A file may be of a model with another head, a classifier's say.
+void note_head(const Source& source, const Architecture& known, Imported& imported) {
+  const auto classes = source.object->find("architectures");
+  if (classes == source.object->end() || !classes->is_array() || classes->empty()) return;
+  const Json& first = classes->front();
+  if (!first.is_string()) return;
+  const std::string name = first.get<std::string>();
+  if (std::ranges::find(known.classes, name) != known.classes.end()) return;
+  imported.notes.push_back(
+      fmt::format("architectures {}: a job has the head of a language model", printable(name)));
+}
+
 /// The count of BERT is that of the model with its pooler, and the head is a smaller one.
 void note_masked_head(Imported& imported) {
   const Job& job = *imported.job;
@@ -429,6 +441,7 @@ Imported read_job_of(const Source& source, const Architecture& known, const std:
   check_at_keys(job, fields, known);
   note_defaults(fields, known, imported);
   note_keys(fields, known.constants, imported);
+  note_head(source, known, imported);
   note_masked_head(imported);
   list_unread(fields, source, imported);
   return imported;

@@ -232,6 +232,10 @@ TEST(HuggingFace, NotesWhatAJobLeavesOut) {
   EXPECT_TRUE(has(imported.notes, "rope_scaling yarn: it changes the angles"));
   EXPECT_TRUE(has(imported.notes, "quantization_config: it says how weights are stored"));
   EXPECT_TRUE(has(imported.notes, "partial_rotary_factor 0.5: a job rotates whole heads"));
+  EXPECT_TRUE(
+      has(read(R"({"architectures": ["LlamaForSequenceClassification"]})").notes,
+          "architectures LlamaForSequenceClassification: a job has the head of a language"));
+  EXPECT_FALSE(has(read(R"({"architectures": ["LlamaForCausalLM"]})").notes, "architectures"));
   const Imported scaled = read(R"({"residual_multiplier": 0.22})", "granite");
   EXPECT_TRUE(has(scaled.notes, "residual_multiplier 0.22: a constant factor"));
   EXPECT_TRUE(has(read(R"({"hidden_act": "gelu"})", "bert").notes,

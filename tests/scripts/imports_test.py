@@ -191,7 +191,7 @@ def models(folder):
     done = planner("import", config)
     assert done.returncode == OK and "1,235,814,400" in done.stdout, done
 
-    # Other commands read from the file itself just as import writes it without flags.
+    # Other commands read from the file itself what import writes without flags.
     assert planner("import", config, "-o", output).returncode == OK
     where = ("mp=2", "--cluster", H100, "--devices", 2, "--json")
     by_file, direct = planner("simulate", output, *where), planner("simulate", config, *where)
