@@ -15,11 +15,11 @@ void assess(const Target& target, const PlanTime& plan, AssessedChange& change) 
   Candidate candidate = assess(target, change.strategy, 0);
   confirm_memory(target, {&candidate, 1}, 1);
   if (!feasible(candidate)) {
-    change.outcome = candidate.too_long ? Outcome::too_long : Outcome::does_not_fit;
+    change.outcome = candidate.too_long ? ChangeOutcome::too_long : ChangeOutcome::does_not_fit;
     change.need = least_need(target, change.strategy, candidate.prediction.stages);
     return;
   }
-  change.outcome = Outcome::runs;
+  change.outcome = ChangeOutcome::runs;
   change.need = taken_by(target, candidate) + target.reserve;
   change.step_time = candidate.prediction.step_time;
   const PlanTime time = {change.step_time, breakdown_of(target, change.strategy, change.step_time),
@@ -29,15 +29,15 @@ void assess(const Target& target, const PlanTime& plan, AssessedChange& change) 
 
 }  // namespace
 
-std::string_view to_text(Outcome outcome) {
+std::string_view to_text(ChangeOutcome outcome) {
   switch (outcome) {
-    case Outcome::runs:
+    case ChangeOutcome::runs:
       return "runs";
-    case Outcome::does_not_fit:
+    case ChangeOutcome::does_not_fit:
       return "does not fit";
-    case Outcome::too_long:
+    case ChangeOutcome::too_long:
       return "takes too long";
-    case Outcome::illegal:
+    case ChangeOutcome::illegal:
       return "illegal";
   }
   return "";

@@ -11,14 +11,14 @@
 
 namespace plimsoll {
 
-enum class Outcome : std::uint8_t { runs, does_not_fit, too_long, illegal };
+enum class ChangeOutcome : std::uint8_t { runs, does_not_fit, too_long, illegal };
 /// Returns "runs", "does not fit", "takes too long", "illegal".
-std::string_view to_text(Outcome outcome);
+std::string_view to_text(ChangeOutcome outcome);
 
 struct AssessedChange {
   Fixed change;       ///< the choices that were changed; others followed (with_choices())
   Strategy strategy;  ///< with the change
-  Outcome outcome = Outcome::illegal;
+  ChangeOutcome outcome = ChangeOutcome::illegal;
   std::string rule;  ///< illegal: the rule that it breaks, with the rule's source
   /// The most bytes that a stage takes of a device, with context and reserve. Where it does not
   /// fit, they are those alive at once, and an allocator takes more.

@@ -88,12 +88,12 @@ Json change_json(const AssessedChange& change) {
   Json json = {{"choices", choices_json(change.change)},
                {"strategy", strategy_json(change.strategy)},
                {"outcome", to_text(change.outcome)}};
-  if (change.outcome == Outcome::illegal) {
+  if (change.outcome == ChangeOutcome::illegal) {
     json["rule"] = change.rule;
     return json;
   }
   json["need_bytes"] = change.need.count();
-  if (change.outcome != Outcome::runs) return json;
+  if (change.outcome != ChangeOutcome::runs) return json;
   json["step_time_s"] = change.step_time.value();
   json["ratio"] = ratio_json(change.ratio);
   return json;

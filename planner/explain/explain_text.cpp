@@ -110,7 +110,7 @@ std::vector<Help> helps_of(const Plan& plan, const Sensitivity& found) {
   if (found.memory.strategy) {
     helps.push_back({"twice the memory", found.memory.step_time, told(found.memory.ratio)});
   }
-  if (!found.changes.empty() && found.changes.front().outcome == Outcome::runs) {
+  if (!found.changes.empty() && found.changes.front().outcome == ChangeOutcome::runs) {
     const AssessedChange& best = found.changes.front();
     helps.push_back({fields_text(differing_fields(best.strategy, plan.strategy)), best.step_time,
                      told(best.ratio)});
@@ -190,11 +190,11 @@ void write_changes(Out out, const Plan& plan, const std::vector<AssessedChange>&
                  "one choice changed at a time, best first; memory is with context and reserve\n");
   for (const AssessedChange& change : changes) {
     const std::string fields = fields_text(differing_fields(change.strategy, plan.strategy));
-    if (change.outcome == Outcome::runs) {
+    if (change.outcome == ChangeOutcome::runs) {
       fmt::format_to(out, "    {:<58} {:>8}  {}\n",
                      ratio_text(change.step_time, plan.prediction.step_time, change.ratio),
                      to_text(change.need), fields);
-    } else if (change.outcome == Outcome::illegal) {
+    } else if (change.outcome == ChangeOutcome::illegal) {
       fmt::format_to(out, "    {:<58} {:>8}  {}\n", "not legal", "", fields);
     } else {
       fmt::format_to(out, "    {:<58} {:>8}  {}\n", to_text(change.outcome), to_text(change.need),

@@ -16,7 +16,8 @@ constexpr std::size_t kNamed = 3, kRound = 8;
 /// After so many changes of one kind of which none fits, the next kind is looked at.
 constexpr std::size_t kMostAssessed = 64;
 
-/// A change that is legal and that no bound says does not fit.
+/// A change that is legal, that no bound says does not fit, and that does not lead back to the
+/// plan.
 struct Likely {
   Fixed change;
   Picoseconds least_time;
@@ -68,7 +69,7 @@ class Finder {
   std::optional<Likely> likely(const Fixed& change) const {
     const Target& target = request_.target;
     const Strategy strategy = with_choices(changed_, change, target.devices);
-    if (!legal(target, strategy)) return std::nullopt;
+    if (strategy == request_.strategy || !legal(target, strategy)) return std::nullopt;
     const Bytes room = room_for_program(target, strategy, largest_memory(target));
     if (bounds_.persistent(strategy) > room) return std::nullopt;
     if (bounds_.memory(strategy).reserved > room) return std::nullopt;
@@ -96,7 +97,7 @@ class Finder {
         round.push_back(order[k].change);
       for (AssessedChange& change :
            assess_changes(request_.target, changed_, round, plan_, request_.threads)) {
-        if (change.outcome == Outcome::runs) found.push_back(std::move(change));
+        if (change.outcome == ChangeOutcome::runs) found.push_back(std::move(change));
       }
       if (found.size() >= kNamed) break;
     }

@@ -52,8 +52,9 @@ Fixed parse_choices(const std::string& text);
 WhyNot why_not(const ExplainRequest& request, const Fixed& asked);
 
 /// Returns the least changes of a strategy that is illegal or does not fit: single changes, else
-/// pairs of them. Changes of the asked choices come only where no other change helps. Of many that
-/// are legal, those of least time by their bounds are assessed until three fit.
+/// pairs of them. Changes of the asked choices come only where no other change helps, and none
+/// leads back to the plan. Of many that are legal, those of least time by their bounds are assessed
+/// until three fit.
 LeastChanges least_changes_of(const ExplainRequest& request, const Strategy& changed,
                               const Fixed& asked, const PlanTime& plan);
 

@@ -150,14 +150,16 @@ std::string why_not_text(const Target& target, const WhyNot& answer) {
   } else {
     fmt::format_to(out, "best with   none on {}: {}\n", target.cluster().name, answer.none);
   }
-  if (columns.size() > 1) write_terms(out, columns);
-  const bool fits = answer.as_asked && answer.as_asked->step.fits;
-  fmt::format_to(out, "memory of the fullest stage\n");
-  for (const Column& column : columns) {
-    fmt::format_to(out, "  {}{}\n", column.head,
-                   column.step->fits ? "" : ", where it does not fit");
-    write_memory(out, *column.step);
+  if (columns.size() > 1) {
+    write_terms(out, columns);
+    fmt::format_to(out, "memory of the fullest stage\n");
+    for (const Column& column : columns) {
+      fmt::format_to(out, "  {}{}\n", column.head,
+                     column.step->fits ? "" : ", which does not fit: all stages that lack room");
+      write_memory(out, *column.step);
+    }
   }
+  const bool fits = answer.as_asked && answer.as_asked->step.fits;
   if (!fits) write_least(out, answer.least, answer.changed);
   return text;
 }

@@ -1,0 +1,233 @@
+// Explanations of a plan: terms that add up, rates that scale as times do, and the same answer
+// always.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <random>
+
+#include "base/file.h"
+#include "planner/cli/plan_origin.h"
+#include "planner/explain/explain_json.h"
+#include "planner/explain/explain_text.h"
+#include "planner/search/search.h"
+#include "tests/planner/random_problems.h"
+#include "tests/predict/fixtures.h"
+
+namespace plimsoll {
+namespace {
+
+ExplainRequest request_of(const Target& target, const std::string& strategy) {
+  return {target, parse_strategy(strategy)};
+}
+
+Seconds step_of(const Target& target, const Strategy& strategy) {
+  return evaluate(target, strategy).prediction.step_time;
+}
+
+/// Nodes of four GPUs. Nothing has a latency, so that all of a step goes as its rates do.
+Target gpu_target(std::int64_t devices) {
+  Cluster cluster = small_cluster();
+  cluster.nodes = 2;
+  cluster.device.kind = DeviceKind::gpu;
+  cluster.levels = {{"wires", 4, BytesPerSecond(5e9), Seconds()},
+                    {"network", 0, BytesPerSecond(1e9), Seconds()}};
+  return {nano_job(), CostModel(cluster, std::nullopt, bundled_cuda_framework()), devices};
+}
+
+TEST(ExplainedStep, TermsAddUpToTheStepThatIsPredicted) {
+  std::mt19937_64 random(20);
+  for (int i = 0; i < problems_to_draw(40); ++i) {
+    const Problem problem = random_problem(random);
+    const Target target = problem.target();
+    for (const Strategy& strategy : random_strategies(problem, random, 2)) {
+      const ExplainedStep step = explain_step(target, strategy);
+      const Evaluation evaluation = evaluate(target, strategy);
+      const StepParts& parts = step.parts;
+      EXPECT_EQ(step.prediction.step_time, evaluation.prediction.step_time);
+      EXPECT_EQ(compute_of(parts) + exposed_of(parts) + parts.bubble + parts.dispatch, parts.step)
+          << describe(problem) << strategy_summary(strategy);
+      EXPECT_EQ(exposed_of(parts), exposed_of(evaluation.parts));
+      EXPECT_EQ(parts.communication.size(), step.links.size());
+      EXPECT_LE(step.memory_traffic, compute_of(parts) + parts.dispatch);
+      EXPECT_EQ(step.fits, fits_devices(target, strategy, evaluation.prediction.stages));
+      // The rows of a table have all of the step, too.
+      const ExplainedStep* const steps[] = {&step};
+      Picoseconds sum;
+      for (const TermRow& row : term_rows(steps)) sum += row.times[0];
+      EXPECT_EQ(sum, parts.step);
+    }
+  }
+}
+
+TEST(ExplainedStep, NamesTheLinkThatAGroupCrosses) {
+  const Target target = gpu_target(8);
+  const ExplainedStep step = explain_step(target, parse_strategy("mp=4,dp=2"));
+  ASSERT_FALSE(step.links.empty());
+  for (std::size_t c = 0; c < step.links.size(); ++c) {
+    const std::string& name = step.parts.communication[c].group;
+    if (name.ends_with(" over mp")) {
+      EXPECT_EQ(step.links[c], "wires") << name;
+    }
+    if (name.ends_with(" over dp")) {
+      EXPECT_EQ(step.links[c], "network") << name;
+    }
+  }
+  const ExplainedStep pipeline = explain_step(target, parse_strategy("pp=2,mp=4"));
+  bool found = false;
+  for (std::size_t c = 0; c < pipeline.links.size(); ++c) {
+    if (!pipeline.parts.communication[c].group.ends_with(" over pp")) continue;
+    EXPECT_EQ(pipeline.links[c], "network");
+    found = true;
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(ExplainedStep, WhatIsAliveAddsUpToWhatIsAllocated) {
+  const ExplainedStep step = explain_step(gpu_target(8), parse_strategy("mp=2,pp=2,dp=2"));
+  Bytes sum;
+  for (const AliveTensors& one : step.fullest.alive) sum += one.bytes;
+  EXPECT_EQ(sum, step.fullest.stage.allocated);
+}
+
+TEST(ChangedRates, TheSameRatesChangeNothing) {
+  std::mt19937_64 random(21);
+  for (int i = 0; i < problems_to_draw(20); ++i) {
+    const Problem problem = random_problem(random);
+    const Target target = problem.target();
+    for (const Strategy& strategy : random_strategies(problem, random, 1)) {
+      for (const Rate rate : kRates) {
+        if (const auto same = with_rate(target, rate, 1)) {
+          EXPECT_EQ(step_of(*same, strategy), step_of(target, strategy)) << to_text(rate);
+        }
+      }
+    }
+  }
+}
+
+TEST(ChangedRates, AllRatesTwiceAsHighHalveAStepWithoutLatencies) {
+  for (const char* text : {"mp=4,dp=2", "pp=2,mp=2,dp=2", "sharding_degree=8,sharding_stage=3"}) {
+    const Target target = gpu_target(8);
+    Target faster = target;
+    for (const Rate rate : kRates) faster = *with_rate(faster, rate, 2);
+    const Strategy strategy = parse_strategy(text);
+    // Each of some thousand ops is rounded to picoseconds.
+    EXPECT_NEAR(step_of(faster, strategy) / step_of(target, strategy), 0.5, 1e-6) << text;
+  }
+}
+
+TEST(ChangedRates, AreOfTheClusterThatHasThem) {
+  EXPECT_FALSE(with_rate(nano_target(4), Rate::network, 2));  // one node
+  EXPECT_TRUE(with_rate(nano_target(4), Rate::link_within_node, 2));
+  EXPECT_TRUE(with_rate(gpu_target(8), Rate::network, 2));
+}
+
+TEST(Sensitivity, IsZeroForLinksThatNothingCrosses) {
+  const auto effect = [](const std::string& strategy, std::int64_t devices, Rate rate) {
+    const ExplainRequest request = request_of(gpu_target(devices), strategy);
+    const ExplainedStep step = explain_step(request.target, request.strategy);
+    const Sensitivity found = sensitivity(request, step);
+    const RateEffect& of_rate = found.rates[std::size_t(rate)];
+    EXPECT_TRUE(of_rate.is_there);
+    return std::pair(of_rate, step.prediction.step_time);
+  };
+  {
+    const auto [network, step] = effect("mp=2,dp=2", 4, Rate::network);  // one node
+    EXPECT_EQ(network.slower, step);
+    EXPECT_EQ(network.faster, step);
+    EXPECT_EQ(network.doubled, step);
+  }
+  {
+    // Only mp communicates within nodes, and there is none. Between nodes each rank has one peer.
+    const auto [wires, step] = effect("dp=2,sharding_degree=1", 2, Rate::network);
+    EXPECT_EQ(wires.doubled, step);
+  }
+  const auto [network, step] = effect("mp=4,dp=2", 8, Rate::network);
+  EXPECT_GT(network.slower, step);
+  EXPECT_LT(network.faster, step);
+  EXPECT_LT(network.doubled, network.faster);
+}
+
+TEST(Sensitivity, SaysOfEachChangeWhatAnEvaluationSays) {
+  const Target target = gpu_target(8);
+  const ExplainRequest request = request_of(target, "mp=2,pp=2,sharding_degree=2");
+  const Sensitivity found = sensitivity(request, explain_step(target, request.strategy));
+  int runs = 0, others = 0;
+  for (const AssessedChange& change : found.changes) {
+    const Verdict verdict = legal(target, change.strategy);
+    EXPECT_EQ(change.outcome == ChangeOutcome::illegal, !verdict) << change.rule;
+    EXPECT_EQ(change.rule, verdict.reason());
+    if (!verdict) continue;
+    const Evaluation evaluation = evaluate(target, change.strategy);
+    const bool fits = fits_devices(target, change.strategy, evaluation.prediction.stages);
+    EXPECT_EQ(change.outcome == ChangeOutcome::runs, fits);
+    ++(fits ? runs : others);
+    if (fits) {
+      EXPECT_EQ(change.step_time, evaluation.prediction.step_time);
+    }
+  }
+  EXPECT_GT(runs, 10);
+  EXPECT_EQ(others, 0);
+}
+
+TEST(Sensitivity, OfMemoryIsNothingWhereItLimitsNothing) {
+  SearchRequest search_request{nano_target(4)};
+  const Plan plan = search(search_request);
+  ExplainRequest request{search_request.target, plan.strategy};
+  const Sensitivity found = sensitivity(request, explain_step(request.target, plan.strategy));
+  ASSERT_TRUE(found.memory.strategy);
+  EXPECT_EQ(*found.memory.strategy, plan.strategy);
+  EXPECT_TRUE(found.memory.proven);
+  for (const AssessedChange& change : found.changes) {
+    if (change.outcome == ChangeOutcome::runs) {
+      EXPECT_GE(change.step_time, plan.prediction.step_time);
+    }
+  }
+}
+
+TEST(Explain, IsTheSameOnAnyNumberOfThreads) {
+  SearchRequest search_request{nano_target(4)};
+  const Plan plan = search(search_request);
+  std::string first;
+  for (const std::int64_t threads : {1, 2, 5}) {
+    ExplainRequest request{search_request.target, plan.strategy};
+    request.threads = threads;
+    const ExplainedStep step = explain_step(request.target, plan.strategy);
+    const std::string text = explain_json(plan, step, sensitivity(request, step)) +
+                             why_not_json(why_not(request, {{"mp", "4"}})) +
+                             why_not_json(why_not(request, {{"mp", "3"}}));
+    if (first.empty()) first = text;
+    EXPECT_EQ(text, first) << threads;
+  }
+}
+
+/// Compares with a file of tests/golden/explain; PLIMSOLL_UPDATE_GOLDEN=1 rewrites it.
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::string path = std::string(PLIMSOLL_SOURCE_DIR "/tests/golden/explain/") + name;
+  if (std::getenv("PLIMSOLL_UPDATE_GOLDEN") != nullptr) write_file_atomically(path, text);
+  EXPECT_EQ(read_file(path), text) << name;
+}
+
+TEST(Explain, WritesWhatTheGoldenTextsSay) {
+  SearchRequest search_request{nano_target(4)};
+  const Plan plan = search(search_request);
+  const ExplainRequest request{search_request.target, plan.strategy};
+  const ExplainedStep step = explain_step(request.target, plan.strategy);
+  expect_golden("plan.txt", explain_text(plan, step, sensitivity(request, step)));
+  expect_golden("slower.txt", why_not_text(request.target, why_not(request, {{"mp", "4"}})));
+  expect_golden("illegal.txt", why_not_text(request.target, why_not(request, {{"mp", "3"}})));
+}
+
+TEST(Explain, FindsTheChoicesAgainThatAPlanHeld) {
+  TargetOptions options;
+  options.job = "llama3-8b";
+  options.cluster = "dgx-h100-80gb";
+  options.devices = 8;
+  const std::vector<std::string> fix = {"pp=2", "grad_bucket_bytes=4 MiB", "x='a b'\\"};
+  const PlanOrigin origin = origin_of(load_target(options, Bytes()), options, fix, "1 GiB");
+  EXPECT_EQ(held_choices(origin), fix);
+  EXPECT_TRUE(held_choices(PlanOrigin{}).empty());
+}
+
+}  // namespace
+}  // namespace plimsoll
