@@ -10,14 +10,31 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "imports/hugging_face.h"
+#include "imports/megatron_lm.h"
 #include "imports/reader.h"
 
 namespace plimsoll {
 namespace {
 
+/// Reads a script, and sets in its job what the user states instead.
+Imported read_script(std::string_view text, const std::string& file, const ImportGiven& given) {
+  if (!given.family.empty())
+    throw UsageError("--family is of a model's config; a script has the flags of the model itself");
+  Imported imported = read_megatron_lm(text, file, given.devices);
+  Job& job = *imported.job;
+  job.sequence = given.sequence.value_or(job.sequence);
+  job.global_batch = given.global_batch.value_or(job.global_batch);
+  job.precision = given.precision.value_or(job.precision);
+  job.dropout = given.dropout.value_or(job.dropout);
+  if (!given.name.empty()) job.name = given.name;
+  check_job(job, file);
+  return imported;
+}
+
 // A new kind is a new row. The first row that fits reads the file.
 constexpr std::array kReaders = {
     Reader{"Hugging Face config.json", looks_like_hugging_face, read_hugging_face},
+    Reader{"script or flags of Megatron-LM", looks_like_megatron_lm, read_script},
 };
 
 const Reader* reader_of(std::string_view text) {

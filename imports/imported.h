@@ -30,7 +30,8 @@ struct ImportGiven {
   std::optional<std::int64_t> global_batch;  ///< sequences per step
   std::optional<DType> precision;
   std::optional<double> dropout;
-  std::string name;    ///< of the job; empty: the file's
+  std::optional<std::int64_t> devices;  ///< where a script leaves them to its launcher
+  std::string name;                     ///< of the job; empty: the file's
   std::string family;  ///< name of the preset of models/presets/architectures; empty: the file's
 };
 

@@ -1,12 +1,19 @@
-// Framework flags are a framework's own command-line options for choices of a strategy.
+// Framework flags are a framework's own command-line options for a job and a strategy.
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "models/framework/framework.h"
-#include "passes/strategy/strategy.h"
+#include "passes/strategy/flag_fields.h"
+#include "passes/strategy/flag_table.h"
 
 namespace plimsoll {
+
+/// Returns whether all conditions of a row hold.
+bool row_holds(const FlagFields& fields, const FlagRow& row);
+
+/// Returns the flags of the table whose rows hold, each as words, each once.
+std::vector<std::vector<std::string>> flags_of(const FlagTable& table, const FlagFields& fields);
 
 /// Returns the framework's flags in one line, each once. They state what the strategy recomputes,
 /// how layers are split unevenly, 8-bit products, and the types of gradients and optimizer state.

@@ -1,5 +1,6 @@
 // `planner export`: a plan as what other programs start from.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
@@ -9,10 +10,17 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "base/json.h"
+#include "models/presets/presets.h"
+#include "plan/filling.h"
 #include "plan/plan.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/slurm_script.h"
+#include "planner/export/flags_script.h"
+#include "predict/calibration_choice.h"
+#include "predict/cost_basis.h"
+#include "predict/evaluate.h"
 
 namespace plimsoll {
 
@@ -34,17 +42,7 @@ std::string in_one_line(const char* flag, const std::string& text) {
   return text;
 }
 
-/// Returns a name for a comment or a directive, which Slurm splits at blanks. All characters except
-/// letters, digits, '.', '_' and '-' become '_'.
-std::string as_one_word(const std::string& name) {
-  std::string word;
-  for (const char c : name) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       c == '.' || c == '_' || c == '-';
-    word += plain ? c : '_';
-  }
-  return word;
-}
+constexpr const char* kSlurm = "slurm";
 
 std::string beside(const char* program) {
   std::error_code error;
@@ -90,42 +88,145 @@ std::string slurm_script(const Plan& plan, const ExportOptions& options,
 
 namespace {
 
-ExitCode run_export(const ExportOptions& options) {
-  check_output("-o", options.output, std::array{options.plan, options.data});
-  const Plan plan = read_legal_plan(options.plan);
-  if (!runs_here(plan.framework)) {
-    throw InputError(options.plan, "/framework/name",
-                     fmt::format("found \"{}\"; only plans for the bundled runtime can run",
-                                 plan.framework.name));
-  }
-  const std::string script = slurm_script(plan, options, beside("planner-run-mpi"));
+void write_script(const ExportOptions& options, const std::string& script) {
   if (options.output.empty()) {
     print_result(script);
   } else {
     write_file_atomically(options.output, script);
     print_note(fmt::format("wrote {}\n", options.output));
   }
+}
+
+ExitCode export_slurm(const ExportOptions& options) {
+  if (options.data.empty()) throw UsageError("--data is required");
+  const Plan plan = read_legal_plan(options.plan);
+  if (!runs_here(plan.framework)) {
+    throw InputError(options.plan, "/framework/name",
+                     fmt::format("found \"{}\"; only plans for the bundled runtime can run",
+                                 plan.framework.name));
+  }
+  write_script(options, slurm_script(plan, options, beside("planner-run-mpi")));
   return ExitCode::ok;
+}
+
+/// Returns the cluster file of a plan: the one that is named, else the preset of its digest.
+std::string cluster_of(const Plan& plan, const ExportOptions& options) {
+  if (!options.cluster.empty()) return options.cluster;
+  for (const Preset& preset : cluster_presets()) {
+    if (digest(preset.text) == plan.cluster_digest) return std::string(preset.name);
+  }
+  throw UsageError(
+      fmt::format("--cluster is required: the flags cannot state all of the plan, and what the "
+                  "rest costs is predicted on {}, which is not built in",
+                  plan.cluster_name));
+}
+
+std::string cost_text(const Target& target, const Strategy& strategy) {
+  if (const Verdict verdict = legal(target, strategy); !verdict)
+    return "not legal: " + verdict.reason();
+  const Evaluation evaluation = evaluate(target, strategy);
+  const Filling filling = filling_of(tightest_of(evaluation.prediction.stages),
+                                     outside_program(target, strategy), target.reserve);
+  return fmt::format("step {}, {} ({} bytes) per device{}",
+                     to_text(evaluation.prediction.step_time), to_text(filling.taken()),
+                     filling.taken().count(), filling.fits() ? "" : ", which does not fit");
+}
+
+/// Says what the flags cannot state, and what the plan and the flags cost.
+void describe_losses(const Plan& plan, const PlanFlags& flags, const ExportOptions& options) {
+  for (const LostChoice& lost : flags.lost) {
+    print_note(fmt::format("{}: not expressed: {} is {}; the flags give {}\n", options.plan,
+                           lost.key, lost.planned, lost.nearest));
+  }
+  const std::string file = cluster_of(plan, options);
+  std::vector<std::string> calibration = options.calibration;
+  if (calibration.empty() && !plan.origin.calibration_name.empty())
+    calibration = {plan.origin.calibration_name};
+  const auto target = [&](const Job& job, const Framework& framework) {
+    CostBasis basis =
+        cost_basis(read_cluster(file), framework, read_calibration_choice(calibration), file);
+    return Target(job,
+                  CostModel(std::move(basis.cluster), std::move(basis.measured),
+                            std::move(basis.framework), std::move(basis.fitted)),
+                  plan.devices, plan.reserve);
+  };
+  print_note(
+      fmt::format("planned:  {}\n", cost_text(target(plan.job, plan.framework), plan.strategy)));
+  print_note(
+      fmt::format("exported: {}\n", cost_text(target(flags.job, flags.framework), flags.strategy)));
+}
+
+/// Returns the table for the plan's framework. Throws InputError for a plan of another framework.
+const FlagTable& table_of(const Plan& plan, const ExportOptions& options) {
+  const FlagTable& table = *flag_table_for(options.to);
+  const std::string& version = table.target->version;
+  if (!options.target_version.empty() && options.target_version != version) {
+    throw UsageError(fmt::format("--target-version: found {}; flags of {} are known in version {}",
+                                 printable(options.target_version), options.to, version));
+  }
+  if (flag_table_of(plan.framework.name) == &table) return table;
+  throw InputError(options.plan, "/framework/name",
+                   fmt::format("found \"{}\"; {} takes plans for {}: plan with --framework {}",
+                               plan.framework.name, options.to, fmt::join(table.frameworks, ", "),
+                               table.frameworks[0]));
+}
+
+ExitCode export_flags(const ExportOptions& options) {
+  const Plan plan = read_legal_plan(options.plan);
+  const FlagTable& table = table_of(plan, options);
+  const PlanFlags flags = flags_of(plan, table, options.plan);
+  if (!flags.lost.empty()) {
+    describe_losses(plan, flags, options);
+    if (!options.allow_lossy) {
+      print_note("planner: nothing is written: --allow-lossy writes what the flags give\n");
+      return ExitCode::infeasible;
+    }
+  }
+  write_script(options, flags_script(plan, table, flags));
+  return ExitCode::ok;
+}
+
+ExitCode run_export(const ExportOptions& options) {
+  check_output("-o", options.output, std::array{options.plan, options.data});
+  return options.to == kSlurm ? export_slurm(options) : export_flags(options);
+}
+
+std::vector<std::string> export_targets() {
+  std::vector<std::string> targets = {kSlurm};
+  for (const FlagTable& table : flag_tables()) {
+    if (table.target) targets.push_back(table.target->name);
+  }
+  return targets;
 }
 
 }  // namespace
 
 void add_export(CLI::App& app, Action& action) {
   const auto options = std::make_shared<ExportOptions>();
-  CLI::App& command = *app.add_subcommand("export", "a plan as a job script");
+  CLI::App& command = *app.add_subcommand("export", "a plan as a script that starts it");
   command.add_option("PLAN", options->plan, "plan file")->required();
-  command.add_option("--to", "slurm")->required()->check(CLI::IsMember({"slurm"}));
-  command.add_option("--data", options->data, "file whose bytes are trained on")->required();
-  command.add_option("--steps", options->steps, "training steps, the last one traced")
+  command.add_option("--to", options->to, "what starts it")
+      ->required()
+      ->check(CLI::IsMember(export_targets()));
+  command.add_option("--data", options->data, "slurm: file whose bytes are trained on");
+  command.add_option("--steps", options->steps, "slurm: training steps, the last one traced")
       ->capture_default_str()
       ->check(integers(4, 1'000'000));
   command.add_option("--measured", options->measured,
-                     "file that the job writes; default: PLAN's name with .measured.json");
-  command.add_option("--time", options->time, "limit, as sbatch takes it: \"30\", \"1:00:00\"")
+                     "slurm: file that the job writes; default: PLAN's name with .measured.json");
+  command
+      .add_option("--time", options->time, "slurm: limit, as sbatch takes it: \"30\", \"1:00:00\"")
       ->check([](const std::string& text) {
         const bool fits = !text.empty() && text.find_first_not_of("0123456789:-") == text.npos;
         return fits ? "" : "found \"" + text + "\"; minutes, h:m:s or days-hours are allowed";
       });
+  command.add_flag("--allow-lossy", options->allow_lossy,
+                   "write the nearest flags where they cannot state all of the plan");
+  command.add_option("--target-version", options->target_version,
+                     "of the framework that takes the flags; default: the one that is known");
+  command.add_option("--cluster", options->cluster,
+                     "where the plan's is not built in: predicts what flags cannot state");
+  add_calibration(command, options->calibration);
   command.add_option("-o,--output", options->output, "write the script here instead of to stdout");
   command.callback([options, &action] { action = [options] { return run_export(*options); }; });
 }

@@ -51,15 +51,16 @@ std::string why_unproven(const InterruptNotice& interrupt, std::optional<Seconds
   return "a faster plan that others were cut beside turned out not to fit";
 }
 
-ExitCode run_plan(const PlanOptions& options) {
+ExitCode run_plan(PlanOptions options) {
   const Fixed fixed = parse_fixed(options.fix);
   const Bytes reserve = parse_reserve(options.reserve);
   std::optional<Seconds> time_limit;
   if (!options.time_limit.empty()) time_limit = parse_time_limit(options.time_limit);
   const TargetOptions& files = options.target;
   std::vector<std::string> inputs = files.calibration;
-  inputs.insert(inputs.end(), {files.job, files.cluster});
+  inputs.insert(inputs.end(), {files.job, files.from, files.cluster});
   check_output("-o", options.output, inputs);
+  read_from(options.target);
   const LoadedTarget loaded = load_target(options.target, reserve);
 
   Plan plan;
@@ -110,7 +111,8 @@ ExitCode run_plan(const PlanOptions& options) {
 void add_plan(CLI::App& app, Action& action) {
   const auto options = std::make_shared<PlanOptions>();
   CLI::App& command = *app.add_subcommand("plan", "find the best strategy for a job");
-  add_job(command, options->target);
+  add_job(command, options->target, false);
+  add_from(command, options->target);
   add_machine(command, options->target);
   add_fix(command, options->fix);
   add_reserve(command, options->reserve);

@@ -57,15 +57,29 @@ std::string why_unfit(const Filling& fullest) {
       to_text(fullest.capacity), fullest.capacity.count());
 }
 
-ExitCode run_simulate(const SimulateOptions& options) {
+/// Returns the strategy that is named, else the one of the script.
+Strategy strategy_of(const SimulateOptions& options, const Target& target) {
+  const auto& imported = options.target.imported;
+  if (!imported) {
+    if (options.strategy.empty()) throw UsageError("STRATEGY is required");
+    return legal_strategy(target.job, target.framework(), options.strategy, target.devices);
+  }
+  if (!imported->strategy) {
+    throw UsageError(fmt::format("--devices is required: {} does not state how many there are",
+                                 options.target.from));
+  }
+  return legal_strategy(target.job, target.framework(), *imported->strategy, target.devices);
+}
+
+ExitCode run_simulate(SimulateOptions options) {
   std::vector<std::string> inputs = options.target.calibration;
-  inputs.insert(inputs.end(), {options.target.job, options.target.cluster});
+  inputs.insert(inputs.end(), {options.target.job, options.target.from, options.target.cluster});
   check_output("--trace", options.trace, inputs);
+  read_from(options.target);
   const LoadedTarget loaded = load_target(options.target, parse_reserve(options.reserve));
   const Target& target = loaded.target;
   const bool oversubscribed = is_oversubscribed(target);
-  const Strategy strategy =
-      legal_strategy(target.job, target.framework(), options.strategy, target.devices);
+  const Strategy strategy = strategy_of(options, target);
   const Evaluation evaluation =
       evaluate(target, strategy, options.unfolded ? Folding::unfolded : Folding::folded);
   if (!options.trace.empty()) {
@@ -90,8 +104,9 @@ ExitCode run_simulate(const SimulateOptions& options) {
 void add_simulate(CLI::App& app, Action& action) {
   const auto options = std::make_shared<SimulateOptions>();
   CLI::App& command = *app.add_subcommand("simulate", "predict one strategy");
-  add_job(command, options->target);
-  command.add_option("STRATEGY", options->strategy, "\"mp=2,pp=2\" or a JSON file")->required();
+  add_job(command, options->target, false);
+  command.add_option("STRATEGY", options->strategy, "\"mp=2,pp=2\" or a JSON file");
+  add_from(command, options->target);
   add_machine(command, options->target);
   add_reserve(command, options->reserve);
   command.add_flag("--unfolded", options->unfolded, "simulate every rank, not one per class");

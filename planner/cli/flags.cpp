@@ -29,6 +29,12 @@ void add_job(CLI::App& command, TargetOptions& target, bool required) {
       ->check(integers(1, std::int64_t{1} << 24));
 }
 
+void add_from(CLI::App& command, TargetOptions& target) {
+  command.add_option("--from", target.from,
+                     "instead of JOB: a script, or the flags, of Megatron-LM, which also state the "
+                     "framework and, where they can, --devices");
+}
+
 void add_framework(CLI::App& command, TargetOptions& target) {
   command.add_option("--framework", target.framework,
                      "how ops run: a built-in name or a file; default: the bundled runtime on CPU "

@@ -3,27 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/file.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
+#include "passes/strategy/flag_table.h"
 #include "predict/calibration_choice.h"
 
 namespace plimsoll {
 namespace {
-
-/// Returns the text as one word of a shell.
-std::string shell_word(const std::string& text) {
-  const auto plain = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view("._-+=/").find(c) != std::string_view::npos;
-  };
-  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
 
 /// Returns the words of a command that shell_word() wrote.
 std::vector<std::string> words_of(const std::string& command) {
@@ -72,9 +59,13 @@ std::string calibration_word(const std::string& calibration) {
 PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
                      const std::vector<std::string>& fix, const std::string& reserve) {
   const Target& target = loaded.target;
-  std::vector<std::string> words = {"planner", "plan",
-                                    file_word(digest(read_file_or_preset(files.job, job_presets())),
-                                              job_presets(), target.job.name)};
+  std::vector<std::string> words = {"planner", "plan"};
+  if (files.imported) {
+    words.insert(words.end(), {"--from", target.job.name + ".sh"});
+  } else {
+    words.push_back(file_word(digest(read_file_or_preset(files.job, job_presets())), job_presets(),
+                              target.job.name));
+  }
   const auto flag = [&](const char* name, const std::string& value) {
     words.insert(words.end(), {name, value});
   };

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "plan/plan.h"
 
@@ -10,6 +11,11 @@ namespace plimsoll {
 
 struct ExportOptions {
   std::string plan, data;
+  std::string to;              ///< "slurm", or the target of a flag table
+  std::string target_version;  ///< empty: the table's
+  std::string cluster;         ///< for predictions of what flags cannot state; empty: by digest
+  std::vector<std::string> calibration;
+  bool allow_lossy = false;
   std::string measured;  ///< empty: PLAN's name with .measured.json, where the job was submitted
   std::string time;      ///< as Slurm writes it; empty: the partition's
   std::string output;    ///< empty: stdout

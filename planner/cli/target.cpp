@@ -2,6 +2,7 @@
 #include "planner/cli/target.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -32,6 +33,17 @@ Job read_job_or_import(const std::string& name) {
   return *imported.job;
 }
 
+/// Returns the framework that is named, else the one of a script, else the usual one.
+Framework framework_of(const TargetOptions& options, DeviceKind kind) {
+  if (!options.framework.empty()) return read_framework(options.framework);
+  return options.imported ? *options.imported->framework : default_framework(kind);
+}
+
+/// A script is of one strategy, whose mp the vocabulary is padded for.
+std::int64_t padded_for(const TargetOptions& options) {
+  return options.imported && options.imported->strategy ? options.imported->strategy->mp : 1;
+}
+
 /// Returns all devices of the cluster, for commands without --devices.
 std::int64_t all_devices(const Cluster& cluster, const TargetOptions& options) {
   if (!cluster.nodes) {
@@ -47,12 +59,36 @@ std::int64_t all_devices(const Cluster& cluster, const TargetOptions& options) {
 }  // namespace
 
 Job read_stated_job(const TargetOptions& options) {
-  Job job = read_job_or_import(options.job);
+  Job job = options.imported ? *options.imported->job : read_job_or_import(options.job);
   if (options.global_batch) {
     job.global_batch = *options.global_batch;
     check_job(job, "--global-batch");
   }
   return job;
+}
+
+void read_from(TargetOptions& options) {
+  if (options.from.empty()) {
+    if (options.job.empty()) throw UsageError("JOB is required");
+    return;
+  }
+  if (!options.job.empty())
+    throw UsageError("found JOB and --from; the script that --from names has the job");
+  ImportGiven given;
+  if (options.devices > 0) given.devices = options.devices;
+  Imported imported = import_file(options.from, given);
+  if (!imported.job || !imported.strategy || !imported.framework) {
+    throw InputError(options.from, "",
+                     fmt::format("a {} has no strategy; name it as JOB", imported.kind));
+  }
+  if (imported.devices) options.devices = *imported.devices;
+  for (const std::string& note : imported.notes)
+    print_note(fmt::format("{}: {}\n", options.from, note));
+  if (!imported.unread.empty()) {
+    print_note(fmt::format("{}: says nothing of the job: {}\n", options.from,
+                           fmt::join(imported.unread, ", ")));
+  }
+  options.imported = std::move(imported);
 }
 
 Job load_job(const TargetOptions& options, const Framework& framework) {
@@ -72,11 +108,10 @@ LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
   const std::int64_t stated_vocabulary = job.vocab;
   const std::string text = read_file_or_preset(options.cluster, cluster_presets());
   Cluster cluster = parse_cluster(text, options.cluster);
-  Framework framework = options.framework.empty() ? default_framework(cluster.device.kind)
-                                                  : read_framework(options.framework);
+  Framework framework = framework_of(options, cluster.device.kind);
   CostBasis basis = cost_basis(std::move(cluster), std::move(framework),
                                read_calibration_choice(options.calibration), options.cluster);
-  job.vocab = padded_vocabulary(job.vocab, basis.framework, 1);
+  job.vocab = padded_vocabulary(job.vocab, basis.framework, padded_for(options));
   const std::int64_t devices =
       options.devices > 0 ? options.devices : all_devices(basis.cluster, options);
   peak_rate(basis.cluster, job.precision, devices, options.cluster);
@@ -88,7 +123,11 @@ LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
 
 Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
                         std::int64_t devices) {
-  const Strategy strategy = parse_strategy(text);
+  return legal_strategy(job, framework, parse_strategy(text), devices);
+}
+
+Strategy legal_strategy(const Job& job, const Framework& framework, const Strategy& strategy,
+                        std::int64_t devices) {
   Verdict verdict = legal(job, strategy, devices);
   if (verdict) verdict = legal(framework, job, strategy);
   if (!verdict) {

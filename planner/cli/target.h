@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "imports/imported.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
@@ -20,7 +21,9 @@ inline constexpr const char* kDefaultReserve = "1 GiB";
 
 /// Job and machine, as every planning command names them.
 struct TargetOptions {
-  std::string job;  ///< a job file, a preset, or a file that import_file() reads
+  std::string job;   ///< a job file, a preset, or a file that import_file() reads
+  std::string from;  ///< script of a framework that states job, strategy and framework
+  std::optional<Imported> imported;  ///< what that script says, once it was read
   std::string cluster;
   std::vector<std::string> calibration;      ///< as read_calibration_choice() takes it
   std::string framework;                     ///< empty: by device kind
@@ -39,6 +42,9 @@ struct LoadedTarget {
 /// Reads the job as its file has it, or as a file of another tool has it (imports/imported.h),
 /// whose notes go to stderr.
 Job read_stated_job(const TargetOptions& options);
+/// Reads the script that `from` names, if one is named, and prints what was assumed and what was
+/// not read. Throws UsageError unless either a job or a script is named.
+void read_from(TargetOptions& options);
 /// Reads a job and pads its vocabulary as the framework does (padded_vocabulary, of one mp rank).
 Job load_job(const TargetOptions& options, const Framework& framework);
 /// Reads the framework that is named. Without a name, the kind of device of the cluster file
@@ -48,6 +54,9 @@ LoadedTarget load_target(const TargetOptions& options, Bytes reserve);
 /// Reads a strategy from text or a file. Throws InfeasibleError where the strategy is not legal on
 /// so many devices, saying why.
 Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
+                        std::int64_t devices);
+/// Returns the strategy, if it is legal. Throws InfeasibleError as above.
+Strategy legal_strategy(const Job& job, const Framework& framework, const Strategy& strategy,
                         std::int64_t devices);
 /// Returns the job as its file has it: the vocabulary is not padded.
 Job stated_job(const LoadedTarget& loaded);

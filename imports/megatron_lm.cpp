@@ -1,0 +1,176 @@
+// Finds Megatron-LM's flags in a script and reads them.
+#include "imports/megatron_lm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "imports/shell_words.h"
+#include "passes/strategy/flag_fields.h"
+#include "passes/strategy/flag_reader.h"
+#include "passes/strategy/flag_table.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kMostScriptBytes = std::size_t{4} << 20;
+
+const FlagTable& flag_table() {
+  const FlagTable* table = flag_table_for("megatron");
+  INVARIANT(table != nullptr, "models/presets/flags has Megatron-LM's flags");
+  return *table;
+}
+
+/// Words of a command; a quoted command within it ("bash -c '...'") is split.
+ShellWords split_commands(const ShellWords& words) {
+  ShellWords split;
+  for (const ShellWord& word : words) {
+    const bool command = word.text.find(" --") != std::string::npos;
+    if (!command) {
+      split.push_back(word);
+      continue;
+    }
+    std::string piece;
+    for (const char c : word.text + " ") {
+      if (c != ' ' && c != '\t' && c != '\n') {
+        piece += c;
+      } else if (!piece.empty()) {
+        split.push_back({piece, word.line, word.unknown});
+        piece.clear();
+      }
+    }
+  }
+  return split;
+}
+
+bool is_option(const ShellWord& word) {
+  return word.text.size() > 2 && word.text.starts_with("--");
+}
+
+/// Returns the options of a command with the words behind each.
+std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<std::string>& notes) {
+  std::vector<GivenFlag> flags;
+  bool takes = false;
+  for (const ShellWord& word : split_commands(command)) {
+    if (is_option(word)) {
+      const std::size_t equals = word.text.find('=');
+      GivenFlag flag{word.text.substr(0, equals), {}, word.line};
+      if (equals != std::string::npos)
+        flag.words.push_back({word.text.substr(equals + 1), word.unknown});
+      takes = equals == std::string::npos;
+      flags.push_back(std::move(flag));
+    } else if (word.text.ends_with(".py")) {
+      takes = false;
+    } else if (takes) {
+      flags.back().words.push_back({word.text, word.unknown});
+    } else if (!word.unknown.empty() && !flags.empty()) {
+      notes.push_back(
+          fmt::format("line {}: {}; flags in it are not read", word.line, word.unknown));
+    }
+  }
+  return flags;
+}
+
+bool has_option(const std::vector<GivenFlag>& flags, std::string_view option) {
+  return std::ranges::any_of(flags, [&](const GivenFlag& flag) { return flag.option == option; });
+}
+
+/// Returns the flags of the command that has --num-layers, else all flags of the file: of commands
+/// if they have any, else of variables.
+std::vector<GivenFlag> flags_of_job(const ShellScript& script, std::vector<std::string>& notes,
+                                    const std::string& file) {
+  std::vector<GivenFlag> chosen, all;
+  for (const ShellWords& command : script.commands) {
+    std::vector<std::string> of_command;
+    std::vector<GivenFlag> flags = flags_in(command, of_command);
+    all.insert(all.end(), flags.begin(), flags.end());
+    if (!has_option(flags, "--num-layers")) continue;
+    // A file with one flag in a line has as many commands as flags.
+    const bool whole = has_option(flags, "--hidden-size");
+    if (whole && !chosen.empty()) {
+      throw InputError(file, fmt::format("line {}", flags[0].line),
+                       "a second command has --num-layers; a file of one job is required");
+    }
+    if (whole) {
+      chosen = std::move(flags);
+      notes.insert(notes.end(), of_command.begin(), of_command.end());
+    }
+  }
+  if (!chosen.empty()) return chosen;
+  if (has_option(all, "--num-layers")) return all;
+  for (const std::string& name : script.names) {
+    const std::vector<GivenFlag> flags = flags_in(script.variables.at(name), notes);
+    all.insert(all.end(), flags.begin(), flags.end());
+  }
+  return all;
+}
+
+/// Returns WORLD_SIZE, where the file states a number.
+std::optional<std::int64_t> world_size(const ShellScript& script) {
+  const auto variable = script.variables.find("WORLD_SIZE");
+  if (variable == script.variables.end() || variable->second.size() != 1 ||
+      !variable->second[0].unknown.empty())
+    return std::nullopt;
+  const std::string& text = variable->second[0].text;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
+  return value;
+}
+
+/// The launcher's counts, where a shell would know them and `devices` says what comes out.
+void drop_unknown_counts(std::vector<GivenFlag>& flags) {
+  std::erase_if(flags, [](const GivenFlag& flag) {
+    const bool counts = flag.option == "--nnodes" || flag.option.starts_with("--nproc");
+    return counts && std::ranges::any_of(
+                         flag.words, [](const GivenWord& word) { return !word.unknown.empty(); });
+  });
+}
+
+}  // namespace
+
+bool looks_like_megatron_lm(std::string_view text) {
+  const auto has = [&](std::string_view option) { return text.find(option) != text.npos; };
+  return has("--num-layers") && has("--hidden-size") && has("--num-attention-heads");
+}
+
+Imported read_megatron_lm(std::string_view text, const std::string& file,
+                          std::optional<std::int64_t> devices) {
+  if (text.size() > kMostScriptBytes)
+    throw InputError(file, "", "a script of up to 4 MiB is required");
+  const FlagTable& table = flag_table();
+  Imported imported;
+  imported.kind = "Megatron-LM " + table.target->version;
+  const ShellScript script = read_shell(text, file);
+  std::vector<GivenFlag> flags = flags_of_job(script, imported.notes, file);
+  drop_unknown_counts(flags);
+  const bool counted = has_option(flags, "--nnodes") && (has_option(flags, "--nproc_per_node") ||
+                                                         has_option(flags, "--nproc-per-node"));
+  if (!devices && !counted) devices = world_size(script);
+  FlagFields known = {{"name", std::filesystem::path(file).stem().string()}};
+  if (devices) known["devices"] = fmt::format("{}", *devices);
+  FlagReading reading = read_flags(table, flags, std::move(known), file);
+  imported.notes.insert(imported.notes.end(), reading.notes.begin(), reading.notes.end());
+  imported.unread = reading.unread;
+  if (const auto count = value_of(reading.fields, "devices")) {
+    std::int64_t value = 0;
+    std::from_chars(count->data(), count->data() + count->size(), value);
+    imported.devices = value;
+  }
+  imported.job = job_of(reading.fields, file);
+  imported.framework = framework_of(reading.fields, file);
+  const Strategy strategy = strategy_of(reading.fields, file);
+  check_flags(table, reading, fields_of(*imported.job, strategy, *imported.framework), file);
+  if (imported.devices) {
+    imported.strategy = strategy;
+  } else {
+    imported.notes.push_back("the number of devices is not stated, so there is no strategy");
+  }
+  return imported;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,34 @@
+// Shell words are the words of a shell script's commands, read without running anything.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace plimsoll {
+
+struct ShellWord {
+  std::string text;
+  std::int64_t line = 0;
+  std::string unknown = {};  ///< why the text is not known; empty: it is
+};
+
+using ShellWords = std::vector<ShellWord>;
+
+struct ShellScript {
+  std::vector<ShellWords> commands;  ///< in their order, with variables in place
+  /// The last value of each variable that is assigned: one word, or the words of an array.
+  std::map<std::string, ShellWords, std::less<>> variables;
+  std::vector<std::string> names;  ///< of the variables, in the order of their first assignment
+};
+
+/// Splits a script into words. It knows comments, quotes, continued lines, here-documents, arrays,
+/// and assignments of plain values, which stand for $NAME, ${NAME}, ${NAME[@]} and ${NAME:-WORD}.
+/// A text that only a shell could tell (a substitution, arithmetic, a variable of the environment
+/// or one that is set under a condition) is unknown. Throws InputError with the line where a quote
+/// or a bracket does not end, and where words get longer than 64 KiB together.
+ShellScript read_shell(std::string_view text, const std::string& file);
+
+}  // namespace plimsoll

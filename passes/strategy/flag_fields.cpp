@@ -1,0 +1,204 @@
+// Converts jobs, strategies and frameworks to texts by key, and back.
+#include "passes/strategy/flag_fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/json.h"
+#include "models/framework/framework_fields.h"
+#include "models/job/job_words.h"
+#include "passes/strategy/flag_quantities.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::string_view kOfFramework = "framework.";
+/// Keys of job files whose values are texts; the others are numbers, true or false.
+constexpr std::string_view kTexts[] = {"name",       "family", "precision",
+                                       "activation", "norm",   "optimizer.kind"};
+/// Keys of job files that flags may state.
+constexpr std::string_view kJobKeys[] = {"name",
+                                         "family",
+                                         "layers",
+                                         "hidden",
+                                         "heads",
+                                         "kv_heads",
+                                         "ffn_hidden",
+                                         "vocab",
+                                         "sequence",
+                                         "tied_embeddings",
+                                         "qkv_bias",
+                                         "rotary_base",
+                                         "activation",
+                                         "norm",
+                                         "global_batch",
+                                         "precision",
+                                         "optimizer.kind",
+                                         "optimizer.learning_rate",
+                                         "optimizer.momentum",
+                                         "optimizer.beta1",
+                                         "optimizer.beta2",
+                                         "optimizer.epsilon",
+                                         "optimizer.weight_decay",
+                                         "loss_scale.initial",
+                                         "loss_scale.growth_interval",
+                                         "clip_norm",
+                                         "dropout",
+                                         "seed"};
+
+template <class Range>
+bool has(const Range& keys, std::string_view key) {
+  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
+}
+
+std::string text_of_json(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return fmt::format("{}", value.get<double>());
+  return value.dump();
+}
+
+void add_json(FlagFields& fields, const std::string& prefix, const Json& object) {
+  for (const auto& [key, value] : object.items()) {
+    if (value.is_object()) {
+      add_json(fields, prefix + key + ".", value);
+    } else {
+      fields[prefix + key] = text_of_json(value);
+    }
+  }
+}
+
+std::string framework_text(bool value) { return value ? "true" : "false"; }
+std::string framework_text(std::int64_t value) { return fmt::format("{}", value); }
+template <class Value>
+std::string framework_text(const Value& value) {
+  if constexpr (requires { words_of(value); }) {
+    return std::string(words_of(value)[std::size_t(value)]);
+  } else {
+    return "";  // times and bytes: no flag states them
+  }
+}
+
+void set_framework_field(bool& field, std::string_view text) { field = text == "true"; }
+void set_framework_field(std::int64_t& field, std::string_view text) {
+  std::from_chars(text.data(), text.data() + text.size(), field);
+}
+template <class Value>
+void set_framework_field(Value& field, std::string_view text) {
+  if constexpr (requires { words_of(field); }) {
+    const auto words = words_of(field);
+    const auto word = std::find(words.begin(), words.end(), text);
+    INVARIANT(word != words.end(), "flag tables have words of frameworks");
+    field = Value(word - words.begin());
+  }
+}
+
+}  // namespace
+
+FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& framework) {
+  FlagFields fields;
+  const std::string text = job_text(job);
+  add_json(fields, "", parse_json(text, job.name));
+  if (job.family == Family::llama) {  // files leave out the usual ones
+    fields["activation"] = kActivations[std::size_t(job.activation)];
+    fields["norm"] = kNorms[std::size_t(job.norm)];
+  }
+  for (const std::string_view key : strategy_keys()) {
+    std::string value = field_text(strategy, key);
+    if (key.ends_with("_bytes")) value = fmt::format("{}", parse_bytes(value).count());
+    fields[std::string(key)] = std::move(value);
+  }
+  fields["framework"] = framework.name;
+  for_each_field(framework, [&](const FieldPlace& place, const auto& value) {
+    fields[std::string(kOfFramework) + std::string(place.key)] = framework_text(value);
+  });
+  return fields;
+}
+
+Job job_of(const FlagFields& fields, const std::string& file) {
+  Json json = Json::object();
+  for (const std::string_view key : kJobKeys) {
+    const auto field = fields.find(key);
+    if (field == fields.end()) continue;
+    const std::size_t dot = key.find('.');
+    Json& object = dot == key.npos ? json : json[std::string(key.substr(0, dot))];
+    const std::string name(dot == key.npos ? key : key.substr(dot + 1));
+    if (has(kTexts, key)) {
+      object[name] = field->second;
+    } else {
+      object[name] = Json::parse(field->second);
+    }
+  }
+  return parse_job(json.dump(), file);
+}
+
+Strategy strategy_of(const FlagFields& fields, const std::string& file) {
+  Strategy strategy;
+  try {
+    for (const std::string_view key : strategy_keys()) {
+      if (const auto field = fields.find(key); field != fields.end())
+        set_field(strategy, key, field->second);
+    }
+  } catch (const UsageError& error) {
+    throw InputError(file, "", error.what());
+  }
+  return strategy;
+}
+
+Framework framework_of(const FlagFields& fields, const std::string& file) {
+  const auto name = fields.find("framework");
+  const Framework* base = name == fields.end() ? nullptr : find_framework(name->second);
+  if (base == nullptr) throw InputError(file, "", "the flags state no built-in framework");
+  Framework framework = *base;
+  for_each_field(framework, [&](const FieldPlace& place, auto& value) {
+    const auto field = fields.find(std::string(kOfFramework) + std::string(place.key));
+    if (field != fields.end()) set_framework_field(value, field->second);
+  });
+  return framework;
+}
+
+bool same_value(std::string_view a, std::string_view b) {
+  if (a == b) return true;
+  const auto first = number_from(a), second = number_from(b);
+  return first && second && *first == *second;
+}
+
+std::optional<std::string> value_of(const FlagFields& fields, std::string_view key) {
+  if (const auto field = fields.find(key); field != fields.end()) return field->second;
+  return derived_value(fields, key);
+}
+
+std::optional<std::string> written_value(const FlagFields& fields, std::string_view placeholder) {
+  const std::size_t colon = placeholder.find(':');
+  const auto value = value_of(fields, placeholder.substr(0, colon));
+  if (!value || colon == placeholder.npos) return value;
+  return in_unit(fields, placeholder.substr(colon + 1), *value);
+}
+
+std::vector<std::pair<std::string, std::string>> read_value(const FlagFields& fields,
+                                                            std::string_view placeholder,
+                                                            std::string_view text) {
+  const std::size_t colon = placeholder.find(':');
+  const std::string key(placeholder.substr(0, colon));
+  if (auto stated = stated_fields(fields, key, text)) return *std::move(stated);
+  std::string value(text);
+  if (colon != placeholder.npos) value = from_unit(fields, placeholder.substr(colon + 1), text);
+  const bool of_strategy = has(strategy_keys(), key);
+  if (has(kTexts, key)) return {{key, value}};
+  if (!number_from(value)) throw std::invalid_argument("a number is required");
+  if (of_strategy) {
+    Strategy scratch;
+    try {
+      set_field(scratch, key, value);
+    } catch (const UsageError& error) {
+      throw std::invalid_argument(error.what());
+    }
+  }
+  return {{key, plain_number(value)}};
+}
+
+}  // namespace plimsoll

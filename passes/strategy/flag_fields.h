@@ -1,0 +1,50 @@
+// Flag fields are a job, a strategy and a framework as texts by key, which rows of flag tables
+// name.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "models/framework/framework.h"
+#include "models/job/job.h"
+#include "passes/strategy/strategy.h"
+
+namespace plimsoll {
+
+/// Texts by key. Keys are those of strategies, those of job files with "." for nesting
+/// ("optimizer.kind"), "framework" for the framework's name, and "framework.KEY" for its fields.
+using FlagFields = std::map<std::string, std::string, std::less<>>;
+
+FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& framework);
+
+/// Returns the value of a field. Where the fields do not have the key, the value may follow from
+/// others: docs/reference/flags.md lists these keys. Returns nothing where it does not follow.
+std::optional<std::string> value_of(const FlagFields& fields, std::string_view key);
+/// Returns whether two texts are equal, as numbers where both are numbers.
+bool same_value(std::string_view a, std::string_view b);
+
+/// Returns what a flag has for "KEY" or "KEY:UNIT". Returns nothing where the value is not known.
+std::optional<std::string> written_value(const FlagFields& fields, std::string_view placeholder);
+/// Returns the fields that follow where a flag has `text` for the placeholder. Throws
+/// std::invalid_argument saying what is required.
+std::vector<std::pair<std::string, std::string>> read_value(const FlagFields& fields,
+                                                            std::string_view placeholder,
+                                                            std::string_view text);
+
+/// Sets what follows from the number of devices: data-parallel ranks are those that no other degree
+/// uses. They are shards where sharding_stage is above 0, in "dp" sets. Throws
+/// std::invalid_argument where devices do not divide. Layers of the first and the last stage become
+/// a layer_split.
+void complete_fields(FlagFields& fields);
+
+/// Return the objects of the fields; what fields do not have keeps its default. They throw
+/// InputError at `file`.
+Job job_of(const FlagFields& fields, const std::string& file);
+Strategy strategy_of(const FlagFields& fields, const std::string& file);
+Framework framework_of(const FlagFields& fields, const std::string& file);
+
+}  // namespace plimsoll

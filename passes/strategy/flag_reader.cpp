@@ -1,0 +1,279 @@
+// Reads flags row by row, in the order of their table.
+#include "passes/strategy/flag_reader.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "base/json.h"
+#include "passes/strategy/flag_quantities.h"
+#include "passes/strategy/framework_flags.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_placeholder(std::string_view word) { return word.starts_with('{') && word.ends_with('}'); }
+std::string_view inside(std::string_view word) { return word.substr(1, word.size() - 2); }
+
+/// Returns a value of a condition, where it is known: a text, "{KEY}", or "{KEY:UNIT}" for a value
+/// that is in this unit.
+std::optional<std::string> wanted_value(const FlagFields& fields, const std::string& text) {
+  if (!is_placeholder(text)) return text;
+  const std::string_view placeholder = inside(text);
+  const std::size_t colon = placeholder.find(':');
+  const auto value = value_of(fields, placeholder.substr(0, colon));
+  if (!value || colon == placeholder.npos) return value;
+  return from_unit(fields, placeholder.substr(colon + 1), *value);
+}
+
+struct Reader {
+  const FlagTable& table;
+  const std::string& file;
+  FlagReading reading;
+  std::map<std::string, const GivenFlag*, std::less<>> given;
+  std::map<std::string, std::string, std::less<>> stated_by;  ///< key -> flag, for messages
+  /// Values that fields do not have, by key, with the flag that says so.
+  std::multimap<std::string, std::pair<std::string, std::string>, std::less<>> excluded;
+  std::set<std::string, std::less<>> done;  ///< options that were read
+  /// Why rows do not apply, by option, and why its aliases do not.
+  std::map<std::string, std::string, std::less<>> why_not, why_no_alias;
+  std::map<std::string, std::vector<std::string>, std::less<>> allowed;  ///< option -> its values
+};
+
+std::string text_of(const GivenFlag& flag) {
+  std::string text = flag.option;
+  for (const GivenWord& word : flag.words) text += " " + printable(word.text);
+  return text;
+}
+
+std::string place_of(const GivenFlag& flag) {
+  return flag.line > 0 ? fmt::format("line {}", flag.line) : "";
+}
+
+[[noreturn]] void refuse(const Reader& reader, const GivenFlag& flag, const std::string& why) {
+  throw InputError(reader.file, place_of(flag), fmt::format("{}: {}", text_of(flag), why));
+}
+
+/// The fields that a row states, or why it does not apply.
+struct Match {
+  std::vector<std::pair<std::string, std::string>> states, excludes;
+  std::string why_not;
+};
+
+std::string contradiction(const Reader& reader, const std::string& key, const std::string& value) {
+  const auto by = reader.stated_by.find(key);
+  return fmt::format("it states {} {}; {} states {}", key, value,
+                     by == reader.stated_by.end() ? "what is known" : by->second,
+                     *value_of(reader.reading.fields, key));
+}
+
+/// Returns why a field cannot have a value, and nothing where it can.
+std::string contradiction_of(const Reader& reader, const std::string& key,
+                             const std::string& value) {
+  const auto known = reader.reading.fields.find(key);
+  if (known != reader.reading.fields.end())
+    return same_value(known->second, value) ? "" : contradiction(reader, key, value);
+  const auto [begin, end] = reader.excluded.equal_range(key);
+  for (auto at = begin; at != end; ++at) {
+    if (same_value(at->second.first, value))
+      return fmt::format("it states {} {}; {} states another", key, value, at->second.second);
+  }
+  return "";
+}
+
+Match match_conditions(const Reader& reader, const FlagRow& row) {
+  Match match;
+  for (const FlagCondition& condition : row.when) {
+    const FlagFields& fields = reader.reading.fields;
+    const auto wanted = wanted_value(fields, condition.value);
+    if (!wanted) return {{}, {}, fmt::format("{} is not known", condition.value)};
+    const std::string& value = *wanted;
+    const auto known = fields.find(condition.key);
+    const bool same = known != fields.end() && same_value(known->second, value);
+    if (condition.differs) {
+      if (same) return {{}, {}, contradiction(reader, condition.key, "other than " + value)};
+      match.excludes.emplace_back(condition.key, value);
+      continue;
+    }
+    if (std::string why = contradiction_of(reader, condition.key, value); !why.empty())
+      return {{}, {}, std::move(why)};
+    match.states.emplace_back(condition.key, value);
+  }
+  return match;
+}
+
+/// Matches the words of an option. Placeholders state fields.
+Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& flag) {
+  if (flag.words.size() + 1 != row.words.size()) {
+    return {{},
+            {},
+            row.words.size() == 1 ? "it takes no value"
+                                  : fmt::format("it takes {} value{}", row.words.size() - 1,
+                                                row.words.size() == 2 ? "" : "s")};
+  }
+  Match match;
+  for (std::size_t i = 0; i < flag.words.size(); ++i) {
+    const std::string& pattern = row.words[i + 1];
+    const GivenWord& word = flag.words[i];
+    if (pattern == "{}") continue;
+    if (!word.unknown.empty()) refuse(reader, flag, word.unknown);
+    if (!is_placeholder(pattern)) {
+      if (!same_value(pattern, word.text)) return {{}, {}, "word"};
+      continue;
+    }
+    try {
+      for (auto& [key, value] : read_value(reader.reading.fields, inside(pattern), word.text)) {
+        if (std::string why = contradiction_of(reader, key, value); !why.empty())
+          return {{}, {}, std::move(why)};
+        match.states.emplace_back(std::move(key), std::move(value));
+      }
+    } catch (const std::invalid_argument& error) {
+      return {{}, {}, error.what()};
+    }
+  }
+  return match;
+}
+
+void state(Reader& reader, const Match& match, const std::string& by) {
+  for (const auto& [key, value] : match.states) {
+    if (reader.reading.fields.emplace(key, value).second) reader.stated_by[key] = by;
+  }
+  for (const auto& [key, value] : match.excludes)
+    reader.excluded.emplace(key, std::pair(value, by));
+}
+
+void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
+  const std::string& option = flag.option;
+  if (reader.done.contains(option)) return;
+  Match conditions = match_conditions(reader, row);
+  if (conditions.why_not.empty()) {
+    // Values are read with what the conditions state, such as a type that a unit depends on.
+    Match words = match_words(reader, row, flag);
+    if (words.why_not.empty()) {
+      const std::string by =
+          flag.line > 0 ? fmt::format("{} (line {})", text_of(flag), flag.line) : text_of(flag);
+      state(reader, conditions, by);
+      state(reader, words, by);
+      if (!row.note.empty()) reader.reading.notes.push_back(text_of(flag) + ": " + row.note);
+      reader.done.insert(option);
+      reader.reading.read[option] = row.kind == FlagRow::Kind::flag ? &flag : nullptr;
+      return;
+    }
+    conditions = std::move(words);
+  }
+  if (conditions.why_not == "word") {
+    std::vector<std::string>& values = reader.allowed[option];
+    std::string text = fmt::format("{}", fmt::join(row.words.begin() + 1, row.words.end(), " "));
+    if (std::ranges::find(values, text) == values.end()) values.push_back(std::move(text));
+  } else {
+    const bool alias = row.kind == FlagRow::Kind::alias;
+    (alias ? reader.why_no_alias : reader.why_not).emplace(option, conditions.why_not);
+  }
+}
+
+void read_absent(Reader& reader, const FlagRow& row) {
+  for (const std::string& option : row.words) {
+    if (reader.given.contains(option)) return;
+  }
+  const std::string group = fmt::format("{}", fmt::join(row.words, " "));
+  if (reader.done.contains(group)) return;
+  const Match match = match_conditions(reader, row);
+  if (!match.why_not.empty()) return;
+  state(reader, match, fmt::format("no {}", fmt::join(row.words, " or ")));
+  reader.done.insert(group);
+  for (const std::string& option : row.words) reader.reading.read.emplace(option, nullptr);
+}
+
+bool names(const std::string& pattern, const std::string& option) {
+  if (!pattern.ends_with('*')) return pattern == option;
+  return option.starts_with(pattern.substr(0, pattern.size() - 1));
+}
+
+/// Handles options that no row has read.
+void end_option(Reader& reader, const GivenFlag& flag) {
+  const std::string& option = flag.option;
+  for (const RefusedFlags& refused : reader.table.refused) {
+    for (const std::string& pattern : refused.options) {
+      if (names(pattern, option)) refuse(reader, flag, refused.because);
+    }
+  }
+  if (const auto why = reader.why_not.find(option); why != reader.why_not.end())
+    refuse(reader, flag, why->second);
+  if (const auto allowed = reader.allowed.find(option); allowed != reader.allowed.end()) {
+    const std::vector<std::string>& values = allowed->second;
+    refuse(reader, flag,
+           fmt::format("{}{} is required", values.size() > 1 ? "one of " : "",
+                       fmt::join(values, ", ")));
+  }
+  if (const auto why = reader.why_no_alias.find(option); why != reader.why_no_alias.end())
+    refuse(reader, flag, why->second);
+  reader.reading.unread.push_back(option);
+}
+
+/// Returns the keys whose values a flag has, where its row holds.
+std::vector<std::string> keys_in(const FlagTable& table, const FlagFields& fields,
+                                 const std::string& option) {
+  std::vector<std::string> keys;
+  for (const FlagRow& row : table.rows) {
+    if (row.kind != FlagRow::Kind::flag || row.words[0] != option || !row_holds(fields, row))
+      continue;
+    for (const std::string& word : row.words) {
+      if (is_placeholder(word)) keys.emplace_back(inside(word).substr(0, inside(word).find(':')));
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given, FlagFields known,
+                       const std::string& file) {
+  Reader reader{table, file, {std::move(known), {}, {}, {}}, {}, {}, {}, {}, {}, {}, {}};
+  for (const GivenFlag& flag : given) reader.given[flag.option] = &flag;
+  for (const FlagRow& row : table.rows) {
+    if (row.kind == FlagRow::Kind::absent) {
+      read_absent(reader, row);
+    } else if (const auto flag = reader.given.find(row.words[0]); flag != reader.given.end()) {
+      read_given(reader, row, *flag->second);
+    }
+  }
+  for (const auto& [option, flag] : reader.given) {
+    if (!reader.done.contains(option)) end_option(reader, *flag);
+  }
+  try {
+    complete_fields(reader.reading.fields);
+  } catch (const std::invalid_argument& error) {
+    throw InputError(file, "", error.what());
+  }
+  return std::move(reader.reading);
+}
+
+void check_flags(const FlagTable& table, const FlagReading& reading, const FlagFields& fields,
+                 const std::string& file) {
+  const auto was_read = [&](const std::string& key) { return reading.fields.contains(key); };
+  for (const std::vector<std::string>& words : flags_of(table, fields)) {
+    const std::vector<std::string> keys = keys_in(table, fields, words[0]);
+    const std::string text = fmt::format("{}", fmt::join(words, " "));
+    const auto read = reading.read.find(words[0]);
+    if (read == reading.read.end()) {
+      // Another option may have stated the value.
+      if (!keys.empty() && std::ranges::all_of(keys, was_read)) continue;
+      throw InputError(file, "", fmt::format("{} is missing; the other flags need it", text));
+    }
+    if (read->second == nullptr) continue;  // what its absence states was read
+    // A value that follows from fields was read, but is in no file.
+    const bool follows = std::ranges::any_of(
+        keys, [&](const std::string& key) { return was_read(key) && !fields.contains(key); });
+    const GivenFlag& flag = *read->second;
+    for (std::size_t i = 0; follows && i < flag.words.size(); ++i) {
+      if (same_value(words[i + 1], flag.words[i].text)) continue;
+      throw InputError(file, place_of(flag),
+                       fmt::format("{}: {} follows from the other flags", text_of(flag), text));
+    }
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,149 @@
+// Writes scripts with the flags of a plan.
+#include "planner/export/flags_script.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "graph/text.h"
+#include "passes/pipeline.h"
+#include "passes/strategy/flag_fields.h"
+#include "passes/strategy/flag_reader.h"
+#include "passes/strategy/framework_flags.h"
+
+namespace plimsoll {
+namespace {
+
+/// The job with the vocabulary that was stated.
+Job stated_job_of(const Plan& plan) {
+  Job job = plan.job;
+  job.vocab = plan.stated_vocabulary;
+  return job;
+}
+
+std::vector<GivenFlag> as_given(const std::vector<std::vector<std::string>>& flags) {
+  std::vector<GivenFlag> given;
+  for (const std::vector<std::string>& words : flags) {
+    GivenFlag flag{words[0], {}, 0};
+    for (std::size_t i = 1; i < words.size(); ++i) flag.words.push_back({words[i]});
+    given.push_back(std::move(flag));
+  }
+  return given;
+}
+
+/// Three fields together say how layers are split; several of their values mean one split.
+bool says_how_layers_split(std::string_view key) {
+  return key == "layer_split" || key == "embedding_as_layers" || key == "loss_as_layers";
+}
+
+std::vector<LostChoice> differences(const FlagFields& planned, const FlagFields& read,
+                                    bool same_layers) {
+  std::vector<LostChoice> lost;
+  for (const auto& [key, value] : planned) {
+    const auto other = read.find(key);
+    const std::string nearest = other == read.end() ? "none" : other->second;
+    if (same_value(value, nearest)) continue;
+    if (same_layers && says_how_layers_split(key)) continue;
+    // How the vocabulary is padded shows in its size, which is compared.
+    if (key == "vocab" || key == "framework.vocabulary_multiple") continue;
+    lost.push_back({key, value, nearest});
+  }
+  return lost;
+}
+
+bool same_programs(const Plan& plan, const PlanFlags& flags, std::int64_t devices) {
+  if (!legal(flags.job, flags.strategy, devices)) return false;
+  const auto text = [](const PassContext& context) {
+    std::vector<std::string> texts;
+    for (const Program& program : lower(context, {}, Proof::none)) texts.push_back(print(program));
+    return texts;
+  };
+  return text({plan.job, plan.strategy, plan.framework}) ==
+         text({flags.job, flags.strategy, plan.framework});
+}
+
+}  // namespace
+
+PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& file) {
+  PlanFlags result;
+  const FlagFields planned = fields_of(stated_job_of(plan), plan.strategy, plan.framework);
+  result.flags = flags_of(table, planned);
+  for (const FlagRow& row : table.environment) {
+    const bool there =
+        std::ranges::find(result.environment, row.words[0]) != result.environment.end();
+    if (!there && row_holds(planned, row)) result.environment.push_back(row.words[0]);
+  }
+  const std::vector<GivenFlag> given = as_given(result.flags);
+  FlagReading reading = read_flags(
+      table, given, {{"devices", fmt::format("{}", plan.devices)}, {"name", plan.job.name}}, file);
+  if (reading.fields.at("family") != planned.at("family")) {
+    throw InputError(file, "/job/family",
+                     fmt::format("found \"{}\"; the flags of {} state no such job",
+                                 planned.at("family"), table.target->name));
+  }
+  result.job = job_of(reading.fields, file);
+  result.strategy = strategy_of(reading.fields, file);
+  result.framework = framework_of(reading.fields, file);
+  const FlagFields read = fields_of(result.job, result.strategy, result.framework);
+  result.job.vocab = plan.job.vocab;
+  result.lost = differences(
+      planned, read,
+      layers_per_part(plan.job, plan.strategy) == layers_per_part(result.job, result.strategy));
+  const bool of_strategy = std::ranges::all_of(result.lost, [](const LostChoice& lost) {
+    const auto keys = strategy_keys();
+    return std::ranges::find(keys, lost.key) != keys.end();
+  });
+  if (!result.lost.empty() && of_strategy && same_programs(plan, result, plan.devices))
+    result.lost.clear();
+  return result;
+}
+
+std::string as_one_word(const std::string& name) {
+  std::string word;
+  for (const char c : name) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       c == '.' || c == '_' || c == '-';
+    word += plain ? c : '_';
+  }
+  return word;
+}
+
+std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFlags& flags) {
+  const std::int64_t per_node = std::min(plan.devices, plan.devices_per_node);
+  const std::int64_t nodes = (plan.devices + per_node - 1) / per_node;
+  std::string script = "#!/bin/bash\n";
+  const auto add = [&](const std::string& line) { script += line + "\n"; };
+  add(fmt::format("# {}: {}", as_one_word(plan.job.name), strategy_summary(flags.strategy)));
+  add(fmt::format("# For {} of {}, on {} node{} of {} devices. Tokenizer, data and checkpoints are",
+                  as_one_word(plan.framework.name), table.target->version, nodes,
+                  nodes == 1 ? "" : "s", per_node));
+  add("# further arguments of this script.");
+  add(fmt::format("# Ranks are numbered in the order {}: the first axis changes fastest, and ranks",
+                  field_text(flags.strategy, "rank_order")));
+  add("# fill nodes in order. Each node starts this script with its NODE_RANK.");
+  add("set -euo pipefail");
+  for (const std::string& setting : flags.environment) {
+    const std::size_t equals = setting.find('=');
+    add("export " + setting.substr(0, equals + 1) + shell_word(setting.substr(equals + 1)));
+  }
+  add("LAUNCH=(");
+  add(fmt::format("  --nproc_per_node {}", per_node));
+  add(fmt::format("  --nnodes {}", nodes));
+  add(nodes > 1 ? "  --node_rank \"${NODE_RANK:?}\"" : "  --node_rank 0");
+  add(nodes > 1 ? "  --master_addr \"${MASTER_ADDR:?}\"" : "  --master_addr localhost");
+  add("  --master_port \"${MASTER_PORT:-29500}\"");
+  add(")");
+  add("ARGS=(");
+  for (const std::vector<std::string>& words : flags.flags) {
+    std::string line = " ";
+    for (const std::string& word : words) line += " " + shell_word(word);
+    add(line);
+  }
+  add(")");
+  add(fmt::format("exec torchrun \"${{LAUNCH[@]}}\" {} \"${{ARGS[@]}}\" \"$@\"",
+                  shell_word(table.target->program)));
+  return script;
+}
+
+}  // namespace plimsoll

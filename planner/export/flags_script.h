@@ -1,0 +1,38 @@
+// Flags script: a plan as a shell script that starts another framework by its flags.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "passes/strategy/flag_table.h"
+#include "plan/plan.h"
+
+namespace plimsoll {
+
+/// A LostChoice is a field of the plan that the flags do not state, with what they state instead.
+struct LostChoice {
+  std::string key, planned, nearest;
+};
+
+/// Flags of a plan, and what comes out when they are read back.
+struct PlanFlags {
+  std::vector<std::vector<std::string>> flags;
+  std::vector<std::string> environment;  ///< "NAME=VALUE"
+  Job job;                               ///< as the flags state it, with the padded vocabulary
+  Strategy strategy;
+  Framework framework;
+  std::vector<LostChoice> lost;  ///< empty where the flags state the plan
+};
+
+/// Writes the flags of a plan and reads them back. Fields without effect on the plan's Programs are
+/// not lost. Throws InputError at `file` where the flags state no such job.
+PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& file);
+
+/// Returns the script. It takes further flags as arguments.
+std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFlags& flags);
+
+/// Returns a name for a comment or a directive of a script. All characters except letters, digits,
+/// '.', '_' and '-' become '_'.
+std::string as_one_word(const std::string& name);
+
+}  // namespace plimsoll

@@ -1,0 +1,204 @@
+// Reading of Megatron-LM's flags: whole scripts, the shell's forms, and what is refused.
+#include "imports/megatron_lm.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "imports/shell_words.h"
+
+namespace plimsoll {
+namespace {
+
+Imported read_script(const std::string& name) {
+  const std::string file = std::string(PLIMSOLL_SOURCE_DIR) + "/tests/imports/" + name;
+  const std::string text = read_file(file);
+  EXPECT_TRUE(looks_like_megatron_lm(text));
+  return read_megatron_lm(text, file);
+}
+
+TEST(MegatronLm, GptOf175BillionParameters) {
+  const Imported imported = read_script("gpt3-175b.sh");
+  Job job;
+  job.name = "gpt3-175b";
+  job.layers = 96;
+  job.hidden = 12288;
+  job.heads = job.kv_heads = 96;
+  job.ffn_hidden = 49152;
+  job.vocab = 50257;
+  job.sequence = 2048;
+  job.global_batch = 1536;
+  job.precision = DType::f16;
+  job.optimizer.learning_rate = 6e-5;
+  job.loss_scale = LossScale{4294967296, 2, 0.5, 1000};
+  job.dropout = 0.1;
+  job.seed = 1234;
+  EXPECT_EQ(job_text(*imported.job), job_text(job));
+  EXPECT_EQ(imported.devices, 1024);
+  Strategy strategy = parse_strategy(
+      "mp=8,pp=16,sharding_degree=8,gradient_type=computed,overlap_param_gather=false,"
+      "grad_bucket_bytes=80000000");
+  EXPECT_EQ(strategy_text(*imported.strategy), strategy_text(strategy));
+  Framework framework = framework_by_name("megatron-lm");
+  framework.loss_memory = LossMemory::in_place;
+  EXPECT_EQ(*imported.framework, framework);
+  EXPECT_TRUE(bool(legal(*imported.job, strategy, 1024)));
+  const std::vector<std::string> unread = {
+      "--data-path",      "--load",           "--log-interval",
+      "--lr-decay-iters", "--lr-decay-style", "--lr-warmup-fraction",
+      "--master_addr",    "--master_port",    "--merge-file",
+      "--min-lr",         "--node_rank",      "--rerun-mode",
+      "--save",           "--split",          "--train-iters",
+      "--vocab-file"};
+  EXPECT_EQ(imported.unread, unread);
+}
+
+TEST(MegatronLm, LlamaOf70BillionParameters) {
+  const Imported imported = read_script("llama3-70b.sh");
+  Job job = read_job("llama3-70b");
+  job.seed = 1234;
+  EXPECT_EQ(job_text(*imported.job), job_text(job));
+  EXPECT_EQ(imported.devices, 64);
+  const Strategy strategy = parse_strategy(
+      "mp=4,pp=4,virtual_stages=5,cp=2,sharding_degree=2,sequence_parallel=true,"
+      "grad_bucket_bytes=160000000");
+  EXPECT_EQ(strategy_text(*imported.strategy), strategy_text(strategy));
+  EXPECT_EQ(*imported.framework, framework_by_name("megatron-lm"));
+  EXPECT_TRUE(bool(legal(*imported.job, strategy, 64)));
+  EXPECT_TRUE(bool(legal(*imported.framework, *imported.job, strategy)));
+}
+
+const std::string kGpt =
+    "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+    "--max-position-embeddings 32 --micro-batch-size 1 --vocab-size 100 --nnodes 1 "
+    "--nproc_per_node 4 ";
+
+Imported read(const std::string& flags) { return read_megatron_lm(flags, "train.sh"); }
+
+TEST(MegatronLm, DefaultsAreThoseOfTheFramework) {
+  const Imported imported = read(kGpt);
+  EXPECT_EQ(imported.job->ffn_hidden, 256);
+  EXPECT_EQ(imported.job->global_batch, 4);
+  EXPECT_EQ(imported.job->precision, DType::f32);
+  EXPECT_TRUE(imported.job->tied_embeddings);
+  EXPECT_EQ(imported.job->optimizer.weight_decay, 0.01);
+  EXPECT_EQ(imported.strategy->dp, 4);
+  EXPECT_FALSE(imported.strategy->overlap_grad_reduce);
+  const std::string llama = kGpt + "--position-embedding-type rope --swiglu --disable-bias-linear ";
+  EXPECT_EQ(read(llama).job->ffn_hidden, 128);  // 2 / 3 of 256, a multiple of 64
+  EXPECT_EQ(read(llama).job->norm, NormKind::layer_norm);
+  EXPECT_EQ(read(llama + "--group-query-attention").job->kv_heads, 1);
+  EXPECT_EQ(read(llama + "--num-query-groups 2").job->kv_heads, 4);
+}
+
+TEST(MegatronLm, ReadsUnitsAndLayouts) {
+  const Imported bf16 = read(kGpt + "--bf16 --ddp-bucket-size 1000");
+  EXPECT_EQ(bf16.strategy->grad_bucket_bytes, Bytes(4000));
+  EXPECT_EQ(read(kGpt + "--bf16 --grad-reduce-in-bf16 --ddp-bucket-size 3000")
+                .strategy->grad_bucket_bytes,
+            Bytes(6000));
+  const Imported layout = read(kGpt +
+                               "--pipeline-model-parallel-size 2 "
+                               "--pipeline-model-parallel-layout 'E|(t|)*1,t*3|L'");
+  EXPECT_EQ(field_text(*layout.strategy, "layer_split"), "0+1+3+0");
+  EXPECT_EQ(layout.strategy->virtual_stages, 2);
+}
+
+TEST(MegatronLm, RanksThatAreLeftAreDataParallel) {
+  const Imported copies =
+      read(kGpt +
+           "--use-distributed-optimizer --num-distributed-optimizer-instances 2 "
+           "--overlap-grad-reduce --overlap-param-gather");
+  EXPECT_EQ(copies.strategy->dp, 2);
+  EXPECT_EQ(copies.strategy->sharding_degree, 2);
+  EXPECT_EQ(copies.strategy->sharding_stage, 1);
+  const Imported no_count = read_megatron_lm(
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 32 "
+      "--max-position-embeddings 32 --micro-batch-size 1 --vocab-size 100 --global-batch-size 8",
+      "train.sh");
+  EXPECT_FALSE(no_count.devices || no_count.strategy);
+  EXPECT_TRUE(no_count.job);
+}
+
+TEST(MegatronLm, ShellFormsGiveTheirWords) {
+  const ShellScript script = read_shell(
+      "A=1 # one\nB=\"x y\"; C='$A'\nLIST=( a \"b c\" # no\n  $A )\nLIST+=(d)\n"
+      "run $A \"$B\" $B ${C} ${D:-7} \"${LIST[@]}\" e\\\nf > out 2>&1 | tee log\n"
+      "cat <<EOF\n--not-read 1\nEOF\nlast \"$@\"\n",
+      "x.sh");
+  std::string text;
+  for (const ShellWords& command : script.commands) {
+    for (const ShellWord& word : command) text += "[" + word.text + "]";
+    text += "\n";
+  }
+  EXPECT_EQ(text, "[run][1][x y][x][y][$A][7][a][b c][1][d][ef]\n[tee][log]\n[cat]\n[last]\n");
+}
+
+TEST(MegatronLm, NothingIsEvaluated) {
+  const Imported imported =
+      read("X=$(touch /tmp/never)\n" + kGpt + "--lr-decay-style $X --save `id` $MORE\n");
+  EXPECT_EQ(imported.unread, (std::vector<std::string>{"--lr-decay-style", "--save"}));
+}
+
+struct Malformed {
+  const char* flags;
+  const char* message;
+};
+
+TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
+  const Malformed cases[] = {
+      {"--num-experts 8", "train.sh: at line 1: --num-experts 8: jobs have no experts"},
+      {"\\\n--multi-latent-attention",
+       "train.sh: at line 2: --multi-latent-attention: jobs have no latent attention"},
+      {"--hidden-size $(cat size)",
+       "train.sh: at line 1: --hidden-size $(...): a command substitution is not evaluated"},
+      {"--global-batch-size $BATCH",
+       "train.sh: at line 1: --global-batch-size $BATCH: $BATCH is not set in this file"},
+      {"--global-batch-size 1x",
+       "train.sh: at line 1: --global-batch-size 1x: a number is required"},
+      {"--kv-channels 128",
+       "train.sh: at line 1: --kv-channels 128: --kv-channels 16 follows from the other flags"},
+      {"--swiglu",
+       "train.sh: at line 1: --swiglu: it states family llama; no --position-embedding-type or "
+       "--use-rotary-position-embeddings states gpt"},
+      {"--position-embedding-type rope --swiglu",
+       "train.sh: at /: --disable-bias-linear is missing; the other flags need it"},
+      {"--bf16 --fp16",
+       "train.sh: at line 1: --fp16: it states precision fp16; --bf16 (line 1) states bf16"},
+      {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
+       "train.sh: at line 1: --recompute-num-layers 4: it states recompute_layers other than 0; "
+       "--recompute-method uniform (line 1) states 0"},
+      {"--hidden-dropout 0.1 --attention-dropout 0",
+       "train.sh: at line 1: --hidden-dropout 0.1: it states dropout 0.1; --attention-dropout 0 "
+       "(line 1) states 0"},
+      {"--pipeline-model-parallel-layout 'E|tx|L'",
+       "train.sh: at line 1: --pipeline-model-parallel-layout E|tx|L: found x; a layout of E, t, L "
+       "and | is required"},
+      {"--tensor-model-parallel-size 3",
+       "train.sh: at /: tensor 3 x pipeline 1 x context 1 ranks do not divide the 4 devices"},
+      {"--fp8-format hybrid --fp8-recipe mxfp8",
+       "train.sh: at line 1: --fp8-recipe mxfp8: one of delayed, tensorwise is required"},
+      {"--save 'x", "train.sh: at line 1: a ' that begins here does not end"},
+      {"--bf16 yes", "train.sh: at line 1: --bf16 yes: it takes no value"},
+  };
+  for (const Malformed& one : cases) {
+    try {
+      read(kGpt + one.flags);
+      ADD_FAILURE() << one.flags << " is read";
+    } catch (const InputError& error) {
+      EXPECT_STREQ(error.what(), one.message) << one.flags;
+    }
+  }
+}
+
+TEST(MegatronLm, ValuesOfVariablesDoNotGrowWithoutEnd) {
+  std::string script = "A=aaaaaaaaaaaaaaaa\n";
+  for (int i = 0; i < 40; ++i) script += "A=\"$A$A\"\n";
+  EXPECT_THROW(read_shell(script, "x.sh"), InputError);
+}
+
+}  // namespace
+}  // namespace plimsoll

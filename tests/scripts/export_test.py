@@ -1,0 +1,84 @@
+"""A plan exported for Megatron-LM starts torchrun with every flag, and is predicted from its script alike."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+from programs import BAD_INPUT, NANO, OK, USAGE, planner
+
+A100 = "dgx-a100-80gb"
+INFEASIBLE = 4
+TORCHRUN = """#!/bin/bash
+printf '%s\\n' "CUDA_DEVICE_MAX_CONNECTIONS=$CUDA_DEVICE_MAX_CONNECTIONS" "$@"
+"""
+
+
+def plan(folder, *flags, framework="megatron-lm"):
+    path = folder / "plan.json"
+    done = planner("plan", NANO, "--cluster", A100, "--devices", 4, "--global-batch", 8, "--framework",
+                   framework, *flags, "-o", path)
+    assert done.returncode == OK, done.stderr
+    return path
+
+
+def started(folder, script, *arguments):
+    """Returns the words that the script gives to torchrun."""
+    stub = folder / "torchrun"
+    stub.write_text(TORCHRUN)
+    stub.chmod(0o755)
+    done = subprocess.run(["bash", script, *arguments], capture_output=True, text=True, check=True,
+                          env=dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}"))
+    return done.stdout.splitlines()
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        path = plan(folder, "--fix", "mp=2", "--fix", "pp=2")
+        script = folder / "train.sh"
+        done = planner("export", path, "--to", "megatron", "-o", script)
+        assert done.returncode == OK, done.stderr
+        words = started(folder, script, "--data-path", "a b")
+        assert words[0] == "CUDA_DEVICE_MAX_CONNECTIONS=1", words
+        assert words[-2:] == ["--data-path", "a b"], words
+        for flag, value in (("--tensor-model-parallel-size", "2"), ("--pipeline-model-parallel-size", "2"),
+                            ("--global-batch-size", "8"), ("--nproc_per_node", "4"), ("--nnodes", "1")):
+            assert words[words.index(flag) + 1] == value, (flag, words)
+        # The script says what the plan says.
+        strategy = folder / "strategy.json"
+        strategy.write_text(json.dumps(json.loads(path.read_text())["strategy"]))
+        of_plan = planner("simulate", NANO, strategy, "--cluster", A100, "--devices", 4, "--global-batch", 8,
+                          "--framework", "megatron-lm")
+        of_script = planner("simulate", "--from", script, "--cluster", A100)
+        assert of_plan.returncode == of_script.returncode == OK, of_plan.stderr + of_script.stderr
+        after_headline = [done.stdout.split("\n", 1)[1] for done in (of_plan, of_script)]
+        assert after_headline[0] == after_headline[1], "\n".join(after_headline)
+        better = planner("plan", "--from", script, "--cluster", A100, "--fix", "pp=1", "-o", folder / "better.json")
+        assert better.returncode == OK and "pp=1" in better.stdout, better.stderr
+        # Flags cannot state these.
+        path = plan(folder, "--fix", "mp=2", "--fix", "pp=2", "--fix", "flatten=none")
+        done = planner("export", path, "--to", "megatron")
+        assert done.returncode == INFEASIBLE and not done.stdout, done.stdout
+        assert "flatten is none; the flags give fused" in done.stderr, done.stderr
+        assert "planned:  step" in done.stderr and "exported: step" in done.stderr, done.stderr
+        done = planner("export", path, "--to", "megatron", "--allow-lossy")
+        assert done.returncode == OK and done.stdout.startswith("#!/bin/bash"), done.stderr
+        done = planner("export", path, "--to", "megatron", "--target-version", "2019")
+        assert done.returncode == USAGE and "2025-11" in done.stderr, done.stderr
+        path = plan(folder, framework="torchtitan")
+        done = planner("export", path, "--to", "megatron")
+        assert done.returncode == BAD_INPUT and "plan with --framework megatron-lm" in done.stderr, done.stderr
+        # Misuse.
+        for arguments in ((NANO, "--from", script), (), (NANO,)):
+            done = planner("simulate", *arguments, "--cluster", A100)
+            assert done.returncode == USAGE, done.stderr
+        done = planner("simulate", "--from", NANO, "--cluster", A100)
+        assert done.returncode == BAD_INPUT and "Megatron-LM" in done.stderr, done.stderr
+    print("plans are exported for Megatron-LM, and its scripts are predicted")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
