@@ -190,12 +190,17 @@ std::optional<std::string> usual_bucket(const FlagFields& fields) {
   return text_of(std::max<std::int64_t>(40'000'000, 1'000'000 * width));
 }
 
+std::int64_t rounded_up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
+
+/// Megatron-LM megatron/training/tokenizer/tokenizer.py, _vocab_size_with_padding.
 std::optional<std::string> padded(const FlagFields& fields) {
   const auto rows = count_of(fields, "vocab");
   const auto multiple = count_of(fields, "framework.vocabulary_multiple");
-  if (!rows || !multiple) return std::nullopt;
-  const auto up = [](std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; };
-  return text_of(up(up(*rows, *multiple), count_of(fields, "mp").value_or(1)));
+  const std::int64_t ranks = count_of(fields, "mp").value_or(1);
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;
+  if (!rows || !multiple || *rows > kMost || *multiple > kMost || ranks > kMost)
+    return std::nullopt;
+  return text_of(rounded_up(*rows, *multiple * ranks));
 }
 
 struct FlagQuantity {
@@ -352,11 +357,8 @@ void complete_fields(FlagFields& fields) {
     throw std::invalid_argument(
         fmt::format("the padded vocabulary of {} is no multiple of {} that holds the vocabulary",
                     stated->second, ranks));
-  const std::int64_t multiple = count_of(fields, "framework.vocabulary_multiple").value_or(1);
-  const std::int64_t vocabulary = count_of(fields, "vocab").value_or(1);
-  const std::int64_t usual =
-      (vocabulary + multiple * ranks - 1) / (multiple * ranks) * multiple * ranks;
-  if (usual != *rows) fields["framework.vocabulary_multiple"] = text_of(*rows / ranks);
+  if (padded(others) != stated->second)
+    fields["framework.vocabulary_multiple"] = text_of(*rows / ranks);
 }
 
 }  // namespace plimsoll

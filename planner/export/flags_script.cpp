@@ -46,28 +46,40 @@ std::vector<LostChoice> differences(const FlagFields& planned, const FlagFields&
     if (same_value(value, nearest)) continue;
     if (same_layers && says_how_layers_split(key)) continue;
     // How the vocabulary is padded shows in its size, which is compared.
-    if (key == "vocab" || key == "framework.vocabulary_multiple") continue;
+    if (key == "vocab" || key.ends_with("vocabulary_multiple") || key == "padded_vocabulary")
+      continue;
     lost.push_back({key, value, nearest});
   }
   return lost;
 }
 
-bool same_programs(const Plan& plan, const PlanFlags& flags, std::int64_t devices) {
-  if (!legal(flags.job, flags.strategy, devices)) return false;
-  const auto text = [](const PassContext& context) {
-    std::vector<std::string> texts;
-    for (const Program& program : lower(context, {}, Proof::none)) texts.push_back(print(program));
-    return texts;
-  };
-  return text({plan.job, plan.strategy, plan.framework}) ==
-         text({flags.job, flags.strategy, plan.framework});
+std::vector<std::string> programs_of(const PassContext& context) {
+  std::vector<std::string> texts;
+  for (const Program& program : lower(context, {}, Proof::none)) texts.push_back(print(program));
+  return texts;
+}
+
+/// Removes choices without effect: with the nearest value the plan has the same Programs.
+void drop_without_effect(std::vector<LostChoice>& lost, const Plan& plan) {
+  if (lost.empty()) return;
+  const std::vector<std::string> planned = programs_of({plan.job, plan.strategy, plan.framework});
+  const auto keys = strategy_keys();
+  std::erase_if(lost, [&](const LostChoice& choice) {
+    if (std::ranges::find(keys, choice.key) == keys.end()) return false;
+    Strategy strategy = plan.strategy;
+    set_field(strategy, choice.key, choice.nearest);
+    return legal(plan.job, strategy, plan.devices) &&
+           programs_of({plan.job, strategy, plan.framework}) == planned;
+  });
 }
 
 }  // namespace
 
 PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& file) {
   PlanFlags result;
-  const FlagFields planned = fields_of(stated_job_of(plan), plan.strategy, plan.framework);
+  FlagFields planned = fields_of(stated_job_of(plan), plan.strategy, plan.framework);
+  const std::int64_t mp = plan.strategy.mp;
+  planned["padded_vocabulary"] = fmt::format("{}", (plan.job.vocab + mp - 1) / mp * mp);
   result.flags = flags_of(table, planned);
   for (const FlagRow& row : table.environment) {
     const bool there =
@@ -90,12 +102,7 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
   result.lost = differences(
       planned, read,
       layers_per_part(plan.job, plan.strategy) == layers_per_part(result.job, result.strategy));
-  const bool of_strategy = std::ranges::all_of(result.lost, [](const LostChoice& lost) {
-    const auto keys = strategy_keys();
-    return std::ranges::find(keys, lost.key) != keys.end();
-  });
-  if (!result.lost.empty() && of_strategy && same_programs(plan, result, plan.devices))
-    result.lost.clear();
+  drop_without_effect(result.lost, plan);
   return result;
 }
 
