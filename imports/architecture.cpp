@@ -27,11 +27,12 @@ const std::map<std::string, std::string, std::less<>>& usual_keys() {
   return keys;
 }
 
-void read_keys(JsonObject object, Architecture& architecture) {
+using Keys = std::map<std::string, std::string, std::less<>>;
+
+void read_keys(JsonObject object, Keys& into) {
   for (const std::string& size : object.keys()) {
-    const auto known = architecture.keys.find(size);
-    if (known == architecture.keys.end()) object.fail(size, "it is no size of a job");
-    known->second = object.text(size);
+    if (!usual_keys().contains(size)) object.fail(size, "it is no size of a job");
+    into[size] = object.text(size);
   }
 }
 
@@ -62,7 +63,8 @@ Architecture architecture_from(const Preset& preset) {
   if (object.has("norm")) architecture.norm = static_cast<NormKind>(object.choice("norm", kNorms));
   if (object.has("qkv_bias")) architecture.qkv_bias = object.boolean("qkv_bias");
   if (object.has("qkv_bias_key")) architecture.qkv_bias_key = object.text("qkv_bias_key");
-  if (object.has("keys")) read_keys(object.object("keys"), architecture);
+  if (object.has("keys")) read_keys(object.object("keys"), architecture.keys);
+  if (object.has("aliases")) read_keys(object.object("aliases"), architecture.aliases);
   if (object.has("dropouts")) read_dropouts(object.object("dropouts"), architecture);
   if (object.has("constants")) architecture.constants = object.texts("constants");
   architecture.defaults = object.raw("defaults");

@@ -28,6 +28,8 @@ struct Architecture {
   std::string qkv_bias_key;  ///< the key that states them; empty: there is none
   /// The key of a config.json, by the size of a job ("layers", "heads", ...).
   std::map<std::string, std::string, std::less<>> keys;
+  /// Further keys that the library takes for a size, beside the one in `keys`.
+  std::map<std::string, std::string, std::less<>> aliases;
   /// The keys of dropout at the sites of a job; empty where the model has none there.
   std::string embedding_dropout, attention_dropout, residual_dropout;
   /// Keys of constants that scale a tensor: they change no size and no count.

@@ -21,6 +21,11 @@ Json overlaid(const Json& stated, const Json& defaults) {
 
 }  // namespace
 
+std::string text_at(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
 ConfigFields::ConfigFields(const Json& stated, const Json& defaults, std::string file,
                            std::string pointer)
     : stated_(stated),

@@ -11,6 +11,9 @@
 
 namespace plimsoll {
 
+/// Returns the text of a key of an object, or an empty one where there is none.
+std::string text_at(const Json& object, const char* key);
+
 /// Getters throw InputError as those of JsonObject do. A key whose value is null is absent, and
 /// hides the library's value. Each key that was asked for counts as read.
 class ConfigFields {

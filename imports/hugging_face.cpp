@@ -14,6 +14,7 @@
 #include "imports/architecture.h"
 #include "imports/config_fields.h"
 #include "imports/hugging_face_keys.h"
+#include "imports/model_shape.h"
 
 namespace plimsoll {
 namespace {
@@ -45,12 +46,6 @@ Source text_of(const Json& whole, const std::string& file) {
     }
   }
   return {&whole, "", &whole};
-}
-
-/// Returns the text of a key, or an empty one where there is none.
-std::string text_at(const Json& object, const char* key) {
-  const auto found = object.find(key);
-  return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 /// Returns what the file calls its model: the model_type, else the first of its architectures.
@@ -103,165 +98,6 @@ void check_keys(ConfigFields& fields, const Architecture* architecture) {
   }
   throw InputError(file, place,
                    fmt::format("found \"{}\"; {}", printable(model), architecture->refused));
-}
-
-// --- the shape ---
-
-void read_heads(ConfigFields& fields, const Architecture& known, Job& job) {
-  job.heads = fields.size(known.key("heads"));
-  job.kv_heads = job.heads;
-  if (fields.boolean("multi_query")) job.kv_heads = 1;
-  const std::string& grouped = known.key("kv_heads");
-  if (fields.has(grouped)) job.kv_heads = fields.size(grouped);
-  for (const char* key : {"head_dim", "kv_channels"}) {
-    if (fields.has(key) && fields.size(key) * job.heads != job.hidden) {
-      fields.fail(key, fmt::format("heads of a job are hidden / heads = {} / {} wide", job.hidden,
-                                   job.heads));
-    }
-  }
-}
-
-/// The two activations of llama jobs and the one of the others (Activation in models/job/job.h).
-void read_activation(ConfigFields& fields, const Architecture& known, Job& job) {
-  const std::string& key = known.key("activation");
-  const std::string word = fields.text(key);
-  if (known.family != Family::llama) {
-    // The library's names of GELU and of its approximations begin so; gelu_10 also clips.
-    if (!word.starts_with("gelu") || word == "gelu_10") {
-      fields.fail(key, "gpt and bert jobs have GELU");
-    }
-    return;
-  }
-  const bool silu = word == "silu" || word == "swish";
-  if (known.gated && silu) {
-    job.activation = Activation::swiglu;
-  } else if (!known.gated && word == "relu2") {
-    job.activation = Activation::squared_relu;
-  } else {
-    fields.fail(key, fmt::format("a job with rotary embeddings has SwiGLU (\"silu\" with a gate) "
-                                 "or squared ReLU (\"relu2\" without one); this model has {} gate",
-                                 known.gated ? "a" : "no"));
-  }
-}
-
-/// Embedding, attention and residual branches of a job drop out alike.
-void read_dropout(ConfigFields& fields, const Architecture& known, const ImportGiven& given,
-                  Job& job) {
-  const std::string* keys[] = {&known.attention_dropout, &known.embedding_dropout,
-                               &known.residual_dropout};
-  for (const std::string* key : keys) {
-    const double value = fields.dropout(*key);
-    if (given.dropout) continue;
-    for (const std::string* other : keys) {
-      if (value > 0 && fields.dropout(*other) != value) {
-        fields.fail(*key, fmt::format("a job drops out embeddings, attention and residual branches "
-                                      "alike, and here they differ{}; --dropout states one for all",
-                                      other->empty() ? "" : " (" + *other + ")"));
-      }
-    }
-    job.dropout = std::max(job.dropout, value);
-  }
-  if (given.dropout) job.dropout = *given.dropout;
-}
-
-void read_shape(ConfigFields& fields, const Architecture& known, Job& job) {
-  job.family = known.family;
-  job.layers = fields.size(known.key("layers"));
-  job.hidden = fields.size(known.key("hidden"));
-  read_heads(fields, known, job);
-  const std::string& ffn = known.key("ffn_hidden");
-  job.ffn_hidden = fields.has(ffn) ? fields.size(ffn) : 4 * job.hidden;
-  job.vocab = fields.size(known.key("vocab"));
-  job.tied_embeddings = fields.boolean(known.key("tied_embeddings"));
-  read_activation(fields, known, job);
-  if (job.family == Family::llama) {
-    job.norm = known.norm;
-    job.qkv_bias =
-        known.qkv_bias || (!known.qkv_bias_key.empty() && fields.boolean(known.qkv_bias_key));
-  }
-  if (job.family == Family::bert) {
-    const std::string& types = known.key("token_types");
-    job.token_types = fields.has(types) ? fields.size(types) : 0;
-    job.pooler = true;
-  }
-}
-
-// --- rotary embeddings and windows ---
-
-void note_angles(ConfigFields& fields, const std::string& key, Imported& imported) {
-  const Json& value = fields.raw(key);
-  std::string type = text_at(value, "rope_type");
-  if (type.empty()) type = text_at(value, "type");
-  if (type == "default" || (type.empty() && !value.contains("factor"))) return;
-  imported.notes.push_back(
-      fmt::format("{} {}: it changes the angles of rotary embeddings, and no cost", key,
-                  type.empty() ? printable(value.dump()) : printable(type)));
-}
-
-void note_partial(double factor, Imported& imported) {
-  if (factor == 1) return;
-  imported.notes.push_back(
-      fmt::format("partial_rotary_factor {:g}: a job rotates whole heads; parameters are the "
-                  "same, the rotation costs slightly more",
-                  factor));
-}
-
-void read_rotary(ConfigFields& fields, Imported& imported) {
-  double base = fields.has("rope_theta") ? fields.number("rope_theta", 1, 1e12) : 10000;
-  double part =
-      fields.has("partial_rotary_factor") ? fields.number("partial_rotary_factor", 0, 1) : 1;
-  for (const char* key : {"rope_scaling", "rope_parameters"}) {
-    if (!fields.has(key)) continue;
-    const Json& value = fields.raw(key);
-    if (!value.is_object()) fields.fail(key, "an object is required");
-    JsonObject rope(value, fields.file(), json_pointer(fields.pointer(), key));
-    for (const auto& [name, member] : value.items()) {
-      if (member.is_object()) rope.fail(name, "all layers of a job have one rotary_base");
-    }
-    if (rope.has("rope_theta")) base = rope.number("rope_theta", 1, 1e12);
-    if (rope.has("partial_rotary_factor")) part = rope.number("partial_rotary_factor", 0, 1);
-    note_angles(fields, key, imported);
-  }
-  imported.job->rotary_base = base;
-  note_partial(part, imported);
-}
-
-/// Returns whether no layer has a window, whatever its width is.
-bool all_full(ConfigFields& fields, std::int64_t layers) {
-  bool full = false;
-  if (fields.has("layer_types")) {
-    const Json& types = fields.raw("layer_types");
-    if (!types.is_array()) fields.fail("layer_types", "a list is required");
-    full = true;
-    for (const Json& type : types) {
-      const bool known =
-          type == "full_attention" || type == "sliding_attention" || type == "chunked_attention";
-      if (!known) fields.fail("layer_types", "every layer of a job has attention");
-      full = full && type == "full_attention";
-    }
-  }
-  if (fields.has("use_sliding_window")) {
-    full = full || !fields.boolean("use_sliding_window");
-    // The layers from this one on have the window.
-    full = full || (fields.has("max_window_layers") &&
-                    fields.number("max_window_layers", 0, 1e9) >= static_cast<double>(layers));
-  }
-  for (const char* key : {"max_window_layers", "sliding_window", "attention_chunk_size"})
-    fields.mark_read(key);
-  return full;
-}
-
-/// Attention of a job is over the whole sequence: a window must not be shorter.
-void check_windows(ConfigFields& fields, const Job& job) {
-  if (all_full(fields, job.layers)) return;
-  for (const char* key : {"sliding_window", "attention_chunk_size"}) {
-    if (!fields.has(key)) continue;
-    const std::int64_t window = fields.size(key);
-    if (window >= job.sequence) continue;
-    fields.fail(key, fmt::format("attention of a job is over the whole sequence, here of {} "
-                                 "tokens; --sequence {} or less fits in the window",
-                                 job.sequence, window));
-  }
 }
 
 // --- the step, which no config.json describes ---
@@ -419,9 +255,10 @@ void read_around(const Source& source, const std::string& file, Imported& import
   note_keys(whole, {}, imported);
 }
 
-Imported read_job_of(const Source& source, const Architecture& known, const std::string& file,
+Imported read_job_of(const Source& source, const Architecture& model, const std::string& file,
                      const ImportGiven& given) {
-  ConfigFields fields(*source.object, known.defaults, file, source.pointer);
+  ConfigFields fields(*source.object, model.defaults, file, source.pointer);
+  const Architecture known = with_aliases(fields, model);
   check_keys(fields, &known);
   Imported imported;
   Job& job = imported.job.emplace();

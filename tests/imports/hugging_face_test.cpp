@@ -204,7 +204,7 @@ TEST(HuggingFace, AssumesWhatNoFileSaysAndSaysSo) {
 }
 
 TEST(HuggingFace, LearnedPositionsAreRowsOfTheSequence) {
-  const std::string gpt = R"({"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 32})";
+  const std::string gpt = R"({"max_position_embeddings": "LEFT OUT", "n_positions": 32})";
   EXPECT_EQ(read(gpt, "gpt2").job->sequence, 32);
   ImportGiven shorter;
   shorter.sequence = 16;
@@ -214,6 +214,16 @@ TEST(HuggingFace, LearnedPositionsAreRowsOfTheSequence) {
   shorter.sequence = 33;
   EXPECT_EQ(fault(config(gpt, "gpt2"), shorter),
             "/n_positions: found 32; a sequence of 33 tokens needs as many rows of positions");
+}
+
+TEST(HuggingFace, TakesTheLibrarysOtherNames) {
+  const Imported imported = read("{}", "gpt2");  // with hidden_size for n_embd, and so on
+  EXPECT_EQ(imported.job->hidden, 64);
+  EXPECT_EQ(imported.job->layers, 2);
+  EXPECT_EQ(imported.job->sequence, 128);
+  EXPECT_EQ(read(R"({"n_embd": 64})", "gpt2").job->hidden, 64);
+  EXPECT_EQ(fault(config(R"({"n_embd": 32})", "gpt2")),
+            "/hidden_size: found 64; n_embd is the same and says 32");
 }
 
 TEST(HuggingFace, DropoutOfTheWholeJobCanBeStated) {
