@@ -109,6 +109,31 @@ std::vector<GivenFlag> flags_of_job(const ShellScript& script, std::vector<std::
   return all;
 }
 
+/// Returns how many words rows have behind an option at most; of options without a row, one.
+std::size_t most_words(const FlagTable& table, const std::string& option) {
+  std::size_t most = 0;
+  bool known = false;
+  for (const FlagRow& row : table.rows) {
+    if (row.kind == FlagRow::Kind::absent || row.words[0] != option) continue;
+    known = true;
+    most = std::max(most, row.words.size() - 1);
+  }
+  return known ? most : 1;
+}
+
+/// Removes unknown words that an option does not take: they stand for further flags.
+void drop_unknown_flags(const FlagTable& table, std::vector<GivenFlag>& flags,
+                        std::vector<std::string>& notes) {
+  for (GivenFlag& flag : flags) {
+    const std::size_t most = most_words(table, flag.option);
+    while (flag.words.size() > most && !flag.words.back().unknown.empty()) {
+      notes.push_back(fmt::format("line {}: {}; flags in it are not read", flag.line,
+                                  flag.words.back().unknown));
+      flag.words.pop_back();
+    }
+  }
+}
+
 /// Returns WORLD_SIZE, where the file states a number.
 std::optional<std::int64_t> world_size(const ShellScript& script) {
   const auto variable = script.variables.find("WORLD_SIZE");
@@ -120,6 +145,17 @@ std::optional<std::int64_t> world_size(const ShellScript& script) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1) return std::nullopt;
   return value;
+}
+
+/// Returns a job's name from a file's name.
+std::string name_of(const std::string& file) {
+  std::string name;
+  for (const char c : std::filesystem::path(file).stem().string()) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       c == '.' || c == '_' || c == '-';
+    name += plain ? c : '_';
+  }
+  return name.empty() ? "job" : name;
 }
 
 /// The launcher's counts, where a shell would know them and `devices` says what comes out.
@@ -148,10 +184,11 @@ Imported read_megatron_lm(std::string_view text, const std::string& file,
   const ShellScript script = read_shell(text, file);
   std::vector<GivenFlag> flags = flags_of_job(script, imported.notes, file);
   drop_unknown_counts(flags);
+  drop_unknown_flags(table, flags, imported.notes);
   const bool counted = has_option(flags, "--nnodes") && (has_option(flags, "--nproc_per_node") ||
                                                          has_option(flags, "--nproc-per-node"));
   if (!devices && !counted) devices = world_size(script);
-  FlagFields known = {{"name", std::filesystem::path(file).stem().string()}};
+  FlagFields known = {{"name", name_of(file)}};
   if (devices) known["devices"] = fmt::format("{}", *devices);
   FlagReading reading = read_flags(table, flags, std::move(known), file);
   imported.notes.insert(imported.notes.end(), reading.notes.begin(), reading.notes.end());

@@ -12,6 +12,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMostWordBytes = std::size_t{1} << 16;
+/// Of all words together, with the values of variables in place.
+constexpr std::size_t kMostTotalBytes = std::size_t{1} << 24;
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -71,6 +73,8 @@ class ShellReader {
   void add(Building& building, std::string_view text) const {
     building.any = true;
     building.word.text += text;
+    total_ += text.size() + 1;
+    if (total_ > kMostTotalBytes) fail(line_, "the words of the file are longer than 16 MiB");
     if (building.word.text.size() > kMostWordBytes) fail(line_, "a word is longer than 64 KiB");
   }
 
@@ -159,7 +163,12 @@ class ShellReader {
     const bool array = rest == "[@]" || rest == "[*]";
     if (array) rest = {};
     const bool otherwise = rest.starts_with(":-") || rest.starts_with("-");
-    const std::string word(otherwise ? rest.substr(rest.find('-') + 1) : "");
+    std::string_view inner = otherwise ? rest.substr(rest.find('-') + 1) : "";
+    for (const char quote : {'"', '\''}) {
+      if (inner.size() > 1 && inner.front() == quote && inner.back() == quote)
+        inner = inner.substr(1, inner.size() - 2);
+    }
+    const std::string word(inner);
     const bool plain = word.find_first_of("$`\"'\\ ") == std::string::npos;
     if (!name.empty() && (rest.empty() || (otherwise && plain))) {
       read_variable(building, name, quoted, array, otherwise ? &word : nullptr);
@@ -420,7 +429,8 @@ class ShellReader {
   const std::string& file_;
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
-  int depth_ = 0;
+  int depth_ = 0;                  ///< of blocks that run under a condition
+  mutable std::size_t total_ = 0;  ///< bytes of all words
   ShellScript script_;
 };
 

@@ -28,7 +28,8 @@ struct ShellScript {
 /// and assignments of plain values, which stand for $NAME, ${NAME}, ${NAME[@]} and ${NAME:-WORD}.
 /// A text that only a shell could tell (a substitution, arithmetic, a variable of the environment
 /// or one that is set under a condition) is unknown. Throws InputError with the line where a quote
-/// or a bracket does not end, and where words get longer than 64 KiB together.
+/// or a bracket does not end, and where a word or a variable
+/// gets longer than 64 KiB, or all words together longer than 16 MiB.
 ShellScript read_shell(std::string_view text, const std::string& file);
 
 }  // namespace plimsoll

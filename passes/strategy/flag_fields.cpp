@@ -156,7 +156,14 @@ Framework framework_of(const FlagFields& fields, const std::string& file) {
   Framework framework = *base;
   for_each_field(framework, [&](const FieldPlace& place, auto& value) {
     const auto field = fields.find(std::string(kOfFramework) + std::string(place.key));
-    if (field != fields.end()) set_framework_field(value, field->second);
+    if (field == fields.end()) return;
+    const auto number = number_from(field->second);
+    if (number && !(*number >= place.least && *number <= place.most)) {
+      throw InputError(file, "",
+                       fmt::format("{} is {}; a number from {} to {} is required", place.key,
+                                   field->second, place.least, place.most));
+    }
+    set_framework_field(value, field->second);
   });
   return framework;
 }

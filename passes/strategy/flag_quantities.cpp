@@ -17,6 +17,8 @@ namespace {
 using Stated = std::vector<std::pair<std::string, std::string>>;
 /// The most layers that a layout may name (docs/reference/job.md).
 constexpr std::int64_t kMostLayers = 100'000;
+constexpr std::int64_t kMostDevices = std::int64_t{1} << 22;
+constexpr int kMostDepth = 64;  // of brackets in a layout
 
 std::optional<std::int64_t> integer_from(std::string_view text) {
   std::int64_t value = 0;
@@ -79,7 +81,10 @@ std::optional<std::string> split_of(const FlagFields& fields) {
 std::optional<std::string> layout_of(const FlagFields& fields) {
   const auto parts = parts_of(fields);
   if (!parts) return std::nullopt;
-  const std::vector<std::int64_t> layers = layers_per_part(parts->job, parts->strategy);
+  const Strategy& strategy = parts->strategy;
+  if (strategy.pp > kMostLayers || strategy.pp * strategy.virtual_stages > 2 * kMostLayers)
+    return std::nullopt;
+  const std::vector<std::int64_t> layers = layers_per_part(parts->job, strategy);
   std::string layout = "E";
   for (std::size_t part = 0; part < layers.size(); ++part) {
     if (part > 0) layout += "|";
@@ -90,14 +95,15 @@ std::optional<std::string> layout_of(const FlagFields& fields) {
 
 /// Writes out "(...)*3" and "t*3" of a layout (Megatron-LM
 /// core/transformer/pipeline_parallel_layer_layout.py).
-std::string written_out(std::string_view& text, bool inside) {
+std::string written_out(std::string_view& text, int depth) {
+  if (depth > kMostDepth) throw std::invalid_argument("a layout with fewer ( is required");
   std::string out;
-  while (!text.empty() && (text.front() != ')' || !inside)) {
+  while (!text.empty() && (text.front() != ')' || depth == 0)) {
     const char c = text.front();
     text.remove_prefix(1);
     std::string piece(1, c);
     if (c == '(') {
-      piece = written_out(text, true);
+      piece = written_out(text, depth + 1);
       if (text.empty()) throw std::invalid_argument("a layout with a ) for each ( is required");
       text.remove_prefix(1);
     } else if (std::string_view("EtL|,").find(c) == std::string_view::npos) {
@@ -124,7 +130,7 @@ std::string written_out(std::string_view& text, bool inside) {
 }
 
 Stated split_from_layout(const FlagFields& fields, std::string_view text) {
-  const std::string layout = written_out(text, false);
+  const std::string layout = written_out(text, 0);
   std::vector<std::int64_t> layers(1, 0);
   std::string ends;
   for (const char c : layout) {
@@ -163,7 +169,7 @@ Stated virtual_stages_from(const FlagFields& fields, std::string_view text) {
 /// Returns the ranks that read different sequences.
 std::optional<std::int64_t> data_parallel(const FlagFields& fields) {
   const auto devices = count_of(fields, "devices");
-  if (!devices) return std::nullopt;
+  if (!devices || *devices > kMostDevices) return std::nullopt;
   std::int64_t left = *devices;
   for (const std::string_view key : {"mp", "pp", "cp"}) {
     const std::int64_t degree = count_of(fields, key).value_or(1);
@@ -261,7 +267,7 @@ std::optional<double> number_from(std::string_view text) {
 }
 
 std::string plain_number(std::string_view text) {
-  if (integer_from(text)) return std::string(text);
+  if (const auto integer = integer_from(text)) return text_of(*integer);
   return fmt::format("{}", number_from(text).value_or(0));
 }
 
@@ -296,14 +302,25 @@ std::string from_unit(const FlagFields& fields, std::string_view unit, std::stri
   return text_of(*number + 1);
 }
 
+/// Returns the least power of two with which the vocabulary is padded to so many rows, else the one
+/// multiple that does so.
+std::int64_t multiple_for(const FlagFields& fields, std::int64_t rows, std::int64_t ranks) {
+  const std::int64_t vocabulary = count_of(fields, "vocab").value_or(1);
+  for (std::int64_t multiple = 1; multiple <= rows; multiple *= 2) {
+    if (rounded_up(vocabulary, multiple * ranks) == rows) return multiple;
+  }
+  return rows / ranks;
+}
+
 /// Layers of the first and the last stage; those between share the rest.
 void split_by_ends(FlagFields& fields) {
   const auto first = fields.find("first_stage_layers"), last = fields.find("last_stage_layers");
   if (first == fields.end() && last == fields.end()) return;
   const std::int64_t layers = count_of(fields, "layers").value_or(0);
   const std::int64_t stages = count_of(fields, "pp").value_or(1);
+  if (stages > layers) throw std::invalid_argument("there are more stages than layers");
   std::int64_t left = layers, between = stages;
-  std::vector<std::int64_t> split(std::size_t(std::min<std::int64_t>(stages, layers)));
+  std::vector<std::int64_t> split(static_cast<std::size_t>(stages));
   for (const auto& [end, at] :
        {std::pair(first, std::size_t{0}), std::pair(last, split.size() - 1)}) {
     if (end == fields.end()) continue;
@@ -325,6 +342,9 @@ void complete_fields(FlagFields& fields) {
   split_by_ends(fields);
   const auto devices = count_of(fields, "devices");
   if (!devices) return;
+  if (*devices > kMostDevices)
+    throw std::invalid_argument(
+        fmt::format("found {} devices; at most 2^22 are supported", *devices));
   const auto width = data_parallel(fields);
   if (!width) {
     throw std::invalid_argument(
@@ -358,7 +378,7 @@ void complete_fields(FlagFields& fields) {
         fmt::format("the padded vocabulary of {} is no multiple of {} that holds the vocabulary",
                     stated->second, ranks));
   if (padded(others) != stated->second)
-    fields["framework.vocabulary_multiple"] = text_of(*rows / ranks);
+    fields["framework.vocabulary_multiple"] = text_of(multiple_for(fields, *rows, ranks));
 }
 
 }  // namespace plimsoll

@@ -44,7 +44,7 @@ struct Reader {
 };
 
 std::string text_of(const GivenFlag& flag) {
-  std::string text = flag.option;
+  std::string text = printable(flag.option);
   for (const GivenWord& word : flag.words) text += " " + printable(word.text);
   return text;
 }
@@ -210,7 +210,7 @@ void end_option(Reader& reader, const GivenFlag& flag) {
   }
   if (const auto why = reader.why_no_alias.find(option); why != reader.why_no_alias.end())
     refuse(reader, flag, why->second);
-  reader.reading.unread.push_back(option);
+  reader.reading.unread.push_back(printable(option));
 }
 
 /// Returns the keys whose values a flag has, where its row holds.

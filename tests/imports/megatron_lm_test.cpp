@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "imports/shell_words.h"
+#include "tests/runtime/random_values.h"
 
 namespace plimsoll {
 namespace {
@@ -137,6 +138,16 @@ TEST(MegatronLm, ShellFormsGiveTheirWords) {
   EXPECT_EQ(text, "[run][1][x y][x][y][$A][7][a][b c][1][d][ef]\n[tee][log]\n[cat]\n[last]\n");
 }
 
+TEST(MegatronLm, FlagsUnderAConditionAreNamed) {
+  const Imported imported =
+      read("if [ x ]; then\nMORE=\"--bf16\"\nfi\nrun " + kGpt + "--seed ${S:-\"7\"} $MORE\n");
+  EXPECT_EQ(imported.job->seed, 7);
+  EXPECT_EQ(imported.job->precision, DType::f32);
+  const std::vector<std::string> notes = {
+      "line 4: $MORE is set under a condition (line 2); flags in it are not read"};
+  EXPECT_EQ(imported.notes, notes);
+}
+
 TEST(MegatronLm, NothingIsEvaluated) {
   const Imported imported =
       read("X=$(touch /tmp/never)\n" + kGpt + "--lr-decay-style $X --save `id` $MORE\n");
@@ -192,6 +203,68 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
       EXPECT_STREQ(error.what(), one.message) << one.flags;
     }
   }
+}
+
+/// Changes a text at random: bytes, words and numbers of it, and signs of a shell.
+std::string mutated(Random& random, std::string text) {
+  const char* const pieces[] = {"$",
+                                "${",
+                                "$(",
+                                "`",
+                                "'",
+                                "\"",
+                                "(",
+                                ")",
+                                "\\\n",
+                                "#",
+                                "0",
+                                "-1",
+                                "1e9",
+                                "99999999999999999999",
+                                "((",
+                                " --",
+                                "=",
+                                "A=$A$A ",
+                                "\xff",
+                                "|",
+                                "--nnodes 4194304 ",
+                                "--pipeline-model-parallel-size "};
+  for (std::size_t changes = 1 + random() % 4; changes > 0; --changes) {
+    const std::size_t at = random() % text.size();
+    switch (random() % 4) {
+      case 0:
+        text.erase(at, 1 + random() % 40);
+        break;
+      case 1:
+        text.insert(at, pieces[random() % std::size(pieces)]);
+        break;
+      case 2:
+        text.insert(at, text.substr(random() % text.size(), random() % 60));
+        break;
+      default:
+        text[at] = char('0' + random() % 10);
+    }
+    if (text.empty()) text = " ";
+  }
+  return text;
+}
+
+TEST(MegatronLm, DamagedScriptsAreReadOrRefused) {
+  Random random(7);
+  int read_anyway = 0;
+  for (const char* name : {"gpt3-175b.sh", "llama3-70b.sh"}) {
+    const std::string whole =
+        read_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/imports/" + name);
+    for (int i = 0; i < 5000; ++i) {
+      try {
+        read_megatron_lm(mutated(random, whole), "train.sh");
+        ++read_anyway;
+      } catch (const InputError&) {
+        continue;
+      }
+    }
+  }
+  EXPECT_GT(read_anyway, 1000);
 }
 
 TEST(MegatronLm, ValuesOfVariablesDoNotGrowWithoutEnd) {
