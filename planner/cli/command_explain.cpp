@@ -6,6 +6,8 @@
 #include <optional>
 
 #include "base/command_line.h"
+#include "base/json.h"
+#include "imports/imported.h"
 #include "planner/cli/commands.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/plan_origin.h"
@@ -19,10 +21,48 @@ namespace {
 struct ExplainOptions {
   PlanFiles files;
   std::string why_not;     ///< "mp=4,pp=8"; empty: the plan alone
+  std::string from;        ///< script whose choices are asked for; empty: none
   std::string time_limit;  ///< empty: none
   std::int64_t threads = 0;
   bool json = false;
 };
+
+/// Refuses a script of another job than the plan's. Name and seed may differ. So may the
+/// vocabulary, which is padded for each strategy.
+void check_same_job(const Job& plan, const Job& script, const std::string& file) {
+  const Json planned = Json::parse(job_text(plan)), stated = Json::parse(job_text(script));
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : planned.items()) {
+    if (key == "name" || key == "seed" || key == "vocab") continue;
+    if (stated.contains(key) && stated[key] != value)
+      differences.push_back(fmt::format("{} {}, not {}", key, stated[key].dump(), value.dump()));
+  }
+  if (!differences.empty()) {
+    throw InputError(file, "",
+                     fmt::format("another job than the plan's: {}", fmt::join(differences, "; ")));
+  }
+}
+
+/// Returns the choices in which a script's strategy differs from the plan's.
+Fixed choices_of_script(const Plan& plan, const std::string& file) {
+  ImportGiven given;
+  given.devices = plan.devices;
+  const Imported imported = import_file(file, given);
+  if (!imported.strategy) {
+    throw InputError(file, "", fmt::format("a {} has no strategy to explain", imported.kind));
+  }
+  if (imported.devices && *imported.devices != plan.devices) {
+    throw InputError(file, "",
+                     fmt::format("{} devices; the plan has {}", *imported.devices, plan.devices));
+  }
+  check_same_job(plan.job, *imported.job, file);
+  Fixed choices;
+  for (const std::string_view key : strategy_keys()) {
+    const std::string asked = field_text(*imported.strategy, key);
+    if (asked != field_text(plan.strategy, key)) choices.emplace_back(key, asked);
+  }
+  return choices;
+}
 
 /// Says which asked choices do not run, or whether a search was not proven.
 ExitCode verdict_of(const WhyNot& answer) {
@@ -36,8 +76,8 @@ ExitCode verdict_of(const WhyNot& answer) {
 }
 
 ExitCode explain_asked(const ExplainRequest& request, const std::string& headline,
-                       const ExplainOptions& options) {
-  const WhyNot answer = why_not(request, parse_choices(options.why_not));
+                       const Fixed& asked, const ExplainOptions& options) {
+  const WhyNot answer = why_not(request, asked);
   print_result(options.json ? why_not_json(answer)
                             : headline + why_not_text(request.target, answer));
   return verdict_of(answer);
@@ -61,8 +101,11 @@ ExitCode run_explain(const ExplainOptions& options) {
   request.threads = options.threads;
   if (!options.time_limit.empty()) request.time_limit = parse_time_limit(options.time_limit);
   const std::string line = headline(loaded, plan.oversubscribed) + "\n";
-  return options.why_not.empty() ? explain_plan(request, plan, line, options)
-                                 : explain_asked(request, line, options);
+  if (!options.from.empty())
+    return explain_asked(request, line, choices_of_script(plan, options.from), options);
+  if (!options.why_not.empty())
+    return explain_asked(request, line, parse_choices(options.why_not), options);
+  return explain_plan(request, plan, line, options);
 }
 
 }  // namespace
@@ -72,8 +115,13 @@ void add_explain(CLI::App& app, Action& action) {
   CLI::App& command = *app.add_subcommand(
       "explain", "why a plan is best, what limits it, what would help, what another choice costs");
   command.add_option("PLAN", options->files.plan, "plan file")->required();
-  command.add_option("--why-not", options->why_not,
-                     "\"mp=4,pp=8\": what these choices cost against the plan, term by term");
+  CLI::Option* why_not =
+      command.add_option("--why-not", options->why_not,
+                         "\"mp=4,pp=8\": what these choices cost against the plan, term by term");
+  command
+      .add_option("--from", options->from,
+                  "script of a framework: what its choices cost against the plan")
+      ->excludes(why_not);
   command.add_option("--cluster", options->files.cluster,
                      "the plan's cluster file, where it is not built in");
   command

@@ -54,6 +54,23 @@ def check_why_not(plan, cluster):
     explain(STOPPED_EARLY, plan, *asked, "mp=2", "--time-limit", "1 us")
 
 
+def check_script(folder):
+    """A script that runs already is asked for by its choices; a script of another job is refused."""
+    plan, script = folder / "gpt2.json", folder / "train.sh"
+    target = ("gpt2-small", "--cluster", "dgx-a100-80gb", "--devices", 8, "--fix", "mp=1")
+    assert planner("plan", *target, "-o", plan).returncode == OK
+    assert planner("export", plan, "--to", "megatron", "-o", script).returncode == OK
+    own = script.read_text()
+    assert "this is the plan" in explain(OK, plan, "--from", script).stdout
+    script.write_text(own.replace("--tensor-model-parallel-size 1", "--tensor-model-parallel-size 2"))
+    asked = explain(OK, plan, "--from", script).stdout
+    assert "mp=2" in asked.splitlines()[1], asked
+    script.write_text(own.replace("--num-layers 12", "--num-layers 24"))
+    done = explain(BAD_INPUT, plan, "--from", script)
+    assert "another job than the plan's: layers 24, not 12" in done.stderr, done.stderr
+    explain(USAGE, plan, "--from", script, "--why-not", "mp=2")
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -63,6 +80,7 @@ def main():
         assert done.returncode == OK, done.stderr
         check_files(folder, plan, cluster)
         check_why_not(plan, cluster)
+        check_script(folder)
         text = explain(OK, plan, "--cluster", cluster).stdout
         assert "would help" in text, text
         found = json.loads(explain(OK, plan, "--cluster", cluster, "--json").stdout)
