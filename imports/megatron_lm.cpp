@@ -19,12 +19,6 @@ namespace {
 
 constexpr std::size_t kMostScriptBytes = std::size_t{4} << 20;
 
-const FlagTable& flag_table() {
-  const FlagTable* table = flag_table_for("megatron");
-  INVARIANT(table != nullptr, "models/presets/flags has Megatron-LM's flags");
-  return *table;
-}
-
 /// Words of a command; a quoted command within it ("bash -c '...'") is split.
 ShellWords split_commands(const ShellWords& words) {
   ShellWords split;
@@ -51,7 +45,7 @@ bool is_option(const ShellWord& word) {
   return word.text.size() > 2 && word.text.starts_with("--");
 }
 
-/// Returns the options of a command with the words behind each.
+/// Returns the options of a command with the words behind each, and the programs that it starts.
 std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<std::string>& notes) {
   std::vector<GivenFlag> flags;
   bool takes = false;
@@ -64,6 +58,8 @@ std::vector<GivenFlag> flags_in(const ShellWords& command, std::vector<std::stri
       takes = equals == std::string::npos;
       flags.push_back(std::move(flag));
     } else if (word.text.ends_with(".py")) {
+      // Some programs train other models than a decoder: tables refuse them by name.
+      flags.push_back({std::filesystem::path(word.text).filename().string(), {}, word.line});
       takes = false;
     } else if (takes) {
       flags.back().words.push_back({word.text, word.unknown});
@@ -107,6 +103,22 @@ std::vector<GivenFlag> flags_of_job(const ShellScript& script, std::vector<std::
     all.insert(all.end(), flags.begin(), flags.end());
   }
   return all;
+}
+
+/// Returns the table that has rows for most of the options.
+const FlagTable& table_of(const std::vector<GivenFlag>& flags) {
+  const FlagTable* best = nullptr;
+  std::ptrdiff_t most = -1;
+  for (const FlagTable& table : flag_tables()) {
+    if (!table.target) continue;
+    const auto known = std::ranges::count_if(table.rows, [&](const FlagRow& row) {
+      return row.kind != FlagRow::Kind::absent && has_option(flags, row.words[0]);
+    });
+    if (known > most) best = &table;
+    most = std::max(most, known);
+  }
+  INVARIANT(best != nullptr, "models/presets/flags has a table with a target");
+  return *best;
 }
 
 /// Returns how many words rows have behind an option at most; of options without a row, one.
@@ -178,11 +190,11 @@ Imported read_megatron_lm(std::string_view text, const std::string& file,
                           std::optional<std::int64_t> devices) {
   if (text.size() > kMostScriptBytes)
     throw InputError(file, "", "a script of up to 4 MiB is required");
-  const FlagTable& table = flag_table();
   Imported imported;
-  imported.kind = "Megatron-LM " + table.target->version;
   const ShellScript script = read_shell(text, file);
   std::vector<GivenFlag> flags = flags_of_job(script, imported.notes, file);
+  const FlagTable& table = table_of(flags);
+  imported.kind = fmt::format("{} {}", table.target->name, table.target->version);
   drop_unknown_counts(flags);
   drop_unknown_flags(table, flags, imported.notes);
   const bool counted = has_option(flags, "--nnodes") && (has_option(flags, "--nproc_per_node") ||

@@ -12,7 +12,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMostWordBytes = std::size_t{1} << 16;
-/// All words together have at most these, with the values of variables in place.
+/// The limit of all words together, with the values of variables in place.
 constexpr std::size_t kMostTotalBytes = std::size_t{1} << 24;
 
 bool is_name(char c) {

@@ -162,6 +162,9 @@ struct Malformed {
 TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
   const Malformed cases[] = {
       {"--num-experts 8", "train.sh: at line 1: --num-experts 8: jobs have no experts"},
+      {"a/pretrain_bert.py",
+       "train.sh: at line 1: pretrain_bert.py: pretrain_gpt.py trains the "
+       "decoders that jobs describe"},
       {"\\\n--multi-latent-attention",
        "train.sh: at line 2: --multi-latent-attention: jobs have no latent attention"},
       {"--hidden-size $(cat size)",
