@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/op_table.h"
+#include "graph/op.h"
 #include "planner/describe/describe_input.h"
 #include "reports/numbers.h"
 

@@ -1,13 +1,12 @@
 // A Description says what is in an input file: facts in sections, as text and as JSON.
 #pragma once
 
-#include <concepts>
+#include <cstdint>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "base/units.h"
 
 namespace plimsoll {
 
