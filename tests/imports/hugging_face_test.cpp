@@ -36,8 +36,8 @@ std::string config(const std::string& changes, const char* model_type = "llama")
   return json_text(value);
 }
 
-Imported read(const std::string& changes, const char* model_type = "llama",
-              const ImportGiven& given = {}) {
+Imported read_config(const std::string& changes, const char* model_type = "llama",
+                     const ImportGiven& given = {}) {
   return import_text(config(changes, model_type), "config.json", given);
 }
 
@@ -136,21 +136,21 @@ TEST(HuggingFace, NamesTheKnownModelsWhereItKnowsNone) {
 
 TEST(HuggingFace, TakesTheClassWhereThereIsNoModelType) {
   const Imported imported =
-      read(R"({"model_type": "LEFT OUT", "architectures": ["Qwen2ForCausalLM"]})");
+      read_config(R"({"model_type": "LEFT OUT", "architectures": ["Qwen2ForCausalLM"]})");
   EXPECT_TRUE(imported.job->qkv_bias);
 }
 
 TEST(HuggingFace, FamilyForcesAnArchitecture) {
   ImportGiven given;
   given.family = "llama";
-  const Imported imported = read(R"({"strange": 1})", "my_llama", given);
+  const Imported imported = read_config(R"({"strange": 1})", "my_llama", given);
   EXPECT_EQ(imported.job->family, Family::llama);
   EXPECT_TRUE(has(imported.notes, "read as llama because --family says so"));
   EXPECT_EQ(imported.unread, std::vector<std::string>{"strange"});
   // A key that no job can state is refused all the same.
   EXPECT_NE(fault(config(R"({"num_experts": 4})", "my_llama"), given), "");
   given.family = "qwen3";
-  EXPECT_THROW(read("{}", "llama", given), UsageError);
+  EXPECT_THROW(read_config("{}", "llama", given), UsageError);
 }
 
 TEST(HuggingFace, WindowsThatNoTokenReachesBehindChangeNothing) {
@@ -183,7 +183,7 @@ TEST(HuggingFace, WindowsThatNoTokenReachesBehindChangeNothing) {
 }
 
 TEST(HuggingFace, AssumesWhatNoFileSaysAndSaysSo) {
-  const Imported assumed = read("{}");
+  const Imported assumed = read_config("{}");
   EXPECT_EQ(assumed.job->sequence, 128);
   EXPECT_EQ(assumed.job->global_batch, 256);
   EXPECT_EQ(assumed.job->precision, DType::bf16);
@@ -193,7 +193,7 @@ TEST(HuggingFace, AssumesWhatNoFileSaysAndSaysSo) {
   EXPECT_TRUE(has(assumed.notes, "optimizer AdamW"));
   ImportGiven given;
   given.sequence = 32, given.global_batch = 8, given.precision = DType::f16, given.name = "mine";
-  const Imported stated = read("{}", "llama", given);
+  const Imported stated = read_config("{}", "llama", given);
   EXPECT_EQ(stated.job->sequence, 32);
   EXPECT_EQ(stated.job->global_batch, 8);
   EXPECT_EQ(stated.job->precision, DType::f16);
@@ -205,23 +205,23 @@ TEST(HuggingFace, AssumesWhatNoFileSaysAndSaysSo) {
 
 TEST(HuggingFace, LearnedPositionsAreRowsOfTheSequence) {
   const std::string gpt = R"({"max_position_embeddings": "LEFT OUT", "n_positions": 32})";
-  EXPECT_EQ(read(gpt, "gpt2").job->sequence, 32);
+  EXPECT_EQ(read_config(gpt, "gpt2").job->sequence, 32);
   ImportGiven shorter;
   shorter.sequence = 16;
-  const Imported cut = read(gpt, "gpt2", shorter);
+  const Imported cut = read_config(gpt, "gpt2", shorter);
   EXPECT_TRUE(has(cut.notes, "a row for each of its 16 tokens, 1024 parameters fewer"));
-  EXPECT_EQ(parameters(read(gpt, "gpt2")) - parameters(cut), 1024);
+  EXPECT_EQ(parameters(read_config(gpt, "gpt2")) - parameters(cut), 1024);
   shorter.sequence = 33;
   EXPECT_EQ(fault(config(gpt, "gpt2"), shorter),
             "/n_positions: found 32; a sequence of 33 tokens needs as many rows of positions");
 }
 
 TEST(HuggingFace, TakesTheLibrarysOtherNames) {
-  const Imported imported = read("{}", "gpt2");  // with hidden_size for n_embd, and so on
+  const Imported imported = read_config("{}", "gpt2");  // with hidden_size for n_embd, and so on
   EXPECT_EQ(imported.job->hidden, 64);
   EXPECT_EQ(imported.job->layers, 2);
   EXPECT_EQ(imported.job->sequence, 128);
-  EXPECT_EQ(read(R"({"n_embd": 64})", "gpt2").job->hidden, 64);
+  EXPECT_EQ(read_config(R"({"n_embd": 64})", "gpt2").job->hidden, 64);
   EXPECT_EQ(fault(config(R"({"n_embd": 32})", "gpt2")),
             "/hidden_size: found 64; n_embd is the same and says 32");
 }
@@ -230,12 +230,12 @@ TEST(HuggingFace, DropoutOfTheWholeJobCanBeStated) {
   const std::string uneven = R"({"hidden_act": "gelu", "hidden_dropout_prob": 0.0})";
   ImportGiven given;
   given.dropout = 0.0;
-  EXPECT_EQ(read(uneven, "bert", given).job->dropout, 0);
-  EXPECT_EQ(read(R"({"hidden_act": "gelu"})", "bert").job->dropout, 0.1);
+  EXPECT_EQ(read_config(uneven, "bert", given).job->dropout, 0);
+  EXPECT_EQ(read_config(R"({"hidden_act": "gelu"})", "bert").job->dropout, 0.1);
 }
 
 TEST(HuggingFace, NotesWhatAJobLeavesOut) {
-  const Imported imported = read(R"({
+  const Imported imported = read_config(R"({
       "auto_map": {"AutoModelForCausalLM": "x.py"}, "rope_scaling": {"type": "yarn", "factor": 4.0},
       "quantization_config": {"quant_method": "fp8"}, "partial_rotary_factor": 0.5})");
   EXPECT_TRUE(has(imported.notes, "auto_map: code beside the file is not followed"));
@@ -243,23 +243,24 @@ TEST(HuggingFace, NotesWhatAJobLeavesOut) {
   EXPECT_TRUE(has(imported.notes, "quantization_config: it says how weights are stored"));
   EXPECT_TRUE(has(imported.notes, "partial_rotary_factor 0.5: a job rotates whole heads"));
   EXPECT_TRUE(
-      has(read(R"({"architectures": ["LlamaForSequenceClassification"]})").notes,
+      has(read_config(R"({"architectures": ["LlamaForSequenceClassification"]})").notes,
           "architectures LlamaForSequenceClassification: a job has the head of a language"));
-  EXPECT_FALSE(has(read(R"({"architectures": ["LlamaForCausalLM"]})").notes, "architectures"));
-  const Imported scaled = read(R"({"residual_multiplier": 0.22})", "granite");
+  EXPECT_FALSE(
+      has(read_config(R"({"architectures": ["LlamaForCausalLM"]})").notes, "architectures"));
+  const Imported scaled = read_config(R"({"residual_multiplier": 0.22})", "granite");
   EXPECT_TRUE(has(scaled.notes, "residual_multiplier 0.22: a constant factor"));
-  EXPECT_TRUE(has(read(R"({"hidden_act": "gelu"})", "bert").notes,
+  EXPECT_TRUE(has(read_config(R"({"hidden_act": "gelu"})", "bert").notes,
                   "the norm and the output bias of the masked-LM head (384 parameters)"));
 }
 
 TEST(HuggingFace, NamesSizesThatOnlyTheLibraryStates) {
-  const Imported imported = read(R"({"hidden_size": "LEFT OUT", "vocab_size": "LEFT OUT"})");
+  const Imported imported = read_config(R"({"hidden_size": "LEFT OUT", "vocab_size": "LEFT OUT"})");
   EXPECT_EQ(imported.job->hidden, 4096);
   EXPECT_TRUE(has(imported.notes,
                   "taken from the defaults of llama in transformers: hidden_size 4096, vocab_size "
                   "32000"));
   // null is not absent: a null count of key and value heads is that of all heads.
-  EXPECT_EQ(read(R"({"num_key_value_heads": null})", "mistral").job->kv_heads, 4);
+  EXPECT_EQ(read_config(R"({"num_key_value_heads": null})", "mistral").job->kv_heads, 4);
 }
 
 TEST(HuggingFace, ReadsTheTextTowerOfAMultimodalFile) {
@@ -291,7 +292,7 @@ TEST(HuggingFace, RefusesTextThatIsNoSuchFile) {
             std::string::npos);
   EXPECT_NE(fault("{\"model_type\": \"llama\", "), "");
   EXPECT_NE(fault("{\"model_type\": \"llama\", \"vocab_size\": NaN}"), "");
-  EXPECT_FALSE(is_importable(job_text(*read("{}").job)));
+  EXPECT_FALSE(is_importable(job_text(*read_config("{}").job)));
 }
 
 }  // namespace

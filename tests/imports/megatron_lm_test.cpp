@@ -77,10 +77,10 @@ const std::string kGpt =
     "--max-position-embeddings 32 --micro-batch-size 1 --vocab-size 100 --nnodes 1 "
     "--nproc_per_node 4 ";
 
-Imported read(const std::string& flags) { return read_megatron_lm(flags, "train.sh"); }
+Imported read_flags(const std::string& flags) { return read_megatron_lm(flags, "train.sh"); }
 
 TEST(MegatronLm, DefaultsAreThoseOfTheFramework) {
-  const Imported imported = read(kGpt);
+  const Imported imported = read_flags(kGpt);
   EXPECT_EQ(imported.job->ffn_hidden, 256);
   EXPECT_EQ(imported.job->global_batch, 4);
   EXPECT_EQ(imported.job->precision, DType::f32);
@@ -89,30 +89,30 @@ TEST(MegatronLm, DefaultsAreThoseOfTheFramework) {
   EXPECT_EQ(imported.strategy->dp, 4);
   EXPECT_FALSE(imported.strategy->overlap_grad_reduce);
   const std::string llama = kGpt + "--position-embedding-type rope --swiglu --disable-bias-linear ";
-  EXPECT_EQ(read(llama).job->ffn_hidden, 128);  // 2 / 3 of 256, a multiple of 64
-  EXPECT_EQ(read(llama).job->norm, NormKind::layer_norm);
-  EXPECT_EQ(read(llama + "--group-query-attention").job->kv_heads, 1);
-  EXPECT_EQ(read(llama + "--num-query-groups 2").job->kv_heads, 4);
+  EXPECT_EQ(read_flags(llama).job->ffn_hidden, 128);  // 2 / 3 of 256, a multiple of 64
+  EXPECT_EQ(read_flags(llama).job->norm, NormKind::layer_norm);
+  EXPECT_EQ(read_flags(llama + "--group-query-attention").job->kv_heads, 1);
+  EXPECT_EQ(read_flags(llama + "--num-query-groups 2").job->kv_heads, 4);
 }
 
 TEST(MegatronLm, ReadsUnitsAndLayouts) {
-  const Imported bf16 = read(kGpt + "--bf16 --ddp-bucket-size 1000");
+  const Imported bf16 = read_flags(kGpt + "--bf16 --ddp-bucket-size 1000");
   EXPECT_EQ(bf16.strategy->grad_bucket_bytes, Bytes(4000));
-  EXPECT_EQ(read(kGpt + "--bf16 --grad-reduce-in-bf16 --ddp-bucket-size 3000")
+  EXPECT_EQ(read_flags(kGpt + "--bf16 --grad-reduce-in-bf16 --ddp-bucket-size 3000")
                 .strategy->grad_bucket_bytes,
             Bytes(6000));
-  const Imported layout = read(kGpt +
-                               "--pipeline-model-parallel-size 2 "
-                               "--pipeline-model-parallel-layout 'E|(t|)*1,t*3|L'");
+  const Imported layout = read_flags(kGpt +
+                                     "--pipeline-model-parallel-size 2 "
+                                     "--pipeline-model-parallel-layout 'E|(t|)*1,t*3|L'");
   EXPECT_EQ(field_text(*layout.strategy, "layer_split"), "0+1+3+0");
   EXPECT_EQ(layout.strategy->virtual_stages, 2);
 }
 
 TEST(MegatronLm, RanksThatAreLeftAreDataParallel) {
   const Imported copies =
-      read(kGpt +
-           "--use-distributed-optimizer --num-distributed-optimizer-instances 2 "
-           "--overlap-grad-reduce --overlap-param-gather");
+      read_flags(kGpt +
+                 "--use-distributed-optimizer --num-distributed-optimizer-instances 2 "
+                 "--overlap-grad-reduce --overlap-param-gather");
   EXPECT_EQ(copies.strategy->dp, 2);
   EXPECT_EQ(copies.strategy->sharding_degree, 2);
   EXPECT_EQ(copies.strategy->sharding_stage, 1);
@@ -140,7 +140,7 @@ TEST(MegatronLm, ShellFormsGiveTheirWords) {
 
 TEST(MegatronLm, FlagsUnderAConditionAreNamed) {
   const Imported imported =
-      read("if [ x ]; then\nMORE=\"--bf16\"\nfi\nrun " + kGpt + "--seed ${S:-\"7\"} $MORE\n");
+      read_flags("if [ x ]; then\nMORE=\"--bf16\"\nfi\nrun " + kGpt + "--seed ${S:-\"7\"} $MORE\n");
   EXPECT_EQ(imported.job->seed, 7);
   EXPECT_EQ(imported.job->precision, DType::f32);
   const std::vector<std::string> notes = {
@@ -150,7 +150,7 @@ TEST(MegatronLm, FlagsUnderAConditionAreNamed) {
 
 TEST(MegatronLm, NothingIsEvaluated) {
   const Imported imported =
-      read("X=$(touch /tmp/never)\n" + kGpt + "--lr-decay-style $X --save `id` $MORE\n");
+      read_flags("X=$(touch /tmp/never)\n" + kGpt + "--lr-decay-style $X --save `id` $MORE\n");
   EXPECT_EQ(imported.unread, (std::vector<std::string>{"--lr-decay-style", "--save"}));
 }
 
@@ -200,7 +200,7 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
   };
   for (const Malformed& one : cases) {
     try {
-      read(kGpt + one.flags);
+      read_flags(kGpt + one.flags);
       ADD_FAILURE() << one.flags << " is read";
     } catch (const InputError& error) {
       EXPECT_STREQ(error.what(), one.message) << one.flags;
