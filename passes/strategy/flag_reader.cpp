@@ -59,9 +59,12 @@ std::string place_of(const GivenFlag& flag) {
 
 /// The fields that a row states, or why it does not apply.
 struct Match {
-  std::vector<std::pair<std::string, std::string>> states, excludes;
-  std::string why_not;
+  std::vector<std::pair<std::string, std::string>> states = {}, excludes = {};
+  std::string why_not = {};
+  bool other_word = false;  ///< the flag has another word than the row; why_not has the row's
 };
+
+Match no_match(std::string why_not) { return {.why_not = std::move(why_not)}; }
 
 std::string contradiction(const Reader& reader, const std::string& key, const std::string& value) {
   const auto by = reader.stated_by.find(key);
@@ -89,17 +92,17 @@ Match match_conditions(const Reader& reader, const FlagRow& row) {
   for (const FlagCondition& condition : row.when) {
     const FlagFields& fields = reader.reading.fields;
     const auto wanted = wanted_value(fields, condition.value);
-    if (!wanted) return {{}, {}, fmt::format("{} is not known", condition.value)};
+    if (!wanted) return no_match(fmt::format("{} is not known", condition.value));
     const std::string& value = *wanted;
     const auto known = fields.find(condition.key);
     const bool same = known != fields.end() && same_value(known->second, value);
     if (condition.differs) {
-      if (same) return {{}, {}, contradiction(reader, condition.key, "other than " + value)};
+      if (same) return no_match(contradiction(reader, condition.key, "other than " + value));
       match.excludes.emplace_back(condition.key, value);
       continue;
     }
     if (std::string why = contradiction_of(reader, condition.key, value); !why.empty())
-      return {{}, {}, std::move(why)};
+      return no_match(std::move(why));
     match.states.emplace_back(condition.key, value);
   }
   return match;
@@ -108,11 +111,9 @@ Match match_conditions(const Reader& reader, const FlagRow& row) {
 /// Matches the words of an option. Placeholders state fields.
 Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& flag) {
   if (flag.words.size() + 1 != row.words.size()) {
-    return {{},
-            {},
-            row.words.size() == 1 ? "it takes no value"
-                                  : fmt::format("it takes {} value{}", row.words.size() - 1,
-                                                row.words.size() == 2 ? "" : "s")};
+    return no_match(row.words.size() == 1 ? "it takes no value"
+                                          : fmt::format("it takes {} value{}", row.words.size() - 1,
+                                                        row.words.size() == 2 ? "" : "s"));
   }
   Match match;
   for (std::size_t i = 0; i < flag.words.size(); ++i) {
@@ -121,17 +122,17 @@ Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& fla
     if (pattern == "{}") continue;
     if (!word.unknown.empty()) refuse(reader, flag, word.unknown);
     if (!is_placeholder(pattern)) {
-      if (!same_value(pattern, word.text)) return {{}, {}, "word"};
+      if (!same_value(pattern, word.text)) return {.why_not = pattern, .other_word = true};
       continue;
     }
     try {
       for (auto& [key, value] : read_value(reader.reading.fields, inside(pattern), word.text)) {
         if (std::string why = contradiction_of(reader, key, value); !why.empty())
-          return {{}, {}, std::move(why)};
+          return no_match(std::move(why));
         match.states.emplace_back(std::move(key), std::move(value));
       }
     } catch (const std::invalid_argument& error) {
-      return {{}, {}, error.what()};
+      return no_match(error.what());
     }
   }
   return match;
@@ -164,10 +165,10 @@ void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
     }
     conditions = std::move(words);
   }
-  if (conditions.why_not == "word") {
+  if (conditions.other_word) {
     std::vector<std::string>& values = reader.allowed[option];
-    std::string text = fmt::format("{}", fmt::join(row.words.begin() + 1, row.words.end(), " "));
-    if (std::ranges::find(values, text) == values.end()) values.push_back(std::move(text));
+    if (std::ranges::find(values, conditions.why_not) == values.end())
+      values.push_back(conditions.why_not);
   } else {
     const bool alias = row.kind == FlagRow::Kind::alias;
     (alias ? reader.why_no_alias : reader.why_not).emplace(option, conditions.why_not);
