@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-CalibrationTest all_reduce(std::int64_t bytes, bool essential = false) {
+CalibrationTest all_reduce_test(std::int64_t bytes, bool essential = false) {
   CollectivePoint point;
   point.ranks = 2;
   point.payload = Bytes(bytes);
@@ -23,7 +23,7 @@ CalibrationTest all_reduce(std::int64_t bytes, bool essential = false) {
 TEST(TestOrder, EssentialFirstAndThenWhereTheCurveBends) {
   std::vector<CalibrationTest> tests;
   for (std::int64_t bytes = 1; bytes <= 1 << 12; bytes *= 2) {
-    tests.push_back(all_reduce(bytes, bytes == 1 || bytes == 64 || bytes == 4096));
+    tests.push_back(all_reduce_test(bytes, bytes == 1 || bytes == 64 || bytes == 4096));
   }
   // Latency up to 64 bytes, half of the way to bandwidth at 4096.
   const auto time = [](std::int64_t bytes) {
@@ -48,7 +48,7 @@ TEST(TestOrder, EssentialFirstAndThenWhereTheCurveBends) {
 TEST(TestOrder, WhereTimeJumpsBeforeWhereItIsStraight) {
   std::vector<CalibrationTest> tests;
   for (const std::int64_t kib : {1, 4, 16, 64, 256, 1024, 4096}) {
-    tests.push_back(all_reduce(kib << 10, kib == 1 || kib == 64 || kib == 4096));
+    tests.push_back(all_reduce_test(kib << 10, kib == 1 || kib == 64 || kib == 4096));
   }
   TestOrder test_order(tests, Seconds(100));
   // By bandwidth alone from 1 to 64 KiB, 94 times as long for 64 times the bytes above.
@@ -60,8 +60,8 @@ TEST(TestOrder, WhereTimeJumpsBeforeWhereItIsStraight) {
 }
 
 TEST(TestOrder, TheBudgetEndsItButNotEssentialTests) {
-  const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2, true),
-                                              all_reduce(4, true)};
+  const std::vector<CalibrationTest> tests = {all_reduce_test(1), all_reduce_test(2, true),
+                                              all_reduce_test(4, true)};
   TestOrder test_order(tests, Seconds(10));
   EXPECT_EQ(test_order.next(Seconds(11)), 1u);
   test_order.measured(1, false, Seconds(1), Seconds(1));
@@ -73,7 +73,8 @@ TEST(TestOrder, TheBudgetEndsItButNotEssentialTests) {
 }
 
 TEST(TestOrder, UnsteadyOnesAgainAndForgottenOnesAnew) {
-  const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2), all_reduce(4)};
+  const std::vector<CalibrationTest> tests = {all_reduce_test(1), all_reduce_test(2),
+                                              all_reduce_test(4)};
   TestOrder test_order(tests, Seconds(10));
   test_order.restored(0, false, Seconds(1));
   test_order.restored(1, true, Seconds(1));
@@ -85,7 +86,8 @@ TEST(TestOrder, UnsteadyOnesAgainAndForgottenOnesAnew) {
 
 /// As after a drift: what was found before it stays, and is not what is measured first.
 TEST(TestOrder, AForgottenTestThatIsRestoredWasMeasuredOnce) {
-  const std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2), all_reduce(4)};
+  const std::vector<CalibrationTest> tests = {all_reduce_test(1), all_reduce_test(2),
+                                              all_reduce_test(4)};
   TestOrder test_order(tests, Seconds(10));
   test_order.measured(0, true, Seconds(1), Seconds(1));
   test_order.measured(0, true, Seconds(1), Seconds(1));
@@ -100,7 +102,7 @@ TEST(TestOrder, AForgottenTestThatIsRestoredWasMeasuredOnce) {
 }
 
 TEST(TestOrder, EveryKindOfTestHasAShareOfTheBudget) {
-  std::vector<CalibrationTest> tests = {all_reduce(1), all_reduce(2)};
+  std::vector<CalibrationTest> tests = {all_reduce_test(1), all_reduce_test(2)};
   for (int i = 0; i < 2; ++i) tests.push_back({"launch", LaunchTest{}, false});
   for (int i = 0; i < 2; ++i) tests.push_back({"copy", CopyPoint{}, false});
   TestOrder test_order(tests, Seconds(10));
@@ -193,7 +195,7 @@ TEST(ScheduleCost, ConnectingDevicesIsCountedOnceForEachShape) {
     std::vector<CalibrationTest> tests;
     for (int i = 0; i < payloads; ++i) {
       for (std::int64_t ranks : {2, 4}) {
-        tests.push_back(all_reduce(1024));
+        tests.push_back(all_reduce_test(1024));
         auto& point = std::get<CollectivePoint>(tests.back().subject);
         point.ranks = ranks;
         point.communicator = communicator;

@@ -53,13 +53,14 @@ void expect_bytes_as_predicted(const std::vector<Program>& programs, const Measu
     const Program& program =
         programs[std::size_t(grid.coordinates(counted.rank)[std::size_t(Axis::pp)])];
     const MemoryPeak predicted = memory_peak(program);
+    const std::vector<BytesByRole> live = live_bytes(program);
     EXPECT_EQ(counted.peak, predicted.peak) << "rank " << counted.rank;
     EXPECT_EQ(counted.by_role, predicted.by_role) << "rank " << counted.rank;
     // Before the first and after the last call nothing but what is persistent is alive.
     const std::vector<std::size_t> calls = changes(program);
     ASSERT_EQ(counted.curve.size(), calls.size() + 2) << "rank " << counted.rank;
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      ASSERT_EQ(counted.curve[i + 1].by_role, predicted.live[calls[i]])
+      ASSERT_EQ(counted.curve[i + 1].by_role, live[calls[i]])
           << "rank " << counted.rank << ", call " << calls[i];
     }
   }
