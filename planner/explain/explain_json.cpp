@@ -118,11 +118,11 @@ Json rates_json(std::span<const RateEffect> rates) {
 }
 
 Json more_memory_json(const MemoryEffect& memory) {
-  if (!memory.strategy) return nullptr;
-  return {{"strategy", strategy_json(*memory.strategy)},
+  return {{"strategy", strategy_json(memory.strategy)},
           {"step_time_s", memory.step_time.value()},
           {"ratio", ratio_json(memory.ratio)},
-          {"proven", memory.proven}};
+          {"proven", memory.proven},
+          {"least_step_time_s", memory.least_step.value()}};
 }
 
 }  // namespace

@@ -107,9 +107,7 @@ std::vector<Help> helps_of(const Plan& plan, const Sensitivity& found) {
   const auto told = [](const StepRatio& ratio) {
     return ratio.tied ? ", cannot be told apart" : "";
   };
-  if (found.memory.strategy) {
-    helps.push_back({"twice the memory", found.memory.step_time, told(found.memory.ratio)});
-  }
+  helps.push_back({"twice the memory", found.memory.step_time, told(found.memory.ratio)});
   if (!found.changes.empty() && found.changes.front().outcome == ChangeOutcome::runs) {
     const AssessedChange& best = found.changes.front();
     helps.push_back({fields_text(differing_fields(best.strategy, plan.strategy)), best.step_time,
@@ -173,14 +171,11 @@ void write_rates(Out out, const Plan& plan, const std::vector<RateEffect>& rates
 }
 
 void write_memory(Out out, const Plan& plan, const MemoryEffect& memory) {
-  fmt::format_to(out, "the best plan with twice the memory{}\n",
-                 memory.strategy && !memory.proven ? ", not proven best" : "");
-  if (!memory.strategy) {
-    fmt::format_to(out, "    none was found in the time there was\n");
-    return;
-  }
-  const std::string fields = fields_text(differing_fields(*memory.strategy, plan.strategy));
-  fmt::format_to(out, "    {}  {}\n",
+  const std::string fields = fields_text(differing_fields(memory.strategy, plan.strategy));
+  fmt::format_to(out, "the best plan with twice the memory{}\n    {}  {}\n",
+                 memory.proven ? ""
+                               : fmt::format(", not proven: none takes less than {}",
+                                             to_text(memory.least_step)),
                  ratio_text(memory.step_time, plan.prediction.step_time, memory.ratio),
                  fields.empty() ? "the same" : fields);
 }

@@ -2,6 +2,7 @@
 #include "planner/explain/sensitivity.h"
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 
 #include "base/parallel.h"
@@ -44,27 +45,41 @@ std::vector<RateEffect> rate_effects(const ExplainRequest& request) {
 }
 
 MemoryEffect memory_effect(const ExplainRequest& request, const PlanTime& plan) {
-  MemoryEffect effect;
+  MemoryEffect effect{request.strategy, plan.step_time, {}, true, {}};
   try {
-    const Plan found = best_plan(request, with_memory(request.target, 2), request.held);
+    const Plan found = best_plan(request, with_memory(request.target, 2), request.held,
+                                 request.time_limit ? 0 : kMostRounds);
+    effect.proven = found.search.proven;
+    effect.least_step = found.prediction.step_time / (1 + found.search.gap);
+    // Where a search ends early, the plan may be faster than all that it found.
+    if (found.prediction.step_time >= plan.step_time) return effect;
     const PlanTime time = {found.prediction.step_time, found.prediction.breakdown,
                            layer_shape(found.job, found.strategy)};
     effect.strategy = found.strategy;
     effect.step_time = time.step_time;
     effect.ratio = step_ratio(*request.target.costs, time, plan);
-    effect.proven = found.search.proven;
-  } catch (const NothingFoundYet&) {  // the time limit came first
+  } catch (const NothingFoundYet&) {
+    effect.proven = false;
   }
   return effect;
 }
 
 }  // namespace
 
-Plan best_plan(const ExplainRequest& request, const Target& target, const Fixed& held) {
+Plan best_plan(const ExplainRequest& request, const Target& target, const Fixed& held,
+               std::int64_t most_rounds) {
   SearchRequest search_request{target, held};
   search_request.threads = request.threads;
   search_request.time_limit = request.time_limit;
   search_request.tolerance = kNoRunnersUp;
+  std::atomic<bool> ends = false;
+  if (most_rounds > 0) {
+    // A round is over when its progress is reported. Rounds do not depend on the threads.
+    search_request.progress = [&, rounds = std::int64_t{0}](std::int64_t, std::int64_t) mutable {
+      ends = ++rounds >= most_rounds;
+    };
+    search_request.stop = [&] { return ends.load(); };
+  }
   return search(search_request);
 }
 

@@ -175,9 +175,9 @@ TEST(Sensitivity, OfMemoryIsNothingWhereItLimitsNothing) {
   const Plan plan = search(search_request);
   ExplainRequest request{search_request.target, plan.strategy};
   const Sensitivity found = sensitivity(request, explain_step(request.target, plan.strategy));
-  ASSERT_TRUE(found.memory.strategy);
-  EXPECT_EQ(*found.memory.strategy, plan.strategy);
+  EXPECT_EQ(found.memory.strategy, plan.strategy);
   EXPECT_TRUE(found.memory.proven);
+  EXPECT_EQ(found.memory.least_step, plan.prediction.step_time);
   for (const AssessedChange& change : found.changes) {
     if (change.outcome == ChangeOutcome::runs) {
       EXPECT_GE(change.step_time, plan.prediction.step_time);
