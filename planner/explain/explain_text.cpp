@@ -17,6 +17,8 @@ namespace {
 using Out = std::back_insert_iterator<std::string>;
 
 constexpr std::size_t kMostHelps = 4, kMostAlive = 3;
+/// A step is shortened where it is at most so many times as long: less is 0.0 %.
+constexpr double kLeastHelp = 0.9995;
 
 std::string longer(Seconds step, Seconds plan) {
   return fmt::format("{:+.1f} %", 100 * (step / plan - 1));
@@ -113,7 +115,7 @@ std::vector<Help> helps_of(const Plan& plan, const Sensitivity& found) {
     helps.push_back({fields_text(differing_fields(best.strategy, plan.strategy)), best.step_time,
                      told(best.ratio)});
   }
-  std::erase_if(helps, [&](const Help& help) { return help.step_time >= step; });
+  std::erase_if(helps, [&](const Help& help) { return help.step_time > kLeastHelp * step; });
   std::ranges::stable_sort(helps, {}, &Help::step_time);
   return helps;
 }
