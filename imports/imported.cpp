@@ -34,7 +34,7 @@ Imported read_script(std::string_view text, const std::string& file, const Impor
 // A new kind is a new row. The first row that fits reads the file.
 constexpr std::array kReaders = {
     Reader{"Hugging Face config.json", looks_like_hugging_face, read_hugging_face},
-    Reader{"script or flags of Megatron-LM", looks_like_megatron_lm, read_script},
+    Reader{"script or flags of a framework", looks_like_megatron_lm, read_script},
 };
 
 const Reader* reader_of(std::string_view text) {
@@ -55,7 +55,7 @@ Imported import_text(std::string_view text, const std::string& file, const Impor
                                  fmt::join(kinds, ", ")));
   }
   Imported imported = reader->read(text, file, given);
-  imported.kind = reader->kind;
+  if (imported.kind.empty()) imported.kind = reader->kind;
   return imported;
 }
 

@@ -170,6 +170,15 @@ std::string name_of(const std::string& file) {
   return name.empty() ? "job" : name;
 }
 
+/// Without --nnodes torchrun starts one node (torch.distributed.run, --nnodes).
+void add_usual_nodes(std::vector<GivenFlag>& flags, std::vector<std::string>& notes) {
+  const auto per_node = std::ranges::find_if(
+      flags, [](const GivenFlag& flag) { return flag.option.starts_with("--nproc"); });
+  if (per_node == flags.end() || has_option(flags, "--nnodes")) return;
+  notes.push_back("one node is assumed: --nnodes is not given");
+  flags.push_back({"--nnodes", {{"1"}}, per_node->line});
+}
+
 /// The launcher's counts, where a shell would know them and `devices` says what comes out.
 void drop_unknown_counts(std::vector<GivenFlag>& flags) {
   std::erase_if(flags, [](const GivenFlag& flag) {
@@ -195,6 +204,7 @@ Imported read_megatron_lm(std::string_view text, const std::string& file,
   std::vector<GivenFlag> flags = flags_of_job(script, imported.notes, file);
   const FlagTable& table = table_of(flags);
   imported.kind = fmt::format("{} {}", table.target->name, table.target->version);
+  if (!devices && !world_size(script)) add_usual_nodes(flags, imported.notes);
   drop_unknown_counts(flags);
   drop_unknown_flags(table, flags, imported.notes);
   const bool counted = has_option(flags, "--nnodes") && (has_option(flags, "--nproc_per_node") ||
@@ -209,6 +219,11 @@ Imported read_megatron_lm(std::string_view text, const std::string& file,
     std::int64_t value = 0;
     std::from_chars(count->data(), count->data() + count->size(), value);
     imported.devices = value;
+  }
+  if (!value_of(reading.fields, "vocab")) {
+    throw InputError(file, "",
+                     "no flag states the vocabulary; --vocab-size or --padded-vocab-size is "
+                     "required");
   }
   imported.job = job_of(reading.fields, file);
   imported.framework = framework_of(reading.fields, file);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/error.h"
 
@@ -318,7 +319,7 @@ class ShellReader {
       }
       value.push_back(one);
     }
-    if (depth_ > 0) {
+    if (runs_perhaps()) {
       const std::string why = fmt::format("${} is set under a condition (line {})", name, line);
       value = {{"$" + name, line, why}};
     }
@@ -353,6 +354,40 @@ class ShellReader {
     if (std::ranges::find(kEnd, word) != kEnd.end() && depth_ > 0) --depth_;
   }
 
+  /// Whether what is read may not run, or runs where its variables are not the script's own.
+  bool runs_perhaps() const {
+    return depth_ > 0 || subshells_ > 0 || behind_and_or_ ||
+           std::ranges::find(groups_, true) != groups_.end();
+  }
+
+  /// Follows the brackets of groups and of functions' bodies.
+  void count_group(const std::string& word) {
+    if (word == "{") {
+      groups_.push_back(behind_and_or_ || function_);
+      function_ = false;
+    } else if (word == "}" && !groups_.empty()) {
+      groups_.pop_back();
+    }
+  }
+
+  /// Takes what separates two commands.
+  void end_command() {
+    const bool and_or = skips("&&") || skips("||");
+    behind_and_or_ = and_or;
+    if (and_or) return;
+    const char c = take();
+    if (c == '(') {
+      ++subshells_;
+      function_ = peek() == ')';
+    } else if (c == ')' && subshells_ > 0) {
+      --subshells_;
+    }
+  }
+
+  static bool declares(const std::string& word) {
+    return word == "export" || word == "local" || word == "declare" || word == "readonly";
+  }
+
   static bool goes_on(const std::string& word) {
     constexpr std::array<std::string_view, 13> kWords = {
         "then", "else", "do",     "fi",    "done",    "esac",    "{",
@@ -383,6 +418,9 @@ class ShellReader {
   /// Reads up to the end of a command. A file is passed over, and so is what ">" and "<" name.
   void read_command() {
     ShellWords command;
+    std::map<std::string, ShellWords>
+        before;            // values of variables that the command may have alone
+    bool options = false;  // of a declaration may follow
     while (true) {
       skip_blanks(false);
       if (at_ >= text_.size()) break;
@@ -403,11 +441,13 @@ class ShellReader {
         continue;
       }
       if (std::string_view("\n;|&()").find(c) != std::string_view::npos) {
-        take();
+        end_command();
         break;
       }
       const bool first = command.empty();
       if (const std::string name = first ? assigned_name() : ""; !name.empty()) {
+        const auto known = script_.variables.find(name);
+        if (known != script_.variables.end()) before.emplace(name, known->second);
         read_assignment(name);
         continue;
       }
@@ -417,10 +457,21 @@ class ShellReader {
           words[0].text.find_first_not_of("0123456789") == std::string::npos)
         continue;  // "2" of "2>&1"
       if (first && words.size() == 1) {
-        count_block(words[0].text);
-        if (goes_on(words[0].text)) continue;
+        const std::string& word = words[0].text;
+        count_block(word);
+        count_group(word);
+        if (options && word.starts_with('-')) continue;
+        options = declares(word);
+        if (goes_on(word)) continue;
       }
       command.insert(command.end(), words.begin(), words.end());
+    }
+    if (!command.empty()) {
+      for (auto& [name, value] : before) script_.variables[name] = std::move(value);
+    }
+    if (command.size() > 1 && (command[0].text == "for" || command[0].text == "select")) {
+      const std::string& name = command[1].text;
+      assign(name, {{"$" + name, line_, fmt::format("${} is set by a loop", name)}}, false, false);
     }
     if (!command.empty()) script_.commands.push_back(std::move(command));
   }
@@ -430,6 +481,10 @@ class ShellReader {
   std::size_t at_ = 0;
   std::int64_t line_ = 1;
   int depth_ = 0;                  ///< of blocks that run under a condition
+  int subshells_ = 0;              ///< brackets that are open
+  bool behind_and_or_ = false;     ///< whether "&&" or "||" stands before the command
+  bool function_ = false;          ///< whether "NAME()" was read, and its body comes next
+  std::vector<bool> groups_;       ///< open "{": whether what is in them may not run
   mutable std::size_t total_ = 0;  ///< bytes of all words
   ShellScript script_;
 };

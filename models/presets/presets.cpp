@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 
 namespace plimsoll {
 
@@ -25,11 +26,13 @@ std::string read_file_or_preset(const std::string& name, const std::vector<Prese
   std::error_code unknown;  // of a name too long, say: read_file tells
   if (!is_name || std::filesystem::exists(name, unknown) || unknown) return read_file(name);
   if (const auto text = find_preset(presets, name)) return std::string(*text);
-  std::vector<std::string_view> names;
-  for (const Preset& preset : presets) names.push_back(preset.name);
-  throw InputError(
-      name, "",
-      fmt::format("no such file; nor is it a preset, which are {}", fmt::join(names, ", ")));
+  std::vector<std::string> names;
+  for (const Preset& preset : presets) names.emplace_back(preset.name);
+  const std::string near = nearest(name, names);
+  throw InputError(name, "",
+                   fmt::format("no such file; nor is it a preset{}, which are {}",
+                               near.empty() ? "" : fmt::format(" (did you mean {}?)", near),
+                               fmt::join(names, ", ")));
 }
 
 }  // namespace plimsoll

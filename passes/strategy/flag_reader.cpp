@@ -193,6 +193,27 @@ bool names(const std::string& pattern, const std::string& option) {
   return option.starts_with(pattern.substr(0, pattern.size() - 1));
 }
 
+/// Whether one letter that is added, missing or another one makes `a` of `b`.
+bool one_letter_apart(std::string_view a, std::string_view b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  if (b.size() - a.size() > 1) return false;
+  const std::size_t same = std::size_t(std::ranges::mismatch(a, b).in1 - a.begin());
+  if (same == a.size()) return a.size() != b.size();
+  return a.substr(same + (a.size() == b.size() ? 1 : 0)) == b.substr(same + 1);
+}
+
+/// Refuses an option that is most likely a misspelt one of the table.
+void refuse_misspelt(const Reader& reader, const GivenFlag& flag) {
+  constexpr std::size_t kLongEnough = 8;  // short options are often near each other
+  if (flag.option.size() < kLongEnough) return;
+  for (const FlagRow& row : reader.table.rows) {
+    for (const std::string& known : row.words) {
+      if (known.starts_with("--") && one_letter_apart(flag.option, known))
+        refuse(reader, flag, fmt::format("no such flag is known; did you mean {}?", known));
+    }
+  }
+}
+
 /// Handles options that no row has read.
 void end_option(Reader& reader, const GivenFlag& flag) {
   const std::string& option = flag.option;
@@ -211,6 +232,7 @@ void end_option(Reader& reader, const GivenFlag& flag) {
   }
   if (const auto why = reader.why_no_alias.find(option); why != reader.why_no_alias.end())
     refuse(reader, flag, why->second);
+  refuse_misspelt(reader, flag);
   reader.reading.unread.push_back(printable(option));
 }
 

@@ -27,16 +27,17 @@ struct ExplainOptions {
   bool json = false;
 };
 
-/// Refuses a script of another job than the plan's. Name and seed may differ. So may the
-/// vocabulary, which is padded for each strategy.
+/// Refuses a script of another job than the plan's. Name, seed and the optimizer's numbers may
+/// differ. So may the vocabulary, which is padded for each strategy.
 void check_same_job(const Job& plan, const Job& script, const std::string& file) {
   const Json planned = Json::parse(job_text(plan)), stated = Json::parse(job_text(script));
   std::vector<std::string> differences;
   for (const auto& [key, value] : planned.items()) {
-    if (key == "name" || key == "seed" || key == "vocab") continue;
+    if (key == "name" || key == "seed" || key == "vocab" || key == "optimizer") continue;
     if (stated.contains(key) && stated[key] != value)
       differences.push_back(fmt::format("{} {}, not {}", key, stated[key].dump(), value.dump()));
   }
+  if (plan.optimizer.kind != script.optimizer.kind) differences.push_back("another optimizer");
   if (!differences.empty()) {
     throw InputError(file, "",
                      fmt::format("another job than the plan's: {}", fmt::join(differences, "; ")));

@@ -24,6 +24,7 @@
 #include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
+#include "planner/space/space.h"
 #include "predict/calibration_choice.h"
 #include "predict/fit_transfer.h"
 
@@ -423,6 +424,10 @@ void add_import_file(CLI::App& imports, Action& action) {
         if (std::ranges::find(kPrecisions, text) != kPrecisions.end()) return "";
         return fmt::format("found \"{}\"; {} are allowed", text, fmt::join(kPrecisions, ", "));
       });
+  imports
+      .add_option("--devices", options->given.devices,
+                  "of a script that leaves their number to its launcher")
+      ->check(integers(1, kMostDevices));
   imports.add_option("--dropout", options->given.dropout, "of the job, instead of the file's")
       ->check([](const std::string& text) { return refuse_number(text, 0, 0.999999); });
   imports.add_option("--name", options->given.name, "of the job; default: of the file");

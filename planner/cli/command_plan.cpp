@@ -1,5 +1,6 @@
 // `planner plan`: the best strategy for a job.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <array>
@@ -51,8 +52,24 @@ std::string why_unproven(const InterruptNotice& interrupt, std::optional<Seconds
   return "a faster plan that others were cut beside turned out not to fit";
 }
 
+/// Holds the precision of a script, which a search does not vary, where no --fix says otherwise.
+void hold_precision(const Strategy& script, PlanOptions& options, Fixed& fixed) {
+  std::vector<std::string> held;
+  for (const char* key : {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type",
+                          "main_parameter_type", "moment_type"}) {
+    const std::string value = field_text(script, key);
+    if (is_fixed(fixed, key) || value == field_text(Strategy(), key)) continue;
+    fixed.emplace_back(key, value);
+    held.push_back(fmt::format("{}={}", key, value));
+  }
+  if (held.empty()) return;
+  print_note(
+      fmt::format("{}: held as in the script: {}\n", options.target.from, fmt::join(held, ", ")));
+  options.fix.insert(options.fix.end(), held.begin(), held.end());
+}
+
 ExitCode run_plan(PlanOptions options) {
-  const Fixed fixed = parse_fixed(options.fix);
+  Fixed fixed = parse_fixed(options.fix);
   const Bytes reserve = parse_reserve(options.reserve);
   std::optional<Seconds> time_limit;
   if (!options.time_limit.empty()) time_limit = parse_time_limit(options.time_limit);
@@ -61,6 +78,7 @@ ExitCode run_plan(PlanOptions options) {
   inputs.insert(inputs.end(), {files.job, files.from, files.cluster});
   check_output("-o", options.output, inputs);
   read_from(options.target);
+  if (options.target.imported) hold_precision(*options.target.imported->strategy, options, fixed);
   const LoadedTarget loaded = load_target(options.target, reserve);
 
   Plan plan;

@@ -77,6 +77,10 @@ void read_from(TargetOptions& options) {
   ImportGiven given;
   if (options.devices > 0) given.devices = options.devices;
   Imported imported = import_file(options.from, given);
+  if (imported.framework && !imported.strategy) {
+    throw UsageError(
+        fmt::format("--devices is required: {} does not state their number", options.from));
+  }
   if (!imported.job || !imported.strategy || !imported.framework) {
     throw InputError(options.from, "",
                      fmt::format("a {} has no strategy; name it as JOB", imported.kind));

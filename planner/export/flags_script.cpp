@@ -122,10 +122,11 @@ std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFla
   std::string script = "#!/bin/bash\n";
   const auto add = [&](const std::string& line) { script += line + "\n"; };
   add(fmt::format("# {}: {}", as_one_word(plan.job.name), strategy_summary(flags.strategy)));
-  add(fmt::format("# For {} of {}, on {} node{} of {} devices. Tokenizer, data and checkpoints are",
-                  as_one_word(plan.framework.name), table.target->version, nodes,
-                  nodes == 1 ? "" : "s", per_node));
-  add("# further arguments of this script.");
+  add(fmt::format("# For {} of {}, on {} node{} of {} devices.", as_one_word(plan.framework.name),
+                  table.target->version, nodes, nodes == 1 ? "" : "s", per_node));
+  add("# Further arguments of this script state what a plan does not: tokenizer, data, checkpoints,");
+  add("# length of the run, schedule of the learning rate, initialization, epsilon of norms, and");
+  add("# whether rotary positions are scaled or partial.");
   add(fmt::format("# Ranks are numbered in the order {}: the first axis changes fastest, and ranks",
                   field_text(flags.strategy, "rank_order")));
   add("# fill nodes in order. Each node starts this script with its NODE_RANK.");

@@ -47,13 +47,23 @@ TEST(MegatronLm, GptOf175BillionParameters) {
   framework.loss_memory = LossMemory::in_place;
   EXPECT_EQ(*imported.framework, framework);
   EXPECT_TRUE(bool(legal(*imported.job, strategy, 1024)));
-  const std::vector<std::string> unread = {
-      "--data-path",      "--load",           "--log-interval",
-      "--lr-decay-iters", "--lr-decay-style", "--lr-warmup-fraction",
-      "--master_addr",    "--master_port",    "--merge-file",
-      "--min-lr",         "--node_rank",      "--rerun-mode",
-      "--save",           "--split",          "--train-iters",
-      "--vocab-file"};
+  const std::vector<std::string> unread = {"--data-path",
+                                           "--init-method-std",
+                                           "--load",
+                                           "--log-interval",
+                                           "--lr-decay-iters",
+                                           "--lr-decay-style",
+                                           "--lr-warmup-fraction",
+                                           "--master_addr",
+                                           "--master_port",
+                                           "--merge-file",
+                                           "--min-lr",
+                                           "--node_rank",
+                                           "--rerun-mode",
+                                           "--save",
+                                           "--split",
+                                           "--train-iters",
+                                           "--vocab-file"};
   EXPECT_EQ(imported.unread, unread);
 }
 
@@ -148,6 +158,36 @@ TEST(MegatronLm, FlagsUnderAConditionAreNamed) {
   EXPECT_EQ(imported.notes, notes);
 }
 
+TEST(MegatronLm, WhatMayNotRunSetsNoVariable) {
+  const auto layers = [](const std::string& lines) {
+    const ShellScript script = read_shell("LAYERS=32\n" + lines + "\nrun $LAYERS\n", "x.sh");
+    const ShellWord& word = script.commands.back().back();
+    return word.unknown.empty() ? word.text : word.unknown;
+  };
+  const std::string perhaps = "$LAYERS is set under a condition (line 2)";
+  for (const char* lines :
+       {"[[ -n $DEBUG ]] && LAYERS=4", "test -z $D || LAYERS=4", "[ x ] && { echo; LAYERS=4; }",
+        "f() { LAYERS=4; }", "(LAYERS=4)", "if [ x ] && [ y ]; then LAYERS=4; fi"}) {
+    EXPECT_EQ(layers(lines), perhaps) << lines;
+  }
+  EXPECT_EQ(layers("for LAYERS in 4 8; do\n:\ndone"), "$LAYERS is set by a loop");
+  EXPECT_EQ(layers("LAYERS=4 true"), "32");
+  for (const char* lines : {"true && false; LAYERS=4", "{ LAYERS=4; }", "declare -i LAYERS=4",
+                            "f() { echo; }\nLAYERS=4", "(cd x)\nLAYERS=4", "export LAYERS=4"}) {
+    EXPECT_EQ(layers(lines), "4") << lines;
+  }
+}
+
+TEST(MegatronLm, OneNodeIsTorchrunsDefault) {
+  std::string script = kGpt;
+  script.erase(script.find("--nnodes 1 "), std::string("--nnodes 1 ").size());
+  const Imported imported = read_flags("torchrun x.py " + script);
+  EXPECT_EQ(imported.devices, 4);
+  const std::vector<std::string> notes = {"one node is assumed: --nnodes is not given"};
+  EXPECT_EQ(imported.notes, notes);
+  EXPECT_EQ(read_flags("WORLD_SIZE=16\ntorchrun x.py " + script).devices, 16);
+}
+
 TEST(MegatronLm, NothingIsEvaluated) {
   const Imported imported =
       read_flags("X=$(touch /tmp/never)\n" + kGpt + "--lr-decay-style $X --save `id` $MORE\n");
@@ -161,6 +201,12 @@ struct Malformed {
 
 TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
   const Malformed cases[] = {
+      {"--deepspeed_config ds.json",
+       "train.sh: at line 1: --deepspeed_config ds.json: a DeepSpeed config has choices that flags "
+       "do not state"},
+      {"--tensor-model-paralel-size 4",
+       "train.sh: at line 1: --tensor-model-paralel-size 4: no such flag is known; did you mean "
+       "--tensor-model-parallel-size?"},
       {"--num-experts 8", "train.sh: at line 1: --num-experts 8: jobs have no experts"},
       {"a/pretrain_bert.py",
        "train.sh: at line 1: pretrain_bert.py: pretrain_gpt.py trains the "

@@ -34,6 +34,22 @@ def started(folder, script, *arguments):
     return done.stdout.splitlines()
 
 
+def hold_precision(folder):
+    """A search does not vary the precision of a script that it starts from."""
+    script, better = folder / "bf16.sh", folder / "held.json"
+    done = planner("plan", "gpt2-small", "--cluster", A100, "--devices", 2, "--fix", "mp=1", "-o", better)
+    assert done.returncode == OK, done.stderr
+    assert planner("export", better, "--to", "megatron", "-o", script).returncode == OK
+    text = script.read_text()
+    assert "--accumulate-allreduce-grads-in-fp32" in text, text
+    script.write_text(text.replace("--accumulate-allreduce-grads-in-fp32", "--grad-reduce-in-bf16"))
+    for fixed, value in (((), "computed"), (("--fix", "gradient_type=f32"), "f32")):
+        done = planner("plan", "--from", script, "--cluster", A100, *fixed, "-o", better)
+        assert done.returncode == OK, done.stderr
+        assert ("held as in the script: gradient_type=computed" in done.stderr) == (not fixed), done.stderr
+        assert json.loads(better.read_text())["strategy"]["gradient_type"] == value
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -76,7 +92,8 @@ def main():
             done = planner("simulate", *arguments, "--cluster", A100)
             assert done.returncode == USAGE, done.stderr
         done = planner("simulate", "--from", NANO, "--cluster", A100)
-        assert done.returncode == BAD_INPUT and "Megatron-LM" in done.stderr, done.stderr
+        assert done.returncode == BAD_INPUT and "script or flags of a framework" in done.stderr, done.stderr
+        hold_precision(folder)
     print("plans are exported for Megatron-LM, and its scripts are predicted")
 
 
