@@ -16,7 +16,7 @@ if(PLIMSOLL_SANITIZER)
   target_compile_definitions(plimsoll_options INTERFACE PLIMSOLL_SANITIZED=1)
 endif()
 
-# Two things spare a clean build half of its work (docs/adr/0040-a-fast-loop.md): what most sources include
+# Two things spare a clean build much of its work (docs/adr/0040-a-fast-loop.md): what most sources include
 # of other projects is compiled once, and sources of one folder are compiled several at a time. Builds
 # with sanitizers and debug builds do without, so that each source compiles on its own.
 option(PLIMSOLL_TOGETHER "Precompile common headers, and compile several sources at a time" ON)
