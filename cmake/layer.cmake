@@ -2,7 +2,7 @@
 add_library(plimsoll_options INTERFACE)
 target_compile_features(plimsoll_options INTERFACE cxx_std_20)
 target_compile_options(plimsoll_options INTERFACE
-  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-ffp-contract=off>")
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-ffp-contract=off;-fno-semantic-interposition>")
 target_include_directories(plimsoll_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/plimsoll>)
 if(PLIMSOLL_SANITIZER)

@@ -3,7 +3,7 @@
 
 #include "plan/filling.h"
 #include "planner/cli/describe.h"
-#include "planner/cli/slurm_script.h"
+#include "planner/commands/slurm_script.h"
 #include "reports/numbers.h"
 #include "tests/plan/example_plan.h"
 

@@ -17,7 +17,7 @@ ALLOWED = {
     ("planner/cli/target.cpp", "megatron-lm"): "the default of --framework on GPUs",
     ("planner/cli/flags.cpp", "megatron-lm"): "the help names that default",
     ("planner/cli/flags.cpp", "dgx-h100-80gb--megatron-lm"): "an example in the help",
-    ("planner/cli/command_validate.cpp", "pytorch"): "the help names the program whose traces are replayed",
+    ("planner/commands/command_validate.cpp", "pytorch"): "the help names the program whose traces are replayed",
 }
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\((.*?)\)\1"|"((?:[^"\\\n]|\\.)*)"|\'(?:[^\'\\]|\\.)\'', re.S)
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "base/command_line.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/flags.h"
+#include "planner/commands/commands.h"
 #include "planner/doctor/doctor.h"
 
 namespace plimsoll {

@@ -10,7 +10,7 @@
 
 #include "base/command_line.h"
 #include "plan/plan.h"
-#include "planner/cli/commands.h"
+#include "planner/commands/commands.h"
 #include "planner/terminal/exec_beside.h"
 
 namespace plimsoll {

@@ -8,8 +8,8 @@
 
 #include "base/command_line.h"
 #include "passes/pipeline.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/flags.h"
+#include "planner/commands/commands.h"
 #include "planner/search/search.h"
 
 namespace plimsoll {

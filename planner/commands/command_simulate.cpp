@@ -7,10 +7,10 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/summary_json.h"
+#include "planner/commands/commands.h"
 #include "planner/refusal/least_changes.h"
 #include "planner/search/search.h"
 #include "predict/evaluate.h"

@@ -9,9 +9,9 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "plan/measured.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/summary_json.h"
+#include "planner/commands/commands.h"
 #include "reports/compare.h"
 #include "reports/html.h"
 

@@ -10,11 +10,11 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/plan_origin.h"
 #include "planner/cli/summary_json.h"
+#include "planner/commands/commands.h"
 #include "planner/explore/explore.h"
 #include "planner/search/search.h"
 #include "planner/terminal/interrupt.h"

@@ -6,9 +6,9 @@
 #include "base/command_line.h"
 #include "base/json.h"
 #include "plan/prediction_json.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
+#include "planner/commands/commands.h"
 #include "planner/describe/describe_input.h"
 
 namespace plimsoll {

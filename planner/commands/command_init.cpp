@@ -9,7 +9,7 @@
 
 #include "base/command_line.h"
 #include "base/file.h"
-#include "planner/cli/commands.h"
+#include "planner/commands/commands.h"
 #include "planner/init/init.h"
 
 namespace plimsoll {

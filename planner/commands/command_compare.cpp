@@ -10,9 +10,9 @@
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
 #include "plan/measured.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/plan_target.h"
+#include "planner/commands/commands.h"
 #include "predict/cost_basis.h"
 #include "reports/compare.h"
 

@@ -5,10 +5,10 @@
 #include <memory>
 
 #include "base/command_line.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/summary_json.h"
+#include "planner/commands/commands.h"
 #include "planner/explore/explore.h"
 
 namespace plimsoll {

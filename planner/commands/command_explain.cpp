@@ -8,10 +8,10 @@
 #include "base/command_line.h"
 #include "base/json.h"
 #include "imports/imported.h"
-#include "planner/cli/commands.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/plan_origin.h"
 #include "planner/cli/plan_target.h"
+#include "planner/commands/commands.h"
 #include "planner/explain/explain_json.h"
 #include "planner/explain/explain_text.h"
 
