@@ -7,7 +7,7 @@
 namespace plimsoll {
 
 InputError::InputError(std::string file, std::string pointer, std::string message)
-    : std::runtime_error(file + ": at " + (pointer.empty() ? "/" : pointer) + ": " + message),
+    : std::runtime_error(file + (pointer.empty() ? "" : ": at " + pointer) + ": " + message),
       file_(std::move(file)),
       pointer_(std::move(pointer)) {}
 

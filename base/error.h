@@ -20,7 +20,8 @@ enum class ExitCode : int {
   outside_tolerance = 7,
 };
 
-/// A user's file says something that is not allowed. what() is "FILE: at POINTER: MESSAGE".
+/// A user's file says something that is not allowed. what() is "FILE: at POINTER: MESSAGE", or
+/// "FILE: MESSAGE" for the whole file.
 class InputError : public std::runtime_error {
  public:
   InputError(std::string file, std::string pointer, std::string message);

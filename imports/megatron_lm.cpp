@@ -28,15 +28,7 @@ ShellWords split_commands(const ShellWords& words) {
       split.push_back(word);
       continue;
     }
-    std::string piece;
-    for (const char c : word.text + " ") {
-      if (c != ' ' && c != '\t' && c != '\n') {
-        piece += c;
-      } else if (!piece.empty()) {
-        split.push_back({piece, word.line, word.unknown});
-        piece.clear();
-      }
-    }
+    for (ShellWord& piece : split_at_blanks(word)) split.push_back(std::move(piece));
   }
   return split;
 }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "imports/shell_keywords.h"
 
 namespace plimsoll {
 namespace {
@@ -71,22 +72,30 @@ class ShellReader {
     }
   }
 
-  void add(Building& building, std::string_view text) const {
+  /// Counts text that is added to a word.
+  void count(Building& building, std::string_view text) const {
     building.any = true;
-    building.word.text += text;
     total_ += text.size() + 1;
     if (total_ > kMostTotalBytes) fail(line_, "the words of the file are longer than 16 MiB");
-    if (building.word.text.size() > kMostWordBytes) fail(line_, "a word is longer than 64 KiB");
+    if (building.word.text.size() + text.size() > kMostWordBytes)
+      fail(line_, "a word is longer than 64 KiB");
   }
-
+  void add(Building& building, std::string_view text) const {
+    count(building, text);
+    building.word.add_known(text);
+  }
   void add_unknown(Building& building, std::string_view text, const std::string& why) const {
-    add(building, text);
-    if (building.word.unknown.empty()) building.word.unknown = why;
+    count(building, text);
+    building.word.add_unknown(text, why);
+  }
+  void add_word(Building& building, const ShellWord& word) const {
+    count(building, word.text);
+    building.word.add(word);
   }
 
   void end_word(Building& building) const {
     if (building.any) building.done.push_back(building.word);
-    building.word = {"", line_, ""};
+    building.word = {"", line_};
     building.any = false;
   }
 
@@ -100,26 +109,28 @@ class ShellReader {
       const ShellWord& word = value[i];
       if (i > 0) end_word(building);
       if (all) building.word.line = word.line;
-      if (!word.unknown.empty()) {
-        add_unknown(building, word.text, word.unknown);
-      } else if (quoted || all) {
-        add(building, word.text);
+      if (quoted || all) {
+        add_word(building, word);
       } else {
         add_split(building, word);
       }
     }
   }
 
+  /// Blanks at either end of the value end the word, as those within it do.
   void add_split(Building& building, const ShellWord& word) const {
-    const bool several = word.text.find_first_of(" \t\n") != std::string::npos;
-    if (several && !building.any) building.word.line = word.line;
-    for (const char c : word.text) {
-      if (c == ' ' || c == '\t' || c == '\n') {
-        end_word(building);
-        building.word.line = word.line;
-      } else {
-        add(building, {&c, 1});
-      }
+    const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\n'; };
+    if (word.text.empty()) return;
+    const ShellWords pieces = split_at_blanks(word);
+    if (blank(word.text.front())) end_word(building);
+    for (const ShellWord& piece : pieces) {
+      if (&piece != &pieces.front()) end_word(building);
+      if (!building.any) building.word.line = word.line;
+      add_word(building, piece);
+    }
+    if (blank(word.text.back())) {
+      end_word(building);
+      building.word.line = word.line;
     }
   }
 
@@ -312,16 +323,18 @@ class ShellReader {
       }
     } else {
       // A value is one word, whatever variables are in it.
-      ShellWord one{"", line, ""};
+      ShellWord one{"", line};
       for (const ShellWord& word : read_word()) {
-        one.text += (one.text.empty() ? "" : " ") + word.text;
-        if (one.unknown.empty()) one.unknown = word.unknown;
+        if (!one.text.empty()) one.add_known(" ");
+        one.add(word);
       }
       value.push_back(one);
     }
     if (runs_perhaps()) {
       const std::string why = fmt::format("${} is set under a condition (line {})", name, line);
-      value = {{"$" + name, line, why}};
+      ShellWord perhaps{"", line};
+      perhaps.add_unknown("$" + name, why);
+      value = {perhaps};
     }
     assign(name, std::move(value), joins, array);
   }
@@ -336,8 +349,7 @@ class ShellReader {
     } else if (array || known->second.size() != 1 || value.size() != 1) {
       known->second.insert(known->second.end(), value.begin(), value.end());
     } else {
-      known->second[0].text += value[0].text;
-      if (known->second[0].unknown.empty()) known->second[0].unknown = value[0].unknown;
+      known->second[0].add(value[0]);
     }
     std::size_t bytes = 0;
     for (const ShellWord& word : script_.variables[name]) bytes += word.text.size() + 1;
@@ -347,11 +359,8 @@ class ShellReader {
 
   /// Follows the words that begin and end what runs under a condition, or several times.
   void count_block(const std::string& word) {
-    constexpr std::array<std::string_view, 6> kBegin = {"if",    "case",  "for",
-                                                        "while", "until", "select"};
-    constexpr std::array<std::string_view, 3> kEnd = {"fi", "esac", "done"};
-    if (std::ranges::find(kBegin, word) != kBegin.end()) ++depth_;
-    if (std::ranges::find(kEnd, word) != kEnd.end() && depth_ > 0) --depth_;
+    if (begins_block(word)) ++depth_;
+    if (ends_block(word) && depth_ > 0) --depth_;
   }
 
   /// Whether what is read may not run, or runs where its variables are not the script's own.
@@ -382,17 +391,6 @@ class ShellReader {
     } else if (c == ')' && subshells_ > 0) {
       --subshells_;
     }
-  }
-
-  static bool declares(const std::string& word) {
-    return word == "export" || word == "local" || word == "declare" || word == "readonly";
-  }
-
-  static bool goes_on(const std::string& word) {
-    constexpr std::array<std::string_view, 13> kWords = {
-        "then", "else", "do",     "fi",    "done",    "esac",    "{",
-        "}",    "time", "export", "local", "declare", "readonly"};
-    return std::ranges::find(kWords, word) != kWords.end();
   }
 
   void skip_here_document() {
@@ -471,7 +469,9 @@ class ShellReader {
     }
     if (command.size() > 1 && (command[0].text == "for" || command[0].text == "select")) {
       const std::string& name = command[1].text;
-      assign(name, {{"$" + name, line_, fmt::format("${} is set by a loop", name)}}, false, false);
+      ShellWord loop{"", line_};
+      loop.add_unknown("$" + name, fmt::format("${} is set by a loop", name));
+      assign(name, {loop}, false, false);
     }
     if (!command.empty()) script_.commands.push_back(std::move(command));
   }

@@ -7,15 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include "imports/shell_word.h"
+
 namespace plimsoll {
-
-struct ShellWord {
-  std::string text;
-  std::int64_t line = 0;
-  std::string unknown = {};  ///< why the text is not known; empty: it is
-};
-
-using ShellWords = std::vector<ShellWord>;
 
 struct ShellScript {
   std::vector<ShellWords> commands;  ///< in their order, with variables in place

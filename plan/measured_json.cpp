@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "graph/op_table.h"
+#include "models/kinds/file_kind.h"
 #include "plan/json_layout.h"
 #include "plan/measured.h"
 #include "plan/timeline_json.h"
@@ -110,7 +111,7 @@ std::string measured_text(const Measured& measured) {
 }
 
 Measured parse_measured(std::string_view text, const std::string& file) {
-  const Json json = parse_json(text, file);
+  const Json json = parse_file_of(FileKind::measured, text, file);
   JsonObject object(json, file);
   if (object.integer("version", 0, kMostJsonInteger) != kMeasuredVersion) {
     object.fail("version", "this build reads version " + std::to_string(kMeasuredVersion));

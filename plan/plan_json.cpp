@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "models/framework/framework_json.h"
+#include "models/kinds/file_kind.h"
 #include "plan/json_layout.h"
 #include "plan/plan.h"
 #include "plan/prediction_json.h"
@@ -134,7 +135,7 @@ std::string plan_text(const Plan& plan) {
 }
 
 Plan parse_plan(std::string_view text, const std::string& file) {
-  const Json json = parse_json(text, file);
+  const Json json = parse_file_of(FileKind::plan, text, file);
   JsonObject object(json, file);
   if (object.integer("version", 0, kMostJsonInteger) != kPlanVersion) {
     object.fail("version", "this build reads version " + std::to_string(kPlanVersion));

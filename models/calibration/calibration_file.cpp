@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "models/kinds/file_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -12,7 +13,7 @@ constexpr const char* kFitted = "fitted";
 }  // namespace
 
 CalibrationFile parse_calibration_file(std::string_view text, const std::string& file) {
-  Json whole = parse_json(text, file);
+  Json whole = parse_file_of(FileKind::calibration, text, file);
   CalibrationFile calibration;
   if (!whole.is_object() || !whole.contains(kFitted)) {
     calibration.measured = parse_calibration(text, file);

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "models/cluster/cluster.h"
 #include "models/cluster/efficiency_json.h"
+#include "models/kinds/file_kind.h"
 #include "models/presets/presets.h"
 
 namespace plimsoll {
@@ -199,7 +200,7 @@ Json level_json(const Level& level) {
 }  // namespace
 
 Cluster parse_cluster(std::string_view text, const std::string& file) {
-  const Json value = parse_json(text, file);
+  const Json value = parse_file_of(FileKind::cluster, text, file);
   JsonObject object(value, file);
   Cluster cluster;
   cluster.name = object.text("name");

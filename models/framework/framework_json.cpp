@@ -6,6 +6,7 @@
 
 #include "models/framework/capabilities_json.h"
 #include "models/framework/framework_fields.h"
+#include "models/kinds/file_kind.h"
 
 namespace plimsoll {
 namespace {
@@ -138,7 +139,7 @@ void set_fields(JsonObject object, Framework& framework) {
 
 std::optional<Framework> parse_framework(std::string_view text, const std::string& file,
                                          std::span<const Framework> known) {
-  const Json json = parse_json(text, file);
+  const Json json = parse_file_of(FileKind::framework, text, file);
   JsonObject object(json, file);
   Framework framework;
   if (object.has("based_on")) {

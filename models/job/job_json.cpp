@@ -9,6 +9,7 @@
 #include "models/job/job.h"
 #include "models/job/job_words.h"
 #include "models/job/optimizer_json.h"
+#include "models/kinds/file_kind.h"
 #include "models/presets/presets.h"
 
 namespace plimsoll {
@@ -238,7 +239,7 @@ void check_job(const Job& job, const std::string& file) {
 }
 
 Job parse_job(std::string_view text, const std::string& file) {
-  const Json value = parse_json(text, file);
+  const Json value = parse_file_of(FileKind::job, text, file);
   JsonObject object(value, file);
   Job job;
   job.name = object.text("name");

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "models/kinds/file_kind.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
 
@@ -342,7 +343,7 @@ Strategy parse_strategy(std::string_view text_or_file) {
 }
 
 Strategy strategy_from_json_text(std::string_view json, const std::string& file) {
-  const Json value = parse_json(json, file);
+  const Json value = parse_file_of(FileKind::strategy, json, file);
   JsonObject object(value, file);
   Strategy strategy;
   for (const IntegerField& field : kIntegers) {

@@ -14,15 +14,19 @@
 #include "planner/commands/commands.h"
 #include "planner/explain/explain_json.h"
 #include "planner/explain/explain_text.h"
+#include "planner/explain/few_changes.h"
+#include "planner/explore/search_request.h"
 
 namespace plimsoll {
 namespace {
 
 struct ExplainOptions {
   PlanFiles files;
-  std::string why_not;     ///< "mp=4,pp=8"; empty: the plan alone
-  std::string from;        ///< script whose choices are asked for; empty: none
-  std::string time_limit;  ///< empty: none
+  std::string why_not;  ///< "mp=4,pp=8"; empty: the plan alone
+  /// Script whose choices are asked for or, without a plan, that is explained itself; empty: none.
+  std::string from;
+  std::int64_t devices = 0;  ///< of a script alone; 0: the script states them
+  std::string time_limit;    ///< empty: none
   std::int64_t threads = 0;
   bool json = false;
 };
@@ -95,7 +99,33 @@ ExitCode explain_plan(const ExplainRequest& request, const Plan& plan, const std
   return ExitCode::stopped_early;
 }
 
+/// Explains a job that runs, without a plan: what limits it, and what to change first.
+ExitCode explain_script(const ExplainOptions& options) {
+  if (options.from.empty()) throw UsageError("PLAN or --from is required");
+  if (options.files.cluster.empty())
+    throw UsageError("--cluster is required where no PLAN is given");
+  TargetOptions files;
+  files.from = options.from;
+  files.cluster = options.files.cluster;
+  files.calibration = options.files.calibration;
+  files.devices = options.devices;
+  read_from(files);
+  const LoadedTarget loaded = load_target(files, parse_reserve(kDefaultReserve));
+  const Target& target = loaded.target;
+  ExplainRequest request{target, legal_strategy(target.job, target.framework(),
+                                                *files.imported->strategy, target.devices)};
+  request.threads = options.threads;
+  const ExplainedStep step = explain_step(target, request.strategy);
+  const FewChanges found = few_changes(request, time_of(target, step));
+  print_result(options.json ? few_changes_json(target, step, found)
+                            : headline(loaded, is_oversubscribed(target)) + "\n" +
+                                  few_changes_text(target, step, found));
+  return ExitCode::ok;
+}
+
 ExitCode run_explain(const ExplainOptions& options) {
+  if (options.files.plan.empty()) return explain_script(options);
+  if (options.devices > 0) throw UsageError("--devices is of a script alone; the plan states them");
   const Plan plan = read_legal_plan(options.files.plan);
   const LoadedTarget loaded = target_of_plan(plan, options.files);
   ExplainRequest request{loaded.target, plan.strategy, parse_fixed(held_choices(plan.origin))};
@@ -115,13 +145,14 @@ void add_explain(CLI::App& app, Action& action) {
   const auto options = std::make_shared<ExplainOptions>();
   CLI::App& command = *app.add_subcommand(
       "explain", "why a plan is best, what limits it, what would help, what another choice costs");
-  command.add_option("PLAN", options->files.plan, "plan file")->required();
+  command.add_option("PLAN", options->files.plan, "plan file; without it, --from and --cluster");
   CLI::Option* why_not =
       command.add_option("--why-not", options->why_not,
                          "\"mp=4,pp=8\": what these choices cost against the plan, term by term");
   command
       .add_option("--from", options->from,
-                  "script of a framework: what its choices cost against the plan")
+                  "script of a framework: what its choices cost against the plan or, without "
+                  "PLAN, what limits it and which one or two choices to change first")
       ->excludes(why_not);
   command.add_option("--cluster", options->files.cluster,
                      "the plan's cluster file, where it is not built in");
@@ -129,6 +160,8 @@ void add_explain(CLI::App& app, Action& action) {
       .add_option("--calibration", options->files.calibration,
                   "the plan's calibration, given as to plan, where it is not built in")
       ->allow_extra_args(false);
+  command.add_option("--devices", options->devices,
+                     "without PLAN: how many, where the script does not state it");
   command.add_option("--time-limit", options->time_limit,
                      "end each search after this time (\"30 s\") with the best so far, exit 5");
   add_threads(command, options->threads, "the result");

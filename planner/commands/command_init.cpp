@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -18,12 +19,17 @@ namespace {
 struct InitOptions {
   Answers answers;
   std::string output;
+  bool force = false;  ///< the file at `output` may be replaced
 };
 
 ExitCode run_init(InitKind kind, const InitOptions& options) {
   const auto based_on = options.answers.find("based-on");
   check_output("-o", options.output,
                std::array{based_on == options.answers.end() ? "" : based_on->second});
+  // Its user edits the file that it wrote the last time.
+  if (!options.output.empty() && !options.force && std::filesystem::exists(options.output)) {
+    throw UsageError("-o " + options.output + ": the file exists; --force replaces it");
+  }
   const bool terminal = isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
   const Answers answers = terminal ? ask(kind, options.answers, std::cin, std::cerr)
                                    : take_usual(kind, options.answers);
@@ -50,6 +56,7 @@ void add_init_of(CLI::App& init, InitKind kind, const char* words, Action& actio
         std::string(what));
   }
   command.add_option("-o,--output", options->output, "write the file here instead of to stdout");
+  command.add_flag("--force", options->force, "replace the file of -o where it exists");
   command.callback(
       [options, kind, &action] { action = [options, kind] { return run_init(kind, *options); }; });
 }

@@ -11,25 +11,25 @@
 
 #include "base/file.h"
 #include "models/framework/framework_json.h"
+#include "models/kinds/file_kind.h"
 #include "models/presets/presets.h"
 
 namespace plimsoll {
 namespace {
 
-/// A KindKey is a key that only files of one kind have.
-struct KindKey {
-  InputKind kind;
-  std::string_view key;
+/// A DescribedKind is a kind of file that `planner describe` knows.
+struct DescribedKind {
+  FileKind file;
+  InputKind input;
 };
 
-// A plan has most keys of the other kinds inside, and a strategy only keys that all have defaults.
-constexpr KindKey kKindKeys[] = {
-    {InputKind::plan, "programs"},      {InputKind::plan, "stated_vocabulary"},
-    {InputKind::calibration, "fitted"}, {InputKind::calibration, "busy_cores"},
-    {InputKind::cluster, "levels"},     {InputKind::cluster, "devices_per_node"},
-    {InputKind::job, "family"},         {InputKind::framework, "based_on"},
-    {InputKind::framework, "can"},      {InputKind::framework, "kernels"},
-    {InputKind::framework, "memory"},   {InputKind::framework, "dispatch"},
+constexpr DescribedKind kDescribedKinds[] = {
+    {FileKind::job, InputKind::job},
+    {FileKind::cluster, InputKind::cluster},
+    {FileKind::framework, InputKind::framework},
+    {FileKind::calibration, InputKind::calibration},
+    {FileKind::plan, InputKind::plan},
+    {FileKind::strategy, InputKind::strategy},
 };
 
 struct PresetsOfKind {
@@ -79,17 +79,20 @@ Description describe_framework_file(const Input& input) {
 
 InputKind kind_of(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
-  if (json.is_object()) {
-    for (const KindKey& one : kKindKeys) {
-      if (json.contains(one.key)) return one.kind;
-    }
+  const std::optional<FileKind> found = file_kind(json);
+  for (const DescribedKind& known : kDescribedKinds) {
+    if (found == known.file) return known.input;
+  }
+  if (json.is_object() && !found) {
     for (const std::string_view key : strategy_keys()) {
       if (json.contains(key)) return InputKind::strategy;
     }
   }
   throw InputError(file, "",
-                   "no key says that this is a job, cluster, framework, calibration, plan or "
-                   "strategy");
+                   fmt::format("{}; a job, cluster, framework, calibration, plan or strategy is "
+                               "described",
+                               found ? fmt::format("this is {}", to_words(*found))
+                                     : std::string("no key says what this is")));
 }
 
 Input read_input(const std::string& name_or_path) {

@@ -65,37 +65,10 @@ Json memory_json(const ExplainedStep& step) {
           {"alive_at_peak", std::move(alive)}};
 }
 
-Json step_json(const ExplainedStep& step) {
-  return {{"strategy", strategy_json(step.strategy)},
-          {"step_time_s", step.prediction.step_time.value()},
-          {"step_time_low_s", step.prediction.step_time_low.value()},
-          {"step_time_high_s", step.prediction.step_time_high.value()},
-          {"mfu", step.prediction.mfu},
-          {"fits", step.fits},
-          {"critical_stage", step.critical_stage},
-          {"terms", terms_json(step)},
-          {"memory", memory_json(step)}};
-}
-
 Json asked_json(const std::optional<AskedStep>& asked) {
   if (!asked) return nullptr;
   Json json = step_json(asked->step);
   json["ratio"] = ratio_json(asked->ratio);
-  return json;
-}
-
-Json change_json(const AssessedChange& change) {
-  Json json = {{"choices", choices_json(change.change)},
-               {"strategy", strategy_json(change.strategy)},
-               {"outcome", to_text(change.outcome)}};
-  if (change.outcome == ChangeOutcome::illegal) {
-    json["rule"] = change.rule;
-    return json;
-  }
-  json["need_bytes"] = change.need.count();
-  if (change.outcome != ChangeOutcome::runs) return json;
-  json["step_time_s"] = change.step_time.value();
-  json["ratio"] = ratio_json(change.ratio);
   return json;
 }
 
@@ -126,6 +99,33 @@ Json more_memory_json(const MemoryEffect& memory) {
 }
 
 }  // namespace
+
+Json step_json(const ExplainedStep& step) {
+  return {{"strategy", strategy_json(step.strategy)},
+          {"step_time_s", step.prediction.step_time.value()},
+          {"step_time_low_s", step.prediction.step_time_low.value()},
+          {"step_time_high_s", step.prediction.step_time_high.value()},
+          {"mfu", step.prediction.mfu},
+          {"fits", step.fits},
+          {"critical_stage", step.critical_stage},
+          {"terms", terms_json(step)},
+          {"memory", memory_json(step)}};
+}
+
+Json change_json(const AssessedChange& change) {
+  Json json = {{"choices", choices_json(change.change)},
+               {"strategy", strategy_json(change.strategy)},
+               {"outcome", to_text(change.outcome)}};
+  if (change.outcome == ChangeOutcome::illegal) {
+    json["rule"] = change.rule;
+    return json;
+  }
+  json["need_bytes"] = change.need.count();
+  if (change.outcome != ChangeOutcome::runs) return json;
+  json["step_time_s"] = change.step_time.value();
+  json["ratio"] = ratio_json(change.ratio);
+  return json;
+}
 
 std::string explain_json(const Plan& plan, const ExplainedStep& step, const Sensitivity& found) {
   return line_text({{"job", plan.job.name},

@@ -124,8 +124,6 @@ void write_ten_lines(Out out, const Plan& plan, const ExplainedStep& step,
                      const Sensitivity& found) {
   const Prediction& p = plan.prediction;
   const Ties ties = ties_of(plan);
-  const std::vector<Share> shares = shares_of(step);
-  const Filling& fullest = step.fullest.filling;
   fmt::format_to(out, "plan        {}\n", strategy_summary(plan.strategy));
   fmt::format_to(out, "step        {} (90 % interval {} to {}), MFU {:.1f} %{}\n",
                  to_text(p.step_time), to_text(p.step_time_low), to_text(p.step_time_high),
@@ -138,15 +136,7 @@ void write_ten_lines(Out out, const Plan& plan, const ExplainedStep& step,
       plan.search.space, ties.count, ties.shown);
   fmt::format_to(out, "runners-up  {}\n",
                  plan.runners_up.empty() ? "none" : "lose by: " + losses_text(plan));
-  fmt::format_to(out, "limit       {}\n", shares_text({shares.front()}, step.parts.step));
-  fmt::format_to(out, "beside it   {}\n",
-                 shares_text({shares.begin() + 1, shares.end()}, step.parts.step));
-  fmt::format_to(out, "exposed     {}\n", collectives_text(step));
-  fmt::format_to(out, "stage       {} of {} computes longest\n", step.critical_stage,
-                 plan.strategy.pp);
-  fmt::format_to(out, "memory      {} is fullest: {} of {}; alive at its peak: {}\n",
-                 name_of(step.fullest.stage), filled_text(fullest), to_text(fullest.capacity),
-                 alive_text(step));
+  fmt::format_to(out, "{}", limits_text(step));
   std::vector<Help> helps = helps_of(plan, found);
   if (helps.size() > kMostHelps) helps.resize(kMostHelps);
   std::string text;
@@ -201,6 +191,23 @@ void write_changes(Out out, const Plan& plan, const std::vector<AssessedChange>&
 }
 
 }  // namespace
+
+std::string limits_text(const ExplainedStep& step) {
+  const std::vector<Share> shares = shares_of(step);
+  const Filling& fullest = step.fullest.filling;
+  std::string text;
+  const Out out = std::back_inserter(text);
+  fmt::format_to(out, "limit       {}\n", shares_text({shares.front()}, step.parts.step));
+  fmt::format_to(out, "beside it   {}\n",
+                 shares_text({shares.begin() + 1, shares.end()}, step.parts.step));
+  fmt::format_to(out, "exposed     {}\n", collectives_text(step));
+  fmt::format_to(out, "stage       {} of {} computes longest\n", step.critical_stage,
+                 step.strategy.pp);
+  fmt::format_to(out, "memory      {} is fullest: {} of {}; alive at its peak: {}\n",
+                 name_of(step.fullest.stage), filled_text(fullest), to_text(fullest.capacity),
+                 alive_text(step));
+  return text;
+}
 
 std::string ratio_text(Seconds step, Seconds plan, const StepRatio& ratio) {
   const char* told = ratio.low > 1 ? "slower" : "faster";

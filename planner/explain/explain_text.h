@@ -15,6 +15,10 @@ std::string explain_text(const Plan& plan, const ExplainedStep& step, const Sens
 /// Sets the asked choices beside the plan, term by term.
 std::string why_not_text(const Target& target, const WhyNot& answer);
 
+/// Says in five lines what a step is spent on, from the largest part to the smallest, which stage
+/// computes longest, and which is fullest.
+std::string limits_text(const ExplainedStep& step);
+
 /// Returns "+1.2 % (-3.0 to +5.6 %), cannot be told apart", where the interval of the ratio holds
 /// 1; else "slower" or "faster" stands behind it.
 std::string ratio_text(Seconds step, Seconds plan, const StepRatio& ratio);

@@ -84,15 +84,14 @@ TEST(TextForm, SharedPartsPartialGradientsAndCommentsParseBack) {
 }
 
 TEST(TextForm, ErrorsNameFileAndLine) {
-  EXPECT_EQ(message_of("graph g\nblock 0 a layer y2\n"),
-            "file.txt:2: at /: expected xCOUNT, found 'y2'");
+  EXPECT_EQ(message_of("graph g\nblock 0 a layer y2\n"), "file.txt:2: expected xCOUNT, found 'y2'");
   EXPECT_EQ(message_of("graph g\ntensor %1 x f32[1] activation\n"),
-            "file.txt:2: at /: tensors are not in order");
-  EXPECT_EQ(message_of("op fly forward () -> ()\n"), "file.txt:1: at /: 'fly' is unknown here");
+            "file.txt:2: tensors are not in order");
+  EXPECT_EQ(message_of("op fly forward () -> ()\n"), "file.txt:1: 'fly' is unknown here");
   EXPECT_EQ(message_of("op gelu forward (%0) -> (%1) wings=2\n"),
-            "file.txt:1: at /: unknown attribute 'wings'");
+            "file.txt:1: unknown attribute 'wings'");
   EXPECT_EQ(message_of("op gelu forward (%0"),
-            "file.txt:1: at /: expected ')', found the end of the line");
+            "file.txt:1: expected ')', found the end of the line");
 }
 
 TEST(TextForm, EveryOpKindHasARowAndAName) {

@@ -158,6 +158,25 @@ TEST(MegatronLm, FlagsUnderAConditionAreNamed) {
   EXPECT_EQ(imported.notes, notes);
 }
 
+TEST(MegatronLm, AnUnknownVariableSpoilsOneFlagOfItsString) {
+  const Imported imported = read_flags(
+      "ARGS=\"--tokenizer-model ${TOKENIZER} --seed 7 $MORE --bf16\"\nrun " + kGpt + "$ARGS\n");
+  EXPECT_EQ(imported.job->seed, 7);
+  EXPECT_EQ(imported.job->precision, DType::bf16);
+  const std::vector<std::string> notes = {
+      "line 1: $MORE is not set in this file; flags in it are not read"};
+  EXPECT_EQ(imported.notes, notes);
+}
+
+TEST(ShellWords, SplitAroundUnknownParts) {
+  const ShellScript script = read_shell("A=\"a $(b c) d$E f\"\nrun x$A\n", "x.sh");
+  std::vector<std::string> words;
+  for (const ShellWord& word : script.commands.back()) {
+    words.push_back(word.text + (word.unknown.empty() ? "" : " ?"));
+  }
+  EXPECT_EQ(words, (std::vector<std::string>{"run", "xa", "$(...) ?", "d$E ?", "f"}));
+}
+
 TEST(MegatronLm, WhatMayNotRunSetsNoVariable) {
   const auto layers = [](const std::string& lines) {
     const ShellScript script = read_shell("LAYERS=32\n" + lines + "\nrun $LAYERS\n", "x.sh");
@@ -225,12 +244,12 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
        "train.sh: at line 1: --swiglu: it states family llama; no --position-embedding-type or "
        "--use-rotary-position-embeddings states gpt"},
       {"--position-embedding-type rope --swiglu",
-       "train.sh: at /: --disable-bias-linear is missing; the other flags need it"},
+       "train.sh: --disable-bias-linear is missing; the other flags need it"},
       {"--bf16 --fp16",
        "train.sh: at line 1: --fp16: it states precision fp16; --bf16 (line 1) states bf16"},
       {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 4",
-       "train.sh: at line 1: --recompute-num-layers 4: it states recompute_layers other than 0; "
-       "--recompute-method uniform (line 1) states 0"},
+       "train.sh: at line 1: --recompute-num-layers 4: with --recompute-method uniform, one layer at a "
+       "time is recomputed; block takes the number of layers"},
       {"--hidden-dropout 0.1 --attention-dropout 0",
        "train.sh: at line 1: --hidden-dropout 0.1: it states dropout 0.1; --attention-dropout 0 "
        "(line 1) states 0"},
@@ -238,7 +257,7 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
        "train.sh: at line 1: --pipeline-model-parallel-layout E|tx|L: found x; a layout of E, t, L "
        "and | is required"},
       {"--tensor-model-parallel-size 3",
-       "train.sh: at /: tensor 3 x pipeline 1 x context 1 ranks do not divide the 4 devices"},
+       "train.sh: tensor 3 x pipeline 1 x context 1 ranks do not divide the 4 devices"},
       {"--fp8-format hybrid --fp8-recipe mxfp8",
        "train.sh: at line 1: --fp8-recipe mxfp8: one of delayed, tensorwise is required"},
       {"--save 'x", "train.sh: at line 1: a ' that begins here does not end"},

@@ -60,6 +60,35 @@ TEST(InputKinds, AreRefusedWhereNothingTells) {
   EXPECT_NE(refusal_of("megatron-l").find("did you mean \"megatron-lm\"?"), std::string::npos);
 }
 
+std::string refusal_by(void (*read)(std::string_view), std::string_view text) {
+  try {
+    read(text);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(FileKinds, AreNamedWhereAnotherIsWanted) {
+  const auto job = [](std::string_view text) { parse_job(text, "f"); };
+  const auto plan = [](std::string_view text) { parse_plan(text, "f"); };
+  const auto cluster = [](std::string_view text) { parse_cluster(text, "f"); };
+  const auto strategy = [](std::string_view text) { strategy_from_json_text(text, "f"); };
+  const std::string a_job = job_text(job_of("llama3-8b"));
+  EXPECT_EQ(refusal_by(job, plan_text(example_plan())), "f: this is a plan; a job is wanted");
+  EXPECT_EQ(refusal_by(plan, a_job),
+            "f: this is a job; a plan is wanted; planner plan makes a plan of it");
+  EXPECT_EQ(refusal_by(cluster, a_job), "f: this is a job; a cluster is wanted");
+  EXPECT_EQ(refusal_by(strategy, a_job), "f: this is a job; a strategy is wanted");
+  EXPECT_EQ(
+      refusal_by(plan, R"({"model_type": "llama"})"),
+      "f: this is a Hugging Face config.json; a plan is wanted; planner import makes a job of it");
+  EXPECT_EQ(refusal_by(job, " \n"), "f: the file is empty; a job is wanted");
+  EXPECT_NE(
+      refusal_by(plan, "#!/bin/bash\ntorchrun").find("it begins with \"#!/bin/bash\"; a plan"),
+      std::string::npos);
+}
+
 // LLaMA-3 8B by hand: tables of 128,256 x 4,096, 65 norms of 4,096, the rest in products.
 TEST(DescribeJob, CountsParametersByKindAndBlock) {
   const Description llama = describe_job(job_of("llama3-8b"));

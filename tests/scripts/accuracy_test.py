@@ -6,47 +6,15 @@ import re
 import subprocess
 import tempfile
 
+from made_up_runs import made_up_runs
 from programs import BAD_INPUT, BIN, OK, SOURCE, load_script, planner, write_json
 
 CLUSTER, FRAMEWORK = "dgx-a100-40gb", "pytorch-fsdp"  # a pair with a built-in fit
 FAMILY = "llm_foundry_mpt"  # one that docs/results/goals.json has goals for
 
 
-def row(hidden, sequence, gpus, step_time):
-    return {
-        "id": f"made up/{hidden}-{sequence}-{gpus}", "use": "public",
-        "source": {"repo_or_doc": "made up", "path_or_issue": "tests/scripts/accuracy_test.py"},
-        "hardware": {"gpu": "A100-40GB", "gpu_mem_gb": 40, "gpus": gpus, "gpus_per_node": 8,
-                     "interconnect": "NVLink"},
-        "model": {"name": "MPT", "hidden": hidden, "layers": 4, "heads": hidden // 128,
-                  "kv_heads": hidden // 128, "ffn_hidden": 4 * hidden, "vocab": 50368,
-                  "seq_len": sequence, "params": None},
-        "parallel": {"tp": 1, "pp": 1, "dp": gpus, "vpp": 1, "cp": 1, "zero_stage": 3,
-                     "sequence_parallel": False},
-        "batch": {"micro": 2, "global": 2 * gpus}, "precision": "bf16", "recompute": "none",
-        "attention": "flash", "measured": {"step_time_s": step_time}, "framework": FRAMEWORK,
-        "needs": [],
-    }
-
-
-def made_up_runs(folder):
-    """Twelve runs, 20 and, of the larger model, 30 % slower than the presets' own numbers say."""
-    path = folder / f"{FAMILY}.json"
-    rows = [row(hidden, sequence, gpus, 1.0) for hidden in (2048, 4096) for sequence in (1024, 4096)
-            for gpus in (2, 4, 8)]
-    write_json(path, rows)
-    done = planner("validate", path, "--json", "--calibration", "none")
-    assert done.returncode == OK, done.stderr
-    found = {one["id"]: one for one in json.loads(done.stdout)["rows"]}
-    for one in rows:
-        time = found[one["id"]]["predicted"]["step_time_s"]
-        slower = 1.3 if one["model"]["hidden"] == 4096 else 1.2
-        one["measured"]["step_time_s"] = slower * time
-    return write_json(path, rows)
-
-
 def says_what_planner_says(folder):
-    path = made_up_runs(folder)
+    path = made_up_runs(folder / f"{FAMILY}.json", FRAMEWORK, "A100-40GB", 40)
     pages = folder / "pages"
     pages.mkdir()
     done = subprocess.run([SOURCE / "scripts/accuracy", folder, "--bin", BIN, "--calibrations",

@@ -174,7 +174,7 @@ def bad_command_lines(cases):
     for flag, name, known in (("--cluster", "dgx-a100", "dgx-a100-40gb, dgx-a100-80gb"),
                               ("--calibration", "hgx", "hgx-b200--megatron-lm")):
         words = {"--cluster": "dgx-a100-80gb", flag: name}
-        cases.says(f"no preset: {flag}", BAD_INPUT, f"{name}: at /: no such file", known,
+        cases.says(f"no preset: {flag}", BAD_INPUT, f"{name}: no such file", known,
                    command=("simulate", "gpt3-175b", "mp=8", "--devices", 8,
                             *(word for pair in words.items() for word in pair)))
     nameless = cases.job("nameless", {**CLUSTER, "name": ""})

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import sys
 import tempfile
 
@@ -71,6 +72,45 @@ def check_script(folder):
     explain(USAGE, plan, "--from", script, "--why-not", "mp=2")
 
 
+def with_flags(script, changes):
+    """The script's text with such changes as "--x 1 -> 2", "add --y 3" and "drop --z"."""
+    for change in changes:
+        if change.startswith("add "):
+            script = script.replace("--num-layers", f"{change[4:]} --num-layers", 1)
+        elif change.startswith("drop "):
+            script = re.sub(rf"{change[5:]}\b( +[^-\s]\S*)*", "", script)
+        else:
+            flag, value = change.split(" -> ")
+            assert flag in script, (flag, script)
+            script = script.replace(flag, f"{flag.split()[0]} {value}")
+    return script
+
+
+def check_first_changes(folder):
+    """The flags that a running job is told to change give the step that is promised."""
+    plan, script = folder / "slow.json", folder / "slow.sh"
+    machine = ("--cluster", "dgx-a100-80gb")
+    slow = ("--fix", "mp=2", "--fix", "micro_batch=1", "--fix", "recompute=full")
+    assert planner("plan", "gpt2-small", *machine, "--devices", 8, *slow, "-o", plan).returncode == OK
+    assert planner("export", plan, "--to", "megatron", "-o", script).returncode == OK
+    told = explain(OK, "--from", script, *machine)
+    assert "one choice changed, fastest first" in told.stdout and "--micro-batch-size 1 -> " in told.stdout, told.stdout
+    found = json.loads(explain(OK, "--from", script, *machine, "--json").stdout)
+    before = found["step"]["step_time_s"]
+    for changes in ("one_choice_changed", "two_choices_changed"):
+        best = found[changes][0]
+        assert best["step_time_s"] < before, best
+        before = best["step_time_s"]
+        other = folder / "faster.sh"
+        other.write_text(with_flags(script.read_text(), best["flags"]))
+        done = planner("simulate", "--from", other, *machine, "--json")
+        assert done.returncode == OK, (best["flags"], done.stderr)
+        assert json.loads(done.stdout)["prediction"]["step_time_s"] == before, (best["flags"], before)
+    assert "--cluster is required" in explain(USAGE, "--from", script).stderr
+    assert "PLAN or --from is required" in explain(USAGE, *machine).stderr
+    assert "--devices is of a script alone" in explain(USAGE, plan, "--devices", 8).stderr
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -81,6 +121,7 @@ def main():
         check_files(folder, plan, cluster)
         check_why_not(plan, cluster)
         check_script(folder)
+        check_first_changes(folder)
         text = explain(OK, plan, "--cluster", cluster).stdout
         assert "would help" in text, text
         found = json.loads(explain(OK, plan, "--cluster", cluster, "--json").stdout)

@@ -65,6 +65,11 @@ def by_flags(folder):
     assert done.returncode == USAGE and "--based-on is required" in done.stderr, done
     done = planner("init", "job", "--based-on", job, "-o", job)
     assert done.returncode == USAGE, "the file that it starts from"
+    before = job.read_text()
+    done = planner("init", "job", "--based-on", NANO, "--layers", 4, "-o", job)
+    assert done.returncode == USAGE and "--force replaces it" in done.stderr and job.read_text() == before, done
+    done = planner("init", "job", "--based-on", NANO, "--layers", 4, "-o", job, "--force")
+    assert done.returncode == OK and json.loads(job.read_text())["layers"] == 4, done
 
 
 def on_a_terminal(folder):

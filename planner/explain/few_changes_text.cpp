@@ -1,0 +1,78 @@
+// Writes what limits a running job, and which one or two choices to change first.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iterator>
+
+#include "passes/strategy/strategy_fields.h"
+#include "plan/json_layout.h"
+#include "planner/explain/explain_json.h"
+#include "planner/explain/explain_text.h"
+#include "planner/explain/few_changes.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+void add_changes(std::string& text, const Target& target, const ExplainedStep& step,
+                 const std::vector<AssessedChange>& changes) {
+  for (const AssessedChange& change : changes) {
+    text += fmt::format("    {:<58} {:>8}  {}\n",
+                        ratio_text(change.step_time, step.prediction.step_time, change.ratio),
+                        to_text(change.need),
+                        fields_text(differing_fields(change.strategy, step.strategy)));
+    const std::vector<std::string> flags =
+        flag_changes(target.job, target.framework(), step.strategy, change.strategy);
+    if (!flags.empty()) text += fmt::format("        {}\n", fmt::join(flags, ", "));
+  }
+}
+
+}  // namespace
+
+std::string few_changes_text(const Target& target, const ExplainedStep& step,
+                             const FewChanges& found) {
+  const Prediction& p = step.prediction;
+  std::string text = fmt::format("strategy    {}\n", strategy_summary(step.strategy));
+  text += fmt::format("step        {} (90 % interval {} to {}), MFU {:.1f} %{}\n",
+                      to_text(p.step_time), to_text(p.step_time_low), to_text(p.step_time_high),
+                      100 * p.mfu, step.fits ? "" : "; by prediction it does not fit");
+  text += limits_text(step);
+  const auto unproven = [](bool proven) {
+    return proven ? "" : "; a change that was not looked at may be faster";
+  };
+  if (found.one.empty()) {
+    text += "one choice changed: none is faster\n";
+  } else {
+    text += fmt::format("one choice changed, fastest first; memory is with context and reserve{}\n",
+                        unproven(found.one_is_best));
+  }
+  add_changes(text, target, step, found.one);
+  text += fmt::format(
+      "two choices changed{}{}\n",
+      found.two.empty() ? ": no pair is faster than that" : ", if faster than each single change",
+      unproven(found.two_is_best));
+  add_changes(text, target, step, found.two);
+  return text;
+}
+
+std::string few_changes_json(const Target& target, const ExplainedStep& step,
+                             const FewChanges& found) {
+  const auto changes = [&](const std::vector<AssessedChange>& all) {
+    Json json = Json::array();
+    for (const AssessedChange& change : all) {
+      json.push_back(change_json(change));
+      json.back()["flags"] =
+          flag_changes(target.job, target.framework(), step.strategy, change.strategy);
+    }
+    return json;
+  };
+  return line_text({{"job", target.job.name},
+                    {"devices", target.devices},
+                    {"step", step_json(step)},
+                    {"one_choice_changed", changes(found.one)},
+                    {"one_is_best", found.one_is_best},
+                    {"two_choices_changed", changes(found.two)},
+                    {"two_is_best", found.two_is_best}});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,120 @@
+"""Every command of planner that a page shows does what the page says: it runs, in the order of its page.
+
+A line of a code block that begins with `planner` or `planner-calibrate` is a command; a backslash at its end continues it.
+The commands of a page run in one folder, which has the files that a user would have (FILES). Exit code 0 is required.
+Commands that this machine cannot run are listed with their reason (NOT_RUN), and each entry must still be in use."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from made_up_runs import made_up_runs
+from programs import BIN, OK, SOURCE, planner
+
+COMMAND = re.compile(r"^(?:    |)(?:\$ )?((?:planner|planner-run|planner-calibrate) .*)$")
+# A pattern of commands, and why they are not run.
+NOT_RUN = {
+    r"--backend cuda": "needs a GPU",
+    r"--launcher mpirun --devices 16": "needs 16 cores",
+    r"fit CASES ": "needs the timed ops of published documents",
+    r"fit gemm_ops\.json": "needs the timed ops of published documents",
+    r"JOB ": "JOB stands for a file of the reader's",
+}
+# Seconds that a measurement may take on a page, and here.
+BUDGET = re.compile(r'--budget ("[^"]*"|\S+)')
+DEADLINE_S = 300
+
+
+def pages():
+    yield SOURCE / "README.md"
+    for folder in ("guide", "how-to", "how-it-works", "reference"):
+        # Commands of the page of mistakes fail, as mistakes_test.py checks.
+        yield from (page for page in sorted((SOURCE / "docs" / folder).glob("*.md")) if page.stem != "mistakes")
+    yield SOURCE / "docs/tutorial.md"
+
+
+def commands_in(text):
+    """The commands of a page, without comments at their ends; continued lines are joined."""
+    lines = iter(text.splitlines())
+    fenced = False
+    for line in lines:
+        if line.startswith("```"):
+            fenced = not fenced
+            continue
+        found = COMMAND.match(line)
+        if not found or not (fenced or line.startswith("    ")):
+            continue
+        command = found.group(1)
+        while command.endswith("\\"):
+            command = command[:-1] + next(lines).strip()
+        yield re.sub(r"\s+# .*$", "", command).strip()
+
+
+def reason_not_to_run(command):
+    return next((reason for pattern, reason in NOT_RUN.items() if re.search(pattern, command)), None)
+
+
+def make_files(folder):
+    """Writes what the readers of pages have: runs, texts, scripts, and a machine that was measured."""
+    (folder / "CASES").mkdir()
+    made_up_runs(folder / "CASES/torchtitan.json", "pytorch-fsdp", "A100-40GB", 40)
+    made_up_runs(folder / "runs.json", "megatron-lm", "A100-80GB", 80)
+    shutil.copy(SOURCE / "tests/imports/llama3-70b.sh", folder / "train.sh")
+    shutil.copy(SOURCE / "tests/imports/data/llama-3-70b.json", folder / "config.json")
+    shutil.copy(SOURCE / "tests/models/topology/hgx-h100.txt", folder / "topo.txt")
+    shutil.copy(SOURCE / "tests/models/nccl-tests/two-runs.txt", folder / "all_reduce.txt")
+    shutil.copy(SOURCE / "data/training-text.txt", folder / "text.txt")
+    (folder / "tests").mkdir()
+    shutil.copy(SOURCE / "tests/gpt-nano.json", folder / "tests")
+    done = planner("calibrate", "-o", folder / "calibration.json", "--cluster-out", folder / "cluster.json", "--budget", "3 s")
+    assert done.returncode == OK, done.stderr
+
+
+def run(command, folder):
+    """Returns what is wrong, or nothing."""
+    shortened = BUDGET.sub('--budget "3 s"', command)
+    environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", shortened], cwd=folder, env=environment, capture_output=True, text=True,
+                          timeout=DEADLINE_S)
+    if done.returncode == OK:
+        return ""
+    return f"exit {done.returncode}: {done.stderr.strip()[-500:]}"
+
+
+def check_extraction():
+    text = "planner no\n\n    planner plan a \\\n      --x   # why\n    other\n```\nplanner space b\n```\n"
+    assert list(commands_in(text)) == ["planner plan a --x", "planner space b"], list(commands_in(text))
+
+
+def main():
+    check_extraction()
+    wrong, ran, used = [], 0, set()
+    with tempfile.TemporaryDirectory() as base:
+        files = pathlib.Path(base) / "files"
+        files.mkdir()
+        make_files(files)
+        for page in pages():
+            commands = list(commands_in(page.read_text(encoding="utf-8")))
+            if not commands:
+                continue
+            folder = pathlib.Path(base) / page.stem
+            shutil.copytree(files, folder)
+            for command in commands:
+                if reason := reason_not_to_run(command):
+                    used.add(reason)
+                    continue
+                ran += 1
+                if message := run(command, folder):
+                    wrong.append(f"{page.relative_to(SOURCE)}: {command}: {message}")
+            shutil.rmtree(folder)
+    wrong += [f"no command is left out because it {reason}" for reason in set(NOT_RUN.values()) - used]
+    print("\n".join(wrong) or f"{ran} commands of pages run")
+    return 1 if wrong or ran < 40 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""Published runs that nobody measured, for tests of fits and of pages."""
+
+import json
+
+from programs import OK, planner, write_json
+
+
+def row(hidden, sequence, gpus, framework, gpu, gpu_mem_gb):
+    return {
+        "id": f"made up/{hidden}-{sequence}-{gpus}", "use": "public",
+        "source": {"repo_or_doc": "made up", "path_or_issue": "tests/scripts/made_up_runs.py"},
+        "hardware": {"gpu": gpu, "gpu_mem_gb": gpu_mem_gb, "gpus": gpus, "gpus_per_node": 8, "interconnect": "NVLink"},
+        "model": {"name": "MPT", "hidden": hidden, "layers": 4, "heads": hidden // 128,
+                  "kv_heads": hidden // 128, "ffn_hidden": 4 * hidden, "vocab": 50368,
+                  "seq_len": sequence, "params": None},
+        "parallel": {"tp": 1, "pp": 1, "dp": gpus, "vpp": 1, "cp": 1, "zero_stage": 3 if "fsdp" in framework else 1,
+                     "sequence_parallel": False},
+        "batch": {"micro": 2, "global": 2 * gpus}, "precision": "bf16", "recompute": "none",
+        "attention": "flash", "measured": {"step_time_s": 1.0}, "framework": framework, "needs": [],
+    }
+
+
+def made_up_runs(path, framework, gpu, gpu_mem_gb):
+    """Writes twelve runs, 20 and, of the larger model, 30 % slower than the presets' own numbers say."""
+    rows = [row(hidden, sequence, gpus, framework, gpu, gpu_mem_gb) for hidden in (2048, 4096)
+            for sequence in (1024, 4096) for gpus in (2, 4, 8)]
+    write_json(path, rows)
+    done = planner("validate", path, "--json", "--calibration", "none")
+    assert done.returncode == OK, done.stderr
+    found = {one["id"]: one for one in json.loads(done.stdout)["rows"]}
+    for one in rows:
+        time = found[one["id"]]["predicted"]["step_time_s"]
+        slower = 1.3 if one["model"]["hidden"] == 4096 else 1.2
+        one["measured"]["step_time_s"] = slower * time
+    return write_json(path, rows)
