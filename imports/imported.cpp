@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "imports/flag_import.h"
+#include "imports/framework_document.h"
 #include "imports/hugging_face.h"
 #include "imports/megatron_lm.h"
 #include "imports/reader.h"
@@ -20,14 +22,9 @@ namespace {
 Imported read_script(std::string_view text, const std::string& file, const ImportGiven& given) {
   if (!given.family.empty())
     throw UsageError("--family is of a model's config; a script has the flags of the model itself");
+  if (given.job) throw UsageError("found JOB and --from; the script that --from names has the job");
   Imported imported = read_megatron_lm(text, file, given.devices);
-  Job& job = *imported.job;
-  job.sequence = given.sequence.value_or(job.sequence);
-  job.global_batch = given.global_batch.value_or(job.global_batch);
-  job.precision = given.precision.value_or(job.precision);
-  job.dropout = given.dropout.value_or(job.dropout);
-  if (!given.name.empty()) job.name = given.name;
-  check_job(job, file);
+  set_given(*imported.job, given, file);
   return imported;
 }
 
@@ -35,6 +32,8 @@ Imported read_script(std::string_view text, const std::string& file, const Impor
 constexpr std::array kReaders = {
     Reader{"Hugging Face config.json", looks_like_hugging_face, read_hugging_face},
     Reader{"script or flags of a framework", looks_like_megatron_lm, read_script},
+    Reader{"configuration file of a framework", looks_like_framework_document,
+           read_framework_document},
 };
 
 const Reader* reader_of(std::string_view text) {

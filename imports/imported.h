@@ -31,7 +31,9 @@ struct ImportGiven {
   std::optional<DType> precision;
   std::optional<double> dropout;
   std::optional<std::int64_t> devices;  ///< where a script leaves them to its launcher
-  std::string name;                     ///< of the job; empty: the file's
+  /// the job that a framework's file is for, where the file does not describe the model
+  std::optional<Job> job;
+  std::string name;    ///< of the job; empty: the file's
   std::string family;  ///< name of the preset of models/presets/architectures; empty: the file's
 };
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/json.h"
+#include "imports/flag_import.h"
 #include "imports/shell_words.h"
 #include "passes/strategy/flag_fields.h"
 #include "passes/strategy/flag_reader.h"
@@ -102,7 +102,7 @@ const FlagTable& table_of(const std::vector<GivenFlag>& flags) {
   const FlagTable* best = nullptr;
   std::ptrdiff_t most = -1;
   for (const FlagTable& table : flag_tables()) {
-    if (!table.target) continue;
+    if (!table.target || table.document) continue;
     const auto known = std::ranges::count_if(table.rows, [&](const FlagRow& row) {
       return row.kind != FlagRow::Kind::absent && has_option(flags, row.words[0]);
     });
@@ -151,17 +151,6 @@ std::optional<std::int64_t> world_size(const ShellScript& script) {
   return value;
 }
 
-/// Returns a job's name from a file's name.
-std::string name_of(const std::string& file) {
-  std::string name;
-  for (const char c : std::filesystem::path(file).stem().string()) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       c == '.' || c == '_' || c == '-';
-    name += plain ? c : '_';
-  }
-  return name.empty() ? "job" : name;
-}
-
 /// Without --nnodes torchrun starts one node (torch.distributed.run, --nnodes).
 void add_usual_nodes(std::vector<GivenFlag>& flags, std::vector<std::string>& notes) {
   const auto per_node = std::ranges::find_if(
@@ -202,30 +191,9 @@ Imported read_megatron_lm(std::string_view text, const std::string& file,
   const bool counted = has_option(flags, "--nnodes") && (has_option(flags, "--nproc_per_node") ||
                                                          has_option(flags, "--nproc-per-node"));
   if (!devices && !counted) devices = world_size(script);
-  FlagFields known = {{"name", name_of(file)}};
+  FlagFields known = {{"name", job_name_of(file)}};
   if (devices) known["devices"] = fmt::format("{}", *devices);
-  FlagReading reading = read_flags(table, flags, std::move(known), file);
-  imported.notes.insert(imported.notes.end(), reading.notes.begin(), reading.notes.end());
-  imported.unread = reading.unread;
-  if (const auto count = value_of(reading.fields, "devices")) {
-    std::int64_t value = 0;
-    std::from_chars(count->data(), count->data() + count->size(), value);
-    imported.devices = value;
-  }
-  if (!value_of(reading.fields, "vocab")) {
-    throw InputError(file, "",
-                     "no flag states the vocabulary; --vocab-size or --padded-vocab-size is "
-                     "required");
-  }
-  imported.job = job_of(reading.fields, file);
-  imported.framework = framework_of(reading.fields, file);
-  const Strategy strategy = strategy_of(reading.fields, file);
-  check_flags(table, reading, fields_of(*imported.job, strategy, *imported.framework), file);
-  if (imported.devices) {
-    imported.strategy = strategy;
-  } else {
-    imported.notes.push_back("the number of devices is not stated, so there is no strategy");
-  }
+  import_flags(imported, table, flags, std::move(known), file, {});
   return imported;
 }
 

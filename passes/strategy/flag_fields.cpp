@@ -8,16 +8,19 @@
 #include <charconv>
 #include <cmath>
 #include <stdexcept>
+#include <type_traits>
 
 #include "base/json.h"
 #include "models/framework/framework_fields.h"
 #include "models/job/job_words.h"
+#include "passes/strategy/flag_parts.h"
 #include "passes/strategy/flag_quantities.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::string_view kOfFramework = "framework.";
+constexpr std::string_view kModules = "modules:";
 /// Keys of job files whose values are texts; the others are numbers, true or false.
 constexpr std::string_view kTexts[] = {"name",       "family", "precision",
                                        "activation", "norm",   "optimizer.kind"};
@@ -83,6 +86,21 @@ std::string framework_text(const Value& value) {
   }
 }
 
+/// Returns whether a key's values are true and false.
+bool is_boolean(std::string_view key) {
+  constexpr std::string_view kBooleans[] = {"tied_embeddings", "qkv_bias", "precision_aware"};
+  if (has(kBooleans, key)) return true;
+  bool boolean = false;
+  for_each_field(bundled_framework(), [&](const FieldPlace& place, const auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, bool>)
+      boolean = boolean ||
+                (key.starts_with(kOfFramework) && key.substr(kOfFramework.size()) == place.key);
+  });
+  if (!has(strategy_keys(), key)) return boolean;
+  const std::string usual = field_text(Strategy(), key);
+  return usual == "true" || usual == "false";
+}
+
 void set_framework_field(bool& field, std::string_view text) { field = text == "true"; }
 void set_framework_field(std::int64_t& field, std::string_view text) {
   std::from_chars(text.data(), text.data() + text.size(), field);
@@ -99,7 +117,7 @@ void set_framework_field(Value& field, std::string_view text) {
 
 }  // namespace
 
-FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& framework) {
+FlagFields fields_of_job(const Job& job) {
   FlagFields fields;
   const std::string text = job_text(job);
   add_json(fields, "", parse_json(text, job.name));
@@ -107,6 +125,11 @@ FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& 
     fields["activation"] = kActivations[std::size_t(job.activation)];
     fields["norm"] = kNorms[std::size_t(job.norm)];
   }
+  return fields;
+}
+
+FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& framework) {
+  FlagFields fields = fields_of_job(job);
   for (const std::string_view key : strategy_keys()) {
     std::string value = field_text(strategy, key);
     if (key.ends_with("_bytes")) value = fmt::format("{}", parse_bytes(value).count());
@@ -181,6 +204,7 @@ std::optional<std::string> value_of(const FlagFields& fields, std::string_view k
 
 std::optional<std::string> written_value(const FlagFields& fields, std::string_view placeholder) {
   const std::size_t colon = placeholder.find(':');
+  if (placeholder.starts_with(kModules)) return modules_of(fields, placeholder.substr(colon + 1));
   const auto value = value_of(fields, placeholder.substr(0, colon));
   if (!value || colon == placeholder.npos) return value;
   return in_unit(fields, placeholder.substr(colon + 1), *value);
@@ -190,12 +214,19 @@ std::vector<std::pair<std::string, std::string>> read_value(const FlagFields& fi
                                                             std::string_view placeholder,
                                                             std::string_view text) {
   const std::size_t colon = placeholder.find(':');
+  if (placeholder.starts_with(kModules))
+    return split_from_modules(fields, placeholder.substr(colon + 1), text);
   const std::string key(placeholder.substr(0, colon));
   if (auto stated = stated_fields(fields, key, text)) return *std::move(stated);
   std::string value(text);
   if (colon != placeholder.npos) value = from_unit(fields, placeholder.substr(colon + 1), text);
   const bool of_strategy = has(strategy_keys(), key);
   if (has(kTexts, key)) return {{key, value}};
+  if (is_boolean(key)) {
+    if (value != "true" && value != "false")
+      throw std::invalid_argument("true or false is required");
+    return {{key, value}};
+  }
   if (!number_from(value)) throw std::invalid_argument("a number is required");
   if (of_strategy) {
     Strategy scratch;

@@ -20,6 +20,8 @@ namespace plimsoll {
 using FlagFields = std::map<std::string, std::string, std::less<>>;
 
 FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& framework);
+/// Returns the fields of the job alone.
+FlagFields fields_of_job(const Job& job);
 
 /// Returns the value of a field. Where the fields do not have the key, the value may follow from
 /// others: docs/reference/flags.md lists these keys. Returns nothing where it does not follow.

@@ -9,31 +9,13 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "base/json.h"
+#include "base/error.h"
+#include "passes/strategy/flag_parts.h"
 
 namespace plimsoll {
 namespace {
 
-using Stated = std::vector<std::pair<std::string, std::string>>;
-/// The most layers that a layout may name (docs/reference/job.md).
-constexpr std::int64_t kMostLayers = 100'000;
 constexpr std::int64_t kMostDevices = std::int64_t{1} << 22;
-constexpr int kMostDepth = 64;  // of brackets in a layout
-
-std::optional<std::int64_t> integer_from(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-/// Returns a field that is an integer of at least 1.
-std::optional<std::int64_t> count_of(const FlagFields& fields, std::string_view key) {
-  const auto text = value_of(fields, key);
-  const auto value = text ? integer_from(*text) : std::nullopt;
-  if (!value || *value < 1 || *value > std::int64_t{1} << 53) return std::nullopt;
-  return value;
-}
 
 std::string text_of(std::int64_t value) { return fmt::format("{}", value); }
 std::string text_of(bool value) { return value ? "true" : "false"; }
@@ -42,128 +24,6 @@ std::string text_of(bool value) { return value ? "true" : "false"; }
 bool differs(const FlagFields& fields, std::string_view key, std::string_view usual) {
   const auto field = fields.find(key);
   return field != fields.end() && field->second != usual;
-}
-
-/// The parts of a model and what its layers are spread by.
-struct Parts {
-  Job job;
-  Strategy strategy;
-};
-
-std::optional<Parts> parts_of(const FlagFields& fields) {
-  const auto layers = fields.find("layers");
-  if (layers == fields.end()) return std::nullopt;
-  Parts parts;
-  parts.job.layers = integer_from(layers->second).value_or(0);
-  for (const std::string_view key :
-       {"pp", "virtual_stages", "layer_split", "embedding_as_layers", "loss_as_layers"}) {
-    const auto field = fields.find(key);
-    if (field != fields.end()) set_field(parts.strategy, key, field->second);
-  }
-  return parts;
-}
-
-/// Returns "even" where counts of layers need not be listed: Megatron-LM spreads layers, with one
-/// for each end of the model that counts as a layer, where parts divide them.
-std::optional<std::string> split_of(const FlagFields& fields) {
-  const auto parts = parts_of(fields);
-  if (!parts) return std::nullopt;
-  const Strategy& strategy = parts->strategy;
-  const std::int64_t embedding = strategy.embedding_as_layers, loss = strategy.loss_as_layers;
-  const bool even =
-      strategy.layer_split.empty() && embedding <= 1 && loss <= 1 &&
-      (parts->job.layers + embedding + loss) % (strategy.pp * strategy.virtual_stages) == 0;
-  return even ? "even" : "listed";
-}
-
-/// Returns embedding, layers and loss of each part of the model: "Et*3|t*4|t*3L" (Megatron-LM
-/// megatron/training/arguments.py, --pipeline-model-parallel-layout).
-std::optional<std::string> layout_of(const FlagFields& fields) {
-  const auto parts = parts_of(fields);
-  if (!parts) return std::nullopt;
-  const Strategy& strategy = parts->strategy;
-  if (strategy.pp > kMostLayers || strategy.pp * strategy.virtual_stages > 2 * kMostLayers)
-    return std::nullopt;
-  const std::vector<std::int64_t> layers = layers_per_part(parts->job, strategy);
-  std::string layout = "E";
-  for (std::size_t part = 0; part < layers.size(); ++part) {
-    if (part > 0) layout += "|";
-    if (layers[part] > 0) layout += "t*" + text_of(layers[part]);
-  }
-  return layout + "L";
-}
-
-/// Writes out "(...)*3" and "t*3" of a layout (Megatron-LM
-/// core/transformer/pipeline_parallel_layer_layout.py).
-std::string written_out(std::string_view& text, int depth) {
-  if (depth > kMostDepth) throw std::invalid_argument("a layout with fewer ( is required");
-  std::string out;
-  while (!text.empty() && (text.front() != ')' || depth == 0)) {
-    const char c = text.front();
-    text.remove_prefix(1);
-    std::string piece(1, c);
-    if (c == '(') {
-      piece = written_out(text, depth + 1);
-      if (text.empty()) throw std::invalid_argument("a layout with a ) for each ( is required");
-      text.remove_prefix(1);
-    } else if (std::string_view("EtL|,").find(c) == std::string_view::npos) {
-      throw std::invalid_argument(
-          fmt::format("found {}; a layout of E, t, L and | is required", printable({&c, 1})));
-    }
-    if (!text.empty() && text.front() == '*') {
-      text.remove_prefix(1);
-      std::int64_t times = 0;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), times);
-      if (error != std::errc() || times < 1 || times > kMostLayers ||
-          std::int64_t(piece.size()) * times > 4 * kMostLayers)
-        throw std::invalid_argument("a layout with a count behind each * is required");
-      text.remove_prefix(std::size_t(end - text.data()));
-      std::string repeated;
-      for (std::int64_t i = 0; i < times; ++i) repeated += piece;
-      piece = std::move(repeated);
-    }
-    out += piece;
-    if (std::int64_t(out.size()) > 4 * kMostLayers)
-      throw std::invalid_argument("a shorter layout is required");
-  }
-  return out;
-}
-
-Stated split_from_layout(const FlagFields& fields, std::string_view text) {
-  const std::string layout = written_out(text, 0);
-  std::vector<std::int64_t> layers(1, 0);
-  std::string ends;
-  for (const char c : layout) {
-    if (c == '|') layers.push_back(0);
-    if (c == 't') ++layers.back();
-    if (c == 'E' || c == 'L') ends += c;
-  }
-  const std::string_view whole = layout;
-  if (ends != "EL" || whole.find('E') > whole.find('t') || whole.rfind('L') < whole.rfind('t'))
-    throw std::invalid_argument("a layout that begins with E and ends with L is required");
-  const std::int64_t stages = count_of(fields, "pp").value_or(1);
-  const auto parts = std::int64_t(layers.size());
-  if (parts % stages != 0)
-    throw std::invalid_argument(
-        fmt::format("found {} parts; a multiple of the {} stages is "
-                    "required",
-                    parts, stages));
-  Stated stated = {{"virtual_stages", text_of(parts / stages)}};
-  if (parts > 1) stated.emplace_back("layer_split", fmt::format("{}", fmt::join(layers, "+")));
-  return stated;
-}
-
-Stated virtual_stages_from(const FlagFields& fields, std::string_view text) {
-  const auto each = integer_from(text);
-  const auto parts = parts_of(fields);
-  if (!each || *each < 1 || !parts) throw std::invalid_argument("a count of layers is required");
-  const std::int64_t layers =
-      parts->job.layers + parts->strategy.embedding_as_layers + parts->strategy.loss_as_layers;
-  const std::int64_t stages = parts->strategy.pp;
-  if (layers % stages != 0 || layers / stages % *each != 0)
-    throw std::invalid_argument(
-        fmt::format("a divisor of the layers of a stage, {} / {}, is required", layers, stages));
-  return {{"virtual_stages", text_of(layers / stages / *each)}};
 }
 
 /// Returns the ranks that read different sequences.
@@ -179,9 +39,54 @@ std::optional<std::int64_t> data_parallel(const FlagFields& fields) {
   return left;
 }
 
+/// Returns the ranks that each read other sequences, by the degrees alone.
+std::optional<std::int64_t> readers(const FlagFields& fields) {
+  const auto copies = count_of(fields, "dp"), shards = count_of(fields, "sharding_degree");
+  if (!copies || !shards || *copies > kMostDevices || *shards > kMostDevices) return std::nullopt;
+  return *copies * *shards;
+}
+
 std::optional<std::string> product(std::optional<std::int64_t> a, std::optional<std::int64_t> b) {
   if (!a || !b || *a > (std::int64_t{1} << 53) / *b) return std::nullopt;
   return text_of(*a * *b);
+}
+
+/// All ranks, where fields state their degrees.
+std::optional<std::string> ranks_of(const FlagFields& fields) {
+  if (fields.contains("nodes"))
+    return product(count_of(fields, "nodes"), count_of(fields, "devices_per_node"));
+  const auto width = readers(fields);
+  if (!width) return std::nullopt;
+  std::int64_t ranks = *width;
+  for (const std::string_view key : {"mp", "pp", "cp"}) {
+    const std::int64_t degree = count_of(fields, key).value_or(1);
+    if (ranks > kMostDevices || degree > kMostDevices) return std::nullopt;
+    ranks *= degree;
+  }
+  return text_of(ranks);
+}
+
+/// "-1" is all ranks that no other degree uses.
+StatedFields shards_from(const FlagFields& fields, std::string_view text) {
+  const auto shards = integer_from(text);
+  if (shards && *shards >= 1 && *shards <= kMostDevices)
+    return {{"sharding_degree", text_of(*shards)}};
+  if (!shards || *shards != -1)
+    throw std::invalid_argument("a number from 1, or -1 for the ranks that are left, is required");
+  if (!fields.contains("devices"))
+    throw std::invalid_argument("the ranks that are left follow from --devices, which is required");
+  const auto width = data_parallel(fields);
+  const std::int64_t copies = count_of(fields, "dp").value_or(1);
+  if (!width || *width % copies != 0)
+    throw std::invalid_argument("the other degrees do not divide the number of devices");
+  return {{"sharding_degree", text_of(*width / copies)}};
+}
+
+/// The sequences of a rank's step, all of its micro-batches together.
+std::optional<std::string> step_batch(const FlagFields& fields) {
+  const auto batch = count_of(fields, "global_batch"), ranks = readers(fields);
+  if (!batch || !ranks || *batch % *ranks != 0) return std::nullopt;
+  return text_of(*batch / *ranks);
 }
 
 std::int64_t bytes_of_gradient(const FlagFields& fields) {
@@ -215,12 +120,24 @@ struct FlagQuantity {
 };
 
 const FlagQuantity kQuantities[] = {
-    {"devices",
+    {"devices", ranks_of},
+    {"shards",
+     [](const FlagFields& fields) -> std::optional<std::string> {
+       const auto shards = count_of(fields, "sharding_degree");
+       return shards ? std::optional(text_of(*shards)) : std::nullopt;
+     }},
+    {"step_batch", step_batch},
+    {"one_micro_batch_of_each",
      [](const FlagFields& fields) {
-       return fields.contains("nodes")
-                  ? product(count_of(fields, "nodes"), count_of(fields, "devices_per_node"))
+       return product(count_of(fields, "micro_batch"), readers(fields));
+     }},
+    {"one_step_batch_of_each",
+     [](const FlagFields& fields) {
+       return fields.contains("step_batch")
+                  ? product(count_of(fields, "step_batch"), readers(fields))
                   : std::nullopt;
      }},
+    {"every_nth_layer", every_nth_layer},
     {"grouped",
      [](const FlagFields& fields) -> std::optional<std::string> {
        const auto heads = count_of(fields, "heads"), groups = count_of(fields, "kv_heads");
@@ -258,6 +175,20 @@ const FlagQuantity kQuantities[] = {
 
 }  // namespace
 
+std::optional<std::int64_t> integer_from(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<std::int64_t> count_of(const FlagFields& fields, std::string_view key) {
+  const auto text = value_of(fields, key);
+  const auto value = text ? integer_from(*text) : std::nullopt;
+  if (!value || *value < 1 || *value > std::int64_t{1} << 53) return std::nullopt;
+  return value;
+}
+
 std::optional<double> number_from(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -278,15 +209,19 @@ std::optional<std::string> derived_value(const FlagFields& fields, std::string_v
   return std::nullopt;
 }
 
-std::optional<Stated> stated_fields(const FlagFields& fields, std::string_view key,
-                                    std::string_view text) {
+std::optional<StatedFields> stated_fields(const FlagFields& fields, std::string_view key,
+                                          std::string_view text) {
   if (key == "layout") return split_from_layout(fields, text);
   if (key == "layers_per_virtual_stage") return virtual_stages_from(fields, text);
+  if (key == "shards") return shards_from(fields, text);
+  if (key == "every_nth_layer") return layers_from_step(fields, text);
   return std::nullopt;
 }
 
 std::string in_unit(const FlagFields& fields, std::string_view unit, std::string_view value) {
   const auto number = integer_from(value);
+  if (unit == "text") return std::string(value);
+  if (unit == "float") return number ? fmt::format("{}.0", *number) : std::string(value);
   if (!number) throw std::invalid_argument("an integer is required");
   if (unit == "elements") return text_of(*number / bytes_of_gradient(fields));
   INVARIANT(unit == "without_end", "flag tables name units that there are");
@@ -294,6 +229,7 @@ std::string in_unit(const FlagFields& fields, std::string_view unit, std::string
 }
 
 std::string from_unit(const FlagFields& fields, std::string_view unit, std::string_view text) {
+  if (unit == "float" || unit == "text") return std::string(text);
   const auto number = integer_from(text);
   if (!number || *number < 1 || *number > std::int64_t{1} << 50)
     throw std::invalid_argument("an integer from 1 to 2^50 is required");
@@ -351,6 +287,13 @@ void complete_fields(FlagFields& fields) {
         fmt::format("tensor {} x pipeline {} x context {} ranks do not divide the {} devices",
                     count_of(fields, "mp").value_or(1), count_of(fields, "pp").value_or(1),
                     count_of(fields, "cp").value_or(1), *devices));
+  }
+  const auto stated_shards = integer_from(value_of(fields, "sharding_degree").value_or("x"));
+  const std::int64_t stated_copies = count_of(fields, "dp").value_or(1);
+  if (stated_shards && *stated_shards * stated_copies != *width) {
+    throw std::invalid_argument(
+        fmt::format("{} sets of {} shards are not the {} data-parallel ranks of {} devices",
+                    stated_copies, *stated_shards, *width, *devices));
   }
   if (!differs(fields, "sharding_stage", "0")) {
     fields["dp"] = text_of(*width);

@@ -2,6 +2,7 @@
 // of them state fields. docs/reference/flags.md lists them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@
 
 namespace plimsoll {
 
+/// Return the integer that a whole text is, and a field that is an integer from 1.
+std::optional<std::int64_t> integer_from(std::string_view text);
+std::optional<std::int64_t> count_of(const FlagFields& fields, std::string_view key);
 /// Returns the number that a whole text is, where it is a finite one.
 std::optional<double> number_from(std::string_view text);
 /// Returns the number in the form that JSON takes, integers without a point.
@@ -24,8 +28,9 @@ std::optional<std::string> derived_value(const FlagFields& fields, std::string_v
 std::optional<std::vector<std::pair<std::string, std::string>>> stated_fields(
     const FlagFields& fields, std::string_view key, std::string_view text);
 
-/// Return a value in a unit of flags, and back: "elements" of gradients for bytes, and
-/// "without_end", which leaves out one word of a vocabulary. They throw std::invalid_argument.
+/// Return a value in a unit of flags, and back: "elements" of gradients for bytes, "without_end",
+/// which leaves out one word of a vocabulary, "float", which is a number with a point, and "text",
+/// which documents have in quotes. They throw std::invalid_argument.
 std::string in_unit(const FlagFields& fields, std::string_view unit, std::string_view value);
 std::string from_unit(const FlagFields& fields, std::string_view unit, std::string_view text);
 

@@ -101,15 +101,24 @@ Match match_conditions(const Reader& reader, const FlagRow& row) {
       match.excludes.emplace_back(condition.key, value);
       continue;
     }
-    if (std::string why = contradiction_of(reader, condition.key, value); !why.empty())
-      return no_match(std::move(why));
-    match.states.emplace_back(condition.key, value);
+    auto states = stated_fields(fields, condition.key, value);
+    if (!states) states = {{condition.key, value}};
+    for (auto& [key, stated] : *states) {
+      if (std::string why = contradiction_of(reader, key, stated); !why.empty())
+        return no_match(std::move(why));
+      match.states.emplace_back(std::move(key), std::move(stated));
+    }
   }
   return match;
 }
 
+std::string values_of(const FlagRow& row) {
+  return fmt::format("{}", fmt::join(row.words.begin() + 1, row.words.end(), " "));
+}
+
 /// Matches the words of an option. Placeholders state fields.
 Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& flag) {
+  if (reader.table.document && row.words.size() == 2 && row.words[1] == "{}") return {};
   if (flag.words.size() + 1 != row.words.size()) {
     return no_match(row.words.size() == 1 ? "it takes no value"
                                           : fmt::format("it takes {} value{}", row.words.size() - 1,
@@ -122,7 +131,7 @@ Match match_words(const Reader& reader, const FlagRow& row, const GivenFlag& fla
     if (pattern == "{}") continue;
     if (!word.unknown.empty()) refuse(reader, flag, word.unknown);
     if (!is_placeholder(pattern)) {
-      if (!same_value(pattern, word.text)) return {.why_not = pattern, .other_word = true};
+      if (!same_value(pattern, word.text)) return {.why_not = values_of(row), .other_word = true};
       continue;
     }
     try {
@@ -175,6 +184,11 @@ void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
   }
 }
 
+void read_fixed(Reader& reader, const FlagRow& row) {
+  const Match match = match_conditions(reader, row);
+  if (match.why_not.empty()) state(reader, match, "the framework");
+}
+
 void read_absent(Reader& reader, const FlagRow& row) {
   for (const std::string& option : row.words) {
     if (reader.given.contains(option)) return;
@@ -206,10 +220,14 @@ bool one_letter_apart(std::string_view a, std::string_view b) {
 void refuse_misspelt(const Reader& reader, const GivenFlag& flag) {
   constexpr std::size_t kLongEnough = 8;  // short options are often near each other
   if (flag.option.size() < kLongEnough) return;
+  const bool document = reader.table.document.has_value();
   for (const FlagRow& row : reader.table.rows) {
     for (const std::string& known : row.words) {
-      if (known.starts_with("--") && one_letter_apart(flag.option, known))
-        refuse(reader, flag, fmt::format("no such flag is known; did you mean {}?", known));
+      const bool option = document ? &known == &row.words[0] : known.starts_with("--");
+      if (option && one_letter_apart(flag.option, known))
+        refuse(
+            reader, flag,
+            fmt::format("no such {} is known; did you mean {}?", document ? "key" : "flag", known));
     }
   }
 }
@@ -257,7 +275,9 @@ FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given,
   Reader reader{table, file, {std::move(known), {}, {}, {}}, {}, {}, {}, {}, {}, {}, {}};
   for (const GivenFlag& flag : given) reader.given[flag.option] = &flag;
   for (const FlagRow& row : table.rows) {
-    if (row.kind == FlagRow::Kind::absent) {
+    if (row.kind == FlagRow::Kind::fixed) {
+      read_fixed(reader, row);
+    } else if (row.kind == FlagRow::Kind::absent) {
       read_absent(reader, row);
     } else if (const auto flag = reader.given.find(row.words[0]); flag != reader.given.end()) {
       read_given(reader, row, *flag->second);

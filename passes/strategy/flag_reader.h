@@ -21,7 +21,7 @@ struct GivenWord {
 struct GivenFlag {
   std::string option;  ///< "--num-layers"
   std::vector<GivenWord> words;
-  std::int64_t line = 0;  ///< 0: not in a file
+  std::int64_t line = 0;  ///< 0: not in a file, or not known
 };
 
 struct FlagReading {

@@ -9,6 +9,8 @@
 namespace plimsoll {
 namespace {
 
+constexpr std::string_view kSyntaxes[] = {"toml", "yaml", "json"};
+
 std::vector<std::string> pieces(std::string_view text, char separator) {
   std::vector<std::string> found;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -32,15 +34,30 @@ std::vector<FlagCondition> conditions_from(JsonObject& row) {
   return conditions;
 }
 
-std::vector<FlagRow> rows_from(std::vector<JsonObject> objects) {
+std::string word_of_json(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+FlagRow::Kind kind_of(const JsonObject& row) {
+  if (row.has("alias")) return FlagRow::Kind::alias;
+  if (row.has("absent")) return FlagRow::Kind::absent;
+  return row.has("flag") ? FlagRow::Kind::flag : FlagRow::Kind::fixed;
+}
+
+std::vector<FlagRow> rows_from(std::vector<JsonObject> objects, bool of_document) {
   std::vector<FlagRow> rows;
   for (JsonObject& object : objects) {
     FlagRow row;
-    row.kind = object.has("alias")    ? FlagRow::Kind::alias
-               : object.has("absent") ? FlagRow::Kind::absent
-                                      : FlagRow::Kind::flag;
+    row.kind = kind_of(object);
     constexpr const char* kKinds[] = {"flag", "alias", "absent"};
-    row.words = pieces(object.text(kKinds[std::size_t(row.kind)]), ' ');
+    if (row.kind != FlagRow::Kind::fixed)
+      row.words = pieces(object.text(kKinds[std::size_t(row.kind)]), ' ');
+    const bool stated = row.kind == FlagRow::Kind::flag || row.kind == FlagRow::Kind::alias;
+    if (of_document && stated) {
+      row.value = object.raw("value");
+      for (const Json& word : row.value.is_array() ? row.value : Json::array({row.value}))
+        row.words.push_back(word_of_json(word));
+    }
     row.when = conditions_from(object);
     if (object.has("shown")) row.shown = object.boolean("shown");
     if (object.has("note")) row.note = object.text("note");
@@ -58,13 +75,26 @@ FlagTable table_from(const Preset& preset) {
   FlagTable table;
   object.text("source");
   table.frameworks = object.texts("frameworks");
-  table.rows = rows_from(object.objects("flags"));
+  if (object.has("syntax")) table.document = DocumentSyntax(object.choice("syntax", kSyntaxes));
+  table.rows = rows_from(object.objects("flags"), table.document.has_value());
+  if (table.document) {
+    for (JsonObject& mark : object.objects("recognized_by")) {
+      table.recognized_by.push_back(mark.texts("all_of"));
+      mark.finish();
+    }
+  }
   if (object.has("target")) {
     JsonObject target = object.object("target");
-    table.target = {target.text("name"), target.text("version"), target.text("program")};
+    table.target.emplace();
+    table.target->name = target.text("name");
+    table.target->version = target.text("version");
+    table.target->program = target.text("program");
+    if (target.has("exported")) table.target->exported = target.boolean("exported");
+    if (target.has("unstated")) table.target->unstated = target.text("unstated");
     target.text("source");
     target.finish();
-    table.environment = rows_from(object.objects("environment"));
+    table.without_model = object.text("without_model");
+    table.environment = rows_from(object.objects("environment"), false);
     for (JsonObject& refused : object.objects("refused")) {
       table.refused.push_back({refused.texts("flags"), refused.text("because")});
       refused.finish();
@@ -87,16 +117,31 @@ const std::vector<FlagTable>& flag_tables() {
 
 const FlagTable* flag_table_of(std::string_view framework) {
   for (const FlagTable& table : flag_tables()) {
-    if (std::ranges::find(table.frameworks, framework) != table.frameworks.end()) return &table;
+    const bool takes = std::ranges::find(table.frameworks, framework) != table.frameworks.end();
+    const bool shown =
+        std::ranges::any_of(table.rows, [](const FlagRow& row) { return row.shown; });
+    if (takes && shown) return &table;
   }
   return nullptr;
 }
 
 const FlagTable* flag_table_for(std::string_view target) {
   for (const FlagTable& table : flag_tables()) {
-    if (table.target && table.target->name == target) return &table;
+    if (table.target && table.target->exported && table.target->name == target) return &table;
   }
   return nullptr;
+}
+
+std::vector<std::string> keys_of(const std::string& option) {
+  std::vector<std::string> keys(1);
+  for (const char c : option) {
+    if (c == '+') {
+      keys.emplace_back();
+    } else {
+      keys.back() += c;
+    }
+  }
+  return keys;
 }
 
 std::string shell_word(std::string_view text) {

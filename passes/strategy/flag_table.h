@@ -1,11 +1,15 @@
-// Flag tables say how frameworks spell jobs and strategies on their command lines. They are the
-// files of models/presets/flags, and docs/reference/flags.md describes their rows.
+// Flag tables say how frameworks spell jobs and strategies: as flags of their command lines, or as
+// settings of their configuration files. They are the files of models/presets/flags, and
+// docs/reference/flags.md describes their rows.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/json.h"
+#include "documents/document.h"
 
 namespace plimsoll {
 
@@ -21,12 +25,14 @@ struct FlagRow {
     flag,    ///< written where the conditions hold; where it is read, they are true
     alias,   ///< read like a flag, and never written
     absent,  ///< names options; where none of them is given, the conditions are true
+    fixed,   ///< the conditions are true, whatever is given
   };
   Kind kind = Kind::flag;
   std::vector<FlagCondition> when;
   /// The option with its values. "{KEY}" and "{KEY:UNIT}" stand for the value of a field, "{}" for
   /// any value.
   std::vector<std::string> words;
+  Json value;          ///< in documents: the value with its type, of which words has the texts
   bool shown = false;  ///< whether the line of `planner plan` has it
   std::string note;    ///< what a reader of the flag assumes
 };
@@ -40,23 +46,33 @@ struct RefusedFlags {
 /// A FlagTarget is what `planner export --to NAME` writes for.
 struct FlagTarget {
   std::string name, version;
-  std::string program;  ///< the script that takes the flags
+  std::string program;   ///< the script that takes the flags or the document
+  bool exported = true;  ///< false: files are read, and none is written
+  std::string unstated;  ///< what a document of the target states beside a plan, in words
 };
 
 struct FlagTable {
   std::vector<std::string> frameworks;  ///< the frameworks that take these flags
   std::optional<FlagTarget> target;
+  std::optional<DocumentSyntax> document;  ///< nothing: the table has flags of a command line
+  /// A document is of this table where it has all texts of one of these lists.
+  std::vector<std::vector<std::string>> recognized_by;
   std::vector<FlagRow> rows;         ///< in the order in which they are written and read
   std::vector<FlagRow> environment;  ///< rows whose one word is "NAME=VALUE"
   std::vector<RefusedFlags> refused;
+  std::string without_model;  ///< what a reader says of a file that states no vocabulary
 };
 
 /// Returns all tables, ordered by the names of their files.
 const std::vector<FlagTable>& flag_tables();
-/// Returns the table of the framework of that name, or null where there is none.
+/// Returns the table whose flags `planner plan` shows for the framework of that name, or null where
+/// there is none.
 const FlagTable* flag_table_of(std::string_view framework);
 /// Returns the table for `planner export --to TARGET`, or null where there is none.
 const FlagTable* flag_table_for(std::string_view target);
+
+/// Returns the keys of an option of a document: "a.b+a.c" has two.
+std::vector<std::string> keys_of(const std::string& option);
 
 /// Returns the text as one word of a shell, in quotes where it needs them.
 std::string shell_word(std::string_view text);

@@ -33,18 +33,6 @@ std::optional<std::vector<std::string>> row_words(const FlagFields& fields, cons
   return words;
 }
 
-std::vector<std::vector<std::string>> flags_where(const FlagTable& table, const FlagFields& fields,
-                                                  bool (*wanted)(const FlagRow&)) {
-  std::vector<std::vector<std::string>> flags;
-  for (const FlagRow& row : table.rows) {
-    if (row.kind != FlagRow::Kind::flag || !wanted(row) || !row_holds(fields, row)) continue;
-    auto words = row_words(fields, row);
-    if (words && std::ranges::find(flags, *words) == flags.end())
-      flags.push_back(*std::move(words));
-  }
-  return flags;
-}
-
 }  // namespace
 
 bool row_holds(const FlagFields& fields, const FlagRow& row) {
@@ -52,8 +40,25 @@ bool row_holds(const FlagFields& fields, const FlagRow& row) {
       row.when, [&](const FlagCondition& condition) { return condition_holds(fields, condition); });
 }
 
+std::vector<WrittenRow> rows_of(const FlagTable& table, const FlagFields& fields) {
+  std::vector<WrittenRow> rows;
+  for (const FlagRow& row : table.rows) {
+    if (row.kind != FlagRow::Kind::flag || !row_holds(fields, row)) continue;
+    auto words = row_words(fields, row);
+    if (!words) continue;
+    // A document has each key once; an option may be given twice.
+    const bool there = std::ranges::any_of(rows, [&](const WrittenRow& written) {
+      return table.document ? written.words[0] == words->front() : written.words == *words;
+    });
+    if (!there) rows.push_back({&row, *std::move(words)});
+  }
+  return rows;
+}
+
 std::vector<std::vector<std::string>> flags_of(const FlagTable& table, const FlagFields& fields) {
-  return flags_where(table, fields, [](const FlagRow&) { return true; });
+  std::vector<std::vector<std::string>> flags;
+  for (WrittenRow& written : rows_of(table, fields)) flags.push_back(std::move(written.words));
+  return flags;
 }
 
 std::string framework_flags(const Framework& framework, const Job& job, const Strategy& strategy) {
@@ -61,9 +66,16 @@ std::string framework_flags(const Framework& framework, const Job& job, const St
   if (table == nullptr) return "";
   std::string line;
   const FlagFields fields = fields_of(job, strategy, framework);
-  for (const auto& words :
-       flags_where(*table, fields, [](const FlagRow& row) { return row.shown; })) {
-    for (const std::string& word : words) line += (line.empty() ? "" : " ") + shell_word(word);
+  const auto add = [&](const std::string& word) { line += (line.empty() ? "" : " ") + word; };
+  for (const WrittenRow& written : rows_of(*table, fields)) {
+    if (!written.row->shown) continue;
+    if (table->document) {  // settings are options, too
+      const std::vector<std::string> keys = keys_of(written.words[0]);
+      for (std::size_t i = 0; i < keys.size() && i + 1 < written.words.size(); ++i)
+        add("--" + keys[i] + " " + shell_word(written.words[i + 1]));
+    } else {
+      for (const std::string& word : written.words) add(shell_word(word));
+    }
   }
   return line;
 }

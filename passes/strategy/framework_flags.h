@@ -12,7 +12,15 @@ namespace plimsoll {
 /// Returns whether all conditions of a row hold.
 bool row_holds(const FlagFields& fields, const FlagRow& row);
 
-/// Returns the flags of the table whose rows hold, each as words, each once.
+struct WrittenRow {
+  const FlagRow* row;  ///< of a table that outlives this
+  std::vector<std::string> words;
+};
+
+/// Returns the rows of the table that hold and have flags, with their words. Each flag is there
+/// once, and each key of a document.
+std::vector<WrittenRow> rows_of(const FlagTable& table, const FlagFields& fields);
+/// Returns the words of these rows alone.
 std::vector<std::vector<std::string>> flags_of(const FlagTable& table, const FlagFields& fields);
 
 /// Returns the framework's flags in one line, each once. They state what the strategy recomputes,

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "base/file.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
@@ -61,7 +63,9 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
   const Target& target = loaded.target;
   std::vector<std::string> words = {"planner", "plan"};
   if (files.imported) {
-    words.insert(words.end(), {"--from", target.job.name + ".sh"});
+    const std::string kind = std::filesystem::path(files.from).extension().string();
+    if (!files.job.empty()) words.push_back(target.job.name + ".json");
+    words.insert(words.end(), {"--from", target.job.name + (kind.empty() ? ".sh" : kind)});
   } else {
     words.push_back(file_word(digest(read_file_or_preset(files.job, job_presets())), job_presets(),
                               target.job.name));

@@ -72,9 +72,8 @@ void read_from(TargetOptions& options) {
     if (options.job.empty()) throw UsageError("JOB is required");
     return;
   }
-  if (!options.job.empty())
-    throw UsageError("found JOB and --from; the script that --from names has the job");
   ImportGiven given;
+  if (!options.job.empty()) given.job = read_job_or_import(options.job);
   if (options.devices > 0) given.devices = options.devices;
   Imported imported = import_file(options.from, given);
   if (imported.framework && !imported.strategy) {

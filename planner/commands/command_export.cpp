@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
@@ -164,7 +165,8 @@ const FlagTable& table_of(const Plan& plan, const ExportOptions& options) {
     throw UsageError(fmt::format("--target-version: found {}; flags of {} are known in version {}",
                                  printable(options.target_version), options.to, version));
   }
-  if (flag_table_of(plan.framework.name) == &table) return table;
+  if (std::ranges::find(table.frameworks, plan.framework.name) != table.frameworks.end())
+    return table;
   throw InputError(options.plan, "/framework/name",
                    fmt::format("found \"{}\"; {} takes plans for {}: plan with --framework {}",
                                plan.framework.name, options.to, fmt::join(table.frameworks, ", "),
@@ -182,7 +184,14 @@ ExitCode export_flags(const ExportOptions& options) {
       return ExitCode::infeasible;
     }
   }
-  write_script(options, flags_script(plan, table, flags));
+  if (!table.document) {
+    write_script(options, flags_script(plan, table, flags));
+    return ExitCode::ok;
+  }
+  if (*table.document == DocumentSyntax::json) {  // it has no comments
+    for (const std::string& line : document_comments(plan, table, flags)) print_note(line + "\n");
+  }
+  write_script(options, flags_document(plan, table, flags));
   return ExitCode::ok;
 }
 
@@ -194,7 +203,7 @@ ExitCode run_export(const ExportOptions& options) {
 std::vector<std::string> export_targets() {
   std::vector<std::string> targets = {kSlurm};
   for (const FlagTable& table : flag_tables()) {
-    if (table.target) targets.push_back(table.target->name);
+    if (table.target && table.target->exported) targets.push_back(table.target->name);
   }
   return targets;
 }
@@ -203,7 +212,8 @@ std::vector<std::string> export_targets() {
 
 void add_export(CLI::App& app, Action& action) {
   const auto options = std::make_shared<ExportOptions>();
-  CLI::App& command = *app.add_subcommand("export", "a plan as a script that starts it");
+  CLI::App& command = *app.add_subcommand(
+      "export", "a plan as a script that starts it, or as a framework's configuration file");
   command.add_option("PLAN", options->plan, "plan file")->required();
   command.add_option("--to", options->to, "what starts it")
       ->required()
@@ -227,7 +237,7 @@ void add_export(CLI::App& app, Action& action) {
   command.add_option("--cluster", options->cluster,
                      "where the plan's is not built in: predicts what flags cannot state");
   add_calibration(command, options->calibration);
-  command.add_option("-o,--output", options->output, "write the script here instead of to stdout");
+  command.add_option("-o,--output", options->output, "write it here instead of to stdout");
   command.callback([options, &action] { action = [options] { return run_export(*options); }; });
 }
 

@@ -8,6 +8,7 @@
 
 #include "graph/text.h"
 #include "passes/pipeline.h"
+#include "passes/strategy/flag_document.h"
 #include "passes/strategy/flag_fields.h"
 #include "passes/strategy/flag_reader.h"
 #include "passes/strategy/framework_flags.h"
@@ -77,7 +78,8 @@ void drop_without_effect(std::vector<LostChoice>& lost, const Plan& plan) {
 
 PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& file) {
   PlanFlags result;
-  FlagFields planned = fields_of(stated_job_of(plan), plan.strategy, plan.framework);
+  FlagFields& planned = result.planned;
+  planned = fields_of(stated_job_of(plan), plan.strategy, plan.framework);
   const std::int64_t mp = plan.strategy.mp;
   planned["padded_vocabulary"] = fmt::format("{}", (plan.job.vocab + mp - 1) / mp * mp);
   result.flags = flags_of(table, planned);
@@ -86,7 +88,9 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
         std::ranges::find(result.environment, row.words[0]) != result.environment.end();
     if (!there && row_holds(planned, row)) result.environment.push_back(row.words[0]);
   }
-  const std::vector<GivenFlag> given = as_given(result.flags);
+  const std::vector<GivenFlag> given =
+      table.document ? flags_in_document(table, document_of(table, planned, {}), file)
+                     : as_given(result.flags);
   FlagReading reading = read_flags(
       table, given, {{"devices", fmt::format("{}", plan.devices)}, {"name", plan.job.name}}, file);
   if (reading.fields.at("family") != planned.at("family")) {
@@ -114,6 +118,36 @@ std::string as_one_word(const std::string& name) {
     word += plain ? c : '_';
   }
   return word;
+}
+
+std::vector<std::string> document_comments(const Plan& plan, const FlagTable& table,
+                                           const PlanFlags& flags) {
+  const FlagTarget& target = *table.target;
+  const std::int64_t per_node = std::min(plan.devices, plan.devices_per_node);
+  const std::int64_t nodes = (plan.devices + per_node - 1) / per_node;
+  std::vector<std::string> lines;
+  lines.push_back(
+      fmt::format("{}: {}", as_one_word(plan.job.name), strategy_summary(flags.strategy)));
+  lines.push_back(fmt::format("For {} of {}, on {} node{} of {} device{}, each started as",
+                              as_one_word(plan.framework.name), target.version, nodes,
+                              nodes == 1 ? "" : "s", per_node, per_node == 1 ? "" : "s"));
+  lines.push_back(fmt::format("  torchrun --nproc_per_node {} --nnodes {} {}", per_node, nodes,
+                              target.program));
+  for (const std::string& setting : flags.environment)
+    lines.push_back(fmt::format("with {} in its environment.", setting));
+  lines.push_back(fmt::format("A plan does not state {}.", target.unstated));
+  lines.push_back(fmt::format("Ranks are numbered in the order {}: the first axis changes fastest,",
+                              field_text(flags.strategy, "rank_order")));
+  lines.push_back("and ranks fill nodes in order.");
+  for (const LostChoice& lost : flags.lost) {
+    lines.push_back(fmt::format("Not stated: {} is {} in the plan and {} here.", lost.key,
+                                lost.planned, lost.nearest));
+  }
+  return lines;
+}
+
+std::string flags_document(const Plan& plan, const FlagTable& table, const PlanFlags& flags) {
+  return document_of(table, flags.planned, document_comments(plan, table, flags));
 }
 
 std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFlags& flags) {

@@ -1,9 +1,11 @@
-// Flags script: a plan as a shell script that starts another framework by its flags.
+// Flags script: a plan as a shell script that starts another framework by its flags, or as the
+// framework's configuration file.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "passes/strategy/flag_fields.h"
 #include "passes/strategy/flag_table.h"
 #include "plan/plan.h"
 
@@ -16,6 +18,7 @@ struct LostChoice {
 
 /// Flags of a plan, and what comes out when they are read back.
 struct PlanFlags {
+  FlagFields planned;  ///< what is to be stated
   std::vector<std::vector<std::string>> flags;
   std::vector<std::string> environment;  ///< "NAME=VALUE"
   Job job;                               ///< as the flags state it, with the padded vocabulary
@@ -28,8 +31,14 @@ struct PlanFlags {
 /// not lost. Throws InputError at `file` where the flags state no such job.
 PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& file);
 
-/// Returns the script. It takes further flags as arguments.
+/// Returns the script of a table of flags. It takes further flags as arguments.
 std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFlags& flags);
+/// Returns the file of a table of a document's keys.
+std::string flags_document(const Plan& plan, const FlagTable& table, const PlanFlags& flags);
+/// Returns the comments in front of it: how it is started, what else has to be stated, in which
+/// order ranks are numbered, and what the plan has that the file does not state.
+std::vector<std::string> document_comments(const Plan& plan, const FlagTable& table,
+                                           const PlanFlags& flags);
 
 /// Returns a name for a comment or a directive of a script. All characters except letters, digits,
 /// '.', '_' and '-' become '_'.

@@ -9,6 +9,7 @@ namespace {
 std::string flags(const char* framework, DType precision, const char* fields) {
   Job job;
   job.precision = precision;
+  job.layers = 4;
   return framework_flags(framework_by_name(framework), job, parse_strategy(fields));
 }
 
@@ -37,7 +38,10 @@ TEST(FrameworkFlags, NameRecomputeAndPrecision) {
   EXPECT_EQ(flags("pytorch-fsdp", DType::bf16, "dp=2,sharding_degree=2,sharding_stage=3"),
             "ShardingStrategy.HYBRID_SHARD");
   EXPECT_EQ(flags("torchtitan", DType::bf16, "recompute=full,recompute_list=0+2"),
-            "--activation_checkpoint.mode selective");
+            "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option 2");
+  EXPECT_EQ(flags("torchtitan", DType::bf16, "recompute=per_op,fp8=rowwise"),
+            "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op "
+            "--model.converters float8 --quantize.linear.float8.recipe_name rowwise");
   EXPECT_EQ(flags("bundled", DType::bf16, "recompute=full"), "");
 }
 
