@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "base/json.h"
+#include "passes/strategy/flag_parts.h"
 #include "passes/strategy/flag_quantities.h"
 #include "passes/strategy/framework_flags.h"
 
@@ -101,7 +102,12 @@ Match match_conditions(const Reader& reader, const FlagRow& row) {
       match.excludes.emplace_back(condition.key, value);
       continue;
     }
-    auto states = stated_fields(fields, condition.key, value);
+    std::optional<StatedFields> states;
+    try {
+      states = stated_fields(fields, condition.key, value);
+    } catch (const std::invalid_argument& error) {
+      return no_match(error.what());
+    }
     if (!states) states = {{condition.key, value}};
     for (auto& [key, stated] : *states) {
       if (std::string why = contradiction_of(reader, key, stated); !why.empty())
@@ -297,13 +303,14 @@ FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given,
 void check_flags(const FlagTable& table, const FlagReading& reading, const FlagFields& fields,
                  const std::string& file) {
   const auto was_read = [&](const std::string& key) { return reading.fields.contains(key); };
-  for (const std::vector<std::string>& words : flags_of(table, fields)) {
+  for (const auto& [row, words] : rows_of(table, fields)) {
     const std::vector<std::string> keys = keys_in(table, fields, words[0]);
     const std::string text = fmt::format("{}", fmt::join(words, " "));
     const auto read = reading.read.find(words[0]);
     if (read == reading.read.end()) {
       // Another option may have stated the value.
       if (!keys.empty() && std::ranges::all_of(keys, was_read)) continue;
+      if (keys.empty() && row->when.empty()) continue;  // a setting that no field depends on
       throw InputError(file, "", fmt::format("{} is missing; the other flags need it", text));
     }
     if (read->second == nullptr) continue;  // what its absence states was read
