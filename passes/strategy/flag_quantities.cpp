@@ -114,6 +114,28 @@ std::optional<std::string> padded(const FlagFields& fields) {
   return text_of(rounded_up(*rows, *multiple * ranks));
 }
 
+/// Returns the least power of two with which the vocabulary is padded to so many rows, else the one
+/// multiple that does so.
+std::int64_t multiple_for(const FlagFields& fields, std::int64_t rows, std::int64_t ranks) {
+  const std::int64_t vocabulary = count_of(fields, "vocab").value_or(1);
+  for (std::int64_t multiple = 1; multiple <= rows; multiple *= 2) {
+    if (rounded_up(vocabulary, multiple * ranks) == rows) return multiple;
+  }
+  return rows / ranks;
+}
+
+/// The multiple with which the framework pads as a plan has padded, else its usual one.
+std::optional<std::string> padding_multiple(const FlagFields& fields) {
+  const auto rows =
+      fields.contains("padded_vocabulary") ? count_of(fields, "padded_vocabulary") : std::nullopt;
+  const auto usual = count_of(fields, "framework.vocabulary_multiple");
+  if (!rows) return usual ? std::optional(text_of(*usual)) : std::nullopt;
+  FlagFields others = fields;
+  others.erase("padded_vocabulary");
+  if (usual && padded(others) == text_of(*rows)) return text_of(*usual);
+  return text_of(multiple_for(fields, *rows, count_of(fields, "mp").value_or(1)));
+}
+
 struct FlagQuantity {
   std::string_view key;
   std::optional<std::string> (*value)(const FlagFields&);
@@ -162,6 +184,7 @@ const FlagQuantity kQuantities[] = {
        return product(count_of(fields, "micro_batch"), data_parallel(fields));
      }},
     {"padded_vocabulary", padded},
+    {"padding_multiple", padding_multiple},
     {"split", split_of},
     {"layout", layout_of},
     {"precision_aware",
@@ -214,6 +237,11 @@ std::optional<StatedFields> stated_fields(const FlagFields& fields, std::string_
   if (key == "layout") return split_from_layout(fields, text);
   if (key == "layers_per_virtual_stage") return virtual_stages_from(fields, text);
   if (key == "shards") return shards_from(fields, text);
+  if (key == "padding_multiple") {
+    const auto multiple = integer_from(text);
+    if (!multiple || *multiple < 1) throw std::invalid_argument("a number from 1 is required");
+    return StatedFields{{"framework.vocabulary_multiple", text_of(*multiple)}};
+  }
   if (key == "every_nth_layer") return layers_from_step(fields, text);
   return std::nullopt;
 }
@@ -236,16 +264,6 @@ std::string from_unit(const FlagFields& fields, std::string_view unit, std::stri
   if (unit == "elements") return text_of(*number * bytes_of_gradient(fields));
   INVARIANT(unit == "without_end", "flag tables name units that there are");
   return text_of(*number + 1);
-}
-
-/// Returns the least power of two with which the vocabulary is padded to so many rows, else the one
-/// multiple that does so.
-std::int64_t multiple_for(const FlagFields& fields, std::int64_t rows, std::int64_t ranks) {
-  const std::int64_t vocabulary = count_of(fields, "vocab").value_or(1);
-  for (std::int64_t multiple = 1; multiple <= rows; multiple *= 2) {
-    if (rounded_up(vocabulary, multiple * ranks) == rows) return multiple;
-  }
-  return rows / ranks;
 }
 
 /// Layers of the first and the last stage; those between share the rest.

@@ -62,9 +62,12 @@ std::vector<std::string> programs_of(const PassContext& context) {
 
 /// Removes choices without effect: with the nearest value the plan has the same Programs.
 void drop_without_effect(std::vector<LostChoice>& lost, const Plan& plan) {
-  if (lost.empty()) return;
-  const std::vector<std::string> planned = programs_of({plan.job, plan.strategy, plan.framework});
   const auto keys = strategy_keys();
+  const bool of_strategy = std::ranges::any_of(lost, [&](const LostChoice& choice) {
+    return std::ranges::find(keys, choice.key) != keys.end();
+  });
+  if (!of_strategy) return;
+  const std::vector<std::string> planned = programs_of({plan.job, plan.strategy, plan.framework});
   std::erase_if(lost, [&](const LostChoice& choice) {
     if (std::ranges::find(keys, choice.key) == keys.end()) return false;
     Strategy strategy = plan.strategy;
