@@ -147,6 +147,7 @@ struct IgnoredEvents final : YAML::EventHandler {
 };
 
 bool has_second_document(const std::string& text) {
+  if (text.find("\n---") == text.npos && text.find("\n...") == text.npos) return false;
   std::istringstream stream(text);
   YAML::Parser parser(stream);
   IgnoredEvents ignored;

@@ -129,6 +129,137 @@ TEST(FrameworkDocument, FaultsNameLineKeyAndWhatIsAllowed) {
   }
 }
 
+const std::string kBridge = R"(model:
+  num_layers: 32
+  hidden_size: 4096
+  ffn_hidden_size: 14336
+  num_attention_heads: 32
+  num_query_groups: 8
+  position_embedding_type: rope
+  rotary_base: 500000
+  rotary_percent: 1.0
+  add_bias_linear: false
+  gated_linear_unit: true
+  activation_func: silu
+  normalization: RMSNorm
+  share_embeddings_and_output_weights: false
+  seq_length: 8192
+  vocab_size: 128256
+  tensor_model_parallel_size: 4
+  sequence_parallel: true
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: 4
+  attention_dropout: 0.0
+  hidden_dropout: 0.0
+train:
+  micro_batch_size: 1
+  global_batch_size: 128
+ddp:
+  use_distributed_optimizer: true
+  overlap_grad_reduce: true
+  overlap_param_gather: true
+  bucket_size: 40000000
+mixed_precision: bf16_mixed
+optimizer:
+  lr: 3e-4
+  adam_beta2: 0.95
+  weight_decay: 0.1
+rng: {seed: 7}
+dataset: {seq_length: "${model.seq_length}"}
+profiling: {_target_: os.system, command: touch x}
+)";
+
+TEST(FrameworkDocument, MegatronBridgeStatesAllThree) {
+  ImportGiven given;
+  given.devices = 64;
+  const Imported imported = import_text(kBridge, "train.yaml", given);
+  EXPECT_EQ(imported.kind, "megatron-bridge 2026-08");
+  EXPECT_EQ(imported.framework->name, "megatron-lm");
+  EXPECT_EQ(imported.job->precision, DType::bf16);
+  EXPECT_EQ(imported.job->seed, 7);
+  EXPECT_EQ(imported.strategy->virtual_stages, 4);
+  EXPECT_EQ(imported.strategy->sharding_degree, 8);
+  EXPECT_EQ(imported.strategy->grad_bucket_bytes, Bytes(160'000'000));
+  EXPECT_EQ(imported.unread, (std::vector<std::string>{"profiling._target_", "profiling.command"}));
+}
+
+/// Files that override a recipe have no model: it comes from a job.
+TEST(FrameworkDocument, TheModelMayComeFromAJob) {
+  const std::string text = "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: 2}\n";
+  ImportGiven given;
+  given.devices = 16;
+  try {
+    import_text(text, "train.yaml", given);
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "train.yaml: at /: model.vocab_size is not stated; name a job beside the file: a "
+                 "recipe states its model elsewhere");
+  }
+  given.job = read_job("llama3-8b");
+  const Imported imported = import_text(text, "train.yaml", given);
+  EXPECT_EQ(imported.job->layers, 32);
+  EXPECT_EQ(imported.job->global_batch, given.job->global_batch);
+  EXPECT_EQ(imported.strategy->mp, 2);
+  EXPECT_EQ(imported.strategy->dp, 8);
+}
+
+const std::string kNemo = R"(name: gpt
+trainer:
+  devices: 8
+  num_nodes: 4
+  precision: bf16
+  gradient_clip_val: 1.0
+model:
+  micro_batch_size: 2
+  global_batch_size: 256
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  virtual_pipeline_model_parallel_size: null
+  encoder_seq_length: 2048
+  max_position_embeddings: ${.encoder_seq_length}
+  num_layers: 24
+  hidden_size: 2048
+  ffn_hidden_size: ${multiply:4, ${.hidden_size}}
+  num_attention_heads: 16
+  hidden_dropout: 0.0
+  attention_dropout: 0.0
+  tokenizer: {library: megatron, type: GPT2BPETokenizer}
+  megatron_amp_O2: true
+  activations_checkpoint_granularity: full
+  activations_checkpoint_method: block
+  activations_checkpoint_num_layers: 3
+  sequence_parallel: true
+  data: {seq_length: "${model.encoder_seq_length}"}
+  optim:
+    name: distributed_fused_adam
+    lr: 2e-4
+    weight_decay: 0.1
+    betas: [0.9, 0.95]
+)";
+
+TEST(FrameworkDocument, NemoFilesAreReadWithPlainReferences) {
+  try {
+    import_text(kNemo, "gpt.yaml");
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "gpt.yaml: at line 17: model.ffn_hidden_size ${multiply:4, ${.hidden_size}}: the "
+                 "expression is not evaluated; only ${key} is read");
+  }
+  const Imported imported =
+      import_text(with(kNemo, "${multiply:4, ${.hidden_size}}", "8192"), "gpt.yaml");
+  EXPECT_EQ(imported.kind, "nemo 1");
+  EXPECT_EQ(imported.devices, 32);
+  EXPECT_EQ(imported.job->family, Family::gpt);
+  EXPECT_EQ(imported.job->vocab, 50257);
+  EXPECT_EQ(imported.job->sequence, 2048);
+  EXPECT_EQ(imported.job->optimizer.beta2, 0.95);
+  EXPECT_EQ(imported.strategy->recompute_layers, 3);
+  EXPECT_EQ(imported.strategy->sharding_stage, 1);
+  EXPECT_EQ(imported.strategy->sharding_degree, 4);
+}
+
 /// Changes bytes, numbers, lines and signs of a document.
 std::string damaged(std::mt19937_64& random, std::string text) {
   const char* const pieces[] = {"-1",   "0",    "99999999999", "1e9", "\"",   "[",   "]",
@@ -157,8 +288,9 @@ std::string damaged(std::mt19937_64& random, std::string text) {
 TEST(FrameworkDocument, DamagedFilesAreReadOrRefused) {
   std::mt19937_64 random(11);
   int read_anyway = 0;
-  for (int i = 0; i < 4000; ++i) {
-    const std::string text = damaged(random, kTorchtitan);
+  const std::string* const files[] = {&kTorchtitan, &kBridge, &kNemo};
+  for (int i = 0; i < 6000; ++i) {
+    const std::string text = damaged(random, *files[i % 3]);
     if (!looks_like_framework_document(text)) continue;
     try {
       read(text, 256);
