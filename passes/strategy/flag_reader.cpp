@@ -192,7 +192,9 @@ void read_given(Reader& reader, const FlagRow& row, const GivenFlag& flag) {
 
 void read_fixed(Reader& reader, const FlagRow& row) {
   const Match match = match_conditions(reader, row);
-  if (match.why_not.empty()) state(reader, match, "the framework");
+  if (!match.why_not.empty()) return;
+  state(reader, match, "the framework");
+  if (!row.note.empty()) reader.reading.notes.push_back(row.note);
 }
 
 void read_absent(Reader& reader, const FlagRow& row) {

@@ -30,9 +30,11 @@ void add_job(CLI::App& command, TargetOptions& target, bool required) {
 }
 
 void add_from(CLI::App& command, TargetOptions& target) {
-  command.add_option("--from", target.from,
-                     "instead of JOB: a script, or the flags, of Megatron-LM, which also state the "
-                     "framework and, where they can, --devices");
+  command.add_option(
+      "--from", target.from,
+      "instead of JOB: a framework's script, flags or configuration file, which also "
+      "state the framework and, where they can, --devices; with JOB: a configuration "
+      "file without a model");
 }
 
 void add_framework(CLI::App& command, TargetOptions& target) {

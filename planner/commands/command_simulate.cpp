@@ -64,6 +64,8 @@ Strategy strategy_of(const SimulateOptions& options, const Target& target) {
     if (options.strategy.empty()) throw UsageError("STRATEGY is required");
     return legal_strategy(target.job, target.framework(), options.strategy, target.devices);
   }
+  if (!options.strategy.empty())
+    throw UsageError("found STRATEGY and --from; the file that --from names has the strategy");
   if (!imported->strategy) {
     throw UsageError(fmt::format("--devices is required: {} does not state how many there are",
                                  options.target.from));

@@ -33,6 +33,17 @@ std::vector<GivenFlag> as_given(const std::vector<std::vector<std::string>>& fla
   return given;
 }
 
+/// Returns the names that stand for all sizes of a model.
+std::vector<std::string> named_models(const FlagTable& table) {
+  std::vector<std::string> names;
+  for (const FlagRow& row : table.rows) {
+    const bool sizes = std::ranges::find(row.when, "layers", &FlagCondition::key) != row.when.end();
+    if (row.kind == FlagRow::Kind::flag && sizes)
+      names.push_back(fmt::format("{}", fmt::join(row.words.begin() + 1, row.words.end(), " ")));
+  }
+  return names;
+}
+
 /// Three fields together say how layers are split; several of their values mean one split.
 bool says_how_layers_split(std::string_view key) {
   return key == "layer_split" || key == "embedding_as_layers" || key == "loss_as_layers";
@@ -96,7 +107,13 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
                      : as_given(result.flags);
   FlagReading reading = read_flags(
       table, given, {{"devices", fmt::format("{}", plan.devices)}, {"name", plan.job.name}}, file);
-  if (reading.fields.at("family") != planned.at("family")) {
+  const auto family = reading.fields.find("family");
+  if (family == reading.fields.end()) {
+    throw InputError(file, "/job",
+                     fmt::format("{} names its models and has none of these sizes; known: {}",
+                                 table.target->name, fmt::join(named_models(table), ", ")));
+  }
+  if (family->second != planned.at("family")) {
     throw InputError(file, "/job/family",
                      fmt::format("found \"{}\"; the flags of {} state no such job",
                                  planned.at("family"), table.target->name));

@@ -58,6 +58,22 @@ TEST(FlagsDocument, TorchtitanGivesThePlanAgain) {
        "embedding_as_layers=2", "recompute=per_op", "fp8=rowwise", "fp8=tensorwise"});
 }
 
+TEST(FlagsDocument, ModelsWithoutANameAreRefused) {
+  Random random(3);
+  Plan plan = random_titan_plan(random);
+  plan.job.layers += 8;
+  plan.strategy.layer_split.clear();
+  plan.strategy.recompute_list.clear();
+  try {
+    flags_of(plan, *flag_table_for("torchtitan"), "plan.json");
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "plan.json: at /job: torchtitan names its models and has none of these sizes; "
+                 "known: llama3 8B, llama3 70B, llama3 405B, llama3 debugmodel");
+  }
+}
+
 TEST(FlagsDocument, MegatronBridgeGivesThePlanAgain) {
   // Narrow moments beside fp32 masters are the one choice here that these settings cannot state.
   expect_plans_again("megatron-bridge", random_megatron_plan, "drawn.yaml", {"main_parameter_type"},
