@@ -85,7 +85,7 @@ std::vector<LayerPoint> layer_points(const FitModel& model, const RobustSolution
 
 CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
                                const RobustSolution& whole, std::string FitRun::*alike,
-                               std::size_t folds) {
+                               std::size_t folds, const std::function<void()>& after_fold) {
   CrossValidation result;
   std::map<std::string, std::size_t> fold_of;
   for (const FitRun& run : model.runs()) fold_of[run.*alike] = 0;
@@ -106,6 +106,7 @@ CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
     own.runs = result.runs.size() - first;
     for (std::size_t i = first; i < result.runs.size(); ++i)
       own.mean_abs_error += error(result.runs[i]) / double(own.runs);
+    if (after_fold) after_fold();
   }
   std::vector<double> errors;
   for (const UnseenRun& run : result.runs) {

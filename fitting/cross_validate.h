@@ -44,10 +44,10 @@ std::vector<LayerPoint> layer_points(const FitModel& model, const RobustSolution
                                      const std::vector<bool>& use);
 
 /// Leaves out together all runs with the same FitRun::`*alike`. The result is empty where all runs
-/// are alike.
+/// are alike. Calls `after_fold`, if it is given, after each of at most `folds` folds.
 CrossValidation cross_validate(const FitModel& model, const LogModel& log_model,
                                const RobustSolution& whole, std::string FitRun::*alike,
-                               std::size_t folds);
+                               std::size_t folds, const std::function<void()>& after_fold = {});
 
 /// Returns the narrowest intervals, by their mean half width, that hold 90 % of the runs. The runs
 /// are those within a node or across nodes, if there are kLeastOfGroup of them, else all runs. A

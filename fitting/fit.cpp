@@ -166,8 +166,15 @@ Fit fit(std::span<const PublishedRun> published, const FitOptions& options) {
   fitted.values = fitted_values(log_model, solution, model.parameters().size());
   fitted.layers = layer_points(model, solution, all);
   result.mean_abs_error = mean_error(log_model, solution.values);
-  result.by_layout = cross_validate(model, log_model, solution, &FitRun::layout, options.folds);
-  result.by_size = cross_validate(model, log_model, solution, &FitRun::size, options.folds);
+  auto after_fit = [&, done = std::int64_t{0}]() mutable {
+    if (options.progress) options.progress(++done, 1 + 2 * std::int64_t(options.folds));
+  };
+  after_fit();
+  const std::function<void()> after_fold = std::ref(after_fit);
+  result.by_layout =
+      cross_validate(model, log_model, solution, &FitRun::layout, options.folds, after_fold);
+  result.by_size =
+      cross_validate(model, log_model, solution, &FitRun::size, options.folds, after_fold);
   fitted.cross_validated_mean = result.by_layout.mean_abs_error;
   fitted.cross_validated_p90 = result.by_layout.p90_abs_error;
   if (!result.by_size.runs.empty()) fitted.unseen_sizes_mean = result.by_size.mean_abs_error;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,9 @@ struct FitOptions {
   std::size_t folds = 5;
   int most_iterations = 15;
   bool layers = true;  ///< fit layer factors too (LayerPoint)
+  /// Is called with the number of fits that are done and the number of all, which are the fit of
+  /// all runs and one for each fold.
+  std::function<void(std::int64_t done, std::int64_t of)> progress{};
 };
 
 struct Fit {

@@ -178,12 +178,15 @@ RunPrediction predict_published(const PublishedTarget& target) {
 }
 
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,
-                         const CalibrationChoice& calibration) {
+                         const CalibrationChoice& calibration,
+                         const std::function<void()>& after_each) {
   ValidatedFamily family;
   family.name = name;
   family.runs.resize(runs.size());
-  for_each_index(runs.size(), 0,
-                 [&](std::size_t i) { family.runs[i] = validate_run(runs[i], calibration); });
+  for_each_index(runs.size(), 0, [&](std::size_t i) {
+    family.runs[i] = validate_run(runs[i], calibration);
+    if (after_each) after_each();
+  });
   return family;
 }
 

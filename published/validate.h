@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -59,9 +60,11 @@ struct ValidatedFamily {
 /// others it is that of every plan. In both cases costs that were measured on the machine itself
 /// have their own uncertainty.
 RunPrediction predict_published(const PublishedTarget& target);
-/// Predicts all rows. Rows that cannot be predicted keep the reason.
+/// Predicts all rows. Rows that cannot be predicted keep the reason. Several threads call
+/// `after_each`, if it is given, each time that a row is done with.
 ValidatedFamily validate(const std::string& name, std::span<const PublishedRun> runs,
-                         const CalibrationChoice& calibration = {});
+                         const CalibrationChoice& calibration = {},
+                         const std::function<void()>& after_each = {});
 
 /// Pairs (predicted, measured) of rows that ran: step times in seconds, or bytes of one kind.
 using ErrorPairs = std::vector<std::pair<double, double>>;

@@ -18,6 +18,8 @@
 #include "planner/explain/explain_text.h"
 #include "planner/explain/few_changes.h"
 #include "planner/explore/search_request.h"
+#include "planner/terminal/interrupt.h"
+#include "planner/terminal/progress.h"
 
 namespace plimsoll {
 namespace {
@@ -75,33 +77,43 @@ Fixed choices_of_script(const Plan& plan, const std::string& file) {
   return choices;
 }
 
+/// Says why a search is not proven.
+const char* what_ended(const ExplainRequest& request) {
+  return request.stop() ? "an interrupt" : "the time limit";
+}
+
 /// Says which asked choices do not run, or whether a search was not proven.
-ExitCode verdict_of(const WhyNot& answer) {
+ExitCode verdict_of(const WhyNot& answer, const ExplainRequest& request) {
   if (answer.is_plan || (answer.best && answer.best_is_proven)) return ExitCode::ok;
   if (answer.best_is_proven) {
     print_note("planner: no plan with these choices runs\n");
     return ExitCode::infeasible;
   }
-  print_note("planner: the time limit ended the search for the best plan with these choices\n");
+  print_note(fmt::format("planner: {} ended the search for the best plan with these choices\n",
+                         what_ended(request)));
   return ExitCode::stopped_early;
 }
 
-ExitCode explain_asked(const ExplainRequest& request, const std::string& headline,
-                       const Fixed& asked, const ExplainOptions& options) {
+ExitCode explain_asked(const ExplainRequest& request, Progress& progress,
+                       const std::string& headline, const Fixed& asked,
+                       const ExplainOptions& options) {
   const WhyNot answer = why_not(request, asked);
+  progress.clear();
   print_result(options.json ? why_not_json(answer)
                             : headline + why_not_text(request.target, answer));
-  return verdict_of(answer);
+  return verdict_of(answer, request);
 }
 
-ExitCode explain_plan(const ExplainRequest& request, const Plan& plan, const std::string& headline,
-                      const ExplainOptions& options) {
+ExitCode explain_plan(const ExplainRequest& request, Progress& progress, const Plan& plan,
+                      const std::string& headline, const ExplainOptions& options) {
   const ExplainedStep step = explain_step(request.target, plan.strategy);
   const Sensitivity found = sensitivity(request, step);
+  progress.clear();
   print_result(options.json ? explain_json(plan, step, found)
                             : headline + explain_text(plan, step, found));
-  if (found.memory.proven || !request.time_limit) return ExitCode::ok;
-  print_note("planner: the time limit ended the search with twice the memory\n");
+  if (found.memory.proven || !(request.time_limit || request.stop())) return ExitCode::ok;
+  print_note(
+      fmt::format("planner: {} ended the search with twice the memory\n", what_ended(request)));
   return ExitCode::stopped_early;
 }
 
@@ -137,12 +149,16 @@ ExitCode run_explain(const ExplainOptions& options) {
   ExplainRequest request{loaded.target, plan.strategy, parse_fixed(held_choices(plan.origin))};
   request.threads = options.threads;
   if (!options.time_limit.empty()) request.time_limit = parse_time_limit(options.time_limit);
+  const InterruptNotice interrupt;
+  request.stop = [&] { return interrupt.asked(); };
+  Progress progress("strategies done with:");
+  request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
   const std::string line = headline(loaded, plan.oversubscribed) + "\n";
   if (!options.from.empty())
-    return explain_asked(request, line, choices_of_script(plan, options.from), options);
+    return explain_asked(request, progress, line, choices_of_script(plan, options.from), options);
   if (!options.why_not.empty())
-    return explain_asked(request, line, parse_choices(options.why_not), options);
-  return explain_plan(request, plan, line, options);
+    return explain_asked(request, progress, line, parse_choices(options.why_not), options);
+  return explain_plan(request, progress, plan, line, options);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <filesystem>
 #include <functional>
@@ -22,6 +23,7 @@
 #include "models/presets/presets.h"
 #include "planner/cli/flags.h"
 #include "planner/commands/commands.h"
+#include "planner/terminal/progress.h"
 #include "predict/cost_basis.h"
 #include "published/goals.h"
 #include "published/stated_row.h"
@@ -39,6 +41,11 @@ struct ValidateOptions {
   std::string inputs;  ///< folder for the job and the cluster of each run; empty: none are written
   std::string stated;  ///< folder for files of stated runs; empty: none are written
   bool json = false;
+};
+
+struct RunsOfFile {
+  std::string name;  ///< without folder and .json
+  std::vector<PublishedRun> runs;
 };
 
 struct FitCommandOptions {
@@ -150,8 +157,11 @@ ExitCode run_fit(const FitCommandOptions& options) {
     print_result(options.json ? op_fit_json(*found) : fit_text(*found));
     return ExitCode::ok;
   }
-  const Fit found =
-      fit(read_all(options.cases), {.cluster = options.cluster, .framework = options.framework});
+  FitOptions request{.cluster = options.cluster, .framework = options.framework};
+  Progress progress("fits done:");
+  request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
+  const Fit found = fit(read_all(options.cases), request);
+  progress.clear();
   const std::string text = fitted_calibration_text(found.fitted);
   if (!options.output.empty()) write_file_atomically(options.output, text);
   print_result(options.json ? text : fit_text(found));
@@ -165,18 +175,27 @@ ExitCode run_validate(const ValidateOptions& options) {
   calibration.leave_out_source = options.leave_out_sources;
   std::vector<ValidatedFamily> families;
   std::vector<ValidatedTraces> traces;
+  std::vector<RunsOfFile> files;
+  std::int64_t all = 0;
   for (const std::string& file : options.cases) {
     const std::string name = std::filesystem::path(file).stem().string();
     const std::string text = read_file(file);
     if (is_allocator_traces(text, file)) {
       traces.push_back(validate_traces(name, parse_allocator_traces(text, file)));
-    } else {
-      const std::vector<PublishedRun> runs = read_published_runs(file);
-      families.push_back(validate(name, runs, calibration));
-      if (!options.inputs.empty()) write_inputs(options.inputs, runs);
-      if (!options.stated.empty()) write_stated(options.stated, file, text);
+      continue;
     }
+    files.push_back({name, read_published_runs(file)});
+    const std::vector<PublishedRun>& runs = files.back().runs;
+    all += std::int64_t(runs.size());
+    if (!options.inputs.empty()) write_inputs(options.inputs, runs);
+    if (!options.stated.empty()) write_stated(options.stated, file, text);
   }
+  Progress progress("runs predicted:");
+  std::atomic<std::int64_t> done = 0;
+  const auto after_each = [&] { progress.update(++done, all); };
+  for (const RunsOfFile& file : files)
+    families.push_back(validate(file.name, file.runs, calibration, after_each));
+  progress.clear();
   std::vector<GoalResult> results;
   if (!options.goals.empty()) results = check_goals(goals, families, options.goals);
   print_result(options.json

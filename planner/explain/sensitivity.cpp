@@ -73,13 +73,13 @@ Plan best_plan(const ExplainRequest& request, const Target& target, const Fixed&
   search_request.time_limit = request.time_limit;
   search_request.tolerance = kNoRunnersUp;
   std::atomic<bool> ends = false;
-  if (most_rounds > 0) {
-    // A round is over when its progress is reported. Rounds do not depend on the threads.
-    search_request.progress = [&, rounds = std::int64_t{0}](std::int64_t, std::int64_t) mutable {
-      ends = ++rounds >= most_rounds;
-    };
-    search_request.stop = [&] { return ends.load(); };
-  }
+  // A round is over when its progress is reported. Rounds do not depend on the threads.
+  search_request.progress = [&, rounds = std::int64_t{0}](std::int64_t done,
+                                                          std::int64_t of) mutable {
+    if (request.progress) request.progress(done, of);
+    ends = most_rounds > 0 && ++rounds >= most_rounds;
+  };
+  search_request.stop = [&] { return ends.load() || (request.stop && request.stop()); };
   return search(search_request);
 }
 

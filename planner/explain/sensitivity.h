@@ -2,6 +2,7 @@
 // each choice.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct ExplainRequest {
   Fixed held{};                         ///< choices that its search held
   std::int64_t threads = 0;             ///< as SearchRequest::threads
   std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
+  std::function<bool()> stop{};         ///< for each search, as SearchRequest::stop
+  /// Of the search that runs, as SearchRequest::progress.
+  std::function<void(std::int64_t done, std::int64_t of)> progress{};
 };
 
 /// A change of one rate, and the change of step time that it makes.

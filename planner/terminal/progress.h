@@ -3,22 +3,39 @@
 
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
+
+#include "base/units.h"
 
 namespace plimsoll {
 
+/// Shows how much of a long work is done and how much time is left. Nothing is shown where the work
+/// ends within a second, where stderr is no terminal, or where TERM is "dumb". The line has no
+/// colours. Any thread may update.
 class Progress {
  public:
+  /// `what` stands before the numbers: "strategies done with:".
   explicit Progress(std::string what);
-  ~Progress();  ///< clears the line
+  ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
   void update(std::int64_t done, std::int64_t of);
+  void clear();  ///< clears the line, before other text; the destructor does so, too
 
  private:
+  using Clock = std::chrono::steady_clock;
   std::string what_;
   bool terminal_;
-  std::chrono::steady_clock::time_point last_;
+  bool shown_ = false;
+  const Clock::time_point begin_ = Clock::now();
+  Clock::time_point last_;
+  std::mutex mutex_;
 };
+
+/// Returns "runs predicted: 30 of 120, about 45 s left". The rest is taken to go on as fast as what
+/// is done; without anything done there is no estimate.
+std::string progress_line(const std::string& what, std::int64_t done, std::int64_t of,
+                          Seconds elapsed);
 
 }  // namespace plimsoll
