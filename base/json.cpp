@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/file.h"
+#include "base/schema_note.h"
 
 namespace plimsoll {
 namespace {
@@ -290,6 +291,7 @@ const Json& JsonObject::raw(std::string_view key) { return member(key); }
 void JsonObject::finish() const {
   for (const auto& member : value_->items()) {
     if (std::find(known_.begin(), known_.end(), member.key()) != known_.end()) continue;
+    if (pointer_.empty() && is_schema_note(member.key(), member.value())) continue;
     const std::string near = nearest(member.key(), known_);
     throw InputError(file_, pointer_to(member.key()),
                      near.empty() ? std::string("unknown key")

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <sstream>
 #include <string>
 
 #include "base/command_line.h"
@@ -17,6 +16,8 @@
 #include "calibrate/sessions/calibrate.h"
 #include "calibrate/sessions/device_calibration.h"
 #include "calibrate/sessions/journal.h"
+#include "command_line/answer_shell.h"
+#include "command_line/help.h"
 #include "runtime/command/launch.h"
 
 namespace plimsoll {
@@ -216,13 +217,12 @@ ExitCode calibrate_command(int argc, char** argv, Processes* processes, FactsOfD
   CLI::App app("Measures this machine: matmuls, memory-bound ops, collectives, dispatch.",
                "planner-calibrate");
   add_options(app, arguments);
+  if (answer_shell(app, argc, argv)) return ExitCode::ok;
   refuse_empty_values(argc, argv);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    std::ostringstream text;
-    app.exit(success, text, text);
-    print_result(text.str());
+  } catch (const CLI::CallForHelp&) {
+    print_result(help_text(app));
     return ExitCode::ok;
   } catch (const CLI::ParseError& error) {
     refuse_leftovers(app);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "models/kinds/file_kind.h"
+#include "base/schema_note.h"
 
 namespace plimsoll {
 namespace {
@@ -22,6 +23,7 @@ CalibrationFile parse_calibration_file(std::string_view text, const std::string&
   const Json fitted = {{kFitted, whole[kFitted]}};
   calibration.fitted = parse_fitted_calibration(json_text(fitted), file);
   whole.erase(kFitted);
+  drop_schema_note(whole);
   if (!whole.empty()) calibration.measured = parse_calibration(json_text(whole), file);
   return calibration;
 }

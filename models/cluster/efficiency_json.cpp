@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "base/schema_note.h"
+
 namespace plimsoll {
 namespace {
 
@@ -118,11 +120,12 @@ Json bytes_json(const FitRange<Bytes>& range) {
   return {{"from", exact_text(range.from)}, {"to", exact_text(range.to)}, {"error", range.error}};
 }
 
-/// JSON pointers of what needs a source: numbers, and texts that spell quantities.
+/// JSON pointers of what needs a source: numbers, and texts that spell quantities. The note of the
+/// file's schema says nothing of the cluster.
 void collect(const Json& value, const std::string& at, std::vector<std::string>& pointers) {
   if (value.is_object()) {
     for (const auto& [key, member] : value.items()) {
-      const bool label = key == "name" || key == "kind" || key == "source";
+      const bool label = key == "name" || key == "kind" || key == "source" || key == kSchemaNote;
       if (!label) collect(member, json_pointer(at, key), pointers);
     }
   } else if (value.is_array()) {

@@ -11,6 +11,7 @@
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
+#include "passes/strategy/usual_values.h"
 
 namespace plimsoll {
 namespace {
@@ -405,6 +406,24 @@ std::vector<StrategyField> differing_fields(const Strategy& strategy, const Stra
     if (text != field_text(chosen, key)) fields.push_back({key, std::move(text)});
   }
   return fields;
+}
+
+std::vector<std::string> usual_values(std::string_view key) {
+  constexpr std::int64_t kMostUsual = 64, kFewValues = 4;
+  if (const auto* field = field_of(kChoices, key))
+    return {field->words.begin(), field->words.end()};
+  if (field_of(kSwitches, key) != nullptr) return {"true", "false"};
+  if (const auto* field = field_of(kLists, key)) return {std::string(field->none)};
+  if (field_of(kByteCounts, key) != nullptr) return {"4MiB", "32MiB", "128MiB", "1GiB"};
+  const auto* field = field_of(kIntegers, key);
+  std::vector<std::string> values;
+  if (field == nullptr) return values;
+  const bool few = field->most < kFewValues;
+  for (std::int64_t value = field->least; value <= std::min(field->most, kMostUsual);
+       value = few || value == 0 ? value + 1 : 2 * value) {
+    values.push_back(fmt::format("{}", value));
+  }
+  return values;
 }
 
 std::string fields_text(const std::vector<StrategyField>& fields) {

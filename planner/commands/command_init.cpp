@@ -44,16 +44,21 @@ ExitCode run_init(InitKind kind, const InitOptions& options) {
   return ExitCode::ok;
 }
 
+/// The types of what a file may be based on (planner/cli/type_values.h), in the order of InitKind.
+constexpr const char* kPresetTypes[] = {"JOB", "CLUSTER", "FRAMEWORK"};
+
 void add_init_of(CLI::App& init, InitKind kind, const char* words, Action& action) {
   const auto options = std::make_shared<InitOptions>();
   CLI::App& command = *init.add_subcommand(std::string(kInitKinds[std::size_t(kind)]), words);
   for (const auto& [key, what] : init_keys(kind)) {
-    command.add_option_function<std::string>(
+    CLI::Option* option = command.add_option_function<std::string>(
         "--" + std::string(key),
         [options, key = std::string(key)](const std::string& text) {
           options->answers[key] = text;
         },
         std::string(what));
+    if (key == "based-on") option->type_name(kPresetTypes[std::size_t(kind)]);
+    if (key == "family") option->type_name("FAMILY");
   }
   command.add_option("-o,--output", options->output, "write the file here instead of to stdout");
   command.add_flag("--force", options->force, "replace the file of -o where it exists");

@@ -32,6 +32,10 @@ void add_export(CLI::App& app, Action& action);
 void add_import(CLI::App& app, Action& action);
 void add_describe(CLI::App& app, Action& action);
 void add_init(CLI::App& app, Action& action);
+void add_schema(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
+/// Its pages are those of `app` and its commands.
+void add_man(CLI::App& app, Action& action);
 /// The exit code is 6 where something does not work here.
 void add_doctor(CLI::App& app, Action& action);
 

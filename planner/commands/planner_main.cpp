@@ -3,13 +3,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
-#include <sstream>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/command_line.h"
+#include "command_line/completion.h"
+#include "command_line/help.h"
+#include "command_line/option_types.h"
 #include "plan/plan.h"
+#include "planner/cli/type_values.h"
 #include "planner/commands/commands.h"
 #include "planner/terminal/exec_beside.h"
 
@@ -22,10 +25,10 @@ std::vector<CLI::App*> commands_of(CLI::App& app) {
 
 void add_commands(CLI::App& app, Action& action) {
   // These two are other executables, started before this command line is parsed.
-  app.add_subcommand("calibrate", "measure this machine (planner-calibrate --help)");
+  app.add_subcommand("calibrate", "measure what this machine computes and sends per second");
   add_plan(app, action);
   add_explain(app, action);
-  app.add_subcommand("run", "train by a plan and measure (planner-run --help)");
+  app.add_subcommand("run", "train by a plan and measure");
   add_compare(app, action);
   add_report(app, action);
   add_simulate(app, action);
@@ -39,6 +42,10 @@ void add_commands(CLI::App& app, Action& action) {
   add_describe(app, action);
   add_init(app, action);
   add_doctor(app, action);
+  add_schema(app, action);
+  add_completion(app, action);
+  add_man(app, action);
+  name_types(app);
   // Flags that they do not know are refused by refuse_unknown, which can name the nearest.
   app.allow_extras();
   for (CLI::App* command : commands_of(app)) {
@@ -55,6 +62,29 @@ void refuse_unknown(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands()) refuse_unknown(*command);
 }
 
+constexpr std::string_view kComplete = "complete";  // a word for scripts, not for people
+
+/// Prints the words that may follow: `planner complete -- WORD...`, where the last may be empty.
+ExitCode print_next_words(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const bool marked = !arguments.empty() && arguments[0] == "--";
+  const std::span<const std::string> words = std::span(arguments).subspan(marked ? 1 : 0);
+  for (const char* program : {"calibrate", "run"}) {
+    if (words.size() < 2 || words[0] != program) continue;
+    std::vector<std::string> rest = {"--complete", "--"};
+    rest.insert(rest.end(), words.begin() + 1, words.end());
+    exec_beside(std::string("planner-") + program, rest);
+  }
+  const ValuesOfType values = [&](std::string_view type, std::string_view begin) {
+    if (type != "COMMAND") return values_of_type(type, begin);
+    NextWords commands;
+    for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))
+      commands.words.push_back({one->get_name(), one->get_description()});
+    return commands;
+  };
+  print_result(next_words_text(complete(app, words, values)));
+  return ExitCode::ok;
+}
+
 /// Parses and runs; CLI11's own errors become UsageError.
 ExitCode dispatch(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + std::min(argc, 2), argv + argc);
@@ -67,17 +97,19 @@ ExitCode dispatch(int argc, char** argv) {
   app.require_subcommand(1);
   Action action;
   add_commands(app, action);
+  if (argc > 1 && argv[1] == kComplete) return print_next_words(app, arguments);
   if (argc < 2) {
-    std::fputs(app.help().c_str(), stderr);
+    print_note(help_text(app));
     return ExitCode::usage;
   }
   refuse_empty_values(argc, argv);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& success) {  // --help, --version
-    std::ostringstream text;
-    app.exit(success, text, text);
-    print_result(text.str());
+  } catch (const CLI::CallForHelp&) {
+    print_result(help_text(app));
+    return ExitCode::ok;
+  } catch (const CLI::CallForVersion& version) {
+    print_result(std::string(version.what()) + "\n");
     return ExitCode::ok;
   } catch (const CLI::ParseError& error) {
     refuse_unknown(app);  // a misspelt flag is the likelier cause of a missing one

@@ -10,11 +10,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <span>
-#include <sstream>
 #include <string>
 
 #include "base/command_line.h"
 #include "base/file.h"
+#include "command_line/answer_shell.h"
+#include "command_line/help.h"
 #include "graph/text.h"
 #include "passes/pipeline.h"
 #include "plan/measured.h"
@@ -205,13 +206,12 @@ ExitCode run_command(int argc, char** argv, Processes* processes) {
   Arguments arguments;
   CLI::App app("Trains the job of a plan on this machine and measures it.", "planner-run");
   add_options(app, arguments);
+  if (answer_shell(app, argc, argv)) return ExitCode::ok;
   refuse_empty_values(argc, argv);
   try {
     app.parse(argc, argv);
-  } catch (const CLI::Success& success) {
-    std::ostringstream text;
-    app.exit(success, text, text);
-    print_result(text.str());
+  } catch (const CLI::CallForHelp&) {
+    print_result(help_text(app));
     return ExitCode::ok;
   } catch (const CLI::ParseError& error) {
     refuse_leftovers(app);

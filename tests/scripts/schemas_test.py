@@ -1,0 +1,303 @@
+"""JSON Schemas agree with the readers of files, in both ways.
+
+Every preset, every file that the commands write and every --json output is valid. Files with one change are judged by schema and
+reader: keys removed and added, and values of other types and sizes. What a schema refuses, the reader refuses, too. What the
+reader alone refuses is in BEYOND: rules between values, and names of things."""
+
+import copy
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+from programs import BIN, CLUSTER, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, USAGE, planner, write_json
+
+try:
+    import jsonschema
+except ImportError:  # an interpreter beside Debian's
+    sys.path.append("/usr/lib/python3/dist-packages")
+    try:
+        import jsonschema
+    except ImportError:
+        print("python3-jsonschema is not installed")
+        sys.exit(77)
+
+PRESETS = SOURCE / "models" / "presets"
+PRESET_KINDS = {"job": "jobs", "cluster": "clusters", "framework": "frameworks", "calibration": "calibrations",
+                "architecture": "architectures", "flag-table": "flags", "command-help": "commands"}
+# What only readers say, by their messages: (kinds, message). Each is met by some changed file.
+BEYOND = [
+    ("job", r"they must divide hidden|it must divide the \d+ heads|need an even width"),
+    ("job", r"only families gpt and llama have other kv_heads"),
+    ("job", r"found \".*\"; known: "),
+    ("job", r"at most 2\^\d+ are supported|to the sequence length is required"),
+    ("cluster framework job strategy calibration plan measured goals published-runs", r"found -?\d+(\.0)?e?\+?\d*; an integer from"),
+    ("cluster", r"from .* to .* is required|at most .* is allowed|more than 0 is required|more than 2\^53 bytes"),
+    ("cluster", r"a larger multiple of the level inside|the outermost level|only the (inner|outer)most level"),
+    ("cluster", r"one for each of the \d+ levels|than the bandwidth to all others|at least what `from` says"),
+    ("cluster", r"a source of .* is required|this file has no number there"),
+    ("cluster", r"nodes? .*of the cluster|the cluster has|kind must be|at least one node must"),
+    ("cluster calibration published-runs", r"a number from .* to .* is required"),  # bounds by another value
+    ("framework", r"no built-in framework"),
+    ("calibration", r"a divisor of ranks"),
+    ("measured", r"axes such as mp"),
+    ("plan measured", r"must be as long as time_ps"),
+    ("published-runs", r"the frameworks are|no cluster preset has that name"),
+]
+VALUES = [None, True, -1, 1.5, 2 ** 53, "text", "", [1], {}]
+FEW_VALUES = [None, -1, "text", {}]  # for plans, which are long
+
+
+def schema_of(name):
+    done = planner("schema", name)
+    assert done.returncode == OK and not done.stderr, done
+    schema = json.loads(done.stdout)
+    jsonschema.Draft7Validator.check_schema(schema)
+    return schema
+
+
+class Schemas:
+    def __init__(self):
+        listed = planner("schema")
+        assert listed.returncode == OK, listed
+        self.names = [line.split()[0] for line in listed.stdout.splitlines()]
+        files = sorted(path.stem for path in (PRESETS / "schemas").glob("*.json"))
+        assert self.names == files, (self.names, files)
+        schemas = {name: schema_of(name) for name in self.names}
+        for name, schema in schemas.items():
+            assert '"$ref": "#' in json.dumps(schema) or '"$ref"' not in json.dumps(schema), f"{name}: refers to a file"
+        self.validators = {name: jsonschema.Draft7Validator(schema) for name, schema in schemas.items()}
+        self.used, self.count = set(), 0
+
+    def valid(self, kind, value):
+        self.used.add(kind)
+        self.count += 1
+        return self.validators[kind].is_valid(value)
+
+    def faults(self, kind, value, what):
+        self.used.add(kind)
+        self.count += 1
+        for error in self.validators[kind].iter_errors(value):
+            yield f"{kind}: {what}: at /{'/'.join(map(str, error.path))}: {error.message[:300]}"
+
+
+def presets(schemas):
+    for kind, folder in PRESET_KINDS.items():
+        for path in sorted((PRESETS / folder).glob("*.json")):
+            yield from schemas.faults(kind, json.loads(path.read_text()), path.name)
+    yield from schemas.faults("goals", json.loads((SOURCE / "docs/results/goals.json").read_text()), "goals.json")
+    for kind in schemas.names:
+        for example in schemas.validators[kind].schema.get("examples", []):
+            yield from schemas.faults(kind, example, "its example")
+
+
+def printed(*arguments, codes=(OK,)):
+    done = planner(*arguments)
+    assert done.returncode in codes, (arguments, done)
+    return json.loads(done.stdout)
+
+
+def outputs(schemas, folder):
+    """What commands write and print. Returns the samples that are changed later, by kind."""
+    cluster = write_json(folder / "cluster.json", CLUSTER)
+    plan, measured, calibration = folder / "plan.json", folder / "measured.json", folder / "calibration.json"
+    found = {"plan": printed("plan", NANO, "--cluster", cluster, "--devices", 2, "--fix", "mp=2", "-o", plan, "--json")}
+    assert planner("run", plan, "--data", SOURCE / "data/training-text.txt", "--steps", 4, "-o", measured).returncode == OK
+    found["measured"] = json.loads(measured.read_text())
+    assert planner("calibrate", "--quick", "--budget", "1 s", "-o", calibration, "--cluster-out",
+                   folder / "machine.json").returncode == OK
+    found["calibration"] = json.loads(calibration.read_text())
+    found["comparison"] = printed("compare", plan, measured, "--json", codes=(OK, OUTSIDE_TOLERANCE))
+    found["explanation"] = printed("explain", plan, "--cluster", cluster, "--json")
+    found["why-not"] = printed("explain", plan, "--cluster", cluster, "--why-not", "mp=1,dp=2", "--json")
+    found["simulation"] = printed("simulate", NANO, "mp=2", "--cluster", cluster, "--devices", 2, "--json")
+    found["timeline"] = found["plan"]["timeline"]
+    found["strategy"] = found["plan"]["strategy"]
+    failures = [fault for kind, value in found.items() for fault in schemas.faults(kind, value, "an output")]
+    failures += schemas.faults("cluster", json.loads((folder / "machine.json").read_text()), "of planner calibrate")
+    for kind in ("job", "strategy", "framework"):
+        flags = {"job": "-o", "strategy": "--strategy-out", "framework": "--framework-out"}
+        assert planner("import", SOURCE / "tests/imports/llama3-70b.sh", flags[kind], folder / "imported.json").returncode == OK
+        failures += schemas.faults(kind, json.loads((folder / "imported.json").read_text()), "of planner import")
+    return found, failures
+
+
+def samples(found):
+    """Files with as many keys as possible, to change."""
+    read = {folder: lambda name, folder=folder: json.loads((PRESETS / folder / f"{name}.json").read_text())
+            for folder in ("jobs", "clusters", "frameworks", "calibrations")}
+    llama = {**read["jobs"]("llama3-8b"), "qkv_bias": True, "dropout": 0.1, "seed": 1, "fp32_parameters": ["norm"],
+             "loss_scale": {"initial": 1024, "growth": 2, "backoff": 0.5, "growth_interval": 100}, "activation": "swiglu",
+             "norm": "rms_norm", "clip_norm": 1, "optimizer": {"kind": "adamw", "learning_rate": 1e-4, "beta1": 0.9, "beta2": 0.95,
+                                                               "epsilon": 1e-8, "weight_decay": 0.1, "groups": [
+                                                                   {"match": "norm", "weight_decay": 0, "clip": False,
+                                                                    "learning_rate_factor": 2}]}}
+    ernie = {**read["jobs"]("ernie-mini"), "optimizer": {"kind": "sgd", "momentum": 0.5}}
+    bert = {**read["jobs"]("bert-mini"), "pooler": True}
+    mixed = read["clusters"]("dgx-h100-80gb")
+    mixed["nodes"] = 4
+    mixed["levels"][0]["peer_bandwidth"] = "10 GB/s"
+    mixed["other_devices"] = [{"nodes": [1, 2], "device": copy.deepcopy(mixed["device"]),
+                               "efficiency": {key: value for key, value in mixed["efficiency"].items() if key != "levels"}}]
+    mixed["source"] = "chosen for tests"
+    framework = {"name": "ours", "based_on": "megatron-lm", "runs_on": "nothing",
+                 "calibrated_as": {"framework": "megatron-lm", "source": "a"}, "typical_rates": {"apply": True, "source": "b"}}
+    whole = found["plan"]["framework"]
+    framework["can"] = copy.deepcopy(whole["can"])
+    groups = json.loads((PRESETS / "schemas/framework.json").read_text())["properties"]
+    for group in ("kernels", "parallelism", "dispatch", "waits", "memory", "allocator"):
+        values = {**whole, **whole["allocator"]}
+        framework[group] = {key: values[key] for key in groups[group]["properties"] if key in values}
+        framework[group]["source"] = "c"
+    sample = {"median_s": 1e-5, "spread_s": 1e-6, "samples": 9, "unsteady": False}
+    measured = {**found["calibration"], "launch": sample, "context_memory_bytes": 1000, "wake_up": sample, "sleeps_after_s": 0.01,
+                "communicator_memory": [{"communicator": "mpi", "ranks": 2, "held_bytes": 5}],
+                "collectives": [{"kind": "all_reduce", "ranks": 4, "nodes": 2, "groups_per_node": 1, "communicator": "nccl",
+                                 "payload_bytes": 10, "dtype": "bf16", "imported": {"file": "f", "date": "2026-11-20"}, **sample}],
+                "overlaps": [{"compute": "matmul", "communication": "all_gather", "communicator": "mpi", "nodes": 1,
+                              "payload_bytes": 10, "compute_slowdown": 1.1, "compute_spread": 0.1, "communication_slowdown": 1.2,
+                              "communication_spread": 0.1, "samples": 9}],
+                "copies": [{"direction": "to_host", "pinned": True, "bytes": 10, **sample}]}
+    for key in ("matmuls", "ops"):
+        measured[key] = measured[key][:1]
+    fitted = read["calibrations"]("dgx-h100-80gb--megatron-lm")
+    for key in ("levels", "values", "layers", "sources"):
+        fitted["fitted"][key] = fitted["fitted"][key][:1]
+    plan = copy.deepcopy(found["plan"])
+    plan["timeline"]["intervals"] = plan["timeline"]["intervals"][:1]
+    plan["timeline"]["memory"] = plan["timeline"]["memory"][:1]
+    for key in ("runners_up", "pareto", "rank_times"):
+        plan[key] = plan[key][:1]
+    curve = plan["timeline"]["memory"][0]["curve"]
+    curve["time_ps"] = curve["time_ps"][:1]
+    curve["by_class"] = {key: values[:1] for key, values in curve["by_class"].items()}
+    plan.update(communicator="mpi", mixed_devices=False, calibration_rest_digest="0")
+    run = {**copy.deepcopy(found["measured"]), "timeline": plan["timeline"], "loss_scales": [1.0], "skipped_steps": 0,
+           "device": "GPU", "device_memory_before_bytes": 1, "device_memory_bytes": 2}
+    run["traffic"] = run["traffic"][:1]
+    goal = {"family": "a", "of": "time", "most_mean_abs_pct": 5, "most_median_abs_pct": 5, "least_spearman": 0.9,
+            "least_interval90_coverage": 0.8, "most_interval90_to_error": 4, "most_skipped_pct": 10, "most_missed_oom": 0,
+            "most_false_oom": 0}
+    row = {"id": "a", "use": "public", "source": {"repo_or_doc": "doc", "path_or_issue": "page"},
+           "hardware": {"gpu": "H100", "gpus": 8, "gpus_per_node": 8, "interconnect": "x"},
+           "model": {"name": "m", "hidden": 64, "layers": 4, "heads": 4, "kv_heads": 4, "ffn_hidden": 256, "vocab": 100, "seq_len": 64},
+           "parallel": {"tp": 2, "pp": 1, "dp": 4, "cp": 1, "vpp": 1, "zero_stage": 1, "sequence_parallel": False},
+           "batch": {"micro": 1, "global": 8, "grad_accum": 1}, "precision": "bf16", "framework": "f", "sharding": "HSDP",
+           "finetuning": "none", "needs": ["x"], "dropout": 0.1, "partition": [0, 4], "layers_per_stage": [4], "oom": False,
+           "measured": {"step_time_s": 1.5, "peak_mem_gb": 10, "peak_mem_unit": "GB", "peak_mem_kind": "allocated",
+                        "peak_mem_allocated_gib": 9, "peak_mem_reserved_gib": 9.5}, "derived_step_time_s": 1.4,
+           "stated": {"cluster": "dgx-h100-80gb", "network_as_stated": True, "rack": {"devices": 72, "used_of_several": 64},
+                      "family": "gpt", "activation": "swiglu", "norm": "rms_norm", "tied_embeddings": True, "precision": "bf16",
+                      "pads_vocabulary": True, "framework": "megatron-lm", "framework_fields": {"flash_attention": True},
+                      "recompute": "layers", "recompute_every": [2], "handle_workspace": "32 MiB", "engine_workspace": "1 MiB",
+                      "fp8": "none", "fp8_parameters": False, "gradient_type": "f32", "splits_boundary": False,
+                      "parts_before_layers": 1, "parts_after_layers": 1, "layers_of_ends": 1, "micro_is_local_batch": False,
+                      "memory_of_last_rank": False, "needs": "x"}, "statements": []}
+    return [("job", llama), ("job", ernie), ("job", bert), ("cluster", mixed), ("cluster", read["clusters"]("dgx1-v100-16gb")),
+            ("framework", framework), ("strategy", found["strategy"]), ("calibration", measured), ("calibration", fitted),
+            ("plan", plan), ("measured", run), ("goals", {"goals": [goal]}), ("published-runs", [row])]
+
+
+def places(value, path=()):
+    """Paths of all members; of arrays, the first element."""
+    members = value.items() if isinstance(value, dict) else list(enumerate(value))[:1] if isinstance(value, list) else []
+    for key, member in members:
+        yield (*path, key)
+        yield from places(member, (*path, key))
+
+
+def changed(value, path, change):
+    result = copy.deepcopy(value)
+    at = result
+    for key in path[:-1]:
+        at = at[key]
+    change(at, path[-1])
+    return result
+
+
+def same(a, b):
+    """Equal to a JSON reader: true is not 1."""
+    return type(a) is type(b) and a == b
+
+
+def changes_of(value, values):
+    """The value itself with a note for editors, and with one change."""
+    if isinstance(value, dict):
+        yield "as it is", {"$schema": "job.schema.json", **value}
+        yield "$schema a number", {"$schema": 1, **value}
+        yield "unknown key", {**value, "unknown_key": 1}
+    for path in places(value):
+        where = "/" + "/".join(map(str, path))
+        yield f"{where} removed", changed(value, path, lambda at, key: at.pop(key))
+        before = value
+        for key in path:
+            before = before[key]
+        for other in values:
+            if not same(before, other):
+                yield f"{where} = {json.dumps(other)}", changed(value, path, lambda at, key, other=other: at.__setitem__(key, other))
+        if isinstance(before, dict):
+            yield f"{where}/unknown_key", changed(value, path, lambda at, key: at[key].update(unknown_key=1))
+
+
+def broken_rules(files):
+    """Files that break the rules between values which no single change of VALUES breaks."""
+    llama, ernie = files[0][1], files[1][1]
+    yield "job", "7 heads", {**llama, "heads": 7, "kv_heads": 7}
+    yield "job", "other kv_heads", {**ernie, "kv_heads": ernie["heads"] + 1}
+    yield "job", "too many parameters", {**llama, "layers": 100000, "hidden": 2**20, "ffn_hidden": 2**22}
+    for kind, value in files:
+        if kind == "cluster" and "other_devices" in value:
+            yield kind, "nodes beyond the last", changed(value, ("other_devices", 0, "nodes"), lambda at, key: at.update(nodes=[3, 2]))
+        if kind == "calibration" and "collectives" in value:
+            yield kind, "3 nodes", changed(value, ("collectives", 0, "nodes"), lambda at, key: at.update(nodes=3))
+
+
+def verdicts(cases):
+    """What the readers of files say of each (kind, document)."""
+    program = BIN.parent / "tests" / "schemas.verdicts"
+    text = "".join(f"{kind}\t{json.dumps(document)}\n" for kind, document in cases)
+    done = subprocess.run([program], input=text, capture_output=True, text=True, timeout=600, env={**os.environ})
+    lines = done.stdout.splitlines()
+    assert done.returncode == OK and len(lines) == len(cases), (done.returncode, len(lines), len(cases), done.stderr[-500:])
+    return lines
+
+
+def disagreements(schemas, found):
+    files = samples(found)
+    named = [(kind, what, document) for kind, value in files
+             for what, document in changes_of(value, FEW_VALUES if kind == "plan" else VALUES)]
+    named += broken_rules(files)
+    met = set()
+    for (kind, what, document), said in zip(named, verdicts([(kind, document) for kind, _, document in named])):
+        valid, accepted = schemas.valid(kind, document), said == "ok"
+        if valid == accepted:
+            continue
+        rules = [i for i, (kinds, message) in enumerate(BEYOND) if kind in kinds.split() and re.search(message, said)]
+        met.update(rules)
+        if accepted or not rules:
+            yield f"{kind}: {what}: the schema {'accepts' if valid else 'refuses'}, the reader says: {said[:200]}"
+    for i, (kinds, message) in enumerate(BEYOND):
+        if i not in met:
+            yield f"BEYOND: no changed file meets {kinds}: {message}"
+
+
+def main():
+    schemas = Schemas()
+    failures = list(presets(schemas))
+    with tempfile.TemporaryDirectory() as name:
+        found, wrong = outputs(schemas, pathlib.Path(name))
+        failures += wrong
+    failures += disagreements(schemas, found)
+    unused = set(schemas.names) - schemas.used
+    failures += [f"{name}: nothing was held against it" for name in sorted(unused)]
+    done = planner("schema", "jop")
+    assert done.returncode == USAGE and "did you mean job?" in done.stderr, done
+    print("\n".join(failures[:200]) or f"{schemas.count} documents are judged alike by {len(schemas.names)} schemas and their readers")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
