@@ -55,18 +55,19 @@ bool group_alike(const Strategy& strategy, RankOrder a, RankOrder b, const Devic
 }
 
 RankOrders rank_orders(const Framework& framework, const Strategy& strategy,
-                       const DeviceUnits& units) {
+                       const DeviceUnits& units, const std::function<bool(RankOrder)>& allowed) {
+  const auto may = [&](RankOrder order) { return !allowed || allowed(order); };
   RankOrders found;
   const auto& has = framework.can.rank_orders.value;
   const RankOrder usual = Strategy().rank_order;
   std::vector<RankOrder> possible;
   for (std::size_t i = 0; i < std::size(kRankOrders); ++i) {
-    if (has.has(RankOrder(i))) possible.push_back(RankOrder(i));
+    if (has.has(RankOrder(i)) && may(RankOrder(i))) possible.push_back(RankOrder(i));
   }
   const auto as_usual = std::find_if(possible.begin(), possible.end(), [&](RankOrder order) {
     return same_ranks(strategy, order, usual);
   });
-  if (as_usual != possible.end()) possible.insert(possible.begin(), usual);
+  if (as_usual != possible.end() && may(usual)) possible.insert(possible.begin(), usual);
   std::vector<RankOrder> numbered;
   for (const RankOrder order : possible) {
     const auto has_one = [](const std::vector<RankOrder>& orders, auto&& alike) {
@@ -83,7 +84,7 @@ RankOrders rank_orders(const Framework& framework, const Strategy& strategy,
       found.tried.push_back(order);
     }
   }
-  if (found.tried.empty()) found.tried.push_back(usual);  // for legal() to refuse
+  if (found.tried.empty() && may(usual)) found.tried.push_back(usual);  // for legal() to refuse
   return found;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "models/cluster/cluster.h"
@@ -25,13 +26,15 @@ DeviceUnits units_of(const Cluster& cluster);
 bool group_alike(const Strategy& strategy, RankOrder a, RankOrder b, const DeviceUnits& units);
 
 struct RankOrders {
-  std::vector<RankOrder> tried;  ///< at least one
+  std::vector<RankOrder> tried;  ///< at least one, unless none is allowed
   /// orders left out: they number ranks differently, but place groups as one of `tried` does
   std::int64_t alike = 0;
 };
 /// Returns the orders of a framework for the degrees of a strategy. The default order stands for
-/// all orders that number ranks in the same way.
+/// all orders that number ranks in the same way. Orders that `allowed` refuses do not count, and
+/// there may be none at all then.
 RankOrders rank_orders(const Framework& framework, const Strategy& strategy,
-                       const DeviceUnits& units);
+                       const DeviceUnits& units,
+                       const std::function<bool(RankOrder)>& allowed = {});
 
 }  // namespace plimsoll

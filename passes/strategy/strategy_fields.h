@@ -1,6 +1,8 @@
 // Strategy fields are what a text or a table shows of a strategy.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +21,8 @@ struct StrategyField {
 std::vector<StrategyField> shown_fields(const Strategy& strategy);
 /// Returns the fields in which `strategy` differs from `chosen`.
 std::vector<StrategyField> differing_fields(const Strategy& strategy, const Strategy& chosen);
+/// Returns the number of an integer or a byte count, and nothing for other fields.
+std::optional<std::int64_t> field_number(const Strategy& strategy, std::string_view key);
 /// Returns "mp=4 pp=2", and an empty text where there are no fields.
 std::string fields_text(const std::vector<StrategyField>& fields);
 

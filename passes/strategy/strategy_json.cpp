@@ -265,6 +265,12 @@ std::string field_text(const Strategy& strategy, std::string_view key) {
   return list_text(*field, strategy.*field->member);
 }
 
+std::optional<std::int64_t> field_number(const Strategy& strategy, std::string_view key) {
+  if (const auto* field = field_of(kIntegers, key)) return strategy.*field->member;
+  if (const auto* field = field_of(kByteCounts, key)) return (strategy.*field->member).count();
+  return std::nullopt;
+}
+
 std::span<const std::string_view> strategy_keys() { return kKeys; }
 
 bool always_shown(std::string_view key) {

@@ -164,6 +164,26 @@ void describe_runners_up(Out out, const Plan& plan) {
   }
 }
 
+/// Lists the chosen plan and the others by step time.
+void describe_ranking(Out out, const Plan& plan) {
+  std::vector<const RunnerUp*> order;
+  for (const RunnerUp& one : plan.runners_up) order.push_back(&one);
+  std::ranges::stable_sort(order, {}, [](const RunnerUp* one) { return one->step_time; });
+  fmt::format_to(out,
+                 "the {} best plans that split the job otherwise: step time, how much longer (90 % "
+                 "interval), what each takes of a device, where it differs\n",
+                 order.size() + 1);
+  Bytes taken;
+  for (const Filling& filling : fillings_of(plan)) taken = std::max(taken, filling.taken());
+  fmt::format_to(out, "  {:>3}  {}  takes {:>8}  chosen\n", 1,
+                 beside(plan.prediction.step_time, {}, plan, true), to_text(taken));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    fmt::format_to(out, "  {:>3}  {}  takes {:>8}  {}\n", i + 2,
+                   beside(order[i]->step_time, order[i]->ratio, plan), to_text(order[i]->taken),
+                   differences(order[i]->strategy, plan.strategy));
+  }
+}
+
 void describe_front(Out out, const Plan& plan) {
   if (plan.pareto.size() < 2) return;
   fmt::format_to(out,
@@ -223,7 +243,7 @@ std::string describe(const StepParts& parts) {
   return text;
 }
 
-std::string describe(const Plan& plan) {
+std::string describe(const Plan& plan, bool by_rank) {
   std::string text;
   const Out out = std::back_inserter(text);
   fmt::format_to(out, "chosen: {}\n", strategy_summary(plan.strategy));
@@ -233,7 +253,7 @@ std::string describe(const Plan& plan) {
   if (!plan.oversubscribed) describe_ties(out, plan);
   text += describe_step(plan.prediction, !plan.oversubscribed);
   describe_memory(out, plan);
-  describe_runners_up(out, plan);
+  by_rank ? describe_ranking(out, plan) : describe_runners_up(out, plan);
   describe_front(out, plan);
   describe_search(out, plan.search);
   return text;

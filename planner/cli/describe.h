@@ -18,8 +18,9 @@ std::string describe_step(const Prediction& prediction, bool makes_timing_claim)
 std::string describe_parameters(const Job& job);
 /// Returns a line on the communication of each group; nothing where there is none.
 std::string describe(const StepParts& parts);
-/// Returns lines on the chosen strategy, its prediction, the search and the runners-up.
-std::string describe(const Plan& plan);
+/// Returns lines on the chosen strategy, its prediction, the search and the runners-up. With
+/// `by_rank` the chosen plan and the runners-up are one list by step time.
+std::string describe(const Plan& plan, bool by_rank = false);
 /// Says why nothing fits, then has a line for each change with which something does.
 std::string describe(const NothingFits& refused);
 /// Returns a summary of a space: with `list` every legal strategy on a line, then what rules

@@ -70,11 +70,6 @@ void add_machine(CLI::App& command, TargetOptions& target) {
   add_framework(command, target);
 }
 
-void add_fix(CLI::App& command, std::vector<std::string>& fix) {
-  command.add_option("--fix", fix, "KEY=VALUE: only strategies with this choice; repeatable")
-      ->allow_extra_args(false);
-}
-
 void add_reserve(CLI::App& command, std::string& reserve) {
   command.add_option("--reserve", reserve, "memory kept free on each device")
       ->capture_default_str();

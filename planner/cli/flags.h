@@ -26,7 +26,6 @@ void add_devices(CLI::App& command, TargetOptions& target);
 CLI::Option* add_calibration(CLI::App& command, std::vector<std::string>& calibration);
 /// Adds --cluster, --calibration, --devices and --framework.
 void add_machine(CLI::App& command, TargetOptions& target);
-void add_fix(CLI::App& command, std::vector<std::string>& fix);
 void add_reserve(CLI::App& command, std::string& reserve);
 void add_tolerance(CLI::App& command, double& tolerance);
 /// `result` is what does not depend on the number of threads: "the plan".

@@ -14,6 +14,13 @@
 namespace plimsoll {
 namespace {
 
+/// The flags that hold choices, in the order in which a command has them.
+constexpr std::pair<const char*, std::vector<std::string> HeldOptions::*> kHeldFlags[] = {
+    {"--fix", &HeldOptions::fix},
+    {"--max", &HeldOptions::max},
+    {"--min", &HeldOptions::min},
+    {"--exclude", &HeldOptions::exclude}};
+
 /// Returns the words of a command that shell_word() wrote.
 std::vector<std::string> words_of(const std::string& command) {
   std::vector<std::string> words = {""};
@@ -59,7 +66,7 @@ std::string calibration_word(const std::string& calibration) {
 }  // namespace
 
 PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
-                     const std::vector<std::string>& fix, const std::string& reserve) {
+                     const HeldOptions& held, const std::string& reserve, std::int64_t top) {
   const Target& target = loaded.target;
   std::vector<std::string> words = {"planner", "plan"};
   if (files.imported) {
@@ -82,7 +89,10 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
     const bool file = find_framework(files.framework) == nullptr;
     flag("--framework", file ? target.framework().name + ".json" : files.framework);
   }
-  for (const std::string& choice : fix) flag("--fix", choice);
+  for (const auto& [name, values] : kHeldFlags) {
+    for (const std::string& choice : held.*values) flag(name, choice);
+  }
+  if (top > 0) flag("--top", std::to_string(top));
   if (reserve != kDefaultReserve) flag("--reserve", reserve);
 
   PlanOrigin origin;
@@ -97,11 +107,13 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
   return origin;
 }
 
-std::vector<std::string> held_choices(const PlanOrigin& origin) {
-  std::vector<std::string> held;
+HeldOptions held_choices(const PlanOrigin& origin) {
+  HeldOptions held;
   const std::vector<std::string> words = words_of(origin.command);
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-    if (words[i] == "--fix") held.push_back(words[i + 1]);
+    for (const auto& [name, values] : kHeldFlags) {
+      if (words[i] == name) (held.*values).push_back(words[i + 1]);
+    }
   }
   return held;
 }

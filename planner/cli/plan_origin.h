@@ -5,15 +5,16 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "planner/cli/held_choices.h"
 #include "planner/cli/target.h"
 
 namespace plimsoll {
 
 /// Says in words how `planner plan` made a plan, by its arguments and what they named.
 PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
-                     const std::vector<std::string>& fix, const std::string& reserve);
+                     const HeldOptions& held, const std::string& reserve, std::int64_t top = 0);
 
-/// Returns the values of --fix in a command that origin_of() wrote.
-std::vector<std::string> held_choices(const PlanOrigin& origin);
+/// Returns the values of --fix, --max, --min and --exclude in a command that origin_of() wrote.
+HeldOptions held_choices(const PlanOrigin& origin);
 
 }  // namespace plimsoll

@@ -107,7 +107,10 @@ Framework load_framework(const TargetOptions& options) {
 }
 
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
-  Job job = read_stated_job(options);
+  return load_target(options, read_stated_job(options), reserve);
+}
+
+LoadedTarget load_target(const TargetOptions& options, Job job, Bytes reserve) {
   const std::int64_t stated_vocabulary = job.vocab;
   const std::string text = read_file_or_preset(options.cluster, cluster_presets());
   Cluster cluster = parse_cluster(text, options.cluster);
@@ -164,22 +167,6 @@ std::string efficiency_line(const LoadedTarget& loaded) {
   if (of_runs || measured || !costs.cluster().efficiency) return "";
   const std::string& words = loaded.source.efficiency_words;
   return fmt::format("  efficiency  {}\n", words.empty() ? fits_of(costs.cluster()) : words);
-}
-
-Fixed parse_fixed(const std::vector<std::string>& pairs) {
-  Fixed fixed;
-  for (const std::string& pair : pairs) {
-    const std::size_t equals = pair.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw UsageError(fmt::format("--fix {}: expected KEY=VALUE", pair));
-    }
-    const std::string key = pair.substr(0, equals);
-    const bool again = std::any_of(fixed.begin(), fixed.end(),
-                                   [&](const auto& known) { return known.first == key; });
-    if (again) throw UsageError(fmt::format("--fix {} is given twice", key));
-    fixed.emplace_back(key, pair.substr(equals + 1));
-  }
-  return fixed;
 }
 
 Bytes parse_reserve(const std::string& text) {

@@ -51,6 +51,8 @@ Job load_job(const TargetOptions& options, const Framework& framework);
 /// decides; without a cluster it is the bundled runtime.
 Framework load_framework(const TargetOptions& options);
 LoadedTarget load_target(const TargetOptions& options, Bytes reserve);
+/// Reads the cluster and its costs for a job that was read before, by read_stated_job().
+LoadedTarget load_target(const TargetOptions& options, Job stated_job, Bytes reserve);
 /// Reads a strategy from text or a file. Throws InfeasibleError where the strategy is not legal on
 /// so many devices, saying why.
 Strategy legal_strategy(const Job& job, const Framework& framework, const std::string& text,
@@ -66,8 +68,6 @@ std::string headline(const LoadedTarget& loaded, bool oversubscribed);
 /// Says what each group of the cluster's efficiency parameters rests on. The line is empty where
 /// the parameters are not used or a fit on runs took their place.
 std::string efficiency_line(const LoadedTarget& loaded);
-/// Parses "key=value" pairs. Throws UsageError for text without '=', or a key given twice.
-Fixed parse_fixed(const std::vector<std::string>& pairs);
 /// Parses "1 GiB". Throws UsageError.
 Bytes parse_reserve(const std::string& text);
 /// Parses "30 s". Throws UsageError for text that is no time, and for a time not above zero or more

@@ -146,7 +146,9 @@ ExitCode run_explain(const ExplainOptions& options) {
   if (options.devices > 0) throw UsageError("--devices is of a script alone; the plan states them");
   const Plan plan = read_legal_plan(options.files.plan);
   const LoadedTarget loaded = target_of_plan(plan, options.files);
-  ExplainRequest request{loaded.target, plan.strategy, parse_fixed(held_choices(plan.origin))};
+  Held held = parse_held(held_choices(plan.origin));
+  ExplainRequest request{loaded.target, plan.strategy, std::move(held.fixed),
+                         std::move(held.limits)};
   request.threads = options.threads;
   if (!options.time_limit.empty()) request.time_limit = parse_time_limit(options.time_limit);
   const InterruptNotice interrupt;

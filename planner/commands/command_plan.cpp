@@ -23,13 +23,17 @@
 namespace plimsoll {
 namespace {
 
+/// The most plans of one list. Each is simulated once more, to say where its step goes.
+constexpr std::int64_t kMostListedPlans = 100;
+
 struct PlanOptions {
   TargetOptions target;
-  std::vector<std::string> fix;
+  HeldOptions held;
   std::string reserve = kDefaultReserve;
   std::string output;        ///< file; empty: none is written
   std::string time_limit;    ///< empty: none
   std::int64_t threads = 0;  ///< 0: all cores
+  std::int64_t top = 0;      ///< how many plans are listed; 0: the usual runners-up
   bool json = false;
 };
 
@@ -65,11 +69,11 @@ void hold_precision(const Strategy& script, PlanOptions& options, Fixed& fixed) 
   if (held.empty()) return;
   print_note(
       fmt::format("{}: held as in the script: {}\n", options.target.from, fmt::join(held, ", ")));
-  options.fix.insert(options.fix.end(), held.begin(), held.end());
+  options.held.fix.insert(options.held.fix.end(), held.begin(), held.end());
 }
 
 ExitCode run_plan(PlanOptions options) {
-  Fixed fixed = parse_fixed(options.fix);
+  Held choices = parse_held(options.held);
   const Bytes reserve = parse_reserve(options.reserve);
   std::optional<Seconds> time_limit;
   if (!options.time_limit.empty()) time_limit = parse_time_limit(options.time_limit);
@@ -78,7 +82,8 @@ ExitCode run_plan(PlanOptions options) {
   inputs.insert(inputs.end(), {files.job, files.from, files.cluster});
   check_output("-o", options.output, inputs);
   read_from(options.target);
-  if (options.target.imported) hold_precision(*options.target.imported->strategy, options, fixed);
+  if (options.target.imported)
+    hold_precision(*options.target.imported->strategy, options, choices.fixed);
   const LoadedTarget loaded = load_target(options.target, reserve);
 
   Plan plan;
@@ -87,10 +92,12 @@ ExitCode run_plan(PlanOptions options) {
   try {
     Progress progress("strategies done with:");
     SearchRequest request{loaded.target};
-    request.fixed = fixed;
+    request.fixed = choices.fixed;
+    request.limits = choices.limits;
     request.cluster_digest = loaded.cluster_digest;
     request.calibration_digest = loaded.source.digest;
     request.threads = options.threads;
+    if (options.top > 0) request.shown = {std::size_t(options.top - 1), Likeness::switches};
     request.time_limit = time_limit;
     request.stop = [&] { return interrupt.asked(); };
     request.progress = [&](std::int64_t done, std::int64_t of) { progress.update(done, of); };
@@ -107,17 +114,18 @@ ExitCode run_plan(PlanOptions options) {
   print_note(fmt::format("searched {} strategies in {}\n", plan.search.space, to_text(elapsed)));
   plan.stated_vocabulary = loaded.stated_vocabulary;
   plan.calibration_rest_digest = loaded.source.rest_digest;
-  plan.origin = origin_of(loaded, options.target, options.fix, options.reserve);
+  plan.origin = origin_of(loaded, options.target, options.held, options.reserve, options.top);
   const std::string text = plan_text(plan);
   if (!options.output.empty()) {
     write_file_atomically(options.output, text);
     print_note(fmt::format("wrote {}\n", options.output));
   }
-  print_result(options.json ? text
-                            : fmt::format("{}; reserve {} per device\n{}{}{}",
-                                          headline(loaded, plan.oversubscribed), to_text(reserve),
-                                          efficiency_line(loaded),
-                                          describe_parameters(stated_job(loaded)), describe(plan)));
+  print_result(options.json
+                   ? text
+                   : fmt::format("{}; reserve {} per device\n{}{}{}",
+                                 headline(loaded, plan.oversubscribed), to_text(reserve),
+                                 efficiency_line(loaded), describe_parameters(stated_job(loaded)),
+                                 describe(plan, options.top > 0)));
   if (plan.search.proven) return ExitCode::ok;
   print_note(fmt::format("planner: {}: {}\n", why_unproven(interrupt, time_limit, elapsed),
                          words_of_gap(plan)));
@@ -132,11 +140,16 @@ void add_plan(CLI::App& app, Action& action) {
   add_job(command, options->target, false);
   add_from(command, options->target);
   add_machine(command, options->target);
-  add_fix(command, options->fix);
+  add_held(command, options->held);
   add_reserve(command, options->reserve);
   command.add_option("-o,--output", options->output, "write the plan file here");
   command.add_option("--time-limit", options->time_limit,
                      "stop after this time (\"30 s\") with the best so far, exit 5");
+  command
+      .add_option("--top", options->top,
+                  "list the N best plans that differ in degrees, sharding stage, micro-batch, "
+                  "recompute or schedule")
+      ->check(integers(1, kMostListedPlans));
   add_threads(command, options->threads, "the plan");
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_plan(*options); }; });

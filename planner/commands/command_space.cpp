@@ -7,6 +7,7 @@
 #include "base/command_line.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/held_choices.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/explore/explore.h"
@@ -16,14 +17,14 @@ namespace {
 
 struct SpaceOptions {
   TargetOptions target;  ///< without cluster: no bounds, and the framework is the bundled one
-  std::vector<std::string> fix;
+  HeldOptions held;
   std::string reserve = kDefaultReserve;
   bool list = false;  ///< every legal strategy
   bool json = false;
 };
 
 ExitCode run_space(const SpaceOptions& options) {
-  const Fixed fixed = parse_fixed(options.fix);
+  const Held held = parse_held(options.held);
   const Bytes reserve = parse_reserve(options.reserve);
   std::int64_t devices = options.target.devices;
   SpaceSummary summary;
@@ -37,10 +38,10 @@ ExitCode run_space(const SpaceOptions& options) {
     job.vocab = padded_vocabulary(job.vocab, framework, 1);
     DeviceUnits unknown;
     unknown.alike = false;  // ranks may be neighbours in any way: every order is one of its own
-    summary.space = enumerate(job, framework, devices, fixed, unknown);
+    summary.space = enumerate(job, framework, devices, held.fixed, unknown, held.limits);
   } else {
     const LoadedTarget loaded = load_target(options.target, reserve);
-    const SearchRequest request{loaded.target, fixed};
+    const SearchRequest request{loaded.target, held.fixed, held.limits};
     job = loaded.target.job;
     stated = stated_job(loaded);
     devices = loaded.target.devices;
@@ -66,7 +67,7 @@ void add_space(CLI::App& app, Action& action) {
   add_calibration(command, options->target.calibration)->needs("--cluster");
   add_devices(command, options->target);
   add_framework(command, options->target);
-  add_fix(command, options->fix);
+  add_held(command, options->held);
   add_reserve(command, options->reserve);
   command.add_flag("--list", options->list, "every legal strategy, in canonical order");
   add_json(command, options->json);

@@ -11,9 +11,6 @@
 namespace plimsoll {
 namespace {
 
-/// No plan is faster by more than this share of a step, so that no runner-up needs a proof.
-constexpr double kNoRunnersUp = 1e9;
-
 Seconds step_of(const Target& target, const Strategy& strategy, const Footprint& footprint) {
   return simulate(footprint.programs, costs_of(target, strategy), Folding::folded, Detail::none)
       .step_time;
@@ -47,8 +44,8 @@ std::vector<RateEffect> rate_effects(const ExplainRequest& request) {
 MemoryEffect memory_effect(const ExplainRequest& request, const PlanTime& plan) {
   MemoryEffect effect{request.strategy, plan.step_time, {}, true, {}};
   try {
-    const Plan found = best_plan(request, with_memory(request.target, 2), request.held,
-                                 request.time_limit ? 0 : kMostRounds);
+    const Plan found =
+        best_plan(request, with_memory(request.target, 2), request.time_limit ? 0 : kMostRounds);
     effect.proven = found.search.proven;
     effect.least_step = found.prediction.step_time / (1 + found.search.gap);
     // Where a search ends early, the plan may be faster than all that it found.
@@ -66,9 +63,8 @@ MemoryEffect memory_effect(const ExplainRequest& request, const PlanTime& plan) 
 
 }  // namespace
 
-Plan best_plan(const ExplainRequest& request, const Target& target, const Fixed& held,
-               std::int64_t most_rounds) {
-  SearchRequest search_request{target, held};
+Plan best_plan(const ExplainRequest& request, const Target& target, std::int64_t most_rounds) {
+  SearchRequest search_request{target, request.held, request.limits};
   search_request.threads = request.threads;
   search_request.time_limit = request.time_limit;
   search_request.tolerance = kNoRunnersUp;

@@ -19,6 +19,7 @@ struct ExplainRequest {
   Target target;
   Strategy strategy;                    ///< the plan's
   Fixed held{};                         ///< choices that its search held
+  Limits limits{};                      ///< limits that its search kept
   std::int64_t threads = 0;             ///< as SearchRequest::threads
   std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
   std::function<bool()> stop{};         ///< for each search, as SearchRequest::stop
@@ -64,9 +65,9 @@ inline constexpr std::int64_t kMostRounds = 300;
 /// machine or the number of threads.
 Sensitivity sensitivity(const ExplainRequest& request, const ExplainedStep& plan);
 
-/// Searches a target for the best plan with these choices, in at most so many rounds where
-/// `most_rounds` is above 0. Runners-up are not proven, which takes most of a search's time.
-Plan best_plan(const ExplainRequest& request, const Target& target, const Fixed& held,
-               std::int64_t most_rounds = 0);
+/// Searches a target for the best plan with the request's choices and limits, in at most so many
+/// rounds where `most_rounds` is above 0. Runners-up are not proven, which takes most of a search's
+/// time.
+Plan best_plan(const ExplainRequest& request, const Target& target, std::int64_t most_rounds = 0);
 
 }  // namespace plimsoll

@@ -15,18 +15,18 @@ AskedStep beside(const Target& target, ExplainedStep step, const PlanTime& plan)
   return {std::move(step), ratio};
 }
 
-/// Returns what the search held, with the asked choices in place of held ones.
-Fixed held_with(const Fixed& held, const Fixed& asked) {
-  Fixed all = asked;
-  for (const auto& choice : held) {
-    if (!is_fixed(asked, choice.first)) all.push_back(choice);
-  }
-  return all;
+/// Returns the request with the asked choices in place of those that the search held or limited.
+ExplainRequest with_asked(const ExplainRequest& request, const Fixed& asked) {
+  ExplainRequest changed = request;
+  std::erase_if(changed.held, [&](const auto& held) { return is_fixed(asked, held.first); });
+  std::erase_if(changed.limits, [&](const Limit& limit) { return is_fixed(asked, limit.key); });
+  changed.held.insert(changed.held.begin(), asked.begin(), asked.end());
+  return changed;
 }
 
 void find_best(const ExplainRequest& request, const PlanTime& plan, WhyNot& answer) {
   try {
-    const Plan best = best_plan(request, request.target, held_with(request.held, answer.asked));
+    const Plan best = best_plan(with_asked(request, answer.asked), request.target);
     answer.best_is_proven = best.search.proven;
     answer.best = beside(request.target, explain_step(request.target, best.strategy), plan);
   } catch (const NothingFoundYet& stopped) {

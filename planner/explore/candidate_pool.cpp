@@ -18,7 +18,7 @@ void CandidatePool::confirm(const std::vector<std::size_t>& indices) {
 }
 
 bool CandidatePool::confirm_shown() {
-  std::vector<std::size_t> shown = best_plans(all_);
+  std::vector<std::size_t> shown = best_plans(all_, shown_);
   const std::vector<std::size_t> front = pareto_front(all_);
   shown.insert(shown.end(), front.begin(), front.end());
   std::ranges::sort(shown);

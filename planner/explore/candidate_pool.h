@@ -13,7 +13,8 @@ namespace plimsoll {
 /// candidate is taken to fit until the result depends on it.
 class CandidatePool {
  public:
-  CandidatePool(const Target& target, std::int64_t threads) : target_(target), threads_(threads) {}
+  CandidatePool(const Target& target, std::int64_t threads, Shown shown)
+      : target_(target), threads_(threads), shown_(shown) {}
 
   void add(Candidate candidate) { all_.push_back(std::move(candidate)); }
   std::span<const Candidate> all() const { return all_; }
@@ -32,6 +33,7 @@ class CandidatePool {
 
   const Target& target_;
   const std::int64_t threads_;
+  const Shown shown_;
   std::vector<Candidate> all_;  ///< in the order in which they were simulated
 };
 

@@ -31,8 +31,8 @@ class Explorer {
         bounds_(bounds),
         family_bounds_(target_, bounds_),
         capacity_(largest_memory(target_)),
-        pool_(target_, request.threads),
-        incumbents_(request.tolerance) {
+        pool_(target_, request.threads, request.shown),
+        incumbents_(request.tolerance, request.shown) {
     if (request.time_limit) {
       deadline_ = std::chrono::steady_clock::now() +
                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -296,7 +296,7 @@ class Explorer {
       return false;
     const Strategy strategy = strategy_of(node);
     return std::ranges::any_of(leaves_, [&](const SearchNode& leaf) {
-      return same_but_details(strategy_of(leaf), strategy);
+      return are_alike(strategy_of(leaf), strategy, request_.shown.likeness);
     });
   }
 

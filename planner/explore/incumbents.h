@@ -14,15 +14,16 @@ namespace plimsoll {
 /// The plans that are known when a round of a search begins.
 class Incumbents {
  public:
-  /// `tolerance` is SearchRequest's.
-  explicit Incumbents(double tolerance) : slower_(1 + tolerance) {}
+  /// `tolerance` and `shown` are SearchRequest's.
+  Incumbents(double tolerance, Shown shown) : slower_(1 + tolerance), shown_(shown) {}
 
   void learn(std::span<const Candidate> candidates) {
-    const std::vector<std::size_t> best = best_plans(candidates);
+    const std::vector<std::size_t> best = best_plans(candidates, shown_);
     best_.reset();
     last_listed_.reset();
     if (!best.empty()) best_ = candidates[best.front()].prediction.step_time;
-    if (best.size() == kRunnersUp + 1) last_listed_ = candidates[best.back()].prediction.step_time;
+    if (best.size() == shown_.runners_up + 1)
+      last_listed_ = candidates[best.back()].prediction.step_time;
     feasible_.clear();
     for (const Candidate& candidate : candidates) {
       if (feasible(candidate)) feasible_.push_back(&candidate);
@@ -39,12 +40,12 @@ class Incumbents {
   bool may_be_best(Seconds bound) const { return !best_ || bound <= *best_; }
 
   /// Whether a plan of this bound may be a runner-up. Such a plan is faster than the last
-  /// runner-up, and than plans that differ from it in details only.
+  /// runner-up, and than plans that are like it.
   bool may_be_listed(Seconds bound, const Strategy& strategy) const {
     if (!may_be_listed(bound)) return false;
     return std::none_of(feasible_.begin(), feasible_.end(), [&](const Candidate* candidate) {
       return bound * slower_ > candidate->prediction.step_time &&
-             same_but_details(candidate->strategy, strategy);
+             are_alike(candidate->strategy, strategy, shown_.likeness);
     });
   }
 
@@ -69,6 +70,7 @@ class Incumbents {
   };
 
   const double slower_;
+  const Shown shown_;
   std::optional<Seconds> best_, last_listed_;
   std::vector<const Candidate*> feasible_;
   std::vector<FrontPlan> front_;  ///< in order of merit

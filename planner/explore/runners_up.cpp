@@ -53,6 +53,18 @@ bool same_but_details(const Strategy& a, const Strategy& b) {
   return alike == b;
 }
 
+bool same_but_switches(const Strategy& a, const Strategy& b) {
+  const auto split_of = [](const Strategy& s) {
+    return std::tuple(s.mp, s.pp, s.cp, s.dp * s.sharding_degree, s.sharding_stage, s.micro_batch,
+                      s.recompute, s.schedule);
+  };
+  return split_of(a) == split_of(b);
+}
+
+bool are_alike(const Strategy& a, const Strategy& b, Likeness likeness) {
+  return likeness == Likeness::details ? same_but_details(a, b) : same_but_switches(a, b);
+}
+
 namespace {
 
 std::vector<std::size_t> in_order_of_merit(std::span<const Candidate> candidates) {
@@ -67,14 +79,14 @@ std::vector<std::size_t> in_order_of_merit(std::span<const Candidate> candidates
 
 }  // namespace
 
-std::vector<std::size_t> best_plans(std::span<const Candidate> candidates) {
+std::vector<std::size_t> best_plans(std::span<const Candidate> candidates, const Shown& shown) {
   std::vector<std::size_t> chosen;
   for (std::size_t i : in_order_of_merit(candidates)) {
-    const bool shown = std::any_of(chosen.begin(), chosen.end(), [&](std::size_t other) {
-      return same_but_details(candidates[i].strategy, candidates[other].strategy);
+    const bool is_there = std::any_of(chosen.begin(), chosen.end(), [&](std::size_t other) {
+      return are_alike(candidates[i].strategy, candidates[other].strategy, shown.likeness);
     });
-    if (!shown) chosen.push_back(i);
-    if (chosen.size() == kRunnersUp + 1) break;
+    if (!is_there) chosen.push_back(i);
+    if (chosen.size() == shown.runners_up + 1) break;
   }
   return chosen;
 }

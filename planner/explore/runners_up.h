@@ -8,8 +8,18 @@
 
 namespace plimsoll {
 
-/// The number of runners-up that are shown.
+/// The number of runners-up that are shown, unless a request says another.
 inline constexpr std::size_t kRunnersUp = 5;
+/// Which differences make two plans one among those that are shown.
+enum class Likeness : std::uint8_t {
+  details,   ///< same_but_details()
+  switches,  ///< same_but_switches()
+};
+/// The plans that a search shows beside the best one.
+struct Shown {
+  std::size_t runners_up = kRunnersUp;
+  Likeness likeness = Likeness::details;
+};
 /// The Pareto front ends where a step takes this many times the best step. A slower plan trades too
 /// much time for memory to be of interest, and proving it would take most of a search.
 inline constexpr double kFrontTimes = 1.5;
@@ -35,9 +45,16 @@ bool better(const Candidate& a, const Candidate& b);
 /// model's ends count as.
 bool same_but_details(const Strategy& a, const Strategy& b);
 
-/// Returns indices into `candidates` in order of merit: the best plan, then up to kRunnersUp
-/// others. Each differs from all before in more than details. Only feasible candidates count.
-std::vector<std::size_t> best_plans(std::span<const Candidate> candidates);
+/// Whether two strategies split the job alike. They have the same mp, pp, cp and data-parallel
+/// ranks (dp x sharding degree), the same sharding stage, micro-batch, form of recompute and
+/// schedule. All else is a switch of such a plan: it does not change which part of the work a rank
+/// has.
+bool same_but_switches(const Strategy& a, const Strategy& b);
+bool are_alike(const Strategy& a, const Strategy& b, Likeness likeness);
+
+/// Returns indices into `candidates` in order of merit: the best plan, then the others that are
+/// shown. No two of them are alike. Only feasible candidates count.
+std::vector<std::size_t> best_plans(std::span<const Candidate> candidates, const Shown& shown = {});
 
 /// Returns indices into `candidates`, in order of merit, up to kFrontTimes times the best step.
 /// They are the best plan, then each plan whose live bytes are at least kFrontSaving below those of

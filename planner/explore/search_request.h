@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "planner/explore/runners_up.h"
 #include "planner/space/space.h"
 #include "predict/target.h"
 
@@ -19,9 +20,14 @@ enum class SearchMethod : std::uint8_t {
 /// The longest time limit. The clock holds far more; nobody waits that long.
 inline constexpr Seconds kLongestTimeLimit{1e6};
 
+/// A tolerance with which no runner-up needs a proof, since no plan is faster by such a share of a
+/// step. Proving them takes most of a search's time.
+inline constexpr double kNoRunnersUp = 1e9;
+
 struct SearchRequest {
   Target target;
   Fixed fixed{};
+  Limits limits{};
   std::string cluster_digest{}, calibration_digest{};
   SearchMethod method = SearchMethod::branch_and_bound;
   /// The number of candidates evaluated at once; 0 stands for the number of the machine's cores.
@@ -30,6 +36,7 @@ struct SearchRequest {
   /// The chosen plan is proven best. Runners-up and the front are proven to this share of a step:
   /// no plan that would take the place of one of them is faster by more.
   double tolerance = 0.02;
+  Shown shown{};  ///< the plans beside the best one
   /// The wall-clock time after which no bound and no evaluation begins; at most kLongestTimeLimit.
   /// The first plan, which is found before all bounds, is looked for to the end of one try. With a
   /// limit the plan depends on the machine.

@@ -95,7 +95,7 @@ class Cutter {
     std::optional<LayerCut> least;
     std::int64_t recomputed = 0;
     // None at all is tried here, too: the family without recompute may not fit with an even cut.
-    for (std::int64_t n = is_fixed(request_.fixed, "recompute") ? 1 : 0; n <= layers_; ++n) {
+    for (std::int64_t n = may_recompute_none() ? 0 : 1; n <= layers_; ++n) {
       const Picoseconds limit = least ? least->step : limit_;
       if (!best({}, n, n, limit)) break;  // nor with more of them
       auto found = best(room, n, n, limit);
@@ -127,6 +127,13 @@ class Cutter {
 
   bool is_below_limit(const StageOption& option, Picoseconds limit) const {
     return option.work.count() <= (limit.count() - 1) / m_;
+  }
+
+  /// Whether a strategy that recomputes may end up without recompute.
+  bool may_recompute_none() const {
+    Strategy none = even_;
+    none.recompute = Recompute::none;
+    return !is_fixed(request_.fixed, "recompute") && is_within(request_.limits, none, "recompute");
   }
 
   bool may_have(std::int64_t stage, std::int64_t layers) const {
@@ -176,7 +183,7 @@ class Cutter {
       most = std::max(most, stage.layers);
     }
     if (strategy.layer_split == even_layers_) strategy.layer_split.clear();
-    if (again == 0 && is_fixed(request_.fixed, "recompute") && even_.recompute != Recompute::none)
+    if (again == 0 && even_.recompute != Recompute::none && !may_recompute_none())
       return std::nullopt;
     if (again == 0) strategy.recompute = Recompute::none;
     if (again == layers_ || first > 0) strategy.recompute_list.clear();
@@ -222,7 +229,7 @@ class LayerSearch {
         target_(request.target),
         space_(space),
         bounds_(bounds),
-        freedom_(layer_freedom(target_.framework(), request.fixed)),
+        freedom_(layer_freedom(target_.framework(), request.fixed, request.limits)),
         shape_costs_(target_),
         lasting_(target_),
         capacity_(largest_memory(target_)),
@@ -333,10 +340,10 @@ class LayerSearch {
 
 }  // namespace
 
-LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed) {
+LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed, const Limits& limits) {
   for (const std::string_view key : {"layer_split", "embedding_as_layers", "loss_as_layers",
                                      "recompute_layers", "recompute_list"}) {
-    if (is_fixed(fixed, key)) return {};
+    if (is_fixed(fixed, key) || is_limited(limits, key)) return {};
   }
   const Capabilities& can = framework.can;
   return {can.uneven_split.value, can.recomputed_layers.value.has(RecomputedLayers::listed),

@@ -12,13 +12,15 @@
 
 namespace plimsoll {
 
-/// How a family's layers may be cut, by the framework and the choices that the user fixed.
+/// How a family's layers may be cut, by the framework and the choices that the user fixed or
+/// limited.
 struct LayerFreedom {
   bool cuts = false;        ///< other than even ones
   bool by_stage = false;    ///< each stage recomputes as many layers as it wants to
   bool empty_ends = false;  ///< the first and the last stage may have no layer
 };
-LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed);
+LayerFreedom layer_freedom(const Framework& framework, const Fixed& fixed,
+                           const Limits& limits = {});
 
 /// Returns plans beside the space that are faster than `best`, each faster than the one before.
 /// They fit by a replay of the framework's allocator. `families` are the indices of families that

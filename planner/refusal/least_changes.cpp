@@ -64,13 +64,16 @@ class Changes {
 
  private:
   /// Returns the request with the smallest micro-batch and whole layers recomputed, unless it fixes
-  /// these.
+  /// or limits these.
   static SearchRequest leanest(SearchRequest changed) {
-    if (!is_fixed(changed.fixed, "micro_batch")) changed.fixed.emplace_back("micro_batch", "1");
+    const auto is_free = [&](std::string_view key) {
+      return !is_fixed(changed.fixed, key) && !is_limited(changed.limits, key);
+    };
+    if (is_free("micro_batch")) changed.fixed.emplace_back("micro_batch", "1");
     const bool repeats = changed.target.framework().can.recompute.value.has(Recompute::full);
-    const bool free =
-        !is_fixed(changed.fixed, "recompute") && !is_fixed(changed.fixed, "recompute_list");
-    if (repeats && free) changed.fixed.emplace_back("recompute", "full");
+    const bool may_repeat_all = is_free("recompute") && is_free("recompute_list") &&
+                                !is_limited(changed.limits, "recompute_layers");
+    if (repeats && may_repeat_all) changed.fixed.emplace_back("recompute", "full");
     return changed;
   }
 
@@ -109,16 +112,24 @@ class Changes {
 
   void without_held_choices() {
     for (std::size_t i = 0; i < request_.fixed.size(); ++i) {
-      const std::string text = fix_text({request_.fixed[i]});
       SearchRequest changed = request_;
       changed.fixed.erase(changed.fixed.begin() + std::ptrdiff_t(i));
-      const auto found = find_plan(changed);
-      if (found) {
-        add("without " + text, changed, *found);
-      } else if (is_out_of_time("fewer held choices")) {
-        return;
-      }
+      if (!without(fix_text({request_.fixed[i]}), changed)) return;
     }
+    for (std::size_t i = 0; i < request_.limits.size(); ++i) {
+      SearchRequest changed = request_;
+      changed.limits.erase(changed.limits.begin() + std::ptrdiff_t(i));
+      if (!without(limit_text(request_.limits[i]), changed)) return;
+    }
+  }
+
+  /// Whether there is time for more.
+  bool without(const std::string& what, const SearchRequest& changed) {
+    if (const auto found = find_plan(changed)) {
+      add("without " + what, changed, *found);
+      return true;
+    }
+    return !is_out_of_time("fewer held choices");
   }
 
   std::optional<SearchRequest> with(const Fixed& choices) const {

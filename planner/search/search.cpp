@@ -183,7 +183,7 @@ bool lasting_bytes_fit(const Space& space, const Explored& explored) {
 std::optional<Plan> show_best(const SearchRequest& request, std::vector<Candidate>& candidates,
                               std::optional<Seconds>& fastest_unfit) {
   while (true) {
-    const std::vector<std::size_t> best = best_plans(candidates);
+    const std::vector<std::size_t> best = best_plans(candidates, request.shown);
     if (best.empty()) return std::nullopt;
     Plan plan = show(request, candidates, best, front_of(request.target, candidates, best));
     if (std::ranges::all_of(fillings_of(plan), &Filling::fits)) return plan;

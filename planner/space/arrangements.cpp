@@ -32,8 +32,11 @@ std::vector<std::pair<std::int64_t, std::int64_t>> ends_of(const Job& job) {
 ArrangementFinder::ArrangementFinder(const Job& job, const Framework& framework,
                                      ArrangementChoices choices,
                                      std::function<bool(const Strategy&)> is_legal)
-    : job_(job), framework_(framework), choices_(choices), is_legal_(std::move(is_legal)) {
-  ends_ = choices.ends ? ends_of(job) : std::vector<std::pair<std::int64_t, std::int64_t>>();
+    : job_(job),
+      framework_(framework),
+      choices_(std::move(choices)),
+      is_legal_(std::move(is_legal)) {
+  ends_ = choices_.ends ? ends_of(job) : std::vector<std::pair<std::int64_t, std::int64_t>>();
 }
 
 std::shared_ptr<const Arrangements> ArrangementFinder::of(const Strategy& strategy) {
@@ -95,6 +98,9 @@ void ArrangementFinder::add_group(const Strategy& layout, Arrangements& found) c
   group.layers_per_part = layers_per_part(job_, layout);
   group.most_layers = *std::max_element(group.layers_per_part.begin(), group.layers_per_part.end());
   const auto add = [&](std::int64_t recompute_layers) {
+    Strategy counted = layout;
+    counted.recompute_layers = recompute_layers;
+    if (!choices_.may_recompute(counted)) return;
     found.all.push_back({layout.schedule, layout.virtual_stages, layout.embedding_as_layers,
                          layout.loss_as_layers, recompute_layers});
   };
@@ -109,6 +115,7 @@ void ArrangementFinder::add_group(const Strategy& layout, Arrangements& found) c
   }
   add(layout.recompute_layers);
   group.count = found.all.size() - group.first;
+  if (group.count == 0) return;
   found.groups.push_back(std::move(group));
 }
 

@@ -13,6 +13,8 @@ namespace plimsoll {
 /// Which fields arrangements vary. Other fields keep the strategy's value.
 struct ArrangementChoices {
   bool schedule = true, virtual_stages = true, ends = true, recompute_layers = true;
+  /// Whether a strategy may have its number of recomputed layers.
+  std::function<bool(const Strategy&)> may_recompute;
 };
 
 /// Finds the legal arrangements of strategies. Strategies that are alike for the rules share them.

@@ -5,17 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <initializer_list>
 
 #include "planner/space/arrangements.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kGradientBytes = 4;  // f32
-constexpr Bytes kLeastBucket{std::int64_t{1} << 20}, kUsualBucket{std::int64_t{64} << 20},
-    kMostBucket{std::int64_t{1} << 30};
 std::vector<std::int64_t> divisors(std::int64_t number) {
   std::vector<std::int64_t> low, high;
   for (std::int64_t d = 1; d * d <= number; ++d) {
@@ -50,38 +47,20 @@ std::string rule_of(const std::string& reason) {
   return rule;
 }
 
-/// The fields that each choice of the search sets. A field that no search varies is its own choice.
-constexpr std::array<std::string_view, 18> kSearched = {"mp",
-                                                        "pp",
-                                                        "dp",
-                                                        "cp",
-                                                        "sharding_degree",
-                                                        "sharding_stage",
-                                                        "micro_batch",
-                                                        "schedule",
-                                                        "recompute",
-                                                        "grad_bucket_bytes",
-                                                        "virtual_stages",
-                                                        "embedding_as_layers",
-                                                        "loss_as_layers",
-                                                        "recompute_layers",
-                                                        "sequence_parallel",
-                                                        "split_boundary",
-                                                        "context_exchange",
-                                                        "rank_order"};
-/// Fields that are searched in sharding stage 3 only.
-constexpr std::array<std::string_view, 2> kGathers = {"prefetch_depth", "keep_gathered"};
-/// Fields that are chosen by stage (layer_choices.h).
-constexpr std::array<std::string_view, 2> kByStage = {"layer_split", "recompute_list"};
-
+constexpr const char* kNoneWithin = "--min, --max and --exclude leave no candidate";
 constexpr const char* kLieAlike = "rank_order lays groups over nodes as another that is tried";
 
 /// The values of each choice. A fixed choice has a single value.
 class Choices {
  public:
   Choices(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
-          const DeviceUnits& units)
-      : job_(job), framework_(framework), devices_(devices), fixed_(fixed), units_(units) {
+          const DeviceUnits& units, const Limits& limits)
+      : job_(job),
+        framework_(framework),
+        devices_(devices),
+        fixed_(fixed),
+        units_(units),
+        limits_(limits) {
     for (const auto& [key, value] : fixed) set_field(base_, key, value);
   }
 
@@ -94,29 +73,57 @@ class Choices {
     choices.ends = !is_fixed(fixed_, "embedding_as_layers") && !is_fixed(fixed_, "loss_as_layers");
     choices.recompute_layers =
         !is_fixed(fixed_, "recompute_layers") && !is_fixed(fixed_, "recompute_list");
+    choices.may_recompute = [this](const Strategy& strategy) {
+      return is_within(limits_, strategy, "recompute_layers");
+    };
     return choices;
   }
 
+  /// Whether the ways to lay the model over its pipeline are within the limits.
+  bool layout_is_within(const Strategy& strategy) const {
+    return are_within(strategy,
+                      {"schedule", "virtual_stages", "embedding_as_layers", "loss_as_layers"});
+  }
+
+  /// Whether the choices of with_switches() are within the limits.
+  bool switches_are_within(const Strategy& strategy) const {
+    return are_within(strategy, {"sequence_parallel", "split_boundary", "context_exchange",
+                                 "prefetch_depth", "keep_gathered"});
+  }
+
+  /// Returns the sizes of gradient buckets that are tried.
+  std::vector<Bytes> ladder() const {
+    std::vector<Bytes> ladder = grad_bucket_ladder(job_);
+    std::erase_if(ladder, [&](Bytes size) {
+      Strategy strategy;
+      strategy.grad_bucket_bytes = size;
+      return !is_within(limits_, strategy, "grad_bucket_bytes");
+    });
+    return ladder;
+  }
+
   /// Returns the degrees whose product is the device count. If the fixed values allow no such
-  /// product, the result is the base alone, which legal() refuses.
+  /// product, the result is the base alone, which legal() refuses. If the limits allow none, there
+  /// is none.
   std::vector<Strategy> grids() const {
     std::vector<Strategy> grids;
     for (std::int64_t cp : context_degrees()) {
       const std::int64_t beside_cp = devices_ / cp;
-      for (std::int64_t mp : degrees("mp", base_.mp, beside_cp)) {
+      for (std::int64_t mp : degrees("mp", &Strategy::mp, beside_cp)) {
         const std::int64_t beside_mp = beside_cp / mp;
-        for (std::int64_t pp : degrees("pp", base_.pp, beside_mp)) {
+        for (std::int64_t pp : degrees("pp", &Strategy::pp, beside_mp)) {
           const std::int64_t width = beside_mp / pp;
-          for (std::int64_t dp : degrees("dp", base_.dp, width)) {
+          for (std::int64_t dp : degrees("dp", &Strategy::dp, width)) {
             // The last degree is what the others leave; a fixed one must be just that.
             const std::int64_t sharding = width / dp;
             if (is_fixed(fixed_, "sharding_degree") && sharding != base_.sharding_degree) continue;
-            grids.push_back(with_degrees(cp, mp, pp, dp, sharding));
+            if (has_value_within("sharding_degree", &Strategy::sharding_degree, sharding))
+              grids.push_back(with_degrees(cp, mp, pp, dp, sharding));
           }
         }
       }
     }
-    if (grids.empty()) {
+    if (grids.empty() && limits_.empty()) {
       grids.push_back(with_degrees(base_.cp, base_.mp, base_.pp, base_.dp, base_.sharding_degree));
     }
     return grids;
@@ -124,7 +131,9 @@ class Choices {
 
   RankOrders orders(const Strategy& grid) const {
     if (is_fixed(fixed_, "rank_order")) return {{base_.rank_order}, 0};
-    return rank_orders(framework_, grid, units_);
+    return rank_orders(framework_, grid, units_, [this](RankOrder order) {
+      return has_value_within("rank_order", &Strategy::rank_order, order);
+    });
   }
 
   std::vector<std::int64_t> micro_batches(const Strategy& grid) const {
@@ -132,7 +141,7 @@ class Choices {
     const std::int64_t width = grid.dp * grid.sharding_degree;
     // An indivisible batch leaves one candidate for legal() to refuse.
     if (job_.global_batch % width != 0) return {1};
-    return divisors(job_.global_batch / width);
+    return within("micro_batch", &Strategy::micro_batch, divisors(job_.global_batch / width));
   }
 
   /// Returns the recompute forms. The rare form is there only where a framework has it; legal()
@@ -141,13 +150,13 @@ class Choices {
     if (is_fixed(fixed_, "recompute")) return {base_.recompute};
     std::vector<Recompute> forms = {Recompute::none, Recompute::selective, Recompute::full};
     if (framework_.can.recompute.value.has(Recompute::per_op)) forms.push_back(Recompute::per_op);
-    return forms;
+    return within("recompute", &Strategy::recompute, std::move(forms));
   }
 
   std::vector<std::int64_t> sharding_stages(const Strategy& grid) const {
-    if (is_fixed(fixed_, "sharding_stage") || grid.cp * grid.sharding_degree == 1) {
-      return {grid.sharding_stage};
-    }
+    if (is_fixed(fixed_, "sharding_stage")) return {grid.sharding_stage};
+    if (grid.cp * grid.sharding_degree == 1)
+      return within("sharding_stage", &Strategy::sharding_stage, {grid.sharding_stage});
     const auto& has =
         grid.pp > 1 ? framework_.can.pipeline_sharding_stages : framework_.can.sharding_stages;
     std::vector<std::int64_t> stages;
@@ -156,7 +165,7 @@ class Choices {
       if (has.value.has(stage)) stages.push_back(stage);
     }
     if (stages.empty()) stages.push_back(1);  // for legal() to refuse
-    return stages;
+    return within("sharding_stage", &Strategy::sharding_stage, std::move(stages));
   }
 
   /// Returns the strategy itself, then strategies with other ways to split tokens and borders over
@@ -188,24 +197,46 @@ class Choices {
   }
 
  private:
+  bool are_within(const Strategy& strategy, std::initializer_list<std::string_view> keys) const {
+    return std::ranges::all_of(
+        keys, [&](std::string_view key) { return is_within(limits_, strategy, key); });
+  }
+
+  /// Whether a value that has an effect in every strategy is within the limits of its key.
+  template <class Value>
+  bool has_value_within(std::string_view key, Value Strategy::*member, Value value) const {
+    Strategy strategy;
+    strategy.*member = value;
+    return is_within(limits_, strategy, key);
+  }
+
+  /// Returns those of the values that are within the limits of their key.
+  template <class Value>
+  std::vector<Value> within(std::string_view key, Value Strategy::*member,
+                            std::vector<Value> values) const {
+    std::erase_if(values, [&](Value value) { return !has_value_within(key, member, value); });
+    return values;
+  }
+
   /// Returns the values of a degree where it and the later ones multiply to `rest`.
-  std::vector<std::int64_t> degrees(std::string_view key, std::int64_t base_value,
+  std::vector<std::int64_t> degrees(std::string_view key, std::int64_t Strategy::*member,
                                     std::int64_t rest) const {
-    if (!is_fixed(fixed_, key)) return divisors(rest);
-    if (base_value < 1 || rest % base_value != 0) return {};
-    return {base_value};
+    if (!is_fixed(fixed_, key)) return within(key, member, divisors(rest));
+    const std::int64_t value = base_.*member;
+    if (value < 1 || rest % value != 0) return {};
+    return {value};
   }
 
   /// Returns degrees of cp that split the sequence in pairs of equal chunks, if the framework has
   /// cp.
   std::vector<std::int64_t> context_degrees() const {
-    if (is_fixed(fixed_, "cp")) return degrees("cp", base_.cp, devices_);
-    if (framework_.can.context_exchange.value.empty()) return {1};
-    std::vector<std::int64_t> all;
+    if (is_fixed(fixed_, "cp")) return degrees("cp", &Strategy::cp, devices_);
+    std::vector<std::int64_t> all = {1};
     for (std::int64_t cp : divisors(devices_)) {
-      if (cp == 1 || job_.sequence % (2 * cp) == 0) all.push_back(cp);
+      const bool can = !framework_.can.context_exchange.value.empty();
+      if (can && cp > 1 && job_.sequence % (2 * cp) == 0) all.push_back(cp);
     }
-    return all;
+    return within("cp", &Strategy::cp, std::move(all));
   }
 
   /// Puts after each strategy the ones that `more` makes of it.
@@ -287,6 +318,7 @@ class Choices {
   std::int64_t devices_;
   const Fixed& fixed_;
   const DeviceUnits& units_;
+  const Limits& limits_;
   Strategy base_;
 };
 
@@ -301,82 +333,23 @@ void count_rejection(std::vector<Pruned>& rejected, const std::string& reason) {
   }
 }
 
-}  // namespace
-
-bool is_fixed(const Fixed& fixed, std::string_view key) {
-  return std::ranges::any_of(fixed, [&](const auto& pair) { return pair.first == key; });
-}
-
-std::vector<Bytes> grad_bucket_ladder(const Job& job) {
-  const std::int64_t parameters = parameter_count(build_forward(job, 1));
-  std::vector<Bytes> ladder;
-  for (Bytes step = kLeastBucket; step <= kMostBucket; step = step * 4) {
-    if (step > kUsualBucket && ladder.back().count() / kGradientBytes >= parameters) break;
-    ladder.push_back(step);
-  }
-  return ladder;
-}
-
-void apply(const Arrangement& arrangement, Strategy& strategy) {
-  strategy.schedule = arrangement.schedule;
-  strategy.virtual_stages = arrangement.virtual_stages;
-  strategy.embedding_as_layers = arrangement.embedding_as_layers;
-  strategy.loss_as_layers = arrangement.loss_as_layers;
-  strategy.recompute_layers = arrangement.recompute_layers;
-}
-
-void StrategyList::add(StrategyFamily family) {
-  family.first = size_;
-  size_ += family.count();
-  families_.push_back(std::move(family));
-}
-
-Strategy StrategyList::operator[](std::size_t index) const {
-  const auto after = std::upper_bound(
-      families_.begin(), families_.end(), index,
-      [](std::size_t i, const StrategyFamily& family) { return i < family.first; });
-  const StrategyFamily& family = *(after - 1);
-  const std::size_t within = index - family.first;
-  return of(family, within / family.buckets, within % family.buckets);
-}
-
-Strategy StrategyList::of(const StrategyFamily& family, std::size_t arrangement,
-                          std::size_t bucket) const {
-  Strategy strategy = family.base;
-  apply(family.arrangements->all[arrangement], strategy);
-  if (family.buckets > 1) strategy.grad_bucket_bytes = ladder_[bucket];
-  return strategy;
-}
-
-std::vector<std::string_view> not_searched() {
-  std::vector<std::string_view> keys;
-  for (const std::string_view key : strategy_keys()) {
-    const auto has = [&](const auto& list) {
-      return std::find(list.begin(), list.end(), key) != list.end();
-    };
-    if (!has(kSearched) && !has(kGathers) && !has(kByStage)) keys.push_back(key);
-  }
-  return keys;
-}
-
-std::span<const std::string_view> chosen_by_stage() { return kByStage; }
-
-namespace {
-
 /// Makes a space of candidates. Grids come first, so that degrees that break a rule count once.
 class Enumeration {
  public:
   Enumeration(const Job& job, const Framework& framework, std::int64_t devices, const Fixed& fixed,
-              const DeviceUnits& units)
-      : choices_(job, framework, devices, fixed, units),
+              const DeviceUnits& units, const Limits& limits)
+      : choices_(job, framework, devices, fixed, units, limits),
         finder_(job, framework, choices_.arrangement_choices(),
-                [this](const Strategy& s) { return bool(choices_.verdict(s)); }),
-        ladder_(grad_bucket_ladder(job)) {}
+                [this](const Strategy& s) {
+                  return choices_.layout_is_within(s) && bool(choices_.verdict(s));
+                }),
+        ladder_(choices_.ladder()) {}
 
   Space run() {
     space_.legal.set_ladder(ladder_);
     for (Strategy grid : choices_.grids()) {
       const RankOrders orders = choices_.orders(grid);
+      if (orders.tried.empty()) continue;
       grid.rank_order = orders.tried.front();
       const std::size_t first = space_.legal.families().size();
       for (std::int64_t stage : choices_.sharding_stages(grid)) {
@@ -415,12 +388,17 @@ class Enumeration {
 
   void add_switches(const Strategy& strategy) {
     const std::vector<Strategy> all = choices_.with_switches(strategy);
+    bool tried = false, added = false;
     for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!add(all[i]) && i == 0) {
-        reject(all[i]);
-        return;
+      if (!choices_.switches_are_within(all[i])) continue;
+      tried = true;
+      if (add(all[i])) {
+        added = true;
+      } else if (i == 0) {
+        break;  // the others break the same rule
       }
     }
+    if (tried && !added) reject(all.front());
   }
 
   /// Whether the strategy is legal in some arrangement.
@@ -430,9 +408,11 @@ class Enumeration {
     family.base = strategy;
     family.arrangements = finder_.of(strategy);
     if (family.arrangements->all.empty()) return false;
-    if (choices_.has_buckets(strategy)) family.buckets = ladder_.size();
+    const bool in_buckets = choices_.has_buckets(strategy);
+    if (in_buckets && ladder_.empty()) return false;
+    if (in_buckets) family.buckets = ladder_.size();
     apply(family.arrangements->all.front(), family.base);
-    if (family.buckets > 1) family.base.grad_bucket_bytes = ladder_.front();
+    if (in_buckets) family.base.grad_bucket_bytes = ladder_.front();
     space_.enumerated += std::int64_t(family.count());
     space_.legal.add(std::move(family));
     return true;
@@ -447,7 +427,11 @@ class Enumeration {
     return choices_.arrangement_choices().ends && bool(choices_.verdict(counted));
   }
 
-  void reject(const Strategy& strategy) { count(choices_.verdict(strategy).reason()); }
+  /// Counts a strategy that breaks a rule. One that limits alone leave out is no candidate.
+  void reject(const Strategy& strategy) {
+    const Verdict verdict = choices_.verdict(strategy);
+    if (!verdict) count(verdict.reason());
+  }
 
   void count(const std::string& reason) {
     ++space_.enumerated;
@@ -456,6 +440,7 @@ class Enumeration {
   }
 
   void set_reason() {
+    if (space_.enumerated == 0) space_.reason = kNoneWithin;
     if (examples_.empty()) return;
     const auto commonest =
         std::max_element(space_.rejected.begin(), space_.rejected.end(),
@@ -473,11 +458,16 @@ class Enumeration {
 }  // namespace
 
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
-                const Fixed& fixed, const DeviceUnits& units) {
+                const Fixed& fixed, const DeviceUnits& units, const Limits& limits) {
   if (devices < 1 || devices > kMostDevices) {
     throw UsageError(fmt::format("--devices must be from 1 to {}, not {}", kMostDevices, devices));
   }
-  return Enumeration(job, framework, devices, fixed, units).run();
+  if (auto reason = contradiction(fixed, limits)) {
+    Space empty;
+    empty.reason = *std::move(reason);
+    return empty;
+  }
+  return Enumeration(job, framework, devices, fixed, units, limits).run();
 }
 
 }  // namespace plimsoll

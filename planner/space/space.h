@@ -12,15 +12,12 @@
 #include "passes/strategy/rank_orders.h"
 #include "passes/strategy/strategy.h"
 #include "plan/plan.h"
+#include "planner/space/limits.h"
 
 namespace plimsoll {
 
 /// The most devices of one request, and the largest degree of a strategy. No cluster has more.
 constexpr std::int64_t kMostDevices = std::int64_t{1} << 22;
-
-/// KEY=VALUE pairs from --fix. Every candidate has these values.
-using Fixed = std::vector<std::pair<std::string, std::string>>;
-bool is_fixed(const Fixed& fixed, std::string_view key);
 
 /// How a strategy lays the model over its pipeline, and how many layers of each chunk are
 /// recomputed (0: all of them, if any).
@@ -111,11 +108,12 @@ struct Space {
 ///   - gradient bucket bytes, over a ladder where gradients cross ranks in buckets;
 ///   - rank orders of the framework whose groups lie differently over `units`.
 ///
-/// not_searched() names all other choices. A field of `fixed` has that value only. Throws
-/// UsageError for devices outside 1 to kMostDevices, an unknown key (naming the nearest) or a bad
-/// value.
+/// not_searched() names all other choices. A field of `fixed` has that value only, and values
+/// outside `limits` are no candidates. Where fixed values and limits contradict each other, there
+/// are no candidates at all. Throws UsageError for devices outside 1 to kMostDevices, an unknown
+/// key (naming the nearest) or a bad value.
 Space enumerate(const Job& job, const Framework& framework, std::int64_t devices,
-                const Fixed& fixed, const DeviceUnits& units = {});
+                const Fixed& fixed, const DeviceUnits& units = {}, const Limits& limits = {});
 
 /// Returns the keys of a strategy that no search varies. Only --fix sets them.
 std::vector<std::string_view> not_searched();

@@ -223,10 +223,13 @@ TEST(Explain, FindsTheChoicesAgainThatAPlanHeld) {
   options.job = "llama3-8b";
   options.cluster = "dgx-h100-80gb";
   options.devices = 8;
-  const std::vector<std::string> fix = {"pp=2", "grad_bucket_bytes=4 MiB", "x='a b'\\"};
-  const PlanOrigin origin = origin_of(load_target(options, Bytes()), options, fix, "1 GiB");
-  EXPECT_EQ(held_choices(origin), fix);
-  EXPECT_TRUE(held_choices(PlanOrigin{}).empty());
+  const HeldOptions held = {{"pp=2", "grad_bucket_bytes=4 MiB", "x='a b'\\"},
+                            {"mp=4"},
+                            {"cp=1", "dp=2"},
+                            {"recompute=full", "schedule=zb_h1"}};
+  const PlanOrigin origin = origin_of(load_target(options, Bytes()), options, held, "1 GiB");
+  EXPECT_EQ(held_choices(origin), held);
+  EXPECT_EQ(held_choices(PlanOrigin{}), HeldOptions());
 }
 
 }  // namespace

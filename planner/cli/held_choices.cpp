@@ -1,0 +1,61 @@
+// Parses the choices that a search is held to.
+#include "planner/cli/held_choices.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+
+namespace plimsoll {
+namespace {
+
+std::pair<std::string, std::string> pair_of(std::string_view flag, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    throw UsageError(fmt::format("{} {}: expected KEY=VALUE", flag, text));
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+void add_limits(LimitKind kind, std::string_view flag, const std::vector<std::string>& pairs,
+                Limits& limits) {
+  for (const std::string& text : pairs) {
+    const auto [key, value] = pair_of(flag, text);
+    try {
+      limits.push_back(make_limit(kind, key, value));
+    } catch (const UsageError& error) {
+      const std::string_view why = error.what();
+      if (why.starts_with("--")) throw;
+      throw UsageError(fmt::format("{} {}: {}", flag, text, why));
+    }
+  }
+}
+
+}  // namespace
+
+void add_held(CLI::App& command, HeldOptions& held) {
+  const auto add = [&](const char* flag, std::vector<std::string>& values, const char* help) {
+    command.add_option(flag, values, help)->allow_extra_args(false);
+  };
+  add("--fix", held.fix, "KEY=VALUE: only strategies with this choice; repeatable");
+  add("--max", held.max, "KEY=NUMBER: only strategies with at most this; repeatable");
+  add("--min", held.min, "KEY=NUMBER: only strategies with at least this; repeatable");
+  add("--exclude", held.exclude, "KEY=VALUE: only strategies without this choice; repeatable");
+}
+
+Held parse_held(const HeldOptions& options) {
+  Held held;
+  for (const std::string& text : options.fix) {
+    auto pair = pair_of("--fix", text);
+    if (is_fixed(held.fixed, pair.first))
+      throw UsageError(fmt::format("--fix {} is given twice", pair.first));
+    held.fixed.push_back(std::move(pair));
+  }
+  add_limits(LimitKind::most, "--max", options.max, held.limits);
+  add_limits(LimitKind::least, "--min", options.min, held.limits);
+  add_limits(LimitKind::excluded, "--exclude", options.exclude, held.limits);
+  if (const auto wrong = contradiction(held.fixed, held.limits)) throw UsageError(*wrong);
+  return held;
+}
+
+}  // namespace plimsoll

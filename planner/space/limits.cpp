@@ -1,0 +1,122 @@
+// Compares the values of a strategy with bounds and excluded values.
+#include "planner/space/limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "passes/strategy/strategy_fields.h"
+#include "planner/space/space.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::int64_t kAllLayers = std::numeric_limits<std::int64_t>::max();
+
+std::string_view flag_of(LimitKind kind) {
+  if (kind == LimitKind::excluded) return "--exclude";
+  return kind == LimitKind::most ? "--max" : "--min";
+}
+
+bool has_key(std::span<const std::string_view> keys, std::string_view key) {
+  return std::ranges::find(keys, key) != keys.end();
+}
+
+/// Whether the choice changes anything in this strategy. Numbers of ranks and layers always count.
+bool has_effect(const Strategy& strategy, std::string_view key) {
+  if (key == "schedule" || key == "embedding_as_layers" || key == "loss_as_layers")
+    return strategy.pp > 1;
+  if (key == "sequence_parallel") return strategy.mp > 1;
+  if (key == "split_boundary") return strategy.mp > 1 && strategy.pp > 1;
+  if (key == "context_exchange") return strategy.cp > 1;
+  if (key == "prefetch_depth" || key == "keep_gathered") return strategy.sharding_stage == 3;
+  return true;
+}
+
+std::optional<std::int64_t> number_of(const Strategy& strategy, std::string_view key) {
+  if (key == "recompute_layers") {
+    if (strategy.recompute == Recompute::none) return 0;
+    return strategy.recompute_layers == 0 ? kAllLayers : strategy.recompute_layers;
+  }
+  return field_number(strategy, key);
+}
+
+bool keeps(const Limit& limit, const Strategy& strategy) {
+  if (limit.kind == LimitKind::excluded) {
+    if (limit.key == "recompute_layers" && strategy.recompute == Recompute::none) return true;
+    return field_text(strategy, limit.key) != limit.value;
+  }
+  const std::int64_t number = number_of(strategy, limit.key).value_or(0);
+  return limit.kind == LimitKind::most ? number <= *limit.number : number >= *limit.number;
+}
+
+/// Returns two limits of one key that exclude each other.
+std::optional<std::string> contradiction(const Limit& a, const Limit& b) {
+  if (a.key != b.key) return std::nullopt;
+  if (a.kind == b.kind && a.kind != LimitKind::excluded)
+    return fmt::format("{} {} is given twice", flag_of(a.kind), a.key);
+  const Limit& least = a.kind == LimitKind::least ? a : b;
+  const Limit& most = a.kind == LimitKind::most ? a : b;
+  const bool bounds = least.kind == LimitKind::least && most.kind == LimitKind::most;
+  if (!bounds || *least.number <= *most.number) return std::nullopt;
+  return fmt::format("{} and {} leave no value", limit_text(least), limit_text(most));
+}
+
+}  // namespace
+
+bool is_fixed(const Fixed& fixed, std::string_view key) {
+  return std::ranges::any_of(fixed, [&](const auto& pair) { return pair.first == key; });
+}
+
+std::string limit_text(const Limit& limit) {
+  return fmt::format("{} {}={}", flag_of(limit.kind), limit.key, limit.value);
+}
+
+Limit make_limit(LimitKind kind, std::string_view key, std::string_view value) {
+  Strategy strategy;
+  set_field(strategy, key, value);
+  Limit limit{kind, std::string(key), field_text(strategy, key), field_number(strategy, key)};
+  if (has_key(not_searched(), key) || has_key(chosen_by_stage(), key)) {
+    throw UsageError(fmt::format("{}: {}; --fix sets it", limit_text(limit),
+                                 has_key(chosen_by_stage(), key)
+                                     ? "it is chosen by stage, after the search"
+                                     : "no search varies this key"));
+  }
+  if (kind != LimitKind::excluded && !limit.number) {
+    throw UsageError(fmt::format("{}: values of {} have no order; --exclude takes one out",
+                                 limit_text(limit), key));
+  }
+  return limit;
+}
+
+bool is_limited(const Limits& limits, std::string_view key) {
+  return std::ranges::any_of(limits, [&](const Limit& limit) { return limit.key == key; });
+}
+
+std::optional<std::string> contradiction(const Fixed& fixed, const Limits& limits) {
+  Strategy strategy;
+  for (const auto& [key, value] : fixed) set_field(strategy, key, value);
+  for (std::size_t i = 0; i < limits.size(); ++i) {
+    for (std::size_t j = i + 1; j < limits.size(); ++j) {
+      if (auto found = contradiction(limits[i], limits[j])) return found;
+    }
+    const std::string& key = limits[i].key;
+    // How many layers are recomputed follows from `recompute`, too, which may be free.
+    if (!is_fixed(fixed, key) || (key == "recompute_layers" && !is_fixed(fixed, "recompute")))
+      continue;
+    if (keeps(limits[i], strategy)) continue;
+    return fmt::format("--fix {}={} and {} exclude each other", key, field_text(strategy, key),
+                       limit_text(limits[i]));
+  }
+  return std::nullopt;
+}
+
+bool is_within(const Limits& limits, const Strategy& strategy, std::string_view key) {
+  return std::ranges::all_of(limits, [&](const Limit& limit) {
+    return limit.key != key || !has_effect(strategy, key) || keeps(limit, strategy);
+  });
+}
+
+}  // namespace plimsoll
