@@ -27,6 +27,7 @@ void add_commands(CLI::App& app, Action& action) {
   // These two are other executables, started before this command line is parsed.
   app.add_subcommand("calibrate", "measure what this machine computes and sends per second");
   add_plan(app, action);
+  add_sweep(app, action);
   add_explain(app, action);
   app.add_subcommand("run", "train by a plan and measure");
   add_compare(app, action);

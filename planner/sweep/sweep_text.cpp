@@ -1,0 +1,227 @@
+// Writes a sweep as a table for a terminal, with the answers in sentences.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "planner/sweep/sweep_output.h"
+#include "reports/numbers.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kNothing = "-";
+
+struct TextColumn {
+  std::string title;
+  bool is_text = false;  ///< texts begin on the left, numbers end on the right
+  std::vector<std::string> cells{};
+};
+
+/// Returns the width in columns of a terminal, of texts that are ASCII.
+std::size_t width_of(const TextColumn& column) {
+  std::size_t width = column.title.size();
+  for (const std::string& cell : column.cells) width = std::max(width, cell.size());
+  return width;
+}
+
+std::string table_text(const std::vector<TextColumn>& columns, std::size_t rows) {
+  std::string text;
+  const auto add_line = [&](const auto& cell_of) {
+    std::string line;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const std::size_t width = i + 1 == columns.size() ? 0 : width_of(columns[i]);
+      line += fmt::format("{}{:{}}", i == 0 ? "" : "  ", "", 0);
+      line += columns[i].is_text ? fmt::format("{:<{}}", cell_of(columns[i]), width)
+                                 : fmt::format("{:>{}}", cell_of(columns[i]), width);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  add_line([](const TextColumn& column) { return column.title; });
+  for (std::size_t row = 0; row < rows; ++row)
+    add_line([&](const TextColumn& column) { return column.cells[row]; });
+  return text;
+}
+
+std::string range_text(const Amount& estimate) {
+  return fmt::format("{} ({} to {})", short_number(estimate.value), short_number(estimate.low),
+                     short_number(estimate.high));
+}
+
+/// Returns what kept a row from being proven.
+std::string doubt_of(const PointPlan& plan) {
+  if (plan.proven) return "";
+  return plan.gap > 0 ? fmt::format("within {:.1f} % of the best: ", 100 * plan.gap)
+                      : "not proven: ";
+}
+
+class Table {
+ public:
+  explicit Table(const Sweep& sweep) : sweep_(sweep), varying_(varying_columns(sweep)) {}
+
+  std::string text() {
+    add("cluster", true, [](const SweepRow& row) { return row.point.cluster; });
+    if (varying_.framework)
+      add("framework", true, [](const SweepRow& row) { return row.point.framework; });
+    add("devices", false, [](const SweepRow& row) { return grouped(row.point.devices); });
+    if (varying_.global_batch)
+      add("batch", false, [](const SweepRow& row) { return grouped(row.point.global_batch); });
+    if (varying_.sequence)
+      add("sequence", false, [](const SweepRow& row) { return grouped(row.point.sequence); });
+    add_of_plan("step", [](const PointPlan& plan) { return to_text(plan.step_time); });
+    if (sweep_.goal.tokens) add_training();
+    add_of_plan("tokens/s",
+                [](const PointPlan& plan) { return short_number(plan.tokens_per_second); });
+    add_of_plan("MFU",
+                [](const PointPlan& plan) { return fmt::format("{:.1f} %", 100 * plan.mfu); });
+    add_of_plan("memory", [](const PointPlan& plan) {
+      return fmt::format("{} of {}", to_text(plan.taken), to_text(plan.capacity));
+    });
+    add("strategy, or why there is none", true, [](const SweepRow& row) {
+      return row.plan ? doubt_of(*row.plan) + short_strategy(row.plan->strategy) : row.reason;
+    });
+    return table_text(columns_, sweep_.rows.size());
+  }
+
+ private:
+  template <class CellOf>
+  void add(const char* title, bool is_text, CellOf cell_of) {
+    TextColumn column{title, is_text};
+    for (const SweepRow& row : sweep_.rows) column.cells.push_back(cell_of(row));
+    columns_.push_back(std::move(column));
+  }
+
+  template <class TextOf>
+  void add_of_plan(const char* title, TextOf text_of) {
+    add(title, false,
+        [&](const SweepRow& row) { return row.plan ? text_of(*row.plan) : std::string(kNothing); });
+  }
+
+  void add_training() {
+    add_of_plan("days (90 %)",
+                [](const PointPlan& plan) { return range_text(plan.training->days); });
+    if (sweep_.goal.deadline) {
+      add_of_plan("in time", [&](const PointPlan& plan) {
+        return std::string(to_text(deadline_of(*plan.training, *sweep_.goal.deadline)));
+      });
+    }
+    add_of_plan("device-hours", [](const PointPlan& plan) {
+      return short_number(plan.training->device_hours.value);
+    });
+    if (sweep_.has_prices) {
+      add_of_plan("cost (90 %)",
+                  [](const PointPlan& plan) { return range_text(*plan.training->cost); });
+    }
+  }
+
+  const Sweep& sweep_;
+  const VaryingColumns varying_;
+  std::vector<TextColumn> columns_;
+};
+
+std::string days_text(double days) { return short_number(days) + " days"; }
+
+std::string point_text(const Sweep& sweep, const SweepRow& row) {
+  const PointPlan& plan = *row.plan;
+  std::string text = fmt::format("{} device{} of {}", grouped(row.point.devices),
+                                 row.point.devices == 1 ? "" : "s",
+                                 series_name(row.point, varying_columns(sweep)));
+  if (!plan.training)
+    return text + fmt::format(", {} tokens/s", short_number(plan.tokens_per_second));
+  const Amount& days = plan.training->days;
+  text +=
+      fmt::format(": {} ({} to {}), {} device-hours", days_text(days.value), short_number(days.low),
+                  short_number(days.high), short_number(plan.training->device_hours.value));
+  if (sweep.has_prices) text += ", cost " + range_text(*plan.training->cost);
+  return text;
+}
+
+std::string what_is_least(const Sweep& sweep) {
+  return sweep.has_prices && sweep.goal.tokens ? "cost" : "device-hours";
+}
+
+}  // namespace
+
+std::string short_number(double value) {
+  static constexpr std::pair<double, const char*> kSteps[] = {
+      {1e12, " T"}, {1e9, " G"}, {1e6, " M"}};
+  for (const auto& [size, name] : kSteps) {
+    if (std::abs(value) >= 0.9995 * size) return short_number(value / size) + name;
+  }
+  if (value == 0) return "0";
+  const int digits = 2 - int(std::floor(std::log10(std::abs(value)) + 1e-12));
+  if (digits > 0) return fmt::format("{:.{}f}", value, std::min(digits, 6));
+  const double unit = std::pow(10.0, -digits);
+  return grouped(std::llround(value / unit) * std::llround(unit));
+}
+
+VaryingColumns varying_columns(const Sweep& sweep) {
+  VaryingColumns varying;
+  for (const SweepRow& row : sweep.rows) {
+    const SweepPoint& first = sweep.rows.front().point;
+    varying.framework |= row.point.framework != first.framework;
+    varying.global_batch |= row.point.global_batch != first.global_batch;
+    varying.sequence |= row.point.sequence != first.sequence;
+  }
+  return varying;
+}
+
+std::string series_name(const SweepPoint& point, const VaryingColumns& varying) {
+  std::string name = point.cluster;
+  if (varying.framework) name += ", " + point.framework;
+  if (varying.global_batch) name += fmt::format(", batch {}", grouped(point.global_batch));
+  if (varying.sequence) name += fmt::format(", sequence {}", grouped(point.sequence));
+  return name;
+}
+
+std::string sweep_headline(const Sweep& sweep) {
+  std::string text = sweep.job;
+  if (!sweep.rows.empty()) {
+    const VaryingColumns varying = varying_columns(sweep);
+    const SweepPoint& first = sweep.rows.front().point;
+    if (!varying.framework) text += "; framework " + first.framework;
+    if (!varying.global_batch) text += fmt::format("; batch {}", grouped(first.global_batch));
+    if (!varying.sequence) text += fmt::format("; sequence {}", grouped(first.sequence));
+  }
+  if (sweep.goal.tokens) text += fmt::format("; {} tokens", short_number(*sweep.goal.tokens));
+  if (sweep.goal.deadline)
+    text += fmt::format("; deadline {}", days_text(sweep.goal.deadline->value() / 86400));
+  return text + fmt::format("; reserve {} per device", to_text(sweep.reserve));
+}
+
+std::vector<std::string> answer_lines(const Sweep& sweep) {
+  const SweepAnswer answer = answer_of(sweep);
+  std::vector<std::string> lines;
+  if (!answer.fastest) return {"no point has a plan"};
+  lines.push_back("fastest: " + point_text(sweep, sweep.rows[*answer.fastest]));
+  const bool bound = sweep.goal.deadline && sweep.goal.tokens;
+  const std::string within =
+      bound ? " within " + days_text(sweep.goal.deadline->value() / 86400) : "";
+  if (!answer.cheapest) {
+    lines.push_back(fmt::format("no point is done{}", within));
+    return lines;
+  }
+  const SweepRow& cheapest = sweep.rows[*answer.cheapest];
+  std::string line =
+      fmt::format("least {}{}: {}", what_is_least(sweep), within, point_text(sweep, cheapest));
+  if (bound && deadline_of(*cheapest.plan->training, *sweep.goal.deadline) == Deadline::open)
+    line += "; the deadline is within its interval";
+  lines.push_back(std::move(line));
+  if (answer.not_told_apart > 0) {
+    lines.push_back(fmt::format("{} other point{}{} cannot be told apart from it by {}",
+                                answer.not_told_apart, answer.not_told_apart == 1 ? "" : "s",
+                                within, what_is_least(sweep)));
+  }
+  return lines;
+}
+
+std::string sweep_text(const Sweep& sweep) {
+  std::string text = sweep_headline(sweep) + "\n";
+  if (sweep.rows.empty()) return text + "no point was finished\n";
+  text += Table(sweep).text();
+  for (const std::string& line : answer_lines(sweep)) text += line + "\n";
+  return text;
+}
+
+}  // namespace plimsoll
