@@ -1,8 +1,9 @@
-# One INTERFACE target carries language and warnings; warnings are errors everywhere.
+# One INTERFACE target carries language and warnings; warnings are errors everywhere in this tree.
+# Programs that use the installed libraries choose their own flags.
 add_library(plimsoll_options INTERFACE)
 target_compile_features(plimsoll_options INTERFACE cxx_std_20)
 target_compile_options(plimsoll_options INTERFACE
-  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-ffp-contract=off;-fno-semantic-interposition>")
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Werror;-ffp-contract=off;-fno-semantic-interposition>>")
 target_include_directories(plimsoll_options INTERFACE
   $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/plimsoll>)
 if(PLIMSOLL_SANITIZER)
@@ -30,7 +31,7 @@ list(TRANSFORM alone PREPEND ${PROJECT_SOURCE_DIR}/)
 set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 if(PLIMSOLL_TOGETHER)
   # g++ 12 reports false overflows in std::string code that comes from a precompiled header.
-  target_compile_options(plimsoll_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-restrict>")
+  target_compile_options(plimsoll_options INTERFACE "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-restrict>>")
 endif()
 
 # compile_together(NAME FOLDER): applies both to the library of a folder.
@@ -57,6 +58,8 @@ function(add_folders)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${table})
   file(STRINGS ${table} rows REGEX "^[a-z]")
   string(REGEX MATCHALL "[a-z/]+:" folders "${rows}")
+  string(REPLACE ":" "" names "${folders}")
+  set(PLIMSOLL_FOLDERS ${names} PARENT_SCOPE)
   foreach(row ${rows})
     string(REGEX REPLACE ":.*" "" folder "${row}")
     string(REGEX REPLACE "^[^:]*: *" "" below "${row}")

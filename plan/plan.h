@@ -23,8 +23,8 @@
 namespace plimsoll {
 
 inline constexpr std::int64_t kPlanVersion = 2;
-/// This is the version of the product.
-inline constexpr std::string_view kProductVersion = "0.1.0";
+/// This is the version of the product: project(VERSION) in CMakeLists.txt.
+extern const std::string_view kProductVersion;
 /// Up to this many devices a plan's timeline shows every op; beyond, it shows whole calls.
 inline constexpr std::int64_t kMostDevicesByOp = 8;
 constexpr bool shows_calls(std::int64_t devices) { return devices > kMostDevicesByOp; }
