@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 
+#include "graph/step_flops.h"
 #include "plan/timeline_detail.h"
 #include "reports/markup.h"
 
@@ -71,55 +72,52 @@ std::string style_of(const Interval& interval) {
   return std::string(interval.stream == Stream::compute ? to_text(interval.phase) : "transfer");
 }
 
-std::string title_of(const Interval& interval, const TimeAxis& axis) {
-  std::string title(interval.kind ? to_text(*interval.kind) : "");
-  const auto add = [&](const std::string& text) { title += (title.empty() ? "" : " · ") + text; };
-  if (!interval.routine.empty()) add(interval.routine);
-  if (interval.ops > 1) add(fmt::format("{} × {}", interval.ops, to_text(interval.phase)));
-  if (interval.layer) title += fmt::format(" · layer {}", *interval.layer);
-  if (interval.micro_batch) title += fmt::format(" · micro-batch {}", *interval.micro_batch);
-  title += fmt::format("\n{} from {}", to_text((interval.end - interval.begin).seconds()),
-                       to_text((interval.begin - axis.begin).seconds()));
-  if (interval.posted < interval.begin) {
-    title +=
-        fmt::format(", after waiting {}", to_text((interval.begin - interval.posted).seconds()));
-  }
-  return title;
-}
+/// The bars of one lane, as the data of one path for each colour.
+struct LanePaths {
+  std::map<std::string, std::string> bars;  ///< by style
+  std::string waits;
+};
 
-void append_bar(std::string& svg, const Interval& interval, const Lane& lane,
+void append_bar(LanePaths& paths, const Interval& interval, const Lane& lane,
                 const TimeAxis& axis) {
-  const auto out = std::back_inserter(svg);
   const double x = axis.x(interval.begin);
   if (interval.posted < interval.begin) {
     const double posted = axis.x(interval.posted);
-    fmt::format_to(out, "<path class=\"wait\" d=\"M{:.1f} {}h{:.1f}v2h{:.1f}z\"/>", posted,
+    fmt::format_to(std::back_inserter(paths.waits), "M{:.1f} {}h{:.1f}v2h{:.1f}z", posted,
                    lane.y + lane.height / 2 - 1, x - posted, posted - x);
   }
   const double width = std::max(axis.x(interval.end) - x, kLeastBar);
-  fmt::format_to(out,
-                 "<path class=\"interval {}\" d=\"M{:.1f} {}h{:.2f}v{}h{:.2f}z\"><title>{}</title>"
-                 "</path>\n",
-                 style_of(interval), x, lane.y, width, lane.height, -width,
-                 escaped(title_of(interval, axis)));
+  fmt::format_to(std::back_inserter(paths.bars[style_of(interval)]), "M{:.1f} {}h{:.2f}v{}h{:.2f}z",
+                 x, lane.y, width, lane.height, -width);
+}
+
+void append_bars(std::string& svg, const Timeline& timeline, const std::map<LaneKey, Lane>& lanes,
+                 const TimeAxis& axis) {
+  std::map<LaneKey, LanePaths> all;
+  for (const Interval& interval : timeline.intervals) {
+    const LaneKey key(interval.rank, interval.stream);
+    const auto lane = lanes.find(key);
+    if (lane != lanes.end()) append_bar(all[key], interval, lane->second, axis);
+  }
+  for (const auto& [key, paths] : all) {
+    if (!paths.waits.empty()) svg += fmt::format("<path class=\"wait\" d=\"{}\"/>\n", paths.waits);
+    for (const auto& [style, data] : paths.bars)
+      svg += fmt::format("<path class=\"interval {}\" d=\"{}\"/>\n", style, data);
+  }
 }
 
 void append_labels(std::string& svg, const std::map<LaneKey, Lane>& lanes,
                    const Strategy& strategy) {
-  const Grid grid = grid_of(strategy);
   std::optional<std::int64_t> labelled;
   for (const auto& [key, lane] : lanes) {
     const double middle = lane.y + lane.height / 2;
     if (labelled != lane.rank) {
-      std::string label = fmt::format("rank {}", lane.rank);
-      if (strategy.pp > 1 && lane.rank >= 0 && lane.rank < grid.world_size()) {
-        label += fmt::format(" · stage {}", grid.coordinates(lane.rank)[std::size_t(Axis::pp)]);
-      }
-      svg += fmt::format("<text class=\"rank\" x=\"0\" y=\"{}\">{}</text>\n", middle, label);
+      svg += fmt::format("<text class=\"rank\" x=\"0\" y=\"{}\">{}</text>\n", middle,
+                         rank_label(lane.rank, strategy));
       labelled = lane.rank;
     }
     svg += fmt::format("<text class=\"stream\" x=\"{}\" y=\"{}\">{}</text>\n", kGutter - 8, middle,
-                       kStreamLabels[std::size_t(lane.stream)]);
+                       stream_label(lane.stream));
     svg += fmt::format("<rect class=\"lane\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n",
                        kGutter, lane.y, kWidth - kGutter - kRight, lane.height);
   }
@@ -167,6 +165,43 @@ Picoseconds timeline_end(const Timeline& timeline) {
   return end;
 }
 
+std::string_view stream_label(Stream stream) { return kStreamLabels[std::size_t(stream)]; }
+
+std::string rank_label(std::int64_t rank, const Strategy& strategy) {
+  const Grid grid = grid_of(strategy);
+  if (strategy.pp == 1 || rank < 0 || rank >= grid.world_size())
+    return fmt::format("rank {}", rank);
+  return fmt::format("rank {} · stage {}", rank, grid.coordinates(rank)[std::size_t(Axis::pp)]);
+}
+
+std::string gantt_table(const Timeline& timeline, const Strategy& strategy,
+                        std::size_t most_ranks) {
+  constexpr std::size_t kTransfer = kPhases, kWait = kPhases + 1;
+  std::map<std::int64_t, std::array<Picoseconds, kPhases + 2>> times;
+  for (const std::int64_t rank : ranks_spread(timeline, most_ranks)) times[rank];
+  for (const Interval& interval : timeline.intervals) {
+    const auto of_rank = times.find(interval.rank);
+    if (of_rank == times.end()) continue;
+    const bool computes = interval.stream == Stream::compute;
+    of_rank->second[computes ? std::size_t(interval.phase) : kTransfer] +=
+        interval.end - interval.begin;
+    if (interval.posted < interval.begin)
+      of_rank->second[kWait] += interval.begin - interval.posted;
+  }
+  std::vector<std::string> labels = {
+      "forward",   "recompute", "backward",        "gradients of weights",
+      "optimizer", "transfers", "waiting for them"};
+  std::vector<Column> columns = {{"", ""}};
+  for (const std::string& label : labels) columns.push_back({label, "number", "s"});
+  std::vector<std::vector<Cell>> rows;
+  for (const auto& [rank, of_rank] : times) {
+    rows.push_back({heading_cell(rank_label(rank, strategy))});
+    for (const Picoseconds time : of_rank) rows.back().push_back(exact_cell(time.seconds()));
+  }
+  return table("Times of each rank in the step; transfers and waits may be hidden by compute",
+               columns, rows);
+}
+
 std::string gantt_svg(const Timeline& timeline, const Strategy& strategy,
                       const GanttOptions& options) {
   const std::map<LaneKey, Lane> lanes = lay_out(timeline, options.most_ranks);
@@ -176,17 +211,14 @@ std::string gantt_svg(const Timeline& timeline, const Strategy& strategy,
                                     return lanes.contains({interval.rank, interval.stream});
                                   });
   const double span = std::max(1.0, static_cast<double>(options.span.count()));
-  const TimeAxis axis{timeline_begin(timeline), (kWidth - kGutter - kRight) / span};
+  const TimeAxis axis{options.begin, (kWidth - kGutter - kRight) / span};
   std::string svg = fmt::format(
       "<svg class=\"chart\" id=\"{}\" role=\"img\" viewBox=\"0 0 {} {}\" "
       "data-interval-count=\"{}\" data-interval-total=\"{}\" aria-label=\"{}\">\n",
       options.id, kWidth, bottom + kAxis, bars, timeline.intervals.size(), escaped(options.title));
   append_labels(svg, lanes, strategy);
   append_axis(svg, axis, options, bottom);
-  for (const Interval& interval : timeline.intervals) {
-    const auto lane = lanes.find({interval.rank, interval.stream});
-    if (lane != lanes.end()) append_bar(svg, interval, lane->second, axis);
-  }
+  append_bars(svg, timeline, lanes, axis);
   return svg + "</svg>\n";
 }
 

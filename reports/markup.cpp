@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "reports/numbers.h"
+
 namespace plimsoll {
 namespace {
 
@@ -13,18 +15,65 @@ std::string class_attribute(std::string_view style) {
 }
 
 std::string cell_html(const Cell& cell) {
+  const std::string exact = cell.exact.empty() ? "" : fmt::format(" data-exact=\"{}\"", cell.exact);
   if (cell.heading) {
-    return fmt::format("<th scope=\"row\"{}>{}</th>", class_attribute(cell.style), cell.html);
+    return fmt::format("<th scope=\"row\"{}{}>{}</th>", class_attribute(cell.style), exact,
+                       cell.html);
   }
-  return fmt::format("<td{}>{}</td>", class_attribute(cell.style), cell.html);
+  return fmt::format("<td{}{}>{}</td>", class_attribute(cell.style), exact, cell.html);
+}
+
+/// A character of UTF-8 text: its number, and how many bytes it takes.
+struct Character {
+  char32_t number = 0;
+  std::size_t bytes = 1;
+};
+
+/// Reads the character at the begin of `text`, which is not empty. A byte that begins no character
+/// is U+FFFD.
+Character character_of(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return {lead, 1};
+  const std::size_t bytes = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC2 ? 2 : 0;
+  if (bytes == 0 || bytes > text.size() || lead > 0xF4) return {0xFFFD, 1};
+  char32_t number = lead & (0x7Fu >> bytes);
+  for (std::size_t i = 1; i < bytes; ++i) {
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((next & 0xC0u) != 0x80u) return {0xFFFD, 1};
+    number = (number << 6) | (next & 0x3Fu);
+  }
+  return {number, bytes};
+}
+
+/// Whether a character cannot be seen: controls, and those of Unicode's bidirectional algorithm
+/// (Unicode Standard Annex 9, section 2) with the marks and joiners beside them.
+bool is_hidden(char32_t c) {
+  if (c < 0x20) return c != '\n' && c != '\t';
+  return (c >= 0x7F && c < 0xA0) || c == 0x61C || (c >= 0x200B && c <= 0x200F) ||
+         (c >= 0x2028 && c <= 0x202E) || (c >= 0x2060 && c <= 0x206F) || c == 0xFEFF || c == 0xFFFD;
 }
 
 }  // namespace
 
+std::string visible(std::string_view text) {
+  std::string shown;
+  shown.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const Character character = character_of(text.substr(at));
+    if (is_hidden(character.number)) {
+      shown += fmt::format("[U+{:04X}]", std::uint32_t(character.number));
+    } else {
+      shown += text.substr(at, character.bytes);
+    }
+    at += character.bytes;
+  }
+  return shown;
+}
+
 std::string escaped(std::string_view text) {
   std::string safe;
   safe.reserve(text.size());
-  for (char c : text) {
+  for (char c : visible(text)) {
     switch (c) {
       case '&':
         safe += "&amp;";
@@ -51,6 +100,21 @@ std::string escaped(std::string_view text) {
 Cell text_cell(std::string_view text) { return {escaped(text), "", false}; }
 Cell number_cell(std::string_view text) { return {escaped(text), "number", false}; }
 Cell heading_cell(std::string_view text) { return {escaped(text), "", true}; }
+Cell exact_cell(Seconds time) {
+  return {to_text(time), "number", false, fmt::format("{}", time.value())};
+}
+Cell exact_cell(Bytes bytes) {
+  return {to_text(bytes), "number", false, fmt::format("{}", bytes.count())};
+}
+Cell exact_cell(std::int64_t number) {
+  return {grouped(number), "number", false, fmt::format("{}", number)};
+}
+Cell share_cell(double share) {
+  return {escaped(percent(share)), "number", false, fmt::format("{:.6g}", share)};
+}
+Cell swatch_cell(std::string_view style, std::string_view label) {
+  return {fmt::format("<span class=\"swatch {}\"></span>{}", style, escaped(label)), "", true};
+}
 
 std::string table(std::string_view caption, const std::vector<Column>& columns,
                   const std::vector<std::vector<Cell>>& rows) {
@@ -58,7 +122,9 @@ std::string table(std::string_view caption, const std::vector<Column>& columns,
   if (!caption.empty()) html += fmt::format("<caption>{}</caption>\n", escaped(caption));
   html += "<thead><tr>";
   for (const Column& column : columns) {
-    html += fmt::format("<th scope=\"col\"{}>{}</th>", class_attribute(column.style),
+    const std::string unit =
+        column.unit.empty() ? "" : fmt::format(" data-unit=\"{}\"", column.unit);
+    html += fmt::format("<th scope=\"col\"{}{}>{}</th>", class_attribute(column.style), unit,
                         escaped(column.title));
   }
   html += "</tr></thead>\n<tbody>\n";
@@ -85,6 +151,19 @@ std::string legend(const std::vector<LegendEntry>& entries) {
   return html + "</ul>\n";
 }
 
+std::string stacked_bar(const std::vector<BarPart>& parts) {
+  std::string svg =
+      "<svg class=\"stack\" viewBox=\"0 0 1000 20\" preserveAspectRatio=\"none\" "
+      "aria-hidden=\"true\">";
+  double x = 0;
+  for (const BarPart& part : parts) {
+    svg += fmt::format("<rect class=\"{}\" x=\"{:.2f}\" width=\"{:.2f}\" height=\"20\"/>",
+                       part.style, x, 1000 * part.share);
+    x += 1000 * part.share;
+  }
+  return svg + "</svg>\n";
+}
+
 std::string section(std::string_view id, std::string_view title, const std::string& content) {
   return fmt::format(
       "<section id=\"{0}\" aria-labelledby=\"{0}-title\">\n"
@@ -98,6 +177,10 @@ std::string figure(std::string_view caption, const std::string& svg, std::string
                   escaped(caption), svg);
   if (!note.empty()) html += fmt::format("<p class=\"note\">{}</p>\n", escaped(note));
   return html + "</figure>\n";
+}
+
+std::string folded(std::string_view summary, const std::string& content) {
+  return fmt::format("<details><summary>{}</summary>\n{}</details>\n", escaped(summary), content);
 }
 
 std::vector<double> ticks(double most, int count) {

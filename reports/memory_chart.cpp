@@ -8,6 +8,7 @@
 #include <iterator>
 #include <numeric>
 
+#include "plan/timeline_detail.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
 
@@ -137,6 +138,26 @@ std::string memory_svg(const RankMemory& memory, const MemoryChartOptions& optio
   }
   append_marks(svg, memory, axes);
   return svg + "</svg>\n";
+}
+
+std::string memory_table(const RankMemory& memory, Picoseconds begin) {
+  Timeline thinned{{}, {memory}};
+  thin_curves(thinned, kMostTablePoints);
+  const std::vector<MemoryPoint>& curve = thinned.memory[0].curve;
+  std::vector<TensorRole> roles;
+  for (const TensorRole role : kStack) {
+    const auto has = [&](const MemoryPoint& p) { return p.by_role[std::size_t(role)] > Bytes(); };
+    if (std::ranges::any_of(curve, has)) roles.push_back(role);
+  }
+  std::vector<Column> columns = {{"From", "number", "s"}, {"all", "number", "bytes"}};
+  for (const TensorRole role : roles) columns.push_back({to_text(role), "number", "bytes"});
+  std::vector<std::vector<Cell>> rows;
+  for (const MemoryPoint& point : curve) {
+    rows.push_back({exact_cell((point.time - begin).seconds()), exact_cell(total(point.by_role))});
+    for (const TensorRole role : roles)
+      rows.back().push_back(exact_cell(point.by_role[std::size_t(role)]));
+  }
+  return table("Live bytes from an instant on", columns, rows);
 }
 
 std::string memory_legend(const Timeline& timeline) {

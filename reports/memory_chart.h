@@ -21,6 +21,11 @@ struct MemoryChartOptions {
 /// Returns plain SVG: live bytes over the step, with one layer per class and the peak marked.
 std::string memory_svg(const RankMemory& memory, const MemoryChartOptions& options);
 
+/// Returns a table of the curve, with at most kMostTablePoints of its points (thin_curves()). Times
+/// count from `begin`.
+std::string memory_table(const RankMemory& memory, Picoseconds begin);
+inline constexpr std::size_t kMostTablePoints = 100;
+
 /// Returns swatches of the classes that occur in `timeline`.
 std::string memory_legend(const Timeline& timeline);
 

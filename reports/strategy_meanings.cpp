@@ -1,8 +1,8 @@
 // The meaning of a strategy's keys, in a few words; docs/reference/strategy.md says all of it.
+#include "reports/strategy_meanings.h"
+
 #include <algorithm>
 #include <iterator>
-
-#include "reports/report_sections.h"
 
 namespace plimsoll {
 namespace {

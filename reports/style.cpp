@@ -1,5 +1,5 @@
-// The style sheet of the report.
-#include "reports/report_sections.h"
+// The style sheet of the report and of other pages.
+#include "reports/page.h"
 
 namespace plimsoll {
 
@@ -14,7 +14,7 @@ std::string_view report_style() {
   --parameter: #3f74b8; --master_parameter: #24507f; --gradient: #e08a2e; --optimizer_state: #7c55a6;
   --activation: #2b9a7a; --saved: #93cdb8; --workspace: #b5bcc6; --communication: #cf5b7c; --scalar: #6d7683;
   --measured: #2b9a7a; --interpolated: #3f74b8; --fitted: #7c55a6; --extrapolated: #e08a2e; --typical: #cf5b7c;
-  --datasheet: #b5bcc6;
+  --datasheet: #b5bcc6; --focus: #1f5fd0; --hidden: #cfe6dd; --button: #ffffff;
 }
 @media (prefers-color-scheme: dark) {
   :root {
@@ -26,7 +26,7 @@ std::string_view report_style() {
     --parameter: #6c9fe0; --master_parameter: #9cc1f0; --gradient: #eda55a; --optimizer_state: #ab87d6;
     --activation: #4fbf9d; --saved: #2f6f5c; --workspace: #5f6874; --communication: #e27f9b; --scalar: #8e98a5;
     --measured: #4fbf9d; --interpolated: #6c9fe0; --fitted: #ab87d6; --extrapolated: #eda55a; --typical: #e27f9b;
-    --datasheet: #5f6874;
+    --datasheet: #5f6874; --focus: #8fb8ff; --hidden: #23453b; --button: #262d37;
   }
 }
 * { box-sizing: border-box; }
@@ -36,7 +36,11 @@ body { margin: 0 auto; max-width: 1184px; padding: 40px 32px 56px;
 h1 { font-size: 29px; line-height: 1.2; font-weight: 650; letter-spacing: -0.01em; margin: 0 0 18px; }
 h2 { font-size: 20px; font-weight: 640; letter-spacing: -0.005em; margin: 0 0 14px; padding-top: 26px;
   border-top: 1px solid var(--line); }
+h3 { font-size: 15.5px; font-weight: 640; margin: 22px 0 8px; }
 section { margin-top: 34px; }
+:focus-visible { outline: 2px solid var(--focus); outline-offset: 2px; }
+.skip { position: absolute; left: -999px; }
+.skip:focus { left: 12px; top: 8px; padding: 6px 12px; background: var(--raised); color: var(--ink); }
 p { margin: 0 0 14px; max-width: 76ch; }
 .eyebrow { color: var(--soft); font-size: 12.5px; font-weight: 600; letter-spacing: 0.08em;
   text-transform: uppercase; margin: 0 0 6px; }
@@ -71,16 +75,14 @@ thead th.key { font-size: 11.5px; }
 .value { overflow-wrap: anywhere; min-width: 7em; }
 .bars { width: 38%; vertical-align: middle; }
 thead th.bars { vertical-align: bottom; }
-.bar { display: block; height: 5px; min-width: 1px; border-radius: 1px; }
-.bar.predicted { background: var(--interpolated); margin-bottom: 1px; }
-.bar.measured { background: var(--measured); }
+.pair-of-bars { display: block; width: 100%; height: 11px; }
 .equal { color: var(--good); white-space: nowrap; }
 .differs { color: var(--bad); font-weight: 600; white-space: nowrap; }
 .pair { display: block; }
 tr.group th { padding-top: 14px; color: var(--soft); font-size: 12.5px; font-weight: 500; }
 .note { color: var(--soft); font-size: 13px; max-width: 92ch; }
-.stack { display: flex; height: 20px; border-radius: 4px; overflow: hidden; margin: 4px 0 16px; background: var(--faint); }
-.stack span { display: block; height: 100%; }
+.stack { display: block; width: 100%; height: 20px; border-radius: 4px; margin: 4px 0 16px; background: var(--faint); }
+td .stack { height: 9px; margin: 0; border-radius: 2px; min-width: 60px; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 20px; margin: 0 0 12px; padding: 0; font-size: 13px; color: var(--soft); }
 .swatch { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 7px; vertical-align: -1px; }
 figure { margin: 0 0 20px; }
@@ -95,14 +97,27 @@ footer { margin-top: 40px; color: var(--soft); font-size: 13px; }
 .optimizer { background: var(--optimizer); fill: var(--optimizer); }
 .transfer { background: var(--transfer); fill: var(--transfer); }
 .wait { background: var(--wait); fill: var(--wait); }
-.bubble { background: var(--bubble); }
-.dispatch { background: var(--dispatch); }
-.swatch.measured, .stack .measured { background: var(--measured); }
-.interpolated { background: var(--interpolated); }
-.fitted { background: var(--fitted); }
-.extrapolated { background: var(--extrapolated); }
-.typical { background: var(--typical); }
-.datasheet { background: var(--datasheet); }
+.hidden { background: var(--hidden); fill: var(--hidden); }
+.bubble { background: var(--bubble); fill: var(--bubble); }
+.dispatch { background: var(--dispatch); fill: var(--dispatch); }
+.swatch.measured { background: var(--measured); }
+rect.measured { fill: var(--measured); }
+.interpolated { background: var(--interpolated); fill: var(--interpolated); }
+.fitted { background: var(--fitted); fill: var(--fitted); }
+.extrapolated { background: var(--extrapolated); fill: var(--extrapolated); }
+.typical { background: var(--typical); fill: var(--typical); }
+.datasheet { background: var(--datasheet); fill: var(--datasheet); }
+.slower { background: var(--backward); fill: var(--backward); }
+.faster { background: var(--forward); fill: var(--forward); }
+.doubled { background: var(--optimizer); fill: var(--optimizer); }
+.chosen { background: var(--ink); fill: var(--ink); }
+.front { background: var(--transfer); fill: var(--transfer); }
+.loser { background: var(--backward); fill: var(--backward); }
+.neighbour { background: var(--wait); fill: var(--wait); }
+.misfit { background: var(--bad); fill: none; stroke: var(--bad); stroke-width: 1.6; }
+.point { stroke: var(--raised); stroke-width: 1; cursor: pointer; }
+.point.misfit { stroke: var(--bad); stroke-width: 1.6; }
+.point.marked { stroke: var(--focus); stroke-width: 3; }
 .parameter { background: var(--parameter); fill: var(--parameter); }
 .master_parameter { background: var(--master_parameter); fill: var(--master_parameter); }
 .gradient { background: var(--gradient); fill: var(--gradient); }
@@ -128,14 +143,38 @@ footer { margin-top: 40px; color: var(--soft); font-size: 13px; }
 .chart text.capacity { fill: var(--bad); text-anchor: end; }
 .chart line.reserved { stroke: var(--ink); stroke-width: 1.1; stroke-dasharray: 2 3; }
 .chart text.reserved { fill: var(--ink); }
+.chart line.axis { stroke: var(--soft); stroke-width: 1; }
+.chart line.whisker { stroke: var(--soft); stroke-width: 1.5; }
+.chart .front-line { fill: none; stroke: var(--transfer); stroke-width: 1.2; stroke-dasharray: 3 3; }
 .chart .peak { fill: var(--ink); }
 .wide { overflow-x: auto; }
 .wide .chart { min-width: 780px; }
 .chart .loss { fill: none; stroke: var(--forward); stroke-width: 2; stroke-linejoin: round; }
-.interval:hover { opacity: 0.65; }
+.wide.static { display: none; }
+.zoomed canvas { display: block; border: 1px solid var(--line); border-radius: 6px; margin: 0 0 6px; touch-action: pan-y;
+  max-width: 100%; cursor: grab; box-sizing: content-box; }
+.zoomed canvas:active { cursor: grabbing; }
+.tools { display: flex; flex-wrap: wrap; gap: 6px; align-items: center; margin: 0 0 8px; font-size: 13px; color: var(--soft); }
+.tools input { width: 250px; max-width: 60vw; }
+button, input { font: inherit; font-size: 13px; color: var(--ink); background: var(--button); border: 1px solid var(--line);
+  border-radius: 5px; padding: 3px 9px; }
+button { cursor: pointer; }
+button:hover { border-color: var(--soft); }
+.state { margin: 0 0 2px; font-variant-numeric: tabular-nums; }
+.chosen-point { min-height: 6em; overflow-wrap: anywhere; }
+.details { min-height: 3em; overflow-wrap: anywhere; }
+th .sort { font: inherit; color: inherit; background: none; border: 0; padding: 0; text-align: inherit; }
+th .sort:hover { color: var(--ink); text-decoration: underline; }
+th[aria-sort="ascending"] .sort::after { content: " \2191"; }
+th[aria-sort="descending"] .sort::after { content: " \2193"; }
+.half { max-width: 660px; }
+.scroll { position: relative; }
+.scroll > .over { position: absolute; right: 0; top: 0; }
+.scroll > .over + table > caption { padding-right: 52px; }
+.save { float: right; font-size: 11.5px; padding: 0 7px; margin: 0 0 3px 8px; color: var(--soft); }
 @media (max-width: 860px) {
   body { padding: 24px 16px 40px; }
-  .figures { grid-template-columns: repeat(2, 1fr); }
+  .figures { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .columns, .columns.narrow { grid-template-columns: minmax(0, 1fr); }
 }
 @media print {
@@ -143,6 +182,10 @@ footer { margin-top: 40px; color: var(--soft); font-size: 13px; }
   body { max-width: none; padding: 0; font-size: 11px; }
   section, figure, .figures, tr { break-inside: avoid; }
   section { margin-top: 18px; }
+  .zoomed, .save, .skip, .tools { display: none; }
+  .wide.static { display: block; }
+  .scroll, .wide { overflow: visible; }
+  .wide .chart { min-width: 0; }
   * { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
 }
 )css";

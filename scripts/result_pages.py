@@ -69,6 +69,11 @@ TABLES = {
         "devices": [("devices", "{x:,}"), *SEARCH_COLUMNS],
         "layers": [("layers", "{x:,}"), *SEARCH_COLUMNS],
     },
+    "report": {
+        "pages": [("GPUs", "{devices:,}"), ("plan of", "`{job}`"), ("intervals", "{intervals:,}"), ("size", "{mb:.2f} MB"),
+                  ("first paint", "{paint_s:.2f} s"), ("loaded", "{loaded_s:.2f} s"),
+                  ("frames per second while moved", "{frames:.0f}"), ("`planner report`", "{report_s:.1f} CPU-s")],
+    },
     "published-choices": {
         "choices": [("row", "{row}"), ("job", "{job}, {devices} of {cluster}, {framework}"), ("published", "`{published}`"),
                     ("measured", "{measured_s:.4g} s"), ("predicted", "{predicted_s:.4g} s"), ("ours", "`{ours}`"),
@@ -131,13 +136,18 @@ def growth_claims(data):
     return claims
 
 
+def report_claims(data):
+    last = data["pages"]["rows"][-1]
+    return {"claim_devices": f"{last['devices']:,}", "claim_size": f"{last['mb']:.1f}", "claim_paint": f"{last['paint_s']:.1f}"}
+
+
 def own_claims(data):
     errors = [row["median"] for row in data["strategies"]["rows"]]
     return {"claim_least": f"{min(errors):.0f}", "claim_most": f"{max(errors):.0f}"}
 
 
 # Numbers of a page's claim that follow from its tables.
-CLAIMS = {"accuracy": accuracy_claims, "memory": memory_claims, "speed": speed_claims, "growth": growth_claims,
+CLAIMS = {"accuracy": accuracy_claims, "memory": memory_claims, "speed": speed_claims, "growth": growth_claims, "report": report_claims,
           "own-runs": own_claims}
 
 

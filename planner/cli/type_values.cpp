@@ -9,7 +9,7 @@
 #include "passes/pipeline.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/usual_values.h"
-#include "reports/report_sections.h"
+#include "reports/strategy_meanings.h"
 
 namespace plimsoll {
 namespace {

@@ -10,30 +10,72 @@
 #include "base/file.h"
 #include "plan/measured.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/plan_origin.h"
+#include "planner/cli/plan_target.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
+#include "planner/explain/report_explanation.h"
 #include "reports/compare.h"
-#include "reports/html.h"
+#include "reports/sections/html.h"
 
 namespace plimsoll {
 namespace {
 
 struct ReportOptions {
-  std::string plan, measured, output;
+  PlanFiles files;
+  std::string measured, output;
+  std::string time_limit;  ///< empty: none
+  std::int64_t threads = 0;
   double tolerance = 0.30;
+  bool plan_only = false;
   bool json = false;
 };
 
+/// The explanation of a plan, or why there is none.
+struct Explained {
+  std::optional<Explanation> explanation;
+  std::string why_not;
+};
+
+/// Explains the plan with its cluster and calibration. Where neither was given and they are not
+/// built in, or this version predicts another step, the page goes without.
+Explained explain_for(const Plan& plan, const ReportOptions& options) {
+  if (options.plan_only) return {std::nullopt, "the page was made of the plan file alone"};
+  std::optional<Seconds> time_limit;
+  if (!options.time_limit.empty()) time_limit = parse_time_limit(options.time_limit);
+  const bool files_given = !options.files.cluster.empty() || !options.files.calibration.empty();
+  try {
+    ExplainRequest request{target_of_plan(plan, options.files).target, plan.strategy,
+                           parse_fixed(held_choices(plan.origin))};
+    request.threads = options.threads;
+    request.time_limit = time_limit;
+    return {explanation_for_report(request), ""};
+  } catch (const UsageError& missing) {
+    if (files_given) throw;
+    return {std::nullopt, missing.what()};
+  } catch (const InputError& other) {
+    if (files_given) throw;
+    return {std::nullopt, other.what()};
+  }
+}
+
 ExitCode run_report(const ReportOptions& options) {
-  check_output("-o", options.output, std::array{options.plan, options.measured});
-  const Plan plan = read_legal_plan(options.plan);
+  check_output("-o", options.output, std::array{options.files.plan, options.measured});
+  const Plan plan = read_legal_plan(options.files.plan);
   std::optional<Measured> measured;
   std::optional<std::string> verdict;
   if (!options.measured.empty()) {
     measured = read_measured(options.measured);
-    verdict = compare(plan, *measured, options.tolerance, {options.plan, options.measured}).verdict;
+    verdict =
+        compare(plan, *measured, options.tolerance, {options.files.plan, options.measured}).verdict;
   }
-  write_file_atomically(options.output, report_html(plan, measured, options.tolerance));
+  const Explained explained = explain_for(plan, options);
+  if (!explained.why_not.empty() && !options.plan_only)
+    print_note(fmt::format("planner: the page shows the plan alone: {}\n", explained.why_not));
+  write_file_atomically(
+      options.output,
+      report_html({plan, measured, options.tolerance,
+                   explained.explanation ? &*explained.explanation : nullptr, explained.why_not}));
   print_note(fmt::format("wrote {}\n", options.output));
   if (options.json) print_result(report_json(options.output, verdict));
   return ExitCode::ok;
@@ -44,9 +86,20 @@ ExitCode run_report(const ReportOptions& options) {
 void add_report(CLI::App& app, Action& action) {
   const auto options = std::make_shared<ReportOptions>();
   CLI::App& command = *app.add_subcommand("report", "one self-contained HTML page");
-  command.add_option("PLAN", options->plan, "plan file")->required();
+  command.add_option("PLAN", options->files.plan, "plan file")->required();
   command.add_option("MEASURED", options->measured, "what planner run wrote");
   command.add_option("-o,--output", options->output, "write the page here")->required();
+  command.add_option("--cluster", options->files.cluster,
+                     "the plan's cluster file, where it is not built in");
+  command
+      .add_option("--calibration", options->files.calibration,
+                  "the plan's calibration, given as to plan, where it is not built in")
+      ->allow_extra_args(false);
+  command.add_flag("--plan-only", options->plan_only,
+                   "show what the plan file has, simulate and search nothing");
+  command.add_option("--time-limit", options->time_limit,
+                     "end the search with twice the memory after this time (\"30 s\")");
+  add_threads(command, options->threads, "the page");
   add_tolerance(command, options->tolerance);
   add_json(command, options->json);
   command.callback([options, &action] { action = [options] { return run_report(*options); }; });

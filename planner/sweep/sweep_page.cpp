@@ -9,7 +9,7 @@
 #include "planner/sweep/sweep_output.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
-#include "reports/report_sections.h"
+#include "reports/page.h"
 
 namespace plimsoll {
 namespace {

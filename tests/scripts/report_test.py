@@ -1,7 +1,8 @@
 """The report page in a real browser: complete, quiet, no wider than it, reaching for nothing outside.
 
 Plans and runs the small job, makes the page, opens it headless, and compares what the browser shows
-with the two files and with what `planner compare` says. Skipped (77) without the browser.
+with the two files and with what `planner compare` says. Then it uses the page: keys, wheel, pointer,
+search, sorting, CSV, light and dark, print, and without a script. Skipped (77) without the browser.
 """
 
 import html
@@ -13,7 +14,10 @@ import subprocess
 import sys
 import tempfile
 
-from programs import CLUSTER, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, planner, write_json
+from programs import CLUSTER, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, load_script, planner, write_json
+
+load_script("results")  # puts scripts/ on the path
+import browser  # noqa: E402
 
 BROWSER = "chromium-headless-shell"
 SKIPPED = 77
@@ -33,7 +37,7 @@ def make_files(out):
                  "micro_batch=4", "-o", plan))
     must(planner("run", plan, "--data", SOURCE / "data" / "training-text.txt", "--steps", STEPS,
                  "-o", measured))
-    must(planner("report", plan, measured, "-o", page))
+    must(planner("report", plan, measured, "--cluster", cluster, "-o", page))
     return plan, measured, page
 
 
@@ -71,42 +75,41 @@ def requested_urls(net_log):
     return found
 
 
-def width_in_window(page, out, window):
-    """How wide the page's content is in a window, and the window. The copy may run one script."""
-    text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text())
-    script = ("<script>const r = document.documentElement;"
-              "document.title = r.scrollWidth + '/' + r.clientWidth;</script>")
-    copy = out / f"at-{window}.html"
-    copy.write_text(text.replace("</body>", script + "</body>"))
-    done = subprocess.run(
-        [BROWSER, "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={window},900",
-         f"--user-data-dir={out / 'profile'}", "--dump-dom", copy.as_uri()],
-        capture_output=True, text=True, timeout=300)
-    must(done)
-    return tuple(int(number) for number in
-                 re.search(r"<title>(\d+)/(\d+)</title>", done.stdout).groups())
-
-
-def check_that_it_wraps(out):
-    """The page of a plan with long values is no wider than the window; only charts and tables may be
-    moved inside it."""
+def check_that_it_wraps(opened, out):
+    """The page of a plan with long and hostile values is no wider than the window, in light and in
+    dark; only charts and tables may be moved inside it. Names from files stay text."""
     cluster = write_json(out / "wide.json", CLUSTER)
     plan, page = out / "wide-plan.json", out / "wide.html"
     must(planner("plan", NANO, "--cluster", cluster, "--devices", 4, "--fix", "pp=2", "--fix",
                  "layer_split=1+3", "-o", plan))
+    hostile = "\"'><script>document.title = 'taken over'</script><img src=x onerror=alert(1)>"
     text = json.loads(plan.read_text())
     text["strategy"]["layer_split"] = [1, 3]
     text["origin"]["command"] += " --fix " + "x" * 400
     text["framework"]["sources"]["kernels"] = "y" * 400
+    text["job"]["name"] = text["cluster_name"] = text["origin"]["interval_basis"] = hostile
+    text["timeline"]["intervals"][0]["routine"] = text["search"]["method"] = hostile
     plan.write_text(json.dumps(text))
-    must(planner("report", plan, "-o", page))
+    done = must(planner("report", plan, "-o", page))
+    assert "--cluster is required" in done.stderr, done.stderr  # the page goes without
+    papers = set()
     for window in (400, 1600):
-        content, inner = width_in_window(page, out, window)
-        assert content <= inner, (window, content, inner)
+        for dark in (False, True):
+            shown = opened.open(page.as_uri(), window, 900, dark)
+            assert shown.size()["width"] <= window, (window, dark, shown.size())
+            assert shown.faults() == [], shown.faults()
+            assert "taken over" in shown.evaluate("document.title"), "the name is shown"
+            assert shown.evaluate("document.title") != "taken over"
+            assert shown.evaluate("document.querySelectorAll('img').length") == 0
+            assert shown.evaluate("document.querySelectorAll('script:not([type])').length") == 1
+            papers.add(shown.evaluate("getComputedStyle(document.documentElement).backgroundColor"))
+            shown.close()
+    assert len(papers) == 2, f"light and dark have one colour: {papers}"
     wide = out / "too-wide.html"
-    wide.write_text(page.read_text().replace("</main>", '<div style="width:3000px">wide</div></main>'))
-    content, inner = width_in_window(wide, out, 1600)
-    assert content > inner, "a page that is too wide went unseen"
+    wide.write_text(page.read_text().replace("</main>", "<pre>" + "wide " * 999 + "</pre></main>"))
+    shown = opened.open(wide.as_uri(), 1600)
+    assert shown.size()["width"] > 1600, "a page that is too wide went unseen"
+    shown.close()
 
 
 def outside(requests):
@@ -114,11 +117,13 @@ def outside(requests):
 
 
 def bars(dom, chart):
-    """Bars drawn in one chart, and how many it says it has."""
+    """Bars drawn in one chart, how many it says it has, and how many the script has."""
     svg = re.search(rf'<svg class="chart" id="{chart}".*?</svg>', dom, re.DOTALL)
     assert svg, f"no chart {chart}"
     stated = int(re.search(r'data-interval-count="(\d+)"', svg[0])[1])
-    return len(re.findall(r'<path class="interval ', svg[0])), stated
+    drawn = sum(path.count("M") for path in re.findall(r'<path class="interval [^>]*>', svg[0]))
+    data = re.search(rf'<script type="application/json" id="{chart}-data">(.*?)</script>', dom, re.DOTALL)
+    return drawn, stated, sum(len(lane["gap"]) for lane in json.loads(data[1])["lanes"])
 
 
 def check_report(plan, measured, page, out):
@@ -129,7 +134,7 @@ def check_report(plan, measured, page, out):
     for chart, file in (("predicted-timeline", plan), ("measured-timeline", measured)):
         intervals = len(json.loads(file.read_text())["timeline"]["intervals"])
         assert intervals > 0
-        assert bars(opened.dom, chart) == (intervals, intervals), (chart, intervals)
+        assert bars(opened.dom, chart) == (intervals,) * 3, (chart, intervals, bars(opened.dom, chart))
 
     compared = must(planner("compare", plan, measured, "--json"), OK, OUTSIDE_TOLERANCE)
     verdict = json.loads(compared.stdout)["verdict"]
@@ -147,6 +152,137 @@ def check_that_the_checks_can_fail(out):
     assert outside(opened.requests) != [], "a request went unseen"
 
 
+class Chart:
+    """The first pipeline chart of a page."""
+
+    def __init__(self, shown):
+        self.shown = shown
+        self.box = "document.querySelector('[data-timeline]')"
+
+    def text(self, part):
+        self.shown.frames()
+        return self.shown.evaluate(f"{self.box}.querySelector('.{part}').textContent")
+
+    def picture(self):
+        self.shown.frames()
+        return self.shown.evaluate(f"{self.box}.querySelector('canvas').toDataURL()")
+
+    def press(self, key):
+        self.shown.evaluate(f"{self.box}.querySelector('canvas').focus()")
+        self.shown.key(key, text=key if len(key) == 1 else "")
+        return self.text("state")
+
+
+def check_chart(shown):
+    """Keys, wheel and pointer change what the pipeline chart shows; the search finds ops."""
+    chart = Chart(shown)
+    whole, before = chart.text("state"), chart.picture()
+    assert re.search(r": [\d,]+ intervals", whole), whole
+    assert chart.press("+") != whole and chart.picture() != before, "plus does not zoom"
+    zoomed = chart.text("state")
+    assert chart.press("ArrowRight") != zoomed, "an arrow does not move"
+    assert chart.press("Home") == whole and chart.picture() == before, "Home shows the whole step"
+    box = shown.evaluate(f"(() => {{ const c = {chart.box}.querySelector('canvas'); "
+                         "c.scrollIntoView({block: 'center'}); "
+                         "const r = c.getBoundingClientRect(); return {x: r.x + r.width / 2, y: r.y + 40}; })()")
+    shown.mouse("mouseWheel", box["x"], box["y"], deltaX=0, deltaY=-200, modifiers=2)  # Ctrl
+    zoomed = chart.text("state")
+    assert zoomed != whole, "the wheel does not zoom"
+    shown.mouse("mousePressed", box["x"], box["y"], button="left", clickCount=1)
+    shown.mouse("mouseMoved", box["x"] - 120, box["y"], button="left", buttons=1)
+    shown.mouse("mouseReleased", box["x"] - 120, box["y"], button="left", clickCount=1)
+    assert chart.text("state") != zoomed, "dragging does not move"
+    chart.press("n")
+    assert re.search(r"rank 0.*compute: .*from", chart.text("details")), chart.text("details")
+    shown.evaluate(f"{chart.box}.querySelector('input').focus()")
+    shown.type("matmul, layer 1")
+    assert re.search(r"[1-9]\d* found", chart.text("state")), chart.text("state")
+    shown.key("Enter")
+    assert "matmul" in chart.text("details") and "layer 1" in chart.text("details")
+    shown.evaluate(f"{chart.box}.querySelector('input').value = ''")
+
+
+def check_tables(shown):
+    """Headers sort by exact values, and rows are saved as CSV that no spreadsheet runs."""
+    shown.evaluate("window.t = [...document.querySelectorAll('#plan table')].find((t) => "
+                   "t.tHead.textContent.includes('Share'))")
+    assert shown.evaluate("t.tHead.rows[0].cells[1].querySelector('button').click(), "
+                          "t.tHead.rows[0].cells[1].getAttribute('aria-sort')") == "ascending"
+    values = shown.evaluate("[...t.tBodies[0].rows].map((row) => Number(row.cells[1].dataset.exact))")
+    assert len(values) > 2 and values == sorted(values), values
+    text = shown.evaluate("plimsollSave('x', [['=1+1', 'a\"b', -3, '-4.2 %', '@x', 'a,b']])")
+    assert text == "'=1+1,\"a\"\"b\",-3,-4.2 %,'@x,\"a,b\"\r\n", text
+    assert shown.evaluate("document.querySelectorAll('.scroll > .save').length") > 5
+
+
+def check_access(shown):
+    """Everything can be reached by the tab key and has a name; headings go down one level at a time."""
+    shown.key("Tab")
+    assert shown.evaluate("document.activeElement.className") == "skip"
+    assert shown.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    unnamed = shown.evaluate("[...document.querySelectorAll('button, canvas, svg[role], input')].filter((e) => "
+                             "!(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label')))"
+                             ".map((e) => e.outerHTML.slice(0, 80))")
+    assert unnamed == [], unnamed
+    levels = shown.evaluate("[...document.querySelectorAll('h1, h2, h3')].map((e) => Number(e.tagName[1]))")
+    assert levels[0] == 1 and all(b <= a + 1 for a, b in zip(levels, levels[1:])), levels
+    tables = shown.evaluate("[...document.querySelectorAll('svg.chart')].filter((e) => "
+                            "!e.closest('section').querySelector('table')).length")
+    assert tables == 0, f"{tables} charts have no table in their section"
+
+
+def check_points(shown):
+    """The points of the plans can be gone through by keys, and say why they were not chosen."""
+    shown.evaluate("document.getElementById('plans-chart').focus()")
+    shown.key("ArrowRight")
+    first = shown.evaluate("document.querySelector('[data-details]').textContent")
+    shown.key("ArrowRight")
+    assert shown.evaluate("document.querySelector('[data-details]').textContent") != first
+    assert shown.evaluate("document.querySelectorAll('.point.marked').length") == 1
+
+
+def check_without_script(opened, page):
+    """Without a script and in print the static drawing is shown; with one the canvas is."""
+    display = "getComputedStyle(document.querySelector('[data-timeline] .wide')).display"
+    shown = opened.open(page.as_uri(), scripts=False)
+    assert shown.evaluate(display) == "block"
+    assert shown.evaluate("document.querySelectorAll('canvas').length") == 0
+    shown.close()
+    shown = opened.open(page.as_uri())
+    assert shown.evaluate(display) == "none"
+    shown.ask("Emulation.setEmulatedMedia", media="print")
+    assert shown.evaluate(display) == "block"
+    assert shown.evaluate("getComputedStyle(document.querySelector('.zoomed')).display") == "none"
+    shown.close()
+
+
+def check_policy(opened, page, out):
+    """The content policy refuses a script, a style and an attribute that are not the page's own."""
+    for name, more in (("script", "<script>document.title = 'run'</script>"), ("style", "<style>p{}</style>"),
+                       ("attribute", '<p style="color:red">x</p>')):
+        copy = out / f"{name}.html"
+        copy.write_text(page.read_text().replace("</main>", more + "</main>"))
+        shown = opened.open(copy.as_uri())
+        assert any("Content Security Policy" in fault for fault in shown.faults()), (name, shown.faults())
+        assert shown.evaluate("document.title") != "run"
+        shown.close()
+
+
+def check_use(page, out):
+    with browser.Browser(out / "driven") as opened:
+        shown = opened.open(page.as_uri())
+        check_access(shown)  # first: the tab key goes on from where a page was used
+        check_chart(shown)
+        check_tables(shown)
+        check_points(shown)
+        assert shown.faults() == [], shown.faults()
+        assert outside(shown.requests()) == [], shown.requests()
+        shown.close()
+        check_without_script(opened, page)
+        check_policy(opened, page, out)
+        check_that_it_wraps(opened, out)
+
+
 def main():
     if shutil.which(BROWSER) is None:
         print(f"skipped: {BROWSER} is not installed (scripts/dependencies lists it)")
@@ -154,9 +290,10 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         out = pathlib.Path(name)
         check_that_the_checks_can_fail(out)
-        check_report(*make_files(out), out)
-        check_that_it_wraps(out)
-    print("the page is complete, quiet and alone, and it wraps")
+        plan, measured, page = make_files(out)
+        check_report(plan, measured, page, out)
+        check_use(page, out)
+    print("the page is complete, quiet and alone; it can be used, and it wraps")
     return 0
 
 

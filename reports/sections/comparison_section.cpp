@@ -5,21 +5,25 @@
 
 #include "reports/markup.h"
 #include "reports/numbers.h"
-#include "reports/report_sections.h"
+#include "reports/sections/report_sections.h"
 
 namespace plimsoll {
 namespace {
 
 std::vector<Cell> time_row(std::string_view label, const TimePair& time) {
-  return {heading_cell(label), number_cell(to_text(time.predicted)),
-          number_cell(to_text(time.measured)), number_cell(signed_error(time))};
+  return {heading_cell(label), exact_cell(time.predicted), exact_cell(time.measured),
+          number_cell(signed_error(time))};
 }
 
 /// Two bars of one scale, predicted above measured.
 Cell pair_of_bars(const TimePair& time, Seconds most) {
-  const auto width = [&](Seconds value) { return most.value() > 0 ? 100 * (value / most) : 0.0; };
-  return {fmt::format("<span class=\"bar predicted\" style=\"width:{:.2f}%\"></span>"
-                      "<span class=\"bar measured\" style=\"width:{:.2f}%\"></span>",
+  const auto width = [&](Seconds value) {
+    return most.value() > 0 ? std::max(2.0, 1000 * (value / most)) : 0.0;
+  };
+  return {fmt::format("<svg class=\"pair-of-bars\" viewBox=\"0 0 1000 11\" "
+                      "preserveAspectRatio=\"none\" aria-hidden=\"true\">"
+                      "<rect class=\"interpolated\" width=\"{:.1f}\" height=\"5\"/>"
+                      "<rect class=\"measured\" y=\"6\" width=\"{:.1f}\" height=\"5\"/></svg>",
                       width(time.predicted), width(time.measured)),
           "bars", false};
 }
@@ -51,8 +55,8 @@ Kinds kinds_of(const Comparison& comparison) {
 
 std::string times_table(const Comparison& comparison) {
   const std::vector<Column> columns = {{"", "label"},
-                                       {"Predicted", "number"},
-                                       {"Measured", "number"},
+                                       {"Predicted", "number", "s"},
+                                       {"Measured", "number", "s"},
                                        {"Error", "number"},
                                        {"Predicted above measured", "bars"}};
   std::vector<std::vector<Cell>> rows = {

@@ -13,7 +13,9 @@
 #include "reports/markup.h"
 #include "reports/memory_chart.h"
 #include "reports/numbers.h"
-#include "reports/report_sections.h"
+#include "reports/page.h"
+#include "reports/sections/report_sections.h"
+#include "reports/timeline_data.h"
 
 namespace plimsoll {
 namespace {
@@ -74,9 +76,11 @@ std::string memory_chart(const ReportInput& input, const Timeline& timeline,
                          const Filling& filling) {
   const std::string title =
       fmt::format("{}: live peak {} bytes", name, grouped(memory.peak.count()));
-  return memory_svg(memory,
+  return "<div>" +
+         memory_svg(memory,
                     {title, timeline_begin(timeline), common_span(input), timeline_end(timeline),
-                     byte_axis(input, filling), filling.reserved, filling.room()});
+                     byte_axis(input, filling), filling.reserved, filling.room()}) +
+         folded("Table of " + name, memory_table(memory, timeline_begin(timeline))) + "</div>\n";
 }
 
 /// Predicted of the rank's class, beside what was measured.
@@ -184,29 +188,77 @@ std::string line_svg(const Series& series) {
   return svg + "\"/>\n</svg>\n";
 }
 
+/// The numbers of the training curves.
+std::string steps_tables(const Measured& measured) {
+  std::vector<std::vector<Cell>> losses, times;
+  for (const double loss : measured.losses) {
+    losses.push_back({exact_cell(std::int64_t(losses.size())),
+                      {fmt::format("{:.5g}", loss), "number", false, fmt::format("{}", loss)}});
+  }
+  for (const Seconds time : measured.step_times)
+    times.push_back({exact_cell(std::int64_t(times.size())), exact_cell(time)});
+  return table("Losses", {{"Step", "number"}, {"Loss", "number"}}, losses) +
+         table("Times of untraced steps after warm-up",
+               {{"Step", "number"}, {"Time", "number", "s"}}, times);
+}
+
+/// Returns the intervals of the predicted timeline for the page's script, in finer steps where
+/// there is an explanation, with the critical rank op by op where the plan shows whole calls.
+std::string predicted_data(const ReportInput& input, GanttOptions options) {
+  const Plan& plan = input.plan;
+  if (input.explanation == nullptr || input.explanation->timeline.intervals.empty())
+    return timeline_data({{plan.timeline, ""}}, plan.strategy, options);
+  const Timeline& fine = input.explanation->timeline;
+  options.begin = timeline_begin(fine);
+  RankMemory rank;  // a timeline has the ranks of its memory
+  rank.rank = input.explanation->critical_rank;
+  const Timeline critical{input.explanation->critical, {rank}};
+  std::vector<TimelinePart> parts = {{fine, ""}};
+  if (shows_calls(plan.devices)) parts.push_back({critical, ", op by op"});
+  return timeline_data(parts, plan.strategy, options);
+}
+
+/// A pipeline chart that can be read without a script, its table, and the data with which the
+/// script replaces it by one that can be zoomed.
+std::string timeline_figure(std::string_view caption, const Timeline& timeline,
+                            const Strategy& strategy, const GanttOptions& options,
+                            const std::string& data, const std::string& note) {
+  return fmt::format("<div class=\"timeline\" data-timeline=\"{}-data\">\n", options.id) +
+         figure(caption, gantt_svg(timeline, strategy, options), note) +
+         data_block(fmt::format("{}-data", options.id), data) + "</div>\n" +
+         folded("Table of the times of each rank",
+                gantt_table(timeline, strategy, options.most_ranks));
+}
+
 }  // namespace
 
 std::string timeline_section(const ReportInput& input) {
   const Plan& plan = input.plan;
   const Picoseconds span = common_span(input);
   std::string content = gantt_legend(plan.strategy);
-  content += figure("Predicted: one rank of each stage",
-                    gantt_svg(plan.timeline, plan.strategy,
-                              {"predicted-timeline", "Predicted pipeline timeline", span,
-                               plan.prediction.step_time, kMostRanksInDetail}),
-                    detail_note(plan.timeline, plan.timeline_resolution));
+  const GanttOptions predicted = {"predicted-timeline",          "Predicted pipeline timeline",
+                                  timeline_begin(plan.timeline), span,
+                                  plan.prediction.step_time,     kMostRanksInDetail};
+  content += timeline_figure("Predicted: one rank of each stage", plan.timeline, plan.strategy,
+                             predicted, predicted_data(input, predicted),
+                             detail_note(plan.timeline, plan.timeline_resolution));
   if (input.measured) {
     Timeline timeline = input.measured->timeline;
+    const Timeline whole = timeline;
     const Picoseconds resolution = draw_together(timeline, kMostIntervals);
-    content += figure("Measured: all ranks, the traced last step",
-                      gantt_svg(timeline, plan.strategy,
-                                {"measured-timeline", "Measured pipeline timeline", span,
-                                 input.measured->median_step_time, kMostRanksInDetail}),
-                      detail_note(timeline, resolution));
+    const GanttOptions measured = {"measured-timeline",
+                                   "Measured pipeline timeline",
+                                   timeline_begin(timeline),
+                                   span,
+                                   input.measured->median_step_time,
+                                   kMostRanksInDetail};
+    content += timeline_figure("Measured: all ranks, the traced last step", timeline, plan.strategy,
+                               measured, timeline_data({{whole, ""}}, plan.strategy, measured),
+                               detail_note(timeline, resolution));
     content +=
         "<p class=\"note\">Both charts have one time scale. The dashed line is the step time: "
         "the predicted period above, the median of untraced steps below; tracing itself "
-        "takes time. Point at a bar to see what it is.</p>\n";
+        "takes time.</p>\n";
   }
   return section("timeline", "Pipeline timeline", content);
 }
@@ -227,6 +279,7 @@ std::string memory_section(const ReportInput& input) {
       arena ? "the arena that holds them" : "what the framework's allocator reserves for them",
       to_text(filling.capacity), to_text(filling.room()), to_text(filling.outside),
       to_text(filling.reserve));
+  content += peak_tensors_html(input);
   return section("memory", "Memory", content);
 }
 
@@ -243,7 +296,8 @@ std::string training_section(const ReportInput& input) {
       escaped(measured.host_cpu), escaped(measured.date), measured.warm_up_steps,
       measured.step_times.size(), to_text(measured.resident));
   content += "<div class=\"columns\">\n" + line_svg({"Loss", "loss", measured.losses, false}) +
-             line_svg({"Milliseconds", "loss", times, true}) + "</div>\n";
+             line_svg({"Milliseconds", "loss", times, true}) + "</div>\n" +
+             folded("Tables of losses and step times", steps_tables(measured));
   return section("training", "The run", content);
 }
 

@@ -9,7 +9,8 @@
 #include "plan/filling.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
-#include "reports/report_sections.h"
+#include "reports/sections/report_sections.h"
+#include "reports/strategy_meanings.h"
 
 namespace plimsoll {
 namespace {
@@ -129,20 +130,17 @@ std::array<Part, 7> parts_of(const Breakdown& breakdown) {
 /// One bar of the whole step, and the same numbers as a table.
 std::string breakdown_html(const Prediction& prediction) {
   const double step = prediction.step_time.value();
-  std::string bar = "<div class=\"stack\" aria-hidden=\"true\">";
+  std::vector<BarPart> bar;
   std::vector<std::vector<Cell>> rows;
   for (const Part& part : parts_of(prediction.breakdown)) {
     const double share = step > 0 ? part.time.value() / step : 0;
     if (share < 0.0005) continue;  // 0.0 %
-    bar +=
-        fmt::format("<span class=\"{}\" style=\"width:{:.3f}%\"></span>", part.style, 100 * share);
-    Cell label = heading_cell(part.label);
-    label.html = fmt::format("<span class=\"swatch {}\"></span>{}", part.style, label.html);
-    rows.push_back({label, number_cell(to_text(part.time)), number_cell(percent(share))});
+    bar.push_back({part.style, share});
+    rows.push_back({swatch_cell(part.style, part.label), exact_cell(part.time), share_cell(share)});
   }
-  return figure(
-      "Where the predicted step goes, on the rank that computes longest",
-      bar + "</div>\n" + table("", {{"Part", ""}, {"Time", "number"}, {"Share", "number"}}, rows));
+  return figure("Where the predicted step goes, on the rank that computes longest",
+                stacked_bar(bar) +
+                    table("", {{"Part", ""}, {"Time", "number", "s"}, {"Share", "number"}}, rows));
 }
 
 std::string stages_table(const Plan& plan) {
@@ -160,20 +158,20 @@ std::string stages_table(const Plan& plan) {
     several = several || alike.first != alike.last;
     rows.push_back({heading_cell(name_of(alike, stages)),
                     number_cell(of_stage < layers.size() ? grouped(layers[of_stage]) : ""),
-                    number_cell(to_text(stage.peak)), number_cell(to_text(filling.reserved)),
-                    number_cell(to_text(filling.outside)), number_cell(to_text(filling.reserve)),
-                    number_cell(to_text(filling.capacity)), number_cell(filled_text(filling))});
+                    exact_cell(stage.peak), exact_cell(filling.reserved),
+                    exact_cell(filling.outside), exact_cell(filling.reserve),
+                    exact_cell(filling.capacity), number_cell(filled_text(filling))});
   }
   const std::string note =
       several ? "<p class=\"note\">Of stages that are alike the fullest is shown.</p>\n" : "";
   return table("Predicted memory of a rank",
                {{"", ""},
                 {"Layers", "number"},
-                {"Live peak", "number"},
-                {arena ? "Arena" : "Reserved", "number"},
-                {"+ context", "number"},
-                {"+ kept free", "number"},
-                {"of", "number"},
+                {"Live peak", "number", "bytes"},
+                {arena ? "Arena" : "Reserved", "number", "bytes"},
+                {"+ context", "number", "bytes"},
+                {"+ kept free", "number", "bytes"},
+                {"of", "number", "bytes"},
                 {"Filled", "number"}},
                rows) +
          note;

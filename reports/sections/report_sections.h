@@ -8,6 +8,7 @@
 #include "plan/measured.h"
 #include "plan/plan.h"
 #include "reports/compare.h"
+#include "reports/sections/explanation.h"
 
 namespace plimsoll {
 
@@ -16,6 +17,8 @@ struct ReportInput {
   const Plan& plan;
   const std::optional<Measured>& measured;
   std::optional<Comparison> comparison;
+  const Explanation* explanation = nullptr;  ///< none: the plan file alone is shown
+  std::string not_explained{};               ///< why there is none
 };
 
 std::string header_html(const ReportInput& input);  ///< title, verdict, key figures
@@ -24,14 +27,19 @@ std::string plan_section(const ReportInput& input);
 std::string comparison_section(const ReportInput& input);  ///< times, op kinds, bytes
 std::string timeline_section(const ReportInput& input);
 std::string memory_section(const ReportInput& input);
+/// Names the tensors alive at the peak of each stage; empty without an explanation.
+std::string peak_tensors_html(const ReportInput& input);
+/// Shows communication by collective and axes; empty without an explanation.
+std::string communication_section(const ReportInput& input);
+/// Shows the step with other rates, twice the memory and other choices; empty without an
+/// explanation.
+std::string sensitivity_section(const ReportInput& input);
+/// Shows the plans that were simulated by step time and memory, and why each was not chosen.
+std::string plans_html(const ReportInput& input);
+/// Shows what the fit of the calibration found; empty without one.
+std::string calibration_section(const ReportInput& input);
 std::string training_section(const ReportInput& input);  ///< losses and step times of the run
 std::string search_section(const ReportInput& input);    ///< runners-up and the searched space
 std::string sources_section(const ReportInput& input);   ///< provenance, peak, digests
-
-/// Returns in a few words what a key of a strategy chooses, and an empty text for an unknown key.
-std::string_view meaning_of(std::string_view strategy_key);
-
-/// The style sheet of the page.
-std::string_view report_style();
 
 }  // namespace plimsoll

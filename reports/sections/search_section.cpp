@@ -8,7 +8,7 @@
 #include "plan/simplicity.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
-#include "reports/report_sections.h"
+#include "reports/sections/report_sections.h"
 
 namespace plimsoll {
 namespace {
@@ -36,10 +36,10 @@ Cell ratio_cell(const StepRatio& ratio) {
 }
 
 std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {
-  return {number_cell(to_text(runner_up.step_time)),
+  return {exact_cell(runner_up.step_time),
           number_cell(signed_error({runner_up.step_time, plan.prediction.step_time})),
           ratio_cell(runner_up.ratio),
-          number_cell(to_text(runner_up.taken)),
+          exact_cell(runner_up.taken),
           text_cell(loses_by(runner_up)),
           differences_cell(runner_up.strategy, plan)};
 }
@@ -47,10 +47,10 @@ std::vector<Cell> runner_up_row(const RunnerUp& runner_up, const Plan& plan) {
 std::vector<Cell> chosen_row(const Plan& plan) {
   Bytes most;
   for (const Filling& filling : fillings_of(plan)) most = std::max(most, filling.taken());
-  return {number_cell(to_text(plan.prediction.step_time)),
+  return {exact_cell(plan.prediction.step_time),
           number_cell(""),
           text_cell(""),
-          number_cell(to_text(most)),
+          exact_cell(most),
           text_cell(""),
           differences_cell(plan.strategy, plan)};
 }
@@ -83,10 +83,10 @@ std::string runners_up_table(const Plan& plan) {
   return table(
       "The chosen plan, the next best that are tied with it, the simplest first, and the "
       "others; all predicted",
-      {{"Step time", "number"},
+      {{"Step time", "number", "s"},
        {"Slower", "number"},
        {"Times the chosen step, 90 % interval", ""},
-       {"Takes of a device", "number"},
+       {"Takes of a device", "number", "bytes"},
        {"Loses by", ""},
        {"Differs from the chosen plan in", ""}},
       rows);
@@ -111,7 +111,7 @@ std::string cuts_table(const SearchSummary& search) {
   std::vector<std::vector<Cell>> rows;
   for (const auto* list : {&search.bounded_by, &search.pruned}) {
     for (const Pruned& entry : *list) {
-      rows.push_back({text_cell(entry.reason), number_cell(grouped(entry.count))});
+      rows.push_back({text_cell(entry.reason), exact_cell(entry.count)});
     }
   }
   if (rows.empty()) return "";
@@ -124,21 +124,21 @@ std::string pareto_table(const Plan& plan) {
   if (plan.pareto.size() < 2) return "";
   std::vector<std::vector<Cell>> rows;
   for (const ParetoPlan& point : plan.pareto) {
-    rows.push_back({number_cell(to_text(point.step_time)),
+    rows.push_back({exact_cell(point.step_time),
                     number_cell(signed_error({point.step_time, plan.prediction.step_time})),
                     point.strategy == plan.strategy ? text_cell("") : ratio_cell(point.ratio),
-                    number_cell(to_text(point.taken)), number_cell(to_text(point.peak)),
+                    exact_cell(point.taken), exact_cell(point.peak),
                     differences_cell(point.strategy, plan)});
   }
   return table(
       fmt::format("Pareto front of step time and of what is taken of a device (reserved, context "
                   "and communicators), in steps of {:.0f} % of it",
                   100 * kFrontSaving),
-      {{"Step time", "number"},
+      {{"Step time", "number", "s"},
        {"Slower", "number"},
        {"Times the chosen step, 90 % interval", ""},
-       {"Takes of a device", "number"},
-       {"Live peak", "number"},
+       {"Takes of a device", "number", "bytes"},
+       {"Live peak", "number", "bytes"},
        {"Differs from the chosen plan in", ""}},
       rows);
 }
@@ -149,7 +149,7 @@ std::string extrapolated_table(const Prediction& prediction) {
   std::vector<std::vector<Cell>> rows;
   for (const OutsideRange& ops : prediction.extrapolated) {
     if (ops.share < kLeastShown || rows.size() == kMostRows) break;  // the largest come first
-    rows.push_back({text_cell(ops.what), number_cell(percent(ops.share))});
+    rows.push_back({text_cell(ops.what), share_cell(ops.share)});
   }
   if (rows.empty()) return "";
   return table("Extrapolated beyond what was measured or fitted",
@@ -157,19 +157,17 @@ std::string extrapolated_table(const Prediction& prediction) {
 }
 
 std::string provenance_html(const Prediction& prediction) {
-  std::string bar = "<div class=\"stack\" aria-hidden=\"true\">";
+  std::vector<BarPart> bar;
   std::vector<std::vector<Cell>> rows;
   for (std::size_t i = 0; i < prediction.share_by_provenance.size(); ++i) {
     const std::string_view name = to_text(Provenance(i));
     const double share = prediction.share_by_provenance[i];
     if (share < kLeastShown) continue;
-    bar += fmt::format("<span class=\"{}\" style=\"width:{:.3f}%\"></span>", name, 100 * share);
-    Cell label = heading_cell(name);
-    label.html = fmt::format("<span class=\"swatch {}\"></span>{}", name, label.html);
-    rows.push_back({label, number_cell(percent(share))});
+    bar.push_back({name, share});
+    rows.push_back({swatch_cell(name, name), share_cell(share)});
   }
   return figure("What the predicted op time rests on",
-                bar + "</div>\n" + table("", {{"Estimate", ""}, {"Share", "number"}}, rows));
+                stacked_bar(bar) + table("", {{"Estimate", ""}, {"Share", "number"}}, rows));
 }
 
 std::vector<Cell> source_row(std::string_view what, const std::string& value, bool code) {
@@ -189,9 +187,11 @@ std::string sources_table(const ReportInput& input) {
   const Plan& plan = input.plan;
   std::vector<std::vector<Cell>> rows;
   if (!plan.origin.command.empty()) {
-    rows.push_back(source_row("made by", plan.origin.command, true));
+    rows.push_back(source_row("command that makes it again", plan.origin.command, true));
   }
   rows.push_back(source_row("planner", plan.origin.version, false));
+  if (!plan.origin.interval_basis.empty())
+    rows.push_back(source_row("90 % interval from", plan.origin.interval_basis, false));
   rows.push_back(source_row("calibration", calibration_words(plan), false));
   rows.push_back(source_row(
       "peak that MFU is relative to",
@@ -228,8 +228,8 @@ std::string digests_table(const ReportInput& input) {
 std::string search_section(const ReportInput& input) {
   const Plan& plan = input.plan;
   return section("search", "Runners-up, and why they lose",
-                 search_words(plan.search) + ties_words(plan) + runners_up_table(plan) +
-                     pareto_table(plan) + cuts_table(plan.search));
+                 search_words(plan.search) + ties_words(plan) + plans_html(input) +
+                     runners_up_table(plan) + pareto_table(plan) + cuts_table(plan.search));
 }
 
 std::string sources_section(const ReportInput& input) {

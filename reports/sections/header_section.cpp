@@ -4,7 +4,7 @@
 #include "plan/filling.h"
 #include "reports/markup.h"
 #include "reports/numbers.h"
-#include "reports/report_sections.h"
+#include "reports/sections/report_sections.h"
 
 namespace plimsoll {
 namespace {

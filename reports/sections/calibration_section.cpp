@@ -1,0 +1,129 @@
+// The section on the fit of the plan's calibration: its values, and how far it was off.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "reports/markup.h"
+#include "reports/numbers.h"
+#include "reports/plots.h"
+#include "reports/sections/report_sections.h"
+
+namespace plimsoll {
+namespace {
+
+/// The 0.95 quantile of the normal distribution: half of a 90 % interval in standard deviations.
+constexpr double kNormal95 = 1.645;
+
+std::string fit_words(const FittedCalibration& fitted) {
+  if (fitted.runs == 0) {
+    return "<p>The values are typical of training; no run of this device and framework is behind "
+           "them.</p>\n";
+  }
+  std::string words = fmt::format(
+      "<p>{} runs on {} with {} determined these values. Runs whose layout and model size a fit had "
+      "not seen were predicted {} off in the mean, and nine in ten at most {}.",
+      grouped(fitted.runs), escaped(fitted.cluster), escaped(fitted.framework),
+      percent(fitted.cross_validated_mean), percent(fitted.cross_validated_p90));
+  if (fitted.unseen_sizes_mean) {
+    words += fmt::format(" Runs of a model size that it had not seen were {} off.",
+                         percent(*fitted.unseen_sizes_mean));
+  }
+  return words + "</p>\n";
+}
+
+std::string_view basis_of(const FittedValue& value) {
+  if (value.typical) return "typical of training";
+  if (!value.determined) return "the prior, which the runs did not narrow";
+  return value.at_bound() ? "fitted; at a limit of the fit" : "fitted";
+}
+
+std::string values_table(const FittedCalibration& fitted) {
+  std::vector<std::vector<Cell>> rows;
+  const auto number = [](double value) {
+    return Cell{fmt::format("{:.3g}", value), "number", false, fmt::format("{}", value)};
+  };
+  for (const FittedValue& value : fitted.values) {
+    Cell name = heading_cell(value.name);
+    name.style = "key";
+    rows.push_back({name, number(value.value), number(value.low), number(value.high),
+                    number(value.prior), text_cell(basis_of(value))});
+  }
+  return table("Values of the fit, with their 90 % intervals",
+               {{"Value of", ""},
+                {"Value", "number"},
+                {"From", "number"},
+                {"To", "number"},
+                {"Prior", "number"},
+                {"Basis", ""}},
+               rows);
+}
+
+/// The residuals of the fit: a factor for each shape of layers.
+std::string residuals_html(const FittedCalibration& fitted) {
+  constexpr std::size_t kMostRows = 40;
+  if (fitted.layers.empty()) return "";
+  std::vector<const LayerPoint*> layers;
+  for (const LayerPoint& point : fitted.layers) layers.push_back(&point);
+  std::ranges::stable_sort(layers, std::greater(), [](const LayerPoint* p) { return p->runs; });
+  std::vector<FactorRow> factors;
+  std::vector<std::vector<Cell>> rows;
+  for (const LayerPoint* point : layers) {
+    const LayerShape& shape = point->shape;
+    const double half = std::exp(kNormal95 * point->deviation);
+    const std::string label =
+        fmt::format("{} tokens of {}, hidden {}, mp {}{}", shape.tokens, shape.sequence,
+                    shape.hidden, shape.mp, shape.operand_bytes == 1 ? ", 8 bits" : "");
+    if (factors.size() < kMostRows)
+      factors.push_back({label, point->factor, point->factor / half, point->factor * half});
+    rows.push_back({exact_cell(shape.tokens), exact_cell(shape.sequence), exact_cell(shape.hidden),
+                    exact_cell(shape.mp), exact_cell(shape.operand_bytes),
+                    Cell{fmt::format("{:.3f}", point->factor), "number", false,
+                         fmt::format("{}", point->factor)},
+                    share_cell(point->deviation), exact_cell(point->runs)});
+  }
+  const std::string note =
+      factors.size() < layers.size()
+          ? fmt::format(
+                "<p class=\"note\">The {} shapes of most runs are drawn; the table has all "
+                "{}.</p>\n",
+                factors.size(), layers.size())
+          : "";
+  return "<h3>Residuals by shape of layer</h3>\n" +
+         factors_svg("Measured over fitted time of layers, 90 % interval", factors) + note +
+         folded("Table of the residuals", table("",
+                                                {{"Tokens", "number"},
+                                                 {"Sequence", "number"},
+                                                 {"Hidden", "number"},
+                                                 {"mp", "number"},
+                                                 {"Bytes of an operand", "number"},
+                                                 {"Factor", "number"},
+                                                 {"Deviation", "number"},
+                                                 {"Runs", "number"}},
+                                                rows));
+}
+
+/// The documents whose runs a fit has, and how many places of each.
+std::string documents_html(const FittedCalibration& fitted) {
+  std::map<std::string, std::int64_t> places;
+  for (const std::string& source : fitted.sources) ++places[document_of(source)];
+  if (places.empty()) return "";
+  std::vector<std::vector<Cell>> rows;
+  for (const auto& [document, count] : places)
+    rows.push_back({heading_cell(document), exact_cell(count)});
+  return folded("Documents with the runs",
+                table("", {{"Document", ""}, {"Places", "number"}}, rows));
+}
+
+}  // namespace
+
+std::string calibration_section(const ReportInput& input) {
+  if (input.explanation == nullptr || !input.explanation->fitted) return "";
+  const FittedCalibration& fitted = *input.explanation->fitted;
+  return section("calibration", "The calibration's fit",
+                 fit_words(fitted) + values_table(fitted) + documents_html(fitted) +
+                     "<div class=\"half\">\n" + residuals_html(fitted) + "</div>\n");
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,29 @@
+// The report is one self-contained HTML page of a plan.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "plan/measured.h"
+#include "plan/plan.h"
+#include "reports/sections/explanation.h"
+
+namespace plimsoll {
+
+/// All that a page shows.
+struct ReportContent {
+  const Plan& plan;
+  const std::optional<Measured>& measured;  ///< none: only the predicted half
+  double tolerance = 0.30;
+  const Explanation* explanation = nullptr;  ///< none: sections that need it say why
+  std::string not_explained{};               ///< a clause after "because"
+};
+
+/// Returns the page: verdict, plan, predicted against measured, pipeline timeline, memory, plans
+/// that lost, sensitivity, and where the numbers come from. It reaches for nothing outside, and can
+/// be read without its script.
+std::string report_html(const ReportContent& content);
+std::string report_html(const Plan& plan, const std::optional<Measured>& measured,
+                        double tolerance);
+
+}  // namespace plimsoll

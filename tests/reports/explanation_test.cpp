@@ -1,0 +1,124 @@
+// The sections of a report that need more than the plan file.
+#include "reports/sections/explanation.h"
+
+#include <gtest/gtest.h>
+
+#include "reports/sections/html.h"
+#include "tests/plan/example_plan.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Picoseconds kMillisecond{1'000'000'000};
+constexpr std::string_view kHostile = "<script>\u202E'\"";
+constexpr std::string_view kHostileShown = "&lt;script&gt;[U+202E]&#39;&quot;";
+
+Explanation example_explanation(const Plan& plan) {
+  Explanation found;
+  found.critical_rank = 2;
+  found.critical_stage = 1;
+  found.peaks = {{0,
+                  Bytes(3'000'000),
+                  {{"layers.0.weight", TensorRole::parameter, 2, Bytes(2'000'000)},
+                   {std::string(kHostile), TensorRole::saved, 1, Bytes(1'000'000)}}}};
+  found.communication = {{"all_reduce", "dp", "memory", 3, Bytes(1 << 20), kMillisecond,
+                          Picoseconds(2'000'000'000), Picoseconds()},
+                         {"recv", "pp", std::string(kHostile), 0, Bytes(), kMillisecond,
+                          Picoseconds(), Picoseconds()}};
+  found.rates = {{"arithmetic", Seconds(0.022), Seconds(0.0202), Seconds(0.016)},
+                 {"network", Seconds(0.024), Seconds(0.019), Seconds(0.0105)}};
+  Strategy other = plan.strategy;
+  other.micro_batch = 2;
+  found.twice_memory = {other, Seconds(0.018), {0.8, 0.95, false}, true};
+  found.neighbours = {{other, "runs", "", Bytes(2'000'000), Seconds(0.0231), {1.0, 1.2, true}}};
+  other.micro_batch = 16;
+  found.neighbours.push_back({other, "does not fit", "", Bytes(9'000'000'000), {}, {}});
+  other.mp = 3;
+  found.neighbours.push_back({other, "illegal", "mp 3 must divide heads 4", {}, {}, {}});
+  FittedCalibration fitted;
+  fitted.cluster = "four cores";
+  fitted.framework = std::string(kHostile);
+  fitted.runs = 7;
+  fitted.cross_validated_mean = 0.031;
+  fitted.values = {{"matmul.peak_fraction", 0.7, 0.6, 0.65, 0.75, true, false}};
+  fitted.layers = {{{4096, 4096, 1024, 1, 2}, 1.08, 0.02, 5}};
+  fitted.sources = {std::string(kHostile) + "@1 (2024-01-01), page 1"};
+  found.fitted = fitted;
+  found.timeline = plan.timeline;
+  found.critical = plan.timeline.intervals;
+  return found;
+}
+
+std::string page_with(const Plan& plan, const Explanation* explanation,
+                      const std::string& why_not = "") {
+  const std::optional<Measured> none;
+  return report_html({plan, none, 0.30, explanation, why_not});
+}
+
+void expect_has(const std::string& html, std::string_view text) {
+  EXPECT_NE(html.find(text), html.npos) << text;
+}
+
+TEST(Explanation, ShowsTensorsAndCommunication) {
+  const Plan plan = example_plan();
+  const Explanation found = example_explanation(plan);
+  const std::string html = page_with(plan, &found);
+  expect_has(html, "<summary>stage 0: 2.86 MiB in 2 names</summary>");
+  expect_has(html, "<th scope=\"row\" class=\"key\">layers.0.weight</th><td>parameter</td>");
+  expect_has(html, "Rank 2 of stage 1 computes longest. In a step 4.00 ms of its communication");
+  expect_has(html, "<th scope=\"row\" class=\"key\">all_reduce</th><td class=\"key\">dp</td>");
+}
+
+TEST(Explanation, ShowsSensitivityLargestFirst) {
+  const Plan plan = example_plan();
+  const Explanation found = example_explanation(plan);
+  const std::string html = page_with(plan, &found);
+  EXPECT_LT(html.find("<title>network: +14.3 %"), html.find("<title>arithmetic: +4.76 %"));
+  expect_has(html, "<title>twice the network: -50 %");
+  expect_has(html, "<title>twice the memory: -14.3 %");
+  expect_has(html, "differs in <code>micro_batch=2</code>");
+  expect_has(html, "cannot be told apart, 1.00 to 1.20");
+  expect_has(html, "illegal: mp 3 must divide heads 4");
+}
+
+TEST(Explanation, SaysWhyEachPlanLost) {
+  const Plan plan = example_plan();
+  const Explanation found = example_explanation(plan);
+  const std::string html = page_with(plan, &found);
+  expect_has(html, "loses by optimizer, 2.10 ms more; 1.10 to 1.25 times the chosen step");
+  expect_has(html, "class=\"point misfit\"");
+  expect_has(html, "8.38 GiB: does not fit; differs in micro_batch=16");
+}
+
+TEST(Explanation, ShowsTheFitAndItsResiduals) {
+  const Plan plan = example_plan();
+  const Explanation found = example_explanation(plan);
+  const std::string html = page_with(plan, &found);
+  expect_has(html, "7 runs on four cores");
+  expect_has(html, "matmul.peak_fraction");
+  expect_has(html, "4096 tokens of 4096, hidden 1024, mp 1: 1.08 (1.05 to 1.12)");
+}
+
+TEST(Explanation, ShowsNoHiddenText) {
+  Plan plan = example_plan();
+  plan.job.name = plan.cluster_name = kHostile;
+  plan.origin.command = plan.origin.interval_basis = kHostile;
+  const Explanation found = example_explanation(plan);
+  const std::string html = page_with(plan, &found, std::string(kHostile));
+  EXPECT_EQ(html.find("\u202E"), html.npos);
+  EXPECT_EQ(html.find("<script>"), html.rfind("<script>"));  // the page's own, at its end
+  std::size_t shown = 0;
+  for (auto at = html.find(kHostileShown); at != html.npos; at = html.find(kHostileShown, at + 1))
+    ++shown;
+  EXPECT_GE(shown, 8u);
+}
+
+TEST(Explanation, IsMissedWithAReason) {
+  const Plan plan = example_plan();
+  const std::string html = page_with(plan, nullptr, "--cluster is required <for it>");
+  expect_has(html, "are not shown: --cluster is required &lt;for it&gt;.");
+  EXPECT_EQ(html.find("id=\"communication\""), html.npos);
+}
+
+}  // namespace
+}  // namespace plimsoll
