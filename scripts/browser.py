@@ -112,7 +112,7 @@ class Page:
         self.browser = browser
         self.target = browser.ask("Target.createTarget", url="about:blank")["targetId"]
         self.session = browser.ask("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network"):
+        for domain in ("Page", "Runtime", "Log", "Network", "Performance"):
             self.ask(f"{domain}.enable")
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
                  mobile=False)
@@ -180,6 +180,11 @@ class Page:
         """The size of the whole page."""
         return self.evaluate("({width: document.documentElement.scrollWidth, "
                              "height: document.documentElement.scrollHeight})")
+
+    def cpu(self):
+        """Seconds of CPU that the page's main thread has taken so far."""
+        metrics = self.ask("Performance.getMetrics")["metrics"]
+        return next(one["value"] for one in metrics if one["name"] == "ThreadTime")
 
     def close(self):
         self.browser.ask("Target.closeTarget", targetId=self.target)

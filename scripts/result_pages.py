@@ -71,7 +71,7 @@ TABLES = {
     },
     "report": {
         "pages": [("GPUs", "{devices:,}"), ("plan of", "`{job}`"), ("intervals", "{intervals:,}"), ("size", "{mb:.2f} MB"),
-                  ("first paint", "{paint_s:.2f} s"), ("loaded", "{loaded_s:.2f} s"),
+                  ("first paint", "{paint_s:.2f} s"), ("loaded", "{loaded_s:.2f} s"), ("CPU until then", "{cpu_s:.2f} s"),
                   ("frames per second while moved", "{frames:.0f}"), ("`planner report`", "{report_s:.1f} CPU-s")],
     },
     "published-choices": {
