@@ -11,10 +11,26 @@
 namespace plimsoll {
 namespace {
 
-/// Keys of a job that describe its model. A file of settings cannot change these of a given job.
-constexpr std::string_view kModelKeys[] = {
-    "family", "layers",          "hidden",   "heads",       "kv_heads",   "ffn_hidden",
-    "vocab",  "tied_embeddings", "qkv_bias", "rotary_base", "activation", "norm"};
+/// Sets what a model's file leaves to the run and no job states.
+void add_usual_step(FlagFields& fields, const ImportGiven& given, std::vector<std::string>& notes) {
+  const auto assume = [&](const char* key, const char* flag, const char* value, bool known) {
+    if (fields.contains(key)) return;
+    fields[key] = value;
+    if (!known) notes.push_back(fmt::format("{} {} is assumed; {} states it", key, value, flag));
+  };
+  assume("global_batch", "--global-batch", "256", given.global_batch.has_value());
+  assume("precision", "--precision", "bf16", given.precision.has_value());
+}
+
+/// Returns what a file without a model says of the step.
+std::string step_words(const FlagFields& fields) {
+  std::string words;
+  for (const char* key : {"global_batch", "precision"}) {
+    if (const auto field = fields.find(key); field != fields.end())
+      words += fmt::format("{}{} {}", words.empty() ? "; it states " : ", ", key, field->second);
+  }
+  return words;
+}
 
 }  // namespace
 
@@ -39,12 +55,9 @@ void set_given(Job& job, const ImportGiven& given, const std::string& file) {
 
 void import_flags(Imported& imported, const FlagTable& table, const std::vector<GivenFlag>& flags,
                   FlagFields known, const std::string& file, const ImportGiven& given) {
-  FlagFields of_job;
   if (given.job) {
-    of_job = fields_of_job(*given.job);
-    for (const std::string_view key : kModelKeys) {
-      if (const auto field = of_job.find(key); field != of_job.end()) known.insert(*field);
-    }
+    const FlagFields model = fields_of_model(*given.job);
+    known.insert(model.begin(), model.end());
   }
   FlagReading reading = read_flags(table, flags, std::move(known), file);
   imported.notes.insert(imported.notes.end(), reading.notes.begin(), reading.notes.end());
@@ -54,14 +67,22 @@ void import_flags(Imported& imported, const FlagTable& table, const std::vector<
     std::from_chars(count->data(), count->data() + count->size(), value);
     imported.devices = value;
   }
-  if (!given.job && !value_of(reading.fields, "vocab"))
-    throw InputError(file, "", table.without_model);
-  FlagFields job_fields = reading.fields;
-  job_fields.insert(of_job.begin(), of_job.end());
-  imported.job = job_of(job_fields, file);
-  imported.framework = framework_of(reading.fields, file);
+  const bool has_model = given.job || value_of(reading.fields, "vocab");
+  if (!has_model && states_model(table)) throw InputError(file, "", table.without_model);
+  if (reading.fields.contains("framework")) imported.framework = framework_of(reading.fields, file);
   const Strategy strategy = strategy_of(reading.fields, file);
-  check_flags(table, reading, fields_of(*imported.job, strategy, *imported.framework), file);
+  if (has_model) {
+    if (!given.job) add_usual_step(reading.fields, given, imported.notes);
+    imported.job =
+        given.job ? job_over(*given.job, reading.fields, file) : job_of(reading.fields, file);
+    const Framework& framework = imported.framework ? *imported.framework : bundled_framework();
+    // Without devices what follows from their number cannot be checked.
+    if (imported.devices || states_model(table))
+      check_flags(table, reading, fields_of(*imported.job, strategy, framework), file);
+  } else {
+    imported.notes.push_back(table.without_model + step_words(reading.fields));
+  }
+  if (!imported.framework) return;  // a file of a model alone
   if (imported.devices) {
     imported.strategy = strategy;
   } else {

@@ -25,7 +25,7 @@ Imported read_framework_document(std::string_view text, const std::string& file,
   if (given.devices) known["devices"] = fmt::format("{}", *given.devices);
   import_flags(imported, table, flags_in_document(table, text, file), std::move(known), file,
                given);
-  set_given(*imported.job, given, file);
+  if (imported.job) set_given(*imported.job, given, file);
   return imported;
 }
 

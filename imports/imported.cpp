@@ -62,6 +62,11 @@ Imported import_file(const std::filesystem::path& path, const ImportGiven& given
   return import_text(read_file(path), path.string(), given);
 }
 
+bool takes_job(std::string_view text) {
+  const Reader* reader = reader_of(text);
+  return reader != nullptr && reader->read == read_framework_document;
+}
+
 bool is_importable(std::string_view text) { return reader_of(text) != nullptr; }
 
 }  // namespace plimsoll

@@ -42,6 +42,9 @@ struct ImportGiven {
 Imported import_file(const std::filesystem::path& path, const ImportGiven& given = {});
 /// Does the same for text of `file`.
 Imported import_text(std::string_view text, const std::string& file, const ImportGiven& given = {});
+/// Returns whether a file of this kind may have settings of a run alone, for a model that
+/// ImportGiven::job has.
+bool takes_job(std::string_view text);
 /// Returns whether some kind fits the text. A file of this project's own fits none.
 bool is_importable(std::string_view text);
 

@@ -87,6 +87,7 @@ std::vector<GivenFlag> flags_in_document(const FlagTable& table, std::string_vie
   for (Setting& setting : read_document(text, *table.document, file)) {
     const bool null = !setting.list && setting.words[0].text == "null";
     if (null && !states_null(table, setting.key)) continue;
+    if (!table.unset.empty() && !setting.list && setting.words[0].text == table.unset) continue;
     GivenFlag flag{std::move(setting.key), {}, setting.line};
     for (DocumentWord& word : setting.words)
       flag.words.push_back({std::move(word.text), std::move(word.unknown)});

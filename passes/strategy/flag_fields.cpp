@@ -54,6 +54,11 @@ constexpr std::string_view kJobKeys[] = {"name",
                                          "dropout",
                                          "seed"};
 
+/// Some of these keys say what the model is.
+constexpr std::string_view kModelKeys[] = {
+    "name",  "family",          "layers",   "hidden",      "heads",      "kv_heads", "ffn_hidden",
+    "vocab", "tied_embeddings", "qkv_bias", "rotary_base", "activation", "norm"};
+
 template <class Range>
 bool has(const Range& keys, std::string_view key) {
   return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
@@ -142,21 +147,45 @@ FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& 
   return fields;
 }
 
+namespace {
+
+/// Sets a key of a job's file from its field, if there is one.
+void set_key(Json& json, std::string_view key, const FlagFields& fields) {
+  const auto field = fields.find(key);
+  if (field == fields.end()) return;
+  const std::size_t dot = key.find('.');
+  Json& object = dot == key.npos ? json : json[std::string(key.substr(0, dot))];
+  const std::string name(dot == key.npos ? key : key.substr(dot + 1));
+  if (has(kTexts, key)) {
+    object[name] = field->second;
+  } else {
+    object[name] = Json::parse(field->second);
+  }
+}
+
+}  // namespace
+
 Job job_of(const FlagFields& fields, const std::string& file) {
   Json json = Json::object();
+  for (const std::string_view key : kJobKeys) set_key(json, key, fields);
+  return parse_job(json.dump(), file);
+}
+
+Job job_over(const Job& job, const FlagFields& fields, const std::string& file) {
+  Json json = Json::parse(job_text(job));
+  const auto kind = fields.find("optimizer.kind");
+  if (kind != fields.end() && json["optimizer"].value("kind", kind->second) != kind->second)
+    json.erase("optimizer");
   for (const std::string_view key : kJobKeys) {
-    const auto field = fields.find(key);
-    if (field == fields.end()) continue;
-    const std::size_t dot = key.find('.');
-    Json& object = dot == key.npos ? json : json[std::string(key.substr(0, dot))];
-    const std::string name(dot == key.npos ? key : key.substr(dot + 1));
-    if (has(kTexts, key)) {
-      object[name] = field->second;
-    } else {
-      object[name] = Json::parse(field->second);
-    }
+    if (!has(kModelKeys, key)) set_key(json, key, fields);
   }
   return parse_job(json.dump(), file);
+}
+
+FlagFields fields_of_model(const Job& job) {
+  FlagFields fields = fields_of_job(job);
+  std::erase_if(fields, [](const auto& field) { return !has(kModelKeys, field.first); });
+  return fields;
 }
 
 Strategy strategy_of(const FlagFields& fields, const std::string& file) {

@@ -22,6 +22,8 @@ using FlagFields = std::map<std::string, std::string, std::less<>>;
 FlagFields fields_of(const Job& job, const Strategy& strategy, const Framework& framework);
 /// Returns the fields of the job alone.
 FlagFields fields_of_job(const Job& job);
+/// Returns those that say what the model is: sizes and kinds of its layers.
+FlagFields fields_of_model(const Job& job);
 
 /// Returns the value of a field. Where the fields do not have the key, the value may follow from
 /// others: docs/reference/flags.md lists these keys. Returns nothing where it does not follow.
@@ -46,6 +48,8 @@ void complete_fields(FlagFields& fields);
 /// Return the objects of the fields; what fields do not have keeps its default. They throw
 /// InputError at `file`.
 Job job_of(const FlagFields& fields, const std::string& file);
+/// Returns the job with what the fields say of its step: sequence, batch, precision, optimizer.
+Job job_over(const Job& job, const FlagFields& fields, const std::string& file);
 Strategy strategy_of(const FlagFields& fields, const std::string& file);
 Framework framework_of(const FlagFields& fields, const std::string& file);
 

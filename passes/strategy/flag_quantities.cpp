@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "base/error.h"
+#include "models/settings/settings_quantities.h"
 #include "passes/strategy/flag_parts.h"
 
 namespace plimsoll {
@@ -229,7 +230,7 @@ std::optional<std::string> derived_value(const FlagFields& fields, std::string_v
   for (const FlagQuantity& quantity : kQuantities) {
     if (quantity.key == key) return quantity.value(fields);
   }
-  return std::nullopt;
+  return settings_value(fields, key);
 }
 
 std::optional<StatedFields> stated_fields(const FlagFields& fields, std::string_view key,
@@ -243,10 +244,11 @@ std::optional<StatedFields> stated_fields(const FlagFields& fields, std::string_
     return StatedFields{{"framework.vocabulary_multiple", text_of(*multiple)}};
   }
   if (key == "every_nth_layer") return layers_from_step(fields, text);
-  return std::nullopt;
+  return fields_of_setting(fields, key, text);
 }
 
 std::string in_unit(const FlagFields& fields, std::string_view unit, std::string_view value) {
+  if (auto text = in_settings_unit(fields, unit, value)) return *std::move(text);
   const auto number = integer_from(value);
   if (unit == "text") return std::string(value);
   if (unit == "float") return number ? fmt::format("{}.0", *number) : std::string(value);
@@ -257,6 +259,7 @@ std::string in_unit(const FlagFields& fields, std::string_view unit, std::string
 }
 
 std::string from_unit(const FlagFields& fields, std::string_view unit, std::string_view text) {
+  if (auto value = from_settings_unit(fields, unit, text)) return *std::move(value);
   if (unit == "float" || unit == "text") return std::string(text);
   const auto number = integer_from(text);
   if (!number || *number < 1 || *number > std::int64_t{1} << 50)
@@ -294,6 +297,7 @@ void split_by_ends(FlagFields& fields) {
 
 void complete_fields(FlagFields& fields) {
   split_by_ends(fields);
+  complete_devices(fields);
   const auto devices = count_of(fields, "devices");
   if (!devices) return;
   if (*devices > kMostDevices)
@@ -327,6 +331,7 @@ void complete_fields(FlagFields& fields) {
     fields["sharding_degree"] = text_of(*width / copies);
     if (*width == copies && count_of(fields, "cp").value_or(1) == 1) fields["sharding_stage"] = "0";
   }
+  complete_batch(fields, *width);
   // Commands pad to a multiple of this times mp; --padded-vocab-size says what comes out.
   const auto stated = fields.find("padded_vocabulary");
   if (stated == fields.end()) return;

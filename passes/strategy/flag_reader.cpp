@@ -119,7 +119,9 @@ Match match_conditions(const Reader& reader, const FlagRow& row) {
 }
 
 std::string values_of(const FlagRow& row) {
-  return fmt::format("{}", fmt::join(row.words.begin() + 1, row.words.end(), " "));
+  const std::string values =
+      fmt::format("{}", fmt::join(row.words.begin() + 1, row.words.end(), " "));
+  return values.empty() ? "an empty text" : values;
 }
 
 /// Matches the words of an option. Placeholders state fields.
@@ -206,6 +208,7 @@ void read_absent(Reader& reader, const FlagRow& row) {
   const Match match = match_conditions(reader, row);
   if (!match.why_not.empty()) return;
   state(reader, match, fmt::format("no {}", fmt::join(row.words, " or ")));
+  if (!row.note.empty()) reader.reading.notes.push_back(row.note);
   reader.done.insert(group);
   for (const std::string& option : row.words) reader.reading.read.emplace(option, nullptr);
 }

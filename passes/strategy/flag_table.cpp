@@ -91,9 +91,12 @@ FlagTable table_from(const Preset& preset) {
     table.target->program = target.text("program");
     if (target.has("exported")) table.target->exported = target.boolean("exported");
     if (target.has("unstated")) table.target->unstated = target.text("unstated");
+    if (target.has("launcher")) table.target->launcher = target.text("launcher");
     target.text("source");
     target.finish();
     table.without_model = object.text("without_model");
+    if (object.has("unset")) table.unset = object.text("unset");
+    if (object.has("beside")) table.beside = object.texts("beside");
     table.environment = rows_from(object.objects("environment"), false);
     for (JsonObject& refused : object.objects("refused")) {
       table.refused.push_back({refused.texts("flags"), refused.text("because")});
@@ -113,6 +116,15 @@ const std::vector<FlagTable>& flag_tables() {
     return all;
   }();
   return tables;
+}
+
+bool states_model(const FlagTable& table) {
+  return std::ranges::any_of(table.rows, [](const FlagRow& row) {
+    const bool sizes = std::ranges::find(row.words, "{hidden}") != row.words.end();
+    return sizes || std::ranges::any_of(row.when, [](const FlagCondition& condition) {
+             return condition.key == "hidden";
+           });
+  });
 }
 
 const FlagTable* flag_table_of(std::string_view framework) {

@@ -49,6 +49,8 @@ struct FlagTarget {
   std::string program;   ///< the script that takes the flags or the document
   bool exported = true;  ///< false: files are read, and none is written
   std::string unstated;  ///< what a document of the target states beside a plan, in words
+  /// what starts the program on a node, with "{nodes}" for their number; empty: torchrun
+  std::string launcher;
 };
 
 struct FlagTable {
@@ -60,8 +62,13 @@ struct FlagTable {
   std::vector<FlagRow> rows;         ///< in the order in which they are written and read
   std::vector<FlagRow> environment;  ///< rows whose one word is "NAME=VALUE"
   std::vector<RefusedFlags> refused;
-  std::string without_model;  ///< what a reader says of a file that states no vocabulary
+  std::string without_model;        ///< what a reader says of a file that states no vocabulary
+  std::string unset;                ///< a value that leaves a key to the program, such as "auto"
+  std::vector<std::string> beside;  ///< fields that the program has from elsewhere than the file
 };
+
+/// Returns whether files of the table describe a model.
+bool states_model(const FlagTable& table);
 
 /// Returns all tables, ordered by the names of their files.
 const std::vector<FlagTable>& flag_tables();

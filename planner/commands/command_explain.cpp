@@ -8,7 +8,6 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "imports/framework_document.h"
 #include "imports/imported.h"
 #include "planner/cli/flags.h"
 #include "planner/cli/plan_origin.h"
@@ -56,11 +55,12 @@ void check_same_job(const Job& plan, const Job& script, const std::string& file)
 Fixed choices_of_script(const Plan& plan, const std::string& file) {
   ImportGiven given;
   given.devices = plan.devices;
-  if (looks_like_framework_document(read_file(file))) {  // it may leave the model to a recipe
+  const std::string text = read_file(file);
+  if (takes_job(text)) {
     given.job = plan.job;
     given.job->vocab = plan.stated_vocabulary;
   }
-  const Imported imported = import_file(file, given);
+  const Imported imported = import_text(text, file, given);
   if (!imported.strategy) {
     throw InputError(file, "", fmt::format("a {} has no strategy to explain", imported.kind));
   }

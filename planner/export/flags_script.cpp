@@ -73,6 +73,13 @@ std::vector<std::string> programs_of(const PassContext& context) {
 
 /// Removes choices without effect: with the nearest value the plan has the same Programs.
 void drop_without_effect(std::vector<LostChoice>& lost, const Plan& plan) {
+  // Several orders may number the ranks of these degrees alike.
+  std::erase_if(lost, [&](const LostChoice& choice) {
+    if (choice.key != "rank_order") return false;
+    Strategy strategy = plan.strategy;
+    set_field(strategy, choice.key, choice.nearest);
+    return same_ranks(plan.strategy, plan.strategy.rank_order, strategy.rank_order);
+  });
   const auto keys = strategy_keys();
   const bool of_strategy = std::ranges::any_of(lost, [&](const LostChoice& choice) {
     return std::ranges::find(keys, choice.key) != keys.end();
@@ -96,17 +103,23 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
   planned = fields_of(stated_job_of(plan), plan.strategy, plan.framework);
   const std::int64_t mp = plan.strategy.mp;
   planned["padded_vocabulary"] = fmt::format("{}", (plan.job.vocab + mp - 1) / mp * mp);
-  result.flags = flags_of(table, planned);
+  FlagFields written = planned;  // and what follows from the number of devices
+  const std::int64_t per_node = std::min(plan.devices, plan.devices_per_node);
+  written["devices"] = fmt::format("{}", plan.devices);
+  written["nodes"] = fmt::format("{}", (plan.devices + per_node - 1) / per_node);
+  result.flags = flags_of(table, written);
   for (const FlagRow& row : table.environment) {
     const bool there =
         std::ranges::find(result.environment, row.words[0]) != result.environment.end();
     if (!there && row_holds(planned, row)) result.environment.push_back(row.words[0]);
   }
   const std::vector<GivenFlag> given =
-      table.document ? flags_in_document(table, document_of(table, planned, {}), file)
+      table.document ? flags_in_document(table, document_of(table, written, {}), file)
                      : as_given(result.flags);
-  FlagReading reading = read_flags(
-      table, given, {{"devices", fmt::format("{}", plan.devices)}, {"name", plan.job.name}}, file);
+  FlagFields known = {{"devices", fmt::format("{}", plan.devices)}, {"name", plan.job.name}};
+  if (!states_model(table)) known.merge(fields_of_model(stated_job_of(plan)));
+  for (const std::string& key : table.beside) known[key] = planned.at(key);
+  FlagReading reading = read_flags(table, given, std::move(known), file);
   const auto family = reading.fields.find("family");
   if (family == reading.fields.end()) {
     throw InputError(file, "/job",
@@ -118,7 +131,8 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
                      fmt::format("found \"{}\"; the flags of {} state no such job",
                                  planned.at("family"), table.target->name));
   }
-  result.job = job_of(reading.fields, file);
+  result.job = states_model(table) ? job_of(reading.fields, file)
+                                   : job_over(stated_job_of(plan), reading.fields, file);
   result.strategy = strategy_of(reading.fields, file);
   result.framework = framework_of(reading.fields, file);
   const FlagFields read = fields_of(result.job, result.strategy, result.framework);
@@ -126,6 +140,7 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
   result.lost = differences(
       planned, read,
       layers_per_part(plan.job, plan.strategy) == layers_per_part(result.job, result.strategy));
+  planned = std::move(written);
   drop_without_effect(result.lost, plan);
   return result;
 }
@@ -140,6 +155,23 @@ std::string as_one_word(const std::string& name) {
   return word;
 }
 
+namespace {
+
+/// Returns the command that starts the program on a node.
+std::string launch_of(const FlagTarget& target, std::int64_t per_node, std::int64_t nodes) {
+  if (!target.launcher.empty()) {
+    std::string launcher = target.launcher;
+    const std::string_view count = "{nodes}";
+    if (const std::size_t at = launcher.find(count); at != launcher.npos)
+      launcher.replace(at, count.size(), fmt::format("{}", nodes));
+    return launcher + " " + target.program;
+  }
+  return fmt::format("torchrun --nproc_per_node {} --nnodes {} {}", per_node, nodes,
+                     target.program);
+}
+
+}  // namespace
+
 std::vector<std::string> document_comments(const Plan& plan, const FlagTable& table,
                                            const PlanFlags& flags) {
   const FlagTarget& target = *table.target;
@@ -151,8 +183,7 @@ std::vector<std::string> document_comments(const Plan& plan, const FlagTable& ta
   lines.push_back(fmt::format("For {} of {}, on {} node{} of {} device{}, each started as",
                               as_one_word(plan.framework.name), target.version, nodes,
                               nodes == 1 ? "" : "s", per_node, per_node == 1 ? "" : "s"));
-  lines.push_back(fmt::format("  torchrun --nproc_per_node {} --nnodes {} {}", per_node, nodes,
-                              target.program));
+  lines.push_back("  " + launch_of(target, per_node, nodes));
   for (const std::string& setting : flags.environment)
     lines.push_back(fmt::format("with {} in its environment.", setting));
   lines.push_back(fmt::format("A plan does not state {}.", target.unstated));
