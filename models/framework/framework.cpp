@@ -86,14 +86,17 @@ std::string calibrated_as(const Framework& framework) {
 Framework read_framework(const std::string& name_or_path) {
   if (const Framework* found = find_framework(name_or_path)) return *found;
   if (name_or_path.find_first_of("./") == std::string::npos) framework_by_name(name_or_path);
-  const std::string text = read_file(name_or_path);
-  std::optional<Framework> framework = parse_framework(text, name_or_path, all_frameworks());
+  return framework_of_text(read_file(name_or_path), name_or_path);
+}
+
+Framework framework_of_text(std::string_view text, const std::string& file) {
+  std::optional<Framework> framework = parse_framework(text, file, all_frameworks());
   if (!framework) {
-    throw InputError(name_or_path, "/based_on",
+    throw InputError(file, "/based_on",
                      "it is based on no built-in framework; known: " + known_frameworks());
   }
   if (find_framework(framework->name) != nullptr) {
-    throw InputError(name_or_path, "/name",
+    throw InputError(file, "/name",
                      fmt::format("\"{}\" is built in; a framework of a file has a name of its own",
                                  framework->name));
   }

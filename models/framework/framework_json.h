@@ -34,4 +34,7 @@ void set_fields(JsonObject object, Framework& framework);
 std::optional<Framework> parse_framework(std::string_view text, const std::string& file,
                                          std::span<const Framework> known);
 
+/// Parses the text of a user's own framework file, as read_framework() does.
+Framework framework_of_text(std::string_view text, const std::string& file);
+
 }  // namespace plimsoll

@@ -4,14 +4,13 @@
 #include <CLI/CLI.hpp>
 
 #include "base/command_line.h"
+#include "planner/cli/limits.h"
 
 namespace plimsoll {
 namespace {
 
 /// The largest tolerance: a hundred times the measured time. More is a slip of the pen.
 constexpr double kMostTolerance = 100;
-
-constexpr std::int64_t kMostThreads = 1024;
 
 }  // namespace
 
@@ -26,7 +25,7 @@ void add_job(CLI::App& command, TargetOptions& target, bool required) {
       ->required(required);
   command
       .add_option("--global-batch", target.global_batch, "sequences per step, instead of the job's")
-      ->check(integers(1, std::int64_t{1} << 24));
+      ->check(integers(1, kMostGlobalBatch));
 }
 
 void add_from(CLI::App& command, TargetOptions& target) {

@@ -74,8 +74,8 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
     if (!files.job.empty()) words.push_back(target.job.name + ".json");
     words.insert(words.end(), {"--from", target.job.name + (kind.empty() ? ".sh" : kind)});
   } else {
-    words.push_back(file_word(digest(read_file_or_preset(files.job, job_presets())), job_presets(),
-                              target.job.name));
+    words.push_back(file_word(digest(given_text(files.texts, files.job, job_presets())),
+                              job_presets(), target.job.name));
   }
   const auto flag = [&](const char* name, const std::string& value) {
     words.insert(words.end(), {name, value});

@@ -12,7 +12,7 @@ namespace {
 
 std::string cluster_text_of(const Plan& plan, const PlanFiles& files) {
   if (!files.cluster.empty()) {
-    const std::string text = read_file_or_preset(files.cluster, cluster_presets());
+    const std::string text = given_text(files.texts, files.cluster, cluster_presets());
     check_same("--cluster", files.cluster, digest(text), plan.cluster_digest);
     return text;
   }

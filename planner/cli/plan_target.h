@@ -14,6 +14,7 @@ struct PlanFiles {
   std::string plan;
   std::string cluster;                   ///< empty: the preset with the plan's digest
   std::vector<std::string> calibration;  ///< empty: the built-in one that the plan names
+  GivenTexts texts;                      ///< of the cluster
 };
 
 /// Throws InputError if a digest is not the wanted one. `flag` is named in the error.

@@ -7,10 +7,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "base/command_line.h"
 #include "base/file.h"
 #include "imports/imported.h"
-#include "models/presets/presets.h"
+#include "models/framework/framework_json.h"
 #include "planner/explore/search_request.h"
 #include "predict/evaluate.h"
 
@@ -23,18 +22,21 @@ Framework default_framework(DeviceKind kind) {
 }
 
 /// Reads a job file, a preset, or a file of another tool that has a job.
-Job read_job_or_import(const std::string& name) {
-  const std::string text = read_file_or_preset(name, job_presets());
+Job read_job_or_import(const TargetOptions& options) {
+  const std::string& name = options.job;
+  const std::string text = given_text(options.texts, name, job_presets());
   if (!is_importable(text)) return parse_job(text, name);
   const Imported imported = import_text(text, name);
   if (!imported.job) throw InputError(name, "", fmt::format("a {} has no job", imported.kind));
-  print_note(fmt::format("{}: {}, as planner import reads it\n", name, imported.kind));
-  for (const std::string& note : imported.notes) print_note(fmt::format("  {}\n", note));
+  options.note(fmt::format("{}: {}, as planner import reads it\n", name, imported.kind));
+  for (const std::string& note : imported.notes) options.note(fmt::format("  {}\n", note));
   return *imported.job;
 }
 
 /// Returns the framework that is named, else the one of a script, else the usual one.
 Framework framework_of(const TargetOptions& options, DeviceKind kind) {
+  const auto given = options.texts.find(options.framework);
+  if (given != options.texts.end()) return framework_of_text(given->second, given->first);
   if (!options.framework.empty()) return read_framework(options.framework);
   return options.imported ? *options.imported->framework : default_framework(kind);
 }
@@ -58,8 +60,14 @@ std::int64_t all_devices(const Cluster& cluster, const TargetOptions& options) {
 
 }  // namespace
 
+std::string given_text(const GivenTexts& texts, const std::string& name,
+                       const std::vector<Preset>& presets) {
+  const auto given = texts.find(name);
+  return given == texts.end() ? read_file_or_preset(name, presets) : given->second;
+}
+
 Job read_stated_job(const TargetOptions& options) {
-  Job job = options.imported ? *options.imported->job : read_job_or_import(options.job);
+  Job job = options.imported ? *options.imported->job : read_job_or_import(options);
   if (options.global_batch) {
     job.global_batch = *options.global_batch;
     check_job(job, "--global-batch");
@@ -73,7 +81,7 @@ void read_from(TargetOptions& options) {
     return;
   }
   ImportGiven given;
-  if (!options.job.empty()) given.job = read_job_or_import(options.job);
+  if (!options.job.empty()) given.job = read_job_or_import(options);
   if (options.devices > 0) given.devices = options.devices;
   Imported imported = import_file(options.from, given);
   if (imported.framework && !imported.strategy) {
@@ -86,10 +94,10 @@ void read_from(TargetOptions& options) {
   }
   if (imported.devices) options.devices = *imported.devices;
   for (const std::string& note : imported.notes)
-    print_note(fmt::format("{}: {}\n", options.from, note));
+    options.note(fmt::format("{}: {}\n", options.from, note));
   if (!imported.unread.empty()) {
-    print_note(fmt::format("{}: says nothing of the job: {}\n", options.from,
-                           fmt::join(imported.unread, ", ")));
+    options.note(fmt::format("{}: says nothing of the job: {}\n", options.from,
+                             fmt::join(imported.unread, ", ")));
   }
   options.imported = std::move(imported);
 }
@@ -112,7 +120,7 @@ LoadedTarget load_target(const TargetOptions& options, Bytes reserve) {
 
 LoadedTarget load_target(const TargetOptions& options, Job job, Bytes reserve) {
   const std::int64_t stated_vocabulary = job.vocab;
-  const std::string text = read_file_or_preset(options.cluster, cluster_presets());
+  const std::string text = given_text(options.texts, options.cluster, cluster_presets());
   Cluster cluster = parse_cluster(text, options.cluster);
   Framework framework = framework_of(options, cluster.device.kind);
   CostBasis basis = cost_basis(std::move(cluster), std::move(framework),

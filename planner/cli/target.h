@@ -2,13 +2,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/command_line.h"
 #include "imports/imported.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
+#include "models/presets/presets.h"
 #include "passes/strategy/strategy.h"
 #include "planner/space/space.h"
 #include "predict/cost_basis.h"
@@ -18,6 +23,14 @@ namespace plimsoll {
 
 /// The value of --reserve where none is given.
 inline constexpr const char* kDefaultReserve = "1 GiB";
+
+/// Texts that stand for files, by the names that options give. They are for callers that hold a
+/// file in memory: a name that is in here is not looked for on the disk.
+using GivenTexts = std::map<std::string, std::string>;
+
+/// Returns the given text of that name, else the text of the file or preset.
+std::string given_text(const GivenTexts& texts, const std::string& name,
+                       const std::vector<Preset>& presets);
 
 /// Job and machine, as every planning command names them.
 struct TargetOptions {
@@ -29,6 +42,9 @@ struct TargetOptions {
   std::string framework;                     ///< empty: by device kind
   std::int64_t devices = 0;                  ///< 0: all that the cluster file states
   std::optional<std::int64_t> global_batch;  ///< instead of the job's
+  GivenTexts texts;                          ///< of the job, the cluster and the framework
+  /// Takes lines that say how a file of another tool was read.
+  std::function<void(std::string_view)> note = print_note;
 };
 
 /// The files behind TargetOptions, read and checked.
@@ -40,9 +56,9 @@ struct LoadedTarget {
 };
 
 /// Reads the job as its file has it, or as a file of another tool has it (imports/imported.h),
-/// whose notes go to stderr.
+/// whose notes `options.note` takes.
 Job read_stated_job(const TargetOptions& options);
-/// Reads the script that `from` names, if one is named, and prints what was assumed and what was
+/// Reads the script that `from` names, if one is named, and notes what was assumed and what was
 /// not read. Throws UsageError unless either a job or a script is named.
 void read_from(TargetOptions& options);
 /// Reads a job and pads its vocabulary as the framework does (padded_vocabulary, of one mp rank).

@@ -23,6 +23,7 @@
 #include "models/job/job_words.h"
 #include "planner/cli/describe.h"
 #include "planner/cli/flags.h"
+#include "planner/cli/limits.h"
 #include "planner/commands/commands.h"
 #include "planner/space/space.h"
 #include "predict/calibration_choice.h"
@@ -412,11 +413,11 @@ void add_import_file(CLI::App& imports, Action& action) {
       .add_option("--sequence", options->given.sequence,
                   "tokens per sequence; default: what the model allows, with rotary embeddings "
                   "at most 4096")
-      ->check(integers(1, std::int64_t{1} << 27));
+      ->check(integers(1, kMostSequence));
   imports
       .add_option("--global-batch", options->given.global_batch,
                   "sequences per step, where the file does not say; default: 256")
-      ->check(integers(1, std::int64_t{1} << 24));
+      ->check(integers(1, kMostGlobalBatch));
   imports
       .add_option("--precision", options->precision,
                   "fp32, bf16 or fp16, where the file does not say; default: bf16")
@@ -429,7 +430,7 @@ void add_import_file(CLI::App& imports, Action& action) {
                   "of a script that leaves their number to its launcher")
       ->check(integers(1, kMostDevices));
   imports.add_option("--dropout", options->given.dropout, "of the job, instead of the file's")
-      ->check([](const std::string& text) { return refuse_number(text, 0, 0.999999); });
+      ->check([](const std::string& text) { return refuse_number(text, 0, kMostDropout); });
   imports.add_option("--name", options->given.name, "of the job; default: of the file");
   imports.add_option("--family", options->given.family,
                      "model_type as which a config.json is read, instead of its own");

@@ -1,0 +1,159 @@
+// Loads what questions name, and asks the search, the simulator and the explainer.
+#include "planner/cli/answers.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "imports/imported.h"
+#include "planner/cli/plan_origin.h"
+#include "planner/search/search.h"
+
+namespace plimsoll {
+namespace {
+
+/// Holds the precision of a script, which a search does not vary, where no --fix says otherwise.
+void hold_precision(const Strategy& script, PlanQuestion& question, Fixed& fixed) {
+  std::vector<std::string> held;
+  for (const char* key : {"fp8", "fp8_parameters", "gradient_type", "main_gradient_type",
+                          "main_parameter_type", "moment_type"}) {
+    const std::string value = field_text(script, key);
+    if (is_fixed(fixed, key) || value == field_text(Strategy(), key)) continue;
+    fixed.emplace_back(key, value);
+    held.push_back(fmt::format("{}={}", key, value));
+  }
+  if (held.empty()) return;
+  question.target.note(
+      fmt::format("{}: held as in the script: {}\n", question.target.from, fmt::join(held, ", ")));
+  question.held.fix.insert(question.held.fix.end(), held.begin(), held.end());
+}
+
+/// Returns the strategy that is named, else the one of the script.
+Strategy strategy_of(const SimulationQuestion& question, const Target& target) {
+  const auto& imported = question.target.imported;
+  if (!imported) {
+    const std::string& name = question.strategy;
+    if (name.empty()) throw UsageError("STRATEGY is required");
+    const auto given = question.target.texts.find(name);
+    const Strategy strategy = given == question.target.texts.end()
+                                  ? parse_strategy(name)
+                                  : strategy_from_json_text(given->second, name);
+    return legal_strategy(target.job, target.framework(), strategy, target.devices);
+  }
+  if (!question.strategy.empty())
+    throw UsageError("found STRATEGY and --from; the file that --from names has the strategy");
+  if (!imported->strategy) {
+    throw UsageError(fmt::format("--devices is required: {} does not state how many there are",
+                                 question.target.from));
+  }
+  return legal_strategy(target.job, target.framework(), *imported->strategy, target.devices);
+}
+
+std::vector<StageMemory> stage_memory(const Target& target, const Strategy& strategy,
+                                      const Prediction& prediction) {
+  // They were proven when they were predicted.
+  const std::vector<Program> programs = lower(context_of(target, strategy), {}, Proof::none);
+  std::vector<StageMemory> memory;
+  for (const Program& program : programs)
+    memory.push_back(memory_at_peak(target, strategy, program, prediction.stages[memory.size()]));
+  return memory;
+}
+
+/// Refuses a script of another job than the plan's. Name, seed and the optimizer's numbers may
+/// differ. So may the vocabulary, which is padded for each strategy.
+void check_same_job(const Job& plan, const Job& script, const std::string& file) {
+  const Json planned = Json::parse(job_text(plan)), stated = Json::parse(job_text(script));
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : planned.items()) {
+    if (key == "name" || key == "seed" || key == "vocab" || key == "optimizer") continue;
+    if (stated.contains(key) && stated[key] != value)
+      differences.push_back(fmt::format("{} {}, not {}", key, stated[key].dump(), value.dump()));
+  }
+  if (plan.optimizer.kind != script.optimizer.kind) differences.push_back("another optimizer");
+  if (!differences.empty()) {
+    throw InputError(file, "",
+                     fmt::format("another job than the plan's: {}", fmt::join(differences, "; ")));
+  }
+}
+
+}  // namespace
+
+PlanAnswer plan_job(PlanQuestion question) {
+  Held choices = parse_held(question.held);
+  const Bytes reserve = parse_reserve(question.reserve);
+  std::optional<Seconds> time_limit;
+  if (!question.time_limit.empty()) time_limit = parse_time_limit(question.time_limit);
+  read_from(question.target);
+  if (question.target.imported)
+    hold_precision(*question.target.imported->strategy, question, choices.fixed);
+  LoadedTarget loaded = load_target(question.target, reserve);
+
+  SearchRequest request{loaded.target};
+  request.fixed = std::move(choices.fixed);
+  request.limits = std::move(choices.limits);
+  if (question.top > 0) request.shown = {std::size_t(question.top - 1), Likeness::switches};
+  request.cluster_digest = loaded.cluster_digest;
+  request.calibration_digest = loaded.source.digest;
+  request.threads = question.threads;
+  request.time_limit = time_limit;
+  request.stop = question.stop;
+  request.progress = question.progress;
+  const auto begin = std::chrono::steady_clock::now();
+  Plan plan = search(request);
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+  plan.stated_vocabulary = loaded.stated_vocabulary;
+  plan.calibration_rest_digest = loaded.source.rest_digest;
+  plan.origin = origin_of(loaded, question.target, question.held, question.reserve, question.top);
+  return {std::move(plan), std::move(loaded), Seconds(elapsed.count()), time_limit};
+}
+
+SimulationAnswer simulate_job(SimulationQuestion question) {
+  read_from(question.target);
+  LoadedTarget loaded = load_target(question.target, parse_reserve(question.reserve));
+  const Target& target = loaded.target;
+  is_oversubscribed(target);  // refuses more GPUs than there are
+  const Strategy strategy = strategy_of(question, target);
+  Evaluation evaluation = evaluate(target, strategy, question.folding);
+  std::vector<StageMemory> memory = stage_memory(target, strategy, evaluation.prediction);
+  return {std::move(loaded), strategy, std::move(evaluation), std::move(memory)};
+}
+
+ExplainBase explain_base(const Plan& plan, const ExplainQuestion& question) {
+  LoadedTarget loaded = target_of_plan(plan, question.files);
+  Held held = parse_held(held_choices(plan.origin));
+  ExplainRequest request{loaded.target, plan.strategy, std::move(held.fixed),
+                         std::move(held.limits)};
+  request.threads = question.threads;
+  if (!question.time_limit.empty()) request.time_limit = parse_time_limit(question.time_limit);
+  return {std::move(loaded), std::move(request)};
+}
+
+Fixed choices_of_script(const Plan& plan, const std::string& file) {
+  ImportGiven given;
+  given.devices = plan.devices;
+  const std::string text = read_file(file);
+  if (takes_job(text)) {
+    given.job = plan.job;
+    given.job->vocab = plan.stated_vocabulary;
+  }
+  const Imported imported = import_text(text, file, given);
+  if (!imported.strategy) {
+    throw InputError(file, "", fmt::format("a {} has no strategy to explain", imported.kind));
+  }
+  if (imported.devices && *imported.devices != plan.devices) {
+    throw InputError(file, "",
+                     fmt::format("{} devices; the plan has {}", *imported.devices, plan.devices));
+  }
+  check_same_job(plan.job, *imported.job, file);
+  Fixed choices;
+  for (const std::string_view key : strategy_keys()) {
+    const std::string asked = field_text(*imported.strategy, key);
+    if (asked != field_text(plan.strategy, key)) choices.emplace_back(key, asked);
+  }
+  return choices;
+}
+
+}  // namespace plimsoll
