@@ -1,0 +1,182 @@
+// The module plimsoll._core: what Python calls, with arguments as the package plimsoll passes them.
+// Answers are JSON text. The package turns them into dictionaries.
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "planner/cli/describe.h"
+#include "planner/cli/limits.h"
+#include "planner/search/search.h"
+#include "python/python_answers.h"
+
+namespace plimsoll {
+namespace {
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+/// Raises plimsoll.errors.TYPE with a message and attributes.
+void raise(const char* type, const std::string& message, const py::dict& attributes = {}) {
+  const py::object error_class = py::module_::import("plimsoll.errors").attr(type);
+  const py::object error = error_class(message);
+  for (const auto& [name, value] : attributes) py::setattr(error, name, value);
+  PyErr_SetObject(error_class.ptr(), error.ptr());
+}
+
+void translate(std::exception_ptr failure) {
+  try {
+    if (failure) std::rethrow_exception(failure);
+  } catch (const InputError& error) {
+    raise("InputError", error.what(),
+          py::dict("file"_a = error.file(), "pointer"_a = error.pointer()));
+  } catch (const UsageError& error) {
+    raise("UsageError", error.what());
+  } catch (const NothingFits& refused) {
+    std::string message = describe(refused);
+    while (message.ends_with('\n')) message.pop_back();
+    raise("DoesNotFit", message, py::dict("changes"_a = refused.changes()));
+  } catch (const InfeasibleError& error) {
+    raise("Infeasible", error.what());
+  } catch (const NothingFoundYet& stopped) {
+    raise("StoppedEarly", stopped.what());
+  } catch (const EnvironmentError& error) {
+    raise("MachineError", error.what());
+  }
+}
+
+/// Lets Python's signals end a search, which runs without Python's lock. Ctrl-C leaves the best
+/// plan so far.
+class Signals {
+ public:
+  /// Returns whether the search shall end. Python handles signals in its main thread alone, and
+  /// some ten times a second are enough.
+  bool asked() {
+    if (std::this_thread::get_id() != caller_) return ended_;
+    const auto now = std::chrono::steady_clock::now();
+    if (ended_ || now - last_ < std::chrono::milliseconds(100)) return ended_;
+    last_ = now;
+    const py::gil_scoped_acquire lock;
+    if (PyErr_CheckSignals() == 0) return false;
+    raised_.emplace();
+    ended_ = true;
+    return true;
+  }
+  /// Raises what a signal raised. `found` says that there is a plan, for which Ctrl-C is no error.
+  void rethrow(bool found) {
+    if (raised_ && !(found && raised_->matches(PyExc_KeyboardInterrupt))) throw std::move(*raised_);
+  }
+
+ private:
+  std::thread::id caller_ = std::this_thread::get_id();
+  std::chrono::steady_clock::time_point last_;
+  std::atomic<bool> ended_ = false;
+  std::optional<py::error_already_set> raised_;
+};
+
+/// Builds the target that keyword arguments name. Notes are appended to `notes`.
+TargetOptions target_of(const py::dict& arguments, std::vector<std::string>& notes) {
+  TargetOptions options;
+  options.job = arguments["job"].cast<std::string>();
+  options.from = arguments["from_script"].cast<std::string>();
+  options.cluster = arguments["cluster"].cast<std::string>();
+  options.calibration = arguments["calibration"].cast<std::vector<std::string>>();
+  options.framework = arguments["framework"].cast<std::string>();
+  const auto devices = arguments["devices"].cast<std::optional<std::int64_t>>();
+  check_range("devices", devices, 1, kMostDevices);
+  options.devices = devices.value_or(0);
+  options.global_batch = arguments["global_batch"].cast<std::optional<std::int64_t>>();
+  check_range("global_batch", options.global_batch, 1, kMostGlobalBatch);
+  options.texts = arguments["texts"].cast<GivenTexts>();
+  options.note = [&notes](std::string_view note) { notes.emplace_back(note); };
+  return options;
+}
+
+/// An answer, and what was noted on the way.
+using Answer = std::pair<std::string, std::vector<std::string>>;
+
+Answer plan(const py::dict& target, const std::vector<std::string>& fix, const std::string& reserve,
+            const std::string& time_limit, std::optional<std::int64_t> threads) {
+  Answer answer;
+  PlanQuestion question;
+  question.target = target_of(target, answer.second);
+  question.held.fix = fix;
+  if (!reserve.empty()) question.reserve = reserve;
+  question.time_limit = time_limit;
+  check_range("threads", threads, 1, kMostThreads);
+  question.threads = threads.value_or(0);
+  Signals signals;
+  question.stop = [&signals] { return signals.asked(); };
+  try {
+    const py::gil_scoped_release unlocked;
+    answer.first = plan_answer(std::move(question));
+  } catch (const NothingFoundYet&) {
+    signals.rethrow(false);
+    throw;
+  }
+  signals.rethrow(true);
+  return answer;
+}
+
+Answer simulate(const py::dict& target, const std::string& strategy, const std::string& reserve) {
+  Answer answer;
+  SimulationQuestion question;
+  question.target = target_of(target, answer.second);
+  question.strategy = strategy;
+  if (!reserve.empty()) question.reserve = reserve;
+  const py::gil_scoped_release unlocked;
+  answer.first = simulation_answer(std::move(question));
+  return answer;
+}
+
+std::string explain(const std::string& plan, const AskedChoices& asked, ExplainQuestion question) {
+  const py::gil_scoped_release unlocked;
+  return explanation_answer(plan, question, asked);
+}
+
+void add_functions(py::module_& module) {
+  module.def("job", &job_answer, "name"_a, "texts"_a);
+  module.def("cluster", &cluster_answer, "name"_a, "texts"_a);
+  module.def("framework", &framework_answer, "name"_a, "texts"_a);
+  module.def("presets", &presets_answer);
+  module.def("plan", &plan, "target"_a, "fix"_a, "reserve"_a, "time_limit"_a, "threads"_a);
+  module.def("simulate", &simulate, "target"_a, "strategy"_a, "reserve"_a);
+  module.def(
+      "explain",
+      [](const std::string& plan, const std::string& why_not, const std::string& from_script,
+         const std::string& cluster, const std::vector<std::string>& calibration,
+         const GivenTexts& texts, const std::string& time_limit,
+         std::optional<std::int64_t> threads) {
+        check_range("threads", threads, 1, kMostThreads);
+        return explain(plan, {why_not, from_script},
+                       {{"plan", cluster, calibration, texts}, time_limit, threads.value_or(0)});
+      },
+      "plan"_a, "why_not"_a, "from_script"_a, "cluster"_a, "calibration"_a, "texts"_a,
+      "time_limit"_a, "threads"_a);
+  module.def(
+      "import_file",
+      [](const std::string& file, std::optional<std::int64_t> sequence,
+         std::optional<std::int64_t> global_batch, const std::string& precision,
+         std::optional<double> dropout, std::optional<std::int64_t> devices,
+         const std::string& name, const std::string& family) {
+        return import_answer(file, {sequence, global_batch, {}, dropout, devices, {}, name, family},
+                             precision);
+      },
+      "file"_a, "sequence"_a, "global_batch"_a, "precision"_a, "dropout"_a, "devices"_a, "name"_a,
+      "family"_a);
+  module.def("export", &export_answer, "plan"_a, "to"_a, "allow_lossy"_a);
+}
+
+}  // namespace
+}  // namespace plimsoll
+
+PYBIND11_MODULE(_core, module) {
+  module.doc() = "The planner's own code, for the package plimsoll.";
+  module.attr("version") = std::string(plimsoll::kProductVersion);
+  pybind11::register_exception_translator(&plimsoll::translate);
+  plimsoll::add_functions(module);
+}

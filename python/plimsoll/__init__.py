@@ -1,0 +1,286 @@
+"""Plimsoll plans the training of transformers on clusters: the commands of `planner` as functions.
+
+A job, cluster or framework is the name of a preset, the path of a file, or a dictionary with the keys of such a file.
+Results are dictionaries with the keys that `planner COMMAND --json` prints. What the command line notes on stderr goes to the
+logger "plimsoll". Errors are those of plimsoll.errors.
+
+    plan = plimsoll.plan("llama3-8b", "dgx-h100-80gb", devices=64)
+    plan["strategy"], plan["prediction"]["step_time_s"]
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Union
+
+from plimsoll import _core
+from plimsoll.errors import (
+    DoesNotFit,
+    Error,
+    Infeasible,
+    InputError,
+    MachineError,
+    StoppedEarly,
+    UsageError,
+)
+from plimsoll.tables import frame, rows
+
+__version__: str = _core.version
+__all__ = [
+    "DoesNotFit",
+    "Error",
+    "Infeasible",
+    "InputError",
+    "MachineError",
+    "StoppedEarly",
+    "UsageError",
+    "cluster",
+    "explain",
+    "export",
+    "frame",
+    "framework",
+    "import_file",
+    "job",
+    "plan",
+    "presets",
+    "rows",
+    "simulate",
+    "sweep",
+]
+
+#: The name of a preset, the path of a file, or what such a file has.
+Source = Union[str, os.PathLike, Mapping[str, Any]]
+#: Choices of a strategy: {"mp": 2, "recompute": "full"}, or "mp=2,recompute=full".
+Choices = Union[str, Mapping[str, Any]]
+#: A time as text with its unit ("30 s"), or in seconds.
+Time = Union[str, float]
+#: Names or files of calibrations, as `--calibration` takes them.
+Calibration = Union[str, os.PathLike, Sequence[Union[str, os.PathLike]]]
+
+_log = logging.getLogger("plimsoll")
+
+
+def _named(source: Source | None, argument: str, texts: dict[str, str]) -> str:
+    """Returns the name by which the core finds a source. A dictionary has the name of its argument."""
+    if source is None:
+        return ""
+    if isinstance(source, Mapping):
+        texts[argument] = json.dumps(source)
+        return argument
+    return os.fspath(source)
+
+
+def _names(calibration: Calibration | None) -> list[str]:
+    if calibration is None:
+        return []
+    one = isinstance(calibration, (str, os.PathLike))
+    return [os.fspath(name) for name in ([calibration] if one else calibration)]
+
+
+def _value(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _pairs(choices: Choices | None) -> list[str]:
+    if not choices:
+        return []
+    if isinstance(choices, str):
+        return choices.split(",")
+    return [f"{key}={_value(value)}" for key, value in choices.items()]
+
+
+def _time(time: Time | None) -> str:
+    if time is None:
+        return ""
+    return time if isinstance(time, str) else f"{time} s"
+
+
+def _target(job, cluster, devices, global_batch, framework, calibration, from_script, texts) -> dict[str, Any]:
+    return {
+        "job": _named(job, "job", texts),
+        "cluster": _named(cluster, "cluster", texts),
+        "framework": _named(framework, "framework", texts),
+        "from_script": _named(from_script, "from_script", {}),
+        "calibration": _names(calibration),
+        "devices": devices,
+        "global_batch": global_batch,
+        "texts": texts,
+    }
+
+
+def _answer(answer: tuple[str, list[str]]) -> dict[str, Any]:
+    text, notes = answer
+    for note in notes:
+        _log.warning(note.rstrip())
+    return json.loads(text)
+
+
+def presets() -> dict[str, list[str]]:
+    """Returns the names of built-in "jobs", "clusters", "frameworks" and "calibrations"."""
+    return json.loads(_core.presets())
+
+
+def job(source: Source) -> dict[str, Any]:
+    """Returns a job with every key. A Hugging Face config.json is read as import_file() reads it."""
+    texts: dict[str, str] = {}
+    return json.loads(_core.job(_named(source, "job", texts), texts))
+
+
+def cluster(source: Source) -> dict[str, Any]:
+    """Returns a cluster with every key."""
+    texts: dict[str, str] = {}
+    return json.loads(_core.cluster(_named(source, "cluster", texts), texts))
+
+
+def framework(source: Source) -> dict[str, Any]:
+    """Returns a framework as a file that describes it.
+
+    The name of a built-in one gets an ending, since a framework of a file has a name of its own.
+    """
+    texts: dict[str, str] = {}
+    return json.loads(_core.framework(_named(source, "framework", texts), texts))
+
+
+def plan(
+    job: Source | None = None,
+    cluster: Source | None = None,
+    *,
+    devices: int | None = None,
+    global_batch: int | None = None,
+    framework: Source | None = None,
+    calibration: Calibration | None = None,
+    fix: Choices | None = None,
+    reserve: str = "",
+    time_limit: Time | None = None,
+    threads: int | None = None,
+    from_script: str | os.PathLike | None = None,
+) -> dict[str, Any]:
+    """Returns the best plan of a job: what a plan file has.
+
+    `fix` holds choices. `from_script` is a script that states the job, instead of `job`. Without `devices` the plan is for
+    the whole cluster. A search that a time limit or Ctrl-C ends returns the best plan so far, with result["search"]["proven"]
+    false. Raises DoesNotFit, with what would help, where no strategy fits.
+    """
+    target = _target(job, cluster, devices, global_batch, framework, calibration, from_script, {})
+    return _answer(_core.plan(target, _pairs(fix), reserve, _time(time_limit), threads))
+
+
+def simulate(
+    job: Source | None = None,
+    strategy: Choices | os.PathLike | None = None,
+    cluster: Source | None = None,
+    *,
+    devices: int | None = None,
+    global_batch: int | None = None,
+    framework: Source | None = None,
+    calibration: Calibration | None = None,
+    reserve: str = "",
+    from_script: str | os.PathLike | None = None,
+) -> dict[str, Any]:
+    """Returns the prediction of one strategy, whether it fits or not (result["fits"]).
+
+    The strategy is pairs ("mp=2,pp=2"), a dictionary (of a plan, say) or a file. `from_script` is a script that states job
+    and strategy. Raises Infeasible, with the rule, where the strategy is not legal.
+    """
+    texts: dict[str, str] = {}
+    name = _named(strategy, "strategy", texts)
+    target = _target(job, cluster, devices, global_batch, framework, calibration, from_script, texts)
+    return _answer(_core.simulate(target, name, reserve))
+
+
+def _plan_text(plan: Source) -> str:
+    if isinstance(plan, Mapping):
+        return json.dumps(plan)
+    with open(plan, encoding="utf-8") as file:
+        return file.read()
+
+
+def explain(
+    plan: Source,
+    *,
+    why_not: Choices | None = None,
+    from_script: str | os.PathLike | None = None,
+    cluster: Source | None = None,
+    calibration: Calibration | None = None,
+    time_limit: Time | None = None,
+    threads: int | None = None,
+) -> dict[str, Any]:
+    """Says why a plan is best and what would help; with `why_not` or `from_script`, what other choices cost.
+
+    `plan` is what plan() returned, or a plan file. Where its cluster or calibration is not built in, it is given again.
+    """
+    texts: dict[str, str] = {}
+    return json.loads(
+        _core.explain(
+            _plan_text(plan),
+            ",".join(_pairs(why_not)),
+            _named(from_script, "from_script", {}),
+            _named(cluster, "cluster", texts),
+            _names(calibration),
+            texts,
+            _time(time_limit),
+            threads,
+        )
+    )
+
+
+def import_file(
+    path: str | os.PathLike,
+    *,
+    sequence: int | None = None,
+    global_batch: int | None = None,
+    precision: str = "",
+    dropout: float | None = None,
+    devices: int | None = None,
+    name: str = "",
+    family: str = "",
+) -> dict[str, Any]:
+    """Reads a file of another tool: "kind", "job", "strategy", "framework", "notes" and what was "unread".
+
+    The other arguments state what the file does not, as those of `planner import` do.
+    """
+    answer = _core.import_file(
+        os.fspath(path), sequence, global_batch, precision, dropout, devices, name, family
+    )
+    return json.loads(answer)
+
+
+def export(plan: Source, to: str, *, allow_lossy: bool = False) -> str:
+    """Returns the script that starts a plan in a framework, by all of its flags.
+
+    Raises Infeasible where the flags cannot state all of the plan, unless `allow_lossy` is set.
+    """
+    return _core.export(_plan_text(plan), to, allow_lossy)
+
+
+def _list(value: Any) -> list[Any]:
+    one = value is None or isinstance(value, (str, int, os.PathLike, Mapping))
+    return [value] if one else list(value)
+
+
+def sweep(
+    job: Source,
+    cluster: Source | Iterable[Source],
+    *,
+    devices: int | Iterable[int] | None = None,
+    global_batch: int | Iterable[int] | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Plans a job for each cluster, number of devices and batch. `options` are those of plan().
+
+    Each result has "devices", "global_batch", and "plan" or, where there is none, "error". rows() makes a table of them.
+    """
+    results = []
+    for where in _list(cluster):
+        for count in _list(devices):
+            for batch in _list(global_batch):
+                result: dict[str, Any] = {"devices": count, "global_batch": batch}
+                try:
+                    result["plan"] = plan(job, where, devices=count, global_batch=batch, **options)
+                except (Infeasible, StoppedEarly) as error:
+                    result["error"] = str(error)
+                results.append(result)
+    return results

@@ -1,0 +1,33 @@
+from typing import Any
+
+version: str
+
+def job(name: str, texts: dict[str, str]) -> str: ...
+def cluster(name: str, texts: dict[str, str]) -> str: ...
+def framework(name: str, texts: dict[str, str]) -> str: ...
+def presets() -> str: ...
+def plan(
+    target: dict[str, Any], fix: list[str], reserve: str, time_limit: str, threads: int | None
+) -> tuple[str, list[str]]: ...
+def simulate(target: dict[str, Any], strategy: str, reserve: str) -> tuple[str, list[str]]: ...
+def explain(
+    plan: str,
+    why_not: str,
+    from_script: str,
+    cluster: str,
+    calibration: list[str],
+    texts: dict[str, str],
+    time_limit: str,
+    threads: int | None,
+) -> str: ...
+def import_file(
+    file: str,
+    sequence: int | None,
+    global_batch: int | None,
+    precision: str,
+    dropout: float | None,
+    devices: int | None,
+    name: str,
+    family: str,
+) -> str: ...
+def export(plan: str, to: str, allow_lossy: bool) -> str: ...

@@ -1,0 +1,140 @@
+// Asks the planner's own code, and writes its answers as JSON text.
+#include "python/python_answers.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/json.h"
+#include "imports/summary.h"
+#include "models/cluster/cluster.h"
+#include "models/framework/framework_json.h"
+#include "models/job/job_words.h"
+#include "models/presets/presets.h"
+#include "passes/strategy/flag_table.h"
+#include "planner/cli/limits.h"
+#include "planner/cli/summary_json.h"
+#include "planner/explain/explain_json.h"
+#include "planner/export/flags_script.h"
+
+namespace plimsoll {
+namespace {
+
+/// Plans of Python have no file: messages name them so.
+constexpr const char* kPlan = "plan";
+
+Plan legal_plan(const std::string& text) {
+  Plan plan = parse_plan(text, kPlan);
+  check_legal(plan, kPlan);
+  return plan;
+}
+
+std::vector<std::string> names_of(const std::vector<Preset>& presets) {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets) names.emplace_back(preset.name);
+  return names;
+}
+
+}  // namespace
+
+void check_range(const char* name, std::optional<std::int64_t> value, std::int64_t least,
+                 std::int64_t most) {
+  if (!value || (*value >= least && *value <= most)) return;
+  throw UsageError(
+      fmt::format("{}: {}", name, refuse_integer(std::to_string(*value), least, most)));
+}
+
+std::string job_answer(const std::string& name, const GivenTexts& texts) {
+  TargetOptions options;
+  options.job = name;
+  options.texts = texts;
+  options.note = [](std::string_view) {};  // import_answer() has the notes
+  return job_text(read_stated_job(options));
+}
+
+std::string cluster_answer(const std::string& name, const GivenTexts& texts) {
+  return cluster_text(parse_cluster(given_text(texts, name, cluster_presets()), name));
+}
+
+std::string framework_answer(const std::string& name, const GivenTexts& texts) {
+  const auto given = texts.find(name);
+  const bool is_given = given != texts.end();
+  return framework_text(is_given ? framework_of_text(given->second, name) : read_framework(name),
+                        name);
+}
+
+std::string plan_answer(PlanQuestion question) {
+  return plan_text(plan_job(std::move(question)).plan);
+}
+
+std::string simulation_answer(SimulationQuestion question) {
+  const SimulationAnswer answer = simulate_job(std::move(question));
+  return evaluation_json(answer.loaded, answer.strategy, answer.evaluation, answer.memory);
+}
+
+std::string explanation_answer(const std::string& plan_text, const ExplainQuestion& question,
+                               const AskedChoices& asked) {
+  const Plan plan = legal_plan(plan_text);
+  const ExplainRequest request = explain_base(plan, question).request;
+  if (!asked.from.empty())
+    return why_not_json(why_not(request, choices_of_script(plan, asked.from)));
+  if (!asked.why_not.empty()) return why_not_json(why_not(request, parse_choices(asked.why_not)));
+  const ExplainedStep step = explain_step(request.target, plan.strategy);
+  return explain_json(plan, step, sensitivity(request, step));
+}
+
+std::string import_answer(const std::string& file, ImportGiven given,
+                          const std::string& precision) {
+  if (!precision.empty()) {
+    const auto word = std::ranges::find(kPrecisions, precision);
+    if (word == kPrecisions.end()) {
+      throw UsageError(fmt::format("precision: found \"{}\"; {} are allowed", printable(precision),
+                                   fmt::join(kPrecisions, ", ")));
+    }
+    given.precision = kPrecisionTypes[std::size_t(word - kPrecisions.begin())];
+  }
+  check_range("sequence", given.sequence, 1, kMostSequence);
+  check_range("global_batch", given.global_batch, 1, kMostGlobalBatch);
+  check_range("devices", given.devices, 1, kMostDevices);
+  if (given.dropout && !(*given.dropout >= 0 && *given.dropout <= kMostDropout)) {
+    throw UsageError(fmt::format("dropout: found {}; a number from 0 to {} is required",
+                                 *given.dropout, kMostDropout));
+  }
+  return import_summary_json(import_file(file, given));
+}
+
+std::string export_answer(const std::string& plan_text, const std::string& to, bool allow_lossy) {
+  const Plan plan = legal_plan(plan_text);
+  const FlagTable* table = flag_table_for(to);
+  if (table == nullptr || !table->target->exported) {
+    std::vector<std::string> known;
+    for (const FlagTable& one : flag_tables()) {
+      if (one.target && one.target->exported) known.push_back(one.target->name);
+    }
+    throw UsageError(
+        fmt::format("to: found \"{}\"; {} are allowed", printable(to), fmt::join(known, ", ")));
+  }
+  if (std::ranges::find(table->frameworks, plan.framework.name) == table->frameworks.end()) {
+    throw InputError(kPlan, "/framework/name",
+                     fmt::format("found \"{}\"; {} takes plans for {}", plan.framework.name, to,
+                                 fmt::join(table->frameworks, ", ")));
+  }
+  const PlanFlags flags = flags_of(plan, *table, kPlan);
+  if (!flags.lost.empty() && !allow_lossy) {
+    std::vector<std::string> lost;
+    for (const LostChoice& one : flags.lost)
+      lost.push_back(fmt::format("{} is {}; the flags give {}", one.key, one.planned, one.nearest));
+    throw InfeasibleError(fmt::format("not expressed: {}", fmt::join(lost, "; ")));
+  }
+  return table->document ? flags_document(plan, *table, flags) : flags_script(plan, *table, flags);
+}
+
+std::string presets_answer() {
+  return json_text({{"jobs", names_of(job_presets())},
+                    {"clusters", names_of(cluster_presets())},
+                    {"frameworks", names_of(framework_presets())},
+                    {"calibrations", names_of(calibration_presets())}});
+}
+
+}  // namespace plimsoll

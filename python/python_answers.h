@@ -1,0 +1,49 @@
+// Python answers: results of the planning commands as the JSON text that the command line prints.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "imports/imported.h"
+#include "planner/cli/answers.h"
+
+namespace plimsoll {
+
+/// Throws UsageError for an argument outside its range, which command lines refuse as well.
+void check_range(const char* name, std::optional<std::int64_t> value, std::int64_t least,
+                 std::int64_t most);
+
+/// Each returns a file of the user's as this project writes it, with every key. Throws InputError
+/// and UsageError.
+std::string job_answer(const std::string& name, const GivenTexts& texts);
+std::string cluster_answer(const std::string& name, const GivenTexts& texts);
+std::string framework_answer(const std::string& name, const GivenTexts& texts);
+
+/// Returns what `planner plan --json` prints.
+std::string plan_answer(PlanQuestion question);
+/// Returns what `planner simulate --json` prints.
+std::string simulation_answer(SimulationQuestion question);
+
+/// AskedChoices are set beside the plan. Both are empty where the plan alone is explained.
+struct AskedChoices {
+  std::string why_not;  ///< "mp=4,pp=8"; empty: none
+  std::string from;     ///< a script whose choices are asked for; empty: none
+};
+/// Returns what `planner explain --json` prints of the plan with this text.
+std::string explanation_answer(const std::string& plan, const ExplainQuestion& question,
+                               const AskedChoices& asked);
+
+/// Returns what `planner import --json` prints. The precision is "fp32", "bf16", "fp16" or empty.
+/// Throws UsageError for another precision, and for numbers outside their ranges.
+std::string import_answer(const std::string& file, ImportGiven given, const std::string& precision);
+
+/// Returns the script that `planner export` writes for a framework's command line. Throws
+/// InfeasibleError where its flags do not state all of the plan, unless `allow_lossy` is set.
+std::string export_answer(const std::string& plan, const std::string& to, bool allow_lossy);
+
+/// Returns the names of built-in jobs, clusters, frameworks and calibrations as a JSON object.
+std::string presets_answer();
+
+}  // namespace plimsoll

@@ -1,0 +1,160 @@
+"""The Python package answers what the command line prints, in dictionaries; what it refuses, it refuses with the same text."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "tests" / "scripts"))
+
+import plimsoll  # noqa: E402
+from programs import BIN, CLUSTER, NANO, write_json  # noqa: E402
+
+JOB = json.loads(NANO.read_text())
+TINY = {**CLUSTER, "name": "tiny", "device": {**CLUSTER["device"], "memory": "2 MiB"}}
+CONFIG = {"model_type": "llama", "hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 4,
+          "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512, "max_position_embeddings": 256}
+GPUS = {"cluster": "dgx-a100-80gb", "devices": 8}
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def printed(self, *arguments):
+        done = subprocess.run([BIN / "planner", *map(str, arguments)], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def refused(self, *arguments):
+        done = subprocess.run([BIN / "planner", *map(str, arguments)], capture_output=True, text=True, check=False)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        return done.stderr.strip().removeprefix("planner: ")
+
+
+class Answers(CommandLine):
+    def test_version_and_presets(self):
+        self.assertEqual(f"planner {plimsoll.__version__}\n", self.printed("--version"))
+        names = plimsoll.presets()
+        for kind, read in (("jobs", plimsoll.job), ("clusters", plimsoll.cluster)):
+            self.assertEqual(read(names[kind][0])["name"], names[kind][0])
+
+    def test_sources_may_be_names_files_and_dictionaries(self):
+        self.assertEqual(plimsoll.job(NANO), plimsoll.job(JOB))
+        cluster = write_json(self.folder / "cluster.json", CLUSTER)
+        self.assertEqual(plimsoll.cluster(cluster), plimsoll.cluster(CLUSTER))
+        again = plimsoll.cluster("dgx-a100-80gb")
+        self.assertEqual(plimsoll.cluster(again), again)
+        framework = {**plimsoll.framework("megatron-lm"), "name": "mine"}
+        self.assertEqual(plimsoll.framework(framework)["based_on"], framework["based_on"])
+        self.assertEqual(plimsoll.simulate(JOB, "dp=8", framework=framework, **GPUS)["prediction"],
+                         plimsoll.simulate(JOB, "dp=8", framework="megatron-lm", **GPUS)["prediction"])
+
+    def test_plan_is_the_plan_file(self):
+        cluster = write_json(self.folder / "cluster.json", CLUSTER)
+        printed = self.printed("plan", NANO, "--cluster", cluster, "--devices", "4", "--fix", "pp=2",
+                               "--fix", "sequence_parallel=false", "--json")
+        plan = plimsoll.plan(JOB, CLUSTER, devices=4, fix={"pp": 2, "sequence_parallel": False})
+        self.assertEqual(json.loads(printed)["strategy"]["pp"], 2)
+        digest = plan.pop("cluster_digest")  # of the dictionary's text, which differs from the file's
+        wanted = json.loads(printed)
+        self.assertEqual(len(digest), len(wanted.pop("cluster_digest")))
+        self.assertEqual(plan, wanted)
+
+    def test_simulation(self):
+        printed = json.loads(self.printed("simulate", "gpt-mini", "mp=2,pp=2,dp=2", "--cluster", "dgx-a100-80gb",
+                                          "--devices", "8", "--json"))
+        self.assertEqual(plimsoll.simulate("gpt-mini", "mp=2,pp=2,dp=2", **GPUS), printed)
+        self.assertEqual(plimsoll.simulate("gpt-mini", printed["strategy"], **GPUS), printed)
+
+    def test_explanation(self):
+        plan = plimsoll.plan("gpt-mini", **GPUS)
+        file = write_json(self.folder / "plan.json", plan)
+        for flags, options in ((["--why-not", "mp=2"], {"why_not": {"mp": 2}}), ([], {})):
+            with self.subTest(flags):
+                printed = self.printed("explain", file, *flags, "--json")
+                self.assertEqual(plimsoll.explain(plan, **options), json.loads(printed))
+
+    def test_import_and_export(self):
+        file = write_json(self.folder / "config.json", CONFIG)
+        imported = plimsoll.import_file(file, global_batch=16)
+        self.assertEqual(imported, json.loads(self.printed("import", file, "--global-batch", "16", "--json")))
+        plan = plimsoll.plan(imported["job"], framework="megatron-lm", **GPUS)
+        saved = write_json(self.folder / "plan.json", plan)
+        script = plimsoll.export(plan, "megatron", allow_lossy=True)
+        self.assertEqual(script, self.printed("export", saved, "--to", "megatron", "--allow-lossy"))
+
+    def test_notes_go_to_the_log(self):
+        file = write_json(self.folder / "config.json", CONFIG)
+        with self.assertLogs("plimsoll") as log:
+            plimsoll.simulate(file, "dp=8", **GPUS)
+        self.assertIn("as planner import reads it", log.output[0])
+
+    def test_sweep_is_a_table(self):
+        results = plimsoll.sweep("gpt-mini", "dgx-a100-80gb", devices=[2, 4])
+        self.assertEqual([row["devices"] for row in plimsoll.rows(results)], [2, 4])
+        self.assertEqual(plimsoll.rows(results)[1]["step_time_s"], results[1]["plan"]["prediction"]["step_time_s"])
+        refused = plimsoll.sweep(JOB, TINY, devices=2)
+        self.assertIn("error", plimsoll.rows(refused)[0])
+
+
+class Refusals(CommandLine):
+    def test_texts_are_those_of_the_command_line(self):
+        bad = write_json(self.folder / "bad.json", {**JOB, "layers": -1})
+        with self.assertRaises(plimsoll.InputError) as caught:
+            plimsoll.job(bad)
+        self.assertEqual(str(caught.exception), self.refused("plan", bad, "--cluster", "dgx-a100-80gb", "--devices", "2"))
+        self.assertEqual((caught.exception.file, caught.exception.pointer), (str(bad), "/layers"))
+        with self.assertRaises(plimsoll.InputError) as caught:
+            plimsoll.job({**JOB, "layers": -1})
+        self.assertEqual(caught.exception.file, "job")
+        with self.assertRaises(plimsoll.Infeasible) as caught:
+            plimsoll.simulate("gpt-mini", "mp=3,dp=1", cluster="dgx-a100-80gb", devices=8)
+        self.assertEqual(str(caught.exception),
+                         self.refused("simulate", "gpt-mini", "mp=3,dp=1", "--cluster", "dgx-a100-80gb", "--devices", "8"))
+
+    def test_what_does_not_fit_says_what_would(self):
+        cluster = write_json(self.folder / "tiny.json", TINY)
+        with self.assertRaises(plimsoll.DoesNotFit) as caught:
+            plimsoll.plan(JOB, TINY, devices=2, reserve="0 B")
+        self.assertEqual(str(caught.exception),
+                         self.refused("plan", NANO, "--cluster", cluster, "--devices", "2", "--reserve", "0 B"))
+        self.assertTrue(caught.exception.changes)
+
+    def test_numbers_outside_their_range(self):
+        for options in ({"devices": 0}, {"devices": 1 << 40}, {"global_batch": -1}, {"threads": 0},
+                        {"time_limit": -1}, {"fix": "mp"}, {"fix": {"colour": 3}}, {"reserve": "much"}):
+            with self.subTest(options), self.assertRaises(plimsoll.UsageError):
+                plimsoll.plan("gpt-mini", **{**GPUS, **options})
+        for options in ({"sequence": 0}, {"dropout": 2.0}, {"precision": "int3"}, {"devices": -3}):
+            with self.subTest(options), self.assertRaises(plimsoll.UsageError):
+                plimsoll.import_file(write_json(self.folder / "config.json", CONFIG), **options)
+        with self.assertRaises(plimsoll.UsageError):
+            plimsoll.export(plimsoll.plan("gpt-mini", **GPUS), "no-such-target")
+
+
+class Interrupts(unittest.TestCase):
+    def test_control_c_ends_a_search(self):
+        """The thread that interrupts runs beside the search, so the search does not hold Python's lock."""
+        def interrupt():
+            time.sleep(0.3)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        try:
+            plan = plimsoll.plan("llama3-405b", "dgx-h100-80gb", devices=16384, threads=1)
+        except KeyboardInterrupt:
+            return  # before there was any plan
+        self.assertFalse(plan["search"]["proven"])
+
+
+if __name__ == "__main__":
+    unittest.main()
