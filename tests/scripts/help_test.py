@@ -16,9 +16,9 @@ from programs import (BIN, CLUSTER, ENVIRONMENT, NANO, OK, OUTSIDE_TOLERANCE, SO
                       write_json)
 
 COMMANDS = SOURCE / "models" / "presets" / "commands"
-SHORTER = {"plan": {"--time-limit": "3 s"}, "explain": {"--time-limit": "3 s"}, "calibrate": {"--quick": "", "--budget": "2 s"}}
+SHORTER = {"plan": {"--time-limit": "3 s"}, "explain": {"--time-limit": "3 s"}, "sweep": {"--time-limit": "3 s"}, "calibrate": {"--quick": "", "--budget": "2 s"}}
 # A search may end early, a machine may lack what doctor looks for, and one that does not exist keeps no prediction.
-MAY_END = {"plan": (OK, STOPPED_EARLY), "explain": (OK, STOPPED_EARLY), "doctor": (OK, ENVIRONMENT),
+MAY_END = {"plan": (OK, STOPPED_EARLY), "explain": (OK, STOPPED_EARLY), "sweep": (OK, STOPPED_EARLY), "doctor": (OK, ENVIRONMENT),
            "compare": (OK, OUTSIDE_TOLERANCE)}
 
 
