@@ -26,4 +26,8 @@ std::optional<std::int64_t> field_number(const Strategy& strategy, std::string_v
 /// Returns "mp=4 pp=2", and an empty text where there are no fields.
 std::string fields_text(const std::vector<StrategyField>& fields);
 
+/// Returns values of a key that `--fix` takes: every word of a choice, the powers of two among
+/// small integers. The result is empty for an unknown key. Other values may be allowed, too.
+std::vector<std::string> usual_values(std::string_view key);
+
 }  // namespace plimsoll

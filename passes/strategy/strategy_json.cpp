@@ -11,7 +11,6 @@
 #include "models/kinds/file_kind.h"
 #include "passes/strategy/strategy.h"
 #include "passes/strategy/strategy_fields.h"
-#include "passes/strategy/usual_values.h"
 
 namespace plimsoll {
 namespace {

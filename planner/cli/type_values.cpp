@@ -8,7 +8,7 @@
 #include "models/presets/command_presets.h"
 #include "passes/pipeline.h"
 #include "passes/strategy/strategy.h"
-#include "passes/strategy/usual_values.h"
+#include "passes/strategy/strategy_fields.h"
 #include "reports/strategy_meanings.h"
 
 namespace plimsoll {

@@ -9,9 +9,8 @@
 #include "base/command_line.h"
 #include "base/file.h"
 #include "plan/measured.h"
+#include "planner/cli/answers.h"
 #include "planner/cli/flags.h"
-#include "planner/cli/plan_origin.h"
-#include "planner/cli/plan_target.h"
 #include "planner/cli/summary_json.h"
 #include "planner/commands/commands.h"
 #include "planner/explain/report_explanation.h"
@@ -41,15 +40,11 @@ struct Explained {
 /// built in, or this version predicts another step, the page goes without.
 Explained explain_for(const Plan& plan, const ReportOptions& options) {
   if (options.plan_only) return {std::nullopt, "the page was made of the plan file alone"};
-  std::optional<Seconds> time_limit;
-  if (!options.time_limit.empty()) time_limit = parse_time_limit(options.time_limit);
+  if (!options.time_limit.empty()) parse_time_limit(options.time_limit);  // never a plan's fault
   const bool files_given = !options.files.cluster.empty() || !options.files.calibration.empty();
   try {
-    ExplainRequest request{target_of_plan(plan, options.files).target, plan.strategy,
-                           parse_fixed(held_choices(plan.origin))};
-    request.threads = options.threads;
-    request.time_limit = time_limit;
-    return {explanation_for_report(request), ""};
+    const ExplainQuestion question{options.files, options.time_limit, options.threads};
+    return {explanation_for_report(explain_base(plan, question).request), ""};
   } catch (const UsageError& missing) {
     if (files_given) throw;
     return {std::nullopt, missing.what()};

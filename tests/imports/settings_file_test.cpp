@@ -135,34 +135,34 @@ struct Refused {
 TEST(SettingsFile, SaysWhatIsNotStated) {
   const Refused cases[] = {
       {kGalvatron, "2,2,2,2", "2,2,4,4",
-       "f.json: at /: tp_sizes_enc 2,2,4,4: layer 0 has 2 and layer 2 has 4; a strategy has one "
+       "f.json: tp_sizes_enc 2,2,4,4: layer 0 has 2 and layer 2 has 4; a strategy has one "
        "for all layers"},
       {kGalvatron, "\"0,0,0,0\", \"use_sp\"", "\"0,1,0,0\", \"use_sp\"",
-       "f.json: at /: dp_types_enc 0,1,0,0: layer 0 has 0 and layer 1 has 1; a strategy has one "
+       "f.json: dp_types_enc 0,1,0,0: layer 0 has 0 and layer 1 has 1; a strategy has one "
        "for all layers"},
       {kGalvatron, "\"vtp\": 2", "\"vtp\": 1",
-       "f.json: at /: vtp 1: it states mp 1; tp_sizes_enc 2,2,2,2 states 2"},
+       "f.json: vtp 1: it states mp 1; tp_sizes_enc 2,2,2,2 states 2"},
       {kGalvatron, "1,0,0,1", "1,0,0,2",
-       "f.json: at /: checkpoint 1,0,0,2: layer 3 has 2; 0 (kept) or 1 (recomputed) is required"},
+       "f.json: checkpoint 1,0,0,2: layer 3 has 2; 0 (kept) or 1 (recomputed) is required"},
       {kGalvatron, "\"chunks\": 4", "\"chunks\": 3",
-       "f.json: at /: 32 sequences do not divide into 3 micro-batches on each of 4 data-parallel "
+       "f.json: 32 sequences do not divide into 3 micro-batches on each of 4 data-parallel "
        "ranks"},
       {kGalvatron, "\"1,3\"", "\"1,2,1\"",
-       "f.json: at /: pp_division 1,2,1: it has 3 numbers; one for each of the 2 stages is "
+       "f.json: pp_division 1,2,1: it has 3 numbers; one for each of the 2 stages is "
        "required"},
       {kExecution, "\"data_par\": 1", "\"data_par\": 2",
-       "f.json: at /: 2 data-parallel ranks are stated; the other degrees leave 1"},
+       "f.json: 2 data-parallel ranks are stated; the other degrees leave 1"},
       {kExecution, "\"optimizer_offload\": false", "\"optimizer_offload\": true",
-       "f.json: at /: optimizer_offload true: the time of copies to the host is not modelled; "
+       "f.json: optimizer_offload true: the time of copies to the host is not modelled; "
        "false is required"},
       {kExecution, "\"training\": true", "\"training\": false",
-       "f.json: at /: training false: inference is not planned; true is required"},
+       "f.json: training false: inference is not planned; true is required"},
       {kExecution, "float16", "float8",
-       "f.json: at /: datatype float8: one of float16, bfloat16, float32 is required"},
+       "f.json: datatype float8: one of float16, bfloat16, float32 is required"},
       {kApplication, "\"attn_size\": 160", "\"attn_size\": 128",
-       "f.json: at /: attn_size 128: attn_size 160 follows from the other flags"},
+       "f.json: attn_size 128: attn_size 160 follows from the other flags"},
       {R"({"matrix": {"tflops": 312}, "vector": {}, "mem1": {}, "networks": []})", "312", "312",
-       "f.json: at /: matrix.tflops 312: efficiencies over sizes are in no cluster file; planner "
+       "f.json: matrix.tflops 312: efficiencies over sizes are in no cluster file; planner "
        "init cluster writes a cluster from peaks, memory and bandwidths"},
   };
   ImportGiven given;
