@@ -77,9 +77,9 @@ TABLES = {
     "published-choices": {
         "choices": [("row", "{row}"), ("job", "{job}, {devices} of {cluster}, {framework}"), ("published", "`{published}`"),
                     ("measured", "{measured_s:.4g} s"), ("predicted", "{predicted_s:.4g} s"), ("ours", "`{ours}`"),
-                    ("predicted", "{ours_s:.4g} s"), ("ratio", "{ratio:.3f} ({low:.2f} to {high:.2f}), {verdict}"),
+                    ("predicted", "{ours_s:.4g} s"), ("ratio", "{ratio:.3f}, {verdict}"),
                     ("device filled", "{filled:.0f} → {ours_filled:.0f} %"), ("search", "{search}"),
-                    ("terms, % of the published step", "{gains}"), ("an expert asks about", "{doubts}")],
+                    ("gains, % of the step", "{gains}"), ("an expert asks about", "{doubts}")],
     },
     "pull-requests": {
         "effects": [("pull request", "{pull_request}"), ("before and after, as strategies", "{change}"),

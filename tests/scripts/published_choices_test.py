@@ -59,17 +59,15 @@ def check_words():
     assert done.returncode == OK, done.stderr
     strategy = json.loads(done.stdout)["strategy"]
     assert script.words(strategy) == "sharding_degree=8 sharding_stage=1"
-    one, other = script.Choice(strategy, 2.0, 0.5), script.Choice({**strategy, "mp": 2}, 1.0, 0.97)
-    parts = {f"{part}_ps": 0 for part in script.PARTS}
-    send = {"collective": "all_reduce over mp", "link": "NVLink", "wait_ps": 50, "transfer_ps": 150, "hidden_ps": 7}
-    theirs = {"terms": {**parts, "step_time_ps": 2000, "forward_ps": 1000, "bubble_ps": 1000, "communication": []},
-              "ratio": {"low": 0.5, "high": 2.0, "cannot_be_told_apart": True}}
-    ours = {"terms": {**parts, "step_time_ps": 1200, "forward_ps": 1000, "communication": [send]}}
-    why = {"plan": ours, "changed": {"step": theirs}}
-    assert script.gains(why) == "bubble -50.0, all-reduce over mp on NVLink +10.0" and script.gains(None) == "-"
-    assert script.ratio_of(why) == (0.5, 2.0, True) and script.ratio_of(None) == (1.0, 1.0, True)
-    assert script.doubts(one, script.Found(other, True, 0.0, 1, why)) == "over 95% full, mp across nodes"
-    assert script.doubts(one, script.Found(one, True, 0.0, 8, None)) == "-"
+    parts = {f"{part}_s": 0.0 for part in script.PARTS}
+    one = script.Choice(strategy, 2.0, {**parts, "forward_s": 1.0, "bubble_s": 1.0}, 0.5)
+    spread = {"any": 0.3, "other_shapes": 0.4, "shares": 1.2}
+    assert abs(script.half_width(spread, one, one) - 0.3) < 1e-12
+    other = script.Choice({**strategy, "mp": 2}, 1.0, {**parts, "forward_s": 1.0}, 0.97)
+    assert abs(script.half_width(spread, one, other) - (0.3 ** 2 + 0.4 ** 2 + 0.6 ** 2) ** 0.5) < 1e-12
+    assert script.gains(one, other) == "bubble 50.0" and script.gains(one, one) == "-"
+    assert script.doubts(one, script.Found(other, True, 0.0, 1)) == "over 95% full, mp across nodes"
+    assert script.doubts(one, script.Found(one, True, 0.0, 8)) == "-"
 
 
 def run(*arguments):
@@ -86,7 +84,7 @@ def check_run():
         cells = [cell.strip() for cell in row.split("|")][1:-1]
         assert len(cells) == len(head.split("|")) - 2 and cells[0] == "made_up/0", row
         assert "recompute=full" in cells[2] and "recompute" not in cells[5] and cells[9] == "proven", row
-        assert float(cells[7].split()[0]) < 1, row
+        assert float(cells[7].split(",")[0]) < 1, row
         assert not empty and last.startswith("1 rows: 1 searches proven;"), last
     with tempfile.TemporaryDirectory() as folder:
         assert "no run that ran" in run(folder).stderr
