@@ -64,7 +64,7 @@ void collect_json(SettingCollector& collector, const std::string& key, const Jso
 
 std::vector<Setting> read_json_document(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
-  if (!json.is_object()) throw InputError(file, "/", "an object is required");
+  if (!json.is_object()) throw InputError(file, "", "an object is required");
   SettingCollector collector{file};
   collect_json(collector, "", json, 0);
   return std::move(collector.settings);

@@ -6,7 +6,7 @@ import re
 import subprocess
 import tempfile
 
-from made_up_runs import made_up_runs
+from made_up_runs import made_up_runs, row
 from programs import BAD_INPUT, BIN, OK, SOURCE, load_script, planner, write_json
 
 CLUSTER, FRAMEWORK = "dgx-a100-40gb", "pytorch-fsdp"  # a pair with a built-in fit
@@ -52,9 +52,8 @@ def says_what_planner_says(folder):
 
 
 def runs_without_anything_typical(folder):
-    rows = [row(2048, 1024, gpus, 1.0) for gpus in (2, 4)]
+    rows = [row(2048, 1024, gpus, "megatron-lm", "A100-40GB", 40) for gpus in (2, 4)]
     for one in rows:
-        one["framework"] = "megatron-lm"
         one["attention"] = "unfused"
         one["recompute"] = "full"
         one["parallel"]["zero_stage"] = None
