@@ -73,7 +73,9 @@ def make_files(folder):
     shutil.copy(SOURCE / "data/training-text.txt", folder / "text.txt")
     (folder / "tests").mkdir()
     shutil.copy(SOURCE / "tests/gpt-nano.json", folder / "tests")
-    (folder / "overrides.yaml").write_text("model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: 2}\n")
+    (folder / "overrides.yaml").write_text(
+        "model: {tensor_model_parallel_size: 8, sequence_parallel: true}\ntrain: {micro_batch_size: 1}\n"
+        "ddp: {use_distributed_optimizer: true}\n")
     # An execution of the planner calculon: its validation/gpt3-175B_seqsel.json.
     write_json(folder / "execution.json", {
         "num_procs": 64, "tensor_par": 8, "pipeline_par": 8, "data_par": 1, "batch_size": 64, "microbatch_size": 1,
