@@ -1,4 +1,4 @@
-# What shells and man read, written by the programs from their own commands and options: manual pages
+# Files that shells and man read are written by the programs from their own commands and options: manual pages
 # and completions.
 set(shell_folder ${PROJECT_BINARY_DIR}/shell)
 add_custom_command(OUTPUT ${shell_folder}/planner.1

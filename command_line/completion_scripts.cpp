@@ -29,7 +29,7 @@ _planner() {
     fi
   done
 
-  # What bash replaces begins behind the last = of the word.
+  # The text that bash replaces begins behind the last = of the word.
   local last=${words[${#words[@]} - 1]} cut= word reply
   [[ $COMP_WORDBREAKS == *=* && $last == *=* ]] && cut=${last%"${last##*=}"}
   COMPREPLY=()

@@ -51,7 +51,7 @@ constexpr FlagType kFlagTypes[] = {
     {"why-not", "CHOICES"},
 };
 
-/// What CLI11 calls an option of text by itself.
+/// The name that CLI11 gives to an option of text by itself.
 constexpr std::string_view kUnnamed = "TEXT";
 
 }  // namespace

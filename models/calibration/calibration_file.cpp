@@ -3,8 +3,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
-#include "models/kinds/file_kind.h"
 #include "base/schema_note.h"
+#include "models/kinds/file_kind.h"
 
 namespace plimsoll {
 namespace {

@@ -23,7 +23,7 @@ struct ExplainRequest {
   std::int64_t threads = 0;             ///< as SearchRequest::threads
   std::optional<Seconds> time_limit{};  ///< for each search, as SearchRequest::time_limit
   std::function<bool()> stop{};         ///< for each search, as SearchRequest::stop
-  /// Of the search that runs, as SearchRequest::progress.
+  /// Is told how far a search is, as SearchRequest::progress.
   std::function<void(std::int64_t done, std::int64_t of)> progress{};
 };
 

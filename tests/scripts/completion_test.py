@@ -72,7 +72,7 @@ def wrong_answers():
 
 
 def of_bash(line, folder):
-    """What bash would offer for a line, by its own splitting of words."""
+    """Returns what bash would offer for a line, by its own splitting of words."""
     script = f"""
 source <(planner completion bash)
 COMP_LINE={line!r}

@@ -28,7 +28,7 @@ except ImportError:  # an interpreter beside Debian's
 PRESETS = SOURCE / "models" / "presets"
 PRESET_KINDS = {"job": "jobs", "cluster": "clusters", "framework": "frameworks", "calibration": "calibrations",
                 "architecture": "architectures", "flag-table": "flags", "command-help": "commands"}
-# What only readers say, by their messages: (kinds, message). Each is met by some changed file.
+# Refusals that only readers make, by their messages: (kinds, message). Each is met by some changed file.
 BEYOND = [
     ("job", r"they must divide hidden|it must divide the \d+ heads|need an even width"),
     ("job", r"only families gpt and llama have other kv_heads"),
@@ -101,7 +101,7 @@ def printed(*arguments, codes=(OK,)):
 
 
 def outputs(schemas, folder):
-    """What commands write and print. Returns the samples that are changed later, by kind."""
+    """Collects what commands write and print. Returns the samples that are changed later, by kind."""
     cluster = write_json(folder / "cluster.json", CLUSTER)
     plan, measured, calibration = folder / "plan.json", folder / "measured.json", folder / "calibration.json"
     found = {"plan": printed("plan", NANO, "--cluster", cluster, "--devices", 2, "--fix", "mp=2", "-o", plan, "--json")}
@@ -256,7 +256,7 @@ def broken_rules(files):
 
 
 def verdicts(cases):
-    """What the readers of files say of each (kind, document)."""
+    """Returns what the readers of files say of each (kind, document)."""
     program = BIN.parent / "tests" / "schemas.verdicts"
     text = "".join(f"{kind}\t{json.dumps(document)}\n" for kind, document in cases)
     done = subprocess.run([program], input=text, capture_output=True, text=True, timeout=600, env={**os.environ})
