@@ -1,4 +1,7 @@
-"""Every header, or those named, compiles on its own: whoever includes it needs nothing before it.
+"""Headers compile on their own: whoever includes one needs nothing before it.
+
+Named headers are checked, or every one with --all; scripts/check does so for changed headers, and for the tree with --all.
+Without arguments the test shows that a header which leaves out an include is found.
 
 Reading the standard library anew for each header takes most of the time. So a few headers that many others include are
 precompiled. A header starts from the largest precompiled one that it includes itself. It then sees nothing that it does not
@@ -137,10 +140,13 @@ def main():
     headers = [p.relative_to(SOURCE) for folder in FOLDERS
                for p in sorted((SOURCE / folder).rglob("*.h"))]
     assert headers, "no headers found"
-    if sys.argv[1:]:
-        headers = [header for header in headers if str(header) in sys.argv[1:]]
-    else:
+    if not sys.argv[1:]:
         finds_what_is_missing()
+        print("a header that leaves out an include is found")
+        return 0
+    everything = sys.argv[1:] == ["--all"]
+    if not everything:
+        headers = [header for header in headers if str(header) in sys.argv[1:]]
     # NCCL's header comes with the toolkit.
     headers = [header for header in headers if not header.is_relative_to("runtime/comm/nccl")]
     flags = mpi_flags()
@@ -155,7 +161,7 @@ def main():
     good = set(digests.values()) - {digests[header] for header, _ in failed}
     if BIN.parent.is_dir():
         # Whoever checks a few headers forgets nothing of the others.
-        REMEMBERED.write_text(json.dumps(sorted(good | remembered if sys.argv[1:] else good)))
+        REMEMBERED.write_text(json.dumps(sorted(good if everything else good | remembered)))
     for header, message in failed:
         print(f"{header} does not stand alone:\n{message}")
     print(f"{len(headers) - len(failed)} of {len(headers)} headers stand alone")
