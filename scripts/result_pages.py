@@ -77,7 +77,7 @@ TABLES = {
     "published-choices": {
         "choices": [("row", "{row}"), ("job", "{job}, {devices} of {cluster}, {framework}"), ("published", "`{published}`"),
                     ("measured", "{measured_s:.4g} s"), ("predicted", "{predicted_s:.4g} s"), ("ours", "`{ours}`"),
-                    ("predicted", "{ours_s:.4g} s"), ("ratio", "{ratio:.3f}, {verdict}"),
+                    ("predicted", "{ours_s:.4g} s"), ("ratio", "{ratio:.3f} ({interval}), {verdict}"),
                     ("device filled", "{filled:.0f} → {ours_filled:.0f} %"), ("search", "{search}"),
                     ("gains, % of the step", "{gains}"), ("an expert asks about", "{doubts}")],
     },

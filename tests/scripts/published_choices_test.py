@@ -3,6 +3,7 @@
 import copy
 import json
 import pathlib
+import re
 import subprocess
 import tempfile
 
@@ -59,15 +60,17 @@ def check_words():
     assert done.returncode == OK, done.stderr
     strategy = json.loads(done.stdout)["strategy"]
     assert script.words(strategy) == "sharding_degree=8 sharding_stage=1"
-    parts = {f"{part}_s": 0.0 for part in script.PARTS}
-    one = script.Choice(strategy, 2.0, {**parts, "forward_s": 1.0, "bubble_s": 1.0}, 0.5)
-    spread = {"any": 0.3, "other_shapes": 0.4, "shares": 1.2}
-    assert abs(script.half_width(spread, one, one) - 0.3) < 1e-12
-    other = script.Choice({**strategy, "mp": 2}, 1.0, {**parts, "forward_s": 1.0}, 0.97)
-    assert abs(script.half_width(spread, one, other) - (0.3 ** 2 + 0.4 ** 2 + 0.6 ** 2) ** 0.5) < 1e-12
-    assert script.gains(one, other) == "bubble 50.0" and script.gains(one, one) == "-"
-    assert script.doubts(one, script.Found(other, True, 0.0, 1)) == "over 95% full, mp across nodes"
-    assert script.doubts(one, script.Found(one, True, 0.0, 8)) == "-"
+    terms = {f"{part}_ps": 0 for part in script.PARTS}
+    stage = {"reserved_bytes": 40, "outside_program_bytes": 10, "capacity_bytes": 100}
+    waits = [{"collective": "all-reduce", "link": "network", "wait_ps": 100, "transfer_ps": 300, "hidden_ps": 900}] * 2
+    one = {"strategy": strategy, "terms": {**terms, "forward_ps": 200, "step_time_ps": 1000, "communication": waits},
+           "memory": {"stages": [{**stage, "reserved_bytes": 20}, stage]}}
+    other = {"strategy": {**strategy, "mp": 2}, "memory": {"stages": [{**stage, "reserved_bytes": 87}]},
+             "terms": {**terms, "forward_ps": 205, "step_time_ps": 205, "communication": []}}
+    assert script.gains(one, other) == "all-reduce on network 80.0" and script.gains(one, one) == "-"
+    assert script.filled(one) == 0.5 and script.filled(other) == 0.97
+    assert script.doubts(one, other, 1) == "over 95% full, mp across nodes"
+    assert script.doubts(one, one, 8) == "-"
 
 
 def run(*arguments):
@@ -84,7 +87,8 @@ def check_run():
         cells = [cell.strip() for cell in row.split("|")][1:-1]
         assert len(cells) == len(head.split("|")) - 2 and cells[0] == "made_up/0", row
         assert "recompute=full" in cells[2] and "recompute" not in cells[5] and cells[9] == "proven", row
-        assert float(cells[7].split(",")[0]) < 1, row
+        ratio, low, high = (float(number) for number in re.match(r"(\S+) \((\S+) to (\S+)\), ", cells[7]).groups())
+        assert low < ratio < high and ratio < 1, row
         assert not empty and last.startswith("1 rows: 1 searches proven;"), last
     with tempfile.TemporaryDirectory() as folder:
         assert "no run that ran" in run(folder).stderr
