@@ -21,52 +21,97 @@ DocumentWord json_word(const Json& value) {
   return {value.dump()};
 }
 
-void collect_json(SettingCollector& collector, const std::string& key, const Json& value,
-                  std::int64_t depth) {
-  collector.count(depth, 0);
+/// Returns the line on which each value of a JSON text begins. Values are in the order of the text:
+/// an object or a list comes before what it holds. The text is well-formed, with an object outside.
+std::vector<std::int64_t> lines_of_values(std::string_view text) {
+  std::vector<std::int64_t> lines;
+  std::int64_t line = 1;
+  bool is_key = false;          // whether a text that begins here is a key
+  std::vector<bool> in_object;  // by nesting
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '\n') ++line;
+    if (c == ' ' || c == '\t' || c == '\r' || c == '\n') continue;
+    if (c == ',') {
+      is_key = in_object.back();
+    } else if (c == ':') {
+      is_key = false;
+    } else if (c == '}' || c == ']') {
+      in_object.pop_back();
+    } else {
+      if (!is_key) lines.push_back(line);
+      if (c == '{' || c == '[') {
+        in_object.push_back(c == '{');
+        is_key = c == '{';
+      } else if (c == '"') {
+        while (text[++at] != '"') at += text[at] == '\\' ? 1 : 0;
+      } else {
+        at = text.find_first_of(",]} \t\r\n", at) - 1;
+      }
+    }
+  }
+  return lines;
+}
+
+/// Collects the values of a JSON text, which it visits in the order of `lines`.
+struct JsonVisit {
+  SettingCollector& collector;
+  std::vector<std::int64_t> lines;
+  std::size_t visited = 0;
+
+  std::int64_t count(std::int64_t depth) {
+    const std::int64_t line = lines.at(visited++);
+    collector.count(depth, line);
+    return line;
+  }
+  std::vector<DocumentWord> words(const Json& list, std::int64_t depth) {
+    std::vector<DocumentWord> words;
+    for (const Json& element : list) {
+      count(depth);
+      words.push_back(json_word(element));
+    }
+    return words;
+  }
+  void collect(const std::string& key, const Json& value, std::int64_t depth);
+};
+
+bool holds_scalars(const Json& list) {
+  return std::ranges::none_of(list, [](const Json& element) { return element.is_structured(); });
+}
+
+void JsonVisit::collect(const std::string& key, const Json& value, std::int64_t depth) {
+  const std::int64_t line = count(depth);
   if (value.is_object()) {
-    for (const auto& [name, member] : value.items())
-      collect_json(collector, dotted(key, name), member, depth + 1);
+    for (const auto& [name, member] : value.items()) collect(dotted(key, name), member, depth + 1);
     return;
   }
   if (!value.is_array()) {
-    collector.add(key, {json_word(value)}, false, 0);
+    collector.add(key, {json_word(value)}, false, line);
     return;
   }
-  const auto is_list = [](const Json& element) {
-    return element.is_array() &&
-           std::ranges::none_of(element, [](const Json& inner) { return inner.is_structured(); });
-  };
-  if (!value.empty() && std::ranges::all_of(value, is_list)) {
-    std::vector<std::vector<DocumentWord>> lists;
-    for (const Json& element : value) {
-      lists.emplace_back();
-      for (const Json& inner : element) {
-        collector.count(depth, 0);
-        lists.back().push_back(json_word(inner));
-      }
+  if (holds_scalars(value)) {
+    collector.add(key, words(value, depth), true, line);
+    return;
+  }
+  const bool of_lists = std::ranges::all_of(
+      value, [](const Json& element) { return element.is_array() && holds_scalars(element); });
+  std::vector<std::vector<DocumentWord>> lists;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (of_lists) {
+      count(depth);
+      lists.push_back(words(value[i], depth));
+    } else {
+      collect(dotted(key, fmt::format("{}", i)), value[i], depth + 1);
     }
-    collector.add_lists(key, lists, 0);
-    return;
   }
-  if (std::ranges::any_of(value, [](const Json& element) { return element.is_structured(); })) {
-    for (std::size_t i = 0; i < value.size(); ++i)
-      collect_json(collector, dotted(key, fmt::format("{}", i)), value[i], depth + 1);
-    return;
-  }
-  std::vector<DocumentWord> words;
-  for (const Json& element : value) {
-    collector.count(depth, 0);
-    words.push_back(json_word(element));
-  }
-  collector.add(key, std::move(words), true, 0);
+  if (of_lists) collector.add_lists(key, lists, line);
 }
 
 std::vector<Setting> read_json_document(std::string_view text, const std::string& file) {
   const Json json = parse_json(text, file);
   if (!json.is_object()) throw InputError(file, "", "an object is required");
   SettingCollector collector{file};
-  collect_json(collector, "", json, 0);
+  JsonVisit{collector, lines_of_values(text)}.collect("", json, 0);
   return std::move(collector.settings);
 }
 

@@ -25,7 +25,7 @@ struct Setting {
   std::string key;                  ///< "training.local_batch_size"
   std::vector<DocumentWord> words;  ///< one for a scalar, one for each element of a list
   bool list = false;
-  std::int64_t line = 0;  ///< 0: not known
+  std::int64_t line = 0;
 };
 
 /// Reads the settings of a document in file order. A list that holds tables or lists gives settings
@@ -35,7 +35,7 @@ struct Setting {
 /// alias of YAML counts as often as it is used. Keys are unique. In YAML, "${model.hidden_size}"
 /// stands for the setting of that key, and "${.hidden_size}" for the one beside it (OmegaConf's
 /// references). Other expressions in "${}" and tags are unknown words. Throws InputError with the
-/// line, where the syntax has one.
+/// line.
 std::vector<Setting> read_document(std::string_view text, DocumentSyntax syntax,
                                    const std::string& file);
 

@@ -57,8 +57,19 @@ TEST(Documents, YamlIsReadAsItsReadersInPythonDo) {
 TEST(Documents, JsonIsReadWithTheLimitsOfJson) {
   EXPECT_EQ(read(R"({"a": {"b": 2, "c": [0.9, 0.95]}, "d": null, "e": [{"f": "g"}]})",
                  DocumentSyntax::json),
-            "a.b 2 @0\na.c list 0.9 0.95 @0\nd null @0\ne.0.f g @0\n");
+            "a.b 2 @1\na.c list 0.9 0.95 @1\nd null @1\ne.0.f g @1\n");
   EXPECT_EQ(refusal("[1]", DocumentSyntax::json), "file: an object is required");
+}
+
+TEST(Documents, SettingsOfJsonHaveTheirLines) {
+  EXPECT_EQ(
+      read("{\"a\": {\n  \"b\\\"{,:\": \"\\\\[\\\"}\",\n\n  \"c\": [1,\n 2], \"d\": [[],\n"
+           " [true,\n null]]\n},\n\"e\":\n-1.5e3\n, \"f\": {}, \"g\": [{\n\"h\": []}, [\n3]]}",
+           DocumentSyntax::json),
+      "a.b\"{,: \\[\"} @2\na.c list 1 2 @4\na.d [[],[\"true\",\"null\"]] @5\n"
+      "e -1500 @10\ng.0.h list @12\ng.1 list 3 @12\n");
+  EXPECT_EQ(refusal("{\"a\": {\"b\": 1},\n\n\"a.b\": 2}", DocumentSyntax::json),
+            "file: at line 3: a.b is given twice");
 }
 
 TEST(Documents, PlainReferencesStandForTheirKeys) {
