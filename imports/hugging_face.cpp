@@ -29,15 +29,15 @@ constexpr DType kUsualPrecision = DType::bf16;
 /// The objects of a multimodal file that hold its model of text.
 constexpr const char* kTextTowers[] = {"text_config", "llm_config", "language_config"};
 
-/// A Source is the object of the file that describes the model of text.
-struct Source {
+/// A TextModel is the object of the file that describes the model of text.
+struct TextModel {
   const Json* object = nullptr;
   std::string pointer;          ///< of the object; empty: the whole file
   const Json* whole = nullptr;  ///< the file
   bool is_part() const { return object != whole; }
 };
 
-Source text_of(const Json& whole, const std::string& file) {
+TextModel text_of(const Json& whole, const std::string& file) {
   if (!whole.is_object()) throw InputError(file, "", "found no object; a config.json is one");
   for (const char* tower : kTextTowers) {
     const auto found = whole.find(tower);
@@ -81,7 +81,7 @@ void check_keys(ConfigFields& fields, const Architecture* architecture) {
   }
 }
 
-[[noreturn]] void refuse_model(const Source& source, const std::string& model,
+[[noreturn]] void refuse_model(const TextModel& source, const std::string& model,
                                const Architecture* architecture, const std::string& file) {
   const char* key = text_at(*source.object, "model_type").empty() ? "architectures" : "model_type";
   const std::string place = json_pointer(source.pointer, key);
@@ -172,7 +172,7 @@ void note_keys(ConfigFields& fields, const std::vector<std::string>& constants,
 }
 
 /// A file may be of a model with another head, a classifier's say.
-void note_head(const Source& source, const Architecture& known, Imported& imported) {
+void note_head(const TextModel& source, const Architecture& known, Imported& imported) {
   const auto classes = source.object->find("architectures");
   if (classes == source.object->end() || !classes->is_array() || classes->empty()) return;
   const Json& first = classes->front();
@@ -193,7 +193,7 @@ void note_masked_head(Imported& imported) {
                   2 * job.hidden + job.vocab));
 }
 
-void list_unread(const ConfigFields& fields, const Source& source, Imported& imported) {
+void list_unread(const ConfigFields& fields, const TextModel& source, Imported& imported) {
   const auto is_noted = [](const std::string& key) {
     return std::ranges::any_of(noted_keys(),
                                [&](const NotedKey& noted) { return noted.key == key; });
@@ -212,7 +212,7 @@ void list_unread(const ConfigFields& fields, const Source& source, Imported& imp
 
 // --- the whole ---
 
-std::string name_of(const ImportGiven& given, const Source& source, const std::string& file,
+std::string name_of(const ImportGiven& given, const TextModel& source, const std::string& file,
                     const Architecture& known) {
   if (!given.name.empty()) return given.name;
   const std::filesystem::path hub = text_at(*source.whole, "_name_or_path");
@@ -245,7 +245,7 @@ void check_at_keys(const Job& job, const ConfigFields& fields, const Architectur
 }
 
 /// Reads what stands beside the text tower of a multimodal file.
-void read_around(const Source& source, const std::string& file, Imported& imported) {
+void read_around(const TextModel& source, const std::string& file, Imported& imported) {
   imported.notes.push_back(fmt::format("{}: the model of text alone is read, of a multimodal one",
                                        source.pointer.substr(1)));
   ConfigFields whole(*source.whole, Json::object(), file, "");
@@ -255,7 +255,7 @@ void read_around(const Source& source, const std::string& file, Imported& import
   note_keys(whole, {}, imported);
 }
 
-Imported read_job_of(const Source& source, const Architecture& model, const std::string& file,
+Imported read_job_of(const TextModel& source, const Architecture& model, const std::string& file,
                      const ImportGiven& given) {
   ConfigFields fields(*source.object, model.defaults, file, source.pointer);
   const Architecture known = with_aliases(fields, model);
@@ -298,7 +298,7 @@ bool looks_like_hugging_face(std::string_view text) {
 Imported read_hugging_face(std::string_view text, const std::string& file,
                            const ImportGiven& given) {
   const Json whole = parse_json(text, file);
-  const Source source = text_of(whole, file);
+  const TextModel source = text_of(whole, file);
   const std::string model = model_of(*source.object);
   const Architecture* known = given.family.empty() ? architecture_of(model) : forced(given.family);
   if (known == nullptr || !known->refused.empty()) {

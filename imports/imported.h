@@ -1,4 +1,5 @@
-// An Imported is what a file of another tool says of a training job, in this project's types.
+// An Imported is what a file of another tool says of a training job, or of a cluster, in this
+// project's types.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/cluster/cluster.h"
 #include "models/framework/framework.h"
 #include "models/job/job.h"
 #include "passes/strategy/strategy.h"
@@ -19,9 +21,10 @@ struct Imported {
   std::optional<Job> job;
   std::optional<Strategy> strategy;
   std::optional<Framework> framework;
+  std::optional<Cluster> cluster;
   std::optional<std::int64_t> devices;
   std::vector<std::string> notes;   ///< what was assumed, or read in a special way
-  std::vector<std::string> unread;  ///< keys that say nothing of job, strategy or framework
+  std::vector<std::string> unread;  ///< keys that say nothing of any of these
 };
 
 /// ImportGiven has what a user states because the file does not, or instead of what it says.
@@ -33,7 +36,7 @@ struct ImportGiven {
   std::optional<std::int64_t> devices;  ///< where a script leaves them to its launcher
   /// the job that a framework's file is for, where the file does not describe the model
   std::optional<Job> job;
-  std::string name;    ///< of the job; empty: the file's
+  std::string name;    ///< of the job or the cluster; empty: the file's
   std::string family;  ///< name of the preset of models/presets/architectures; empty: the file's
 };
 
