@@ -35,12 +35,7 @@ std::string step_words(const FlagFields& fields) {
 }  // namespace
 
 std::string job_name_of(const std::string& file) {
-  std::string name;
-  for (const char c : std::filesystem::path(file).stem().string()) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       c == '.' || c == '_' || c == '-';
-    name += plain ? c : '_';
-  }
+  const std::string name = as_one_word(std::filesystem::path(file).stem().string());
   return name.empty() ? "job" : name;
 }
 
@@ -54,14 +49,17 @@ void set_given(Job& job, const ImportGiven& given, const std::string& file) {
 }
 
 void import_flags(Imported& imported, const FlagTable& table, const std::vector<GivenFlag>& flags,
-                  FlagFields known, const std::string& file, const ImportGiven& given) {
+                  FlagFields known, const std::string& file, const ImportGiven& given,
+                  const FlagFields& stated) {
+  known.insert(stated.begin(), stated.end());
   if (given.job) {
     const FlagFields model = fields_of_model(*given.job);
     known.insert(model.begin(), model.end());
   }
-  FlagReading reading = read_flags(table, flags, std::move(known), file);
+  const std::string batch = given.job ? fmt::format("{}", given.job->global_batch) : "";
+  FlagReading reading = read_flags(table, flags, std::move(known), file, batch);
   imported.notes.insert(imported.notes.end(), reading.notes.begin(), reading.notes.end());
-  imported.unread = reading.unread;
+  imported.unread.insert(imported.unread.end(), reading.unread.begin(), reading.unread.end());
   if (const auto count = value_of(reading.fields, "devices")) {
     std::int64_t value = 0;
     std::from_chars(count->data(), count->data() + count->size(), value);
@@ -78,7 +76,7 @@ void import_flags(Imported& imported, const FlagTable& table, const std::vector<
     const Framework& framework = imported.framework ? *imported.framework : bundled_framework();
     // Without devices what follows from their number cannot be checked.
     if (imported.devices || states_model(table))
-      check_flags(table, reading, fields_of(*imported.job, strategy, framework), file);
+      check_flags(table, reading, fields_of(*imported.job, strategy, framework), stated, file);
   } else {
     imported.notes.push_back(table.without_model + step_words(reading.fields));
   }

@@ -13,12 +13,13 @@
 namespace plimsoll {
 
 /// Sets job, strategy, framework and devices of `imported` by the rows of a table, and adds notes.
-/// `known` has fields that are known beside the flags, such as "devices". Sizes of the model are
-/// those of `given.job`, where there is one; flags may repeat them. What flags do not state of the
-/// rest of a job is that job's, too. Without a number of devices there is no strategy. Throws
-/// InputError.
+/// `known` has fields that are known beside the flags, such as "devices", and `stated` those that
+/// another file has. Sizes of the model are those of `given.job`, where there is one; flags may
+/// repeat them. What flags do not state of the rest of a job is that job's, too. Without a number
+/// of devices there is no strategy. Throws InputError.
 void import_flags(Imported& imported, const FlagTable& table, const std::vector<GivenFlag>& flags,
-                  FlagFields known, const std::string& file, const ImportGiven& given);
+                  FlagFields known, const std::string& file, const ImportGiven& given,
+                  const FlagFields& stated = {});
 
 /// Sets in an imported job what the user states instead. Throws InputError.
 void set_given(Job& job, const ImportGiven& given, const std::string& file);

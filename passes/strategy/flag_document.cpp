@@ -73,9 +73,9 @@ const FlagTable* document_table_of(std::string_view text) {
   for (const FlagTable& table : flag_tables()) {
     if (!table.document) continue;
     const auto has = [&](const std::string& mark) { return text.find(mark) != text.npos; };
-    const bool found = std::ranges::any_of(
-        table.recognized_by,
-        [&](const std::vector<std::string>& all_of) { return std::ranges::all_of(all_of, has); });
+    const bool found = std::ranges::any_of(table.recognized_by, [&](const FileMark& mark) {
+      return std::ranges::all_of(mark.all_of, has) && std::ranges::none_of(mark.none_of, has);
+    });
     if (found) return &table;
   }
   return nullptr;

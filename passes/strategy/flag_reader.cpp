@@ -282,7 +282,7 @@ std::vector<std::string> keys_in(const FlagTable& table, const FlagFields& field
 }  // namespace
 
 FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given, FlagFields known,
-                       const std::string& file) {
+                       const std::string& file, const std::string& batch) {
   Reader reader{table, file, {std::move(known), {}, {}, {}}, {}, {}, {}, {}, {}, {}, {}};
   for (const GivenFlag& flag : given) reader.given[flag.option] = &flag;
   for (const FlagRow& row : table.rows) {
@@ -297,8 +297,12 @@ FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given,
   for (const auto& [option, flag] : reader.given) {
     if (!reader.done.contains(option)) end_option(reader, *flag);
   }
+  if (table.next) return std::move(reader.reading);  // the next table states the rest
+  FlagFields& fields = reader.reading.fields;
+  const bool batch_follows = fields.contains("micro_batch") && fields.contains("micro_batches");
+  if (!batch.empty() && !batch_follows) fields.emplace("global_batch", batch);
   try {
-    complete_fields(reader.reading.fields);
+    complete_fields(fields);
   } catch (const std::invalid_argument& error) {
     throw InputError(file, "", error.what());
   }
@@ -306,7 +310,7 @@ FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given,
 }
 
 void check_flags(const FlagTable& table, const FlagReading& reading, const FlagFields& fields,
-                 const std::string& file) {
+                 const FlagFields& known, const std::string& file) {
   const auto was_read = [&](const std::string& key) { return reading.fields.contains(key); };
   for (const auto& [row, words] : rows_of(table, fields)) {
     const std::vector<std::string> keys = keys_in(table, fields, words[0]);
@@ -316,6 +320,10 @@ void check_flags(const FlagTable& table, const FlagReading& reading, const FlagF
       // Another option may have stated the value.
       if (!keys.empty() && std::ranges::all_of(keys, was_read)) continue;
       if (keys.empty() && row->when.empty()) continue;  // a setting that no field depends on
+      if (keys.empty() && std::ranges::any_of(row->when, [&](const FlagCondition& condition) {
+            return known.contains(condition.key);
+          }))
+        continue;
       throw InputError(file, "", fmt::format("{} is missing; the other flags need it", text));
     }
     if (read->second == nullptr) continue;  // what its absence states was read

@@ -34,16 +34,18 @@ struct FlagReading {
 };
 
 /// Reads flags by the rows of a table. Of an option that is given several times the last counts.
-/// `known` has fields that are known beside the flags ("devices"). Throws InputError at the flag's
-/// line where a value is not known or allowed, where two flags contradict each other, and where the
-/// table refuses a flag.
+/// `known` has fields that are known beside the flags ("devices"). `batch` is the global batch
+/// where no flag states it, and where none follows from micro-batches; empty: there is none. Throws
+/// InputError at the flag's line where a value is not known or allowed, where two flags contradict
+/// each other, and where the table refuses a flag.
 FlagReading read_flags(const FlagTable& table, std::span<const GivenFlag> given, FlagFields known,
-                       const std::string& file);
+                       const std::string& file, const std::string& batch = "");
 
 /// Checks that what was read would be written with these flags. `fields` are those of the job, the
 /// strategy and the framework that came out. Throws InputError for a flag that is missing, or that
-/// has another value than follows from others.
+/// has another value than follows from others. Fields that are `known` from another file need no
+/// flag.
 void check_flags(const FlagTable& table, const FlagReading& reading, const FlagFields& fields,
-                 const std::string& file);
+                 const FlagFields& known, const std::string& file);
 
 }  // namespace plimsoll

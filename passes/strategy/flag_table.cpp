@@ -68,6 +68,15 @@ std::vector<FlagRow> rows_from(std::vector<JsonObject> objects, bool of_document
   return rows;
 }
 
+std::vector<FieldsBeside> beside_from(std::vector<JsonObject> objects) {
+  std::vector<FieldsBeside> all;
+  for (JsonObject& object : objects) {
+    all.push_back({conditions_from(object), object.texts("keys"), object.text("because")});
+    object.finish();
+  }
+  return all;
+}
+
 FlagTable table_from(const Preset& preset) {
   const std::string file = std::string(preset.name) + ".json";
   const Json json = parse_json(preset.text, file);
@@ -79,7 +88,9 @@ FlagTable table_from(const Preset& preset) {
   table.rows = rows_from(object.objects("flags"), table.document.has_value());
   if (table.document) {
     for (JsonObject& mark : object.objects("recognized_by")) {
-      table.recognized_by.push_back(mark.texts("all_of"));
+      FileMark& known = table.recognized_by.emplace_back();
+      known.all_of = mark.texts("all_of");
+      if (mark.has("none_of")) known.none_of = mark.texts("none_of");
       mark.finish();
     }
   }
@@ -96,7 +107,12 @@ FlagTable table_from(const Preset& preset) {
     target.finish();
     table.without_model = object.text("without_model");
     if (object.has("unset")) table.unset = object.text("unset");
-    if (object.has("beside")) table.beside = object.texts("beside");
+    if (object.has("beside")) table.beside = beside_from(object.objects("beside"));
+    if (object.has("next")) {
+      JsonObject next = object.object("next");
+      table.next = {next.text("target"), next.text("file_key")};
+      next.finish();
+    }
     table.environment = rows_from(object.objects("environment"), false);
     for (JsonObject& refused : object.objects("refused")) {
       table.refused.push_back({refused.texts("flags"), refused.text("because")});
@@ -156,15 +172,29 @@ std::vector<std::string> keys_of(const std::string& option) {
   return keys;
 }
 
+namespace {
+
+bool is_letter_or_digit(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+}  // namespace
+
 std::string shell_word(std::string_view text) {
   const auto plain = [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view("._-+=/").find(c) != std::string_view::npos;
+    return is_letter_or_digit(c) || std::string_view("._-+=/").find(c) != std::string_view::npos;
   };
   if (!text.empty() && std::ranges::all_of(text, plain)) return std::string(text);
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
   return word + "'";
+}
+
+std::string as_one_word(std::string_view text) {
+  std::string word;
+  for (const char c : text)
+    word += is_letter_or_digit(c) || c == '.' || c == '_' || c == '-' ? c : '_';
+  return word;
 }
 
 }  // namespace plimsoll

@@ -43,6 +43,14 @@ struct RefusedFlags {
   std::string because;
 };
 
+/// FieldsBeside are fields that a program has from elsewhere than its flags or its file. A plan's
+/// values of them are not lost where the target does not state them.
+struct FieldsBeside {
+  std::vector<FlagCondition> when;
+  std::vector<std::string> keys;
+  std::string because;  ///< where the program has them from, in words
+};
+
 /// A FlagTarget is what `planner export --to NAME` writes for.
 struct FlagTarget {
   std::string name, version;
@@ -53,18 +61,30 @@ struct FlagTarget {
   std::string launcher;
 };
 
+/// A FileMark recognizes a document that has all texts of one list, and none of the other.
+struct FileMark {
+  std::vector<std::string> all_of, none_of;
+};
+
+/// A NextTable goes on with what a document of a table leaves out. It reads the document that the
+/// setting `file_key` names, or, without that setting, an empty one.
+struct NextTable {
+  std::string target;  ///< name of the table's target
+  std::string file_key;
+};
+
 struct FlagTable {
   std::vector<std::string> frameworks;  ///< the frameworks that take these flags
   std::optional<FlagTarget> target;
   std::optional<DocumentSyntax> document;  ///< nothing: the table has flags of a command line
-  /// A document is of this table where it has all texts of one of these lists.
-  std::vector<std::vector<std::string>> recognized_by;
+  std::vector<FileMark> recognized_by;     ///< one of these is enough
+  std::optional<NextTable> next;
   std::vector<FlagRow> rows;         ///< in the order in which they are written and read
   std::vector<FlagRow> environment;  ///< rows whose one word is "NAME=VALUE"
   std::vector<RefusedFlags> refused;
-  std::string without_model;        ///< what a reader says of a file that states no vocabulary
-  std::string unset;                ///< a value that leaves a key to the program, such as "auto"
-  std::vector<std::string> beside;  ///< fields that the program has from elsewhere than the file
+  std::string without_model;  ///< what a reader says of a file that states no vocabulary
+  std::string unset;          ///< a value that leaves a key to the program, such as "auto"
+  std::vector<FieldsBeside> beside;
 };
 
 /// Returns whether files of the table describe a model.
@@ -83,5 +103,7 @@ std::vector<std::string> keys_of(const std::string& option);
 
 /// Returns the text as one word of a shell, in quotes where it needs them.
 std::string shell_word(std::string_view text);
+/// Returns the text with '_' for all characters but letters, digits, '.', '_' and '-'.
+std::string as_one_word(std::string_view text);
 
 }  // namespace plimsoll

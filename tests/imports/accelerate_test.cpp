@@ -1,0 +1,184 @@
+// Configs of accelerate that start DeepSpeed: inline values, and a file that they name.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "imports/imported.h"
+#include "tests/imports/changed_text.h"
+
+namespace plimsoll {
+namespace {
+
+const std::string kInline = R"(compute_environment: LOCAL_MACHINE
+debug: false
+deepspeed_config:
+  gradient_accumulation_steps: 4
+  gradient_clipping: 1.0
+  offload_optimizer_device: cpu
+  offload_param_device: none
+  zero3_init_flag: true
+  zero3_save_16bit_model: true
+  zero_stage: 3
+distributed_type: DEEPSPEED
+downcast_bf16: 'no'
+machine_rank: 0
+main_training_function: main
+mixed_precision: bf16
+num_machines: 1
+num_processes: 8
+rdzv_backend: static
+same_network: true
+use_cpu: false
+)";
+
+ImportGiven beside_job() {
+  ImportGiven given;
+  given.job = read_job("llama3-8b");
+  given.job->global_batch = 64;
+  return given;
+}
+
+/// Returns what refuses the text as a config in a folder.
+std::string config_refusal(const std::string& text, const std::string& file = "config.yaml") {
+  try {
+    import_text(text, file, beside_job());
+    return "read";
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+TEST(AccelerateDeepSpeed, InlineValuesAreDeepSpeeds) {
+  const Imported imported = import_text(kInline, "config.yaml", beside_job());
+  EXPECT_EQ(imported.kind, "accelerate with DeepSpeed 1.9");
+  EXPECT_EQ(imported.devices, 8);
+  EXPECT_EQ(imported.framework->name, "deepspeed");
+  EXPECT_TRUE(imported.framework->host_optimizer);
+  EXPECT_FALSE(imported.framework->host_parameters);
+  EXPECT_EQ(imported.job->precision, DType::bf16);
+  EXPECT_EQ(imported.job->clip_norm, 1.0);
+  EXPECT_EQ(imported.job->global_batch, 64);
+  // 64 sequences on 8 ranks in 4 micro-batches; all else has DeepSpeed's defaults.
+  EXPECT_EQ(imported.strategy->micro_batch, 2);
+  EXPECT_EQ(imported.strategy->sharding_degree, 8);
+  EXPECT_EQ(imported.strategy->sharding_stage, 3);
+  EXPECT_EQ(imported.strategy->persistence_threshold, 100'000);
+  EXPECT_TRUE(imported.strategy->overlap_grad_reduce);
+  EXPECT_TRUE(bool(legal(*imported.job, *imported.strategy, 8)));
+  EXPECT_TRUE(bool(legal(*imported.framework, *imported.job, *imported.strategy)));
+  EXPECT_TRUE(imported.unread.empty());
+}
+
+TEST(AccelerateDeepSpeed, TheStageIsTwoUnlessItIsStated) {
+  const std::string text = with(kInline, "  zero_stage: 3\n", "");
+  EXPECT_EQ(import_text(text, "config.yaml", beside_job()).strategy->sharding_stage, 2);
+}
+
+TEST(AccelerateDeepSpeed, FaultsNameTheirLines) {
+  EXPECT_EQ(
+      config_refusal(with(kInline, "_device: cpu", "_device: nvme")),
+      "config.yaml: at line 6: deepspeed_config.offload_optimizer_device nvme: none or cpu is "
+      "required");
+  EXPECT_EQ(config_refusal(with(kInline, "steps: 4", "steps: 3")),
+            "config.yaml: 64 sequences do not divide into 3 micro-batches on each of 8 "
+            "data-parallel ranks");
+  EXPECT_EQ(
+      config_refusal(with(kInline, "zero_stage: 3", "zero_stages: 3")),
+      "config.yaml: at line 10: deepspeed_config.zero_stages 3: no such key is known; did you "
+      "mean deepspeed_config.zero_stage?");
+  EXPECT_EQ(config_refusal(with(kInline, "zero_stage: 3", "deepspeed_config_file: none.json")),
+            "config.yaml: at line 10: deepspeed_config.deepspeed_config_file none.json: no such "
+            "file is beside this one or where the command runs");
+}
+
+TEST(AccelerateDeepSpeed, TheNamedFileIsReadBesideTheConfig) {
+  const std::filesystem::path folder = std::filesystem::path(testing::TempDir()) / "accelerate";
+  std::filesystem::create_directories(folder);
+  write_file_atomically((folder / "ds.json").string(),
+                        R"({"train_micro_batch_size_per_gpu": 2,
+  "gradient_accumulation_steps": "auto",
+  "bf16": {"enabled": "auto"},
+  "zero_optimization": {"stage": 2, "reduce_bucket_size": 1000000,
+    "overlap_comm": true}})");
+  const std::string config = (folder / "config.yaml").string();
+  const std::string text =
+      "deepspeed_config:\n  deepspeed_config_file: ds.json\n  zero3_init_flag: false\n"
+      "distributed_type: 'DEEPSPEED'\nmixed_precision: bf16\nnum_processes: 16\n";
+  const Imported imported = import_text(text, config, beside_job());
+  EXPECT_EQ(imported.devices, 16);
+  EXPECT_EQ(imported.job->precision, DType::bf16);
+  EXPECT_EQ(imported.strategy->sharding_stage, 2);
+  EXPECT_EQ(imported.strategy->micro_batch, 2);
+  EXPECT_EQ(imported.strategy->grad_bucket_bytes, Bytes(4'000'000));
+  // A fault in the named file is told with its name and line.
+  write_file_atomically((folder / "ds.json").string(),
+                        "{\"train_micro_batch_size_per_gpu\": 2,\n \"zero_optimization\": {\n"
+                        "  \"stage\": 2, \"zero_quantized_weights\": true}}");
+  EXPECT_EQ(config_refusal(text, config),
+            (folder / "ds.json").string() +
+                ": at line 3: zero_optimization.zero_quantized_weights true: collectives move the "
+                "types of a strategy");
+  // Values that both state have to be the same.
+  write_file_atomically((folder / "ds.json").string(),
+                        "{\"fp16\": {\"enabled\": true}, \"zero_optimization\": {\"stage\": 2}}");
+  EXPECT_EQ(config_refusal(text, config),
+            (folder / "ds.json").string() +
+                ": at line 1: fp16.enabled true: it states precision fp16; what is known states "
+                "bf16");
+}
+
+/// The usual file leaves the batch to the script.
+TEST(AccelerateDeepSpeed, ABatchThatIsAutoIsTheJobs) {
+  ImportGiven given = beside_job();
+  given.devices = 8;
+  const std::string text = R"({"train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+    "bf16": {"enabled": true}, "zero_optimization": {"stage": 3}})";
+  const Imported imported = import_text(text, "ds.json", given);
+  EXPECT_EQ(imported.job->global_batch, 64);
+  EXPECT_EQ(imported.strategy->micro_batch, 1);
+  const std::vector<std::string> notes = {
+      "the micro-batch follows from the batch and gradient_accumulation_steps; without these it is "
+      "1"};
+  EXPECT_EQ(std::vector<std::string>(imported.notes.begin(), imported.notes.begin() + 1), notes);
+  const auto with_steps = with(text, "_steps\": \"auto\"", "_steps\": 2");
+  EXPECT_EQ(import_text(with_steps, "ds.json", given).strategy->micro_batch, 4);
+  const auto with_both = with(with_steps, "_gpu\": \"auto\"", "_gpu\": 8");
+  EXPECT_EQ(import_text(with_both, "ds.json", given).job->global_batch, 128);
+  // In fp16 gradients are of that type, unless strategies of the stage add up those of
+  // micro-batches.
+  const auto half = with(text, "bf16", "fp16");
+  EXPECT_EQ(import_text(half, "ds.json", given).strategy->gradient_type, GradientType::f32);
+  const auto first_stage = with(half, "\"stage\": 3", "\"stage\": 1");
+  EXPECT_EQ(import_text(first_stage, "ds.json", given).strategy->gradient_type,
+            GradientType::computed);
+}
+
+TEST(AccelerateDeepSpeed, KeysOfDeepSpeedMayBeLeftOut) {
+  ImportGiven given = beside_job();
+  given.devices = 8;
+  for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
+    given.job->optimizer.kind = kind;
+    for (const char* types :
+         {"", R"("bf16": {"enabled": true}, )", R"("fp16": {"enabled": true}, )"}) {
+      for (const char* stage : {"0", "1", "2", "3"}) {
+        const std::string text =
+            std::string("{") + types + R"("zero_optimization": {"stage": )" + stage + "}}";
+        const Imported imported = import_text(text, "ds.json", given);
+        EXPECT_TRUE(bool(legal(*imported.job, *imported.strategy, 8))) << text;
+        EXPECT_TRUE(bool(legal(*imported.framework, *imported.job, *imported.strategy))) << text;
+      }
+    }
+  }
+}
+
+TEST(AccelerateDeepSpeed, OtherKindsAreNamed) {
+  EXPECT_EQ(config_refusal("distributed_type: MULTI_GPU\nnum_processes: 8\n"),
+            "config.yaml: at line 1: distributed_type MULTI_GPU: FSDP or DEEPSPEED is required");
+}
+
+}  // namespace
+}  // namespace plimsoll
