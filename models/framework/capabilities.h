@@ -33,7 +33,7 @@ inline constexpr std::string_view kRecomputes[] = {"none", "selective", "full", 
 enum class RecomputedLayers : std::uint8_t {
   all,
   first,  ///< the first ones of each stage, or of each of its chunks (Strategy::recompute_layers)
-  every_nth,  ///< layers 0, n, 2n, ... (Strategy::recompute_list)
+  every_nth,  ///< layers k, k + n, k + 2n, ... with k below n (Strategy::recompute_list)
   listed,     ///< any layers (Strategy::recompute_list)
 };
 inline constexpr std::string_view kRecomputedLayers[] = {"all", "first", "every_nth", "listed"};

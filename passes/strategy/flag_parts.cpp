@@ -74,6 +74,14 @@ std::string written_out(std::string_view& text, int depth) {
   return out;
 }
 
+/// Every n-th layer, counted from 1: layers n - 1, 2 n - 1, and so on.
+std::string nth_layers(std::int64_t layers, std::int64_t step) {
+  std::string list;
+  for (std::int64_t layer = step - 1; layer < layers; layer += step)
+    list += (list.empty() ? "" : "+") + decimal(layer);
+  return list;
+}
+
 /// The names of modules that a model has: in front, a layer's before and behind its number, behind.
 struct ModuleNames {
   std::string front, layer_before, layer_behind;
@@ -170,29 +178,23 @@ std::optional<std::string> every_nth_layer(const FlagFields& fields) {
   const auto field = fields.find("recompute_list");
   const auto layers = count_of(fields, "layers");
   if (field == fields.end() || !layers || field->second == "all") return std::nullopt;
-  const std::size_t plus = field->second.find('+');
-  const auto step =
-      plus == std::string::npos
-          ? layers
-          : integer_from(std::string_view(field->second)
-                             .substr(plus + 1, field->second.find('+', plus + 1) - plus - 1));
-  if (!step || *step < 1) return std::nullopt;
-  std::string list;
-  for (std::int64_t layer = 0; layer < *layers; layer += *step)
-    list += (layer > 0 ? "+" : "") + decimal(layer);
-  return list == field->second ? std::optional(decimal(*step)) : std::nullopt;
+  const auto first =
+      integer_from(std::string_view(field->second).substr(0, field->second.find('+')));
+  if (!first || *first < 0 || *first >= *layers || *layers > kMostLayers) return std::nullopt;
+  const std::int64_t step = *first + 1;
+  return nth_layers(*layers, step) == field->second ? std::optional(decimal(step)) : std::nullopt;
 }
 
 StatedFields layers_from_step(const FlagFields& fields, std::string_view text) {
   const auto step = integer_from(text);
   const auto layers = count_of(fields, "layers");
-  if (!step || *step < 1 || !layers || *layers > kMostLayers)
+  if (!step || *step < 0 || !layers || *layers > kMostLayers)
     throw std::invalid_argument("a number of layers is required");
-  if (*step == 1) return {{"recompute_list", "all"}};
-  std::string list;
-  for (std::int64_t layer = 0; layer < *layers; layer += *step)
-    list += (layer > 0 ? "+" : "") + decimal(layer);
-  return {{"recompute_list", list}};
+  if (*step > *layers)
+    throw std::invalid_argument(
+        fmt::format("no layer of {} would be recomputed: a smaller number is required", *layers));
+  if (*step <= 1) return {{"recompute_list", "all"}};
+  return {{"recompute_list", nth_layers(*layers, *step)}};
 }
 
 std::optional<std::string> modules_of(const FlagFields& fields, std::string_view names) {

@@ -32,7 +32,7 @@ std::optional<std::string> modules_of(const FlagFields& fields, std::string_view
 StatedFields split_from_modules(const FlagFields& fields, std::string_view names,
                                 std::string_view text);
 
-/// Returns n where the recomputed layers are the first and each n-th behind it.
+/// Returns n where the recomputed layers are each n-th one: layers n - 1, 2 n - 1, and so on.
 std::optional<std::string> every_nth_layer(const FlagFields& fields);
 StatedFields layers_from_step(const FlagFields& fields, std::string_view text);
 

@@ -35,10 +35,13 @@ std::optional<std::vector<std::string>> row_words(const FlagFields& fields, cons
 
 }  // namespace
 
-bool row_holds(const FlagFields& fields, const FlagRow& row) {
-  return std::ranges::all_of(
-      row.when, [&](const FlagCondition& condition) { return condition_holds(fields, condition); });
+bool all_hold(const FlagFields& fields, const std::vector<FlagCondition>& conditions) {
+  return std::ranges::all_of(conditions, [&](const FlagCondition& condition) {
+    return condition_holds(fields, condition);
+  });
 }
+
+bool row_holds(const FlagFields& fields, const FlagRow& row) { return all_hold(fields, row.when); }
 
 std::vector<WrittenRow> rows_of(const FlagTable& table, const FlagFields& fields) {
   std::vector<WrittenRow> rows;

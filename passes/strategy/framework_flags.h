@@ -9,6 +9,8 @@
 
 namespace plimsoll {
 
+/// Returns whether all conditions hold.
+bool all_hold(const FlagFields& fields, const std::vector<FlagCondition>& conditions);
 /// Returns whether all conditions of a row hold.
 bool row_holds(const FlagFields& fields, const FlagRow& row);
 

@@ -173,12 +173,13 @@ Verdict pipeline_is_possible(const Framework& framework, const Strategy& strateg
   return split_is_possible(framework, strategy);
 }
 
+/// Frameworks count from different layers, so the list may begin with any of the first n.
 bool is_every_nth(const std::vector<std::int64_t>& list) {
-  const std::int64_t step = list.size() > 1 ? list[1] : 1;
+  const std::int64_t step = list.size() > 1 ? list[1] - list[0] : list[0] + 1;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (list[i] != std::int64_t(i) * step) return false;
+    if (list[i] != list[0] + std::int64_t(i) * step) return false;
   }
-  return true;
+  return list[0] < step;
 }
 
 RecomputedLayers recomputed_layers(const Strategy& strategy) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.h"
+#include "imports/shell_words.h"
 #include "models/calibration/calibration_file.h"
 #include "models/presets/presets.h"
 #include "passes/strategy/flag_table.h"
@@ -20,25 +21,6 @@ constexpr std::pair<const char*, std::vector<std::string> HeldOptions::*> kHeldF
     {"--max", &HeldOptions::max},
     {"--min", &HeldOptions::min},
     {"--exclude", &HeldOptions::exclude}};
-
-/// Returns the words of a command that shell_word() wrote.
-std::vector<std::string> words_of(const std::string& command) {
-  std::vector<std::string> words = {""};
-  bool quoted = false;
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    const char c = command[i];
-    if (c == '\'') {
-      quoted = !quoted;
-    } else if (c == '\\' && !quoted && i + 1 < command.size()) {
-      words.back() += command[++i];
-    } else if (c == ' ' && !quoted) {
-      words.emplace_back();
-    } else {
-      words.back() += c;
-    }
-  }
-  return words;
-}
 
 /// Returns the name of the preset with this digest, else a file name after the name in the file.
 std::string file_word(const std::string& digest_of_file, const std::vector<Preset>& presets,
@@ -109,10 +91,11 @@ PlanOrigin origin_of(const LoadedTarget& loaded, const TargetOptions& files,
 
 HeldOptions held_choices(const PlanOrigin& origin) {
   HeldOptions held;
-  const std::vector<std::string> words = words_of(origin.command);
-  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-    for (const auto& [name, values] : kHeldFlags) {
-      if (words[i] == name) (held.*values).push_back(words[i + 1]);
+  for (const ShellWords& words : read_shell(origin.command, "the plan's command").commands) {
+    for (std::size_t i = 0; i + 1 < words.size(); ++i) {
+      for (const auto& [name, values] : kHeldFlags) {
+        if (words[i].text == name) (held.*values).push_back(words[i + 1].text);
+      }
     }
   }
   return held;

@@ -27,13 +27,6 @@ namespace plimsoll {
 
 namespace {
 
-/// Returns the text as one word of a shell.
-std::string quoted(const std::string& text) {
-  std::string word = "'";
-  for (char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
-}
-
 /// Returns a text that is put into one line of a job script. Throws UsageError if it ends the line.
 std::string in_one_line(const char* flag, const std::string& text) {
   for (char c : text) {
@@ -80,10 +73,11 @@ std::string slurm_script(const Plan& plan, const ExportOptions& options,
   // Ranks fill nodes in order: what the plan's groups of ranks count on.
   script += fmt::format(
       "exec srun --distribution=block --kill-on-bad-exit=1 {} {} --data {} --steps {}{} -o {}\n",
-      quoted(in_one_line("planner-run-mpi", program)), quoted(in_one_line("PLAN", options.plan)),
-      quoted(in_one_line("--data", options.data)), options.steps,
+      shell_word(in_one_line("planner-run-mpi", program)),
+      shell_word(in_one_line("PLAN", options.plan)),
+      shell_word(in_one_line("--data", options.data)), options.steps,
       plan.framework == bundled_cuda_framework() ? " --backend cuda" : "",
-      quoted(in_one_line("--measured", measured)));
+      shell_word(in_one_line("--measured", measured)));
   return script;
 }
 

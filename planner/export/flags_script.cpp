@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "graph/text.h"
+#include "graph/program.h"
 #include "passes/pipeline.h"
 #include "passes/strategy/flag_document.h"
 #include "passes/strategy/flag_fields.h"
@@ -65,10 +65,20 @@ std::vector<LostChoice> differences(const FlagFields& planned, const FlagFields&
   return lost;
 }
 
-std::vector<std::string> programs_of(const PassContext& context) {
-  std::vector<std::string> texts;
-  for (const Program& program : lower(context, {}, Proof::none)) texts.push_back(print(program));
-  return texts;
+/// Returns the fields that the program has from elsewhere.
+std::vector<ChoiceBeside> choices_beside(const Plan& plan, const FlagTable& table,
+                                         const FlagFields& planned) {
+  std::vector<ChoiceBeside> choices;
+  const auto keys = strategy_keys();
+  for (const FieldsBeside& beside : table.beside) {
+    if (!all_hold(planned, beside.when)) continue;
+    for (const std::string& key : beside.keys) {
+      const bool of_strategy = std::ranges::find(keys, key) != keys.end();
+      choices.push_back(
+          {key, of_strategy ? field_text(plan.strategy, key) : planned.at(key), beside.because});
+    }
+  }
+  return choices;
 }
 
 /// Removes choices without effect: with the nearest value the plan has the same Programs.
@@ -85,13 +95,14 @@ void drop_without_effect(std::vector<LostChoice>& lost, const Plan& plan) {
     return std::ranges::find(keys, choice.key) != keys.end();
   });
   if (!of_strategy) return;
-  const std::vector<std::string> planned = programs_of({plan.job, plan.strategy, plan.framework});
+  const std::vector<Program> planned =
+      lower({plan.job, plan.strategy, plan.framework}, {}, Proof::none);
   std::erase_if(lost, [&](const LostChoice& choice) {
     if (std::ranges::find(keys, choice.key) == keys.end()) return false;
     Strategy strategy = plan.strategy;
     set_field(strategy, choice.key, choice.nearest);
     return legal(plan.job, strategy, plan.devices) &&
-           programs_of({plan.job, strategy, plan.framework}) == planned;
+           lower({plan.job, strategy, plan.framework}, {}, Proof::none) == planned;
   });
 }
 
@@ -118,7 +129,8 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
                      : as_given(result.flags);
   FlagFields known = {{"devices", fmt::format("{}", plan.devices)}, {"name", plan.job.name}};
   if (!states_model(table)) known.merge(fields_of_model(stated_job_of(plan)));
-  for (const std::string& key : table.beside) known[key] = planned.at(key);
+  result.beside = choices_beside(plan, table, planned);
+  for (const ChoiceBeside& choice : result.beside) known[choice.key] = planned.at(choice.key);
   FlagReading reading = read_flags(table, given, std::move(known), file);
   const auto family = reading.fields.find("family");
   if (family == reading.fields.end()) {
@@ -145,16 +157,6 @@ PlanFlags flags_of(const Plan& plan, const FlagTable& table, const std::string& 
   return result;
 }
 
-std::string as_one_word(const std::string& name) {
-  std::string word;
-  for (const char c : name) {
-    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       c == '.' || c == '_' || c == '-';
-    word += plain ? c : '_';
-  }
-  return word;
-}
-
 namespace {
 
 /// Returns the command that starts the program on a node.
@@ -168,6 +170,14 @@ std::string launch_of(const FlagTarget& target, std::int64_t per_node, std::int6
   }
   return fmt::format("torchrun --nproc_per_node {} --nnodes {} {}", per_node, nodes,
                      target.program);
+}
+
+std::vector<std::string> lines_beside(const PlanFlags& flags) {
+  std::vector<std::string> lines;
+  for (const ChoiceBeside& choice : flags.beside)
+    lines.push_back(
+        fmt::format("{} is {} in the plan; {}.", choice.key, choice.planned, choice.because));
+  return lines;
 }
 
 }  // namespace
@@ -190,6 +200,7 @@ std::vector<std::string> document_comments(const Plan& plan, const FlagTable& ta
   lines.push_back(fmt::format("Ranks are numbered in the order {}: the first axis changes fastest,",
                               field_text(flags.strategy, "rank_order")));
   lines.push_back("and ranks fill nodes in order.");
+  for (const std::string& line : lines_beside(flags)) lines.push_back(line);
   for (const LostChoice& lost : flags.lost) {
     lines.push_back(fmt::format("Not stated: {} is {} in the plan and {} here.", lost.key,
                                 lost.planned, lost.nearest));
@@ -215,6 +226,7 @@ std::string flags_script(const Plan& plan, const FlagTable& table, const PlanFla
   add(fmt::format("# Ranks are numbered in the order {}: the first axis changes fastest, and ranks",
                   field_text(flags.strategy, "rank_order")));
   add("# fill nodes in order. Each node starts this script with its NODE_RANK.");
+  for (const std::string& line : lines_beside(flags)) add("# " + line);
   add("set -euo pipefail");
   for (const std::string& setting : flags.environment) {
     const std::size_t equals = setting.find('=');

@@ -16,6 +16,11 @@ struct LostChoice {
   std::string key, planned, nearest;
 };
 
+/// A ChoiceBeside is a field of the plan that the program has from elsewhere than these flags.
+struct ChoiceBeside {
+  std::string key, planned, because;
+};
+
 /// Flags of a plan, and what comes out when they are read back.
 struct PlanFlags {
   FlagFields planned;  ///< what is to be stated
@@ -24,7 +29,8 @@ struct PlanFlags {
   Job job;                               ///< as the flags state it, with the padded vocabulary
   Strategy strategy;
   Framework framework;
-  std::vector<LostChoice> lost;  ///< empty where the flags state the plan
+  std::vector<ChoiceBeside> beside;
+  std::vector<LostChoice> lost;  ///< empty where the flags state the rest of the plan
 };
 
 /// Writes the flags of a plan and reads them back. Fields without effect on the plan's Programs are
@@ -39,9 +45,5 @@ std::string flags_document(const Plan& plan, const FlagTable& table, const PlanF
 /// order ranks are numbered, and what the plan has that the file does not state.
 std::vector<std::string> document_comments(const Plan& plan, const FlagTable& table,
                                            const PlanFlags& flags);
-
-/// Returns a name for a comment or a directive of a script. All characters except letters, digits,
-/// '.', '_' and '-' become '_'.
-std::string as_one_word(const std::string& name);
 
 }  // namespace plimsoll

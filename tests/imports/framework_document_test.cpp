@@ -3,11 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 #include "base/error.h"
 #include "imports/imported.h"
 #include "passes/strategy/strategy.h"
+#include "tests/imports/changed_text.h"
 
 namespace plimsoll {
 namespace {
@@ -52,12 +51,6 @@ Imported read(const std::string& text, std::optional<std::int64_t> devices = {})
   return import_text(text, "train.toml", given);
 }
 
-std::string with(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, text.npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 TEST(FrameworkDocument, TorchtitanStatesAllThree) {
   const Imported read_file = read(kTorchtitan, 256);
   EXPECT_EQ(read_file.kind, "torchtitan 2026-02");
@@ -94,6 +87,40 @@ TEST(FrameworkDocument, TorchtitanPipelines) {
       with(text, "pipeline_parallel_schedule = \"1F1B\"",
            "module_fqns_per_model_part = [[\"tok_embeddings\", \"layers.0\"]]");
   EXPECT_THROW(read(split, 128), InputError);
+}
+
+/// Its counter wraps a layer where n divides the layer's number, counted from 1.
+TEST(FrameworkDocument, TorchtitanRecomputesEachNthLayer) {
+  const auto recomputed = [](const std::string& option) {
+    return field_text(*read(with(kTorchtitan, "mode = \"full\"", option), 256).strategy,
+                      "recompute_list");
+  };
+  EXPECT_EQ(recomputed("mode = \"selective\"\nselective_ac_option = \"30\""), "29+59");
+  EXPECT_EQ(recomputed("mode = \"selective\"\nselective_ac_option = \"80\""), "79");
+  for (const char* all : {"0", "1"})
+    EXPECT_EQ(
+        recomputed("mode = \"selective\"\nselective_ac_option = \"" + std::string(all) + "\""),
+        "all");
+  EXPECT_EQ(recomputed("").substr(0, 6), "1+3+5+");  // its default
+  try {
+    recomputed("mode = \"selective\"\nselective_ac_option = \"81\"");
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "train.toml: at line 27: activation_checkpoint.mode+activation_checkpoint."
+                 "selective_a... selective 81: no layer of 80 would be recomputed: a smaller "
+                 "number is required");
+  }
+}
+
+/// The buckets of gradients are the framework's own.
+TEST(FrameworkDocument, TorchtitanHasItsOwnBuckets) {
+  const std::string replicas =
+      with(with(kTorchtitan, "data_parallel_replicate_degree = 2\ndata_parallel_shard_degree = -1",
+                "data_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1"),
+           "tensor_parallel_degree = 8", "");
+  EXPECT_EQ(read(replicas, 8).strategy->grad_bucket_bytes, Bytes(100 << 20));
+  EXPECT_EQ(read(kTorchtitan, 256).strategy->grad_bucket_bytes, Strategy().grad_bucket_bytes);
 }
 
 TEST(FrameworkDocument, FaultsNameLineKeyAndWhatIsAllowed) {
@@ -260,37 +287,16 @@ TEST(FrameworkDocument, NemoFilesAreReadWithPlainReferences) {
   EXPECT_EQ(imported.strategy->sharding_degree, 4);
 }
 
-/// Changes bytes, numbers, lines and signs of a document.
-std::string damaged(std::mt19937_64& random, std::string text) {
-  const char* const pieces[] = {"-1",   "0",    "99999999999", "1e9", "\"",   "[",   "]",
-                                "null", "${x}", "&a ",         "*a",  "\n",   ": ",  " = ",
-                                "true", "{",    "}",           "#",   "!!x ", "\xff"};
-  for (std::size_t changes = 1 + random() % 4; changes > 0; --changes) {
-    const std::size_t at = random() % text.size();
-    switch (random() % 4) {
-      case 0:
-        text.erase(at, 1 + random() % 30);
-        break;
-      case 1:
-        text.insert(at, pieces[random() % std::size(pieces)]);
-        break;
-      case 2:
-        text.insert(at, text.substr(random() % text.size(), random() % 60));
-        break;
-      default:
-        text[at] = char('0' + random() % 10);
-    }
-    if (text.empty()) text = " ";
-  }
-  return text;
-}
+constexpr const char* kDocumentPieces[] = {
+    "-1", "0",  "99999999999", "1e9", "\"",   "[", "]", "null", "${x}", "&a ",
+    "*a", "\n", ": ",          " = ", "true", "{", "}", "#",    "!!x ", "\xff"};
 
 TEST(FrameworkDocument, DamagedFilesAreReadOrRefused) {
-  std::mt19937_64 random(11);
+  Random random(11);
   int read_anyway = 0;
   const std::string* const files[] = {&kTorchtitan, &kBridge, &kNemo};
   for (int i = 0; i < 6000; ++i) {
-    const std::string text = damaged(random, *files[i % 3]);
+    const std::string text = damaged(random, *files[i % 3], kDocumentPieces);
     if (!looks_like_framework_document(text)) continue;
     try {
       read(text, 256);

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "imports/shell_words.h"
-#include "tests/runtime/random_values.h"
+#include "tests/imports/changed_text.h"
 
 namespace plimsoll {
 namespace {
@@ -116,6 +116,13 @@ TEST(MegatronLm, ReadsUnitsAndLayouts) {
                                      "--pipeline-model-parallel-layout 'E|(t|)*1,t*3|L'");
   EXPECT_EQ(field_text(*layout.strategy, "layer_split"), "0+1+3+0");
   EXPECT_EQ(layout.strategy->virtual_stages, 2);
+}
+
+TEST(MegatronLm, OverlapOverTensorRanksNeedsSplitTokens) {
+  const Imported imported =
+      read_flags(kGpt + "--tensor-model-parallel-size 2 --sequence-parallel --tp-comm-overlap");
+  EXPECT_TRUE(imported.framework->async_tensor_parallel);
+  EXPECT_TRUE(imported.strategy->sequence_parallel);
 }
 
 TEST(MegatronLm, RanksThatAreLeftAreDataParallel) {
@@ -260,6 +267,12 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
        "train.sh: tensor 3 x pipeline 1 x context 1 ranks do not divide the 4 devices"},
       {"--fp8-format hybrid --fp8-recipe mxfp8",
        "train.sh: at line 1: --fp8-recipe mxfp8: one of delayed, tensorwise is required"},
+      {"--tensor-model-parallel-size 2 --tp-comm-overlap",
+       "train.sh: at line 1: --tp-comm-overlap: it states sequence_parallel true; no "
+       "--sequence-parallel states false"},
+      {"--sequence-parallel --tp-comm-overlap",
+       "train.sh: at line 1: --tp-comm-overlap: it states sequence_parallel true; "
+       "--sequence-parallel (line 1) states false"},
       {"--save 'x", "train.sh: at line 1: a ' that begins here does not end"},
       {"--bf16 yes", "train.sh: at line 1: --bf16 yes: it takes no value"},
   };
@@ -273,49 +286,28 @@ TEST(MegatronLm, SaysWhyAFlagIsNotRead) {
   }
 }
 
-/// Changes a text at random: bytes, words and numbers of it, and signs of a shell.
-std::string mutated(Random& random, std::string text) {
-  const char* const pieces[] = {"$",
-                                "${",
-                                "$(",
-                                "`",
-                                "'",
-                                "\"",
-                                "(",
-                                ")",
-                                "\\\n",
-                                "#",
-                                "0",
-                                "-1",
-                                "1e9",
-                                "99999999999999999999",
-                                "((",
-                                " --",
-                                "=",
-                                "A=$A$A ",
-                                "\xff",
-                                "|",
-                                "--nnodes 4194304 ",
-                                "--pipeline-model-parallel-size "};
-  for (std::size_t changes = 1 + random() % 4; changes > 0; --changes) {
-    const std::size_t at = random() % text.size();
-    switch (random() % 4) {
-      case 0:
-        text.erase(at, 1 + random() % 40);
-        break;
-      case 1:
-        text.insert(at, pieces[random() % std::size(pieces)]);
-        break;
-      case 2:
-        text.insert(at, text.substr(random() % text.size(), random() % 60));
-        break;
-      default:
-        text[at] = char('0' + random() % 10);
-    }
-    if (text.empty()) text = " ";
-  }
-  return text;
-}
+constexpr const char* kScriptPieces[] = {"$",
+                                         "${",
+                                         "$(",
+                                         "`",
+                                         "'",
+                                         "\"",
+                                         "(",
+                                         ")",
+                                         "\\\n",
+                                         "#",
+                                         "0",
+                                         "-1",
+                                         "1e9",
+                                         "99999999999999999999",
+                                         "((",
+                                         " --",
+                                         "=",
+                                         "A=$A$A ",
+                                         "\xff",
+                                         "|",
+                                         "--nnodes 4194304 ",
+                                         "--pipeline-model-parallel-size "};
 
 TEST(MegatronLm, DamagedScriptsAreReadOrRefused) {
   Random random(7);
@@ -325,7 +317,7 @@ TEST(MegatronLm, DamagedScriptsAreReadOrRefused) {
         read_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/imports/" + name);
     for (int i = 0; i < 5000; ++i) {
       try {
-        read_megatron_lm(mutated(random, whole), "train.sh");
+        read_megatron_lm(damaged(random, whole, kScriptPieces), "train.sh");
         ++read_anyway;
       } catch (const InputError&) {
         continue;

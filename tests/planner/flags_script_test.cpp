@@ -1,16 +1,10 @@
 // Plans as scripts of another framework: reading a script gives the plan again.
 #include "planner/export/flags_script.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "base/error.h"
-#include "imports/megatron_lm.h"
-#include "passes/strategy/strategy_fields.h"
 #include "tests/planner/random_plans.h"
-#include "tests/runtime/random_values.h"
 
 namespace plimsoll {
 namespace {
@@ -18,48 +12,9 @@ namespace {
 const FlagTable& table() { return *flag_table_for("megatron"); }
 
 TEST(FlagsScript, GivesThePlanAgain) {
-  Random random(20261124);
-  std::map<std::string, int> seen;
-  for (int i = 0; i < 10'000; ++i) {
-    const Plan plan = random_megatron_plan(random);
-    const PlanFlags flags = flags_of(plan, table(), "plan.json");
-    const std::string script = flags_script(plan, table(), flags);
-    // Narrow moments beside fp32 masters are the one choice here that these flags cannot state.
-    const Imported read = read_megatron_lm(script, "drawn.sh");
-    ASSERT_EQ(difference(plan, flags, read, {"main_parameter_type"}), "") << i << "\n" << script;
-    ++seen[plan.framework.name];
-    ++seen[flags.lost.empty() ? "all stated" : "lost"];
-    for (const StrategyField& field : shown_fields(plan.strategy)) {
-      if (!always_shown(field.key)) ++seen[fmt::format("{}={}", field.key, field.value)];
-    }
-    if (!plan.strategy.layer_split.empty()) ++seen["layer_split"];
-    if (plan.strategy.sharding_stage == 3) ++seen["sharding_stage=3"];
-  }
-  for (const char* choice : {"megatron-lm",
-                             "megatron-fsdp",
-                             "megatron-core-deterministic",
-                             "all stated",
-                             "lost",
-                             "layer_split",
-                             "sharding_stage=3",
-                             "cp=2",
-                             "context_exchange=all_to_all",
-                             "virtual_stages=3",
-                             "embedding_as_layers=2",
-                             "rank_order=mp-cp-pp-sharding-dp",
-                             "sequence_parallel=true",
-                             "recompute_layers=2",
-                             "fp8=current",
-                             "fp8_parameters=true",
-                             "gradient_type=computed",
-                             "main_gradient_type=computed",
-                             "main_parameter_type=f16",
-                             "main_parameter_type=remainder",
-                             "moment_type=fp8",
-                             "overlap_grad_reduce=false",
-                             "overlap_param_gather=false"}) {
-    EXPECT_GT(seen[choice], 20) << choice;
-  }
+  // Narrow moments beside fp32 masters are the one choice here that these flags cannot state.
+  expect_plans_again("megatron", random_megatron_plan, "drawn.sh", {"main_parameter_type"},
+                     megatron_choices());
 }
 
 Plan small_plan() {
@@ -85,6 +40,25 @@ TEST(FlagsScript, NamesWhatFlagsCannotState) {
   EXPECT_EQ(flags.lost[0].key, "flatten");
   EXPECT_EQ(flags.lost[0].nearest, "fused");
   EXPECT_EQ(flags.strategy.flatten, Flatten::fused);
+}
+
+/// Megatron-LM refuses --tp-comm-overlap where tokens are not split, and nothing is lost without
+/// it.
+TEST(FlagsScript, AnOverlapWithoutEffectIsNotStated) {
+  Plan plan = small_plan();
+  plan.framework.async_tensor_parallel = true;
+  const PlanFlags flags = flags_of(plan, table(), "plan.json");
+  EXPECT_TRUE(flags.lost.empty());
+  const std::string script = flags_script(plan, table(), flags);
+  EXPECT_EQ(script.find("\n  --tp-comm-overlap"), script.npos);
+  EXPECT_NE(script.find("# framework.async_tensor_parallel is true in the plan; without "
+                        "--sequence-parallel no gather can overlap"),
+            script.npos)
+      << script;
+  plan.strategy.sequence_parallel = true;
+  const PlanFlags split = flags_of(plan, table(), "plan.json");
+  EXPECT_TRUE(split.lost.empty() && split.beside.empty());
+  EXPECT_NE(flags_script(plan, table(), split).find("\n  --tp-comm-overlap\n"), script.npos);
 }
 
 TEST(FlagsScript, NamesCannotBecomeCommands) {

@@ -2,11 +2,14 @@
 #include "tests/planner/random_plans.h"
 
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.h"
 #include "passes/strategy/strategy_fields.h"
+#include "tests/planner/draws.h"
 #include "tests/runtime/random_values.h"
 
 namespace plimsoll {
@@ -194,15 +197,21 @@ Plan random_titan_plan(Random& random) {
   drawn.attempt(&Strategy::recompute, {Recompute::none, Recompute::full, Recompute::per_op});
   drawn.attempt([&](Strategy& strategy) {
     if (strategy.recompute != Recompute::full || strategy.pp > 1) return;
-    const std::int64_t step = one_of<std::int64_t>(random, {1, 2, 3, 1000});
-    for (std::int64_t layer = 0; step > 1 && layer < plan.job.layers; layer += step)
+    const std::int64_t step = one_of<std::int64_t>(random, {1, 2, 3, plan.job.layers});
+    for (std::int64_t layer = step - 1; step > 1 && layer < plan.job.layers; layer += step)
       strategy.recompute_list.push_back(layer);
   });
   drawn.attempt(&Strategy::fp8, {Fp8::none, Fp8::tensorwise, Fp8::rowwise});
+  drawn.attempt(&Strategy::grad_bucket_bytes,
+                {Bytes(std::int64_t{1} << 20), Bytes(std::int64_t{1} << 26)});
   fit_nodes(plan);
   return plan;
 }
 
+namespace {
+
+/// Returns in what a file that was read differs from its plan, and an empty text where both say the
+/// same.
 std::string difference(const Plan& plan, const PlanFlags& flags, const Imported& read,
                        const std::vector<std::string>& losable) {
   Job job = plan.job;
@@ -216,6 +225,10 @@ std::string difference(const Plan& plan, const PlanFlags& flags, const Imported&
     strategy->embedding_as_layers = strategy->loss_as_layers = 0;
   }
   const auto keys = strategy_keys();
+  for (const ChoiceBeside& choice : flags.beside) {
+    if (std::ranges::find(keys, choice.key) != keys.end())
+      set_field(found, choice.key, choice.planned);
+  }
   for (const LostChoice& lost : flags.lost) {
     if (std::ranges::find(losable, lost.key) == losable.end()) return "lost: " + lost.key;
     if (lost.key == "precision") {
@@ -232,6 +245,69 @@ std::string difference(const Plan& plan, const PlanFlags& flags, const Imported&
   const std::int64_t mp = plan.strategy.mp;
   const std::int64_t rows = padded_vocabulary(read.job->vocab, *read.framework, mp);
   return rows == (plan.job.vocab + mp - 1) / mp * mp ? "" : "padded vocabulary";
+}
+
+using Counts = std::map<std::string, int>;
+
+void count(Counts& seen, const Plan& plan, const PlanFlags& flags) {
+  ++seen[plan.framework.name];
+  ++seen[flags.lost.empty() ? "all stated" : "lost"];
+  for (const StrategyField& field : shown_fields(plan.strategy)) {
+    if (!always_shown(field.key)) ++seen[fmt::format("{}={}", field.key, field.value)];
+  }
+  if (!plan.strategy.layer_split.empty()) ++seen["layer_split"];
+  for (const char* key : {"sharding_stage", "schedule", "recompute"})
+    ++seen[fmt::format("{}={}", key, field_text(plan.strategy, key))];
+}
+
+}  // namespace
+
+void expect_plans_again(const char* target, Plan (*draw)(Random&), const char* file,
+                        const std::vector<std::string>& losable,
+                        const std::vector<const char*>& choices) {
+  const FlagTable& table = *flag_table_for(target);
+  const int plans = draws(2'000);
+  Random random(20261124);
+  Counts seen;
+  for (int i = 0; i < plans; ++i) {
+    const Plan plan = draw(random);
+    const PlanFlags flags = flags_of(plan, table, "plan.json");
+    const std::string text =
+        table.document ? flags_document(plan, table, flags) : flags_script(plan, table, flags);
+    ImportGiven given;
+    given.name = "drawn";
+    given.devices = plan.devices;
+    const Imported read = import_text(text, file, given);
+    ASSERT_EQ(difference(plan, flags, read, losable), "") << i << "\n" << text;
+    count(seen, plan, flags);
+  }
+  for (const char* choice : choices) EXPECT_GT(seen[choice], plans / 500) << choice;
+}
+
+std::vector<const char*> megatron_choices() {
+  return {"megatron-lm",
+          "megatron-fsdp",
+          "megatron-core-deterministic",
+          "all stated",
+          "lost",
+          "layer_split",
+          "sharding_stage=3",
+          "cp=2",
+          "context_exchange=all_to_all",
+          "virtual_stages=3",
+          "embedding_as_layers=2",
+          "rank_order=mp-cp-pp-sharding-dp",
+          "sequence_parallel=true",
+          "recompute_layers=2",
+          "fp8=current",
+          "fp8_parameters=true",
+          "gradient_type=computed",
+          "main_gradient_type=computed",
+          "main_parameter_type=f16",
+          "main_parameter_type=remainder",
+          "moment_type=fp8",
+          "overlap_grad_reduce=false",
+          "overlap_param_gather=false"};
 }
 
 }  // namespace plimsoll

@@ -16,9 +16,13 @@ Plan random_megatron_plan(Random& random);
 /// Returns a legal plan of torchtitan. Some of these choices its files cannot state.
 Plan random_titan_plan(Random& random);
 
-/// Returns in what a file that was read differs from its plan, and an empty text where both say the
-/// same. Choices that were lost may be of these keys alone; the nearest value stands for them.
-std::string difference(const Plan& plan, const PlanFlags& flags, const Imported& read,
-                       const std::vector<std::string>& losable);
+/// Draws plans, writes each as a file of the target and expects that reading the file gives the
+/// plan again. Choices that are lost may be of the keys `losable` alone; the nearest value stands
+/// for them. Each of `choices` ("cp=2", "lost", a framework) has to be among the plans.
+void expect_plans_again(const char* target, Plan (*draw)(Random&), const char* file,
+                        const std::vector<std::string>& losable,
+                        const std::vector<const char*>& choices);
+/// Returns choices that plans of Megatron-Core have, and files for it state.
+std::vector<const char*> megatron_choices();
 
 }  // namespace plimsoll
