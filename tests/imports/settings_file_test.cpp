@@ -118,6 +118,28 @@ TEST(SettingsFile, AStrategyOfGalvatron) {
   EXPECT_EQ(exchanged.context_exchange, ContextExchange::all_to_all);
 }
 
+TEST(SettingsFile, ArgumentsOfPaddleMayBeLeftOut) {
+  ImportGiven given;
+  given.job = read_job("llama3-8b");
+  given.job->global_batch = 32;
+  given.devices = 8;
+  const std::string text = R"({"tensor_parallel_degree": 2, "pipeline_parallel_degree": 1,
+    "sharding": "stage1", "bf16": true, "fp16_opt_level": "O2",
+    "per_device_train_batch_size": 2, "gradient_accumulation_steps": 4})";
+  const Imported imported = import_text(text, "args.json", given);
+  EXPECT_EQ(imported.strategy->mp, 2);
+  EXPECT_EQ(imported.strategy->sharding_degree, 4);
+  EXPECT_EQ(imported.strategy->micro_batch, 2);
+  EXPECT_EQ(imported.job->sequence, given.job->sequence);
+  EXPECT_TRUE(bool(legal(*imported.framework, *imported.job, *imported.strategy)));
+  try {
+    import_text(with(text, ", \"fp16_opt_level\": \"O2\"", ""), "args.json", given);
+    ADD_FAILURE();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "args.json: fp16_opt_level O2 is missing; the other flags need it");
+  }
+}
+
 struct Refused {
   const char* text;
   const char* piece;
