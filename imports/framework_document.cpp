@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "imports/flag_import.h"
+#include "imports/system_file.h"
 #include "passes/strategy/flag_document.h"
 #include "passes/strategy/flag_table.h"
 
@@ -68,6 +69,10 @@ Imported read_framework_document(std::string_view text, const std::string& file,
   const FlagTable& table = *document_table_of(text);
   Imported imported;
   imported.kind = fmt::format("{} {}", table.target->name, table.target->version);
+  if (table.of_cluster) {
+    read_system_file(imported, text, file, given);
+    return imported;
+  }
   FlagFields known = {{"name", job_name_of(file)}};
   if (given.devices) known["devices"] = fmt::format("{}", *given.devices);
   std::vector<GivenFlag> flags = flags_in_document(table, text, file);

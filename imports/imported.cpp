@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "imports/calculon_system.h"
 #include "imports/flag_import.h"
 #include "imports/framework_document.h"
 #include "imports/hugging_face.h"
@@ -33,7 +32,6 @@ Imported read_script(std::string_view text, const std::string& file, const Impor
 constexpr std::array kReaders = {
     Reader{"Hugging Face config.json", looks_like_hugging_face, read_hugging_face},
     Reader{"script or flags of a framework", looks_like_megatron_lm, read_script},
-    Reader{"calculon system", looks_like_calculon_system, read_calculon_system},
     Reader{"configuration file of a framework", looks_like_framework_document,
            read_framework_document},
 };

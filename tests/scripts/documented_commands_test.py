@@ -67,7 +67,7 @@ def make_files(folder):
     made_up_runs(folder / "CASES/torchtitan.json", "pytorch-fsdp", "A100-40GB", 40)
     made_up_runs(folder / "runs.json", "megatron-lm", "A100-80GB", 80)
     shutil.copy(SOURCE / "tests/imports/llama3-70b.sh", folder / "train.sh")
-    shutil.copy(SOURCE / "tests/imports/calculon-system.json", folder / "system.json")
+    shutil.copy(SOURCE / "tests/imports/system.json", folder)
     shutil.copy(SOURCE / "tests/imports/data/llama-3-70b.json", folder / "config.json")
     shutil.copy(SOURCE / "tests/models/topology/hgx-h100.txt", folder / "topo.txt")
     shutil.copy(SOURCE / "tests/models/nccl-tests/two-runs.txt", folder / "all_reduce.txt")
@@ -78,7 +78,7 @@ def make_files(folder):
         "model: {tensor_model_parallel_size: 8, sequence_parallel: true}\ntrain: {micro_batch_size: 1}\n"
         "ddp: {use_distributed_optimizer: true}\n")
     (folder / "config.yaml").write_text("distributed_type: DEEPSPEED\nnum_processes: 64\nmixed_precision: bf16\n"
-                                        "deepspeed_config: {zero_stage: 3, gradient_accumulation_steps: 2}\n")
+                                        "deepspeed_config: {zero_stage: 3, gradient_accumulation_steps: 8}\n")
     # An execution of the planner calculon: its validation/gpt3-175B_seqsel.json.
     write_json(folder / "execution.json", {
         "num_procs": 64, "tensor_par": 8, "pipeline_par": 8, "data_par": 1, "batch_size": 64, "microbatch_size": 1,

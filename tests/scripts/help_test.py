@@ -55,7 +55,7 @@ def make_samples(folder):
     write_json(folder / "cluster.json", CLUSTER)
     shutil.copy(tests / "imports" / "data" / "llama-3-8b.json", folder / "config.json")
     shutil.copy(tests / "imports" / "llama3-70b.sh", folder / "train.sh")
-    shutil.copy(tests / "imports" / "calculon-system.json", folder / "system.json")
+    shutil.copy(tests / "imports" / "system.json", folder)
     shutil.copy(tests / "models" / "nccl-tests" / "current.txt", folder / "all_reduce.txt")
     shutil.copy(tests / "models" / "topology" / "hgx-h100.txt", folder / "topo.txt")
     shutil.copy(SOURCE / "data" / "training-text.txt", folder / "text.txt")

@@ -221,6 +221,23 @@ def models(folder):
     assert not (folder / "s.json").exists() and not (folder / "same.json").exists()
 
 
+def systems(folder):
+    """A system of another planner becomes a cluster that commands take."""
+    system, output = SOURCE / "tests" / "imports" / "system.json", folder / "cluster.json"
+    done = planner("import", system, "-o", output, "--name", "ours", "--json")
+    assert done.returncode == OK, done.stderr
+    said, cluster = json.loads(done.stdout), json.loads(output.read_text())
+    assert said["cluster"] == cluster and said["job"] is said["strategy"] is None, said
+    assert (cluster["name"], cluster["devices_per_node"], cluster["source"]) == (
+        "ours", 8, "system, a calculon system 2024-02"), cluster
+    done = planner("simulate", JOB, "mp=8", "--cluster", output, "--devices", 8)
+    assert done.returncode == OK and "ours" in done.stdout, done.stderr
+    refused("no job", BAD_INPUT, "--strategy-out", command=(system, "--strategy-out", folder / "s.json"))
+    for arguments in ((system, "mp=8"), (JOB, "--from", system)):
+        done = planner("simulate", *arguments, "--cluster", output, "--devices", 8)
+        assert done.returncode == BAD_INPUT and "calculon system" in done.stderr, done.stderr
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         nccl_tests(pathlib.Path(name))
@@ -228,6 +245,7 @@ def main():
         nccl_refusals(pathlib.Path(name))
         topology(pathlib.Path(name))
         models(pathlib.Path(name))
+        systems(pathlib.Path(name))
     print("imports as documented")
     return 0
 

@@ -1,12 +1,10 @@
-// Reads systems of calculon: calculon/processor.py, memory.py and network.py, February 2024.
-#include "imports/calculon_system.h"
+// Reads systems as calculon/processor.py, memory.py and network.py of February 2024 have them.
+#include "imports/system_file.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
-#include "base/error.h"
 #include "base/json.h"
 #include "imports/flag_import.h"
 
@@ -182,19 +180,10 @@ void add_network(JsonObject& object, Cluster& cluster) {
 
 }  // namespace
 
-bool looks_like_calculon_system(std::string_view text) {
-  constexpr std::array kKeys = {"\"matrix\"", "\"vector\"", "\"mem1\"", "\"networks\""};
-  return std::ranges::all_of(kKeys,
-                             [&](std::string_view key) { return text.find(key) != text.npos; });
-}
-
-Imported read_calculon_system(std::string_view text, const std::string& file,
-                              const ImportGiven& given) {
-  if (!given.family.empty())
-    throw UsageError("--family is of a model's config; a system of calculon has no model");
+void read_system_file(Imported& imported, std::string_view text, const std::string& file,
+                      const ImportGiven& given) {
   const Json json = parse_json(text, file);
   JsonObject object(json, file);
-  Imported imported;
   Cluster& cluster = imported.cluster.emplace();
   cluster.name = given.name.empty() ? job_name_of(file) : given.name;
   cluster.device.name = cluster.name;
@@ -217,9 +206,7 @@ Imported read_calculon_system(std::string_view text, const std::string& file,
     if (object.has(key)) imported.unread.emplace_back(key);
   }
   object.finish();
-  cluster.source =
-      fmt::format("{}, a system of github.com/calculon-ai/calculon", job_name_of(file));
-  return imported;
+  cluster.source = fmt::format("{}, a {}", job_name_of(file), imported.kind);
 }
 
 }  // namespace plimsoll

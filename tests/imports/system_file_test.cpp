@@ -1,5 +1,5 @@
 // Systems of calculon as clusters: both forms of its files, and what is refused.
-#include "imports/calculon_system.h"
+#include "imports/system_file.h"
 
 #include <gtest/gtest.h>
 
@@ -14,13 +14,13 @@ namespace {
 
 /// The form of github.com/calculon-ai/calculon of 2024, with numbers of our own.
 const std::string kSystem =
-    read_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/imports/calculon-system.json");
+    read_file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/imports/system.json");
 
 Imported read_system(const std::string& text) { return import_text(text, "dir/a100_80g.json"); }
 
-TEST(CalculonSystem, IsACluster) {
+TEST(SystemFile, IsACluster) {
   const Imported imported = read_system(kSystem);
-  EXPECT_EQ(imported.kind, "calculon system");
+  EXPECT_EQ(imported.kind, "calculon system 2024-02");
   EXPECT_FALSE(imported.job || imported.strategy || imported.framework);
   const Cluster& cluster = *imported.cluster;
   EXPECT_EQ(cluster.name, "a100_80g");
@@ -44,7 +44,7 @@ TEST(CalculonSystem, IsACluster) {
 
 /// The step that begins at 3 GFLOP loses 3e9 / 3e14 (1 / 0.5 - 1 / 0.8) = 7.5 us there, and that
 /// of memory at 10 MB 1e7 / 2e12 (1 / 0.75 - 1 / 0.9).
-TEST(CalculonSystem, StepsBecomeAShareAndAFixedTime) {
+TEST(SystemFile, StepsBecomeAShareAndAFixedTime) {
   const Efficiency efficiency = *read_system(kSystem).cluster->efficiency;
   EXPECT_EQ(efficiency.matmul.peak_fraction, 0.8);
   EXPECT_NEAR(efficiency.matmul.fixed_time.value(), 7.5e-6, 1e-12);
@@ -57,7 +57,7 @@ TEST(CalculonSystem, StepsBecomeAShareAndAFixedTime) {
   EXPECT_EQ(efficiency.levels[1].bandwidth_fraction, 0.9);
 }
 
-TEST(CalculonSystem, EarlierFilesHaveOnePeak) {
+TEST(SystemFile, EarlierFilesHaveOnePeak) {
   std::string text =
       with(kSystem, "\"float8\": {\"tflops\": 600, \"gflops_efficiency\": [[100, 0.4], [0, 0.2]]},",
            "\"tflops\": 312,");
@@ -74,7 +74,7 @@ TEST(CalculonSystem, EarlierFilesHaveOnePeak) {
   EXPECT_EQ(parse_cluster(cluster_text(cluster), "cluster.json"), cluster);
 }
 
-TEST(CalculonSystem, FaultsNameTheirPlace) {
+TEST(SystemFile, FaultsNameTheirPlace) {
   struct Fault {
     const char *piece, *other, *message;
   };
@@ -108,13 +108,13 @@ TEST(CalculonSystem, FaultsNameTheirPlace) {
   }
 }
 
-TEST(CalculonSystem, DamagedFilesAreReadOrRefused) {
+TEST(SystemFile, DamagedFilesAreReadOrRefused) {
   constexpr const char* kPieces[] = {"null", "-1", "0", "1e300", "[]", "{}", "\"x\"", ",", ":"};
   Random random(8);
   int read_anyway = 0;
   for (int i = 0; i < 4000; ++i) {
     const std::string text = damaged(random, kSystem, kPieces);
-    if (!looks_like_calculon_system(text)) continue;
+    if (!is_importable(text)) continue;
     try {
       const Imported imported = read_system(text);
       parse_cluster(cluster_text(*imported.cluster), "cluster.json");
