@@ -210,6 +210,29 @@ TEST(FrameworkDocument, MegatronBridgeStatesAllThree) {
   EXPECT_EQ(imported.unread, (std::vector<std::string>{"profiling._target_", "profiling.command"}));
 }
 
+/// comm_overlap sets data-parallel choices beside the distributed optimizer, and switches off what
+/// needs split tokens.
+TEST(FrameworkDocument, MegatronBridgesOverlapsAreRead) {
+  ImportGiven given;
+  given.devices = 64;
+  const std::string text = with(kBridge,
+                                "  overlap_grad_reduce: true\n  overlap_param_gather: true\n"
+                                "  bucket_size: 40000000\n",
+                                "comm_overlap: {tp_comm_overlap: true}\n");
+  const Imported overlapped = import_text(text, "train.yaml", given);
+  EXPECT_TRUE(overlapped.strategy->overlap_grad_reduce);
+  EXPECT_TRUE(overlapped.strategy->overlap_param_gather);
+  EXPECT_EQ(overlapped.strategy->grad_bucket_bytes, Bytes(std::int64_t{512} << 20));
+  EXPECT_TRUE(overlapped.framework->async_tensor_parallel);
+  const Imported whole = import_text(
+      with(text, "sequence_parallel: true", "sequence_parallel: false"), "train.yaml", given);
+  EXPECT_FALSE(whole.framework->async_tensor_parallel);
+  const Imported copies =
+      import_text(with(text, "use_distributed_optimizer: true", "use_distributed_optimizer: false"),
+                  "train.yaml", given);
+  EXPECT_FALSE(copies.strategy->overlap_grad_reduce);
+}
+
 /// Files that override a recipe have no model: it comes from a job.
 TEST(FrameworkDocument, TheModelMayComeFromAJob) {
   const std::string text = "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: 2}\n";
