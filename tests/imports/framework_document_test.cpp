@@ -113,6 +113,15 @@ TEST(FrameworkDocument, TorchtitanRecomputesEachNthLayer) {
   }
 }
 
+TEST(FrameworkDocument, TorchtitanRepeatsAllUnlessItStopsEarly) {
+  EXPECT_TRUE(read(kTorchtitan, 256).framework->recompute_repeats_all);
+  const std::string early =
+      with(kTorchtitan, "mode = \"full\"", "mode = \"full\"\nearly_stop = true");
+  EXPECT_FALSE(read(early, 256).framework->recompute_repeats_all);
+  const std::string none = with(kTorchtitan, "mode = \"full\"", "mode = \"none\"");
+  EXPECT_EQ(*read(none, 256).framework, framework_by_name("torchtitan-compiled"));
+}
+
 /// The buckets of gradients are the framework's own.
 TEST(FrameworkDocument, TorchtitanHasItsOwnBuckets) {
   const std::string replicas =
