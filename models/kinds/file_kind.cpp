@@ -18,7 +18,8 @@ constexpr std::string_view kWords[] = {"a job",
                                        "a measured run",
                                        "a prediction as JSON",
                                        "an explanation as JSON",
-                                       "a Hugging Face config.json"};
+                                       "a Hugging Face config.json",
+                                       "another planner's system"};
 
 /// A KindKey is a key at the top of a file that only files of one kind have.
 struct KindKey {
@@ -43,6 +44,7 @@ constexpr std::array kKindKeys = {
     KindKey{FileKind::prediction, "program_digests"},
     KindKey{FileKind::hugging_face, "architectures"},
     KindKey{FileKind::hugging_face, "model_type"},
+    KindKey{FileKind::system, "networks"},
     KindKey{FileKind::framework, "based_on"},
     KindKey{FileKind::framework, "can"},
     KindKey{FileKind::framework, "kernels"},
@@ -56,6 +58,7 @@ constexpr std::array kKindKeys = {
 
 std::string hint(FileKind found, FileKind wanted) {
   if (found == FileKind::hugging_face) return "; planner import makes a job of it";
+  if (found == FileKind::system) return "; planner import makes a cluster of it";
   if (wanted == FileKind::plan && found == FileKind::job)
     return "; planner plan makes a plan of it";
   return "";

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-/// The last three are never wanted where a job, cluster, framework, calibration, plan, strategy or
+/// The last four are never wanted where a job, cluster, framework, calibration, plan, strategy or
 /// measured run is read. They are known so that a message can name them.
 enum class FileKind : std::uint8_t {
   job,
@@ -24,6 +24,7 @@ enum class FileKind : std::uint8_t {
   prediction,    ///< printed by `planner simulate --json`
   explanation,   ///< printed by `planner explain --json`
   hugging_face,  ///< config.json of a model
+  system,        ///< devices and networks, as another planner describes them
 };
 
 /// Returns the kind in words, with its article: "a plan".

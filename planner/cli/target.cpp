@@ -88,6 +88,11 @@ void read_from(TargetOptions& options) {
     throw UsageError(
         fmt::format("--devices is required: {} does not state their number", options.from));
   }
+  if (imported.cluster) {
+    throw InputError(
+        options.from, "",
+        fmt::format("a {} has no strategy; planner import makes a cluster of it", imported.kind));
+  }
   if (!imported.job || !imported.strategy || !imported.framework) {
     throw InputError(options.from, "",
                      fmt::format("a {} has no strategy; name it as JOB", imported.kind));

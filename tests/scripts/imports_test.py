@@ -236,6 +236,8 @@ def systems(folder):
     for arguments in ((system, "mp=8"), (JOB, "--from", system)):
         done = planner("simulate", *arguments, "--cluster", output, "--devices", 8)
         assert done.returncode == BAD_INPUT and "calculon system" in done.stderr, done.stderr
+    done = planner("simulate", JOB, "mp=8", "--cluster", system, "--devices", 8)
+    assert done.returncode == BAD_INPUT and "planner import makes a cluster of it" in done.stderr, done.stderr
 
 
 def main():
