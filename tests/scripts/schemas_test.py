@@ -2,7 +2,10 @@
 
 Every preset, every file that the commands write and every --json output is valid. Files with one change are judged by schema and
 reader: keys removed and added, and values of other types and sizes. What a schema refuses, the reader refuses, too. What the
-reader alone refuses is in BEYOND: rules between values, and names of things."""
+reader alone refuses is in BEYOND: rules between values, and names of things.
+
+Every command that knows --json has a schema. Outputs that nothing reads are changed as well, and their schemas refuse that:
+a key that is missing and may not be, a key that is not known, and a value of another type."""
 
 import copy
 import json
@@ -13,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-from programs import BIN, CLUSTER, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, USAGE, planner, write_json
+from made_up_runs import row
+from programs import BAD_INPUT, BIN, CLUSTER, ENVIRONMENT, NANO, OK, OUTSIDE_TOLERANCE, SOURCE, USAGE, planner, write_json
 
 try:
     import jsonschema
@@ -47,6 +51,27 @@ BEYOND = [
     ("plan measured", r"must be as long as time_ps"),
     ("published-runs", r"the frameworks are|no cluster preset has that name"),
 ]
+# Schemas of --json, by command; several where flags or inputs decide. Other schemas are of files.
+OUTPUTS = {"calibrate": ["calibration"], "check": ["check"], "compare": ["comparison"], "describe": ["description"], "doctor": ["doctor"],
+           "explain": ["explanation", "why-not", "few-changes"], "fit": ["calibration", "op-fit"], "import": ["import"],
+           "import nccl-tests": ["nccl-import"], "plan": ["plan"], "report": ["report"], "run": ["measured"], "schema": ["schema-list"],
+           "simulate": ["simulation"], "space": ["space"], "sweep": ["sweep"], "validate": ["validation"]}
+# Keys that outputs may leave out, by their places: those of jobs, strategies and maps, and others by the kind of output.
+CHANGE = ".*change[sd]/0/(need_bytes|step_time_s|ratio)"  # of choices that do not run
+ANYWHERE = ".*/(strategy|job|choices|share_by_provenance|legal/0)/.*"
+OPTIONAL = {"space": "/legal", "description": "/made/with", "validation": "/goals|/allocator_traces|/rows/0/time_error_pct",
+            "explanation": CHANGE, "why-not": f"{CHANGE}|/asked/.*|/best/ratio", "few-changes": CHANGE}
+# Made up: two runs, one of which has a shape that is not modelled; a trace of one allocation; and twenty timed matmuls.
+RUNS = [row(2048, 1024, 2, "torchtitan", "H100", 80), {**row(2048, 1024, 4, "torchtitan", "H100", 80), "needs": ["experts"]}]
+TRACE = {"id": "made up", "initial": {"segments": [], "live": []}, "events": [["S", 2097152, 4096], ["a", 1, 1000, 4096]],
+         "expected": {"peak_reserved_bytes": 2097152}}
+GOALS = {"goals": [{"family": "runs", "of": "time", "most_mean_abs_pct": 0.001}]}
+OPS = [{"source": {"repo_or_doc": "doc", "path_or_issue": "table 1"}, "gpu": "A100-PCIe-80GB", "op": "matmul", "peak_tflops": 312,
+        "efficiency": 0.7, "shape": f"b=1, m={m}, k={k}, n=4096, layout=TN, accumulate=False, out_dtype=bf16"}
+       for m in (512, 1024, 2048, 4096, 8192) for k in (512, 1024, 2048, 4096)]
+SCRIPT = """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 4 --hidden-size 512 --num-attention-heads 8 --seq-length 256 \\
+  --max-position-embeddings 256 --micro-batch-size 1 --global-batch-size 64 --tensor-model-parallel-size 4 --vocab-size 1024 --bf16
+"""
 VALUES = [None, True, -1, 1.5, 2 ** 53, "text", "", [1], {}]
 FEW_VALUES = [None, -1, "text", {}]  # for plans, which are long
 
@@ -117,12 +142,52 @@ def outputs(schemas, folder):
     found["timeline"] = found["plan"]["timeline"]
     found["strategy"] = found["plan"]["strategy"]
     failures = [fault for kind, value in found.items() for fault in schemas.faults(kind, value, "an output")]
+    for kind, value in more_outputs(folder, cluster, plan, measured):
+        failures += schemas.faults(kind, value, "an output")
+        found.setdefault(kind, value)
+    read = {kind for kind, _ in samples(found)}
+    for kinds in OUTPUTS.values():
+        failures += [fault for kind in kinds if kind not in read for fault in too_lax(schemas, kind, found[kind])]
     failures += schemas.faults("cluster", json.loads((folder / "machine.json").read_text()), "of planner calibrate")
     for kind in ("job", "strategy", "framework"):
         flags = {"job": "-o", "strategy": "--strategy-out", "framework": "--framework-out"}
         assert planner("import", SOURCE / "tests/imports/llama3-70b.sh", flags[kind], folder / "imported.json").returncode == OK
         failures += schemas.faults(kind, json.loads((folder / "imported.json").read_text()), "of planner import")
     return found, failures
+
+
+def more_outputs(folder, cluster, plan, measured):
+    """Yields kinds of --json with an output each, and often several: the first is the one that is changed later."""
+    target = ("--cluster", cluster, "--devices", 2)
+    script = SOURCE / "tests/imports/llama3-70b.sh"
+    yield "space", printed("space", NANO, *target, "--list", "--fix", "mp=2", "--fix", "micro_batch=1", "--json")
+    yield "space", printed("space", NANO, "--devices", 2, "--json")
+    broken = json.loads(plan.read_text())
+    broken["strategy"]["mp"] = 1
+    yield "check", printed("check", write_json(folder / "broken.json", broken), "--json", codes=(BAD_INPUT,))
+    yield "check", printed("check", plan, "--json")
+    calibration = folder / "calibration.json"
+    for what in (plan, NANO, "bert-mini", cluster, "dgx-h100-80gb", "dgx1-v100-16gb", "megatron-lm", "bundled", calibration,
+                 "dgx-h100-80gb--megatron-lm", write_json(folder / "strategy.json", {"mp": 2})):
+        yield "description", printed("describe", what, "--json")
+    yield "doctor", printed("doctor", "--json", codes=(OK, ENVIRONMENT))
+    yield "validation", printed("validate", write_json(folder / "runs.json", RUNS), write_json(folder / "traces.json", [TRACE]),
+                                "--goals", write_json(folder / "goals.json", GOALS), "--json", codes=(OUTSIDE_TOLERANCE,))
+    yield "validation", printed("validate", folder / "runs.json", "--json")
+    yield "op-fit", printed("fit", write_json(folder / "ops.json", OPS), "--cluster", "a100-pcie-80gb", "--framework", "megatron-lm",
+                            "--json")
+    yield "import", printed("import", script, "--json")
+    yield "import", printed("import", SOURCE / "tests/imports/data/llama-3-8b.json", "--json")
+    yield "nccl-import", printed("import", "nccl-tests", SOURCE / "tests/models/nccl-tests/two-runs.txt", "--cluster", "dgx-h100-80gb",
+                                 "--json")
+    swept = ("sweep", NANO, "--cluster", cluster)
+    yield "sweep", printed(*swept, "--devices", "2,7", "--tokens", "1B", "--price", "1/h", "--deadline", "30d", "--json")
+    yield "sweep", printed(*swept, "--devices", 2, "--json")
+    (folder / "train.sh").write_text(SCRIPT)
+    yield "few-changes", printed("explain", "--from", folder / "train.sh", "--cluster", "dgx-a100-80gb", "--json")
+    yield "report", printed("report", plan, measured, "--cluster", cluster, "--plan-only", "-o", folder / "page.html", "--json")
+    yield "report", printed("report", plan, "--plan-only", "-o", folder / "page.html", "--json")
+    yield "schema-list", printed("schema", "--json")
 
 
 def samples(found):
@@ -242,6 +307,33 @@ def changes_of(value, values):
             yield f"{where}/unknown_key", changed(value, path, lambda at, key: at[key].update(unknown_key=1))
 
 
+def too_lax(schemas, kind, value):
+    """Says what a schema of an output accepts though no command prints it."""
+    for path in places(value):
+        where = "/" + "/".join(map(str, path))
+        before = value
+        for key in path:
+            before = before[key]
+        changes = {"with another type": lambda at, key, other=1 if isinstance(before, list) else [[]]: at.__setitem__(key, other)}
+        if isinstance(path[-1], str) and not re.fullmatch(f"{ANYWHERE}|{OPTIONAL.get(kind, '')}", where):
+            changes["removed"] = lambda at, key: at.pop(key)
+        if isinstance(before, dict):
+            changes["with an unknown key"] = lambda at, key: at[key].update(unknown_key=[[]])
+        for what, change in changes.items():
+            if schemas.valid(kind, changed(value, path, change)):
+                yield f"{kind}: {where} {what}: the schema accepts it"
+
+
+def undocumented():
+    """Says which commands have --json and no schema, by their help."""
+    for path in sorted((PRESETS / "commands").glob("planner-*.json")):
+        words = path.stem.removeprefix("planner-").split("-", 1)
+        command = path.stem.removeprefix("planner-") if words[0] not in ("import", "init") else " ".join(words)
+        has_json = "--json" in planner(*command.split(), "--help").stdout
+        if has_json != (command in OUTPUTS):
+            yield f"planner {command}: --json {'has no schema' if has_json else 'is in OUTPUTS'}"
+
+
 def broken_rules(files):
     """Files that break the rules between values which no single change of VALUES breaks."""
     llama, ernie = files[0][1], files[1][1]
@@ -290,7 +382,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         found, wrong = outputs(schemas, pathlib.Path(name))
         failures += wrong
-    failures += disagreements(schemas, found)
+    failures += [*disagreements(schemas, found), *undocumented()]
     unused = set(schemas.names) - schemas.used
     failures += [f"{name}: nothing was held against it" for name in sorted(unused)]
     done = planner("schema", "jop")
